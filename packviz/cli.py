@@ -1,0 +1,48 @@
+"""The command `packviz`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from packviz import lengths
+from packviz.picture import show
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status: 0, or 2 for input it cannot use."""
+    parser = argparse.ArgumentParser(prog="packviz", description="See PyTorch packed sequences from a terminal.")
+    commands = parser.add_subparsers(title="commands", required=True)
+
+    shower = commands.add_parser("show", help="print a batch, padded and packed")
+    shower.add_argument("lengths", nargs="*", help="the real time steps of each sequence, as in 5 3 2")
+    shower.add_argument("--file", metavar="PATH", help="read the lengths from a CSV or JSON file; - is standard input")
+    shower.add_argument("--svg", metavar="PATH", help="write the picture to this file instead of printing text")
+    shower.set_defaults(run=_show)
+
+    options = parser.parse_args(arguments)
+    try:
+        options.run(options)
+    except ValueError as error:
+        print(f"packviz: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _show(options: argparse.Namespace) -> None:
+    if bool(options.lengths) == bool(options.file):
+        raise ValueError("give the lengths, as in `packviz show 5 3 2`, or a file with --file, not both")
+    picture = show(lengths.read(options.file) if options.file else lengths.parse(" ".join(options.lengths)))
+    if options.svg:
+        try:
+            with open(options.svg, "w", encoding="utf-8") as file:
+                file.write(picture.to_svg())
+        except OSError as error:
+            raise ValueError(f"cannot write {options.svg}: {error.strerror}") from None
+        return
+    try:
+        print(picture, flush=True)
+    except BrokenPipeError:  # the reader, `head` say, has had enough; spare it the interpreter's complaint at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,39 @@
+// Sits unseen in a panel. Gives its controls the names and roles that a screen reader needs (ipywidgets leaves sliders
+// nameless), and tells Python whether the page is dark.
+function render({ model, el }) {
+  el.style.display = "none";
+  let frame = 0;
+  const observer = new MutationObserver(() => name(panel()));
+  const panel = () => el.closest(".packviz-explorer, .packviz-quiz");
+
+  function name(root) {
+    for (const control of root.querySelectorAll("[role=slider], textarea, input, select")) {
+      const label = control.closest(".jupyter-widgets:has(.widget-label)")?.querySelector(".widget-label");
+      if (label?.textContent && !control.hasAttribute("aria-label")) control.setAttribute("aria-label", label.textContent);
+    }
+    root.querySelector(".packviz-summary")?.setAttribute("aria-live", "polite");
+    root.querySelector(".packviz-error")?.setAttribute("role", "alert");
+  }
+
+  function start() {
+    if (!panel()) return void (frame = requestAnimationFrame(start)); // not in the page yet
+    name(panel());
+    observer.observe(panel(), { childList: true, subtree: true });
+  }
+
+  function readTheme() {
+    model.set("dark", document.body.dataset.jpThemeLight === "false" || document.body.classList.contains("vscode-dark"));
+    model.save_changes();
+  }
+  const theme = new MutationObserver(readTheme);
+  theme.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] });
+  readTheme();
+  start();
+
+  return () => {
+    cancelAnimationFrame(frame);
+    observer.disconnect();
+    theme.disconnect();
+  };
+}
+export default { render };

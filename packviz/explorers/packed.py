@@ -1,0 +1,81 @@
+"""Inside a packed sequence: walk the time steps and see where every cell goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ipywidgets as widgets
+
+from packviz import lengths as sources
+from packviz import svg, text
+from packviz.explorers.panel import Panel, View, row, slider
+from packviz.layout import Layout
+
+
+class PackedExplorer(Panel):
+    """A time cursor over a packed sequence: which cells step t takes, and where they land in `data`.
+
+    The layout is read from a `PackedSequence` that torch itself has packed, so its order and complaints are torch's.
+
+    Attributes:
+        typed: the lengths.
+        t: the time step pointed at.
+        play: walks the cursor.
+        enforce_sorted: torch's switch of that name: with it on, torch refuses lengths that are not sorted.
+        mistaken: adds the order that many expect, one sequence after another.
+        shown: the `Layout` in the picture.
+    """
+
+    shown: Layout
+
+    def __init__(self, lengths: Sequence[int] = (3, 5, 2, 4), *, t: int = 0) -> None:
+        """Starts with these lengths and the cursor at time step `t`."""
+        start = Layout(lengths)
+        self.typed = widgets.Text(value=", ".join(map(str, start.lengths.tolist())), description="lengths")
+        self.t = slider("time step t", t, 0, start.max_len - 1)
+        self.play = widgets.Play(value=t, min=0, max=start.max_len - 1, interval=900, description="walk the steps")
+        widgets.jslink((self.play, "value"), (self.t, "value"))
+        self.enforce_sorted = widgets.Checkbox(value=False, description="enforce_sorted", indent=False)
+        self.mistaken = widgets.Checkbox(value=False, description="show the common mistake", indent=False)
+        self.shown = _packed_by_torch(start.lengths.tolist(), enforce_sorted=False)
+        self._asked: Any = (self.typed.value, False)
+        super().__init__(
+            [row(self.typed, self.enforce_sorted, self.mistaken), row(self.play, self.t)],
+            [self.typed, self.t, self.enforce_sorted, self.mistaken],
+        )
+
+    def view(self) -> View:
+        """The picture at the cursor."""
+        asked = (self.typed.value, self.enforce_sorted.value)
+        if asked != self._asked:
+            self.shown = _packed_by_torch(sources.parse(self.typed.value), self.enforce_sorted.value)
+            self._asked = asked
+            last = self.shown.max_len - 1
+            self.t.max = self.play.max = last  # moves the cursor if it stood beyond, which draws again
+        layout, t = self.shown, self.t.value
+        mistaken, summary = self.mistaken.value, text.at_step(layout, t)
+        return View(
+            draw=lambda theme: svg.draw(layout, theme=theme, step=t, mistaken=mistaken),
+            summary=summary,
+            describe=lambda: f"{summary}\n\n{text.describe(layout)}",
+        )
+
+
+def _packed_by_torch(lengths: Sequence[float], enforce_sorted: bool) -> Layout:
+    """The layout as torch packs it.
+
+    Raises:
+        ValueError: packviz or torch refuses the lengths; the message is the refuser's.
+    """
+    import torch  # noqa: PLC0415 - a second or two, paid when the first panel opens
+    from torch.nn.utils.rnn import pack_padded_sequence  # noqa: PLC0415
+
+    wanted = Layout(lengths)
+    cells = torch.empty(wanted.max_len, wanted.batch_size)
+    try:
+        packed = pack_padded_sequence(cells, torch.from_numpy(wanted.lengths.copy()), enforce_sorted=enforce_sorted)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"torch: {reason}") from None
+    return Layout.from_packed(packed)

@@ -1,0 +1,124 @@
+"""What every explorer is: controls above a picture, its counts, its errors and its text."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, cast
+
+import ipywidgets as widgets
+
+from packviz import palette
+from packviz.explorers.companion import Companion
+
+
+@dataclass(frozen=True)
+class View:
+    """What a panel shows: one state of its controls, drawn and said."""
+
+    draw: Callable[[str], str]
+    """The picture as SVG in a theme."""
+    summary: str
+    describe: Callable[[], str]
+    """The picture in words."""
+
+
+class Panel(widgets.VBox):
+    """Controls, and the picture that follows them.
+
+    A subclass makes its controls, calls `super().__init__(…)`, and says in `view` what they show. Whatever `view`
+    raises is shown in the panel, and the last good picture stays.
+    """
+
+    def __init__(self, controls: Sequence[widgets.Widget], watched: Sequence[widgets.Widget]) -> None:
+        """Builds the panel.
+
+        Args:
+            controls: the widgets above the picture, top to bottom.
+            watched: those whose `value` the picture depends on.
+        """
+        self.picture = widgets.HTML()
+        self.summary = widgets.HTML()
+        self.error = widgets.HTML()
+        self.as_text = widgets.ToggleButton(
+            value=False, description="Picture as text", layout=widgets.Layout(width="auto")
+        )
+        self._words = widgets.HTML()
+        for part, name in ((self.picture, "picture"), (self.summary, "summary"), (self.error, "error")):
+            part.add_class(f"packviz-{name}")
+        self._view: View | None = None
+        super().__init__([Companion(), *controls, self.error, self.summary, self.picture, self.as_text, self._words])
+        self.add_class("packviz-explorer")
+        self.add_class("packviz")
+        for control in watched:
+            control.observe(self._refresh, names="value")
+        self.as_text.observe(self._show_words, names="value")
+        self._refresh()
+
+    @abstractmethod
+    def view(self) -> View:
+        """What the controls say now.
+
+        Raises:
+            ValueError: a control holds something that cannot be shown; the message is shown to the reader.
+        """
+
+    def to_text(self) -> str:
+        """The picture in words."""
+        return self._view.describe() if self._view else ""
+
+    def _refresh(self, change: Any = None) -> None:
+        try:
+            view = self.view()
+        except ValueError as error:
+            self._complain(str(error))
+            return
+        except Exception as error:
+            self._complain(f"packviz failed, which is its own mistake: {type(error).__name__}: {error}")
+            raise
+        self._view = view
+        self._complain("")
+        with self.hold_sync():
+            self.picture.value = view.draw("live")
+            self.summary.value = f'<div style="{_LINE}">{escape(view.summary)}</div>'
+        if self.as_text.value:
+            self._show_words()
+
+    def _complain(self, message: str) -> None:
+        style = f"{_LINE};font-weight:bold;color:{palette.LIVE.wrong}"
+        value = (
+            f'<div style="{style}">✗ {escape(message)} The picture shows the last good input.</div>' if message else ""
+        )
+        if self.error.value != value:
+            self.error.value = value
+
+    def _show_words(self, change: Any = None) -> None:
+        self._words.value = f'<pre style="{_LINE}">{escape(self.to_text())}</pre>' if self.as_text.value else ""
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle = cast(dict[str, Any], super()._repr_mimebundle_(**kwargs))
+        if self._view:
+            bundle |= {"text/plain": self.to_text(), "image/svg+xml": self._view.draw("light")}
+        return bundle
+
+
+_LINE = f"color:{palette.LIVE.text};line-height:1.4"
+
+
+def row(*children: widgets.Widget) -> widgets.Box:
+    """Controls side by side, wrapping where the page is narrow."""
+    return widgets.Box(children, layout=widgets.Layout(flex_flow="row wrap", align_items="center"))
+
+
+def slider(description: str, value: int, low: int, high: int) -> widgets.IntSlider:
+    """A slider for a whole number, with room for its name."""
+    return widgets.IntSlider(
+        value=value,
+        min=low,
+        max=high,
+        description=description,
+        layout=widgets.Layout(width="340px"),
+        style={"description_width": "110px"},
+    )

@@ -1,0 +1,286 @@
+"""The layout of a ragged batch: everything that follows from its lengths alone.
+
+A batch of variable-length sequences is fully described by how long each sequence is. `Layout` holds that description
+and derives from it the mask, the sort order, the batch sizes and the place of every cell in the packed data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+_Array = TypeVar("_Array", bound=npt.NDArray[Any])
+
+
+class Packed(Protocol):
+    """What `Layout.from_packed` reads of a `torch.nn.utils.rnn.PackedSequence`."""
+
+    @property
+    def data(self) -> Any: ...  # noqa: D102
+    @property
+    def batch_sizes(self) -> Any: ...  # noqa: D102
+    @property
+    def sorted_indices(self) -> Any: ...  # noqa: D102
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class Layout:
+    """Where every cell of a ragged batch lies, padded and packed.
+
+    `B` is the number of sequences, `T` the padded number of time steps, `N` the number of real (valid) cells.
+
+    Attributes:
+        lengths: `(B,)` length of each sequence, in time steps, in the caller's order.
+        max_len: `T`, the padded length. At least `max(lengths)`.
+        sorted_indices: `(B,)` the caller's index of the sequence at each rank, longest first.
+
+    The arrays are read-only. Two layouts are equal when their lengths, padded length and order are.
+    """
+
+    lengths: IntArray
+    max_len: int
+    sorted_indices: IntArray
+
+    def __init__(self, lengths: Any, max_len: int | None = None, *, sorted_indices: Any = None) -> None:
+        """Describes the batch with these lengths.
+
+        Args:
+            lengths: `(B,)` whole numbers, each at least 1: a list, an array or a tensor on any device.
+            max_len: `T`, the padded length in time steps; `max(lengths)` if not given.
+            sorted_indices: `(B,)` the order to pack in, longest first. If not given the sort is stable: sequences
+                of equal length keep their order. (torch's own sort is not stable; pass a `PackedSequence` to
+                `from_packed` to take over its order.)
+
+        Raises:
+            ValueError: a length is not a whole number of at least 1, or is over `max_len`; or `sorted_indices` is not
+                an order in which the lengths never increase.
+        """
+        n = _whole_numbers(lengths, "lengths", "list the number of real time steps of each sequence")
+        _refuse_entries(n, n < 1, "lengths", "every sequence needs at least one time step; drop the empty ones")
+        longest = int(n.max())
+        if max_len is None:
+            max_len = longest
+        elif isinstance(max_len, bool) or not isinstance(max_len, (int, np.integer)):
+            raise ValueError(f"max_len is {max_len!r}; give a whole number of time steps, or leave it out")
+        _refuse_entries(n, n > max_len, "lengths", f"longer than max_len={max_len}; shorten it, or raise max_len")
+
+        if sorted_indices is None:
+            order = np.argsort(-n, kind="stable")
+        else:
+            order = _whole_numbers(sorted_indices, "sorted_indices", "give one index per sequence, longest first")
+            if not np.array_equal(np.sort(order), np.arange(n.size)):
+                raise ValueError(f"sorted_indices must hold each of 0 … {n.size - 1} exactly once, got {_some(order)}")
+            rising = np.flatnonzero(np.diff(n[order]) > 0)
+            if rising.size:
+                i = int(rising[0])
+                raise ValueError(
+                    f"sorted_indices must put longer sequences first, but entry {i} names sequence {order[i]} of length"
+                    f" {n[order[i]]} and the next one sequence {order[i + 1]} of length {n[order[i + 1]]}"
+                )
+        for name, value in (("lengths", n), ("max_len", int(max_len)), ("sorted_indices", order)):
+            object.__setattr__(self, name, _frozen(value) if isinstance(value, np.ndarray) else value)
+
+    @classmethod
+    def from_packed(cls, packed: Packed) -> Layout:
+        """Reads the layout of a `PackedSequence`, also of a hand-built one, keeping its order.
+
+        Args:
+            packed: anything with `data`, `batch_sizes` and `sorted_indices` as torch's `PackedSequence` has them.
+                Without `sorted_indices` (sorted by the caller, or built by hand) the order is 0, 1, 2, ….
+
+        Raises:
+            TypeError: `packed` is not a packed sequence.
+            ValueError: `batch_sizes` is not a falling staircase, or does not add up to the rows of `data`.
+        """
+        missing = [name for name in ("data", "batch_sizes", "sorted_indices") if not hasattr(packed, name)]
+        if missing:
+            raise TypeError(
+                f"packed has no {missing[0]!r}: give a torch PackedSequence, not {type(packed).__name__}"
+                " (for plain lengths call Layout(lengths))"
+            )
+        sizes = _whole_numbers(packed.batch_sizes, "packed.batch_sizes", "give one size per time step")
+        _refuse_entries(sizes, sizes < 1, "packed.batch_sizes", "every time step needs at least one sequence")
+        growing = np.flatnonzero(np.diff(sizes) > 0)
+        if growing.size:
+            t = int(growing[0])
+            raise ValueError(
+                f"packed.batch_sizes must never grow, but is {sizes[t]} at time step {t} and {sizes[t + 1]} at the next"
+            )
+        rows = len(packed.data)
+        if rows != sizes.sum():
+            raise ValueError(f"packed.batch_sizes adds up to {sizes.sum()} but packed.data has {rows} rows")
+        by_rank = (sizes[:, None] > np.arange(sizes[0])).sum(axis=0)
+        if packed.sorted_indices is None:
+            return cls(by_rank, sorted_indices=np.arange(by_rank.size))
+        order = _whole_numbers(packed.sorted_indices, "packed.sorted_indices", "give one index per sequence")
+        if not np.array_equal(np.sort(order), np.arange(by_rank.size)):
+            raise ValueError(
+                f"packed.sorted_indices must hold each of 0 … {by_rank.size - 1} exactly once, got {_some(order)}"
+            )
+        lengths = np.empty_like(by_rank)
+        lengths[order] = by_rank
+        return cls(lengths, sorted_indices=order)
+
+    @classmethod
+    def from_mask(cls, mask: Any) -> Layout:
+        """Reads the layout of a padding mask.
+
+        Args:
+            mask: `(B, T)` booleans (or 0 and 1), true at real cells. Real cells must come first in every row.
+
+        Raises:
+            ValueError: the mask is not two-dimensional, or a row is empty or has padding before a real cell.
+        """
+        m = _host_array(mask)
+        if m.ndim != 2:
+            raise ValueError(f"mask must be two-dimensional (batch, time step), got shape {m.shape}")
+        if m.dtype != np.bool_:
+            if not np.isin(m, (0, 1)).all():
+                raise ValueError("mask must hold only True and False (or 1 and 0): true where a cell is real")
+            m = m.astype(bool)
+        lengths = m.sum(axis=1)
+        holes = np.flatnonzero((m != (np.arange(m.shape[1]) < lengths[:, None])).any(axis=1))
+        if holes.size:
+            b = int(holes[0])
+            raise ValueError(
+                f"mask row {b} has padding at time step {int(np.argmin(m[b]))} before real cells; align the"
+                " sequences to the left first (padding at the end)"
+            )
+        return cls(lengths, max_len=m.shape[1])
+
+    @property
+    def batch_size(self) -> int:
+        """`B`, the number of sequences."""
+        return int(self.lengths.size)
+
+    @property
+    def n_valid(self) -> int:
+        """`N`, the number of real cells: the rows of the packed data."""
+        return int(self.lengths.sum())
+
+    @property
+    def n_cells(self) -> int:
+        """`B · T`, the number of cells of the padded batch."""
+        return self.batch_size * self.max_len
+
+    @property
+    def n_padding(self) -> int:
+        """The number of padding cells: `n_cells - n_valid`."""
+        return self.n_cells - self.n_valid
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether the caller's order is already the packing order."""
+        return bool((self.sorted_indices == np.arange(self.batch_size)).all())
+
+    @cached_property
+    def unsorted_indices(self) -> IntArray:
+        """`(B,)` the rank of each sequence: the inverse of `sorted_indices`."""
+        ranks = np.empty_like(self.sorted_indices)
+        ranks[self.sorted_indices] = np.arange(self.batch_size)
+        return _frozen(ranks)
+
+    @cached_property
+    def batch_sizes(self) -> IntArray:
+        """`(max(lengths),)` how many sequences are still running at each time step."""
+        ends = np.bincount(self.lengths)[1:]  # how many sequences have length 1, 2, …
+        return _frozen(np.cumsum(ends[::-1])[::-1])
+
+    @cached_property
+    def offsets(self) -> IntArray:
+        """`(max(lengths) + 1,)` the packed row at which each time step starts; last comes `N`."""
+        return _frozen(np.concatenate(([0], np.cumsum(self.batch_sizes))))
+
+    @cached_property
+    def mask(self) -> BoolArray:
+        """`(B, T)` true where a cell is real."""
+        return _frozen(np.arange(self.max_len) < self.lengths[:, None])
+
+    @cached_property
+    def packed_index(self) -> IntArray:
+        """`(B, T)` the packed row of each cell, -1 at padding."""
+        starts = np.zeros(self.max_len, dtype=np.int64)
+        starts[: self.batch_sizes.size] = self.offsets[:-1]
+        return _frozen(np.where(self.mask, starts + self.unsorted_indices[:, None], -1))
+
+    @cached_property
+    def source(self) -> IntArray:
+        """`(N, 2)` the cell `(b, t)` that each packed row was taken from."""
+        t = np.repeat(np.arange(self.batch_sizes.size), self.batch_sizes)
+        rank = np.arange(self.n_valid) - self.offsets[t]
+        return _frozen(np.stack([self.sorted_indices[rank], t], axis=1))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Layout):
+            return NotImplemented
+        return self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        size = "" if self.max_len == self.lengths.max() else f", max_len={self.max_len}"
+        return f"Layout({_some(self.lengths)}{size}): {self.n_cells} cells, {self.n_valid} real"
+
+    @property
+    def _key(self) -> tuple[bytes, int, bytes]:
+        return self.lengths.tobytes(), self.max_len, self.sorted_indices.tobytes()
+
+
+def sequence_name(index: int) -> str:
+    """The letter of a sequence: a … z, then aa, ab, … as a spreadsheet names its columns."""
+    name = ""
+    index += 1
+    while index:
+        index, letter = divmod(index - 1, 26)
+        name = chr(ord("a") + letter) + name
+    return name
+
+
+def _host_array(values: Any) -> npt.NDArray[Any]:
+    """A NumPy array of anything array-like; tensors come from whatever device they are on."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+    return np.asarray(values)
+
+
+def _whole_numbers(values: Any, name: str, advice: str) -> IntArray:
+    try:
+        array = _host_array(values)
+    except ValueError:  # NumPy's word for rows of unequal length
+        raise ValueError(f"{name} must be one-dimensional: {advice}") from None
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}: {advice}")
+    if array.size == 0:
+        raise ValueError(f"{name} is empty: {advice}")
+    if array.dtype == np.bool_:
+        raise ValueError(f"{name} holds booleans; if this is a padding mask, call Layout.from_mask(mask)")
+    if array.dtype.kind not in "iuf":
+        raise ValueError(f"{name} must hold whole numbers, got {_some(array)}: {advice}")
+    if array.dtype.kind == "f":
+        _refuse_entries(array, ~np.isfinite(array), name, "not a number of time steps")
+        _refuse_entries(array, array != np.round(array), name, "not a whole number; torch would silently cut it off")
+    return np.array(array, dtype=np.int64)
+
+
+def _refuse_entries(array: npt.NDArray[Any], bad: BoolArray, name: str, why: str) -> None:
+    where = np.flatnonzero(bad)
+    if where.size:
+        more = f" (and {where.size - 1} more)" if where.size > 1 else ""
+        raise ValueError(f"{name}[{where[0]}] is {array[where[0]]}{more}: {why}")
+
+
+def _some(array: npt.NDArray[Any], limit: int = 12) -> str:
+    shown = ", ".join(str(v) for v in array[:limit].tolist())
+    return f"[{shown}{', …' if array.size > limit else ''}]"
+
+
+def _frozen(array: _Array) -> _Array:
+    array.setflags(write=False)
+    return array

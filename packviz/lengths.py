@@ -1,0 +1,120 @@
+"""Where lengths come from: typed text, a file, or a distribution."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from packviz.layout import IntArray
+
+
+def parse(text: str) -> list[float]:
+    """Reads lengths from text as a person types or pastes them.
+
+    Args:
+        text: a JSON list; or numbers separated by commas, semicolons, blanks or line ends; or a CSV table with a column
+            headed `length` or `lengths` (or with one column under any heading).
+
+    Returns:
+        The numbers in their order, not yet checked to be lengths: `Layout` does that, and names the entry at fault.
+
+    Raises:
+        ValueError: the text is empty, or an entry is not a number.
+    """
+    text = text.strip()
+    if not text:
+        raise ValueError("no lengths given; type some, as in 5, 3, 2")
+    if text[0] in "[{":
+        return _from_json(text)
+    lines = text.splitlines()
+    if re.search(r"[A-Za-z]", lines[0]) and len(lines) > 1:
+        return _from_csv(text)
+    return [_number(entry, i) for i, entry in enumerate(re.split(r"[\s,;]+", text.strip(",; \n")))]
+
+
+def read(path: str) -> list[float]:
+    """Reads lengths from a CSV or JSON file, or from standard input if `path` is `-`.
+
+    Raises:
+        ValueError: there is no such file, or it does not hold lengths (see `parse`).
+    """
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not a text file'}") from None
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ValueError(f"{'standard input' if path == '-' else path}: {error}") from None
+
+
+def triangle(batch_size: int, longest: int, seed: int = 0) -> IntArray:
+    """`(B,)` lengths counting down by one from `longest`, over and over: setup B of the forum benchmark."""
+    return longest - np.arange(batch_size) % longest
+
+
+def uniform(batch_size: int, longest: int, seed: int = 0) -> IntArray:
+    """`(B,)` lengths drawn evenly from 1 … `longest`."""
+    return np.random.default_rng(seed).integers(1, longest, size=batch_size, endpoint=True)
+
+
+def log_normal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
+    """`(B,)` lengths as sentences have them: most short, a few long, none over `longest`, which is four medians."""
+    drawn = np.random.default_rng(seed).lognormal(math.log(max(longest / 4, 1)), 0.8, size=batch_size)
+    return np.clip(np.rint(drawn), 1, longest).astype(np.int64)
+
+
+def equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
+    """`(B,)` lengths that are all `longest`: no padding at all."""
+    return np.full(batch_size, longest)
+
+
+DISTRIBUTIONS: dict[str, Callable[[int, int, int], IntArray]] = {
+    "uniform": uniform,
+    "triangle": triangle,
+    "log-normal": log_normal,
+    "equal": equal,
+}
+"""Functions of `(batch_size, longest, seed)`."""
+
+RANDOM = ("uniform", "log-normal")
+"""The distributions that use their seed."""
+
+
+def _from_json(text: str) -> list[float]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not valid JSON: {error}") from None
+    if isinstance(value, dict):
+        value = value.get("lengths")
+    if not isinstance(value, list):
+        raise ValueError('JSON must be a list of numbers, or an object with one under "lengths"')
+    return [_number(str(entry), i) for i, entry in enumerate(value)]
+
+
+def _from_csv(text: str) -> list[float]:
+    rows = [row for row in csv.reader(io.StringIO(text)) if row]
+    names = [name.strip().lower() for name in rows[0]]
+    column = next((i for i, name in enumerate(names) if name in ("length", "lengths")), None)
+    if column is None:
+        if len(names) > 1:
+            raise ValueError(f"no column is headed 'length'; there are {', '.join(names)}")
+        column = 0
+    return [_number(row[column] if column < len(row) else "", i) for i, row in enumerate(rows[1:])]
+
+
+def _number(entry: str, index: int) -> float:
+    try:
+        value = float(entry)
+    except ValueError:
+        raise ValueError(f"entry {index} is {entry!r}; lengths are whole numbers, as in 5, 3, 2") from None
+    return int(value) if value.is_integer() else value

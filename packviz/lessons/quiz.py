@@ -1,0 +1,76 @@
+"""A question that is answered before the answer is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any, cast
+
+import ipywidgets as widgets
+
+from packviz import palette
+from packviz.explorers.companion import Companion
+
+
+class Quiz(widgets.VBox):
+    """One question with a few choices. Choose one, press the button, read why it is right or not.
+
+    Where no kernel runs it is its text: the question and the choices, without the answer.
+
+    Attributes:
+        choices: the radio buttons.
+        check: the button that shows the feedback to the choice made.
+        feedback: where it appears.
+    """
+
+    def __init__(self, question: str, choices: Mapping[str, str], answer: str) -> None:
+        """Asks a question.
+
+        Args:
+            question: in plain words.
+            choices: each choice with the feedback to it: why it is right, or what it overlooks.
+            answer: the right choice.
+
+        Raises:
+            ValueError: `answer` is not among the choices.
+        """
+        if answer not in choices:
+            raise ValueError(f"answer is {answer!r}; it must be one of the choices: {', '.join(map(repr, choices))}")
+        self.question = question
+        self.answer = answer
+        self._feedback_to = dict(choices)
+        self.choices = widgets.RadioButtons(options=list(choices), value=None, layout=widgets.Layout(width="auto"))
+        self.check = widgets.Button(description="Check my answer", disabled=True)
+        self.feedback = widgets.HTML()
+        self.feedback.add_class("packviz-summary")
+        asked = widgets.HTML(f'<div style="{_LINE};font-weight:bold">{escape(question)}</div>')
+        super().__init__([Companion(), asked, self.choices, self.check, self.feedback])
+        self.add_class("packviz-quiz")
+        self.add_class("packviz")
+        self.choices.observe(self._choose, names="value")
+        self.check.on_click(self._show_feedback)
+
+    @property
+    def solved(self) -> bool:
+        """Whether the right choice stands now."""
+        return bool(self.choices.value == self.answer)
+
+    def to_text(self) -> str:
+        """The question and its choices, without the answer."""
+        return "\n".join([self.question, *(f"  ( ) {choice}" for choice in self._feedback_to)])
+
+    def _choose(self, change: Any) -> None:
+        self.check.disabled = change["new"] is None
+        self.feedback.value = ""
+
+    def _show_feedback(self, button: Any = None) -> None:
+        mark, colour = ("✓", palette.LIVE.text) if self.solved else ("✗", palette.LIVE.wrong)
+        why = escape(self._feedback_to[self.choices.value])
+        self.feedback.value = f'<div style="{_LINE};color:{colour}"><b>{mark}</b> {why}</div>'
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle = cast(dict[str, Any], super()._repr_mimebundle_(**kwargs))
+        return bundle | {"text/plain": self.to_text()}
+
+
+_LINE = f"color:{palette.LIVE.text};line-height:1.4;max-width:760px;white-space:normal"

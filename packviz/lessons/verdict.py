@@ -1,0 +1,122 @@
+"""What a check says of an exercise: in words, and in a drawing of the reader's own result."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, ParamSpec, Protocol
+
+from packviz import svg
+from packviz.palette import THEMES
+from packviz.picture import live_view
+
+Asked = ParamSpec("Asked")
+
+
+class Drawing(Protocol):
+    """Anything that can be drawn and said, as a `Picture` can."""
+
+    def to_svg(self, theme: str = "light") -> str: ...  # noqa: D102
+    def to_text(self) -> str: ...  # noqa: D102
+
+
+class NotSolvedError(AssertionError):
+    """Raised for an unsolved exercise in strict mode, where a solution must hold."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an exercise is solved, why not, and a drawing of the result.
+
+    Attributes:
+        solved: whether every case is right.
+        message: what was found, and a hint if it is not right yet.
+        drawings: the reader's own result, beside the target where there is one.
+    """
+
+    solved: bool
+    message: str
+    drawings: Sequence[Drawing] = ()
+
+    @property
+    def headline(self) -> str:
+        """The message behind its mark."""
+        return f"{'✓' if self.solved else '✗'} {self.message}"
+
+    def to_text(self) -> str:
+        """The verdict in words."""
+        return "\n\n".join([self.headline, *(drawing.to_text() for drawing in self.drawings)])
+
+    def to_svg(self, theme: str = "light") -> str:
+        """The verdict over its drawings."""
+        return svg.stack(self.headline, [drawing.to_svg(theme) for drawing in self.drawings], theme)
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return live_view(self.to_svg("live")) | {"text/plain": self.to_text(), "image/svg+xml": self.to_svg()}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A row of the reader's entries over the row that is right; those that differ are framed."""
+
+    title: str
+    yours: Sequence[str]
+    target: Sequence[str]
+
+    def to_text(self) -> str:
+        """Both rows, with a caret under every entry that differs."""
+        width = max(map(len, [*self.yours, *self.target]), default=1)
+        rows = [" ".join(entry.rjust(width) for entry in row) for row in (self.yours, self.target)]
+        carets = " ".join(("^" if self._differs(i) else "").rjust(width) for i in range(len(self.yours)))
+        lines = [self.title, f"  yours   {rows[0]}", f"          {carets}", f"  target  {rows[1]}"]
+        return "\n".join(line.rstrip() for line in lines if line.strip())
+
+    def to_svg(self, theme: str = "light") -> str:
+        """Both rows as cells."""
+        colours = THEMES[theme]
+        width = 16 + 8 * max(map(len, [*self.yours, *self.target]), default=1)
+        body = [f'<text x="4" y="15" font-weight="bold">{escape(self.title)}</text>']
+        for y, name, entries in ((26, "yours", self.yours), (58, "target", self.target)):
+            body.append(f'<text x="4" y="{y + 17}" fill="{colours.muted}">{name}</text>')
+            for i, entry in enumerate(entries):
+                wrong = name == "yours" and self._differs(i)
+                stroke = f'stroke="{colours.wrong}" stroke-width="3"' if wrong else f'stroke="{colours.line}"'
+                box = f"M{70 + i * width} {y}h{width - 4}v24h-{width - 4}z"
+                body.append(f'<path d="{box}" fill="{colours.padding}" {stroke}/>')
+                middle = 68 + i * width + width / 2
+                centre = f'x="{middle:g}" y="{y + 16}" text-anchor="middle"'
+                body.append(f"<text {centre}>{escape(entry)}</text>")
+        whole = max(80 + width * max(len(self.yours), len(self.target)), 20 + 8 * len(self.title))
+        return svg.element("".join(body), whole, 90, self.to_text(), theme)
+
+    def _differs(self, i: int) -> bool:
+        return i >= len(self.target) or self.yours[i] != self.target[i]
+
+
+def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
+    """Makes a check forgiving for a reader, and strict for a solution.
+
+    An answer not given yet, or one that raises, becomes a verdict that says so. With `PACKVIZ_STRICT=1` in the
+    environment anything but a solved exercise raises `NotSolvedError`.
+    """
+
+    @functools.wraps(check)
+    def checked(*args: Asked.args, **kwargs: Asked.kwargs) -> Verdict:
+        try:
+            verdict = check(*args, **kwargs)
+        except Exception as error:
+            if any(answer is ... for answer in args):
+                verdict = Verdict(False, "Not solved yet: replace the … with your own answer and run the cell again.")
+            else:
+                verdict = Verdict(False, f"Your answer raised {type(error).__name__}: {error}")
+        if not verdict.solved and os.environ.get("PACKVIZ_STRICT") == "1":
+            raise NotSolvedError(verdict.to_text())
+        return verdict
+
+    return checked

@@ -1,0 +1,78 @@
+"""The colours of packviz, in one place: safe for colour-blind readers, checked for contrast in light and dark.
+
+Sequence colours are those of Okabe and Ito (2008). They never stand alone: a sequence also has a letter, padding a
+hatch, and every coloured shape an outline, because yellow and orange are too pale on white.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SEQUENCES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
+"""Fill of sequence 0, 1, …; after the last it starts over."""
+
+
+@dataclass(frozen=True)
+class Theme:
+    """The colours around the sequences: everything that changes between light and dark."""
+
+    ground: str
+    text: str
+    muted: str
+    line: str
+    padding: str
+    hatch: str
+    accent: str
+    wrong: str
+
+
+LIGHT = Theme(
+    ground="#ffffff",
+    text="#1f1f1f",
+    muted="#5c5c5c",
+    line="#4a4a4a",
+    padding="#f2f2f2",
+    hatch="#8f8f8f",
+    accent="#b3003c",
+    wrong="#b00020",
+)
+DARK = Theme(
+    ground="#111111",
+    text="#f2f2f2",
+    muted="#b8b8b8",
+    line="#cfcfcf",
+    padding="#242424",
+    hatch="#707070",
+    accent="#ff7fa5",
+    wrong="#ff8a80",
+)
+# Inside a page the colours follow its theme (see `STYLE`); where no style sheet is read, the light ones stand.
+LIVE = Theme(**{name: f"var(--packviz-{name}, {colour})" for name, colour in vars(LIGHT).items()})
+THEMES = {"light": LIGHT, "dark": DARK, "live": LIVE}
+
+STYLE = "body[data-jp-theme-light=false] .packviz, body.vscode-dark .packviz {{{}}}".format(
+    ";".join(f"--packviz-{name}:{colour}" for name, colour in vars(DARK).items())
+)
+"""A rule that gives everything of class `packviz` the dark colours in a dark JupyterLab, Notebook or VS Code."""
+
+
+def sequence_colour(index: int) -> str:
+    """The fill of a sequence."""
+    return SEQUENCES[index % len(SEQUENCES)]
+
+
+def ink_on(fill: str) -> str:
+    """Black or white, whichever reads better on this fill."""
+    return max("#000000", "#ffffff", key=lambda ink: contrast(ink, fill))
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast ratio of two `#rrggbb` colours, from 1 to 21 (WCAG 2.2, relative luminance)."""
+    dark, light = sorted((_luminance(one), _luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    channels = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    linear = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

@@ -1,0 +1,160 @@
+"""`show`: the picture of a batch, from whatever describes it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from packviz import svg, text
+from packviz.layout import Layout
+
+_GIVE = "give lengths, a padded x with its lengths, a PackedSequence, or a list of sequences"
+
+
+class Picture:
+    """A drawn batch: shown by a notebook, printed as text, saved as SVG.
+
+    Attributes:
+        layout: the `Layout` that is drawn.
+    """
+
+    def __init__(self, layout: Layout, labels: text.Labels | None = None, caption: str = "") -> None:
+        """Draws `layout`, with `labels` in its cells and a `caption` over its text."""
+        self.layout = layout
+        self._labels = labels
+        self._caption = caption
+
+    def to_text(self) -> str:
+        """The picture in words: what a screen reader, a terminal or a diff sees."""
+        body = text.describe(self.layout, self._labels)
+        return f"{self._caption}\n{body}" if self._caption else body
+
+    def to_svg(self, theme: str = "light") -> str:
+        """The picture as a complete `<svg>` element.
+
+        Args:
+            theme: `"light"`, `"dark"`, or `"live"`, whose colours follow the theme of the notebook around it.
+        """
+        return svg.draw(self.layout, self._labels, theme=theme)
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        bundle = {"text/plain": self.to_text(), "image/svg+xml": self.to_svg()}
+        return live_view(self.to_svg("live")) | bundle
+
+
+def show(what: Any, lengths: Any = None, batch_first: bool = False) -> Picture:
+    """Draws a batch of variable-length sequences: padded, packed, and as it lies in memory.
+
+    Args:
+        what: one of
+            `lengths`: `(B,)` whole numbers;
+            `x`: a padded batch `(T, B, …)`, or `(B, T, …)` with `batch_first`, given with its `lengths`;
+            a `PackedSequence`, also a hand-built one;
+            a list of sequences, each a string, a list or a tensor;
+            a `Layout`.
+        lengths: `(B,)` the real time steps of each sequence, if `what` is a padded batch.
+        batch_first: whether the batch is the first dimension of a padded `x`, as in torch.
+
+    Returns:
+        A `Picture`. A notebook draws it; `print` writes its text; `.to_svg()` gives a file to keep.
+
+    Raises:
+        ValueError: the lengths are not valid, or do not fit `x`.
+        TypeError: `what` is none of the above.
+    """
+    if lengths is not None:
+        return _padded(what, lengths, batch_first)
+    if isinstance(what, Layout):
+        return Picture(what)
+    if hasattr(what, "batch_sizes") and hasattr(what, "data"):
+        return _packed(what)
+    if isinstance(what, (list, tuple)) and what and all(_is_sequence(item) for item in what):
+        labels = [[_value(v) for v in _host(item)] for item in what]
+        return Picture(Layout([len(row) for row in labels]), labels)
+    if what is None or isinstance(what, (str, dict)):
+        raise TypeError(f"show() cannot draw a {type(what).__name__}: {_GIVE}")
+    if getattr(what, "ndim", 1) > 1:
+        raise ValueError(f"x of shape {tuple(what.shape)} needs its lengths: call show(x, lengths, batch_first=…)")
+    return Picture(Layout(what))
+
+
+def live_view(live_svg: str) -> dict[str, Any]:
+    """The widget form of a picture where a notebook can show one, else nothing.
+
+    A widget lives in the page and so follows its theme; an SVG output is an image with colours of its own.
+    """
+    shell = sys.modules.get("IPython")
+    if shell is None or getattr(shell.get_ipython(), "kernel", None) is None:
+        return {}
+    try:
+        from ipywidgets import HTML  # noqa: PLC0415 - only where it can be shown
+    except ImportError:
+        return {}
+    return cast(dict[str, Any], HTML(live_svg)._repr_mimebundle_())
+
+
+def _padded(x: Any, lengths: Any, batch_first: bool) -> Picture:
+    shape = tuple(getattr(x, "shape", np.shape(x)))
+    order = "(B, T, …)" if batch_first else "(T, B, …)"
+    if len(shape) < 2:
+        raise ValueError(f"x must be a padded batch {order}, got shape {shape}")
+    batch, steps = shape[:2] if batch_first else (shape[1], shape[0])
+    # Check the count first: with the batch dimension mistaken, every other message would mislead.
+    count = Layout(lengths).batch_size
+    if count != batch:
+        hint = ""
+        if count == steps:
+            hint = f"; did you mean batch_first={not batch_first}?"
+        raise ValueError(f"lengths has {count} entries but x of shape {shape} read as {order} has B = {batch}{hint}")
+    layout = Layout(lengths, max_len=steps)
+    caption = f"x of shape {shape}, read as {order}"
+    if not text.is_few(layout):
+        return Picture(layout, None, caption)
+    values = _host(x)
+    if not batch_first:
+        values = values.swapaxes(0, 1)
+    return Picture(layout, _grid_labels(values), caption)
+
+
+def _packed(packed: Any) -> Picture:
+    layout = Layout.from_packed(packed)
+    caption = f"PackedSequence with data of shape {tuple(packed.data.shape)}"
+    if not text.is_few(layout) or packed.data[0].numel() > 1:
+        return Picture(layout, None, caption)
+    flat = _host(packed.data).reshape(layout.n_valid)
+    rows = zip(layout.packed_index, layout.lengths, strict=True)
+    return Picture(layout, [[_value(flat[i]) for i in row[:length]] for row, length in rows], caption)
+
+
+def _grid_labels(values: npt.NDArray[Any]) -> text.Labels | None:
+    """One label per cell `(B, T)`; none where a cell holds a vector: there the letter says more."""
+    if values.ndim > 2 and values[0, 0].size > 1:
+        return None
+    return [[_value(v) for v in row] for row in values.reshape(values.shape[:2])]
+
+
+def _is_sequence(item: Any) -> bool:
+    return isinstance(item, (str, list, tuple)) or getattr(item, "ndim", 0) > 0
+
+
+def _host(values: Any) -> Any:
+    """Values that can be read here and now: tensors detached and on the CPU, as arrays."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = values.float() if values.is_floating_point() else values  # NumPy has no bfloat16
+    return values if isinstance(values, (str, list, tuple)) else np.asarray(values)
+
+
+def _value(value: Any) -> str:
+    """A cell's content, short: whole numbers and words as they are, other numbers to two digits."""
+    if isinstance(value, (float, np.floating)):
+        return f"{value:.2g}"
+    if getattr(value, "size", 1) != 1 or isinstance(value, (list, tuple)):
+        return "…"
+    return str(value)
