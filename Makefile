@@ -1,0 +1,59 @@
+# `make lab` and `make test` are the two commands to know; `make help` lists the rest.
+# Every path below is relative, so a checkout whose path has spaces in it works.
+
+# The Python that makes .venv. Empty: the first of python3, python3.11 … python3.14 that will do.
+PYTHON ?=
+# A package index to take torch from: PyTorch's install page names one per CUDA version, and one for CPU.
+TORCH_INDEX ?=
+# Passed on to JupyterLab, as in: make lab LAB_ARGS="--no-browser --port 8899"
+LAB_ARGS ?=
+
+PY := .venv/bin/python
+# Commands a notebook starts (`!packviz show 5 3 2`) must be those of .venv.
+WITH_VENV := PATH="$$PWD/.venv/bin:$$PATH"
+# Jupyter refuses to run as root, which inside a container is the usual user.
+ALLOW_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
+# A copied or moved checkout brings a .venv that still points to the old place: it counts as not installed.
+STALE := $(shell [ -x $(PY) ] && [ "$$(cat .venv/.home 2>/dev/null)" = "$$(pwd -P)" ] || echo stale)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help lab test test-full notebooks check-notebooks lint bench-ui badge clean stale
+
+help: ## list what make can do here
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-24s%s\n", $$1, $$2 }'
+
+lab: .venv/.installed-lab ## open JupyterLab on the first notebook (pass options with LAB_ARGS="…")
+	@echo "JupyterLab prints its address (http://…) below. Ctrl-C ends it."
+	@$(WITH_VENV) $(PY) -m jupyterlab --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
+		$(ALLOW_ROOT) $(LAB_ARGS)
+
+test: .venv/.installed-test ## run every check and test, in the quick profile
+	@$(WITH_VENV) HYPOTHESIS_PROFILE=quick $(PY) tools/run_tests.py
+
+test-full: .venv/.installed-test ## the same, with many more random examples
+	@$(WITH_VENV) HYPOTHESIS_PROFILE=full $(PY) tools/run_tests.py
+
+notebooks: .venv/.installed-test ## run notebooks/source/*.py and write the notebooks with their outputs
+	@$(WITH_VENV) $(PY) tools/notebooks.py write
+
+check-notebooks: .venv/.installed-test ## check that the notebooks are as `make notebooks` writes them
+	@$(WITH_VENV) $(PY) tools/notebooks.py check
+
+lint: .venv/.installed-test ## ruff and mypy
+	@$(PY) tools/run_tests.py lint
+
+bench-ui: .venv/.installed-test ## time from a key press to the painted frame, per explorer
+	@$(WITH_VENV) $(PY) tools/bench_ui.py
+
+badge: ## print README's Binder badge: make badge REPO=owner/name
+	@[ -n "$(REPO)" ] || { echo "Say where the repository lives: make badge REPO=owner/name" >&2; exit 2; }
+	@echo "[![Open in Binder](https://mybinder.org/badge_logo.svg)](https://mybinder.org/v2/gh/$(REPO)/HEAD?urlpath=lab/tree/notebooks/00_start_here.ipynb)"
+
+clean: ## remove caches and test artefacts (keeps .venv)
+	rm -rf artefacts build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find packviz tools tests notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
+
+# One stamp per extra, inside .venv, so that removing .venv removes them too.
+.venv/.installed-%: pyproject.toml constraints.txt $(STALE)
+	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" sh tools/install.sh $*

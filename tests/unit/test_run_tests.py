@@ -1,0 +1,132 @@
+"""`tools/run_tests.py`, run on small trees of its own: a runner that hides a failure would hide them all."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+
+
+class Tree:
+    def __init__(self, path):
+        self.path = path
+        for name in ("run_tests.py", "chromium.py"):
+            self.write(f"tools/{name}", (TOOLS / name).read_text())
+        self.write("pyproject.toml", "[tool.pytest.ini_options]\n")
+
+    def write(self, name, text):
+        (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.path / name).write_text(text)
+
+    def run(self, *groups, **environment):
+        keep = {k: v for k, v in os.environ.items() if k not in ("CI", "PACKVIZ_CHROMIUM")}
+        keep = {k: v for k, v in keep.items() if not k.startswith(("PYTEST_", "COV_"))}
+        # None of pytest's plugins is needed here, and loading them is most of the time.
+        keep["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        command = [sys.executable, "tools/run_tests.py", *groups]
+        run = subprocess.run(
+            command, cwd=self.path, env=keep | environment, capture_output=True, text=True, timeout=120
+        )
+        return run.returncode, run.stdout + run.stderr, run.stdout.rstrip().splitlines()[-1:]
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return Tree(tmp_path)
+
+
+GOOD = "def test_good(): pass\n"
+BAD = "def test_bad(): assert False\n"
+SKIPPED = "import pytest\n@pytest.mark.skip\ndef test_skipped(): pass\n"
+
+
+def test_the_last_line_sums_all_stages_up_and_a_failure_stops_none(tree):
+    tree.write("tests/notebooks/test_a.py", GOOD + BAD)
+    tree.write("tests/browser/test_b.py", GOOD + SKIPPED)
+    tree.write("browser", "#!/bin/sh\n")
+    (tree.path / "browser").chmod(0o755)
+    status, said, last = tree.run("notebooks", "browser", PACKVIZ_CHROMIUM=str(tree.path / "browser"))
+    assert status == 1
+    assert last == ["2 passed, 1 failed, 1 skipped"], said
+    assert "notebook tests           failed" in said
+    assert "browser tests            ok" in said
+
+
+def test_all_good(tree):
+    tree.write("tests/notebooks/test_a.py", GOOD)
+    status, said, last = tree.run("notebooks")
+    assert (status, last) == (0, ["1 passed, 0 failed"]), said
+
+
+def test_a_stage_without_a_test_fails(tree):
+    tree.write("tests/notebooks/test_a.py", SKIPPED)
+    status, said, last = tree.run("notebooks")
+    assert (status, last) == (1, ["0 passed, 1 failed, 1 skipped"])
+    assert "[no test ran]" in said
+
+
+def test_a_crash_is_not_covered_by_an_earlier_report(tree):
+    tree.write("tests/notebooks/test_a.py", GOOD)
+    tree.run("notebooks")
+    tree.write("tests/notebooks/conftest.py", "import os\nos._exit(3)\n")
+    status, said, last = tree.run("notebooks")
+    assert (status, last) == (1, ["0 passed, 1 failed"])
+    assert "[exit status 3]  [pytest wrote no report]" in said
+
+
+def test_a_test_file_that_does_not_import_fails(tree):
+    tree.write("tests/notebooks/test_a.py", GOOD)
+    tree.write("tests/notebooks/test_b.py", "import no_such_module\n")
+    status, _, last = tree.run("notebooks")
+    assert status == 1
+    assert last == ["0 passed, 1 failed"]
+
+
+def test_a_failed_check_counts_too(tree):
+    tree.write("tools/notebooks.py", "raise SystemExit(1)\n")
+    tree.write("tests/notebooks/test_a.py", GOOD)
+    status, said, last = tree.run("form", "notebooks")
+    assert (status, last) == (1, ["1 passed, 1 failed"])
+    assert "notebooks are canonical  failed" in said
+    assert tree.run("form")[0] == 1
+
+
+@pytest.mark.parametrize(("environment", "status"), [({}, 0), ({"CI": "true"}, 1)])
+def test_without_a_browser_it_says_how_to_get_one_and_fails_in_ci(tree, environment, status):
+    tree.write("tests/browser/test_b.py", GOOD)
+    found, said, last = tree.run("browser", PATH=str(tree.path), **environment)
+    assert (found, last) == (status, [f"0 passed, {status} failed"])
+    assert "install it (Debian: the package chromium) or set PACKVIZ_CHROMIUM=" in said
+
+
+def test_a_named_browser_that_is_not_there_fails(tree):
+    status, said, _ = tree.run("browser", PACKVIZ_CHROMIUM="/no/such/browser")
+    assert status == 1
+    assert "PACKVIZ_CHROMIUM=/no/such/browser is no program" in said
+
+
+def test_an_unknown_group_is_refused(tree):
+    status, said, _ = tree.run("units")
+    assert status == 2
+    assert "no such group: units" in said
+
+
+@pytest.mark.parametrize(("profile", "examples"), [("quick", 25), ("full", 500), ("", 25)])
+def test_the_hypothesis_profile_comes_from_the_environment(profile, examples):
+    script = (
+        "import runpy; runpy.run_path('tests/conftest.py'); import hypothesis as h; print(h.settings().max_examples)"
+    )
+    environment = os.environ | {"HYPOTHESIS_PROFILE": profile}
+    command = [sys.executable, "-c", script]
+    run = subprocess.run(command, cwd=TOOLS.parent, env=environment, capture_output=True, text=True, check=True)
+    assert run.stdout == f"{examples}\n"
+
+
+def test_a_test_may_record_its_time_and_memory(tree):
+    tree.write("pyproject.toml", '[tool.pytest.ini_options]\nfilterwarnings = ["error"]\n')
+    tree.write("tests/notebooks/test_a.py", "def test_it(record_property): record_property('peak', 1)\n")
+    status, said, _ = tree.run("notebooks")
+    assert status == 0, said

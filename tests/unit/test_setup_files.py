@@ -1,0 +1,480 @@
+"""The files that set things up, held against each other and run where they can be.
+
+Conda, Docker and a code host are not here, so what is written for them is read and compared. The Makefile is run,
+with a stand-in for Python that writes down what it is asked to do: no network, and well under a second each.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+README = (ROOT / "README.md").read_text()
+# What conda-forge calls it.
+CONDA_NAMES = {"torch": "pytorch-cpu"}
+
+
+def requirements(*extras):
+    lines = list(PROJECT["dependencies"])
+    for extra in extras:
+        lines += PROJECT["optional-dependencies"][extra]
+    return {r.name: r for r in map(Requirement, lines) if r.name != PROJECT["name"]}
+
+
+def constraints():
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return {r.name: r for r in (Requirement(line) for line in lines if line and not line.startswith("#"))}
+
+
+def pinned(requirement):
+    (specifier,) = requirement.specifier
+    assert specifier.operator == "==", f"{requirement} is no pin"
+    return Version(specifier.version)
+
+
+def conda_environment():
+    return yaml.safe_load((ROOT / "environment.yml").read_text())
+
+
+def conda_specifiers():
+    """`{"numpy": "==2.4.*"}`: conda's `numpy=2.4` means that, and its ranges are written as pip's are."""
+    found = {}
+    for line in (d for d in conda_environment()["dependencies"] if isinstance(d, str)):
+        name, text = re.fullmatch(r"([\w.-]+)(.*)", line).groups()
+        found[name] = SpecifierSet(re.sub(r"^=([\d.]+)$", r"==\1.*", text))
+    return found
+
+
+# --- the lists of packages ---
+
+
+def test_constraints_pin_every_direct_dependency():
+    assert requirements("lab", "test").keys() - constraints().keys() == set()
+
+
+def test_every_pin_lies_in_the_range_that_pyproject_states():
+    pins = constraints()
+    for name, requirement in requirements("lab", "test").items():
+        assert requirement.specifier.contains(pinned(pins[name])), f"{pins[name]} against {requirement}"
+
+
+def test_the_tests_run_on_the_pinned_versions():
+    found = {name: Version(Version(version(name)).public) for name in constraints()}
+    assert found == {name: pinned(requirement) for name, requirement in constraints().items()}
+
+
+def test_environment_holds_every_runtime_and_lab_dependency_in_the_same_version():
+    specifiers = conda_specifiers()
+    for name, requirement in requirements("lab").items():
+        conda_name = CONDA_NAMES.get(name, name)
+        assert conda_name in specifiers, f"environment.yml lacks {conda_name}"
+        assert specifiers[conda_name].contains(pinned(constraints()[name])), f"{conda_name} against constraints.txt"
+        oldest = min(Version(s.version.removesuffix(".*")) for s in specifiers[conda_name])
+        assert requirement.specifier.contains(oldest), f"{conda_name} {oldest} against {requirement}"
+
+
+def test_what_environment_adds_is_pinned_as_in_constraints():
+    specifiers = conda_specifiers()
+    for name in specifiers.keys() & constraints().keys():
+        assert specifiers[name].contains(pinned(constraints()[name])), name
+    assert all(str(specifier) for name, specifier in specifiers.items() if name != "pip")
+
+
+def test_environment_takes_its_python_and_its_torch_from_conda():
+    specifiers = conda_specifiers()
+    assert str(specifiers["python"]) == "==3.11.*"
+    assert SpecifierSet(PROJECT["requires-python"]).contains("3.11")
+    # In a pip section, torch would be the CUDA wheel, and `-e .` fails on Binder (it copies this file alone first).
+    pip_section = [line for d in conda_environment()["dependencies"] if isinstance(d, dict) for line in d["pip"]]
+    assert not [line for line in pip_section if line.startswith(("-e", ".", "torch"))]
+    assert conda_environment()["channels"][0] == "conda-forge"
+
+
+def test_an_installed_package_has_every_file_that_the_checkout_has():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    shipped = {path for glob in settings["package-data"]["packviz"] for path in (ROOT / "packviz").glob(glob)}
+    files = {path for path in (ROOT / "packviz").rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    assert files - shipped == set()
+    # find_packages passes over a folder without __init__.py, and so do its data.
+    assert [path for path in (ROOT / "packviz").rglob("*.py") if not (path.parent / "__init__.py").exists()] == []
+
+
+# --- Binder ---
+
+
+def test_binder_has_the_same_environment_byte_for_byte():
+    copy = ROOT / "binder/environment.yml"
+    assert not copy.is_symlink()
+    assert copy.read_bytes() == (ROOT / "environment.yml").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["binder/postBuild", "binder/start", ".ci/run"])
+def test_scripts_can_be_run(name):
+    script = ROOT / name
+    assert os.access(script, os.X_OK)
+    assert script.read_bytes().startswith(b"#!/bin/bash\n")
+    subprocess.run(["bash", "-n", script], check=True)
+
+
+def test_binder_installs_the_package_and_nothing_else():
+    assert re.search(r"^python -m pip install .*--no-deps -e \.$", (ROOT / "binder/postBuild").read_text(), re.M)
+
+
+def test_binder_start_caps_the_threads_and_hands_over():
+    run = subprocess.run(
+        [ROOT / "binder/start", "sh", "-c", 'echo "$OMP_NUM_THREADS $1"', "sh", "two words"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout == "2 two words\n"
+
+
+def test_repo2docker_builds_binders_dockerfile(tmp_path):
+    shutil.copytree(ROOT / "binder", tmp_path / "binder")
+    for name in ("environment.yml", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    command = [sys.executable, "-m", "repo2docker", "--no-build", "--debug", "."]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    dockerfile = run.stdout + run.stderr
+    assert run.returncode == 0, dockerfile
+    assert '--file "binder/environment.yml"' in dockerfile
+    assert "RUN ./binder/postBuild" in dockerfile
+    assert 'R2D_ENTRYPOINT="${REPO_DIR}/binder/start"' in dockerfile
+
+
+# --- the Makefile ---
+
+# Answers as the versions of Python, pip and venv that the environment variables ask for.
+STAND_IN = """#!/bin/sh
+echo "$*" >>"$LOG"
+case "$*" in
+*version_info*) "$REAL" -c "import sys; sys.version_info = tuple(map(int, '${FAKE_VERSION:-3.11.9}'.split('.'))); $2" ;;
+*ensurepip*) [ -z "${FAKE_NO_VENV:-}" ] ;;
+--version) echo "Python ${FAKE_VERSION:-3.11.9}" ;;
+*"-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+*"pip show"*) [ -n "${FAKE_TORCH:-}" ] ;;
+*--index-url*) [ -z "${FAKE_NO_INDEX:-}" ] ;;
+*"install"*"-e ."*) [ -z "${FAKE_NO_INSTALL:-}" ] ;;
+esac
+"""
+NEEDED = [
+    "awk",
+    "bash",
+    "cat",
+    "chmod",
+    "cp",
+    "dirname",
+    "find",
+    "id",
+    "make",
+    "mkdir",
+    "rm",
+    "sed",
+    "sh",
+    "touch",
+    "uname",
+]
+
+
+class Checkout:
+    """A checkout whose path has a space in it, on a machine with make and our stand-in for Python."""
+
+    def __init__(self, folder):
+        self.path = folder / "a check out"
+        self.bin = folder / "bin"
+        self.log = folder / "log"
+        self.bin.mkdir()
+        for name in ("Makefile", "pyproject.toml", "constraints.txt", "tools/install.sh", ".ci/run"):
+            (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, self.path / name)
+        for name in NEEDED:
+            (self.bin / name).symlink_to(shutil.which(name))
+        self.program("python3", STAND_IN)
+
+    def program(self, name, text):
+        (self.bin / name).unlink(missing_ok=True)
+        (self.bin / name).write_text(text)
+        (self.bin / name).chmod(0o755)
+
+    def make(self, *arguments, **environment):
+        return self.run("make", *arguments, **environment)
+
+    def run(self, *command, **environment):
+        """Gives the status and what was said; `asked` is what the stand-ins were asked to do."""
+        self.log.write_text("")
+        # Nothing of the environment comes along: not MAKEFLAGS, not CI, not an active venv.
+        environment |= {"PATH": str(self.bin), "LOG": str(self.log), "REAL": sys.executable, "HOME": str(self.path)}
+        run = subprocess.run(command, cwd=self.path, env=environment, capture_output=True, text=True, timeout=60)
+        self.asked = self.log.read_text().splitlines()
+        return run.returncode, run.stdout + run.stderr
+
+    def installs(self):
+        return [line.split("constraints.txt ")[1] for line in self.asked if "pip install" in line]
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    return Checkout(tmp_path)
+
+
+def makefile_targets():
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)
+    return set(phony[1].split()) - {"stale"}
+
+
+def test_make_alone_lists_every_target(checkout):
+    status, said = checkout.make()
+    assert status == 0
+    assert set(re.findall(r"^  make ([a-z-]+)  +\S", said, re.M)) == makefile_targets()
+    wanted = "help lab test test-full notebooks check-notebooks lint bench-ui clean"
+    assert set(wanted.split()) <= makefile_targets()
+
+
+def test_make_lab_installs_and_opens_the_first_notebook(checkout):
+    status, said = checkout.make("lab", "LAB_ARGS=--no-browser --port 8899")
+    assert status == 0, said
+    assert checkout.installs() == ["-e .[lab]"]
+    start = checkout.asked[-1]
+    assert start.startswith("-m jupyterlab --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb")
+    assert start.endswith("--no-browser --port 8899")
+
+
+@pytest.mark.parametrize(("uid", "allowed"), [(0, True), (1000, False)])
+def test_make_lab_allows_root_only_to_root(checkout, uid, allowed):
+    checkout.program("id", f"#!/bin/sh\necho {uid}\n")
+    checkout.make("lab")
+    assert ("--allow-root" in checkout.asked[-1]) == allowed
+
+
+def test_a_second_make_installs_nothing(checkout):
+    checkout.make("test")
+    assert checkout.installs() == ["-e .[test]"]
+    for target in ("test", "test-full", "lab", "lint", "notebooks", "check-notebooks", "bench-ui"):
+        assert "install.sh" not in checkout.make("-n", target)[1], target
+        assert checkout.make(target)[0] == 0
+        assert checkout.installs() == [], target
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_a_changed_list_of_packages_installs_again(checkout, name):
+    checkout.make("lab")
+    later = (checkout.path / ".venv/.installed-lab").stat().st_mtime + 10
+    os.utime(checkout.path / name, (later, later))
+    assert "install.sh" in checkout.make("-n", "lab")[1]
+
+
+def test_a_moved_checkout_makes_its_venv_anew(checkout):
+    checkout.make("lab")
+    checkout.path = checkout.path.rename(checkout.path.with_name("moved here"))
+    checkout.make("lab")
+    assert "-m venv --clear .venv" in checkout.asked
+    assert checkout.installs() == ["-e .[lab]"]
+
+
+def test_a_failed_install_is_tried_again(checkout):
+    assert checkout.make("lab", FAKE_NO_INSTALL="1")[0] != 0
+    assert not any("jupyterlab" in line for line in checkout.asked)
+    checkout.make("lab")
+    assert checkout.installs() == ["-e .[lab]"]
+
+
+def test_an_old_python_is_refused_in_words(checkout):
+    status, said = checkout.make("lab", FAKE_VERSION="3.10.13")
+    assert status != 0
+    assert "needs Python 3.11 or newer" in said
+    assert "'python3' is Python 3.10.13" in said
+    assert not (checkout.path / ".venv").exists()
+
+
+def test_a_newer_python_is_found_beside_an_old_one(checkout):
+    checkout.program("python3.12", STAND_IN)
+    checkout.program("python3", STAND_IN.replace(":-3.11.9", ":-3.10.13"))
+    status, said = checkout.make("lab")
+    assert status == 0, said
+    assert "Making .venv with Python 3.11.9" in said
+
+
+def test_no_python_at_all_is_told(checkout):
+    (checkout.bin / "python3").unlink()
+    status, said = checkout.make("lab")
+    assert status != 0
+    assert "no Python was found" in said
+
+
+def test_a_named_python_that_does_not_run_is_told(checkout):
+    status, said = checkout.make("lab", "PYTHON=/no where/python")
+    assert status != 0
+    assert "'/no where/python' (from the variable PYTHON) does not run" in said
+
+
+def test_a_missing_venv_module_is_told(checkout):
+    status, said = checkout.make("lab", FAKE_NO_VENV="1")
+    assert status != 0
+    assert "apt install python3-venv" in said
+
+
+def test_torch_index_serves_torch_alone(checkout):
+    _, said = checkout.make("lab", "TORCH_INDEX=https://index.invalid/cpu")
+    torch, rest = checkout.installs()
+    assert torch == "--no-deps --index-url https://index.invalid/cpu --retries 0 --timeout 5 torch"
+    assert rest == "-e .[lab]"
+    assert "going on with pip's default index" not in said
+
+
+def test_an_unreachable_torch_index_falls_back_to_the_default(checkout):
+    status, said = checkout.make("lab", "TORCH_INDEX=https://index.invalid/cpu", FAKE_NO_INDEX="1")
+    assert status == 0
+    assert "https://index.invalid/cpu gave no torch: going on with pip's default index" in said
+    assert checkout.installs()[-1] == "-e .[lab]"
+
+
+HINT = "make lab TORCH_INDEX=URL"
+
+
+@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this machine has an NVIDIA driver")
+def test_a_linux_without_a_gpu_is_told_of_the_smaller_torch(checkout):
+    checkout.program("uname", "#!/bin/sh\necho Linux\n")
+    assert HINT in checkout.make("lab")[1]
+    # Once is enough: not when torch is there, and not where nobody reads it.
+    shutil.rmtree(checkout.path / ".venv")
+    assert HINT not in checkout.make("lab", FAKE_TORCH="1")[1]
+    shutil.rmtree(checkout.path / ".venv")
+    assert HINT not in checkout.make("lab", CI="true")[1]
+
+
+@pytest.mark.parametrize(("program", "says"), [("uname", "Darwin"), ("nvidia-smi", "a GPU")])
+def test_others_are_not_told(checkout, program, says):
+    checkout.program(program, f"#!/bin/sh\necho {says}\n")
+    assert HINT not in checkout.make("lab")[1]
+
+
+def test_make_badge_needs_an_address_and_invents_none(checkout):
+    status, said = checkout.make("badge")
+    assert status != 0
+    assert "REPO=owner/name" in said
+    _, said = checkout.make("badge", "REPO=someone/something")
+    assert "/v2/gh/someone/something/HEAD?urlpath=lab/tree/notebooks/00_start_here.ipynb)" in said
+
+
+def test_make_clean_keeps_the_venv(checkout):
+    checkout.make("lab")
+    for name in ("packviz", "tools", "tests", "notebooks"):
+        (checkout.path / name / "__pycache__").mkdir(parents=True)
+    (checkout.path / "artefacts").mkdir()
+    assert checkout.make("clean")[0] == 0
+    assert not (checkout.path / "artefacts").exists()
+    assert list(checkout.path.glob("*/__pycache__")) == []
+    assert "install.sh" not in checkout.make("-n", "lab")[1]
+
+
+# --- CI ---
+
+
+def test_ci_runs_make_test():
+    script = (ROOT / ".ci/run").read_text()
+    assert script.rstrip().endswith("\nmake test")
+    assert "set -euo pipefail" in script
+    assert "export CI=true" in script
+    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
+    steps = workflow["jobs"]["test"]["steps"]
+    assert "bash .ci/run" in [step.get("run") for step in steps]
+    assert "artefacts/" in [step.get("with", {}).get("path") for step in steps]
+
+
+def test_ci_installs_chromium_where_it_is_missing(checkout):
+    checkout.program("id", "#!/bin/sh\necho 0\n")
+    chromium = checkout.bin / "chromium"
+    checkout.program("apt-get", f'#!/bin/sh\necho "apt-get $*" >>"$LOG"; : >"{chromium}"; chmod +x "{chromium}"\n')
+    checkout.program("make", '#!/bin/sh\necho "make $* CI=$CI browser=$PACKVIZ_CHROMIUM" >>"$LOG"\n')
+    command = ("bash", str(checkout.path / ".ci/run"))
+    checkout.run(*command)
+    assert "apt-get install -y --no-install-recommends chromium" in checkout.asked
+    assert checkout.asked[-1] == f"make test CI=true browser={chromium}"
+    # Now it is there. And what is named comes before what is found.
+    checkout.run(*command)
+    assert not any("apt-get" in line for line in checkout.asked)
+    checkout.run(*command, PACKVIZ_CHROMIUM="/my/chrome")
+    assert checkout.asked[-1] == "make test CI=true browser=/my/chrome"
+
+
+def test_ci_without_the_right_to_install_goes_on_and_says_so(checkout):
+    checkout.program("id", "#!/bin/sh\necho 1000\n")
+    checkout.program("make", '#!/bin/sh\necho "make $*" >>"$LOG"; exit 7\n')
+    status, said = checkout.run("bash", str(checkout.path / ".ci/run"))
+    assert "not installed: chromium" in said
+    assert (status, checkout.asked[-1]) == (7, "make test")
+
+
+# --- README ---
+
+
+def test_readme_names_the_two_commands():
+    (block,) = re.findall(r"^## Two commands\n.*?```sh\n(.*?)```", README, re.M | re.S)
+    assert [line.split("  ")[0] for line in block.splitlines()] == ["make lab", "make test"]
+
+
+def test_readme_names_no_target_that_is_not_there():
+    named = set(re.findall(r"(?:`|^)make ([a-z-]+)", README, re.M))
+    assert named - makefile_targets() == set()
+
+
+def test_readmes_library_example_runs():
+    (block,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert len(block.split("\n\n")[-1].splitlines()) + 1 <= 5
+    subprocess.run([sys.executable, "-c", block], check=True, capture_output=True)
+
+
+def test_readmes_terminal_output_is_what_comes():
+    (said,) = re.findall(r"```console\n\$ packviz show 5 3 2\n(.*?)```", README, re.S)
+    command = [sys.executable, "-m", "packviz", "show", "5", "3", "2"]
+    environment = os.environ | {"PYTHONIOENCODING": "utf-8"}
+    run = subprocess.run(command, check=True, capture_output=True, encoding="utf-8", env=environment)
+    assert run.stdout == said
+
+
+def test_readmes_table_marks_what_is_to_come():
+    rows = re.findall(r"^\| \[?`(\d\d_\w+)`\S* \| .*? \| ?(to come)? ?\|$", README, re.M)
+    assert [name[:2] for name, _ in rows] == [f"{i:02}" for i in range(12)]
+    here = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert {name for name, mark in rows if not mark} == here
+
+
+def test_what_readme_points_to_exists():
+    (layout,) = re.findall(r"^## What is where\n+```text\n(.*?)```", README, re.M | re.S)
+    folder, paths = "", []
+    for indent, name in re.findall(r"^( *)(\S+)", layout, re.M):
+        folder = name if not indent else folder
+        paths.append(folder + name if indent else name)
+    paths += [link for link in re.findall(r"\]\(([^)]+)\)", README) if not link.startswith("http")]
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+# --- the whole repository ---
+
+
+def test_no_package_registry_is_written_down():
+    # In two pieces, or this file would be the one that is found. Which index serves is each machine's own affair.
+    hosts = [
+        "pypi." + "org", "python" + "hosted.org", "download.pytorch" + ".org", "anaconda" + ".org",
+        "anaconda" + ".com", "npmjs" + ".org", "npmjs" + ".com", "ghcr" + ".io", "quay" + ".io", "docker" + ".io",
+    ]  # fmt: skip
+    # In a CI container the checkout often belongs to someone else, and git then wants to be told that this is fine.
+    listing = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    run = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True, text=True)
+    files = [path for name in run.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+    assert len(files) > 20
+    found = {path: [host for host in hosts if host.encode() in path.read_bytes()] for path in files}
+    assert {path: names for path, names in found.items() if names} == {}

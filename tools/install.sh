@@ -1,0 +1,69 @@
+#!/bin/sh
+# Make .venv and install packviz into it:   sh tools/install.sh lab|test
+# Reads PYTHON and TORCH_INDEX (see the Makefile). Plain sh: it runs before any Python is known to be there.
+set -eu
+extra=$1
+venv_python=.venv/bin/python
+
+runs() { command -v "$1" >/dev/null 2>&1 && "$1" -c '' >/dev/null 2>&1; }
+is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+# Debian's python3 comes without ensurepip, and `python3 -m venv` then fails half-way.
+can_make_venv() { "$1" -c 'import ensurepip, venv' >/dev/null 2>&1; }
+
+# Sets $python, or says why there is none and ends.
+find_python() {
+    found='no Python was found'
+    if [ -n "${PYTHON:-}" ]; then
+        found="'$PYTHON' (from the variable PYTHON) does not run"
+        set -- "$PYTHON"
+    else
+        set -- python3 python3.11 python3.12 python3.13 python3.14
+    fi
+    for python in "$@"; do
+        runs "$python" || continue
+        if ! is_new_enough "$python"; then
+            found="'$python' is $("$python" --version 2>&1)"
+        elif ! can_make_venv "$python"; then
+            found="'$python' has no venv module. On Debian and Ubuntu: apt install python3-venv"
+        else
+            return 0
+        fi
+    done
+    {
+        echo "packviz needs Python 3.11 or newer, with its venv module; $found."
+        echo "Install one, or name one that is here:  make lab PYTHON=/path/to/python3"
+    } >&2
+    exit 1
+}
+
+# Is the .venv that stands here usable, and was it made here? (An editable install holds the checkout's path.)
+venv_is_good() {
+    runs "$venv_python" && is_new_enough "$venv_python" && "$venv_python" -m pip --version >/dev/null 2>&1 &&
+        { [ ! -e .venv/.home ] || [ "$(cat .venv/.home)" = "$(pwd -P)" ]; }
+}
+
+pip_install() { "$venv_python" -m pip install --disable-pip-version-check -c constraints.txt "$@"; }
+has_torch() { "$venv_python" -m pip show --quiet torch >/dev/null 2>&1; }
+has_nvidia_driver() { command -v nvidia-smi >/dev/null 2>&1 || [ -e /proc/driver/nvidia ]; }
+
+if ! venv_is_good; then
+    find_python
+    echo "Making .venv with $("$python" --version 2>&1)"
+    "$python" -m venv --clear .venv
+fi
+pwd -P >.venv/.home
+
+if [ -n "${TORCH_INDEX:-}" ]; then
+    # --no-deps: only torch comes from there. No retries and a short timeout: an index that is not
+    # reachable must cost seconds. An installed torch that meets the constraint is left alone.
+    pip_install --no-deps --index-url "$TORCH_INDEX" --retries 0 --timeout 5 torch ||
+        echo "TORCH_INDEX=$TORCH_INDEX gave no torch: going on with pip's default index." >&2
+elif [ "$(uname -s)" = Linux ] && [ -z "${CI:-}" ] && ! has_nvidia_driver && ! has_torch; then
+    echo "No NVIDIA driver here, and pip's default torch for Linux carries CUDA (several GB). Smaller: make lab" \
+        "TORCH_INDEX=URL, with the index URL that https://pytorch.org/get-started/locally/ gives for CPU."
+fi
+
+pip_install -e ".[$extra]"
+touch ".venv/.installed-$extra"
+# The extra `test` holds the extra `lab`.
+if [ "$extra" = test ]; then touch .venv/.installed-lab; fi
