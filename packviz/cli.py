@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -42,6 +43,8 @@ def _show(options: argparse.Namespace) -> None:
         except OSError as error:
             raise ValueError(f"cannot write {options.svg}: {error.strerror}") from None
         return
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks our dashes and dots still gets the numbers
+        sys.stdout.reconfigure(errors="replace")
     try:
         print(picture, flush=True)
     except BrokenPipeError:  # the reader, `head` say, has had enough; spare it the interpreter's complaint at exit

@@ -17,6 +17,9 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 
+MOST_STEPS = 10_000_000
+"""More time steps than this are a slip of the keyboard: the arrays of a `Layout` grow with them."""
+
 
 class Packed(Protocol):
     """What `Layout.from_packed` reads of a `torch.nn.utils.rnn.PackedSequence`."""
@@ -58,16 +61,19 @@ class Layout:
                 `from_packed` to take over its order.)
 
         Raises:
-            ValueError: a length is not a whole number of at least 1, or is over `max_len`; or `sorted_indices` is not
-                an order in which the lengths never increase.
+            ValueError: a length is not a whole number of at least 1, or is over `max_len` or `MOST_STEPS`; or
+                `sorted_indices` is not an order in which the lengths never increase.
         """
         n = _whole_numbers(lengths, "lengths", "list the number of real time steps of each sequence")
         _refuse_entries(n, n < 1, "lengths", "every sequence needs at least one time step; drop the empty ones")
+        _refuse_entries(n, n > MOST_STEPS, "lengths", f"a Layout has at most {MOST_STEPS:,} time steps")
         longest = int(n.max())
         if max_len is None:
             max_len = longest
         elif isinstance(max_len, bool) or not isinstance(max_len, (int, np.integer)):
             raise ValueError(f"max_len is {max_len!r}; give a whole number of time steps, or leave it out")
+        elif max_len > MOST_STEPS:
+            raise ValueError(f"max_len is {max_len}: a Layout has at most {MOST_STEPS:,} time steps")
         _refuse_entries(n, n > max_len, "lengths", f"longer than max_len={max_len}; shorten it, or raise max_len")
 
         if sorted_indices is None:
@@ -115,7 +121,7 @@ class Layout:
         rows = len(packed.data)
         if rows != sizes.sum():
             raise ValueError(f"packed.batch_sizes adds up to {sizes.sum()} but packed.data has {rows} rows")
-        by_rank = (sizes[:, None] > np.arange(sizes[0])).sum(axis=0)
+        by_rank = np.searchsorted(-sizes, -np.arange(sizes[0]))  # how many steps are taller than this rank
         if packed.sorted_indices is None:
             return cls(by_rank, sorted_indices=np.arange(by_rank.size))
         order = _whole_numbers(packed.sorted_indices, "packed.sorted_indices", "give one index per sequence")
@@ -137,14 +143,20 @@ class Layout:
         Raises:
             ValueError: the mask is not two-dimensional, or a row is empty or has padding before a real cell.
         """
-        m = _host_array(mask)
-        if m.ndim != 2:
-            raise ValueError(f"mask must be two-dimensional (batch, time step), got shape {m.shape}")
+        try:
+            m = _host_array(mask)
+        except ValueError:  # NumPy's word for rows of unequal length
+            raise ValueError("mask must be two-dimensional (batch, time step), got rows of unequal length") from None
+        if m.ndim != 2 or m.size == 0:
+            raise ValueError(f"mask must be two-dimensional (batch, time step) and not empty, got shape {m.shape}")
         if m.dtype != np.bool_:
             if not np.isin(m, (0, 1)).all():
                 raise ValueError("mask must hold only True and False (or 1 and 0): true where a cell is real")
             m = m.astype(bool)
         lengths = m.sum(axis=1)
+        if not lengths.all():
+            b = int(np.argmin(lengths))
+            raise ValueError(f"mask row {b} has no real cell; every sequence needs at least one time step")
         holes = np.flatnonzero((m != (np.arange(m.shape[1]) < lengths[:, None])).any(axis=1))
         if holes.size:
             b = int(holes[0])
@@ -190,7 +202,7 @@ class Layout:
     def batch_sizes(self) -> IntArray:
         """`(max(lengths),)` how many sequences are still running at each time step."""
         ends = np.bincount(self.lengths)[1:]  # how many sequences have length 1, 2, …
-        return _frozen(np.cumsum(ends[::-1])[::-1])
+        return _frozen(np.cumsum(ends[::-1])[::-1].copy())  # torch takes no array that runs backwards
 
     @cached_property
     def offsets(self) -> IntArray:
@@ -261,11 +273,14 @@ def _whole_numbers(values: Any, name: str, advice: str) -> IntArray:
         raise ValueError(f"{name} is empty: {advice}")
     if array.dtype == np.bool_:
         raise ValueError(f"{name} holds booleans; if this is a padding mask, call Layout.from_mask(mask)")
+    if array.dtype == object and all(isinstance(v, int) for v in array):
+        array = array.astype(float)  # more than 64 bits; refused below
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must hold whole numbers, got {_some(array)}: {advice}")
     if array.dtype.kind == "f":
         _refuse_entries(array, ~np.isfinite(array), name, "not a number of time steps")
         _refuse_entries(array, array != np.round(array), name, "not a whole number; torch would silently cut it off")
+    _refuse_entries(array, abs(array.astype(float)) >= 2**63, name, "too large for a 64-bit whole number")
     return np.array(array, dtype=np.int64)
 
 
@@ -277,7 +292,7 @@ def _refuse_entries(array: npt.NDArray[Any], bad: BoolArray, name: str, why: str
 
 
 def _some(array: npt.NDArray[Any], limit: int = 12) -> str:
-    shown = ", ".join(str(v) for v in array[:limit].tolist())
+    shown = ", ".join(repr(v) for v in array[:limit].tolist())
     return f"[{shown}{', …' if array.size > limit else ''}]"
 
 

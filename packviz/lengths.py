@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 import re
@@ -20,8 +19,8 @@ def parse(text: str) -> list[float]:
     """Reads lengths from text as a person types or pastes them.
 
     Args:
-        text: a JSON list; or numbers separated by commas, semicolons, blanks or line ends; or a CSV table with a column
-            headed `length` or `lengths` (or with one column under any heading).
+        text: a JSON list; or numbers separated by commas, semicolons, blanks or line ends; or a table, as CSV or pasted
+            from a spreadsheet, with a column headed `length` or `lengths` (or with one column under any heading).
 
     Returns:
         The numbers in their order, not yet checked to be lengths: `Layout` does that, and names the entry at fault.
@@ -34,10 +33,10 @@ def parse(text: str) -> list[float]:
         raise ValueError("no lengths given; type some, as in 5, 3, 2")
     if text[0] in "[{":
         return _from_json(text)
-    lines = text.splitlines()
-    if re.search(r"[A-Za-z]", lines[0]) and len(lines) > 1:
-        return _from_csv(text)
-    return [_number(entry, i) for i, entry in enumerate(re.split(r"[\s,;]+", text.strip(",; \n")))]
+    lines, entries = text.splitlines(), re.split(r"[\s,;]+", text.strip(",; \n"))
+    if len(lines) > 1 and re.search(r"[A-Za-z]", lines[0]) and not _is_number(entries[0]):
+        return _from_table(lines)
+    return [_number(entry, i) for i, entry in enumerate(entries)]
 
 
 def read(path: str) -> list[float]:
@@ -101,8 +100,12 @@ def _from_json(text: str) -> list[float]:
     return [_number(str(entry), i) for i, entry in enumerate(value)]
 
 
-def _from_csv(text: str) -> list[float]:
-    rows = [row for row in csv.reader(io.StringIO(text)) if row]
+def _from_table(lines: list[str]) -> list[float]:
+    delimiter = next((mark for mark in "\t;" if mark in lines[0]), ",")
+    try:
+        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+    except csv.Error as error:
+        raise ValueError(f"not a valid table: {error}") from None
     names = [name.strip().lower() for name in rows[0]]
     column = next((i for i, name in enumerate(names) if name in ("length", "lengths")), None)
     if column is None:
@@ -117,4 +120,12 @@ def _number(entry: str, index: int) -> float:
         value = float(entry)
     except ValueError:
         raise ValueError(f"entry {index} is {entry!r}; lengths are whole numbers, as in 5, 3, 2") from None
-    return int(value) if value.is_integer() else value
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def _is_number(entry: str) -> bool:
+    try:
+        float(entry)
+    except ValueError:
+        return False
+    return True

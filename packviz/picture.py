@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from packviz import svg, text
 from packviz.layout import Layout
@@ -68,15 +69,17 @@ def show(what: Any, lengths: Any = None, batch_first: bool = False) -> Picture:
         ValueError: the lengths are not valid, or do not fit `x`.
         TypeError: `what` is none of the above.
     """
+    packed = hasattr(what, "batch_sizes") and hasattr(what, "data")
     if lengths is not None:
+        if packed or isinstance(what, Layout):
+            raise ValueError(f"a {type(what).__name__} knows its lengths: call show() with nothing else")
         return _padded(what, lengths, batch_first)
     if isinstance(what, Layout):
         return Picture(what)
-    if hasattr(what, "batch_sizes") and hasattr(what, "data"):
+    if packed:
         return _packed(what)
     if isinstance(what, (list, tuple)) and what and all(_is_sequence(item) for item in what):
-        labels = [[_value(v) for v in _host(item)] for item in what]
-        return Picture(Layout([len(row) for row in labels]), labels)
+        return _sequences(what)
     if what is None or isinstance(what, (str, dict)):
         raise TypeError(f"show() cannot draw a {type(what).__name__}: {_GIVE}")
     if getattr(what, "ndim", 1) > 1:
@@ -100,18 +103,24 @@ def live_view(live_svg: str) -> dict[str, Any]:
 
 
 def _padded(x: Any, lengths: Any, batch_first: bool) -> Picture:
-    shape = tuple(getattr(x, "shape", np.shape(x)))
     order = "(B, T, …)" if batch_first else "(T, B, …)"
+    try:
+        x = x if hasattr(x, "shape") else np.asarray(x)
+    except ValueError:  # NumPy's word for rows of unequal length
+        raise ValueError(f"x must be a padded batch {order}; to draw sequences as they are, call show(x)") from None
+    shape = tuple(x.shape)
     if len(shape) < 2:
         raise ValueError(f"x must be a padded batch {order}, got shape {shape}")
     batch, steps = shape[:2] if batch_first else (shape[1], shape[0])
     # Check the count first: with the batch dimension mistaken, every other message would mislead.
-    count = Layout(lengths).batch_size
-    if count != batch:
-        hint = ""
-        if count == steps:
-            hint = f"; did you mean batch_first={not batch_first}?"
-        raise ValueError(f"lengths has {count} entries but x of shape {shape} read as {order} has B = {batch}{hint}")
+    layout = Layout(lengths)
+    read = f"x of shape {shape}, read as {order},"
+    if layout.batch_size != batch:
+        hint = f"; did you mean batch_first={not batch_first}?" if layout.batch_size == steps else ""
+        raise ValueError(f"lengths has {layout.batch_size} entries but {read} has B = {batch}{hint}")
+    if layout.max_len > steps:
+        b = int(np.argmax(layout.lengths > steps))
+        raise ValueError(f"lengths[{b}] is {layout.lengths[b]} but {read} has T = {steps}")
     layout = Layout(lengths, max_len=steps)
     caption = f"x of shape {shape}, read as {order}"
     if not text.is_few(layout):
@@ -119,24 +128,35 @@ def _padded(x: Any, lengths: Any, batch_first: bool) -> Picture:
     values = _host(x)
     if not batch_first:
         values = values.swapaxes(0, 1)
-    return Picture(layout, _grid_labels(values), caption)
+    grid = _numbers(values, 2)
+    return Picture(layout, None if grid is None else [[_value(v) for v in row] for row in grid], caption)
 
 
 def _packed(packed: Any) -> Picture:
     layout = Layout.from_packed(packed)
     caption = f"PackedSequence with data of shape {tuple(packed.data.shape)}"
-    if not text.is_few(layout) or packed.data[0].numel() > 1:
+    flat = _numbers(_host(packed.data)) if text.is_few(layout) else None
+    if flat is None:
         return Picture(layout, None, caption)
-    flat = _host(packed.data).reshape(layout.n_valid)
     rows = zip(layout.packed_index, layout.lengths, strict=True)
     return Picture(layout, [[_value(flat[i]) for i in row[:length]] for row, length in rows], caption)
 
 
-def _grid_labels(values: npt.NDArray[Any]) -> text.Labels | None:
-    """One label per cell `(B, T)`; none where a cell holds a vector: there the letter says more."""
-    if values.ndim > 2 and values[0, 0].size > 1:
-        return None
-    return [[_value(v) for v in row] for row in values.reshape(values.shape[:2])]
+def _sequences(sequences: Sequence[Any]) -> Picture:
+    layout = Layout([len(sequence) for sequence in sequences])
+    if not text.is_few(layout):
+        return Picture(layout)
+    rows = [_numbers(_host(sequence)) for sequence in sequences]
+    labels = [[_value(v) for v in row] for row in rows if row is not None]
+    return Picture(layout, labels if len(labels) == len(rows) else None)
+
+
+def _numbers(values: Any, dimensions: int = 1) -> Any:
+    """The values with one dimension per `dimensions`; None where each is a vector: there the letter says more."""
+    if not isinstance(values, np.ndarray):
+        return values
+    shape = values.shape[:dimensions]
+    return values.reshape(shape) if values.size == math.prod(shape) else None
 
 
 def _is_sequence(item: Any) -> bool:
@@ -154,7 +174,10 @@ def _host(values: Any) -> Any:
 def _value(value: Any) -> str:
     """A cell's content, short: whole numbers and words as they are, other numbers to two digits."""
     if isinstance(value, (float, np.floating)):
-        return f"{value:.2g}"
+        number = float(value)
+        return str(int(number)) if number.is_integer() and abs(number) < 1e6 else f"{number:.2g}"
+    if isinstance(value, str) and not value.isprintable():
+        return repr(value)[1:-1]  # a line end would break the text in two
     if getattr(value, "size", 1) != 1 or isinstance(value, (list, tuple)):
         return "…"
     return str(value)

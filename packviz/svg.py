@@ -6,12 +6,14 @@ as runs, one stretch per sequence and one path per colour, so that 512 × 512 ce
 
 from __future__ import annotations
 
+import html
 import re
+import unicodedata
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
+from itertools import islice
 from textwrap import wrap
 
 import numpy as np
@@ -24,10 +26,12 @@ from packviz.text import Labels, cell_label, is_few, summary
 _CHAR = 7.3  # px: an upper bound for the width of one character of the 12 px monospace face
 _PANEL = 460  # px: two panels of this width stand side by side in a JupyterLab cell
 _TALL = 400  # px: the tallest panel of runs
+_MARGIN = 70  # px: left of a panel, for the names of its rows
 _MOST_ROWS = 512  # more sequences than this would share pixels: some are left out, and the picture says so
 _TOP = 46  # px: a panel's title and its time axis
 _STEPS_TITLE = "packed: longest first, no padding"
 _SLOPE = 110  # px: between the panels, where lines show the sort
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,6 @@ class _Scale:
     height: float
     few: bool
     stride: int
-    margin: float
 
     @property
     def letters(self) -> bool:
@@ -66,11 +69,22 @@ def draw(
 
     Returns:
         A complete `<svg>` element.
+
+    Raises:
+        ValueError: there is no such theme, or no such time step.
     """
     if theme not in palette.THEMES:
         raise ValueError(f"theme is {theme!r}; choose one of {', '.join(map(repr, palette.THEMES))}")
-    body, width, height = _Picture(layout, labels, palette.THEMES[theme], step).render(mistaken)
+    last = layout.batch_sizes.size - 1
+    if step is not None and not 0 <= step <= last:
+        raise ValueError(f"step is {step}; the longest sequence has time steps 0 … {last}")
+    body, width, height = _Picture(layout, labels, palette.THEMES[theme], step, mistaken).render()
     return element(body, width, height, summary(layout), theme)
+
+
+def escape(text: str) -> str:
+    """Text for an element or an attribute. What XML cannot hold becomes the replacement character."""
+    return html.escape(_NOT_XML.sub("\ufffd", text))
 
 
 def element(body: str, width: float, height: float, said: str, theme: str) -> str:
@@ -104,31 +118,31 @@ def stack(title: str, drawings: Sequence[str], theme: str) -> str:
 class _Picture:
     """One drawing in the making: the choices every part shares, and the parts."""
 
-    def __init__(self, layout: Layout, labels: Labels | None, theme: Theme, step: int | None) -> None:
-        self.layout, self.labels, self.theme, self.step = layout, labels, theme, step
+    def __init__(self, layout: Layout, labels: Labels | None, theme: Theme, step: int | None, mistaken: bool) -> None:
+        self.layout, self.labels, self.theme, self.step, self.mistaken = layout, labels, theme, step, mistaken
         self.scale = _scale(layout, labels)
-        # Many pictures may share a page, and no two different hatches may share an id.
-        self.hatch = f"packviz-{zlib.crc32(layout.lengths.tobytes() + repr((labels, theme, step)).encode()):08x}"
+        # Many pictures may share a page, and where one is hidden the others must not look for their hatch in it.
+        arrays = layout.lengths.tobytes() + layout.sorted_indices.tobytes()
+        other = repr((layout.max_len, labels, theme, step, mistaken)).encode()
+        self.hatch = f"packviz-{zlib.crc32(arrays + other):08x}"
         self.grid_width = layout.max_len * self.scale.width
         self.rows = range(0, layout.batch_size, self.scale.stride)
         self.rows_height = len(self.rows) * self.scale.height
-        self.stacked = self.scale.margin + 2 * self.grid_width + _SLOPE > 2 * _PANEL + 2 * _SLOPE
-        panel = max(self.grid_width, len(_STEPS_TITLE) * _CHAR)
-        self.width = max(560, self._steps_left + panel + 14)
+        self.stacked = _MARGIN + 2 * self.grid_width + _SLOPE > 2 * _PANEL + 2 * _SLOPE
+        # Stacked, the label "batch_sizes" stands in the margin too; side by side, there is the slope for it.
+        self.left = _MARGIN + 40 if self.stacked else _MARGIN
+        self.steps_left = self.left if self.stacked else self.left + max(self.grid_width, _MARGIN) + _SLOPE
+        self.width = max(560, self.steps_left + max(self.grid_width, len(_STEPS_TITLE) * _CHAR) + 20)
 
-    @property
-    def _steps_left(self) -> float:
-        return self.scale.margin + (0 if self.stacked else self.grid_width + _SLOPE)
-
-    def render(self, mistaken: bool) -> tuple[str, float, float]:
+    def render(self) -> tuple[str, float, float]:
         """The picture's parts, its width and its height."""
         body = [*self.padded(0)]
         y = _TOP + self.rows_height + 14
         body += self.steps(y if self.stacked else 0)
-        y += _TOP + self.rows_height + 22 if self.stacked else 22
+        y += _TOP + self.rows_height + 26 if self.stacked else 22
         strip, y = self.strip(y, self._true_order())
         body += strip
-        if mistaken:
+        if self.mistaken:
             strip, y = self.strip(y + 8, self._mistaken_order())
             body += strip
         body += self.notes(y)
@@ -143,8 +157,7 @@ class _Picture:
 
     def padded(self, top: float) -> Iterator[str]:
         """The grid as the caller's tensor holds it, padding hatched."""
-        layout, scale = self.layout, self.scale
-        left, y = scale.margin, top + _TOP
+        layout, left, y = self.layout, self.left, top + _TOP
         yield self._text(left, top + 14, f"padded: {layout.n_cells:,} cells", weight="bold")
         yield from self._axis(left, y, layout.max_len)
         yield f'<path d="{_box(left, y, self.grid_width, self.rows_height)}"'
@@ -157,7 +170,7 @@ class _Picture:
     def steps(self, top: float) -> Iterator[str]:
         """The sequences longest first, without padding: a column is what the RNN reads at one time step."""
         layout, scale = self.layout, self.scale
-        left, y = self._steps_left, top + _TOP
+        left, y = self.steps_left, top + _TOP
         order = [int(layout.sorted_indices[rank]) for rank in self.rows]
         yield self._text(left, top + 14, _STEPS_TITLE, weight="bold")
         yield from self._axis(left, y, layout.batch_sizes.size)
@@ -182,16 +195,19 @@ class _Picture:
             return [*out, *self._bands(top + 22, order)], top + 22 + 18 + 8
         width, height = self.scale.width, 22.0
         x, y, shapes = 4.0, top + 34, _Shapes(self.theme)
-        for name, cells in zip(order.names, order.cells(), strict=True):
+        for name, cells in order.groups():
             if x > 4 and x + len(cells) * width > self.width - 4:
                 x, y = 4.0, y + height + 22
             out.append(self._text(x + 1, y - 4, name, size=10, colour=self.theme.muted))
-            for i, (b, t) in enumerate(cells):
+            for b, t in cells:
+                if x + width > self.width - 4:  # a group wider than the picture goes on below
+                    x, y = 4.0, y + height + 4
                 ghost = self.step is not None and not order.wrong and t > self.step
-                shapes.cell(x + i * width, y, width, height, b, self._label(b, t), ghost=ghost)
+                shapes.cell(x, y, width, height, b, self._label(b, t), ghost=ghost)
                 if t == self.step:
-                    shapes.frame(x + i * width, y, width, height)
-            x += len(cells) * width + 5
+                    shapes.frame(x, y, width, height)
+                x += width
+            x += 5
         return [*out, *shapes.draw()], y + height + 8
 
     def notes(self, top: float) -> Iterator[str]:
@@ -205,8 +221,7 @@ class _Picture:
         if self.step is not None:
             start, end = int(offsets[self.step]), int(offsets[self.step + 1])
             title, marks = f"{title}; step {self.step} fills data[{start}:{end}]", [(start, end)]
-        names = [f"t={t}" for t in range(layout.batch_sizes.size)]
-        return _Order(title, names, layout.batch_sizes.tolist(), layout.source, marks)
+        return _Order(title, "t={}".format, layout.batch_sizes.tolist(), lambda: layout.source, marks)
 
     def _mistaken_order(self) -> _Order:
         layout = self.layout
@@ -215,8 +230,9 @@ class _Picture:
             title += f" (the rows of step {self.step} would lie apart)"
             starts = np.cumsum(layout.lengths) - layout.lengths + self.step
             marks = [(int(row), int(row) + 1) for row in starts[layout.lengths > self.step]]
-        names = [sequence_name(b) for b in range(layout.batch_size)]
-        return _Order(title, names, layout.lengths.tolist(), np.argwhere(layout.mask), marks, wrong=True)
+        return _Order(
+            title, sequence_name, layout.lengths.tolist(), lambda: np.argwhere(layout.mask), marks, wrong=True
+        )
 
     @property
     def _notes(self) -> list[str]:
@@ -274,13 +290,14 @@ class _Picture:
 
     def _sort_lines(self, left: float, top: float, order: Sequence[int]) -> Iterator[str]:
         """From each sequence's row in the grid to its row by length: the sort permutation, drawn."""
-        start, end = self.scale.margin + self.grid_width + 6, left - 20
+        start, end = self.left + self.grid_width + 6, left - 20
+        middle = _n((start + end) / 2)
         for rank, b in enumerate(order):
-            y0, y1 = (top + (i + 0.5) * self.scale.height for i in (b, rank))
-            bend = (end - start) / 2
-            curve = f"M{_n(start)} {_n(y0)}C{_n(start + bend)} {_n(y0)} {_n(end - bend)} {_n(y1)} {_n(end)} {_n(y1)}"
-            yield (f'<path d="{curve}" fill="none" stroke="{palette.sequence_colour(b)}" stroke-width="2"/>')
-            yield self._text(left - 6, y1 + 4, sequence_name(b), anchor="end", weight="bold")
+            y0, y1 = (_n(top + (i + 0.5) * self.scale.height) for i in (b, rank))
+            curve = f'd="M{_n(start)} {y0}C{middle} {y0} {middle} {y1} {_n(end)} {y1}" fill="none"'
+            yield f'<path {curve} stroke="{self.theme.line}" stroke-width="3.5"/>'  # its outline
+            yield f'<path {curve} stroke="{palette.sequence_colour(b)}" stroke-width="2.5"/>'
+            yield self._text(left - 6, float(y1) + 4, sequence_name(b), anchor="end", weight="bold")
 
     def _axis(self, left: float, top: float, steps: int) -> Iterator[str]:
         yield self._text(left - 8, top - 18, "t =", anchor="end", size=11, colour=self.theme.muted)
@@ -293,10 +310,11 @@ class _Picture:
         """Time steps that get a number: all of few, some of many, and always the one pointed at."""
         if self.scale.few:
             return list(range(steps))
-        every = _nice(34 / self.scale.width)
-        ticks = list(range(0, steps, every))
-        if self.step is not None and self.step < steps:
-            ticks = [t for t in ticks if abs(t - self.step) * self.scale.width > 30] + [self.step]
+        # Both a step's number and the batch size under it need room.
+        room = max(34, 6 + _CHAR * max(len(str(steps)), len(str(self.layout.batch_size))))
+        ticks = list(range(0, steps, _nice(room / self.scale.width)))
+        if self.step is not None:
+            ticks = [t for t in ticks if abs(t - self.step) * self.scale.width >= room] + [self.step]
         return ticks
 
     def _frame(self, left: float, top: float, rows: int | None) -> Iterator[str]:
@@ -391,38 +409,47 @@ class _Shapes:
 class _Order:
     """An order of the real cells in one line: the true one, or a mistaken one.
 
-    `names` and `sizes` tell its groups, `places` the cell `(b, t)` of each row, `marks` the stretches of rows that
+    `name` and `sizes` tell its groups, `cells` gives the cell `(b, t)` of each row, `marks` the stretches of rows that
     belong to the time step pointed at.
     """
 
     title: str
-    names: list[str]
+    name: Callable[[int], str]
     sizes: list[int]
-    places: IntArray
+    cells: Callable[[], IntArray]
     marks: list[tuple[int, int]]
     wrong: bool = False
 
-    def cells(self) -> Iterator[list[tuple[int, int]]]:
-        """The cells of each group."""
-        places = iter(self.places.tolist())
-        for size in self.sizes:
-            yield [tuple(next(places)) for _ in range(size)]
+    def groups(self) -> Iterator[tuple[str, list[list[int]]]]:
+        """The name and the cells of each group."""
+        cells = iter(self.cells().tolist())
+        for i, size in enumerate(self.sizes):
+            yield self.name(i), list(islice(cells, size))
 
 
 def _scale(layout: Layout, labels: Labels | None) -> _Scale:
     B, T = layout.batch_size, layout.max_len
     if is_few(layout):
-        longest = max((len(cell_label(labels, b, t)) for b in range(B) for t in range(T)), default=1)
+        longest = max(_columns(cell_label(labels, b, t)) for b in range(B) for t in range(T))
         width = min(max(26.0, 8 + _CHAR * longest), 100.0, max(26.0, 2 * _PANEL / T))
-        return _Scale(width, 24.0, True, 1, 70.0)
+        return _Scale(width, 24.0, True, 1)
     stride = -(-B // _MOST_ROWS)
     rows = -(-B // stride)
-    return _Scale(min(24.0, _PANEL / T), min(22.0, max(1.0, _TALL / rows)), False, stride, 70.0)
+    return _Scale(min(24.0, _PANEL / T), min(22.0, max(1.0, _TALL / rows)), False, stride)
 
 
 def _clip(label: str, width: float) -> str:
     room = int((width - 4) / _CHAR)
-    return label if len(label) <= room else label[: max(room - 1, 1)] + "…"
+    if _columns(label) <= room:
+        return label
+    while label and _columns(label) > room - 1:
+        label = label[:-1]
+    return label + "…"
+
+
+def _columns(label: str) -> int:
+    """The width of a label in characters of the monospace face; Chinese ones, say, are two wide."""
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in label)
 
 
 def _nice(at_least: float) -> int:

@@ -17,9 +17,9 @@ FEW = 16
 
 def summary(layout: Layout) -> str:
     """One sentence with the counts."""
-    sequences = _count(layout.batch_size, "sequence")
+    sequences = count(layout.batch_size, "sequence")
     return (
-        f"{sequences} padded to {_count(layout.max_len, 'time step')}: {_count(layout.n_cells, 'cell')},"
+        f"{sequences} padded to {count(layout.max_len, 'time step')}: {count(layout.n_cells, 'cell')},"
         f" {layout.n_valid:,} real, {layout.n_padding:,} padding ({percent(layout.n_padding, layout.n_cells)} wasted)."
     )
 
@@ -34,7 +34,7 @@ def describe(layout: Layout, labels: Labels | None = None) -> str:
 def at_step(layout: Layout, t: int) -> str:
     """What the RNN reads at time step `t`, and where it lies."""
     size, start = layout.batch_sizes[t], layout.offsets[t]
-    said = f"t = {t}: {size} of {_count(layout.batch_size, 'sequence')} still running, so batch_sizes[{t}] = {size}."
+    said = f"t = {t}: {size} of {count(layout.batch_size, 'sequence')} still running, so batch_sizes[{t}] = {size}."
     where = f"data[{start}:{start + size}]"
     if not is_few(layout):
         return f"{said} They fill {where}."
@@ -47,9 +47,14 @@ def is_few(layout: Layout) -> bool:
     return layout.batch_size <= FEW and layout.max_len <= FEW
 
 
+def count(n: int, noun: str, plural: str = "") -> str:
+    """So many of something: `1 cell`, `1,024 cells`."""
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
 def percent(part: int, whole: int) -> str:
-    """A share with no more digits than mean something: `29.7 %`, `0 %`."""
-    return f"{100 * part / whole:.3g} %"
+    """A share with no more digits than mean something: `29.7 %`, `0 %` (also of nothing)."""
+    return f"{100 * part / max(whole, 1):.3g} %"
 
 
 def cell_label(labels: Labels | None, b: int, t: int) -> str:
@@ -87,12 +92,14 @@ def _padded_cell(labels: Labels | None, b: int, t: int, length: int) -> str:
 
 
 def _packed(layout: Layout, labels: Labels | None) -> list[str]:
-    lines = [f"packed: {_count(layout.n_valid, 'row')} of data, time step by time step"]
+    lines = [f"packed: {count(layout.n_valid, 'row')} of data, time step by time step"]
+    widest = len(f"batch_sizes[{layout.batch_sizes.size - 1}]")
     for t, size in enumerate(layout.batch_sizes):
         first = layout.offsets[t]
         rows = f"row  {first}" if size == 1 else f"rows {first}–{first + size - 1}"
         cells = " ".join(cell_label(labels, b, t) for b in layout.sorted_indices[:size])
-        lines.append(f"  t={t:<2}  batch_sizes[{t}] = {size:<2}  {rows:<12} {cells}")
+        name = f"batch_sizes[{t}]".ljust(widest)
+        lines.append(f"  t={t:<2}  {name} = {size:<2}  {rows:<12} {cells}")
     lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")
     if not layout.is_sorted:
         lines.append(f"sorted_indices   {numbers(layout.sorted_indices)}")
@@ -101,15 +108,11 @@ def _packed(layout: Layout, labels: Labels | None) -> list[str]:
 
 
 def _outline(layout: Layout) -> list[str]:
-    n, steps = layout.lengths, _count(layout.batch_sizes.size, "time step")
+    n, steps = layout.lengths, count(layout.batch_sizes.size, "time step")
     spread = f"shortest {n.min()}, median {np.median(n):g}, longest {n.max()}; {np.unique(n).size} distinct"
     return [
         f"lengths          {spread}",
         f"                 {numbers(n)}",
-        f"packed           {_count(layout.n_valid, 'row')} of data in {steps}, longest sequence first",
+        f"packed           {count(layout.n_valid, 'row')} of data in {steps}, longest sequence first",
         f"batch_sizes      {numbers(layout.batch_sizes)}",
     ]
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

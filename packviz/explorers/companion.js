@@ -1,23 +1,30 @@
 // Sits unseen in a panel. Gives its controls the names and roles that a screen reader needs (ipywidgets leaves sliders
 // nameless), and tells Python whether the page is dark.
+const PLAY = ["play or pause", "stop", "repeat"]; // the buttons of ipywidgets' Play, which show icons only
+
 function render({ model, el }) {
   el.style.display = "none";
   let frame = 0;
-  const observer = new MutationObserver(() => name(panel()));
+  const observer = new MutationObserver(() => panel() && name(panel()));
   const panel = () => el.closest(".packviz-explorer, .packviz-quiz");
 
   function name(root) {
-    for (const control of root.querySelectorAll("[role=slider], textarea, input, select")) {
+    for (const control of root.querySelectorAll("[role=slider], textarea, select, input:not([type=checkbox], [type=radio])")) {
       const label = control.closest(".jupyter-widgets:has(.widget-label)")?.querySelector(".widget-label");
-      if (label?.textContent && !control.hasAttribute("aria-label")) control.setAttribute("aria-label", label.textContent);
+      if (label) labelOnce(control, label.textContent);
     }
-    root.querySelector(".packviz-summary")?.setAttribute("aria-live", "polite");
-    root.querySelector(".packviz-error")?.setAttribute("role", "alert");
+    root.querySelectorAll(".widget-play button").forEach((button, i) => labelOnce(button, PLAY[i]));
+  }
+
+  function labelOnce(control, text) {
+    if (text && !control.hasAttribute("aria-label")) control.setAttribute("aria-label", text);
   }
 
   function start() {
     if (!panel()) return void (frame = requestAnimationFrame(start)); // not in the page yet
     name(panel());
+    panel().querySelector(".packviz-summary")?.setAttribute("aria-live", "polite");
+    panel().querySelector(".packviz-error")?.setAttribute("role", "alert");
     observer.observe(panel(), { childList: true, subtree: true });
   }
 

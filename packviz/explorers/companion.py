@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import anywidget
 import traitlets
+
+from packviz import palette, theme
 
 
 class Companion(anywidget.AnyWidget):
     """Unseen: names the controls for a screen reader, and tells whether the page is dark. See companion.js.
 
     Attributes:
-        dark: whether the page around the panel is dark.
+        dark: whether the page around the panel is dark; none as long as no page has said.
     """
 
     _esm = Path(__file__).with_name("companion.js")
-    dark = traitlets.Bool(False).tag(sync=True)
+    _css = palette.STYLE
+    dark = traitlets.Bool(None, allow_none=True).tag(sync=True)
+
+    @traitlets.observe("dark")
+    def _announce(self, change: Any) -> None:
+        theme.announce(bool(change["new"]))

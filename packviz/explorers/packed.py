@@ -72,9 +72,9 @@ def _packed_by_torch(lengths: Sequence[float], enforce_sorted: bool) -> Layout:
     from torch.nn.utils.rnn import pack_padded_sequence  # noqa: PLC0415
 
     wanted = Layout(lengths)
-    cells = torch.empty(wanted.max_len, wanted.batch_size)
     try:
-        packed = pack_padded_sequence(cells, torch.from_numpy(wanted.lengths.copy()), enforce_sorted=enforce_sorted)
+        cells = torch.empty(wanted.max_len, wanted.batch_size)
+        packed = pack_padded_sequence(cells, torch.tensor(wanted.lengths), enforce_sorted=enforce_sorted)
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"torch: {reason}") from None

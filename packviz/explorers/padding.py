@@ -63,7 +63,7 @@ class PaddingExplorer(Panel):
         first = start.lengths.tolist() if few else [4, 6, 8, 5, 4, 3, 7, 8]
         self.few = slider("sequences", len(first), 1, MOST_SLIDERS)
         self.sliders = [
-            slider(sequence_name(i), n, 1, LONGEST_SLIDER)
+            slider(sequence_name(i), n, 1, LONGEST_SLIDER, width=230)
             for i, n in enumerate((first + [6] * MOST_SLIDERS)[:MOST_SLIDERS])
         ]
         self.many = slider("sequences", batch_size, 1, 512)

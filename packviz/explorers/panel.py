@@ -43,7 +43,7 @@ class Panel(widgets.VBox):
         self.summary = widgets.HTML()
         self.error = widgets.HTML()
         self.as_text = widgets.ToggleButton(
-            value=False, description="Picture as text", layout=widgets.Layout(width="auto")
+            value=False, description="Picture as text", layout=widgets.Layout(width="auto", align_self="flex-start")
         )
         self._words = widgets.HTML()
         for part, name in ((self.picture, "picture"), (self.summary, "summary"), (self.error, "error")):
@@ -72,6 +72,7 @@ class Panel(widgets.VBox):
     def _refresh(self, change: Any = None) -> None:
         try:
             view = self.view()
+            picture = view.draw("live")
         except ValueError as error:
             self._complain(str(error))
             return
@@ -81,7 +82,7 @@ class Panel(widgets.VBox):
         self._view = view
         self._complain("")
         with self.hold_sync():
-            self.picture.value = view.draw("live")
+            self.picture.value = picture
             self.summary.value = f'<div style="{_LINE}">{escape(view.summary)}</div>'
         if self.as_text.value:
             self._show_words()
@@ -89,7 +90,9 @@ class Panel(widgets.VBox):
     def _complain(self, message: str) -> None:
         style = f"{_LINE};font-weight:bold;color:{palette.LIVE.wrong}"
         value = (
-            f'<div style="{style}">✗ {escape(message)} The picture shows the last good input.</div>' if message else ""
+            f'<div style="{style}">✗ {escape(message.rstrip("."))}. The picture shows the last good input.</div>'
+            if message
+            else ""
         )
         if self.error.value != value:
             self.error.value = value
@@ -112,13 +115,13 @@ def row(*children: widgets.Widget) -> widgets.Box:
     return widgets.Box(children, layout=widgets.Layout(flex_flow="row wrap", align_items="center"))
 
 
-def slider(description: str, value: int, low: int, high: int) -> widgets.IntSlider:
-    """A slider for a whole number, with room for its name."""
+def slider(description: str, value: int, low: int, high: int, width: int = 340) -> widgets.IntSlider:
+    """A slider for a whole number, `width` pixels wide with its name and its value."""
     return widgets.IntSlider(
         value=value,
         min=low,
         max=high,
         description=description,
-        layout=widgets.Layout(width="340px"),
-        style={"description_width": "110px"},
+        layout=widgets.Layout(width=f"{width}px"),
+        style={"description_width": "initial" if width < 300 else "90px"},
     )

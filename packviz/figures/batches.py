@@ -41,7 +41,8 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> Chart:
     real = [sum(layout.n_valid for layout in layouts) for layouts in batches.values()]
     padding = [sum(layout.n_padding for layout in layouts) for layouts in batches.values()]
     lines = [
-        f"{name}: {len(layouts)} batches, {r:,} real cells, {p:,} padding ({text.percent(p, r + p)} wasted)"
+        f"{name}: {text.count(len(layouts), 'batch', 'batches')}, {text.count(r, 'real cell')}, {p:,} padding"
+        f" ({text.percent(p, r + p)} wasted)"
         for (name, layouts), r, p in zip(batches.items(), real, padding, strict=True)
     ]
     names = list(batches)
@@ -58,18 +59,15 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> Chart:
 
 
 def length_histogram(layout: Layout, bins: int = 20) -> Chart:
-    """How many sequences have which length."""
-    counts, edges = np.histogram(layout.lengths, bins=min(bins, layout.max_len), range=(1, layout.max_len + 1))
+    """How many sequences have which length, in at most `bins` bars of equally many lengths each."""
+    each = -(-layout.max_len // bins)
     n = layout.lengths
+    counts = np.bincount((n - 1) // each, minlength=-(-layout.max_len // each))
+    first = 1 + each * np.arange(counts.size)
     spread = f"shortest {n.min()}, median {np.median(n):g}, mean {n.mean():.3g}, longest {n.max()}"
     chart = Chart(
-        go.Bar(
-            x=((edges[:-1] + edges[1:]) / 2).round(2).tolist(),
-            y=counts.tolist(),
-            width=float(edges[1] - edges[0]),
-            marker={"color": REAL},
-        ),
-        text=f"{n.size:,} sequences: {spread}",
+        go.Bar(x=(first + (each - 1) / 2).tolist(), y=counts.tolist(), width=each, marker={"color": REAL}),
+        text=f"{n.size:,} sequences: {spread}\nsequences per {each} lengths, from 1 up: {text.numbers(counts)}",
     )
     return _stacked(chart, "How long the sequences are", "length in time steps", "sequences")
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
-from typing import Any
+from typing import Any, cast
 
 import plotly.graph_objects as go
 
+from packviz import theme
 from packviz.figures.template import CONFIG, TEMPLATES
 
 
 class Chart(go.Figure):
     """A `plotly.graph_objects.Figure` with a text twin.
 
-    A live notebook shows it as a widget in the colours of its theme; elsewhere its stored output holds the plotly JSON
-    and the text (and, in packviz's own notebooks, an image).
+    A notebook shows it in the colours of its theme, and again in others when the theme changes. (It hears of the theme
+    through packviz's panels: in a notebook without any, it stays light.) The stored output holds plotly's JSON and the
+    text, and in packviz's own notebooks an image.
     """
 
     def __init__(self, *args: Any, text: str = "", **kwargs: Any) -> None:
@@ -31,25 +32,23 @@ class Chart(go.Figure):
     def __repr__(self) -> str:
         return self.to_text()
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None, **kwargs: Any) -> dict[str, Any]:
-        figure = json.loads(self.to_json()) | {"config": CONFIG}
-        return self._live_view() | {"application/vnd.plotly.v1+json": figure, "text/plain": self.to_text()}
+    def _repr_mimebundle_(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        dressed = go.Figure(self).update_layout(template=TEMPLATES[theme.is_dark()])
+        figure = json.loads(dressed.to_json()) | {"config": CONFIG}
+        return {"application/vnd.plotly.v1+json": figure, "text/plain": self.to_text()}
+
+    _repr_html_ = None  # plotly's would fetch a script from a network
 
     def _ipython_display_(self) -> None:
-        raise NotImplementedError  # plotly's own way of showing; IPython then asks for the mime bundle
+        # Not a FigureWidget: each would bring megabytes of script, and stays empty where loading it takes two seconds.
+        from IPython.display import display  # noqa: PLC0415 - only a notebook calls this
 
-    def _live_view(self) -> dict[str, Any]:
-        """A widget that changes colours with the page, where there is a kernel to run it."""
-        shell = sys.modules.get("IPython")
-        if shell is None or getattr(shell.get_ipython(), "kernel", None) is None:
-            return {}
-        import ipywidgets  # noqa: PLC0415 - only where it can be shown
+        shown = cast(Any, display)(self._repr_mimebundle_(), raw=True, display_id=True)
 
-        from packviz.explorers.companion import Companion  # noqa: PLC0415
+        def redraw(dark: bool) -> None:
+            # JupyterLab's plotly renderer draws once and ignores news: show the text for a moment, and it starts anew.
+            shown.update({"text/plain": self.to_text()}, raw=True)
+            shown.update(self._repr_mimebundle_(), raw=True)
 
-        live, companion = go.FigureWidget(self), Companion()
-        live._config = CONFIG
-        companion.observe(lambda change: live.update_layout(template=TEMPLATES[change["new"]]), names="dark")
-        panel = ipywidgets.VBox([companion, live])
-        panel.add_class("packviz-explorer")
-        return dict(panel._repr_mimebundle_())
+        if shown is not None:  # there is a front end to show it
+            theme.follow(redraw)

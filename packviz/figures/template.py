@@ -25,8 +25,8 @@ def template(theme: Theme) -> go.layout.Template:
         "xaxis": axis | {"showgrid": False},
         "yaxis": axis,
         "width": 760,
-        "height": 320,
-        "margin": {"l": 70, "r": 20, "t": 50, "b": 50},
+        "height": 340,
+        "margin": {"l": 70, "r": 20, "t": 50, "b": 60},
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 1, "xanchor": "right"},
     }
     marker = {"line": {"color": theme.line, "width": 0.5}}

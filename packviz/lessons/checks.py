@@ -10,7 +10,7 @@ from packviz.layout import Layout
 from packviz.lessons.verdict import Comparison, Verdict, exercise
 from packviz.picture import Picture, show
 
-NOT_YET = "Not solved yet: your function returns None. Replace the … with your own code and run the cell again."
+NOT_YET = "Not solved yet: your function returns nothing. Replace the … with your own code and run the cell again."
 
 
 @exercise
@@ -50,7 +50,7 @@ def batch_sizes(answer: Callable[[list[int]], Any]) -> Verdict:
 
     for lengths in ([3, 2], [5, 2], [3, 5, 2, 4], [1], [2, 2, 2], [9, 8, 6, 4, 3, 2]):
         yours = answer(list(lengths))
-        if yours is None:
+        if yours is None or yours is ...:
             return Verdict(False, NOT_YET)
         target = pack_sequence([zeros(n) for n in lengths], enforce_sorted=False).batch_sizes.tolist()
         rows = Comparison(f"batch sizes of lengths {lengths}", *_entries(yours, target))
@@ -68,7 +68,7 @@ def packed_order(answer: Callable[[list[str]], Any]) -> Verdict:
 
     for words in (["abc", "x"], ["see", "count", "time"], ["pad", "it"], ["a"]):
         yours = answer(list(words))
-        if yours is None:
+        if yours is None or yours is ...:
             return Verdict(False, NOT_YET)
         packed = pack_sequence([tensor([ord(c) for c in word]) for word in words], enforce_sorted=False)
         target = [chr(code) for code in packed.data.tolist()]

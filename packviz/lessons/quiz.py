@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from html import escape
+from importlib import resources
 from typing import Any, cast
 
 import ipywidgets as widgets
@@ -71,6 +73,18 @@ class Quiz(widgets.VBox):
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         bundle = cast(dict[str, Any], super()._repr_mimebundle_(**kwargs))
         return bundle | {"text/plain": self.to_text()}
+
+
+def ask(name: str) -> Quiz:
+    """The question of this name from quizzes.toml.
+
+    Raises:
+        ValueError: there is none.
+    """
+    quizzes = tomllib.loads(resources.files("packviz.lessons").joinpath("quizzes.toml").read_text(encoding="utf-8"))
+    if name not in quizzes:
+        raise ValueError(f"there is no quiz {name!r}; there are {', '.join(map(repr, quizzes))}")
+    return Quiz(**quizzes[name])
 
 
 _LINE = f"color:{palette.LIVE.text};line-height:1.4;max-width:760px;white-space:normal"

@@ -6,7 +6,6 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any, ParamSpec, Protocol
 
 from packviz import svg
@@ -81,7 +80,7 @@ class Comparison:
         """Both rows as cells."""
         colours = THEMES[theme]
         width = 16 + 8 * max(map(len, [*self.yours, *self.target]), default=1)
-        body = [f'<text x="4" y="15" font-weight="bold">{escape(self.title)}</text>']
+        body = [f'<text x="4" y="15" font-weight="bold">{svg.escape(self.title)}</text>']
         for y, name, entries in ((26, "yours", self.yours), (58, "target", self.target)):
             body.append(f'<text x="4" y="{y + 17}" fill="{colours.muted}">{name}</text>')
             for i, entry in enumerate(entries):
@@ -91,7 +90,7 @@ class Comparison:
                 body.append(f'<path d="{box}" fill="{colours.padding}" {stroke}/>')
                 middle = 68 + i * width + width / 2
                 centre = f'x="{middle:g}" y="{y + 16}" text-anchor="middle"'
-                body.append(f"<text {centre}>{escape(entry)}</text>")
+                body.append(f"<text {centre}>{svg.escape(entry)}</text>")
         whole = max(80 + width * max(len(self.yours), len(self.target)), 20 + 8 * len(self.title))
         return svg.element("".join(body), whole, 90, self.to_text(), theme)
 

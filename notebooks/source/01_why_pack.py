@@ -1,0 +1,205 @@
+# %% [markdown]
+# # Why pack?
+#
+# **What does padding waste, and what does it corrupt?**
+#
+# After this page you can
+#
+# - count what padding wastes on a batch,
+# - say how much of that goes away by batching similar lengths,
+# - show that padding changes a sequence's final state, and that packing does not.
+#
+# Time: 12 minutes.
+
+# %% [markdown]
+# ## A batch is a rectangle
+#
+# Eight sentences, eight lengths. A tensor has no ragged edge, so every row is filled up to the longest.
+#
+# Predict before you look.
+
+# %%
+import packviz as pv
+from packviz.lessons import ask, checks, sentences
+
+ask("cells that are real")
+
+# %%
+batch = pv.show([4, 6, 8, 5, 4, 3, 7, 8])
+assert batch.layout.n_cells == 64
+assert batch.layout.n_valid == 4 + 6 + 8 + 5 + 4 + 3 + 7 + 8 == 45
+batch
+
+# %% [markdown]
+# An RNN that reads the padded batch computes 64 cells to use 45.
+# The packed batch on the right holds the 45 and nothing else.
+
+# %% [markdown]
+# ## Which lengths waste most?
+#
+# Move the sliders. Find a batch without any padding. Then find one that is almost all padding.
+#
+# Then set *lengths* to **log-normal**: many short sequences and a few long ones, as text has them.
+
+# %%
+from packviz.explorers import PaddingExplorer
+
+explorer = PaddingExplorer()
+explorer
+
+# %% [markdown]
+# The same from code: equal lengths waste nothing, and one long sequence makes everyone pay.
+
+# %%
+for length, others in [(8, 8), (12, 3), (12, 1)]:
+    for slider in explorer.sliders:
+        slider.value = others
+    explorer.sliders[0].value = length
+    layout = explorer.shown
+    assert layout.n_padding == 7 * (length - others)
+    print(f"one of {length:2}, seven of {others}: {layout.n_padding} of {layout.n_cells} cells wasted")
+for slider, length in zip(explorer.sliders, [4, 6, 8, 5, 4, 3, 7, 8], strict=True):
+    slider.value = length
+
+# %% [markdown]
+# ## Your own lengths
+#
+# Put your own numbers in the next cell and run both. Any list will do, also a long one.
+
+# %% tags=["parameters"]
+lengths = [12, 3, 7, 4, 9, 2]
+
+# %%
+pv.show(lengths)
+
+# %% [markdown]
+# ## A real batch
+#
+# packviz comes with 512 sentences, taken from the docstrings of Python's standard library and split into words.
+# Here are five of them as a batch.
+
+# %%
+five = [sentence for sentence in sentences() if len(sentence) <= 8][:5]
+pv.show(five)
+
+# %% [markdown]
+# How long are all 512?
+
+# %%
+from packviz import figures
+
+all_lengths = [len(sentence) for sentence in sentences()]
+figures.length_histogram(pv.Layout(all_lengths))
+
+# %% [markdown]
+# Most are short, a few are long. That is the costly kind: one long sentence widens its whole batch.
+
+# %%
+ask("waste on sentences")
+
+
+# %%
+def batches(lengths, size=32):
+    return [pv.Layout(lengths[i : i + size]) for i in range(0, len(lengths), size)]
+
+
+figures.padding_waste(
+    {
+        "as they come": batches(all_lengths),
+        "similar lengths together": batches(sorted(all_lengths)),
+    }
+)
+
+# %% [markdown]
+# Sorting first removes nearly all of the waste, without any packing.
+#
+# It has a price. Batches are no longer random, so people sort within a few hundred sentences at a time
+# (*bucketing*), and shuffle the batches. Some padding always stays.
+#
+# So waste alone is not the reason to pack. The next section is.
+
+# %% [markdown]
+# ## What padding corrupts
+#
+# An LSTM reads a sequence and ends in a *final state* `h_n`. Classifiers and encoders use it as a summary.
+#
+# Take one sequence of 3 steps. Put it in a batch with another one, its *batch-mate*. The two never mix.
+
+# %%
+ask("batch-mates")
+
+# %%
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
+
+torch.manual_seed(0)
+lstm = torch.nn.LSTM(input_size=4, hidden_size=5)
+ours, mate = torch.randn(3, 4), torch.randn(12, 4)
+
+
+def final_state(batch, pack):
+    x = pad_sequence(batch)
+    if pack:
+        x = pack_padded_sequence(x, [len(s) for s in batch], enforce_sorted=False)
+    output, (h_n, c_n) = lstm(x)
+    return h_n[0, 0]  # of the last layer, our row
+
+
+# %%
+alone = final_state([ours], pack=False)
+print("mate   padded              packed")
+for n in (3, 4, 6, 12):
+    padded, packed = (final_state([ours, mate[:n]], pack) for pack in (False, True))
+    change = (padded - alone).abs().max()
+    assert torch.allclose(packed, alone, atol=1e-6)
+    assert torch.allclose(padded, alone, atol=1e-6) == (n == 3)
+    print(f"{n:4}   {'the same' if n == 3 else f'changed by {change:.1g}':18}  the same")
+
+# %% [markdown]
+# With padding, the *same* sequence gets another summary in another batch. Nothing warns you.
+# The model trains, and its answer depends on who happened to be in the batch.
+#
+# Packed, the LSTM stops each sequence at its own end.
+
+# %%
+pv.show(pad_sequence([ours[:, 0], mate[:6, 0]]), [3, 6])
+
+# %% [markdown]
+# Row a, left: after step 2 the padded LSTM reads three zeros (hatched), as if they were data.
+# Row a, right: packed, it has ended.
+
+# %% [markdown]
+# ## What people get wrong
+#
+# - **"Padding spoils everything."** No. The outputs *at the real steps* of a one-directional RNN are right.
+#   What is wrong is what is read after them: `h_n`, `c_n`, `output[-1]`.
+# - **"Packing is for speed."** It is for correctness first. It saves computations, but saved computations are not
+#   saved time: packed training is often slower. Notebooks 03, 06 and 07 will measure it.
+
+# %%
+padded_output, _ = lstm(pad_sequence([ours, mate]))
+assert torch.allclose(padded_output[:3, 0], lstm(ours)[0], atol=1e-6)
+print("outputs at the real steps: the same, padded or alone")
+
+# %% [markdown]
+# ## Exercise
+#
+# Split these eight lengths into two batches of four, so that padding is least. Give two lists.
+
+# %% tags=["exercise"]
+lengths = [9, 3, 8, 2, 7, 3, 9, 4]
+my_batches = (
+    # solution
+    [sorted(lengths)[:4], sorted(lengths)[4:]]
+    # end solution
+)
+checks.two_batches(lengths, my_batches)
+
+# %% [markdown]
+# ## You can now
+#
+# - count what padding wastes: cells less the sum of the lengths,
+# - remove most of it by batching similar lengths,
+# - show that padding changes a final state, and that packing does not.
+#
+# Next: [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb). Back: [00 Start here](00_start_here.ipynb)

@@ -1,0 +1,237 @@
+"""What a reader does with a panel, done by a machine. Each check returns its complaints: empty is good."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from lab import Control, Notebook, Panel
+
+SCREENSHOTS = Path(__file__).resolve().parents[2] / "artefacts" / "screenshots"
+GARBAGE = "3, two, -1; ☠"
+MODES = ("dropdown", "choice", "radio", "toggle", "checkbox")
+CONTRAST = 4.5
+PATIENCE = 3.0  # seconds a picture may take to answer
+
+Key = tuple[str, str, int]
+
+
+def keyed(controls: Iterable[Control]) -> dict[Key, Control]:
+    """Controls by (kind, name, which of that kind and name): a name that outlives a redrawn view."""
+    count: Counter[tuple[str, str]] = Counter()
+    found = {}
+    for control in controls:
+        found[control.kind, control.name, count[control.kind, control.name]] = control
+        count[control.kind, control.name] += 1
+    return found
+
+
+def press(notebook: Notebook, control: Control, key: str) -> None:
+    """Focus a control and press a key."""
+    notebook.locate(control).focus()
+    notebook.page.keyboard.press(key)
+
+
+def move_by_key(notebook: Notebook, panel: Panel, slider: Control) -> bool:
+    """Whether one step, up or else down, changes the picture; the slider is put back."""
+    there, back = ("ArrowLeft", "ArrowRight") if slider.at_maximum else ("ArrowRight", "ArrowLeft")
+    for go, ret in ((there, back), (back, there)):
+        before = notebook.signature(panel)
+        press(notebook, slider, go)
+        changed = notebook.changed(panel, before, PATIENCE)
+        press(notebook, slider, ret)
+        notebook.settle()
+        if changed:
+            return True
+    return False
+
+
+def drag(notebook: Notebook, start: tuple[float, float], end_x: float) -> None:
+    """Drag the mouse along a line, in steps as a hand does."""
+    mouse = notebook.page.mouse
+    mouse.move(*start)
+    mouse.down()
+    mouse.move(end_x, start[1], steps=6)
+    mouse.up()
+
+
+def centre(notebook: Notebook, control: Control, part: str = "") -> tuple[float, float, float]:
+    """Middle x, middle y and width of a control, or of its closest ancestor that matches `part`."""
+    notebook.locate(control).scroll_into_view_if_needed()
+    box = notebook.locate(control).evaluate(
+        "(node, part) => (part ? node.closest(part) : node).getBoundingClientRect().toJSON()", part
+    )
+    return box["left"] + box["width"] / 2, box["top"] + box["height"] / 2, box["width"]
+
+
+def move_by_drag(notebook: Notebook, panel: Panel, slider: Control) -> bool:
+    """Whether dragging the handle well into the other half changes the picture; it is dragged back."""
+    x, y, _ = centre(notebook, slider)
+    middle, _, width = centre(notebook, slider, ".noUi-target")
+    before = notebook.signature(panel)
+    drag(notebook, (x, y), middle + (0.3 if x < middle else -0.3) * width)
+    changed = notebook.changed(panel, before, PATIENCE)
+    now_x, now_y, _ = centre(notebook, slider)
+    drag(notebook, (now_x, now_y), now_x + (x - now_x))
+    notebook.settle()
+    return changed
+
+
+class Walk:
+    """Tries every control of a panel: in the state it is in, then in every mode that a choice leads to."""
+
+    def __init__(self, notebook: Notebook, panel: Panel) -> None:
+        self.notebook, self.panel = notebook, panel
+        self.done: set[Key] = set()
+        self.complaints: list[str] = []
+
+    def run(self) -> list[str]:
+        """Walk, and return the complaints."""
+        self._walk()
+        return self.complaints
+
+    def _complain(self, control: Control, text: str) -> None:
+        self.complaints.append(f"cell {self.panel.cell}: {control.kind} {control.name!r} {text}")
+
+    def _usable(self, *kinds: str) -> dict[Key, Control]:
+        found = keyed(self.notebook.controls(self.panel, *kinds))
+        return {key: control for key, control in found.items() if control.usable}
+
+    def _next(self, *kinds: str) -> tuple[Key, Control] | None:
+        """The first usable control that has not been tried, marked as tried."""
+        for key, control in self._usable(*kinds).items():
+            if key not in self.done:
+                self.done.add(key)
+                return key, control
+        return None
+
+    def _walk(self) -> None:
+        if self.panel.kind == "explorer":
+            self._names()
+        leaves = {"slider": self._slider, "text": self._text, "button": self._button}
+        for kind, act in leaves.items():
+            while found := self._next(kind):
+                act(found[1])
+        self._plays()
+        while found := self._next(*MODES):
+            self._mode(*found)
+
+    def _names(self) -> None:
+        for key, control in self._usable().items():
+            complaint = f"cell {self.panel.cell}: {control.kind} number {key[2]} has no accessible name"
+            if not control.name and complaint not in self.complaints:
+                self.complaints.append(complaint)
+
+    def _slider(self, slider: Control) -> None:
+        for how, move in (("key", move_by_key), ("drag", move_by_drag)):
+            if not move(self.notebook, self.panel, slider) and not self.notebook.error_text(self.panel):
+                self._complain(slider, f"moved by {how} leaves the picture as it is")
+
+    def _text(self, field: Control) -> None:
+        if self.panel.kind != "explorer":
+            return
+        before = self.notebook.signature(self.panel)
+        self._type(field, GARBAGE)
+        if not self.notebook.error_text(self.panel):
+            self._complain(field, f"takes {GARBAGE!r} without a word")
+        if self.notebook.signature(self.panel) != before:
+            self._complain(field, "loses its picture over wrong input")
+        self._type(field, field.value)
+        if error := self.notebook.error_text(self.panel):
+            self._complain(field, f"still shows its error after right input: {error}")
+        if self.notebook.signature(self.panel) != before:
+            self._complain(field, "does not come back to its picture after right input")
+
+    def _type(self, field: Control, text: str) -> None:
+        self.notebook.locate(field).fill(text)
+        self.notebook.locate(field).blur()
+        self.notebook.page.wait_for_timeout(100)
+        self.notebook.settle(quiet=0.3)
+
+    def _button(self, button: Control) -> None:
+        self.notebook.locate(button).click()
+        self.notebook.settle()
+
+    def _plays(self) -> None:
+        """Play, see it move, stop. ipywidgets draws three buttons: play, stop, repeat."""
+        buttons = self.notebook.controls(self.panel, "play")
+        for i in range(0, len(buttons), 3):
+            play, stop = buttons[i : i + 2]
+            if ("play", play.name, i) in self.done or not play.usable:
+                continue
+            self.done.add(("play", play.name, i))
+            before = self.notebook.signature(self.panel)
+            self.notebook.locate(play).click()
+            if not self.notebook.call("changed", self.panel.id, before, PATIENCE * 1000):
+                self._complain(play, "plays, and the picture stays")
+            self.notebook.locate(stop).click()
+            self.notebook.settle(quiet=0.4)
+
+    def _mode(self, key: Key, control: Control) -> None:
+        if control.kind == "dropdown":
+            for option in control.options:
+                self._set(key, option)
+                self._walk()
+            self._set(key, control.value)
+        elif control.kind in ("toggle", "checkbox"):
+            self._set(key, "")
+            self._walk()
+            self._set(key, "")
+        elif control.value == "off":
+            on = [k for k, other in self._usable(control.kind).items() if other.value == "on"]
+            self._set(key, "")
+            self._walk()
+            for other in on:
+                self._set(other, "")
+
+    def _set(self, key: Key, option: str) -> None:
+        control = self._usable().get(key)
+        if control is None:  # the panel may have hidden it
+            return
+        where = self.notebook.locate(control)
+        where.select_option(label=option) if key[0] == "dropdown" else where.click()
+        self.notebook.settle()
+
+
+def unreached_by_tab(notebook: Notebook, panel: Panel) -> list[str]:
+    """The controls of a panel that Tab does not come to, starting from its first one."""
+    controls = [control for control in notebook.controls(panel) if control.usable]
+    left = {control.id: control for control in controls if control.kind != "radio"}  # radios are one stop together
+    if not controls:
+        return []
+    notebook.locate(controls[0]).focus()
+    for _ in range(3 * len(controls) + 10):
+        left.pop(notebook.call("focused") or "", None)
+        if not left:
+            break
+        notebook.page.keyboard.press("Tab")
+    return [f"cell {panel.cell}: Tab does not come to {c.kind} {c.name!r}" for c in left.values()]
+
+
+def unanswering_quiz(notebook: Notebook, panel: Panel) -> list[str]:
+    """Give every answer of a quiz; complains where choosing and pressing the button changes no word."""
+    complaints = []
+    for i, radio in enumerate(notebook.controls(panel, "radio")):
+        fresh = [control for control in notebook.controls(panel, "radio", "button") if control.usable]
+        if radio.id not in {control.id for control in fresh}:
+            continue
+        before = notebook.call("panelText", panel.id)
+        notebook.locate(radio).click()
+        notebook.settle()
+        for button in notebook.controls(panel, "button"):
+            if button.usable:
+                notebook.locate(button).click()
+                notebook.settle()
+        if i == 0 and notebook.call("panelText", panel.id) == before:
+            complaints.append(f"cell {panel.cell}: the quiz does not answer")
+    return complaints
+
+
+def faint_texts(notebook: Notebook, cell: int, sample: int = 60) -> list[str]:
+    """The texts in a cell's SVG pictures, live or not, whose contrast with their ground is under 4.5:1."""
+    return [
+        f"cell {cell}: {text['text']!r} has contrast {text['ratio']:.1f}:1 ({text['ink']} on {text['ground']})"
+        for text in notebook.call("contrasts", cell, sample)
+        if text["ratio"] < CONTRAST
+    ]

@@ -1,0 +1,44 @@
+"""One JupyterLab and one Chromium for all browser tests of a session."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from chromium import find_chromium, how_to_get_it  # noqa: E402
+from lab import Lab  # noqa: E402
+
+
+def notebooks_folder() -> Path:
+    """Where the notebooks are: a variable points the same tests at others."""
+    return Path(os.environ.get("PACKVIZ_BROWSER_NOTEBOOKS", ROOT / "notebooks")).resolve()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "notebook_name" in metafunc.fixturenames:
+        names = sorted(path.name for path in notebooks_folder().glob("*.ipynb"))
+        metafunc.parametrize("notebook_name", names, ids=[Path(n).stem for n in names], scope="module")
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """JupyterLab on a copy of the notebooks, and a browser."""
+    if find_chromium() is None:
+        in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
+        (pytest.fail if in_ci else pytest.skip)(how_to_get_it())
+    with Lab(notebooks_folder()) as running:
+        yield running

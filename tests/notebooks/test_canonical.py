@@ -1,0 +1,431 @@
+"""The stored form, the writing of it, and a check that finds each kind of defect."""
+
+import base64
+import copy
+import json
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+from nbhelp import Tool, write
+from nbtools.canonical import PLOTLY, WIDGET_VIEW, canonical, dumps, leaks, loads
+from nbtools.check import defects
+from nbtools.execute import RunError, draw_charts, kernel_env
+from nbtools.headless import ParameterError, parse_parameters
+
+SOURCE = """\
+# %% [markdown]
+# # One
+#
+# Next: [one again](01_one.ipynb).
+
+# %% tags=["parameters"]
+lengths = [5, 3, 2]
+
+# %%
+import os
+import sys
+
+import ipywidgets
+
+print("first")
+print("second", flush=True)
+
+
+# %%
+class Shown:
+    def __init__(self, bundle):
+        self.bundle = bundle
+
+    def _repr_mimebundle_(self, **options):
+        return self.bundle
+
+
+view = ipywidgets.IntSlider()._repr_mimebundle_()
+Shown(view | {"image/svg+xml": "<svg xmlns='http://www.w3.org/2000/svg'/>", "text/plain": "a slider at 0"})
+
+# %%
+figure = {"data": [{"type": "bar", "y": lengths}], "layout": {"width": 300, "height": 200}}
+Shown({"application/vnd.plotly.v1+json": figure, "text/plain": f"bars of {lengths}"})
+
+# %% tags=["exercise"]
+def double(x):
+    # solution
+    return 2 * x
+    # end solution
+
+
+assert double(1) == 2 or not os.environ.get("PACKVIZ_STRICT")
+
+# %% tags=["raises-exception"]
+import json
+
+json.loads("{")
+
+# %% tags=["live-timing", "nbval-ignore-output"]
+import time
+
+print(time.perf_counter())
+"""
+STEM = "01_one"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory, tool: Tool, chromium) -> Path:
+    """A root whose one source was written by the very command of `make notebooks`."""
+    root = tmp_path_factory.mktemp("written")
+    write(root, SOURCE)
+    done = tool("write", "--root", root)
+    assert done.returncode == 0, done.stderr
+    return root
+
+
+@pytest.fixture
+def root(written: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(written, tmp_path / "copy"))
+
+
+def notebook_of(root: Path):
+    return loads((root / "notebooks" / f"{STEM}.ipynb").read_text(encoding="utf-8"))
+
+
+def store(root: Path, notebook) -> None:
+    (root / "notebooks" / f"{STEM}.ipynb").write_text(dumps(notebook), encoding="utf-8")
+
+
+def data_with(notebook, kind: str):
+    return next(o.data for c in notebook.cells for o in c.get("outputs", []) if kind in o.get("data", {}))
+
+
+def test_written_notebooks_have_no_defect(written: Path):
+    assert defects(written) == []
+
+
+def test_two_writings_are_byte_identical(written: Path, tmp_path: Path, tool: Tool):
+    write(tmp_path, SOURCE)
+    assert tool("write", "01", "--root", tmp_path).returncode == 0
+    for name in (f"{STEM}.ipynb", f"solutions/{STEM}.ipynb"):
+        assert (tmp_path / "notebooks" / name).read_bytes() == (written / "notebooks" / name).read_bytes()
+    again = tool("write", "--root", tmp_path, "--redraw")
+    assert [line.split(" (")[0] for line in again.stdout.splitlines()] == [
+        f"notebooks/{STEM}.ipynb: unchanged",
+        f"notebooks/solutions/{STEM}.ipynb: unchanged",
+    ]
+
+
+def test_what_is_stored(written: Path):
+    text = (written / "notebooks" / f"{STEM}.ipynb").read_text(encoding="utf-8")
+    assert text.endswith("}\n")
+    raw = json.loads(text)
+    assert text == json.dumps(raw, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+    assert WIDGET_VIEW not in text
+    assert set(raw["metadata"]) == {"kernelspec", "language_info"}
+    assert raw["metadata"]["language_info"] == {"name": "python"}
+    assert {key for cell in raw["cells"] for key in cell["metadata"]} == {"tags"}
+    streams, slider, chart, _, error, timing = [cell.get("outputs") for cell in raw["cells"]][2:]
+    assert [output["text"] for output in streams] == [["first\n", "second\n"]]
+    assert sorted(slider[0]["data"]) == ["image/svg+xml", "text/plain"]
+    assert sorted(chart[0]["data"]) == [PLOTLY, "image/png", "text/plain"]
+    png = base64.b64decode(chart[0]["data"]["image/png"])
+    assert struct.unpack(">II", png[16:24]) == (600, 400)
+    assert chart[0]["metadata"]["image/png"] == {"height": 200, "width": 300}
+    trace = "\n".join(error[0]["traceback"])
+    assert "Cell" in trace
+    assert "decoder.py" not in trace
+    assert "Timed live" in timing[0]["text"][0]
+
+
+def test_the_picture_of_an_unchanged_chart_is_kept(written: Path):
+    fresh, stored = notebook_of(written), notebook_of(written)
+    drawn_here = data_with(fresh, PLOTLY).pop("image/png")
+    drawn_elsewhere = base64.b64encode(base64.b64decode(drawn_here) + b"other fonts").decode()
+    data_with(stored, PLOTLY)["image/png"] = drawn_elsewhere
+    again = copy.deepcopy(fresh)
+    draw_charts(again, stored)
+    assert data_with(again, PLOTLY)["image/png"] == drawn_elsewhere
+    # A chart that has changed is drawn anew, and so is one whose picture has another size.
+    data_with(stored, PLOTLY)[PLOTLY]["data"][0]["y"] = [1, 2, 3]
+    draw_charts(fresh, stored)
+    assert data_with(fresh, PLOTLY)["image/png"] == drawn_here
+    del data_with(fresh, PLOTLY)["image/png"]
+    stored = notebook_of(written)
+    png = base64.b64decode(drawn_here)
+    data_with(stored, PLOTLY)["image/png"] = base64.b64encode(png[:16] + bytes(8) + png[24:]).decode()
+    draw_charts(fresh, stored)
+    assert data_with(fresh, PLOTLY)["image/png"] == drawn_here
+
+
+def dirty():
+    """A notebook as an editor may save it."""
+    outputs = [
+        {"output_type": "stream", "name": "stdout", "text": "a"},
+        {"output_type": "stream", "name": "stdout", "text": "b"},
+        {"output_type": "stream", "name": "stderr", "text": "c"},
+        {"output_type": "display_data", "metadata": {}, "data": {WIDGET_VIEW: {"model_id": "1"}}},
+        {"output_type": "display_data", "metadata": {}, "data": {WIDGET_VIEW: {}, "text/plain": "x"}},
+    ]
+    times = {"execution": {"iopub.execute_input": "2020"}, "tags": ["exercise"], "collapsed": False}
+    cells = [
+        {"cell_type": "code", "id": "zz", "metadata": times, "execution_count": 1, "source": "1", "outputs": outputs},
+        {"cell_type": "markdown", "id": "yy", "metadata": {}, "source": "# T"},
+    ]
+    metadata = {"widgets": {"state": {}}, "language_info": {"name": "python", "version": "3.11.7"}}
+    return loads(json.dumps({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}))
+
+
+def test_canonical_cleans_and_is_idempotent():
+    before = dirty()
+    untouched = copy.deepcopy(before)
+    once = canonical(before, "07_x")
+    assert before == untouched
+    assert canonical(once, "07_x") == once
+    assert [cell.id for cell in once.cells] == ["07-00", "07-01"]
+    assert once.cells[0].metadata == {"tags": ["exercise"]}
+    assert [o.get("text", o.get("data")) for o in once.cells[0].outputs] == ["ab", "c", {"text/plain": "x"}]
+    assert "widgets" not in once.metadata
+    assert "version" not in once.metadata.language_info
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("{root}/packviz/layout.py", "this machine's path"),
+        ("File \x1b[32m/tmp/ipykernel_1/2.py", "somebody's path /tmp/"),
+        ("see /home/ada/x", "somebody's path /home/ada/x"),
+        ("<object at 0x7f0123456789>", "memory address"),
+        ('<div id="8e32f066-0985-4a96-843f-1065df3a143a">', "random id (8e32"),
+        ("'model_id': 'b2c47a09d5974e4f9f65ff15e023142a'", "random id (b2c4"),
+        ("{home}", "this machine's path"),
+        ("a/tmp/b, ./tmp/c, x.root/y, at 0x1", None),
+    ],
+)
+def test_leaks(text, found, tmp_path):
+    cell = dirty().cells[0]
+    cell.outputs[0].text = text.format(root=tmp_path, home=Path.home())
+    cell.outputs[4].data["image/png"] = "/tmp/"  # base64 may spell anything
+    hits = leaks(cell, tmp_path)
+    assert any(found in hit for hit in hits) if found else not hits, hits
+
+
+def sources_differ(root, notebook):
+    notebook.cells[6].source += "  # changed by hand"
+
+
+def tag_gone(root, notebook):
+    del notebook.cells[6].metadata["tags"]
+
+
+def unrun(root, notebook):
+    notebook.cells[2].update(execution_count=None, outputs=[])
+
+
+def rerun(root, notebook):
+    notebook.cells[2].execution_count = 9
+
+
+def widget_state(root, notebook):
+    notebook.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
+
+
+def widget_view(root, notebook):
+    data_with(notebook, "image/svg+xml")[WIDGET_VIEW] = {"model_id": "1"}
+
+
+def view_without_twin(root, notebook):
+    data = data_with(notebook, "image/svg+xml")
+    del data["image/svg+xml"]
+    data[WIDGET_VIEW] = {"model_id": "1"}
+
+
+def bare_widget(root, notebook):
+    data_with(notebook, "image/svg+xml")["text/plain"] = "IntSlider(value=0)"
+
+
+def no_png(root, notebook):
+    del data_with(notebook, PLOTLY)["image/png"]
+
+
+def no_chart_text(root, notebook):
+    del data_with(notebook, PLOTLY)["text/plain"]
+
+
+def error(root, notebook):
+    wrong = {"output_type": "error", "ename": "ZeroDivisionError", "evalue": "", "traceback": []}
+    notebook.cells[2].outputs = [type(notebook)(wrong)]
+
+
+def no_error(root, notebook):
+    notebook.cells[6].outputs = []
+
+
+def path(root, notebook):
+    notebook.cells[2].outputs[0].text += str(root)
+
+
+def network(root, notebook):
+    data_with(notebook, "image/svg+xml")["text/html"] = '<script src="https://cdn.plot.ly/x.js"></script>'
+
+
+def huge(root, notebook):
+    notebook.cells[2].outputs[0].text = "x" * 1_600_000
+
+
+def cell_id(root, notebook):
+    notebook.cells[2]["id"] = "mine"
+
+
+def kernel_version(root, notebook):
+    notebook.metadata["language_info"]["version"] = "3.11.7"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (sources_differ, "differs from its source"),
+        (tag_gone, "differs from its source"),
+        (unrun, "unrun code cell 01-02"),
+        (rerun, "not run once, from top to bottom"),
+        (widget_state, "stores widget state"),
+        (widget_view, "stores a widget view"),
+        (view_without_twin, "a widget view has no picture"),
+        (bare_widget, "the bare IntSlider(value="),
+        (no_png, "a chart has no image/png"),
+        (no_chart_text, "a chart has no text twin"),
+        (error, "stores an error (ZeroDivisionError)"),
+        (no_error, "raises none"),
+        (path, "this machine's path"),
+        (network, "fetches from the network"),
+        (huge, "1.6 MB, over 1.5 MB"),
+        (cell_id, "not in canonical form"),
+        (kernel_version, "not in canonical form"),
+    ],
+)
+def test_check_finds_a_spoilt_notebook(root: Path, spoil, message):
+    notebook = notebook_of(root)
+    spoil(root, notebook)
+    store(root, notebook)
+    found = defects(root)
+    assert any(message in defect for defect in found), found
+    assert all(defect.startswith(f"notebooks/{STEM}.ipynb: ") for defect in found)
+
+
+LONG = "# %%\n" + "\n".join(f"x{i} = {i}" for i in range(16)) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        (LONG, "16 lines of code, over 15"),
+        ('# %% tags=["exercize"]\nprint(1)\n', "unknown tag exercize"),
+        ('# %% tags=["nbval-ignore-output"]\nprint(1)\n', "though it is no live timing"),
+        ('# %% tags=["nbval-skip"]\nprint(1)\n', "though it is no live timing"),
+        ('# %% tags=["live-timing"]\nprint(1)\n', "without 'nbval-ignore-output'"),
+        ("# %%\n# NBVAL_IGNORE_OUTPUT\nprint(1)\n", "the comment NBVAL_IGNORE_OUTPUT hides it"),
+        ("# %%\n# PYTEST_VALIDATE_IGNORE_OUTPUT\nprint(1)\n", "hides it"),
+    ],
+)
+def test_check_finds_what_a_source_may_not_do(root: Path, cell, message):
+    source = root / "notebooks" / "source" / f"{STEM}.py"
+    source.write_text(source.read_text(encoding="utf-8") + "\n" + cell, encoding="utf-8")
+    notebook = notebook_of(root)
+    from nbtools.source import editions
+
+    added = copy.deepcopy(editions(source)[0].notebook.cells[-1])
+    added.execution_count = notebook.cells[-1].execution_count + 1
+    notebook.cells.append(added)
+    store(root, notebook)
+    found = [defect for defect in defects(root) if defect.startswith(f"notebooks/{STEM}.ipynb")]
+    assert any(message in defect for defect in found), found
+
+
+def test_fifteen_lines_and_blank_ones_are_fine(root: Path):
+    source = root / "notebooks" / "source" / f"{STEM}.py"
+    fifteen = LONG.replace("x0 = 0", "").replace("x9", "\n\nx9")
+    source.write_text(source.read_text(encoding="utf-8") + "\n" + fifteen, encoding="utf-8")
+    assert not [defect for defect in defects(root) if "lines of code" in defect]
+
+
+def test_check_finds_strays_and_gaps(root: Path):
+    folder = root / "notebooks"
+    shutil.copy(folder / f"{STEM}.ipynb", folder / "02_stray.ipynb")
+    write(root, SOURCE, "03_missing")
+    (folder / "solutions" / f"{STEM}.ipynb").write_text("{", encoding="utf-8")
+    found = defects(root)
+    assert "notebooks/02_stray.ipynb: no source gives this notebook" in found
+    assert "notebooks/03_missing.ipynb: missing; run `make notebooks`" in found
+    assert "notebooks/solutions/03_missing.ipynb: missing; run `make notebooks`" in found
+    assert any(d.startswith(f"notebooks/solutions/{STEM}.ipynb: not a valid notebook") for d in found)
+    assert len(found) == 4
+    assert defects(root, ["03"]) == [d for d in found if "03_missing" in d]
+
+
+def test_solutions_left_behind_are_strays(root: Path):
+    source = root / "notebooks" / "source" / f"{STEM}.py"
+    text = source.read_text(encoding="utf-8")
+    source.write_text(text.replace("# solution", "#").replace("# end solution", "#"), encoding="utf-8")
+    assert f"notebooks/solutions/{STEM}.ipynb: no source gives this notebook" in defects(root)
+
+
+def test_an_empty_repository_is_not_in_order(tmp_path: Path, tool: Tool):
+    assert len(defects(tmp_path)) == 1
+    assert tool("check", "--root", tmp_path).returncode == 1
+    assert tool("write", "--root", tmp_path).returncode == 2
+    assert tool("test", "--root", tmp_path).returncode == 1
+
+
+def test_a_cell_that_raises_stops_the_writing_of_that_notebook_only(tmp_path: Path, tool: Tool):
+    write(tmp_path, "# %%\nx = 0\n\n# %%\nprint(1 / x)\n\n# %%\nprint('not reached')\n", "01_bad")
+    write(tmp_path, "# %%\nprint(__name__)\n", "02_good")
+    write(tmp_path, "# %%\nimport os\n\nprint(os.getcwd())\n", "03_leak")
+    write(tmp_path, "# %%\nimport random\n\nprint(random.random())\n", "04_random")
+    done = tool("write", "--twice", "--root", tmp_path)
+    assert done.returncode == 1
+    assert "notebooks/01_bad.ipynb: not written: cell 01-01 raised" in done.stderr
+    assert "print(1 / x)" in done.stderr
+    assert "ZeroDivisionError: division by zero" in done.stderr
+    assert "notebooks/03_leak.ipynb: not written: its outputs belong to this run" in done.stderr
+    assert "notebooks/04_random.ipynb: not written: two runs differ" in done.stderr
+    assert [path.name for path in (tmp_path / "notebooks").glob("*.ipynb*")] == ["02_good.ipynb"]
+    assert "cell 01-00" not in done.stderr
+
+
+def test_a_solution_is_held_to_its_check(tmp_path: Path, tool: Tool):
+    wrong = SOURCE.split("# %%\nimport os")[0] + "# %%\nimport os\n\n# %% tags" + SOURCE.split("# %% tags")[2]
+    write(tmp_path, wrong.replace("return 2 * x", "return 3 * x"))
+    done = tool("write", "--root", tmp_path)
+    assert done.returncode == 1
+    assert f"notebooks/{STEM}.ipynb: written" in done.stdout
+    assert f"notebooks/solutions/{STEM}.ipynb: not written" in done.stderr
+    assert "AssertionError" in done.stderr
+
+
+def test_the_environment_of_a_run_is_fixed(monkeypatch):
+    monkeypatch.setenv("PACKVIZ_STRICT", "1")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    env = kernel_env(strict=False)
+    assert not {"PACKVIZ_STRICT", "FORCE_COLOR"} & set(env)
+    assert (env["OMP_NUM_THREADS"], env["PYTHONHASHSEED"]) == ("2", "0")
+    assert kernel_env(strict=True)["PACKVIZ_STRICT"] == "1"
+
+
+def test_a_chart_without_a_browser_says_how_to_get_one(written: Path, monkeypatch):
+    monkeypatch.setenv("PACKVIZ_CHROMIUM", "/no/such/browser")
+    notebook, stored = notebook_of(written), notebook_of(written)
+    del data_with(notebook, PLOTLY)["image/png"]
+    draw_charts(notebook, stored)  # the stored picture will do
+    del data_with(notebook, PLOTLY)["image/png"]
+    with pytest.raises(RunError, match="PACKVIZ_CHROMIUM=/no/such/browser is no program: install it"):
+        draw_charts(notebook)
+
+
+def test_parameters_are_read_as_yaml():
+    assert parse_parameters(["a=[9, 2]", "b=x", "c=1.5", 'd={"k": null}']) == {
+        "a": [9, 2],
+        "b": "x",
+        "c": 1.5,
+        "d": {"k": None},
+    }
+    for pairs in (["a"], ["a=1", "a=2"], ["a=[1"]):
+        with pytest.raises(ParameterError):
+            parse_parameters(pairs)

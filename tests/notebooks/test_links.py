@@ -1,0 +1,48 @@
+"""Every relative link of the notebooks and the README leads somewhere, and the index in 00 names every notebook."""
+
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from nbhelp import ROOT
+from nbtools.canonical import loads
+from nbtools.check import stored_notebooks
+from nbtools.source import is_relative, links
+
+NOTEBOOKS = stored_notebooks(ROOT)
+
+
+def texts(path: Path) -> list[str]:
+    """The Markdown of a notebook, or of a Markdown file."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return [text]
+    return [cell.source for cell in loads(text).cells if cell.cell_type == "markdown"]
+
+
+def targets(path: Path) -> list[Path]:
+    """The files that a text's relative links name."""
+    found = [link for text in texts(path) for link in links(text) if is_relative(link)]
+    return [path.parent / unquote(link.partition("#")[0]) for link in found]
+
+
+def broken(path: Path) -> list[str]:
+    return [str(target) for target in targets(path) if not target.exists()]
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *NOTEBOOKS], ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(path: Path):
+    assert broken(path) == []
+
+
+def test_the_indexes_name_every_notebook():
+    start = ROOT / "notebooks" / "00_start_here.ipynb"
+    readers = {path for path in NOTEBOOKS if path.parent.name == "notebooks"}
+    assert start in readers
+    assert not readers - {target.resolve() for target in targets(start)} - {start}
+    assert not readers - {target.resolve() for target in targets(ROOT / "README.md")}
+
+
+def test_a_broken_link_is_found(tmp_path: Path):
+    (tmp_path / "there.md").write_text("[a](there.md) [b](gone.md#x) [c](https://x.y/z) `[d](code.md)`")
+    assert broken(tmp_path / "there.md") == [str(tmp_path / "gone.md")]

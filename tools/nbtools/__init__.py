@@ -1,0 +1,1 @@
+"""How the committed notebooks are written from their sources, checked, and run."""

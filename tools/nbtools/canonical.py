@@ -1,0 +1,159 @@
+"""The one form in which a notebook is stored, and what a stored notebook must not contain."""
+
+from __future__ import annotations
+
+import copy
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+PLOTLY = "application/vnd.plotly.v1+json"
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+LIVE_TIMING = "live-timing"
+LIVE_TEXT = "Timed live: run this cell to see the numbers of your own machine.\n"
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+_nbformat: Any = nbformat  # its functions carry no types
+_KEPT_CELL_METADATA = ("tags", "jupyter")
+_BINARY = {"image/png", "image/jpeg", "bdata"}
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_SOMEBODYS_FOLDER = re.compile(r"(?<![\w.])(?:/home/|/Users/|/root/|/tmp/|/var/folders/|[A-Za-z]:\\+Users\\)\S*")
+_ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{6,}")
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+_RANDOM_ID = re.compile(rf"\b(?:{_UUID}|[0-9a-f]{{32}})\b")
+
+
+def canonical(notebook: Any, stem: str) -> Any:
+    """Gives a copy of a notebook in the form in which it is stored; doing it twice changes nothing.
+
+    Widget state and views, timings and versions go; cell ids follow from the notebook's number and the cell's
+    place; consecutive streams become one; a traceback keeps the cell's own lines and loses the libraries'; the
+    output of a live timing becomes a fixed sentence.
+
+    Args:
+        notebook: An nbformat 4 notebook.
+        stem: The file's name without its suffix, `NN_name`.
+    """
+    cells = [_cell(cell, f"{stem[:2]}-{i:02d}") for i, cell in enumerate(notebook.cells)]
+    return _nbformat.from_dict(
+        {"cells": cells, "metadata": copy.deepcopy(METADATA), "nbformat": 4, "nbformat_minor": 5}
+    )
+
+
+def dumps(notebook: Any) -> str:
+    """Writes a notebook as JSON: sorted keys, one space of indentation, a newline at the end."""
+    return str(_nbformat.writes(notebook)).rstrip("\n") + "\n"
+
+
+def loads(text: str) -> Any:
+    """Reads a notebook from JSON.
+
+    Raises:
+        ValueError: The text is not a valid notebook.
+    """
+    try:
+        notebook = _nbformat.reads(text, as_version=4)
+        _nbformat.validate(notebook)
+    except Exception as error:
+        raise ValueError(f"not a valid notebook: {str(error).splitlines()[0]}") from error
+    return notebook
+
+
+def tags(cell: Any) -> list[str]:
+    """Gives a cell's tags."""
+    return list(cell.metadata.get("tags", []))
+
+
+def text_of(data: Any) -> str:
+    """Gives an output's `text/plain`, or an empty string."""
+    return str(data.get("text/plain", ""))
+
+
+def plain(text: str) -> str:
+    """Takes the colours out of a terminal text."""
+    return _ANSI.sub("", text)
+
+
+def leaks(cell: Any, root: Path) -> list[str]:
+    """Lists what in a cell's outputs belongs to one run on one machine: its folders, addresses, random ids.
+
+    Args:
+        cell: A code cell.
+        root: The repository's folder.
+    """
+    found: list[str] = []
+    for text in map(plain, _strings(cell.outputs)):
+        for path in _own_folders(root):
+            if re.search(rf"(?<![\w.]){re.escape(path)}(?![\w.-])", text):
+                found.append(f"an output holds this machine's path {path}")
+        found += [f"an output holds somebody's path {hit[0]}" for hit in _SOMEBODYS_FOLDER.finditer(text)]
+        found += [f"an output holds a memory address ({hit[0]})" for hit in _ADDRESS.finditer(text)]
+        found += [f"an output holds a random id ({hit[0]})" for hit in _RANDOM_ID.finditer(text)]
+    return list(dict.fromkeys(found))
+
+
+def _own_folders(root: Path) -> list[str]:
+    folders = {root.resolve(), Path(sys.prefix), Path.home(), Path(tempfile.gettempdir())}
+    return sorted(str(folder) for folder in folders if folder != Path(folder.anchor))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Walks every text in a JSON value, pictures and packed numbers left out."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in _BINARY:
+                yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)
+
+
+def _cell(cell: Any, identity: str) -> dict[str, Any]:
+    kept = {key: cell.metadata[key] for key in _KEPT_CELL_METADATA if cell.metadata.get(key)}
+    result = {"cell_type": cell.cell_type, "id": identity, "metadata": kept, "source": cell.source}
+    if cell.cell_type == "code":
+        result["execution_count"] = cell.get("execution_count")
+        result["outputs"] = _outputs(cell)
+    elif cell.get("attachments"):
+        result["attachments"] = cell.attachments
+    return copy.deepcopy(result)
+
+
+def _outputs(cell: Any) -> list[dict[str, Any]]:
+    if LIVE_TIMING in tags(cell) and cell.get("execution_count") is not None:
+        return [{"output_type": "stream", "name": "stdout", "text": LIVE_TEXT}]
+    result: list[dict[str, Any]] = []
+    for output in copy.deepcopy(cell.get("outputs", [])):
+        if output.output_type == "stream" and result and result[-1].get("name") == output.name:
+            result[-1]["text"] += output.text
+        elif (cleaned := _output(output)) is not None:
+            result.append(cleaned)
+    return result
+
+
+def _output(output: Any) -> dict[str, Any] | None:
+    """Cleans one output; gives nothing where only a widget's view was in it."""
+    cleaned = dict(output)
+    cleaned.pop("transient", None)
+    if output.output_type == "error":
+        cleaned["traceback"] = _own_frames(output.traceback)
+    if "data" in cleaned:
+        cleaned["data"] = {kind: value for kind, value in output.data.items() if kind != WIDGET_VIEW}
+        if not cleaned["data"]:
+            return None
+    return cleaned
+
+
+def _own_frames(traceback: list[str]) -> list[str]:
+    """Drops the frames of libraries: their paths, line numbers and code belong to one installation."""
+    return [frame for frame in traceback if not plain(frame).startswith("File ")]

@@ -1,0 +1,175 @@
+"""What is wrong with the stored notebooks, found without running anything."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from nbtools.canonical import LIVE_TIMING, PLOTLY, WIDGET_VIEW, canonical, dumps, leaks, loads, tags, text_of
+from nbtools.source import Edition, SourceError, editions, source_files
+
+MAX_LINES = 15
+MAX_BYTES = 1_500_000
+IGNORE_TAGS = {"nbval-ignore-output", "nbval-skip"}
+KNOWN_TAGS = {"parameters", "exercise", "quiz", "raises-exception", LIVE_TIMING} | IGNORE_TAGS
+
+_NBVAL_COMMENT = re.compile(r"(?m)^\s*#\s*((?:NBVAL_|PYTEST_VALIDATE_)\w+)\s*$")
+_BARE_WIDGET = re.compile(
+    r"(?:\w*(?:Slider|Text|Textarea|Button|Buttons|Checkbox|Picker|Progress|Widget|Valid|Play|Output|Select|SelectMultiple)"
+    r"|VBox|HBox|Box|GridBox|Accordion|Tab|Stack|HTML|HTMLMath|Label|Image|Dropdown|Combobox|Figure)\((?:\)|\{|\w+=)"
+)
+_FETCHES = re.compile(
+    r"""\bsrc\s*=\s*["']?(?:https?:)?//|<link\b[^>]*\bhref\s*=\s*["']?(?:https?:)?//|url\(\s*["']?https?:"""
+)
+
+
+def defects(root: Path, names: Iterable[str] = ()) -> list[str]:
+    """Lists every defect of the stored notebooks, one line each (a drift brings its difference).
+
+    Args:
+        root: The folder that holds `notebooks/`.
+        names: Which notebooks; none of them means all, and then stray files count as well.
+    """
+    names = list(names)
+    try:
+        sources = source_files(root, names)
+    except SourceError as error:
+        return [str(error), *([] if names else _strays(root, set()))]
+    found: list[str] = []
+    belonging: set[Path] = set()
+    for source in sources:
+        try:
+            expected = editions(source)
+        except SourceError as error:
+            found.append(str(error))
+            belonging |= {source.parent.parent / folder / f"{source.stem}.ipynb" for folder in ("", "solutions")}
+            continue
+        belonging |= {edition.path for edition in expected}
+        for edition in expected:
+            where = edition.path.relative_to(root)
+            found += [f"{where}: {problem}" for problem in edition_defects(edition, root)]
+    return found if names else found + _strays(root, belonging)
+
+
+def stored_notebooks(root: Path) -> list[Path]:
+    """Lists the notebook files under `root`, the reader's and the solutions."""
+    folder = root / "notebooks"
+    return [path for place in (folder, folder / "solutions") for path in sorted(place.glob("*.ipynb"))]
+
+
+def edition_defects(edition: Edition, root: Path) -> Iterator[str]:
+    """Walks the defects of one stored notebook."""
+    if not edition.path.is_file():
+        yield f"missing; {_REMEDY}"
+        return
+    text = edition.path.read_text(encoding="utf-8")
+    if len(text.encode()) > MAX_BYTES:
+        yield f"{len(text.encode()) / 1e6:.1f} MB, over {MAX_BYTES / 1e6:.1f} MB"
+    try:
+        notebook = loads(text)
+    except ValueError as error:
+        yield str(error)
+        return
+    if dumps(canonical(notebook, edition.path.stem)) != text:
+        yield f"not in canonical form; {_REMEDY}"
+    if notebook.metadata.get("widgets"):
+        yield "stores widget state"
+    yield from _drift(notebook, edition)
+    yield from _order(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            yield from (f"cell {cell.get('id', '?')}: {problem}" for problem in _cell_defects(cell, root))
+
+
+_REMEDY = "run `make notebooks`"
+
+
+def _strays(root: Path, belonging: set[Path]) -> list[str]:
+    return [
+        f"{path.relative_to(root)}: no source gives this notebook"
+        for path in stored_notebooks(root)
+        if path not in belonging
+    ]
+
+
+def _drift(stored: Any, edition: Edition) -> Iterator[str]:
+    """Compares the stored cells with what the source gives."""
+    old, new = (_listing(notebook) for notebook in (stored, edition.notebook))
+    if old != new:
+        lines = difflib.unified_diff(old, new, "stored", edition.source.name, n=1, lineterm="")
+        yield "\n    ".join([f"differs from its source; {_REMEDY}", *lines])
+
+
+def _listing(notebook: Any) -> list[str]:
+    lines: list[str] = []
+    for cell in notebook.cells:
+        options = {key: cell.metadata[key] for key in ("tags", "jupyter") if cell.metadata.get(key)}
+        lines += [f"%% {cell.cell_type} {options or ''}".rstrip(), *cell.source.split("\n")]
+    return lines
+
+
+def _order(notebook: Any) -> Iterator[str]:
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    counts = [cell.execution_count for cell in code]
+    if None in counts:
+        unrun = [str(cell.get("id", "?")) for cell in code if cell.execution_count is None]
+        yield f"unrun code cell {', '.join(unrun)}: a strict test would compare nothing"
+    elif counts != list(range(1, len(counts) + 1)):
+        yield f"its cells were not run once, from top to bottom (counts {counts})"
+    if not code:
+        yield "has no code cell"
+
+
+def _cell_defects(cell: Any, root: Path) -> Iterator[str]:
+    for judge in _JUDGES:
+        yield from judge(cell)
+    yield from leaks(cell, root)
+
+
+def _too_long(cell: Any) -> Iterator[str]:
+    lines = sum(bool(line.strip()) for line in cell.source.splitlines())
+    if lines > MAX_LINES:
+        yield f"{lines} lines of code, over {MAX_LINES}"
+
+
+def _odd_tags(cell: Any) -> Iterator[str]:
+    own = set(tags(cell))
+    if unknown := own - KNOWN_TAGS:
+        yield f"unknown tag {', '.join(sorted(unknown))}; known are {', '.join(sorted(KNOWN_TAGS))}"
+    if own & IGNORE_TAGS and LIVE_TIMING not in own:
+        yield f"tagged {', '.join(sorted(own & IGNORE_TAGS))} though it is no live timing ({LIVE_TIMING!r})"
+    if LIVE_TIMING in own and not own & IGNORE_TAGS:
+        yield f"tagged {LIVE_TIMING!r} without 'nbval-ignore-output'"
+    for comment in _NBVAL_COMMENT.findall(cell.source):
+        yield f"the comment {comment} hides it from the tests; only a tag on a live timing may"
+
+
+def _errors(cell: Any) -> Iterator[str]:
+    raised = [output.ename for output in cell.outputs if output.output_type == "error"]
+    if raised and "raises-exception" not in tags(cell):
+        yield f"stores an error ({raised[0]}) without the tag 'raises-exception'"
+    if "raises-exception" in tags(cell) and cell.execution_count is not None and not raised:
+        yield "is tagged 'raises-exception' and raises none"
+
+
+def _pictures(cell: Any) -> Iterator[str]:
+    for data in (output.data for output in cell.outputs if "data" in output):
+        bare = _BARE_WIDGET.match(text_of(data))
+        if PLOTLY in data and "image/png" not in data:
+            yield "a chart has no image/png beside it"
+        if PLOTLY in data and not text_of(data):
+            yield "a chart has no text twin"
+        if bare:
+            yield f"an output's text is the bare {bare[0]}…): give it a text twin"
+        if WIDGET_VIEW in data:
+            yield "stores a widget view"
+            if bare or not {"image/svg+xml", "text/plain"} <= set(data):
+                yield "a widget view has no picture (image/svg+xml) and text twin beside it"
+        if any(_FETCHES.search(str(data.get(kind, ""))) for kind in ("text/html", "image/svg+xml")):
+            yield "an output fetches from the network"
+
+
+_JUDGES: tuple[Callable[[Any], Iterator[str]], ...] = (_too_long, _odd_tags, _errors, _pictures)

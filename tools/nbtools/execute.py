@@ -1,0 +1,177 @@
+"""Runs a notebook in a fresh kernel, and draws its charts as pictures."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import copy
+import io
+import json
+import os
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from chromium import find_chromium, how_to_get_it
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+from nbtools.canonical import PLOTLY, canonical, plain
+from nbtools.source import Edition
+
+CELL_SECONDS = 300
+QUIET_KERNEL = ["--IPKernelApp.log_level=ERROR"]
+CHART_WIDTH, CHART_HEIGHT, CHART_SCALE = 700, 500, 2
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_NOT_PASSED_ON = (
+    "PACKVIZ_STRICT",
+    "PYTHONWARNINGS",
+    "PYTHONSTARTUP",
+    "FORCE_COLOR",
+    "NO_COLOR",
+    "PLOTLY_RENDERER",
+)
+
+
+class RunError(RuntimeError):
+    """A notebook that could not be run to its end, or a chart that could not be drawn."""
+
+
+def kernel_env(strict: bool, *, threads: int = 2, hash_seed: int = 0) -> dict[str, str]:
+    """Gives the environment a notebook is run in.
+
+    Args:
+        strict: Whether an exercise's check raises.
+        threads: The cap on every thread pool.
+        hash_seed: `PYTHONHASHSEED`.
+    """
+    env = {key: value for key, value in os.environ.items() if key not in _NOT_PASSED_ON}
+    env |= dict.fromkeys(_THREADS, str(threads))
+    env |= {"PYTHONHASHSEED": str(hash_seed), "COLUMNS": "100", "LINES": "40", "TZ": "UTC"}
+    env |= {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    return env | ({"PACKVIZ_STRICT": "1"} if strict else {})
+
+
+def executed(edition: Edition) -> Any:
+    """Runs an edition from top to bottom and gives it in canonical form, its charts not yet drawn.
+
+    Raises:
+        RunError: A cell raised, took too long, or the kernel died.
+    """
+    edition.path.parent.mkdir(parents=True, exist_ok=True)
+    notebook = copy.deepcopy(edition.notebook)
+    client = NotebookClient(
+        notebook,
+        timeout=CELL_SECONDS,
+        kernel_name="python3",
+        store_widget_state=False,
+        record_timing=False,
+        extra_arguments=QUIET_KERNEL,
+        resources={"metadata": {"path": str(edition.path.parent)}},
+    )
+    try:
+        client.execute(env=kernel_env(edition.strict))
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        raise RunError(_story(notebook, error)) from None
+    return canonical(notebook, edition.path.stem)
+
+
+def _story(notebook: Any, error: Exception) -> str:
+    """Says which cell ended the run and how."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if output.output_type == "error" and "raises-exception" not in cell.metadata.get("tags", []):
+                trace = plain("\n".join(output.traceback))
+                return f"cell {cell.id} raised\n\n{_indented(cell.source)}\n\n{trace}"
+    return plain(str(error))
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}".rstrip() for line in text.splitlines())
+
+
+def charts(notebook: Any) -> Iterator[Any]:
+    """Walks the outputs that hold a plotly chart."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if PLOTLY in output.get("data", {}):
+                yield output
+
+
+def draw_charts(notebook: Any, stored: Any | None = None) -> None:
+    """Puts a PNG beside each chart that has none.
+
+    A picture of the very same chart is taken over from the stored notebook: another machine's fonts make another
+    picture, and a notebook that says the same as before should not change.
+
+    Args:
+        notebook: Changed in place.
+        stored: The notebook as it was, or None.
+
+    Raises:
+        RunError: Chromium is missing or does not draw.
+    """
+    old = {_key(chart): chart.data["image/png"] for chart in charts(stored) if _fits(chart)} if stored else {}
+    missing = [chart for chart in charts(notebook) if "image/png" not in chart.data]
+    new = [chart for chart in missing if _key(chart) not in old]
+    drawn = {_key(chart): picture for chart, picture in zip(new, _pictures(new), strict=True)}
+    for chart in missing:
+        width, height = chart_size(chart)
+        chart.data["image/png"] = (old | drawn)[_key(chart)]
+        chart.metadata["image/png"] = {"width": width, "height": height}
+
+
+def chart_size(chart: Any) -> tuple[int, int]:
+    """Gives a chart's width and height in pixels: its own, its template's, or the usual ones."""
+    layout = chart.data[PLOTLY].get("layout", {})
+    template = layout.get("template", {}).get("layout", {})
+    width = layout.get("width") or template.get("width") or CHART_WIDTH
+    height = layout.get("height") or template.get("height") or CHART_HEIGHT
+    return int(width), int(height)
+
+
+def _key(chart: Any) -> str:
+    return json.dumps(chart.data[PLOTLY], sort_keys=True)
+
+
+def _fits(chart: Any) -> bool:
+    """Tells whether a stored chart has a picture of the size that would be drawn now."""
+    if "image/png" not in chart.data:
+        return False
+    head = base64.b64decode(chart.data["image/png"])[:24]
+    size = tuple(CHART_SCALE * side for side in chart_size(chart))
+    return head.startswith(b"\x89PNG") and struct.unpack(">II", head[16:24]) == size
+
+
+def _pictures(some: list[Any]) -> list[str]:
+    if not some:
+        return []
+    browser = find_chromium()
+    if browser is None:
+        raise RunError(f"its charts cannot be drawn: {how_to_get_it()}")
+    return asyncio.run(_rasterised(some, browser))
+
+
+async def _rasterised(some: list[Any], browser: str) -> list[str]:
+    """Draws charts with one headless browser that is given no network to load from."""
+    from kaleido import Kaleido  # noqa: PLC0415  slow to import, and only needed here
+
+    pictures = []
+    async with Kaleido(n=1, mathjax=False, path=browser) as kaleido:
+        for chart in some:
+            width, height = chart_size(chart)
+            figure = {key: chart.data[PLOTLY].get(key, {}) for key in ("data", "layout")}
+            options = {"format": "png", "width": width, "height": height, "scale": CHART_SCALE}
+            png = await kaleido.calc_fig(json.loads(json.dumps(figure)), opts=options)
+            pictures.append(base64.b64encode(_small(png)).decode("ascii"))
+    return pictures
+
+
+def _small(png: bytes) -> bytes:
+    """Makes a chart's picture a fifth of its size: charts have few colours, and a reader downloads the notebook."""
+    from PIL import Image  # noqa: PLC0415
+
+    small = io.BytesIO()
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    return small.getvalue()

@@ -1,0 +1,101 @@
+"""Runs a notebook with papermill, with parameters that it has."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import papermill
+import yaml
+from papermill.exceptions import PapermillExecutionError
+from papermill.execute import remove_error_markers
+
+from nbtools.canonical import dumps, loads, plain, tags
+from nbtools.execute import CELL_SECONDS, QUIET_KERNEL, RunError, kernel_env
+
+
+class ParameterError(ValueError):
+    """A parameter that the notebook does not have, or whose value cannot be read."""
+
+
+def parse_parameters(pairs: list[str]) -> dict[str, Any]:
+    """Reads `key=value` pairs, each value as YAML (JSON is YAML).
+
+    Raises:
+        ParameterError: A pair has no `=`, a value is not YAML, or a name comes twice.
+    """
+    parsed: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ParameterError(f"-p {pair}: say -p name=value")
+        if name in parsed:
+            raise ParameterError(f"-p {name} is given twice")
+        try:
+            parsed[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            reason = " ".join(str(error).split())
+            raise ParameterError(f"-p {pair}: the value is not JSON or YAML ({reason})") from None
+    return parsed
+
+
+def run(notebook: Path, out: Path, parameters: dict[str, Any]) -> None:
+    """Runs a stored notebook and writes the result to `out`.
+
+    Args:
+        notebook: The notebook file; it runs in its own folder and is left as it is.
+        out: The file to write.
+        parameters: Values for names in the notebook's `parameters` cell.
+
+    Raises:
+        ParameterError: The notebook has no such parameter, or `out` is the notebook itself.
+        RunError: A cell raised.
+    """
+    refuse_unknown(notebook, parameters)
+    out = out.resolve()
+    if out.is_relative_to(notebook.resolve().parent):
+        raise ParameterError(f"{out} lies among the committed notebooks: choose another place for the result")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    env = kernel_env(strict=notebook.parent.name == "solutions")
+    os.environ.clear()
+    os.environ.update(env)
+    try:
+        papermill.execute_notebook(
+            str(notebook),
+            str(out),
+            parameters=parameters,
+            kernel_name="python3",
+            progress_bar=False,
+            cwd=str(notebook.parent),
+            store_widget_state=False,
+            extra_arguments=QUIET_KERNEL,
+            execution_timeout=CELL_SECONDS,
+        )
+    except PapermillExecutionError as error:
+        if _only_meant_errors(out):
+            return
+        raise RunError(f"{notebook.name} raised; what ran is in {out}\n{plain(str(error))}") from None
+
+
+def _only_meant_errors(out: Path) -> bool:
+    """Tells whether every error in a result was meant to be, and if so takes papermill's error banners out.
+
+    Papermill runs on after a cell tagged `raises-exception`, but calls the run a failure all the same.
+    """
+    notebook = remove_error_markers(loads(out.read_text(encoding="utf-8")))
+    for cell in notebook.cells:
+        failed = any(output.output_type == "error" for output in cell.get("outputs", []))
+        failed = failed or bool(cell.metadata.get("papermill", {}).get("exception"))
+        if failed and "raises-exception" not in tags(cell):
+            return False
+    out.write_text(dumps(notebook), encoding="utf-8", newline="\n")
+    return True
+
+
+def refuse_unknown(notebook: Path, parameters: dict[str, Any]) -> None:
+    """Refuses names the notebook does not have: papermill would only warn, and run with the defaults."""
+    known = papermill.inspect_notebook(str(notebook))
+    if unknown := sorted(set(parameters) - set(known)):
+        offer = f"it has {', '.join(known)}" if known else "it has none"
+        raise ParameterError(f"{notebook.name} has no parameter {', '.join(unknown)}; {offer}")

@@ -1,0 +1,205 @@
+"""From a source file to the notebooks it stands for, not yet run.
+
+A source is `notebooks/source/NN_name.py` in jupytext's percent format. It gives the reader's notebook
+`notebooks/NN_name.ipynb` and, where it holds solutions, `notebooks/solutions/NN_name.ipynb`.
+"""
+
+from __future__ import annotations
+
+import copy
+import posixpath
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jupytext
+
+from nbtools.canonical import canonical
+
+BEGIN, END = "# solution", "# end solution"
+STUB = "...  # your code here"
+CELL_OPTIONS = {"tags", "jupyter"}
+_JUPYTEXTS_OWN = {"lines_to_next_cell", "lines_to_end_of_cell_marker"}
+
+_NAME = re.compile(r"\d\d_[a-z0-9_]+")
+_NEARLY_A_MARKER = re.compile(r"#+\s*(end[\s_-]*)?solutions?\s*:?", re.IGNORECASE)
+_CODE = r"(?:^|\n)(?P<fence>```|~~~).*?(?:\n(?P=fence)|\Z)|(?P<ticks>`+)[^`].*?(?P=ticks)"
+_LINK = r"(?P<open>\]\(\s*<?|^\[[^\]\n]+\]:[ \t]*|\b(?:src|href)=[\"'])(?P<target>[^\s)\"'>]+)"
+_CODE_OR_LINK = re.compile(f"{_CODE}|{_LINK}", re.DOTALL | re.MULTILINE)
+
+
+class SourceError(ValueError):
+    """A source file that cannot be turned into notebooks."""
+
+
+@dataclass(frozen=True)
+class Edition:
+    """One notebook that a source stands for.
+
+    Attributes:
+        path: Where the notebook file is kept.
+        source: The source file it comes from.
+        strict: Whether it is a solutions notebook, which runs with `PACKVIZ_STRICT=1`.
+        notebook: The notebook in canonical form, without outputs.
+    """
+
+    path: Path
+    source: Path
+    strict: bool
+    notebook: Any
+
+
+def source_files(root: Path, names: Iterable[str] = ()) -> list[Path]:
+    """Finds the sources under `root`, all of them or the named ones.
+
+    Args:
+        root: The folder that holds `notebooks/`.
+        names: `01_why_pack`, `01`, or the path of a source or a notebook; none of them means all.
+
+    Raises:
+        SourceError: A name fits no source, a file is not called `NN_name.py`, two share a number, or there is none.
+    """
+    found = sorted((root / "notebooks" / "source").glob("*.py"))
+    if not found:
+        raise SourceError(f"no sources in {root / 'notebooks' / 'source'}")
+    numbers: dict[str, Path] = {}
+    for path in found:
+        if not _NAME.fullmatch(path.stem):
+            raise SourceError(f"{path.name}: a source is called NN_name.py, in lower case")
+        if (other := numbers.setdefault(path.stem[:2], path)) != path:
+            raise SourceError(f"{path.name} and {other.name} share a number")
+    wanted = [Path(name).stem if "." in Path(name).name else Path(name).name for name in names]
+    known = {path.stem for path in found} | set(numbers)
+    if unknown := [name for name in wanted if name not in known]:
+        raise SourceError(f"no notebook called {', '.join(unknown)}; there are {', '.join(p.stem for p in found)}")
+    return [p for p in found if not wanted or p.stem in wanted or p.stem[:2] in wanted]
+
+
+def editions(source: Path) -> list[Edition]:
+    """Reads a source and gives the reader's notebook and, where it holds solutions, the solutions notebook.
+
+    Raises:
+        SourceError: The source has an unclosed, empty or misspelt solution region, an unknown cell option, a
+            cell that is neither code nor Markdown, or no heading.
+    """
+    original = jupytext.read(source, fmt="py:percent")
+    for position, cell in enumerate(original.cells):
+        _refuse_odd_cell(cell, f"{source.name}, cell {position}")
+    split = [_split(cell, f"{source.name}, cell {i}") for i, cell in enumerate(original.cells)]
+    folder = source.parent.parent
+    name = f"{source.stem}.ipynb"
+    reader = _notebook(original, [stub for stub, _ in split], source.stem)
+    result = [Edition(folder / name, source, strict=False, notebook=reader)]
+    if any(stub != solved for stub, solved in split):
+        solved = _notebook(original, [text for _, text in split], source.stem)
+        _deepen(solved, source.name)
+        result.append(Edition(folder / "solutions" / name, source, strict=True, notebook=solved))
+    return result
+
+
+def split_solution(text: str, where: str = "cell") -> tuple[str, str]:
+    """Splits a cell's text at its solution regions.
+
+    Returns:
+        The text with each region replaced by one stub line, and the text with only the markers taken out.
+
+    Raises:
+        SourceError: A region is not closed, not opened, empty, or its marker is misspelt.
+    """
+    stub: list[str] = []
+    solved: list[str] = []
+    opened = 0  # how long `solved` was at the marker, plus one
+    for line in text.split("\n"):
+        word = line.strip()
+        if word == BEGIN:
+            if opened:
+                raise SourceError(f"{where}: {BEGIN!r} inside a solution")
+            opened = len(solved) + 1
+            stub.append(line[: len(line) - len(line.lstrip())] + STUB)
+        elif word == END:
+            if not opened:
+                raise SourceError(f"{where}: {END!r} without {BEGIN!r}")
+            if not any(inside.strip() for inside in solved[opened - 1 :]):
+                raise SourceError(f"{where}: the solution is empty")
+            opened = 0
+        elif _NEARLY_A_MARKER.fullmatch(word):
+            raise SourceError(f"{where}: {word!r} is neither {BEGIN!r} nor {END!r}")
+        else:
+            solved.append(line)
+            if not opened:
+                stub.append(line)
+    if opened:
+        raise SourceError(f"{where}: {BEGIN!r} without {END!r}")
+    return "\n".join(stub), "\n".join(solved)
+
+
+def links(markdown: str) -> list[str]:
+    """Lists the link and image targets of a Markdown text, those in code left out."""
+    found: list[str] = []
+
+    def note(target: str) -> str:
+        found.append(target)
+        return target
+
+    _each_link(markdown, note)
+    return found
+
+
+def is_relative(target: str) -> bool:
+    """Tells whether a link's target is a path relative to the file it stands in."""
+    return not re.match(r"[a-zA-Z][\w+.-]*:|//|#|/", target)
+
+
+def one_folder_deeper(markdown: str) -> str:
+    """Rewrites relative links so that, read from `solutions/`, they lead to the same files."""
+
+    def deepen(target: str) -> str:
+        if not is_relative(target):
+            return target
+        path, hash_, anchor = target.partition("#")
+        return posixpath.relpath(path, "solutions") + hash_ + anchor
+
+    return _each_link(markdown, deepen)
+
+
+def _each_link(markdown: str, change: Callable[[str], str]) -> str:
+    def replace(match: re.Match[str]) -> str:
+        if match["target"] is None:
+            return match[0]
+        return match["open"] + change(match["target"])
+
+    return _CODE_OR_LINK.sub(replace, markdown)
+
+
+def _refuse_odd_cell(cell: Any, where: str) -> None:
+    if cell.cell_type not in {"code", "markdown"}:
+        raise SourceError(f"{where}: a {cell.cell_type} cell")
+    if odd := set(cell.metadata) - CELL_OPTIONS - _JUPYTEXTS_OWN:
+        raise SourceError(f"{where}: unknown cell option {', '.join(sorted(odd))}")
+
+
+def _split(cell: Any, where: str) -> tuple[str, str]:
+    return split_solution(cell.source, where) if cell.cell_type == "code" else (cell.source, cell.source)
+
+
+def _notebook(original: Any, texts: list[str], stem: str) -> Any:
+    notebook = copy.deepcopy(original)
+    for cell, text in zip(notebook.cells, texts, strict=True):
+        cell.source = text
+    return canonical(notebook, stem)
+
+
+def _deepen(notebook: Any, name: str) -> None:
+    """Turns the reader's Markdown into that of the solutions notebook: its title and its links."""
+    untitled = True
+    for cell in notebook.cells:
+        if cell.cell_type != "markdown":
+            continue
+        cell.source = one_folder_deeper(cell.source)
+        if untitled:
+            cell.source, titles = re.subn(r"(?m)^(# .*?)[ \t]*$", r"\1 (solutions)", cell.source, count=1)
+            untitled = not titles
+    if untitled:
+        raise SourceError(f"{name}: no heading to append '(solutions)' to")

@@ -1,0 +1,153 @@
+"""Writes, checks, tests and runs the notebooks.
+
+python tools/notebooks.py write [NAME…]              run the sources, write notebooks/ (`make notebooks`)
+python tools/notebooks.py check [NAME…]              find defects, run nothing (`make check-notebooks`)
+python tools/notebooks.py test [NAME…]               check, then run again and compare every output
+python tools/notebooks.py run NAME OUT [-p k=v]…     run one headless with papermill
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from nbtools.canonical import dumps, leaks, loads
+from nbtools.check import defects
+from nbtools.execute import RunError, draw_charts, executed
+from nbtools.source import Edition, SourceError, editions, source_files
+from nbtools.strict import select, strict_failures
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line and gives its exit status: 0 well, 1 defects, 2 a wrong call."""
+    options = _parser().parse_args(arguments)
+    options.root = options.root.resolve()
+    try:
+        return int(options.run(options))
+    except SourceError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="notebooks.py", description="Writes, checks, tests and runs the notebooks.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, function, words in (
+        ("write", _write, "run the sources and write the notebooks"),
+        ("check", _check, "list every defect of the stored notebooks; run nothing"),
+        ("test", _test, "check, then run the stored notebooks again and compare every output"),
+    ):
+        command = commands.add_parser(name, help=words, description=words)
+        command.add_argument("names", nargs="*", metavar="NAME", help="01_why_pack, or just 01; all if none")
+        command.set_defaults(run=function)
+    write = commands.choices["write"]
+    write.add_argument("--redraw", action="store_true", help="draw every chart anew, also those that did not change")
+    write.add_argument("--twice", action="store_true", help="run each twice and fail if a byte differs")
+    run = commands.add_parser("run", help="run one notebook headless with papermill")
+    run.add_argument("name", metavar="NAME", help="01_why_pack, or just 01")
+    run.add_argument("out", metavar="OUT", type=Path, help="the notebook file to write, or a folder")
+    run.add_argument("-p", dest="pairs", metavar="key=value", action="append", default=[], help="a JSON or YAML value")
+    run.add_argument("--solutions", action="store_true", help="run the solutions notebook")
+    run.set_defaults(run=_run)
+    for command in commands.choices.values():
+        command.add_argument("--root", type=Path, default=ROOT, help="the folder that holds notebooks/")
+    return parser
+
+
+def _write(options: argparse.Namespace) -> int:
+    failed = []
+    for source in source_files(options.root, options.names):
+        for edition in editions(source):
+            name = edition.path.relative_to(options.root)
+            start = time.monotonic()
+            try:
+                state = _write_one(edition, options)
+            except RunError as error:
+                failed.append(str(name))
+                print(f"{name}: not written: {error}\n", file=sys.stderr, flush=True)
+            else:
+                print(f"{name}: {state} ({time.monotonic() - start:.1f} s)", flush=True)
+    if failed:
+        print(f"not written: {', '.join(failed)}", file=sys.stderr)
+    return bool(failed)
+
+
+def _write_one(edition: Edition, options: argparse.Namespace) -> str:
+    """Runs one edition and replaces its file; leaves the file alone when anything is wrong."""
+    old = edition.path.read_text(encoding="utf-8") if edition.path.is_file() else None
+    stored = None if options.redraw or old is None else _read(old)
+    new = _made(edition, options.root, stored)
+    if options.twice and _made(edition, options.root, stored) != new:
+        raise RunError("two runs differ")
+    if new == old:
+        return "unchanged"
+    draft = edition.path.with_suffix(".ipynb.part")
+    draft.write_text(new, encoding="utf-8", newline="\n")
+    os.replace(draft, edition.path)
+    return "written"
+
+
+def _made(edition: Edition, root: Path, stored: Any | None) -> str:
+    notebook = executed(edition)
+    draw_charts(notebook, stored)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    if found := [f"cell {cell.id}: {leak}" for cell in code for leak in leaks(cell, root)]:
+        raise RunError("\n  ".join(["its outputs belong to this run or machine", *found]))
+    return dumps(notebook)
+
+
+def _read(text: str) -> Any | None:
+    """Reads the notebook as it was; one that cannot be read is as good as none."""
+    try:
+        return loads(text)
+    except ValueError:
+        return None
+
+
+def _check(options: argparse.Namespace) -> int:
+    found = defects(options.root, options.names)
+    for defect in found:
+        print(defect)
+    print(f"{len(found)} defects in the notebooks" if found else "notebooks: in order", file=sys.stderr)
+    return bool(found)
+
+
+def _test(options: argparse.Namespace) -> int:
+    if _check(options):
+        return 1
+    failures = strict_failures(options.root, select(options.root, options.names))
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    return bool(failures)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from nbtools.headless import ParameterError, parse_parameters, run  # noqa: PLC0415  papermill is slow to import
+
+    (source,) = source_files(options.root, [options.name])
+    folder = source.parent.parent / ("solutions" if options.solutions else "")
+    notebook = folder / f"{source.stem}.ipynb"
+    out = options.out / notebook.name if options.out.is_dir() else options.out
+    if not notebook.is_file():
+        print(f"{notebook} does not exist", file=sys.stderr)
+        return 2
+    try:
+        run(notebook, out, parse_parameters(options.pairs))
+    except ParameterError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except RunError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{notebook.relative_to(options.root)} ran; the result is in {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
