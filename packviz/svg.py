@@ -201,7 +201,7 @@ class _Picture:
             out.append(self._text(x + 1, y - 4, name, size=10, colour=self.theme.muted))
             for b, t in cells:
                 if x + width > self.width - 4:  # a group wider than the picture goes on below
-                    x, y = 4.0, y + height + 4
+                    x, y = 4.0, y + height + 22
                 ghost = self.step is not None and not order.wrong and t > self.step
                 shapes.cell(x, y, width, height, b, self._label(b, t), ghost=ghost)
                 if t == self.step:

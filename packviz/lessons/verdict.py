@@ -42,8 +42,9 @@ class Verdict:
 
     @property
     def headline(self) -> str:
-        """The message behind its mark."""
-        return f"{'✓' if self.solved else '✗'} {self.message}"
+        """The message behind its mark; an exercise nobody has tried is not wrong."""
+        mark = "✓" if self.solved else "○" if self.message.startswith("Not solved yet") else "✗"
+        return f"{mark} {self.message}"
 
     def to_text(self) -> str:
         """The verdict in words."""
@@ -107,15 +108,22 @@ def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
 
     @functools.wraps(check)
     def checked(*args: Asked.args, **kwargs: Asked.kwargs) -> Verdict:
+        cause = None
         try:
             verdict = check(*args, **kwargs)
         except Exception as error:
-            if any(answer is ... for answer in args):
+            cause = error
+            if _is_stub([*args, *kwargs.values()]):
                 verdict = Verdict(False, "Not solved yet: replace the … with your own answer and run the cell again.")
             else:
                 verdict = Verdict(False, f"Your answer raised {type(error).__name__}: {error}")
         if not verdict.solved and os.environ.get("PACKVIZ_STRICT") == "1":
-            raise NotSolvedError(verdict.to_text())
+            raise NotSolvedError(verdict.to_text()) from cause
         return verdict
 
     return checked
+
+
+def _is_stub(answer: Any) -> bool:
+    """Whether there is still a `…` in an answer."""
+    return answer is ... or (isinstance(answer, (list, tuple)) and any(map(_is_stub, answer)))

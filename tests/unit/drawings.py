@@ -1,0 +1,81 @@
+"""Reads an SVG of ours back into rectangles and texts, so that a test can measure what is drawn."""
+
+import re
+import unicodedata
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+
+BOX = re.compile(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)h-\3z")
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@dataclass(frozen=True, order=True)
+class Box:
+    """A rectangle with its colours."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    fill: str = ""
+    stroke: str = ""
+
+    @property
+    def right(self):
+        return self.x + self.width
+
+    @property
+    def bottom(self):
+        return self.y + self.height
+
+
+@dataclass(frozen=True)
+class Text:
+    """A line of text and the room it takes: browsers' monospace faces are 0.55 to 0.602 of their size wide."""
+
+    said: str
+    x: float
+    y: float
+    size: float
+    anchor: str
+    fill: str
+
+    @property
+    def box(self):
+        wide = sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in self.said)
+        width = wide * self.size * 0.602
+        left = self.x - {"": 0, "middle": width / 2, "end": width}[self.anchor]
+        return Box(left, self.y - 0.73 * self.size, width, 0.9 * self.size)
+
+
+class Drawing:
+    """The shapes of a parsed SVG, in the order in which they are painted."""
+
+    def __init__(self, svg):
+        self.root = ElementTree.fromstring(svg)
+        self.width, self.height = (float(self.root.get(name)) for name in ("width", "height"))
+        self.elements = list(self.root.iter())
+        self.texts, self.boxes = [], []
+        self._read(self.root, {})
+
+    def _read(self, element, inherited):
+        here = inherited | element.attrib
+        if element.tag == f"{SVG}pattern":
+            return
+        if element.tag == f"{SVG}text":
+            x, y = float(here["x"]), float(here["y"])
+            size, anchor = float(here.get("font-size", 12)), here.get("text-anchor", "")
+            self.texts.append(Text(element.text or "", x, y, size, anchor, here["fill"]))
+        for match in BOX.finditer(element.get("d", "")):
+            sides = map(float, match.groups())
+            self.boxes.append(Box(*sides, element.get("fill", ""), element.get("stroke", "")))
+        for child in element:
+            self._read(child, here)
+
+    def text(self, start):
+        """The one text that starts like this."""
+        (found,) = [text for text in self.texts if text.said.startswith(start)]
+        return found
+
+    def said(self):
+        return [text.said for text in self.texts]
