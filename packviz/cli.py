@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from packviz import lengths
 from packviz.picture import show
@@ -15,6 +16,7 @@ from packviz.picture import show
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status: 0, or 2 for input it cannot use."""
     parser = argparse.ArgumentParser(prog="packviz", description="See PyTorch packed sequences from a terminal.")
+    parser.add_argument("--version", action="version", version=f"packviz {version('packviz')}")
     commands = parser.add_subparsers(title="commands", required=True)
 
     shower = commands.add_parser("show", help="print a batch, padded and packed")

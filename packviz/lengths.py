@@ -50,6 +50,8 @@ def read(path: str) -> list[float]:
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not a text file'}") from None
     try:
+        if path.endswith(".csv"):
+            _refuse_headless_table(text)
         return parse(text)
     except ValueError as error:
         raise ValueError(f"{'standard input' if path == '-' else path}: {error}") from None
@@ -98,6 +100,13 @@ def _from_json(text: str) -> list[float]:
     if not isinstance(value, list):
         raise ValueError('JSON must be a list of numbers, or an object with one under "lengths"')
     return [_number(str(entry), i) for i, entry in enumerate(value)]
+
+
+def _refuse_headless_table(text: str) -> None:
+    """Rows of several numbers in a CSV file are a table; without a heading nobody knows which column to take."""
+    columns = {len(re.split("[,;\t]", line)) for line in text.split("\n") if line.strip()}
+    if len(text.strip().splitlines()) > 1 and len(columns) == 1 and columns != {1} and not re.search("[A-Za-z]", text):
+        raise ValueError(f"a table of {columns.pop()} columns needs a first line that names them, one of them 'length'")
 
 
 def _from_table(lines: list[str]) -> list[float]:

@@ -1,14 +1,14 @@
 """The colours of packviz, in one place: safe for colour-blind readers, checked for contrast in light and dark.
 
-Sequence colours are those of Okabe and Ito (2008). They never stand alone: a sequence also has a letter, padding a
-hatch, and every coloured shape an outline, because yellow and orange are too pale on white.
+Sequence colours are those of Okabe and Ito (2008), with Tol's wine in place of black. They never stand alone: a
+sequence also has a letter, padding a hatch, and every coloured shape an outline, because some are too pale on white.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-SEQUENCES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
+SEQUENCES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#882255")
 """Fill of sequence 0, 1, …; after the last it starts over."""
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from packviz import svg, text
+from packviz.drawn import Drawn
 from packviz.layout import Layout
 
 _GIVE = "give lengths, a padded x with its lengths, a PackedSequence, or a list of sequences"
 
 
-class Picture:
+class Picture(Drawn):
     """A drawn batch: shown by a notebook, printed as text, saved as SVG.
 
     Attributes:
@@ -23,7 +23,7 @@ class Picture:
     """
 
     def __init__(self, layout: Layout, labels: text.Labels | None = None, caption: str = "") -> None:
-        """Draws `layout`, with `labels` in its cells and a `caption` over its text."""
+        """Draws `layout`, with `labels` in its cells and a `caption` over it."""
         self.layout = layout
         self._labels = labels
         self._caption = caption
@@ -39,14 +39,8 @@ class Picture:
         Args:
             theme: `"light"`, `"dark"`, or `"live"`, whose colours follow the theme of the notebook around it.
         """
-        return svg.draw(self.layout, self._labels, theme=theme)
-
-    def __repr__(self) -> str:
-        return self.to_text()
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        bundle = {"text/plain": self.to_text(), "image/svg+xml": self.to_svg()}
-        return live_view(self.to_svg("live")) | bundle
+        drawing = svg.draw(self.layout, self._labels, theme=theme)
+        return svg.stack(self._caption, [drawing], theme) if self._caption else drawing
 
 
 def show(what: Any, lengths: Any = None, batch_first: bool = False) -> Picture:
@@ -70,6 +64,10 @@ def show(what: Any, lengths: Any = None, batch_first: bool = False) -> Picture:
         TypeError: `what` is none of the above.
     """
     packed = hasattr(what, "batch_sizes") and hasattr(what, "data")
+    if isinstance(what, tuple) and [min(getattr(v, "ndim", 0), 2) for v in what] == [2, 1]:
+        raise ValueError(
+            "this pair looks like x and its lengths, as pad_packed_sequence returns them: call show(*pair)"
+        )
     if lengths is not None:
         if packed or isinstance(what, Layout):
             raise ValueError(f"a {type(what).__name__} knows its lengths: call show() with nothing else")
@@ -85,21 +83,6 @@ def show(what: Any, lengths: Any = None, batch_first: bool = False) -> Picture:
     if getattr(what, "ndim", 1) > 1:
         raise ValueError(f"x of shape {tuple(what.shape)} needs its lengths: call show(x, lengths, batch_first=…)")
     return Picture(Layout(what))
-
-
-def live_view(live_svg: str) -> dict[str, Any]:
-    """The widget form of a picture where a notebook can show one, else nothing.
-
-    A widget lives in the page and so follows its theme; an SVG output is an image with colours of its own.
-    """
-    shell = sys.modules.get("IPython")
-    if shell is None or getattr(shell.get_ipython(), "kernel", None) is None:
-        return {}
-    try:
-        from ipywidgets import HTML  # noqa: PLC0415 - only where it can be shown
-    except ImportError:
-        return {}
-    return cast(dict[str, Any], HTML(live_svg)._repr_mimebundle_())
 
 
 def _padded(x: Any, lengths: Any, batch_first: bool) -> Picture:
@@ -123,6 +106,8 @@ def _padded(x: Any, lengths: Any, batch_first: bool) -> Picture:
         raise ValueError(f"lengths[{b}] is {layout.lengths[b]} but {read} has T = {steps}")
     layout = Layout(lengths, max_len=steps)
     caption = f"x of shape {shape}, read as {order}"
+    if batch == steps:
+        caption += f". B and T are equal, so torch cannot tell: check batch_first={batch_first}"
     if not text.is_few(layout):
         return Picture(layout, None, caption)
     values = _host(x)

@@ -227,7 +227,8 @@ class _Picture:
         layout = self.layout
         title, marks = "✗ not so: one sequence after another", []
         if self.step is not None:
-            title += f" (the rows of step {self.step} would lie apart)"
+            if layout.batch_sizes[self.step] > 1:
+                title += f" (the rows of step {self.step} would lie apart)"
             starts = np.cumsum(layout.lengths) - layout.lengths + self.step
             marks = [(int(row), int(row) + 1) for row in starts[layout.lengths > self.step]]
         return _Order(
@@ -241,9 +242,18 @@ class _Picture:
         if scale.few and not layout.is_sorted:
             notes.append(f"sorted_indices {layout.sorted_indices.tolist()}")
             notes.append(f"unsorted_indices {layout.unsorted_indices.tolist()}")
+        if len(self._ticks(layout.batch_sizes.size)) < layout.batch_sizes.size:
+            notes.append("Not every step has room for its number: some of the batch_sizes are left out.")
+        if not scale.few and layout.batch_sizes.min() * self._per_row < 1:
+            notes.append("Where the bar of data is plain, its steps are too thin to be told apart.")
         if scale.stride > 1:
             notes.append(f"One in {scale.stride} of {layout.batch_size:,} sequences is drawn. Counts are of all.")
         return notes
+
+    @property
+    def _per_row(self) -> float:
+        """The width of one row of data in the bar, in px."""
+        return (self.width - 8) / self.layout.n_valid
 
     def _label(self, b: int, t: int) -> str:
         return _clip(cell_label(self.labels, b, t), self.scale.width)
@@ -290,7 +300,8 @@ class _Picture:
 
     def _sort_lines(self, left: float, top: float, order: Sequence[int]) -> Iterator[str]:
         """From each sequence's row in the grid to its row by length: the sort permutation, drawn."""
-        start, end = self.left + self.grid_width + 6, left - 20
+        longest_name = sequence_name(self.layout.batch_size - 1)
+        start, end = self.left + self.grid_width + 6, left - 20 - _CHAR * (len(longest_name) - 1)
         middle = _n((start + end) / 2)
         for rank, b in enumerate(order):
             y0, y1 = (_n(top + (i + 0.5) * self.scale.height) for i in (b, rank))
@@ -311,7 +322,7 @@ class _Picture:
         if self.scale.few:
             return list(range(steps))
         # Both a step's number and the batch size under it need room.
-        room = max(34, 6 + _CHAR * max(len(str(steps)), len(str(self.layout.batch_size))))
+        room = 6 + _CHAR * max(len(str(steps)), len(str(self.layout.batch_size)))
         ticks = list(range(0, steps, _nice(room / self.scale.width)))
         if self.step is not None:
             ticks = [t for t in ticks if abs(t - self.step) * self.scale.width >= room] + [self.step]
@@ -330,8 +341,7 @@ class _Picture:
 
     def _bands(self, top: float, order: _Order) -> Iterator[str]:
         """The data of a large batch as one bar: every other group shaded, as long as they can be told apart."""
-        height, span = 18, self.width - 8
-        per_row = span / self.layout.n_valid
+        height, per_row = 18, self._per_row
         ends = np.cumsum(order.sizes)
         shaded = [
             (end - size, end) for end, size in zip(ends[1::2], order.sizes[1::2], strict=True) if size * per_row >= 1
@@ -433,7 +443,7 @@ def _scale(layout: Layout, labels: Labels | None) -> _Scale:
         longest = max(_columns(cell_label(labels, b, t)) for b in range(B) for t in range(T))
         width = min(max(26.0, 8 + _CHAR * longest), 100.0, max(26.0, 2 * _PANEL / T))
         return _Scale(width, 24.0, True, 1)
-    stride = -(-B // _MOST_ROWS)
+    stride = -(-B // _MOST_ROWS) | 1  # odd: a step through the colours that meets them all
     rows = -(-B // stride)
     return _Scale(min(24.0, _PANEL / T), min(22.0, max(1.0, _TALL / rows)), False, stride)
 

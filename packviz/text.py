@@ -42,6 +42,16 @@ def at_step(layout: Layout, t: int) -> str:
     return f"{said} Packed here: {cells}, as {where}."
 
 
+def mistaken_order(layout: Layout, t: int) -> str:
+    """The order that `data` is often taken to have, and where the rows of time step `t` would lie in it."""
+    starts = np.cumsum(layout.lengths) - layout.lengths
+    rows = numbers(starts[layout.lengths > t] + t)
+    said = f"Not so: one sequence after another. The rows of step {t} would be {rows}."
+    if not is_few(layout):
+        return said
+    return f"{said}\n  {' '.join(cell_label(None, b, s) for b, s in np.argwhere(layout.mask).tolist())}"
+
+
 def is_few(layout: Layout) -> bool:
     """Whether every cell can be shown with what is in it."""
     return layout.batch_size <= FEW and layout.max_len <= FEW

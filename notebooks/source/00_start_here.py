@@ -14,7 +14,7 @@
 # %%
 import packviz as pv
 
-pv.show([5, 3, 2])
+pv.show([5, 3, 2])  # a batch of three sequences, of 5, 3 and 2 steps
 
 # %% [markdown]
 # ## How to read it
@@ -93,9 +93,9 @@ checks.half_padding(my_lengths)
 # | 00 start here | *you are here* |
 # | [01 why pack](01_why_pack.ipynb) | what padding wastes, and what it corrupts |
 # | [02 inside a packed sequence](02_inside_a_packed_sequence.ipynb) | data order, `batch_sizes`, sorting, there and back |
-# | 03 counting FLOPs | *to come* · the ledger; and why FLOPs saved is not time saved |
-# | 04 hidden states | *to come* · `h_n`, `c_n`, outputs, gradients: padded against packed |
-# | 05 masks and alignment | *to come* · masks, losses, pooling, alignment, encoder–decoder |
+# | [03 counting FLOPs](03_counting_flops.ipynb) | the ledger; and why FLOPs saved is not time saved |
+# | [04 hidden states](04_hidden_states.ipynb) | `h_n`, `c_n`, outputs, gradients: padded against packed |
+# | [05 masks and alignment](05_masks_and_alignment.ipynb) | masks, losses, pooling, alignment, encoder–decoder |
 # | 06 benchmark | *to come* · the forum's plots, on your device |
 # | 07 why backward is slow | *to come* · the cause, counted |
 # | 08 making packing pay | *to come* · exact and faster than both |

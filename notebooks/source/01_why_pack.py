@@ -31,7 +31,7 @@ assert batch.layout.n_valid == 4 + 6 + 8 + 5 + 4 + 3 + 7 + 8 == 45
 batch
 
 # %% [markdown]
-# An RNN that reads the padded batch computes 64 cells to use 45.
+# A network that reads the padded batch computes 64 cells to use 45.
 # The packed batch on the right holds the 45 and nothing else.
 
 # %% [markdown]
@@ -111,7 +111,7 @@ figures.padding_waste(
 )
 
 # %% [markdown]
-# Sorting first removes nearly all of the waste, without any packing.
+# Sorting first removes most of the waste, without any packing.
 #
 # It has a price. Batches are no longer random, so people sort within a few hundred sentences at a time
 # (*bucketing*), and shuffle the batches. Some padding always stays.
@@ -121,7 +121,8 @@ figures.padding_waste(
 # %% [markdown]
 # ## What padding corrupts
 #
-# An LSTM reads a sequence and ends in a *final state* `h_n`. Classifiers and encoders use it as a summary.
+# An LSTM is a recurrent network (RNN): it reads a sequence step by step and carries a state along.
+# The *final state* `h_n` sums the sequence up. Classifiers and encoders use it.
 #
 # Take one sequence of 3 steps. Put it in a batch with another one, its *batch-mate*. The two never mix.
 
@@ -141,7 +142,7 @@ def final_state(batch, pack):
     x = pad_sequence(batch)
     if pack:
         x = pack_padded_sequence(x, [len(s) for s in batch], enforce_sorted=False)
-    output, (h_n, c_n) = lstm(x)
+    _, (h_n, _) = lstm(x)
     return h_n[0, 0]  # of the last layer, our row
 
 
@@ -162,7 +163,7 @@ for n in (3, 4, 6, 12):
 # Packed, the LSTM stops each sequence at its own end.
 
 # %%
-pv.show(pad_sequence([ours[:, 0], mate[:6, 0]]), [3, 6])
+pv.show(pad_sequence([ours[:, 0], mate[:6, 0]]), [3, 6])  # the first of the 4 features
 
 # %% [markdown]
 # Row a, left: after step 2 the padded LSTM reads three zeros (hatched), as if they were data.
@@ -187,13 +188,13 @@ print("outputs at the real steps: the same, padded or alone")
 # Split these eight lengths into two batches of four, so that padding is least. Give two lists.
 
 # %% tags=["exercise"]
-lengths = [9, 3, 8, 2, 7, 3, 9, 4]
+eight = [9, 3, 8, 2, 7, 3, 9, 4]
 my_batches = (
     # solution
-    [sorted(lengths)[:4], sorted(lengths)[4:]]
+    [sorted(eight)[:4], sorted(eight)[4:]]
     # end solution
 )
-checks.two_batches(lengths, my_batches)
+checks.two_batches(eight, my_batches)
 
 # %% [markdown]
 # ## You can now

@@ -45,7 +45,7 @@ pv.show(packed)
 #
 # Move **time step t**, or press play. The frame shows what step t takes, and where it goes in `data`.
 #
-# Then tick *show the common mistake*. Where would the rows of one step lie?
+# Then tick *show the common mistake*: one sequence after another. There the rows of one step lie apart.
 
 # %%
 from packviz.explorers import PackedExplorer
@@ -62,15 +62,15 @@ for t in range(5):
     explorer.t.value = t
     start, end = layout.offsets[t], layout.offsets[t + 1]
     assert f"data[{start}:{end}]" in explorer.summary.value
-    print(f"step {t}: batch_sizes[{t}] = {layout.batch_sizes[t]}, rows {start} to {end - 1} of data")
+    print(f"step {t}: batch_sizes[{t}] = {layout.batch_sizes[t]}, data[{start}:{end}]")
 explorer.t.value = 0
 
 # %% [markdown]
 # ## Why interleaved?
 #
-# An RNN goes through time. At step t it needs step t of *every* sequence at once, to multiply them in one go.
+# An RNN goes through time. At step t it multiplies step t of *every* sequence by the same weights, in one product.
 #
-# Stored this way, that is one slice, and the sequences that have ended are simply not in it.
+# Stored this way, all it needs is one slice, and the sequences that have ended are simply not in it.
 # Here is a whole RNN over a packed sequence, in a few lines.
 
 # %%
@@ -103,6 +103,7 @@ print("our loop gives torch's final states")
 # ## `batch_sizes` are not the lengths
 #
 # The sequences `abc` and `x` have lengths 3 and 1.
+# (In the picture packviz names the rows a and b; the letters in the cells are ours.)
 
 # %%
 ask("batch sizes of abc and x")
@@ -125,7 +126,8 @@ assert packed.batch_sizes.tolist() == [6, 6, 5, 4, 3, 3, 2, 2, 1]
 figures.batch_sizes(pv.Layout.from_packed(packed))
 
 # %% [markdown]
-# The same with token ids, as a tokenizer gives them: `Hello, sailor` and `Example`, padded with 0.
+# The same with token ids, as a tokenizer gives them: `Hello, sailor` and `Example`. 101 and 102 mark start and end;
+# 0 is padding.
 
 # %%
 tokens = torch.tensor([[101, 7592, 1010, 11803, 102], [101, 2742, 102, 0, 0]])
@@ -155,6 +157,7 @@ print("sorted_indices  ", packed.sorted_indices.tolist(), " who stands at rank 0
 print("unsorted_indices", packed.unsorted_indices.tolist(), " the rank of sequence 0, 1, 2, 3")
 
 # %%
+# The cells named by letter and position, counted from 1 here.
 named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]
 picture = pv.show(named)
 order = [named[b][t] for b, t in picture.layout.source]
@@ -196,7 +199,8 @@ time_major, _ = pad_packed_sequence(packed)
 assert torch.equal(time_major, x.T)
 wide, _ = pad_packed_sequence(packed, batch_first=True, total_length=6)
 assert wide.shape == (2, 6)
-print("batch_first=True:", tuple(back.shape), " forgotten:", tuple(time_major.shape), " total_length=6:", tuple(wide.shape))
+print("batch_first=True:", tuple(back.shape), " forgotten:", tuple(time_major.shape))
+print("total_length=6:  ", tuple(wide.shape))
 
 # %% [markdown]
 # ## What people get wrong
@@ -247,8 +251,9 @@ checks.packed_order(my_packed_order)
 # %% [markdown]
 # ## You can now
 #
-# - read `data` (step by step) and `batch_sizes` (how many rows each step has),
+# - read `data` (step by step) and `batch_sizes` (how many rows each step has) of any packed sequence,
 # - say why: an RNN needs one step of everybody, as one slice,
 # - follow the sort, and trust torch to undo it.
 #
-# Next: 03 Counting FLOPs (to come). Back: [01 Why pack?](01_why_pack.ipynb) · [00 Start here](00_start_here.ipynb)
+# Next: [03 Counting FLOPs](03_counting_flops.ipynb). Back: [01 Why pack?](01_why_pack.ipynb) ·
+# [00 Start here](00_start_here.ipynb)

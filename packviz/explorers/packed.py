@@ -12,6 +12,8 @@ from packviz import svg, text
 from packviz.explorers.panel import Panel, View, row, slider
 from packviz.layout import Layout
 
+_NARROW = {"width": "auto", "margin": "2px 24px 2px 0"}
+
 
 class PackedExplorer(Panel):
     """A time cursor over a packed sequence: which cells step t takes, and where they land in `data`.
@@ -36,8 +38,10 @@ class PackedExplorer(Panel):
         self.t = slider("time step t", t, 0, start.max_len - 1)
         self.play = widgets.Play(value=t, min=0, max=start.max_len - 1, interval=900, description="walk the steps")
         widgets.jslink((self.play, "value"), (self.t, "value"))
-        self.enforce_sorted = widgets.Checkbox(value=False, description="enforce_sorted", indent=False)
-        self.mistaken = widgets.Checkbox(value=False, description="show the common mistake", indent=False)
+        self.enforce_sorted = widgets.Checkbox(value=False, description="enforce_sorted", indent=False, layout=_NARROW)
+        self.mistaken = widgets.Checkbox(
+            value=False, description="show the common mistake", indent=False, layout=_NARROW
+        )
         self.shown = _packed_by_torch(start.lengths.tolist(), enforce_sorted=False)
         self._asked: Any = (self.typed.value, False)
         super().__init__(
@@ -47,18 +51,24 @@ class PackedExplorer(Panel):
 
     def view(self) -> View:
         """The picture at the cursor."""
-        asked = (self.typed.value, self.enforce_sorted.value)
+        asked, complaint = (self.typed.value, self.enforce_sorted.value), ""
         if asked != self._asked:
-            self.shown = _packed_by_torch(sources.parse(self.typed.value), self.enforce_sorted.value)
-            self._asked = asked
-            last = self.shown.max_len - 1
-            self.t.max = self.play.max = last  # moves the cursor if it stood beyond, which draws again
+            try:
+                self.shown = _packed_by_torch(sources.parse(self.typed.value), self.enforce_sorted.value)
+            except ValueError as error:  # the cursor still walks the last good lengths
+                complaint = str(error)
+            else:
+                self._asked = asked
+                last = self.shown.max_len - 1
+                self.t.max = self.play.max = last  # moves the cursor if it stood beyond, which draws again
         layout, t = self.shown, self.t.value
         mistaken, summary = self.mistaken.value, text.at_step(layout, t)
+        said = [summary, text.describe(layout)] + [text.mistaken_order(layout, t)] * mistaken
         return View(
             draw=lambda theme: svg.draw(layout, theme=theme, step=t, mistaken=mistaken),
             summary=summary,
-            describe=lambda: f"{summary}\n\n{text.describe(layout)}",
+            describe=lambda: "\n\n".join(said),
+            complaint=complaint,
         )
 
 

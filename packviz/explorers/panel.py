@@ -23,6 +23,8 @@ class View:
     summary: str
     describe: Callable[[], str]
     """The picture in words."""
+    complaint: str = ""
+    """What is wrong with a control, where the rest of the panel can go on with the last good input."""
 
 
 class Panel(widgets.VBox):
@@ -80,7 +82,7 @@ class Panel(widgets.VBox):
             self._complain(f"packviz failed, which is its own mistake: {type(error).__name__}: {error}")
             raise
         self._view = view
-        self._complain("")
+        self._complain(view.complaint)
         with self.hold_sync():
             self.picture.value = picture
             self.summary.value = f'<div style="{_LINE}">{escape(view.summary)}</div>'

@@ -45,7 +45,7 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> Chart:
         f" ({text.percent(p, r + p)} wasted)"
         for (name, layouts), r, p in zip(batches.items(), real, padding, strict=True)
     ]
-    names = list(batches)
+    names = [f"{name}<br>{text.percent(p, r + p)} wasted" for name, r, p in zip(batches, real, padding, strict=True)]
     chart = Chart(
         [
             go.Bar(y=names, x=real, name="real", orientation="h", marker={"color": REAL}),

@@ -6,8 +6,8 @@ import plotly.graph_objects as go
 
 from packviz.palette import DARK, LIGHT, SEQUENCES, Theme
 
-REAL, PADDING = SEQUENCES[4], SEQUENCES[1]
-"""The fills of real cells and of padding in a chart. Padding is also hatched."""
+REAL, PADDING = SEQUENCES[4], LIGHT.hatch
+"""The fills of real cells and of padding in a chart. Padding is hatched, as in a picture."""
 
 CONFIG = {"displayModeBar": False, "responsive": False}
 """No mode bar: it would cover the chart, and one of its buttons uploads the data to a cloud."""

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import functools
 import os
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec, Protocol
+from pathlib import Path
+from typing import Any, ParamSpec
 
 from packviz import svg
+from packviz.drawn import Drawn
 from packviz.palette import THEMES
-from packviz.picture import live_view
 
 Asked = ParamSpec("Asked")
-
-
-class Drawing(Protocol):
-    """Anything that can be drawn and said, as a `Picture` can."""
-
-    def to_svg(self, theme: str = "light") -> str: ...  # noqa: D102
-    def to_text(self) -> str: ...  # noqa: D102
 
 
 class NotSolvedError(AssertionError):
     """Raised for an unsolved exercise in strict mode, where a solution must hold."""
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, repr=False)
+class Verdict(Drawn):
     """Whether an exercise is solved, why not, and a drawing of the result.
 
     Attributes:
@@ -38,7 +33,7 @@ class Verdict:
 
     solved: bool
     message: str
-    drawings: Sequence[Drawing] = ()
+    drawings: Sequence[Drawn] = ()
 
     @property
     def headline(self) -> str:
@@ -54,15 +49,9 @@ class Verdict:
         """The verdict over its drawings."""
         return svg.stack(self.headline, [drawing.to_svg(theme) for drawing in self.drawings], theme)
 
-    def __repr__(self) -> str:
-        return self.to_text()
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return live_view(self.to_svg("live")) | {"text/plain": self.to_text(), "image/svg+xml": self.to_svg()}
-
-
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Drawn):
     """A row of the reader's entries over the row that is right; those that differ are framed."""
 
     title: str
@@ -84,7 +73,8 @@ class Comparison:
         body = [f'<text x="4" y="15" font-weight="bold">{svg.escape(self.title)}</text>']
         for y, name, entries in ((26, "yours", self.yours), (58, "target", self.target)):
             body.append(f'<text x="4" y="{y + 17}" fill="{colours.muted}">{name}</text>')
-            for i, entry in enumerate(entries):
+            padded = [*entries, *[""] * (len(self.target) - len(entries))]  # what is missing is framed too
+            for i, entry in enumerate(padded):
                 wrong = name == "yours" and self._differs(i)
                 stroke = f'stroke="{colours.wrong}" stroke-width="3"' if wrong else f'stroke="{colours.line}"'
                 box = f"M{70 + i * width} {y}h{width - 4}v24h-{width - 4}z"
@@ -96,7 +86,7 @@ class Comparison:
         return svg.element("".join(body), whole, 90, self.to_text(), theme)
 
     def _differs(self, i: int) -> bool:
-        return i >= len(self.target) or self.yours[i] != self.target[i]
+        return self.yours[i : i + 1] != self.target[i : i + 1]
 
 
 def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
@@ -116,12 +106,21 @@ def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
             if _is_stub([*args, *kwargs.values()]):
                 verdict = Verdict(False, "Not solved yet: replace the … with your own answer and run the cell again.")
             else:
-                verdict = Verdict(False, f"Your answer raised {type(error).__name__}: {error}")
+                verdict = Verdict(False, _what_failed(error))
         if not verdict.solved and os.environ.get("PACKVIZ_STRICT") == "1":
             raise NotSolvedError(verdict.to_text()) from cause
         return verdict
 
     return checked
+
+
+def _what_failed(error: Exception) -> str:
+    """Says what went wrong and, if it was in the reader's own code, in which line of the cell."""
+    library = str(Path(__file__).parents[1])
+    theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(library)]
+    if theirs:
+        return f"Your answer raised {type(error).__name__} in line {theirs[0].lineno}: {error}"
+    return f"Your answer does not fit: {error}"
 
 
 def _is_stub(answer: Any) -> bool:

@@ -48,7 +48,10 @@ def test_batch_sizes(layout):
 def test_padding_waste(groups):
     chart = figures.padding_waste({name: iter(batches) for name, batches in groups.items()})
     real, padding = chart.data
-    assert list(real.y) == list(padding.y) == list(groups)
+    assert list(real.y) == list(padding.y)
+    for name, said, layouts in zip(groups, real.y, groups.values(), strict=True):
+        wasted, cells = sum(b.n_padding for b in layouts), sum(b.n_cells for b in layouts)
+        assert said == f"{name}<br>{100 * wasted / max(cells, 1):.3g} % wasted"
     assert list(real.x) == [sum(int(b.lengths.sum()) for b in batches) for batches in groups.values()]
     assert list(padding.x) == [sum(int((~b.mask).sum()) for b in batches) for batches in groups.values()]
 
@@ -172,3 +175,15 @@ def test_every_axis_has_a_title():
     for chart in charts():
         assert chart.layout.title.text
         assert chart.layout.xaxis.title.text
+
+
+def test_training_curves():
+    chart = figures.training_curves({"one": [0.12345, 0.1], "two": [1.0, 0.5]}, "Trained", "error")
+    assert [list(line.y) for line in chart.data] == [[0.12, 0.1], [1.0, 0.5]]
+    assert [list(line.x) for line in chart.data] == [[1, 2], [1, 2]]
+    assert len({(line.line.dash, line.marker.symbol) for line in chart.data}) == 2  # not by colour alone
+    title, *lines = chart.to_text().splitlines()
+    assert title == "Trained (error after each epoch)"
+    assert lines == ["one    0.12    0.1", "two       1    0.5"]
+    with pytest.raises(ValueError, match="curves holds 8 lines; at most 7"):
+        figures.training_curves({str(i): [1.0] for i in range(8)}, "Trained")

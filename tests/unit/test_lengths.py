@@ -142,3 +142,13 @@ def test_shapes_of_the_random_distributions():
     assert abs(np.median(even) - 50.5) <= 1
     assert abs(np.median(skewed) - 25) <= 1
     assert skewed.mean() > np.median(skewed) + 3
+
+
+def test_a_csv_table_without_a_heading_is_refused(tmp_path):
+    path = tmp_path / "batch.csv"
+    path.write_text("1,5\n2,3\n")
+    with pytest.raises(ValueError, match="a table of 2 columns needs a first line that names them"):
+        lengths.read(str(path))
+    for text in ("5,3,2\n", "5\n3\n2\n", "n,length\n0,5\n1,3\n2,2\n"):
+        path.write_text(text)
+        assert lengths.read(str(path)) == [5, 3, 2]

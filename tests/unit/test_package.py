@@ -15,7 +15,7 @@ import packviz as pv
 ROOT = Path(__file__).parents[2]
 HOUSE = ROOT / "packviz"
 HEAVY = {"torch", "plotly", "ipywidgets", "anywidget", "IPython"}
-PURE = {"layout", "palette", "text", "svg", "lengths", "theme", "bars", "cost", "textbook"}
+PURE = {"layout", "palette", "text", "svg", "lengths", "theme", "bars", "cost", "textbook", "drawn", "grids", "curves"}
 
 
 def fresh(code):
@@ -126,8 +126,14 @@ def ours(name, lazy=None):
         ("bars", {"layout", "palette", "svg", "text"}),
         ("cost", {"bars", "drawn", "layout", "svg", "text"}),
         ("textbook", {"drawn", "layout", "palette", "svg", "text"}),
-        ("bench", {"cost", "layout"}),
-        ("picture", {"layout", "text", "svg"}),
+        ("bench", {"cost", "layout", "lengths", "ops"}),
+        ("ops", set()),
+        ("aligned", {"drawn", "layout", "palette", "svg", "text"}),
+        ("drawn", set()),
+        ("picture", {"drawn", "layout", "text", "svg"}),
+        ("grids", {"palette", "svg", "text"}),
+        ("curves", {"drawn", "grids", "palette", "svg", "text"}),
+        ("states", {"curves", "drawn", "grids", "layout", "text"}),
     ],
 )
 def test_the_core_imports_only_what_is_below_it(name, allowed):
@@ -164,7 +170,7 @@ def users_of(*libraries, lazy=None):
 def test_only_explorers_and_lessons_know_widgets():
     at_once = users_of("ipywidgets", "anywidget", "traitlets", lazy=False)
     assert {path.split("/")[0] for path in at_once} == {"explorers", "lessons"}
-    assert users_of("ipywidgets", "anywidget", "traitlets", lazy=True) == {"picture.py"}
+    assert users_of("ipywidgets", "anywidget", "traitlets", lazy=True) == {"drawn.py"}
 
 
 def test_only_figures_know_plotly():

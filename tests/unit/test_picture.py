@@ -55,7 +55,19 @@ def test_a_padded_batch(x, batch_first):
     assert grid(picture) == [["1", "2", "3"], ["4", "·0", "·0"], ["6", "7", "·0"]]
     shape = tuple(np.shape(x))
     order = "(B, T, …)" if batch_first else "(T, B, …)"
-    assert picture.to_text().startswith(f"x of shape {shape}, read as {order}\n3 sequences padded to 3 time steps")
+    caption, counts = picture.to_text().splitlines()[:2]
+    same = "B and T are equal, so torch cannot tell"
+    assert caption == f"x of shape {shape}, read as {order}. {same}: check batch_first={batch_first}"
+    assert counts.startswith("3 sequences padded to 3 time steps")
+    assert f"x of shape {shape}, read as {order}" in picture.to_svg()
+    assert "B and T are equal" not in show(torch.zeros(4, 3), [3, 1, 2]).to_text()
+
+
+def test_what_pad_packed_sequence_returns_is_not_two_sequences():
+    pair = torch.nn.utils.rnn.pad_packed_sequence(pack_sequence([torch.zeros(3), torch.zeros(2)]))
+    with pytest.raises(ValueError, match=r"call show\(\*pair\)"):
+        show(pair)
+    assert show(*pair).layout == pv.Layout([3, 2])
 
 
 def test_a_padded_batch_wider_than_its_sequences():

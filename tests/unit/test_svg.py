@@ -367,13 +367,25 @@ def test_512_by_512_stays_small(kind, theme):
 
 def test_what_is_left_out_is_said():
     assert not any("is drawn" in said for said in drawn([9] * 512).said())
-    note = "One in 2 of 1,000 sequences is drawn. Counts are of all."
+    note = "One in 3 of 1,000 sequences is drawn. Counts are of all."
     assert note in drawn([9] * 1000).said()
     found = parts(Layout([9] * 1000))
-    assert len(found.padded) == len(found.steps) == 500
+    assert len(found.padded) == len(found.steps) == 334
     drawing = found.drawing
     assert "padded: 9,000 cells" in drawing.said()
     assert "data: 9,000 rows, time step by time step" in drawing.said()
+
+
+@pytest.mark.parametrize("lengths", [[5] * 18 + [4] * 4, [5] * 40, [9] * 512])
+def test_batch_sizes_are_written_in_full_or_it_is_said(lengths):
+    layout = Layout(lengths)
+    said = drawn(lengths).said()
+    sizes = [str(size) for size in layout.batch_sizes]
+    assert said[said.index("batch_sizes") + 1 :][: len(sizes)] == sizes or any("left out" in s for s in said)
+
+
+def test_every_colour_is_met_however_many_sequences_are_left_out():
+    assert len({b.fill for b in parts(Layout([3] * 100_000)).padded}) == len(palette.SEQUENCES)
 
 
 def test_a_sequence_of_millions_of_steps_is_drawn():

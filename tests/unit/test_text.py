@@ -132,3 +132,12 @@ def test_counts_and_shares():
         "0 %",
         "100 %",
     ]
+
+
+def test_the_mistaken_order():
+    layout = Layout([3, 5, 2, 4])
+    assert text.mistaken_order(layout, 2) == (
+        "Not so: one sequence after another. The rows of step 2 would be [2, 5, 12].\n"
+        "  a0 a1 a2 b0 b1 b2 b3 b4 c0 c1 d0 d1 d2 d3"
+    )
+    assert text.mistaken_order(Layout([20, 30]), 25).endswith("would be [45].")

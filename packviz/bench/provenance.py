@@ -1,0 +1,134 @@
+"""What a measurement was made on, and the allocator setting that a fair one needs."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+_ENVIRONMENT = (
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TRIM_THRESHOLD_",
+    "MALLOC_MMAP_MAX_",
+    "MALLOC_ARENA_MAX",
+    "GLIBC_TUNABLES",
+    "LD_PRELOAD",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_ALLOC_CONF",
+)
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+# From glibc's malloc.h.
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+_MOST = 2**31 - 1
+
+_set: dict[str, int] = {}
+
+
+def calm_allocator() -> dict[str, Any]:
+    """Makes large CPU allocations keep their pages, for the rest of this process, and says what was set.
+
+    glibc returns a large block (32 MiB and more, whatever it learns) to the system when it is freed. The next call gets
+    fresh pages, each of which faults on its first touch: that time hides the kernels'. From here on blocks come from
+    the heap, and the heap is not trimmed. The first dozen of calls may still fault, until it has grown: warm up. The
+    price: the process keeps its largest size.
+
+    The same can be had from outside with `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_`, before the process
+    starts. Where one of these is set, or where the C library is not glibc, nothing is changed.
+
+    Returns:
+        `allocator()`: what is in force now.
+    """
+    ours = not any(os.environ.get(name) for name in _ENVIRONMENT[:3])
+    if ours and not _set and platform.libc_ver()[0] == "glibc":
+        mallopt = ctypes.CDLL(None).mallopt
+        # No block is mapped on its own, because glibc before 2.37 refuses a threshold above 32 MiB.
+        for name, parameter, value in (("M_MMAP_MAX", _M_MMAP_MAX, 0), ("M_TRIM_THRESHOLD", _M_TRIM_THRESHOLD, _MOST)):
+            if mallopt(parameter, value):
+                _set[name] = value
+    return allocator()
+
+
+def allocator() -> dict[str, Any]:
+    """The settings of the CPU allocator: its library, its environment variables, and what `calm_allocator` has set."""
+    library = " ".join(platform.libc_ver()).strip() or sys.platform
+    environment = {name: os.environ[name] for name in _ENVIRONMENT if os.environ.get(name)}
+    return {"library": library, "environment": environment, "mallopt": dict(_set)}
+
+
+def page_faults() -> int | None:
+    """How often this process has touched a page that it did not have; none where the system does not say."""
+    try:
+        import resource  # noqa: PLC0415 - there is none on Windows
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a measurement is made on, as plain data for a JSON file.
+
+    Args:
+        device: where the measured code runs.
+        parameters: what was measured: sizes, seeds and so on, themselves plain data.
+    """
+    import torch  # noqa: PLC0415 - seconds, for those who only read results
+
+    device = torch.device(device)
+    record: dict[str, Any] = {
+        "device": str(device),
+        "device_name": _cpu_name(),
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "load_average": [round(load, 2) for load in os.getloadavg()] if hasattr(os, "getloadavg") else None,
+        "threads": torch.get_num_threads(),
+        "interop_threads": torch.get_num_interop_threads(),
+        "environment": {name: os.environ[name] for name in _THREADS if os.environ.get(name)},
+        "torch": torch.__version__,
+        "onednn": torch.backends.mkldnn.is_available(),  # type: ignore[no-untyped-call]
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "allocator": allocator(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "parameters": dict(parameters or {}),
+    }
+    if device.type == "cuda":
+        record |= {
+            "device_name": torch.cuda.get_device_name(device),
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
+            "driver": _driver(),
+        }
+    return record
+
+
+@functools.cache
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    command = ("sysctl", "-n", "machdep.cpu.brand_string")
+    return (sys.platform == "darwin" and _output(*command)) or platform.processor() or platform.machine()
+
+
+@functools.cache
+def _driver() -> str | None:
+    return _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+
+
+def _output(*command: str) -> str | None:
+    """The first line that a command prints; none where it is not there or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip().partition("\n")[0] or None

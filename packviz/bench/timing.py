@@ -1,0 +1,313 @@
+"""The one place where packviz times anything.
+
+What is compared is interleaved: every round calls everything once, in an order drawn anew, so that a machine that warms
+up, throttles or is shared slows all of them alike. Ratios are taken within rounds for the same reason. Medians and
+quartiles, because a stray pause should not count.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from packviz.bench.provenance import calm_allocator, page_faults, provenance
+
+Call = Callable[[], object]
+
+
+class Clock(Protocol):
+    """Times one stretch of work on a device."""
+
+    def start(self) -> None:
+        """Begins, after everything asked of the device before is done."""
+
+    def stop(self) -> float:
+        """Seconds since `start`, up to when everything asked of the device since is done."""
+
+
+class WallClock:
+    """A monotonic clock, for the CPU, or for a device that can be waited for."""
+
+    def __init__(self, synchronize: Callable[[], object] = lambda: None) -> None:
+        """Takes what waits until the device has done its work."""
+        self._synchronize = synchronize
+        self._began = 0
+
+    def start(self) -> None:
+        """Waits for the device, and notes the time."""
+        self._synchronize()
+        self._began = time.perf_counter_ns()
+
+    def stop(self) -> float:
+        """Waits for the device, and gives the seconds since."""
+        self._synchronize()
+        return (time.perf_counter_ns() - self._began) / 1e9
+
+
+class CudaClock:
+    """CUDA events, which the GPU itself stamps: what Python does after the last kernel is asked for does not count."""
+
+    def __init__(self, device: Any) -> None:
+        """Makes a clock for a CUDA device."""
+        import torch  # noqa: PLC0415
+
+        self._cuda, self._device = torch.cuda, device
+        with torch.cuda.device(device):
+            self._began, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+
+    def start(self) -> None:
+        """Waits for the GPU, and has it note the time."""
+        self._cuda.synchronize(self._device)
+        self._began.record(self._cuda.current_stream(self._device))
+
+    def stop(self) -> float:
+        """Has the GPU note the time, waits for it, and gives the seconds between."""
+        self._ended.record(self._cuda.current_stream(self._device))
+        self._cuda.synchronize(self._device)
+        return float(self._began.elapsed_time(self._ended)) / 1e3
+
+
+def clock_for(device: Any) -> Clock:
+    """The clock of a device: CUDA events, or else a monotonic clock that waits for the device."""
+    import torch  # noqa: PLC0415
+
+    device = torch.device(device)
+    if device.type == "cuda":
+        return CudaClock(device)
+    if device.type == "cpu":
+        return WallClock()
+    return WallClock(getattr(torch, device.type).synchronize)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as long one takes as another: the median of the rounds' ratios, and their quartiles.
+
+    Attributes:
+        name: what is compared.
+        to: what it is compared to.
+        value: median of `name` over `to`.
+        low: first quartile.
+        high: third quartile.
+    """
+
+    name: str
+    to: str
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the effect is larger than the spread: else the measurement does not tell the two apart."""
+        return self.high / self.low < max(self.value, 1 / self.value)
+
+    def to_text(self) -> str:
+        """The ratio in words, with a warning where it means nothing."""
+        said = f"{self.name} takes {self.value:.3g} times as long as {self.to}"
+        doubt = "" if self.is_clear else "; the spread is larger than the effect"
+        return f"{said} (quartiles {self.low:.3g} to {self.high:.3g}){doubt}"
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+
+@dataclass(frozen=True, repr=False)
+class Timing:
+    """What was measured, round by round.
+
+    Attributes:
+        seconds: for each name its time in every complete round. Entry `i` of each is of the same round.
+        warmup: rounds that were run before and not counted.
+        stopped: whether it was stopped before the last round.
+        provenance: what it was measured on, as plain data.
+    """
+
+    seconds: Mapping[str, Sequence[float]]
+    warmup: int = 0
+    stopped: bool = False
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def rounds(self) -> int:
+        """Complete rounds."""
+        return min(map(len, self.seconds.values()), default=0)
+
+    def median(self, name: str) -> float:
+        """The median time in seconds.
+
+        Raises:
+            ValueError: there is no such name, or no round was completed.
+        """
+        return statistics.median(self._of(name))
+
+    def quartiles(self, name: str) -> tuple[float, float]:
+        """First and third quartile in seconds. Raises as `median` does."""
+        return _quartiles(self._of(name))
+
+    def ratio(self, name: str, to: str) -> Ratio:
+        """How many times as long `name` takes as `to`. Raises as `median` does."""
+        # A clock that is too coarse may say 0.
+        ratios = [max(a, 1e-12) / max(b, 1e-12) for a, b in zip(self._of(name), self._of(to), strict=True)]
+        return Ratio(name, to, statistics.median(ratios), *_quartiles(ratios))
+
+    def to_text(self) -> str:
+        """Median and quartiles of each, and each against the first."""
+        names = list(self.seconds)
+        if not self.rounds:
+            return f"stopped before the first round was complete: nothing to say of {', '.join(names)}"
+        wide = max(map(len, names))
+        lines = []
+        for name in names:
+            low, high = self.quartiles(name)
+            median = f"{milliseconds(self.median(name)):>9} ms"
+            lines.append(f"{name.ljust(wide)}  {median}  (quartiles {milliseconds(low)} to {milliseconds(high)})")
+        lines += [self.ratio(name, names[0]).to_text() for name in names[1:]]
+        stopped = ", then stopped" if self.stopped else ""
+        rounds = "1 round" if self.rounds == 1 else f"{self.rounds} interleaved rounds"
+        where = self.provenance.get("device_name")
+        on = f", on {where}, torch threads: {self.provenance.get('threads')}" if where else ""
+        return "\n".join([*lines, f"{rounds} after {self.warmup} to warm up{stopped}{on}"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain data for a JSON file."""
+        return {
+            "seconds": {name: list(values) for name, values in self.seconds.items()},
+            "warmup": self.warmup,
+            "stopped": self.stopped,
+            "provenance": dict(self.provenance),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Timing:
+        """Reads what `to_dict` gave.
+
+        Raises:
+            ValueError: `data` is something else.
+        """
+        try:
+            seconds = {str(name): tuple(map(float, values)) for name, values in data["seconds"].items()}
+            return cls(seconds, int(data["warmup"]), bool(data["stopped"]), dict(data["provenance"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"data is no record of a Timing: {type(error).__name__} {error}") from None
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _of(self, name: str) -> Sequence[float]:
+        if name not in self.seconds:
+            raise ValueError(f"there is no timing of {name!r}; there are {', '.join(map(repr, self.seconds))}")
+        if not self.rounds:
+            raise ValueError(f"no round was completed, so there is no time of {name!r}")
+        return self.seconds[name]
+
+
+def measure(
+    calls: Mapping[str, Call],
+    *,
+    rounds: int = 20,
+    warmup: int = 3,
+    device: Any = "cpu",
+    before: Mapping[str, Call] | None = None,
+    progress: Callable[[int, int], object] = lambda done, all: None,
+    stop: Callable[[], bool] = lambda: False,
+    clock: Clock | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Timing:
+    """Times several functions against each other.
+
+    On the CPU it first calls `calm_allocator()`, which holds for the rest of the process.
+
+    Args:
+        calls: what to time, by name.
+        rounds: how often each is timed.
+        warmup: rounds before that, not counted.
+        device: where the work is done, so that it can be waited for.
+        before: by name, what to call before each call of that name, outside of the time (build a graph, clear
+            gradients). What it returns is dropped.
+        progress: called after every round, also those of the warm-up, with the rounds done and the rounds in all.
+        stop: asked before every call whether to stop; a round that is not complete is dropped.
+        clock: in place of the device's own.
+        parameters: kept in the provenance: what was measured.
+        seed: of the order within the rounds.
+
+    Returns:
+        A `Timing`. Its provenance also holds the page faults per round, to tell whether the allocator was calm.
+
+    Raises:
+        ValueError: nothing to time, no rounds, or `before` has a name that `calls` has not.
+    """
+    before = before or {}
+    if not calls:
+        raise ValueError("calls is empty; give at least one function to time, by name")
+    if rounds < 1 or warmup < 0:
+        raise ValueError(
+            f"rounds is {rounds} and warmup {warmup}; give at least 1 round, and no fewer than 0 to warm up"
+        )
+    if unknown := before.keys() - calls.keys():
+        raise ValueError(f"before has {sorted(unknown)[0]!r}, which is not among calls; there are {', '.join(calls)}")
+    if clock is None:
+        if str(device).startswith("cpu"):
+            calm_allocator()
+        clock = clock_for(device)
+    order, shuffle = list(calls), random.Random(seed).shuffle
+    complete: list[dict[str, float]] = []
+    stopped, faults = False, None
+    with _no_garbage_collection():
+        for done in range(warmup + rounds):
+            if done == warmup:
+                faults = page_faults()
+            shuffle(order)
+            times: dict[str, float] = {}
+            for name in order:
+                if stopped := bool(stop()):
+                    break
+                if name in before:
+                    before[name]()
+                clock.start()
+                calls[name]()
+                times[name] = clock.stop()
+            if stopped:
+                break
+            if done >= warmup:
+                complete.append(times)
+            progress(done + 1, warmup + rounds)
+    seconds = {name: tuple(times[name] for times in complete) for name in calls}
+    place = provenance(device, parameters)
+    if faults is not None and complete:
+        place["page_faults_per_round"] = ((page_faults() or 0) - faults) // len(complete)
+    return Timing(seconds, warmup, stopped, place)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Collects now, and then not until the end: a collection in the middle would be timed."""
+    gc.collect()
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float, float]:
+    """First and third quartile, by linear interpolation between the values."""
+    if len(values) == 1:
+        return values[0], values[0]
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
+def milliseconds(seconds: float) -> str:
+    """A time in ms, to three digits where it is under a second, and never with an exponent above."""
+    value = 1e3 * seconds
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -1,0 +1,97 @@
+"""What an RNN computes on a batch: choose lengths and an RNN, see the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import ipywidgets as widgets
+
+from packviz import lengths as sources
+from packviz import svg, text
+from packviz.cost import GATES, Ledger, Spec, flops
+from packviz.explorers.panel import Panel, View, row, slider
+from packviz.layout import Layout
+
+
+class CostExplorer(Panel):
+    """The FLOPs of an RNN on a batch, padded and packed: in all, at each time step, and in the cells that cause them.
+
+    Attributes:
+        typed: the lengths.
+        mode: the kind of RNN.
+        input_size: of the RNN.
+        hidden_size: of the RNN.
+        num_layers: of the RNN.
+        bidirectional: whether it runs in both directions.
+        proj_size: of an LSTM; 0 for no projection.
+        input_grad: whether the backward pass computes the gradient of x.
+        shown: the `Ledger` in the picture.
+    """
+
+    shown: Ledger
+
+    def __init__(
+        self, lengths: Sequence[int] = (9, 8, 6, 4, 3, 2), mode: str = "LSTM", input_size: int = 3, hidden_size: int = 7
+    ) -> None:
+        """Starts with these lengths and an RNN of one layer in one direction."""
+        start = flops(Spec(mode, input_size, hidden_size), lengths)
+        named = ", ".join(map(str, start.layout.lengths.tolist()))
+        self.typed = widgets.Text(value=named, description="lengths", layout=widgets.Layout(width="340px"))
+        self.mode = widgets.Dropdown(
+            options=list(GATES), value=start.spec.mode, description="RNN", layout=widgets.Layout(width="200px")
+        )
+        self.input_size = slider("input_size", start.spec.input_size, 1, max(128, input_size))
+        self.hidden_size = slider("hidden_size", start.spec.hidden_size, 1, max(128, hidden_size))
+        self.num_layers = slider("num_layers", 1, 1, 4)
+        self.proj_size = slider("proj_size", 0, 0, max(start.spec.hidden_size - 1, 1))
+        self.bidirectional = widgets.Checkbox(value=False, description="bidirectional", indent=False)
+        self.input_grad = widgets.Checkbox(value=False, description="x needs a gradient", indent=False)
+        self._show_controls()
+        self.mode.observe(self._show_controls, names="value")
+        self.hidden_size.observe(self._show_controls, names="value")
+        super().__init__(
+            [
+                row(self.typed, self.mode, self.bidirectional, self.input_grad),
+                row(self.input_size, self.hidden_size),
+                row(self.num_layers, self.proj_size),
+            ],
+            [
+                self.typed,
+                self.mode,
+                self.input_size,
+                self.hidden_size,
+                self.num_layers,
+                self.proj_size,
+                self.bidirectional,
+                self.input_grad,
+            ],
+        )
+
+    def view(self) -> View:
+        """The ledger of the batch and the RNN chosen."""
+        spec = Spec(
+            self.mode.value,
+            self.input_size.value,
+            self.hidden_size.value,
+            self.num_layers.value,
+            self.bidirectional.value,
+            self.proj_size.value if self._may_project() else 0,
+        )
+        layout = Layout(sources.parse(self.typed.value))
+        self.shown = ledger = flops(spec, layout, input_grad=self.input_grad.value)
+        saved = text.percent(ledger.saved, ledger.padded)
+        return View(
+            draw=lambda theme: svg.stack(
+                ledger.headline(), [*ledger.drawings(theme), svg.draw(layout, theme=theme)], theme
+            ),
+            summary=f"A forward pass: {ledger.padded:,} GEMM FLOPs padded, {ledger.packed:,} packed; {saved} saved.",
+            describe=lambda: f"{ledger.to_text()}\n\n{text.describe(layout)}",
+        )
+
+    def _may_project(self) -> bool:
+        return bool(self.mode.value == "LSTM" and self.hidden_size.value > 1)
+
+    def _show_controls(self, change: object = None) -> None:
+        """Offers a projection to an LSTM only, and only one that is smaller than its hidden size."""
+        self.proj_size.max = max(self.hidden_size.value - 1, 1)  # moves the slider if it stood beyond
+        self.proj_size.layout.display = None if self._may_project() else "none"

@@ -1,0 +1,123 @@
+"""Hidden states, padded against packed: what an RNN reads on into, and what that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as widgets
+
+from packviz import grids, svg
+from packviz import lengths as sources
+from packviz.explorers.panel import Panel, View, row, slider
+from packviz.layout import Layout
+
+if TYPE_CHECKING:
+    from packviz.states import StatesComparison
+
+HIDDEN, INPUT = 4, 3
+MOST_CELLS = 2048
+NORM = "length of the whole state"
+ZEROS, NOISE, NAN = "zeros", "noise", "NaN"
+CELLS = ("LSTM", "GRU", "RNN")
+
+
+class StatesExplorer(Panel):
+    """A small RNN of your choice, run padded and packed: its hidden state through time, and where the two differ.
+
+    Attributes:
+        typed: the lengths.
+        padding: what the padding holds: zeros, noise or NaN.
+        cell: LSTM, GRU or RNN.
+        layers: how many.
+        bidirectional: whether it reads the sequences backwards as well.
+        direction: whose hidden state is drawn.
+        number: what is drawn of the hidden state: its length, or one of its units.
+        seed: chooses the weights and the data.
+        result: the `StatesComparison` in the picture.
+    """
+
+    result: StatesComparison
+
+    def __init__(
+        self,
+        lengths: Sequence[int] = (8, 5, 3),
+        *,
+        padding: str = ZEROS,
+        cell: str = "LSTM",
+        layers: int = 1,
+        bidirectional: bool = False,
+        seed: int = 0,
+    ) -> None:
+        """Starts with these lengths and this RNN.
+
+        Raises:
+            ValueError: a length is not valid, or a choice is not among those of the controls.
+        """
+        for name, choice, choices in (("padding", padding, (ZEROS, NOISE, NAN)), ("cell", cell, CELLS)):
+            if choice not in choices:
+                raise ValueError(f"{name} is {choice!r}; choose one of {', '.join(map(repr, choices))}")
+        start = Layout(lengths)
+        self.typed = widgets.Text(value=", ".join(map(str, start.lengths.tolist())), description="lengths")
+        self.padding = widgets.Dropdown(options=[ZEROS, NOISE, NAN], value=padding, description="padding")
+        self.cell = widgets.Dropdown(options=CELLS, value=cell, description="cell")
+        self.layers = slider("layers", layers, 1, 3, width=230)
+        self.bidirectional = widgets.Checkbox(value=bidirectional, description="bidirectional", indent=False)
+        self.direction = widgets.Dropdown(options=["forward", "reverse"], value="forward", description="direction")
+        units = [f"unit {i}" for i in range(HIDDEN)]
+        self.number = widgets.Dropdown(options=[NORM, *units], value=NORM, description="draw")
+        self.seed = slider("seed", seed, 0, 99, width=230)
+        super().__init__(
+            [
+                row(self.typed, self.padding, self.cell),
+                row(self.layers, self.seed, self.bidirectional),
+                row(self.number, self.direction),
+            ],
+            [
+                self.typed,
+                self.padding,
+                self.cell,
+                self.layers,
+                self.bidirectional,
+                self.direction,
+                self.number,
+                self.seed,
+            ],
+        )
+
+    def view(self) -> View:
+        """The picture of what the controls say."""
+        layout = Layout(sources.parse(self.typed.value))
+        if layout.n_cells > MOST_CELLS:
+            raise ValueError(
+                f"these lengths make {layout.n_cells:,} cells; the panel runs its RNN at every change and takes at most"
+                f" {MOST_CELLS:,}: for larger batches call pv.compare"
+            )
+        self.result = result = self._both_ways(layout)
+        self.padding.layout.display = None if layout.n_padding else "none"
+        self.direction.layout.display = None if self.bidirectional.value else "none"
+        direction = self.direction.value if self.bidirectional.value else "forward"
+        unit = self.number.index - 1 if self.number.index else None
+        path = result.trajectory(direction, unit)
+
+        def draw(theme: str) -> str:
+            where = grids.draw(result.panels(), "Where they differ:", theme)
+            return svg.stack(str(result.rnn), [path.to_svg(theme), where], theme)
+
+        return View(draw, result.verdict, lambda: f"{result.to_text()}\n\n{path.to_text()}")
+
+    def _both_ways(self, layout: Layout) -> Any:
+        import torch  # noqa: PLC0415 - a second or two, paid when the first panel opens
+
+        from packviz.states import compare  # noqa: PLC0415 - it stands on torch
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed.value)
+            # In double precision, so that what is stored of a picture does not depend on the processor.
+            x = torch.randn(layout.batch_size, layout.max_len, INPUT, dtype=torch.float64)
+            rnn = getattr(torch.nn, self.cell.value)(
+                INPUT, HIDDEN, self.layers.value, bidirectional=self.bidirectional.value, batch_first=True
+            )
+        if self.padding.value != NOISE:
+            x[~torch.tensor(layout.mask)] = float("nan") if self.padding.value == NAN else 0.0
+        return compare(rnn.double(), x, layout.lengths, gradients=False, tolerance=1e-5)

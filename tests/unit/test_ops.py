@@ -1,0 +1,477 @@
+"""The everyday helpers, against plain loops and against torch; and that they never wait for a device."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from torch.autograd import gradcheck, gradgradcheck
+from torch.nn.utils.rnn import PackedSequence, pack_sequence, pad_packed_sequence
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import packviz as pv
+
+SIX = [9, 8, 6, 4, 3, 2]
+NAN = float("nan")
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+sides = st.sampled_from(["left", "right"])
+trailing = st.sampled_from([(), (1,), (3,), (2, 2)])
+
+
+@st.composite
+def ragged(draw, shortest=0, most=7):
+    """`lengths` and a width that holds them."""
+    lengths = draw(st.lists(st.integers(shortest, most), min_size=1, max_size=5))
+    return lengths, max(lengths) + draw(st.integers(0, 2))
+
+
+def cells(*shape, dtype=torch.float64):
+    """A tensor of which every entry is another number, none of them 0."""
+    return torch.arange(1, 1 + torch.Size(shape).numel()).reshape(shape).to(dtype)
+
+
+def padded(lengths, steps, *rest, batch_first=True):
+    shape = (len(lengths), steps) if batch_first else (steps, len(lengths))
+    return cells(*shape, *rest)
+
+
+def batch_major(x, batch_first):
+    return x if batch_first else x.transpose(0, 1)
+
+
+# --- padding_mask
+
+
+@given(ragged(), st.booleans())
+def test_mask_equals_a_loop(batch, given_width):
+    lengths, steps = batch
+    mask = pv.padding_mask(lengths, steps if given_width else None)
+    steps = steps if given_width else max(lengths)
+    assert mask.dtype == torch.bool
+    assert mask.tolist() == [[t < n for t in range(steps)] for n in lengths]
+
+
+@given(ragged(shortest=1))
+def test_mask_equals_the_layouts(batch):
+    lengths, steps = batch
+    assert pv.padding_mask(lengths, steps).numpy().tolist() == pv.Layout(lengths, steps).mask.tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
+def test_lengths_of_any_integer_dtype(dtype):
+    assert pv.padding_mask(torch.tensor([2, 0], dtype=dtype)).tolist() == [[True, True], [False, False]]
+
+
+def test_lengths_of_a_layout():
+    lengths = pv.Layout([2, 3]).lengths
+    assert pv.padding_mask(lengths).sum(1).tolist() == [2, 3]
+    assert pv.masked_loss(torch.ones(3, 2), lengths).item() == 1
+
+
+def test_no_sequences():
+    assert pv.padding_mask([]).shape == (0, 0)
+    assert pv.padding_mask([], 3).shape == (0, 3)
+    assert pv.masked_loss(torch.ones(4, 0), []).item() == 0
+    assert pv.align(torch.ones(4, 0, 2), []).shape == (4, 0, 2)
+
+
+# --- masked_loss
+
+
+def loop_loss(loss, lengths, reduction):
+    """Over `(B, T, …)`, one sequence after another."""
+    each = [row[:n].flatten() for row, n in zip(loss, lengths, strict=True)]
+    if reduction == "sequence":
+        return torch.stack([r.mean() if r.numel() else r.sum() for r in each])
+    flat = torch.cat(each)
+    return flat.sum() if reduction == "sum" or not flat.numel() else flat.mean()
+
+
+@given(ragged(), trailing, st.booleans(), st.sampled_from(["mean", "sum", "sequence"]))
+@example(([0, 0], 2), (3,), True, "mean")
+@example(([0, 2], 2), (3,), False, "sequence")
+def test_loss_equals_a_loop(batch, rest, batch_first, reduction):
+    lengths, steps = batch
+    loss = padded(lengths, steps, *rest, batch_first=batch_first).requires_grad_()
+    yours = pv.masked_loss(loss, lengths, batch_first, reduction)
+    target = loop_loss(batch_major(loss, batch_first), lengths, reduction)
+    assert torch.allclose(yours, target, rtol=1e-12, atol=0)
+    weights = cells(*target.shape)
+    (got,) = torch.autograd.grad((yours * weights).sum(), loss)
+    (wanted,) = torch.autograd.grad((target * weights).sum(), loss, allow_unused=True)
+    assert torch.allclose(got, wanted if wanted is not None else torch.zeros_like(loss), rtol=1e-12, atol=0)
+
+
+@given(ragged(), trailing, st.sampled_from([NAN, float("inf"), -float("inf")]), st.sampled_from(["mean", "sequence"]))
+def test_padding_never_leaks(batch, rest, poison, reduction):
+    lengths, steps = batch
+    real = pv.padding_mask(lengths, steps)
+    clean = padded(lengths, steps, *rest)
+    dirty = clean.clone()
+    dirty[~real] = poison
+    dirty.requires_grad_()
+    value = pv.masked_loss(dirty, lengths, True, reduction)
+    assert torch.equal(value, pv.masked_loss(clean, lengths, True, reduction))
+    value.sum().backward()
+    assert (dirty.grad[~real] == 0).all()
+    assert dirty.grad.isfinite().all()
+
+
+@given(ragged(shortest=1))
+def test_mean_over_packed_data_is_the_same(batch):
+    lengths, steps = batch
+    loss = padded(lengths, steps)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(loss, lengths, batch_first=True, enforce_sorted=False)
+    assert torch.allclose(pv.masked_loss(loss, lengths, True), packed.data.mean())
+
+
+def test_unmasked_mse_is_32_54_of_the_masked_one():
+    target = padded(SIX, 9)
+    prediction = torch.where(pv.padding_mask(SIX, 9), target + 1.5, target)
+    unmasked = F.mse_loss(prediction, target)
+    masked = pv.masked_loss(F.mse_loss(prediction, target, reduction="none"), SIX, batch_first=True)
+    assert masked.item() == 1.5**2
+    assert unmasked / masked == pytest.approx(32 / 54)
+
+
+def test_any_torch_loss():
+    torch.manual_seed(0)
+    lengths, scores, target = [4, 2, 0], torch.randn(3, 4, 5), torch.randint(5, (3, 4))
+    flat = pv.padding_mask(lengths, 4).flatten()
+    for loss, wanted in [
+        (
+            F.cross_entropy(scores.transpose(1, 2), target, reduction="none"),
+            F.cross_entropy(scores.flatten(0, 1)[flat], target.flatten()[flat]),
+        ),
+        (
+            F.binary_cross_entropy_with_logits(scores[..., 0], target.gt(2).float(), reduction="none"),
+            F.binary_cross_entropy_with_logits(scores[..., 0].flatten()[flat], target.gt(2).float().flatten()[flat]),
+        ),
+    ]:
+        assert torch.allclose(pv.masked_loss(loss, lengths, batch_first=True), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_mean_keeps_the_dtype_and_does_not_overflow(dtype):
+    loss = torch.full((2, 64), 4096.0, dtype=dtype)
+    mean = pv.masked_loss(loss, [64, 3], batch_first=True)
+    assert mean.dtype == dtype
+    assert mean.item() == 4096
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "sequence"])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_loss_gradcheck(reduction, batch_first):
+    loss = padded([3, 0, 2], 4, 2, batch_first=batch_first).requires_grad_()
+    assert gradcheck(lambda x: pv.masked_loss(x, [3, 0, 2], batch_first, reduction), loss)
+
+
+# --- align
+
+
+def loop_align(rows, lengths, to, source, width, value):
+    """Over nested lists `(B, T)`."""
+    out = []
+    for row, n in zip(rows, lengths, strict=True):
+        real = row[:n] if source == "left" else row[len(row) - n :]
+        blank = [value] * (width - n)
+        out.append(real + blank if to == "left" else blank + real)
+    return out
+
+
+@given(ragged(), st.integers(0, 3), sides, sides, trailing, st.booleans(), st.sampled_from([0, -1]), st.booleans())
+@example(([0, 0], 0), 2, "left", "right", (), True, 0, True)
+def test_align_equals_a_loop(batch, more, to, source, rest, batch_first, value, contiguous):
+    lengths, steps = batch
+    width = max(lengths) + more
+    x = padded(lengths, steps, *rest, batch_first=batch_first)
+    if not contiguous:
+        x = torch.stack([x, -x], dim=-1)[..., 0]
+    x.requires_grad_()
+    y = pv.align(x, lengths, to, source, width, batch_first, value)
+    blank = [[value] * rest[1]] * rest[0] if len(rest) == 2 else [value] * rest[0] if rest else value
+    wanted = loop_align(batch_major(x, batch_first).tolist(), lengths, to, source, width, blank)
+    assert batch_major(y, batch_first).tolist() == wanted
+    if not steps:
+        return  # of no cells there is no gradient
+    y.sum().backward()  # every real cell is copied once, no padding at all
+    real = pv.padding_mask(lengths, steps)
+    real = real if source == "left" else real.flip(1)
+    assert torch.equal(
+        batch_major(x.grad, batch_first),
+        real.reshape(*real.shape, *[1] * len(rest)).expand_as(batch_major(x, batch_first)).double(),
+    )
+
+
+@given(ragged(), sides, st.booleans())
+def test_align_there_and_back(batch, side, batch_first):
+    lengths, steps = batch
+    other = "left" if side == "right" else "right"
+    clean = pv.align(padded(lengths, steps, batch_first=batch_first), lengths, side, side, None, batch_first)
+    moved = pv.align(clean, lengths, other, batch_first=batch_first)
+    assert torch.equal(pv.align(moved, lengths, side, batch_first=batch_first), clean)
+
+
+def test_zeros_are_data():
+    x = torch.tensor([[0, 0, 7, 8, 0, 0]])
+    assert pv.align(x, [4], "right", batch_first=True).tolist() == [[0, 0, 0, 0, 7, 8]]
+    assert pv.align(x, [4], "left", batch_first=True).tolist() == [[7, 8, 0, 0, 0, 0]]
+    assert pv.align(x, [4], "left", "left", batch_first=True).tolist() == x.tolist()
+    assert pv.align(x, [3], "right", batch_first=True, padding_value=-1).tolist() == [[-1, -1, -1, 0, 0, 7]]
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.bfloat16, torch.complex64])
+def test_align_keeps_the_dtype(dtype):
+    x = torch.ones(2, 3, dtype=dtype)
+    assert pv.align(x, [1, 2], batch_first=True).dtype == dtype
+
+
+@given(ragged(), sides)
+def test_align_lets_no_nan_through(batch, side):
+    lengths, steps = batch
+    x = padded(lengths, steps)
+    real = pv.padding_mask(lengths, steps)
+    x[~real] = NAN
+    x.requires_grad_()
+    y = pv.align(x, lengths, side, "left", batch_first=True)
+    assert y.isfinite().all()
+    assume(steps)
+    y.square().sum().backward()
+    assert (x.grad[~real] == 0).all()
+
+
+@pytest.mark.parametrize("to", ["left", "right"])
+@pytest.mark.parametrize("source", ["left", "right"])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_align_gradcheck(to, source, batch_first):
+    x = padded([3, 0, 2], 4, 2, batch_first=batch_first).requires_grad_()
+
+    def run(x):
+        return pv.align(x, [3, 0, 2], to, source, 5, batch_first)
+
+    assert gradcheck(run, x)
+    assert gradgradcheck(run, x)
+
+
+# --- unpack_to_length
+
+
+@given(ragged(shortest=1), st.integers(-3, 3), trailing, st.booleans(), st.booleans(), st.sampled_from([0.0, -2.5]))
+def test_unpack_equals_torch(batch, more, rest, batch_first, ordered, value):
+    lengths, _ = batch
+    if ordered:
+        lengths = sorted(lengths, reverse=True)
+    length = max(lengths) + more
+    assume(length >= 0)
+    packed = pack_sequence([100 * b + cells(n, *rest) for b, n in enumerate(lengths)], enforce_sorted=ordered)
+    data = packed.data.requires_grad_()
+    yours = pv.unpack_to_length(packed, length, batch_first, value, truncate=more < 0)
+    whole = pad_packed_sequence(packed, batch_first, value, total_length=max(length, max(lengths)))[0]
+    wanted = whole[:, :length] if batch_first else whole[:length]
+    assert torch.equal(yours, wanted)
+    weights = cells(*wanted.shape)
+    got, expected = (torch.autograd.grad((out * weights).sum(), data)[0] for out in (yours, wanted))
+    assert torch.equal(got, expected)
+
+
+def test_unpack_a_hand_built_one():
+    packed = PackedSequence(cells(3), torch.tensor([2, 1]))
+    assert pv.unpack_to_length(packed, 3, batch_first=True).tolist() == [[1, 3, 0], [2, 0, 0]]
+
+
+def test_unpack_gradcheck():
+    packed = pack_sequence([cells(2, 2), cells(3, 2)], enforce_sorted=False)
+    data = packed.data.requires_grad_()
+    assert gradcheck(lambda d: pv.unpack_to_length(packed._replace(data=d), 4), data)
+
+
+# --- what is refused, and how
+
+
+def packed_pair():
+    return pack_sequence([torch.zeros(2), torch.zeros(5)], enforce_sorted=False)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: pv.padding_mask([3, -1]), ValueError, r"lengths\[1\] is -1; a sequence has at least 0"),
+        (lambda: pv.padding_mask([3, 5], 4), ValueError, r"lengths\[1\] is 5, more than max_len, 4"),
+        (lambda: pv.padding_mask([3.5]), ValueError, r"whole numbers, got torch.float32; convert with .long\(\)"),
+        (lambda: pv.padding_mask([[3], [4]]), ValueError, r"one-dimensional .* got shape \(2, 1\)"),
+        (lambda: pv.padding_mask([[3], [4, 5]]), ValueError, r"list or a tensor of whole numbers, got \[\[3\]"),
+        (lambda: pv.padding_mask("ab"), ValueError, "list or a tensor of whole numbers, got 'ab'"),
+        (lambda: pv.padding_mask(torch.tensor([True])), ValueError, r"booleans; .* mask.sum\(1\)"),
+        (lambda: pv.padding_mask([1], -1), ValueError, "max_len is -1; give a whole number"),
+        (lambda: pv.padding_mask([1], 2.5), ValueError, "max_len is 2.5; give a whole number"),
+        (lambda: pv.padding_mask([1], "2"), ValueError, "max_len is '2'; give a whole number"),
+        (lambda: pv.masked_loss(torch.tensor(1.0), [2]), ValueError, r'loss has shape \(\).*reduction="none"'),
+        (lambda: pv.masked_loss(torch.ones(2), [2]), ValueError, r'loss has shape \(2,\).*reduction="none"'),
+        (lambda: pv.masked_loss(torch.ones(2, 1).int(), [2]), TypeError, r"loss .* torch.int32; .* call .float\(\)"),
+        (lambda: pv.masked_loss([[1.0]], [1]), TypeError, "loss must be a floating-point tensor, got list"),
+        (lambda: pv.masked_loss(torch.ones(2, 1), [1], reduction="none"), ValueError, "reduction is 'none'; choose"),
+        (
+            lambda: pv.masked_loss(torch.ones(2, 5), [5, 3]),
+            ValueError,
+            r"lengths has 2 entries but loss of shape \(2, 5\), read as \(T, B, …\), has B = 5;.*batch_first=True\?",
+        ),
+        (lambda: pv.masked_loss(torch.ones(5, 2), [6, 1]), ValueError, r"lengths\[0\] is 6, more than the time steps"),
+        (lambda: pv.align(torch.ones(5, 2), [5, 2], "middle"), ValueError, "to is 'middle'; choose 'left'"),
+        (lambda: pv.align(torch.ones(5, 2), [5, 2], source="top"), ValueError, "source is 'top'; choose 'left'"),
+        (lambda: pv.align(torch.ones(5), [5]), ValueError, r"x must be \(T, B, …\), got shape \(5,\)"),
+        (lambda: pv.align([[1]], [1]), TypeError, r"x must be a tensor \(T, B, …\), got list"),
+        (lambda: pv.align(torch.ones(5, 2), [5, 2], max_length=4), ValueError, r"lengths\[0\] is 5, .* max_length, 4"),
+        (lambda: pv.align(torch.ones(5, 2), [1, 2], max_length=-4), ValueError, "max_length is -4; give a whole"),
+        (lambda: pv.unpack_to_length(torch.ones(2), 3), TypeError, "packed must be a PackedSequence, got Tensor"),
+        (
+            lambda: pv.unpack_to_length(packed_pair(), 3),
+            ValueError,
+            "length is 3 but the longest sequence has 5 time steps: give at least 5, or truncate=True",
+        ),
+        (lambda: pv.unpack_to_length(packed_pair(), -3, truncate=True), ValueError, "length is -3; give a whole"),
+    ],
+)
+def test_refusals(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+# --- devices
+
+
+class NoReading(TorchDispatchMode):
+    """Refuses every operation that makes the host wait for a device, on whatever device the tensors are."""
+
+    REFUSED = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal")
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        assert name not in self.REFUSED, f"{name} waits for the device"
+        if name.startswith("index"):  # by a mask it looks for the true entries
+            assert not any(getattr(i, "dtype", None) == torch.bool for i in tree_leaves(args[1:]))
+        out = func(*args, **(kwargs or {}))
+        if name == "_to_copy" and args[0].device.type != "cpu":
+            assert out.device == args[0].device, "a copy to the host waits for the device"
+        return out
+
+
+def calls(device, lengths):
+    """Every helper once, on tensors of this device."""
+    x = torch.ones(4, 3, 2, device=device, requires_grad=True)
+    yield pv.padding_mask(torch.as_tensor(lengths, device=device), 4)
+    for batch_first in (False, True):
+        y = batch_major(x, batch_first=not batch_first)
+        for reduction in ("mean", "sum", "sequence"):
+            yield pv.masked_loss(y, lengths, batch_first, reduction)
+        for to in ("left", "right"):
+            for source in ("left", "right"):
+                yield pv.align(y, lengths, to, source, 5, batch_first)
+    order = torch.tensor([1, 0], device=device)
+    packed = PackedSequence(torch.ones(3, 2, device=device, requires_grad=True), torch.tensor([2, 1]), order, order)
+    for length in (1, 4):
+        yield pv.unpack_to_length(packed, length, truncate=True)
+
+
+@pytest.mark.parametrize("where", ["on the device", "on the CPU"])
+def test_nothing_waits_for_a_device(where):
+    """On the meta device a value that is read is an error, and so is an operation that would wait, forward or back."""
+    lengths = torch.tensor([4, 0, 2], device="meta" if where == "on the device" else "cpu")
+    if where == "on the CPU":
+        outs = list(calls("meta", lengths))  # its checks read the lengths, which are on the host
+    else:
+        with NoReading():
+            outs = list(calls("meta", lengths))
+    with NoReading():
+        for out in outs:
+            assert out.device.type == "meta"
+            if out.requires_grad:
+                out.sum().backward()
+
+
+def test_the_watch_sees_a_wait():
+    with NoReading(), pytest.raises(AssertionError, match="_local_scalar_dense waits"):
+        torch.tensor([4, 0]).max().item()
+    with NoReading(), pytest.raises(AssertionError, match="nonzero waits"):
+        torch.ones(3).nonzero()
+    with NoReading(), pytest.raises(AssertionError):
+        torch.ones(3)[torch.tensor([True, False, True])]
+
+
+def test_the_longest_on_a_device_must_be_said():
+    with pytest.raises(ValueError, match=r"max_len must be given here: .* lengths on meta"):
+        pv.padding_mask(torch.ones(2, dtype=torch.int64, device="meta"))
+
+
+@cuda
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_cuda_never_synchronises(device):
+    lengths = torch.tensor([4, 0, 2], device=device)
+    list(calls("cuda", lengths))
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for out in calls("cuda", lengths):
+            if out.requires_grad:
+                out.sum().backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@cuda
+def test_cuda_gives_what_the_cpu_gives():
+    for lengths in ([4, 0, 2], torch.tensor([4, 0, 2]), torch.tensor([4, 0, 2], device="cuda")):
+        for here, there in zip(calls("cpu", lengths), calls("cuda", lengths), strict=True):
+            assert torch.allclose(here, there.cpu())
+
+
+@cuda
+def test_cuda_lengths_out_of_range_do_what_is_promised():
+    lengths = torch.tensor([9, -1, 2], device="cuda")
+    x = torch.arange(1.0, 13, device="cuda").reshape(3, 4)
+    assert pv.masked_loss(x, lengths, batch_first=True).item() == (x[0].sum() + x[2, :2].sum()).item() / 6
+    assert pv.padding_mask(lengths, 4).sum(1).tolist() == [4, 0, 2]
+    assert pv.align(x, lengths, "left", "left", 3, True).tolist()[0] == [1, 2, 3]
+    assert pv.align(x, lengths, "right", "left", 3, True).tolist()[0] == [2, 3, 4]
+
+
+# --- torch.compile
+
+
+def compiled(function, backend):
+    torch.compiler.reset()
+    return torch.compile(function, fullgraph=True, dynamic=True, backend=backend)
+
+
+EVERY = {
+    "mask": lambda x, n: pv.padding_mask(n, x.shape[1]),
+    "mean": lambda x, n: pv.masked_loss(x, n, batch_first=True),
+    "sum": lambda x, n: pv.masked_loss(x.transpose(0, 1), n, reduction="sum"),
+    "sequence": lambda x, n: pv.masked_loss(x, n, True, "sequence"),
+    "left": lambda x, n: pv.align(x, n, batch_first=True),
+    "right": lambda x, n: pv.align(x.transpose(0, 1), n, "right"),
+    "wide": lambda x, n: pv.align(x, n, "right", "right", x.shape[1] + 3, True),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", EVERY)
+def test_compiles_whole_with_dynamic_shapes(name, backend):
+    function = compiled(EVERY[name], backend)
+    for lengths, steps in (([3, 0, 2], 4), ([1, 5], 6), ([2, 7, 3, 4], 7)):
+        n = torch.tensor(lengths)
+        there, here = (padded(lengths, steps, 2).requires_grad_() for _ in range(2))
+        yours, wanted = function(there, n), EVERY[name](here, n)
+        assert torch.allclose(yours, wanted) if wanted.is_floating_point() else torch.equal(yours, wanted)
+        if wanted.requires_grad:
+            yours.square().sum().backward()
+            wanted.square().sum().backward()
+            assert torch.allclose(there.grad, here.grad)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_unpack_compiles_whole(backend):
+    function = compiled(lambda packed: pv.unpack_to_length(packed, 6), backend)
+    for lengths in ([2, 5], [1, 3, 2]):
+        packed = pack_sequence([cells(n, 2) for n in lengths], enforce_sorted=False)
+        assert torch.equal(function(packed), pv.unpack_to_length(packed, 6))

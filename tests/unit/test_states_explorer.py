@@ -1,0 +1,126 @@
+"""Every control of the explorer of hidden states, moved over its range as a browser moves it."""
+
+import re
+from html import unescape
+
+import pytest
+import torch
+
+import packviz as pv
+from packviz.explorers import StatesExplorer
+from packviz.explorers.states import CELLS, HIDDEN, INPUT, NAN, NOISE, NORM, ZEROS
+
+
+def move(control, value):
+    """What the browser sends; a choice travels by its place in the list."""
+    options = getattr(control, "options", None)
+    control.set_state({"index": options.index(value)} if options else {"value": value})
+
+
+def words(html):
+    return unescape(re.sub(r"<[^>]*>", "", html.value))
+
+
+def visible(control):
+    return control.layout.display != "none"
+
+
+@pytest.fixture
+def explorer():
+    return StatesExplorer([6, 4, 2])
+
+
+def test_every_control_changes_the_picture_over_its_whole_range(explorer):
+    move(explorer.bidirectional, True)
+    units = [f"unit {i}" for i in range(HIDDEN)]
+    for control, values in (
+        (explorer.padding, [NOISE, NAN, ZEROS]),
+        (explorer.cell, [*CELLS[1:], CELLS[0]]),
+        (explorer.layers, [2, 3, 1]),
+        (explorer.seed, [*range(1, 100), 0]),
+        (explorer.direction, ["reverse", "forward"]),
+        (explorer.number, [*units, NORM]),
+        (explorer.bidirectional, [False, True]),
+        (explorer.typed, ["3, 3", "1", "9, 1, 1", "6, 4, 2"]),
+    ):
+        first = before = explorer.picture.value
+        for value in values:
+            move(control, value)
+            assert explorer.error.value == ""
+            assert explorer.picture.value != before, (control.description, value)
+            before = explorer.picture.value
+        assert explorer.picture.value == first  # back where it was
+
+
+def test_it_shows_what_compare_says(explorer):
+    move(explorer.padding, NOISE)
+    move(explorer.bidirectional, True)
+    result = explorer.result
+    assert words(explorer.summary) == result.verdict
+    assert explorer.to_text().startswith(result.to_text())
+    assert result.layout == pv.Layout([6, 4, 2])
+    assert result.rnn == f"LSTM({INPUT}, {HIDDEN}, batch_first=True, bidirectional=True)"
+    assert result.agrees["outputs at valid steps, forward half"]
+    assert not result.agrees["outputs at valid steps, reverse half"]
+    assert "last layer, forward" in words(explorer.picture)
+    move(explorer.direction, "reverse")
+    assert "last layer, reverse" in words(explorer.picture)
+    move(explorer.number, "unit 2")
+    assert "unit 2 of the hidden state, last layer, reverse" in words(explorer.picture)
+    move(explorer.padding, NAN)
+    assert words(explorer.summary).endswith("NaN reaches all of these.")
+
+
+def test_controls_without_a_say_are_hidden(explorer):
+    assert visible(explorer.padding)
+    assert not visible(explorer.direction)
+    move(explorer.bidirectional, True)
+    assert visible(explorer.direction)
+    move(explorer.direction, "reverse")
+    move(explorer.bidirectional, False)
+    assert not visible(explorer.direction)
+    assert "last layer, forward" in words(explorer.picture)
+    move(explorer.typed, "4, 4")
+    assert not visible(explorer.padding)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("3, two", "entry 1 is 'two'"),
+        ("3, 0", "lengths[1] is 0"),
+        ("", "no lengths given"),
+        ("3000, 1", "these lengths make 6,000 cells; the panel runs its RNN at every change and takes at most 2,048"),
+    ],
+)
+def test_wrong_lengths_are_explained_and_the_picture_stays(explorer, typed, said):
+    before = explorer.picture.value
+    move(explorer.typed, typed)
+    assert said in words(explorer.error)
+    assert explorer.picture.value == before
+    move(explorer.typed, "6, 4, 2")
+    assert explorer.error.value == ""
+
+
+def test_it_starts_as_told():
+    explorer = StatesExplorer([5, 2], padding=NAN, cell="GRU", layers=2, bidirectional=True, seed=7)
+    assert explorer.result.rnn.startswith("GRU(3, 4, num_layers=2,")
+    assert explorer.result.c_n is None
+    assert not explorer.result.agrees["outputs at valid steps, forward half"]
+    assert explorer.seed.value == 7
+    for wrong, said in (({"padding": "ones"}, "padding is 'ones'"), ({"cell": "lstm"}, "cell is 'lstm'")):
+        with pytest.raises(ValueError, match=said):
+            StatesExplorer([5, 2], **wrong)
+
+
+def test_it_leaves_torchs_random_state(explorer):
+    state = torch.random.get_rng_state()
+    move(explorer.seed, 5)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_a_notebook_stores_its_picture_and_text(explorer):
+    bundle = explorer._repr_mimebundle_()
+    assert bundle["text/plain"] == explorer.to_text()
+    assert bundle["image/svg+xml"].startswith("<svg ")
+    assert "var(" not in bundle["image/svg+xml"]
