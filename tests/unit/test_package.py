@@ -134,6 +134,7 @@ def ours(name, lazy=None):
         ("grids", {"palette", "svg", "text"}),
         ("curves", {"drawn", "grids", "palette", "svg", "text"}),
         ("states", {"curves", "drawn", "grids", "layout", "text"}),
+        ("truth", {"drawn", "grids", "layout", "states", "text"}),
     ],
 )
 def test_the_core_imports_only_what_is_below_it(name, allowed):

@@ -13,7 +13,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
 from packviz import palette
-from packviz.states import LOSSES, QUESTIONS, TOLERANCE, StatesComparison, truth_table
+from packviz.states import LOSSES, TOLERANCE, StatesComparison
+from packviz.truth import QUESTIONS, truth_table
 
 CELLS = (nn.RNN, nn.GRU, nn.LSTM)
 
