@@ -49,7 +49,7 @@ class Subject:
 
 
 # The one place that knows the explorers' arguments.
-IMPORT = "from packviz.explorers import PackedExplorer, PaddingExplorer"
+IMPORT = "from packviz.explorers import CostExplorer, PackedExplorer, PaddingExplorer, StatesExplorer"
 SUBJECTS = (
     Subject("padding", "8×10", "PaddingExplorer([4, 6, 10, 5, 4, 3, 7, 8])", "a", None),
     Subject("padding", "64×128", "PaddingExplorer(kind='uniform', batch_size=64, longest=128)", "longest", 2.5),
@@ -57,6 +57,10 @@ SUBJECTS = (
     Subject("packed", "8×10", "PackedExplorer([4, 6, 10, 5, 4, 3, 7, 8], t=4)", "time step t", None),
     Subject("packed", "64×128", "PackedExplorer([128 - 2 * i for i in range(64)], t=64)", "time step t", 2.5),
     Subject("packed", "512×512", "PackedExplorer([512 - i for i in range(512)], t=256)", "time step t", 3.0),
+    Subject("cost", "8×10", "CostExplorer([4, 6, 10, 5, 4, 3, 7, 8])", "hidden_size", None),
+    Subject("cost", "64×128", "CostExplorer([128 - 2 * i for i in range(64)])", "hidden_size", 2.5),
+    Subject("cost", "512×512", "CostExplorer([512 - i for i in range(512)])", "hidden_size", 3.0),
+    Subject("states", "8×10", "StatesExplorer([4, 6, 10, 5, 4, 3, 7, 8])", "seed", None),  # it runs two RNNs each time
 )
 BARE = """
 import ipywidgets
