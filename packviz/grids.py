@@ -44,7 +44,7 @@ class Grid:
         columns: `(C,)` the names of the columns.
         values: `(R, C)` absolute differences; NaN where they are not numbers.
         differs: `(R, C)` whether each is more than rounding.
-        scale: the largest value compared with, which the shades are shares of.
+        scale: `(R,)` or one for all: the largest value compared with, which the shades are shares of.
         padding: `(R, C)` the cells that are padding, hatched and never lit up; none if there are no such cells.
     """
 
@@ -53,7 +53,7 @@ class Grid:
     columns: Sequence[str]
     values: npt.NDArray[Any]
     differs: npt.NDArray[np.bool_]
-    scale: float
+    scale: npt.NDArray[Any] | float
     padding: npt.NDArray[np.bool_] | None = None
 
     def to_text(self) -> list[str]:
@@ -80,7 +80,8 @@ class Grid:
         value = float(self.values[r, c])
         if not math.isfinite(value):
             return 3
-        share = value / self.scale if self.scale else math.inf
+        scale = float(np.broadcast_to(self.scale, len(self.rows))[r])
+        share = value / scale if scale else math.inf
         return 0 if share <= 0.01 else 1 if share <= 0.1 else 2
 
 
@@ -182,9 +183,10 @@ def _thinned(grid: Grid) -> Grid:
     real = np.ones_like(grid.differs) if grid.padding is None else ~grid.padding
     values = np.maximum.reduceat(np.where(real, grid.values, 0.0), starts)
     differs = np.logical_or.reduceat(real & grid.differs, starts)
+    scale = np.minimum.reduceat(np.broadcast_to(grid.scale, len(grid.rows)), starts)
     padding = None if grid.padding is None else np.logical_and.reduceat(grid.padding, starts)
     title = f"{grid.title}; a row is the worst of {each} sequences"
-    return Grid(title, [grid.rows[i] for i in starts.tolist()], grid.columns, values, differs, grid.scale, padding)
+    return Grid(title, [grid.rows[i] for i in starts.tolist()], grid.columns, values, differs, scale, padding)
 
 
 def _size(grid: Grid) -> tuple[float, float]:
@@ -249,7 +251,7 @@ class _Painter:
         parts = [(theme.ground, "= agrees"), (f"url(#{_HATCH})", "padding"), *zip(SHADES, SAID, strict=True)]
         for i, (fill, said) in enumerate(parts):
             if i == 2:
-                words = "differs, as a share of the largest value:"
+                words = "differs, as a share of the row's largest value:"
                 out.append(f'<text x="{x:g}" y="{y + 12:g}">{words}</text>')
                 x += len(words) * _CHAR + 8
             out.append(f'<path d="{_box(x, y, 16, 16)}" fill="{fill}" stroke="{theme.line}"/>')

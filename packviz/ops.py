@@ -50,7 +50,7 @@ def padding_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
                 f"max_len must be given here: finding the longest of lengths on {n.device}, or while compiling, would"
                 " wait for the device. Pass the padded length, max_len=x.shape[…], or lengths.cpu()"
             )
-        max_len = int(n.max()) if len(n) else 0
+        max_len = max([0, *n.tolist()])  # a negative length is refused below, by its own name
     steps = _steps(max_len, "max_len")
     _check(n, steps, "max_len")
     return _is_real(n, steps)
@@ -87,7 +87,12 @@ def masked_loss(
     """
     if not isinstance(loss, Tensor) or not loss.is_floating_point():
         kind = f"a tensor of {loss.dtype}" if isinstance(loss, Tensor) else type(loss).__name__
-        raise TypeError(f"loss must be a floating-point tensor, got {kind}; for true and false values call .float()")
+        advice = (
+            "for true and false values call .float()"
+            if isinstance(loss, Tensor)
+            else 'pass the result, computed with reduction="none", such as F.mse_loss(x, y, reduction="none")'
+        )
+        raise TypeError(f"loss must be a floating-point tensor, got {kind}; {advice}")
     if reduction not in ("mean", "sum", "sequence"):
         raise ValueError(f"reduction is {reduction!r}; choose 'mean', 'sum' or 'sequence'")
     if loss.ndim < 2:
@@ -252,10 +257,10 @@ def _whole_numbers(lengths: Lengths) -> Tensor:
         n = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths)
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"lengths must be a list or a tensor of whole numbers, got {lengths!r}") from None
-    if n.ndim != 1:
-        raise ValueError(f"lengths must be one-dimensional (one number per sequence), got shape {tuple(n.shape)}")
     if n.dtype == torch.bool:
         raise ValueError("lengths holds booleans; if this is a padding mask (B, T), pass mask.sum(1)")
+    if n.ndim != 1:
+        raise ValueError(f"lengths must be one-dimensional (one number per sequence), got shape {tuple(n.shape)}")
     if (n.is_floating_point() or n.is_complex()) and len(n):  # torch makes an empty list a float tensor
         raise ValueError(f"lengths must hold whole numbers, got {n.dtype}; convert with .long() if they are whole")
     return n.long()

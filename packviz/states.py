@@ -22,7 +22,7 @@ from packviz.layout import BoolArray, Layout, sequence_name
 FloatArray = npt.NDArray[np.float64]
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""By dtype: two values agree if they differ by at most this share of the largest value of their tensor."""
+"""By dtype: two values agree if they differ by at most this share of the largest value of their sequence."""
 
 TOLERANCE_TF32 = 5e-3
 """The same for float32 on a CUDA device, where cuDNN may multiply in TF32: 10 bits behind the point."""
@@ -62,7 +62,8 @@ class Difference:
         relative: the length (2-norm) of the difference over the length of the packed vector; infinite where only the
             packed one is zero.
         differs: true where `absolute` is over `tolerance · scale`, or NaN.
-        scale: the largest finite magnitude in the packed tensor.
+        scale: `(B,)` the largest finite magnitude of each packed sequence; `()` of the tensor, for a weight. Sequences
+            do not mix, so a large one must not hide what is wrong in a small one.
     """
 
     name: str
@@ -70,7 +71,7 @@ class Difference:
     absolute: FloatArray
     relative: FloatArray
     differs: BoolArray
-    scale: float
+    scale: FloatArray
 
     def worst(self, where: BoolArray | None = None) -> tuple[float, float]:
         """The largest absolute and the largest relative difference (at the cells `where`); NaN if any is NaN."""
@@ -102,7 +103,7 @@ class StatesComparison(Drawn):
         rnn: the module in words.
         layout: the batch: its lengths and `T`.
         dtype: of the weights.
-        tolerance: two values agree if they differ by at most this share of the largest value of their tensor.
+        tolerance: two values agree if they differ by at most this share of the largest value of their sequence.
         padded: what the module gives on the padded batch.
         packed: what it gives on the packed one, its output padded with zeros.
         outputs: `(B, T, D)`, of the last layer.
@@ -168,7 +169,10 @@ class StatesComparison(Drawn):
         ]
         width = max(len(f.what) for f in self._findings)
         lines += [f"  {f.what.ljust(width)}  {f.said()}" for f in self._findings]
-        lines += ["", f"Two values agree if they differ by at most {self.tolerance:g} of the largest in their tensor."]
+        lines += [
+            "",
+            f"Two values agree if they differ by at most {self.tolerance:g} of the largest in their sequence.",
+        ]
         lines += [f"The loss on {g.loss} is {LOSSES[g.loss]}." for g in self.gradients]
         lines += self.notes
         if text.is_few(layout):
@@ -235,7 +239,7 @@ class StatesComparison(Drawn):
                     np.array([getattr(w, kind) for w in g.weights.values()]) for kind in ("absolute", "relative")
                 )
                 differs = np.array([bool(w.differs) for w in g.weights.values()])
-                gathered = Difference("weights", ("parameter",), absolute, relative, differs, 1.0)
+                gathered = Difference("weights", ("parameter",), absolute, relative, differs, np.array(1.0))
                 yield _finding(
                     f"gradient to weights, loss on {g.loss}", gathered, np.ones_like(differs), "tensor", batch=False
                 )
@@ -284,7 +288,7 @@ def compare(
         lengths: `(B,)` the real time steps of each sequence, in any order.
         hx: the initial state as the module takes it; zeros if not given.
         gradients: whether to compare gradients too, of the two losses in `LOSSES`.
-        tolerance: two values agree if they differ by at most this share of the largest value of their tensor; by
+        tolerance: two values agree if they differ by at most this share of the largest value of their sequence; by
             default `TOLERANCE` of the dtype (`TOLERANCE_TF32` for float32 on CUDA).
 
     Raises:
@@ -448,6 +452,12 @@ def _checked_state(rnn: nn.RNNBase, hx: Any, batch: int) -> Any:
         if tuple(getattr(state, "shape", ())) != wanted:
             got = tuple(getattr(state, "shape", ())) if isinstance(state, Tensor) else type(state).__name__
             raise ValueError(f"hx: {name} must have shape {wanted} (layers · directions, batch, size), got {got}")
+        for kind in ("dtype", "device"):
+            if getattr(state, kind) != getattr(next(rnn.parameters()), kind):
+                theirs = getattr(next(rnn.parameters()), kind)
+                raise ValueError(
+                    f"hx: {name} has {kind} {getattr(state, kind)} but the module {theirs}: call .to({theirs!r})"
+                )
     return states if lstm else states[0]
 
 
@@ -526,13 +536,16 @@ def _difference(name: str, axes: tuple[str, ...], padded: Tensor, packed: Tensor
         absolute = gap.max(axis=-1)
         size = np.linalg.norm(np.where(same & np.isnan(q), 0.0, q), axis=-1)
         relative = np.where(absolute == 0, 0.0, np.linalg.norm(gap, axis=-1) / size)
-    finite = np.abs(q[np.isfinite(q)])
-    scale = float(finite.max()) if finite.size else 0.0
+    finite = np.where(np.isfinite(q), np.abs(q), 0.0)
+    by_cell = finite.max(axis=-1)
+    others = tuple(i for i, axis in enumerate(axes) if axis != "sequence")
+    scale = by_cell.max(axis=others, keepdims=True)
     differs = ~(absolute <= tolerance * scale)  # so that NaN differs
-    arrays = (np.asarray(absolute), np.asarray(relative), np.asarray(differs))
+    per_sequence = scale.reshape(-1) if "sequence" in axes else scale
+    arrays = (np.asarray(absolute), np.asarray(relative), np.asarray(differs), np.asarray(per_sequence))
     for array in arrays:
         array.setflags(write=False)
-    return Difference(name, axes, *arrays, scale)
+    return Difference(name, axes, *arrays)
 
 
 def _and(words: list[str], limit: int = 100) -> str:

@@ -10,8 +10,7 @@
 # - show that padding changes a sequence's final state, and that packing does not.
 #
 # Time: 12 minutes.
-
-# %% [markdown]
+#
 # ## A batch is a rectangle
 #
 # Eight sentences, eight lengths. A tensor has no ragged edge, so every row is filled up to the longest.

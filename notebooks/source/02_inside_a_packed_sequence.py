@@ -10,8 +10,7 @@
 # - follow a sequence through sorting, and get it back in your order.
 #
 # Time: 15 minutes.
-
-# %% [markdown]
+#
 # ## Two sequences, packed
 #
 # `a = [1, 2, 3]` and `b = [3, 4]`. Predict what torch puts into `data`.
@@ -30,9 +29,7 @@ a, b = torch.tensor([1, 2, 3]), torch.tensor([3, 4])
 packed = pack_sequence([a, b])
 assert packed.data.tolist() == [1, 3, 2, 4, 3]
 assert packed.batch_sizes.tolist() == [2, 2, 1]
-packed
-
-# %%
+print(packed)
 pv.show(packed)
 
 # %% [markdown]

@@ -10,8 +10,7 @@
 # - say why a count of FLOPs does not tell how long a training step takes.
 #
 # Time: 15 minutes.
-
-# %% [markdown]
+#
 # ## Six sequences
 #
 # Lengths 9, 8, 6, 4, 3 and 2, and an `LSTM(3, 7)`. Padded, its forward pass takes 30,240 floating-point operations
@@ -33,8 +32,8 @@ assert ledger.packed / ledger.padded == 32 / 54  # real cells over all cells
 ledger
 
 # %% [markdown]
-# Nothing was run: the lengths and the sizes say it all. Every cell costs the same, so packing saves exactly the
-# share of cells that are padding.
+# Nothing was run: the lengths and the sizes say it all. In a forward pass every cell costs the same, so packing
+# saves exactly the share of cells that are padding.
 #
 # Solid is what packing computes; hatched is what only the padded batch does.
 
@@ -174,7 +173,8 @@ print("padded:", counted(lambda: lstm(x)), "  packed:", counted(lambda: lstm(pac
 # Each product of the forward pass has two in the backward pass: one for the gradient of the weight, one for that of
 # its input. So "backward is twice forward" is nearly right.
 #
-# Two kinds are left out: the gradient of `x` if nobody needs it, and that of the zero initial state.
+# Two kinds are left out: the gradient of `x` if nobody needs it, and that of the zero initial state. The second is at
+# step 0, where nothing is padding. So of what is left, packing saves a little more than of the forward pass.
 
 # %%
 for needed in (False, True):

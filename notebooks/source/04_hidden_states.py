@@ -228,7 +228,7 @@ comparison
 # %% [markdown]
 # ## Dropout
 #
-# Between layers, dropout draws random numbers: one per *computed* cell. Packed has fewer cells,
+# Between layers, dropout draws random numbers: one per unit of each *computed* cell. Packed has fewer cells,
 # so the same seed drops other units. Compare in eval mode (`pv.compare` does).
 
 # %%
@@ -294,7 +294,7 @@ print("both halves right, without packing")
 # ## What people get wrong
 #
 # - **"Padding does not lead to inaccurate representations."** True at real steps in one direction. False for the
-#   reverse half, for both halves with two bidirectional layers, and always for `h_n` and `c_n`.
+#   reverse half, for both halves with two bidirectional layers, and for `h_n` and `c_n` of every row with padding.
 # - **"The last output is the final state."** `output[:, -1]` is padding for all but the longest.
 # - **"`output` at len−1 holds both final states."** Its reverse half has seen one step only. The reverse
 #   direction ends at step 0.

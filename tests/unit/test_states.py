@@ -128,9 +128,19 @@ def test_the_numbers_are_the_differences(case):
         far = difference.absolute > 1e-9  # relative of a rounding error is noise
         relative = ((one - other).norm(dim=-1) / other.norm(dim=-1)).numpy()
         same(difference.relative[far], relative[far])
-        scale = other.abs().max().item()
+        scale = other.abs().amax(dim=(0, 1, 3)).numpy()  # of each sequence
         assert difference.scale == pytest.approx(scale)
         assert (difference.differs == ~(gap(one, other) <= 1e-10 * scale)).all()
+
+
+def test_a_large_sequence_does_not_hide_what_is_wrong_in_the_others():
+    torch.manual_seed(0)
+    rnn = nn.RNN(3, 4, nonlinearity="relu", batch_first=True)
+    x = torch.randn(3, 5, 3)
+    x[0] *= 1e7
+    result = pv.compare(rnn, x, [5, 3, 2], gradients=False)
+    assert result.h_n.differs[0, 0].tolist() == [False, True, True]
+    assert "wrong for h_n" in result.verdict
 
 
 @given(cases())
@@ -286,9 +296,13 @@ def test_nothing_of_the_callers_is_changed(training, gradients):
 
 
 def test_nothing_is_changed_when_a_run_fails():
+    def fail(*given):
+        raise RuntimeError("a hook of the user's")
+
     rnn = nn.GRU(3, 4, 2, dropout=0.5)
-    with pytest.raises(RuntimeError):
-        pv.compare(rnn, torch.randn(5, 2, 3), [5, 2], torch.zeros(2, 2, 4, dtype=torch.float64))
+    rnn.register_forward_hook(fail)
+    with pytest.raises(RuntimeError, match="a hook of the user's"):
+        pv.compare(rnn, torch.randn(5, 2, 3), [5, 2])
     assert (rnn.training, rnn.dropout) == (True, 0.5)
 
 
@@ -328,6 +342,13 @@ def test_a_fully_frozen_module():
         (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 2], torch.zeros(1, 3, 4), "h_0 must have shape (1, 2, 4)"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 2], (1, 2), "hx must be one tensor h_0 for an GRU"),
         (nn.LSTM(3, 4), torch.zeros(5, 2, 3), [5, 2], torch.zeros(1, 2, 4), "hx must be a pair (h_0, c_0)"),
+        (
+            nn.LSTM(3, 4),
+            torch.zeros(5, 2, 3),
+            [5, 2],
+            (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4).double()),
+            "hx: c_0 has dtype torch.float64 but the module torch.float32",
+        ),
         (nn.LSTM(3, 4), torch.zeros(5, 2, 3), [5, 2], (torch.zeros(1, 2, 4), None), "c_0 must have shape (1, 2, 4)"),
     ],
 )
