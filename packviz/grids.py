@@ -239,7 +239,7 @@ class _Painter:
         for fill, paths in fills.items():
             out.append(f'<path d="{"".join(paths)}" fill="{fill}"{outline}/>')
         if struck:  # a mark that needs no colour, where there is no room for a number
-            out.append(f'<path d="{"".join(struck)}" stroke="#000000" stroke-width="{min(1.5, height / 3):.2g}"/>')
+            out.append(f'<path d="{"".join(struck)}" stroke="#000000" stroke-width="{min(1.5, height / 8):.2g}"/>')
         box = _box(left, top, width * len(grid.columns), height * len(grid.rows))
         out.append(f'<path d="{box}" fill="none" stroke="{theme.line}"/>')
         return out + texts

@@ -132,9 +132,10 @@ def race(
     from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence  # noqa: PLC0415
 
     spec = Spec(mode, input_size, hidden_size)
-    torch.manual_seed(0)
-    rnn = getattr(torch.nn, spec.mode)(input_size, hidden_size).to(device)
-    x = torch.randn(size, size, input_size, device=device).requires_grad_()
+    with torch.random.fork_rng():  # the caller's random numbers stay the caller's
+        torch.manual_seed(0)
+        rnn = getattr(torch.nn, spec.mode)(input_size, hidden_size).to(device)
+        x = torch.randn(size, size, input_size, device=device).requires_grad_()
 
     def padded() -> None:
         rnn(x)[0].sum().backward()
