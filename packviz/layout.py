@@ -6,6 +6,7 @@ and derives from it the mask, the sort order, the batch sizes and the place of e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -132,6 +133,31 @@ class Layout:
         lengths = np.empty_like(by_rank)
         lengths[order] = by_rank
         return cls(lengths, sorted_indices=order)
+
+    @classmethod
+    def from_padded(cls, shape: Sequence[int], lengths: Any, batch_first: bool = False) -> Layout:
+        """Describes a padded batch of this shape.
+
+        Args:
+            shape: `(T, B, …)`, or `(B, T, …)` with `batch_first`.
+            lengths: `(B,)` as for `Layout`.
+            batch_first: whether the batch is the first dimension, as in torch.
+
+        Raises:
+            ValueError: the lengths are not valid, or do not fit the shape.
+        """
+        order = "(B, T, …)" if batch_first else "(T, B, …)"
+        read = f"x of shape {tuple(shape)}, read as {order},"
+        batch, steps = (shape[0], shape[1]) if batch_first else (shape[1], shape[0])
+        layout = cls(lengths)
+        # The count first: with the batch dimension mistaken, every other message would mislead.
+        if layout.batch_size != batch:
+            hint = f"; did you mean batch_first={not batch_first}?" if layout.batch_size == steps else ""
+            raise ValueError(f"lengths has {layout.batch_size} entries but {read} has B = {batch}{hint}")
+        if layout.max_len > steps:
+            b = int(np.argmax(layout.lengths > steps))
+            raise ValueError(f"lengths[{b}] is {layout.lengths[b]} but {read} has T = {steps}")
+        return cls(layout.lengths, max_len=int(steps))
 
     @classmethod
     def from_mask(cls, mask: Any) -> Layout:

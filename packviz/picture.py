@@ -94,19 +94,9 @@ def _padded(x: Any, lengths: Any, batch_first: bool) -> Picture:
     shape = tuple(x.shape)
     if len(shape) < 2:
         raise ValueError(f"x must be a padded batch {order}, got shape {shape}")
-    batch, steps = shape[:2] if batch_first else (shape[1], shape[0])
-    # Check the count first: with the batch dimension mistaken, every other message would mislead.
-    layout = Layout(lengths)
-    read = f"x of shape {shape}, read as {order},"
-    if layout.batch_size != batch:
-        hint = f"; did you mean batch_first={not batch_first}?" if layout.batch_size == steps else ""
-        raise ValueError(f"lengths has {layout.batch_size} entries but {read} has B = {batch}{hint}")
-    if layout.max_len > steps:
-        b = int(np.argmax(layout.lengths > steps))
-        raise ValueError(f"lengths[{b}] is {layout.lengths[b]} but {read} has T = {steps}")
-    layout = Layout(lengths, max_len=steps)
+    layout = Layout.from_padded(shape, lengths, batch_first)
     caption = f"x of shape {shape}, read as {order}"
-    if batch == steps:
+    if layout.batch_size == layout.max_len:
         caption += f". B and T are equal, so torch cannot tell: check batch_first={batch_first}"
     if not text.is_few(layout):
         return Picture(layout, None, caption)

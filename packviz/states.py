@@ -428,15 +428,7 @@ def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any) -> Layout:
         ours, theirs = getattr(x, kind), getattr(weight, kind)
         if ours != theirs:
             raise ValueError(f"x has {kind} {ours} but the module {theirs}: call x.to({theirs!r}) first")
-    batch, steps = (x.shape[0], x.shape[1]) if rnn.batch_first else (x.shape[1], x.shape[0])
-    layout = Layout(lengths)
-    if layout.batch_size != batch:
-        hint = f"; does the module need batch_first={not rnn.batch_first}?" if layout.batch_size == steps else ""
-        raise ValueError(f"lengths has {layout.batch_size} entries but {read} has B = {batch}{hint}")
-    if layout.max_len > steps:
-        b = int(np.argmax(layout.lengths > steps))
-        raise ValueError(f"lengths[{b}] is {layout.lengths[b]} but {read} has T = {steps}")
-    return Layout(lengths, max_len=steps)
+    return Layout.from_padded(x.shape, lengths, rnn.batch_first)
 
 
 def _checked_state(rnn: nn.RNNBase, hx: Any, batch: int) -> Any:

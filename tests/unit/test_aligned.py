@@ -6,6 +6,7 @@ import torch
 from drawings import Drawing
 from hypothesis import given
 from hypothesis import strategies as st
+from panels import move
 
 import packviz as pv
 from packviz import palette
@@ -100,12 +101,6 @@ def test_refusals(call, message):
 
 
 # The panel.
-
-
-def move(control, value):
-    """What the browser sends; a choice travels by its place in the list."""
-    options = getattr(control, "options", None)
-    control.set_state({"index": options.index(value)} if options else {"value": value})
 
 
 def test_the_guess():

@@ -1,11 +1,9 @@
 """Every control of every explorer, moved over its range as a browser moves it: by its state."""
 
-import re
-from html import unescape
-
 import ipywidgets
 import pytest
 import torch
+from panels import move, visible, words
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from packviz import lengths as sources
@@ -17,21 +15,6 @@ from packviz.explorers.panel import Panel, View, slider
 from packviz.layout import Layout
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
-
-
-def move(control, value):
-    """What the browser sends; a choice travels by its place in the list."""
-    options = getattr(control, "options", None)
-    control.set_state({"index": options.index(value)} if options else {"value": value})
-
-
-def words(html):
-    """What a reader sees of a piece of HTML."""
-    return unescape(re.sub(r"<[^>]*>", "", html.value))
-
-
-def visible(control):
-    return control.layout.display != "none"
 
 
 def parts(widget):

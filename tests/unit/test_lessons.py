@@ -4,7 +4,6 @@ import inspect
 import json
 import re
 import tomllib
-from html import unescape
 from importlib import resources
 
 import ipywidgets
@@ -13,6 +12,7 @@ import torch
 from drawings import Drawing
 from hypothesis import example, given
 from hypothesis import strategies as st
+from panels import words
 
 from packviz import palette, svg
 from packviz.explorers.companion import Companion
@@ -42,10 +42,6 @@ def choose(asked, choice):
 
 def press(asked):
     asked.check._handle_custom_msg({"event": "click"}, [])  # what the browser sends
-
-
-def words(html):
-    return unescape(re.sub(r"<[^>]*>", "", html.value))
 
 
 def test_nothing_can_be_checked_before_a_choice_is_made():

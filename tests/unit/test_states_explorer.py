@@ -1,28 +1,12 @@
 """Every control of the explorer of hidden states, moved over its range as a browser moves it."""
 
-import re
-from html import unescape
-
 import pytest
 import torch
+from panels import move, visible, words
 
 import packviz as pv
 from packviz.explorers import StatesExplorer
 from packviz.explorers.states import CELLS, HIDDEN, INPUT, NAN, NOISE, NORM, ZEROS
-
-
-def move(control, value):
-    """What the browser sends; a choice travels by its place in the list."""
-    options = getattr(control, "options", None)
-    control.set_state({"index": options.index(value)} if options else {"value": value})
-
-
-def words(html):
-    return unescape(re.sub(r"<[^>]*>", "", html.value))
-
-
-def visible(control):
-    return control.layout.display != "none"
 
 
 @pytest.fixture
