@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -15,6 +15,8 @@ from packviz.drawn import Drawn
 from packviz.palette import THEMES
 
 Asked = ParamSpec("Asked")
+
+NOT_YET = "Not solved yet: your function returns nothing. Replace the … with your own code and run the cell again."
 
 
 class NotSolvedError(AssertionError):
@@ -87,6 +89,11 @@ class Comparison(Drawn):
 
     def _differs(self, i: int) -> bool:
         return self.yours[i : i + 1] != self.target[i : i + 1]
+
+
+def entries(yours: Iterable[Any], target: Iterable[Any]) -> tuple[list[str], list[str]]:
+    """Both rows of a `Comparison` of numbers or letters, tensors or not."""
+    return [str(getattr(v, "item", lambda v=v: v)()) for v in yours], [str(v) for v in target]
 
 
 def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:

@@ -1,0 +1,87 @@
+"""The exercises on layouts: padding and packed order (notebooks 00 to 02)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
+from typing import Any
+
+from packviz.layout import Layout
+from packviz.lessons.verdict import NOT_YET, Comparison, Verdict, entries, exercise
+from packviz.picture import Picture, show
+
+
+@exercise
+def half_padding(lengths: Any) -> Verdict:
+    """Lengths of a batch of which exactly half is padding (notebook 00)."""
+    layout = Layout(lengths)
+    picture = [Picture(layout)]
+    if 2 * layout.n_padding == layout.n_cells:
+        return Verdict(True, f"{layout.n_padding} of {layout.n_cells} cells are padding: exactly half.", picture)
+    more = "less" if 2 * layout.n_padding > layout.n_cells else "more"
+    hint = "One long sequence makes padding in every other row."
+    return Verdict(False, f"{layout.n_padding} of {layout.n_cells} cells are padding; you need {more}. {hint}", picture)
+
+
+@exercise
+def two_batches(lengths: Sequence[int], batches: Any) -> Verdict:
+    """A split of `lengths` into two batches of equal size with the least padding (notebook 01)."""
+    if sorted(n for batch in batches for n in batch) != sorted(lengths):
+        return Verdict(False, f"Use each of the lengths {list(lengths)} exactly once.")
+    half = len(lengths) // 2
+    if [len(batch) for batch in batches] != [half, half]:
+        return Verdict(False, f"Make two batches of {half} sequences each; yours have {[len(b) for b in batches]}.")
+    pictures = [Picture(Layout(batch)) for batch in batches]
+    padding = _padding(batches)
+    best = min(_padding(split) for split in _splits(lengths, half))
+    if padding == best:
+        return Verdict(True, f"{padding} padding cells in all, and no split has fewer.", pictures)
+    hint = "A batch is as wide as its longest sequence: which sequences should share it?"
+    return Verdict(False, f"{padding} padding cells in all; {best} are possible. {hint}", pictures)
+
+
+@exercise
+def batch_sizes(answer: Callable[[list[int]], Any]) -> Verdict:
+    """A function from lengths to batch sizes (notebook 02)."""
+    from torch import zeros  # noqa: PLC0415
+    from torch.nn.utils.rnn import pack_sequence  # noqa: PLC0415
+
+    for lengths in ([3, 2], [5, 2], [3, 5, 2, 4], [1], [2, 2, 2], [9, 8, 6, 4, 3, 2]):
+        yours = answer(list(lengths))
+        if yours is None or yours is ...:
+            return Verdict(False, NOT_YET)
+        target = pack_sequence([zeros(n) for n in lengths], enforce_sorted=False).batch_sizes.tolist()
+        rows = Comparison(f"batch sizes of lengths {lengths}", *entries(yours, target))
+        if list(rows.yours) != list(rows.target):
+            hint = "At step t, count the sequences that are longer than t."
+            return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [show(lengths), rows])
+    return Verdict(True, f"Equal to torch's batch sizes for every case; here is lengths {lengths}.", [rows])
+
+
+@exercise
+def packed_order(answer: Callable[[list[str]], Any]) -> Verdict:
+    """A function from sequences (strings) to the entries of `data`, in order (notebook 02)."""
+    from torch import tensor  # noqa: PLC0415
+    from torch.nn.utils.rnn import pack_sequence  # noqa: PLC0415
+
+    for words in (["abc", "x"], ["see", "count", "time"], ["pad", "it"], ["a"]):
+        yours = answer(list(words))
+        if yours is None or yours is ...:
+            return Verdict(False, NOT_YET)
+        packed = pack_sequence([tensor([ord(c) for c in word]) for word in words], enforce_sorted=False)
+        target = [chr(code) for code in packed.data.tolist()]
+        rows = Comparison(f"data of {words}", *entries(yours, target))
+        if list(rows.yours) != list(rows.target):
+            hint = "Go step by step; within a step, the longest sequence comes first."
+            return Verdict(False, f"Not yet for {words}. {hint}", [show(words), rows])
+    return Verdict(True, "Equal to the order of torch's data for every case.", [show(["abc", "x"])])
+
+
+def _padding(batches: Iterable[Sequence[int]]) -> int:
+    return sum(Layout(batch).n_padding for batch in batches)
+
+
+def _splits(lengths: Sequence[int], half: int) -> Iterable[tuple[list[int], list[int]]]:
+    everyone = range(len(lengths))
+    for chosen in combinations(everyone, half):
+        yield [lengths[i] for i in chosen], [lengths[i] for i in everyone if i not in chosen]

@@ -1,0 +1,80 @@
+"""The exercises on padded and packed results (notebooks 04 and 05)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from packviz.aligned import Aligned
+from packviz.layout import sequence_name
+from packviz.lessons.verdict import NOT_YET, Comparison, Verdict, exercise
+from packviz.picture import show
+
+
+@exercise
+def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
+    """A function from the output of a packed bidirectional RNN to the final states of both directions (notebook 04)."""
+    from torch import Tensor, arange, zeros  # noqa: PLC0415
+
+    half = 2
+    for lengths in ([5, 3, 2], [1], [3, 3], [2, 4]):
+        rows, steps = len(lengths), max(lengths)
+        output = zeros(rows, steps, 2 * half)
+        # Each number says where it comes from: 1 + step + 100 · row, and 10000 more in the reverse half.
+        output += 1 + arange(steps).reshape(1, -1, 1) + 100 * arange(rows).reshape(-1, 1, 1)
+        output[..., half:] += 10_000
+        yours = answer(output.clone(), list(lengths))
+        if yours is None or yours is ...:
+            return Verdict(False, NOT_YET)
+        if not isinstance(yours, Tensor) or tuple(yours.shape) != (rows, 2 * half):
+            got = f"of shape {tuple(yours.shape)}" if isinstance(yours, Tensor) else f"a {type(yours).__name__}"
+            return Verdict(False, f"Return a tensor of shape {(rows, 2 * half)}: a row per sequence. Yours is {got}.")
+        taken = [_taken_from(part) for row in yours.tolist() for part in (row[:half], row[half:])]
+        wanted = [f"{sequence_name(b)}{end}" for b, n in enumerate(lengths) for end in (f"{n - 1}→", "0←")]
+        drawn = Comparison(f"taken, lengths {lengths}: → forward half, ← reverse", taken, wanted)
+        if taken != wanted:
+            forward = taken[::2] == wanted[::2]
+            hint = (
+                "The reverse direction reads the first step last: where is its final state?"
+                if forward
+                else "Forward ends at each sequence's own last real step; after it, output is zero or another row's."
+            )
+            return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [show(lengths), drawn])
+    return Verdict(True, "Both directions' final states, for every case; here is the last.", [drawn])
+
+
+def _taken_from(values: list[float]) -> str:
+    """Where in the output of `final_states` this half of a row comes from."""
+    number = int(values[0]) if values and len(set(values)) == 1 else 0
+    arrow, number = ("←" if number > 10_000 else "→"), number % 10_000
+    return f"{sequence_name(number // 100)}{number % 100 - 1}{arrow}" if number > 0 else "?"
+
+
+@exercise
+def masked_mean(answer: Callable[[Any, list[int]], Any]) -> Verdict:
+    """A function from a padded batch `(B, T, F)` and its lengths to the mean over the real steps (notebook 05)."""
+    from torch import stack, tensor  # noqa: PLC0415
+
+    wrong = "Add up the real steps, and divide each row by its own length: T counts padding too."
+    cases = [
+        ([3, 1, 2], 0.0, wrong),
+        ([2, 4], 99.0, "The padding holds 99 here. Set it to 0 before adding up: lengths say where it is."),
+        ([1, 3], float("nan"), "The padding holds NaN here, and 0 × NaN is NaN: leave it out with masked_fill."),
+    ]
+    for lengths, padding, hint in cases:
+        steps = range(max(lengths))
+        rows = [[float(2 * t + 4 * b + 2) if t < n else padding for t in steps] for b, n in enumerate(lengths)]
+        x = stack([tensor(rows), -tensor(rows)], dim=2)
+        yours = answer(x, list(lengths))
+        if yours is None or yours is ...:
+            return Verdict(False, NOT_YET)
+        batch = Aligned.of(tensor(rows), lengths, title=f"x[:, :, 0], lengths {lengths}", batch_first=True)
+        shape = tuple(getattr(yours, "shape", ()))
+        if shape != (len(lengths), 2):
+            kind = f"a tensor of shape {shape}" if shape else f"a {type(yours).__name__}"
+            return Verdict(False, f"Return a tensor of shape {(len(lengths), 2)}. Yours is {kind}.", [batch])
+        target = stack([row[:n].mean(0) for row, n in zip(x, lengths, strict=True)])
+        means = Comparison("means of x[:, :, 0]", *([f"{v:.3g}" for v in m[:, 0].tolist()] for m in (yours, target)))
+        if not bool(((yours - target).abs() < 1e-4).all()):
+            return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [batch, means])
+    return Verdict(True, "The mean of the real steps, whatever the padding holds: even NaN.", [batch, means])
