@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from packviz import palette
+from packviz import axes, palette
 from packviz.drawn import Drawn
 from packviz.grids import number
 from packviz.svg import element, escape
@@ -75,7 +75,7 @@ class Trajectory(Drawn):
         colours = palette.THEMES[theme]
         drawn = self.curves[:MOST]
         finite = [v for c in drawn for v in (*c.padded, *c.packed) if math.isfinite(v)] or [0.0, 1.0]
-        ticks = _ticks(min(finite), max(finite))
+        ticks = axes.ticks(min(finite), max(finite))
         low, high = min(*finite, ticks[0]), max(*finite, ticks[-1])
         steps = len(drawn[0].padded)
 
@@ -120,7 +120,8 @@ class Trajectory(Drawn):
             halo = f'stroke="{colours.ground}" stroke-width="4" paint-order="stroke" fill="{colour}"'
             out.append(f'<text x="{left + 6:.1f}" y="{height + 4:.1f}" font-size="11" {halo}>{label}</text>')
         end = x(steps - 1)
-        for beside, (height, label) in zip(_apart([height for height, _ in labels]), sorted(labels), strict=True):
+        rows = axes.apart([height for height, _ in labels], _TOP + _HEIGHT)
+        for beside, (height, label) in zip(rows, sorted(labels), strict=True):
             out.append(f'<path d="M{end + 4:.1f} {height:.1f}L{end + 18:.1f} {beside:.1f}" stroke="{colours.muted}"/>')
             out.append(f'<text x="{end + 22:.1f}" y="{beside + 4:.1f}" font-size="11">{label}</text>')
         out += self._key(colours, foot + 22)
@@ -167,24 +168,3 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
             inside = [f"{px:.1f} {py:g}" for px, py in run]
             runs.append("M" + "L".join(inside) + ("h.1" if len(inside) == 1 else ""))
     return "".join(runs)
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """At least two round numbers that enclose the range."""
-    span = max(high - low, 1e-3)
-    power = 10 ** math.floor(math.log10(span / 3))
-    step = next(s * power for s in (1, 2, 5, 10) if s * power >= span / 4)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    return [round(i * step, 10) + 0.0 for i in range(first, max(last, first + 1) + 1)]
-
-
-def _apart(heights: Sequence[float], room: float = 12.0) -> list[float]:
-    """The heights from top to bottom, moved so that labels there do not cover each other, and stay within the plot."""
-    placed = sorted(heights)
-    for i in range(1, len(placed)):
-        placed[i] = max(placed[i], placed[i - 1] + room)
-    lowest = _TOP + _HEIGHT
-    for i in reversed(range(len(placed))):
-        placed[i] = min(placed[i], lowest)
-        lowest = placed[i] - room
-    return placed

@@ -8,8 +8,10 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ _ENVIRONMENT = (
 )
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 # From glibc's malloc.h.
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
 _MOST = 2**31 - 1
 
 _set: dict[str, int] = {}
@@ -53,6 +55,25 @@ def calm_allocator() -> dict[str, Any]:
             if mallopt(parameter, value):
                 _set[name] = value
     return allocator()
+
+
+@contextmanager
+def own_pages() -> Iterator[None]:
+    """Undoes `calm_allocator` for a while: large blocks get pages of their own, which go when they are freed.
+
+    For whoever puts many small blocks between large ones, to keep them, as a profiler does. On the heap they would cut
+    every gap too short for the next large block, and it would grow by gigabytes.
+    """
+    if not _set:
+        yield
+        return
+    mallopt = ctypes.CDLL(None).mallopt
+    mallopt(_M_MMAP_THRESHOLD, 2**18)
+    mallopt(_M_MMAP_MAX, 2**16)
+    try:
+        yield
+    finally:
+        mallopt(_M_MMAP_MAX, 0)
 
 
 def allocator() -> dict[str, Any]:
@@ -93,6 +114,7 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
         "torch": torch.__version__,
         "onednn": torch.backends.mkldnn.is_available(),  # type: ignore[no-untyped-call]
         "python": platform.python_version(),
+        "packviz": _own_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "allocator": allocator(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -104,8 +126,17 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
             "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
             "driver": _driver(),
+            "device_memory": torch.cuda.get_device_properties(device).total_memory,
+            "tf32": torch.backends.cudnn.allow_tf32,
         }
     return record
+
+
+def _own_version() -> str | None:
+    try:
+        return version("packviz")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return None
 
 
 @functools.cache

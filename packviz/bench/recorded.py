@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+_FOLDERS = ("recorded", "notebooks/recorded")
+
 
 def save(path: str | os.PathLike[str], kind: str, version: int, data: Mapping[str, Any]) -> None:
     """Writes a result file, all of it or nothing.
@@ -46,6 +48,13 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
     return dict(data)
 
 
+def available(kind: str) -> list[str]:
+    """The names of the recorded files of an experiment, `KIND_….json`, as `load` takes them."""
+    here = Path.cwd()
+    folders = [top / way for top in (here, *here.parents) for way in _FOLDERS]
+    return sorted({path.name for folder in folders for path in folder.glob(f"{kind}_*.json")})
+
+
 def find(name: str | os.PathLike[str]) -> Path:
     """The path of a result file: as it is, or in `recorded/` or `notebooks/recorded/` here or in a folder above.
 
@@ -54,7 +63,7 @@ def find(name: str | os.PathLike[str]) -> Path:
     """
     here = Path.cwd()
     for folder in (here, *here.parents):
-        for path in (folder / name, folder / "recorded" / name, folder / "notebooks" / "recorded" / name):
+        for path in (folder / name, *(folder / way / name for way in _FOLDERS)):
             if path.is_file():
                 return path
     raise ValueError(f"there is no result file {os.fspath(name)!r}, here or in a folder recorded/ above")

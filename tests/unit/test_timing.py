@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.bench import Timing, calm_allocator, measure, provenance, recorded, timing
+from packviz.bench import Timing, calm_allocator, measure, memory, provenance, recorded, timing
 from packviz.bench.provenance import allocator
 
 
@@ -140,6 +140,108 @@ def test_stop_can_be_an_event_of_another_thread():
     assert result.to_text() == "stopped before the first round was complete: nothing to say of a, b"
     with pytest.raises(ValueError, match="no round was completed"):
         result.median("a")
+
+
+# Peak memory.
+
+
+def allocated(*sizes):
+    """A call that holds blocks of these sizes in bytes, one after the other."""
+
+    def call():
+        for size in sizes:
+            torch.empty(size, dtype=torch.uint8)
+
+    return call
+
+
+def test_peak_memory_is_what_is_in_use_at_once():
+    assert memory.peak(allocated()) == 0
+    assert memory.peak(allocated(10_000, 70_000, 20_000)) == 70_000
+    assert memory.peak(lambda: [torch.empty(1000, dtype=torch.uint8) for _ in range(9)]) == 9000
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 40))
+def test_peak_memory_of_a_sum_is_its_two_terms_and_its_result(rows, columns, times):
+    """Of `a + b + b`, the terms made within: two at first; then the sum of both, and at last another."""
+
+    def call():
+        a, b = torch.empty(rows * columns), torch.empty(rows * columns)
+        for _ in range(times):
+            a = a + b
+
+    assert memory.peak(call) == 3 * 4 * rows * columns
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_peak_memory_agrees_with_torchs_own_profiler(packed):
+    """The public profiler writes to stderr in torch 2.13, so it is only asked here."""
+    lstm = torch.nn.LSTM(4, 5)
+    x = torch.randn(9, 6, 4)
+    lengths = torch.arange(9, 3, -1)
+
+    def call():
+        given = torch.nn.utils.rnn.pack_padded_sequence(x, lengths) if packed else x
+        output = lstm(given)[0]
+        (output.data if packed else output).sum().backward()
+
+    call()
+    lstm.zero_grad()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        call()
+    events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]
+    lstm.zero_grad()
+    changes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
+    assert memory.peak(call) == max(np.cumsum(changes)) > 0
+
+
+def test_peak_memory_of_cuda_is_asked_of_its_allocator(monkeypatch):
+    """With a stand-in for torch.cuda: there need not be a GPU."""
+    log = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: log.append("wait"))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: log.append("reset"))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 100)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 350)
+    assert memory.peak(lambda: log.append("call"), "cuda") == 250
+    assert log == ["wait", "reset", "call", "wait"]
+
+
+def test_peak_memory_where_torch_does_not_say(monkeypatch):
+    assert memory.peak(lambda: pytest.fail("not called"), "meta") is None
+    monkeypatch.delattr(torch.autograd, "_enable_profiler_legacy")
+    assert memory.peak(lambda: pytest.fail("not called")) is None
+
+
+def test_the_profiler_is_off_again_after_a_failure():
+    with pytest.raises(ZeroDivisionError):
+        memory.peak(lambda: 1 // 0)
+    assert memory.peak(allocated(500)) == 500
+
+
+def test_memory_is_counted_before_the_rounds_and_outside_of_the_time():
+    clock = FakeClock()
+    calls = {"a": clock.takes("a", [1]), "b": allocated(5000)}
+    result = measure(calls, clock=clock, rounds=2, warmup=1, memory=True, before={"a": clock.takes("before", [0])})
+    assert result.memory == {"a": 0, "b": 5000}
+    assert clock.log[:2] == ["before", "a"]
+    assert clock.log.count("a") == 4
+    assert result.seconds["a"] == (1, 1)
+    assert "at most 0.005 MB at once" in result.to_text()
+    assert Timing.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+    assert quick(rounds=1)[1].memory == {}
+
+
+@given(st.integers(0, 5))
+def test_stop_is_asked_before_every_count_too(allowed):
+    asked = iter(range(1000))
+    clock, result = quick(rounds=1, warmup=0, memory=True, stop=lambda: next(asked) >= allowed)
+    assert sum(entry in "ab" for entry in clock.log) == min(allowed, 4)
+    assert result.stopped == (allowed < 4)
+
+
+def test_a_record_from_before_memory_was_counted_is_read():
+    data = {"seconds": {"a": [1.0]}, "warmup": 0, "stopped": False, "provenance": {}}
+    assert Timing.from_dict(data).memory == {}
 
 
 @pytest.mark.parametrize(
@@ -336,6 +438,33 @@ def test_a_reader_s_own_setting_is_left_alone():
     assert said["environment"] == {"MALLOC_MMAP_THRESHOLD_": "4294967296"}
 
 
+KEEPING = """
+from packviz.bench import calm_allocator
+from packviz.bench.memory import peak
+import resource, torch
+calm_allocator()
+def grow():
+    x = torch.ones(2**20)
+    for i in range(60):
+        x = x + torch.zeros(2**20)[: i + 1].sum()
+{how}
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@GLIBC
+def test_counting_memory_does_not_swell_a_calm_heap():
+    """The profiler keeps a little of every operator; between blocks of 4 MiB it would tear the heap apart."""
+    alone, counted = (int(run(KEEPING.format(how=how))) for how in ("grow()", "peak(grow)"))
+    assert counted < alone + 100
+
+
+@GLIBC
+def test_after_counting_the_allocator_is_calm_again():
+    how = "from packviz.bench.memory import peak; calm_allocator(); peak(lambda: torch.ones(9))"
+    assert int(run(FAULTS.format(how=how))) < 1000
+
+
 def test_an_allocator_that_is_not_glibc_is_left_alone(monkeypatch):
     monkeypatch.setattr("platform.libc_ver", lambda: ("", ""))
     monkeypatch.setattr("ctypes.CDLL", lambda name: pytest.fail("no mallopt here"))
@@ -370,6 +499,17 @@ def test_a_file_is_found_from_any_folder_of_the_checkout(tmp_path, monkeypatch):
         assert recorded.find("a.json") == folder / "a.json"
     with pytest.raises(ValueError, match=r"there is no result file 'b\.json', here or in a folder recorded/ above"):
         recorded.find("b.json")
+
+
+def test_recorded_files_of_an_experiment(tmp_path, monkeypatch):
+    folder = tmp_path / "notebooks" / "recorded"
+    folder.mkdir(parents=True)
+    for name in ("race_b.json", "race_a.json", "racetrack.json", "other.json"):
+        (folder / name).write_text("{}")
+    for here in (tmp_path, tmp_path / "notebooks", folder):
+        monkeypatch.chdir(here)
+        assert recorded.available("race") == ["race_a.json", "race_b.json"]
+    assert recorded.available("none") == []
 
 
 def test_what_no_json_can_hold_is_not_written(tmp_path):
