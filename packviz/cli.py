@@ -7,16 +7,18 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 from packviz import lengths
 from packviz.picture import show
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status: 0, or 2 for input it cannot use."""
+    """Runs the command and returns its exit status: 0, 2 for input it cannot use, 130 after Ctrl-C."""
+    from packviz import cli_bench  # noqa: PLC0415 - it is the only one that knows `packviz.bench`
+
     parser = argparse.ArgumentParser(prog="packviz", description="See PyTorch packed sequences from a terminal.")
-    parser.add_argument("--version", action="version", version=f"packviz {version('packviz')}")
+    parser.add_argument("--version", action="version", version=f"packviz {_version()}")
     commands = parser.add_subparsers(title="commands", required=True)
 
     shower = commands.add_parser("show", help="print a batch, padded and packed")
@@ -25,13 +27,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shower.add_argument("--svg", metavar="PATH", help="write the picture to this file instead of printing text")
     shower.set_defaults(run=_show)
 
+    bench = "time the forum's network, padded and packed, on this machine"
+    cli_bench.add_to(commands.add_parser("bench", help=bench, description=f"{bench.capitalize()}."))
+
     options = parser.parse_args(arguments)
     try:
-        options.run(options)
+        return options.run(options) or 0
     except ValueError as error:
         print(f"packviz: {error}", file=sys.stderr)
         return 2
-    return 0
+
+
+def _version() -> str:
+    try:
+        return version("packviz")
+    except PackageNotFoundError:  # run from a checkout
+        return "(not installed)"
 
 
 def _show(options: argparse.Namespace) -> None:

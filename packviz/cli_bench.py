@@ -1,0 +1,176 @@
+"""The command `packviz bench`. It needs torch, numpy and the standard library; drawing HTML and PNG needs plotly."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+from packviz.bench import experiment, results
+from packviz.bench.experiment import Progress
+from packviz.bench.results import DTYPES, SETUPS, Benchmark
+from packviz.sweeps import Sweep
+
+STOPPED = 130
+"""The exit status after Ctrl-C, as a shell has it."""
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Gives the parser the options of `packviz bench`, and `packviz bench plot`."""
+    parser.set_defaults(run=_measure)
+    full, standard = experiment.FULL, results.Parameters()
+    number: dict[str, Any] = {"type": int, "metavar": "N"}
+
+    def default(name: str) -> str:
+        return f"(default: {full[name]}; with --quick {experiment.QUICK[name]})"
+
+    add = parser.add_argument
+    add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
+    add("--setup", nargs="+", action="extend", choices=[*SETUPS], help="one or several of: A, no padding; B, triangle;"
+        " evenly, spread evenly (default: A B)")  # fmt: skip
+    add("--batch-size", **number, help=f"sequences {default('batch_size')}")
+    add("--min", dest="shortest", **number, help=f"fewest time steps {default('shortest')}")
+    add("--max", dest="longest", **number, help=f"most time steps {default('longest')}")
+    add("--step", **number, help=f"from one to the next {default('step')}")
+    add("--rounds", **number, help=f"timed rounds {default('rounds')}")
+    add("--warmup", **number, help=f"rounds before that {default('warmup')}")
+    add("--quick", action="store_true", help="a small batch and few sizes: seconds on a CPU")
+    methods = ",".join(standard.methods)
+    add("--methods", default=methods, help=f"what to compare to the first of them (default: {methods})")
+    add("--dtype", default=standard.dtype, choices=DTYPES, help=f"of the weights (default: {standard.dtype})")
+    add("--autocast", choices=DTYPES, help="run the forward pass under torch.autocast with this dtype")
+    add("--threads", default=standard.threads, **number, help=f"torch's CPU threads (default: {standard.threads})")
+    add("--seed", default=standard.seed, **number, help=f"of weights, tokens and order (default: {standard.seed})")
+    add("--out", metavar="FILE", help="keep the results here, as JSON; if the file is there, go on with it")
+
+    plot = parser.add_subparsers(title="commands", metavar="[plot …]").add_parser(
+        "plot", help="draw result files side by side", description="Draws result files side by side."
+    )
+    plot.add_argument("files", nargs="+", metavar="FILE", help="what `packviz bench --out FILE` wrote")
+    plot.add_argument("--out", required=True, metavar="PICTURE", help="ends in .svg, .html or .png")
+    plot.set_defaults(run=_plot)
+
+
+def _measure(options: argparse.Namespace) -> int:
+    given = experiment.QUICK if options.quick else experiment.FULL
+    chosen: dict[str, Any] = {
+        name: given[name] if getattr(options, name) is None else getattr(options, name) for name in given
+    }
+    sizes = results.sizes(chosen.pop("shortest"), chosen.pop("longest"), chosen.pop("step"))
+    same: dict[str, Any] = {name: getattr(options, name) for name in ("dtype", "autocast", "threads", "seed")}
+    methods = tuple(method.strip() for method in options.methods.split(",") if method.strip())
+    parameters = results.Parameters(methods=methods, **same, **chosen)
+    start = results.load(options.out) if options.out and Path(options.out).exists() else None
+    result = start
+    with _Bar(sys.stderr) as bar:
+        try:
+            for result in experiment.sweep(
+                parameters, options.setup or ["A", "B"], sizes, device=options.device, start=start, progress=bar.show
+            ):
+                bar.clear()
+                if options.out:
+                    _keep(options.out, result)
+                if result.points and result is not start:
+                    bar.say(_last(result))
+        except KeyboardInterrupt:
+            bar.clear()
+            return _stopped(result, options.out)
+    print(result)
+    return 0
+
+
+def _keep(path: str, result: Benchmark) -> None:
+    try:
+        results.save(path, result)
+    except FileNotFoundError:
+        raise ValueError(f"cannot write {path}: there is no folder {Path(path).parent}") from None
+    except OSError as error:
+        raise ValueError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _last(result: Benchmark) -> str:
+    point = result.points[-1]
+    lost = "".join(f", {name}: {why}" for name, why in point.missing.items())
+    wrong = "".join(f", {method} gives other results" for method in point.wrong)
+    return f"setup {point.setup}, {point.steps} time steps: done{lost}{wrong}"
+
+
+def _stopped(result: Benchmark | None, out: str | None) -> int:
+    count = len(result.points) if result else 0
+    if not out:
+        print("packviz: stopped", file=sys.stderr)
+        if result and count:
+            print(result)
+    else:
+        there = f"{count} point{'' if count == 1 else 's'}"
+        print(f"packviz: stopped; {out} holds {there}. The same command again goes on from there.", file=sys.stderr)
+    return STOPPED
+
+
+def _plot(options: argparse.Namespace) -> int:
+    out = Path(options.out)
+    if out.suffix not in (".svg", ".html", ".png"):
+        raise ValueError(f"--out is {options.out}; its name must end in .svg, .html or .png")
+    found = {name: results.load(name) for name in dict.fromkeys(options.files)}
+    if not any(result.points for result in found.values()):
+        raise ValueError("there is no point in these files to draw")
+    names = {name: "" if len(found) == 1 else Path(name).stem for name in found}
+    if len(set(names.values())) < len(names):  # of the same name in different folders
+        names = {name: name for name in found}
+    picture = results.beside({names[name]: result for name, result in found.items()})
+    try:
+        if out.suffix == ".svg":
+            out.write_text(picture.to_svg() + "\n", encoding="utf-8")
+        else:
+            _write_chart(picture, out)
+    except FileNotFoundError:
+        raise ValueError(f"cannot write {out}: there is no folder {out.parent}") from None
+    except OSError as error:
+        raise ValueError(f"cannot write {out}: {error.strerror}") from None
+    return 0
+
+
+def _write_chart(picture: Sweep, out: Path) -> None:
+    try:
+        from packviz.figures import sweeps  # noqa: PLC0415 - a bare GPU machine has no plotly
+    except ImportError as error:
+        raise ValueError(f"{out.suffix} needs plotly: python -m pip install plotly; .svg does without") from error
+    sweeps.write(picture, out)
+
+
+class _Bar:
+    """A progress bar on a terminal; elsewhere nothing but the lines that are said."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._shown = stream, 0
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.clear()
+
+    def show(self, progress: Progress) -> None:
+        """Draws the bar anew."""
+        if not self._stream.isatty():
+            return
+        full = round(20 * progress.fraction)
+        line = f"[{'#' * full}{'.' * (20 - full)}] {progress.fraction:4.0%}  {progress.to_text()}"
+        line = line[: shutil.get_terminal_size().columns - 1]
+        self._stream.write("\r" + line.ljust(self._shown))
+        self._stream.flush()
+        self._shown = len(line)
+
+    def clear(self) -> None:
+        """Takes the bar away."""
+        if self._shown:
+            self._stream.write("\r" + " " * self._shown + "\r")
+            self._stream.flush()
+            self._shown = 0
+
+    def say(self, line: str) -> None:
+        """Writes a line that stays."""
+        self._stream.write(line + "\n")
+        self._stream.flush()

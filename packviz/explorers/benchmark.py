@@ -1,0 +1,232 @@
+"""The forum's experiment on your machine: choose, start, and watch the curves grow beside recorded ones."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+import ipywidgets as widgets
+
+from packviz.bench import experiment, recorded, results
+from packviz.bench.experiment import Progress
+from packviz.bench.results import Benchmark, Parameters
+from packviz.explorers import job
+from packviz.explorers.panel import Panel, View, row, slider
+
+YOURS, NOTHING = "yours", "nothing"
+QUICK, FULL = "quick", "full"
+_PRESETS = {QUICK: experiment.QUICK, FULL: experiment.FULL}
+_SETUPS = {"A": ["A"], "B": ["B"], "A and B": ["A", "B"]}
+_PAUSE = 0.5  # s between two signs of life: the page that shows them takes time from what is measured
+
+
+class BenchmarkExplorer(Panel):
+    """A form for the experiment, its curves as they come, and recorded ones beside them.
+
+    The button starts it in a thread, and the notebook stays free; `measure()` runs it here and now. One runs at a time:
+    a new panel, or a start elsewhere, stops the one before. Stopping waits for the call that is being timed.
+
+    Attributes:
+        device: where to run; only what is here.
+        setups: A, B or both.
+        size: quick or full: sets the sliders, and the rounds.
+        batch_size: sequences.
+        shortest: fewest time steps.
+        longest: most time steps.
+        step: from one size to the next.
+        beside: a recorded file to draw beside.
+        job: the buttons and the progress bar.
+        result: what was measured last; none before that.
+    """
+
+    result: Benchmark | None
+    _latest: ClassVar[BenchmarkExplorer | None] = None
+
+    def __init__(
+        self,
+        device: str = "cpu",
+        *,
+        quick: bool | str = True,
+        setups: str = "A and B",
+        batch_size: int | None = None,
+        shortest: int | None = None,
+        longest: int | None = None,
+        step: int | None = None,
+        methods: str = "padded, packed",
+        beside: str | None = "benchmark_cpu.json",
+    ) -> None:
+        """Starts with this in the form; what is none is as quick or full has it.
+
+        `quick` may also be `"true"` or `"false"`: papermill's `-p quick false` brings it as text.
+
+        Raises:
+            ValueError: the device is not here, or one of the others cannot be.
+        """
+        if setups not in _SETUPS:
+            raise ValueError(f"setups is {setups!r}; choose one of {', '.join(map(repr, _SETUPS))}")
+        self.result = None
+        self._methods = tuple(method.strip() for method in methods.split(","))
+        self._loaded: dict[str, Benchmark] = {}
+        wide = widgets.Layout(width="auto", margin="2px 24px 2px 0")
+        self.device = widgets.Dropdown(
+            options=_devices(device), value=device, description="device", layout=widgets.Layout(width="300px")
+        )
+        self.setups = widgets.ToggleButtons(
+            options=[*_SETUPS], value=setups, description="setup", style={"button_width": "80px"}, layout=wide
+        )
+        self.size = widgets.ToggleButtons(
+            options=[QUICK, FULL],
+            value=QUICK if _is_true(quick) else FULL,
+            description="size",
+            style={"button_width": "70px"},
+            layout=wide,
+        )
+        given = {"batch_size": batch_size, "shortest": shortest, "longest": longest, "step": step}
+        start = _PRESETS[self.size.value] | {name: value for name, value in given.items() if value is not None}
+        self.batch_size = slider("batch_size", start["batch_size"], 8, max(512, start["batch_size"]))
+        self.shortest = slider("shortest", start["shortest"], 1, max(512, start["shortest"]))
+        self.longest = slider("longest", start["longest"], 1, max(512, start["longest"]))
+        self.step = slider("step", start["step"], 1, max(256, start["step"]))
+        files = [NOTHING, *recorded.available(results.KIND)]
+        self.beside = widgets.Dropdown(
+            options=files,
+            value=beside if beside in files else NOTHING,
+            description="beside",
+            layout=widgets.Layout(width="300px"),
+        )
+        self.job = job.Job("Start", self._prepare)
+        self.size.observe(self._preset, names="value")
+        why = experiment.no_cuda()
+        lacking = widgets.Label(f"No CUDA: {why}." if why else "")
+        self.halt_latest()
+        BenchmarkExplorer._latest = self
+        super().__init__(
+            [
+                row(self.device, self.setups, self.size),
+                lacking,
+                row(self.batch_size, self.step),
+                row(self.shortest, self.longest),
+                row(self.beside),
+                self.job,
+            ],
+            [
+                self.device,
+                self.setups,
+                self.size,
+                self.batch_size,
+                self.shortest,
+                self.longest,
+                self.step,
+                self.beside,
+            ],
+        )
+
+    def view(self) -> View:
+        """What Start would measure, over what was measured."""
+        parameters, setups, sizes = self._plan()
+        shown: dict[str, Benchmark | None] = {YOURS: self.result}
+        if self.beside.value != NOTHING:
+            if self.beside.value not in self._loaded:
+                self._loaded[self.beside.value] = results.load(self.beside.value)
+            shown["recorded"] = self._loaded[self.beside.value]
+        plan = (
+            f"Start measures {parameters.batch_size} sequences of {_listed(sizes)} time steps, setup"
+            f" {self.setups.value}, {parameters.rounds} rounds, on {self.device.value}."
+        )
+        sweep = results.beside(shown, setups, sizes, [plan])
+        return View(draw=sweep.to_svg, summary=plan, describe=sweep.to_text)
+
+    def measure(self) -> Benchmark:
+        """Does what Start does, but here and now, and returns what was measured.
+
+        Raises:
+            ValueError: the form holds what cannot be measured.
+        """
+        self.job.run()
+        assert self.result is not None
+        return self.result
+
+    def halt(self) -> None:
+        """Asks the thread to stop, if one runs."""
+        self.job.stop.click()
+
+    @classmethod
+    def halt_latest(cls) -> None:
+        """Asks the run of the last panel to stop, if there is one."""
+        if cls._latest is not None:
+            cls._latest.halt()
+
+    def close(self) -> None:
+        """Stops the run, and takes the panel away."""
+        if "job" in vars(self):  # not where the constructor refused
+            self.halt()
+        super().close()
+
+    def _plan(self) -> tuple[Parameters, list[str], tuple[int, ...]]:
+        preset = _PRESETS[self.size.value]
+        parameters = Parameters(
+            methods=self._methods,
+            batch_size=self.batch_size.value,
+            rounds=preset["rounds"],
+            warmup=preset["warmup"],
+        )
+        sizes = results.sizes(self.shortest.value, self.longest.value, self.step.value)
+        return parameters, _SETUPS[self.setups.value], sizes
+
+    def _prepare(self) -> job.Work:
+        parameters, setups, sizes = self._plan()
+        device, before = self.device.value, BenchmarkExplorer._latest
+        if before is not None and before is not self:
+            before.halt()
+        BenchmarkExplorer._latest = self
+
+        def work(progress: job.Progress, stop: job.Stop) -> str:
+            if before is not None and before is not self and before.job.thread:
+                before.job.thread.join()  # the call that it is timing has to end first
+            shown = -_PAUSE
+
+            def told(at: Progress) -> None:
+                nonlocal shown
+                if time.monotonic() - shown >= _PAUSE:
+                    shown = time.monotonic()
+                    self.job.said.value = at.to_text()
+                    progress(round(100 * at.fraction), 100)
+
+            points, of = 0, len(setups) * len(sizes)
+            for result in experiment.sweep(parameters, setups, sizes, device=device, progress=told, stop=stop):
+                self.result, points = result, len(result.points)
+                self._refresh()
+            if points < of:
+                return f"Stopped; {points} of {of} points were measured."
+            progress(1, 1)
+            return "Done."
+
+        return work
+
+    def _preset(self, change: object = None) -> None:
+        preset = _PRESETS[self.size.value]
+        for control in (self.batch_size, self.shortest, self.longest, self.step):
+            control.value = preset[control.description]
+
+
+def _devices(given: str) -> list[tuple[str, str]]:
+    """What can be chosen, and what it is called."""
+    import torch  # noqa: PLC0415
+
+    devices = {"cpu": "cpu"}
+    for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        devices[f"cuda:{i}" if i else "cuda"] = f"cuda:{i}, {torch.cuda.get_device_name(i)}"
+    devices.setdefault(experiment.check_device(given), given)
+    return [(said, device) for device, said in devices.items()]
+
+
+def _is_true(value: bool | str) -> bool:
+    said = str(value).lower()
+    if said not in ("true", "false"):
+        raise ValueError(f"quick is {value!r}; it is true or false")
+    return said == "true"
+
+
+def _listed(sizes: tuple[int, ...]) -> str:
+    some = [*map(str, sizes)]
+    return ", ".join(some) if len(some) < 6 else f"{some[0]}, {some[1]}, … {some[-1]}"

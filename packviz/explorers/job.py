@@ -1,0 +1,92 @@
+"""Work that takes seconds, such as a measurement, without freezing the notebook."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import ipywidgets as widgets
+
+Progress = Callable[[int, int], object]
+Stop = Callable[[], bool]
+Work = Callable[[Progress, Stop], str]
+
+
+class Job(widgets.HBox):
+    """A button that starts the work, a progress bar, a button that stops it, and what came of it.
+
+    The button runs the work in a thread, so that the notebook stays free; `run` runs it here and now.
+
+    Attributes:
+        start: the button that starts it.
+        stop: the button that asks it to stop.
+        bar: how far it is.
+        said: what came of it.
+        thread: the last one that the button started; none before that.
+    """
+
+    def __init__(self, description: str, work: Callable[[], Work]) -> None:
+        """Offers the work.
+
+        Args:
+            description: on the button.
+            work: prepares it, before the thread is started, and returns what the thread shall do. That takes what to
+                call with the parts done and the parts in all, and what to ask whether to stop; and returns what to say
+                in the end. A `ValueError` of either is said.
+        """
+        self._prepare = work
+        self._asked = threading.Event()
+        self.thread: threading.Thread | None = None
+        self.start = widgets.Button(description=description, layout=widgets.Layout(width="auto"))
+        self.stop = widgets.Button(description="Stop", disabled=True, layout=widgets.Layout(width="80px"))
+        self.bar = widgets.IntProgress(value=0, min=0, max=1, layout=widgets.Layout(width="140px"))
+        self.said = widgets.Label()
+        super().__init__([self.start, self.stop, self.bar, self.said])
+        self.layout.flex_flow = "row wrap"
+        self.start.on_click(self._begin)
+        self.stop.on_click(lambda button: self._asked.set())
+
+    def run(self) -> str:
+        """Does the work, and returns what is said of it."""
+        try:
+            self._do(self._ready())
+        finally:
+            self._rest()
+        return str(self.said.value)
+
+    def _begin(self, button: Any = None) -> None:
+        try:
+            work = self._ready()
+        except ValueError as error:
+            self._rest(str(error))
+            return
+        self.thread = threading.Thread(target=self._in_thread, args=(work,), daemon=True)
+        self.thread.start()
+
+    def _in_thread(self, work: Work) -> None:
+        try:
+            self._do(work)
+        except Exception as error:
+            self.said.value = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            if not isinstance(error, ValueError):
+                raise
+        finally:
+            self._rest()
+
+    def _ready(self) -> Work:
+        self._asked.clear()
+        self.start.disabled, self.stop.disabled, self.bar.value = True, False, 0
+        self.said.value = "…"
+        return self._prepare()
+
+    def _do(self, work: Work) -> None:
+        self.said.value = work(self._progress, self._asked.is_set)
+
+    def _progress(self, done: int, of: int) -> None:
+        self.bar.max, self.bar.value = of, done
+
+    def _rest(self, said: str | None = None) -> None:
+        if said is not None:
+            self.said.value = said
+        self.start.disabled, self.stop.disabled = False, True

@@ -1,0 +1,66 @@
+"""The exercise on how the backward pass grows (notebook 07)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from packviz.graphs import size
+from packviz.lessons.verdict import NOT_YET, Verdict, exercise
+from packviz.sweeps import Curve, Plot, Sweep
+
+NEAR = 0.1
+"""An answer may be off by this share."""
+
+DISTINCT = (8, 16, 32, 64)
+"""The numbers of distinct lengths that are drawn."""
+
+
+@exercise
+def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
+    """A function from lengths and features to the bytes that pad's backward writes, within 10 % (notebook 07)."""
+    from packviz.bench import profile  # noqa: PLC0415 - torch takes seconds to import
+
+    spread = [(profile.spread_lengths(d, 128, 64), 32) for d in DISTINCT]
+    others = [(profile.spread_lengths(12, 30, 50), 5), ([*range(40, 20, -1)], 1)]
+    yours = [answer(list(lengths), features) for lengths, features in spread + others]
+    if any(y is None or y is ... for y in yours):
+        return Verdict(False, NOT_YET)
+    yours = [float(y) for y in yours]
+    counted = [profile.count(lengths, f, device="meta").pad.backward.bytes for lengths, f in spread + others]
+    finite = all(math.isfinite(y) and y >= 0 for y in yours[: len(DISTINCT)])
+    drawn = [_drawn(yours[: len(DISTINCT)], counted)] if finite else []
+    for (lengths, features), y, right in zip(spread + others, yours, counted, strict=True):
+        if not abs(y - right) <= NEAR * right:
+            batch = f"{len(lengths)} sequences of at most {max(lengths)} steps, {len(set(lengths))} distinct lengths,"
+            case = f"Not yet for {batch} {features} features: {size(y)}, counted {size(right)}."
+            return Verdict(False, f"{case} {_hint(lengths, features, y)}", drawn)
+    return Verdict(True, "Within 10 % of what was counted, for every case.", drawn)
+
+
+def _drawn(yours: Sequence[float], counted: Sequence[float]) -> Sweep:
+    curves = []
+    for i, (name, values) in enumerate((("counted", counted), ("yours", yours))):
+        megabytes = [value / 1e6 for value, _ in zip(values, DISTINCT, strict=False)]
+        curves.append(Curve(name, i, i, DISTINCT, megabytes, megabytes, megabytes))
+    title, batch = "megabytes that pad's backward writes", "128 sequences of at most 64 steps, 32 features"
+    lines = [f"  {curve.name:8}{''.join(f'{y:.3g}'.rjust(10) for y in curve.y)}" for curve in curves]
+    text = "\n".join([f"{title}: {batch}", f"  distinct{''.join(f'{d:10}' for d in DISTINCT)}", *lines])
+    return Sweep(title, [[Plot("", curves)]], (), (batch,), text, "distinct lengths", "MB")
+
+
+def _hint(lengths: list[int], features: int, yours: float) -> str:
+    distinct, padded, packed = len(set(lengths)), max(lengths) * len(lengths), sum(lengths)
+    hints = [
+        (padded * 4, "That is one copy of the padded gradient. How many are there?"),
+        (distinct * padded * 4, "These are the copies of the padded gradient. What do SliceBackward and the sum fill?"),
+        (distinct * (padded + packed) * 4, "Nearly. SliceBackward fills whole packed tensors; then they are added up."),
+        (distinct * (padded + 2 * packed), "That counts numbers; a float32 has 4 bytes."),
+        (max(lengths) * (padded + 2 * packed) * 4, "Not every time step: what counts is the *distinct* lengths."),
+        (len(lengths) * (padded + 2 * packed) * 4, "Not every sequence: what counts is the *distinct* lengths."),
+    ]
+    for cells, hint in hints:
+        if abs(yours - cells * features) <= NEAR * cells * features:
+            return hint
+    return "Each distinct length costs one copy of the padded gradient, one packed zero-fill and one packed addition."
