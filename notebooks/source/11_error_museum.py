@@ -1,0 +1,629 @@
+# %% [markdown]
+# # Error museum
+#
+# **You have an error, or a wrong result without one. Which mistake is it, and what do you do?**
+#
+# After this page you can
+#
+# - find a mistake by its error text,
+# - let the data tell you of mistakes that torch keeps silent about,
+# - repair each of them.
+#
+# Time: walk at will. A search takes a minute, an exhibit two.
+
+# %% [markdown]
+# ## Ask at the desk
+#
+# Paste an error text, traceback and all. Numbers, shapes and devices do not matter. Or say what you see.
+
+# %%
+from packviz.explorers import MuseumExplorer
+
+desk = MuseumExplorer("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:1 Long tensor")
+desk
+
+# %% [markdown]
+# From code it is `museum.search`.
+
+# %%
+from packviz.mistakes import museum
+
+assert desk.found[0].name == "Lengths on the GPU"
+desk.pasted.value = "is h_n in my order?"
+assert desk.found[0].name == "Whose order is it"
+
+part_of_a_text = "must be Tensor, not PackedSequence"
+assert museum.search(part_of_a_text)[0].name == "A layer that wants a tensor"
+for text in ("my lengths are floats", "output shorter than input", "IndexError: index out of range in self"):
+    print(f"{text:<40} → {museum.search(text)[0].name}")
+desk.pasted.value = "RuntimeError: Length of all samples has to be greater than 0"
+
+# %% [markdown]
+# ## Plan
+#
+# | room 1: no error, and a wrong answer | room 2: an error | room 3: nothing wrong |
+# |---|---|---|
+# | 1 [Batch and time swapped](#1.-Batch-and-time-swapped) | 11 [Lengths not sorted](#11.-Lengths-not-sorted) | 21 [batch_sizes are not lengths](#21.-batch_sizes-are-not-lengths) |
+# | 2 [Unpacked time first](#2.-Unpacked-time-first) | 12 [Lengths on the GPU](#12.-Lengths-on-the-GPU) | 22 [The last output is not h_n](#22.-The-last-output-is-not-h_n) |
+# | 3 [Lengths too short](#3.-Lengths-too-short) | 13 [Two devices](#13.-Two-devices) | 23 [Who reads the padding](#23.-Who-reads-the-padding) |
+# | 4 [Lengths beyond T](#4.-Lengths-beyond-T) | 14 [An empty sequence](#14.-An-empty-sequence) | 24 [Does packing matter](#24.-Does-packing-matter) |
+# | 5 [Fractional lengths](#5.-Fractional-lengths) | 15 [State batch first](#15.-State-batch-first) | 25 [Whose order is it](#25.-Whose-order-is-it) |
+# | 6 [Too few lengths](#6.-Too-few-lengths) | 16 [Workers of different widths](#16.-Workers-of-different-widths) | 26 [Slower when packed](#26.-Slower-when-packed) |
+# | 7 [Cut on unpacking](#7.-Cut-on-unpacking) | 17 [No size of its own](#17.-No-size-of-its-own) | |
+# | 8 [Order lost by hand](#8.-Order-lost-by-hand) | 18 [A layer that wants a tensor](#18.-A-layer-that-wants-a-tensor) | |
+# | 9 [Too many rows in h_0](#9.-Too-many-rows-in-h_0) | 19 [Compiling a packed RNN](#19.-Compiling-a-packed-RNN) | |
+# | 10 [Layers taken for h and c](#10.-Layers-taken-for-h-and-c) | 20 [Exporting one half](#20.-Exporting-one-half) | |
+
+# %% [markdown]
+# ## How an exhibit works
+#
+# In a `with museum.exhibit(…)` a mistake is made, live. Below it: what torch says, why, the fix, and where people
+# asked. Then the fix is asserted, and the layout at fault drawn.
+#
+# Each cell stands alone, once this one has run. In its batches, sequence a is 10, 11, 12, …, b is 20, 21, and so on.
+
+# %%
+import torch
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence, pad_sequence
+
+import packviz as pv
+from packviz.aligned import Aligned
+from packviz.lessons import ask, checks
+
+torch.set_num_threads(1)
+
+
+def make(lengths):
+    """(B, T), padded with zeros."""
+    rows = [torch.arange(10.0 * b, 10.0 * b + n) for b, n in enumerate(lengths, 1)]
+    return pad_sequence(rows, batch_first=True)
+
+
+pv.show(make([5, 3, 2]), [5, 3, 2], batch_first=True)
+
+# %% [markdown]
+# Two tools for your own code. `pv.diagnose` looks at a batch *before* you trust it:
+
+# %%
+found = pv.diagnose(make([5, 3, 2]), [5, 3, 7], batch_first=True)
+assert found.rules == ["longer than x"]
+assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # nothing to say
+found
+
+# %% [markdown]
+# `pv.explain_errors` adds a note to an exception from packing: what was passed, why it fails, and the fix.
+
+# %%
+try:
+    with pv.explain_errors():
+        pack_padded_sequence(make([2, 3]), [2, 3], batch_first=True)
+except RuntimeError as error:
+    (note,) = error.__notes__
+print(note)
+
+# %% [markdown]
+# ## Room 1: no error, and a wrong answer
+#
+# The dangerous ones. Predict first.
+
+# %%
+ask("batch_first forgotten")
+
+# %% [markdown]
+# ### 1. Batch and time swapped
+#
+# `batch_first=True` is left out. First where torch notices, then where it does not.
+
+# %%
+lengths = [6, 2, 4, 1, 5, 3]
+x = make(lengths)  # (B, T) = (6, 6)
+with museum.exhibit("Batch and time swapped") as told:
+    told(pack_padded_sequence, torch.zeros(2, 5), [2, 1])
+    told(pack_padded_sequence, torch.zeros(2, 5), [2, 1], enforce_sorted=False)  # 2 of 5 columns
+    told(pack_padded_sequence, x, lengths, enforce_sorted=False)
+
+found = pv.diagnose(x, lengths)
+assert found.rules == ["batch and time swapped"]
+assert not pv.diagnose(x, lengths, batch_first=True)
+print(f"\n{found}")
+pv.show(x, lengths)  # data in the padding, padding among the data
+
+# %% [markdown]
+# ### 2. Unpacked time first
+#
+# Packed with `batch_first=True`, unpacked without.
+
+# %%
+packed = pack_padded_sequence(make([5, 3, 2]), [5, 3, 2], batch_first=True)
+with museum.exhibit("Unpacked time first"):
+    output, _ = pad_packed_sequence(packed)
+
+assert output.shape == (5, 3)  # (T, B)
+right, _ = pad_packed_sequence(packed, batch_first=True)
+assert torch.equal(right, make([5, 3, 2]))
+assert torch.equal(right, output.T)
+Aligned.of(output, pv.padding_mask([5, 3, 2]).T, title="output read as (B, T): each row is a time step", batch_first=True)
+
+# %% [markdown]
+# ### 3. Lengths too short
+#
+# `clamp(max=4)` on the lengths, but x keeps six steps.
+
+# %%
+x, lengths = make([6, 2, 4, 1, 5, 3]), [4, 2, 4, 1, 4, 3]
+with museum.exhibit("Lengths too short"):
+    packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+
+assert len(packed.data) == 18  # of 21
+found = pv.diagnose(x, lengths, batch_first=True)
+assert "data after the length" in found.rules
+assert not pv.diagnose(x, [6, 2, 4, 1, 5, 3], batch_first=True)
+assert not pv.diagnose(x[:, :4], lengths, batch_first=True)  # cut on purpose
+print(f"\n{found[0]}")
+pv.show(x, lengths, batch_first=True)
+
+# %% [markdown]
+# ### 4. Lengths beyond T
+#
+# x has three steps, a length says five. Packing goes through; what comes next does not.
+
+# %%
+x, lengths = make([3, 2]).T, [5, 2]  # (T, B) = (3, 2)
+with museum.exhibit("Lengths beyond T") as told:
+    packed = told(pack_padded_sequence, x.unsqueeze(2), lengths)
+    told(torch.nn.GRU(1, 4), packed)
+    told(pad_packed_sequence, packed)
+
+assert (sum(packed.batch_sizes), len(packed.data)) == (7, 5)
+assert pv.diagnose(x, lengths).rules == ["longer than x"]
+assert len(pack_padded_sequence(x, [3, 2]).data) == 5  # its own lengths
+promised = pv.padding_mask(lengths).numpy()
+missing = promised & [False, False, False, True, True]
+Aligned("promised, and not there (?)", [["10", "11", "12", "?", "?"], ["20", "21", "", "", ""]], promised, missing)
+
+# %%
+ask("a float among the lengths")
+
+# %% [markdown]
+# ### 5. Fractional lengths
+#
+# A layer has taken every second step: 10, 7 and 5 steps became 5, 4 and 3. The lengths were halved.
+
+# %%
+x, before = make([5, 4, 3]), torch.tensor([10, 7, 5])
+with museum.exhibit("Fractional lengths"):
+    packed = pack_padded_sequence(x, before / 2, batch_first=True)  # 5, 3.5, 2.5
+
+_, taken = pad_packed_sequence(packed)
+assert taken.tolist() == [5, 3, 2]
+assert pv.diagnose(x, before / 2, batch_first=True).rules == ["fractional length"]
+assert not pv.diagnose(x, (before + 1) // 2, batch_first=True)
+share = torch.tensor([22, 15]).double() / 22  # another way to get there
+assert (share * 22).long().tolist() == [22, 14]
+assert (share * 22).round().long().tolist() == [22, 15]
+pv.show(x, taken, batch_first=True)
+
+# %% [markdown]
+# ### 6. Too few lengths
+#
+# Two lengths for three sequences; then four.
+
+# %%
+x = make([5, 3, 2])
+with museum.exhibit("Too few lengths") as told:
+    packed = told(pack_padded_sequence, x, [5, 3], batch_first=True, enforce_sorted=False)
+    told(pack_padded_sequence, x, [5, 3, 2, 2], batch_first=True, enforce_sorted=False)
+
+assert packed.batch_sizes[0] == 2  # c is gone
+assert pv.diagnose(x, [5, 3], batch_first=True).rules == ["wrong count"]
+assert pv.diagnose(x, [5, 3, 2, 2], batch_first=True).rules == ["wrong count"]
+assert pack_padded_sequence(x, [5, 3, 2], batch_first=True).batch_sizes[0] == 3
+pv.show(packed)
+
+# %% [markdown]
+# ### 7. Cut on unpacking
+#
+# x is eight steps wide, its longest sequence five.
+
+# %%
+x, lengths = torch.nn.functional.pad(make([5, 3, 2]), (0, 3)), [5, 3, 2]
+packed = pack_padded_sequence(x, lengths, batch_first=True)
+with museum.exhibit("Cut on unpacking"):
+    output, _ = pad_packed_sequence(packed, batch_first=True)
+
+assert output.shape == (3, 5)
+output, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
+assert torch.equal(output, x)
+assert pv.diagnose(x, lengths, batch_first=True).rules == ["narrower when unpacked"]
+pv.show(x, lengths, batch_first=True)
+
+# %% [markdown]
+# ### 8. Order lost by hand
+#
+# A layer is applied to the packed data, and the result packed by hand.
+
+# %%
+x, lengths = make([2, 5, 3]), [2, 5, 3]
+packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+with museum.exhibit("Order lost by hand"):
+    by_hand = PackedSequence(2 * packed.data, packed.batch_sizes)
+
+output, _ = pad_packed_sequence(by_hand, batch_first=True)
+assert output[0, 0] == 40  # sequence b, in the row of a
+kept, _ = pad_packed_sequence(packed._replace(data=2 * packed.data), batch_first=True)
+assert torch.equal(kept, 2 * x)
+found = pv.diagnose(x, lengths, batch_first=True, packed=by_hand)
+assert found.rules == ["order lost"]
+print(f"\n{found}")
+Aligned.of(output, [5, 3, 2], title="output, against 2 · x", batch_first=True, like=2 * x)
+
+# %% [markdown]
+# ### 9. Too many rows in h_0
+#
+# The last batch has three sequences; the state carried over has six.
+
+# %%
+x, lengths = make([2, 5, 3]), [2, 5, 3]
+packed = pack_padded_sequence(x.unsqueeze(2), lengths, batch_first=True, enforce_sorted=False)
+torch.manual_seed(0)
+gru, h_0 = torch.nn.GRU(1, 4), torch.randn(1, 6, 4)
+with museum.exhibit("Too many rows in h_0"):
+    _, h_n = gru(packed, h_0)
+
+assert torch.equal(h_n, gru(packed, h_0[:, :3])[1])  # the other three: dropped
+assert pv.diagnose(x, lengths, batch_first=True, hx=h_0).rules == ["rows of the state"]
+assert not pv.diagnose(x, lengths, batch_first=True, hx=h_0[:, :3])
+pv.show(x, lengths, batch_first=True)  # three sequences: three states
+
+# %%
+ask("what GRU returns")
+
+# %% [markdown]
+# ### 10. Layers taken for h and c
+#
+# An LSTM was replaced by a GRU of two layers; then one of one layer. And a packed sequence taken for a pair.
+
+
+# %%
+def two(pair):
+    first, second = pair
+    return first, second
+
+
+packed = pack_padded_sequence(make([5, 3, 2]).unsqueeze(2), [5, 3, 2], batch_first=True)
+gru = torch.nn.GRU(1, 4, num_layers=2)
+with museum.exhibit("Layers taken for h and c") as told:
+    output, (h, c) = told(gru, packed)
+    told(two, torch.nn.GRU(1, 4)(packed)[1])
+    told(two, packed)
+
+output, h_n = gru(packed)
+assert torch.equal(torch.stack([h, c]), h_n)  # layer 0 and layer 1
+pv.show(packed)
+
+# %% [markdown]
+# ## Room 2: an error that does not say why
+#
+# ### 11. Lengths not sorted
+
+# %%
+x, lengths = make([3, 5, 2]), [3, 5, 2]
+with museum.exhibit("Lengths not sorted"):
+    pack_padded_sequence(x, lengths, batch_first=True)
+
+packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+output, _ = pad_packed_sequence(packed, batch_first=True)
+assert torch.equal(output, x)  # your order
+pv.show(packed)
+
+# %% [markdown]
+# ### 12. Lengths on the GPU
+#
+# The next two need a GPU. Here torch's device `meta` stands in: tensors without values, which torch keeps apart from the
+# CPU's. The text from a real GPU is marked.
+
+# %%
+x, lengths = make([5, 3, 2]), torch.tensor([5, 3, 2])
+with museum.exhibit("Lengths on the GPU"):
+    pack_padded_sequence(x, lengths.to("meta"), batch_first=True)
+
+assert pv.diagnose(x, lengths.to("meta"), batch_first=True).rules == ["lengths not on the CPU"]
+packed = pack_padded_sequence(x, lengths, batch_first=True)
+assert packed.batch_sizes.device.type == "cpu"  # they plan the steps, too
+pv.show(packed)
+
+# %% [markdown]
+# ### 13. Two devices
+
+# %%
+packed = pack_padded_sequence(make([5, 3, 2]), [5, 3, 2], batch_first=True).to("meta")
+output, lengths = pad_packed_sequence(packed, batch_first=True)
+with museum.exhibit("Two devices"):
+    output * pv.padding_mask(lengths)
+
+assert (output.device.type, lengths.device.type) == ("meta", "cpu")
+mask = pv.padding_mask(lengths, output.shape[1]).to(output.device)
+assert (output * mask).device == output.device
+pv.show(lengths)  # the mask that must move
+
+# %% [markdown]
+# ### 14. An empty sequence
+
+# %%
+x, lengths = make([3, 0, 2]), torch.tensor([3, 0, 2])
+with museum.exhibit("An empty sequence"):
+    pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+
+full = lengths > 0
+packed = pack_padded_sequence(x[full], lengths[full], batch_first=True, enforce_sorted=False)
+output = torch.zeros_like(x)
+output[full], _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
+assert torch.equal(output, x)
+assert pv.diagnose(x, lengths, batch_first=True).rules == ["empty sequence"]
+Aligned.of(x, pv.padding_mask(lengths), title="b has no step to pack", batch_first=True)
+
+# %% [markdown]
+# ### 15. State batch first
+
+# %%
+packed = pack_padded_sequence(make([5, 3, 2]).unsqueeze(2), [5, 3, 2], batch_first=True)
+gru, h_0 = torch.nn.GRU(1, 4, batch_first=True), torch.zeros(3, 1, 4)  # (B, layers, H)
+with museum.exhibit("State batch first"):
+    gru(packed, h_0)
+
+output, h_n = gru(packed, h_0.transpose(0, 1))
+assert h_n.shape == (1, 3, 4)
+assert h_n[-1].shape == (3, 4)  # the last layer, a row for each sequence
+pv.show(packed)
+
+# %% [markdown]
+# ### 16. Workers of different widths
+#
+# The batch is split between two workers. Each packs and unpacks its share; then the outputs are put together.
+
+# %%
+x, lengths = make([5, 4, 3, 2]), [5, 4, 3, 2]
+shares = [pack_padded_sequence(x[i : i + 2], lengths[i : i + 2], batch_first=True) for i in (0, 2)]
+with museum.exhibit("Workers of different widths") as told:
+    told(torch.cat, [pad_packed_sequence(share, batch_first=True)[0] for share in shares])
+    told(pad_packed_sequence, shares[0], batch_first=True, total_length=3)  # the other one's width
+
+outputs = [pad_packed_sequence(share, batch_first=True, total_length=5)[0] for share in shares]
+assert torch.equal(torch.cat(outputs), x)
+pv.show(x[2:], lengths[2:], batch_first=True)  # the second worker's share: two columns are cut
+
+# %% [markdown]
+# ### 17. No size of its own
+
+# %%
+packed = pack_padded_sequence(make([5, 3, 2]), [5, 3, 2], batch_first=True)
+with museum.exhibit("No size of its own") as told:
+    told(lambda: packed.size())
+    told(lambda: packed.shape)
+    told(lambda: packed[:, -1])
+
+assert packed.data.shape == (10,)
+assert (len(packed.batch_sizes), packed.batch_sizes[0]) == (5, 3)  # steps, sequences
+pv.show(packed)
+
+# %% [markdown]
+# ### 18. A layer that wants a tensor
+
+# %%
+packed = pack_padded_sequence(make([2, 5, 3]), [2, 5, 3], batch_first=True, enforce_sorted=False)
+with museum.exhibit("A layer that wants a tensor") as told:
+    for layer in (torch.sigmoid, torch.nn.Linear(1, 4), torch.nn.Dropout()):
+        told(layer, packed)
+
+packed = packed._replace(data=torch.relu(packed.data - 22))
+output, lengths = pad_packed_sequence(packed, batch_first=True)
+assert lengths.tolist() == [2, 5, 3]  # in your order; PackedSequence(…) would lose it: exhibit 8
+assert torch.equal(output, torch.relu(make([2, 5, 3]) - 22))
+pv.show(packed)
+
+# %% [markdown]
+# ### 19. Compiling a packed RNN
+#
+# `backend="eager"` leaves the compiler out: torch stops before it would get there.
+
+# %%
+x, gru = make([5, 3, 2]).unsqueeze(2), torch.nn.GRU(1, 4)
+
+
+def network(x):
+    return gru(pack_padded_sequence(x, [5, 3, 2], batch_first=True))[1]
+
+
+with museum.exhibit("Compiling a packed RNN") as told:
+    told(torch.compile(network, fullgraph=True, backend="eager"), x)
+    told(torch.compile(gru, fullgraph=True, backend="eager"), x)
+    h_n = told(torch.compile(network, backend="eager"), x)
+
+assert torch.equal(h_n, network(x))  # without fullgraph: right
+pv.show(x, [5, 3, 2], batch_first=True)
+
+# %% [markdown]
+# ### 20. Exporting one half
+#
+# The model packs, and what it returns is packed. (Notebook 09 exports a whole pair, with the package `onnx`.)
+
+
+# %%
+import io
+
+
+class Half(torch.nn.Module):
+    def forward(self, x, lengths):
+        return pack_padded_sequence(x, lengths).data
+
+
+class Whole(torch.nn.Module):
+    def forward(self, x, lengths):
+        return pad_packed_sequence(pack_padded_sequence(x, lengths), total_length=len(x))[0]
+
+
+x, lengths = make([5, 3, 2]).T, torch.tensor([5, 3, 2])
+with museum.exhibit("Exporting one half"):
+    torch.onnx.export(Half(), (x, lengths), io.BytesIO(), dynamo=False)
+
+assert torch.equal(Whole()(x, lengths), x)  # a tensor comes out
+pv.show(Half()(x, lengths).unsqueeze(1).T, [10], batch_first=True)  # what would leave the model: rows without a plan
+
+# %% [markdown]
+# ## Room 3: no error, and nothing wrong
+#
+# ### 21. batch_sizes are not lengths
+
+# %%
+packed = pack_padded_sequence(make([3, 1]), [3, 1], batch_first=True)
+with museum.exhibit("batch_sizes are not lengths"):
+    assert packed.batch_sizes.tolist() == [2, 1, 1]
+
+assert pad_packed_sequence(packed)[1].tolist() == [3, 1]
+assert packed.batch_sizes.sum() == len(packed.data) == 3 + 1
+pv.show(["abc", "x"])  # data is a x b c
+
+# %% [markdown]
+# ### 22. The last output is not h_n
+
+# %%
+lengths = [5, 3, 2]
+torch.manual_seed(0)
+x, gru = torch.randn(3, 5, 2), torch.nn.GRU(2, 4, bidirectional=True, batch_first=True)
+packed_output, h_n = gru(pack_padded_sequence(x, lengths, batch_first=True))
+output, _ = pad_packed_sequence(packed_output, batch_first=True)
+with museum.exhibit("The last output is not h_n"):
+    last = output[range(3), [4, 2, 1]]  # step len − 1
+
+assert torch.equal(last[:, :4], h_n[0])  # forward: yes
+assert not torch.isclose(last[:, 4:], h_n[1]).any()  # reverse: no
+assert torch.equal(output[:, 0, 4:], h_n[1])  # it ends at step 0
+found = pv.diagnose(output, lengths, batch_first=True, last=output[:, -1])
+assert found.rules == ["read at the padding"]
+print(f"\nAnd output[:, -1]? {found}")
+pv.show(lengths)
+
+# %% [markdown]
+# ### 23. Who reads the padding
+#
+# Numbers are differences between padded and packed.
+
+# %%
+torch.manual_seed(0)
+x, lengths = torch.randn(3, 5, 2).double(), [5, 3, 2]
+gru = torch.nn.GRU(2, 4, bidirectional=True, batch_first=True).double()
+with museum.exhibit("Who reads the padding"):
+    other = x.masked_fill(~pv.padding_mask(lengths).unsqueeze(2), 99.0)
+
+one, two = (gru(pack_padded_sequence(y, lengths, batch_first=True))[0].data for y in (x, other))
+assert torch.equal(one, two)  # packed: the padding has no say
+comparison = pv.compare(gru, other, lengths, gradients=False)
+assert not comparison.agrees["outputs at valid steps, reverse half"]
+comparison
+
+# %% [markdown]
+# ### 24. Does packing matter
+
+# %%
+torch.manual_seed(0)
+x, lengths = torch.randn(3, 5, 2).double(), [5, 3, 2]
+gru = torch.nn.GRU(2, 4, batch_first=True).double()
+with museum.exhibit("Does packing matter"):
+    comparison = pv.compare(gru, x, lengths, gradients=False)
+
+assert comparison.agrees["outputs at valid steps"]
+assert not comparison.agrees["h_n"]
+assert comparison.h_n.differs[0, 0].tolist() == [False, True, True]  # a is the longest
+comparison
+
+# %% [markdown]
+# ### 25. Whose order is it
+
+# %%
+torch.manual_seed(0)
+x, lengths = torch.randn(3, 5, 2), [2, 5, 3]
+gru = torch.nn.GRU(2, 4, batch_first=True)
+packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+with museum.exhibit("Whose order is it"):
+    output, h_n = gru(packed)
+
+for b, n in enumerate(lengths):
+    _, alone = gru(x[b : b + 1, :n])
+    assert torch.allclose(h_n[:, b], alone[:, 0], atol=1e-6)
+assert torch.equal(packed.data[0], x[1, 0])  # in the data, b comes first
+pv.show(packed)
+
+# %% [markdown]
+# ### 26. Slower when packed
+#
+# What makes the backward pass slow can be counted: the nodes that autograd keeps for one unpacking.
+
+# %%
+from packviz.bench.nodes import walk
+
+
+def nodes(lengths):
+    data = torch.zeros(sum(lengths), 4, requires_grad=True)
+    sizes = torch.tensor(pv.Layout(lengths).batch_sizes)
+    return len(walk(pad_packed_sequence(PackedSequence(data, sizes))[0]))
+
+
+with museum.exhibit("Slower when packed"):
+    counts = [nodes([8] * 8), nodes([8, 7, 6, 5, 4, 3, 2, 1])]
+
+assert counts[1] > 5 * counts[0]
+print(f"\nautograd nodes: {counts[0]} with eight equal lengths, {counts[1]} with eight different ones")
+pv.show([8, 7, 6, 5, 4, 3, 2, 1])
+
+# %% [markdown]
+# ## What people get wrong
+#
+# - **"No error, so it is right."** Ten exhibits say nothing. Draw one batch with `pv.show` before you train.
+# - **"The error names the cause."** Lengths beyond T fail in the RNN or on unpacking, in words about shapes.
+# - **"Nothing found, so nothing is wrong."** `pv.diagnose` speaks only where the data are evidence.
+
+# %%
+ambiguous = make([3, 2, 1])  # fits its lengths along either dimension
+assert not pv.diagnose(ambiguous, [3, 2, 1])
+assert not pv.diagnose(ambiguous, [3, 2, 1], batch_first=True)
+pv.show(ambiguous, [3, 2, 1])
+
+# %% [markdown]
+# ## Exercise
+#
+# Three batches of the same six sequences. torch packs each without a word, and wrongly. Draw them, find the mistake by
+# where the data and the zeros lie, and repair each: give `(x, lengths, batch_first)` for all three.
+#
+# The sequences are 6, 2, 4, 1, 5 and 3 steps long. Then see whether `pv.diagnose` agrees with you.
+
+# %%
+from packviz.lessons.checks.mistakes import spoilt_batches
+
+one, two, three = spoilt_batches()
+assert all(pv.diagnose(*batch) for batch in (one, two, three))  # it has something to say of each
+pv.show(*one)
+
+# %%
+pv.show(*two)
+
+# %%
+pv.show(*three)
+
+# %% tags=["exercise"]
+my_batches = [
+    # solution
+    (one[0], one[1], True),
+    (pv.align(two[0], two[1], to="left", batch_first=True), two[1], True),
+    (three[0], [6, 2, 4, 1, 5, 3], True),
+    # end solution
+]
+checks.repaired_batches(my_batches)
+
+# %% [markdown]
+# ## You can now
+#
+# - find a mistake by its error text: at the desk, or with `museum.search`,
+# - let the data tell you: `pv.diagnose` before training, `pv.explain_errors` around it,
+# - repair each: most fixes are one argument.
+#
+# Back: [10 Should you pack?](10_should_you_pack.ipynb) · [00 Start here](00_start_here.ipynb)

@@ -1,0 +1,48 @@
+"""The error museum's desk: paste an error text, and see the exhibits that it belongs to."""
+
+from __future__ import annotations
+
+import ipywidgets as widgets
+
+from packviz import svg, text
+from packviz.explorers.panel import Panel, View
+from packviz.mistakes import museum
+
+_ASK = "Paste an error text, or say in a few words what you see"
+
+
+class MuseumExplorer(Panel):
+    """Finds exhibits by an error text, with or without its traceback, or by some words.
+
+    Attributes:
+        pasted: the text.
+        found: the exhibits in the picture, the best first.
+    """
+
+    found: list[museum.Exhibit]
+
+    def __init__(self, pasted: str = "") -> None:
+        """Starts with this text."""
+        self.pasted = widgets.Textarea(
+            value=pasted,
+            description="error text",
+            placeholder="paste it here, traceback and all",
+            layout=widgets.Layout(width="780px", height="92px"),
+        )
+        super().__init__([self.pasted], [self.pasted])
+
+    def view(self) -> View:
+        """The plates of the exhibits that are like the text."""
+        asked = self.pasted.value.strip()
+        found = museum.search(asked)
+        if asked and not found:
+            raise ValueError(f"no exhibit is like this. {_ASK}")
+        self.found, summary = found, f"{len(museum.EXHIBITS)} exhibits. {_ASK}."
+        if found:
+            more = f", or {text.count(len(found) - 1, 'other')}" if len(found) > 1 else ""
+            summary = f"Most like it: exhibit {found[0].number}, {found[0].name}{more}. Scroll down to see it live."
+        return View(
+            draw=lambda theme: svg.stack(f"found: {len(found)}", [one.to_svg(theme) for one in found], theme),
+            summary=summary,
+            describe=lambda: "\n\n".join([summary, *(one.to_text() for one in found)]),
+        )
