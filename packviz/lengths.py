@@ -49,12 +49,21 @@ def read(path: str) -> list[float]:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not a text file'}") from None
+    return parse_file("standard input" if path == "-" else path, text)
+
+
+def parse_file(name: str, text: str) -> list[float]:
+    """Reads lengths from the text of a file of this name, which stands in a complaint.
+
+    Raises:
+        ValueError: it does not hold lengths (see `parse`).
+    """
     try:
-        if path.endswith(".csv"):
+        if name.endswith(".csv"):
             _refuse_headless_table(text)
         return parse(text)
     except ValueError as error:
-        raise ValueError(f"{'standard input' if path == '-' else path}: {error}") from None
+        raise ValueError(f"{name}: {error}") from None
 
 
 def triangle(batch_size: int, longest: int, seed: int = 0) -> IntArray:

@@ -1,0 +1,440 @@
+# %% [markdown]
+# # Making packing pay
+#
+# **Can a step of training be faster than padded, with the results of packing?**
+#
+# After this page you can
+#
+# - pack and pad with one gather and one scatter,
+# - cover a batch with a staircase of rectangles, and say what a cut costs and saves,
+# - freeze an LSTM's state through the padding, exactly,
+# - run your own RNN by the fastest way, in one line.
+#
+# Time: 15 minutes.
+
+# %% [markdown]
+# ## Two causes, two repairs
+#
+# Notebook 07 counted what makes packing slow. To pad, torch copies slice by slice, and its backward pass copies *all*
+# once per slice. On a CPU the packed RNN does much the same at every time step.
+#
+# Both can be repaired, without a change to any result. First the packing. Predict:
+
+# %%
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import packviz as pv
+from packviz.lessons import ask, checks
+
+ask("one gather")
+
+# %% [markdown]
+# Number the cells of a padded batch, and pack the numbers:
+
+# %%
+lengths = [5, 4, 2, 2]
+numbers = torch.arange(4 * 5).view(4, 5)
+pv.show(numbers, lengths, batch_first=True)
+
+# %% [markdown]
+# The bottom row says which cell each packed row comes from. That is an **index**. With it packing is one gather, and
+# padding one scatter. Bit for bit:
+
+# %%
+index = pack_padded_sequence(numbers, lengths, batch_first=True).data
+x = torch.randn(4, 5, 3)
+packed = pack_padded_sequence(x, lengths, batch_first=True)
+padded, _ = pad_packed_sequence(packed, batch_first=True)
+
+gathered = x.flatten(0, 1).index_select(0, index)
+scattered = torch.zeros(20, 3).index_copy(0, index, gathered).view(4, 5, 3)
+assert torch.equal(gathered, packed.data)
+assert torch.equal(scattered, padded)
+print("index:", *index.tolist())
+
+# %% [markdown]
+# `pv.pack_padded_sequence` and `pv.pad_packed_sequence` do this. They take and return what torch's do, so they can
+# stand in their place. Count autograd nodes and bytes, as in 07: forum's batch B, 512 sequences, pack and pad.
+
+
+# %%
+from packviz import lengths as sources
+from packviz.bench import counting
+
+
+def backward_of(pack, pad, lengths):
+    x = torch.zeros(max(lengths), len(lengths), 32, requires_grad=True)
+    output, _ = pad(pack(x, lengths))
+    gradient = torch.ones_like(output)
+    return output, lambda *_: torch.autograd.grad(output, x, gradient, retain_graph=True)
+
+
+def count_nodes(output):
+    nodes, found = set(), {output.grad_fn}
+    while found:
+        nodes |= found
+        found = {after for node in found for after, _ in node.next_functions if after} - nodes
+    return len(nodes)
+
+
+# %%
+TORCH = pack_padded_sequence, pad_packed_sequence
+OURS = pv.pack_padded_sequence, pv.pad_packed_sequence
+written = {}
+for T in (16, 32, 64):
+    batch = sorted(sources.triangle(512, T).tolist(), reverse=True)
+    for name, functions in (("torch", TORCH), ("packviz", OURS)):
+        output, backward = backward_of(*functions, batch)
+        _, seen, _ = counting.observe(backward, output.device)
+        written[name, T] = sum(operator.bytes for operator, _ in seen.calls)
+        print(f"T = {T}  {name:8}{count_nodes(output):4} nodes {written[name, T] / 1e6:7.3g} MB written by backward")
+assert written["packviz", 64] < 2.1 * written["packviz", 32]  # linear
+
+# %% [markdown]
+# And the time, on your machine, with a smaller batch:
+
+# %% tags=["live-timing", "nbval-ignore-output"]
+from packviz.bench import measure
+
+batch = sorted(sources.triangle(128, 128).tolist(), reverse=True)
+measure({name: backward_of(*some, batch)[1] for name, some in (("packviz", OURS), ("torch", TORCH))}, rounds=10)
+
+# %% [markdown]
+# ## Step by step
+#
+# Now the RNN. torch takes the rows of each step by a `narrow`, and each of them, backward, fills a whole tensor.
+# `split` takes all of them at once: **one** node, whose backward pass joins the pieces again. A plain RNN in eight lines:
+
+
+# %%
+def split_rnn(rnn, packed):
+    w_x, w_h, b_x, b_h = rnn.parameters()
+    h, outputs = torch.zeros(1, rnn.hidden_size), []
+    for rows in (packed.data @ w_x.T + b_x).split(packed.batch_sizes.tolist()):
+        h = torch.tanh(rows + h[: len(rows)] @ w_h.T + b_h)
+        outputs.append(h)
+    return torch.cat(outputs)
+
+
+# %%
+rnn = torch.nn.RNN(16, 32)
+for T in (16, 32, 64):
+    packed = pack_padded_sequence(torch.randn(T, 64, 16), sorted(sources.triangle(64, T).tolist(), reverse=True))
+    for name, output in (("torch", rnn(packed)[0].data), ("split", split_rnn(rnn, packed))):
+        ask_for = (output.sum(), list(rnn.parameters()))
+        _, seen, _ = counting.observe(lambda _, wanted=ask_for: torch.autograd.grad(*wanted), output.device)
+        written[name, T] = sum(operator.bytes for operator, _ in seen.calls)
+        print(f"T = {T:2}  {name}: {written[name, T] / 1e6:6.3g} MB written by backward")
+    assert torch.allclose(split_rnn(rnn, packed), rnn(packed)[0].data, atol=1e-6)
+assert written["split", 64] < 2.1 * written["split", 32]  # linear
+
+# %% [markdown]
+# ## Fewer, larger steps
+#
+# Linear, but every step is a small product and a few more calls. A padded LSTM is *one* call for all steps, a fused
+# kernel at that, and wastes cells.
+#
+# There is something between. Sort the sequences. Cut time into pieces. In each, run the ordinary padded kernel on the
+# sequences that still go on, and hand the state over. That is a **staircase** of rectangles.
+
+# %%
+ask("between padding and packing")
+
+# %%
+from packviz.fast.cuts import every_cut
+from packviz.stairs import Stairs
+
+ten = [16, 15, 15, 14, 9, 9, 8, 4, 3, 3]
+assert Stairs(ten, [0, 16]).wasted == pv.Layout(ten).n_padding  # one rectangle: padding
+assert Stairs(ten, every_cut(ten)).wasted == 0  # one for every distinct length: packing
+Stairs(ten, [0, 4, 9, 16])
+
+# %% [markdown]
+# Hatched cells are computed for nothing. Empty ones are not computed at all.
+#
+# ## Try it
+#
+# - Move *rectangles* from one end to the other. When do further cuts stop paying?
+# - Make the RNN larger. Where does the lowest point go, and why?
+# - Is it like that on your machine? **Measure here.**
+
+# %%
+from packviz.explorers import StaircaseExplorer
+
+explorer = StaircaseExplorer(many=128, longest=256)
+explorer
+
+# %% [markdown]
+# Where to cut needs no measurement: a good cut is right after some sequence ends, and the fewest wasted cells win.
+# *How often* to cut depends on what a call costs beside a cell. The chart predicts with rates measured before.
+#
+# From code:
+
+# %%
+for k in (1, 2, 4, 8, 16, explorer.rectangles.options[-1]):
+    explorer.rectangles.value = min(explorer.rectangles.options, key=lambda option: abs(option - k))
+    print(explorer.shown.summary())
+assert explorer.shown.wasted == 0
+assert 1 < explorer.trade_off.best < explorer.shown.calls
+explorer.rectangles.value = explorer.trade_off.best
+
+# %% tags=["live-timing", "nbval-ignore-output"]
+print(explorer.job.run())
+
+# %% [markdown]
+# ## A state that must not move
+#
+# Most sequences end *inside* a rectangle, and padding follows. Their outputs there are thrown away, and `h_n` is the
+# output at the last real step. But an LSTM's `c_n` is no output: it must come through the padding unchanged.
+
+# %%
+ask("a frozen state")
+
+# %% [markdown]
+# A gate is a sigmoid. So give the LSTM one more input column: 1 at padding, 0 elsewhere. Its weight pushes the input
+# gate down and the forget gate up. How hard?
+
+
+# %%
+def moved(weight, steps):
+    torch.manual_seed(1)
+    lstm = torch.nn.LSTM(16 + 1, 32)
+    with torch.no_grad():
+        lstm.weight_ih_l0[:32, 16] = -weight  # rows of the input gate
+        lstm.weight_ih_l0[32:64, 16] = weight  # rows of the forget gate
+        x = torch.zeros(steps, 1, 17)
+        x[:, :, 16] = 1  # nothing but padding
+        h, c = torch.zeros(1, 1, 32), torch.linspace(-1, 1, 32).view(1, 1, 32)
+        return (lstm(x, (h, c))[1][1] - c).abs().max().item()
+
+
+# %%
+print("            largest change of c after so many steps of padding")
+print("weight   ", *(f"{steps:>8}" for steps in (1, 10, 100, 1000, 3000)))
+for weight in (10, 100, 10_000):
+    print(f"±{weight:<8,}", *(f"{moved(weight, steps):8.0g}" for steps in (1, 10, 100, 1000, 3000)))
+assert moved(10, 3000) > 0.1
+assert moved(100, 3000) == moved(10_000, 3000) == 0
+
+# %% [markdown]
+# Because of this:
+
+# %%
+for weight in (10, 10_000):
+    up, down = torch.sigmoid(torch.tensor([weight, -weight], dtype=torch.float32)).tolist()
+    print(f"sigmoid(±{weight:,}): {1 - up:.1g} below 1, and {down:.1g} above 0")
+assert (up, down) == (1, 0)
+
+# %% [markdown]
+# A float32 has no room for so little below 1. (±100 would do, too. ±10,000 leaves room for whatever else the gate adds
+# up.) The gradients that come through such a gate are exactly 0 as well: the padding takes no part in training.
+
+# %% [markdown]
+# ## The same, by every method
+#
+# `pv.run(rnn, x, lengths)` runs an `nn.LSTM`, `nn.GRU` or `nn.RNN` and returns what pack → rnn → pad returns.
+
+# %%
+ask("what a method may change")
+
+
+# %%
+def outcome(rnn, x, lengths, method=None):
+    x = x.clone().requires_grad_()
+    if method:
+        output, final = pv.run(rnn, x, lengths, method=method)
+    else:
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        output, final = rnn(packed)
+        output, _ = pad_packed_sequence(output, batch_first=True)
+    final = final if isinstance(final, tuple) else (final,)
+    loss = sum(t.square().sum() for t in (output, *final))
+    return output, *final, *torch.autograd.grad(loss, [x, *rnn.parameters()])
+
+
+# %%
+lengths = [9, 2, 5, 5, 1, 7]  # in no order
+x = torch.randn(6, 9, 4)
+x[~pv.padding_mask(torch.tensor(lengths))] = float("nan")  # whatever is in the padding
+large = {"num_layers": 2, "bidirectional": True, "dropout": 0.5}
+for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
+    for options in ({}, large):
+        rnn = make(4, 5, batch_first=True, **options).eval()  # no dropout: it would be drawn anew
+        expected = outcome(rnn, x, lengths)
+        for method in ("padded", "packed", "split", "staircase", "auto"):
+            found = outcome(rnn, x, lengths, method)
+            assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected, strict=True)), method
+        print(f"{make.__name__:4}  {'2 layers, 2 directions' if options else '':22}  equal by every method")
+
+# %% [markdown]
+# Output, final states, and the gradients of `x` and of all weights. `"padded"` is in the list: one rectangle, with the
+# state frozen, so it is right where notebook 04's padding was wrong.
+
+# %% [markdown]
+# ## One line in your code
+#
+# The forum's network, as it was:
+
+
+# %%
+class Network(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(10, 16)
+        self.lstm = torch.nn.LSTM(16, 32, batch_first=True)
+        self.linear = torch.nn.Linear(32, 2)
+
+    def forward(self, ids, lengths):
+        packed = pack_padded_sequence(self.embedding(ids), lengths, batch_first=True)
+        output, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
+        return self.linear(output).sum(1)
+
+
+# %% [markdown]
+# And with `pv.run`:
+
+
+# %%
+class Faster(Network):
+    def forward(self, ids, lengths):
+        output, _ = pv.run(self.lstm, self.embedding(ids), lengths)
+        return self.linear(output).sum(1)
+
+
+before, after = Network(), Faster()
+after.load_state_dict(before.state_dict())
+lengths = sources.triangle(512, 128).tolist()  # the forum's batch B
+lengths.sort(reverse=True)
+ids = torch.randint(1, 10, (512, 128))
+for network in (before, after):
+    network(ids, lengths).square().mean().backward()
+for old, new in zip(before.parameters(), after.parameters(), strict=True):
+    assert torch.allclose(old.grad, new.grad, atol=1e-4 * old.grad.abs().max())
+print("the same gradients, before and after")
+
+# %% [markdown]
+# Nothing needs to be sorted for it. As a module: `pv.Ragged(rnn)` wraps an RNN and takes the lengths in its call.
+
+# %% [markdown]
+# ## What `auto` goes by
+#
+# A small model of the time: so much for a call, a time step, a cell, all by the sizes of the RNN. Its constants were
+# measured once and come with packviz. `pv.calibrate()` measures them on your machine, only when you ask.
+#
+# Asked here for a CPU on which torch has a fused LSTM for padded data:
+
+# %%
+from packviz.fast.costs import Sizes, choose
+
+choice = choose(Sizes.of(after.lstm), tuple(lengths))
+for method, seconds in sorted(choice.seconds.items(), key=lambda pair: pair[1]):
+    print(f"{method:9} {1e3 * seconds:8.2g} ms predicted")
+print("auto takes:", choice.method)
+assert choice.seconds[choice.method] == min(choice.seconds.values())
+Stairs(lengths, choice.cuts)
+
+# %% [markdown]
+# Other batches, other choices:
+
+# %%
+cases = {
+    "8 sequences, 1 to 8 steps": ("LSTM", range(1, 9)),
+    "512 sequences, all 128 steps": ("LSTM", [128] * 512),
+    "512 sequences, 1 to 512 steps": ("LSTM", range(1, 513)),
+    "the same, for a GRU": ("GRU", range(1, 513)),
+}
+for said, (mode, batch) in cases.items():
+    choice = choose(Sizes(mode, 16, 32), tuple(batch))
+    cuts = f", {len(choice.cuts) - 1} rectangles" if choice.method == "staircase" else ""
+    print(f"{said:30} {choice.method}{cuts}")
+
+# %% [markdown]
+# ## The forum's plot, again
+#
+# The whole network, batch B. First small, on your machine: `drop-in` exchanges pack and pad only, `run` is `pv.run`.
+
+# %% tags=["live-timing", "nbval-ignore-output"]
+from packviz.bench import experiment, recorded, results
+
+methods = ("padded", "packed", "drop-in", "run")
+small = results.Parameters(methods=methods, batch_size=64, rounds=3)
+*_, live = experiment.sweep(small, ["B"], sizes=(32, 64, 128))
+live
+
+# %% [markdown]
+# And recorded, with the forum's 512 sequences. Before a time was written down, logits and gradients of all methods were
+# compared.
+
+# %%
+full = results.load("benchmark_methods_cpu.json")
+longest = full.steps("B")[-1]
+for method in methods[1:]:
+    print(f"B, {longest} time steps, training: {full.ratio(method, 'padded', 'B', longest).value:5.2g} × padded  {method}")
+assert not [point for point in full.points if point.wrong]
+assert full.ratio("run", "padded", "B", longest).value < 1 < full.ratio("packed", "padded", "B", longest).value
+print(full.machine)
+full
+
+# %% [markdown]
+# Packed training was many times as slow as padded. Now it is faster: same results, fewer cells.
+#
+# One network is one case. So the methods race at many: kinds of lengths, of RNNs, sizes, directions. `auto` is what
+# `pv.run` takes by itself. Left of the line is faster than torch's padded run, whose states are wrong.
+
+# %%
+from packviz import figures
+from packviz.bench import race
+
+raced = race.load("race_cpu.json")
+wins = [raced.best(point) for point in raced.points]
+for method in sorted(set(wins), key=wins.count, reverse=True):
+    print(f"{method:12} is the fastest at {wins.count(method):2} of {len(wins)} points")
+figures.who_wins(raced)
+
+# %% [markdown]
+# No method wins everywhere, so somebody has to choose. `auto` should come close to the best, and never do worse than
+# torch. Does it?
+
+# %%
+for aim, missed in raced.misses().items():
+    print(f"{aim}: at {len(wins) - len(missed)} of {len(wins)} points")
+files = recorded.available("race")
+gpu = [name for name in files if race.load(name).provenance["device"] != "cpu"]
+print("raced on a GPU:", ", ".join(gpu) or "not yet")
+
+# %% [markdown]
+# ## What people get wrong
+#
+# - **"A faster method gives other results."** A method may change the last bits, and nothing else. If it changed more,
+#   a model would depend on its batch-mates.
+# - **"The same seed, the same dropout."** Between layers dropout is drawn in another order. Compare in `eval` mode.
+# - **"Fewer cells, less time."** Cuts cost calls. A small batch, or one of nearly equal lengths, is left to torch.
+# - **"It must be so on a GPU."** There cuDNN takes `batch_sizes` as they are, and a call costs another time. The times
+#   above are a CPU's; race on yours: `python -m packviz.bench.race --device cuda --out mine.json`.
+
+# %% [markdown]
+# ## Exercise
+#
+# Be the optimiser. A call costs as much as **10 cells**. Choose cuts, from 0 to 16, so that no staircase costs less.
+# `(0, 16)` is the padded batch, `(0, 8, 16)` has one cut, after step 8.
+
+# %% tags=["exercise"]
+twelve = [4, 16, 3, 9, 2, 13, 9, 4, 14, 3, 8, 2]
+my_cuts = (
+    # solution
+    (0, 4, 9, 16)
+    # end solution
+)
+checks.cheapest_staircase(twelve, my_cuts, call=10)
+
+# %% [markdown]
+# ## You can now
+#
+# - pack and pad with one gather and one scatter: `pv.pack_padded_sequence`, `pv.pad_packed_sequence`,
+# - cover a batch with a staircase: a cut costs a call, and saves the cells that it leaves out,
+# - freeze an LSTM's state through the padding with one more input column, exactly,
+# - run your own RNN by the fastest way: `pv.run(rnn, x, lengths)`.
+#
+# Next: [09 Static graphs](09_static_graphs.ipynb). Back: [07 Why the backward pass is slow](07_why_backward_is_slow.ipynb) ·
+# [00 Start here](00_start_here.ipynb)

@@ -1,0 +1,187 @@
+"""Measures the constants by which `pv.run(…, method="auto")` decides: see `packviz.fast.costs`.
+
+Runs of known sizes are timed by every method, and the constants are those that explain the times best: least squares of
+the relative errors, with no constant below zero.
+
+`python -m packviz.bench.calibration --out packviz/data/costs_cpu.json` makes the constants that come with the package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packviz.bench.provenance import provenance
+from packviz.bench.timing import measure
+from packviz.fast.costs import TERMS, Costs, Sizes, in_force, key
+from packviz.fast.cuts import Rates, best_cuts, predict
+
+MODES = ("RNN", "GRU", "LSTM")
+
+SHAPES = (
+    (8, 32, 16, 16, 1, 1),
+    (64, 64, 16, 32, 1, 1),
+    (32, 50, 64, 128, 1, 2),
+    (16, 16, 256, 256, 1, 1),
+    (256, 32, 32, 64, 2, 1),
+    (4, 64, 64, 64, 1, 1),
+    (128, 100, 32, 64, 1, 1),
+    (8, 128, 128, 256, 1, 1),
+    (32, 32, 512, 512, 1, 1),
+    (2, 32, 32, 128, 2, 2),
+    (256, 128, 16, 32, 1, 1),
+    (16, 200, 64, 128, 1, 1),
+    (512, 16, 16, 16, 1, 2),
+    (64, 100, 128, 256, 1, 1),
+    (512, 64, 16, 64, 1, 1),
+    (8, 512, 16, 32, 1, 1),
+)
+"""`(B, T, I, H, layers, directions)`, those that say most first. Lengths run evenly from `T` down to 1."""
+
+_FIRST, _MOST_PASSES = 4, 20
+
+FloatArray = npt.NDArray[np.float64]
+
+_Points = defaultdict[str, dict[str, tuple[tuple[float, ...], float]]]
+"""By key of `Costs.seconds`, and then by what was run: how much of each term it takes, and how many seconds."""
+
+
+def calibrate(
+    device: str = "cpu",
+    *,
+    modes: Sequence[str] = MODES,
+    seconds: float = 180.0,
+    progress: Callable[[str], object] = lambda said: None,
+) -> Costs:
+    """Measures what runs cost on this machine, at the number of threads that torch is set to.
+
+    It changes nothing: `.use()` on the result puts it in force for this process, `.save(path)` keeps it, and
+    `packviz.fast.costs.Costs.load(path)` gets it back.
+
+    Args:
+        device: `"cpu"` or `"cuda"`.
+        modes: the RNNs to measure; for the others the constants in force are taken over.
+        seconds: how long to go on. As often as there is time for it everything is measured again, and the shortest time
+            counts: a busy machine only ever makes things slower. The first shapes of `SHAPES` are measured in any case.
+        progress: told what comes next.
+
+    Raises:
+        ValueError: there is no such device or RNN.
+    """
+    if device not in ("cpu", "cuda"):
+        raise ValueError(f"device is {device!r}; choose 'cpu' or 'cuda'")
+    if unknown := set(modes) - set(MODES):
+        raise ValueError(f"modes has {sorted(unknown)[0]!r}; choose among {', '.join(map(repr, MODES))}")
+    began, points, done = time.monotonic(), _Points(dict), 0
+    for again, (i, shape), mode in product(range(_MOST_PASSES), enumerate(SHAPES), modes):
+        if (again or i >= _FIRST) and time.monotonic() - began > seconds:
+            break
+        progress(f"{mode}, shape {i + 1} of {len(SHAPES)}" + f", time {again + 1}" * bool(again))
+        _measure(points, mode, shape, device)
+        done += 1
+    constants = {**in_force(device).seconds, **{name: _fitted(name, points[name].values()) for name in points}}
+    return Costs(device, constants, provenance(device, {"modes": list(modes), "batches": done}))
+
+
+def _measure(points: _Points, mode: str, shape: Sequence[int], device: str) -> None:
+    """Times one RNN on one batch by every method."""
+    import torch  # noqa: PLC0415
+
+    from packviz.fast.running import Staircase, forget, run  # noqa: PLC0415
+
+    batch, steps, inputs, hidden, layers, directions = shape
+    lengths = tuple(np.linspace(steps, 1, batch).round().astype(int).tolist())
+    sizes = Sizes(mode, inputs, hidden, layers, directions)
+    distinct = len(set(lengths))
+    cuts = [best_cuts(lengths, Rates(0, 1, 0, 1), k) for k in sorted({1, min(4, distinct), min(12, distinct)})]
+    stairs: list[Any] = [Staircase(each) for each in cuts]
+    fused = mode == "LSTM" and device == "cpu"
+    for kernel, training in product({fused, False}, (True, False)):
+        # oneDNN has no LSTM in double precision. The other methods are the same on either kernel.
+        dtype = torch.float64 if kernel != fused else torch.float32
+        rnn = getattr(torch.nn, mode)(inputs, hidden, layers, bidirectional=directions == 2, batch_first=True)
+        rnn.to(device, dtype)
+        x = torch.ones(batch, steps, inputs, device=device, dtype=dtype, requires_grad=True)
+
+        def call(method: Any, training: bool = training, rnn: Any = rnn, x: Any = x) -> None:
+            forget()
+            with torch.set_grad_enabled(training):
+                if method == "whole":
+                    out, _ = run(rnn, x, [steps] * batch, method="padded")
+                else:
+                    out, _ = run(rnn, x, lengths, method=method)
+            if training:
+                torch.autograd.grad(out, [x, *rnn.parameters()], torch.ones_like(out))
+
+        methods = ["packed", "split", "whole", *stairs] if kernel == fused else stairs
+        calls = {str(method): partial(call, method) for method in methods}
+        timing = measure(calls, rounds=3, warmup=1, device=device)
+        for method in methods:
+            name, amounts = method, (0, steps, sum(lengths))
+            if method == "whole":
+                amounts = (1, steps, steps * batch)
+            elif isinstance(method, Staircase):
+                found = predict(lengths, method.cuts, Rates(0, 0, 0, 0))
+                name, amounts = "staircase", (found.calls, steps, found.cells)
+            known = points[key(name, sizes, training, kernel)]
+            what = f"{shape} {method}"
+            before = known[what][1] if what in known else math.inf
+            known[what] = sizes.amounts(*amounts), min(before, timing.median(str(method)))
+
+
+def _fitted(name: str, points: Iterable[tuple[tuple[float, ...], float]]) -> list[float]:
+    """Constants, none below zero, with the smallest sum of squares of relative errors: by coordinate descent."""
+    amounts, seconds = map(np.array, zip(*points, strict=True))
+    rows = amounts / seconds[:, None]
+    if not (name.startswith("packed") and name.endswith("training")):
+        rows[:, TERMS.index("cell, step, gate")] = 0
+    scale = np.linalg.norm(rows, axis=0)
+    scale[scale == 0] = np.inf
+    return [float(f"{value:.4g}") for value in _not_below_zero(rows / scale) / scale]
+
+
+def _not_below_zero(rows: FloatArray) -> FloatArray:
+    """The `x ≥ 0` for which `rows @ x` is closest to 1: by the method of Lawson and Hanson (1974)."""
+    ones, x = np.ones(len(rows)), np.zeros(rows.shape[1])
+    free = np.zeros(len(x), dtype=bool)
+    while (pull := np.where(free, 0, rows.T @ (ones - rows @ x))).max() > 1e-9:
+        free[pull.argmax()] = True
+        while True:
+            found = np.zeros(len(x))
+            found[free] = np.linalg.lstsq(rows[:, free], ones, rcond=None)[0]
+            below = free & (found <= 0)
+            if not below.any():
+                break
+            x += (x[below] / (x[below] - found[below])).min() * (found - x)
+            free &= x > 1e-12
+        x = found
+    return x
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measures, and writes the file."""
+    import torch  # noqa: PLC0415
+
+    parser = argparse.ArgumentParser(prog="python -m packviz.bench.calibration", description=main.__doc__)
+    parser.add_argument("--out", required=True, help="the file to write")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seconds", type=float, default=240.0)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    found = calibrate(options.device, seconds=options.seconds, progress=lambda said: print(said, flush=True))
+    print(found)
+    found.save(options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""A staircase of rectangles over a padded batch: choose how many, see what is wasted, predict the time, measure it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as widgets
+
+from packviz import lengths as sources
+from packviz.cost import GATES, Spec
+from packviz.explorers.job import Job, Progress, Stop, Work
+from packviz.explorers.panel import Panel, View, row, slider
+from packviz.fast.costs import Sizes, rates
+from packviz.fast.cuts import Prediction, Rates, best_cuts, every_cut, predict
+from packviz.layout import Layout
+from packviz.stairs import Stairs, TradeOff, beside
+
+if TYPE_CHECKING:
+    from packviz.bench.timing import Timing
+
+TYPED = "your own list"
+EACH = 12
+"""Up to this many rectangles the slider has every number, then some."""
+
+ROUNDS = 7
+"""Of a measurement, after two to warm up."""
+
+ONE = "1 rectangle"
+
+Cuts = tuple[int, ...]
+
+_CELLS = Rates(fixed=0, call=0, step=0, cell=1)
+_SMALL = {"width": "210px"}
+
+
+class StaircaseExplorer(Panel):
+    """The best staircase of so many rectangles over a batch of your choice, from padding (one) to packing.
+
+    Where to cut, for a given number of rectangles, depends on the lengths alone: fewest wasted cells is best. How many
+    rectangles are best depends on what a call costs beside a cell, and so on the RNN.
+
+    Attributes:
+        kind: where the lengths come from: a distribution, or your own list.
+        many: the number of sequences of a distribution.
+        longest: its upper end, in time steps.
+        seed: chooses among random lengths.
+        typed: your own list.
+        mode: the kind of RNN.
+        input_size: of the RNN.
+        hidden_size: of the RNN.
+        rectangles: how many.
+        job: measures the staircase in the picture against one rectangle: `job.run()` does it here and now.
+        shown: the `Stairs` in the picture.
+        trade_off: the `TradeOff` beside them.
+        timing: the last measurement.
+    """
+
+    shown: Stairs
+    trade_off: TradeOff
+    timing: Timing | None
+
+    def __init__(
+        self,
+        lengths: Sequence[int] | None = None,
+        *,
+        kind: str = "uniform",
+        many: int = 64,
+        longest: int = 128,
+        mode: str = "LSTM",
+        input_size: int = 16,
+        hidden_size: int = 32,
+        rectangles: int = 4,
+    ) -> None:
+        """Starts with these lengths, or with a distribution.
+
+        Args:
+            lengths: your own.
+            kind: of the distribution, if there are none.
+            many: its sequences, up to 512.
+            longest: its upper end in time steps, up to 512.
+            mode: `"LSTM"`, `"GRU"` or `"RNN"`.
+            input_size: of the RNN.
+            hidden_size: of the RNN.
+            rectangles: how many at the start, or the nearest number there is.
+        """
+        own = [9, 8, 6, 4, 3, 2] if lengths is None else Layout(lengths).lengths.tolist()
+        kinds = [*sources.DISTRIBUTIONS, TYPED]
+        self.kind = widgets.Dropdown(
+            options=kinds, value=kind if lengths is None else TYPED, description="lengths", layout=_SMALL
+        )
+        self.many = slider("sequences", many, 1, 512, width=290)
+        self.longest = slider("longest", longest, 1, 512, width=290)
+        self.seed = slider("seed", 0, 0, 99, width=230)
+        self.typed = widgets.Text(
+            value=", ".join(map(str, own)), description="list", layout=widgets.Layout(width="560px")
+        )
+        self.mode = widgets.Dropdown(options=list(GATES), value=mode, description="RNN", layout=_SMALL)
+        self.input_size = slider("input_size", input_size, 1, max(256, input_size), width=290)
+        self.hidden_size = slider("hidden_size", hidden_size, 1, max(256, hidden_size), width=290)
+        self.rectangles = widgets.SelectionSlider(
+            options=[rectangles],
+            description="rectangles",
+            continuous_update=True,
+            layout=widgets.Layout(width="480px"),
+        )
+        self.job = Job("Measure here", self._measuring)
+        self.timing = None
+        self._measured: dict[Any, dict[int, tuple[float, float, float]]] = {}
+        self._moving = False
+        self.kind.observe(self._show_controls, names="value")
+        self._show_controls()
+        super().__init__(
+            [
+                row(self.kind, self.many, self.longest, self.seed, self.typed),
+                row(self.mode, self.input_size, self.hidden_size),
+                row(self.rectangles, self.job),
+            ],
+            [
+                *(self.kind, self.many, self.longest, self.seed, self.typed),
+                *(self.mode, self.input_size, self.hidden_size, self.rectangles),
+            ],
+        )
+
+    def view(self) -> View:
+        """The staircase, and what it costs beside others."""
+        layout, spec = Layout(self._lengths()), self._spec()
+        n = tuple(layout.lengths.tolist())
+        stops = staircases(n)
+        self._offer(list(stops))
+        at, predictions = (
+            self.rectangles.value,
+            _predicted(n, rates("staircase", Sizes.of(spec))),
+        )
+        self.shown = stairs = Stairs(layout, stops[at])
+        self.trade_off = trade_off = TradeOff(
+            tuple(stops),
+            [p.wasted for p in predictions],
+            [p.seconds for p in predictions],
+            at,
+            dict(self._measured.get((spec, n), {})),
+        )
+        ratio = trade_off.ratios[trade_off.calls.index(at)]
+        said = f"{stairs.summary()} Predicted: {ratio:.2f} times as long as one rectangle."
+        return View(
+            draw=lambda theme: beside(stairs, trade_off, theme),
+            summary=said,
+            describe=lambda: f"{spec}, forward and backward\n{stairs.to_text()}\n\n{trade_off.to_text()}",
+        )
+
+    def _lengths(self) -> Any:
+        if self.kind.value == TYPED:
+            return sources.parse(self.typed.value)
+        return sources.DISTRIBUTIONS[self.kind.value](self.many.value, self.longest.value, self.seed.value)
+
+    def _spec(self) -> Spec:
+        return Spec(self.mode.value, self.input_size.value, self.hidden_size.value)
+
+    def _offer(self, stops: list[int]) -> None:
+        """Lets the slider have these numbers of rectangles, and leaves it where it is, or near."""
+        if list(self.rectangles.options) != stops:
+            before = self.rectangles.value
+            self._moving = True
+            try:
+                self.rectangles.options = stops
+                self.rectangles.value = min(stops, key=lambda k: abs(k - before))
+            finally:
+                self._moving = False
+
+    def _refresh(self, change: Any = None) -> None:
+        if not self._moving:
+            super()._refresh(change)
+
+    def _measuring(self) -> Work:
+        """What is in the picture, ready to be timed against one rectangle."""
+        import torch  # noqa: PLC0415 - a second or two, for those who measure
+
+        from packviz.bench.timing import measure, milliseconds  # noqa: PLC0415
+        from packviz.fast.running import Staircase, run  # noqa: PLC0415
+
+        stairs, spec = self.shown, self._spec()
+        n = stairs.layout.lengths.tolist()
+        with torch.random.fork_rng(devices=[]):  # the reader's random numbers stay the reader's
+            torch.manual_seed(0)
+            rnn = getattr(torch.nn, spec.mode)(spec.input_size, spec.hidden_size)
+            x = torch.randn(max(n), len(n), spec.input_size).requires_grad_()
+
+        def step(cuts: Cuts) -> None:
+            run(rnn, x, n, method=Staircase(cuts))[0].sum().backward()  # type: ignore[no-untyped-call]
+
+        def clear() -> None:
+            x.grad = None
+            rnn.zero_grad()
+
+        shapes = {ONE: (0, max(n)), _name(stairs.calls): stairs.cuts}
+        calls = {name: lambda cuts=cuts: step(cuts) for name, cuts in shapes.items()}
+
+        def work(progress: Progress, stop: Stop) -> str:
+            threads = torch.get_num_threads()
+            torch.set_num_threads(1)  # more gain little on products this small, and may wait for each other
+            try:
+                self.timing = timing = measure(
+                    calls, rounds=ROUNDS, warmup=2, before=dict.fromkeys(calls, clear), progress=progress, stop=stop
+                )
+            finally:
+                torch.set_num_threads(threads)
+            if not timing.rounds:
+                return "stopped"
+            found = self._measured.setdefault((spec, tuple(n)), {1: (1.0, 1.0, 1.0)})
+            ratio = timing.ratio(_name(stairs.calls), ONE)
+            found[stairs.calls] = (ratio.value, ratio.low, ratio.high)
+            self._refresh()
+            doubt = "" if ratio.is_clear or stairs.calls == 1 else "; the spread is larger than the effect"
+            took = milliseconds(timing.median(_name(stairs.calls)))
+            return f"{_name(stairs.calls)}: {took} ms, {ratio.value:.2f} times one rectangle{doubt}"
+
+        return work
+
+    def _show_controls(self, change: Any = None) -> None:
+        """Shows only the controls that have a say in this kind of lengths."""
+        kind = self.kind.value
+        drawn = kind in sources.DISTRIBUTIONS
+        shown = {self.many: drawn, self.longest: drawn, self.seed: kind in sources.RANDOM, self.typed: not drawn}
+        for control, visible in shown.items():
+            control.layout.display = None if visible else "none"
+
+
+def _name(calls: int) -> str:
+    return ONE if calls == 1 else f"{calls} rectangles"
+
+
+@lru_cache(32)
+def staircases(lengths: tuple[int, ...]) -> dict[int, Cuts]:
+    """The best cuts by number of rectangles: every number of few, some of many, and always one for every length."""
+    packing = every_cut(lengths)
+    most = len(packing) - 1
+    found = {k: best_cuts(lengths, _CELLS, k) for k in range(1, min(most, EACH) + 1)}
+    # The more a call may cost, the fewer rectangles: each price has its best staircase.
+    price = float(max(lengths) * len(lengths))
+    while price > 1 and most > EACH:
+        cuts = best_cuts(lengths, Rates(fixed=0, call=price, step=0, cell=1))
+        found.setdefault(len(cuts) - 1, cuts)
+        price /= 2
+    found[most] = packing
+    return dict(sorted(found.items()))
+
+
+@lru_cache(32)
+def _predicted(lengths: tuple[int, ...], price: Rates) -> list[Prediction]:
+    return [predict(lengths, cuts, price) for cuts in staircases(lengths).values()]

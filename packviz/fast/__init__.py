@@ -1,0 +1,1 @@
+"""Ragged batches in torch, exact and fast. Needs torch, numpy and the standard library, nothing else."""

@@ -1,0 +1,212 @@
+"""Two exact ways between a padded batch and its packed data, each a linear map and its transpose.
+
+`Slices` copies block by block, as torch does: a kernel per distinct length. `Route` gathers by an index tensor: one
+kernel in each direction, and the order of the sequences costs nothing. An `Index` makes the routes of a batch, and is
+kept for whoever handles that batch next.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import _VF, Tensor
+from torch.nn.utils.rnn import PackedSequence, invert_permutation
+from torch.utils.weak import WeakIdKeyDictionary
+
+
+class Way(Protocol):
+    """From cells to packed rows, and back."""
+
+    def pack(self, cells: Tensor) -> Tensor:
+        """The packed rows."""
+
+    def pad(self, rows: Tensor, padding_value: float) -> Tensor:
+        """The cells, with `padding_value` where there is no row."""
+
+
+class Slices:
+    """torch's own two operators, each of which is the gradient of the other. For sequences in packing order.
+
+    Attributes:
+        steps: of the padded batch.
+        lengths: `(B,)` from the longest on; needed to pack, and known once something was unpacked.
+        batch_sizes: sequences at each time step; needed to unpack, and known once something was packed.
+    """
+
+    lengths: Tensor
+    batch_sizes: Tensor
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def pack(self, cells: Tensor) -> Tensor:
+        """`(T, B, …)` to `(N, …)`."""
+        rows, self.batch_sizes = _VF._pack_padded_sequence(cells, self.lengths, False)
+        return rows
+
+    def pad(self, rows: Tensor, padding_value: float) -> Tensor:
+        """`(N, …)` to `(T, B, …)`."""
+        cells, self.lengths = _VF._pad_packed_sequence(rows, self.batch_sizes, False, padding_value, self.steps)
+        return cells
+
+
+class Route:
+    """A gather in each direction, between packed rows and the cells of a flat tensor: `(n_cells, …)`.
+
+    Attributes:
+        rows: `(N,)` the cell that each packed row is.
+        n_cells: how many cells there are; more than `N` with padding.
+    """
+
+    def __init__(self, rows: Tensor, n_cells: int) -> None:
+        self.rows, self.n_cells = rows, n_cells
+        self._cells: Tensor | None = None
+
+    def pack(self, cells: Tensor) -> Tensor:
+        """`(n_cells, …)` to `(N, …)`."""
+        return cells.index_select(0, self.rows)
+
+    def pad(self, rows: Tensor, padding_value: float) -> Tensor:
+        """`(N, …)` to `(n_cells, …)`."""
+        if self._cells is None:  # the packed row that each cell is, N at padding
+            numbers = torch.arange(len(self.rows), device=self.rows.device)
+            cells = torch.full((self.n_cells,), len(numbers), device=numbers.device)
+            self._cells = cells.scatter_(0, self.rows, numbers)
+        if self.n_cells > len(self.rows):
+            rows = torch.cat((rows, rows.new_full((1, *rows.shape[1:]), padding_value)))
+        return rows.index_select(0, self._cells)
+
+
+class Index:
+    """A ragged batch on one device, and the routes to its cells. Building them never waits for the device.
+
+    Attributes:
+        sizes: `(longest,)` sequences at each time step.
+        lengths: `(B,)` of each sequence, in the caller's order, on the CPU.
+        order: `(B,)` the caller's index of the sequence at each rank; none where they come longest first already.
+        device: of `order` and of the routes.
+        n_rows: `N`, real cells.
+        n_distinct: how many different lengths there are.
+    """
+
+    def __init__(
+        self, sizes: npt.NDArray[np.int64], lengths: Tensor, order: Tensor | None, device: torch.device
+    ) -> None:
+        self.sizes, self.lengths, self.order, self.device = sizes, lengths, order, device
+        self.n_rows = int(sizes.sum())
+        self.n_distinct = int(np.count_nonzero(sizes[1:] != sizes[:-1])) + 1
+        self._padded: dict[tuple[int, bool], Route] = {}
+
+    @property
+    def batch_size(self) -> int:
+        """`B`, the number of sequences."""
+        return len(self.lengths)
+
+    @property
+    def longest(self) -> int:
+        """Time steps of the longest sequence."""
+        return len(self.sizes)
+
+    def is_full(self, steps: int) -> bool:
+        """Whether a batch padded to so many time steps has no padding, and is in packing order."""
+        return self.n_rows == self.batch_size * steps and self.order is None
+
+    def padded(self, steps: int, batch_major: bool) -> Route:
+        """The route to a padded batch of so many time steps, flat from `(B, T)` if `batch_major`, else `(T, B)`."""
+        key = (steps, batch_major)
+        if key not in self._padded:
+            step, sequence = self._steps_and_sequences()
+            rows = sequence.mul(steps).add_(step) if batch_major else step.mul_(self.batch_size).add_(sequence)
+            self._padded[key] = Route(rows, steps * self.batch_size)
+        return self._padded[key]
+
+    def joined(self) -> Route:
+        """The route to the sequences one after another, in the caller's order."""
+        step, sequence = self._steps_and_sequences()
+        starts = (self.lengths.cumsum(0) - self.lengths).to(self.device, non_blocking=True)
+        return Route(step.add_(starts.index_select(0, sequence)), self.n_rows)
+
+    def _steps_and_sequences(self) -> tuple[Tensor, Tensor]:
+        """`(N,)` the time step, and the caller's index of the sequence, of each packed row."""
+        both = np.stack([self.sizes, np.cumsum(self.sizes) - self.sizes])
+        sizes, starts = torch.from_numpy(both).to(self.device, non_blocking=True)
+        step = torch.repeat_interleave(sizes, output_size=self.n_rows)
+        rank = torch.arange(self.n_rows, device=self.device).sub_(starts.index_select(0, step))
+        return step, rank if self.order is None else self.order.index_select(0, rank)
+
+
+def is_falling(values: list[int]) -> bool:
+    """Whether lengths by rank, or sequences by time step, are as packing has them: never growing, none under 1."""
+    return bool(values) and values[-1] > 0 and values == sorted(values, reverse=True)
+
+
+def falling_sizes(packed: PackedSequence) -> list[int]:
+    """Its `batch_sizes`; nothing where they are not as packing makes them for data of so many rows."""
+    data, sizes = packed.data, packed.batch_sizes
+    if not (data.numel() and sizes.is_cpu and sizes.dtype == torch.int64 and sizes.ndim == 1):
+        return []
+    values: list[int] = sizes.tolist()
+    return values if is_falling(values) and sum(values) == data.shape[0] else []
+
+
+def is_moved(order: Tensor | None, batch_size: int) -> bool:
+    """Whether an order of the sequences, on the CPU, is another than 0, 1, 2, …, `batch_size - 1`."""
+    return order is not None and order.tolist() != list(range(batch_size))
+
+
+def of_lengths(ranked: Tensor, order: Tensor | None, sorted_indices: Tensor | None, device: torch.device) -> Index:
+    """The index of a batch to be packed.
+
+    Args:
+        ranked: `(B,)` lengths on the CPU, as they are when `is_falling`.
+        order: `(B,)` on the CPU: whose they are. None if the caller had them in this order.
+        sorted_indices: the same on the device.
+        device: of the batch.
+    """
+    lengths = ranked.clone()
+    if order is not None:
+        lengths[order] = ranked
+    sizes = np.cumsum(np.bincount(ranked.numpy())[:0:-1])[::-1].copy()
+    return Index(sizes, lengths, sorted_indices if is_moved(order, len(ranked)) else None, device)
+
+
+def of_packed(packed: PackedSequence) -> Index | None:
+    """The index of a packed batch, as `keep` has it or made anew; none where its order is no order of its sequences.
+
+    Its `batch_sizes` must be falling.
+    """
+    sizes, ranks, device = packed.batch_sizes, packed.unsorted_indices, packed.data.device
+    index, of_ranks, versions = _kept.get(sizes, (None, None, None))
+    if index is not None and of_ranks is ranks and versions == _versions(packed) and index.device == device:
+        return cast(Index, index)
+    values = sizes.numpy().copy()
+    lengths = torch.from_numpy(np.searchsorted(-values, -np.arange(values[0])))  # how many steps reach each rank
+    order = None
+    if ranks is not None:
+        there = ranks.cpu()  # torch waits for them too
+        if ranks.device != device or sorted(there.tolist()) != list(range(len(lengths))):
+            return None
+        lengths = lengths[there]
+        order = invert_permutation(ranks.long()) if is_moved(there, len(there)) else None
+    return Index(values, lengths, order, device)
+
+
+def keep(index: Index, packed: PackedSequence) -> None:
+    """Keeps the index as long as the `batch_sizes` tensor exists: an RNN hands it on from its input to its output."""
+    versions = _versions(packed)
+    if versions is not None:
+        _kept[packed.batch_sizes] = (index, packed.unsorted_indices, versions)
+
+
+def _versions(packed: PackedSequence) -> tuple[int, int] | None:
+    """Changes with every change in place; none where torch does not count them."""
+    sizes, ranks = packed.batch_sizes, packed.unsorted_indices
+    if sizes.is_inference() or (ranks is not None and ranks.is_inference()):
+        return None
+    return sizes._version, 0 if ranks is None else ranks._version
+
+
+_kept: Any = WeakIdKeyDictionary()

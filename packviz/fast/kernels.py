@@ -1,0 +1,168 @@
+"""One layer of an `nn.RNN`, `nn.GRU` or `nn.LSTM`, and torch's own kernels for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "LSTM": torch.lstm,
+    "GRU": torch.gru,
+    "RNN_TANH": torch.rnn_tanh,
+    "RNN_RELU": torch.rnn_relu,
+}
+"""By `rnn.mode`, torch's function for any number of layers, padded or packed."""
+
+Final = tuple[Tensor, Tensor | None]
+"""Final states of one direction: h `(n, P)` and, of an LSTM, c `(n, H)`."""
+
+Result = tuple[Tensor, Tensor, Tensor | None]
+"""A layer's padded output, its `h_n` `(D, B, P)` and, of an LSTM, `c_n` `(D, B, H)`, in the caller's order."""
+
+
+class Shape(NamedTuple):
+    """Of a padded batch.
+
+    Attributes:
+        batch: `B`.
+        steps: `T`.
+        batch_first: whether it is `(B, T, …)`, else `(T, B, …)`.
+    """
+
+    batch: int
+    steps: int
+    batch_first: bool
+
+    def of(self, features: int) -> tuple[int, int, int]:
+        """The shape of a tensor with so many features."""
+        return (self.batch, self.steps, features) if self.batch_first else (self.steps, self.batch, features)
+
+    def rows(self, sequence: Any, step: Any) -> Any:
+        """Which rows of such a tensor these cells are: arrays in, an array out."""
+        return sequence * self.steps + step if self.batch_first else step * self.batch + sequence
+
+
+class Layer(NamedTuple):
+    """One layer, with all of its directions.
+
+    Attributes:
+        mode: as `rnn.mode`.
+        bias: whether there are biases.
+        weights: by direction, in torch's order: of the input, of the state, the two biases, of the projection.
+    """
+
+    mode: str
+    bias: bool
+    weights: tuple[tuple[Tensor, ...], ...]
+
+    @property
+    def directions(self) -> int:
+        """`D`: 2 if bidirectional, else 1."""
+        return len(self.weights)
+
+    @property
+    def output_size(self) -> int:
+        """`P`, the features of one direction's output: those of the projection, or else `H`."""
+        return self.weights[0][1].shape[1]
+
+    @property
+    def flat(self) -> tuple[Tensor, ...]:
+        """The weights of all directions."""
+        return tuple(weight for direction in self.weights for weight in direction)
+
+    def holding(self, flat: Sequence[Tensor]) -> Layer:
+        """The same layer with other weights."""
+        each = len(self.weights[0])
+        return self._replace(weights=tuple(tuple(flat[i : i + each]) for i in range(0, len(flat), each)))
+
+
+def layers(rnn: nn.RNNBase) -> list[Layer]:
+    """The layers of a module, with its weights as they are now; parametrised ones are computed here."""
+    weights = [tuple(getattr(rnn, name) for name in names) for names in rnn._all_weights]
+    each = 2 if rnn.bidirectional else 1
+    return [Layer(rnn.mode, rnn.bias, tuple(weights[i : i + each])) for i in range(0, len(weights), each)]
+
+
+def is_fused(mode: str, x: Tensor, projected: bool) -> bool:
+    """Whether torch runs padded data of this kind on oneDNN's fused LSTM."""
+    usable = torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()  # type: ignore[no-untyped-call]
+    return bool(usable) and mode == "LSTM" and x.device.type == "cpu" and x.dtype == torch.float32 and not projected
+
+
+def rectangle(
+    mode: str, bias: bool, weights: Sequence[Tensor], x: Tensor, h: Tensor, c: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """One direction on a rectangle `(t, n, I)`: its output, h `(n, P)` and, of an LSTM, c `(n, H)`."""
+    grad = torch.is_grad_enabled()
+    if c is None:
+        out, h = KERNELS[mode](x, h[None], weights, bias, 1, 0.0, grad, False, False)
+        return out, h[0], None
+    if grad and is_fused(mode, x, len(weights) % 2 == 1):
+        return Fused.apply(False, x, h, c, *weights)  # type: ignore[no-untyped-call,no-any-return]
+    out, h, c = torch.lstm(x, (h[None], c[None]), weights, bias, 1, 0.0, grad, False, False)  # type: ignore[call-overload]
+    return out, h[0], c[0]
+
+
+def gradients_again(
+    outputs: Sequence[Tensor | None],
+    gradients: Sequence[Tensor | None],
+    inputs: Sequence[Tensor | None],
+    needed: Sequence[bool],
+) -> list[Tensor | None]:
+    """The gradients of a function computed anew by operators that can be differentiated again, for a `backward`."""
+    pairs = [(o, g) for o, g in zip(outputs, gradients, strict=True) if o is not None and g is not None]
+    wanted = [x for x, need in zip(inputs, needed, strict=True) if x is not None and need]
+    found = iter(
+        torch.autograd.grad([o for o, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True)
+    )
+    return [next(found) if x is not None and need else None for x, need in zip(inputs, needed, strict=True)]
+
+
+class Fused(torch.autograd.Function):
+    """oneDNN's LSTM in one direction. torch can differentiate it once; here its backward can be differentiated too."""
+
+    @staticmethod
+    def forward(ctx: Any, reverse: bool, x: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
+        """`x` is `(t, n, I)`, `h` and `c` are `(n, H)`, and so is what is returned."""
+        ctx.set_materialize_grads(False)
+        ctx.reverse, train = reverse, any(ctx.needs_input_grad)
+        options = [], _LSTM, c.shape[1], 1, True, False, False, train  # type: ignore[var-annotated]
+        given = [t.detach() for t in (x, *_four(weights), h, c)]
+        with torch.set_grad_enabled(train):  # without, the operator keeps nothing for its backward
+            out, h_n, c_n, space = torch.mkldnn_rnn_layer(*given, reverse, *options)  # type: ignore[arg-type, call-arg]
+        if train:
+            ctx.save_for_backward(x, h, c, out, h_n, c_n, space, *weights)
+        return out, h_n, c_n
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        """Gradients of the three results."""
+        x, h, c, out, h_n, c_n, space, *weights = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            # torch's kernel for packed data can be differentiated any number of times.
+            along = x.flip(0) if ctx.reverse else x
+            sizes, options = torch.full((x.shape[0],), x.shape[1]), (len(weights) == 4, 1, 0.0, True, False)
+            with torch.autocast("cpu", enabled=False):
+                again, *states = torch.lstm(along.flatten(0, 1), sizes, (h[None], c[None]), weights, *options)
+            again = again.view_as(out)
+            outputs = again.flip(0) if ctx.reverse else again, *(state[0] for state in states)
+            return None, *gradients_again(outputs, gradients, (x, h, c, *weights), ctx.needs_input_grad[1:])
+        options = _LSTM, c.shape[1], 1, True, True, False, [], False  # type: ignore[assignment]
+        results = h, c, out, h_n, c_n, *gradients
+        dx, *dw, dh, dc = torch.ops.aten.mkldnn_rnn_layer_backward(
+            x, *_four(weights), *results, ctx.reverse, *options, space
+        )
+        return None, dx, dh, dc, *dw[: len(weights)]
+
+
+_LSTM = 2
+"""torch's number of the mode."""
+
+
+def _four(weights: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The weights with biases: zeros if there are none."""
+    zero = weights[0].new_zeros(len(weights[0]))
+    return [*weights, zero, zero][:4]
