@@ -49,7 +49,9 @@ class Subject:
 
 
 # The one place that knows the explorers' arguments.
-IMPORT = "from packviz.explorers import CostExplorer, PackedExplorer, PaddingExplorer, StatesExplorer"
+IMPORT = """from packviz.explorers import (
+    BatchingExplorer, CostExplorer, GraphExplorer, PackedExplorer, PaddingExplorer, StaircaseExplorer, StatesExplorer
+)"""
 SUBJECTS = (
     Subject("padding", "8×10", "PaddingExplorer([4, 6, 10, 5, 4, 3, 7, 8])", "a", None),
     Subject("padding", "64×128", "PaddingExplorer(kind='uniform', batch_size=64, longest=128)", "longest", 2.5),
@@ -61,6 +63,12 @@ SUBJECTS = (
     Subject("cost", "64×128", "CostExplorer([128 - 2 * i for i in range(64)])", "hidden_size", 2.5),
     Subject("cost", "512×512", "CostExplorer([512 - i for i in range(512)])", "hidden_size", 3.0),
     Subject("states", "8×10", "StatesExplorer([4, 6, 10, 5, 4, 3, 7, 8])", "seed", None),  # it runs two RNNs each time
+    Subject("staircase", "8×10", "StaircaseExplorer([4, 6, 10, 5, 4, 3, 7, 8])", "rectangles", None),
+    Subject("staircase", "64×128", "StaircaseExplorer(many=64, longest=128)", "rectangles", 2.5),
+    Subject("staircase", "512×512", "StaircaseExplorer(many=512, longest=512)", "rectangles", 3.0),
+    Subject("graph", "32×10", "GraphExplorer(10, 10)", "time steps T", None),  # it packs and pads, and counts
+    Subject("batching", "512×128", "BatchingExplorer()", "batch size", 2.5),
+    Subject("batching", "2000×512", "BatchingExplorer(many=2000, longest=512)", "batch size", 3.0),
 )
 BARE = """
 import ipywidgets

@@ -86,6 +86,17 @@ my_lengths = (
 checks.half_padding(my_lengths)
 
 # %% [markdown]
+# ## All exercises
+#
+# Each notebook has at least one. Here they are in their order, and which of them you have solved.
+# That is kept in one file beside the notebooks and nowhere else. "Forget all" removes it.
+
+# %%
+from packviz.lessons import Overview
+
+Overview()
+
+# %% [markdown]
 # ## The notebooks
 #
 # | | question it answers |
@@ -96,12 +107,12 @@ checks.half_padding(my_lengths)
 # | [03 counting FLOPs](03_counting_flops.ipynb) | the ledger; and why FLOPs saved is not time saved |
 # | [04 hidden states](04_hidden_states.ipynb) | `h_n`, `c_n`, outputs, gradients: padded against packed |
 # | [05 masks and alignment](05_masks_and_alignment.ipynb) | masks, losses, pooling, alignment, encoder–decoder |
-# | 06 benchmark | *to come* · the forum's plots, on your device |
-# | 07 why backward is slow | *to come* · the cause, counted |
-# | 08 making packing pay | *to come* · exact and faster than both |
-# | 09 static graphs | *to come* · tracing, compile, export, ONNX, the Neuron rules |
-# | 10 should you pack | *to come* · measured advice for your lengths and your model |
-# | 11 error museum | *to come* · every real error, live, with its fix |
+# | [06 benchmark](06_benchmark.ipynb) | the forum's plots, on your device |
+# | [07 why backward is slow](07_why_backward_is_slow.ipynb) | the cause, counted |
+# | [08 making packing pay](08_making_packing_pay.ipynb) | exact and faster than both |
+# | [09 static graphs](09_static_graphs.ipynb) | tracing, compile, export, ONNX, the Neuron rules |
+# | [10 should you pack](10_should_you_pack.ipynb) | measured advice for your lengths and your model |
+# | [11 error museum](11_error_museum.ipynb) | every real error, live, with its fix |
 #
 # New to packing? Take 01, then 02. Solved versions of the exercises are in the folder `solutions`.
 

@@ -456,5 +456,5 @@ checks.masked_mean(my_mean)
 # - align by lengths, with data on the side your model wants,
 # - pass states from encoder to decoder in one order: yours.
 #
-# Next: 06 The benchmark (to come). Back: [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb) ·
+# Next: [06 The benchmark](06_benchmark.ipynb). Back: [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb) ·
 # [00 Start here](00_start_here.ipynb)

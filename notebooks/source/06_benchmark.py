@@ -220,7 +220,7 @@ print(yours)
 # ## Exercise
 #
 # `a` and `b` are functions, `clock()` gives the seconds. How many times as long does `b` take as `a`? Four simulated
-# machines wait for you: a quiet one, a cold one, one that gets tired, and a busy one. On all of them the truth is 3.
+# machines wait for you: a quiet one, a cold one, one that gets tired, and a busy one.
 
 
 # %% tags=["exercise"]

@@ -1,9 +1,27 @@
 """Live panels: move a control, see the picture. The only place that knows a widget."""
 
 from packviz.explorers.align import AlignExplorer
+from packviz.explorers.batching import BatchingExplorer
+from packviz.explorers.benchmark import BenchmarkExplorer
 from packviz.explorers.cost import CostExplorer
+from packviz.explorers.graph import GraphExplorer
+from packviz.explorers.museum import MuseumExplorer
 from packviz.explorers.packed import PackedExplorer
 from packviz.explorers.padding import PaddingExplorer
+from packviz.explorers.staircase import StaircaseExplorer
 from packviz.explorers.states import StatesExplorer
+from packviz.explorers.static import StaticExplorer
 
-__all__ = ["AlignExplorer", "CostExplorer", "PackedExplorer", "PaddingExplorer", "StatesExplorer"]
+__all__ = [
+    "AlignExplorer",
+    "BatchingExplorer",
+    "BenchmarkExplorer",
+    "CostExplorer",
+    "GraphExplorer",
+    "MuseumExplorer",
+    "PackedExplorer",
+    "PaddingExplorer",
+    "StaircaseExplorer",
+    "StatesExplorer",
+    "StaticExplorer",
+]

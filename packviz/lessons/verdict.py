@@ -12,6 +12,7 @@ from typing import Any, ParamSpec
 
 from packviz import svg
 from packviz.drawn import Drawn
+from packviz.lessons import progress
 from packviz.palette import THEMES
 
 Asked = ParamSpec("Asked")
@@ -100,7 +101,7 @@ def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
     """Makes a check forgiving for a reader, and strict for a solution.
 
     An answer not given yet, or one that raises, becomes a verdict that says so. With `PACKVIZ_STRICT=1` in the
-    environment anything but a solved exercise raises `NotSolvedError`.
+    environment anything but a solved exercise raises `NotSolvedError`. A solved one is noted (see `progress`).
     """
 
     @functools.wraps(check)
@@ -116,6 +117,8 @@ def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
                 verdict = Verdict(False, _what_failed(error))
         if not verdict.solved and os.environ.get("PACKVIZ_STRICT") == "1":
             raise NotSolvedError(verdict.to_text()) from cause
+        if verdict.solved:
+            progress.note(check.__name__)
         return verdict
 
     return checked

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import re
 import tomllib
 from importlib import resources
 
@@ -13,11 +12,14 @@ from drawings import Drawing
 from hypothesis import example, given
 from hypothesis import strategies as st
 from panels import words
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from packviz import palette, svg
+from packviz import networks, palette, svg
 from packviz.explorers.companion import Companion
 from packviz.lessons import NotSolvedError, Quiz, Verdict, ask, checks, sentences
+from packviz.lessons.checks.mistakes import spoilt_batches
 from packviz.lessons.verdict import Comparison, exercise
+from packviz.ops import align
 from packviz.picture import show
 
 QUIZZES = tomllib.loads(resources.files("packviz.lessons").joinpath("quizzes.toml").read_text(encoding="utf-8"))
@@ -123,6 +125,10 @@ def two_batches(batches):
     return checks.two_batches(LENGTHS, batches)
 
 
+def staircase(cuts):
+    return checks.cheapest_staircase([4, 16, 3, 9, 2, 13, 9, 4, 14, 3, 8, 2], cuts, call=10)
+
+
 def no_answer(given):
     return None
 
@@ -136,6 +142,37 @@ def raises(given):
 
 
 LINE_OF_RAISE = raises.__code__.co_firstlineno + 1
+
+
+def timed(call, clock):
+    began = clock()
+    call()
+    return clock() - began
+
+
+def warm(a, b):
+    for _ in range(3):
+        a()
+        b()
+
+
+def blocks(a, b, clock):
+    """All of a, then all of b."""
+    warm(a, b)
+    first = sum(timed(a, clock) for _ in range(20))
+    return sum(timed(b, clock) for _ in range(20)) / first
+
+
+def means(a, b, clock):
+    """In turn, but with means."""
+    warm(a, b)
+    pairs = [(timed(a, clock), timed(b, clock)) for _ in range(20)]
+    return sum(y for _, y in pairs) / sum(x for x, _ in pairs)
+
+
+def fair_ratio(a, b, clock):
+    warm(a, b)
+    return sorted(timed(b, clock) / timed(a, clock) for _ in range(21))[10]
 
 
 def right_sizes(lengths):
@@ -154,6 +191,34 @@ def last_steps(output, lengths):
 def real_sum(x, lengths, choose):
     return choose(x, (torch.arange(x.shape[1]) < torch.tensor(lengths)[:, None])[..., None]).sum(1)
 
+
+def a_network(use):
+    """A class whose forward uses the packed output of its LSTM like this."""
+
+    def forward(self, x, lengths):
+        return use(self.lstm(pack_padded_sequence(x, lengths))[0], x, lengths)
+
+    return type("MyNetwork", (networks.Network,), {"forward": forward})
+
+
+def raises_too(packed, x, n):
+    raise KeyError("lost")
+
+
+FIRST_BATCH = "Not yet for 128 sequences of at most 64 steps, 8 distinct lengths, 32 features"
+
+
+def bytes_per_length(lengths, features, packed=2):
+    """One full-size copy and so many packed fills for each distinct length."""
+    return len(set(lengths)) * (max(lengths) * len(lengths) + packed * sum(lengths)) * features * 4
+
+
+SPOILT = spoilt_batches()
+REPAIRED = [
+    (SPOILT[0][0], SPOILT[0][1], True),
+    (align(SPOILT[1][0], SPOILT[1][1], batch_first=True), SPOILT[1][1], True),
+    (SPOILT[2][0], SPOILT[0][1], True),
+]
 
 CHECKS = {
     checks.half_padding: (
@@ -210,6 +275,20 @@ CHECKS = {
         ],
         [right_order, lambda words: "".join(right_order(words))],
     ),
+    staircase: (
+        [..., (0, ..., 16)],
+        [
+            ((0, 16), "192 cells and 1 × 10 for the calls make 202. That is the padded batch. 129 is possible"),
+            ((0, 2, 4, 9, 16), "95 cells and 4 × 10 for the calls make 135. No 4 rectangles waste fewer"),
+            ((0, 5, 9, 16), "105 cells and 3 × 10 for the calls make 135. No sequence ends at step 5"),
+            ((0, 3, 9, 16), "105 cells and 3 × 10 for the calls make 135. Look at the hatched"),
+            (range(17), "87 cells and 16 × 10 for the calls make 247. No sequence ends at step 1"),
+            ((0, 4, 9, 15), "Your answer does not fit: cuts are (0, 4, 9, 15); give time steps that rise from 0 to 16"),
+            (7, "Your answer does not fit: "),
+            (None, "Your answer does not fit: "),
+        ],
+        [(0, 4, 9, 16), [0, 4, 9, 16], torch.tensor([0, 4, 9, 16])],
+    ),
     checks.final_states: (
         [..., lambda output, lengths: None, lambda output, lengths: ...],
         [
@@ -224,6 +303,21 @@ CHECKS = {
             (raises, "Your answer"),
         ],
         [lambda output, lengths: torch.cat([last_steps(output, lengths)[:, :2], output[:, 0, 2:]], dim=1)],
+    ),
+    checks.fair_ratio: (
+        [..., lambda a, b, clock: None, lambda a, b, clock: ...],
+        [
+            (lambda a, b, clock: 1, "Not yet on a quiet machine: 1, and b takes 3 times as long as a. Divide"),
+            (lambda a, b, clock: 3, "Not yet on a cold machine: 3, and b takes 2 times as long as a. Its first"),
+            (lambda a, b, clock: timed(b, clock) / timed(a, clock), "Not yet on a cold machine: 1.05, and b takes 2"),
+            (blocks, "Not yet on a tiring machine: 5.94, and b takes 4 times as long as a. Every call"),
+            (means, "Not yet on a busy machine: "),
+            (lambda a, b, clock: float("nan"), "Not yet on a quiet machine: nan"),
+            (lambda a, b, clock: [a() for _ in range(10_001)], "Your answer"),
+            (lambda a, b, clock: "three", "Your answer does not fit: could not convert string to float"),
+            (raises, "Your answer"),
+        ],
+        [fair_ratio, lambda a, b, clock: torch.tensor(fair_ratio(a, b, clock))],
     ),
     checks.masked_mean: (
         [..., lambda x, lengths: None, lambda x, lengths: ...],
@@ -245,6 +339,90 @@ CHECKS = {
             lambda x, lengths: real_sum(x, lengths, lambda x, m: x.where(m, 0)) / torch.tensor(lengths)[:, None],
             lambda x, lengths: torch.stack([row[:n].mean(0) for row, n in zip(x, lengths, strict=True)]),
         ],
+    ),
+    checks.repaired_batches: (
+        [..., [...], [SPOILT[0], ..., SPOILT[2]]],
+        [
+            (SPOILT, "Not yet for batch 1. Look where the zeros lie"),
+            ([REPAIRED[0], *SPOILT[1:]], "Not yet for batch 2. At which end of its row"),
+            ([*REPAIRED[:2], SPOILT[2]], "Not yet for batch 3. Count the real steps"),
+            (REPAIRED[:2], "Give three batches, each as (x, lengths, batch_first); yours are 2."),
+            ([(REPAIRED[0][0], [7] * 6, True), *REPAIRED[1:]], "Your answer does not fit: lengths[0] is 7"),
+            ([(1, 2), (3, 4), (5, 6)], "Your answer does not fit: "),
+            (None, "Your answer does not fit: "),
+        ],
+        [REPAIRED, [(x.T, lengths, False) for x, lengths, _ in REPAIRED], tuple(REPAIRED)],
+    ),
+    checks.backward_bytes: (
+        [..., lambda lengths, features: None, lambda lengths, features: ...],
+        [
+            (lambda n, f: max(n) * len(n) * f * 4, f"{FIRST_BATCH}: 1.05 MB, counted 17.9 MB. That is one copy of the"),
+            (lambda n, f: bytes_per_length(n, f, packed=0), f"{FIRST_BATCH}: 8.39 MB, counted 17.9 MB. These are the"),
+            (lambda n, f: bytes_per_length(n, f, packed=1), f"{FIRST_BATCH}: 12.6 MB, counted 17.9 MB. Nearly."),
+            (lambda n, f: bytes_per_length(n, f) / 4, f"{FIRST_BATCH}: 4.23 MB, counted 17.9 MB. That counts numbers"),
+            (
+                lambda n, f: bytes_per_length(n, f) / len(set(n)) * max(n),
+                f"{FIRST_BATCH}: 135 MB, counted 17.9 MB. Not every time step",
+            ),
+            (
+                lambda n, f: bytes_per_length(n, f) / len(set(n)) * len(n),
+                f"{FIRST_BATCH}: 271 MB, counted 17.9 MB. Not every sequence",
+            ),
+            (
+                lambda n, f: bytes_per_length(n, 32),
+                "Not yet for 30 sequences of at most 50 steps, 12 distinct lengths, 5 features: ",
+            ),
+            (lambda n, f: -1, f"{FIRST_BATCH}: -1 B, counted 17.9 MB. Each distinct length costs"),
+            (lambda n, f: float("nan"), f"{FIRST_BATCH}: nan B, counted 17.9 MB. Each distinct length costs"),
+            (lambda n, f: 10.0**300, f"{FIRST_BATCH}: 1e+288 TB, counted 17.9 MB. Each distinct length costs"),
+            (lambda n, f: "many", "Your answer does not fit: could not convert string to float"),
+            (raises, "Your answer"),
+        ],
+        [lambda n, f: bytes_per_length(n, f), lambda n, f: torch.tensor(bytes_per_length(n, f))],
+    ),
+    checks.mended: (
+        [..., a_network(lambda packed, x, n: None), a_network(lambda packed, x, n: ...)],
+        [
+            (a_network(lambda packed, x, n: packed), "Not yet: a compiler with fixed shapes refuses this. Which func"),
+            (a_network(lambda packed, x, n: packed.data), "Not yet: a compiler with fixed shapes refuses this. Which"),
+            (
+                a_network(lambda packed, x, n: packed.data.relu()),
+                "Not yet: a compiler with fixed shapes refuses this. L",
+            ),
+            (
+                a_network(lambda packed, x, n: pad_packed_sequence(packed)[0]),
+                "Not yet. Its size depends on the lengths.",
+            ),
+            (
+                a_network(lambda packed, x, n: pad_packed_sequence(packed, total_length=5)),
+                "Return the padded output alone; yours is a tuple.",
+            ),
+            (
+                a_network(lambda packed, x, n: pad_packed_sequence(packed, True, total_length=5)[0]),
+                "Not yet. Its size depends on the lengths.",
+            ),
+            (
+                a_network(lambda packed, x, n: pad_packed_sequence(packed, padding_value=1.0, total_length=5)[0]),
+                "The output for lengths [5, 3] is not the LSTM's, with zeros after it.",
+            ),
+            (a_network(raises_too), "Your answer raised KeyError in line "),
+            (lambda: 5, "Your answer does not fit: 'int' object has no attribute"),
+        ],
+        [a_network(lambda packed, x, n: pad_packed_sequence(packed, total_length=x.size(0))[0])],
+    ),
+    checks.worker_loss: (
+        [..., lambda x, n, w: None, lambda x, n, w: ...],
+        [
+            (lambda x, n, w: x.mean(), "Not yet for workers with [6, 2] tokens. Each worker divides"),
+            (lambda x, n, w: x.sum() / n, "Not yet for workers with [6, 2] tokens. All tokens w"),
+            (lambda x, n, w: x.sum(), "Not yet for workers with [6, 2] tokens. That is a sum, and g"),
+            (lambda x, n, w: x.max(), "Not yet for workers with [6, 2] tokens. Add up the losses,"),
+            (lambda x, n, w: 2 * x.sum() / n, "Not yet for workers with [5, 1, 2] tokens. Add up"),
+            (lambda x, n, w: x.sum().item() * w / n, "Return one number, a tensor made"),
+            (lambda x, n, w: x * w / n, "Return one number, a tensor made from `losses`"),
+            (raises, "Your answer"),
+        ],
+        [lambda x, n, w: x.sum() * w / n],
     ),
 }
 STUBS = [(check, answer) for check, (answers, _, _) in CHECKS.items() for answer in answers]
@@ -272,7 +450,7 @@ def can_be_shown(verdict):
     assert said.startswith(verdict.headline)
     assert said == repr(verdict)
     assert verdict._repr_mimebundle_() == {"text/plain": said, "image/svg+xml": picture}
-    assert len(re.findall("<svg", picture)) == 1 + len(verdict.drawings)
+    assert picture.count("<svg") == 1 + sum(drawing.to_svg().count("<svg") for drawing in verdict.drawings)
     return said
 
 

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 HOUSE = ROOT / "packviz"
 HEAVY = {"torch", "plotly", "ipywidgets", "anywidget", "IPython"}
 PURE = {"layout", "palette", "text", "svg", "lengths", "theme", "bars", "cost", "textbook", "drawn", "grids", "curves"}
+PURE |= {"axes", "buckets", "findings", "flowchart", "graphs", "stairs", "sweeps"}
 
 
 def fresh(code):
@@ -126,15 +127,36 @@ def ours(name, lazy=None):
         ("bars", {"layout", "palette", "svg", "text"}),
         ("cost", {"bars", "drawn", "layout", "svg", "text"}),
         ("textbook", {"drawn", "layout", "palette", "svg", "text"}),
-        ("bench", {"cost", "layout", "lengths", "ops"}),
+        (
+            "bench",
+            {"buckets", "cost", "drawn", "fast", "graphs", "layout", "lengths", "networks", "ops", "palette", "svg"}
+            | {"sweeps"},
+        ),
+        ("axes", set()),
+        ("buckets", {"layout"}),
+        (
+            "advice",
+            {"bars", "bench", "buckets", "cost", "drawn", "fast", "layout", "lengths", "states", "svg", "text"},
+        ),
+        ("sweeps", {"axes", "drawn", "palette", "svg"}),
         ("ops", set()),
+        ("fast", set()),
         ("aligned", {"drawn", "layout", "palette", "svg", "text"}),
         ("drawn", set()),
         ("picture", {"drawn", "layout", "text", "svg"}),
         ("grids", {"palette", "svg", "text"}),
-        ("curves", {"drawn", "grids", "palette", "svg", "text"}),
+        ("curves", {"axes", "drawn", "grids", "palette", "svg", "text"}),
         ("states", {"curves", "drawn", "grids", "layout", "text"}),
         ("truth", {"drawn", "grids", "layout", "states", "text"}),
+        ("findings", {"drawn", "palette", "svg", "text"}),
+        ("mistakes", {"drawn", "findings", "layout", "palette", "quiet", "svg", "text"}),
+        ("quiet", set()),
+        ("flowchart", {"drawn", "palette", "svg"}),
+        ("staticflow", set()),
+        ("staticgraph", {"findings", "flowchart", "staticflow"}),
+        ("networks", {"fast"}),
+        ("graphs", {"drawn", "palette", "svg", "text"}),
+        ("stairs", {"axes", "bars", "drawn", "fast", "layout", "palette", "svg", "text"}),
     ],
 )
 def test_the_core_imports_only_what_is_below_it(name, allowed):

@@ -8,11 +8,11 @@ from typing import Any
 from packviz.lessons.verdict import NOT_YET, Verdict, exercise
 from packviz.sweeps import Curve, Plot, Sweep
 
-_TRUTH = 3.0
 _A, _COLD = 1e-3, 4  # s; calls until the machine is warm
 _PATIENCE = 10_000
 _CLOSE = 0.05
 
+_TRUTHS = {"a quiet machine": 3.0, "a cold machine": 2.0, "a tiring machine": 4.0, "a busy machine": 1.5}
 _MACHINES = {
     "a quiet machine": "Divide the time of b by that of a. A time is clock() after the call less clock() before it.",
     "a cold machine": "Its first calls are slow. Call both a few times before you start to time them.",
@@ -39,8 +39,8 @@ class Simulated:
         self._work("a", _A)
 
     def b(self) -> None:
-        """Takes three times as long."""
-        self._work("b", _TRUTH * _A)
+        """Takes some times as long."""
+        self._work("b", _TRUTHS[self._kind] * _A)
 
     def clock(self) -> float:
         """The seconds that have gone by."""
@@ -70,8 +70,8 @@ def fair_ratio(answer: Callable[[Any, Any, Callable[[], float]], Any]) -> Verdic
     ratios = {kind: float(ratio) for kind, ratio in found.items()}
     drawing = [_drawn(runs, ratios)]
     for kind, hint in _MACHINES.items():
-        if not abs(ratios[kind] / _TRUTH - 1) <= _CLOSE:
-            said = f"Not yet on {kind}: {ratios[kind]:.3g}, and b takes {_TRUTH:g} times as long as a."
+        if not abs(ratios[kind] / _TRUTHS[kind] - 1) <= _CLOSE:
+            said = f"Not yet on {kind}: {ratios[kind]:.3g}, and b takes {_TRUTHS[kind]:g} times as long as a."
             return Verdict(False, f"{said} {hint}", drawing)
     return Verdict(True, f"Within {_CLOSE:.0%} of the truth on every machine.", drawing)
 
@@ -86,9 +86,9 @@ def _drawn(runs: dict[str, Simulated], ratios: dict[str, float]) -> Sweep:
             if calls:
                 x, y = zip(*calls, strict=True)
                 curves.append(Curve(name, number, 0, x, y, y, y))
-        plots.append(Plot(f"{kind}: yours {ratios[kind]:.3g}, true {_TRUTH:g}", curves))
+        plots.append(Plot(f"{kind}: yours {ratios[kind]:.3g}, true {_TRUTHS[kind]:g}", curves))
         order = "".join(name for name, _ in machine.calls)
         short = order if len(order) <= 60 else f"{order[:56]}… ({len(order)} calls)"
-        lines.append(f"  {kind.ljust(17)} yours {ratios[kind]:<5.3g} true {_TRUTH:g}   {short}")
+        lines.append(f"  {kind.ljust(17)} yours {ratios[kind]:<5.3g} true {_TRUTHS[kind]:g}   {short}")
     rows = [plots[:2], plots[2:]]
     return Sweep("Milliseconds of each call that you made", rows, [], [], "\n".join(lines), x="call")

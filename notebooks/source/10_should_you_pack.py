@@ -1,0 +1,361 @@
+# %% [markdown]
+# # Should you pack?
+#
+# **With your lengths and your model: pad, pack, or something better?**
+#
+# After this page you can
+#
+# - say why a rule of thumb about lengths is a poor guide, and what decides instead,
+# - keep a choice of speed from changing results,
+# - get measured advice for your own RNN and lengths,
+# - cut padding by batching similar lengths,
+# - share a batch among several workers, with the right gradient.
+#
+# Time: 20 minutes.
+
+# %% [markdown]
+# ## A rule of thumb
+#
+# The documentation of a forecasting library gives one: pack if the lengths vary by more than 10 % of the longest, or
+# if there are 8 sequences or more. Pad if all lengths are equal.
+#
+# We measured 432 batches on one CPU, padded and packed: LSTM, GRU and RNN, several sizes, forward alone and training.
+
+# %%
+import packviz as pv
+from packviz.lessons import ask, checks
+
+ask("a rule of thumb")
+
+# %%
+from packviz import figures
+from packviz.bench import rules, thumb
+
+measured = thumb.load("thumb_cpu.json")
+thumb_rule = rules.judge("rule of thumb", lambda case: rules.rule_of_thumb(case.layout.lengths), measured.cases)
+never = rules.judge("never pack", lambda case: False, measured.cases)
+always = rules.judge("always pack", lambda case: True, measured.cases)
+assert thumb_rule.accuracy < 0.6 < never.accuracy
+assert never.slowdown < thumb_rule.slowdown < always.slowdown
+figures.rules_judged([thumb_rule, never, always])
+
+# %% [markdown]
+# "× the best" is the mean, over all cases, of the time taken over that of the better choice. On this CPU, never
+# packing is the better habit *for speed*. (It reads the padding: for your results it may be wrong. More on that below.)
+#
+# The confusion table of the rule, for LSTMs:
+
+# %%
+lstms = rules.judge("rule of thumb", lambda case: rules.rule_of_thumb(case.layout.lengths), measured.of("LSTM"))
+assert lstms.count(packs=True, faster="padded") > lstms.count(packs=True, faster="packed")
+print(lstms)
+
+# %% [markdown]
+# Your machine is another one. A small grid, in a few seconds:
+
+# %% tags=["live-timing", "nbval-ignore-output"]
+live = thumb.race(rounds=3)
+print(live)
+print(rules.judge("rule of thumb", lambda case: rules.rule_of_thumb(case.layout.lengths), live.cases))
+
+# %% [markdown]
+# ## It changes results
+#
+# The rule has a worse fault than being slow.
+
+# %%
+ask("equal lengths, wider tensor")
+
+# %%
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence
+
+
+def encode(rnn, x, lengths):  # x is 6 steps wide, as a model with a fixed size has it
+    if rules.rule_of_thumb(lengths):
+        x = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    return rnn(x)[1][0][0]  # h_n
+
+
+torch.manual_seed(0)
+rnn, ours = torch.nn.LSTM(3, 5, batch_first=True), torch.randn(4, 3)
+encodings = []
+for mate in (4, 6):  # our batch-mate's length
+    x = torch.nn.utils.rnn.pad_sequence([ours, torch.ones(mate, 3), torch.zeros(6, 3)], batch_first=True)[:2]
+    encodings.append(encode(rnn, x, [4, mate])[0])
+apart = (encodings[0] - encodings[1]).abs().max()
+assert apart > 0.05
+print(f"the same sequence, with a mate of 4 and of 6 steps: {apart:.2g} apart")
+
+# %% [markdown]
+# With a mate of 6 steps the rule packs, and our state is right. With a mate of 4 it does not, and our state has read
+# two steps of zeros. The encoding of a sequence depends on its batch-mates, and nobody is told.
+
+# %%
+pv.Picture(pv.Layout([4, 4], max_len=6))  # the batch that the rule does not pack
+
+# %% [markdown]
+# **A choice of speed must never change results.** `pv.run` has several methods, and all of them give what packing
+# gives:
+
+# %%
+x[0, 4:] = 99  # whatever stands in the padding
+lengths = torch.tensor([4, 4])
+packed_h_n = rnn(pack_padded_sequence(x, lengths, batch_first=True))[1][0]
+for method in ("auto", "padded", "packed", "split", "staircase"):
+    output, (h_n, c_n) = pv.run(rnn, x, lengths, method=method)
+    assert torch.allclose(h_n, packed_h_n, atol=1e-6)
+print("all methods: the state of packing")
+
+# %% [markdown]
+# ## What decides
+#
+# Two numbers are better guides than the variation of lengths:
+#
+# - the **share of padding**: what packing can save,
+# - the **work per time step**: packing takes one step at a time, and each has a fixed price.
+
+# %%
+cases = measured.of("GRU")
+figures.where_packing_pays(cases, "GRU: where packing pays")
+
+# %% [markdown]
+# Packing pays where there is much padding *and* much work in a step; for a GRU, and more often in the forward pass.
+#
+# Why? Take a run's time apart: a fixed time per call, per time step, per cell, and, when training a packed batch, the
+# copies of the backward pass (notebook 07). A model of these few constants can be fitted to the measurements.
+
+# %%
+model = rules.CostModel.fit(measured.cases)
+sizes = {"mode": "LSTM", "training": True, "batch_size": 64, "longest": 256, "size": 32, "kind": "log-normal"}
+(case,) = [case for case in measured.cases if all(getattr(case, name) == value for name, value in sizes.items())]
+assert model.parts(case, "packed")["each cell"] < model.parts(case, "padded")["each cell"]  # what packing saves …
+assert model.predict(case, "packed") > model.predict(case, "padded")  # … and yet
+figures.cost_of(model, case)
+
+# %% [markdown]
+# Packed, the cells do cost less. But a padded LSTM is one fused kernel, in which a time step is nearly free.
+#
+# As rules, each fitted to some of the sizes and then tried on **another** one:
+
+# %%
+judged = [
+    thumb_rule,
+    never,
+    rules.judge_fitted("share of padding", rules.fit_threshold(rules.padding_share), measured.cases),
+    rules.judge_fitted("work per step", rules.fit_threshold(rules.work_per_step), measured.cases),
+    rules.judge_fitted("cost model", rules.fit_model, measured.cases),
+]
+assert judged[-1].accuracy > 0.95
+assert judged[-1].slowdown == min(rule.slowdown for rule in judged)
+figures.rules_judged(judged)
+
+# %% [markdown]
+# The cost model is nearly always right, *on the machine it was fitted on*. Its form carries over to another machine.
+# Its constants do not: on a GPU all of this looks different.
+#
+# So do not take a rule from somewhere. Not this one either. Measure.
+
+# %% [markdown]
+# ## Measured advice
+#
+# `pv.advise` times every method on batches of your lengths: padded, packed, and those of `pv.run`. It recommends only
+# what gives the results of packing, and says when the spread is larger than the effect.
+#
+# Put in your own lengths: a list, or the path of a CSV or JSON file. Without any, the 512 sentences of notebook 01.
+
+# %% tags=["parameters"]
+my_lengths = []
+mode = "GRU"
+hidden_size = 64
+batch_size = 32
+
+# %%
+from packviz.lengths import read
+from packviz.lessons import sentences
+
+lengths = read(my_lengths) if isinstance(my_lengths, str) else my_lengths
+lengths = lengths or [len(sentence) for sentence in sentences()]
+mine = getattr(torch.nn, mode)(32, hidden_size, batch_first=True)
+print(f"{len(lengths)} sequences, {mine}")
+
+# %% tags=["live-timing", "nbval-ignore-output"]
+advice = pv.advise(mine, lengths, batch_size=batch_size, budget=5)
+print(advice.code)
+advice
+
+# %% [markdown]
+# How to read it: everything is called in turn, round after round, so that a busy moment hits all alike. A hatched bar
+# gives other results than packing: it is there for comparison alone. For your real model give it more time:
+# `budget=60`. The advice holds for this machine, these lengths, this RNN and this number of threads.
+
+# %% [markdown]
+# ## Batches of similar lengths
+#
+# The cheapest padding is the one that is not there. A batch is as wide as its longest sequence, so let similar lengths
+# meet (*bucketing*). Predict, for the 512 sentences in batches of 32:
+
+# %%
+ask("buckets of sentences")
+
+# %%
+from packviz import buckets
+
+orders = {"shuffled": {}, "bucketed": {"window": 4}, "sorted": {}}
+groups = {order: buckets.batches(lengths, batch_size, order, **how) for order, how in orders.items()}
+layouts = {
+    order: [pv.Layout([lengths[i] for i in batch]) for batch in batches] for order, batches in groups.items()
+}
+padding = {order: sum(layout.n_padding for layout in some) for order, some in layouts.items()}
+assert my_lengths or padding["sorted"] < padding["bucketed"] < padding["shuffled"]
+figures.padding_waste(layouts)
+
+# %% [markdown]
+# Sorting everything gives the same batches in every epoch, and all long ones together. A **window** is the compromise:
+# shuffle, sort so many batches' worth at a time, cut, shuffle the batches. `Buckets` does that anew in each epoch.
+
+# %%
+data = [torch.zeros(length, 32) for length in lengths]
+sampler = buckets.Buckets(lengths, batch_size, window=4)
+loader = torch.utils.data.DataLoader(data, batch_sampler=sampler, collate_fn=lambda batch: [len(x) for x in batch])
+first, second = list(loader), list(loader)
+assert sorted(n for batch in first for n in batch) == sorted(lengths)
+assert my_lengths or first != second
+print(f"two epochs of {len(first)} batches, each with every sequence once")
+
+# %% [markdown]
+# `pv.advise` has also timed it: "Bucketing by length leaves …" above.
+#
+# Which sequences share a batch changes, and with it the noise of training. No sequence's result does, as long as you
+# pack.
+#
+# Try it: your own lengths too, typed, pasted or from a file. Where does a small window suffice?
+
+# %%
+from packviz.explorers import BatchingExplorer
+
+explorer = BatchingExplorer([len(sentence) for sentence in sentences()])
+explorer
+
+# %% [markdown]
+# From code: the wider the window, the less padding, and the less two workers wait for each other.
+
+# %%
+explorer.order.value = "bucketed"
+for window in (1, 2, 4, 8, 16):
+    explorer.window.value = window
+    wasted, waiting = explorer.load.padding / explorer.load.cells.sum(), buckets.idle(explorer.tokens)
+    print(f"window {window:2}: {wasted:3.0%} padding, {waiting:3.0%} waiting")
+in_buckets = explorer.load.padding
+explorer.order.value = "sorted"
+assert in_buckets == explorer.load.padding  # a window of all batches is sorting them all
+explorer.order.value = "shuffled"
+
+# %% [markdown]
+# ## Several workers
+#
+# Training on several processes or GPUs, each takes a share of the batch. `DistributedDataParallel` (DDP) averages their
+# gradients, so a step is over when the slowest worker is. Take 64 sequences, longest first:
+#
+# - **contiguous**: worker 0 gets the longer half,
+# - **strided**: in turn, 0 1 0 1 …,
+# - **snake**: there and back, 0 1 1 0 0 1 …
+
+# %%
+ask("mean of means")
+
+# %% [markdown]
+# Two real processes, on this machine. They train a GRU for one step, and compare the averaged gradient with the one of
+# a single process.
+
+# %%
+from packviz.bench import workers
+
+found = workers.compare()
+print(found)
+figures.shares(found)
+
+# %%
+for way in ("contiguous", "strided", "snake"):
+    assert found.errors[way]["token-weighted"] < 1e-6
+assert found.errors["contiguous"]["mean of means"] > 0.1
+assert found.errors["snake"]["mean of means"] > 1e-4
+more, fewer = found.tokens("contiguous")
+print(f"contiguous: a token of worker 1 has {more / fewer:.2g} times the weight of one of worker 0")
+
+# %% [markdown]
+# *Mean of means*: every worker takes the mean over its own tokens, as `loss.mean()` does. Fair shares make the error
+# small. Only the **token-weighted** loss makes it vanish: add up the losses, and divide by the tokens of *all* workers.
+#
+# And the time?
+
+# %% tags=["live-timing", "nbval-ignore-output"]
+print(found.times())
+
+# %% [markdown]
+# With the contiguous split one worker waits for the other. But a step costs more than its tokens: with fair shares
+# *both* workers walk all time steps. The larger the RNN, the more the tokens count.
+#
+# ### Outputs that fit together
+#
+# Each worker pads to its **own** longest sequence. Gathered, the outputs do not fit, unless all are told a common
+# `total_length`.
+
+# %%
+n = torch.tensor([9, 7, 3, 2])
+x, rnn = torch.randn(4, 9, 3), torch.nn.GRU(3, 5, batch_first=True)
+halves = [(x[:2], n[:2]), (x[2:, :3], n[2:])]  # what the two workers hold
+own = [pv.run(rnn, *half)[0] for half in halves]
+assert [output.shape[1] for output in own] == [9, 3]
+common = torch.cat([pv.run(rnn, *half, total_length=9)[0] for half in halves])
+assert torch.allclose(common, pv.run(rnn, x, n)[0], atol=1e-6)
+print("own lengths:", *[tuple(output.shape) for output in own], "  total_length=9:", tuple(common.shape))
+
+# %% [markdown]
+# ### The same, larger
+#
+# What ran here is an ordinary script under PyTorch's own launcher. On one machine with 8 GPUs, with your lengths:
+#
+# ```sh
+# torchrun --standalone --nproc-per-node 8 -m packviz.bench.workers --device cuda --lengths my_lengths.csv
+# ```
+#
+# On several machines torchrun takes `--nnodes` and `--rdzv-endpoint`; the script stays the same.
+
+# %% [markdown]
+# ## What people get wrong
+#
+# - **"Pack when lengths vary."** What decides is the RNN, its size, the pass and the device. Measure.
+# - **"It is only an optimisation."** Not if it decides whether padding is read.
+# - **"Packing always pays on a GPU."** The page the rule comes from reports 3.02 iterations per second without packing,
+#   2.0 with it, and 2.78 with a repair: even there it lost.
+# - **"Sort once, by length."** Then every epoch has the same batches, and their order follows the length.
+# - **"DDP averages the loss."** It averages gradients, each worker with the same weight.
+
+# %% [markdown]
+# ## Exercise
+#
+# A worker has the losses of its own tokens, `(N,)`. It also knows the tokens of all workers and the number of workers.
+# Return the loss it should call `backward()` on, so that DDP's average is the gradient of the mean over **all** tokens.
+
+
+# %% tags=["exercise"]
+def my_loss(losses, total_tokens, workers):
+    # solution
+    return losses.sum() * workers / total_tokens
+    # end solution
+
+
+checks.worker_loss(my_loss)
+
+# %% [markdown]
+# ## You can now
+#
+# - say why a rule about lengths is a poor guide: it does not see the RNN, its size, the pass or the device,
+# - keep speed from changing results: choose among exact methods only,
+# - ask `pv.advise` for a measured recommendation,
+# - remove most padding with buckets, and keep the epochs random,
+# - share a batch fairly, and weight the loss by tokens.
+#
+# Next: [11 The error museum](11_error_museum.ipynb). Back:
+# [08 Making packing pay](08_making_packing_pay.ipynb) · [00 Start here](00_start_here.ipynb)
