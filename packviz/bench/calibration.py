@@ -108,7 +108,8 @@ def _measure(points: _Points, mode: str, shape: Sequence[int], device: str) -> N
     for kernel, training in product({fused, False}, (True, False)):
         # oneDNN has no LSTM in double precision. The other methods are the same on either kernel.
         dtype = torch.float64 if kernel != fused else torch.float32
-        rnn = getattr(torch.nn, mode)(inputs, hidden, layers, bidirectional=directions == 2, batch_first=True)
+        with torch.random.fork_rng():  # the caller's random numbers stay the caller's
+            rnn = getattr(torch.nn, mode)(inputs, hidden, layers, bidirectional=directions == 2, batch_first=True)
         rnn.to(device, dtype)
         x = torch.ones(batch, steps, inputs, device=device, dtype=dtype, requires_grad=True)
 
@@ -139,7 +140,7 @@ def _measure(points: _Points, mode: str, shape: Sequence[int], device: str) -> N
 
 
 def _fitted(name: str, points: Iterable[tuple[tuple[float, ...], float]]) -> list[float]:
-    """Constants, none below zero, with the smallest sum of squares of relative errors: by coordinate descent."""
+    """Constants, none below zero, with the smallest sum of squares of relative errors."""
     amounts, seconds = map(np.array, zip(*points, strict=True))
     rows = amounts / seconds[:, None]
     if not (name.startswith("packed") and name.endswith("training")):

@@ -305,7 +305,8 @@ class _Trial:
                 logits = network(ids, lengths, way)
                 loss = cross_entropy(logits, targets)
             loss.backward()  # type: ignore[no-untyped-call]
-            self._results[name] = [logits.detach(), *(w.grad for w in weights if w.grad is not None)]
+            gradients = (torch.zeros_like(w) if w.grad is None else w.grad for w in weights)
+            self._results[name] = [logits.detach(), *gradients]
 
         return forward if which == "forward" else training
 

@@ -11,13 +11,8 @@ from __future__ import annotations
 
 import argparse
 import io
-import logging
-import os
 import re
-import sys
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from textwrap import wrap
 from typing import Any, cast
@@ -26,6 +21,7 @@ from packviz import palette
 from packviz.bench import recorded
 from packviz.bench.provenance import provenance
 from packviz.drawn import Drawn
+from packviz.quiet import quiet
 from packviz.svg import element, escape
 
 RIGHT, WRONG, ERROR = "right", "WRONG", "error"
@@ -201,7 +197,7 @@ def _cell(network: Any, way: str) -> Cell:
     import torch  # noqa: PLC0415
 
     counted: list[int] = []
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), quiet():
         try:
             compiled = _COMPILERS[way](network, counted)
             answers = [(compiled(*batch), network(*batch)) for batch in map(_batch, (EXAMPLE, *OTHERS))]
@@ -296,27 +292,6 @@ def _first_line(error: BaseException) -> str:
     line = re.sub(r"\S*/[\w./-]*/(\w+\.\w+)", r"\1", line)
     said = f"{type(error).__name__}: {line}"
     return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps back warnings, log lines and prints, also those of C++ code, which go past Python's streams."""
-    level = logging.root.manager.disable
-    sys.stdout.flush()
-    kept, nowhere = [os.dup(1), os.dup(2)], os.open(os.devnull, os.O_WRONLY)
-    logging.disable(logging.CRITICAL)
-    try:
-        for stream in (1, 2):
-            os.dup2(nowhere, stream)
-        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for stream, before in zip((1, 2), kept, strict=True):
-            os.dup2(before, stream)
-            os.close(before)
-        os.close(nowhere)
-        logging.disable(level)
 
 
 def save(path: str, table: Relatives) -> None:

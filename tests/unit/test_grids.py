@@ -7,11 +7,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from drawings import BOX, Drawing
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz import grids, palette
-from packviz.curves import MOST, Curve, Trajectory, _apart
+from packviz.curves import MOST, Curve, Trajectory
 from packviz.grids import SHADES, Grid, number, short
 
 VALUES = st.one_of(st.floats(0, 1e6), st.sampled_from([0.0, 1e-12, math.nan, math.inf]))
@@ -199,17 +199,6 @@ def test_curves_stay_within_the_picture_and_their_labels_apart(path, theme):
     nan = [c for c in path.curves[:MOST] if any(map(math.isnan, c.padded))]
     assert sum("NaN" in said for said in drawing.said()) == len(nan)
     assert (f"The first {MOST} sequences are drawn." in drawing.said()) == (len(path.curves) > MOST)
-
-
-@given(st.lists(st.integers(30, 230), max_size=14))
-@example([40] * 14)
-@example([230] * 14)
-def test_labels_move_apart_and_stay_beside_the_plot(heights):
-    placed = _apart(heights)
-    assert all(b - a >= 12 for a, b in pairwise(placed))
-    assert all(30 <= height <= 230 for height in placed)
-    if all(b - a >= 12 for a, b in pairwise(sorted(heights))):
-        assert placed == sorted(heights)
 
 
 @given(trajectories())
