@@ -82,6 +82,11 @@ def log_normal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     return np.clip(np.rint(drawn), 1, longest).astype(np.int64)
 
 
+def evenly(batch_size: int, longest: int, seed: int = 0) -> IntArray:
+    """`(B,)` lengths spread evenly from `longest` down to 1."""
+    return np.rint(np.linspace(longest, 1, batch_size)).astype(np.int64)
+
+
 def equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     """`(B,)` lengths that are all `longest`: no padding at all."""
     return np.full(batch_size, longest)
@@ -97,6 +102,27 @@ DISTRIBUTIONS: dict[str, Callable[[int, int, int], IntArray]] = {
 
 RANDOM = ("uniform", "log-normal")
 """The distributions that use their seed."""
+
+
+def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
+    """`batch_size` lengths with so many distinct values, longest first, spread evenly from `longest` down to 1.
+
+    They lie symmetrically around `(longest + 1) / 2`. So where `longest` is odd and `distinct` divides `batch_size`,
+    their sum is the same for every even `distinct` and for 1: the same number of real cells.
+
+    Raises:
+        ValueError: there are not so many lengths, or not so many sequences.
+    """
+    if not 1 <= distinct <= min(batch_size, longest):
+        raise ValueError(
+            f"distinct is {distinct}; {batch_size} sequences of at most {longest} time steps have"
+            f" 1 … {min(batch_size, longest)} distinct lengths"
+        )
+    gaps = max(distinct - 1, 1)
+    upper = [longest - (2 * i * (longest - 1) + gaps) // (2 * gaps) for i in range(distinct // 2)]
+    middle = [(longest + 1) // 2] * (distinct % 2)
+    values = [*upper, *middle, *(longest + 1 - n for n in reversed(upper))]
+    return [values[i * distinct // batch_size] for i in range(batch_size)]
 
 
 def _from_json(text: str) -> list[float]:

@@ -157,7 +157,7 @@ import packviz as pv
 
 print("distinct   real cells   nodes   kernels   written")
 for distinct in (1, 4, 64, 512):
-    batch = pv.Layout(profile.spread_lengths(distinct, 512, 513), max_len=513)
+    batch = pv.Layout(lengths.spread(distinct, 512, 513), max_len=513)
     assert batch.n_valid == 131584
     pad = profile.count(batch, device="meta").pad
     assert not recorded or (pad.nodes, pad.backward.kernels) == (3 * distinct + 1, 7 * distinct - 3)
@@ -186,7 +186,7 @@ def backward_of_pad(lengths, enforce_sorted=True):
 from packviz.bench import measure
 
 D = (1, 4, 16, 64)
-batches = [pv.Layout(profile.spread_lengths(d, 64, 65), max_len=65) for d in D]
+batches = [pv.Layout(lengths.spread(d, 64, 65), max_len=65) for d in D]
 calls = {f"{d} distinct": backward_of_pad(batch.lengths.tolist()) for d, batch in zip(D, batches, strict=True)}
 timing = measure(calls, rounds=10)
 print(timing)
@@ -261,7 +261,7 @@ print(*sorted(called))
 # And timed, on your machine:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
-sizes = profile.spread_lengths(64, 64, 65)
+sizes = lengths.spread(64, 64, 65)
 calls = {
     "pad's backward": backward_of_pad(sizes),
     "pad's backward, torch sorts": backward_of_pad(sizes[::-1], enforce_sorted=False),

@@ -24,6 +24,7 @@ from packviz.bench.provenance import provenance
 from packviz.bench.timing import measure
 from packviz.fast.costs import TERMS, Costs, Sizes, in_force, key
 from packviz.fast.cuts import Rates, best_cuts, predict
+from packviz.lengths import evenly
 
 MODES = ("RNN", "GRU", "LSTM")
 
@@ -99,7 +100,7 @@ def _measure(points: _Points, mode: str, shape: Sequence[int], device: str) -> N
     from packviz.fast.running import Staircase, forget, run  # noqa: PLC0415
 
     batch, steps, inputs, hidden, layers, directions = shape
-    lengths = tuple(np.linspace(steps, 1, batch).round().astype(int).tolist())
+    lengths = tuple(evenly(batch, steps).tolist())
     sizes = Sizes(mode, inputs, hidden, layers, directions)
     distinct = len(set(lengths))
     cuts = [best_cuts(lengths, Rates(0, 1, 0, 1), k) for k in sorted({1, min(4, distinct), min(12, distinct)})]

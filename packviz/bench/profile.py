@@ -140,27 +140,6 @@ class Profile:
         return self.to_text()
 
 
-def spread_lengths(distinct: int, batch_size: int, longest: int) -> list[int]:
-    """`batch_size` lengths with so many distinct values, longest first, spread evenly from `longest` down to 1.
-
-    They lie symmetrically around `(longest + 1) / 2`. So where `longest` is odd and `distinct` divides `batch_size`,
-    their sum is the same for every even `distinct` and for 1: the same number of real cells.
-
-    Raises:
-        ValueError: there are not so many lengths, or not so many sequences.
-    """
-    if not 1 <= distinct <= min(batch_size, longest):
-        raise ValueError(
-            f"distinct is {distinct}; {batch_size} sequences of at most {longest} time steps have"
-            f" 1 … {min(batch_size, longest)} distinct lengths"
-        )
-    gaps = max(distinct - 1, 1)
-    upper = [longest - (2 * i * (longest - 1) + gaps) // (2 * gaps) for i in range(distinct // 2)]
-    middle = [(longest + 1) // 2] * (distinct % 2)
-    values = [*upper, *middle, *(longest + 1 - n for n in reversed(upper))]
-    return [values[i * distinct // batch_size] for i in range(batch_size)]
-
-
 def count(
     lengths: Any,
     features: int = 32,

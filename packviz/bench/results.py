@@ -61,10 +61,8 @@ def setup_lengths(setup: str, batch_size: int, steps: int) -> IntArray:
     """
     if setup not in SETUPS:
         raise ValueError(f"setup is {setup!r}; choose from {', '.join(SETUPS)}")
-    if setup == "evenly":
-        return np.rint(np.linspace(steps, 1, batch_size)).astype(np.int64)
-    drawn = (lengths.equal if setup == "A" else lengths.triangle)(batch_size, steps)
-    return np.sort(drawn)[::-1]
+    make = {"A": lengths.equal, "B": lengths.triangle, "evenly": lengths.evenly}[setup]
+    return np.sort(make(batch_size, steps))[::-1]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from packviz.bench import recorded
 from packviz.bench.timing import Timing, measure, milliseconds
 from packviz.cost import Ledger, Spec, flops
 from packviz.layout import Layout
+from packviz.lengths import spread
 
 PADDED = "padded"
 _KIND, _VERSION = "savings", 1
@@ -34,8 +35,7 @@ def spread_lengths(distinct: int, size: int) -> list[int]:
     if distinct < 2 or size % distinct or (size - 1) % (distinct - 1):
         fits = [d for d in range(2, size + 1) if size % d == 0 and (size - 1) % (d - 1) == 0]
         raise ValueError(f"distinct is {distinct}; for {size} sequences choose one of {fits}")
-    apart = (size - 1) // (distinct - 1)
-    return [size - apart * i for i in range(distinct) for _ in range(size // distinct)]
+    return spread(distinct, size, size)
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,6 +11,7 @@ import numpy as np
 from packviz import svg, text
 from packviz.explorers.panel import Panel, View, row, slider
 from packviz.graphs import size
+from packviz.lengths import spread
 
 if TYPE_CHECKING:
     from packviz.bench.profile import Counted, Profile
@@ -78,4 +79,4 @@ def _profile(steps: int, distinct: int) -> Profile:
     # On the meta device: the same counts, and nothing is computed.
     from packviz.bench import profile  # noqa: PLC0415 - torch takes seconds to import
 
-    return profile.count(profile.spread_lengths(distinct, SEQUENCES, steps), FEATURES, device="meta")
+    return profile.count(spread(distinct, SEQUENCES, steps), FEATURES, device="meta")

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -152,3 +153,24 @@ def test_a_csv_table_without_a_heading_is_refused(tmp_path):
     for text in ("5,3,2\n", "5\n3\n2\n", "n,length\n0,5\n1,3\n2,2\n"):
         path.write_text(text)
         assert lengths.read(str(path)) == [5, 3, 2]
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 40))
+def test_spread(d, batch_size, longest):
+    if d > min(batch_size, longest):
+        with pytest.raises(ValueError, match=f"distinct is {d}; {batch_size} sequences of at most {longest} time"):
+            lengths.spread(d, batch_size, longest)
+        return
+    n = lengths.spread(d, batch_size, longest)
+    values = sorted(set(n))
+    assert len(n) == batch_size
+    assert len(values) == d
+    assert n == sorted(n, reverse=True)
+    assert values[0] >= 1
+    assert values[-1] <= longest
+    if d > 1:
+        assert (values[0], values[-1]) == (1, longest)
+        gaps = [b - a for a, b in pairwise(values)]
+        assert max(gaps) - min(gaps) <= 2
+    if longest % 2 and batch_size % d == 0 and (d % 2 == 0 or d == 1):
+        assert 2 * sum(n) == batch_size * (longest + 1)

@@ -130,7 +130,7 @@ def ours(name, lazy=None):
         (
             "bench",
             {"buckets", "cost", "drawn", "fast", "graphs", "layout", "lengths", "networks", "ops", "palette", "svg"}
-            | {"sweeps"},
+            | {"quiet", "sweeps"},
         ),
         ("axes", set()),
         ("buckets", {"layout"}),

@@ -1,7 +1,6 @@
 """Counts of operators, kernels, nodes and bytes: exact against formulas in lengths, features and distinct lengths."""
 
 import copy
-from itertools import pairwise
 
 import pytest
 import torch
@@ -115,10 +114,8 @@ SETUPS = {"A": sources.equal, "B": sources.triangle}
 
 
 def test_bytes_grow_with_distinct_lengths_alone():
-    counts = {
-        d: profile.count(Layout(profile.spread_lengths(d, 64, 65), 65), 4, device="meta").pad for d in (1, 4, 16, 64)
-    }
-    cells = {sum(profile.spread_lengths(d, 64, 65)) for d in counts}
+    counts = {d: profile.count(Layout(sources.spread(d, 64, 65), 65), 4, device="meta").pad for d in (1, 4, 16, 64)}
+    cells = {sum(sources.spread(d, 64, 65)) for d in counts}
     assert cells == {64 * 33}
     same([pad.nodes for pad in counts.values()], [4, 13, 49, 193], counts[1])
     assert 40 < counts[64].backward.bytes / counts[1].backward.bytes < 70
@@ -355,27 +352,6 @@ def test_without_a_formula_a_wrong_count_is_ours():
 
 
 # Helpers and words.
-
-
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 40))
-def test_spread_lengths(d, batch_size, longest):
-    if d > min(batch_size, longest):
-        with pytest.raises(ValueError, match=f"distinct is {d}; {batch_size} sequences of at most {longest} time"):
-            profile.spread_lengths(d, batch_size, longest)
-        return
-    lengths = profile.spread_lengths(d, batch_size, longest)
-    values = sorted(set(lengths))
-    assert len(lengths) == batch_size
-    assert len(values) == d
-    assert lengths == sorted(lengths, reverse=True)
-    assert values[0] >= 1
-    assert values[-1] <= longest
-    if d > 1:
-        assert (values[0], values[-1]) == (1, longest)
-        gaps = [b - a for a, b in pairwise(values)]
-        assert max(gaps) - min(gaps) <= 2
-    if longest % 2 and batch_size % d == 0 and (d % 2 == 0 or d == 1):
-        assert 2 * sum(lengths) == batch_size * (longest + 1)
 
 
 @pytest.mark.parametrize("power", [-1, 0, 0.5, 1, 2])

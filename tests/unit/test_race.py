@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz import figures
+from packviz import figures, lengths
 from packviz.bench import race
 from packviz.bench.race import AUTO, COPY, LENGTHS, METHODS, OURS, PACKED, PADDED, PASSES, POINTS, Point, Race
 from packviz.bench.timing import Timing
@@ -51,7 +51,7 @@ def test_lengths_fit_the_batch(kind, batch, steps):
 
 
 def test_evenly_and_nearly_equal_are_what_they_say():
-    assert race.evenly(5, 9).tolist() == [9, 7, 5, 3, 1]
+    assert lengths.evenly(5, 9).tolist() == [9, 7, 5, 3, 1]
     assert race.nearly_equal(1000, 100).min() == 95
     assert race.sentences(3, 4).max() <= 4
 

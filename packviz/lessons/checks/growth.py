@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from packviz.graphs import size
+from packviz.lengths import spread
 from packviz.lessons.verdict import NOT_YET, Verdict, exercise
 from packviz.sweeps import Curve, Plot, Sweep
 
@@ -22,16 +23,16 @@ def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
     """A function from lengths and features to the bytes that pad's backward writes, within 10 % (notebook 07)."""
     from packviz.bench import profile  # noqa: PLC0415 - torch takes seconds to import
 
-    spread = [(profile.spread_lengths(d, 128, 64), 32) for d in DISTINCT]
-    others = [(profile.spread_lengths(12, 30, 50), 5), ([*range(40, 20, -1)], 1)]
-    yours = [answer(list(lengths), features) for lengths, features in spread + others]
+    batches = [(spread(d, 128, 64), 32) for d in DISTINCT]
+    others = [(spread(12, 30, 50), 5), ([*range(40, 20, -1)], 1)]
+    yours = [answer(list(lengths), features) for lengths, features in batches + others]
     if any(y is None or y is ... for y in yours):
         return Verdict(False, NOT_YET)
     yours = [float(y) for y in yours]
-    counted = [profile.count(lengths, f, device="meta").pad.backward.bytes for lengths, f in spread + others]
+    counted = [profile.count(lengths, f, device="meta").pad.backward.bytes for lengths, f in batches + others]
     finite = all(math.isfinite(y) and y >= 0 for y in yours[: len(DISTINCT)])
     drawn = [_drawn(yours[: len(DISTINCT)], counted)] if finite else []
-    for (lengths, features), y, right in zip(spread + others, yours, counted, strict=True):
+    for (lengths, features), y, right in zip(batches + others, yours, counted, strict=True):
         if not abs(y - right) <= NEAR * right:
             batch = f"{len(lengths)} sequences of at most {max(lengths)} steps, {len(set(lengths))} distinct lengths,"
             case = f"Not yet for {batch} {features} features: {size(y)}, counted {size(right)}."
