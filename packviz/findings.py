@@ -102,7 +102,8 @@ class Findings(Drawn, Sequence[Finding]):
         """What was checked, and how much was found: `✗ Network: 1 error, 2 warnings`."""
         counts = [(len(self.of(level)), level) for level in LEVELS]
         said = [f"{n} info" if level == "info" else count(n, level) for n, level in counts if n]
-        return f"{'✓' if self.ok else '✗'} {self.title}: {', '.join(said) or 'nothing found'}"
+        mark = next((LEVELS[level] for level in ("error", "warning") if self.of(level)), "✓")
+        return f"{mark} {self.title}: {', '.join(said) or 'nothing found'}"
 
     def to_text(self) -> str:
         """Every finding in words."""

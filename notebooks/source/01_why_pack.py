@@ -174,7 +174,7 @@ pv.show(pad_sequence([ours[:, 0], mate[:6, 0]]), [3, 6])  # the first of the 4 f
 # - **"Padding spoils everything."** No. The outputs *at the real steps* of a one-directional RNN are right.
 #   What is wrong is what is read after them: `h_n`, `c_n`, `output[-1]`.
 # - **"Packing is for speed."** It is for correctness first. It saves computations, but saved computations are not
-#   saved time: packed training is often slower. Notebooks 03, 06 and 07 will measure it.
+#   saved time: packed training is often slower. Notebook 03 counts it, 06 times it, 07 finds the cause.
 
 # %%
 padded_output, _ = lstm(pad_sequence([ours, mate]))

@@ -249,7 +249,7 @@ figures.flops_and_time(recorded_lstm)
 # Why? A count of FLOPs leaves out how *fast* each FLOP runs, and everything that is none: copies, allocations, kernel
 # calls. Packed, a step is a product with few rows, and the backward pass copies a lot.
 #
-# Notebook 06 will measure this at many sizes, and 07 will find the cause.
+# Notebook 06 times this at many sizes, and 07 finds the cause.
 
 # %% [markdown]
 # ## What people get wrong

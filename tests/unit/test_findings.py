@@ -50,6 +50,8 @@ def test_only_errors_are_not_ok():
     assert empty.ok
     assert not empty
     assert repr(empty) == "✓ N: nothing found"
+    assert Findings("N", (INFO,)).headline == "✓ N: 1 info"
+    assert Findings("N", (WARNING, INFO)).headline == "! N: 1 warning, 1 info"
 
 
 @given(st.lists(one_finding, max_size=5))
