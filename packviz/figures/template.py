@@ -23,7 +23,7 @@ def template(theme: Theme) -> go.layout.Template:
         "title": {"font": {"size": 15}, "x": 0.01, "xanchor": "left"},
         "colorway": list(SEQUENCES),
         "xaxis": axis | {"showgrid": False},
-        "yaxis": axis,
+        "yaxis": axis | {"ticklabelstandoff": 6},
         "width": 760,
         "height": 340,
         "margin": {"l": 70, "r": 20, "t": 50, "b": 60},

@@ -16,19 +16,13 @@ from packviz.fast import running
 from packviz.fast.running import METHODS, Staircase
 
 # torch's own, once a process, wherever an LSTM with a projection runs on padded data.
-pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN"),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 CELLS = (nn.RNN, nn.GRU, nn.LSTM)
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    """Tiny tensors on busy cores: threads only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def packed(rnn, x, lengths, hx=None, total_length=None, padding_value=0.0):

@@ -16,16 +16,8 @@ import packviz as pv
 from packviz.mistakes import batches
 
 SOURCES = Path(__file__).parents[2] / "notebooks" / "source"
+pytestmark = pytest.mark.usefixtures("one_thread")
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    """Tiny tensors on busy cores: threads only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def batch(lengths, steps=None, features=(2,), padding=0.0, seed=0):

@@ -16,16 +16,9 @@ from packviz import palette
 from packviz.states import LOSSES, TOLERANCE, StatesComparison
 from packviz.truth import QUESTIONS, truth_table
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CELLS = (nn.RNN, nn.GRU, nn.LSTM)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    """Tiny tensors on busy cores: threads only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class Case:
