@@ -16,17 +16,25 @@ def quiet() -> Iterator[None]:
     """Keeps back warnings, log lines and prints, also those of C++ code, which go past Python's streams."""
     level = logging.root.manager.disable
     sys.stdout.flush()
-    kept, nowhere = [os.dup(1), os.dup(2)], os.open(os.devnull, os.O_WRONLY)
     logging.disable(logging.CRITICAL)
     try:
-        for stream in (1, 2):
-            os.dup2(nowhere, stream)
-        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        with closed(1, 2), warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        for stream, before in zip((1, 2), kept, strict=True):
+        logging.disable(level)
+
+
+@contextmanager
+def closed(*streams: int) -> Iterator[None]:
+    """Keeps back what C++ code writes to these file descriptors: 1 is the standard output, 2 the standard error."""
+    kept, nowhere = [os.dup(stream) for stream in streams], os.open(os.devnull, os.O_WRONLY)
+    try:
+        for stream in streams:
+            os.dup2(nowhere, stream)
+        yield
+    finally:
+        for stream, before in zip(streams, kept, strict=True):
             os.dup2(before, stream)
             os.close(before)
         os.close(nowhere)
-        logging.disable(level)

@@ -303,7 +303,7 @@ print("both halves right, without packing")
 # ## Exercise
 #
 # `output` is `(B, T, 2·H)`, from a *packed* bidirectional RNN: forward half first. Return the final states of both
-# directions, `(B, 2·H)`, forward half first.
+# directions, `(B, 2·H)`, forward half first. `lengths` is a list.
 #
 # The check fills `output` with numbers that say where they come from, so it can show you what you took.
 

@@ -435,7 +435,7 @@ print("multiplied: nan   chosen: 2")
 # ## Exercise
 #
 # Write the mean over time of a padded batch `x`, `(B, T, F)`, over the real steps only: `(B, F)`.
-# The padding may hold anything.
+# `lengths` is a list. The padding may hold anything.
 
 
 # %% tags=["exercise"]

@@ -221,6 +221,8 @@ print(yours)
 #
 # `a` and `b` are functions, `clock()` gives the seconds. How many times as long does `b` take as `a`? Four simulated
 # machines wait for you: a quiet one, a cold one, one that gets tired, and a busy one.
+#
+# The longest code of all exercises. Start with one call of each; the check says which machine that fools.
 
 
 # %% tags=["exercise"]

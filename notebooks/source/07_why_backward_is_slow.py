@@ -304,7 +304,8 @@ measure(calls, rounds=10)
 # ## Exercise
 #
 # Write the bytes that pad's backward fills, from the lengths alone, to within 10 %. Numbers are float32. You need the
-# large parts only: what does *one* distinct length cost, and how often is that?
+# large parts only: what does *one* distinct length cost, and how often is that? (To fill with zeros is one fill, to add
+# is another.)
 #
 # The check draws your numbers over the counted ones.
 

@@ -428,7 +428,7 @@ print("raced on a GPU:", ", ".join(gpu) or "not yet")
 # %% [markdown]
 # ## Exercise
 #
-# Be the optimiser. A call costs as much as **10 cells**. Choose cuts, from 0 to 16, so that no staircase costs less.
+# Be the optimiser, without code this time. A call costs as much as **10 cells**. Choose cuts, from 0 to 16, so that no staircase costs less.
 # `(0, 16)` is the padded batch, `(0, 8, 16)` has one cut, after step 8.
 
 # %% tags=["exercise"]

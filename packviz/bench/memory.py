@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from packviz.bench.provenance import own_pages
+from packviz.quiet import closed
 
 
 def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
@@ -17,7 +18,7 @@ def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
     themselves, and what a caching allocator holds back in reserve.
 
     What the call takes, it should not find there: on the CPU a block from before that is freed meanwhile does not
-    count, and torch says so on stderr.
+    count. torch would say so on stderr; nobody who reads a table could act on it.
 
     On the CPU torch's profiler writes every block down, which takes up to several times as long as the call alone.
 
@@ -46,7 +47,7 @@ def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
         return None
     only_memory = (False, True, False, False, False, torch._C._profiler._ExperimentalConfig())
     config = autograd.ProfilerConfig(autograd.ProfilerState.CPU, *only_memory)
-    with own_pages():
+    with own_pages(), closed(2):
         autograd._enable_profiler_legacy(config)
         try:
             call()
