@@ -178,7 +178,7 @@ class Race:
     def verdict(self) -> str:
         """What `auto` aims at, and where it misses."""
         lines = []
-        for which, said in PASSES.items():
+        for which, said in PASSES.items() if self.points else ():
             for aim, missed in self.misses(which).items():
                 where = "; ".join(point.name for point in missed)
                 lines.append(f"{said}, auto {aim}: missed at {len(missed)} of {len(self.points)} points")
@@ -339,7 +339,8 @@ def _packers(point: Point, device: Any) -> tuple[dict[str, Callable[[], Any]], l
     if importlib.util.find_spec("torchrua"):  # not among what packviz depends on
         import torchrua  # type: ignore[import-not-found]  # noqa: PLC0415
 
-        calls["torchrua"] = lambda: (torchrua.C(x.transpose(0, 1), n.to(x.device)).cat().pad().data.transpose(0, 1),)
+        sizes = n.to(x.device)
+        calls["torchrua"] = lambda: (torchrua.L(x.transpose(0, 1), sizes).pack().left().data.transpose(0, 1), n)
     return calls, [x], lambda: None
 
 
