@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from packviz.bench.experiment import check_device
 from packviz.bench.provenance import provenance
 from packviz.bench.timing import measure
 from packviz.fast.costs import TERMS, Costs, Sizes, in_force, key
@@ -78,8 +79,11 @@ def calibrate(
     Raises:
         ValueError: there is no such device or RNN.
     """
+    import torch  # noqa: PLC0415
+
     if device not in ("cpu", "cuda"):
         raise ValueError(f"device is {device!r}; choose 'cpu' or 'cuda'")
+    check_device(device)
     if unknown := set(modes) - set(MODES):
         raise ValueError(f"modes has {sorted(unknown)[0]!r}; choose among {', '.join(map(repr, MODES))}")
     began, points, done = time.monotonic(), _Points(dict), 0
@@ -87,7 +91,8 @@ def calibrate(
         if (again or i >= _FIRST) and time.monotonic() - began > seconds:
             break
         progress(f"{mode}, shape {i + 1} of {len(SHAPES)}" + f", time {again + 1}" * bool(again))
-        _measure(points, mode, shape, device)
+        with torch.inference_mode(False):
+            _measure(points, mode, shape, device)
         done += 1
     constants = {**in_force(device).seconds, **{name: _fitted(name, points[name].values()) for name in points}}
     return Costs(device, constants, provenance(device, {"modes": list(modes), "batches": done}))

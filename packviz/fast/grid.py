@@ -16,6 +16,9 @@ from packviz.fast.kernels import Shape
 
 IntArray = npt.NDArray[np.int64]
 
+MOST_SHAPES = 4
+"""For how many shapes of padded tensors the indices of a batch are kept."""
+
 
 class Rows(NamedTuple):
     """One rectangle of cells, time-major.
@@ -63,12 +66,13 @@ class Cells:
     @cached_property
     def _origin(self) -> Tensor:
         """`(n_rows,)` which cell each row of the tensor is; one more than there are at padding."""
-        rows = torch.cat([rectangle.rows for rectangle in self._rectangles])
-        cells, start = torch.arange(len(rows), device=rows.device), 0
-        for rectangle in self._rectangles:
-            cells[start : start + len(rectangle.rows)].index_fill_(0, rectangle.waste, len(rows))
-            start += len(rectangle.rows)
-        return cells.new_full((self._n_rows,), len(rows)).index_copy_(0, rows, cells)
+        with torch.inference_mode(False):  # else autograd could not keep it
+            rows = torch.cat([rectangle.rows for rectangle in self._rectangles])
+            cells, start = torch.arange(len(rows), device=rows.device), 0
+            for rectangle in self._rectangles:
+                cells[start : start + len(rectangle.rows)].index_fill_(0, rectangle.waste, len(rows))
+                start += len(rectangle.rows)
+            return cells.new_full((self._n_rows,), len(rows)).index_copy_(0, rows, cells)
 
 
 class Whole:
@@ -99,7 +103,8 @@ class Whole:
 
     @cached_property
     def _waste_rows(self) -> Tensor:
-        return self._shape.rows(self._waste % self._shape.batch, self._waste // self._shape.batch)  # type: ignore[no-any-return]
+        with torch.inference_mode(False):
+            return self._shape.rows(self._waste % self._shape.batch, self._waste // self._shape.batch)  # type: ignore[no-any-return]
 
 
 def _blank(cells: Tensor, waste: Tensor, features: int) -> None:
@@ -148,6 +153,8 @@ class Grid:
     def last(self, shape: Shape, directions: int) -> Tensor:
         """`(D · B,)` where in such a batch each direction ends each sequence, in the caller's order."""
         if (shape, directions) not in self._last:
+            if len(self._last) == MOST_SHAPES:
+                self._last.clear()
             sequence, ends = np.arange(shape.batch), (self._lengths - 1, 0)[:directions]
             rows = [shape.rows(sequence, end) * directions + d for d, end in enumerate(ends)]
             self._last[shape, directions] = self._index(np.concatenate(rows))
@@ -156,6 +163,8 @@ class Grid:
     def _found(self, shape: Shape, which: range, directions: int) -> Cells | Whole:
         key = shape, which, directions
         if key not in self._cells:
+            if len(self._cells) == 2 * MOST_SHAPES:
+                self._cells.clear()
             if len(self.rectangles) == 1 and directions == 1 and which == range(1):
                 self._cells[key] = Whole(shape, self.rectangles[0][1], self.waste[0])
             else:
@@ -176,7 +185,8 @@ class Grid:
         return Cells(found, shape.batch * shape.steps * directions)
 
     def _index(self, values: IntArray) -> Tensor:
-        return torch.from_numpy(values).to(self._device)
+        with torch.inference_mode(False):
+            return torch.from_numpy(values).to(self._device)
 
 
 class Take(torch.autograd.Function):

@@ -72,12 +72,52 @@ class Route:
     def pad(self, rows: Tensor, padding_value: float) -> Tensor:
         """`(N, …)` to `(n_cells, …)`."""
         if self._cells is None:  # the packed row that each cell is, N at padding
-            numbers = torch.arange(len(self.rows), device=self.rows.device)
-            cells = torch.full((self.n_cells,), len(numbers), device=numbers.device)
-            self._cells = cells.scatter_(0, self.rows, numbers)
+            with torch.inference_mode(False):  # else autograd could not keep it
+                numbers = torch.arange(len(self.rows), device=self.rows.device)
+                cells = torch.full((self.n_cells,), len(numbers), device=numbers.device)
+                self._cells = cells.scatter_(0, self.rows, numbers)
         if self.n_cells > len(self.rows):
             rows = torch.cat((rows, rows.new_full((1, *rows.shape[1:]), padding_value)))
         return rows.index_select(0, self._cells)
+
+
+class _Pack(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, cells: Tensor, way: Way) -> Tensor:
+        ctx.way = way
+        return way.pack(cells)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return padded_cells(grads[0], ctx.way, 0.0), None
+
+
+class _Pad(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, way: Way, padding_value: float) -> Tensor:
+        ctx.way = way
+        return way.pad(rows, padding_value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return packed_rows(grads[0], ctx.way), None, None
+
+
+def needs_grad(x: Tensor) -> bool:
+    """Whether what is made of it gets a gradient."""
+    return x.requires_grad and torch.is_grad_enabled()
+
+
+def packed_rows(cells: Tensor, way: Way) -> Tensor:
+    """`way.pack`, which can be differentiated any number of times."""
+    return _Pack.apply(cells, way) if needs_grad(cells) else way.pack(cells)  # type: ignore[no-untyped-call]
+
+
+def padded_cells(rows: Tensor, way: Way, padding_value: float) -> Tensor:
+    """`way.pad`, which can be differentiated any number of times."""
+    if not needs_grad(rows):
+        return way.pad(rows, padding_value)
+    return _Pad.apply(rows, way, padding_value)  # type: ignore[no-untyped-call,no-any-return]
 
 
 class Index:

@@ -106,13 +106,25 @@ def rectangle(
     return out, h[0], c[0]
 
 
+def aliases(inputs: Sequence[Tensor | None]) -> list[Any]:
+    """The inputs of a function under other names.
+
+    One input may have been made of another: a state of the weights, say. What is made of these names leads to each
+    input on the function's own paths only, so that none is counted twice.
+    """
+    return [x if x is None else x.view_as(x) for x in inputs]
+
+
 def gradients_again(
     outputs: Sequence[Tensor | None],
     gradients: Sequence[Tensor | None],
     inputs: Sequence[Tensor | None],
     needed: Sequence[bool],
 ) -> list[Tensor | None]:
-    """The gradients of a function computed anew by operators that can be differentiated again, for a `backward`."""
+    """The gradients of a function computed anew by operators that can be differentiated again, for a `backward`.
+
+    `inputs` are `aliases` of its own, from which `outputs` were made.
+    """
     pairs = [(o, g) for o, g in zip(outputs, gradients, strict=True) if o is not None and g is not None]
     wanted = [x for x, need in zip(inputs, needed, strict=True) if x is not None and need]
     found = iter(
@@ -130,7 +142,7 @@ class Fused(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.reverse, train = reverse, any(ctx.needs_input_grad)
         options = [], _LSTM, c.shape[1], 1, True, False, False, train  # type: ignore[var-annotated]
-        given = [t.detach() for t in (x, *_four(weights), h, c)]
+        given = [t.detach().contiguous() for t in (x, *_four(weights), h, c)]  # oneDNN reads memory as it lies
         with torch.set_grad_enabled(train):  # without, the operator keeps nothing for its backward
             out, h_n, c_n, space = torch.mkldnn_rnn_layer(*given, reverse, *options)  # type: ignore[arg-type, call-arg]
         if train:
@@ -142,15 +154,18 @@ class Fused(torch.autograd.Function):
         """Gradients of the three results."""
         x, h, c, out, h_n, c_n, space, *weights = ctx.saved_tensors
         if torch.is_grad_enabled():
+            x, h, c, *weights = aliases((x, h, c, *weights))
             # torch's kernel for packed data can be differentiated any number of times.
             along = x.flip(0) if ctx.reverse else x
-            sizes, options = torch.full((x.shape[0],), x.shape[1]), (len(weights) == 4, 1, 0.0, True, False)
+            sizes = torch.full((x.shape[0],), x.shape[1], device="cpu")
+            options = len(weights) == 4, 1, 0.0, True, False
             with torch.autocast("cpu", enabled=False):
                 again, *states = torch.lstm(along.flatten(0, 1), sizes, (h[None], c[None]), weights, *options)
             again = again.view_as(out)
             outputs = again.flip(0) if ctx.reverse else again, *(state[0] for state in states)
             return None, *gradients_again(outputs, gradients, (x, h, c, *weights), ctx.needs_input_grad[1:])
         options = _LSTM, c.shape[1], 1, True, True, False, [], False  # type: ignore[assignment]
+        x, h, c = x.contiguous(), h.contiguous(), c.contiguous()
         results = h, c, out, h_n, c_n, *gradients
         dx, *dw, dh, dc = torch.ops.aten.mkldnn_rnn_layer_backward(
             x, *_four(weights), *results, ctx.reverse, *options, space

@@ -24,7 +24,7 @@ from torch.nn.utils import rnn
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.fast import index as indices
-from packviz.fast.index import Slices, Way
+from packviz.fast.index import Slices, needs_grad, packed_rows, padded_cells
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -159,12 +159,12 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
     sorted_indices = None if order is None else order.to(x.device)
     if values[-1] == steps and not indices.is_moved(order, batch):
         data = _time_major(x, batch_first).clone(memory_format=torch.contiguous_format).flatten(0, 1)
-        return PackedSequence(data, torch.full((steps,), batch), sorted_indices)
+        return PackedSequence(data, torch.full((steps,), batch, device="cpu"), sorted_indices)
     if by_index and _wants_index(x, len(set(values))):
         index = indices.of_lengths(ranked, order, sorted_indices, x.device)
         is_batch_major = x.is_contiguous() if batch_first else x.transpose(0, 1).is_contiguous()
         cells = (x if is_batch_major == batch_first else x.transpose(0, 1)).flatten(0, 1)
-        data = _packed(cells, index.padded(steps, is_batch_major))
+        data = packed_rows(cells, index.padded(steps, is_batch_major))
         packed = PackedSequence(data, torch.from_numpy(index.sizes.copy()), sorted_indices)
         indices.keep(index, packed)
         return packed
@@ -172,7 +172,7 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
         x = x.index_select(0 if batch_first else 1, sorted_indices)
     slices = Slices(steps)
     slices.lengths = ranked
-    data = _packed(_time_major(x, batch_first), slices)
+    data = packed_rows(_time_major(x, batch_first), slices)
     return PackedSequence(data, slices.batch_sizes.clone(), sorted_indices)
 
 
@@ -202,15 +202,15 @@ def _pad_packed(
     if batch * steps == len(data) and not indices.is_moved(None if ranks is None else ranks.cpu(), batch):
         x = data.view(steps, batch, *data.shape[1:])
         x = _time_major(x, is_batch_major).clone(memory_format=torch.contiguous_format)
-        lengths = torch.full((batch,), steps)
+        lengths = torch.full((batch,), steps, device="cpu")
     elif by_index and _wants_index(data, len(set(values))) and (index := indices.of_packed(sequence)):
-        x = _padded(data, index.padded(steps, is_batch_major), padding_value)
+        x = padded_cells(data, index.padded(steps, is_batch_major), padding_value)
         x = x.view(*((batch, steps) if is_batch_major else (steps, batch)), *data.shape[1:])
         lengths = index.lengths.clone()
     else:
         slices = Slices(steps)
         slices.batch_sizes = sizes
-        x = _padded(data, slices, padding_value)
+        x = padded_cells(data, slices, padding_value)
         lengths = slices.lengths.clone()
         if ranks is not None:
             x = _time_major(x, is_batch_major).index_select(0 if is_batch_major else 1, ranks)
@@ -223,7 +223,7 @@ def _pack(sequences: list[Tensor], enforce_sorted: bool) -> PackedSequence:
         return _run_uncompiled(_pack, sequences, enforce_sorted)
     if not _are_many(sequences):
         return rnn.pack_sequence(sequences, enforce_sorted)
-    ranked, order = torch.tensor([s.shape[0] for s in sequences]), None
+    ranked, order = torch.tensor([s.shape[0] for s in sequences], device="cpu"), None
     if not enforce_sorted:
         ranked, order = torch.sort(ranked, descending=True)
     if not indices.is_falling(ranked.tolist()):
@@ -231,7 +231,7 @@ def _pack(sequences: list[Tensor], enforce_sorted: bool) -> PackedSequence:
     joined = torch.cat(sequences)
     sorted_indices = None if order is None else order.to(joined.device)
     index = indices.of_lengths(ranked, order, sorted_indices, joined.device)
-    packed = PackedSequence(_packed(joined, index.joined()), torch.from_numpy(index.sizes.copy()), sorted_indices)
+    packed = PackedSequence(packed_rows(joined, index.joined()), torch.from_numpy(index.sizes.copy()), sorted_indices)
     indices.keep(index, packed)
     return packed
 
@@ -246,7 +246,7 @@ def _unpack(packed: PackedSequence) -> list[Tensor]:
             index = indices.of_packed(packed)
     if index is None:
         return rnn.unpack_sequence(packed)
-    joined = _padded(packed.data, index.joined(), 0.0)
+    joined = padded_cells(packed.data, index.joined(), 0.0)
     return [sequence.clone() for sequence in torch.split(joined, index.lengths.tolist())]
 
 
@@ -269,15 +269,11 @@ def _is_plain(x: Tensor, batch_first: bool = False) -> bool:
     )
 
 
-def _needs_grad(x: Tensor) -> bool:
-    return x.requires_grad and torch.is_grad_enabled()
-
-
 def _wants_index(x: Tensor, n_distinct: int) -> bool:
     """Whether an index pays, for sequences out of order or on a GPU, with at most so many distinct lengths."""
     if torch._C._get_tracing_state():
         return False
-    grad = _needs_grad(x)
+    grad = needs_grad(x)
     if x.is_cuda:
         return n_distinct >= _MANY_LENGTHS[grad]
     return x.numel() >= (_MANY_NUMBERS if grad else 16 * _MANY_NUMBERS)
@@ -290,7 +286,7 @@ def _are_many(sequences: Any) -> bool:
     first = sequences[0]
     return (
         all(isinstance(s, Tensor) and s.ndim for s in sequences)
-        and (first.is_cuda or any(map(_needs_grad, sequences)))
+        and (first.is_cuda or any(map(needs_grad, sequences)))
         and all(map(_is_plain, sequences))
         and all(s.dtype == first.dtype and s.device == first.device for s in sequences)
         and all(s.shape[1:] == first.shape[1:] for s in sequences)
@@ -300,35 +296,3 @@ def _are_many(sequences: Any) -> bool:
 
 def _time_major(x: Tensor, batch_first: bool) -> Tensor:
     return x.transpose(0, 1) if batch_first else x
-
-
-class _Pack(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, cells: Tensor, way: Way) -> Tensor:
-        ctx.way = way
-        return way.pack(cells)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        return _padded(grads[0], ctx.way, 0.0), None
-
-
-class _Pad(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, way: Way, padding_value: float) -> Tensor:
-        ctx.way = way
-        return way.pad(rows, padding_value)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        return _packed(grads[0], ctx.way), None, None
-
-
-def _packed(cells: Tensor, way: Way) -> Tensor:
-    return _Pack.apply(cells, way) if _needs_grad(cells) else way.pack(cells)  # type: ignore[no-untyped-call]
-
-
-def _padded(rows: Tensor, way: Way, padding_value: float) -> Tensor:
-    if not _needs_grad(rows):
-        return way.pad(rows, padding_value)
-    return _Pad.apply(rows, way, padding_value)  # type: ignore[no-untyped-call,no-any-return]

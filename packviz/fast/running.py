@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import numbers
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,6 +19,7 @@ from torch.nn.utils import rnn as torch_rnn
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.fast import costs, split, staircase
+from packviz.fast.cuts import rectangles
 from packviz.fast.grid import Grid
 from packviz.fast.kernels import Layer, Result, Shape, is_fused, layers
 from packviz.fast.packing import pack_padded_sequence, pad_packed_sequence
@@ -33,9 +36,18 @@ class Staircase:
 
     Attributes:
         cuts: rising time steps, from 0 to the longest length: what `packviz.fast.cuts` deals in.
+
+    Raises:
+        TypeError: they are no whole numbers.
     """
 
     cuts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "cuts", tuple(map(operator.index, self.cuts)))
+        except TypeError:
+            raise TypeError(f"cuts are {self.cuts!r}; give a sequence of whole time steps") from None
 
 
 def run(
@@ -58,7 +70,8 @@ def run(
     * `"packed"` packs, calls the module, and pads.
     * `"padded"` runs torch's kernel for padded data once. LSTM: the cell state is frozen through the padding.
     * `"staircase"` does so on several rectangles of time, each with the sequences that still go on. See
-      `packviz.fast.staircase`. Pays for an LSTM on the CPU, where torch has a fused kernel for padded data.
+      `packviz.fast.staircase`. Pays for an LSTM on the CPU, where torch has a fused kernel for padded data. An `nn.RNN`
+      with ReLU, whose state could grow beyond all bounds in the padding, is run by `"split"` instead of these two.
     * `"split"` runs step by step on the packed data, with a backward pass of its own. See `packviz.fast.split`. Pays
       for training on the CPU.
     * `"auto"` takes the one that should be fastest for these lengths and sizes, by the constants in force: see
@@ -68,8 +81,8 @@ def run(
     The module is not called, except by `"packed"`. What must be called is therefore always run that way: a module with
     hooks or with a `forward` of its own; and what the other methods do not know: tracing, `torch.func`, forward-mode
     differentiation, tensors on other devices than CPU and CUDA, subclasses of `Tensor`. Under `torch.compile` this
-    function is a graph break. Under autocast on the CPU all but `"packed"` compute in float32; results have the dtypes
-    that torch gives them.
+    function is a graph break. As after any call with a gradient, leave `x` as it is until the backward pass. Under
+    autocast on the CPU all but `"packed"` compute in float32; results have the dtypes that torch gives them.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any options.
@@ -87,7 +100,7 @@ def run(
         `(h_n, c_n)` of an LSTM.
 
     Raises:
-        TypeError: `rnn` is none of the three, `x` is not a tensor, or is packed already.
+        TypeError: `rnn` is none of the three, `x` is not a tensor, or is packed already; a number is none.
         ValueError: an argument does not fit the others, or there is no such method. Unlike torch, lengths beyond `T`,
             lengths that are no whole numbers, and an `hx` with more rows than the batch, are errors.
         RuntimeError: the lengths are on an accelerator, as in torch.
@@ -145,13 +158,18 @@ _uncompiled: list[Callable[..., tuple[Tensor, State]]] = []
 def _run(
     rnn: Any, x: Any, lengths: Any, hx: Any, total_length: int | None, padding_value: float, method: str | Staircase
 ) -> tuple[Tensor, State]:
-    n = _checked(rnn, x, lengths, hx, total_length, method)
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        return _packed(rnn, x, lengths, hx, total_length, padding_value)  # the lengths are part of the program
+    n = _checked(rnn, x, lengths, hx, total_length, padding_value, method)
+    hx = tuple(hx) if isinstance(hx, list) else hx
+    total_length = None if total_length is None else operator.index(total_length)
     steps, fused = max(n), is_fused(rnn.mode, x, bool(rnn.proj_size))
     cuts: tuple[int, ...] = (0, steps)
     if not _is_ours(rnn, x):
         method = "packed"
     elif isinstance(method, Staircase):
         method, cuts = "staircase", method.cuts  # type: ignore[attr-defined]
+        rectangles(n, cuts)  # an error if they do not fit
     elif method in ("auto", "staircase"):
         batch = costs.Sizes.of(rnn), n, _needs_gradient(rnn, x, hx), x.device.type, fused
         if method == "auto":
@@ -159,14 +177,16 @@ def _run(
             method, cuts = choice.method, choice.cuts
         else:
             cuts = costs.staircase(*batch)
+    if rnn.mode == "RNN_RELU" and method in ("padded", "staircase") and _wastes(n, cuts):
+        method = "split"  # in the padding its state may grow to infinity, whose gradient is NaN
     own = [] if method == "packed" else layers(rnn)
     if not all(type(weight) in (Tensor, nn.Parameter) for layer in own for weight in layer.flat):
         method = "packed"
     if method == "packed":
-        packed = pack_padded_sequence(x, list(n), rnn.batch_first, enforce_sorted=False)
-        out, final = rnn(packed, hx)
-        return pad_packed_sequence(out, rnn.batch_first, padding_value, total_length)[0], final
+        return _packed(rnn, x, list(n), hx, total_length, padding_value)
 
+    # The caller's states may be a buffer, for the next ones.
+    hx = tuple(s.clone() for s in hx) if isinstance(hx, tuple) else hx if hx is None else hx.clone()
     weight = own[0].weights[0][0]
     autocast = torch.is_autocast_enabled(x.device.type) and weight.dtype == torch.float32
     is_whole = method != "split" and len(cuts) == 2 and steps == min(n) and not autocast
@@ -196,6 +216,19 @@ def _run(
         t if t is None or dtypes is None else t.to(dtype) for t, dtype in zip(found, dtypes or found, strict=True)
     )
     return out, h_n if c_n is None else (h_n, c_n)  # type: ignore[return-value]
+
+
+def _packed(
+    rnn: Any, x: Tensor, lengths: Any, hx: State | None, total_length: int | None, padding_value: float
+) -> tuple[Tensor, State]:
+    """As it is said in torch."""
+    out, final = rnn(pack_padded_sequence(x, lengths, rnn.batch_first, enforce_sorted=False), hx)
+    return pad_packed_sequence(out, rnn.batch_first, padding_value, total_length)[0], final
+
+
+def _wastes(n: Sequence[int], cuts: Sequence[int]) -> bool:
+    """Whether a staircase has padding in it."""
+    return sum((b - a) * sequences for a, b, sequences in rectangles(n, cuts)) > sum(n)
 
 
 def _through(
@@ -240,16 +273,14 @@ def _as_it_is(
     return out.contiguous(), final
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=4)
 def _grid(n: tuple[int, ...], cuts: tuple[int, ...], device: torch.device) -> Grid:
-    with torch.inference_mode(False):  # else autograd could not keep the indices
-        return Grid(n, cuts, device)
+    return Grid(n, cuts, device)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=4)
 def _steps(n: tuple[int, ...], device: torch.device) -> split.Steps:
-    with torch.inference_mode(False):
-        return split.Steps(n, device)
+    return split.Steps(n, device)
 
 
 def forget() -> None:
@@ -277,7 +308,8 @@ def _packed_dtypes(
 ) -> Sequence[torch.dtype | None]:
     """Asks torch, with the smallest batch of that kind."""
     cell = {"LSTM": nn.LSTM, "GRU": nn.GRU}.get(mode, nn.RNN)
-    rnn = cell(1, 2, device=device, **({"proj_size": 1} if projected else {}))
+    options = {"proj_size": 1} if projected else {}
+    rnn = cell(1, 2, device="meta", dtype=torch.float32, **options).to_empty(device=device)  # draws no random numbers
     x, h, c = (
         None if dtype is None else torch.zeros(rows, 2, size, dtype=dtype, device=device)
         for dtype, rows, size in zip(given, (2, 1, 1), (1, 1 if projected else 2, 2), strict=True)
@@ -297,7 +329,7 @@ def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
         and not any(hooks)
         and not _has_any_global_hook()  # type: ignore[no-untyped-call]
         and x.device.type in ("cpu", "cuda")
-        and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        and type(x) in (Tensor, nn.Parameter)
         and not torch._C._are_functorch_transforms_active()
         and forward_ad._current_level < 0
     )
@@ -320,7 +352,9 @@ def _check_method(method: Any) -> None:
         raise ValueError(f"method is {method!r}; choose one of {', '.join(map(repr, METHODS))}, or give a Staircase")
 
 
-def _checked(rnn: Any, x: Any, lengths: Any, hx: Any, total_length: Any, method: Any) -> tuple[int, ...]:
+def _checked(
+    rnn: Any, x: Any, lengths: Any, hx: Any, total_length: Any, padding_value: Any, method: Any
+) -> tuple[int, ...]:
     """The lengths, when all arguments fit together."""
     _check_rnn(rnn)
     _check_method(method)
@@ -345,8 +379,12 @@ def _checked(rnn: Any, x: Any, lengths: Any, hx: Any, total_length: Any, method:
     if x.shape[2] != rnn.input_size:
         raise ValueError(f"{read} has I = {x.shape[2]}, but rnn.input_size is {rnn.input_size}")
     rnn.check_input(x, None)  # torch's error for a dtype that does not fit
-    if total_length is not None and (not isinstance(total_length, int) or total_length < max(n)):
-        raise ValueError(f"total_length is {total_length!r}; give at least {max(n)}, the longest length")
+    if not isinstance(padding_value, numbers.Real):
+        raise TypeError(f"padding_value must be a number, got {padding_value!r}")
+    if total_length is not None and (isinstance(total_length, bool) or not hasattr(total_length, "__index__")):
+        raise TypeError(f"total_length must be a whole number, got {total_length!r}")
+    if total_length is not None and total_length < max(n):
+        raise ValueError(f"total_length is {total_length}; give at least {max(n)}, the longest length")
     if hx is not None:
         rows = rnn.num_layers * (1 + rnn.bidirectional), batch
         wanted = {"h_0": (*rows, rnn.proj_size or rnn.hidden_size)}
@@ -357,6 +395,11 @@ def _checked(rnn: Any, x: Any, lengths: Any, hx: Any, total_length: Any, method:
             said = " and ".join(f"{name} {shape}" for name, shape in wanted.items())
             got = " and ".join(str(tuple(s.shape)) if isinstance(s, Tensor) else type(s).__name__ for s in states)
             raise ValueError(f"hx must be {said}, got {got}")
+        for state in states:
+            if state.device != x.device:
+                raise ValueError(f"hx is on {state.device}, but x is on {x.device}: move it there")
+            if state.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
+                raise ValueError(f"hx holds {state.dtype}, but x holds {x.dtype}: convert it")
     return n
 
 
@@ -364,7 +407,7 @@ def _whole_numbers(lengths: Any, x: Tensor, batch_first: bool) -> tuple[int, ...
     if isinstance(lengths, (list, tuple)) and all(type(n) is int for n in lengths):
         return tuple(lengths)
     try:
-        n = torch.as_tensor(lengths)
+        n = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device="cpu")
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"lengths must be a list or a tensor of whole numbers, got {lengths!r}") from None
     if n.device.type != "cpu":

@@ -19,8 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packviz.fast.grid import IntArray
-from packviz.fast.kernels import KERNELS, Layer, Result, Shape, gradients_again
+from packviz.fast.grid import MOST_SHAPES, IntArray
+from packviz.fast.index import Route, packed_rows
+from packviz.fast.kernels import KERNELS, Layer, Result, Shape, aliases, gradients_again
 
 BLOCK = 1 << 16
 """How many numbers of one gate the factors are computed of at once: they should stay in the processor's cache."""
@@ -55,14 +56,17 @@ class Steps:
         self.sizes: list[int] = sizes.tolist()
         self.batch_sizes = torch.from_numpy(sizes)
         self.order, self.rank = self._index(order), self._index(np.argsort(order))
-        self._rows: dict[Shape, Tensor] = {}
+        self._routes: dict[Shape, Route] = {}
         self._before: dict[bool, Tensor] = {}
 
-    def rows(self, shape: Shape) -> Tensor:
-        """`(N,)` which row of such a padded tensor each packed row is."""
-        if shape not in self._rows:
-            self._rows[shape] = self._index(shape.rows(self._sequence, self._step))
-        return self._rows[shape]
+    def route(self, shape: Shape) -> Route:
+        """Between the packed rows and those of such a padded tensor."""
+        if shape not in self._routes:
+            if len(self._routes) == MOST_SHAPES:
+                self._routes.clear()
+            rows = self._index(shape.rows(self._sequence, self._step))
+            self._routes[shape] = Route(rows, shape.batch * shape.steps)
+        return self._routes[shape]
 
     @cached_property
     def first(self) -> tuple[Tensor, Tensor]:
@@ -81,7 +85,8 @@ class Steps:
         return self._before[reverse]
 
     def _index(self, values: IntArray) -> Tensor:
-        return torch.from_numpy(values).to(self._device)
+        with torch.inference_mode(False):  # else autograd could not keep it
+            return torch.from_numpy(values).to(self._device)
 
 
 def run(
@@ -106,44 +111,36 @@ def run(
         target: of the output.
         padding_value: what fills the output's padding.
     """
-    return _Split.apply((layer, steps, source, target, padding_value), x, h, c, *layer.flat)  # type: ignore[no-untyped-call,no-any-return]
+    data = packed_rows(x.reshape(-1, x.shape[-1]), steps.route(source))
+    return _Split.apply((layer, steps, target, padding_value), data, h, c, *layer.flat)  # type: ignore[no-untyped-call,no-any-return]
 
 
-def packed(
-    layer: Layer,
-    x: Tensor,
-    h: Tensor,
-    c: Tensor | None,
-    steps: Steps,
-    source: Shape,
-    target: Shape,
-    padding_value: float = 0.0,
+def _packed(
+    layer: Layer, data: Tensor, h: Tensor, c: Tensor | None, steps: Steps, target: Shape, padding_value: float
 ) -> Result:
-    """The same as `run`, as torch runs packed data: on the CPU it can be differentiated any number of times."""
-    data = x.reshape(-1, x.shape[-1]).index_select(0, steps.rows(source))
+    """The same from packed rows, as torch runs them: on the CPU it can be differentiated any number of times."""
     hx = [state.index_select(1, steps.order) for state in (h, c) if state is not None]
     options = (layer.bias, 1, 0.0, torch.is_grad_enabled(), layer.directions == 2)
     data, *final = KERNELS[layer.mode](data, steps.batch_sizes, hx if c is not None else hx[0], layer.flat, *options)
     out = data.new_full(target.of(data.shape[1]), padding_value).view(-1, data.shape[1])
-    out = out.index_copy(0, steps.rows(target), data).view(target.of(data.shape[1]))
+    out = out.index_copy(0, steps.route(target).rows, data).view(target.of(data.shape[1]))
     h_n, c_n = [state.index_select(1, steps.rank) for state in final] + [None] * (c is None)
     return out, h_n, c_n
 
 
 class _Split(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, how: Any, x: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor) -> Result:
-        layer, steps, source, target, padding_value = how
+    def forward(ctx: Any, how: Any, data: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor) -> Result:
+        layer, steps, target, padding_value = how
         ctx.set_materialize_grads(False)
         directions, size = layer.directions, layer.output_size
-        data = x.reshape(-1, x.shape[-1]).index_select(0, steps.rows(source))
-        out = x.new_full(target.of(directions * size), padding_value)
+        out = data.new_full(target.of(directions * size), padding_value)
         h_n, c_n, saved = [], [], []
         for d, own in enumerate(layer.holding(weights).weights):
             walk = _Walk(steps, d == 1, own, layer.bias)
             first = [s if s is None else s[d].index_select(0, steps.order) for s in (h, c)]
             y, *kept = _PASSES[layer.mode][0](walk, data, *first)
-            out.view(-1, size).index_copy_(0, _of(d, directions, steps.rows(target)), y)
+            out.view(-1, size).index_copy_(0, _of(d, directions, steps.route(target).rows), y)
             last = steps.first[1 - d].index_select(0, steps.rank)  # each direction ends where the other one begins
             h_n.append(y.index_select(0, last))
             if c is not None:
@@ -151,25 +148,27 @@ class _Split(torch.autograd.Function):
             saved += [y, *kept]
         if any(ctx.needs_input_grad):
             ctx.how = how
-            ctx.save_for_backward(x, h, c, *weights, data, *saved)
+            ctx.save_for_backward(data, h, c, *weights, *saved)
         return out, torch.stack(h_n), torch.stack(c_n) if c_n else None
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        with torch.autocast(ctx.saved_tensors[0].device.type, enabled=False):
-            return _backward(ctx, gradients)
+        saved = ctx.saved_tensors  # once: a checkpoint computes them for it
+        with torch.autocast(saved[0].device.type, enabled=False):
+            return _backward(ctx.how, saved, ctx.needs_input_grad[1:], gradients)
 
 
-def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> Any:
-    layer, steps, source, target, _ = ctx.how
-    x, h, c, *rest = ctx.saved_tensors
-    weights, (data, *saved) = rest[: len(layer.flat)], rest[len(layer.flat) :]
-    needed = ctx.needs_input_grad[1:]
+def _backward(how: Any, kept: Sequence[Tensor], needed: Sequence[bool], gradients: Sequence[Tensor | None]) -> Any:
+    layer, steps, target, _ = how
+    inputs, saved = kept[: 3 + len(layer.flat)], kept[3 + len(layer.flat) :]
     if torch.is_grad_enabled():
-        again = packed(layer.holding(weights), x, h, c, *ctx.how[1:])
-        return None, *gradients_again(again, gradients, (x, h, c, *weights), needed)
+        inputs = aliases(inputs)
+        data, h, c, *weights = inputs
+        again = _packed(layer.holding(weights), data, h, c, *how[1:])
+        return None, *gradients_again(again, gradients, inputs, needed)
+    data, h, c, *weights = inputs
     directions, size, each = layer.directions, layer.output_size, len(saved) // layer.directions
-    dx = x.new_zeros(x.shape) if needed[0] else None
+    d_data: Tensor | None = None
     states: list[tuple[Tensor, Tensor | None]] = []
     dw: list[Tensor] = []
     for d, own in enumerate(layer.holding(weights).weights):
@@ -183,16 +182,14 @@ def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> Any:
         if gradients[0] is None:
             dy = data.new_zeros(len(data), size)
         else:
-            dy = gradients[0].reshape(-1, size).index_select(0, _of(d, directions, steps.rows(target)))
-        kept = saved[d * each : (d + 1) * each]
-        gates, found = _PASSES[layer.mode][1](walk, data, *first, *kept, dy, *running)
-        if dx is not None:
-            put = dx.view(-1, dx.shape[-1])
-            (put.index_add_ if d else put.index_copy_)(0, steps.rows(source), gates @ own[0])
+            dy = gradients[0].reshape(-1, size).index_select(0, _of(d, directions, steps.route(target).rows))
+        gates, found = _PASSES[layer.mode][1](walk, data, *first, *saved[d * each : (d + 1) * each], dy, *running)
+        if needed[0]:
+            d_data = gates @ own[0] if d_data is None else d_data.addmm_(gates, own[0])
         states.append(tuple(g if g is None else g.index_select(0, steps.rank) for g in running))  # type: ignore[arg-type]
         dw += found
     dh, dc = (torch.stack(s) if s[0] is not None else None for s in zip(*states, strict=True))
-    return None, dx, dh, dc, *dw
+    return None, d_data, dh, dc, *dw
 
 
 def _of(direction: int, directions: int, rows: Tensor) -> Tensor:

@@ -79,10 +79,13 @@ def run_whole(
     x = (x.transpose(0, 1) if source.batch_first else x)[:steps].contiguous()
     runs = [Fused.apply(d == 1, x, h[d], c[d], *weights) for d, weights in enumerate(layer.weights)]  # type: ignore[no-untyped-call]
     outs, h_n, c_n = zip(*runs, strict=True)
+    is_kernels = layer.directions == 1 and target.steps == steps  # who changes it would change what backward needs
     out = torch.cat(outs, 2) if layer.directions > 1 else outs[0]
     if target.steps > steps:
         out = nn.functional.pad(out, (0, 0, 0, 0, 0, target.steps - steps), value=padding_value)
-    return out.transpose(0, 1).contiguous() if target.batch_first else out, torch.stack(h_n), torch.stack(c_n)
+    out = out.transpose(0, 1) if target.batch_first else out
+    out = out.clone(memory_format=torch.contiguous_format) if is_kernels else out.contiguous()
+    return out, torch.stack(h_n), torch.stack(c_n)
 
 
 def _ordered(states: Tensor, order: Tensor | None) -> Tensor:

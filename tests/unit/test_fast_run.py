@@ -3,6 +3,7 @@
 import copy
 import re
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils import parametrizations
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.utils.checkpoint import checkpoint
 
 import packviz as pv
 from packviz.fast import running
@@ -459,6 +461,165 @@ def test_lengths_on_an_accelerator_are_torchs_error():
         packed(LSTM, X, lengths)
     with pytest.raises(theirs.type, match=re.escape(str(theirs.value))):
         pv.run(LSTM, X, lengths)
+
+
+def test_numbers_that_are_none():
+    for cuts in ((0, 3.5, 6), 3):
+        with pytest.raises(TypeError, match="give a sequence of whole time steps"):
+            Staircase(cuts)
+    assert Staircase([0, 6]) == Staircase((0, 6))
+    with pytest.raises(ValueError, match=re.escape("cuts are (0, 3); give time steps that rise from 0 to 6")):
+        pv.run(LSTM, X, [6, 6], method=Staircase((0, 3)))
+    for method in METHODS:
+        for lengths in ([6, 2], [6, 6]):
+            with pytest.raises(TypeError, match="padding_value must be a number, got None"):
+                pv.run(LSTM, X, lengths, padding_value=None, method=method)
+            for wrong in (True, 8.0):
+                with pytest.raises(TypeError, match=f"total_length must be a whole number, got {wrong}"):
+                    pv.run(LSTM, X, lengths, total_length=wrong, method=method)
+            assert len(pv.run(LSTM, X, lengths, total_length=np.int64(8), method=method)[0]) == 8
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_states_that_lie_elsewhere_or_hold_other_numbers(method):
+    state = torch.zeros(1, 2, 4)
+    for lengths in ([6, 2], [6, 6]):
+        with pytest.raises(ValueError, match="hx is on meta, but x is on cpu: move it there"):
+            pv.run(LSTM, X, lengths, (state, state.to("meta")), method=method)
+        with pytest.raises(ValueError, match=re.escape("hx holds torch.float64, but x holds torch.float32")):
+            pv.run(LSTM, X, lengths, (state, state.double()), method=method)
+
+
+# What the caller does before and after.
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("lengths", [(4, 7, 1, 4, 6), (5, 5, 5, 5, 5)])
+def test_states_in_any_strides(cell, lengths, method):
+    """A learnt state that is expanded, one that is transposed, and the halves of one tensor."""
+    some = case(cell, lengths=lengths)
+    states = (
+        torch.randn(1, 1, 4).expand(1, 5, 4),
+        torch.randn(5, 1, 4).transpose(0, 1),
+        torch.randn(1, 5, 8).chunk(2, 2)[1],
+    )
+    for state in states:
+        leaf = state.detach().requires_grad_()
+        some.hx = (leaf, leaf * 0.5) if cell is nn.LSTM else leaf
+        some.inputs = [some.x, leaf, *some.rnn.parameters()]
+        expected, found = some.expected(), some.run(method)
+        same(flat(found), flat(expected))
+        same(some.gradients(found, retain_graph=True), some.gradients(expected))
+        if cell is nn.LSTM:  # torch takes a list, too
+            same(flat(pv.run(some.rnn, some.x, lengths, list(some.hx), method=method)), flat(expected))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_graph_of_the_gradients_changes_none_of_them(cell, dtype):
+    """Also where one input was made of another: the state of the input, or of the weights."""
+    some = case(cell, dtype)
+    to_state = nn.Linear(3, 4).to(dtype)
+    h = torch.tanh(to_state(some.x[0]))[None] + some.rnn.bias_hh_l0[:4]
+    some.hx = (h, 2 * h) if cell is nn.LSTM else h
+    some.inputs = [some.x, *some.rnn.parameters(), *to_state.parameters()]
+    expected = some.gradients(some.expected(), retain_graph=True)
+    for method in some.methods():
+        same(some.gradients(some.run(method), create_graph=True), expected)
+
+
+def test_relu_may_grow_in_the_padding():
+    rnn = nn.RNN(1, 1, nonlinearity="relu", bias=False)
+    with torch.no_grad():
+        rnn.weight_hh_l0.fill_(2), rnn.weight_ih_l0.fill_(1)
+    some = Case(rnn, [5, 200])
+    some.x = torch.zeros(200, 2, 1)
+    some.x[0, 0], some.x[0, 1], some.x[1:, 0] = 1, -1, 1
+    some.inputs = [*rnn.parameters()]
+    expected = some.gradients(some.expected())
+    assert all(t.isfinite().all() for t in expected)
+    for method in some.methods():
+        same(some.gradients(some.run(method)), expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True, "num_layers": 2}])
+def test_after_inference_mode_comes_training(method, options):
+    some = case(nn.LSTM, lengths=(3, 9, 2, 8), **options)
+    with torch.inference_mode():
+        same(flat(some.run(method)), flat(some.expected()))
+    for graph in (False, True):
+        found, expected = some.run(method), some.expected()
+        same(some.gradients(found, create_graph=graph), some.gradients(expected, create_graph=graph))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("cell", CELLS)
+def test_under_a_checkpoint(cell, method):
+    some = case(cell)
+    once = checkpoint(lambda x: some.run(method)[0] * x.sum(), some.x, use_reentrant=False)
+    twice = some.expected()[0] * some.x.sum()
+    same(*([torch.autograd.grad(out.sum(), some.inputs) for out in (once, twice)]))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("lengths", [(4, 7, 1), (5, 5), (6,)])
+def test_results_and_states_may_be_overwritten(lengths, batch_first, cell, method):
+    some = case(cell, lengths=lengths, batch_first=batch_first, hx=True)
+    buffers = [h.detach().clone() for h in (some.hx if cell is nn.LSTM else (some.hx,))]
+    some.hx = tuple(buffers) if cell is nn.LSTM else buffers[0]
+    some.inputs = [some.x, *some.rnn.parameters()]
+    expected = some.expected()
+    theirs = torch.autograd.grad([2 * t.sum() for t in flat(expected)], some.inputs)
+    found = flat(some.run(method))
+    for result in found:
+        result.mul_(2)
+    for buffer in buffers:
+        buffer.zero_()
+    same(torch.autograd.grad([t.sum() for t in found], some.inputs), theirs)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_defaults_of_the_process(method):
+    """torch's default dtype and device decide what is made without saying, and nothing here."""
+    some = case(nn.LSTM)
+    expected, state = flat(some.expected()), torch.get_rng_state()
+    with torch.autocast("cpu", torch.bfloat16):
+        under_autocast = flat(some.expected())
+    torch.set_default_dtype(torch.float64)
+    running._packed_dtypes.cache_clear()
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            same(flat(some.run(method)), under_autocast, 0.05)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for lengths in (some.lengths, np.array(some.lengths)):
+        with torch.device("meta"):
+            found = flat(pv.run(some.rnn, some.x, lengths, method=method))
+        same(found, expected)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:`torch.jit.trace")
+def test_traced():
+    """The lengths are an input of the program, not part of it."""
+    some = case(nn.GRU, lengths=(7, 7, 7))
+    traced = torch.jit.trace(pv.Ragged(some.rnn), (some.x, torch.tensor(some.lengths)))
+    for lengths in ([7, 3, 1], [5, 5, 2]):
+        same(flat(traced(some.x, torch.tensor(lengths))), flat(packed(some.rnn, some.x, lengths)))
+
+
+def test_what_is_kept_of_lengths_is_little():
+    some = case(nn.LSTM, lengths=(3, 9, 2, 8))
+    running.forget()
+    for total_length in range(9, 40):
+        for method in ("split", "staircase"):
+            pv.run(some.rnn, some.x, some.lengths, total_length=total_length, method=method)
+    steps = running._steps(tuple(some.lengths), some.x.device)
+    assert len(steps._routes) <= 4
 
 
 # On a GPU.
