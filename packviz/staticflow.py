@@ -26,10 +26,12 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 RNN_OPERATORS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 PACK, PAD = ("pack_padded_sequence", "pack_sequence"), ("pad_packed_sequence", "unpack_sequence")
-RETURN = "prim::Return"
+RETURN, RUN = "prim::Return", "packviz.run"
 
 _TORCH, _HERE = (f"{Path(module.__file__ or '').resolve().parent}{os.sep}" for module in (torch, sys.modules[__name__]))
 _STDLIB = sysconfig.get_paths()["stdlib"]
+_FAST = f"{_HERE}fast{os.sep}"
+_PACKING = (rnn_utils.__file__, f"{_FAST}packing.py")
 # What tells nothing about sizes or values.
 _SILENT = {"device", "dtype", "layout", "requires_grad", "is_cuda", "is_sparse", "is_meta", "dim", "ndim", "grad_fn"}
 _SILENT |= {
@@ -42,6 +44,7 @@ _SILENT |= {
     "element_size",
     "_version",
 }
+_SILENT |= {"__repr__", "__format__"}  # for people, not for the graph
 _READS = {"item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "__contains__", "__array__"}
 _READS |= {"__int__", "__float__", "__bool__", "__index__"}
 _ALIASES = {"shape": "size", "__len__": "size", "__setitem__": "index_put_", "__iter__": "unbind", "T": "numpy_T"}
@@ -72,7 +75,12 @@ class Site(NamedTuple):
             name = ""
         elif (module := str(frame.f_globals.get("__name__"))) != "__main__":
             name = "/".join([*module.split(".")[: None if name == "__init__.py" else -1], name])
-        return cls(name, line, linecache.getline(path, line, frame.f_globals).strip())
+        return cls(name, line, _code(frame))
+
+
+def _code(frame: FrameType) -> str:
+    """The line that a frame is at, as it is written."""
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno, frame.f_globals).strip()
 
 
 @dataclass(eq=False)
@@ -108,10 +116,12 @@ class Misuse(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A value that went from a tensor into Python, where a fixed graph keeps it as a constant."""
+    """A value or a size that went from a tensor into Python, as text, and how many calls were made before."""
 
     function: str
     site: Site | None
+    before: int
+    value: str
 
 
 @dataclass
@@ -122,13 +132,15 @@ class Recording:
         calls: in the order in which they were made, the inputs first, the return last.
         links: `{(source, target): packed}`: who hands something to whom, and whether it is a PackedSequence.
         misuses: tensors of a PackedSequence where none may be.
-        reads: values that were read in Python.
+        reads: values that were read in Python, where a fixed graph keeps them as constants.
+        looks: the same, and sizes: what a condition may stand on.
     """
 
     calls: list[Call] = field(default_factory=list)
     links: dict[tuple[int, int], bool] = field(default_factory=dict)
     misuses: list[Misuse] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
+    looks: list[Read] = field(default_factory=list)
 
     def takers(self, source: int) -> list[int]:
         """Who takes something from a call."""
@@ -206,6 +218,7 @@ class _Recorder(TorchFunctionMode):
         self._returned: Site | None = None
         self._known: dict[int, _Known] = {}
         self._frames: dict[FrameType, int] = {}
+        self._gave: dict[int, list[Tensor]] = {}
         for name, value in inputs.items():
             if found := list(tensors(value)):
                 shape = str(tuple(value.shape)) if isinstance(value, Tensor) else f"{type(value).__name__}"
@@ -223,9 +236,18 @@ class _Recorder(TorchFunctionMode):
         return result
 
     def watch_return(self, frame: FrameType, event: str, argument: Any) -> None:
-        """Sees which line the network's forward returns from."""
-        if event == "return" and frame.f_code is self._forward and self._is_its_own(frame):
+        """Sees which line the network's forward returns from, and what packing and padding return, made in any way."""
+        if event != "return":
+            return
+        if frame.f_code is self._forward and self._is_its_own(frame):
             self._returned = Site.of(frame)
+        kind = self.recording.calls[index].kind if (index := self._frames.get(frame, -1)) >= 0 else ""
+        if kind in ("pack", "pad") or (kind and self.recording.calls[index].name == RUN):
+            given = self._gave[index] = list(tensors(argument))
+            parts = ["data", "batch_sizes", "index", "index"] if kind == "pack" else [""] * len(given)
+            for one, part in zip(given, parts, strict=False):
+                known = self._known.get(id(one))
+                self._know([one], index, [part], live=known is None or known.live)
 
     def forget_frames(self) -> None:
         """Lets go of the frames, which hold everything that was local in them."""
@@ -235,6 +257,10 @@ class _Recorder(TorchFunctionMode):
         """Notes what the network returned."""
         index = self._add(Call("return", "output", self._returned))
         self._take(list(tensors(output)), index, RETURN)
+        # Not earlier: while recording, a look at a shape is recorded.
+        for one, given in self._gave.items():
+            shapes = [tuple(t.shape) for t in given if self._known[id(t)].part in ("", "index")]
+            self.recording.calls[one].shapes = shapes
 
     def _note(self, func: Any, args: tuple[Any, ...], taken: list[Tensor], result: Any) -> None:
         name = _short_name(func)
@@ -242,14 +268,19 @@ class _Recorder(TorchFunctionMode):
             return
         made = list(tensors(result))
         if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
-            made = [args[0]]
+            made = list(tensors(args[:1] or taken[:1]))
         else:
             made = [one for one in made if not any(one is other for other in taken)]  # `x.to(…)` may be x itself
         site, callee = self._where()
+        if site and _code(site).startswith("print("):
+            return  # what is only printed is no part of a graph
         live = any(known.live for known in self._all_known(taken))
         packs = [known for known in self._all_known(taken) if known.part in ("data", "batch_sizes")]
-        if name in _READS and live and not packs and _is_direct(callee):
-            self.recording.reads.append(Read(name, site and Site.of(site)))
+        if live and _is_direct(callee) and (name in _READS or _ALIASES.get(name, name) == "size"):
+            read = Read(name, site and Site.of(site), len(self.recording.calls), repr(result))
+            self.recording.looks.append(read)
+            if name in _READS and not packs:
+                self.recording.reads.append(read)
         if not made and not packs:
             return
         index = self._call(name, site, callee)
@@ -312,7 +343,9 @@ class _Recorder(TorchFunctionMode):
             if isinstance(local.get("self"), nn.Module) and function in ("_wrapped_call_impl", "forward"):
                 call.name, call.owner = type(local["self"]).__name__, self._names.get(local["self"], "")
                 call.kind = "rnn" if isinstance(local["self"], nn.RNNBase) else "operator"
-            elif callee.f_code.co_filename == rnn_utils.__file__ and function in PACK + PAD:
+            elif callee.f_code.co_filename == f"{_FAST}running.py" and function == "run":
+                call.name, call.kind = RUN, "rnn"
+            elif callee.f_code.co_filename in _PACKING and function in PACK + PAD:
                 call.name, call.kind = function, "pack" if function in PACK else "pad"
                 parameters = callee.f_code.co_varnames[: callee.f_code.co_argcount]
                 call.arguments = {one: local[one] for one in parameters if one in local}

@@ -9,18 +9,20 @@ guide (Inf1).
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.findings import Finding, Findings
 from packviz.flowchart import Arrow, Box, Flow, beside
-from packviz.staticflow import RETURN, RNN_OPERATORS, Recording, Site, record, tensors
+from packviz.staticflow import RETURN, RNN_OPERATORS, RUN, Recording, Site, record, tensors
 
 _MOST_BOXES = 16  # in a drawing; of a larger network, what touches no PackedSequence is left out
 
@@ -57,8 +59,9 @@ def check_static(module: nn.Module, example_inputs: Sequence[Any] | Mapping[str,
 
     The network is run on the example, in eval mode and without gradients, on copies of the inputs. If lengths are
     recognised among them (whole numbers, one per sequence) and something depends on them, it is run once more: on equal
-    lengths if those of the example are ragged, else on ragged ones. Modes, buffers and torch's random state are
-    afterwards what they were. Not undone: what `forward` does to other Python objects.
+    lengths if those of the example are ragged, else on ragged ones; and if it reads values in Python, also on lengths
+    that fill the batch. Modes, buffers and the random state of torch, numpy and Python are afterwards what they were.
+    Not undone: what `forward` does to other Python objects.
 
     Args:
         module: the network: `nn.LSTM`, `nn.GRU` and `nn.RNN` of any kind in it, nested at will.
@@ -67,14 +70,15 @@ def check_static(module: nn.Module, example_inputs: Sequence[Any] | Mapping[str,
     Returns:
         Findings. An error: the compiler refuses it, or gives wrong results for other lengths. The rules:
         `returned`, `used`, `batch_sizes` (a PackedSequence in the wrong hands), `given` (one as an input),
-        `sequences` (tensors of many lengths), `constant` (lengths that are no tensor), `conditional` (another path for
-        other lengths), `size` (another size for other lengths): errors.
+        `sequences` (tensors of many lengths), `constant` (lengths that are no tensor, or go to `packviz.run`),
+        `conditional` (another path for other lengths), `size` (another size for other lengths): errors.
         `unsorted` (a sort on the host), `total_length` (missing), `value` (read in Python), `fails` (on the lengths
         tried): warnings. `final_states`, `unused` (padding that nobody reads), `unchecked`: good to know.
+        What stands on a line that begins with `print(` is passed over.
 
     Raises:
         TypeError: `module` is no module, or `example_inputs` neither a tuple nor a dict.
-        ValueError: the inputs do not fit the network's `forward`.
+        ValueError: the inputs do not fit the network's `forward`, or it is a generator or `async`.
         Exception: whatever the network raises on the example.
     """
     if not isinstance(module, nn.Module):
@@ -82,6 +86,9 @@ def check_static(module: nn.Module, example_inputs: Sequence[Any] | Mapping[str,
     if isinstance(example_inputs, (Tensor, PackedSequence)) or not isinstance(example_inputs, (tuple, list, Mapping)):
         kind = type(example_inputs).__name__
         raise TypeError(f"example_inputs is a {kind}; give a tuple of the inputs, as in (x, lengths), or a dict")
+    kinds = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    if any(is_one(module.forward) for is_one in kinds):
+        raise ValueError(f"{type(module).__name__}.forward is a generator or async: a call runs nothing; use return")
     named = dict(example_inputs) if isinstance(example_inputs, Mapping) else {}
     arguments = () if named else tuple(example_inputs)
     try:
@@ -89,27 +96,32 @@ def check_static(module: nn.Module, example_inputs: Sequence[Any] | Mapping[str,
     except TypeError as error:
         raise ValueError(f"example_inputs do not fit {type(module).__name__}.forward: {error}") from None
     example = dict(bound.arguments)
-    given = _lengths(example)
+    given, full = _lengths(example)
 
     first = _run(module, example, bound)
-    found = list(_rules(first))
+    found = list(dict.fromkeys(_rules(first)))
     flows = [_flow(first, _with(given))]
-    if _matter(given, first):
-        other = {name: _other(values) for name, values in given.items()}
+    for other in _tries(given, full, first):
+        known = {(one.rule, one.where) for one in found}
+        if any(rule == "conditional" for rule, _ in known):
+            break
         try:
             second = _run(module, _replaced(example, other), bound)
         except Exception as error:
             reason = (str(error).splitlines() or [""])[0]
             message = f"It fails{_with(other)}: {type(error).__name__}: {reason}"
-            found.append(Finding("warning", "fails", message, fix="Look whether it should take such lengths."))
+            if ("fails", "") not in known:
+                found.append(Finding("warning", "fails", message, fix="Look whether it should take such lengths."))
         else:
-            compared = list(_compared(first, second, _with(given), _with(other)))
+            compared = list(dict.fromkeys(_compared(first, second, _with(given), _with(other))))
+            compared = [one for one in compared if (one.rule, one.where) not in known]
             branched = [one.where for one in compared if one.rule == "conditional"]
             found = compared + [one for one in found if one.rule != "value" or one.where not in branched]
-            found += [one for one in _rules(second) if one not in found and one.where not in branched]
+            rules = dict.fromkeys(_rules(second))
+            found += [one for one in rules if one not in found and one.where not in branched]
             if branched or (second.misuses and not first.misuses):
                 flows.append(_flow(second, _with(other)))
-    elif any(call.kind == "pack" for call in first.calls) and not given:
+    if any(call.kind == "pack" for call in first.calls) and not given:
         message = "No lengths were recognised among the inputs, so the network was run on nothing but the example."
         found.append(Finding("info", "unchecked", message, fix="Give the lengths as an input: a (B,) tensor of int64."))
     return StaticCheck(f"{type(module).__name__} under fixed shapes", tuple(found), tuple(flows))
@@ -129,16 +141,20 @@ def _run(module: nn.Module, example: Mapping[str, Any], bound: inspect.BoundArgu
 
 @contextmanager
 def _restored(module: nn.Module) -> Iterator[None]:
-    """Gives every submodule its mode and its buffers back."""
-    modes = {one: one.training for one in module.modules()}
-    buffers = [(one, name, b, b.clone()) for one in modes for name, b in one.named_buffers(recurse=False)]
+    """Gives every submodule its mode and its buffers back; and Python and numpy their random numbers."""
+    drawn = random.getstate(), np.random.get_state()
+    states = {one: (one.training, dict(one._buffers)) for one in module.modules()}
+    values = [(b, b.clone()) for _, buffers in states.values() for b in buffers.values() if b is not None]
     try:
         yield
     finally:
-        for one, training in modes.items():
+        random.setstate(drawn[0])
+        np.random.set_state(drawn[1])
+        for one, (training, buffers) in states.items():
             one.training = training
-        for one, name, buffer, before in buffers:
-            setattr(one, name, buffer)
+            one._buffers.clear()
+            one._buffers.update(buffers)
+        for buffer, before in values:
             if not torch.equal(buffer, before):
                 buffer.copy_(before)
 
@@ -160,22 +176,23 @@ def _mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
 # Lengths among the inputs.
 
 
-def _lengths(example: Mapping[str, Any]) -> dict[str, list[int]]:
-    """The lengths among the inputs, by name."""
+def _lengths(example: Mapping[str, Any]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    """The lengths among the inputs, by name; and by name those that fill the narrowest batch they may belong to."""
     batches = [one.shape for one in tensors(dict(example)) if one.dim() > 1]
     found: dict[str, list[int]] = {}
+    full: dict[str, list[int]] = {}
 
     def look(name: str, value: Any) -> Any:
         if numbers := _whole_numbers(value):
             sides = [(s[0], s[1]) for s in batches] + [(s[1], s[0]) for s in batches]
-            steps = max((T for B, T in sides if len(numbers) == B), default=0)
-            if min(numbers) >= 1 and max(numbers) <= steps:
-                found[name] = numbers
+            widths = [T for B, T in sides if len(numbers) == B and max(numbers) <= T]
+            if min(numbers) >= 1 and widths:
+                found[name], full[name] = numbers, [min(widths)] * len(numbers)
         return value
 
     for name, value in example.items():
         _mapped(name, value, look)
-    return found
+    return found, full
 
 
 def _whole_numbers(value: Any) -> list[int]:
@@ -210,11 +227,16 @@ def _replaced(example: Mapping[str, Any], other: Mapping[str, list[int]]) -> dic
     return {name: _mapped(name, value, change) for name, value in example.items()}
 
 
-def _matter(given: Mapping[str, list[int]], recording: Recording) -> bool:
-    """Whether anything may depend on the lengths: a tensor that torch never saw cannot."""
-    calls = recording.calls
-    unseen = {call.name for i, call in enumerate(calls) if call.kind == "input" and not recording.takers(i)}
-    return any(name.partition("[")[0] not in unseen and _other(values) != values for name, values in given.items())
+def _tries(
+    given: dict[str, list[int]], full: dict[str, list[int]], recording: Recording
+) -> Iterator[dict[str, list[int]]]:
+    """Other lengths to run on, if anything may depend on them: of a tensor that torch never saw nothing can."""
+    inputs = [i for i, call in enumerate(recording.calls) if call.kind == "input" and not recording.reads]
+    unseen = {recording.calls[i].name for i in inputs if not recording.takers(i)}
+    other = {name: _other(values) for name, values in given.items()}
+    for one in [other] if full == other or not recording.reads else [other, full]:
+        if any(one[name] != given[name] for name in given if name.partition("[")[0] not in unseen):
+            yield one
 
 
 def _with(lengths: Mapping[str, list[int]]) -> str:
@@ -243,6 +265,12 @@ def _rules(recording: Recording) -> Iterator[Finding]:
         elif call.kind == "rnn" and _only_states(recording, i):
             message = f"Only the final states of {call.name} are used: no pad_packed_sequence is needed."
             yield Finding("info", "final_states", message, where)
+        elif call.name == RUN:
+            message = f"{RUN} cuts the batch by its lengths in Python: a fixed graph keeps the cuts of the example."
+            yield Finding("error", "constant", message, where, "Use packviz.ragged_op: all of it is one operator.")
+        elif call.kind == "operator" and (sorts := {"aten::sort", "aten::argsort"}.intersection(call.operators)):
+            message = f'This sorts within the network, by "{sorts.pop()}", which such a compiler leaves to the CPU.'
+            yield Finding("warning", "unsorted", message, where, "Sort the batch before it is given to the network.")
         elif call.name == "unpack_sequence":
             message = "unpack_sequence gives a tensor per sequence, each as long as its sequence: sizes are not fixed."
             yield Finding("error", "sequences", message, where, "Use pad_packed_sequence, and mask what follows.")
@@ -253,7 +281,7 @@ def _rules(recording: Recording) -> Iterator[Finding]:
             message = "pad_packed_sequence without total_length pads to max(lengths): the size depends on the lengths."
             fix = "Pass total_length, the time steps of the padded input: total_length=x.size(0), or x.size(1)."
             yield Finding("warning", "total_length", message, where, fix)
-    for read in dict.fromkeys(recording.reads):
+    for read in recording.reads:
         message = (
             f"{read.function.strip('_')}() reads a tensor's value in Python: a fixed graph keeps it as a constant."
         )
@@ -316,7 +344,7 @@ def _misused(recording: Recording) -> Iterator[Finding]:
 
 def _compared(first: Recording, second: Recording, one_way: str, other_way: str) -> Iterator[Finding]:
     """What two runs with other lengths do differently."""
-    for one, other in zip(first.calls, second.calls, strict=False):
+    for i, (one, other) in enumerate(zip(first.calls, second.calls, strict=False)):
         if (one.name, one.kind, one.site) != (other.name, other.kind, other.site):
             ways = [
                 f"{call.name} ({call.site.short if call.site else 'the end'}){way}"
@@ -324,7 +352,9 @@ def _compared(first: Recording, second: Recording, one_way: str, other_way: str)
             ]
             message = f"What is run depends on the lengths: {ways[0]}, {ways[1]}. A fixed graph keeps one of the two."
             fix = "Run the same for all lengths: pack always, or never."
-            yield Finding("error", "conditional", message, str(_branch(first, second) or one.site or ""), fix)
+            if "pack" not in (one.kind, other.kind):
+                fix = "Run the same for all lengths, and mask where they differ."
+            yield Finding("error", "conditional", message, str(_branch(first, second, i) or one.site or ""), fix)
             return
     differ = {i for i, (a, b) in enumerate(zip(first.calls, second.calls, strict=True)) if a.shapes != b.shapes}
     for i in sorted(differ):
@@ -338,10 +368,14 @@ def _compared(first: Recording, second: Recording, one_way: str, other_way: str)
         yield Finding("error", "size", message, str(call.site or ""), "Keep the padded size, and mask the padding.")
 
 
-def _branch(first: Recording, second: Recording) -> Site | None:
-    """The last line that both runs read a value in before they parted."""
-    shared = [read for read in first.reads if read in second.reads]
-    return shared[-1].site if shared else None
+def _branch(first: Recording, second: Recording, parted: int) -> Site | None:
+    """The last line in which the runs read another value or size before they parted, at this call."""
+    site = None
+    for one, other in zip(first.looks, second.looks, strict=False):
+        if one[:3] != other[:3] or one.before > parted:
+            break
+        site = one.site if one.value != other.value else site
+    return site
 
 
 def _only_states(recording: Recording, i: int) -> bool:

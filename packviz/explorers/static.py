@@ -113,7 +113,7 @@ def _check(code: str, layout: Layout) -> StaticCheck:
     names = {name: getattr(rnn, name) for name in rnn.__all__}
     names |= {"torch": torch, "nn": torch.nn, "F": functional}
     _said(lambda: exec(compile(code, _FILE, "exec"), names))
-    if not callable(forward := names.get("forward")):
+    if not inspect.isfunction(forward := names.get("forward")):
         raise ValueError("the code defines no forward; begin with def forward(self, x, lengths):")
     # So that a finding can quote the line.
     linecache.cache[_FILE] = (len(code), None, code.splitlines(keepends=True), _FILE)

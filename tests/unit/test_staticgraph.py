@@ -2,9 +2,11 @@
 
 import dataclasses
 import inspect
+import random
 import re
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from drawings import Drawing
@@ -373,6 +375,59 @@ def test_conditional_packing_is_found_from_either_side(lengths):
     assert "value" not in found.rules
 
 
+CONDITIONS = {
+    "all": lambda x, lengths: bool((lengths == x.size(0)).all()),
+    "min": lambda x, lengths: bool(lengths.min() >= x.size(0)),
+    "tolist": lambda x, lengths: min(lengths.tolist()) == x.size(0),
+    "unique": lambda x, lengths: len(lengths.unique()) == 1,
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("lengths", [[6, 3, 4], [5, 5, 5], [6, 6, 6], [2, 1, 1]])
+def test_packing_unless_the_batch_is_full(condition, lengths):
+    def forward(self, x, lengths):
+        if CONDITIONS[condition](x, lengths):
+            output, _ = self.rnn(x)
+        else:
+            result, _ = self.rnn(pack_padded_sequence(x, lengths, enforce_sorted=False))
+            output, _ = pad_packed_sequence(result, total_length=x.size(0))
+        return output, len(output)
+
+    found = check(forward, networks.example(6, lengths))
+    assert found.rules.count("conditional") == 1
+    assert found.rules[0] == "conditional"
+    assert found[0].where == line_of(CONDITIONS[condition], "lambda")
+    assert found[0].fix == "Run the same for all lengths: pack always, or never."
+    assert len(found.flows) == 2
+
+
+def test_a_loop_over_batch_sizes():
+    def forward(self, x, lengths):
+        packed = pack_padded_sequence(x, lengths)
+        h, start = torch.zeros(2, 4), 0
+        for b in packed.batch_sizes.tolist():
+            rows = packed.data[start : start + b]
+            h = torch.cat([self.cell(rows, h[:b]), h[b:]])
+            start += b
+        return h
+
+    found = check(forward, cell=nn.GRUCell(3, 4))
+    assert found.rules == ["conditional", "batch_sizes", "used"]  # each once, not at every step
+    assert found[0].where == line_of(forward, "for b in")
+    assert "pack" not in found[0].fix
+
+
+def test_layers_in_a_loop_that_pack_on_one_line():
+    def forward(self, x, lengths):
+        for layer in self.layers:
+            result, _ = layer(pack_padded_sequence(x, lengths, enforce_sorted=False))
+            x, _ = pad_packed_sequence(result, total_length=5)
+        return x
+
+    assert check(forward, layers=nn.ModuleList(nn.GRU(3, 3) for _ in range(3))).rules == ["unsorted"]
+
+
 def test_a_condition_on_a_list_of_lengths():
     def forward(self, x, lengths):
         if min(lengths) == max(lengths):
@@ -455,7 +510,7 @@ def test_a_network_that_fails_on_other_lengths():
         return self.rnn(pack_padded_sequence(x, lengths))[1]
 
     found = check(forward)
-    assert found.rules == ["value", "fails", "final_states"]
+    assert found.rules == ["value", "fails", "final_states"]  # not once more for [5, 5]
     assert found[1].message == "It fails with lengths [3, 3]: AssertionError: ragged only"
 
 
@@ -466,6 +521,71 @@ def test_a_batch_of_one_is_always_sorted():
     assert finding.fix == "A batch of one is always sorted: pass enforce_sorted=True."
     for enforce_sorted in (True, False):
         assert torch.equal(pack_padded_sequence(x, lengths, enforce_sorted=enforce_sorted).data, x[:3, 0])
+
+
+def test_sorting_by_hand():
+    def forward(self, x, lengths):
+        ranked, order = torch.sort(lengths, descending=True)
+        _, h = self.rnn(pack_padded_sequence(x[:, order], ranked))
+        return h[:, order.argsort()]
+
+    found = check(forward, (X, LENGTHS.flip(0)), rnn=nn.GRU(3, 4))
+    assert found.rules == ["unsorted", "unsorted", "final_states"]
+    assert [one.where for one in found[:2]] == [line_of(forward, "torch.sort"), line_of(forward, "argsort")]
+    assert ['"aten::sort"' in found[0].message, '"aten::argsort"' in found[1].message] == [True, True]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_packviz_packs_and_pads_too(wide):
+    def ours(self, x, lengths):
+        packed = pv.pack_padded_sequence(x, lengths, enforce_sorted=False)
+        return pv.pad_packed_sequence(self.rnn(packed)[0], total_length=x.size(0))
+
+    def returned(self, x, lengths):
+        return self.rnn(pv.pack_padded_sequence(x, lengths, enforce_sorted=False))[0].data
+
+    # So large a batch packviz packs in a way of its own.
+    inputs = (torch.randn(128, 64, 160), torch.randint(1, 129, (64,))) if wide else (X, LENGTHS.flip(0))
+    rnn = nn.GRU(inputs[0].size(2), 160)
+    found = check(ours, inputs, rnn=rnn)
+    assert found.rules == ["unsorted"]
+    assert [box.kind for box in found.flows[0].boxes] == ["input", "input", "pack", "rnn", "pad", "output"]
+    assert check(returned, inputs, rnn=rnn).rules == ["returned", "unsorted"]
+
+
+def test_packvizs_run_cuts_by_the_lengths():
+    def forward(self, x, lengths):
+        return pv.run(self.rnn, x, lengths, total_length=5)[0]
+
+    found = check(forward)
+    assert found.rules == ["constant"]
+    assert found[0].where == line_of(forward, "pv.run")
+    assert "packviz.ragged_op" in found[0].fix
+
+
+def test_what_is_only_printed_is_passed_over(capsys):
+    def forward(self, x, lengths):
+        packed = pack_padded_sequence(x, lengths)
+        print(packed.data.shape, packed.batch_sizes, lengths.max().item(), f"{packed.data.sum():.3f}")
+        said = f"{packed.data} {packed!r}"
+        return self.rnn(packed)[1], said
+
+    assert check(forward).rules == ["final_states"]
+    assert "torch.Size([8, 3]) tensor([2, 2, 2, 1, 1]) 5" in capsys.readouterr().out
+
+
+def test_in_place_functions_called_by_keyword():
+    def forward(self, x, lengths):
+        weight = torch.empty(3, 3)
+        nn.init.uniform_(weight)
+        x = functional.relu_(input=x @ weight)
+        torch._foreach_add_([x], 1)
+        result, _ = nn.GRU(3, 4)(pack_padded_sequence(x, lengths))
+        return functional.relu_(input=result.data)
+
+    (finding,) = check(forward)
+    assert finding.rule == "used"
+    assert finding.message.endswith('Found usage by "aten::relu_"')
 
 
 def test_padding_that_nobody_reads():
@@ -514,11 +634,40 @@ def test_it_leaves_everything_as_it_was():
     assert torch.equal(lengths, LENGTHS)
     assert torch.is_grad_enabled()
     assert all(p.grad is None for p in module.parameters())
-    # Both runs: eval mode, no gradients, the same random numbers.
-    (first, second) = module.calls
-    assert first[:2] == second[:2] == (False, False)
-    assert first[2] == second[2]
-    assert (first[3], second[3]) == ([5, 3], [3, 3])
+    # All runs: eval mode, no gradients, the same random numbers.
+    training, grad, drawn, given = zip(*module.calls, strict=True)
+    assert not any(training)
+    assert not any(grad)
+    assert len(set(drawn)) == 1
+    assert given == ([5, 3], [3, 3], [5, 5])
+
+
+def test_random_numbers_of_python_and_numpy_are_the_same_in_every_run():
+    drawn = []
+
+    def forward(self, x, lengths):
+        drawn.append((random.random(), np.random.rand()))
+        return self.rnn(pack_padded_sequence(x, lengths))[1]
+
+    state, numpys = random.getstate(), np.random.get_state()[1].tolist()
+    check(forward)
+    assert len(drawn) == 2
+    assert len(set(drawn)) == 1
+    assert random.getstate() == state
+    assert np.random.get_state()[1].tolist() == numpys
+
+
+def test_buffers_that_were_none_or_not_there():
+    def forward(self, x, lengths):
+        assert self.last is None
+        self.last = x.mean()
+        self.register_buffer("new", x.mean())
+        return self.rnn(pack_padded_sequence(x, lengths))[1]
+
+    module = net(forward)
+    module.register_buffer("last", None)
+    assert pv.check_static(module, (X, LENGTHS)).rules == ["final_states"]
+    assert dict(module._buffers) == {"last": None}
 
 
 def test_it_restores_after_a_failure():
@@ -563,6 +712,25 @@ def test_inputs_by_name():
     found = pv.check_static(networks.Returned(), {"lengths": LENGTHS, "x": X})
     assert found.rules == ["returned"]
     assert found.flows[0].boxes[0].name in ("x", "lengths")
+
+
+def generator(self, x, lengths):
+    yield x
+
+
+async def later(self, x, lengths):
+    return x
+
+
+async def both(self, x, lengths):
+    yield x
+
+
+@pytest.mark.parametrize("forward", [generator, later, both])
+def test_a_forward_that_runs_nothing_when_called(forward, recwarn):
+    with pytest.raises(ValueError, match=r"Net\.forward is a generator or async: a call runs nothing; use return"):
+        check(forward)
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize(
