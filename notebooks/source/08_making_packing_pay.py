@@ -101,18 +101,18 @@ batch = sorted(sources.triangle(128, 128).tolist(), reverse=True)
 measure({name: backward_of(*some, batch)[1] for name, some in (("packviz", OURS), ("torch", TORCH))}, rounds=10)
 
 # %% [markdown]
-# Recorded on one machine: pack and pad, forward and backward, at more sizes. No method can be faster than copying the
-# numbers from one place to another, so the last column compares with one plain copy of the padded tensor.
+# Recorded on one machine, at more sizes: pack and pad, forward and backward. How many times as long as packviz take the
+# others? *copy* is one plain copy of the padded tensor: the floor. torchrua is a library for ragged batches.
 
 # %%
 from packviz.bench import race
 
 raced = race.load("race_cpu.json")
-print("forward and backward                             times faster    time in copies")
 for point in [point for point in raced.timings if point.mode == "none"]:
-    faster, copies = raced.ratio(point, "torch packed", "packviz"), raced.ratio(point, "packviz", "copy")
-    print(f"{point.name:45}{faster:16.3g}{copies:18.2g}")
-    assert faster > 1 if point.lengths == "equal" or point.batch_size == 8 else faster > 12
+    others = [name for name in raced.timings[point]["training"].seconds if name != "packviz"]
+    times = {name: raced.ratio(point, name, "packviz") for name in others}
+    print(f"{point.name:46}", ", ".join(f"{name} {value:.2g}" for name, value in times.items()))
+    assert times["torch packed"] > (12 if point.lengths == "triangle" and point.batch_size == 512 else 1)
 
 # %% [markdown]
 # ## Step by step
