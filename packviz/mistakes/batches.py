@@ -20,6 +20,9 @@ from packviz.text import count, numbers
 CHANCE = 1e-4
 """A pattern in the data is evidence if it is less likely than this to come about by chance."""
 
+AGAIN = 0.7
+"""Where no two other steps of the data are alike: how likely, at most, one value shall be to come twice running."""
+
 
 def diagnose(
     x: Tensor,
@@ -52,7 +55,7 @@ def diagnose(
         wrong. `"info"`: right, but it surprises many.
 
     Raises:
-        TypeError: `x` is not a tensor, or `packed` is not a packed sequence.
+        TypeError: `x` is not a dense tensor, or `packed` is not a packed sequence.
         ValueError: `x` has no time and batch dimension, the lengths are not a list of numbers, or `last` does not fit.
     """
     batch = _Batch(x, lengths, batch_first)
@@ -79,6 +82,11 @@ class _Batch:
         if not isinstance(x, Tensor):
             hint = "; pass it as packed=…, and as x the padded batch" if hasattr(x, "batch_sizes") else ""
             raise TypeError(f"x is a {type(x).__name__}; give the padded batch as a tensor {self.order}{hint}")
+        if x.is_nested or x.layout != torch.strided:
+            raise TypeError(
+                "x is a sparse or nested tensor; give the padded batch as a dense one: x.to_dense(), or"
+                " torch.nested.to_padded_tensor(x, 0.0)"
+            )
         if x.ndim < 2:
             raise ValueError(f"x must be {self.order}, got shape {tuple(x.shape)}")
         x = x.detach() if batch_first else x.detach().transpose(0, 1)
@@ -129,6 +137,11 @@ class _Batch:
         """`(B, T)` true where a cell holds a NaN."""
         return self._where(lambda x: x.isnan().any(-1))
 
+    def differs(self, cells: BoolArray) -> bool:
+        """Whether no two of these cells hold the same."""
+        rows = self.x[torch.tensor(cells, device=self.x.device)].view(torch.uint8).cpu().numpy()
+        return len(np.unique(rows, axis=0)) == len(rows)
+
     def _where(self, test: Callable[[Tensor], Tensor]) -> BoolArray:
         if self.x.is_meta:  # no values, no evidence
             return np.zeros((self.size, self.steps), dtype=bool)
@@ -147,8 +160,16 @@ def _lengths_alone(batch: _Batch) -> Iterator[Finding]:
             f"lengths are on {batch.device}. torch reads them on the CPU, to plan the steps, and refuses others.",
             fix="pass lengths.cpu(), or better, never move them: x alone goes to the device",
         )
-    whole = batch.given == np.trunc(batch.given)  # false for NaN; infinity is no whole number either
-    bad = ~(whole & np.isfinite(batch.given))
+    finite = np.isfinite(batch.given)
+    if not finite.all():
+        yield Finding(
+            "error",
+            "no number",
+            f"{_entries(batch, ~finite)}. torch makes a whole number of it, which says nothing of the sequence.",
+            where=_names(~finite),
+            fix="count the steps again: a share is NaN or infinite where it was divided by 0",
+        )
+    bad = finite & (batch.given != np.trunc(batch.given))
     if bad.any():
         yield Finding(
             "error",
@@ -304,7 +325,7 @@ def _cut_off(batch: _Batch) -> Iterator[Finding]:
         ends = _ends(blank)
         late = ends > n
         rows = int((ends < steps).sum()) - (source is not None)  # the value was taken from one of them
-        if late.any() and _chance(blank, ends, rows) < CHANCE:
+        if late.any() and _chance(batch, blank, ends, rows, int((steps - ends).sum())) < CHANCE:
             b = int(np.argmax(late))
             yield Finding(
                 "warning",
@@ -325,11 +346,11 @@ def _zeros_inside(batch: _Batch) -> Iterator[Finding]:
     n = np.clip(batch.n, 0, batch.steps)
     ends = np.minimum(_ends(blank), n)
     short = (ends < n) & (ends > 0)
-    if not short.any() or _chance(blank, ends, int(short.sum())) >= CHANCE:
+    if not short.any() or _chance(batch, blank, ends, int(short.sum()), int((n - ends).sum())) >= CHANCE:
         return
     # The same number in every sequence may be an end mark that is written like the padding.
     extra = (n - ends)[short]
-    marks = bool(short.all() and (extra == extra[0]).all())
+    marks = bool((n - ends == extra[0]).all())
     b = int(np.argmax(short))
     yield Finding(
         "info" if marks else "warning",
@@ -338,7 +359,8 @@ def _zeros_inside(batch: _Batch) -> Iterator[Finding]:
         f" value that the data hold nowhere else: lengths[{b}] is {n[b]}, the data end at {ends[b]}. If it is padding,"
         " the RNN reads it, and h_n is the state after it.",
         where=_names(short),
-        fix="nothing, if these are end marks" if marks else "give each sequence's own length, not the width of x",
+        fix=f"nothing, if these are {'end marks' if marks else 'data'}; else give each sequence's own length"
+        + ", not the width of x" * bool((n == batch.steps).all()),
     )
 
 
@@ -487,17 +509,23 @@ def _ends(blank: BoolArray) -> IntArray:
     return np.where(filled.any(axis=1), blank.shape[1] - filled.argmax(axis=1), 0)
 
 
-def _chance(blank: BoolArray, ends: IntArray, rows: int) -> float:
+def _chance(batch: _Batch, blank: BoolArray, ends: IntArray, rows: int, blanks: int) -> float:
     """How likely it is, at most, that so many rows end in a value which their data hold nowhere else.
 
     Were it data, each cell might hold it with some probability q: so many ends of rows do, and no other cell. This is
     the largest value that binom(B, rows) · q^rows · (1 - q)^cells takes for any q: for the q that suits it best.
+
+    Of each run only the first cell counts: data may fall silent. Where that is not enough, and no two other steps of
+    the data are alike, each further cell counts as well, with the probability `AGAIN`.
     """
     cells = int(ends.sum())
-    if rows < 1 or (blank & (np.arange(blank.shape[1]) < ends[:, None])).any():
+    data = np.arange(blank.shape[1]) < ends[:, None]
+    if rows < 1 or (blank & data).any():
         return 1.0
     q = rows / (rows + cells)
-    return math.comb(len(ends), rows) * q**rows * (1 - q) ** cells
+    chance = math.comb(len(ends), rows) * q**rows * (1 - q) ** cells
+    further = chance * AGAIN ** (blanks - rows)
+    return further if further < CHANCE <= chance and ends.all() and batch.differs(data) else chance
 
 
 def _entries(batch: _Batch, which: BoolArray) -> str:

@@ -51,6 +51,7 @@ class Exhibit(Drawn):
         met: other texts of the same cause, with where they were met: another device, function or version.
         asked: where people asked: `repository#number`, of GitHub unless it is the forum.
         words: what people say of it, where there is no text to search for.
+        unless: a regular expression: a text with this is of another cause.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Exhibit(Drawn):
     met: tuple[tuple[str, str], ...] = ()
     asked: tuple[str, ...] = ()
     words: str = ""
+    unless: str = ""
 
     @property
     def number(self) -> int:
@@ -137,7 +139,7 @@ def exhibit(name: str) -> Iterator[Told]:
     Raises:
         ValueError: there is no such exhibit.
     """
-    shown = _named(name)
+    shown = named(name)
     said: list[str] = []
 
     def told(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -172,7 +174,12 @@ def search(text: str, limit: int = 3) -> list[Exhibit]:
 
     Returns:
         The best first. None if nothing is like it.
+
+    Raises:
+        TypeError: the text is no string.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"text is a {type(text).__name__}; give the error text, or some words, as a string")
     scores = [(_score(one, text), one) for one in EXHIBITS]
     least = max(_ENOUGH, max(score for score, _ in scores) / 2)
     best = sorted((pair for pair in scores if pair[0] >= least), key=lambda pair: -pair[0])
@@ -182,7 +189,11 @@ def search(text: str, limit: int = 3) -> list[Exhibit]:
 def recognise(text: str) -> Exhibit | None:
     """The exhibit of which this error text holds a whole text, if there is one."""
     grams = _grams(text)
-    found = [one for one in EXHIBITS if any(_grams(known) <= grams for known in map(_message, one.texts))]
+    found = [
+        one
+        for one in EXHIBITS
+        if not _is_other(one, text) and any(_grams(known) <= grams for known in map(_message, one.texts))
+    ]
     return max(found, key=lambda one: max(len(_grams(t)) for t in one.texts), default=None)
 
 
@@ -202,7 +213,14 @@ _IDLE = {
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
+def _is_other(one: Exhibit, text: str) -> bool:
+    """Whether a text is like the exhibit's, and of another cause."""
+    return bool(one.unless and re.search(one.unless, text, re.IGNORECASE))
+
+
 def _score(one: Exhibit, text: str) -> float:
+    if _is_other(one, text):
+        return 0.0
     asked = _grams(text)
     best = 0.0
     for known in map(_message, one.texts):
@@ -232,7 +250,7 @@ def _rarity() -> dict[str, float]:
 @cache
 def _vocabulary(name: str) -> tuple[frozenset[str], frozenset[str]]:
     """Every word of an exhibit, and those of its name and of what people say of it."""
-    one = _named(name)
+    one = named(name)
     title = [one.name, one.words]
     return _stems(" ".join([*title, one.why, one.fix, *one.texts])), _stems(" ".join(title))
 
@@ -258,7 +276,12 @@ def _message(text: str) -> str:
     return re.sub(r"^\w+: ", "", text)
 
 
-def _named(name: str) -> Exhibit:
+def named(name: str) -> Exhibit:
+    """The exhibit of this name.
+
+    Raises:
+        ValueError: there is none.
+    """
     for one in EXHIBITS:
         if one.name == name:
             return one
@@ -409,19 +432,31 @@ EXHIBITS: tuple[Exhibit, ...] = (
             ),
         ),
         _pytorch(43227, 13214),
+        unless=r"got (?!1D)\dD|got 1D cpu",  # their shape or their type
     ),
     Exhibit(
         "Two devices",
         "error",
-        "The lengths that pad_packed_sequence gives back are on the CPU as well, and so is a mask made of them. It"
-        " meets an output on the GPU.",
-        "Move the mask once: pv.padding_mask(lengths, T).to(output.device).",
+        "The lengths that pad_packed_sequence gives back are on the CPU as well, and so is a mask made of them, or a"
+        " state made without device=. It meets a tensor on the GPU.",
+        "Move the mask once: pv.padding_mask(lengths, T).to(output.device). Make a state where x is: torch.zeros(…,"
+        " device=x.device).",
         ("RuntimeError: Tensor on device cpu is not on the expected device meta!",),
         (
             (
                 "recorded in #108246, on a GPU with torch 2.0",
                 "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and"
                 " cuda:0! (when checking argument for argument index in method wrapper_CUDA__index_select)",
+            ),
+            (
+                "newer versions, on a GPU",
+                "RuntimeError: Expected all tensors to be on the same device, but got index is on cpu, different from"
+                " other tensors on cuda:0 (when checking argument in method wrapper_CUDA_gather)",
+            ),
+            (
+                "an RNN's state, on a GPU",
+                "RuntimeError: Input and hidden tensors are not at the same device, found input tensor at cuda:0 and"
+                " hidden tensor at cpu",
             ),
         ),
         _pytorch(7466, 108246),
@@ -476,6 +511,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
             "TypeError: tuple indices must be integers or slices, not tuple",
         ),
         (("a BatchNorm", "AttributeError: 'PackedSequence' object has no attribute 'dim'"),),
+        unless=r"'(?!PackedSequence|tuple)\w+' object has no",
     ),
     Exhibit(
         "A layer that wants a tensor",
@@ -539,7 +575,8 @@ EXHIBITS: tuple[Exhibit, ...] = (
         " has seen one step only.",
         "Use h_n: h_n[-2] is forward, h_n[-1] reverse. Or output[b, len − 1, :H] and output[b, 0, H:].",
         asked=("forum#114814", *_pytorch(3587)),
-        words="output[len-1] differs from h_n, output[:, -1], bidirectional final state, last hidden state",
+        words="output[len-1] differs from h_n, output[:, -1], bidirectional final state, last hidden state, wrong"
+        " lstm output",
     ),
     Exhibit(
         "Who reads the padding",
@@ -548,7 +585,8 @@ EXHIBITS: tuple[Exhibit, ...] = (
         " ever sees a padding cell.",
         "Pack a bidirectional RNN, or flip each sequence within its length (notebook 04).",
         asked=_pytorch(1811, 3662),
-        words="does a bidirectional rnn read padding, bilstm, reverse direction, padding affects output",
+        words="does a bidirectional rnn read padding, bilstm, reverse direction, padding affects output, loss is"
+        " nan, nan in the padding",
     ),
     Exhibit(
         "Does packing matter",

@@ -124,6 +124,67 @@ def test_other_errors_of_packing_say_what_was_passed():
     assert "passed: pack_padded_sequence" in note_of(pack_sequence, [X[:2, 0], X[:3, 1]])
 
 
+def test_a_state_batch_first_for_a_batch_that_is_not_sorted():
+    data = pack_padded_sequence(X, [3, 5, 2], enforce_sorted=False)
+    state = torch.zeros(3, 1, 3)
+    assert "State batch first" in note_of(nn.LSTM(2, 3), data, (state, state))
+    assert "State batch first" in note_of(nn.GRU(2, 3), data, hx=state)
+    note = note_of(nn.GRU(2, 3, 2), data, torch.zeros(2, 2, 3))  # too few rows, which no exhibit is about
+    assert note.startswith("packviz: what was passed\n  passed: GRU(2, 3, num_layers=2) called with a PackedSequence")
+    assert "hx a tensor of shape (2, 2, 3)" in " ".join(note.split())
+
+
+@pytest.mark.parametrize("state", [(1, 2, 3), (1, 3, 4), (2, 3, 3), (3, 3, 1)])
+def test_a_state_of_another_shape(state):
+    assert note_of(nn.GRU(2, 3), packed(), torch.zeros(state)).startswith("packviz: what was passed\n")
+    assert note_of(nn.GRU(2, 3), X, torch.zeros(state)) is None  # nothing packed
+
+
+def test_a_state_is_told_only_if_one_was_passed():
+    for rnn in (nn.RNN(4, 3), nn.GRU(4, 3), nn.LSTM(4, 3)):
+        assert "hx" not in note_of(rnn, packed())
+        rnn.register_forward_pre_hook(lambda module, args: args)
+        assert "hx" not in note_of(rnn, packed())
+        state = torch.zeros(1, 3, 3)
+        state = (state, state) if isinstance(rnn, nn.LSTM) else state
+        assert "(1, 3, 3)" in note_of(rnn, packed(), state)
+        assert "(1, 3, 3)" in note_of(rnn, packed(), hx=state)
+
+
+def test_a_count_that_fits_neither_way():
+    x = X.transpose(0, 1)
+    for named in ({"batch_first": True}, {}):
+        note = note_of(pack_padded_sequence, x, [5, 3], **named)
+        assert note.startswith("packviz: what was passed\n")
+        assert "lengths has 2 entries but x of shape (3, 5, 2)" in note
+    assert "batch_first=False?" in note_of(pack_padded_sequence, X, [5, 3, 2], batch_first=True)
+    # More lengths than columns, and as many as rows.
+    note = note_of(pack_padded_sequence, X, [3, 3, 3, 3, 3], enforce_sorted=False)
+    assert note.startswith("packviz: Batch and time swapped")
+
+
+def test_lengths_that_are_no_list():
+    note = note_of(pack_padded_sequence, X, torch.tensor([[5, 3, 2]]))
+    assert note.startswith("packviz: what was passed\n")
+    assert "lengths=[[5, 3, 2]]" in note
+    assert "lengths=5," in note_of(pack_padded_sequence, X, 5)
+
+
+def test_what_was_passed_in_place_of_a_tensor_or_of_a_packed_sequence():
+    for call, said in {
+        lambda: pack_padded_sequence([X], [5, 3, 2]): "pack_padded_sequence([a tensor of shape (5, 3, 2)], lengths=",
+        lambda: pack_padded_sequence("x", [5, 3, 2]): "pack_padded_sequence(a str, lengths=[5, 3, 2]",
+        lambda: pad_packed_sequence(X): "pad_packed_sequence(a tensor of shape (5, 3, 2))",
+        lambda: pad_packed_sequence(nn.GRU(2, 3)(packed())): "pad_packed_sequence((a PackedSequence with data of shape",
+        lambda: pack_sequence([X[:2], X[:, 0]]): "pack_sequence([a tensor of shape (2, 3, 2), a tensor of shape (5,",
+        lambda: pv.pad_packed_sequence(X): "pad_packed_sequence(a tensor of shape (5, 3, 2))",
+        lambda: pack_sequence([*[X] * 5, X[:2, :2]]): "a tensor of shape (5, 3, 2), …], enforce_sorted=True)",
+    }.items():
+        note = note_of(call)
+        assert note.startswith("packviz: what was passed\n")
+        assert said in " ".join(note.split())
+
+
 class Refused(Exception):
     """One that takes no note."""
 
@@ -160,6 +221,39 @@ OTHERS = [
 @pytest.mark.parametrize("call", OTHERS)
 def test_other_errors_get_no_note(call):
     assert note_of(call) is None
+
+
+def index(data):
+    return data[:, -1]
+
+
+def unpack(data):
+    one, two = (1, 2, 3)
+    return one, two
+
+
+def concatenate(data):
+    return torch.cat([torch.zeros(2, 5), torch.zeros(2, 3)])
+
+
+def reshape(data):
+    return data.data.view(3, 1, 2)
+
+
+def look_up(data):
+    return torch.index_select(data.data, 0, data.batch_sizes + 50)
+
+
+@pytest.mark.parametrize("call", [unpack, concatenate, reshape, look_up])
+def test_a_packed_sequence_near_an_error_that_it_has_no_part_in(call):
+    assert note_of(call, packed()) is None
+
+
+def test_an_error_of_a_line_that_packs():
+    assert "No size of its own" in note_of(index, packed())
+    assert "No size of its own" in note_of(lambda: pack_padded_sequence(X, [5, 3, 2])[:, -1])
+    broken = pack_padded_sequence(X, [7, 3, 2])
+    assert "Lengths beyond T" in note_of(lambda data: data.data.view(7, 1, 2), broken)
 
 
 def test_too_many_values_in_other_code():
@@ -301,6 +395,24 @@ def test_as_a_decorator():
     assert len(pack_lengths([5, 3, 2]).data) == 10
     assert first_note(lambda: pack_lengths([3, 5, 2])) == WANTED
     assert first_note(lambda: pack_lengths(lengths=[3, 5, 2])) == WANTED
+
+
+def test_as_a_decorator_without_parentheses():
+    @pv.explain_errors
+    def pack(lengths):
+        return pack_padded_sequence(X, lengths)
+
+    assert pack.__name__ == "pack"
+    assert len(pack([5, 3, 2]).data) == 10
+    assert first_note(lambda: pack([3, 5, 2])) == WANTED
+
+
+def test_of_an_asynchronous_generator():
+    async def each():
+        yield 1
+
+    with pytest.raises(TypeError, match="does not wrap an asynchronous generator; use `with` inside it"):
+        pv.explain_errors()(each)
 
 
 def test_of_a_generator():

@@ -37,6 +37,7 @@ def serious(found):
     return [one for one in found if one.level != "info"]
 
 
+X = torch.zeros(3, 2)
 lengths_of = st.lists(st.integers(1, 12), min_size=1, max_size=12)
 seeds = st.integers(0, 10_000)
 LENGTHS = [7, 2, 5, 1, 6, 3, 4]
@@ -98,6 +99,15 @@ def test_zeros_at_the_end_of_a_sequence_are_data():
     ends = batch([9] * 8)
     ends[:, -1] = 0  # an end mark that is written like padding: in every sequence
     assert not serious(pv.diagnose(ends, [9] * 8, True))
+
+
+@given(st.lists(st.integers(1, 12), min_size=8, max_size=12), seeds)
+def test_an_end_mark_may_be_all_there_is_of_a_sequence(lengths, seed):
+    assume(len(set(lengths)) > 1)
+    torch.manual_seed(seed)
+    words = torch.randint(1, 30, (len(lengths), 12))
+    words[~pv.padding_mask([n - 1 for n in lengths], 12)] = 0  # one mark, written like the padding
+    assert not serious(pv.diagnose(words, lengths, True))
 
 
 @pytest.mark.parametrize("name", ["00_start_here", "01_why_pack", "02_inside_a_packed_sequence", "04_hidden_states"])
@@ -204,6 +214,19 @@ def test_padding_inside_the_length(lengths, seed):
         (found,) = pv.diagnose(x, wrong, True)
         assert (found.level, found.rule) == ("warning", "padding inside the length")
         assert f"{sum(wrong) - sum(lengths)} step" in found.message
+        assert ("not the width of x" in found.fix) == (len(set(wrong)) == 1)
+
+
+def test_a_batch_as_small_as_a_first_try():
+    lengths = [7, 3, 5, 2]
+    x = batch(lengths)
+    assert rules(x, [7] * 4, True) == ["padding inside the length"]
+    assert rules(x, [n - 1 for n in lengths], True) == ["data after the length", "narrower when unpacked"]
+    ones = pv.padding_mask(lengths).float()  # data that repeat themselves may repeat zeros, too
+    assert not pv.diagnose(ones, [7] * 4, True)
+    rare = batch([7] * 4)
+    rare[0, 2:] = rare[1:] = 0  # nor is it padding where all of a sequence is zero
+    assert not pv.diagnose(rare, [7] * 4, True)
 
 
 @pytest.mark.parametrize("batch_first", [True, False])
@@ -226,8 +249,17 @@ def test_fractional_lengths(lengths):
     assert (found.level, found.rule, found.where) == ("error", "fractional length", "sequence b")
     assert not pv.diagnose(x, torch.tensor([5.0, 3.0, 2.0]), True)  # whole numbers: torch takes them as they are
     assert rules(x, [5.9, 3, 2], True) == ["fractional length"]  # cut to 5, so not longer than x
-    assert rules(x, [5, float("nan"), 2], True) == ["fractional length"]
-    assert rules(x, [5, float("inf"), 2], True) == ["fractional length"]
+
+
+def test_lengths_that_are_no_numbers():
+    x = batch([5, 3, 2])
+    for wrong in (float("nan"), float("inf"), -float("inf")):
+        (found,) = pv.diagnose(x, [5, wrong, 2], True)
+        assert (found.level, found.rule, found.where) == ("error", "no number", "sequence b")
+        assert f"lengths[1] is {wrong:g}." in found.message
+        with pytest.raises(RuntimeError):
+            pack_padded_sequence(x, torch.tensor([5, wrong, 2]), True)
+    assert rules(x, [5.5, float("nan"), 2], True) == ["no number", "fractional length"]
 
 
 def test_a_wrong_count():
@@ -407,6 +439,12 @@ def test_a_state_with_other_rows():
     [
         (([1, 2], [1, 2]), TypeError, "x is a list; give the padded batch as a tensor (T, B, …)"),
         ((torch.zeros(3), [3]), ValueError, "x must be (T, B, …), got shape (3,)"),
+        ((torch.zeros(3, 2).to_sparse(), [3, 2]), TypeError, "x is a sparse or nested tensor; give the padded batch"),
+        (
+            (torch.nested.nested_tensor([X, X], layout=torch.jagged), [3, 2]),
+            TypeError,
+            "x is a sparse or nested tensor; give the padded",
+        ),
         ((torch.zeros(3, 2), "ab"), ValueError, "lengths must be a list or a tensor of numbers, got 'ab'"),
         ((torch.zeros(3, 2), [[3, 2]]), ValueError, "lengths must hold one number per sequence, got torch.int64 of"),
         ((torch.zeros(3, 2), torch.ones(2).bool()), ValueError, "lengths must hold one number per sequence, got torch"),
@@ -464,12 +502,18 @@ def test_a_finding_names_what_was_read_and_some_sequences():
 
 @pytest.mark.parametrize("q", [0.02, 0.1, 0.2, 0.4])
 @pytest.mark.parametrize("likely", [1e-2, 1e-3, 1e-4])
-def test_zeros_by_chance_are_as_rare_as_it_says(q, likely):
+def test_zeros_by_chance_are_as_rare_as_it_says(q, likely, monkeypatch):
     """Data with zeros in them, by chance at the ends of rows and nowhere else."""
-    blank = np.random.default_rng(0).random((20_000, 5, 6)) < q
+    rng = np.random.default_rng(0)
+    blank = rng.random((20_000, 5, 6)) < q
+    data = torch.tensor(rng.random(blank.shape))  # no two alike
     ends = np.array([batches._ends(one) for one in blank])
     hits = ((ends < 6).sum(1) > 1) & ~(blank & (np.arange(6) < ends[..., None])).any((1, 2))
-    found = [batches._chance(b, e, int((e < 6).sum())) < likely for b, e in zip(blank[hits], ends[hits], strict=True)]
+    monkeypatch.setattr(batches, "CHANCE", likely)
+    found = [
+        batches._chance(batches._Batch(x, [6] * 5, True), b, e, int((e < 6).sum()), int((6 - e).sum())) < likely
+        for x, b, e in zip(data[torch.tensor(hits)], blank[hits], ends[hits], strict=True)
+    ]
     assert sum(found) / 20_000 <= 2 * likely
 
 

@@ -155,9 +155,9 @@ def test_every_text_is_found(name, said):
 @given(st.sampled_from(TEXTS), st.data())
 def test_numbers_shapes_and_devices_do_not_matter(text, data):
     name, said = text
-    device = data.draw(st.sampled_from(["cpu", "cuda:0", "cuda:13", "mps:0", "xpu:1"]))
+    device = data.draw(st.sampled_from(["cuda:0", "cuda:13", "mps:0", "xpu:1"]))
     asked = re.sub(r"cuda:0|meta", device, said)
-    asked = re.sub(r"(?<!int)\d+", lambda m: str(data.draw(st.integers(0, 10**6))), asked)
+    asked = re.sub(r"(?<!int)\d+(?!D)", lambda m: str(data.draw(st.integers(0, 10**6))), asked)
     assert museum.search(asked)[0].name == name
     assert museum.recognise(asked).name == name
 
@@ -185,6 +185,8 @@ def test_a_part_is_enough(name, said):
         ("zero length sentence", "An empty sequence"),
         ("output is shorter than the input", "Cut on unpacking"),
         ("truncated sequences", "Lengths too short"),
+        ("LSTM output wrong because output[:, -1]", "The last output is not h_n"),
+        ("loss becomes nan with padding", "Who reads the padding"),
     ],
 )
 def test_words_find_what_has_no_text(asked, name):
@@ -202,11 +204,21 @@ def test_words_find_what_has_no_text(asked, name):
         "KeyError: 'foo'",
         "ModuleNotFoundError: No module named 'torch'",
         "RuntimeError: CUDA error: device-side assert triggered",
+        # Like an exhibit's text, and of another cause.
+        "AttributeError: 'list' object has no attribute 'to'",
+        "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 2D cpu Long tensor",
+        "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 2D cuda:0 Long tensor",
+        "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cpu Float tensor",
     ],
 )
 def test_nothing_like_it(asked):
     assert museum.search(asked) == []
     assert museum.recognise(asked) is None
+
+
+def test_what_is_no_text():
+    with pytest.raises(TypeError, match="text is a NoneType; give the error text, or some words, as a string"):
+        museum.search(None)
 
 
 @pytest.mark.parametrize("asked", ["IndexError: list index out of range", "RuntimeError: shape mismatch", "lengths"])
