@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Real
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +15,7 @@ import numpy as np
 
 from packviz import bars, buckets, svg, text
 from packviz import lengths as sources
-from packviz.bench.timing import Ratio, Timing, clock_for, measure
+from packviz.bench.timing import FEWEST_ROUNDS, Ratio, Timing, clock_for, measure
 from packviz.buckets import BUCKETED, SHUFFLED, Load
 from packviz.cost import Spec
 from packviz.drawn import Drawn
@@ -29,11 +31,12 @@ METHODS = ("auto", "padded", "packed", "split", "staircase")
 SAMPLE = 5
 """Batches that stand for an epoch, at most."""
 
-SLOW = 3.0
-"""A method that takes more times as long as the fastest (padding aside) is looked at once, and not measured further."""
+SLOW, SLOW_IF_TIGHT = 3.0, 2.0
+"""A method that takes more times as long as the fastest (padding aside) is only looked at; the second where time is
+short."""
 
-_MOST_ROUNDS, _FEWEST_ROUNDS = 41, 5
-_STOPPED = "stopped before the first round was complete: nothing was measured"
+_MOST_ROUNDS, _ENOUGH_ROUNDS = 41, 5
+_STOPPED = "stopped before every method was looked at: nothing was measured"
 
 
 class Batch(NamedTuple):
@@ -59,8 +62,9 @@ class Advice(Drawn):
         batch_size: sequences per batch.
         loads: under `"shuffled"` and `"bucketed"` the cells of all batches of an epoch.
         sample: how many batches were measured of each.
-        timing: the time of one pass over these batches, under the names of `names()`.
-        once: seconds that one batch took with each method that was looked at once and not measured further.
+        timing: the time of one pass over these batches, by method, or `bucketed(method)`. Where its `warmup` is 0 there
+            was no time for one, and its first round is the look: a call of each on one batch.
+        once: seconds that one batch took with each method that was only looked at, because it is slow.
         failed: why a method was not measured at all.
         seconds: how the time was spent: `"looking"` and `"measuring"`.
     """
@@ -111,7 +115,8 @@ class Advice(Drawn):
     def code(self) -> str:
         """What to write for the best method."""
         method = self.best.removeprefix("pv.run, ")
-        return _CODE.get(self.best) or _CODE["run"].format("" if method == "auto" else f", method={method!r}")
+        code = _CODE.get(self.best) or _CODE["run"].format("" if method == "auto" else f", method={method!r}")
+        return code.replace("h_n", "(h_n, c_n)") if self.spec.mode == "LSTM" else code
 
     @property
     def bucket_code(self) -> str:
@@ -140,18 +145,27 @@ class Advice(Drawn):
         return "\n".join(lines)
 
     def _said_gain(self) -> str:
+        exact = [name for name in self._measured(SHUFFLED) if self.is_exact(name)]
+        fastest = min(exact, key=self.timing.median)
+        if exact == [PACKED]:
+            return "Nothing else was measured."
+        if self.timing.rounds < FEWEST_ROUNDS:
+            rounds = text.count(self.timing.rounds, "round")
+            return f"{rounds} cannot tell the methods apart; the fastest was {fastest}. Give a larger budget."
         if self.best == PACKED:
-            others = [name for name in self._measured(SHUFFLED) if self.is_exact(name) and name != PACKED]
-            return "Nothing with the same results is clearly faster." if others else "Nothing else was measured."
+            return "Nothing with the same results is clearly faster."
         if not self.gain.is_clear:
             return f"It is not told apart from {PACKED}: the spread is larger than the effect."
         middle, low, high = self.saved
         percent = f"{100 * (1 - self.gain.value):.3g} %"
         between = f"quartiles {_seconds(low)} to {_seconds(high)}"
-        return f"It saves {_seconds(middle)} per epoch against {PACKED}, {percent} ({between})."
+        doubt = "" if fastest == self.best else f" {fastest} has a lower median, but is not told apart from it."
+        return f"It saves {_seconds(middle)} per epoch against {PACKED}, {percent} ({between}).{doubt}"
 
     def _said_bucketing(self) -> list[str]:
         before, after = (self.loads[order] for order in (SHUFFLED, BUCKETED))
+        if after.padding >= before.padding:
+            return ["Bucketing by length leaves no less padding here."]
         wasted = [text.percent(load.padding, int(load.cells.sum())) for load in (before, after)]
         said = f"Bucketing by length leaves {wasted[1]} padding of {wasted[0]}"
         ratio = self.bucketing
@@ -170,11 +184,11 @@ class Advice(Drawn):
             middle, low, high = map(_plain, self.epoch(name))
             ratio = f"{self.timing.ratio(name, PACKED).value:.3g}"
             same = "yes" if self.is_exact(_method(name)) else "no: padding is read"
-            spread = f"{low} to {high}"
+            spread = f"{low} to {high}" if self.timing.rounds >= FEWEST_ROUNDS else "–"
             yield f"{name.ljust(wide)}  {middle:>8}  {spread:>20}  {ratio:>8}  {same}"
         for name, seconds in self.once.items():
             about = "~ " + _plain(seconds * self.batches)
-            yield f"{name.ljust(wide)}  {about:>8}  (looked at once, on one batch: too slow)"
+            yield f"{name.ljust(wide)}  {about:>8}  (a look at one batch)"
         for name, why in self.failed.items():
             yield f"{name.ljust(wide)}  {why}"
 
@@ -190,10 +204,11 @@ class Advice(Drawn):
             f" {text.count(self.batches, 'batch', 'batches')} of {self.batch_size}.",
             f"An epoch is {each}, times {self._scale:.3g}: batches ranked by their cells, cut into equal groups, and"
             " the middle one of each taken.",
-            f"Time spent: {looking} for a look at each method, {measuring} in {self.timing.rounds} interleaved rounds.",
+            f"Time spent: {looking} for a look at each method, {measuring} in interleaved rounds. Rounds:"
+            f" {self.timing.rounds}{'' if self.timing.warmup else ', the look being the first'}.",
         ]
-        if self.timing.rounds < _FEWEST_ROUNDS:
-            lines.append(f"Under {_FEWEST_ROUNDS} rounds say little of the spread: give a larger budget.")
+        if self.timing.rounds < _ENOUGH_ROUNDS:
+            lines.append(f"Under {_ENOUGH_ROUNDS} rounds say little of the spread: give a larger budget.")
         return lines
 
     @property
@@ -255,71 +270,83 @@ def advise(
         batch_size: sequences per batch.
         longest: the upper end of a distribution in time steps; only with one.
         count: the number of sequences of a distribution.
-        budget: seconds. First every method runs on one batch, twice: those that take over three times as long as the
-            fastest are left at that (torch's own two are not). The rest of the time goes into interleaved rounds, with
-            as many batches as allow for several. One round is always finished.
+        budget: seconds for everything. First every method is called on one batch, and once more where that leaves
+            time. Those that take over three times as long as the fastest are left at that (torch's own two are not);
+            over twice, torch's padded run too, where time is short. The rest of the time goes into interleaved rounds,
+            with as many batches as allow for several; where it allows for fewer than six, the look counts as the
+            first. Nothing is begun after the end of the budget, except that torch's packing is always called once; but
+            what has begun is finished. So it takes longer by about one call at most, and where the budget does not
+            suffice for one call of each method, some are left out.
         seed: of the shuffling, the distribution and the data.
         progress: called with the rounds done and the rounds in all. If not given, a bar on standard error, where that
             is a terminal.
-        stop: asked before every call whether to stop; what is measured by then is used.
+        stop: asked before every call whether to stop; what is measured by then is used, at least the look.
 
     Returns:
         An `Advice`: `.best`, `.gain`, `.saved`, `.bucketing`, `.code`; its text has the table.
 
     Raises:
         TypeError: `rnn` is not an RNN.
-        ValueError: the lengths or the file are not valid, or a number is out of range; or it was stopped before the
-            first round was complete.
+        ValueError: the lengths or the file are not valid, a number is out of range, or the RNN has no values (meta
+            device); or it was stopped before every method was looked at.
     """
     import torch  # noqa: PLC0415
 
     began = time.monotonic()
     if not isinstance(rnn, torch.nn.RNNBase):
         raise TypeError(f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM (say, model.rnn)")
-    if not budget > 0:
+    if not isinstance(budget, Real) or not 0 < budget < float("inf"):
         raise ValueError(f"budget is {budget!r}; give a number of seconds over 0")
+    device = next(rnn.parameters()).device
+    if device.type == "meta":
+        raise ValueError("rnn is on the meta device, where nothing can be measured: give it weights with to_empty()")
     n = _lengths(lengths, longest, count, seed)
     orders = {order: buckets.batches(n, batch_size, order, seed=seed) for order in (SHUFFLED, BUCKETED)}
     loads = {order: Load.of(n, groups) for order, groups in orders.items()}
     methods = contestants()
 
-    first = _make(rnn, n[_middle(orders[SHUFFLED], loads[SHUFFLED], 1)[0]], seed)
-    looks, failed = _look(rnn, methods, first, stop)
-    fastest = min(took for name, took in looks.items() if name != PADDED)
-    kept = [name for name, took in looks.items() if took <= SLOW * fastest or name in (PADDED, PACKED)]
-    looked = time.monotonic()
+    def left() -> float:
+        return budget - (time.monotonic() - began)
 
-    left = budget - (looked - began)
-    each = sum(looks[name] for name in kept)  # of a batch, in one order
-    both = 2 * each * (_FEWEST_ROUNDS + 1) <= left
-    sample = min(SAMPLE, len(orders[SHUFFLED]), max(1, int(left / (2 * each * (_FEWEST_ROUNDS + 1)))))
-    calls: dict[str, _Pass] = {}
-    for order in (SHUFFLED, BUCKETED)[: 1 + both]:
-        some = [_make(rnn, n[group], seed) for group in _middle(orders[order], loads[order], sample)]
-        for name in kept:
-            calls[bucketed(name) if order == BUCKETED else name] = _Pass(rnn, methods[name], some)
-    rounds = min(_MOST_ROUNDS, max(_FEWEST_ROUNDS, int(left / ((1 + both) * each * sample)) - 1))
-    done = 0
+    with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):  # for dropout
+        first = _make(rnn, n[_middle(orders[SHUFFLED], loads[SHUFFLED], 1)[0]], seed)
+        looks, failed = _look(rnn, methods, first, left, stop)
+        fastest = min(took for name, took in looks.items() if name != PADDED)
+        looked, rest = time.monotonic(), left()
 
-    def tell(so_far: int, of: int) -> None:
-        nonlocal done
-        done = so_far
-        (progress or _bar)(so_far, of)
+        def fast(times: float, always: tuple[str, ...]) -> list[str]:
+            return [name for name in methods if name in always or looks.get(name, math.inf) <= times * fastest]
 
-    timing = measure(
-        calls,
-        rounds=rounds,
-        warmup=1,
-        device=first.x.device,
-        before={name: call.reorder for name, call in calls.items()},
-        progress=tell,
-        stop=lambda: stop() or (done > 1 and time.monotonic() - began > budget),
-        parameters={"rnn": str(rnn), "sequences": n.size, "batch_size": batch_size, "seed": seed},
-    )
+        kept = fast(SLOW, tuple(looks.keys() & {PADDED, PACKED}))
+        if rest < (_ENOUGH_ROUNDS + 1) * sum(looks[name] for name in kept):
+            kept = fast(SLOW_IF_TIGHT, (PACKED,))
+        each = sum(looks[name] for name in kept)  # of a batch, in one order
+        share = rest / (_ENOUGH_ROUNDS + 1) / each  # orders times batches
+        warmup = int(share >= 1)  # else the look is one
+        both = share >= 2 and loads[BUCKETED].padding < loads[SHUFFLED].padding
+        sample = min(SAMPLE, len(orders[SHUFFLED]), max(1, int(share / (1 + both))))
+        calls: dict[str, _Pass] = {}
+        for order in (SHUFFLED, BUCKETED)[: 1 + both]:
+            some = [_make(rnn, n[group], seed) for group in _middle(orders[order], loads[order], sample)]
+            for name in kept:
+                calls[bucketed(name) if order == BUCKETED else name] = _Pass(rnn, methods[name], some)
+        rounds = min(_MOST_ROUNDS, int(rest / ((1 + both) * each * sample)) - warmup)
+        timing = measure(
+            calls,
+            rounds=max(1, rounds),
+            warmup=warmup,
+            device=device,
+            before={name: call.reorder for name, call in calls.items()},
+            progress=progress or _bar,
+            stop=lambda: rounds < 1 or left() <= 0 or stop(),
+            parameters={"rnn": str(rnn), "sequences": n.size, "batch_size": batch_size, "seed": seed},
+        )
     if progress is None:
         _bar(0, 0)
-    if not timing.rounds:
-        raise ValueError(_STOPPED)
+    measured = time.monotonic()
+    if not warmup or not timing.rounds:  # the look is a round too, on one batch
+        seconds = {name: (looks[name], *timing.seconds[name]) for name in kept}
+        timing, sample = replace(timing, seconds=seconds, warmup=0), 1
     return Advice(
         rnn=str(Spec.of(rnn)),
         spec=Spec.of(rnn),
@@ -331,7 +358,7 @@ def advise(
         timing=timing,
         once={name: took for name, took in looks.items() if name not in kept},
         failed=failed,
-        seconds={"looking": looked - began, "measuring": time.monotonic() - looked},
+        seconds={"looking": looked - began, "measuring": measured - looked},
     )
 
 
@@ -370,12 +397,14 @@ def _lengths(given: Any, longest: int | None, count: int, seed: int) -> IntArray
         if longest is not None:
             names = ", ".join(map(repr, sources.DISTRIBUTIONS))
             raise ValueError(f"longest is for a distribution ({names}); lengths of your own have their longest")
+        if given is None:
+            raise ValueError("lengths is None; give a list, an array, a tensor, a Layout, a file or a distribution")
         if isinstance(given, (str, PathLike)):
             given = sources.read(str(given))
         return given.lengths if isinstance(given, Layout) else Layout(given).lengths
-    for name, value in (("longest", longest), ("count", count)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name} is {value!r}; a distribution takes a whole number of at least 1")
+    for name, value, least in (("longest", longest, 1), ("count", count, 1), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+            raise ValueError(f"{name} is {value!r}; a distribution takes a whole number of at least {least}")
     return Layout(distribution(count, int(longest or 1), seed)).lengths
 
 
@@ -397,28 +426,48 @@ def _make(rnn: Any, lengths: IntArray, seed: int) -> Batch:
 
 
 def _look(
-    rnn: Any, methods: Mapping[str, Method], batch: Batch, stop: Callable[[], bool]
+    rnn: Any, methods: Mapping[str, Method], batch: Batch, left: Callable[[], float], stop: Callable[[], bool]
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Runs each method twice on one batch: seconds of the second time; and why a method is out of the race."""
-    clock, wanted = clock_for(batch.x.device), _evaluated(rnn, methods[PACKED], batch)
-    looks, failed = {}, {}
-    for name, method in methods.items():
+    """Calls each method on one batch, and once more if there is time: seconds; and why a method is out of the race."""
+    clock = clock_for(batch.x.device)
+    wanted: list[Any] = []
+    looks: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    passes: dict[str, _Pass] = {}
+    drops = rnn.training and rnn.dropout and rnn.num_layers > 1
+    ragged = batch.lengths.min() < batch.lengths.max()
+    # Packing first, as all are compared with it; last the padded run, if it is no candidate.
+    for name in sorted(methods, key=lambda name: (name != PACKED, name == PADDED and ragged)):
         if stop():
             raise ValueError(_STOPPED)
-        call = _Pass(rnn, method, [batch])
+        if looks and left() <= 0:
+            failed[name] = "left out: the budget was used up"
+            continue
+        call = _Pass(rnn, methods[name], [batch])
         try:
-            if name not in (PADDED, PACKED) and (other := _unlike(_evaluated(rnn, method, batch), wanted)):
-                failed[name] = f"gives another {other} than packing"
-                continue
-            call()
-            call.reorder()
             clock.start()
-            call()
-            looks[name] = clock.stop()
+            results = call()
+            took = clock.stop()
+            if drops and name != PADDED:
+                results = _evaluated(rnn, methods[name], batch)
         except (NotImplementedError, ValueError) as error:
             if name in (PADDED, PACKED):
                 raise
             failed[name] = f"cannot run this: {str(error).partition(chr(10))[0]}"
+            continue
+        wanted = wanted or results
+        if name != PADDED and (other := _unlike(results, wanted)):
+            failed[name] = f"gives another {other} than packing"
+        else:
+            looks[name], passes[name] = took, call
+    if 2 * sum(looks.values()) <= left():  # a first call does what later ones need not: imports, kernels, memory
+        for name, call in passes.items():
+            if stop():
+                break
+            call.reorder()
+            clock.start()
+            call()
+            looks[name] = clock.stop()
     return looks, failed
 
 
@@ -461,7 +510,8 @@ class _Pass:
         """Deals the lengths out anew: a new batch, as training has it, whatever a method remembers of the last one."""
         self.batches = [b._replace(lengths=b.lengths[self.random.permutation(len(b.lengths))]) for b in self.batches]
 
-    def __call__(self) -> None:
+    def __call__(self) -> list[Any]:
+        """Gives the results of the last batch."""
         import torch  # noqa: PLC0415
 
         with torch.set_grad_enabled(self.rnn.training):
@@ -471,6 +521,7 @@ class _Pass:
                     # Not backward(): the gradients that the RNN holds are its owner's.
                     ones = [torch.ones_like(result) for result in results]
                     torch.autograd.grad(results, [batch.x, *self.weights], ones)
+        return [result.detach() for result in results]
 
 
 def _results(returned: Any) -> list[Any]:

@@ -43,12 +43,13 @@ class Buckets:
             seed: of the first epoch; each further one is shuffled anew.
 
         Raises:
-            ValueError: a length is not valid, or `batch_size` or `window` is not a whole number of at least 1.
+            ValueError: a length is not valid, or `batch_size` or `window` is not a whole number of at least 1, or
+                `seed` not one of at least 0.
         """
         self.lengths = Layout(lengths).lengths
-        self.batch_size = _at_least_one("batch_size", batch_size)
-        self.window = _at_least_one("window", window)
-        self._random = np.random.default_rng(seed)
+        self.batch_size = _at_least("batch_size", batch_size)
+        self.window = _at_least("window", window)
+        self._random = np.random.default_rng(_at_least("seed", seed, 0))
 
     def __len__(self) -> int:
         return -(-self.lengths.size // self.batch_size)
@@ -80,17 +81,18 @@ def batches(
         For each batch the indices of its sequences.
 
     Raises:
-        ValueError: a length is not valid, `batch_size` or `window` is under 1, or there is no such order.
+        ValueError: a length is not valid, `batch_size` or `window` is under 1, `seed` under 0, or there is no such
+            order.
     """
     n = Layout(lengths).lengths
-    _at_least_one("batch_size", batch_size)
+    _at_least("batch_size", batch_size)
     if order == BUCKETED:
         return [np.array(batch) for batch in Buckets(n, batch_size, window=window, seed=seed)]
     if order not in ORDERS:
         raise ValueError(f"order is {order!r}; choose one of {', '.join(map(repr, ORDERS))}")
     everyone = np.arange(n.size)
     if order == SHUFFLED:
-        everyone = np.random.default_rng(seed).permutation(n.size)
+        everyone = np.random.default_rng(_at_least("seed", seed, 0)).permutation(n.size)
     elif order == SORTED:
         everyone = _longest_first(n, everyone)
     return _cut(everyone, batch_size)
@@ -112,7 +114,7 @@ def split(lengths: Any, workers: int, way: str = SNAKE) -> list[IntArray]:
         ValueError: a length is not valid, `workers` is under 1, or there is no such way.
     """
     n = Layout(lengths).lengths
-    _at_least_one("workers", workers)
+    _at_least("workers", workers)
     order, taker = _longest_first(n, np.arange(n.size)), _takers(n.size, workers, way)
     return [order[taker == worker] for worker in range(workers)]
 
@@ -144,7 +146,7 @@ class Load:
 
 def tokens(lengths: Any, groups: Sequence[IntArray], workers: int, way: str = SNAKE) -> IntArray:
     """`(S, W)` the tokens (real time steps) that each worker gets of each batch. Raises as `split` does."""
-    n, _ = Layout(lengths).lengths, _at_least_one("workers", workers)
+    n, _ = Layout(lengths).lengths, _at_least("workers", workers)
     longest_first = [-np.sort(-n[group]) for group in groups]
     return np.array([np.bincount(_takers(some.size, workers, way), some, workers) for some in longest_first], int)
 
@@ -179,7 +181,7 @@ def _cut(indices: IntArray, size: int) -> list[IntArray]:
     return [indices[start : start + size] for start in range(0, indices.size, size)]
 
 
-def _at_least_one(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name} is {value!r}; give a whole number of at least 1")
+def _at_least(name: str, value: Any, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}")
     return int(value)

@@ -130,6 +130,8 @@ def _from_json(text: str) -> list[float]:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"not valid JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("not valid JSON: lists in lists, too many") from None
     if isinstance(value, dict):
         value = value.get("lengths")
     if not isinstance(value, list):

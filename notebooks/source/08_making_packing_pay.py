@@ -111,7 +111,7 @@ raced = race.load("race_cpu.json")
 for point in [point for point in raced.timings if point.mode == "none"]:
     others = [name for name in raced.timings[point]["training"].seconds if name != "packviz"]
     times = {name: raced.ratio(point, name, "packviz") for name in others}
-    print(f"{point.name:46}", ", ".join(f"{name} {value:.2g}" for name, value in times.items()))
+    print(f"{point.name:46}", ", ".join(f"{name} {value:.3g}" for name, value in times.items()))
     assert times["torch packed"] > (12 if point.lengths == "triangle" and point.batch_size == 512 else 1)
 
 # %% [markdown]

@@ -238,11 +238,12 @@ def load(path: str) -> Measured:
         ValueError: there is no such file, or it holds something else.
     """
     data = recorded.load(path, _KIND, _VERSION)
+    rounds = data["provenance"]["parameters"]["rounds"]
     cases = [
         Case(
             **{name: c[name] for name in _FIELDS},
             seconds={PADDED: c[PADDED], PACKED: c[PACKED]},
-            ratio=Ratio(PACKED, PADDED, *c["ratio"]),
+            ratio=Ratio(PACKED, PADDED, *(*c["ratio"], rounds)),
         )
         for c in data["cases"]
     ]

@@ -21,6 +21,9 @@ from packviz.bench.provenance import calm_allocator, page_faults, provenance
 
 Call = Callable[[], object]
 
+FEWEST_ROUNDS = 3
+"""Fewer say nothing of the spread: the quartiles of one round are that round, and of two they lie between them."""
+
 
 class Clock(Protocol):
     """Times one stretch of work on a device."""
@@ -96,6 +99,7 @@ class Ratio:
         value: median of `name` over `to`.
         low: first quartile.
         high: third quartile.
+        rounds: how many were measured; taken to be enough if not given.
     """
 
     name: str
@@ -103,16 +107,19 @@ class Ratio:
     value: float
     low: float
     high: float
+    rounds: int = FEWEST_ROUNDS
 
     @property
     def is_clear(self) -> bool:
-        """Whether the effect is larger than the spread: else the measurement does not tell the two apart."""
-        return self.high / self.low < max(self.value, 1 / self.value)
+        """Whether the effect is larger than the spread: else, or in under three rounds, the two are not told apart."""
+        return self.rounds >= FEWEST_ROUNDS and self.high / self.low < max(self.value, 1 / self.value)
 
     def to_text(self) -> str:
         """The ratio in words, with a warning where it means nothing."""
         said = f"{self.name} takes {self.value:.3g} times as long as {self.to}"
-        doubt = "" if self.is_clear else "; the spread is larger than the effect"
+        few = self.rounds < FEWEST_ROUNDS
+        why = "too few rounds to tell" if few else "the spread is larger than the effect"
+        doubt = "" if self.is_clear else f"; {why}"
         return f"{said} (quartiles {self.low:.3g} to {self.high:.3g}){doubt}"
 
     def __repr__(self) -> str:
@@ -159,7 +166,7 @@ class Timing:
         """How many times as long `name` takes as `to`. Raises as `median` does."""
         # A clock that is too coarse may say 0.
         ratios = [max(a, 1e-12) / max(b, 1e-12) for a, b in zip(self._of(name), self._of(to), strict=True)]
-        return Ratio(name, to, statistics.median(ratios), *_quartiles(ratios))
+        return Ratio(name, to, statistics.median(ratios), *_quartiles(ratios), len(ratios))
 
     def to_text(self) -> str:
         """Median and quartiles of each, and each against the first."""

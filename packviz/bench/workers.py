@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import socket
 import subprocess
@@ -30,6 +31,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +108,8 @@ class Workers:
             lines.append(f"{way:12}{' / '.join(map(milliseconds, seconds)):>16}   {waits}")
         place = self.shares[0].timing.provenance
         rounds = self.shares[0].timing.rounds
-        return "\n".join([*lines, f"{place['device_name']}, {rounds} rounds, torch threads each: {place['threads']}"])
+        so_many = "1 round" if rounds == 1 else f"{rounds} rounds"
+        return "\n".join([*lines, f"{place['device_name']}, {so_many}, torch threads each: {place['threads']}"])
 
     def __repr__(self) -> str:
         return self.to_text()
@@ -123,19 +126,30 @@ def compare(
     """Starts workers on this machine, each with one thread, and compares the ways of splitting.
 
     Args:
-        lengths: `(B,)` of the batch, at least one sequence for each worker; 64 log-normal ones if not given.
+        lengths: `(B,)` of the batch, at least one sequence for each worker, or the path of a CSV or JSON file; 64
+            log-normal ones if not given.
         workers: processes.
         rounds: how often each share is timed.
         timeout: seconds until everything is stopped.
         device: `"cpu"`, or `"cuda"` for a GPU per worker.
 
     Raises:
-        ValueError: a length is not valid, there are fewer sequences than workers, or it is another device.
+        ValueError: the lengths or the file are not valid, there are fewer sequences than workers, a number is out of
+            range, or it is another device, or there are fewer GPUs than workers.
         RuntimeError: a worker failed, or they took too long; its last words are in the message.
     """
     n = _batch(lengths, workers)
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        raise ValueError(f"rounds is {rounds!r}; give a whole number of at least 1")
+    if not isinstance(timeout, Real) or not 0 < timeout < math.inf:
+        raise ValueError(f"timeout is {timeout!r}; give a number of seconds over 0")
     if device not in ("cpu", "cuda"):
         raise ValueError(f"device is {device!r}; choose 'cpu' or 'cuda'")
+    if device == "cuda":
+        import torch  # noqa: PLC0415
+
+        if (gpus := torch.cuda.device_count()) < workers:
+            raise ValueError(f"device is 'cuda', a GPU for each worker; torch finds {gpus} for {workers}")
     with tempfile.TemporaryDirectory(prefix="packviz-") as folder, contextlib.ExitStack() as stack:
         out = Path(folder) / "result.json"
         given = [f"--init={(Path(folder) / 'meet').as_uri()}", f"--out={out}", f"--rounds={rounds}"]
@@ -284,6 +298,8 @@ def _end_with_parent() -> None:
 
 
 def _batch(lengths: Any, workers: int) -> list[int]:
+    if isinstance(lengths, (str, os.PathLike)):
+        lengths = read(str(lengths))
     n: list[int] = Layout(log_normal(64, 128) if lengths is None else lengths).lengths.tolist()
     if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= len(n):
         raise ValueError(f"workers is {workers!r}; give a whole number from 1 to the {len(n)} sequences")
@@ -315,13 +331,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", help="a file for the result as JSON, in place of printing it")
     parser.add_argument("--init", default=_TORCHRUN, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    lengths = read(options.lengths) if options.lengths else None
     if options.init != _TORCHRUN:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     if "RANK" in os.environ:
-        found = _work(_batch(lengths, int(os.environ["WORLD_SIZE"])), options)
+        found = _work(_batch(options.lengths, int(os.environ["WORLD_SIZE"])), options)
     else:
-        found = compare(lengths, rounds=options.rounds, timeout=options.timeout, device=options.device)
+        found = compare(options.lengths, rounds=options.rounds, timeout=options.timeout, device=options.device)
     if found is None:
         return
     if options.out:

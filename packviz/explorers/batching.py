@@ -17,6 +17,7 @@ TYPED, FILE = "your own list", "your own file"
 MOST = 5000
 """More sequences than this are for `packviz.buckets` and a script."""
 
+_RANGES = {"many": (8, 2000), "longest": (1, 512), "batch_size": (1, 128), "workers": (1, 8)}
 _CELLS = ("real cells", "padding", "padding")
 _TOKENS = ("works on", "waits, in tokens", "waiting")
 
@@ -64,22 +65,32 @@ class BatchingExplorer(Panel):
             batch_size: sequences per batch, up to 128.
             order: one of `packviz.buckets.ORDERS`.
             workers: 1 to 8.
+
+        Raises:
+            ValueError: a length is not valid, a number is out of range, or there is no such kind or order.
         """
+        for name, value in {"many": many, "longest": longest, "batch_size": batch_size, "workers": workers}.items():
+            low, high = _RANGES[name]
+            if value not in range(low, high + 1):
+                raise ValueError(f"{name} is {value!r}; give a whole number from {low:,} to {high:,}")
         own = "12, 3, 7, 4, 9, 2, 8, 5" if lengths is None else ", ".join(map(str, Layout(lengths).lengths.tolist()))
-        kinds = [*sources.DISTRIBUTIONS, TYPED, FILE]
+        kinds = (*sources.DISTRIBUTIONS, TYPED, FILE)
+        for name, choice, choices in (("kind", kind, kinds), ("order", order, ORDERS)):
+            if choice not in choices:
+                raise ValueError(f"{name} is {choice!r}; choose one of {', '.join(map(repr, choices))}")
         start = TYPED if lengths is not None else kind
         self.kind = widgets.Dropdown(options=kinds, value=start, description="lengths")
-        self.many = slider("sequences", many, 8, 2000)
-        self.longest = slider("longest", longest, 1, 512)
+        self.many = slider("sequences", many, *_RANGES["many"])
+        self.longest = slider("longest", longest, *_RANGES["longest"])
         self.seed = slider("seed", 0, 0, 99)
         self.typed = widgets.Textarea(
             value=own, description="list", layout=widgets.Layout(width="680px", height="64px")
         )
         self.upload = widgets.FileUpload(accept=".csv,.json,.txt", description="choose a file")
-        self.batch_size = slider("batch size", batch_size, 1, 128)
+        self.batch_size = slider("batch size", batch_size, *_RANGES["batch_size"])
         self.order = widgets.Dropdown(options=ORDERS, value=order, description="batches")
         self.window = slider("window", 4, 1, buckets.WINDOW)
-        self.workers = slider("workers", workers, 1, 8)
+        self.workers = slider("workers", workers, *_RANGES["workers"])
         self.way = widgets.Dropdown(options=SPLITS, value=SPLITS[0], description="split")
         for control in (self.kind, self.workers):
             control.observe(self._show_controls, names="value")
@@ -122,9 +133,10 @@ class BatchingExplorer(Panel):
         groups = buckets.batches(n, self.batch_size.value, order, window=self.window.value, seed=seed)
         self.load = load = Load.of(n, groups)
         self.tokens = tokens = buckets.tokens(n, groups, self.workers.value, self.way.value)
-        batches, cells = text.count(len(groups), "batch", "batches"), int(load.cells.sum())
+        epoch = f"{text.count(n.size, 'sequence')} in {text.count(len(groups), 'batch', 'batches')}"
+        cells = int(load.cells.sum())
         wasted = text.percent(load.padding, cells)
-        said = f"{n.size:,} sequences in {batches} ({order}): {cells:,} cells, {load.padding:,} padding ({wasted})."
+        said = f"{epoch} ({order}): {cells:,} cells, {load.padding:,} padding ({wasted})."
         waits = ""
         if self.workers.value > 1:
             share = f"{100 * buckets.idle(tokens):.3g} % of the time"
@@ -135,7 +147,7 @@ class BatchingExplorer(Panel):
             if waits:
                 title = "Tokens of each worker, and tokens it waits for the slowest"
                 drawings.append(bars.totals(title, self._shares(tokens), theme, _TOKENS))
-            return svg.stack(f"An epoch: {n.size:,} sequences in {batches}", drawings, theme)
+            return svg.stack(f"An epoch: {epoch}", drawings, theme)
 
         def describe() -> str:
             lines = [said + waits, "", f"real cells of each batch  {text.numbers(load.real)}"]

@@ -68,10 +68,12 @@ class RaggedOp(nn.Module):
             it.
 
         Raises:
-            TypeError: `lengths` is not a tensor.
+            TypeError: `x` or `lengths` is not a tensor.
             ValueError: dropout between layers in training mode: the backward pass computes the forward pass anew, and
                 would drop other units.
         """
+        if not isinstance(x, Tensor):
+            raise TypeError(f"x is a {type(x).__name__}; give the padded batch, a tensor, which is packed in here")
         if not isinstance(lengths, Tensor):
             raise TypeError(f"lengths is a {type(lengths).__name__}; give a tensor, which a compiler can follow")
         if self.training and self.dropout and self.num_layers > 1:

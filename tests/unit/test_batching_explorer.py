@@ -12,6 +12,7 @@ from packviz import lengths as sources
 from packviz.buckets import BUCKETED, ORDERS, SHUFFLED, SPLITS, Load
 from packviz.explorers import BatchingExplorer
 from packviz.explorers.batching import FILE, MOST, TYPED
+from packviz.text import count
 
 OWN = [12, 3, 7, 4, 9, 2, 8, 5]
 
@@ -28,7 +29,7 @@ def shows(explorer, n, batch_size=32, order=SHUFFLED, window=4, workers=2, way="
     assert f"{load.cells.sum():,} cells, {load.padding:,} padding" in said
     assert (f"{workers} workers ({way}) wait {100 * buckets.idle(tokens):.3g} % of the time." in said) == (workers > 1)
     drawing = Drawing(explorer._view.draw("light"))
-    assert any(text.said.startswith(f"An epoch: {len(n):,} sequences in ") for text in drawing.texts)
+    assert any(text.said.startswith(f"An epoch: {count(len(n), 'sequence')} in ") for text in drawing.texts)
     for worker in range(workers) if workers > 1 else ():
         own, slowest = tokens[:, worker].sum(), tokens.max(axis=1).sum()
         assert any(text.said.startswith(f"{own:,} of {slowest:,}: ") for text in drawing.texts)
@@ -139,11 +140,28 @@ def test_lengths_are_loaded():
         (b"1,2\n3,4\n", "mine.csv: a table of 2 columns needs a first line"),
         (b"\xff\xfe\x00", "mine.csv: not a text file"),
         (b"", "mine.csv: no lengths given"),
+        (b"[" * 100_000, "mine.csv: not valid JSON: "),
     ]:
         upload(explorer, content)
         assert said in words(explorer.error)
     upload(explorer, b"7\n9\n")
     shows(explorer, [7, 9], 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "nope"}, "kind is 'nope'; choose one of 'uniform', "),
+        ({"order": "x"}, "order is 'x'; choose one of 'as they come', "),
+        ({"batch_size": 0}, "batch_size is 0; give a whole number from 1 to 128"),
+        ({"many": 2001}, "many is 2001; give a whole number from 8 to 2,000"),
+        ({"workers": 9}, "workers is 9; give a whole number from 1 to 8"),
+        ({"lengths": [0]}, r"lengths\[0\] is 0"),
+    ],
+)
+def test_bad_input(options, message):
+    with pytest.raises(ValueError, match=message):
+        BatchingExplorer(**options)
 
 
 @pytest.mark.parametrize("typed", ["", "3, two", "0", "2.5", " ".join(["1"] * (MOST + 1))])

@@ -32,7 +32,7 @@ def test_race_and_file(tmp_path):
 
 def test_how_many_times_as_long():
     timing = Timing(
-        {"helper": (1e-3, 2e-3), "loop": (4e-3, 8e-3)},
+        {"helper": (1e-3, 2e-3, 1.5e-3), "loop": (4e-3, 8e-3, 6e-3)},
         provenance={
             "parameters": {"batch": 2, "steps": 3, "features": 4},
             "device_name": "abacus",

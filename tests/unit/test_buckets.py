@@ -127,6 +127,8 @@ def test_a_snake_is_fairer_than_blocks():
     [
         (lambda: Buckets([1], 0), "batch_size is 0; give a whole number of at least 1"),
         (lambda: Buckets([1], 2, window=1.5), "window is 1.5; give"),
+        (lambda: Buckets([1], 2, seed=-1), "seed is -1; give a whole number of at least 0"),
+        (lambda: buckets.batches([1], 2, seed=None), "seed is None; give a whole number of at least 0"),
         (lambda: Buckets([0], 2), r"lengths\[0\] is 0"),
         (lambda: buckets.batches([1], True), "batch_size is True"),
         (lambda: buckets.batches([1], 1, "random"), "order is 'random'; choose one of 'as they come', 'shuffled'"),

@@ -73,6 +73,7 @@ def test_what_are_no_lengths_is_left_to_layout_to_refuse():
         ("[5, null]", "entry 1 is 'None'"),
         ("[5, [3]]", "entry 1 is '[3]'"),
         ("[5, 3", "not valid JSON: "),
+        ("[" * 100_000, "not valid JSON: lists in lists, too many"),
         ('{"sizes": [1]}', 'JSON must be a list of numbers, or an object with one under "lengths"'),
         ("id,name\n1,a", "no column is headed 'length'; there are id, name"),
         ("id,length\n1,5\n2", "entry 1 is ''"),

@@ -161,6 +161,9 @@ def test_wrong_calls():
     x, lengths, _ = batch(build(), [3, 2])
     with pytest.raises(TypeError, match="lengths is a list; give a tensor"):
         pv.ragged_op(build())(x, [3, 2])
+    for other in (x.detach().numpy(), pack_padded_sequence(x, lengths)):
+        with pytest.raises(TypeError, match=f"x is a {type(other).__name__}; give the padded batch, a tensor"):
+            pv.ragged_op(build())(other, lengths)
     dropping = pv.ragged_op(nn.LSTM(3, 4, 2, dropout=0.5))
     with pytest.raises(ValueError, match=r"dropout is 0\.5 between layers"):
         dropping(x, lengths)

@@ -291,6 +291,13 @@ def test_a_spread_larger_than_the_effect_is_said(base, effect, spread):
     assert ("spread is larger than the effect" in ratio.to_text()) == (not ratio.is_clear)
 
 
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_few_rounds_are_never_clear(rounds):
+    ratio = Timing({"a": [8.0] * rounds, "b": [1.0] * rounds}).ratio("a", "b")
+    assert ratio.is_clear == (rounds >= 3)
+    assert ("too few rounds to tell" in ratio.to_text()) == (rounds < 3)
+
+
 def test_in_words():
     result = Timing({"a": [1.0, 1.0, 1.0], "packed": [2.0, 2.1, 1.9]}, warmup=3)
     assert repr(result) == (

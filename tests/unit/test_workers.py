@@ -89,6 +89,12 @@ def test_in_words(found):
     assert found.times().splitlines()[0].split() == ["split", "ms", "the", "fastest", "waits"]
     assert repr(workers._read(workers._write(found))) == repr(found)
     assert workers._read(workers._write(found)).times() == found.times()
+    assert ", 2 rounds, torch threads each: 1" in found.times()
+
+
+def test_lengths_from_a_file(tmp_path):
+    (tmp_path / "lengths.csv").write_text("length\n3\n2\n")
+    assert workers._batch(tmp_path / "lengths.csv", 2) == workers._batch(str(tmp_path / "lengths.csv"), 2) == [3, 2]
 
 
 def test_chart(found):
@@ -158,11 +164,22 @@ def test_they_talk_over_loopback_only(monkeypatch):
         ([2], {}, "workers is 2; give a whole number from 1 to the 1 sequences"),
         ([2, 1], {"workers": 1.5}, "workers is 1.5"),
         ([2, 1], {"device": "mps"}, "device is 'mps'; choose 'cpu' or 'cuda'"),
+        ([2, 1], {"rounds": 0}, "rounds is 0; give a whole number of at least 1"),
+        ([2, 1], {"rounds": "a"}, "rounds is 'a'; give a whole number"),
+        ([2, 1], {"timeout": "x"}, "timeout is 'x'; give a number of seconds over 0"),
+        ([2, 1], {"timeout": -1}, "timeout is -1; give a number of seconds over 0"),
+        ("nothing.csv", {}, r"cannot read nothing\.csv"),
     ],
 )
 def test_bad_input(lengths, options, message):
     with pytest.raises(ValueError, match=message):
         workers.compare(lengths, **options)
+
+
+def test_too_few_gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match="a GPU for each worker; torch finds 1 for 2"):
+        workers.compare([2, 1], device="cuda")
 
 
 def test_the_command_under_torchrun(tmp_path):
