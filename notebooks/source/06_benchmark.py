@@ -16,38 +16,39 @@
 #
 # A user of PyTorch trained a small classifier on padded sequences, with packing and without. Packing cost almost
 # nothing in the forward pass. But on padded data it made the **backward** pass much slower. They asked whether that is
-# normal.
+# normal. (*Slow pack_padded_sequence/pad_packed_sequence in backward pass*, on discuss.pytorch.org.)
 #
 # The batches: in setup **A** all sequences are equally long. In setup **B** the lengths count down and start over.
 
 # %%
 import packviz as pv
-from packviz.bench.results import setup_lengths
+from packviz import lengths
 
-a, b = setup_lengths("A", batch_size=8, steps=10), setup_lengths("B", batch_size=8, steps=10)
-assert a.tolist() == [10] * 8
-assert b.tolist() == [10, 9, 8, 7, 6, 5, 4, 3]
-pv.show(b)
+assert lengths.equal(8, 5).tolist() == [5] * 8  # A
+assert lengths.triangle(8, 5).tolist() == [5, 4, 3, 2, 1, 5, 4, 3]  # B
+pv.show(lengths.triangle(8, 5))
 
 # %% [markdown]
-# Eight sequences are for looking at. Measured are 512, of 32 to 512 time steps. The network is the user's: an
-# embedding, an LSTM, a linear layer at every step, padding set to zero, and the sum over the steps.
+# Eight sequences of up to 5 steps are for looking at. Measured are 512, of up to 32 … 512 steps, the longest first. The
+# network is the user's: an embedding, an LSTM, a linear layer at every step, padding set to zero, and the sum over the
+# steps.
 
 # %%
 import torch
 
-from packviz.bench import forum
+from packviz.bench import forum, results
 
 network = forum.Network()
-ids, lengths, targets = forum.batch(b, 10, vocabulary=10, classes=2, seed=0, device="cpu")
-padded = network(ids, lengths, forum.padded)
-packed = network(ids, lengths, forum.packed)
-assert torch.allclose(padded, packed, atol=1e-5)  # two ways to the same logits
-network
+b = results.setup_lengths("B", 512, 512)
+ids, n, targets = forum.batch(b, 512, vocabulary=10, classes=2, seed=0, device="cpu")
+padded = network(ids, n, forum.padded)
+packed = network(ids, n, forum.packed)
+assert torch.allclose(padded, packed, atol=1e-3)  # two ways to the same logits
+print(network)
+print(f"padding in B: {pv.Layout(b).n_padding / pv.Layout(b).n_cells:.0%} of the cells")
 
 # %% [markdown]
-# Both ways give the same. Half of the cells of a large batch B are padding, so packing computes half as much.
-# Predict:
+# Both ways give the same, and packing computes half as many cells. Predict:
 
 # %%
 from packviz.lessons import ask, checks
@@ -55,7 +56,7 @@ from packviz.lessons import ask, checks
 ask("the price of packing")
 
 # %%
-from packviz.bench import recorded, results
+from packviz.bench import recorded
 
 cpu = results.load("benchmark_cpu.json")
 last = cpu.steps("B")[-1]
@@ -63,8 +64,8 @@ assert cpu.ratio("packed", "padded", "B", last).value > 10
 cpu
 
 # %% [markdown]
-# Left: the forward pass. Right: forward and backward. The upper row is setup A, the lower one B. Each point is a
-# median, its whiskers are quartiles. Mind the scales: they differ.
+# Left: the forward pass. Right: forward and backward. The upper row is setup A, the lower one B. Each point is the
+# median of several rounds; half of the rounds lie within the thin line through it. Mind the scales: they differ.
 #
 # Which machine is this? A recorded file says so itself:
 
@@ -115,7 +116,8 @@ for method in ("padded", "packed"):
 print(cpu)
 
 # %% [markdown]
-# The last columns hold the most memory in use at once. There packing is ahead: padding is neither computed nor kept.
+# The last columns hold the most memory in use at once. In B packing is ahead: no padding is kept, and the packed LSTM
+# keeps less for each cell.
 
 # %%
 memory = cpu.point("B", last).timing.memory
@@ -149,11 +151,12 @@ print(f"packed and padded differ by less than {'0.1 %' if worst < 1e-3 else '1 %
 # %% [markdown]
 # ## Your machine
 #
-# Choose, then press **Start**. The notebook stays free meanwhile; **Stop** waits for one call. *Quick* takes seconds;
-# *full* takes many minutes on a CPU, and says how many. The little marks under the axes are the sizes to come.
-# Dashed: the recorded run.
+# Choose, then press **Start**. The notebook stays free meanwhile; after **Stop** the call that is running still ends.
+# *Quick* takes seconds; *full* takes many minutes on a CPU, and says how many. The little marks under the axes are the
+# sizes to come. Dashed: the recorded run.
 #
-# Headless, this cell holds papermill's parameters (`None`: as quick or full has it).
+# From a command line, papermill runs notebooks and sets the values of the next cell. `None` means: as *quick* or *full*
+# has it.
 
 # %% tags=["parameters"]
 device = "cpu"
@@ -210,7 +213,8 @@ print(yours)
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Packing is slow."** Not in A, and not in the forward pass. It is training on *many distinct lengths*.
+# - **"Packing is slow."** For this network: not in A, and little in the forward pass. It is training on *many distinct
+#   lengths*. Other networks differ: notebook 10.
 # - **"I time it with `time.time()` on a GPU."** A call returns before the GPU has done its work. Wait for it, or use
 #   CUDA events.
 # - **"Run it once."** The first calls are slow; one call in a while is interrupted.

@@ -62,7 +62,7 @@ equal.pad.graph()
 #
 # Now the forum's 512 sequences, up to 32 steps.
 #
-# - **kernels**: fills of memory. Views fill nothing.
+# - **kernels**: operators that write to memory, each call counted. Views write nothing.
 # - **nodes**: what autograd has recorded on the way forward, and walks on the way back.
 # - **written**: the bytes of what each operator fills. Reads are not counted.
 
@@ -75,7 +75,7 @@ assert not recorded or (A.pad.nodes, B.pad.nodes) == (4, 3 * 32 + 1)
 assert not recorded or (A.pad.backward.kernels, B.pad.backward.kernels) == (4, 7 * 32 - 3)
 
 # %% [markdown]
-# Three of the four lines write about as much in B as in A. The last one does not.
+# Three of the four lines write no more in B than in A. The last one does.
 
 # %% [markdown]
 # ## Try it
@@ -208,9 +208,10 @@ for name, some in counts.items():
     print(f"{name}: kernels {kernels}, written", *[profile.size(each.pack.backward.bytes) for each in some])
 
 # %% [markdown]
-# **The packed RNN**, on the CPU: at each step it takes its rows out of one large tensor by a `narrow`. In the backward
-# pass each of these fills a *whole* large tensor with zeros, which is then added to the others. Quadratic again,
-# and in A as well.
+# **The packed RNN**, on the CPU: at each step it takes its rows out of one large tensor by a `narrow` (a view of some
+# rows). In the backward pass each of these fills a *whole* large tensor with zeros, which is then added to the others.
+# Quadratic again, and in A as well. One escapes: a packed *LSTM* whose lengths are all equal, as in 06's setup A. torch
+# runs the fused padded kernel on it.
 #
 # On a GPU, cuDNN takes `batch_sizes` as they are, so this part should be missing there (not measured here).
 
@@ -230,13 +231,13 @@ print(profile.count_rnn(gru, lengths.equal(64, 64)).backward)
 figures.log_log(steps, {"megabytes written": curves}, "Backward pass of GRU(16, 32) alone, 64 sequences")
 
 # %% [markdown]
-# Zero-fills (`slice_backward`) and additions are nearly all of it. (One escapes: a packed *LSTM* whose lengths are all
-# equal. Where oneDNN is there, torch runs the fused padded kernel on it.)
+# Zero-fills (`slice_backward`) and additions are nearly all of it.
 
 # %% [markdown]
 # ## What it is not
 #
-# **Sorting.** B was sorted before, so torch sorted nothing, and there were 138 MB all the same. Let torch sort:
+# **Sorting.** `profile.count` had sorted the lengths, so torch sorted nothing, and there were 138 MB all the same. Let
+# torch sort:
 
 # %%
 for name, make in setups.items():
@@ -275,8 +276,7 @@ measure(calls, rounds=10)
 #
 # What others report; nothing below was measured here.
 #
-# - [#149194](https://github.com/pytorch/pytorch/issues/149194) (open): a packed LSTM's forward pass takes 527 % to
-#   11,385 % of the padded one's time, from 10 to 4,000 steps.
+# - [#149194](https://github.com/pytorch/pytorch/issues/149194) (open): a packed LSTM's forward pass, many times slower.
 # - [#1788](https://github.com/pytorch/pytorch/issues/1788) (closed): a maintainer names the cause, `narrow`: backward, each
 #   makes a tensor of the full size.
 # - [PR #149219](https://github.com/pytorch/pytorch/pull/149219) (closed): would make pack's backward faster.
@@ -295,10 +295,11 @@ measure(calls, rounds=10)
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"It is the padding."** With one distinct length, half a batch of padding costs nothing extra.
-# - **"It is the sorting."** B was sorted before, and its backward pass writes as much as ever.
-# - **"Backward is twice forward."** Not where autograd has only recorded copies.
-# - **"On a GPU it is different."** The RNN is. `pad_packed_sequence` leaves the same graph on any device.
+# - **"It is the padding."** The four batches above have the same padding. Only their distinct lengths differ.
+# - **"It is the sorting."** Sorted beforehand, the backward pass writes nearly as much.
+# - **"A backward pass takes twice the time of the forward pass."** About so for products of matrices. A chain of copies
+#   has no such rule.
+# - **"On a GPU it is different."** For the RNN, perhaps. But `pad_packed_sequence` is made of the same operators there.
 
 # %% [markdown]
 # ## Exercise

@@ -101,8 +101,9 @@ batch = sorted(sources.triangle(128, 128).tolist(), reverse=True)
 measure({name: backward_of(*some, batch)[1] for name, some in (("packviz", OURS), ("torch", TORCH))}, rounds=10)
 
 # %% [markdown]
-# Recorded on one machine, at more sizes: pack and pad, forward and backward. How many times as long as packviz take the
-# others? *copy* is one plain copy of the padded tensor: the floor. torchrua is a library for ragged batches.
+# Recorded on one machine, at more sizes: pack and pad, forward and backward. The numbers say how many times as long as
+# packviz the others take. *copy* is one plain copy of the padded tensor: the floor. *torchrua* is a library for ragged
+# batches.
 
 # %%
 from packviz.bench import race
@@ -237,12 +238,12 @@ assert moved(100, 3000) == moved(10_000, 3000) == 0
 # %%
 for weight in (10, 10_000):
     up, down = torch.sigmoid(torch.tensor([weight, -weight], dtype=torch.float32)).tolist()
-    print(f"sigmoid(±{weight:,}): {1 - up:.1g} below 1, and {down:.1g} above 0")
+    print(f"sigmoid({weight:,}) is 1 - {1 - up:.1g}, sigmoid({-weight:,}) is {down:.1g}")
 assert (up, down) == (1, 0)
 
 # %% [markdown]
 # A float32 has no room for so little below 1. (±100 would do, too. ±10,000 leaves room for whatever else the gate adds
-# up.) The gradients that come through such a gate are exactly 0 as well: the padding takes no part in training.
+# up.) The slope of a sigmoid `s` is `s · (1 − s)`, exactly 0 as well: the padding takes no part in training.
 
 # %% [markdown]
 # ## The same, by every method
@@ -391,7 +392,8 @@ print(full.machine)
 full
 
 # %% [markdown]
-# Packed training was many times as slow as padded. Now it is faster: same results, fewer cells.
+# Packed training was many times as slow as padded. With `run` it is faster: same results, fewer cells. (`drop-in`
+# repairs pack and pad. What is left is torch's packed LSTM. 06 shows another run, so other digits.)
 #
 # One network is one case. So the methods race at many: kinds of lengths, of RNNs, sizes, directions. `auto` is what
 # `pv.run` takes by itself. Left of the line is faster than torch's padded run, whose states are wrong.
@@ -410,7 +412,7 @@ figures.who_wins(raced)
 
 # %%
 for aim, missed in raced.misses().items():
-    print(f"{aim}: at {len(wins) - len(missed)} of {len(wins)} points")
+    print(f"{aim}: at {len(wins) - len(missed)} of {len(wins)} points", *[f"(not {p.name})" for p in missed])
 files = recorded.available("race")
 gpu = [name for name in files if race.load(name).provenance["device"] != "cpu"]
 print("raced on a GPU:", ", ".join(gpu) or "not yet")
@@ -421,7 +423,7 @@ print("raced on a GPU:", ", ".join(gpu) or "not yet")
 # - **"A faster method gives other results."** A method may change the last bits, and nothing else. If it changed more,
 #   a model would depend on its batch-mates.
 # - **"The same seed, the same dropout."** Between layers dropout is drawn in another order. Compare in `eval` mode.
-# - **"Fewer cells, less time."** Cuts cost calls. A small batch, or one of nearly equal lengths, is left to torch.
+# - **"Fewer cells, less time."** Cuts cost calls. A small batch, or one of nearly equal lengths, stays one rectangle.
 # - **"It must be so on a GPU."** There cuDNN takes `batch_sizes` as they are, and a call costs another time. The times
 #   above are a CPU's; race on yours: `python -m packviz.bench.race --device cuda --out mine.json`.
 

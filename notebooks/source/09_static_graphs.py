@@ -16,7 +16,7 @@
 # ## Every size is fixed
 #
 # Some compilers run a network once, on an example. They keep the operators, and the **size of every tensor**. We
-# follow a guide for one of them: PyTorch on AWS Neuron (Inf1).
+# follow a guide for one of them, PyTorch on AWS Neuron (Inf1): *Developer Guide – PyTorch Neuron LSTM Support*.
 
 # %%
 import torch
@@ -109,6 +109,16 @@ print(networks.listing(networks.Unsorted))
 found = pv.check_static(networks.Unsorted(), (x, lengths))
 assert found.ok
 assert found.rules == ["unsorted", "total_length"]
+found
+
+# %%
+unsorted, n = networks.Unsorted(), torch.tensor([3, 5])
+mended.load_state_dict(unsorted.state_dict())
+order = n.argsort(descending=True)
+found = pv.check_static(mended, (x[:, order], n[order]))
+assert not found
+output = mended(x[:, order], n[order])[0][:, order.argsort()]  # back in the caller's order
+assert torch.equal(output, unsorted(x, n)[0])
 found
 
 # %%
@@ -210,7 +220,8 @@ print(explorer.result)
 # %% [markdown]
 # ## Two paths
 #
-# A page on packing in a forecasting library packs only where lengths differ enough, to be fast.
+# A page on packing, *RNN Packed Sequences* in the documentation of transformertf, packs only where lengths differ
+# enough, to be fast.
 
 # %%
 ask("conditional packing")
@@ -267,7 +278,7 @@ for name, operators in compiled.items():
 # %% [markdown]
 # Where it meets packing, or any LSTM, it gives up on **the rest of that forward**.
 #
-# The page recommends to disable the function that packs, because of an error that is gone (pytorch #155238, and there
+# The page on packing recommends to disable the function that packs, because of an error that is gone (pytorch #155238, and there
 # it was *pad* that failed). It gains nothing: the rest is still lost. What helps is to hide pack, LSTM **and** pad in
 # one submodule. Then the layers after it are compiled.
 
@@ -347,7 +358,7 @@ print("outputs and gradients: equal to rounding")
 # %% [markdown]
 # ## Does it pay?
 #
-# The page reports, for one GPU: compiled without packing 3.02 steps a second, packed without compiling 2.0, both with
+# That page reports, for one GPU: compiled without packing 3.02 steps a second, packed without compiling 2.0, both with
 # packing disabled for the compiler 2.78. (Its numbers, not ours.)
 #
 # The same ways and more, for an encoder–decoder LSTM on a CPU, recorded in one run. All but the padded ones give exact
@@ -367,7 +378,7 @@ recorded
 
 # %% [markdown]
 # On that machine compiling changes little: most of the time is the LSTMs', and those `torch.compile` leaves alone.
-# Packing costs what it costs (07 says why). The operator runs the fast way of notebook 08 inside.
+# Packing is slow for the reasons in 07. The operator runs the fast way of notebook 08 inside.
 #
 # With a GPU, or larger layers around the LSTM, the order may differ. Measure yours:
 # `python -m packviz.bench.compiled --device cuda --out mine.json`.

@@ -16,7 +16,7 @@
 # %% [markdown]
 # ## A rule of thumb
 #
-# The documentation of a forecasting library gives one: pack if the lengths vary by more than 10 % of the longest, or
+# The documentation of transformertf (*RNN Packed Sequences*) gives one: pack if the lengths vary by more than 10 % of the longest, or
 # if there are 8 sequences or more. Pad if all lengths are equal.
 #
 # We measured 432 batches on one CPU, padded and packed: LSTM, GRU and RNN, several sizes, forward alone and training.
@@ -110,18 +110,28 @@ print("all methods: the state of packing")
 # %% [markdown]
 # ## What decides
 #
-# Two numbers are better guides than the variation of lengths:
+# Three numbers are better guides than the variation of lengths:
 #
 # - the **share of padding**: what packing can save,
-# - the **work per time step**: packing takes one step at a time, and each has a fixed price.
+# - the **work per time step**: packing takes one step at a time, and each has a fixed price,
+# - in training, the **number of steps**: the copies of notebook 07 grow with its square.
 
 # %%
 cases = measured.of("GRU")
 figures.where_packing_pays(cases, "GRU: where packing pays")
 
 # %% [markdown]
-# Packing pays where there is much padding *and* much work in a step; for a GRU, and more often in the forward pass.
-#
+# Forward alone, packing pays where there is much padding *and* enough work in a step. In training, more steps make it
+# worse. The same batch, longer and longer:
+
+# %%
+sizes = {"training": True, "batch_size": 64, "size": 128, "kind": "log-normal"}
+for case in cases:
+    if all(getattr(case, name) == value for name, value in sizes.items()):
+        print(f"{case.longest:4} steps, training: packed takes {case.ratio.value:.2g} times as long as padded")
+        assert (case.ratio.value < 1) == (case.longest < 256)
+
+# %% [markdown]
 # Why? Take a run's time apart: a fixed time per call, per time step, per cell, and, when training a packed batch, the
 # copies of the backward pass (notebook 07). A model of these few constants can be fitted to the measurements.
 
@@ -294,7 +304,7 @@ print(found.times())
 
 # %% [markdown]
 # With the contiguous split one worker waits for the other. But a step costs more than its tokens: with fair shares
-# *both* workers walk all time steps. The larger the RNN, the more the tokens count.
+# *both* workers walk all time steps.
 #
 # ### Outputs that fit together
 #
@@ -335,8 +345,8 @@ print("own lengths:", *[tuple(output.shape) for output in own], "  total_length=
 # %% [markdown]
 # ## Exercise
 #
-# A worker has the losses of its own tokens, `(N,)`. It also knows the tokens of all workers and the number of workers.
-# Return the loss it should call `backward()` on, so that DDP's average is the gradient of the mean over **all** tokens.
+# A worker has the losses of its own tokens, `(N,)`. It also knows `total_tokens`, the number of tokens of all workers
+# together, and how many workers there are. Return the loss it should call `backward()` on, so that DDP's average is the gradient of the mean over **all** tokens.
 
 
 # %% tags=["exercise"]

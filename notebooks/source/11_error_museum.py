@@ -578,7 +578,8 @@ pv.show([8, 7, 6, 5, 4, 3, 2, 1])
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"No error, so it is right."** Ten exhibits say nothing. Draw one batch with `pv.show` before you train.
+# - **"No error, so it is right."** In room 1 wrong answers come without a word. Draw one batch with `pv.show` before you
+#   train.
 # - **"The error names the cause."** Lengths beyond T fail in the RNN or on unpacking, in words about shapes.
 # - **"Nothing found, so nothing is wrong."** `pv.diagnose` speaks only where the data are evidence.
 

@@ -75,7 +75,8 @@ def run(
     * `"split"` runs step by step on the packed data, with a backward pass of its own. See `packviz.fast.split`. Pays
       for training on the CPU.
     * `"auto"` takes the one that should be fastest for these lengths and sizes, by the constants in force: see
-      `calibrate`. The choice depends on nothing else, and small batches are left to torch's own calls.
+      `calibrate`. The choice depends on nothing else. Small batches, and nearly equal ones, are one
+      call of torch's kernel.
 
     The weights are read by their names at the call, so that parametrised ones and `torch.func.functional_call` work.
     The module is not called, except by `"packed"`. What must be called is therefore always run that way: a module with

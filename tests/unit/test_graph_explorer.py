@@ -6,6 +6,7 @@ from panels import move, words
 from packviz.bench import profile
 from packviz.explorers import GraphExplorer
 from packviz.explorers.graph import FEATURES, MOST_STEPS, OPERATIONS, SEQUENCES
+from packviz.lengths import spread
 
 
 @pytest.fixture
@@ -14,7 +15,7 @@ def explorer():
 
 
 def shows(explorer, steps, distinct, operation="pad_packed_sequence"):
-    lengths = profile.spread_lengths(distinct, SEQUENCES, steps)
+    lengths = spread(distinct, SEQUENCES, steps)
     assert len(set(lengths)) == distinct
     counted = getattr(profile.count(lengths, FEATURES), OPERATIONS[operation])  # on the CPU
     assert explorer.error.value == ""

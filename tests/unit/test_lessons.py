@@ -284,8 +284,7 @@ CHECKS = {
             ((0, 3, 9, 16), "105 cells and 3 × 10 for the calls make 135. Look at the hatched"),
             (range(17), "87 cells and 16 × 10 for the calls make 247. No sequence ends at step 1"),
             ((0, 4, 9, 15), "Your answer does not fit: cuts are (0, 4, 9, 15); give time steps that rise from 0 to 16"),
-            (7, "Your answer does not fit: "),
-            (None, "Your answer does not fit: "),
+            *((wrong, "Your answer does not fit: give whole time steps") for wrong in (7, None, (0, 4.0, 16))),
         ],
         [(0, 4, 9, 16), [0, 4, 9, 16], torch.tensor([0, 4, 9, 16])],
     ),
@@ -398,11 +397,15 @@ CHECKS = {
                 "Return the padded output alone; yours is a tuple.",
             ),
             (
-                a_network(lambda packed, x, n: pad_packed_sequence(packed, True, total_length=5)[0]),
-                "Not yet. Its size depends on the lengths.",
+                a_network(lambda packed, x, n: pad_packed_sequence(packed, True, total_length=x.size(0))[0]),
+                "Not yet. Batch and time have changed places",
             ),
             (
-                a_network(lambda packed, x, n: pad_packed_sequence(packed, padding_value=1.0, total_length=5)[0]),
+                a_network(lambda packed, x, n: pad_packed_sequence(packed, total_length=5)[0]),
+                "Not yet. The last x has 6 time steps.",
+            ),
+            (
+                a_network(lambda packed, x, n: pad_packed_sequence(packed, padding_value=1.0, total_length=len(x))[0]),
                 "The output for lengths [5, 3] is not the LSTM's, with zeros after it.",
             ),
             (a_network(raises_too), "Your answer raised KeyError in line "),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,10 @@ from packviz.stairs import Stairs
 def cheapest_staircase(lengths: Sequence[int], cuts: Any, call: int) -> Verdict:
     """Cuts of a staircase that no other beats, when a call costs as much as `call` cells (notebook 08)."""
     n, price = Layout(lengths).lengths.tolist(), Rates(fixed=0, call=call, step=0, cell=1)
-    stairs = Stairs(n, list(cuts))
+    try:
+        stairs = Stairs(n, list(map(operator.index, cuts)))
+    except TypeError:
+        raise TypeError(f"give whole time steps, as in (0, 8, 16), not {cuts!r}") from None
     yours = predict(n, stairs.cuts, price)
     best = predict(n, best_cuts(n, price), price)
     alike = None  # the best with as many rectangles; none if they are more than there are lengths
