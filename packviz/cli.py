@@ -36,6 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(f"packviz: {error}", file=sys.stderr)
         return 2
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        print("packviz: this needs torch: python -m pip install torch", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("packviz: stopped", file=sys.stderr)
+        return cli_bench.STOPPED
 
 
 def _version() -> str:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 from packviz.bench import experiment, results
 from packviz.bench.experiment import Progress
-from packviz.bench.results import DTYPES, SETUPS, Benchmark
+from packviz.bench.results import AUTOCAST, DTYPES, SETUPS, Benchmark
 from packviz.sweeps import Sweep
+from packviz.text import count
 
 STOPPED = 130
 """The exit status after Ctrl-C, as a shell has it."""
+
+METHODS = ("padded", "packed", "drop-in", "run")
+"""The names of `forum.METHODS`, which brings torch."""
+
+_OPTIONS = {"shortest": "--min", "longest": "--max", "batch_size": "--batch-size"}
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +47,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add("--warmup", **number, help=f"rounds before that {default('warmup')}")
     add("--quick", action="store_true", help="a small batch and few sizes: seconds on a CPU")
     methods = ",".join(standard.methods)
-    add("--methods", default=methods, help=f"what to compare to the first of them (default: {methods})")
+    add("--methods", default=methods, help=f"what to compare to the first of them: some of {', '.join(METHODS)}"
+        f" (default: {methods})")  # fmt: skip
     add("--dtype", default=standard.dtype, choices=DTYPES, help=f"of the weights (default: {standard.dtype})")
-    add("--autocast", choices=DTYPES, help="run the forward pass under torch.autocast with this dtype")
+    add("--autocast", choices=AUTOCAST, help="run the forward pass under torch.autocast with this dtype")
     add("--threads", default=standard.threads, **number, help=f"torch's CPU threads (default: {standard.threads})")
     add("--seed", default=standard.seed, **number, help=f"of weights, tokens and order (default: {standard.seed})")
     add("--out", metavar="FILE", help="keep the results here, as JSON; if the file is there, go on with it")
@@ -58,22 +68,30 @@ def _measure(options: argparse.Namespace) -> int:
     chosen: dict[str, Any] = {
         name: given[name] if getattr(options, name) is None else getattr(options, name) for name in given
     }
-    sizes = results.sizes(chosen.pop("shortest"), chosen.pop("longest"), chosen.pop("step"))
     same: dict[str, Any] = {name: getattr(options, name) for name in ("dtype", "autocast", "threads", "seed")}
     methods = tuple(method.strip() for method in options.methods.split(",") if method.strip())
-    parameters = results.Parameters(methods=methods, **same, **chosen)
-    start = results.load(options.out) if options.out and Path(options.out).exists() else None
-    result = start
+    try:
+        sizes = results.sizes(chosen.pop("shortest"), chosen.pop("longest"), chosen.pop("step"))
+        parameters = results.Parameters(methods=methods, **same, **chosen)
+    except ValueError as error:
+        raise ValueError(_as_options(error)) from None
+    setups = options.setup or ["A", "B"]
+    result = start = _start(options.out)
     with _Bar(sys.stderr) as bar:
         try:
             for result in experiment.sweep(
-                parameters, options.setup or ["A", "B"], sizes, device=options.device, start=start, progress=bar.show
+                parameters, setups, sizes, device=options.device, start=start, progress=bar.show
             ):
                 bar.clear()
                 if options.out:
-                    _keep(options.out, result)
-                if result.points and result is not start:
+                    with _writing(options.out):
+                        results.save(options.out, result)
+                if result is start:
+                    bar.say(f"{options.out} {_kept(start, {(s, steps) for s in setups for steps in sizes})}")
+                elif result.points:
                     bar.say(_last(result))
+        except experiment.ConflictError as error:
+            raise ValueError(f"{options.out}: {_as_options(error)}") from None
         except KeyboardInterrupt:
             bar.clear()
             return _stopped(result, options.out)
@@ -81,13 +99,37 @@ def _measure(options: argparse.Namespace) -> int:
     return 0
 
 
-def _keep(path: str, result: Benchmark) -> None:
+def _as_options(error: ValueError) -> str:
+    """The message with the names that the options have here."""
+    return re.sub(r"\b(shortest|longest|batch_size)\b", lambda found: _OPTIONS[found[0]], str(error))
+
+
+def _start(out: str | None) -> Benchmark | None:
+    """What the file holds, if there is one."""
+    if not out or not Path(out).exists():
+        return None
+    if Path(out).is_dir():
+        raise ValueError(f"cannot write {out}: it is a folder")
     try:
-        results.save(path, result)
-    except FileNotFoundError:
-        raise ValueError(f"cannot write {path}: there is no folder {Path(path).parent}") from None
+        return results.load(out)
+    except ValueError as error:
+        raise ValueError(f"{error}. Take another --out, or remove that file") from None
+
+
+@contextmanager
+def _writing(path: str | Path) -> Iterator[None]:
+    """Says in a line why a file cannot be written."""
+    try:
+        yield
     except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror}") from None
+        folder = Path(path).parent
+        why = error.strerror if folder.is_dir() else f"there is no folder {folder}"
+        raise ValueError(f"cannot write {path}: {why}") from None
+
+
+def _kept(start: Benchmark, wanted: Collection[tuple[str, int]]) -> str:
+    left = len({*wanted} - {(point.setup, point.steps) for point in start.points})
+    return f"holds {count(len(start.points), 'point')}, which stay; {left or 'nothing'} left to measure"
 
 
 def _last(result: Benchmark) -> str:
@@ -98,20 +140,20 @@ def _last(result: Benchmark) -> str:
 
 
 def _stopped(result: Benchmark | None, out: str | None) -> int:
-    count = len(result.points) if result else 0
-    if not out:
+    if not result or not result.points:
+        print("packviz: stopped; nothing was measured yet", file=sys.stderr)
+    elif not out:
         print("packviz: stopped", file=sys.stderr)
-        if result and count:
-            print(result)
+        print(result)
     else:
-        there = f"{count} point{'' if count == 1 else 's'}"
+        there = count(len(result.points), "point")
         print(f"packviz: stopped; {out} holds {there}. The same command again goes on from there.", file=sys.stderr)
     return STOPPED
 
 
 def _plot(options: argparse.Namespace) -> int:
     out = Path(options.out)
-    if out.suffix not in (".svg", ".html", ".png"):
+    if out.suffix.lower() not in (".svg", ".html", ".png"):
         raise ValueError(f"--out is {options.out}; its name must end in .svg, .html or .png")
     found = {name: results.load(name) for name in dict.fromkeys(options.files)}
     if not any(result.points for result in found.values()):
@@ -120,15 +162,11 @@ def _plot(options: argparse.Namespace) -> int:
     if len(set(names.values())) < len(names):  # of the same name in different folders
         names = {name: name for name in found}
     picture = results.beside({names[name]: result for name, result in found.items()})
-    try:
-        if out.suffix == ".svg":
+    with _writing(out):
+        if out.suffix.lower() == ".svg":
             out.write_text(picture.to_svg() + "\n", encoding="utf-8")
         else:
             _write_chart(picture, out)
-    except FileNotFoundError:
-        raise ValueError(f"cannot write {out}: there is no folder {out.parent}") from None
-    except OSError as error:
-        raise ValueError(f"cannot write {out}: {error.strerror}") from None
     return 0
 
 
@@ -144,7 +182,7 @@ class _Bar:
     """A progress bar on a terminal; elsewhere nothing but the lines that are said."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream, self._shown = stream, 0
+        self._stream, self._shown, self._most = stream, 0, 0.0
 
     def __enter__(self) -> _Bar:
         return self
@@ -156,8 +194,9 @@ class _Bar:
         """Draws the bar anew."""
         if not self._stream.isatty():
             return
-        full = round(20 * progress.fraction)
-        line = f"[{'#' * full}{'.' * (20 - full)}] {progress.fraction:4.0%}  {progress.to_text()}"
+        self._most = max(self._most, progress.fraction)  # what is foreseen may grow, and a bar does not go back
+        full = round(20 * self._most)
+        line = f"[{'#' * full}{'.' * (20 - full)}] {self._most:4.0%}  {progress.to_text()}"
         line = line[: shutil.get_terminal_size().columns - 1]
         self._stream.write("\r" + line.ljust(self._shown))
         self._stream.flush()

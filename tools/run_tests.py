@@ -58,8 +58,8 @@ STAGES = (
     Stage("lint", "mypy", ("-m", "mypy")),
     Stage("form", "notebooks are canonical", ("tools/notebooks.py", "check")),
     Stage("unit", "unit tests", ("-m", "pytest", "tests/unit", "-n", "2")),
-    Stage("notebooks", "notebook tests", ("-m", "pytest", "tests/notebooks")),
-    Stage("browser", "browser tests", ("-m", "pytest", "tests/browser")),
+    Stage("notebooks", "notebook tests", ("-m", "pytest", "tests/notebooks", "-n", "2")),
+    Stage("browser", "browser tests", ("-m", "pytest", "tests/browser", "-n", "2", "--dist", "loadgroup")),
 )
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packviz.bench.experiment import check_device
+from packviz.bench.program import in_a_line
 from packviz.bench.provenance import provenance
 from packviz.bench.timing import measure
 from packviz.fast.costs import TERMS, Costs, Sizes, in_force, key
@@ -185,7 +186,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
-    found = calibrate(options.device, seconds=options.seconds, progress=lambda said: print(said, flush=True))
+    with in_a_line(parser):
+        found = calibrate(options.device, seconds=options.seconds, progress=lambda said: print(said, flush=True))
     print(found)
     found.save(options.out)
 

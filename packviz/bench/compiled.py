@@ -20,6 +20,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from packviz import palette
 from packviz.bench import recorded
+from packviz.bench.experiment import check_device
+from packviz.bench.program import in_a_line
 from packviz.bench.timing import Timing, measure, milliseconds
 from packviz.drawn import Drawn
 from packviz.fast.operator import ragged_op
@@ -259,7 +261,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=21)
     options = parser.parse_args(arguments)
-    found = race(rounds=options.rounds, device=options.device)
+    with in_a_line(parser):
+        found = race(rounds=options.rounds, device=check_device(options.device))
     print(found)
     save(options.out, found)
 

@@ -28,6 +28,7 @@ import contextlib
 import dataclasses
 import gc
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,10 @@ QUICK: dict[str, int] = {"batch_size": 64, "shortest": 32, "longest": 128, "step
 """A try: seconds on a CPU."""
 
 OUT_OF_MEMORY = "out of memory"
+
+
+class ConflictError(ValueError):
+    """The results to go on with were measured otherwise."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +100,10 @@ def check_device(device: Any) -> str:
 
     try:
         wanted = torch.device(device)
-    except RuntimeError as error:
-        raise ValueError(f"device is {device!r}: {_first_line(error)}") from None
-    if wanted.type not in ("cpu", "cuda"):
-        raise ValueError(f"device is {device!r}; the experiment runs on cpu and on cuda")
+    except RuntimeError:  # its message lists twenty types of device
+        wanted = torch.device("meta")
+    if wanted.type not in ("cpu", "cuda") or (wanted.type == "cpu" and wanted.index):
+        raise ValueError(f"device is {device!r}; choose cpu, cuda, or one of several GPUs as in cuda:1")
     if wanted.type == "cuda":
         if why := no_cuda():
             raise ValueError(f"device is {device!r}, and {why}; or take the device cpu")
@@ -154,8 +159,9 @@ def sweep(
         The result so far: at the start, and after every point.
 
     Raises:
-        ValueError: the device is not there, a method or setup is not known, torch cannot run the network so, or
-            `start` was measured otherwise.
+        ValueError: the device is not there, there are fewer cores than threads, a method or setup is not known, or
+            torch cannot run the network so.
+        ConflictError: `start` was measured otherwise.
     """
     import torch  # noqa: PLC0415
 
@@ -163,6 +169,8 @@ def sweep(
     methods = _methods(parameters.methods)
     for setup in setups:
         setup_lengths(setup, 1, 1)
+    if parameters.threads > (cores := os.cpu_count() or parameters.threads):
+        raise ValueError(f"threads is {parameters.threads}, more than the cores here: {cores}")
     threads_before = torch.get_num_threads()
     torch.set_num_threads(parameters.threads)
     try:
@@ -172,7 +180,7 @@ def sweep(
         del place["parameters"]  # the result holds them itself
         result = start or Benchmark(parameters, place)
         if conflicts := result.conflicts(parameters, place):
-            raise ValueError(
+            raise ConflictError(
                 f"the results there were measured otherwise: {'; '.join(conflicts)}. Take the same options on the same"
                 " machine, or another file"
             )
@@ -242,7 +250,9 @@ def _measure_point(
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 what = trial.running if trial else "the network"
-                raise ValueError(f"torch cannot run {what} with these options: {_first_line(error)}") from error
+                autocast = f", autocast {parameters.autocast}" if parameters.autocast else ""
+                how = f"on {device} with dtype {parameters.dtype}{autocast}"
+                raise ValueError(f"torch cannot run {what} {how}: {_first_line(error)}") from error
             missing |= dict.fromkeys([trial.running] if trial else names, OUT_OF_MEMORY)
         del trial  # and with it what fills the memory
         _give_back(device)

@@ -14,6 +14,8 @@ from typing import Any, cast
 
 from packviz import ops
 from packviz.bench import recorded
+from packviz.bench.experiment import check_device
+from packviz.bench.program import in_a_line
 from packviz.bench.timing import Timing, measure
 from packviz.lengths import uniform
 
@@ -171,7 +173,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=31)
     options = parser.parse_args(arguments)
-    found = race(rounds=options.rounds, device=options.device)
+    with in_a_line(parser):
+        found = race(rounds=options.rounds, device=check_device(options.device))
     print(found)
     save(options.out, found)
 

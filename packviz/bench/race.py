@@ -35,6 +35,8 @@ import numpy as np
 
 from packviz import lengths
 from packviz.bench import recorded
+from packviz.bench.experiment import check_device
+from packviz.bench.program import in_a_line
 from packviz.bench.provenance import calm_allocator, provenance
 from packviz.bench.timing import Timing, measure, milliseconds
 from packviz.layout import IntArray
@@ -390,11 +392,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     points = [point for point in POINTS if options.only in point.name]
     if not points:
         parser.error(f"no point's name holds {options.only!r}; one is {POINTS[-1].name!r}")
-    start = load(options.out) if Path(options.out).exists() else None
-    for found in race(points, device=options.device, threads=options.threads, budget=options.budget, start=start):
-        save(options.out, found)
-        print(f"{len(found.timings):3} {[*found.timings][-1].name}", flush=True)
-    print(load(options.out))
+    with in_a_line(parser):
+        device = check_device(options.device)
+        start = load(options.out) if Path(options.out).exists() else None
+        for found in race(points, device=device, threads=options.threads, budget=options.budget, start=start):
+            save(options.out, found)
+            print(f"{len(found.timings):3} {[*found.timings][-1].name}", flush=True)
+        print(load(options.out))
 
 
 if __name__ == "__main__":

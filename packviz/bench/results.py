@@ -27,6 +27,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,14 @@ PASSES = {"forward": "forward pass", "training": "forward and backward pass"}
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
+AUTOCAST = ("bfloat16", "float16")
+"""What torch.autocast takes. It casts float32, and leaves weights of another dtype as they are or fails on them."""
+
 CHANGING = ("date", "load_average", "page_faults_per_round")
 """What of the provenance each point has for itself."""
 
-_MACHINE = {"device_name": "device", "torch": "torch", "cuda": "CUDA", "cudnn": "cuDNN"}
+_NOT_COMPARED = (*CHANGING, "device", "threads")  # the device has a name too, and the threads are a parameter
+_SAID = {"device_name": "device", "cuda": "CUDA", "cudnn": "cuDNN"}
 
 
 def setup_lengths(setup: str, batch_size: int, steps: int) -> IntArray:
@@ -75,7 +80,7 @@ class Parameters:
         rounds: timed rounds.
         warmup: rounds before that, not counted.
         dtype: of the weights: one of `DTYPES`.
-        autocast: the dtype of a `torch.autocast` around the forward pass, or none.
+        autocast: one of `AUTOCAST`, for a `torch.autocast` around the forward pass of float32 weights, or none.
         threads: torch's CPU threads meanwhile. More than one gain little on products this small, and on a machine that
             is shared they wait for each other.
         seed: of the weights, the tokens, the targets, and the order within the rounds.
@@ -107,9 +112,11 @@ class Parameters:
             _at_least(name, getattr(self, name), least)
         for name in ("batch_size", "rounds", "threads", "features", "hidden", "classes"):
             _at_least(name, getattr(self, name), 1)
-        for name, value in (("dtype", self.dtype), ("autocast", self.autocast)):
-            if value not in DTYPES and not (name == "autocast" and value is None):
-                raise ValueError(f"{name} is {value!r}; choose from {', '.join(DTYPES)}")
+        for name, value, choices in (("dtype", self.dtype, DTYPES), ("autocast", self.autocast, (None, *AUTOCAST))):
+            if value not in choices:
+                raise ValueError(f"{name} is {value!r}; choose from {', '.join(filter(None, choices))}")
+        if self.autocast and self.dtype != "float32":
+            raise ValueError(f"autocast is {self.autocast!r} and dtype {self.dtype!r}; autocast needs dtype float32")
         if not self.methods or len(set(self.methods)) < len(self.methods):
             raise ValueError(f"methods is {', '.join(self.methods) or 'empty'}; name at least one, each once")
 
@@ -255,8 +262,12 @@ class Benchmark(Drawn):
 
     def conflicts(self, parameters: Parameters, provenance: Mapping[str, Any]) -> list[str]:
         """In words, what keeps points measured like that from standing beside these."""
-        pairs = {name: (self.provenance.get(key), provenance.get(key)) for key, name in _MACHINE.items()}
-        machine = [f"{name} {ours}, not {theirs}" for name, (ours, theirs) in pairs.items() if ours != theirs]
+        ours, theirs = dict(_flat(self.provenance)), dict(_flat(provenance))
+        machine = [
+            f"{_SAID.get(name, name)} {ours.get(name)}, not {theirs.get(name)}"
+            for name in dict.fromkeys([*ours, *theirs])
+            if name not in _NOT_COMPARED and ours.get(name) != theirs.get(name)
+        ]
         return [*self.parameters.differences(parameters), *machine]
 
     def to_text(self) -> str:
@@ -300,7 +311,7 @@ class Benchmark(Drawn):
                 apart = point.difference[method]
                 yield f"✗ {where}: {method} gives other results (off by {apart:.2g}), so its times mean nothing."
         day = str(self.provenance.get("date"))[:10]
-        rounds = f"{p.rounds} interleaved rounds after {p.warmup} to warm up"
+        rounds = f"{p.rounds} interleaved round{'' if p.rounds == 1 else 's'} after {p.warmup} to warm up"
         yield f"Measured on {self.machine}, {day}; {rounds}."
 
 
@@ -403,13 +414,18 @@ def load(name: str | os.PathLike[str]) -> Benchmark:
     try:
         provenance = dict(data["provenance"])
         given = dict(provenance.pop("parameters"))
+        if unknown := sorted(given.keys() - {field.name for field in dataclasses.fields(Parameters)}):
+            raise ValueError(f"this version knows no parameter {unknown[0]!r}")
         parameters = Parameters(**given | {"methods": tuple(given["methods"])})
         points = tuple(map(Point.from_dict, data["points"]))
+        if len({(point.setup, point.steps) for point in points}) < len(points):
+            raise ValueError("a point stands in it twice")
+        for point, method, which in product(points, parameters.methods, PASSES):
+            if (call := call_name(method, which)) not in {*point.timing.seconds, *point.missing}:
+                raise ValueError(f"setup {point.setup}, steps {point.steps}: {call} has no time, and nothing says why")
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        what = f"{error}" if type(error) is ValueError else f"{type(error).__name__} {error}"
+        what = f"it has no {error}" if isinstance(error, KeyError) else f"{error}"
         raise ValueError(f"{os.fspath(name)} is damaged: {what}") from None
-    if len({(point.setup, point.steps) for point in points}) < len(points):
-        raise ValueError(f"{os.fspath(name)} is damaged: a point stands in it twice")
     return Benchmark(parameters, provenance, points)
 
 
@@ -417,6 +433,15 @@ def _at_least(name: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{name} is {value!r}; it must be a whole number of at least {least}")
     return value
+
+
+def _flat(data: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Everything with its full name, as in `allocator library`."""
+    for name, value in data.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", value
 
 
 def _said(value: Any) -> str:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from packviz.bench import recorded
+from packviz.bench.experiment import check_device
+from packviz.bench.program import in_a_line
 from packviz.bench.timing import Timing, measure, milliseconds
 from packviz.cost import Ledger, Spec, flops
 from packviz.layout import Layout
@@ -201,17 +203,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args(arguments)
     races = []
-    for mode in ("GRU", "LSTM"):
-        measured = race(
-            mode,
-            distinct=options.distinct,
-            size=options.size,
-            rounds=options.rounds,
-            device=options.device,
-            progress=lambda done, of, mode=mode: print(f"\r{mode}: round {done} of {of}", end="", flush=True),  # type: ignore[misc]
-        )
-        print(f"\r{measured}\n", flush=True)
-        races.append(measured)
+    with in_a_line(parser):
+        device = check_device(options.device)
+        for mode in ("GRU", "LSTM"):
+            measured = race(
+                mode,
+                distinct=options.distinct,
+                size=options.size,
+                rounds=options.rounds,
+                device=device,
+                progress=lambda done, of, mode=mode: print(f"\r{mode}: round {done} of {of}", end="", flush=True),  # type: ignore[misc]
+            )
+            print(f"\r{measured}\n", flush=True)
+            races.append(measured)
     save(options.out, races)
 
 

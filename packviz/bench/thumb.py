@@ -20,6 +20,8 @@ import numpy as np
 
 from packviz import lengths as sources
 from packviz.bench import recorded
+from packviz.bench.experiment import check_device
+from packviz.bench.program import in_a_line
 from packviz.bench.timing import Ratio, measure
 from packviz.cost import Spec
 from packviz.layout import IntArray, Layout
@@ -258,12 +260,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--quick", action="store_true", help="a small grid")
     options = parser.parse_args(arguments)
-    measured = race(
-        QUICK if options.quick else Grid(),
-        rounds=options.rounds,
-        device=options.device,
-        progress=lambda done, of: print(f"\rcase {done} of {of}", end="", flush=True),
-    )
+    with in_a_line(parser):
+        measured = race(
+            QUICK if options.quick else Grid(),
+            rounds=options.rounds,
+            device=check_device(options.device),
+            progress=lambda done, of: print(f"\rcase {done} of {of}", end="", flush=True),
+        )
     print(f"\r{measured}", flush=True)
     save(options.out, measured)
 

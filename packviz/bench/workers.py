@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from packviz import buckets
+from packviz.bench.program import in_a_line
 from packviz.bench.timing import Timing, measure, milliseconds
 from packviz.layout import Layout
 from packviz.lengths import log_normal, read
@@ -333,10 +334,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.init != _TORCHRUN:
         threading.Thread(target=_end_with_parent, daemon=True).start()
-    if "RANK" in os.environ:
-        found = _work(_batch(options.lengths, int(os.environ["WORLD_SIZE"])), options)
-    else:
-        found = compare(options.lengths, rounds=options.rounds, timeout=options.timeout, device=options.device)
+    with in_a_line(parser):
+        if "RANK" in os.environ:
+            found = _work(_batch(options.lengths, int(os.environ["WORLD_SIZE"])), options)
+        else:
+            found = compare(options.lengths, rounds=options.rounds, timeout=options.timeout, device=options.device)
     if found is None:
         return
     if options.out:

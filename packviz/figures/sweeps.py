@@ -58,7 +58,7 @@ def write(sweep: Sweep, path: Path) -> None:
         OSError: the file cannot be written.
     """
     figure = go.Figure(times_by_size(sweep)).update_layout(template=TEMPLATES[False])
-    if path.suffix == ".html":
+    if path.suffix.lower() == ".html":
         figure.write_html(path, include_plotlyjs=True, config=CONFIG)
         return
     try:

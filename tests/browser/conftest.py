@@ -1,4 +1,4 @@
-"""One JupyterLab and one Chromium for all browser tests of a session."""
+"""One JupyterLab and one Chromium for all browser tests of a session, or of each of its workers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,16 @@ def notebooks_folder() -> Path:
     return Path(os.environ.get("PACKVIZ_BROWSER_NOTEBOOKS", ROOT / "notebooks")).resolve()
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.browser)
+            # With several workers each has a JupyterLab and a browser, and a page stays with one of them.
+            given = getattr(item, "callspec", None)
+            name = given.params.get("notebook_name") if given else None
+            item.add_marker(pytest.mark.xdist_group(name or item.path.stem))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

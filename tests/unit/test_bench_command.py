@@ -1,5 +1,6 @@
 """`packviz bench`, called as a function and run as a program."""
 
+import importlib
 import json
 import os
 import re
@@ -10,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from packviz import cli
-from packviz.bench import experiment, results
+from packviz import cli, cli_bench
+from packviz.bench import experiment, forum, results, workers
 
 ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).parent / "recordings" / "benchmark_fake_cuda.json"
@@ -33,7 +34,8 @@ def test_it_measures_and_prints(capsys):
     ]
 
 
-def test_every_option_arrives(capsys, tmp_path):
+def test_every_option_arrives(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
     path = tmp_path / "result.json"
     options = ["--setup", "B", "--setup", "evenly", "A", "--dtype", "float64", "--threads", "2", "--seed", "7"]
     status, _, _ = said([*TINY, *options, "--methods", "packed, padded", "--out", path], capsys)
@@ -63,12 +65,14 @@ def test_a_second_run_goes_on(capsys, tmp_path):
     first = results.load(path)
     status, out, error = said([*TINY, "--out", path], capsys)
     assert status == 0
-    assert error.splitlines() == ["setup B, 2 time steps: done", "setup B, 3 time steps: done"]
+    going_on = f"{path} holds 2 points, which stay; 2 left to measure"
+    assert error.splitlines() == [going_on, "setup B, 2 time steps: done", "setup B, 3 time steps: done"]
     second = results.load(path)
     assert second.points[:2] == first.points
     assert out == f"{second}\n"
     status, out, error = said([*TINY, "--out", path], capsys)
-    assert (status, out, error) == (0, f"{second}\n", "")
+    assert (status, out) == (0, f"{second}\n")
+    assert error == f"{path} holds 4 points, which stay; nothing left to measure\n"
     assert results.load(path) == second
 
 
@@ -78,19 +82,26 @@ def test_results_do_not_mix(capsys, tmp_path):
     before = path.read_bytes()
     status, out, error = said([*TINY, "--seed", "1", "--out", path], capsys)
     assert (status, out) == (2, "")
-    assert error.startswith("packviz: the results there were measured otherwise: seed 0, not 1. Take the same options")
+    assert error.startswith(f"packviz: {path}: the results there were measured otherwise: seed 0, not 1. Take the same")
     assert path.read_bytes() == before
+    assert "otherwise: --batch-size 4, not 5." in said([*TINY, "--batch-size", "5", "--out", path], capsys)[2]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--device", "mps"], "device is 'mps'; the experiment runs on cpu and on cuda"),
-        (["--min", "9", "--max", "8"], "shortest is 9 and longest 8"),
-        (["--batch-size", "0"], "batch_size is 0; it must be a whole number of at least 1"),
+        (["--device", "mps"], "device is 'mps'; choose cpu, cuda, or one of several GPUs as in cuda:1"),
+        (["--min", "9", "--max", "8"], "--min is 9 and --max 8: there is nothing between them"),
+        (["--batch-size", "0"], "--batch-size is 0; it must be a whole number of at least 1"),
+        (["--threads", "9999"], "threads is 9999, more than the cores here: "),
+        (
+            ["--dtype", "float16", "--autocast", "bfloat16"],
+            "autocast is 'bfloat16' and dtype 'float16'; autocast needs",
+        ),
         (["--methods", "padded,magic"], "there is no method 'magic'; there are padded, packed"),
         (["--out", "no such folder/a.json"], "cannot write no such folder/a.json: there is no folder no such folder"),
-        (["--out", __file__], f"{__file__} is not a JSON file"),
+        (["--out", __file__], f"{__file__} is not a JSON file. Take another --out, or remove that file\n"),
+        (["--out", str(ROOT)], f"cannot write {ROOT}: it is a folder"),
         (["plot", "no.json", "--out", "a.svg"], "there is no result file 'no.json'"),
         (["plot", str(FAKE), "--out", "a.pdf"], "--out is a.pdf; its name must end in .svg, .html or .png"),
         (["plot", str(FAKE), "--out", "no such folder/a.svg"], "cannot write no such folder/a.svg: there is no folder"),
@@ -111,11 +122,20 @@ def test_no_cuda(capsys):
     assert error.endswith("; or take the device cpu\n")
 
 
-@pytest.mark.parametrize("options", [["--setup", "C"], ["--dtype", "int8"], ["--rounds", "many"], ["plot"], ["draw"]])
+@pytest.mark.parametrize(
+    "options",
+    [["--setup", "C"], ["--dtype", "int8"], ["--autocast", "float32"], ["--rounds", "many"], ["plot"], ["draw"]],
+)
 def test_a_misspelt_option_gets_the_usage(capsys, options):
     with pytest.raises(SystemExit, match="2"):
         cli.main(["bench", *options])
     assert capsys.readouterr().err.startswith("usage: packviz bench")
+
+
+def test_the_help_names_all_methods(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["bench", "--help"])
+    assert f"some of {', '.join(forum.METHODS)} (default:" in " ".join(capsys.readouterr().out.split())
 
 
 # Stopping.
@@ -134,14 +154,21 @@ def stop_after(monkeypatch, points):
     monkeypatch.setattr(experiment, "sweep", sweep)
 
 
-@pytest.mark.parametrize(("points", "count"), [(0, "0 points"), (1, "1 point"), (3, "3 points")])
-def test_ctrl_c_keeps_what_was_measured(monkeypatch, capsys, tmp_path, points, count):
+@pytest.mark.parametrize(
+    ("points", "said_then"),
+    [
+        (0, "nothing was measured yet"),
+        (1, "{path} holds 1 point. The same command again goes on from there."),
+        (3, "{path} holds 3 points. The same command again goes on from there."),
+    ],
+)
+def test_ctrl_c_keeps_what_was_measured(monkeypatch, capsys, tmp_path, points, said_then):
     path = tmp_path / "result.json"
     with monkeypatch.context() as patched:
         stop_after(patched, points)
         status, out, error = said([*TINY, "--out", path], capsys)
     assert (status, out) == (130, "")
-    assert error.endswith(f"packviz: stopped; {path} holds {count}. The same command again goes on from there.\n")
+    assert error.endswith(f"packviz: stopped; {said_then.format(path=path)}\n")
     assert len(results.load(path).points) == points
     assert said([*TINY, "--out", path], capsys)[0] == 0
     assert len(results.load(path).points) == 4
@@ -153,6 +180,14 @@ def test_ctrl_c_without_a_file_prints_what_there_is(monkeypatch, capsys):
     assert status == 130
     assert "Setup A (no padding), forward pass:" in out
     assert error.endswith("packviz: stopped\n")
+
+
+def test_ctrl_c_elsewhere(monkeypatch, capsys):
+    def press(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(results, "load", press)
+    assert said(["bench", "plot", FAKE, "--out", "a.svg"], capsys) == (130, "", "packviz: stopped\n")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
@@ -199,6 +234,7 @@ def test_the_bar_on_a_terminal(monkeypatch):
     assert any("left" in bar for bar in bars)
     assert max(map(len, bars)) <= 80
     shares = [bar.count("#") for bar in bars]
+    assert shares == sorted(shares)
     assert shares[0] < 5
     assert shares[-1] == 20
     assert all(len(bar[1 : bar.index("]")]) == 21 for bar in bars)
@@ -207,11 +243,20 @@ def test_the_bar_on_a_terminal(monkeypatch):
     assert lines == [f"setup {setup}, {steps} time steps: done" for steps in (2, 3) for setup in "AB"] + [""]
 
 
+def test_the_bar_does_not_go_back():
+    terminal = Terminal()
+    bar = cli_bench._Bar(terminal)
+    for fraction in (0.61, 0.35, 0.8):
+        bar.show(experiment.Progress("A", 8, 0, 2, fraction, 1.0))
+    assert [re.search(r"\d+%", text)[0] for text in terminal.got] == ["61%", "61%", "80%"]
+
+
 # Drawing.
 
 
-def test_plot_as_svg(capsys, tmp_path):
-    out = tmp_path / "a.svg"
+@pytest.mark.parametrize("name", ["a.svg", "a.SVG"])
+def test_plot_as_svg(capsys, tmp_path, name):
+    out = tmp_path / name
     assert said(["bench", "plot", FAKE, "--out", out], capsys) == (0, "", "")
     assert out.read_text() == results.load(FAKE).to_svg() + "\n"
 
@@ -304,6 +349,12 @@ def test_it_needs_torch_and_numpy_only(tmp_path):
     assert refused.stderr == "packviz: .html needs plotly: python -m pip install plotly; .svg does without\n"
 
 
+def test_without_torch_it_says_what_to_install():
+    code = "import sys; sys.modules['torch'] = None" + BARE
+    done = subprocess.run([sys.executable, "-c", code, *TINY], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "packviz: this needs torch: python -m pip install torch\n")
+
+
 def test_a_checkout_that_is_not_installed_will_do(tmp_path):
     code = "import importlib.metadata as m\ndef gone(name): raise m.PackageNotFoundError(name)\nm.version = gone\n"
     command = [sys.executable, "-c", code + BARE, *TINY, "--out", str(tmp_path / "a.json")]
@@ -318,3 +369,22 @@ def test_plotting_does_not_wait_for_torch(tmp_path):
     code = f"from packviz.cli import main; main(['bench', 'plot', {str(FAKE)!r}, '--out', {str(tmp_path / 'a.svg')!r}])"
     code += "\nimport sys; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+# The programs beside it.
+
+
+@pytest.mark.parametrize("name", ["race", "compiled", "thumb", "savings", "helpers", "calibration"])
+def test_the_other_programs_refuse_in_a_line_too(name, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("torch.set_num_threads", lambda number: None)
+    program = importlib.import_module(f"packviz.bench.{name}")
+    with pytest.raises(SystemExit, match="2"):
+        program.main(["--device", "gpu", "--out", str(tmp_path / "a.json")])
+    assert f"packviz.bench.{name}: error: device is 'gpu'; choose" in capsys.readouterr().err
+
+
+def test_workers_without_their_file(monkeypatch, capsys):
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(SystemExit, match="2"):
+        workers.main(["--lengths", "no such.csv"])
+    assert "packviz.bench.workers: error: cannot read no such.csv" in capsys.readouterr().err

@@ -110,7 +110,9 @@ def test_the_logits_are_the_sum_over_the_real_steps_and_the_bias_at_padding(setu
         ({"threads": True}, "threads is True"),
         ({"vocabulary": 1}, "vocabulary is 1; it must be a whole number of at least 2"),
         ({"dtype": "int8"}, "dtype is 'int8'; choose from float32, float64, bfloat16, float16"),
-        ({"autocast": "half"}, "autocast is 'half'"),
+        ({"autocast": "half"}, "autocast is 'half'; choose from bfloat16, float16"),
+        ({"autocast": "float32"}, "autocast is 'float32'"),  # torch would run without, under its name
+        ({"autocast": "bfloat16", "dtype": "float64"}, "autocast is 'bfloat16' and dtype 'float64'; autocast needs"),
         ({"methods": ()}, "methods is empty"),
         ({"methods": ("packed", "packed")}, "methods is packed, packed; name at least one, each once"),
     ],
@@ -139,14 +141,21 @@ def test_a_method_or_setup_that_is_not_known():
 @pytest.mark.parametrize(
     ("device", "said"),
     [
-        ("mps", "runs on cpu and on cuda"),
-        ("gpu", "device is 'gpu': Expected one of cpu, cuda"),
-        ("cpu:x", "Invalid device"),
+        ("mps", "device is 'mps'; choose cpu, cuda"),
+        ("gpu", "device is 'gpu'; choose cpu, cuda"),
+        ("cpu:x", "device is 'cpu:x'; choose cpu, cuda"),
+        ("cpu:1", "device is 'cpu:1'; choose cpu, cuda"),
     ],
 )
 def test_devices_that_cannot_be(device, said):
     with pytest.raises(ValueError, match=said):
         experiment.check_device(device)
+
+
+def test_more_threads_than_cores(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    with pytest.raises(ValueError, match="threads is 5, more than the cores here: 4"):
+        run(dataclasses.replace(SMALL, threads=5))
 
 
 @pytest.mark.parametrize(
@@ -320,9 +329,9 @@ def test_what_torch_refuses_is_said_with_its_name(monkeypatch):
         raise RuntimeError("no such kernel\nand more")
 
     monkeypatch.setitem(forum.METHODS, "failing", failing)
-    said = "torch cannot run failing, (forward|training) with these options: no such kernel$"
+    said = "torch cannot run failing, (forward|training) on cpu with dtype float32, autocast float16: no such kernel$"
     with pytest.raises(ValueError, match=said):
-        run(dataclasses.replace(SMALL, methods=("failing",)))
+        run(dataclasses.replace(SMALL, methods=("failing",), autocast="float16"))
 
 
 def test_threads_are_restored_and_stop_ends_within_a_call(monkeypatch):
@@ -366,12 +375,33 @@ def test_other_parameters_do_not_mix(change, said):
         run(dataclasses.replace(SMALL, **change), start=there)
 
 
-@pytest.mark.parametrize(("key", "name"), [("torch", "torch"), ("device_name", "device"), ("cudnn", "cuDNN")])
-def test_other_machines_do_not_mix(key, name):
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"torch": "another"}, "torch another, not "),
+        ({"device_name": "another"}, "device another, not "),
+        ({"cudnn": "another"}, "cuDNN another, not None"),
+        ({"driver": "another"}, "driver another, not None"),
+        ({"packviz": "0.0.1"}, "packviz 0.0.1, not "),
+        ({"onednn": "off"}, "onednn off, not "),
+        ({"python": "2.7"}, "python 2.7, not "),
+        ({"system": "Darwin arm64"}, "system Darwin arm64, not "),
+        ({"environment": {"OMP_NUM_THREADS": "99"}}, "environment OMP_NUM_THREADS 99, not "),
+        ({"allocator": {"library": "jemalloc"}}, "allocator library jemalloc, not "),
+    ],
+)
+def test_other_machines_do_not_mix(change, said):
     there = run(sizes=(2,), setups=("A",))
-    foreign = dataclasses.replace(there, provenance={**there.provenance, key: "another"})
-    with pytest.raises(ValueError, match=f"{name} another, not "):
+    foreign = dataclasses.replace(there, provenance={**there.provenance, **change})
+    with pytest.raises(experiment.ConflictError, match=said):
         run(start=foreign)
+
+
+def test_another_day_on_the_same_machine_may_mix():
+    there = run(sizes=(2,), setups=("A",))
+    later = {"date": "2020-01-01T00:00:00+00:00", "load_average": [9, 9, 9]}
+    foreign = dataclasses.replace(there, provenance={**there.provenance, **later})
+    assert len(run(start=foreign).points) == 4
 
 
 # How long it will take.
@@ -452,6 +482,10 @@ def test_in_words():
         result.point("A", 8)
 
 
+def test_one_round_is_no_plural():
+    assert "; 1 interleaved round after 1 to warm up." in Benchmark(Parameters(rounds=1), {}).to_text()
+
+
 def test_the_picture_has_a_row_per_setup_and_a_column_per_pass():
     times = dict.fromkeys(CALLS, 1e-3)
     result = small_result(*(made(times, setup, steps) for setup in ("B", "A") for steps in (4, 8)))
@@ -511,7 +545,7 @@ def test_a_file_keeps_everything(tmp_path):
 
 
 def test_a_result_that_is_no_number_is_kept_too(tmp_path):
-    point = made({"padded, forward": 1.0}, difference={"packed": math.inf}, tolerance=0.1)
+    point = made(dict.fromkeys(CALLS, 1.0), difference={"packed": math.inf}, tolerance=0.1)
     results.save(tmp_path / "a.json", small_result(point))
     assert results.load(tmp_path / "a.json").points[0].wrong == ["packed"]
 
@@ -535,10 +569,15 @@ def first_times(values):
     [
         (lambda data: data.update(version=2), "holds 'benchmark', version 2; expected 'benchmark', version 1"),
         (lambda data: data.update(packviz="savings"), "holds 'savings', version 1"),
-        (lambda data: data.pop("points"), "is damaged: KeyError 'points'"),
-        (lambda data: data.update(points=3), "is damaged: TypeError"),
-        (lambda data: data["provenance"].pop("parameters"), "is damaged: KeyError 'parameters'"),
-        (lambda data: data["provenance"]["parameters"].update(colour=1), "is damaged: TypeError"),
+        (lambda data: data.pop("points"), "is damaged: it has no 'points'"),
+        (lambda data: data.update(points=3), "is damaged: 'int' object is not iterable"),
+        (lambda data: data["points"][0].pop("tolerance"), "is damaged: it has no 'tolerance'"),
+        (lambda data: data["provenance"].pop("parameters"), "is damaged: it has no 'parameters'"),
+        (lambda data: data["provenance"]["parameters"].update(colour=1), "this version knows no parameter 'colour'"),
+        (
+            lambda data: data["points"][0]["timing"]["seconds"].pop("packed, training"),
+            "is damaged: setup A, steps 32: packed, training has no time, and nothing says why",
+        ),
         (lambda data: data["provenance"]["parameters"].update(rounds=0), "is damaged: rounds is 0"),
         (lambda data: data["points"].append(data["points"][0]), "is damaged: a point stands in it twice"),
         (first_point(setup="Z"), "is damaged: setup is 'Z'; this version knows A, B, evenly"),
