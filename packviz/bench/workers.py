@@ -339,12 +339,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found = _work(_batch(options.lengths, int(os.environ["WORLD_SIZE"])), options)
         else:
             found = compare(options.lengths, rounds=options.rounds, timeout=options.timeout, device=options.device)
-    if found is None:
-        return
-    if options.out:
+    if found is not None and options.out:
         Path(options.out).write_text(_write(found), encoding="utf-8")
-    else:
+    elif found is not None:
         print(f"{found}\n\n{found.times()}")
+    if options.init != _TORCHRUN:
+        os._exit(0)  # all is said; threads that an interpreter meets on its way out have been seen to abort it
 
 
 if __name__ == "__main__":
