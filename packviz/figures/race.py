@@ -35,7 +35,7 @@ def who_wins(race: Race, which: str = "training") -> Chart:
             marker = {"symbol": "circle-open", "size": 15, "color": SEQUENCES[i], "line": {"width": 2.5}}
         across = [float(f"{race.ratio(point, name, PADDED, which):.3g}") for point in points]
         chart.add_scatter(x=across, y=names, mode="markers", name=name, marker=marker)
-    chart.add_vline(x=1, line={"width": 1.5, "dash": "dash"})
+    chart.add_vline(x=1, line={"width": 1.5, "dash": "dash", "color": "#808080"})  # to be seen in either theme
     ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
     axis = {"type": "log", "tickvals": ticks, "ticktext": [f"{t:g}" for t in ticks], "side": "top"}
     chart.update_xaxes(title="times as long as torch padded (dashed: 1)", **axis)
