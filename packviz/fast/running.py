@@ -186,8 +186,9 @@ def _run(
     if method == "packed":
         return _packed(rnn, x, list(n), hx, total_length, padding_value)
 
-    # The caller's states may be a buffer, for the next ones.
-    hx = tuple(s.clone() for s in hx) if isinstance(hx, tuple) else hx if hx is None else hx.clone()
+    if hx is not None:  # the caller's may be a buffer for the next states, and lie in any strides
+        own_hx = tuple(s.clone(memory_format=torch.contiguous_format) for s in (hx if isinstance(hx, tuple) else (hx,)))
+        hx = own_hx if rnn.mode == "LSTM" else own_hx[0]
     weight = own[0].weights[0][0]
     autocast = torch.is_autocast_enabled(x.device.type) and weight.dtype == torch.float32
     is_whole = method != "split" and len(cuts) == 2 and steps == min(n) and not autocast
