@@ -236,8 +236,7 @@ figures.log_log(steps, {"megabytes written": curves}, "Backward pass of GRU(16, 
 # %% [markdown]
 # ## What it is not
 #
-# **Sorting.** `profile.count` had sorted the lengths, so torch sorted nothing, and there were 138 MB all the same. Let
-# torch sort:
+# **Sorting.** `profile.count` had sorted the lengths, so torch sorted nothing for the table above. Let it sort:
 
 # %%
 for name, make in setups.items():

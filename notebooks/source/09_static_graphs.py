@@ -358,8 +358,8 @@ print("outputs and gradients: equal to rounding")
 # %% [markdown]
 # ## Does it pay?
 #
-# That page reports, for one GPU: compiled without packing 3.02 steps a second, packed without compiling 2.0, both with
-# packing disabled for the compiler 2.78. (Its numbers, not ours.)
+# That page reports, for one GPU: compiled without packing was the fastest, packed without compiling the slowest, and
+# both, with packing disabled for the compiler, came between. (Its findings, not ours.)
 #
 # The same ways and more, for an encoder–decoder LSTM on a CPU, recorded in one run. All but the padded ones give exact
 # results. Predict the fastest of these.

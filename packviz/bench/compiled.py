@@ -8,7 +8,6 @@ leaves out. All but the padded ones compute the same; padded, the decoder starts
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,8 +19,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from packviz import palette
 from packviz.bench import recorded
-from packviz.bench.experiment import check_device
-from packviz.bench.program import in_a_line
+from packviz.bench.program import race_and_save
 from packviz.bench.timing import Timing, measure, milliseconds
 from packviz.drawn import Drawn
 from packviz.fast.operator import ragged_op
@@ -256,15 +254,7 @@ def load(path: str) -> Compiled:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Races the contestants, and writes the file."""
-    parser = argparse.ArgumentParser(prog="python -m packviz.bench.compiled", description=main.__doc__)
-    parser.add_argument("--out", required=True, help="the file to write")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--rounds", type=int, default=21)
-    options = parser.parse_args(arguments)
-    with in_a_line(parser):
-        found = race(rounds=options.rounds, device=check_device(options.device))
-    print(found)
-    save(options.out, found)
+    race_and_save("compiled", main.__doc__, race, save, 21, arguments)
 
 
 def _layers(inputs: int, outputs: int) -> nn.Module:

@@ -7,15 +7,13 @@ Mask: making it. The others: forward and backward, with a gradient of ones. The 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from packviz import ops
 from packviz.bench import recorded
-from packviz.bench.experiment import check_device
-from packviz.bench.program import in_a_line
+from packviz.bench.program import race_and_save
 from packviz.bench.timing import Timing, measure
 from packviz.lengths import uniform
 
@@ -168,15 +166,7 @@ def load(path: str) -> Helpers:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Races the helpers, and writes the file."""
-    parser = argparse.ArgumentParser(prog="python -m packviz.bench.helpers", description=main.__doc__)
-    parser.add_argument("--out", required=True, help="the file to write")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--rounds", type=int, default=31)
-    options = parser.parse_args(arguments)
-    with in_a_line(parser):
-        found = race(rounds=options.rounds, device=check_device(options.device))
-    print(found)
-    save(options.out, found)
+    race_and_save("helpers", main.__doc__, race, save, 31, arguments)
 
 
 if __name__ == "__main__":

@@ -17,3 +17,15 @@ def words(html):
 
 def visible(control):
     return control.layout.display != "none"
+
+
+def move_each_and_back(explorer, table):
+    """Moves every control over its values, of which the last is where it began: each has a picture of its own."""
+    for control, values in table:
+        first = before = explorer.picture.value
+        for value in values:
+            move(control, value)
+            assert explorer.error.value == ""
+            assert explorer.picture.value != before, (control.description, value)
+            before = explorer.picture.value
+        assert explorer.picture.value == first  # back where it was
