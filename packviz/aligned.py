@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from packviz import palette
+from packviz import palette, svg
 from packviz.drawn import Drawn
 from packviz.layout import Layout, sequence_name
 from packviz.svg import element, escape
 from packviz.text import FEW
 
 _WIDTH = 900  # px: a JupyterLab cell
-_MARGIN, _TOP, _HEIGHT, _CHAR = 26.0, 42.0, 24.0, 7.3  # px: left of a grid, above it, of a row, of a character
+_MARGIN, _TOP, _HEIGHT = 26.0, 42.0, 24.0  # px: left of a grid, above it, of a row
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,17 +87,12 @@ def draw(batches: Sequence[Aligned], theme: str) -> str:
     """Draws batches beside each other as they fit, as a complete `<svg>` element."""
     colours = palette.THEMES[theme]
     said = "\n\n".join(batch.to_text() for batch in batches)
-    # Many pictures may share a page, and where one is hidden the others must not look for their hatch in it.
     hatch = f"packviz-{zlib.crc32((said + theme).encode()):08x}"
-    body = [
-        f'<pattern id="{hatch}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-        f'<path d="M0 0h6v6H0z" fill="{colours.padding}"/><path d="M0 0v6" stroke="{colours.hatch}" stroke-width="2"/>'
-        "</pattern>"
-    ]
+    body = [svg.hatch(hatch, colours)]
     x = y = below = right = 0.0
     for batch in batches:
         cell = _cell_width(batch)
-        width = max(_MARGIN + cell * batch.real.shape[1], _CHAR * len(batch.title)) + 24
+        width = max(_MARGIN + cell * batch.real.shape[1], svg.CHAR * len(batch.title)) + 24
         if x and x + width > _WIDTH:
             x, y, below = 0.0, y + below, 0.0
         body += _batch(batch, 4 + x, y, cell, colours, hatch)
@@ -139,7 +134,7 @@ def _batch(batch: Aligned, x: float, y: float, cell: float, colours: palette.The
 
 
 def _cell_width(batch: Aligned) -> float:
-    return max(26.0, 8 + _CHAR * max(len(label) for row in batch.labels for label in row))
+    return max(26.0, 8 + svg.CHAR * max(len(label) for row in batch.labels for label in row))
 
 
 def _grid(values: Any, name: str, batch_first: bool) -> npt.NDArray[Any]:

@@ -46,7 +46,7 @@ def totals(title: str, rows: Mapping[str, tuple[int, int]], theme: str, words: t
         body.append(f'<text x="{_n(_NAMES + a + b + 8)}" y="{y + 14:g}">{svg.escape(said)}</text>')
         y += 28
     body += _filled("".join(solid), "".join(hatched), hatch, colours)
-    return svg.element(_hatch(hatch, colours) + "".join(body), _WIDTH, y + 4, title, theme)
+    return svg.element(svg.hatch(hatch, colours) + "".join(body), _WIDTH, y + 4, title, theme)
 
 
 def steps(
@@ -93,7 +93,7 @@ def steps(
     for t in range(0, n, every):
         x = left + (t + 0.5) * each
         body.append(f'<text x="{_n(x)}" y="{base + 18:g}" text-anchor="middle" fill="{colours.muted}">{t}</text>')
-    return svg.element(_hatch(hatch, colours) + "".join(body), _WIDTH, base + 28, title, theme)
+    return svg.element(svg.hatch(hatch, colours) + "".join(body), _WIDTH, base + 28, title, theme)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def spreads(title: str, rows: Mapping[str, Spread], theme: str, hatched: str) ->
         body.append(f'<text x="{_n(max(middle, high) + 10)}" y="{y + 14:g}">{svg.escape(spread.said)}</text>')
         y += 28
     filled = _filled("".join(fills[0]), "".join(fills[1]), hatch, colours)
-    return svg.element("".join([_hatch(hatch, colours), *filled, *body]), _WIDTH, y + 4, title, theme)
+    return svg.element("".join([svg.hatch(hatch, colours), *filled, *body]), _WIDTH, y + 4, title, theme)
 
 
 def short(n: int) -> str:
@@ -184,16 +184,7 @@ def _filled(solid: str, hatched: str, hatch: str, colours: palette.Theme, outlin
 
 
 def _hatch_name(*parts: Any) -> str:
-    # Many pictures may share a page, and where one is hidden the others must not look for their hatch in it.
     return f"packviz-{zlib.crc32(repr(parts).encode()):08x}"
-
-
-def _hatch(name: str, colours: palette.Theme) -> str:
-    return (
-        f'<pattern id="{name}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-        f'<path d="M0 0h6v6H0z" fill="{colours.padding}"/><path d="M0 0v6" stroke="{colours.hatch}" stroke-width="2"/>'
-        "</pattern>"
-    )
 
 
 def _box(x: float, y: float, width: float, height: float) -> str:

@@ -9,14 +9,13 @@ from typing import Any
 
 from packviz.drawn import Drawn
 from packviz.palette import THEMES
-from packviz.svg import element, escape, stack
+from packviz.svg import CHAR, element, escape, stack
 from packviz.text import count
 
 LEVELS = {"error": "✗", "warning": "!", "info": "i"}
 """The levels, gravest first, with the mark that each has beside its word."""
 
 _COLUMNS = 110  # of a line of text
-_CHAR = 7.3  # px: an upper bound for the width of one character of the 12 px monospace face
 _LINE = 17  # px
 
 
@@ -125,7 +124,7 @@ class Findings(Drawn, Sequence[Finding]):
         for i, (line, look) in enumerate(lines):
             text = line.lstrip()
             body.append(
-                f'<text x="{8 + (len(line) - len(text)) * _CHAR:g}" y="{14 + i * _LINE}" {look}>{escape(text)}</text>'
+                f'<text x="{8 + (len(line) - len(text)) * CHAR:g}" y="{14 + i * _LINE}" {look}>{escape(text)}</text>'
             )
-        width = 16 + _CHAR * max((len(line) for line, _ in lines), default=0)
+        width = 16 + CHAR * max((len(line) for line, _ in lines), default=0)
         return [element("".join(body), width, 8 + _LINE * len(lines), self.to_text(), theme)] if lines else []

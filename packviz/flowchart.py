@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 from packviz.drawn import Drawn
 from packviz.palette import THEMES, Theme
-from packviz.svg import element, escape, stack
+from packviz.svg import CHAR, element, escape, stack
 
 KINDS = ("input", "operator", "pack", "rnn", "pad", "output")
-_CHAR = 7.3  # px: an upper bound for the width of one character of the 12 px monospace face
 _HEIGHT, _BETWEEN, _GAP = 38.0, 32.0, 28.0  # px: of a box; between two layers of boxes; between two boxes of a layer
 _KEY = "thick: a PackedSequence · thin: a tensor"
 
@@ -88,7 +87,7 @@ class Flow(Drawn):
         body += [_box(self, i, placed.boxes[i], colours) for i in range(len(self.boxes))]
         body += [_mark(self, arrow, placed, colours) for arrow in self.arrows if arrow.wrong]
         key = f"{_KEY} · dashed, ✗: not allowed" if any(a.wrong for a in self.arrows) else _KEY
-        width = max(placed.width, 16 + _CHAR * len(key))
+        width = max(placed.width, 16 + CHAR * len(key))
         body.append(f'<text x="8" y="{placed.height + 12:g}" font-size="11" fill="{colours.muted}">{key}</text>')
         drawing = element("".join(body), width, placed.height + 20, self.to_text(), theme)
         return stack(self.title, [drawing], theme)
@@ -236,7 +235,7 @@ def _box(flow: Flow, i: int, spot: _Spot, colours: Theme) -> str:
 
 def _slot(flow: Flow, one: int | Arrow) -> float:
     """What a box or a passing arrow takes of its layer: beside an arrow that is wrong, its mark needs room."""
-    marks = [20 + _CHAR * (2 + len(a.wrong)) for a in flow.arrows if a.wrong and a.target == one]
+    marks = [20 + CHAR * (2 + len(a.wrong)) for a in flow.arrows if a.wrong and a.target == one]
     return max([_width(flow, one), *(2 * mark for mark in marks)])
 
 
@@ -245,7 +244,7 @@ def _width(flow: Flow, one: int | Arrow) -> float:
     if isinstance(one, Arrow):
         return 10.0
     box = flow.boxes[one]
-    return max(70.0, 20 + _CHAR * max(len(box.name), len(box.detail)))
+    return max(70.0, 20 + CHAR * max(len(box.name), len(box.detail)))
 
 
 def _n(value: float) -> str:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from packviz import palette
 from packviz.palette import Theme
-from packviz.svg import element, escape
+from packviz.svg import CHAR, element, escape, hatch
 from packviz.text import FEW
 
 _WIDTH = 900.0  # px: a JupyterLab cell
@@ -23,7 +23,6 @@ _MARGIN = 44.0  # px: left of a grid, for the names of its rows
 _TOP = 44.0  # px: a grid's title and its columns' names
 _CELL, _STATE = 32.0, 38.0  # px: the width of a cell with a number in it; of one in a grid of few columns
 _TALL = 260  # px: the most that the rows of a large grid take
-_CHAR = 7.3  # px: an upper bound for the width of one character of the 12 px monospace face
 
 _HATCH = "packviz-hatch"  # stands for the hatch's name until the rest is drawn
 
@@ -144,8 +143,8 @@ def draw_table(
 ) -> str:
     """Draws a table of right (true), wrong (false) and does not apply (none), each with a mark and a word."""
     colours = palette.THEMES[theme]
-    side = 20 + _CHAR * max(map(len, rows))
-    widths = [max(92.0, 14 + _CHAR * len(column)) for column in columns]
+    side = 20 + CHAR * max(map(len, rows))
+    widths = [max(92.0, 14 + CHAR * len(column)) for column in columns]
     out = [f'<text x="4" y="18" font-weight="bold" font-size="13">{escape(title)}</text>']
     boxes: dict[str, list[str]] = defaultdict(list)
     for r, name in enumerate(rows):
@@ -168,7 +167,7 @@ def draw_table(
     shapes = [f'<path d="{"".join(d)}" fill="{fill}" stroke="{colours.line}"/>' for fill, d in boxes.items()]
     y = 52 + 26 * len(rows) + 18
     for note in notes:
-        for line in wrap(note, int(x / _CHAR)):
+        for line in wrap(note, int(x / CHAR)):
             out.append(f'<text x="4" y="{y}" fill="{colours.muted}">{escape(line)}</text>')
             y += 17
     return element("".join([*shapes, *heads, *out]), x + 4, y, title, theme)
@@ -192,7 +191,7 @@ def _thinned(grid: Grid) -> Grid:
 def _size(grid: Grid) -> tuple[float, float]:
     """The room a grid takes, its title and its key not cut."""
     width, height, _ = _cell(grid)
-    across = max(_MARGIN + width * len(grid.columns), len(grid.title) * _CHAR)
+    across = max(_MARGIN + width * len(grid.columns), len(grid.title) * CHAR)
     return across, _TOP + height * len(grid.rows) + 16
 
 
@@ -214,11 +213,7 @@ class _Painter:
 
     def patterns(self) -> str:
         """The hatch of padding."""
-        return (
-            f'<pattern id="{_HATCH}" width="6" height="6" patternUnits="userSpaceOnUse"'
-            f' patternTransform="rotate(45)"><path d="M0 0h6v6H0z" fill="{self.theme.padding}"/>'
-            f'<path d="M0 0v6" stroke="{self.theme.hatch}" stroke-width="2"/></pattern>'
-        )
+        return hatch(_HATCH, self.theme)
 
     def grid(self, grid: Grid, x: float, y: float) -> list[str]:
         width, height, few = _cell(grid)
@@ -253,10 +248,10 @@ class _Painter:
             if i == 2:
                 words = "differs, as a share of the row's largest value:"
                 out.append(f'<text x="{x:g}" y="{y + 12:g}">{words}</text>')
-                x += len(words) * _CHAR + 8
+                x += len(words) * CHAR + 8
             out.append(f'<path d="{_box(x, y, 16, 16)}" fill="{fill}" stroke="{theme.line}"/>')
             out.append(f'<text x="{x + 21:g}" y="{y + 12:g}">{said}</text>')
-            x += 21 + len(said) * _CHAR + 14
+            x += 21 + len(said) * CHAR + 14
         return out
 
     def _names(self, grid: Grid, left: float, top: float, width: float, height: float) -> list[str]:

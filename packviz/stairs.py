@@ -20,7 +20,6 @@ from packviz.palette import Theme
 
 _LEFT, _TOP, _WIDE, _TALL = 70.0, 46.0, 460.0, 330.0  # px: the margins of the grid, and the most it takes
 _CHART, _CHART_TALL, _AXIS, _END = 350.0, 340.0, 66.0, 24.0  # px: the chart, and what is left and right of its curves
-_CHAR = 7.3  # px: an upper bound for the width of one character of the 12 px monospace face
 _CURVE, _MEASURED = palette.SEQUENCES[4], palette.SEQUENCES[5]
 _WEDGE, _DIAMOND = "M0-4l-5 8h10z", "M0-6l6 6l-6 6l-6-6z"
 
@@ -168,17 +167,11 @@ class _Grid:
 
     def draw(self, theme: str) -> str:
         said = self.stairs.to_text()
-        # Many pictures may share a page, and where one is hidden the others must not look for their hatch in it.
         hatch = f"packviz-s{zlib.crc32((said + theme + str(self.order)).encode()):08x}"
-        pattern = (
-            f'<pattern id="{hatch}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-            f'<path d="M0 0h6v6H0z" fill="{self.theme.padding}"/>'
-            f'<path d="M0 0v6" stroke="{self.theme.hatch}" stroke-width="2"/></pattern>'
-        )
         calls = self.stairs.calls
         title = "one rectangle: the padded batch" if calls == 1 else f"{calls:,} rectangles, longest sequence first"
         parts = [*self._cells(hatch), *self._frames(), *self._axis(), *self._names(), *self._key(hatch)]
-        body = f'{pattern}<text x="4" y="15" font-weight="bold">{title}</text>{"".join(parts)}'
+        body = f'{svg.hatch(hatch, self.theme)}<text x="4" y="15" font-weight="bold">{title}</text>{"".join(parts)}'
         return svg.element(body, self.width, self.height, said, theme)
 
     def _cells(self, hatch: str) -> Iterator[str]:
@@ -233,7 +226,7 @@ class _Grid:
         places = [(_LEFT + cut * self.each, str(cut)) for cut in self.stairs.cuts]
         taken = -math.inf
         for x, said in places:
-            room = _CHAR * (len(said) + 1)
+            room = svg.CHAR * (len(said) + 1)
             if x == places[-1][0] or taken + room <= x <= places[-1][0] - room:
                 taken = x
                 yield _text(x, y, said, anchor="middle", size=11, fill=self.theme.accent)
@@ -260,7 +253,7 @@ class _Grid:
             (f'fill="none" stroke="{self.theme.muted}" stroke-dasharray="2 3"', "padding, left out"),
         ):
             yield f'<path d="{_box(x, y, 14, 12)}" {look}/>{_text(x + 20, y + 10, said)}'
-            x += 20 + _CHAR * len(said) + 16
+            x += 20 + svg.CHAR * len(said) + 16
         if self.stride > 1:
             note = f"One in {self.stride} of {self.layout.batch_size:,} sequences is drawn. Counts are of all."
             yield _text(4, y + 30, note, size=11, fill=self.theme.muted)
@@ -337,7 +330,7 @@ class _Chart:
         most, taken = self.it.calls[-1], -math.inf
         ticks = sorted({most, *(2**i for i in range(int(math.log2(most)) + 1))})
         for k in ticks:
-            x, room = self._x(k), _CHAR * len(str(k)) + 4
+            x, room = self._x(k), svg.CHAR * len(str(k)) + 4
             if k == most or (x >= taken + room and x <= self._x(most) - room):
                 taken = x
                 yield _text(x, foot + 15, str(k), anchor="middle", size=11, fill=self.theme.muted)

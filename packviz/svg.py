@@ -23,7 +23,9 @@ from packviz.layout import IntArray, Layout, sequence_name
 from packviz.palette import Theme
 from packviz.text import Labels, cell_label, is_few, summary
 
-_CHAR = 7.3  # px: an upper bound for the width of one character of the 12 px monospace face
+CHAR = 7.3
+"""An upper bound for the width of one character of the 12 px monospace face, in px."""
+
 _PANEL = 460  # px: two panels of this width stand side by side in a JupyterLab cell
 _TALL = 400  # px: the tallest panel of runs
 _MARGIN = 70  # px: left of a panel, for the names of its rows
@@ -100,6 +102,19 @@ def element(body: str, width: float, height: float, said: str, theme: str) -> st
     )
 
 
+def hatch(name: str, colours: Theme) -> str:
+    """The pattern of padding, to fill with as `url(#name)`.
+
+    The name must be the picture's own: many pictures may share a page, and where one is hidden the others must not look
+    for their hatch in it.
+    """
+    return (
+        f'<pattern id="{name}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        f'<path d="M0 0h6v6H0z" fill="{colours.padding}"/><path d="M0 0v6" stroke="{colours.hatch}" stroke-width="2"/>'
+        "</pattern>"
+    )
+
+
 def stack(title: str, drawings: Sequence[str], theme: str) -> str:
     """Puts whole drawings under each other, beneath a line of text."""
     lines = wrap(title, 96)
@@ -121,7 +136,6 @@ class _Picture:
     def __init__(self, layout: Layout, labels: Labels | None, theme: Theme, step: int | None, mistaken: bool) -> None:
         self.layout, self.labels, self.theme, self.step, self.mistaken = layout, labels, theme, step, mistaken
         self.scale = _scale(layout, labels)
-        # Many pictures may share a page, and where one is hidden the others must not look for their hatch in it.
         arrays = layout.lengths.tobytes() + layout.sorted_indices.tobytes()
         other = repr((layout.max_len, labels, theme, step, mistaken)).encode()
         self.hatch = f"packviz-{zlib.crc32(arrays + other):08x}"
@@ -132,7 +146,7 @@ class _Picture:
         # Stacked, the label "batch_sizes" stands in the margin too; side by side, there is the slope for it.
         self.left = _MARGIN + 40 if self.stacked else _MARGIN
         self.steps_left = self.left if self.stacked else self.left + max(self.grid_width, _MARGIN) + _SLOPE
-        self.width = max(560, self.steps_left + max(self.grid_width, len(_STEPS_TITLE) * _CHAR) + 20)
+        self.width = max(560, self.steps_left + max(self.grid_width, len(_STEPS_TITLE) * CHAR) + 20)
 
     def render(self) -> tuple[str, float, float]:
         """The picture's parts, its width and its height."""
@@ -148,12 +162,7 @@ class _Picture:
         body += self.notes(y)
         y += 16 * len(self._notes)
 
-        hatch = (
-            f'<pattern id="{self.hatch}" width="6" height="6" patternUnits="userSpaceOnUse"'
-            f' patternTransform="rotate(45)"><path d="M0 0h6v6H0z" fill="{self.theme.padding}"/>'
-            f'<path d="M0 0v6" stroke="{self.theme.hatch}" stroke-width="2"/></pattern>'
-        )
-        return hatch + "".join(body), self.width, y + 6
+        return hatch(self.hatch, self.theme) + "".join(body), self.width, y + 6
 
     def padded(self, top: float) -> Iterator[str]:
         """The grid as the caller's tensor holds it, padding hatched."""
@@ -301,7 +310,7 @@ class _Picture:
     def _sort_lines(self, left: float, top: float, order: Sequence[int]) -> Iterator[str]:
         """From each sequence's row in the grid to its row by length: the sort permutation, drawn."""
         longest_name = sequence_name(self.layout.batch_size - 1)
-        start, end = self.left + self.grid_width + 6, left - 20 - _CHAR * (len(longest_name) - 1)
+        start, end = self.left + self.grid_width + 6, left - 20 - CHAR * (len(longest_name) - 1)
         middle = _n((start + end) / 2)
         for rank, b in enumerate(order):
             y0, y1 = (_n(top + (i + 0.5) * self.scale.height) for i in (b, rank))
@@ -322,7 +331,7 @@ class _Picture:
         if self.scale.few:
             return list(range(steps))
         # Both a step's number and the batch size under it need room.
-        room = 6 + _CHAR * max(len(str(steps)), len(str(self.layout.batch_size)))
+        room = 6 + CHAR * max(len(str(steps)), len(str(self.layout.batch_size)))
         ticks = list(range(0, steps, _nice(room / self.scale.width)))
         if self.step is not None:
             ticks = [t for t in ticks if abs(t - self.step) * self.scale.width >= room] + [self.step]
@@ -441,7 +450,7 @@ def _scale(layout: Layout, labels: Labels | None) -> _Scale:
     B, T = layout.batch_size, layout.max_len
     if is_few(layout):
         longest = max(_columns(cell_label(labels, b, t)) for b in range(B) for t in range(T))
-        width = min(max(26.0, 8 + _CHAR * longest), 100.0, max(26.0, 2 * _PANEL / T))
+        width = min(max(26.0, 8 + CHAR * longest), 100.0, max(26.0, 2 * _PANEL / T))
         return _Scale(width, 24.0, True, 1)
     stride = -(-B // _MOST_ROWS) | 1  # odd: a step through the colours that meets them all
     rows = -(-B // stride)
@@ -449,7 +458,7 @@ def _scale(layout: Layout, labels: Labels | None) -> _Scale:
 
 
 def _clip(label: str, width: float) -> str:
-    room = int((width - 4) / _CHAR)
+    room = int((width - 4) / CHAR)
     if _columns(label) <= room:
         return label
     while label and _columns(label) > room - 1:

@@ -76,9 +76,7 @@ class Textbook(Drawn):
             f"packviz-{zlib.crc32(repr((layout.lengths.tolist(), layout.max_len, self.columns, theme)).encode()):08x}"
         )
         body = [
-            f'<pattern id="{hatch}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-            f'<path d="M0 0h6v6H0z" fill="{colours.padding}"/><path d="M0 0v6" stroke="{colours.hatch}"'
-            ' stroke-width="2"/></pattern>',
+            svg.hatch(hatch, colours),
             f'<text x="4" y="16" font-weight="bold">{svg.escape(self._title())}</text>',
         ]
         wide = each * layout.max_len

@@ -22,7 +22,7 @@ from packviz.bench import recorded
 from packviz.bench.provenance import provenance
 from packviz.drawn import Drawn
 from packviz.quiet import quiet
-from packviz.svg import element, escape
+from packviz.svg import CHAR, element, escape
 
 RIGHT, WRONG, ERROR = "right", "WRONG", "error"
 STEPS, EXAMPLE = 5, (5, 5, 5)
@@ -35,7 +35,6 @@ AROUND = 5
 
 _KIND, _VERSION = "relatives", 1
 _LONGEST = 150  # characters of an error's text
-_CHAR = 7.3  # px: an upper bound for the width of one character of the 12 px monospace face
 _ANSI = re.compile(r"\x1b\[[\d;]*m")
 
 Answer = Callable[[Any, Any], Any]
@@ -120,8 +119,8 @@ class Relatives(Drawn):
     def to_svg(self, theme: str = "light") -> str:
         """The table with a mark and a word in each cell, and the errors below."""
         colours = palette.THEMES[theme]
-        side = 16 + _CHAR * max(map(len, self.cells))
-        widths = [14 + _CHAR * max(len(way), *(len(self.said(name, way)) for name in self.cells)) for way in WAYS]
+        side = 16 + CHAR * max(map(len, self.cells))
+        widths = [14 + CHAR * max(len(way), *(len(self.said(name, way)) for name in self.cells)) for way in WAYS]
         body, x = [], side
         for way, width in zip(WAYS, widths, strict=True):
             body.append(f'<text x="{x + width / 2 - 2:g}" y="18" text-anchor="middle" font-weight="bold">{way}</text>')
@@ -135,10 +134,10 @@ class Relatives(Drawn):
                 body.append(f'<text {middle} fill="{ink}"{weight}>{escape(self.said(name, way))}</text>')
             x += width
         body += [f'<text x="4" y="{42 + 26 * r}">{escape(name)}</text>' for r, name in enumerate(self.cells)]
-        lines = [line for note in self.notes for line in wrap(note, int(x / _CHAR), subsequent_indent="  ")]
+        lines = [line for note in self.notes for line in wrap(note, int(x / CHAR), subsequent_indent="  ")]
         y = 52 + 26 * len(self.cells)
         for i, line in enumerate(lines):
-            indent = 4 + _CHAR * (len(line) - len(line.lstrip()))
+            indent = 4 + CHAR * (len(line) - len(line.lstrip()))
             body.append(f'<text x="{indent:g}" y="{y + 17 * i}" fill="{colours.muted}">{escape(line.lstrip())}</text>')
         return element("".join(body), x + 4, y + 17 * len(lines), self.to_text(), theme)
 

@@ -35,7 +35,7 @@ TORCH = "2.13"
 """The version that the texts are from."""
 
 _WIDTH = 100  # characters of a line
-_CHAR, _LINE = 7.3, 17  # px
+_LINE = 17  # px
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,8 +100,8 @@ class Exhibit(Drawn):
             for i, line in enumerate(wrap(text, _WIDTH - 12)):
                 y += _LINE
                 name = "" if i else f'<text x="8" y="{y}" fill="{colours.muted}">{label}</text>'
-                body.append(f'{name}<text x="{8 + 12 * _CHAR:g}" y="{y}">{svg.escape(line)}</text>')
-        return svg.element("".join(body), 16 + _WIDTH * _CHAR, y + 10, self.to_text(), theme)
+                body.append(f'{name}<text x="{8 + 12 * svg.CHAR:g}" y="{y}">{svg.escape(line)}</text>')
+        return svg.element("".join(body), 16 + _WIDTH * svg.CHAR, y + 10, self.to_text(), theme)
 
     @property
     def _title(self) -> str:
