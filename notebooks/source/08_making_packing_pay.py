@@ -27,6 +27,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import packviz as pv
 from packviz.lessons import ask, checks
 
+torch.set_num_threads(1)  # more gain little on products this small, and may wait for each other
 ask("one gather")
 
 # %% [markdown]
@@ -60,7 +61,7 @@ print("index:", *index.tolist())
 
 # %%
 from packviz import lengths as sources
-from packviz.bench import counting
+from packviz.bench import counting, nodes
 
 
 def backward_of(pack, pad, lengths):
@@ -68,14 +69,6 @@ def backward_of(pack, pad, lengths):
     output, _ = pad(pack(x, lengths))
     gradient = torch.ones_like(output)
     return output, lambda *_: torch.autograd.grad(output, x, gradient, retain_graph=True)
-
-
-def count_nodes(output):
-    nodes, found = set(), {output.grad_fn}
-    while found:
-        nodes |= found
-        found = {after for node in found for after, _ in node.next_functions if after} - nodes
-    return len(nodes)
 
 
 # %%
@@ -88,7 +81,8 @@ for T in (16, 32, 64):
         output, backward = backward_of(*functions, batch)
         _, seen, _ = counting.observe(backward, output.device)
         written[name, T] = sum(operator.bytes for operator, _ in seen.calls)
-        print(f"T = {T}  {name:8}{count_nodes(output):4} nodes {written[name, T] / 1e6:7.3g} MB written by backward")
+        megabytes = written[name, T] / 1e6
+        print(f"T = {T}  {name:8}{len(nodes.walk(output)):4} nodes {megabytes:7.3g} MB written by backward")
 assert written["packviz", 64] < 2.1 * written["packviz", 32]  # linear
 
 # %% [markdown]
