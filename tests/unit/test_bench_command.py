@@ -195,11 +195,19 @@ def test_ctrl_c_for_real(tmp_path):
     path = tmp_path / "result.json"
     command = [sys.executable, "-m", "packviz", "bench", "--setup", "A", "--min", "1", "--max", "400", "--step", "1"]
     command += ["--batch-size", "1", "--rounds", "1", "--warmup", "0", "--out", str(path)]
-    program = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    for _ in range(3):
-        assert program.stderr.readline().endswith("time steps: done\n")
-    program.send_signal(signal.SIGINT)
-    _, error = program.communicate(timeout=60)
+
+    def hear():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell starts what runs in its background deaf to Ctrl-C
+
+    program = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=hear)
+    try:
+        for _ in range(3):
+            assert program.stderr.readline().endswith("time steps: done\n")
+        program.send_signal(signal.SIGINT)
+        _, error = program.communicate(timeout=60)
+    finally:
+        program.kill()
+        program.communicate()
     assert program.returncode == 130
     assert "Traceback" not in error
     there = int(re.search(r"holds (\d+) point", error)[1])
