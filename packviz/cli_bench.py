@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,10 +79,16 @@ def _measure(options: argparse.Namespace) -> int:
         raise ValueError(_as_options(error)) from None
     setups = options.setup or ["A", "B"]
     result = start = _start(options.out)
-    with _Bar(sys.stderr) as bar:
+    with _Bar(sys.stderr) as bar, _noting_ctrl_c() as pressed:
         try:
             for result in experiment.sweep(
-                parameters, setups, sizes, device=options.device, start=start, progress=bar.show
+                parameters,
+                setups,
+                sizes,
+                device=options.device,
+                start=start,
+                progress=bar.show,
+                stop=lambda: bool(pressed),
             ):
                 bar.clear()
                 if options.out:
@@ -93,10 +101,31 @@ def _measure(options: argparse.Namespace) -> int:
         except experiment.ConflictError as error:
             raise ValueError(f"{options.out}: {_as_options(error)}") from None
         except KeyboardInterrupt:
+            pressed.append(True)
+        if pressed:
             bar.clear()
             return _stopped(result, options.out)
     print(result)
     return 0
+
+
+@contextmanager
+def _noting_ctrl_c() -> Iterator[list[bool]]:
+    """A list that is empty until Ctrl-C: Python drops a KeyboardInterrupt that meets it within a finalizer."""
+    pressed: list[bool] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed  # only there can signals be handled
+        return
+
+    def press(number: int, frame: Any) -> None:
+        pressed.append(True)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _as_options(error: ValueError) -> str:

@@ -214,6 +214,28 @@ def test_ctrl_c_for_real(tmp_path):
     assert len(results.load(path).points) == there >= 3
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_within_a_finalizer_is_not_lost(monkeypatch, tmp_path):
+    """Python drops what is raised there."""
+    padded, sizes = forum.METHODS["padded"], []
+
+    class Press:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    def pressing(*given):
+        sizes.append(len(given[1]))
+        Press()
+        return padded(*given)
+
+    monkeypatch.setitem(forum.METHODS, "padded", pressing)
+    before = signal.getsignal(signal.SIGINT)
+    some = ["--setup", "A", "--min", "2", "--max", "9", "--step", "1", "--batch-size", "2", "--rounds", "3"]
+    assert cli.main(["bench", *some, "--out", str(tmp_path / "a.json")]) == 130
+    assert len(sizes) == 1
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 # The progress bar.
 
 
