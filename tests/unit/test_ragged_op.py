@@ -207,7 +207,7 @@ def backends():
     # Inductor leaves the folder of torch unquoted on the compiler's command line.
     usable = shutil.which("g++") and " " not in torch.__file__
     cxx = pytest.mark.skipif(not usable, reason="needs a C++ compiler, and a path to torch without blanks")
-    return ["aot_eager", pytest.param("inductor", marks=cxx)]
+    return ["aot_eager", pytest.param("inductor", marks=[cxx, pytest.mark.slow])]
 
 
 @pytest.mark.parametrize("backend", backends())

@@ -92,12 +92,37 @@ def test_only_the_call_is_timed():
     assert result.seconds == {"a": (1, 1)}
 
 
+class Leftover:
+    """Only a collection frees it: it holds itself. It says when it goes."""
+
+    def __init__(self, says):
+        self.says, self.itself = says, self
+
+    def __del__(self):
+        self.says("freed")
+
+
 def test_garbage_is_collected_before_and_not_meanwhile():
     seen = []
     assert gc.isenabled()
-    measure({"a": lambda: seen.append(gc.isenabled())}, rounds=2, clock=FakeClock())
-    assert seen == [False] * 5
+    Leftover(seen.append)
+
+    def call():
+        seen.append(gc.isenabled())
+        for _ in range(gc.get_threshold()[0] + 1):
+            Leftover(lambda said: None)
+        Leftover(seen.append)
+
+    measure({"a": call}, rounds=2, clock=FakeClock())
+    assert seen[:6] == ["freed"] + [False] * 5  # what the calls leave behind goes after them
     assert gc.isenabled()
+
+
+def test_what_one_measurement_leaves_behind_is_gone_before_the_next():
+    seen = []
+    measure({"a": lambda: Leftover(seen.append)}, rounds=1, warmup=1, clock=FakeClock())
+    measure({"b": lambda: seen.append("b")}, rounds=1, warmup=0, clock=FakeClock())
+    assert seen == ["freed", "freed", "b"]
 
 
 def test_garbage_collection_returns_after_a_failure_and_stays_off_where_it_was():
