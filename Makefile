@@ -44,7 +44,7 @@ lint: .venv/.installed-test ## ruff and mypy
 	@$(PY) tools/run_tests.py lint
 
 bench-ui: .venv/.installed-test ## time from a key press to the painted frame, per explorer
-	@$(WITH_VENV) $(PY) tools/bench_ui.py
+	@$(WITH_VENV) PYTHONPATH=tools $(PY) -m browser.bench_ui
 
 badge: ## print README's Binder badge: make badge REPO=owner/name
 	@[ -n "$(REPO)" ] || { echo "Say where the repository lives: make badge REPO=owner/name" >&2; exit 2; }

@@ -9,25 +9,34 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from packviz.advice import advise
+    from packviz import figures as figures
+    from packviz.bench.advice import advise
     from packviz.bench.calibration import calibrate
-    from packviz.cost import Spec, flops
-    from packviz.fast.operator import ragged_op
-    from packviz.fast.packing import pack_padded_sequence, pack_sequence, pad_packed_sequence, unpack_sequence
-    from packviz.fast.running import Ragged, run
-    from packviz.layout import Layout
-    from packviz.mistakes.batches import diagnose
-    from packviz.mistakes.errors import explain_errors
-    from packviz.ops import align, masked_loss, padding_mask, unpack_to_length
-    from packviz.picture import Picture, show
-    from packviz.states import compare
-    from packviz.staticgraph import check_static
+    from packviz.check.batches import diagnose
+    from packviz.check.errors import explain_errors
+    from packviz.check.states import compare
+    from packviz.check.static import check_static
+    from packviz.core import batches as batches
+    from packviz.core import lengths as lengths
+    from packviz.core.batches import Buckets
+    from packviz.core.layout import Layout
+    from packviz.count.flops import Spec, flops
+    from packviz.draw.cells import Aligned
+    from packviz.draw.picture import Picture, show
+    from packviz.draw.stairs import Stairs
+    from packviz.ops.masks import align, masked_loss, padding_mask, unpack_to_length
+    from packviz.ops.operator import ragged_op
+    from packviz.ops.packing import pack_padded_sequence, pack_sequence, pad_packed_sequence, unpack_sequence
+    from packviz.ops.running import Ragged, run
 
 __all__ = [
+    "Aligned",
+    "Buckets",
     "Layout",
     "Picture",
     "Ragged",
     "Spec",
+    "Stairs",
     "advise",
     "align",
     "calibrate",
@@ -49,38 +58,50 @@ __all__ = [
 ]
 
 _HOME = {
-    "advise": "packviz.advice",
+    "Buckets": "packviz.core.batches",
+    "Layout": "packviz.core.layout",
+    "Aligned": "packviz.draw.cells",
+    "Picture": "packviz.draw.picture",
+    "show": "packviz.draw.picture",
+    "Stairs": "packviz.draw.stairs",
+    "align": "packviz.ops.masks",
+    "masked_loss": "packviz.ops.masks",
+    "padding_mask": "packviz.ops.masks",
+    "unpack_to_length": "packviz.ops.masks",
+    "ragged_op": "packviz.ops.operator",
+    "pack_padded_sequence": "packviz.ops.packing",
+    "pack_sequence": "packviz.ops.packing",
+    "pad_packed_sequence": "packviz.ops.packing",
+    "unpack_sequence": "packviz.ops.packing",
+    "Ragged": "packviz.ops.running",
+    "run": "packviz.ops.running",
+    "Spec": "packviz.count.flops",
+    "flops": "packviz.count.flops",
+    "diagnose": "packviz.check.batches",
+    "explain_errors": "packviz.check.errors",
+    "compare": "packviz.check.states",
+    "check_static": "packviz.check.static",
+    "advise": "packviz.bench.advice",
     "calibrate": "packviz.bench.calibration",
-    "Spec": "packviz.cost",
-    "flops": "packviz.cost",
-    "ragged_op": "packviz.fast.operator",
-    "pack_padded_sequence": "packviz.fast.packing",
-    "pack_sequence": "packviz.fast.packing",
-    "pad_packed_sequence": "packviz.fast.packing",
-    "unpack_sequence": "packviz.fast.packing",
-    "Ragged": "packviz.fast.running",
-    "run": "packviz.fast.running",
-    "Layout": "packviz.layout",
-    "diagnose": "packviz.mistakes.batches",
-    "explain_errors": "packviz.mistakes.errors",
-    "Picture": "packviz.picture",
-    "show": "packviz.picture",
-    "compare": "packviz.states",
-    "check_static": "packviz.staticgraph",
-    "align": "packviz.ops",
-    "masked_loss": "packviz.ops",
-    "padding_mask": "packviz.ops",
-    "unpack_to_length": "packviz.ops",
+}
+# Modules that a notebook's cells use, one word away.
+_MODULES = {
+    "batches": "packviz.core.batches",
+    "figures": "packviz.figures",
+    "lengths": "packviz.core.lengths",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
+    if name in _MODULES:
+        value = importlib.import_module(_MODULES[name])
+    elif name in _HOME:
         value = getattr(importlib.import_module(_HOME[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'packviz' has no attribute {name!r}; it offers {', '.join(__all__)}")
+    else:
+        raise AttributeError(f"module 'packviz' has no attribute {name!r}; it offers {', '.join(__all__)}")
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({name for name in globals() if name.startswith("__")} | set(__all__))
+    return sorted({name for name in globals() if name.startswith("__")} | set(__all__) | set(_MODULES))

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from packviz import lengths
-from packviz.picture import show
+from packviz.core import lengths
+from packviz.draw.picture import show
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status: 0, 2 for input it cannot use, 130 after Ctrl-C."""
-    from packviz import cli_bench  # noqa: PLC0415 - it is the only one that knows `packviz.bench`
+    from packviz.studies.forum import command as cli_bench  # noqa: PLC0415 - it is the only one that knows `packviz.bench`
 
     parser = argparse.ArgumentParser(prog="packviz", description="See PyTorch packed sequences from a terminal.")
     parser.add_argument("--version", action="version", version=f"packviz {_version()}")

@@ -1,4 +1,4 @@
-"""Makes packviz/data/sentences.json: sentences from the docstrings of Python's standard library.
+"""Makes packviz/core/sentences.json: sentences from the docstrings of Python's standard library.
 
 Run once, with the Python whose docstrings are wanted: `python tools/make_sentences.py`. The file is frozen from then
 on, so that what the notebooks show does not change with the Python that runs them.
@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-OUT = Path(__file__).parents[1] / "packviz" / "data" / "sentences.json"
+OUT = Path(__file__).parents[1] / "packviz" / "core" / "sentences.json"
 MODULES = """
     abc argparse ast asyncio/tasks bisect calendar collections/__init__ concurrent/futures/_base configparser
     contextlib copy csv dataclasses datetime decimal difflib doctest email/message enum fileinput fractions

@@ -16,7 +16,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chromium import find_chromium, how_to_get_it
+from browser.chromium import find_chromium, how_to_get_it
 
 ROOT = Path(__file__).resolve().parent.parent
 JUNIT = ROOT / "artefacts" / "junit"

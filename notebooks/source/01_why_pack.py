@@ -19,7 +19,8 @@
 
 # %%
 import packviz as pv
-from packviz.lessons import ask, checks, sentences
+from packviz.lessons import ask, checks
+from packviz.lessons import sentences
 
 ask("cells that are real")
 

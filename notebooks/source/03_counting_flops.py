@@ -106,7 +106,7 @@ figures.flops_per_step(counts)
 # multiplications and additions of each row.
 
 # %%
-from packviz import textbook
+from packviz.count import textbook
 
 picture = textbook.count(lengths)
 assert picture.padded == (54, 48)
@@ -202,7 +202,7 @@ assert ledger.elementwise.packed == 32 * 21 * 7
 ask("few and many distinct lengths")
 
 # %%
-from packviz.bench import savings
+from packviz.studies import savings
 
 gru = torch.nn.GRU(32, 32)
 counts = {n: pv.flops(gru, savings.spread_lengths(n, 256), input_grad=True).training for n in (2, 4, 16, 256)}

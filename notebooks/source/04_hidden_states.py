@@ -161,7 +161,7 @@ print(comparison.verdict)
 # `gather len-1` reads `output` at each sequence's last real step. `output[:, 0]` is where the reverse half ends.
 
 # %%
-from packviz.truth import truth_table
+from packviz.check.truth import truth_table
 
 table = truth_table("LSTM")
 assert all(False not in answer.right.values() for answer in table.answers if answer.method == "packed")

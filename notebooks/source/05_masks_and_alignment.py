@@ -24,7 +24,8 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 
 import packviz as pv
-from packviz.lessons import ask, checks, sentences
+from packviz.lessons import ask, checks
+from packviz.lessons import sentences
 
 torch.set_num_threads(1)  # the products here are so small that a second thread would only wait
 lengths = [9, 8, 6, 4, 3, 2]
@@ -159,13 +160,12 @@ print("weight on padding:", "  ".join(f"{share:.0%}" for share in lost))
 # `pv.align` moves them, by their lengths.
 
 # %%
-from packviz.aligned import Aligned
 
 history = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0], [7, 8, 9, 0]])
 right = pv.align(history, [4, 2, 3], to="right", batch_first=True)
 assert right.tolist() == [[1, 2, 3, 4], [0, 0, 5, 6], [0, 7, 8, 9]]
 assert torch.equal(pv.align(right, [4, 2, 3], to="left", batch_first=True), history)
-Aligned.of(right, [4, 2, 3], "right", "right-aligned: padding at the start", batch_first=True)
+pv.Aligned.of(right, [4, 2, 3], "right", "right-aligned: padding at the start", batch_first=True)
 
 # %% [markdown]
 # Who wants which? As the documentation of *transformertf* tells it:
@@ -182,7 +182,7 @@ future, ahead = torch.tensor([[5, 6, 7], [7, 0, 0], [10, 11, 0]]), [3, 1, 2]
 axis = torch.cat([right, future], dim=1)
 real = torch.cat([pv.padding_mask([4, 2, 3]).flip(1), pv.padding_mask(ahead)], dim=1)
 assert real[:, 3:5].all()  # no gap between the last past and the first future step
-Aligned.of(axis, real, title="past (t = 0 to 3) to the right, future to the left", batch_first=True)
+pv.Aligned.of(axis, real, title="past (t = 0 to 3) to the right, future to the left", batch_first=True)
 
 # %% [markdown]
 # ## Never guess from zeros
@@ -199,7 +199,7 @@ guessed = row.roll(-first, dims=1)
 by_length = pv.align(row, [4], to="left", source="left", batch_first=True)
 assert by_length.tolist() == row.tolist()
 assert pv.align(row, [4], to="right", batch_first=True).tolist() == [[0, 0, 0, 0, 7, 8]]
-Aligned.of(guessed, [4], title="guessed from zeros", batch_first=True, like=by_length)
+pv.Aligned.of(guessed, [4], title="guessed from zeros", batch_first=True, like=by_length)
 
 # %% [markdown]
 # Try it. When is the guess right? Change where the *real zeros* are, and the sides.
@@ -404,7 +404,7 @@ figures.training_curves(
 # They go by lengths without a Python loop, and never make a GPU wait. Recorded on one CPU:
 
 # %%
-from packviz.bench import helpers
+from packviz.studies import helpers
 
 recorded = helpers.load("helpers_cpu.json")
 assert all(recorded.faster(name) > 1 for name in recorded.timings)

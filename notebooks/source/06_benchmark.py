@@ -36,7 +36,7 @@ pv.show(lengths.triangle(8, 5))
 # %%
 import torch
 
-from packviz.bench import forum, results
+from packviz.studies.forum import network as forum, results
 
 network = forum.Network()
 b = results.setup_lengths("B", 512, 512)
@@ -56,7 +56,7 @@ from packviz.lessons import ask, checks
 ask("the price of packing")
 
 # %%
-from packviz.bench import recorded
+from packviz.core import files as recorded
 
 cpu = results.load("benchmark_cpu.json")
 last = cpu.steps("B")[-1]

@@ -31,7 +31,7 @@ ask("nodes after pad")
 # and what each node writes was counted while it ran. Follow the gradient from the left.
 
 # %%
-from packviz.bench import profile
+from packviz.count import profile
 
 small = profile.count([5, 4, 2, 2], features=8)
 recorded = small.pad.formula is None  # if not, torch has changed since this page was written

@@ -61,7 +61,7 @@ print("index:", *index.tolist())
 
 # %%
 from packviz import lengths as sources
-from packviz.bench import counting, nodes
+from packviz.count import operators as counting, nodes
 
 
 def backward_of(pack, pad, lengths):
@@ -100,7 +100,7 @@ measure({name: backward_of(*some, batch)[1] for name, some in (("packviz", OURS)
 # batches.
 
 # %%
-from packviz.bench import race
+from packviz.studies import race
 
 raced = race.load("race_cpu.json")
 for point in [point for point in raced.timings if point.mode == "none"]:
@@ -151,13 +151,12 @@ assert written["split", 64] < 2.1 * written["split", 32]  # linear
 ask("between padding and packing")
 
 # %%
-from packviz.fast.cuts import every_cut
-from packviz.stairs import Stairs
+from packviz.core.cuts import every_cut
 
 ten = [16, 15, 15, 14, 9, 9, 8, 4, 3, 3]
-assert Stairs(ten, [0, 16]).wasted == pv.Layout(ten).n_padding  # one rectangle: padding
-assert Stairs(ten, every_cut(ten)).wasted == 0  # one for every distinct length: packing
-Stairs(ten, [0, 4, 9, 16])
+assert pv.Stairs(ten, [0, 16]).wasted == pv.Layout(ten).n_padding  # one rectangle: padding
+assert pv.Stairs(ten, every_cut(ten)).wasted == 0  # one for every distinct length: packing
+pv.Stairs(ten, [0, 4, 9, 16])
 
 # %% [markdown]
 # Hatched cells are computed for nothing. Empty ones are not computed at all.
@@ -334,14 +333,14 @@ print("the same gradients, before and after")
 # Asked here for a CPU on which torch has a fused LSTM for padded data:
 
 # %%
-from packviz.fast.costs import Sizes, choose
+from packviz.ops.costs import Sizes, choose
 
 choice = choose(Sizes.of(after.lstm), tuple(lengths))
 for method, seconds in sorted(choice.seconds.items(), key=lambda pair: pair[1]):
     print(f"{method:9} {1e3 * seconds:8.2g} ms predicted")
 print("auto takes:", choice.method)
 assert choice.seconds[choice.method] == min(choice.seconds.values())
-Stairs(lengths, choice.cuts)
+pv.Stairs(lengths, choice.cuts)
 
 # %% [markdown]
 # Other batches, other choices:
@@ -364,7 +363,8 @@ for said, (mode, batch) in cases.items():
 # The whole network, batch B. First small, on your machine: `drop-in` exchanges pack and pad only, `run` is `pv.run`.
 
 # %% tags=["live-timing", "nbval-ignore-output"]
-from packviz.bench import experiment, recorded, results
+from packviz.studies.forum import sweep as experiment, results
+from packviz.core import files as recorded
 
 methods = ("padded", "packed", "drop-in", "run")
 small = results.Parameters(methods=methods, batch_size=64, rounds=3)
@@ -419,7 +419,7 @@ print("raced on a GPU:", ", ".join(gpu) or "not yet")
 # - **"The same seed, the same dropout."** Between layers dropout is drawn in another order. Compare in `eval` mode.
 # - **"Fewer cells, less time."** Cuts cost calls. A small batch, or one of nearly equal lengths, stays one rectangle.
 # - **"It must be so on a GPU."** There cuDNN takes `batch_sizes` as they are, and a call costs another time. The times
-#   above are a CPU's; race on yours: `python -m packviz.bench.race --device cuda --out mine.json`.
+#   above are a CPU's; race on yours: `python -m packviz.studies.race --device cuda --out mine.json`.
 
 # %% [markdown]
 # ## Exercise

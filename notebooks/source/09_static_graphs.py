@@ -68,7 +68,7 @@ print("rows of data:", rows)
 # The guide has six networks. First: no packing, no question.
 
 # %%
-from packviz import networks
+from packviz.check import networks
 
 print(networks.listing(networks.FixedLength))
 found = pv.check_static(networks.FixedLength(), (x,))
@@ -245,7 +245,7 @@ found
 ask("which cannot trace packing")
 
 # %%
-from packviz.bench import relatives
+from packviz.studies import compilers as relatives
 
 table = relatives.survey()
 cells = table.cells
@@ -368,7 +368,7 @@ print("outputs and gradients: equal to rounding")
 ask("fastest exact way")
 
 # %%
-from packviz.bench import compiled as compiling
+from packviz.studies import compiled as compiling
 
 recorded = compiling.load("static_cpu.json")
 operator, padded, packed = "compiled, ragged_op", "compiled, padded", "packed"
@@ -381,7 +381,7 @@ recorded
 # Packing is slow for the reasons in 07. The operator runs the fast way of notebook 08 inside.
 #
 # With a GPU, or larger layers around the LSTM, the order may differ. Measure yours:
-# `python -m packviz.bench.compiled --device cuda --out mine.json`.
+# `python -m packviz.studies.compiled --device cuda --out mine.json`.
 
 # %% [markdown]
 # ## What people get wrong

@@ -29,7 +29,7 @@ ask("a rule of thumb")
 
 # %%
 from packviz import figures
-from packviz.bench import rules, thumb
+from packviz.studies import rules, thumb
 
 measured = thumb.load("thumb_cpu.json")
 assert len(measured.cases) == 432
@@ -182,10 +182,9 @@ hidden_size = 64
 batch_size = 32
 
 # %%
-from packviz.lengths import read
 from packviz.lessons import sentences
 
-lengths = read(my_lengths) if isinstance(my_lengths, str) else my_lengths
+lengths = pv.lengths.read(my_lengths) if isinstance(my_lengths, str) else my_lengths
 lengths = lengths or [len(sentence) for sentence in sentences()]
 mine = getattr(torch.nn, mode)(32, hidden_size, batch_first=True)
 print(f"{len(lengths)} sequences, {mine}")
@@ -210,10 +209,10 @@ advice
 ask("buckets of sentences")
 
 # %%
-from packviz import buckets
+from packviz import batches
 
 orders = {"shuffled": {}, "bucketed": {"window": 4}, "sorted": {}}
-groups = {order: buckets.batches(lengths, batch_size, order, **how) for order, how in orders.items()}
+groups = {order: batches.batches(lengths, batch_size, order, **how) for order, how in orders.items()}
 layouts = {
     order: [pv.Layout([lengths[i] for i in batch]) for batch in batches] for order, batches in groups.items()
 }
@@ -227,7 +226,7 @@ figures.padding_waste(layouts)
 
 # %%
 data = [torch.zeros(length, 32) for length in lengths]
-sampler = buckets.Buckets(lengths, batch_size, window=4)
+sampler = pv.Buckets(lengths, batch_size, window=4)
 loader = torch.utils.data.DataLoader(data, batch_sampler=sampler, collate_fn=lambda batch: [len(x) for x in batch])
 first, second = list(loader), list(loader)
 assert sorted(n for batch in first for n in batch) == sorted(lengths)
@@ -255,7 +254,7 @@ explorer
 explorer.order.value = "bucketed"
 for window in (1, 2, 4, 8, 16):
     explorer.window.value = window
-    wasted, waiting = explorer.load.padding / explorer.load.cells.sum(), buckets.idle(explorer.tokens)
+    wasted, waiting = explorer.load.padding / explorer.load.cells.sum(), batches.idle(explorer.tokens)
     print(f"window {window:2}: {wasted:3.0%} padding, {waiting:3.0%} waiting")
 in_buckets = explorer.load.padding
 explorer.order.value = "sorted"
@@ -280,7 +279,7 @@ ask("mean of means")
 # a single process.
 
 # %%
-from packviz.bench import workers
+from packviz.studies import workers
 
 found = workers.compare()
 print(found)
@@ -329,7 +328,7 @@ print("own lengths:", *[tuple(output.shape) for output in own], "  total_length=
 # What ran here is an ordinary script under PyTorch's own launcher. On one machine with 8 GPUs, with your lengths:
 #
 # ```sh
-# torchrun --standalone --nproc-per-node 8 -m packviz.bench.workers --device cuda --lengths my_lengths.csv
+# torchrun --standalone --nproc-per-node 8 -m packviz.studies.workers --device cuda --lengths my_lengths.csv
 # ```
 #
 # On several machines torchrun takes `--nnodes` and `--rdzv-endpoint`; the script stays the same.

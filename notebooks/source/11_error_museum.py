@@ -26,7 +26,7 @@ desk
 # From code it is `museum.search`.
 
 # %%
-from packviz.mistakes import museum
+from packviz.check import museum
 
 assert desk.found[0].name == "Lengths on the GPU"
 desk.pasted.value = "is h_n in my order?"
@@ -67,7 +67,6 @@ import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 import packviz as pv
-from packviz.aligned import Aligned
 from packviz.lessons import ask, checks
 
 torch.set_num_threads(1)
@@ -142,7 +141,7 @@ assert output.shape == (5, 3)  # (T, B)
 right, _ = pad_packed_sequence(packed, batch_first=True)
 assert torch.equal(right, make([5, 3, 2]))
 assert torch.equal(right, output.T)
-Aligned.of(output, pv.padding_mask([5, 3, 2]).T, title="output read as (B, T): each row is a time step", batch_first=True)
+pv.Aligned.of(output, pv.padding_mask([5, 3, 2]).T, title="output read as (B, T): each row is a time step", batch_first=True)
 
 # %% [markdown]
 # ### 3. Lengths too short
@@ -179,7 +178,7 @@ assert pv.diagnose(x, lengths).rules == ["longer than x"]
 assert len(pack_padded_sequence(x, [3, 2]).data) == 5  # its own lengths
 promised = pv.padding_mask(lengths).numpy()
 missing = promised & [False, False, False, True, True]
-Aligned("promised, and not there (?)", [["10", "11", "12", "?", "?"], ["20", "21", "", "", ""]], promised, missing)
+pv.Aligned("promised, and not there (?)", [["10", "11", "12", "?", "?"], ["20", "21", "", "", ""]], promised, missing)
 
 # %%
 ask("a float among the lengths")
@@ -255,7 +254,7 @@ assert torch.equal(kept, 2 * x)
 found = pv.diagnose(x, lengths, batch_first=True, packed=by_hand)
 assert found.rules == ["order lost"]
 print(f"\n{found}")
-Aligned.of(output, [5, 3, 2], title="output, against 2 · x", batch_first=True, like=2 * x)
+pv.Aligned.of(output, [5, 3, 2], title="output, against 2 · x", batch_first=True, like=2 * x)
 
 # %% [markdown]
 # ### 9. Too many rows in h_0
@@ -360,7 +359,7 @@ output = torch.zeros_like(x)
 output[full], _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
 assert torch.equal(output, x)
 assert pv.diagnose(x, lengths, batch_first=True).rules == ["empty sequence"]
-Aligned.of(x, pv.padding_mask(lengths), title="b has no step to pack", batch_first=True)
+pv.Aligned.of(x, pv.padding_mask(lengths), title="b has no step to pack", batch_first=True)
 
 # %% [markdown]
 # ### 15. State batch first
@@ -559,7 +558,7 @@ pv.show(packed)
 # What makes the backward pass slow can be counted: the nodes that autograd keeps for one unpacking.
 
 # %%
-from packviz.bench.nodes import walk
+from packviz.count.nodes import walk
 
 
 def nodes(lengths):

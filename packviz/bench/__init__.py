@@ -1,6 +1,6 @@
 """Measuring. Needs torch, numpy and the standard library, nothing else: it runs on a bare GPU machine."""
 
-from packviz.bench.provenance import calm_allocator, provenance
+from packviz.bench.machine import calm_allocator, provenance
 from packviz.bench.timing import Ratio, Timing, measure
 
 __all__ = ["Ratio", "Timing", "calm_allocator", "measure", "provenance"]

@@ -1,9 +1,9 @@
-"""Measures the constants by which `pv.run(…, method="auto")` decides: see `packviz.fast.costs`.
+"""Measures the constants by which `pv.run(…, method="auto")` decides: see `packviz.ops.costs`.
 
 Runs of known sizes are timed by every method, and the constants are those that explain the times best: least squares of
 the relative errors, with no constant below zero.
 
-`python -m packviz.bench.calibration --out packviz/data/costs_cpu.json` makes the constants that come with the package.
+`python -m packviz.bench.calibration --out packviz/ops/costs_cpu.json` makes the constants that come with the package.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from packviz.bench.experiment import check_device
-from packviz.bench.program import in_a_line
-from packviz.bench.provenance import provenance
+from packviz.bench.command import in_a_line
+from packviz.bench.machine import check_device, provenance
 from packviz.bench.timing import measure
-from packviz.fast.costs import TERMS, Costs, Sizes, in_force, key
-from packviz.fast.cuts import Rates, best_cuts, predict
-from packviz.lengths import evenly
+from packviz.core.cuts import Rates, best_cuts, predict
+from packviz.core.lengths import evenly
+from packviz.ops.costs import TERMS, Costs, Sizes, in_force, key
 
 MODES = ("RNN", "GRU", "LSTM")
 
@@ -68,7 +67,7 @@ def calibrate(
     """Measures what runs cost on this machine, at the number of threads that torch is set to.
 
     It changes nothing: `.use()` on the result puts it in force for this process, `.save(path)` keeps it, and
-    `packviz.fast.costs.Costs.load(path)` gets it back.
+    `packviz.ops.costs.Costs.load(path)` gets it back.
 
     Args:
         device: `"cpu"` or `"cuda"`.
@@ -103,7 +102,7 @@ def _measure(points: _Points, mode: str, shape: Sequence[int], device: str) -> N
     """Times one RNN on one batch by every method."""
     import torch  # noqa: PLC0415
 
-    from packviz.fast.running import Staircase, forget, run  # noqa: PLC0415
+    from packviz.ops.running import Staircase, forget, run  # noqa: PLC0415
 
     batch, steps, inputs, hidden, layers, directions = shape
     lengths = tuple(evenly(batch, steps).tolist())

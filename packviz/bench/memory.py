@@ -6,8 +6,8 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
-from packviz.bench.provenance import own_pages
-from packviz.quiet import closed
+from packviz.bench.machine import own_pages
+from packviz.core.quiet import closed
 
 
 def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:

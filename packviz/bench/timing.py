@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from packviz.bench.machine import calm_allocator, page_faults, provenance
 from packviz.bench.memory import peak
-from packviz.bench.provenance import calm_allocator, page_faults, provenance
 
 Call = Callable[[], object]
 

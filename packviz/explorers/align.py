@@ -8,11 +8,12 @@ from typing import Any
 import ipywidgets as widgets
 import numpy as np
 
-from packviz import aligned, text
-from packviz import lengths as sources
-from packviz.aligned import Aligned
+from packviz.core import lengths as sources
+from packviz.core.layout import Layout
+from packviz.draw import cells as aligned
+from packviz.draw import text
+from packviz.draw.cells import Aligned
 from packviz.explorers.panel import Panel, View, row
-from packviz.layout import Layout
 
 SIDES = ("left", "right")
 ZEROS = ("none", "at the start", "at the end")
@@ -49,7 +50,7 @@ class AlignExplorer(Panel):
         """The batch as it is, moved, and guessed."""
         from torch import tensor  # noqa: PLC0415 - a second or two, paid when the first panel opens
 
-        from packviz.ops import align  # noqa: PLC0415
+        from packviz.ops.masks import align  # noqa: PLC0415
 
         layout = Layout(sources.parse(self.typed.value))
         if not text.is_few(layout):

@@ -7,15 +7,17 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from packviz import bars, buckets, svg, text
-from packviz import lengths as sources
-from packviz.buckets import BUCKETED, ORDERS, SPLITS, Load
+from packviz.core import batches as buckets
+from packviz.core import lengths as sources
+from packviz.core.batches import BUCKETED, ORDERS, SPLITS, Load
+from packviz.core.layout import IntArray, Layout
+from packviz.draw import bars, text
+from packviz.draw import layouts as svg
 from packviz.explorers.panel import Panel, View, row, slider
-from packviz.layout import IntArray, Layout
 
 TYPED, FILE = "your own list", "your own file"
 MOST = 5000
-"""More sequences than this are for `packviz.buckets` and a script."""
+"""More sequences than this are for `packviz.core.batches` and a script."""
 
 _RANGES = {"many": (8, 2000), "longest": (1, 512), "batch_size": (1, 128), "workers": (1, 8)}
 _CELLS = ("real cells", "padding", "padding")
@@ -63,7 +65,7 @@ class BatchingExplorer(Panel):
             many: its sequences, 8 to 2,000.
             longest: its upper end in time steps, up to 512.
             batch_size: sequences per batch, up to 128.
-            order: one of `packviz.buckets.ORDERS`.
+            order: one of `packviz.core.batches.ORDERS`.
             workers: 1 to 8.
 
         Raises:
@@ -122,7 +124,7 @@ class BatchingExplorer(Panel):
         """The batches of an epoch, and the workers' shares."""
         n = Layout(self.lengths()).lengths
         if n.size > MOST:
-            raise ValueError(f"there are {n.size:,} lengths; the panel takes at most {MOST:,}: see packviz.buckets")
+            raise ValueError(f"there are {n.size:,} lengths; the panel takes at most {MOST:,}: see packviz.batches")
         order, seed = self.order.value, self.seed.value
         several = n.size > self.batch_size.value and bool(n.min() < n.max())
         if several:  # moves the slider if it stood beyond, which draws again

@@ -7,11 +7,14 @@ from typing import ClassVar
 
 import ipywidgets as widgets
 
-from packviz.bench import experiment, recorded, results
-from packviz.bench.experiment import Progress
-from packviz.bench.results import Benchmark, Parameters
+from packviz.bench.machine import check_device, no_cuda
+from packviz.core import files as recorded
 from packviz.explorers import job
 from packviz.explorers.panel import Panel, View, row, slider
+from packviz.studies.forum import results
+from packviz.studies.forum import sweep as experiment
+from packviz.studies.forum.results import Benchmark, Parameters
+from packviz.studies.forum.sweep import Progress
 
 YOURS, NOTHING = "yours", "nothing"
 QUICK, FULL = "quick", "full"
@@ -96,7 +99,7 @@ class BenchmarkExplorer(Panel):
         )
         self.job = job.Job("Start", self._prepare)
         self.size.observe(self._preset, names="value")
-        why = experiment.no_cuda()
+        why = no_cuda()
         lacking = widgets.Label(f"No CUDA: {why}." if why else "")
         self.halt_latest()
         BenchmarkExplorer._latest = self
@@ -216,7 +219,7 @@ def _devices(given: str) -> list[tuple[str, str]]:
     devices = {"cpu": "cpu"}
     for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         devices[f"cuda:{i}" if i else "cuda"] = f"cuda:{i}, {torch.cuda.get_device_name(i)}"
-    devices.setdefault(experiment.check_device(given), given)
+    devices.setdefault(check_device(given), given)
     return [(said, device) for device, said in devices.items()]
 
 

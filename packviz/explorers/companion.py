@@ -8,7 +8,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from packviz import palette, theme
+from packviz.draw import palette, theme
 
 
 class Companion(anywidget.AnyWidget):

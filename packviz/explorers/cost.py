@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import ipywidgets as widgets
 
-from packviz import lengths as sources
-from packviz import svg, text
-from packviz.cost import GATES, Ledger, Spec, flops
+from packviz.core import lengths as sources
+from packviz.core.layout import Layout
+from packviz.count.flops import GATES, Ledger, Spec, flops
+from packviz.draw import layouts as svg
+from packviz.draw import text
 from packviz.explorers.panel import Panel, View, row, slider
-from packviz.layout import Layout
 
 
 class CostExplorer(Panel):

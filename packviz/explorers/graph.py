@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import ipywidgets as widgets
 import numpy as np
 
-from packviz import svg, text
+from packviz.core.lengths import spread
+from packviz.draw import layouts as svg
+from packviz.draw import text
+from packviz.draw.graphs import size
 from packviz.explorers.panel import Panel, View, row, slider
-from packviz.graphs import size
-from packviz.lengths import spread
 
 if TYPE_CHECKING:
-    from packviz.bench.profile import Counted, Profile
+    from packviz.count.profile import Counted, Profile
 
 SEQUENCES, FEATURES, MOST_STEPS = 32, 8, 32
 OPERATIONS = {"pad_packed_sequence": "pad", "pack_padded_sequence": "pack"}
@@ -77,6 +78,6 @@ class GraphExplorer(Panel):
 @functools.lru_cache(512)
 def _profile(steps: int, distinct: int) -> Profile:
     # On the meta device: the same counts, and nothing is computed.
-    from packviz.bench import profile  # noqa: PLC0415 - torch takes seconds to import
+    from packviz.count import profile  # noqa: PLC0415 - torch takes seconds to import
 
     return profile.count(spread(distinct, SEQUENCES, steps), FEATURES, device="meta")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ipywidgets as widgets
 
-from packviz import svg, text
+from packviz.check import museum
+from packviz.draw import layouts as svg
+from packviz.draw import text
 from packviz.explorers.panel import Panel, View
-from packviz.mistakes import museum
 
 _ASK = "Paste an error text, or say in a few words what you see"
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from packviz import lengths as sources
-from packviz import svg, text
+from packviz.core import lengths as sources
+from packviz.core.layout import Layout
+from packviz.draw import layouts as svg
+from packviz.draw import text
 from packviz.explorers.panel import Panel, View, row, slider
-from packviz.layout import Layout
 
 _NARROW = {"width": "auto", "margin": "2px 24px 2px 0"}
 

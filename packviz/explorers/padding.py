@@ -7,10 +7,11 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from packviz import lengths as sources
-from packviz import svg, text
+from packviz.core import lengths as sources
+from packviz.core.layout import Layout, sequence_name
+from packviz.draw import layouts as svg
+from packviz.draw import text
 from packviz.explorers.panel import Panel, View, row, slider
-from packviz.layout import Layout, sequence_name
 
 ONE_BY_ONE = "a slider each"
 TYPED = "your own list"

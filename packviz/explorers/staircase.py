@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
-from packviz import lengths as sources
-from packviz.cost import GATES, Spec
+from packviz.core import lengths as sources
+from packviz.core.cuts import Prediction, Rates, best_cuts, every_cut, predict
+from packviz.core.layout import Layout
+from packviz.count.flops import GATES, Spec
+from packviz.draw.stairs import Stairs, TradeOff, beside
 from packviz.explorers.job import Job, Progress, Stop, Work
 from packviz.explorers.panel import Panel, View, row, slider
-from packviz.fast.costs import Sizes, rates
-from packviz.fast.cuts import Prediction, Rates, best_cuts, every_cut, predict
-from packviz.layout import Layout
-from packviz.stairs import Stairs, TradeOff, beside
+from packviz.ops.costs import Sizes, rates
 
 if TYPE_CHECKING:
     from packviz.bench.timing import Timing
@@ -177,7 +177,7 @@ class StaircaseExplorer(Panel):
         import torch  # noqa: PLC0415 - a second or two, for those who measure
 
         from packviz.bench.timing import measure, milliseconds  # noqa: PLC0415
-        from packviz.fast.running import Staircase, run  # noqa: PLC0415
+        from packviz.ops.running import Staircase, run  # noqa: PLC0415
 
         stairs, spec = self.shown, self._spec()
         n = stairs.layout.lengths.tolist()

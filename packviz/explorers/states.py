@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
-from packviz import grids, svg
-from packviz import lengths as sources
+from packviz.core import lengths as sources
+from packviz.core.layout import Layout
+from packviz.draw import grids
+from packviz.draw import layouts as svg
 from packviz.explorers.panel import Panel, View, row, slider
-from packviz.layout import Layout
 
 if TYPE_CHECKING:
-    from packviz.states import StatesComparison
+    from packviz.check.states import StatesComparison
 
 HIDDEN, INPUT = 4, 3
 MOST_CELLS = 2048
@@ -109,7 +110,7 @@ class StatesExplorer(Panel):
     def _both_ways(self, layout: Layout) -> Any:
         import torch  # noqa: PLC0415 - a second or two, paid when the first panel opens
 
-        from packviz.states import compare  # noqa: PLC0415 - it stands on torch
+        from packviz.check.states import compare  # noqa: PLC0415 - it stands on torch
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed.value)

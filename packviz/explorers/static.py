@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import ipywidgets as widgets
 
-from packviz import lengths as sources
+from packviz.core import lengths as sources
+from packviz.core.layout import Layout
 from packviz.explorers.panel import Panel, View, row
-from packviz.layout import Layout
 
 if TYPE_CHECKING:
-    from packviz.staticgraph import StaticCheck
+    from packviz.check.static import StaticCheck
 
 NETWORKS = {
     "fixed length": "FixedLength",
@@ -26,7 +26,7 @@ NETWORKS = {
     "PackedSequence used by max": "UsedByMax",
     "packed if the lengths differ": "ConditionalTagger",
 }
-"""The choices, and the classes in `packviz.networks` that they are."""
+"""The choices, and the classes in `packviz.check.networks` that they are."""
 
 OWN = "your own"
 MOST_CELLS = 2048
@@ -92,7 +92,7 @@ class StaticExplorer(Panel):
 
 
 def _source(name: str) -> str:
-    from packviz import networks  # noqa: PLC0415 - torch, a second or two, paid when the first panel opens
+    from packviz.check import networks  # noqa: PLC0415 - torch, a second or two, paid when the first panel opens
 
     return networks.source(getattr(networks, NETWORKS[name]))
 
@@ -107,8 +107,8 @@ def _check(code: str, layout: Layout) -> StaticCheck:
     from torch.nn import functional  # noqa: PLC0415
     from torch.nn.utils import rnn  # noqa: PLC0415
 
-    from packviz import networks  # noqa: PLC0415
-    from packviz.staticgraph import check_static  # noqa: PLC0415
+    from packviz.check import networks  # noqa: PLC0415
+    from packviz.check.static import check_static  # noqa: PLC0415
 
     names = {name: getattr(rnn, name) for name in rnn.__all__}
     names |= {"torch": torch, "nn": torch.nn, "F": functional}

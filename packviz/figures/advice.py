@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from packviz import text
-from packviz.bench import rules
-from packviz.bench.thumb import PACKED, PADDED
+from packviz.draw import text
+from packviz.draw.palette import LIGHT, SEQUENCES
 from packviz.figures.batches import HATCH
 from packviz.figures.chart import Chart
 from packviz.figures.template import REAL
-from packviz.palette import LIGHT, SEQUENCES
+from packviz.studies import rules
+from packviz.studies.thumb import PACKED, PADDED
 
 if TYPE_CHECKING:
-    from packviz.bench.rules import CostModel, Judged
-    from packviz.bench.thumb import Case
-    from packviz.bench.workers import Workers
+    from packviz.studies.rules import CostModel, Judged
+    from packviz.studies.thumb import Case
+    from packviz.studies.workers import Workers
 
 _WRONG = {"color": SEQUENCES[5], "pattern": {"shape": "x", "size": 7, "solidity": 0.35}}
 _WINNERS = {

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import plotly.graph_objects as go
 
-from packviz import text
+from packviz.core.layout import Layout
+from packviz.draw import text
 from packviz.figures.chart import Chart
 from packviz.figures.template import PADDING, REAL
-from packviz.layout import Layout
 
 HATCH = {"color": PADDING, "pattern": {"shape": "/", "size": 8, "solidity": 0.4}}
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import plotly.graph_objects as go
 
-from packviz import theme
+from packviz.draw import theme
 from packviz.figures.template import CONFIG, TEMPLATES
 
 

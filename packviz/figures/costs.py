@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from packviz import text
+from packviz.draw import text
 from packviz.figures.batches import HATCH
 from packviz.figures.chart import Chart
 from packviz.figures.template import REAL
 
 if TYPE_CHECKING:
-    from packviz.bench.savings import Savings
-    from packviz.cost import Ledger
+    from packviz.count.flops import Ledger
+    from packviz.studies.savings import Savings
 
 PACKED, LEFT_OUT = "packed computes", "only padded computes"
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from plotly.subplots import make_subplots
 
-from packviz.bench.profile import exponent
+from packviz.count.profile import exponent
+from packviz.draw.palette import SEQUENCES
 from packviz.figures.chart import Chart
-from packviz.palette import SEQUENCES
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up")  # as many curves as can be told apart
 _DASHES = ("solid", "dash", "dot", "dashdot")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from packviz.bench.race import AUTO, METHODS, PACKED, PADDED, PASSES, Race
+from packviz.draw.palette import SEQUENCES
 from packviz.figures.chart import Chart
-from packviz.palette import SEQUENCES
+from packviz.studies.race import AUTO, METHODS, PACKED, PADDED, PASSES, Race
 
 _SYMBOLS = {PACKED: "x", "padded": "triangle-up", "packed": "square", "split": "diamond", "staircase": "triangle-left"}
 

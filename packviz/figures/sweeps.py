@@ -9,10 +9,10 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from packviz import axes
+from packviz.draw import axes
+from packviz.draw.chart import COLOURS, Curve, Plot, Sweep
 from packviz.figures.chart import Chart
 from packviz.figures.template import CONFIG, TEMPLATES
-from packviz.sweeps import COLOURS, Curve, Plot, Sweep
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "star")  # those of the picture
 _HEIGHT = 200  # px: about that of a plot

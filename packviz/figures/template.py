@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from packviz.palette import DARK, LIGHT, SEQUENCES, Theme
+from packviz.draw.palette import DARK, LIGHT, SEQUENCES, Theme
 
 REAL, PADDING = SEQUENCES[4], LIGHT.hatch
 """The fills of real cells and of padding in a chart. Padding is hatched, as in a picture."""

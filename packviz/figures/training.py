@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
+from packviz.draw.palette import SEQUENCES
 from packviz.figures.chart import Chart
-from packviz.palette import SEQUENCES
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")  # as many lines can be told apart
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid")

@@ -20,8 +20,8 @@ from weakref import WeakSet
 
 import ipywidgets as widgets
 
-from packviz import palette
-from packviz.bench import recorded
+from packviz.core import files as recorded
+from packviz.draw import palette
 from packviz.explorers.companion import Companion
 
 FILE = ".packviz-progress.json"

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import ipywidgets as widgets
 
-from packviz import palette
+from packviz.draw import palette
 from packviz.explorers.companion import Companion
 
 

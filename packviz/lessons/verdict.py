@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from packviz import svg
-from packviz.drawn import Drawn
+from packviz.draw import layouts as svg
+from packviz.draw.drawn import Drawn
+from packviz.draw.palette import THEMES
 from packviz.lessons import progress
-from packviz.palette import THEMES
 
 Asked = ParamSpec("Asked")
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab import Control, Notebook, Panel
+from browser.lab import Control, Notebook, Panel
 
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "artefacts" / "screenshots"
 GARBAGE = "3, two, -1; ☠"

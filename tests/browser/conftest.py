@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from browser.chromium import find_chromium, how_to_get_it
+from browser.lab import Lab
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-
-from chromium import find_chromium, how_to_get_it  # noqa: E402
-from lab import Lab  # noqa: E402
 
 
 def notebooks_folder() -> Path:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import browser_checks
 import pytest
+from browser.chromium import find_chromium
+from browser.lab import Lab, Notebook, Panel, Problem, cut, tracebacks
 from browser_checks import Walk, faint_texts, unanswering_quiz, unreached_by_tab
-from chromium import find_chromium
-from lab import Lab, Notebook, Panel, Problem, cut, tracebacks
 from standin import GOOD, GOOD_QUIZ, SETUP, SPOILT
 
 CELLS = {"set-up": SETUP, "good": GOOD, "good quiz": GOOD_QUIZ, **SPOILT}

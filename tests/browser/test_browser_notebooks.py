@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from browser.lab import Lab, Notebook
 from browser_checks import SCREENSHOTS, Walk, faint_texts, unanswering_quiz, unreached_by_tab
-from lab import Lab, Notebook
 
 
 def refuse(complaints: Iterable[object]) -> None:

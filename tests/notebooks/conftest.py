@@ -14,7 +14,7 @@ def tool() -> Tool:
 @pytest.fixture(scope="session")
 def chromium() -> None:
     """Skips where no browser draws charts; in CI that is a failure."""
-    from chromium import find_chromium, how_to_get_it  # in tools/, which nbhelp put on the path
+    from browser.chromium import find_chromium, how_to_get_it  # in tools/, which nbhelp put on the path
 
     if find_chromium() is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(how_to_get_it())

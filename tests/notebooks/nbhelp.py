@@ -7,9 +7,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools" / "notebooks.py"
-if str(TOOL.parent) not in sys.path:
-    sys.path.insert(0, str(TOOL.parent))
-
 Tool = Callable[..., subprocess.CompletedProcess[str]]
 
 

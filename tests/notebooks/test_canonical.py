@@ -190,7 +190,7 @@ def test_canonical_cleans_and_is_idempotent():
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("{root}/packviz/layout.py", "this machine's path"),
+        ("{root}/packviz/core/layout.py", "this machine's path"),
         ("File \x1b[32m/tmp/ipykernel_1/2.py", "somebody's path /tmp/"),
         ("see /home/ada/x", "somebody's path /home/ada/x"),
         ("<object at 0x7f0123456789>", "memory address"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from packviz import cli
-from packviz.picture import show
+from packviz.draw.picture import show
 
 PROGRAM = [sys.executable, "-m", "packviz"]
 

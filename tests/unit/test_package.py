@@ -15,8 +15,21 @@ import packviz as pv
 ROOT = Path(__file__).parents[2]
 HOUSE = ROOT / "packviz"
 HEAVY = {"torch", "plotly", "ipywidgets", "anywidget", "IPython"}
-PURE = {"layout", "palette", "text", "svg", "lengths", "theme", "bars", "cost", "textbook", "drawn", "grids", "curves"}
-PURE |= {"axes", "buckets", "findings", "flowchart", "graphs", "stairs", "sweeps"}
+# A floor for each wing, from the ground up: a file imports its own wing and the floors below, and nothing else of ours.
+FLOORS = (
+    {"core"},
+    {"draw", "ops"},
+    {"count", "check"},
+    {"bench"},
+    {"studies"},
+    {"figures"},
+    {"explorers"},
+    {"lessons"},
+    {"__init__", "cli"},
+    {"__main__"},
+)
+# What `show`, `flops` and `align` stand on, and all that can be drawn or counted without a tensor.
+PURE = ("core", "draw", "count/flops.py", "count/textbook.py", "check/findings.py")
 
 
 def fresh(code):
@@ -30,7 +43,7 @@ def imported_by(code):
 
 def test_import_is_fast():
     code = "import time; start = time.perf_counter(); import packviz; print(time.perf_counter() - start)"
-    assert min(float(fresh(code)) for _ in range(3)) < 0.2
+    assert min(float(fresh(code)) for _ in range(3)) < 0.05
 
 
 def test_import_brings_nothing_along():
@@ -39,9 +52,38 @@ def test_import_brings_nothing_along():
     assert {name for name in modules if name.startswith("packviz")} == {"packviz"}
 
 
-@pytest.mark.parametrize("module", sorted(PURE))
-def test_pure_modules_bring_only_numpy(module):
-    assert not HEAVY & imported_by(f"import packviz.{module}")
+def files_of(*places):
+    """The Python files of wings, or files themselves."""
+    found = [file for place in places for file in ([HOUSE / place] if "." in place else (HOUSE / place).rglob("*.py"))]
+    assert all(map(Path.exists, found)), places
+    return sorted(found)
+
+
+def module_of(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_pure_modules_bring_only_numpy():
+    modules = [module_of(path) for path in files_of(*PURE)]
+    code = f"""import importlib, sys
+for module in {modules}:
+    importlib.import_module(module)
+    if brought := {HEAVY} & set(sys.modules):
+        sys.exit(f"{{module}} brings {{brought}}")"""
+    fresh(code)
+
+
+@pytest.mark.parametrize("verb", ["show([3, 2]).to_svg()", "flops(pv.Spec('GRU', 3, 7), [3, 2]).to_svg()"])
+def test_what_only_needs_lengths_stays_on_the_lowest_floors(verb):
+    modules = imported_by(f"import packviz as pv; pv.{verb}")
+    assert not HEAVY & modules
+    assert {name.split(".")[1] for name in modules if name.startswith("packviz.")} <= {"core", "draw", "count"}
+
+
+@pytest.mark.parametrize("verb", ["align(x, [3, 2])", "run(torch.nn.GRU(4, 5), x, [3, 2])", "padding_mask([3, 2])"])
+def test_what_needs_tensors_stands_on_core_and_ops_alone(verb):
+    modules = imported_by(f"import torch, packviz as pv; x = torch.ones(3, 2, 4); pv.{verb}")
+    assert {name.split(".")[1] for name in modules if name.startswith("packviz.")} <= {"core", "ops"}
 
 
 def test_show_and_the_command_bring_only_numpy():
@@ -97,7 +139,7 @@ def imports(path):
             found.update((alias.name, lazy) for alias in node.names)
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: say the whole name"
-            # `from packviz import svg` is an import of packviz.svg.
+            # `from packviz import svg` is an import of packviz.draw.layouts.
             found.update((f"packviz.{a.name}" if node.module == "packviz" else node.module, lazy) for a in node.names)
         for child in ast.iter_child_nodes(node):
             visit(child, lazy or isinstance(node, ast.FunctionDef))
@@ -106,79 +148,23 @@ def imports(path):
     return found
 
 
-def ours(name, lazy=None):
-    """The parts of the house that a module or a package of it imports: `{"layout", "svg", …}`."""
-    files = HOUSE.joinpath(name).rglob("*.py") if HOUSE.joinpath(name).is_dir() else [HOUSE / f"{name}.py"]
-    found = {
-        m.split(".")[1] for f in files for m, late in imports(f) if m.startswith("packviz.") and lazy in (None, late)
-    }
-    return found - {name}
+def wing_of(module):
+    return module.split(".")[1]
 
 
-@pytest.mark.parametrize(
-    ("name", "allowed"),
-    [
-        ("layout", set()),
-        ("palette", set()),
-        ("theme", set()),
-        ("text", {"layout"}),
-        ("svg", {"layout", "palette", "text"}),
-        ("lengths", {"layout"}),
-        ("bars", {"layout", "palette", "svg", "text"}),
-        ("cost", {"bars", "drawn", "layout", "svg", "text"}),
-        ("textbook", {"drawn", "layout", "palette", "svg", "text"}),
-        (
-            "bench",
-            {"buckets", "cost", "drawn", "fast", "graphs", "layout", "lengths", "networks", "ops", "palette", "svg"}
-            | {"quiet", "sweeps"},
-        ),
-        ("axes", set()),
-        ("buckets", {"layout"}),
-        (
-            "advice",
-            {"bars", "bench", "buckets", "cost", "drawn", "fast", "layout", "lengths", "states", "svg", "text"},
-        ),
-        ("sweeps", {"axes", "drawn", "palette", "svg"}),
-        ("ops", set()),
-        ("fast", set()),
-        ("aligned", {"drawn", "layout", "palette", "svg", "text"}),
-        ("drawn", set()),
-        ("picture", {"drawn", "layout", "text", "svg"}),
-        ("grids", {"palette", "svg", "text"}),
-        ("curves", {"axes", "drawn", "grids", "palette", "svg", "text"}),
-        ("states", {"curves", "drawn", "grids", "layout", "text"}),
-        ("truth", {"drawn", "grids", "layout", "states", "text"}),
-        ("findings", {"drawn", "palette", "svg", "text"}),
-        ("mistakes", {"drawn", "findings", "layout", "palette", "quiet", "svg", "text"}),
-        ("quiet", set()),
-        ("flowchart", {"drawn", "palette", "svg"}),
-        ("staticflow", set()),
-        ("staticgraph", {"findings", "flowchart", "staticflow"}),
-        ("networks", {"fast"}),
-        ("graphs", {"drawn", "palette", "svg", "text"}),
-        ("stairs", {"axes", "bars", "drawn", "fast", "layout", "palette", "svg", "text"}),
-    ],
-)
-def test_the_core_imports_only_what_is_below_it(name, allowed):
-    assert ours(name) <= allowed
-
-
-@pytest.mark.parametrize(
-    ("name", "above"),
-    [
-        ("figures", {"explorers", "lessons", "cli"}),
-        ("explorers", {"lessons", "cli"}),
-        ("lessons", {"cli"}),
-    ],
-)
-def test_arrows_run_one_way(name, above):
-    assert not ours(name) & above
-
-
-def test_nothing_below_knows_explorers_or_lessons():
-    names = {path.relative_to(HOUSE).parts[0].removesuffix(".py") for path in HOUSE.rglob("*.py")}
-    names -= {"explorers", "lessons", "__init__"}
-    assert [name for name in names if ours(name) & {"explorers", "lessons"}] == []
+def test_arrows_run_one_way():
+    floor = {wing: number for number, wings in enumerate(FLOORS) for wing in wings}
+    wings = {path.stem for path in HOUSE.iterdir() if path.suffix == ".py" or path.joinpath("__init__.py").exists()}
+    assert set(floor) == wings
+    upwards = [
+        f"{path.relative_to(HOUSE)} imports {module}"
+        for path in sorted(HOUSE.rglob("*.py"))
+        for own in [wing_of(module_of(path) + ".__init__")]
+        for module, _ in imports(path)
+        if module.startswith("packviz.") and "figures" not in (own, wing_of(module))  # whose charts are to move
+        if wing_of(module) != own and floor[wing_of(module)] >= floor[own]
+    ]
+    assert upwards == []
 
 
 def users_of(*libraries, lazy=None):
@@ -193,16 +179,21 @@ def users_of(*libraries, lazy=None):
 def test_only_explorers_and_lessons_know_widgets():
     at_once = users_of("ipywidgets", "anywidget", "traitlets", lazy=False)
     assert {path.split("/")[0] for path in at_once} == {"explorers", "lessons"}
-    assert users_of("ipywidgets", "anywidget", "traitlets", lazy=True) == {"drawn.py"}
+    assert users_of("ipywidgets", "anywidget", "traitlets", lazy=True) == {"draw/drawn.py"}
 
 
 def test_only_figures_know_plotly():
     assert {path.split("/")[0] for path in users_of("plotly")} == {"figures"}
 
 
-def test_the_core_never_needs_torch():
-    core = {f"{name}.py" for name in PURE | {"__init__", "picture", "cli"}}
-    assert not users_of("torch") & core
+def test_the_pure_wings_never_need_torch():
+    pure = {path.relative_to(HOUSE).as_posix() for path in [*files_of(*PURE), HOUSE / "__init__.py", HOUSE / "cli.py"]}
+    assert not users_of("torch") & pure
+
+
+def test_the_house_is_seen_in_a_glance():
+    inside = [path.relative_to(HOUSE).parts for path in HOUSE.rglob("*") if path.is_file() and path.name != "py.typed"]
+    assert len({parts[0] for parts in inside if "__pycache__" not in parts}) <= 13
 
 
 # The files.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from packviz.cost import Ledger, Spec, flops
+from packviz.count.flops import Ledger, Spec, flops
 from packviz.lessons.verdict import NOT_YET, Comparison, Verdict, entries, exercise
 
 

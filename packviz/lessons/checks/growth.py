@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from packviz.graphs import size
-from packviz.lengths import spread
+from packviz.core.lengths import spread
+from packviz.draw.chart import Curve, Plot, Sweep
+from packviz.draw.graphs import size
 from packviz.lessons.verdict import NOT_YET, Verdict, exercise
-from packviz.sweeps import Curve, Plot, Sweep
 
 NEAR = 0.1
 """An answer may be off by this share."""
@@ -21,7 +21,7 @@ DISTINCT = (8, 16, 32, 64)
 @exercise
 def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
     """A function from lengths and features to the bytes that pad's backward writes, within 10 % (notebook 07)."""
-    from packviz.bench import profile  # noqa: PLC0415 - torch takes seconds to import
+    from packviz.count import profile  # noqa: PLC0415 - torch takes seconds to import
 
     batches = [(spread(d, 128, 64), 32) for d in DISTINCT]
     others = [(spread(12, 30, 50), 5), ([*range(40, 20, -1)], 1)]

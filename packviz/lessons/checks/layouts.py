@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from typing import Any
 
-from packviz.layout import Layout
+from packviz.core.layout import Layout
+from packviz.draw.picture import Picture, show
 from packviz.lessons.verdict import NOT_YET, Comparison, Verdict, entries, exercise
-from packviz.picture import Picture, show
 
 
 @exercise

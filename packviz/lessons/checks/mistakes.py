@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from packviz.draw.picture import show
 from packviz.lessons.verdict import Comparison, Verdict, exercise
-from packviz.picture import show
 
 _LENGTHS = [6, 2, 4, 1, 5, 3]
 _HINTS = (

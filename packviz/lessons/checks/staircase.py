@@ -6,10 +6,10 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from packviz.fast.cuts import Prediction, Rates, best_cuts, every_cut, predict
-from packviz.layout import Layout
+from packviz.core.cuts import Prediction, Rates, best_cuts, every_cut, predict
+from packviz.core.layout import Layout
+from packviz.draw.stairs import Stairs
 from packviz.lessons.verdict import Comparison, Verdict, exercise
-from packviz.stairs import Stairs
 
 
 @exercise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from packviz.lessons.verdict import NOT_YET, Comparison, Verdict, entries, exercise
 
 if TYPE_CHECKING:
-    from packviz.networks import Network
+    from packviz.check.networks import Network
 
 _CASES = ((5, [5, 3]), (5, [5, 5]), (5, [4, 2]), (6, [1, 1]))
 """Time steps, and lengths."""
@@ -18,8 +18,8 @@ def mended(answer: type[Network]) -> Verdict:
     """A network that must return its packed output as a padded tensor over all time steps (notebook 09)."""
     import torch  # noqa: PLC0415
 
-    from packviz import networks  # noqa: PLC0415
-    from packviz.staticgraph import check_static  # noqa: PLC0415
+    from packviz.check import networks  # noqa: PLC0415
+    from packviz.check.static import check_static  # noqa: PLC0415
 
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)

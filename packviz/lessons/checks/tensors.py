@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from packviz.aligned import Aligned
-from packviz.layout import sequence_name
+from packviz.core.layout import sequence_name
+from packviz.draw.cells import Aligned
+from packviz.draw.picture import show
 from packviz.lessons.verdict import NOT_YET, Comparison, Verdict, exercise
-from packviz.picture import show
 
 
 @exercise

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from packviz.draw.chart import Curve, Plot, Sweep
 from packviz.lessons.verdict import NOT_YET, Verdict, exercise
-from packviz.sweeps import Curve, Plot, Sweep
 
 _A, _COLD = 1e-3, 4  # s; calls until the machine is warm
 _PATIENCE = 10_000

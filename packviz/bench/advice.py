@@ -1,0 +1,567 @@
+"""pv.advise: pad, pack, or something better? Measured on this device, with your RNN and your lengths."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Real
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from packviz.bench.timing import FEWEST_ROUNDS, Ratio, Timing, clock_for, measure
+from packviz.core import batches as buckets
+from packviz.core import lengths as sources
+from packviz.core.batches import BUCKETED, SHUFFLED, Load
+from packviz.core.layout import IntArray, Layout
+from packviz.count.flops import Spec
+from packviz.draw import bars, text
+from packviz.draw import layouts as svg
+from packviz.draw.drawn import Drawn
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+PADDED, PACKED = "torch, padded", "torch, packed"
+METHODS = ("auto", "padded", "packed", "split", "staircase")
+"""What `pv.run` offers; all give the results of packing."""
+
+SAMPLE = 5
+"""Batches that stand for an epoch, at most."""
+
+SLOW, SLOW_IF_TIGHT = 3.0, 2.0
+"""A method that takes more times as long as the fastest (padding aside) is only looked at; the second where time is
+short."""
+
+_MOST_ROUNDS, _ENOUGH_ROUNDS = 41, 5
+_STOPPED = "stopped before every method was looked at: nothing was measured"
+
+
+class Batch(NamedTuple):
+    """A padded batch `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`, and its lengths `(B,)` on the CPU."""
+
+    x: Tensor
+    lengths: Tensor
+
+
+Method = Callable[[Any, Batch], Any]
+"""Takes the RNN and a batch, and returns what the RNN does: output and final states."""
+
+
+@dataclass(frozen=True, repr=False)
+class Advice(Drawn):
+    """What to do, and the measurement behind it.
+
+    Attributes:
+        rnn: the RNN in words.
+        spec: its sizes.
+        training: whether forward and backward were measured; else forward alone.
+        lengths: `(N,)` of the whole data set.
+        batch_size: sequences per batch.
+        loads: under `"shuffled"` and `"bucketed"` the cells of all batches of an epoch.
+        sample: how many batches were measured of each.
+        timing: the time of one pass over these batches, by method, or `bucketed(method)`. Where its `warmup` is 0 there
+            was no time for one, and its first round is the look: a call of each on one batch.
+        once: seconds that one batch took with each method that was only looked at, because it is slow.
+        failed: why a method was not measured at all.
+        seconds: how the time was spent: `"looking"` and `"measuring"`.
+    """
+
+    rnn: str
+    spec: Spec
+    training: bool
+    lengths: IntArray
+    batch_size: int
+    loads: Mapping[str, Load]
+    sample: int
+    timing: Timing
+    once: Mapping[str, float]
+    failed: Mapping[str, str]
+    seconds: Mapping[str, float]
+
+    @property
+    def batches(self) -> int:
+        """Batches of an epoch."""
+        return int(self.loads[SHUFFLED].real.size)
+
+    @property
+    def best(self) -> str:
+        """The method to use: the fastest with the right results, or a simpler one that is not told apart from it."""
+        return self._best(SHUFFLED)
+
+    @property
+    def gain(self) -> Ratio:
+        """The best method against torch's packing: `value` under 1 is a gain."""
+        return self.timing.ratio(self.best, PACKED)
+
+    @property
+    def saved(self) -> tuple[float, float, float]:
+        """Seconds that the best method saves per epoch, against torch's packing: median and quartiles."""
+        rounds = zip(self.timing.seconds[PACKED], self.timing.seconds[self.best], strict=True)
+        differences = [self._scale * (packed - best) for packed, best in rounds]
+        low, middle, high = np.quantile(differences, [0.25, 0.5, 0.75]).tolist()
+        return middle, low, high
+
+    @property
+    def bucketing(self) -> Ratio | None:
+        """The best method on buckets against the best one on shuffled batches; none if that was not measured."""
+        if self._measured(BUCKETED):
+            return self.timing.ratio(bucketed(self._best(BUCKETED)), self.best)
+        return None
+
+    @property
+    def code(self) -> str:
+        """What to write for the best method."""
+        method = self.best.removeprefix("pv.run, ")
+        code = _CODE.get(self.best) or _CODE["run"].format("" if method == "auto" else f", method={method!r}")
+        return code.replace("h_n", "(h_n, c_n)") if self.spec.mode == "LSTM" else code
+
+    @property
+    def bucket_code(self) -> str:
+        """What to write for batches of similar lengths."""
+        return _CODE[BUCKETED].format(self.batch_size)
+
+    def is_exact(self, method: str) -> bool:
+        """Whether a method gives the results of packing on these lengths; torch's padding only where none is padded."""
+        return method != PADDED or bool(self.lengths.min() == self.lengths.max())
+
+    def epoch(self, name: str) -> tuple[float, float, float]:
+        """Seconds per epoch: median and quartiles. `name` is one of `timing`."""
+        return tuple(self._scale * value for value in (self.timing.median(name), *self.timing.quartiles(name)))  # type: ignore[return-value]
+
+    def to_text(self) -> str:
+        """The recommendation, the table behind it, and how it was measured."""
+        return "\n".join([self.verdict(), "", *self._table(), "", *self._notes()])
+
+    def to_svg(self, theme: str = "light") -> str:
+        """The recommendation above a bar per method."""
+        return svg.stack(self.verdict().replace("\n", " "), [self._bars(theme)], theme)
+
+    def verdict(self) -> str:
+        """What to do, what it gains, and what bucketing would add."""
+        lines = [f"Use {self.best}.", self._said_gain(), *self._said_bucketing()]
+        return "\n".join(lines)
+
+    def _said_gain(self) -> str:
+        exact = [name for name in self._measured(SHUFFLED) if self.is_exact(name)]
+        fastest = min(exact, key=self.timing.median)
+        if exact == [PACKED]:
+            return "Nothing else was measured."
+        if self.timing.rounds < FEWEST_ROUNDS:
+            rounds = text.count(self.timing.rounds, "round")
+            return f"{rounds} cannot tell the methods apart; the fastest was {fastest}. Give a larger budget."
+        if self.best == PACKED:
+            return "Nothing with the same results is clearly faster."
+        if not self.gain.is_clear:
+            return f"It is not told apart from {PACKED}: the spread is larger than the effect."
+        middle, low, high = self.saved
+        percent = f"{100 * (1 - self.gain.value):.3g} %"
+        between = f"quartiles {_seconds(low)} to {_seconds(high)}"
+        doubt = "" if fastest == self.best else f" {fastest} has a lower median, but is not told apart from it."
+        return f"It saves {_seconds(middle)} per epoch against {PACKED}, {percent} ({between}).{doubt}"
+
+    def _said_bucketing(self) -> list[str]:
+        before, after = (self.loads[order] for order in (SHUFFLED, BUCKETED))
+        if after.padding >= before.padding:
+            return ["Bucketing by length leaves no less padding here."]
+        wasted = [text.percent(load.padding, int(load.cells.sum())) for load in (before, after)]
+        said = f"Bucketing by length leaves {wasted[1]} padding of {wasted[0]}"
+        ratio = self.bucketing
+        if ratio is None:
+            return [f"{said}; its time was not measured."]
+        if not ratio.is_clear:
+            return [f"{said}; in time it is not told apart from shuffled batches."]
+        more = f"{100 * abs(1 - ratio.value):.3g} % {'less' if ratio.value < 1 else 'more'} time per epoch"
+        return [f"{said}, and takes {more}, with {self._best(BUCKETED)}."]
+
+    def _table(self) -> Iterator[str]:
+        wide = max(map(len, [*self.timing.seconds, *self.once]))
+        head = "seconds per epoch".ljust(wide)
+        yield f"{head}  {'median':>8}  {'quartiles':>20}  {'× packed':>8}  results of packing"
+        for name in self.timing.seconds:
+            middle, low, high = map(_plain, self.epoch(name))
+            ratio = f"{self.timing.ratio(name, PACKED).value:.3g}"
+            same = "yes" if self.is_exact(_method(name)) else "no: padding is read"
+            spread = f"{low} to {high}" if self.timing.rounds >= FEWEST_ROUNDS else "–"
+            yield f"{name.ljust(wide)}  {middle:>8}  {spread:>20}  {ratio:>8}  {same}"
+        for name, seconds in self.once.items():
+            about = "~ " + _plain(seconds * self.batches)
+            yield f"{name.ljust(wide)}  {about:>8}  (a look at one batch)"
+        for name, why in self.failed.items():
+            yield f"{name.ljust(wide)}  {why}"
+
+    def _notes(self) -> list[str]:
+        place, n = self.timing.provenance, self.lengths
+        what = "forward and backward" if self.training else "forward alone"
+        looking, measuring = (f"{self.seconds[name]:.2g} s" for name in ("looking", "measuring"))
+        each = text.count(self.sample, "batch", "batches")
+        lines = [
+            f"{self.rnn}, {what}, on {place.get('device_name')}, torch threads: {place.get('threads')}. The RNN alone,"
+            " not the rest of a model.",
+            f"{text.count(n.size, 'sequence')} of {n.min()} to {n.max()} time steps in"
+            f" {text.count(self.batches, 'batch', 'batches')} of {self.batch_size}.",
+            f"An epoch is {each}, times {self._scale:.3g}: batches ranked by their cells, cut into equal groups, and"
+            " the middle one of each taken.",
+            f"Time spent: {looking} for a look at each method, {measuring} in interleaved rounds. Rounds:"
+            f" {self.timing.rounds}{'' if self.timing.warmup else ', the look being the first'}.",
+        ]
+        if self.timing.rounds < _ENOUGH_ROUNDS:
+            lines.append(f"Under {_ENOUGH_ROUNDS} rounds say little of the spread: give a larger budget.")
+        return lines
+
+    @property
+    def _scale(self) -> float:
+        return self.batches / self.sample
+
+    def _measured(self, order: str) -> list[str]:
+        """The methods measured in an order, simplest first."""
+        return [_method(name) for name in self.timing.seconds if (_method(name) != name) == (order == BUCKETED)]
+
+    def _best(self, order: str) -> str:
+        named = {method: bucketed(method) if order == BUCKETED else method for method in self._measured(order)}
+        exact = [method for method in named if self.is_exact(method)]
+        fastest = min(exact, key=lambda method: self.timing.median(named[method]))
+        return next(
+            method
+            for method in exact
+            if method == fastest or not self.timing.ratio(named[method], named[fastest]).is_clear
+        )
+
+    def _bars(self, theme: str) -> str:
+        rows = {}
+        for name in self.timing.seconds:
+            middle, low, high = self.epoch(name)
+            said = f"{_seconds(middle)}, {self.timing.ratio(name, PACKED).value:.3g} × packed"
+            reads_padding = not self.is_exact(_method(name))
+            rows[name] = bars.Spread(low, middle, high, said, hatched=reads_padding, bold=name == self.best)
+        title = "seconds per epoch: median and quartiles"
+        return bars.spreads(title, rows, theme, "other results than packing")
+
+
+def advise(
+    rnn: nn.RNNBase,
+    lengths: Any,
+    *,
+    batch_size: int = 64,
+    longest: int | None = None,
+    count: int = 2000,
+    budget: float = 20.0,
+    seed: int = 0,
+    progress: Callable[[int, int], object] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Advice:
+    """Measures the ways to run an RNN on batches of these lengths, and recommends one.
+
+    What is compared: torch's packing (pack, RNN, pad), every method of `pv.run`, and torch's padded run, which is
+    recommended only where nothing is padded, because elsewhere it changes results. Forward and backward if the RNN is
+    in training mode, forward alone after `rnn.eval()`. On the RNN's own device, with its dtype; its gradients stay as
+    they are.
+
+    An epoch is made up as training does it: all sequences shuffled and cut into batches; and once more in buckets (see
+    `packviz.core.batches.Buckets`). Of the batches of each, ranked by their padded cells and cut into up to five equal
+    groups, the middle one of each group is measured. So the same call measures the same batches.
+
+    Args:
+        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`.
+        lengths: `(N,)` of the whole data set: a list, an array, a tensor or a `Layout`; or the path of a CSV or JSON
+            file; or a distribution, `"uniform"`, `"triangle"`, `"log-normal"` or `"equal"`.
+        batch_size: sequences per batch.
+        longest: the upper end of a distribution in time steps; only with one.
+        count: the number of sequences of a distribution.
+        budget: seconds for everything. First every method is called on one batch, and once more where that leaves
+            time. Those that take over three times as long as the fastest are left at that (torch's own two are not);
+            over twice, torch's padded run too, where time is short. The rest of the time goes into interleaved rounds,
+            with as many batches as allow for several; where it allows for fewer than six, the look counts as the
+            first. Nothing is begun after the end of the budget, except that torch's packing is always called once; but
+            what has begun is finished. So it takes longer by about one call at most, and where the budget does not
+            suffice for one call of each method, some are left out.
+        seed: of the shuffling, the distribution and the data.
+        progress: called with the rounds done and the rounds in all. If not given, a bar on standard error, where that
+            is a terminal.
+        stop: asked before every call whether to stop; what is measured by then is used, at least the look.
+
+    Returns:
+        An `Advice`: `.best`, `.gain`, `.saved`, `.bucketing`, `.code`; its text has the table.
+
+    Raises:
+        TypeError: `rnn` is not an RNN.
+        ValueError: the lengths or the file are not valid, a number is out of range, or the RNN has no values (meta
+            device); or it was stopped before every method was looked at.
+    """
+    import torch  # noqa: PLC0415
+
+    began = time.monotonic()
+    if not isinstance(rnn, torch.nn.RNNBase):
+        raise TypeError(f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM (say, model.rnn)")
+    if not isinstance(budget, Real) or not 0 < budget < float("inf"):
+        raise ValueError(f"budget is {budget!r}; give a number of seconds over 0")
+    device = next(rnn.parameters()).device
+    if device.type == "meta":
+        raise ValueError("rnn is on the meta device, where nothing can be measured: give it weights with to_empty()")
+    n = _lengths(lengths, longest, count, seed)
+    orders = {order: buckets.batches(n, batch_size, order, seed=seed) for order in (SHUFFLED, BUCKETED)}
+    loads = {order: Load.of(n, groups) for order, groups in orders.items()}
+    methods = contestants()
+
+    def left() -> float:
+        return budget - (time.monotonic() - began)
+
+    with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):  # for dropout
+        first = _make(rnn, n[_middle(orders[SHUFFLED], loads[SHUFFLED], 1)[0]], seed)
+        looks, failed = _look(rnn, methods, first, left, stop)
+        fastest = min(took for name, took in looks.items() if name != PADDED)
+        looked, rest = time.monotonic(), left()
+
+        def fast(times: float, always: tuple[str, ...]) -> list[str]:
+            return [name for name in methods if name in always or looks.get(name, math.inf) <= times * fastest]
+
+        kept = fast(SLOW, tuple(looks.keys() & {PADDED, PACKED}))
+        if rest < (_ENOUGH_ROUNDS + 1) * sum(looks[name] for name in kept):
+            kept = fast(SLOW_IF_TIGHT, (PACKED,))
+        each = sum(looks[name] for name in kept)  # of a batch, in one order
+        share = rest / (_ENOUGH_ROUNDS + 1) / each  # orders times batches
+        warmup = int(share >= 1)  # else the look is one
+        both = share >= 2 and loads[BUCKETED].padding < loads[SHUFFLED].padding
+        sample = min(SAMPLE, len(orders[SHUFFLED]), max(1, int(share / (1 + both))))
+        calls: dict[str, _Pass] = {}
+        for order in (SHUFFLED, BUCKETED)[: 1 + both]:
+            some = [_make(rnn, n[group], seed) for group in _middle(orders[order], loads[order], sample)]
+            for name in kept:
+                calls[bucketed(name) if order == BUCKETED else name] = _Pass(rnn, methods[name], some)
+        rounds = min(_MOST_ROUNDS, int(rest / ((1 + both) * each * sample)) - warmup)
+        timing = measure(
+            calls,
+            rounds=max(1, rounds),
+            warmup=warmup,
+            device=device,
+            before={name: call.reorder for name, call in calls.items()},
+            progress=progress or _bar,
+            stop=lambda: rounds < 1 or left() <= 0 or stop(),
+            parameters={"rnn": str(rnn), "sequences": n.size, "batch_size": batch_size, "seed": seed},
+        )
+    if progress is None:
+        _bar(0, 0)
+    measured = time.monotonic()
+    if not warmup or not timing.rounds:  # the look is a round too, on one batch
+        seconds = {name: (looks[name], *timing.seconds[name]) for name in kept}
+        timing, sample = replace(timing, seconds=seconds, warmup=0), 1
+    return Advice(
+        rnn=str(Spec.of(rnn)),
+        spec=Spec.of(rnn),
+        training=rnn.training,
+        lengths=n,
+        batch_size=batch_size,
+        loads=loads,
+        sample=sample,
+        timing=timing,
+        once={name: took for name, took in looks.items() if name not in kept},
+        failed=failed,
+        seconds={"looking": looked - began, "measuring": measured - looked},
+    )
+
+
+def contestants() -> dict[str, Method]:
+    """Every way to run an RNN on a batch, by name, the simplest first."""
+    from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence  # noqa: PLC0415
+
+    from packviz.ops.running import run  # noqa: PLC0415
+
+    def padded(rnn: Any, batch: Batch) -> Any:
+        return rnn(batch.x)
+
+    def packed(rnn: Any, batch: Batch) -> Any:
+        first = rnn.batch_first
+        output, state = rnn(pack_padded_sequence(batch.x, batch.lengths, batch_first=first, enforce_sorted=False))
+        return pad_packed_sequence(output, batch_first=first)[0], state
+
+    def by(method: str) -> Method:
+        return lambda rnn, batch: run(rnn, batch.x, batch.lengths, method=method)
+
+    return {PADDED: padded, PACKED: packed} | {f"pv.run, {method}": by(method) for method in METHODS}
+
+
+def bucketed(method: str) -> str:
+    """What the timing of a method on buckets is called."""
+    return f"{method}, bucketed"
+
+
+def _method(name: str) -> str:
+    return name.removesuffix(", bucketed")
+
+
+def _lengths(given: Any, longest: int | None, count: int, seed: int) -> IntArray:
+    distribution = sources.DISTRIBUTIONS.get(given) if isinstance(given, str) else None
+    if distribution is None:
+        if longest is not None:
+            names = ", ".join(map(repr, sources.DISTRIBUTIONS))
+            raise ValueError(f"longest is for a distribution ({names}); lengths of your own have their longest")
+        if given is None:
+            raise ValueError("lengths is None; give a list, an array, a tensor, a Layout, a file or a distribution")
+        if isinstance(given, (str, PathLike)):
+            given = sources.read(str(given))
+        return given.lengths if isinstance(given, Layout) else Layout(given).lengths
+    for name, value, least in (("longest", longest, 1), ("count", count, 1), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+            raise ValueError(f"{name} is {value!r}; a distribution takes a whole number of at least {least}")
+    return Layout(distribution(count, int(longest or 1), seed)).lengths
+
+
+def _middle(groups: Sequence[IntArray], load: Load, sample: int) -> list[IntArray]:
+    """Batches that stand for all: ranked by their cells and cut into equal stretches, the middle one of each."""
+    ranked = np.argsort(load.cells, kind="stable")
+    return [groups[stretch[stretch.size // 2]] for stretch in np.array_split(ranked, sample)]
+
+
+def _make(rnn: Any, lengths: IntArray, seed: int) -> Batch:
+    """A batch of random numbers, the padding too, on the RNN's device; its gradient is asked for in training."""
+    import torch  # noqa: PLC0415
+
+    weight = next(rnn.parameters())
+    shape = (lengths.size, int(lengths.max())) if rnn.batch_first else (int(lengths.max()), lengths.size)
+    numbers = torch.randn(*shape, rnn.input_size, generator=torch.Generator().manual_seed(seed))
+    x = numbers.to(weight.device, weight.dtype).requires_grad_(rnn.training)
+    return Batch(x, torch.tensor(lengths))
+
+
+def _look(
+    rnn: Any, methods: Mapping[str, Method], batch: Batch, left: Callable[[], float], stop: Callable[[], bool]
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Calls each method on one batch, and once more if there is time: seconds; and why a method is out of the race."""
+    clock = clock_for(batch.x.device)
+    wanted: list[Any] = []
+    looks: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    passes: dict[str, _Pass] = {}
+    drops = rnn.training and rnn.dropout and rnn.num_layers > 1
+    ragged = batch.lengths.min() < batch.lengths.max()
+    # Packing first, as all are compared with it; last the padded run, if it is no candidate.
+    for name in sorted(methods, key=lambda name: (name != PACKED, name == PADDED and ragged)):
+        if stop():
+            raise ValueError(_STOPPED)
+        if looks and left() <= 0:
+            failed[name] = "left out: the budget was used up"
+            continue
+        call = _Pass(rnn, methods[name], [batch])
+        try:
+            clock.start()
+            results = call()
+            took = clock.stop()
+            if drops and name != PADDED:
+                results = _evaluated(rnn, methods[name], batch)
+        except (NotImplementedError, ValueError) as error:
+            if name in (PADDED, PACKED):
+                raise
+            failed[name] = f"cannot run this: {str(error).partition(chr(10))[0]}"
+            continue
+        wanted = wanted or results
+        if name != PADDED and (other := _unlike(results, wanted)):
+            failed[name] = f"gives another {other} than packing"
+        else:
+            looks[name], passes[name] = took, call
+    if 2 * sum(looks.values()) <= left():  # a first call does what later ones need not: imports, kernels, memory
+        for name, call in passes.items():
+            if stop():
+                break
+            call.reorder()
+            clock.start()
+            call()
+            looks[name] = clock.stop()
+    return looks, failed
+
+
+def _evaluated(rnn: Any, method: Method, batch: Batch) -> list[Any]:
+    """What a method gives without dropout."""
+    import torch  # noqa: PLC0415
+
+    was_training = rnn.training
+    rnn.eval()
+    try:
+        with torch.no_grad():
+            return _results(method(rnn, batch))
+    finally:
+        rnn.train(was_training)
+
+
+def _unlike(found: Sequence[Any], wanted: Sequence[Any]) -> str:
+    """The first of the results that is not as it should be, but for rounding."""
+    import torch  # noqa: PLC0415
+
+    from packviz.check.states import TOLERANCE, TOLERANCE_TF32  # noqa: PLC0415 - it stands on torch
+
+    for name, one, other in zip(("output", "h_n", "c_n"), found, wanted, strict=False):
+        coarse = other.is_cuda and other.dtype == torch.float32
+        most = (TOLERANCE_TF32 if coarse else TOLERANCE[other.dtype]) * other.abs().max()
+        if one.shape != other.shape or not bool((one - other).abs().max() <= most):
+            return name
+    return ""
+
+
+class _Pass:
+    """One pass over batches: forward, and in training backward to `x` and to every weight that is trained."""
+
+    def __init__(self, rnn: Any, method: Method, batches: Iterable[Batch]) -> None:
+        self.rnn, self.method, self.batches = rnn, method, list(batches)
+        self.weights = [weight for weight in rnn.parameters() if weight.requires_grad]
+        self.random = np.random.default_rng(0)
+
+    def reorder(self) -> None:
+        """Deals the lengths out anew: a new batch, as training has it, whatever a method remembers of the last one."""
+        self.batches = [b._replace(lengths=b.lengths[self.random.permutation(len(b.lengths))]) for b in self.batches]
+
+    def __call__(self) -> list[Any]:
+        """Gives the results of the last batch."""
+        import torch  # noqa: PLC0415
+
+        with torch.set_grad_enabled(self.rnn.training):
+            for batch in self.batches:
+                results = _results(self.method(self.rnn, batch))
+                if self.rnn.training:
+                    # Not backward(): the gradients that the RNN holds are its owner's.
+                    ones = [torch.ones_like(result) for result in results]
+                    torch.autograd.grad(results, [batch.x, *self.weights], ones)
+        return [result.detach() for result in results]
+
+
+def _results(returned: Any) -> list[Any]:
+    """Output and final states in one list."""
+    output, state = returned
+    return [output, *(state if isinstance(state, tuple) else (state,))]
+
+
+def _bar(done: int, of: int) -> None:
+    """A bar on standard error, where that is a terminal; wiped at the end."""
+    if sys.stderr.isatty():
+        full = 30 * done // of if of else 0
+        line = f"measuring [{'#' * full}{'.' * (30 - full)}] round {done} of {of}" if of else " " * 72
+        print(f"\r{line}", end="" if of else "\r", file=sys.stderr, flush=True)
+
+
+def _plain(seconds: float) -> str:
+    return f"{seconds:,.0f}" if seconds >= 1000 else f"{seconds:.3g}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{_plain(seconds)} s"
+
+
+_CODE = {
+    PADDED: "output, h_n = rnn(x)  # every length is the same",
+    PACKED: """\
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+packed = pack_padded_sequence(x, lengths, batch_first=rnn.batch_first, enforce_sorted=False)
+output, h_n = rnn(packed)
+output, lengths = pad_packed_sequence(output, batch_first=rnn.batch_first)""",
+    "run": """\
+import packviz as pv
+
+output, h_n = pv.run(rnn, x, lengths{})""",
+    BUCKETED: """\
+from packviz.core.batches import Buckets
+
+loader = DataLoader(dataset, batch_sampler=Buckets(lengths, {}))  # the lengths of the whole data set""",
+}

@@ -1,0 +1,205 @@
+"""What a measurement was made on, and the allocator setting that a fair one needs."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+_ENVIRONMENT = (
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TRIM_THRESHOLD_",
+    "MALLOC_MMAP_MAX_",
+    "MALLOC_ARENA_MAX",
+    "GLIBC_TUNABLES",
+    "LD_PRELOAD",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_ALLOC_CONF",
+)
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+# From glibc's malloc.h.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
+_MOST = 2**31 - 1
+
+_set: dict[str, int] = {}
+
+
+def calm_allocator() -> dict[str, Any]:
+    """Makes large CPU allocations keep their pages, for the rest of this process, and says what was set.
+
+    glibc returns a large block (32 MiB and more, whatever it learns) to the system when it is freed. The next call gets
+    fresh pages, each of which faults on its first touch: that time hides the kernels'. From here on blocks come from
+    the heap, and the heap is not trimmed. The first dozen of calls may still fault, until it has grown: warm up. The
+    price: the process keeps its largest size.
+
+    The same can be had from outside with `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_`, before the process
+    starts. Where one of these is set, or where the C library is not glibc, nothing is changed.
+
+    Returns:
+        `allocator()`: what is in force now.
+    """
+    ours = not any(os.environ.get(name) for name in _ENVIRONMENT[:3])
+    if ours and not _set and platform.libc_ver()[0] == "glibc":
+        mallopt = ctypes.CDLL(None).mallopt
+        # No block is mapped on its own, because glibc before 2.37 refuses a threshold above 32 MiB.
+        for name, parameter, value in (("M_MMAP_MAX", _M_MMAP_MAX, 0), ("M_TRIM_THRESHOLD", _M_TRIM_THRESHOLD, _MOST)):
+            if mallopt(parameter, value):
+                _set[name] = value
+    return allocator()
+
+
+@contextmanager
+def own_pages() -> Iterator[None]:
+    """Undoes `calm_allocator` for a while: large blocks get pages of their own, which go when they are freed.
+
+    For whoever puts many small blocks between large ones, to keep them, as a profiler does. On the heap they would cut
+    every gap too short for the next large block, and it would grow by gigabytes.
+    """
+    if not _set:
+        yield
+        return
+    mallopt = ctypes.CDLL(None).mallopt
+    mallopt(_M_MMAP_THRESHOLD, 2**18)
+    mallopt(_M_MMAP_MAX, 2**16)
+    try:
+        yield
+    finally:
+        mallopt(_M_MMAP_MAX, 0)
+
+
+def allocator() -> dict[str, Any]:
+    """The settings of the CPU allocator: its library, its environment variables, and what `calm_allocator` has set."""
+    library = " ".join(platform.libc_ver()).strip() or sys.platform
+    environment = {name: os.environ[name] for name in _ENVIRONMENT if os.environ.get(name)}
+    return {"library": library, "environment": environment, "mallopt": dict(_set)}
+
+
+def page_faults() -> int | None:
+    """How often this process has touched a page that it did not have; none where the system does not say."""
+    try:
+        import resource  # noqa: PLC0415 - there is none on Windows
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a measurement is made on, as plain data for a JSON file.
+
+    Args:
+        device: where the measured code runs.
+        parameters: what was measured: sizes, seeds and so on, themselves plain data.
+    """
+    import torch  # noqa: PLC0415 - seconds, for those who only read results
+
+    device = torch.device(device)
+    record: dict[str, Any] = {
+        "device": str(device),
+        "device_name": _cpu_name(),
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "load_average": [round(load, 2) for load in os.getloadavg()] if hasattr(os, "getloadavg") else None,
+        "threads": torch.get_num_threads(),
+        "interop_threads": torch.get_num_interop_threads(),
+        "environment": {name: os.environ[name] for name in _THREADS if os.environ.get(name)},
+        "torch": torch.__version__,
+        "onednn": torch.backends.mkldnn.is_available(),  # type: ignore[no-untyped-call]
+        "python": platform.python_version(),
+        "packviz": _own_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "allocator": allocator(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "parameters": dict(parameters or {}),
+    }
+    if device.type == "cuda":
+        record |= {
+            "device_name": torch.cuda.get_device_name(device),
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
+            "driver": _driver(),
+            "device_memory": torch.cuda.get_device_properties(device).total_memory,
+            "tf32": torch.backends.cudnn.allow_tf32,
+        }
+    return record
+
+
+def _own_version() -> str | None:
+    try:
+        return version("packviz")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return None
+
+
+@functools.cache
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    command = ("sysctl", "-n", "machdep.cpu.brand_string")
+    return (sys.platform == "darwin" and _output(*command)) or platform.processor() or platform.machine()
+
+
+@functools.cache
+def _driver() -> str | None:
+    return _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+
+
+def _output(*command: str) -> str | None:
+    """The first line that a command prints; none where it is not there or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip().partition("\n")[0] or None
+
+
+def check_device(device: Any) -> str:
+    """The device in torch's own words.
+
+    Raises:
+        ValueError: it is not there; the message says what to do.
+    """
+    import torch  # noqa: PLC0415
+
+    try:
+        wanted = torch.device(device)
+    except RuntimeError:  # its message lists twenty types of device
+        wanted = torch.device("meta")
+    if wanted.type not in ("cpu", "cuda") or (wanted.type == "cpu" and wanted.index):
+        raise ValueError(f"device is {device!r}; choose cpu, cuda, or one of several GPUs as in cuda:1")
+    if wanted.type == "cuda":
+        if why := no_cuda():
+            raise ValueError(f"device is {device!r}, and {why}; or take the device cpu")
+        if (wanted.index or 0) >= torch.cuda.device_count():
+            last = torch.cuda.device_count() - 1
+            raise ValueError(f"device is {device!r}, and the last GPU here is cuda:{last}")
+    return str(wanted)
+
+
+def no_cuda() -> str:
+    """Why CUDA cannot be used here, and what to do; empty where it can."""
+    import torch  # noqa: PLC0415
+
+    if torch.cuda.is_available():
+        return ""
+    if torch.version.cuda is None:
+        return (
+            f"torch {torch.__version__} is built without CUDA: install a build with CUDA"
+            " (https://pytorch.org/get-started/locally/)"
+        )
+    return (
+        f"torch, built for CUDA {torch.version.cuda}, finds no GPU: see whether `nvidia-smi` lists one, whether its"
+        " driver is new enough, and what CUDA_VISIBLE_DEVICES says"
+    )

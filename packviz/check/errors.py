@@ -1,0 +1,255 @@
+"""`explain_errors`: an exception from packing says what was passed, why it was refused, and what to do."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from textwrap import indent, wrap
+from traceback import walk_tb
+from types import FrameType, TracebackType
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+from packviz.check import museum
+from packviz.core.layout import Layout
+from packviz.draw import text
+
+Asked = ParamSpec("Asked")
+Result = TypeVar("Result")
+
+_SIGN = "packviz: "  # begins every note
+
+
+class Explained:
+    """What `explain_errors` gives: a context manager, and a decorator of functions, generators and coroutines."""
+
+    def __enter__(self) -> None:
+        """Costs nothing: all is done when an exception passes."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Adds the note and lets the exception pass."""
+        if isinstance(error, Exception):
+            with suppress(Exception):  # whatever is wrong with the explanation, the error itself must come through
+                _explain(error)
+
+    def __call__(self, function: Callable[Asked, Result]) -> Callable[Asked, Result]:
+        """Wraps a function, so that its body is inside.
+
+        Raises:
+            TypeError: it is an asynchronous generator.
+        """
+        wrapped: Any
+        if inspect.isasyncgenfunction(function):
+            raise TypeError("explain_errors does not wrap an asynchronous generator; use `with` inside it")
+        if inspect.iscoroutinefunction(function):
+
+            async def wrapped(*args: Asked.args, **kwargs: Asked.kwargs) -> Any:
+                with self:
+                    return await function(*args, **kwargs)
+        elif inspect.isgeneratorfunction(function):
+
+            def wrapped(*args: Asked.args, **kwargs: Asked.kwargs) -> Any:
+                with self:
+                    return (yield from function(*args, **kwargs))
+        else:
+
+            def wrapped(*args: Asked.args, **kwargs: Asked.kwargs) -> Any:
+                with self:
+                    return function(*args, **kwargs)
+
+        return cast("Callable[Asked, Result]", functools.wraps(function)(wrapped))
+
+
+@overload
+def explain_errors() -> Explained: ...
+
+
+@overload
+def explain_errors(function: Callable[Asked, Result]) -> Callable[Asked, Result]: ...
+
+
+def explain_errors(function: Callable[Asked, Result] | None = None) -> Explained | Callable[Asked, Result]:
+    """Adds a note (PEP 678) to an exception from packing, from unpacking, or from an RNN that is given a packed batch.
+
+    The note says what was passed, drawn as text if it is small, and, if the error is one of the museum's, why it
+    happens and what to do. Nothing else changes: it is the same exception with the same traceback, and it goes on. An
+    error that has nothing to do with packing gets no note. As long as nothing is raised this costs nothing.
+
+    Use it around some code, or as a decorator of a function, a generator or a coroutine:
+
+        with pv.explain_errors():
+            packed = pack_padded_sequence(x, lengths)
+
+        @pv.explain_errors
+        def forward(self, x, lengths): ...
+
+    Args:
+        function: what it decorates; `@pv.explain_errors()` does the same.
+    """
+    return Explained() if function is None else Explained()(function)
+
+
+@dataclass(frozen=True)
+class _Passed:
+    """A call that the traceback shows."""
+
+    said: str = ""
+    drawn: str = ""
+    packed: bool = False
+    instead: dict[str, str | None] = field(default_factory=dict)
+    """The exhibits that its arguments speak against, each with the one that they speak for."""
+
+
+def _explain(error: Exception) -> None:
+    if any(str(note).startswith(_SIGN) for note in getattr(error, "__notes__", ())):
+        return  # an inner one has been here
+    said = str(error)
+    calls = list(walk_tb(error.__traceback__))
+    passed = next((found for frame, _ in reversed(calls) if (found := _call(frame))), None)
+    at = passed or _on_line(*calls[-1])
+    known = museum.recognise(said)
+    if known and (known.name in at.instead or _OTHER_STATE.search(said)):
+        name = at.instead.get(known.name)
+        known = museum.named(name) if name else None
+    if not (passed and passed.packed) and not (known and (at.packed or _OWN_WORDS.search(said))):
+        return
+    head = f"{known.name} (exhibit {known.number} of notebook 11)" if known else "what was passed"
+    parts = [f"why: {known.why}", f"fix: {known.fix}"] if known else []
+    parts += [f"passed: {at.said}"] * bool(at.said)
+    lines = [line for part in parts for line in wrap(part, 100, initial_indent="  ", subsequent_indent="    ")]
+    error.add_note("\n".join([_SIGN + head, *lines, *["", indent(at.drawn, "  ")] * bool(at.drawn)]))
+
+
+_OWN_WORDS = re.compile(
+    r"PackedSequence|enforce_sorted|pack(ed)?_pad|pad_packed|pack_sequence|RNN, GRU, or LSTM|hidden\S* size"
+)
+"""A text with these is about packing, wherever it was raised."""
+
+_OTHER_STATE = re.compile(r"hidden\S* size \((\d+), (\d+), (\d+)\), got .(?!\2, \1, \3.)")  # than one batch first
+_BATCH, _BEYOND, _FEW, _STATE = "Batch and time swapped", "Lengths beyond T", "Too few lengths", "State batch first"
+
+
+def _on_line(frame: FrameType, number: int) -> _Passed:
+    """What the failing line has to do with packing, by what it names."""
+    line = linecache.getline(frame.f_code.co_filename, number)
+    named = (frame.f_locals.get(name) for name in re.findall(r"\w+", line))
+    packed = next((value for value in named if _is_packed(value)), None)
+    if packed is not None:
+        return _with_packed(packed)
+    return _Passed(packed=bool(_OWN_WORDS.search(line)), instead={_BATCH: None, _BEYOND: None, _FEW: None})
+
+
+def _call(frame: FrameType) -> _Passed | None:
+    """What was passed, if this frame is a call of packing, unpacking or an RNN."""
+    given = frame.f_locals
+    name = frame.f_code.co_name
+    if name == "forward" and any(kind.__name__ == "RNNBase" for kind in type(given.get("self")).__mro__):
+        return _running(given, frame.f_back)
+    if frame.f_globals.get("__name__") not in ("torch.nn.utils.rnn", "packviz.ops.packing"):
+        return None
+    if name == "pack_padded_sequence":
+        return _packing(given)
+    if name == "pack_sequence":
+        said = f"pack_sequence({_said(given['sequences'])}, enforce_sorted={given['enforce_sorted']})"
+        return _Passed(said, packed=True)
+    if name == "pad_packed_sequence":
+        total = given.get("total_length")
+        said = f"pad_packed_sequence({_said(given['sequence'])}{'' if total is None else f', total_length={total}'})"
+        return _with_packed(given["sequence"], said)
+    return None
+
+
+def _with_packed(packed: Any, said: str = "") -> _Passed:
+    """A call with what is, or should be, a packed sequence."""
+    if not _is_packed(packed):
+        return _Passed(said, packed=True)
+    try:
+        return _Passed(said, _drawn(Layout.from_packed(packed)), True, {_BATCH: None, _BEYOND: None, _FEW: None})
+    except ValueError as error:
+        return _Passed(said, f"{error}.", True, {_BATCH: None, _FEW: None})
+
+
+def _running(given: dict[str, Any], caller: FrameType | None) -> _Passed:
+    rnn: Any = given["self"]
+    x: Any = given.get("orig_input", given.get("input"))
+    # The frame's own hx is torch's, where there was none; the caller's arguments are what was passed.
+    called = caller.f_locals if caller and caller.f_code.co_name in ("_call_impl", "inner") else {}
+    args = called.get("args", ())
+    hx = args[1] if len(args) > 1 else called.get("kwargs", {}).get("hx")
+    said = f"{rnn} called with {_said(x)}" + (f" and hx {_said(hx)}" if hx is not None else "")
+    if not _is_packed(x):
+        return _Passed(said)
+    passed = _with_packed(x, said)
+    expected = (int(x.batch_sizes[0]), rnn.num_layers * (1 + rnn.bidirectional))
+    states = hx if isinstance(hx, tuple) else (hx,)
+    if any(tuple(getattr(state, "shape", ())[:2]) == expected for state in states):  # (B, layers)
+        passed.instead[_FEW] = _STATE  # torch has looked for as many rows as there are sequences
+    return passed
+
+
+def _packing(given: dict[str, Any]) -> _Passed:
+    x, lengths, batch_first = given["input"], given["lengths"], bool(given.get("batch_first"))
+    order = given.get("sorted_indices")
+    if order is not None:  # torch has sorted them; back to the caller's order
+        back = lengths.clone()
+        back[order.cpu()] = lengths
+        lengths = back
+    numbers = None
+    if getattr(getattr(lengths, "device", None), "type", "cpu") == "cpu":
+        numbers = lengths.tolist() if hasattr(lengths, "tolist") else lengths
+    said = (
+        f"pack_padded_sequence({_said(x)}, lengths={_some(numbers) if numbers is not None else _said(lengths)},"
+        f" batch_first={batch_first}, enforce_sorted={given.get('enforce_sorted')})"
+    )
+    shape = tuple(getattr(x, "shape", ()))
+    if len(shape) < 2 or not isinstance(numbers, (list, tuple)):
+        return _Passed(said, packed=True)
+    rows, other = (shape[0], shape[1]) if batch_first else (shape[1], shape[0])
+    swapped = _BATCH if len(numbers) == other != rows and not batch_first else None
+    few = swapped or (_FEW if len(numbers) != rows else None)
+    return _Passed(said, _drawn_padded(shape, numbers, batch_first), True, {_BATCH: swapped, _FEW: few})
+
+
+def _drawn_padded(shape: tuple[int, ...], lengths: Any, batch_first: bool) -> str:
+    try:
+        return _drawn(Layout.from_padded(shape, lengths, batch_first))
+    except ValueError as error:
+        try:
+            other = Layout.from_padded(shape, lengths, not batch_first)
+        except ValueError:
+            return f"{error}."
+        return f"{error}\nwith batch_first={not batch_first}:\n{_drawn(other)}"
+
+
+def _drawn(layout: Layout) -> str:
+    return text.describe(layout) if text.is_few(layout) else text.summary(layout)
+
+
+def _is_packed(value: Any) -> bool:
+    return type(value).__name__ == "PackedSequence"
+
+
+def _said(value: Any) -> str:
+    """An argument, by its kind and its shape."""
+    if _is_packed(value):
+        return f"a PackedSequence with data of shape {tuple(value.data.shape)}"
+    if isinstance(value, (list, tuple)):
+        parts = ", ".join([*map(_said, value[:4]), *["…"] * (len(value) > 4)])
+        return f"[{parts}]" if isinstance(value, list) else f"({parts})"
+    if hasattr(value, "shape"):
+        device = getattr(value, "device", "cpu")
+        return f"a tensor of shape {tuple(value.shape)}" + (f" on {device}" if str(device) != "cpu" else "")
+    return repr(value) if value is None else f"a {type(value).__name__}"
+
+
+def _some(lengths: Any, limit: int = 16) -> str:
+    if not isinstance(lengths, (list, tuple)):
+        return repr(lengths)
+    listed = list(lengths)
+    return f"{listed[:limit]}" if len(listed) <= limit else f"{str(listed[:limit])[:-1]}, …] ({len(listed)} in all)"

@@ -1,0 +1,130 @@
+"""Findings: what a check has to say of a model or a batch, one by one, as text and as a picture. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+from packviz.draw.drawn import Drawn
+from packviz.draw.layouts import CHAR, element, escape, stack
+from packviz.draw.palette import THEMES
+from packviz.draw.text import count
+
+LEVELS = {"error": "✗", "warning": "!", "info": "i"}
+"""The levels, gravest first, with the mark that each has beside its word."""
+
+_COLUMNS = 110  # of a line of text
+_LINE = 17  # px
+
+
+@dataclass(frozen=True, repr=False)
+class Finding:
+    """One thing that a check found.
+
+    Attributes:
+        level: `"error"` (it breaks, or is wrong), `"warning"` (it may be), or `"info"` (good to know).
+        rule: a short name of what was looked for, the same for every finding of its kind.
+        message: what was found.
+        where: the place: a line of the reader's code, or an entry of their data. Empty if there is none.
+        fix: what to do about it. Empty if there is nothing to do.
+    """
+
+    level: str
+    rule: str
+    message: str
+    where: str = ""
+    fix: str = ""
+
+    def __post_init__(self) -> None:
+        if self.level not in LEVELS:
+            raise ValueError(f"level is {self.level!r}; choose one of {', '.join(map(repr, LEVELS))}")
+
+    @property
+    def headline(self) -> str:
+        """Mark, level and rule: `✗ error: returned`."""
+        return f"{LEVELS[self.level]} {self.level}: {self.rule}"
+
+    def to_text(self) -> str:
+        """The finding in words."""
+        return "\n".join([self.headline, *(f"    {line}" for line in self.details())])
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def details(self) -> list[str]:
+        """Everything but the headline, in lines of at most 106 characters."""
+        said = self.message.splitlines()
+        said += [f"{name}: {text}" for name, text in (("where", self.where), ("fix", self.fix)) if text]
+        return [line for one in said for line in wrap(one, _COLUMNS - 4, subsequent_indent="  ")]
+
+
+@dataclass(frozen=True, repr=False)
+class Findings(Drawn, Sequence[Finding]):
+    """What a check found: a sequence of findings, the gravest first, otherwise in the order in which they came.
+
+    Attributes:
+        title: what was checked.
+        found: the findings.
+    """
+
+    title: str
+    found: tuple[Finding, ...] = ()
+
+    def __post_init__(self) -> None:
+        levels = list(LEVELS)
+        object.__setattr__(self, "found", tuple(sorted(self.found, key=lambda one: levels.index(one.level))))
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.found[index]
+
+    @property
+    def ok(self) -> bool:
+        """Whether none of them is an error."""
+        return not self.of("error")
+
+    @property
+    def rules(self) -> list[str]:
+        """The rule of each finding."""
+        return [one.rule for one in self.found]
+
+    def of(self, level: str) -> tuple[Finding, ...]:
+        """The findings of one level."""
+        return tuple(one for one in self.found if one.level == level)
+
+    @property
+    def headline(self) -> str:
+        """What was checked, and how much was found: `✗ Network: 1 error, 2 warnings`."""
+        counts = [(len(self.of(level)), level) for level in LEVELS]
+        said = [f"{n} info" if level == "info" else count(n, level) for n, level in counts if n]
+        mark = next((LEVELS[level] for level in ("error", "warning") if self.of(level)), "✓")
+        return f"{mark} {self.title}: {', '.join(said) or 'nothing found'}"
+
+    def to_text(self) -> str:
+        """Every finding in words."""
+        return "\n".join([self.headline, *(one.to_text() for one in self.found)])
+
+    def to_svg(self, theme: str = "light") -> str:
+        """The findings under their headline, each with its mark."""
+        return stack(self.headline, self.pictures(theme), theme)
+
+    def pictures(self, theme: str) -> list[str]:
+        """What stands under the headline, as whole drawings: the list of findings, if there are any."""
+        colours = THEMES[theme]
+        inks = {"error": colours.wrong, "warning": colours.text, "info": colours.muted}
+        lines: list[tuple[str, str]] = []
+        for one in self.found:
+            lines.append((one.headline, f'fill="{inks[one.level]}" font-weight="bold"'))
+            lines += [(f"    {line}", f'fill="{colours.text}"') for line in one.details()]
+        body = []
+        for i, (line, look) in enumerate(lines):
+            text = line.lstrip()
+            body.append(
+                f'<text x="{8 + (len(line) - len(text)) * CHAR:g}" y="{14 + i * _LINE}" {look}>{escape(text)}</text>'
+            )
+        width = 16 + CHAR * max((len(line) for line, _ in lines), default=0)
+        return [element("".join(body), width, 8 + _LINE * len(lines), self.to_text(), theme)] if lines else []

@@ -1,0 +1,259 @@
+"""Small networks around an LSTM, written as a user would write them: what a compiler is given.
+
+`GUIDE` follows the LSTM page of a guide to a compiler with fixed shapes (PyTorch Neuron, Inf1): four networks that it
+takes, two that it refuses. `MENDED` says how to mend them. The taggers are for compilers of other kinds.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from textwrap import dedent
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from packviz.ops.operator import ragged_op
+
+Three = tuple[Tensor, Tensor, Tensor]
+
+
+class Network(nn.Module):
+    """One LSTM, time first: `x` is `(T, B, 3)`. What differs between networks is `forward`."""
+
+    def __init__(self) -> None:
+        """Draws the weights."""
+        super().__init__()
+        self.lstm = nn.LSTM(input_size=3, hidden_size=7)
+
+
+class FixedLength(Network):
+    """Nothing is packed: the LSTM runs over all time steps, padding too."""
+
+    def forward(self, x: Tensor) -> Three:
+        output, (h_n, c_n) = self.lstm(x)
+        return output, h_n, c_n
+
+
+class Sorted(Network):
+    """Packed in, padded out; the batch comes longest first."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Three:
+        packed = pack_padded_sequence(x, lengths, enforce_sorted=True)
+        result, (h_n, c_n) = self.lstm(packed)
+        output, _ = pad_packed_sequence(result)
+        return output, h_n, c_n
+
+
+class Unsorted(Network):
+    """Packed in, padded out; the batch comes in any order, and torch sorts it."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Three:
+        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        result, (h_n, c_n) = self.lstm(packed)
+        output, _ = pad_packed_sequence(result)
+        return output, h_n, c_n
+
+
+class FinalStates(Network):
+    """Packed in; only the final states go out."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        packed = pack_padded_sequence(x, lengths)
+        _, (h_n, c_n) = self.lstm(packed)
+        return h_n, c_n
+
+
+class Returned(Network):
+    """The data of a PackedSequence go out."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Three:
+        packed = pack_padded_sequence(x, lengths)
+        result, (h_n, c_n) = self.lstm(packed)
+        return result.data, h_n, c_n
+
+
+class UsedByMax(Network):
+    """The data of a PackedSequence go into an operator that is no RNN."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = pack_padded_sequence(x, lengths)
+        result, _ = self.lstm(packed)
+        return torch.max(result.data)
+
+
+class FullWidth(Network):
+    """Sorted, padded to all time steps: the size of no tensor depends on the lengths."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Three:
+        packed = pack_padded_sequence(x, lengths, enforce_sorted=True)
+        result, (h_n, c_n) = self.lstm(packed)
+        output, _ = pad_packed_sequence(result, total_length=x.size(0))
+        return output, h_n, c_n
+
+
+class MaxOfPadded(Network):
+    """Padded before the maximum with a value that is never the largest, which zero may be."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = pack_padded_sequence(x, lengths)
+        result, _ = self.lstm(packed)
+        output, _ = pad_packed_sequence(result, padding_value=float("-inf"), total_length=x.size(0))
+        return torch.max(output)
+
+
+GUIDE = (FixedLength, Sorted, Unsorted, FinalStates, Returned, UsedByMax)
+"""The networks of the guide: four that it supports, then two that it does not."""
+
+MENDED = {Sorted: FullWidth, Unsorted: FullWidth, Returned: FullWidth, UsedByMax: MaxOfPadded}
+"""By network, what to write in its place. For `Unsorted`, sort the batch before the network."""
+
+
+class Tagger(nn.Module):
+    """Layers before and after an LSTM, which a compiler can take even if it leaves out the LSTM."""
+
+    def __init__(self) -> None:
+        """Draws the weights."""
+        super().__init__()
+        self.before = nn.Linear(3, 3)
+        self.lstm: nn.Module = nn.LSTM(3, 7)
+        self.after = nn.Linear(7, 2)
+
+
+class PaddedTagger(Tagger):
+    """Never packs."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        x = torch.tanh(self.before(x))
+        output, _ = self.lstm(x)
+        return torch.tanh(self.after(torch.relu(output)))
+
+
+class PackedTagger(Tagger):
+    """Packs, and pads again before it goes on."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        x = torch.tanh(self.before(x))
+        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        result, _ = self.lstm(packed)
+        output, _ = pad_packed_sequence(result, total_length=x.size(0))
+        return torch.tanh(self.after(torch.relu(output)))
+
+
+class NarrowTagger(Tagger):
+    """Packs, and pads again without `total_length`: to the longest sequence of the batch."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        x = torch.tanh(self.before(x))
+        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        result, _ = self.lstm(packed)
+        output, _ = pad_packed_sequence(result)
+        return torch.tanh(self.after(torch.relu(output)))
+
+
+class EscapedTagger(Tagger):
+    """Packs, and goes on with the data of the PackedSequence."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        x = torch.tanh(self.before(x))
+        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        result, _ = self.lstm(packed)
+        return torch.tanh(self.after(torch.relu(result.data)))
+
+
+class ConditionalTagger(Tagger):
+    """Packs only where the lengths differ, to be fast."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        x = torch.tanh(self.before(x))
+        if lengths.min() == lengths.max():
+            output, _ = self.lstm(x)
+        else:
+            packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+            result, _ = self.lstm(packed)
+            output, _ = pad_packed_sequence(result, total_length=x.size(0))
+        return torch.tanh(self.after(torch.relu(output)))
+
+
+class PackDisabledTagger(Tagger):
+    """Hides `pack_padded_sequence` from `torch.compile`, and nothing else."""
+
+    def __init__(self) -> None:
+        """Draws the weights."""
+        super().__init__()
+        self.pack = torch.compiler.disable(pack_padded_sequence)  # type: ignore[no-untyped-call]
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        x = torch.tanh(self.before(x))
+        packed = self.pack(x, lengths, enforce_sorted=False)
+        result, _ = self.lstm(packed)
+        output, _ = pad_packed_sequence(result, total_length=x.size(0))
+        return torch.tanh(self.after(torch.relu(output)))
+
+
+class IslandTagger(Tagger):
+    """Hides pack, LSTM and pad together from `torch.compile`."""
+
+    def __init__(self) -> None:
+        """Draws the weights."""
+        super().__init__()
+        self.run_packed = torch.compiler.disable(self._run_packed)  # type: ignore[no-untyped-call]
+
+    def _run_packed(self, x: Tensor, lengths: Tensor) -> Tensor:
+        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        result, _ = self.lstm(packed)
+        output, _ = pad_packed_sequence(result, total_length=x.size(0))
+        return output
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        x = torch.tanh(self.before(x))
+        output = self.run_packed(x, lengths)
+        return torch.tanh(self.after(torch.relu(output)))
+
+
+class OperatorTagger(Tagger):
+    """Packs, runs and pads within one custom operator."""
+
+    def __init__(self) -> None:
+        """Draws the weights."""
+        super().__init__()
+        self.lstm = ragged_op(nn.LSTM(3, 7))
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        x = torch.tanh(self.before(x))
+        output, _ = self.lstm(x, lengths)
+        return torch.tanh(self.after(torch.relu(output)))
+
+
+TAGGERS = {
+    "padded": PaddedTagger,
+    "packed, padded again": PackedTagger,
+    "… no total_length": NarrowTagger,
+    "packed, escaped": EscapedTagger,
+    "packed if ragged": ConditionalTagger,
+    "only pack disabled": PackDisabledTagger,
+    "disabled island": IslandTagger,
+    "ragged_op": OperatorTagger,
+}
+"""The taggers by the name that a table gives them."""
+
+
+def source(network: type[nn.Module]) -> str:
+    """The code of a network's `forward`, without annotations, as one would type it."""
+    code = dedent(inspect.getsource(network.forward))
+    names = ", ".join(inspect.signature(network.forward).parameters)
+    return re.sub(r"\Adef forward\([^\n]*:\n", f"def forward({names}):\n", code)
+
+
+def listing(network: type[nn.Module]) -> str:
+    """The same with the numbers of its lines in this file, by which `check_static` names them."""
+    first = inspect.getsourcelines(network.forward)[1]
+    return "\n".join(f"{i:4}  {line}" for i, line in enumerate(source(network).splitlines(), first))
+
+
+def example(steps: int = 5, lengths: Any = (5, 3), seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Inputs for a network: `x` of shape `(steps, B, 3)`, and the lengths. Leaves torch's random numbers alone."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(steps, len(lengths), 3, generator=generator), torch.tensor(lengths)

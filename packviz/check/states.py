@@ -1,0 +1,547 @@
+"""Padded against packed: where the outputs, the final states and the gradients of an RNN agree, and where not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from packviz.core.layout import BoolArray, Layout, sequence_name
+from packviz.draw import grids, text
+from packviz.draw.curves import Curve, Trajectory
+from packviz.draw.drawn import Drawn
+
+FloatArray = npt.NDArray[np.float64]
+
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+"""By dtype: two values agree if they differ by at most this share of the largest value of their sequence."""
+
+TOLERANCE_TF32 = 5e-3
+"""The same for float32 on a CUDA device, where cuDNN may multiply in TF32: 10 bits behind the point."""
+
+LOSSES = {
+    "outputs": "the sum of the outputs at valid steps, each times a fixed random weight",
+    "h_n": "the sum of h_n, each entry times a fixed random weight",
+}
+"""What the gradients are taken of."""
+
+DIRECTIONS = ("forward", "reverse")
+
+
+class Run(NamedTuple):
+    """What the RNN returned, detached, in the shapes in which it returns it.
+
+    Attributes:
+        output: `(T, B, D·H)`, or `(B, T, D·H)` with `batch_first`; from packing it is padded with zeros.
+        h_n: `(L·D, B, H)` the final hidden states.
+        c_n: `(L·D, B, H)` the final cell states; none unless it is an LSTM.
+    """
+
+    output: Tensor
+    h_n: Tensor
+    c_n: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """How far padded and packed are apart, cell by cell. A cell is one vector of features, or one weight tensor.
+
+    Attributes:
+        name: what is compared.
+        axes: the axes of the arrays below, such as `("sequence", "time step", "direction")`.
+        absolute: the largest absolute difference of any feature of the cell. NaN where one of the two is NaN; where
+            both are, they agree.
+        relative: the length (2-norm) of the difference over the length of the packed vector; infinite where only the
+            packed one is zero.
+        differs: true where `absolute` is over `tolerance · scale`, or NaN.
+        scale: `(B,)` the largest finite magnitude of each packed sequence; `()` of the tensor, for a weight. Sequences
+            do not mix, so a large one must not hide what is wrong in a small one.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    absolute: FloatArray
+    relative: FloatArray
+    differs: BoolArray
+    scale: FloatArray
+
+    def worst(self, where: BoolArray | None = None) -> tuple[float, float]:
+        """The largest absolute and the largest relative difference (at the cells `where`); NaN if any is NaN."""
+        both = (a if where is None else a[where] for a in (self.absolute, self.relative))
+        absolute, relative = (float(a.max()) if a.size else 0.0 for a in both)
+        return absolute, relative
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """The gradients of one loss, padded against packed.
+
+    Attributes:
+        loss: its name in `LOSSES`, which says how it is computed.
+        x: to the input: a `(B, T)` difference.
+        weights: to each trainable parameter, by name; each is one cell, with a scale of its own.
+    """
+
+    loss: str
+    x: Difference
+    weights: Mapping[str, Difference]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StatesComparison(Drawn):
+    """Where an RNN's results agree and differ, padded against packed. `L` layers, `D` directions.
+
+    Attributes:
+        rnn: the module in words.
+        layout: the batch: its lengths and `T`.
+        dtype: of the weights.
+        tolerance: two values agree if they differ by at most this share of the largest value of their sequence.
+        padded: what the module gives on the padded batch.
+        packed: what it gives on the packed one, its output padded with zeros.
+        outputs: `(B, T, D)`, of the last layer.
+        h_n: `(L, D, B)`.
+        c_n: `(L, D, B)`; none unless it is an LSTM.
+        batch_first: of the module, and so of the two outputs.
+        gradients: one entry per loss; empty without `gradients=True`.
+        notes: what else the reader must know, such as that dropout was left out.
+    """
+
+    rnn: str
+    layout: Layout
+    dtype: str
+    tolerance: float
+    padded: Run
+    packed: Run
+    outputs: Difference
+    h_n: Difference
+    c_n: Difference | None
+    batch_first: bool
+    gradients: tuple[Gradients, ...] = ()
+    notes: tuple[str, ...] = ()
+    _findings: list[_Finding] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_findings", list(self._find()))
+
+    @property
+    def agrees(self) -> dict[str, bool]:
+        """What was compared, and whether padded and packed agree on it."""
+        return {finding.what: not finding.count for finding in self._findings}
+
+    @property
+    def verdict(self) -> str:
+        """In words: what packing is needed for on this batch, and what not."""
+        if not self.layout.n_padding and all(self.agrees.values()):
+            return "Nothing is padding, so padded and packed agree everywhere: packing is not needed for correctness."
+        matter = [f for f in self._findings if f.matters and f.total]
+        wrong = [f for f in matter if f.count]
+        said = []
+        if spared := _merged([f for f in matter if not f.count], wrong):
+            said.append(f"Packing is not needed for {_and(spared)}.")
+        if wrong:
+            poisoned = [f for f in wrong if np.isnan(f.worst[0])]
+            said.append(f"Padded is wrong for {_and(_merged(wrong, [f for f in matter if not f.count]))}.")
+            hit = list(dict.fromkeys(name for f in wrong for name in f.sequences))
+            if hit:
+                said.append(f"Affected: {_and(hit, 6) if len(hit) < self.layout.batch_size else 'every sequence'}.")
+            if poisoned:
+                rest = [f for f in matter if f not in poisoned]
+                everywhere = len(poisoned) == len(wrong)
+                said.append(f"NaN reaches {'all of these' if everywhere else _and(_merged(poisoned, rest))}.")
+        return " ".join(said)
+
+    def to_text(self) -> str:
+        """The verdict, every difference with its numbers, and, of a small batch, each cell."""
+        layout = self.layout
+        lines = [
+            f"{self.rnn}, padded against packed: {text.count(layout.batch_size, 'sequence')},"
+            f" {text.count(layout.max_len, 'time step')}, {self.dtype}",
+            self.verdict,
+            "",
+        ]
+        width = max(len(f.what) for f in self._findings)
+        lines += [f"  {f.what.ljust(width)}  {f.said()}" for f in self._findings]
+        lines += [
+            "",
+            f"Two values agree if they differ by at most {self.tolerance:g} of the largest in their sequence.",
+        ]
+        lines += [f"The loss on {g.loss} is {LOSSES[g.loss]}." for g in self.gradients]
+        lines += self.notes
+        if text.is_few(layout):
+            for grid in self.panels():
+                lines += ["", *grid.to_text()]
+        return "\n".join(lines)
+
+    def to_svg(self, theme: str = "light") -> str:
+        """A grid of differences for the outputs, the states and the gradients to x; contaminated cells lit up."""
+        return grids.draw(self.panels(), self.verdict, theme)
+
+    def trajectory(self, direction: str = "forward", unit: int | None = None) -> Trajectory:
+        """The way of the last layer's hidden state through time, and padded through the padding.
+
+        Args:
+            direction: `"forward"` or `"reverse"`; the reverse one starts at the last time step.
+            unit: which of its units; the length (2-norm) of the whole state if not given.
+
+        Raises:
+            ValueError: there is no such direction, or no such unit.
+        """
+        halves = self.outputs.absolute.shape[2]
+        if direction not in DIRECTIONS[:halves]:
+            raise ValueError(f"direction is {direction!r}; this module has {', '.join(map(repr, DIRECTIONS[:halves]))}")
+        d, forward = DIRECTIONS.index(direction), direction == "forward"
+        size = self.padded.h_n.shape[-1]
+        if unit is not None and not 0 <= unit < size:
+            raise ValueError(f"unit is {unit}; the hidden state has units 0 … {size - 1}")
+        ways = []
+        for run in (self.padded, self.packed):
+            output = run.output if self.batch_first else run.output.transpose(0, 1)
+            half = output.reshape(*output.shape[:2], halves, -1)[:, :, d].to("cpu", torch.float64)
+            ways.append((half.norm(dim=-1) if unit is None else half[..., unit]).tolist())
+        curves = []
+        for b, (n, padded, packed) in enumerate(zip(self.layout.lengths.tolist(), *ways, strict=True)):
+            rest = packed[n - 1] if forward else math.nan
+            curves.append(Curve(sequence_name(b), n, padded, packed[:n] + [rest] * (self.layout.max_len - n)))
+        what = "length (2-norm) of the hidden state" if unit is None else f"unit {unit} of the hidden state"
+        return Trajectory(f"{what}, last layer, {direction}", tuple(curves), frozen=forward)
+
+    def _find(self) -> Iterator[_Finding]:
+        """Every difference by what it is of, valid steps and padding apart."""
+        mask = self.layout.mask
+        padding = bool(self.layout.n_padding)
+        halves = self.outputs.absolute.shape[2]
+        for d in range(halves):
+            half = f", {DIRECTIONS[d]} half" if halves > 1 else ""
+            valid = np.zeros_like(self.outputs.differs)
+            valid[..., d] = mask
+            yield _finding(f"outputs at valid steps{half}", self.outputs, valid, "cell")
+        if padding:
+            after = np.broadcast_to(~mask[..., None], self.outputs.differs.shape)
+            yield _finding("outputs at padding", self.outputs, after, "cell", matters=False)
+        for state in (self.h_n, self.c_n):
+            if state is not None:
+                yield _finding(state.name, state, np.ones_like(state.differs), "state")
+        for g in self.gradients:
+            yield _finding(f"gradient to x, loss on {g.loss}", g.x, mask, "cell")
+            if padding:
+                yield _finding(f"gradient to padding, loss on {g.loss}", g.x, ~mask, "cell", matters=False)
+            if g.weights:
+                # Each weight has its own scale, so they are gathered only now.
+                absolute, relative = (
+                    np.array([getattr(w, kind) for w in g.weights.values()]) for kind in ("absolute", "relative")
+                )
+                differs = np.array([bool(w.differs) for w in g.weights.values()])
+                gathered = Difference("weights", ("parameter",), absolute, relative, differs, np.array(1.0))
+                yield _finding(
+                    f"gradient to weights, loss on {g.loss}", gathered, np.ones_like(differs), "tensor", batch=False
+                )
+
+    def panels(self) -> list[grids.Grid]:
+        """The grids of the picture: one per direction of the outputs, per kind of state, per gradient to x."""
+        rows = [sequence_name(b) for b in range(self.layout.batch_size)]
+        steps = [str(t) for t in range(self.layout.max_len)]
+        padding = ~self.layout.mask
+        made = []
+
+        def add(name: str, d: Difference, columns: list[str], pick: Any, hatch: Any = None) -> None:
+            made.append(grids.Grid(name, rows, columns, pick(d.absolute), pick(d.differs), d.scale, hatch))
+
+        layers, halves, _ = self.h_n.absolute.shape
+        for d in range(halves):
+            half = f", {DIRECTIONS[d]} half" if halves > 1 else ""
+            add(f"outputs{half}: |padded − packed|", self.outputs, steps, lambda a, d=d: a[..., d], padding)
+        arrows = ["→", "←"][:halves] if halves > 1 else [""]
+        columns = [f"{layer}{arrow}" for layer in range(layers) for arrow in arrows]
+        for state in (self.h_n, self.c_n):
+            if state is not None:
+                add(f"{state.name}, by layer", state, columns, lambda a: a.reshape(-1, a.shape[-1]).T)
+        for g in self.gradients:
+            add(f"gradient to x, loss on {g.loss}", g.x, steps, lambda a: a, padding)
+        return made
+
+
+def compare(
+    rnn: nn.RNNBase,
+    x: Tensor,
+    lengths: Any,
+    hx: Any = None,
+    *,
+    gradients: bool = True,
+    tolerance: float | None = None,
+) -> StatesComparison:
+    """Runs an RNN on a batch padded and packed, and says where the results agree and where they differ.
+
+    The module is used as it is, but dropout is left out: it draws other numbers in the two runs, so that nothing would
+    agree. Its mode, its `.grad`s and torch's random state are afterwards what they were.
+
+    Args:
+        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`: any layers, directions, `proj_size`, dtype, device.
+        x: `(T, B, I)`, or `(B, T, I)` if the module is `batch_first`: left-aligned, padding at the end.
+        lengths: `(B,)` the real time steps of each sequence, in any order.
+        hx: the initial state as the module takes it; zeros if not given.
+        gradients: whether to compare gradients too, of the two losses in `LOSSES`.
+        tolerance: two values agree if they differ by at most this share of the largest value of their sequence; by
+            default `TOLERANCE` of the dtype (`TOLERANCE_TF32` for float32 on CUDA).
+
+    Raises:
+        TypeError: `rnn` is not one of these modules, or `x` is not a tensor.
+        ValueError: shapes, dtypes or devices do not fit each other, or a length is not valid.
+    """
+    if not isinstance(rnn, nn.RNNBase):
+        raise TypeError(f"rnn is a {type(rnn).__name__}; give the nn.RNN, nn.GRU or nn.LSTM itself")
+    if not isinstance(x, Tensor):
+        hint = " (unpack it with pad_packed_sequence first)" if hasattr(x, "batch_sizes") else ""
+        raise TypeError(f"x is a {type(x).__name__}; give the padded batch as a tensor{hint}")
+    layout = _checked(rnn, x, lengths)
+    hx = _checked_state(rnn, hx, layout.batch_size)
+    weight = next(rnn.parameters())
+    if tolerance is None:
+        tf32 = x.is_cuda and weight.dtype == torch.float32
+        tolerance = TOLERANCE_TF32 if tf32 else TOLERANCE.get(weight.dtype, 1e-5)
+    elif not tolerance >= 0:
+        raise ValueError(f"tolerance is {tolerance}; give a share of at least 0, or leave it out")
+
+    notes = []
+    if rnn.training and rnn.dropout and rnn.num_layers > 1:
+        notes.append(
+            f"Dropout ({rnn.dropout:g}) was left out, as in eval mode: even with the same seed it draws other numbers"
+            " padded than packed."
+        )
+    if gradients and not all(p.requires_grad for p in rnn.parameters()):
+        notes.append("Frozen parameters have no gradient and were not compared.")
+    runs, grads = [], []
+    with _undisturbed(rnn, x, gradients):
+        if hx is not None:
+            hx = tuple(h.detach().clone() for h in hx) if isinstance(hx, tuple) else hx.detach().clone()
+        for packed in (False, True):
+            leaf = x.detach().clone().requires_grad_(gradients)
+            result = run(rnn, leaf, layout, hx, packed)
+            grads.append(_gradients(rnn, leaf, layout, result) if gradients else {})
+            c_n = None if result.c_n is None else result.c_n.detach()
+            runs.append(Run(result.output.detach(), result.h_n.detach(), c_n))
+    padded, packed_run = runs
+
+    directions, lead = 1 + rnn.bidirectional, (rnn.num_layers, 1 + rnn.bidirectional, layout.batch_size)
+
+    def cells(run: Run) -> Tensor:  # (B, T, D, H)
+        output = run.output if rnn.batch_first else run.output.transpose(0, 1)
+        return output.reshape(*output.shape[:2], directions, -1)
+
+    def state(name: str) -> Difference | None:
+        one, other = (getattr(run, name) for run in runs)
+        if one is None:
+            return None
+        axes = ("layer", "direction", "sequence")
+        return _difference(name, axes, one.reshape(*lead, -1), other.reshape(*lead, -1), tolerance)
+
+    h_n = state("h_n")
+    assert h_n is not None
+    axes = ("sequence", "time step", "direction")
+    return StatesComparison(
+        rnn=str(rnn),
+        layout=layout,
+        dtype=str(weight.dtype).removeprefix("torch."),
+        tolerance=tolerance,
+        padded=padded,
+        packed=packed_run,
+        outputs=_difference("outputs", axes, cells(padded), cells(packed_run), tolerance),
+        h_n=h_n,
+        c_n=state("c_n"),
+        batch_first=rnn.batch_first,
+        gradients=tuple(
+            _compared(loss, grads[0][loss], grads[1][loss], rnn.batch_first, tolerance) for loss in grads[0]
+        ),
+        notes=tuple(notes),
+    )
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """One line of a comparison: how many cells of what differ, and by how much."""
+
+    what: str
+    noun: str
+    count: int
+    total: int
+    worst: tuple[float, float]
+    sequences: list[str]
+    matters: bool
+
+    def said(self) -> str:
+        if not self.count:
+            return "agree" if self.total else "nothing to compare"
+        absolute, relative = (grids.number(v) for v in self.worst)
+        where = f" (in {_and(self.sequences, 6)})" if self.sequences else ""
+        return (
+            f"differ at {self.count:,} of {text.count(self.total, self.noun)}{where},"
+            f" by up to {absolute} (relative {relative})"
+        )
+
+
+def _merged(findings: list[_Finding], others: list[_Finding]) -> list[str]:
+    """The names of the findings; parts of one thing under its name, unless another part is among the others."""
+
+    def whole(finding: _Finding) -> str:
+        first, _, second = finding.what.partition(", ")
+        if first.startswith("gradient"):
+            return f"gradients ({second})"
+        return first
+
+    split = {whole(f) for f in others}
+    return list(dict.fromkeys(f.what if whole(f) in split else whole(f) for f in findings))
+
+
+def _finding(
+    what: str, difference: Difference, where: BoolArray, noun: str, matters: bool = True, batch: bool = True
+) -> _Finding:
+    differs = difference.differs & where
+    sequences = []
+    if batch:
+        axis = difference.axes.index("sequence")
+        others = tuple(i for i in range(differs.ndim) if i != axis)
+        sequences = [sequence_name(int(b)) for b in np.flatnonzero(differs.any(axis=others))]
+    return _Finding(what, noun, int(differs.sum()), int(where.sum()), difference.worst(where), sequences, matters)
+
+
+def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any) -> Layout:
+    """The layout of the batch, once everything fits.
+
+    Raises:
+        ValueError: something does not; the message says what to do.
+    """
+    order = "(B, T, I)" if rnn.batch_first else "(T, B, I)"
+    read = f"x of shape {tuple(x.shape)}, read as {order} because the module has batch_first={rnn.batch_first},"
+    if x.ndim != 3 or not x.numel():
+        raise ValueError(f"x must be a padded batch {order} and not empty, got shape {tuple(x.shape)}")
+    if x.shape[2] != rnn.input_size:
+        raise ValueError(f"{read} has I = {x.shape[2]}, but the module has input_size={rnn.input_size}")
+    weight = next(rnn.parameters())
+    for kind in ("dtype", "device"):
+        ours, theirs = getattr(x, kind), getattr(weight, kind)
+        if ours != theirs:
+            raise ValueError(f"x has {kind} {ours} but the module {theirs}: call x.to({theirs!r}) first")
+    return Layout.from_padded(x.shape, lengths, rnn.batch_first)
+
+
+def _checked_state(rnn: nn.RNNBase, hx: Any, batch: int) -> Any:
+    """The initial state, once it fits. torch drops the rows that a packed run has too many of; we refuse them."""
+    if hx is None:
+        return None
+    lstm = isinstance(rnn, nn.LSTM)
+    if lstm != isinstance(hx, (tuple, list)) or (lstm and len(hx) != 2):
+        raise ValueError(f"hx must be {'a pair (h_0, c_0)' if lstm else 'one tensor h_0'} for an {rnn.mode}")
+    states = tuple(hx) if lstm else (hx,)
+    for name, state, size in zip(("h_0", "c_0"), states, (rnn.proj_size or rnn.hidden_size, rnn.hidden_size)):  # noqa: B905
+        wanted = (rnn.num_layers * (1 + rnn.bidirectional), batch, size)
+        if tuple(getattr(state, "shape", ())) != wanted:
+            got = tuple(getattr(state, "shape", ())) if isinstance(state, Tensor) else type(state).__name__
+            raise ValueError(f"hx: {name} must have shape {wanted} (layers · directions, batch, size), got {got}")
+        for kind in ("dtype", "device"):
+            if getattr(state, kind) != getattr(next(rnn.parameters()), kind):
+                theirs = getattr(next(rnn.parameters()), kind)
+                raise ValueError(
+                    f"hx: {name} has {kind} {getattr(state, kind)} but the module {theirs}: call .to({theirs!r})"
+                )
+    return states if lstm else states[0]
+
+
+@contextmanager
+def _undisturbed(rnn: nn.RNNBase, x: Tensor, gradients: bool) -> Iterator[None]:
+    """Runs without dropout and with gradients if wanted, and leaves the module and the random state as they were."""
+    modes = [(module, module.training) for module in rnn.modules()]
+    dropout = rnn.dropout
+    devices = [x.device] if x.device.type not in ("cpu", "meta") else []
+    kind = devices[0].type if devices else "cuda"
+    with (
+        torch.random.fork_rng(devices=devices, device_type=kind),
+        torch.inference_mode(False),
+        torch.set_grad_enabled(gradients),
+    ):
+        try:
+            rnn.eval()
+            rnn.dropout = 0.0
+            rnn.training = gradients  # cuDNN's backward wants training mode; without dropout that is eval mode
+            yield
+        finally:
+            rnn.dropout = dropout
+            for module, mode in modes:
+                module.training = mode
+
+
+def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Run:
+    """Runs the RNN on the batch, padded or packed, its output padded to `layout.max_len` either way."""
+    given: Any = x
+    if packed:
+        lengths = torch.tensor(layout.lengths)
+        given = pack_padded_sequence(x, lengths, batch_first=rnn.batch_first, enforce_sorted=False)
+    output, state = rnn(given, hx)
+    if packed:
+        output, _ = pad_packed_sequence(output, batch_first=rnn.batch_first, total_length=layout.max_len)
+    h_n, c_n = state if isinstance(state, tuple) else (state, None)
+    return Run(output, h_n, c_n)
+
+
+def _gradients(rnn: nn.RNNBase, x: Tensor, layout: Layout, run: Run) -> dict[str, dict[str, Tensor]]:
+    """By loss: the gradient to `x` under the empty name, and to each trainable parameter under its own."""
+    names = [name for name, p in rnn.named_parameters() if p.requires_grad]
+    leaves = [x, *(p for p in rnn.parameters() if p.requires_grad)]
+    mask = torch.tensor(layout.mask if rnn.batch_first else layout.mask.T.copy(), device=x.device)
+    looked_at = {"outputs": run.output[mask], "h_n": run.h_n}  # indexing, not multiplying: 0 · NaN would be NaN
+    result = {}
+    for i, (loss, values) in enumerate(looked_at.items()):
+        generator = torch.Generator().manual_seed(i)
+        weights = torch.randn(values.shape, generator=generator, dtype=torch.float64).to(values)
+        grads = torch.autograd.grad((values * weights).sum(), leaves, retain_graph=not i, materialize_grads=True)
+        result[loss] = dict(zip(["", *names], grads, strict=True))
+    return result
+
+
+def _compared(
+    loss: str, padded: dict[str, Tensor], packed: dict[str, Tensor], batch_first: bool, tolerance: float
+) -> Gradients:
+    def cells(grad: Tensor) -> Tensor:
+        return grad if batch_first else grad.transpose(0, 1)
+
+    x = _difference("x", ("sequence", "time step"), cells(padded[""]), cells(packed[""]), tolerance)
+    weights = {
+        name: _difference(name, (), padded[name].flatten(), packed[name].flatten(), tolerance)
+        for name in padded
+        if name
+    }
+    return Gradients(loss, x, weights)
+
+
+def _difference(name: str, axes: tuple[str, ...], padded: Tensor, packed: Tensor, tolerance: float) -> Difference:
+    """Compares two tensors over their last dimension, the features."""
+    p, q = (t.detach().to("cpu", torch.float64).numpy() for t in (padded, packed))
+    same = (p == q) | (np.isnan(p) & np.isnan(q))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        gap = np.where(same, 0.0, np.abs(p - q))
+        absolute = gap.max(axis=-1)
+        size = np.linalg.norm(np.where(same & np.isnan(q), 0.0, q), axis=-1)
+        relative = np.where(absolute == 0, 0.0, np.linalg.norm(gap, axis=-1) / size)
+    finite = np.where(np.isfinite(q), np.abs(q), 0.0)
+    by_cell = finite.max(axis=-1)
+    others = tuple(i for i, axis in enumerate(axes) if axis != "sequence")
+    scale = by_cell.max(axis=others, keepdims=True)
+    differs = ~(absolute <= tolerance * scale)  # so that NaN differs
+    per_sequence = scale.reshape(-1) if "sequence" in axes else scale
+    arrays = (np.asarray(absolute), np.asarray(relative), np.asarray(differs), np.asarray(per_sequence))
+    for array in arrays:
+        array.setflags(write=False)
+    return Difference(name, axes, *arrays)
+
+
+def _and(words: list[str], limit: int = 100) -> str:
+    """Words as a list in a sentence, cut where there are too many."""
+    if len(words) > limit:
+        words = [*words[:limit], f"{len(words) - limit} more"]
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

@@ -1,0 +1,430 @@
+"""What a compiler with fixed shapes would say of a network that packs.
+
+Such a compiler runs the network once, on an example, and keeps the graph of operators and the size of every tensor.
+The size of a PackedSequence depends on the lengths, so it may only go where the compiler can pad it again by itself:
+into an RNN and into `pad_packed_sequence`. These rules are those of the LSTM page of the PyTorch Neuron developer
+guide (Inf1).
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from packviz.check.findings import Finding, Findings
+from packviz.check.recorder import RETURN, RNN_OPERATORS, RUN, Recording, Site, record, tensors
+from packviz.draw.flowchart import Arrow, Box, Flow, beside
+
+_MOST_BOXES = 16  # in a drawing; of a larger network, what touches no PackedSequence is left out
+
+
+@dataclass(frozen=True, repr=False)
+class StaticCheck(Findings):
+    """The findings of `check_static`, with the data flow they were found in.
+
+    Attributes:
+        flows: the data flow of the run on the example; where other lengths take another path, that one too.
+    """
+
+    flows: tuple[Flow, ...] = ()
+
+    def to_text(self) -> str:
+        """Every finding, and the data flow, in words."""
+        return "\n\n".join([super().to_text(), *(flow.to_text() for flow in self.flows)])
+
+    def pictures(self, theme: str) -> list[str]:
+        """The data flow over the findings."""
+        return [beside(self.flows, theme), *super().pictures(theme)]
+
+    @property
+    def verdict(self) -> str:
+        """What such a compiler would do, in a sentence."""
+        if not self.ok:
+            return "A compiler with fixed shapes refuses this, or is wrong for other lengths."
+        costs = ", with a warning" if self.of("warning") else ""
+        return f"A compiler with fixed shapes takes this{costs}."
+
+
+def check_static(module: nn.Module, example_inputs: Sequence[Any] | Mapping[str, Any]) -> StaticCheck:
+    """Says what breaks if a network is compiled with fixed shapes, and in which of its lines.
+
+    The network is run on the example, in eval mode and without gradients, on copies of the inputs. If lengths are
+    recognised among them (whole numbers, one per sequence) and something depends on them, it is run once more: on equal
+    lengths if those of the example are ragged, else on ragged ones; and if it reads values in Python, also on lengths
+    that fill the batch. Modes, buffers and the random state of torch, numpy and Python are afterwards what they were.
+    Not undone: what `forward` does to other Python objects.
+
+    Args:
+        module: the network: `nn.LSTM`, `nn.GRU` and `nn.RNN` of any kind in it, nested at will.
+        example_inputs: a tuple of its positional arguments, or a dict of keyword arguments.
+
+    Returns:
+        Findings. An error: the compiler refuses it, or gives wrong results for other lengths. The rules:
+        `returned`, `used`, `batch_sizes` (a PackedSequence in the wrong hands), `given` (one as an input),
+        `sequences` (tensors of many lengths), `constant` (lengths that are no tensor, or go to `packviz.run`),
+        `conditional` (another path for other lengths), `size` (another size for other lengths): errors.
+        `unsorted` (a sort on the host), `total_length` (missing), `value` (read in Python), `fails` (on the lengths
+        tried): warnings. `final_states`, `unused` (padding that nobody reads), `unchecked`: good to know.
+        What stands on a line that begins with `print(` is passed over.
+
+    Raises:
+        TypeError: `module` is no module, or `example_inputs` neither a tuple nor a dict.
+        ValueError: the inputs do not fit the network's `forward`, or it is a generator or `async`.
+        Exception: whatever the network raises on the example.
+    """
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module is a {type(module).__name__}; give the nn.Module itself")
+    if isinstance(example_inputs, (Tensor, PackedSequence)) or not isinstance(example_inputs, (tuple, list, Mapping)):
+        kind = type(example_inputs).__name__
+        raise TypeError(f"example_inputs is a {kind}; give a tuple of the inputs, as in (x, lengths), or a dict")
+    kinds = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    if any(is_one(module.forward) for is_one in kinds):
+        raise ValueError(f"{type(module).__name__}.forward is a generator or async: a call runs nothing; use return")
+    named = dict(example_inputs) if isinstance(example_inputs, Mapping) else {}
+    arguments = () if named else tuple(example_inputs)
+    try:
+        bound = inspect.signature(module.forward).bind(*arguments, **named)
+    except TypeError as error:
+        raise ValueError(f"example_inputs do not fit {type(module).__name__}.forward: {error}") from None
+    example = dict(bound.arguments)
+    given, full = _lengths(example)
+
+    first = _run(module, example, bound)
+    found = list(dict.fromkeys(_rules(first)))
+    flows = [_flow(first, _with(given))]
+    for other in _tries(given, full, first):
+        known = {(one.rule, one.where) for one in found}
+        if any(rule == "conditional" for rule, _ in known):
+            break
+        try:
+            second = _run(module, _replaced(example, other), bound)
+        except Exception as error:
+            reason = (str(error).splitlines() or [""])[0]
+            message = f"It fails{_with(other)}: {type(error).__name__}: {reason}"
+            if ("fails", "") not in known:
+                found.append(Finding("warning", "fails", message, fix="Look whether it should take such lengths."))
+        else:
+            compared = list(dict.fromkeys(_compared(first, second, _with(given), _with(other))))
+            compared = [one for one in compared if (one.rule, one.where) not in known]
+            branched = [one.where for one in compared if one.rule == "conditional"]
+            found = compared + [one for one in found if one.rule != "value" or one.where not in branched]
+            rules = dict.fromkeys(_rules(second))
+            found += [one for one in rules if one not in found and one.where not in branched]
+            if branched or (second.misuses and not first.misuses):
+                flows.append(_flow(second, _with(other)))
+    if any(call.kind == "pack" for call in first.calls) and not given:
+        message = "No lengths were recognised among the inputs, so the network was run on nothing but the example."
+        found.append(Finding("info", "unchecked", message, fix="Give the lengths as an input: a (B,) tensor of int64."))
+    return StaticCheck(f"{type(module).__name__} under fixed shapes", tuple(found), tuple(flows))
+
+
+# Running.
+
+
+def _run(module: nn.Module, example: Mapping[str, Any], bound: inspect.BoundArguments) -> Recording:
+    """Records one run on copies of these inputs, and leaves the module as it was."""
+    call = inspect.BoundArguments(bound.signature, {name: _copied(value) for name, value in example.items()})
+    devices = {one.device for one in [*module.parameters(), *tensors(dict(example))] if one.is_cuda}
+    with torch.random.fork_rng(devices=[device.index for device in devices]), torch.no_grad(), _restored(module):
+        module.eval()
+        return record(module, call.arguments, call.args, call.kwargs)
+
+
+@contextmanager
+def _restored(module: nn.Module) -> Iterator[None]:
+    """Gives every submodule its mode and its buffers back; and Python and numpy their random numbers."""
+    drawn = random.getstate(), np.random.get_state()
+    states = {one: (one.training, dict(one._buffers)) for one in module.modules()}
+    values = [(b, b.clone()) for _, buffers in states.values() for b in buffers.values() if b is not None]
+    try:
+        yield
+    finally:
+        random.setstate(drawn[0])
+        np.random.set_state(drawn[1])
+        for one, (training, buffers) in states.items():
+            one.training = training
+            one._buffers.clear()
+            one._buffers.update(buffers)
+        for buffer, before in values:
+            if not torch.equal(buffer, before):
+                buffer.copy_(before)
+
+
+def _copied(value: Any) -> Any:
+    """A copy of nested inputs with tensors of their own."""
+    return _mapped("", value, lambda name, one: one.clone() if isinstance(one, Tensor) else one)
+
+
+def _mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
+    """Nested inputs with every tensor, list of numbers and other leaf changed, knowing its name: `batch['lengths']`."""
+    if isinstance(value, Mapping):
+        return {key: _mapped(f"{name}[{key!r}]", one, change) for key, one in value.items()}
+    if type(value) in (list, tuple) and not _is_list_of_lengths(value):
+        return type(value)(_mapped(f"{name}[{i}]", one, change) for i, one in enumerate(value))
+    return change(name, value)
+
+
+# Lengths among the inputs.
+
+
+def _lengths(example: Mapping[str, Any]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    """The lengths among the inputs, by name; and by name those that fill the narrowest batch they may belong to."""
+    batches = [one.shape for one in tensors(dict(example)) if one.dim() > 1]
+    found: dict[str, list[int]] = {}
+    full: dict[str, list[int]] = {}
+
+    def look(name: str, value: Any) -> Any:
+        if numbers := _whole_numbers(value):
+            sides = [(s[0], s[1]) for s in batches] + [(s[1], s[0]) for s in batches]
+            widths = [T for B, T in sides if len(numbers) == B and max(numbers) <= T]
+            if min(numbers) >= 1 and widths:
+                found[name], full[name] = numbers, [min(widths)] * len(numbers)
+        return value
+
+    for name, value in example.items():
+        _mapped(name, value, look)
+    return found, full
+
+
+def _whole_numbers(value: Any) -> list[int]:
+    """The entries of something that may be lengths; else none."""
+    if isinstance(value, Tensor):
+        return value.tolist() if value.dim() == 1 and value.dtype in (torch.int64, torch.int32) else []
+    return list(value) if _is_list_of_lengths(value) else []
+
+
+def _is_list_of_lengths(value: Any) -> bool:
+    return type(value) in (list, tuple) and bool(value) and all(type(one) is int for one in value)
+
+
+def _other(lengths: list[int]) -> list[int]:
+    """Equal lengths for ragged ones, ragged ones for equal ones; if possible of another maximum and another sum."""
+    longest, batch = max(lengths), len(lengths)
+    if len(set(lengths)) > 1 or batch == 1:
+        equal = max(1, longest - 1)
+        return [min(lengths) if equal * batch == sum(lengths) else equal] * batch
+    top = longest - 1 if longest > 2 else longest
+    return [max(1, top - i) for i in range(batch)]
+
+
+def _replaced(example: Mapping[str, Any], other: Mapping[str, list[int]]) -> dict[str, Any]:
+    """The example with other lengths in place of those that were recognised."""
+
+    def change(name: str, value: Any) -> Any:
+        if name not in other:
+            return value
+        return value.new_tensor(other[name]) if isinstance(value, Tensor) else type(value)(other[name])
+
+    return {name: _mapped(name, value, change) for name, value in example.items()}
+
+
+def _tries(
+    given: dict[str, list[int]], full: dict[str, list[int]], recording: Recording
+) -> Iterator[dict[str, list[int]]]:
+    """Other lengths to run on, if anything may depend on them: of a tensor that torch never saw nothing can."""
+    inputs = [i for i, call in enumerate(recording.calls) if call.kind == "input" and not recording.reads]
+    unseen = {recording.calls[i].name for i in inputs if not recording.takers(i)}
+    other = {name: _other(values) for name, values in given.items()}
+    for one in [other] if full == other or not recording.reads else [other, full]:
+        if any(one[name] != given[name] for name in given if name.partition("[")[0] not in unseen):
+            yield one
+
+
+def _with(lengths: Mapping[str, list[int]]) -> str:
+    """Such as ` with lengths [5, 3]`; empty if there are none."""
+    said = " and ".join(f"{name} {_few(values)}" for name, values in lengths.items())
+    return f" with {said}" if said else ""
+
+
+def _few(values: list[int]) -> str:
+    return str(values) if len(values) <= 8 else f"[{', '.join(map(str, values[:6]))}, …]"
+
+
+# Rules.
+
+
+def _rules(recording: Recording) -> Iterator[Finding]:
+    """What one run shows."""
+    yield from _misused(recording)
+    for i, call in enumerate(recording.calls):
+        takers, where = recording.takers(i), str(call.site or "")
+        if call.kind == "input" and call.owner == PackedSequence.__name__:
+            message = f"The input {call.name} is a PackedSequence: its size depends on the lengths."
+            yield Finding("error", "given", message, where, "Take the padded batch and the lengths, and pack inside.")
+        elif call.kind == "pack":
+            yield from _pack_rules(call.name, call.operators, call.arguments, where)
+        elif call.kind == "rnn" and _only_states(recording, i):
+            message = f"Only the final states of {call.name} are used: no pad_packed_sequence is needed."
+            yield Finding("info", "final_states", message, where)
+        elif call.name == RUN:
+            message = f"{RUN} cuts the batch by its lengths in Python: a fixed graph keeps the cuts of the example."
+            yield Finding("error", "constant", message, where, "Use packviz.ragged_op: all of it is one operator.")
+        elif call.kind == "operator" and (sorts := {"aten::sort", "aten::argsort"}.intersection(call.operators)):
+            message = f'This sorts within the network, by "{sorts.pop()}", which such a compiler leaves to the CPU.'
+            yield Finding("warning", "unsorted", message, where, "Sort the batch before it is given to the network.")
+        elif call.name == "unpack_sequence":
+            message = "unpack_sequence gives a tensor per sequence, each as long as its sequence: sizes are not fixed."
+            yield Finding("error", "sequences", message, where, "Use pad_packed_sequence, and mask what follows.")
+        elif call.kind == "pad" and not takers:
+            message = "Nothing uses the padded tensor: the pad_packed_sequence can go."
+            yield Finding("info", "unused", message, where)
+        elif call.kind == "pad" and call.arguments.get("total_length", 0) is None:
+            message = "pad_packed_sequence without total_length pads to max(lengths): the size depends on the lengths."
+            fix = "Pass total_length, the time steps of the padded input: total_length=x.size(0), or x.size(1)."
+            yield Finding("warning", "total_length", message, where, fix)
+    for read in recording.reads:
+        message = (
+            f"{read.function.strip('_')}() reads a tensor's value in Python: a fixed graph keeps it as a constant."
+        )
+        fix = "Compute with tensors (a mask, torch.where), or do this outside of the network."
+        yield Finding("warning", "value", message, str(read.site or ""), fix)
+
+
+def _pack_rules(name: str, operators: list[str], arguments: Mapping[str, Any], where: str) -> Iterator[Finding]:
+    """What is to be said of one call that packs."""
+    lengths = arguments.get("lengths")
+    if name == "pack_sequence":
+        message = "pack_sequence takes sequences of many lengths: a fixed graph keeps the sizes of the example."
+        yield Finding("error", "sequences", message, where, "Pad outside, and use pack_padded_sequence with lengths.")
+    elif lengths is not None and not isinstance(lengths, Tensor):
+        message = f"The lengths are a {type(lengths).__name__}, no tensor: a fixed graph keeps those of the example."
+        yield Finding("error", "constant", message, where, "Take the lengths as an input: a (B,) tensor of int64.")
+    if "aten::sort" in operators:
+        added = " and ".join(f'"{one}"' for one in dict.fromkeys(operators) if one in ("aten::sort", "aten::scatter_"))
+        message = f"enforce_sorted=False adds {added}, which such a compiler leaves to the CPU."
+        fix = "Sort the batch before the network, longest first, and pass enforce_sorted=True."
+        batch = lengths.numel() if isinstance(lengths, Tensor) else len(lengths or [])
+        if batch == 1:
+            fix = "A batch of one is always sorted: pass enforce_sorted=True."
+        yield Finding("warning", "unsorted", message, where, fix)
+
+
+def _misused(recording: Recording) -> Iterator[Finding]:
+    """A finding for each call that takes a PackedSequence and may not."""
+    seen = set()
+    for one in recording.misuses:
+        rule = "batch_sizes" if one.part == "batch_sizes" else "returned" if one.operator == RETURN else "used"
+        if (one.target, rule) in seen:
+            continue
+        seen.add((one.target, rule))
+        source, where = recording.calls[one.source], str(recording.calls[one.target].site or "")
+        maker = next((name for name in reversed(source.operators) if name.removeprefix("aten::") in RNN_OPERATORS), "")
+        if rule == "batch_sizes":
+            message = (
+                "The batch_sizes of a PackedSequence have as many entries as the longest sequence has time steps."
+                f'\nFound usage by "{one.operator}"'
+            )
+            fix = "Compute it from lengths, which always have B entries."
+        elif maker:
+            message = (
+                f'Operator "{maker}" consuming a PackedSequence input can only be supported when its corresponding'
+                ' PackedSequence output is unused or unpacked using "aten::_pad_packed_sequence".'
+                f'\nFound usage by "{one.operator}"'
+            )
+            fix = "Pad it first with pad_packed_sequence, and use the padded tensor; mask the padding where it counts."
+        else:
+            message = (
+                'A PackedSequence can only be used by an RNN or by "aten::_pad_packed_sequence".'
+                f'\nFound usage by "{one.operator}"'
+            )
+            fix = "Do this to the padded batch, before it is packed."
+        if one.operator == RETURN and rule == "returned":
+            fix = "Pad it before it is returned: output, _ = pad_packed_sequence(packed, total_length=…)."
+        yield Finding("error", rule, message, where, fix)
+
+
+def _compared(first: Recording, second: Recording, one_way: str, other_way: str) -> Iterator[Finding]:
+    """What two runs with other lengths do differently."""
+    for i, (one, other) in enumerate(zip(first.calls, second.calls, strict=False)):
+        if (one.name, one.kind, one.site) != (other.name, other.kind, other.site):
+            ways = [
+                f"{call.name} ({call.site.short if call.site else 'the end'}){way}"
+                for call, way in ((one, one_way), (other, other_way))
+            ]
+            message = f"What is run depends on the lengths: {ways[0]}, {ways[1]}. A fixed graph keeps one of the two."
+            fix = "Run the same for all lengths: pack always, or never."
+            if "pack" not in (one.kind, other.kind):
+                fix = "Run the same for all lengths, and mask where they differ."
+            yield Finding("error", "conditional", message, str(_branch(first, second, i) or one.site or ""), fix)
+            return
+    differ = {i for i, (a, b) in enumerate(zip(first.calls, second.calls, strict=True)) if a.shapes != b.shapes}
+    for i in sorted(differ):
+        call = first.calls[i]
+        sources = [source for source, target in first.links if target == i]
+        # Only where it begins, and not what follows from a number that was read in Python: that has a finding.
+        if call.arguments.get("total_length", 0) is None or not sources or differ & set(sources):
+            continue
+        a, b = next((a, b) for a, b in zip(call.shapes, second.calls[i].shapes, strict=False) if a != b)
+        message = f"The size of what {call.name} gives depends on the lengths: {a}{one_way}, {b}{other_way}."
+        yield Finding("error", "size", message, str(call.site or ""), "Keep the padded size, and mask the padding.")
+
+
+def _branch(first: Recording, second: Recording, parted: int) -> Site | None:
+    """The last line in which the runs read another value or size before they parted, at this call."""
+    site = None
+    for one, other in zip(first.looks, second.looks, strict=False):
+        if one[:3] != other[:3] or one.before > parted:
+            break
+        site = one.site if one.value != other.value else site
+    return site
+
+
+def _only_states(recording: Recording, i: int) -> bool:
+    """Whether an RNN takes a PackedSequence, as it may, and nobody takes the one that it gives."""
+    packed = [link for link, is_packed in recording.links.items() if is_packed]
+    takes = any(target == i for _, target in packed) and not any(one.target == i for one in recording.misuses)
+    return takes and not any(source == i for source, _ in packed)
+
+
+# Drawing.
+
+
+def _flow(recording: Recording, lengths: str) -> Flow:
+    """The run as boxes and arrows; calls whose results nobody uses are left out."""
+    calls, wrong = recording.calls, {(m.source, m.target): m.operator for m in recording.misuses}
+    kept = {i for i, call in enumerate(calls) if call.kind not in ("operator", "input")}
+    kept |= {target for _, target in wrong}
+    alive = set(kept)
+    for source, target in sorted(recording.links, reverse=True):
+        if target in alive:
+            alive.add(source)
+    left_out = 0
+    if len(alive) > _MOST_BOXES:
+        inputs = {i for i in alive if calls[i].kind == "input"}
+        alive, left_out = kept | inputs, len(alive - kept - inputs)
+    order = sorted(alive)
+    arrows, boxes = [], []
+    for i in order:
+        for source, packed in _sources(recording, i, alive).items():
+            arrows.append(Arrow(order.index(source), order.index(i), packed, wrong.get((source, i), "")))
+        call = calls[i]
+        detail = [call.owner, call.site.short if call.site else ""]
+        boxes.append(Box(call.name, call.kind, ", ".join(filter(None, detail))))
+    title = f"Data flow{lengths}"
+    title += f"; {left_out} calls that touch no PackedSequence are left out" if left_out else ""
+    return Flow(title, tuple(boxes), tuple(arrows))
+
+
+def _sources(recording: Recording, i: int, alive: set[int]) -> dict[int, bool]:
+    """The calls in the drawing that hand something to this one, by way of those left out: `{call: packed}`."""
+    found: dict[int, bool] = {}
+    seen: set[int] = set()
+    left = [i]
+    while left:
+        taker = left.pop()
+        for (source, target), packed in recording.links.items():
+            if target == taker and source in alive:
+                found[source] = (packed and taker == i) or found.get(source, False)
+            elif target == taker and source not in seen:
+                seen.add(source)
+                left.append(source)
+    return dict(sorted(found.items()))

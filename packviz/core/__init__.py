@@ -1,0 +1,1 @@
+"""Lengths in, places out: pure values, from NumPy and the standard library. Knows no other wing."""

@@ -1,0 +1,187 @@
+"""Which sequences share a batch, and which worker takes them: index lists, from lengths alone.
+
+A batch is as wide as its longest sequence, so batches of similar lengths (*buckets*) hold little padding. And a step of
+several workers is over when the slowest is, so their shares should hold equally many tokens (real time steps).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from packviz.core.layout import IntArray, Layout
+
+AS_THEY_COME, SHUFFLED, BUCKETED, SORTED = "as they come", "shuffled", "bucketed", "sorted"
+ORDERS = (AS_THEY_COME, SHUFFLED, BUCKETED, SORTED)
+"""How sequences are put into batches."""
+
+CONTIGUOUS, STRIDED, SNAKE = "contiguous", "strided", "snake"
+SPLITS = (CONTIGUOUS, STRIDED, SNAKE)
+"""How a batch, longest sequence first, is dealt out to workers: in blocks; in turn; in turn there and back."""
+
+WINDOW = 50
+"""Batches that are sorted together: enough for little padding, few enough that an epoch stays random."""
+
+
+class Buckets:
+    """Batches of similar lengths in random order: a `batch_sampler` for a `torch.utils.data.DataLoader`.
+
+    In every epoch (each pass over it) all sequences are shuffled; each window of so many batches is sorted by length
+    and cut into batches; and these are shuffled. Within a batch the longest sequence comes first.
+    """
+
+    def __init__(self, lengths: Any, batch_size: int, *, window: int = WINDOW, seed: int = 0) -> None:
+        """Takes the lengths of the whole data set.
+
+        Args:
+            lengths: `(N,)` whole numbers of at least 1: a list, an array or a tensor.
+            batch_size: sequences per batch; the last batch of an epoch may be smaller.
+            window: how many batches are sorted together. 1 is as good as not at all.
+            seed: of the first epoch; each further one is shuffled anew.
+
+        Raises:
+            ValueError: a length is not valid, or `batch_size` or `window` is not a whole number of at least 1, or
+                `seed` not one of at least 0.
+        """
+        self.lengths = Layout(lengths).lengths
+        self.batch_size = _at_least("batch_size", batch_size)
+        self.window = _at_least("window", window)
+        self._random = np.random.default_rng(_at_least("seed", seed, 0))
+
+    def __len__(self) -> int:
+        return -(-self.lengths.size // self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = self._random.permutation(self.lengths.size)
+        found = [
+            batch
+            for pool in _cut(order, self.window * self.batch_size)
+            for batch in _cut(_longest_first(self.lengths, pool), self.batch_size)
+        ]
+        for i in self._random.permutation(len(found)):
+            yield found[i].tolist()
+
+
+def batches(
+    lengths: Any, batch_size: int, order: str = SHUFFLED, *, window: int = WINDOW, seed: int = 0
+) -> list[IntArray]:
+    """The batches of one epoch.
+
+    Args:
+        lengths: `(N,)` of the whole data set.
+        batch_size: sequences per batch; the last one may be smaller.
+        order: one of `ORDERS`: as they come, shuffled, bucketed (see `Buckets`), or all sorted, longest first.
+        window: for `"bucketed"`, how many batches are sorted together.
+        seed: for `"shuffled"` and `"bucketed"`.
+
+    Returns:
+        For each batch the indices of its sequences.
+
+    Raises:
+        ValueError: a length is not valid, `batch_size` or `window` is under 1, `seed` under 0, or there is no such
+            order.
+    """
+    n = Layout(lengths).lengths
+    _at_least("batch_size", batch_size)
+    if order == BUCKETED:
+        return [np.array(batch) for batch in Buckets(n, batch_size, window=window, seed=seed)]
+    if order not in ORDERS:
+        raise ValueError(f"order is {order!r}; choose one of {', '.join(map(repr, ORDERS))}")
+    everyone = np.arange(n.size)
+    if order == SHUFFLED:
+        everyone = np.random.default_rng(_at_least("seed", seed, 0)).permutation(n.size)
+    elif order == SORTED:
+        everyone = _longest_first(n, everyone)
+    return _cut(everyone, batch_size)
+
+
+def split(lengths: Any, workers: int, way: str = SNAKE) -> list[IntArray]:
+    """Deals the sequences of one batch out to workers, longest first.
+
+    Args:
+        lengths: `(B,)` of the batch.
+        workers: how many. Where they are more than the sequences, some get none.
+        way: one of `SPLITS`. Of eight sequences, two workers get, by rank of length: contiguous 0123 and 4567, strided
+            0246 and 1357, snake 0347 and 1256.
+
+    Returns:
+        For each worker the indices of its sequences, longest first.
+
+    Raises:
+        ValueError: a length is not valid, `workers` is under 1, or there is no such way.
+    """
+    n = Layout(lengths).lengths
+    _at_least("workers", workers)
+    order, taker = _longest_first(n, np.arange(n.size)), _takers(n.size, workers, way)
+    return [order[taker == worker] for worker in range(workers)]
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """What batches hold. `S` batches.
+
+    Attributes:
+        real: `(S,)` real cells of each batch.
+        cells: `(S,)` all its cells: sequences times the longest of them.
+    """
+
+    real: IntArray
+    cells: IntArray
+
+    @classmethod
+    def of(cls, lengths: Any, groups: Sequence[IntArray]) -> Load:
+        """Counts the cells of these batches of sequences."""
+        n = np.asarray(lengths)
+        real = [n[group].sum() for group in groups]
+        return cls(np.array(real), np.array([group.size * n[group].max() for group in groups]))
+
+    @property
+    def padding(self) -> int:
+        """Padding cells of all batches."""
+        return int(self.cells.sum() - self.real.sum())
+
+
+def tokens(lengths: Any, groups: Sequence[IntArray], workers: int, way: str = SNAKE) -> IntArray:
+    """`(S, W)` the tokens (real time steps) that each worker gets of each batch. Raises as `split` does."""
+    n, _ = Layout(lengths).lengths, _at_least("workers", workers)
+    longest_first = [-np.sort(-n[group]) for group in groups]
+    return np.array([np.bincount(_takers(some.size, workers, way), some, workers) for some in longest_first], int)
+
+
+def idle(tokens: IntArray) -> float:
+    """The share of the workers' time that is spent waiting for the slowest, if time goes with tokens.
+
+    Args:
+        tokens: `(S, W)` of each batch and worker.
+    """
+    return 1 - float(tokens.sum() / (tokens.shape[1] * tokens.max(axis=1).sum()))
+
+
+def _takers(sequences: int, workers: int, way: str) -> IntArray:
+    """The worker that takes the sequence of each rank."""
+    ranks = np.arange(sequences)
+    turn, place = np.divmod(ranks, workers)
+    if way == CONTIGUOUS:  # as even as can be, larger shares first
+        return np.repeat(np.arange(workers), [len(share) for share in np.array_split(ranks, workers)])
+    if way == STRIDED:
+        return place
+    if way == SNAKE:
+        return np.where(turn % 2 == 1, workers - 1 - place, place)
+    raise ValueError(f"way is {way!r}; choose one of {', '.join(map(repr, SPLITS))}")
+
+
+def _longest_first(lengths: IntArray, indices: IntArray) -> IntArray:
+    return indices[np.argsort(-lengths[indices], kind="stable")]
+
+
+def _cut(indices: IntArray, size: int) -> list[IntArray]:
+    return [indices[start : start + size] for start in range(0, indices.size, size)]
+
+
+def _at_least(name: str, value: Any, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}")
+    return int(value)

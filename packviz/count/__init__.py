@@ -1,0 +1,1 @@
+"""Counted, never timed: floating-point operations, operators, bytes, autograd nodes."""

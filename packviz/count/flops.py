@@ -1,0 +1,366 @@
+"""How many floating-point operations an RNN spends on a batch, padded and packed: counted from lengths, nothing is run.
+
+Conventions:
+
+* **GEMM FLOPs** are those of the matrix products: `2 · m · n · k` for `(m, k) · (k, n)`, one multiplication and one
+  addition for each of the `k` terms. `torch.utils.flop_counter.FlopCounterMode` counts the same on a real run, as long
+  as no fused kernel hides the products from it.
+* **Element-wise FLOPs** are apart: one for each addition, subtraction, multiplication, sigmoid, tanh or relu of one
+  number, in the formulas as ATen computes them (see `Spec.elementwise_per_cell`). Forward pass only.
+* **Backward** is the GEMMs of the gradients: each product of the forward pass has one for its weight and one for its
+  input. Two are not computed and not counted: the gradient of `x`, unless `input_grad`, and that of the initial state,
+  which is taken to need none.
+
+A FLOP is not a unit of time: what a machine makes of these numbers is measured by `packviz.bench`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from packviz.core.layout import IntArray, Layout
+from packviz.draw import bars, text
+from packviz.draw import layouts as svg
+from packviz.draw.drawn import Drawn
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+"""`G`, the number of gates: how many times `hidden_size` rows the weights have."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The sizes of an `nn.RNN`, `nn.GRU` or `nn.LSTM`: all that its FLOPs depend on.
+
+    Attributes:
+        mode: `"RNN"`, `"GRU"` or `"LSTM"`; torch's own `"RNN_TANH"` and `"RNN_RELU"` become `"RNN"`.
+        input_size: `I`.
+        hidden_size: `H`.
+        num_layers: stacked layers.
+        bidirectional: whether each layer also runs backwards.
+        proj_size: `P`, the size an LSTM's output is projected to; 0 for no projection.
+        bias: whether biases are added. They cost no GEMM FLOPs.
+    """
+
+    mode: str
+    input_size: int
+    hidden_size: int
+    num_layers: int = 1
+    bidirectional: bool = False
+    proj_size: int = 0
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        """Checks the sizes.
+
+        Raises:
+            ValueError: `mode` is none of the three, a size is not a whole number of at least 1, or `proj_size` does not
+                fit.
+        """
+        mode = str(self.mode).upper().removesuffix("_TANH").removesuffix("_RELU")
+        if mode not in GATES:
+            raise ValueError(f"mode is {self.mode!r}; choose one of {', '.join(map(repr, GATES))}")
+        object.__setattr__(self, "mode", mode)
+        for name, least in (("input_size", 1), ("hidden_size", 1), ("num_layers", 1), ("proj_size", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}")
+            object.__setattr__(self, name, int(value))
+        if self.proj_size and mode != "LSTM":
+            raise ValueError(f"proj_size is {self.proj_size}, but only an LSTM has a projection; leave it out")
+        if self.proj_size >= self.hidden_size:
+            raise ValueError(f"proj_size is {self.proj_size}; it must be smaller than hidden_size={self.hidden_size}")
+
+    @classmethod
+    def of(cls, rnn: Any) -> Spec:
+        """Reads the sizes of an `nn.RNN`, `nn.GRU` or `nn.LSTM`; a `Spec` stays as it is.
+
+        Raises:
+            TypeError: `rnn` is none of these.
+        """
+        if isinstance(rnn, cls):
+            return rnn
+        names = ("mode", "input_size", "hidden_size", "num_layers", "bidirectional", "proj_size", "bias")
+        if not all(hasattr(rnn, name) for name in names):
+            raise TypeError(
+                f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM, or Spec('LSTM', input_size, …)"
+            )
+        return cls(**{name: getattr(rnn, name) for name in names})
+
+    @property
+    def directions(self) -> int:
+        """`D`: 2 if bidirectional, else 1."""
+        return 1 + bool(self.bidirectional)
+
+    @property
+    def products(self) -> tuple[tuple[int, int, int], ...]:
+        """GEMM FLOPs of one cell in one direction, per layer: with the input, with the state, of the projection."""
+        rows, state = GATES[self.mode] * self.hidden_size, self.proj_size or self.hidden_size
+        inputs = [self.input_size] + [self.directions * state] * (self.num_layers - 1)
+        return tuple((2 * rows * i, 2 * rows * state, 2 * self.hidden_size * self.proj_size) for i in inputs)
+
+    @property
+    def gemm_per_cell(self) -> int:
+        """GEMM FLOPs of the forward pass for one time step of one sequence, all layers and directions."""
+        return self.directions * sum(map(sum, self.products))
+
+    @property
+    def elementwise_per_cell(self) -> Mapping[str, int]:
+        """Element-wise FLOPs of the forward pass for one time step of one sequence, all layers and directions.
+
+        Per hidden unit: `bias` adds, the `sum` of the input's and the state's share of each gate, `activation`s, and
+        the state `update`:
+
+        * RNN: bias 2, sum 1, activation 1. `h = tanh(i + s)`.
+        * GRU: bias 6, sum 3, activation 3, update 4. `n = tanh(i + r · s)`, `h = n + z · (h − n)`.
+        * LSTM: bias 8, sum 4, activation 4, update 5. `c = f · c + i · g`, `h = o · tanh(c)`.
+        """
+        gates = GATES[self.mode]
+        units = self.directions * self.num_layers * self.hidden_size
+        update = {"RNN": 0, "GRU": 4, "LSTM": 5}[self.mode]
+        per_unit = {"bias": 2 * gates if self.bias else 0, "sum": gates, "activation": gates, "update": update}
+        return MappingProxyType({name: units * n for name, n in per_unit.items()})
+
+    def __str__(self) -> str:
+        extras = [f"{self.num_layers} layers"] if self.num_layers > 1 else []
+        extras += ["bidirectional"] if self.bidirectional else []
+        extras += [f"proj_size {self.proj_size}"] if self.proj_size else []
+        extras += [] if self.bias else ["no bias"]
+        return ", ".join([f"{self.mode}({self.input_size}, {self.hidden_size})", *extras])
+
+
+@dataclass(frozen=True)
+class Both:
+    """FLOPs padded and packed, one number for each time step or sequence.
+
+    Attributes:
+        padded: `(T,)` or `(B,)`.
+        packed: the same shape.
+    """
+
+    padded: IntArray
+    packed: IntArray
+
+    @property
+    def saved(self) -> IntArray:
+        """What packing leaves out."""
+        return self.padded - self.packed
+
+
+@dataclass(frozen=True)
+class Work:
+    """The FLOPs of one kind on one batch.
+
+    Attributes:
+        per_step: for each of the `T` time steps of the padded batch.
+        per_sequence: for each of the `B` sequences, in the caller's order.
+    """
+
+    per_step: Both
+    per_sequence: Both
+
+    @property
+    def padded(self) -> int:
+        """FLOPs of the padded batch."""
+        return sum(self.per_sequence.padded.tolist())
+
+    @property
+    def packed(self) -> int:
+        """FLOPs of the packed batch."""
+        return sum(self.per_sequence.packed.tolist())
+
+    @property
+    def saved(self) -> int:
+        """FLOPs that packing leaves out."""
+        return self.padded - self.packed
+
+    def __add__(self, other: Work) -> Work:
+        def both(a: Both, b: Both) -> Both:
+            return Both(_frozen(a.padded + b.padded), _frozen(a.packed + b.packed))
+
+        return Work(both(self.per_step, other.per_step), both(self.per_sequence, other.per_sequence))
+
+
+@dataclass(frozen=True, repr=False)
+class Ledger(Drawn):
+    """The FLOPs of an RNN on a batch, padded and packed. `padded`, `packed` and so on are GEMM FLOPs, forward.
+
+    Attributes:
+        spec: the RNN.
+        layout: the batch.
+        input_grad: whether `backward` computes the gradient of `x`.
+    """
+
+    spec: Spec
+    layout: Layout
+    input_grad: bool = False
+
+    @property
+    def padded(self) -> int:
+        """GEMM FLOPs of a forward pass over the padded batch."""
+        return self.forward.padded
+
+    @property
+    def packed(self) -> int:
+        """GEMM FLOPs of a forward pass over the packed batch."""
+        return self.forward.packed
+
+    @property
+    def saved(self) -> int:
+        """`padded - packed`."""
+        return self.forward.saved
+
+    @property
+    def per_step(self) -> Both:
+        """`(T,)` GEMM FLOPs of a forward pass at each time step."""
+        return self.forward.per_step
+
+    @property
+    def per_sequence(self) -> Both:
+        """`(B,)` GEMM FLOPs of a forward pass for each sequence."""
+        return self.forward.per_sequence
+
+    @cached_property
+    def forward(self) -> Work:
+        """GEMM FLOPs of a forward pass."""
+        return self._cells(self.spec.gemm_per_cell)
+
+    @cached_property
+    def elementwise(self) -> Work:
+        """Element-wise FLOPs of a forward pass."""
+        return self._cells(sum(self.spec.elementwise_per_cell.values()))
+
+    @cached_property
+    def backward(self) -> Work:
+        """GEMM FLOPs of a backward pass that computes the gradient of every weight."""
+        spec = self.spec
+        gradients = 2 * spec.gemm_per_cell
+        if not self.input_grad:
+            gradients -= spec.directions * spec.products[0][0]
+        # The first step of each layer and direction reads the initial state, which needs no gradient.
+        first = sum(state for _, state, _ in spec.products)
+        return self._cells(gradients) + self._first_steps(-first)
+
+    @cached_property
+    def training(self) -> Work:
+        """GEMM FLOPs of a forward and a backward pass."""
+        return self.forward + self.backward
+
+    def to_text(self) -> str:
+        """The ledger as a table."""
+        rows = [["GEMM FLOPs", "padded", "packed", "saved", ""]]
+        for name, work in self.rows().items():
+            counts = [f"{n:,}" for n in (work.padded, work.packed, work.saved)]
+            rows.append([name, *counts, text.percent(work.saved, work.padded)])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        table = [
+            "  ".join(
+                [row[0].ljust(widths[0]), *(v.rjust(w) for v, w in zip(row[1:], widths[1:], strict=True))]
+            ).rstrip()
+            for row in rows
+        ]
+        steps, sequences = self.per_step, self.per_sequence
+        return "\n".join(
+            [
+                self.headline(),
+                "",
+                *table,
+                "",
+                f"forward, per time step: padded {steps.padded[0]:,} at each; packed {text.numbers(steps.packed)}",
+                f"forward, per sequence:  padded {sequences.padded[0]:,} for each;"
+                f" packed {text.numbers(sequences.packed)}",
+            ]
+        )
+
+    def to_svg(self, theme: str = "light") -> str:
+        """The ledger as bars: each count, and each time step of a forward pass."""
+        return svg.stack(self.headline(), self.drawings(theme), theme)
+
+    def headline(self) -> str:
+        """The RNN and the batch in one sentence."""
+        batch = text.summary(self.layout).split(" (")[0]
+        return f"{self.spec}: {text.count(self.spec.gemm_per_cell, 'GEMM FLOP')} per cell. {batch}."
+
+    def rows(self) -> dict[str, Work]:
+        """The lines of the ledger by name. The last is not GEMM FLOPs, and no part of the others."""
+        gradient = " (and x)" if self.input_grad else ""
+        return {
+            "forward": self.forward,
+            f"backward{gradient}": self.backward,
+            "forward + backward": self.training,
+            "element-wise, forward": self.elementwise,
+        }
+
+    def drawings(self, theme: str) -> list[str]:
+        """The parts of `to_svg`."""
+        totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
+        return [
+            bars.totals("FLOPs: what packing computes, and what it leaves out", totals, theme),
+            bars.steps("GEMM FLOPs at each time step, forward", self.per_step.packed, self.per_step.padded, theme),
+        ]
+
+    def _cells(self, each: int) -> Work:
+        """The same number of FLOPs for each cell that is computed."""
+        layout = self.layout
+        batch, steps = layout.batch_size, layout.max_len
+        running = np.zeros(steps, dtype=np.int64)
+        running[: layout.batch_sizes.size] = layout.batch_sizes
+        return Work(
+            Both(_frozen(np.full(steps, batch * each)), _frozen(running * each)),
+            Both(_frozen(np.full(batch, steps * each)), _frozen(layout.lengths * each)),
+        )
+
+    def _first_steps(self, each: int) -> Work:
+        """FLOPs for each sequence that reads the initial state at the very first step of a direction.
+
+        Packed, a reverse direction starts with the longest sequences; those that join later are joined to a state
+        that does need a gradient, and ATen computes it for all rows alike.
+        """
+        layout = self.layout
+        last = layout.batch_sizes.size - 1
+        steps = [np.zeros(layout.max_len, dtype=np.int64) for _ in range(2)]
+        sequences = [np.full(layout.batch_size, each) for _ in range(2)]
+        for per_step in steps:
+            per_step[0] += layout.batch_size * each
+        if self.spec.bidirectional:
+            longest = layout.lengths == last + 1
+            steps[0][-1] += layout.batch_size * each
+            steps[1][last] += int(longest.sum()) * each
+            sequences[0] += each
+            sequences[1] += each * longest
+        return Work(Both(*map(_frozen, steps)), Both(*map(_frozen, sequences)))
+
+
+def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> Ledger:
+    """Counts the FLOPs of an RNN on a batch, padded and packed.
+
+    Source of the formulas: FLOPs of a product `(m, k) · (k, n)` are `2 · m · n · k`; per cell and direction that is
+    `2 · G · H · (I + H)` with `G` gates (`2 · G · H · (I + P) + 2 · H · P` with a projection), where deeper layers read
+    `I = D · H` (or `D · P`) inputs. The conventions are those of `packviz.count.flops`.
+
+    Args:
+        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or a `Spec`.
+        lengths: `(B,)` the real time steps of each sequence; or a `Layout`, whose `max_len` is the padded width.
+        input_grad: whether the backward pass also computes the gradient of `x`, as it must when layers with parameters
+            (an embedding, say) come before the RNN.
+
+    Returns:
+        A `Ledger`: `.padded`, `.packed`, `.saved`; `.per_step`, `.per_sequence`; `.forward`, `.backward`, `.training`,
+        and `.elementwise`.
+
+    Raises:
+        TypeError: `rnn` is not an RNN.
+        ValueError: the lengths are not valid.
+    """
+    layout = lengths if isinstance(lengths, Layout) else Layout(lengths)
+    return Ledger(Spec.of(rnn), layout, input_grad)
+
+
+def _frozen(array: IntArray) -> IntArray:
+    array.setflags(write=False)
+    return array

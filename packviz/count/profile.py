@@ -1,0 +1,251 @@
+"""What packing, padding and a packed RNN make torch do: operators, kernels, autograd nodes and bytes, forward and back.
+
+Counted while torch does it, never derived by formula; `packviz.count.operators` states the convention. Counts do not
+depend on the machine, but on torch: another release may have another algorithm, and is counted as it is.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from packviz.core.layout import Layout
+from packviz.draw.graphs import Graph, Node, size
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from packviz.count.nodes import Step
+    from packviz.count.operators import Operator
+
+_FORMULA = re.compile("PackPadded|PadPacked")
+
+
+@dataclass(frozen=True, repr=False)
+class Tally:
+    """What one pass did.
+
+    Attributes:
+        operators: every one that filled memory, in order.
+        kernels: how many fills they consist of; on CUDA, how many kernels the GPU ran.
+    """
+
+    operators: tuple[Operator, ...]
+    kernels: int
+
+    @property
+    def bytes(self) -> int:
+        """How much they filled."""
+        return sum(operator.bytes for operator in self.operators)
+
+    def by_name(self) -> list[Operator]:
+        """The operators added up by name, the most bytes first."""
+        from packviz.count.operators import added_up  # noqa: PLC0415 - torch takes seconds to import
+
+        return sorted(added_up(self.operators), key=lambda operator: -operator.bytes)
+
+    def to_text(self) -> str:
+        """A line per name of an operator."""
+        return "\n".join(
+            f"  {o.name:24}{o.calls:6} calls {o.kernels:6} kernels  {size(o.bytes):>8} written" for o in self.by_name()
+        )
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+
+@dataclass(frozen=True, repr=False)
+class Counted:
+    """What one operation did, forward and backward.
+
+    Attributes:
+        name: of the operation.
+        forward: its forward pass.
+        backward: its backward pass, from a gradient to its output up to the gradient to its input.
+        gradient: the bytes of the gradient that comes in: of the output.
+        steps: the autograd nodes that the forward pass left behind, as the backward pass ran them. The last ones
+            collect the gradients of the input, and of an RNN's weights.
+    """
+
+    name: str
+    forward: Tally
+    backward: Tally
+    gradient: int
+    steps: tuple[Step, ...]
+
+    @property
+    def nodes(self) -> int:
+        """How many autograd nodes."""
+        return len(self.steps)
+
+    @property
+    def formula(self) -> str | None:
+        """The autograd node of torch's derivative formula for the whole operation; none where there is no formula.
+
+        Without one autograd has recorded the operators that the operation is made of.
+        """
+        return next((step.name for step in self.steps if _FORMULA.search(step.name)), None)
+
+    def verdict(self) -> str:
+        """In words: how its backward pass comes about."""
+        nodes = f"{self.nodes:,} autograd nodes"
+        if self.formula:
+            return f"torch has a derivative formula for {self.name}, {self.formula}: {nodes}."
+        return f"torch has no derivative formula for {self.name}; autograd has recorded what it is made of: {nodes}."
+
+    def graph(self) -> Graph:
+        """The autograd nodes, to be drawn."""
+        nodes = tuple(Node(s.name, tuple((o.name, o.bytes) for o in s.operators), s.next) for s in self.steps)
+        return Graph(f"The autograd graph after {self.name}", nodes, self.gradient)
+
+    def to_text(self) -> str:
+        """Both passes in one line each."""
+        return "\n".join(_table([self]))
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+
+@dataclass(frozen=True, repr=False)
+class Profile:
+    """What packing a batch and padding it again did.
+
+    Attributes:
+        layout: the batch.
+        features: numbers per cell.
+        device: where.
+        pack: `pack_padded_sequence`.
+        pad: `pad_packed_sequence`.
+    """
+
+    layout: Layout
+    features: int
+    device: str
+    pack: Counted
+    pad: Counted
+
+    def to_text(self) -> str:
+        """The batch, and a line for each pass."""
+        layout = self.layout
+        distinct = np.unique(layout.lengths).size
+        batch = f"{layout.batch_size} sequences of {layout.max_len} time steps, {self.features} features"
+        return "\n".join([f"{batch}; distinct lengths: {distinct}", *_table([self.pack, self.pad])])
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+
+def count(
+    lengths: Any,
+    features: int = 32,
+    *,
+    batch_first: bool = False,
+    enforce_sorted: bool = True,
+    device: Any = "cpu",
+) -> Profile:
+    """Packs a batch of float32 and pads it again, both forward and backward, and counts.
+
+    Args:
+        lengths: `(B,)` the real time steps of each sequence; or a `Layout`, whose `max_len` may be larger.
+        features: numbers per cell: the batch has shape `(T, B, features)`.
+        batch_first: as torch has it; the shape is then `(B, T, features)`.
+        enforce_sorted: if true, the lengths are sorted before. If false they stay in their order, and torch sorts.
+        device: where. On `"meta"` tensors have shapes and no data: the counts are the same, and large ones take no
+            time and no memory. It cannot sort.
+
+    Raises:
+        ValueError: a length is not valid, or torch shall sort on the meta device.
+    """
+    import torch  # noqa: PLC0415
+    from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence  # noqa: PLC0415
+
+    device = torch.device(device)
+    layout = lengths if isinstance(lengths, Layout) else Layout(lengths)
+    if enforce_sorted:
+        layout = Layout(np.sort(layout.lengths)[::-1], layout.max_len)
+    elif device.type == "meta":
+        raise ValueError("enforce_sorted is False, and tensors on the meta device have no data to sort by; use 'cpu'")
+    n = torch.tensor(layout.lengths.tolist())
+    shape = (layout.batch_size, layout.max_len) if batch_first else (layout.max_len, layout.batch_size)
+    x = torch.zeros(*shape, features, device=device)
+    packed: Any = None
+
+    def pack(x: Tensor) -> Tensor:
+        nonlocal packed
+        packed = pack_padded_sequence(x, n, batch_first=batch_first, enforce_sorted=enforce_sorted)
+        return packed.data  # type: ignore[no-any-return]
+
+    def pad(data: Tensor) -> Tensor:
+        again = packed._replace(data=data)
+        return pad_packed_sequence(again, batch_first=batch_first, total_length=layout.max_len)[0]
+
+    packing = _counted("pack", pack, x)
+    return Profile(layout, features, str(device), packing, _counted("pad", pad, packed.data))
+
+
+def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
+    """Runs an RNN on a batch of zeros, forward and backward, and counts. Packing and padding are left out.
+
+    Args:
+        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, on any device. A copy of it is run.
+        lengths: as for `count`; sorted before.
+        packed: whether it runs on the packed batch, or on the padded one.
+
+    Raises:
+        ValueError: a length is not valid.
+    """
+    import torch  # noqa: PLC0415
+    from torch.nn.utils.rnn import PackedSequence  # noqa: PLC0415
+
+    layout = lengths if isinstance(lengths, Layout) else Layout(lengths)
+    rnn = copy.deepcopy(rnn)
+    rnn.flatten_parameters()  # on CUDA a copy's weights lie apart, and cuDNN would complain
+    weight = next(rnn.parameters())
+    sizes = torch.tensor(layout.batch_sizes.tolist())
+    cells = (layout.max_len, layout.batch_size)
+    shape = (layout.n_valid,) if packed else cells[::-1] if rnn.batch_first else cells
+
+    def run(x: Tensor) -> Tensor:
+        output: Any = rnn(PackedSequence(x, sizes) if packed else x)[0]
+        return output.data if packed else output  # type: ignore[no-any-return]
+
+    kind = f"{'packed' if packed else 'padded'} {type(rnn).__name__}"
+    return _counted(kind, run, torch.zeros(*shape, rnn.input_size, dtype=weight.dtype, device=weight.device))
+
+
+def _counted(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Counted:
+    import torch  # noqa: PLC0415
+
+    from packviz.count.nodes import backward  # noqa: PLC0415
+    from packviz.count.operators import observe  # noqa: PLC0415
+
+    x = x.detach().requires_grad_()
+    output, counting, kernels = observe(lambda counting: call(x), x.device)
+    forward = Tally(tuple(operator for operator, _ in counting.calls), kernels)
+    gradient = torch.zeros_like(output)
+    steps, operators, kernels = backward(output, gradient)
+    return Counted(name, forward, Tally(operators, kernels), gradient.nbytes, steps)
+
+
+def _table(rows: Sequence[Counted]) -> Iterator[str]:
+    yield f"{'':24}{'kernels':>9}{'nodes':>8}{'written':>10}"
+    for row in rows:
+        yield f"{row.name:24}{row.forward.kernels:9,}{'':8}{size(row.forward.bytes):>10}"
+        name = f"{row.name}, backward"
+        yield f"{name:24}{row.backward.kernels:9,}{row.nodes:8,}{size(row.backward.bytes):>10}"
+
+
+def exponent(x: Sequence[float], y: Sequence[float]) -> float:
+    """The power of `x` that `y` grows with: the slope of the straight line that fits best in a log–log chart.
+
+    Raises:
+        ValueError: fewer than two points, or a number that has no logarithm.
+    """
+    if len(x) != len(y) or len(x) < 2 or min(*x, *y) <= 0:
+        raise ValueError("x and y must be at least two positive numbers each, and equally many")
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])

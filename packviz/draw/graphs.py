@@ -1,0 +1,250 @@
+"""An autograd graph as an SVG string and as text: what every node does in the backward pass, and how much it writes.
+
+Pure. Drawn is what the chain of copies behind `pad_packed_sequence` needs: the nodes that the gradient passes one after
+the other stand side by side, what branches off from each stands below it, and where gradients end is at the foot.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from textwrap import wrap
+
+from packviz.draw import layouts as svg
+from packviz.draw import palette, text
+from packviz.draw.drawn import Drawn
+
+DOES = {
+    "CopySlices": "copies the whole gradient, then takes one slice out of it",
+    "SliceBackward": "fills a whole packed tensor with zeros, then puts its slice in",
+    "ViewBackward": "gives it another shape",
+    "TransposeBackward": "swaps two axes",
+    "IndexSelectBackward": "puts the sequences back in order",
+    "PackPaddedSequenceBackward": "fills the padded gradient with zeros, then copies time step after time step",
+}
+"""What these nodes do, in words; of others only what they call is said."""
+
+MOST = 7
+"""More columns than this are not drawn one by one."""
+
+_WIDTH, _LEFT, _GAP, _LINE, _CHAR = 900.0, 4.0, 22.0, 15.0, 6.7  # px; a character of the 11 px monospace face
+_BAR = palette.SEQUENCES[4]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One autograd node.
+
+    Attributes:
+        name: as autograd calls it.
+        operators: name and bytes written of everything that it did.
+        next: where in the graph the nodes are that it hands gradients to; none where nobody needs one.
+    """
+
+    name: str
+    operators: tuple[tuple[str, int], ...]
+    next: tuple[int | None, ...]
+
+    @property
+    def bytes(self) -> int:
+        """How much it wrote."""
+        return sum(written for _, written in self.operators)
+
+    @property
+    def leads_on(self) -> bool:
+        """Whether any gradient goes on from here."""
+        return any(n is not None for n in self.next)
+
+    def said(self) -> list[str]:
+        """What it did: few operators one by one, more of them added up by name."""
+        if len(self.operators) <= 4:
+            return [f"{name} {size(written)}" for name, written in self.operators]
+        said = []
+        for name, n in Counter(name for name, _ in self.operators).items():
+            written = size(sum(written for other, written in self.operators if other == name))
+            said.append(f"{n} × {name}, {written}" if n > 1 else f"{name} {written}")
+        return said
+
+
+@dataclass(frozen=True, repr=False)
+class Graph(Drawn):
+    """The nodes that a backward pass goes through.
+
+    Attributes:
+        title: what it is the graph of.
+        nodes: first the one that the gradient comes in at.
+        gradient: the bytes of that gradient.
+    """
+
+    title: str
+    nodes: tuple[Node, ...]
+    gradient: int
+
+    @property
+    def bytes(self) -> int:
+        """How much all nodes wrote."""
+        return sum(node.bytes for node in self.nodes)
+
+    @property
+    def headline(self) -> str:
+        """The counts in one line."""
+        times = f"{self.bytes / max(self.gradient, 1):.3g} times the gradient that comes in"
+        return f"{self.title}: {text.count(len(self.nodes), 'node')}, {size(self.bytes)} written, {times}"
+
+    def to_text(self) -> str:
+        """Every node of a small graph; of a large one how many there are of each name."""
+        if len(self.nodes) > 3 * MOST:
+            return "\n".join([self.headline, *self._by_name()])
+        lines = [f"{self.headline} ({size(self.gradient)})"]
+        for i, node in enumerate(self.nodes):
+            after = "→ " * node.leads_on + ", ".join(str(n) for n in node.next if n is not None)
+            lines.append(f"  {i:>2} {node.name:20}{size(node.bytes):>8}  {after:8} {self.does(i)}")
+            if node.operators:
+                lines.append(f"{'':44}{', '.join(node.said())}")
+        return "\n".join(lines)
+
+    def to_svg(self, theme: str = "light") -> str:
+        """The graph as a complete `<svg>` element."""
+        return _Picture(self, theme).render()
+
+    def _by_name(self) -> Iterator[str]:
+        many = Counter(node.name for node in self.nodes)
+        for name, n in many.items():
+            written = sum(node.bytes for node in self.nodes if node.name == name)
+            yield f"  {n:>5} × {name:20}{size(written):>8}  {DOES.get(name, '')}".rstrip()
+
+    def does(self, i: int) -> str:
+        """What a node does, in words."""
+        node = self.nodes[i]
+        if node.leads_on:
+            return DOES.get(node.name, "")
+        arriving = sum(i in other.next for other in self.nodes)
+        return "takes the gradient of the input" if arriving < 2 else f"adds up {arriving} gradients of the input"
+
+    @cached_property
+    def columns(self) -> list[list[int]]:
+        """The nodes side by side: each that the gradient passes on its way, and under it what branches off.
+
+        Nodes that hand nothing on are in no column.
+        """
+        ends = {i for i, node in enumerate(self.nodes) if not node.leads_on}
+        columns, seen, here = [], set(ends), self._first(0, ends)
+        while here is not None:
+            column, below = [here], [n for n in self.nodes[here].next[1:] if n is not None]
+            seen.add(here)
+            while below:
+                if (i := below.pop(0)) not in seen:
+                    seen.add(i)
+                    column.append(i)
+                    below += [n for n in self.nodes[i].next if n is not None]
+            columns.append(column)
+            after = self.nodes[here].next[0]
+            here = None if after is None else self._first(after, seen)
+        return columns
+
+    @staticmethod
+    def _first(i: int, not_these: set[int]) -> int | None:
+        return None if i in not_these else i
+
+
+def size(n: float) -> str:
+    """A number of bytes with three digits: `96 B`, `1.23 kB`, `33.6 MB`, `34.4 GB` (powers of 1000)."""
+    value, units = float(n), ["B", "kB", "MB", "GB", "TB"]
+    while float(f"{value:.3g}") >= 1000 and len(units) > 1:
+        value, units = value / 1000, units[1:]
+    return f"{value:.3g} {units[0]}"
+
+
+class _Picture:
+    """One drawing in the making."""
+
+    def __init__(self, graph: Graph, theme: str) -> None:
+        self.graph, self.theme, self.colours = graph, theme, palette.THEMES[theme]
+        columns = graph.columns
+        # Of many columns the first ones, and the last two.
+        self.left_out = columns[MOST - 3 : -2] if len(columns) > MOST else []
+        self.columns: list[list[int]] = [*columns[: MOST - 3], [], *columns[-2:]] if self.left_out else columns
+        shown = [i for column in columns for i in column]
+        self.ends = [i for i in range(len(graph.nodes)) if i not in shown]
+        self.width = min((_WIDTH - 2 * _LEFT + _GAP) / max(len(self.columns), 1) - _GAP, 330.0)
+        self.largest = max((graph.nodes[i].bytes for i in shown), default=0) or 1
+        self.body: list[str] = []
+
+    def render(self) -> str:
+        lines = wrap(self.graph.headline, 112)
+        for i, line in enumerate(lines):
+            self._text(4, 17 + 17 * i, line, 'font-weight="bold"')
+        y = 34.0 + 17 * len(lines)
+        self._text(4, y + 2, f"the gradient comes in: {size(self.graph.gradient)}", f'fill="{self.colours.muted}"')
+        y += 10
+        depth = max(map(len, self.columns), default=0)
+        bottoms = [y] * len(self.columns)
+        for row in range(depth):
+            boxes = [(c, column[row]) for c, column in enumerate(self.columns) if row < len(column)]
+            height = max(self._height(i) for _, i in boxes)
+            for c, i in boxes:
+                x = self._x(c)
+                if row:
+                    self._arrow(x + self.width / 2, bottoms[c], x + self.width / 2, y)
+                self._box(i, x, y, self.width, height)
+                bottoms[c] = y + height
+            if row == 0:
+                for c in range(len(self.columns) - 1):
+                    self._arrow(self._x(c) + self.width, y + height / 2, self._x(c + 1), y + height / 2)
+                if self.left_out:
+                    middle = self._x(self.columns.index([])) + self.width / 2
+                    self._text(middle, y + height / 2 + 4, f"… {len(self.left_out)} more …", 'text-anchor="middle"')
+            y += height + _GAP
+        y += 6
+        for i in self.ends:
+            x, wide = self._x(0), self._x(len(self.columns) - 1) + self.width - self._x(0)
+            for c, column in enumerate(self.columns):
+                if column and i in self.graph.nodes[column[-1]].next:
+                    self._arrow(self._x(c) + self.width / 2, bottoms[c], self._x(c) + self.width / 2, y)
+            height = self._height(i, wide)
+            self._box(i, x, y, wide, height)
+            y += height + 10
+        return svg.element("".join(self.body), _WIDTH, y + 4, self.graph.to_text(), self.theme)
+
+    def _x(self, column: int) -> float:
+        return _LEFT + column * (self.width + _GAP)
+
+    def _lines(self, i: int, width: float) -> list[str]:
+        node, chars = self.graph.nodes[i], int((width - 14) / _CHAR)
+        if width <= 160:
+            return []
+        return [*wrap(self.graph.does(i), chars), *(f"· {said}" for said in node.said())]
+
+    def _height(self, i: int, width: float = 0) -> float:
+        return 44 + _LINE * len(self._lines(i, width or self.width)) + 6
+
+    def _box(self, i: int, x: float, y: float, width: float, height: float) -> None:
+        node, colours = self.graph.nodes[i], self.colours
+        self.body.append(f'<path d="{_rect(x, y, width, height)}" fill="{colours.padding}" stroke="{colours.line}"/>')
+        chars = int((width - 12) / 7.3)
+        name = node.name if len(node.name) <= chars else node.name[: chars - 1] + "…"
+        self._text(x + 6, y + 16, name, 'font-weight="bold"')
+        for k, line in enumerate(self._lines(i, width)):
+            self._text(x + 6, y + 32 + _LINE * k, line, 'font-size="11"')
+        # A bar as long as what the node writes; of all columns the largest fills its box.
+        foot = y + height - 18
+        if node.bytes:
+            length = (self.width - 82) * node.bytes / self.largest
+            bar = _rect(x + 6, foot + 1, min(max(length, 1), width - 82), 10)
+            self.body.append(f'<path d="{bar}" fill="{_BAR}" stroke="{colours.line}" stroke-width=".5"/>')
+        self._text(x + width - 6, foot + 10, size(node.bytes), 'text-anchor="end"')
+
+    def _arrow(self, x0: float, y0: float, x1: float, y1: float) -> None:
+        head = f"M{x1:.1f} {y1:.1f}l-6 -3.5v7z" if y0 == y1 else f"M{x1:.1f} {y1:.1f}l-3.5 -6h7z"
+        colour = self.colours.line
+        self.body.append(f'<path d="M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}" stroke="{colour}" stroke-width="1.4"/>')
+        self.body.append(f'<path d="{head}" fill="{colour}"/>')
+
+    def _text(self, x: float, y: float, said: str, style: str = "") -> None:
+        self.body.append(f'<text x="{x:.1f}" y="{y:.1f}" {style}>{svg.escape(said)}</text>')
+
+
+def _rect(x: float, y: float, width: float, height: float) -> str:
+    return f"M{x:.1f} {y:.1f}h{width:.1f}v{height:.1f}h-{width:.1f}z"

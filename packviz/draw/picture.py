@@ -1,0 +1,159 @@
+"""`show`: the picture of a batch, from whatever describes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from packviz.core.layout import Layout
+from packviz.draw import layouts as svg
+from packviz.draw import text
+from packviz.draw.drawn import Drawn
+
+_GIVE = "give lengths, a padded x with its lengths, a PackedSequence, or a list of sequences"
+
+
+class Picture(Drawn):
+    """A drawn batch: shown by a notebook, printed as text, saved as SVG.
+
+    Attributes:
+        layout: the `Layout` that is drawn.
+    """
+
+    def __init__(self, layout: Layout, labels: text.Labels | None = None, caption: str = "") -> None:
+        """Draws `layout`, with `labels` in its cells and a `caption` over it."""
+        self.layout = layout
+        self._labels = labels
+        self._caption = caption
+
+    def to_text(self) -> str:
+        """The picture in words: what a screen reader, a terminal or a diff sees."""
+        body = text.describe(self.layout, self._labels)
+        return f"{self._caption}\n{body}" if self._caption else body
+
+    def to_svg(self, theme: str = "light") -> str:
+        """The picture as a complete `<svg>` element.
+
+        Args:
+            theme: `"light"`, `"dark"`, or `"live"`, whose colours follow the theme of the notebook around it.
+        """
+        drawing = svg.draw(self.layout, self._labels, theme=theme)
+        return svg.stack(self._caption, [drawing], theme) if self._caption else drawing
+
+
+def show(what: Any, lengths: Any = None, batch_first: bool = False) -> Picture:
+    """Draws a batch of variable-length sequences: padded, packed, and as it lies in memory.
+
+    Args:
+        what: one of
+            `lengths`: `(B,)` whole numbers;
+            `x`: a padded batch `(T, B, …)`, or `(B, T, …)` with `batch_first`, given with its `lengths`;
+            a `PackedSequence`, also a hand-built one;
+            a list of sequences, each a string, a list or a tensor;
+            a `Layout`.
+        lengths: `(B,)` the real time steps of each sequence, if `what` is a padded batch.
+        batch_first: whether the batch is the first dimension of a padded `x`, as in torch.
+
+    Returns:
+        A `Picture`. A notebook draws it; `print` writes its text; `.to_svg()` gives a file to keep.
+
+    Raises:
+        ValueError: the lengths are not valid, or do not fit `x`.
+        TypeError: `what` is none of the above.
+    """
+    packed = hasattr(what, "batch_sizes") and hasattr(what, "data")
+    if isinstance(what, tuple) and [min(getattr(v, "ndim", 0), 2) for v in what] == [2, 1]:
+        raise ValueError(
+            "this pair looks like x and its lengths, as pad_packed_sequence returns them: call show(*pair)"
+        )
+    if lengths is not None:
+        if packed or isinstance(what, Layout):
+            raise ValueError(f"a {type(what).__name__} knows its lengths: call show() with nothing else")
+        return _padded(what, lengths, batch_first)
+    if isinstance(what, Layout):
+        return Picture(what)
+    if packed:
+        return _packed(what)
+    if isinstance(what, (list, tuple)) and what and all(_is_sequence(item) for item in what):
+        return _sequences(what)
+    if what is None or isinstance(what, (str, dict)):
+        raise TypeError(f"show() cannot draw a {type(what).__name__}: {_GIVE}")
+    if getattr(what, "ndim", 1) > 1:
+        raise ValueError(f"x of shape {tuple(what.shape)} needs its lengths: call show(x, lengths, batch_first=…)")
+    return Picture(Layout(what))
+
+
+def _padded(x: Any, lengths: Any, batch_first: bool) -> Picture:
+    order = "(B, T, …)" if batch_first else "(T, B, …)"
+    try:
+        x = x if hasattr(x, "shape") else np.asarray(x)
+    except ValueError:  # NumPy's word for rows of unequal length
+        raise ValueError(f"x must be a padded batch {order}; to draw sequences as they are, call show(x)") from None
+    shape = tuple(x.shape)
+    if len(shape) < 2:
+        raise ValueError(f"x must be a padded batch {order}, got shape {shape}")
+    layout = Layout.from_padded(shape, lengths, batch_first)
+    caption = f"x of shape {shape}, read as {order}"
+    if layout.batch_size == layout.max_len:
+        caption += f". B and T are equal, so torch cannot tell: check batch_first={batch_first}"
+    if not text.is_few(layout):
+        return Picture(layout, None, caption)
+    values = _host(x)
+    if not batch_first:
+        values = values.swapaxes(0, 1)
+    grid = _numbers(values, 2)
+    return Picture(layout, None if grid is None else [[_value(v) for v in row] for row in grid], caption)
+
+
+def _packed(packed: Any) -> Picture:
+    layout = Layout.from_packed(packed)
+    caption = f"PackedSequence with data of shape {tuple(packed.data.shape)}"
+    flat = _numbers(_host(packed.data)) if text.is_few(layout) else None
+    if flat is None:
+        return Picture(layout, None, caption)
+    rows = zip(layout.packed_index, layout.lengths, strict=True)
+    return Picture(layout, [[_value(flat[i]) for i in row[:length]] for row, length in rows], caption)
+
+
+def _sequences(sequences: Sequence[Any]) -> Picture:
+    layout = Layout([len(sequence) for sequence in sequences])
+    if not text.is_few(layout):
+        return Picture(layout)
+    rows = [_numbers(_host(sequence)) for sequence in sequences]
+    labels = [[_value(v) for v in row] for row in rows if row is not None]
+    return Picture(layout, labels if len(labels) == len(rows) else None)
+
+
+def _numbers(values: Any, dimensions: int = 1) -> Any:
+    """The values with one dimension per `dimensions`; None where each is a vector: there the letter says more."""
+    if not isinstance(values, np.ndarray):
+        return values
+    shape = values.shape[:dimensions]
+    return values.reshape(shape) if values.size == math.prod(shape) else None
+
+
+def _is_sequence(item: Any) -> bool:
+    return isinstance(item, (str, list, tuple)) or getattr(item, "ndim", 0) > 0
+
+
+def _host(values: Any) -> Any:
+    """Values that can be read here and now: tensors detached and on the CPU, as arrays."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = values.float() if values.is_floating_point() else values  # NumPy has no bfloat16
+    return values if isinstance(values, (str, list, tuple)) else np.asarray(values)
+
+
+def _value(value: Any) -> str:
+    """A cell's content, short: whole numbers and words as they are, other numbers to two digits."""
+    if isinstance(value, (float, np.floating)):
+        number = float(value)
+        return str(int(number)) if number.is_integer() and abs(number) < 1e6 else f"{number:.2g}"
+    if isinstance(value, str) and not value.isprintable():
+        return repr(value)[1:-1]  # a line end would break the text in two
+    if getattr(value, "size", 1) != 1 or isinstance(value, (list, tuple)):
+        return "…"
+    return str(value)

@@ -1,1 +1,0 @@
-"""What goes wrong with packed sequences: silent traps, errors that do not say why, and a museum of both."""

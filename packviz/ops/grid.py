@@ -1,0 +1,229 @@
+"""The cells of a staircase in the order in which kernels take them, and which rows of a padded tensor they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from packviz.core.cuts import rectangles
+from packviz.ops.kernels import Shape
+
+IntArray = npt.NDArray[np.int64]
+
+MOST_SHAPES = 4
+"""For how many shapes of padded tensors the indices of a batch are kept."""
+
+
+class Rows(NamedTuple):
+    """One rectangle of cells, time-major.
+
+    Attributes:
+        steps: `t`, its time steps.
+        sequences: `n`, its sequences.
+        rows: `(t · n,)` which row of a tensor each cell is. No row is there twice.
+        waste: which of the cells are padding.
+    """
+
+    steps: int
+    sequences: int
+    rows: Tensor
+    waste: Tensor
+
+
+class Cells:
+    """Some rectangles of cells, anywhere among the rows of a tensor."""
+
+    def __init__(self, rectangles: Sequence[Rows], n_rows: int) -> None:
+        """Takes the rectangles, and how many rows the tensor has."""
+        self._rectangles, self._n_rows = rectangles, n_rows
+
+    def take(self, x: Tensor, features: int, column: bool) -> list[Tensor]:
+        """The rectangles `(t, n, F)` out of a tensor: zero at padding.
+
+        With `column` there is one more feature, 1 at padding and 0 elsewhere, in those that have padding.
+        """
+        flat, taken = x.reshape(-1, features), []
+        for steps, sequences, rows, waste in self._rectangles:
+            cells = x.new_empty(len(rows), features + (column and len(waste) > 0))
+            torch.index_select(flat, 0, rows, out=cells[:, :features])
+            _blank(cells, waste, features)
+            taken.append(cells.view(steps, sequences, -1))
+        return taken
+
+    def put(self, values: Sequence[Tensor], shape: tuple[int, ...], padding_value: float) -> Tensor:
+        """A tensor of this shape with the rectangles where they belong, and `padding_value` elsewhere."""
+        padding = values[0].new_full((1, values[0].shape[-1]), padding_value)
+        cells = torch.cat([*(value.flatten(0, 1) for value in values), padding])
+        # To gather is faster than to scatter: the writing goes straight on, and brings the padding along.
+        return cells.index_select(0, self._origin).view(shape)
+
+    @cached_property
+    def _origin(self) -> Tensor:
+        """`(n_rows,)` which cell each row of the tensor is; one more than there are at padding."""
+        with torch.inference_mode(False):  # else autograd could not keep it
+            rows = torch.cat([rectangle.rows for rectangle in self._rectangles])
+            cells, start = torch.arange(len(rows), device=rows.device), 0
+            for rectangle in self._rectangles:
+                cells[start : start + len(rectangle.rows)].index_fill_(0, rectangle.waste, len(rows))
+                start += len(rectangle.rows)
+            return cells.new_full((self._n_rows,), len(rows)).index_copy_(0, rows, cells)
+
+
+class Whole:
+    """The one rectangle of a padded batch as it is, up to its longest sequence. It does what `Cells` does."""
+
+    def __init__(self, shape: Shape, steps: int, waste: Tensor) -> None:
+        """Takes the shape of the batch, the time steps of the rectangle, and which of its cells are padding."""
+        self._shape, self._steps, self._waste = shape, steps, waste
+
+    def take(self, x: Tensor, features: int, column: bool) -> list[Tensor]:
+        """See `Cells`."""
+        taken = x.new_empty(self._steps, self._shape.batch, features + (column and len(self._waste) > 0))
+        taken[..., :features] = self._time_major(x)
+        _blank(taken.flatten(0, 1), self._waste, features)
+        return [taken]
+
+    def put(self, values: Sequence[Tensor], shape: tuple[int, ...], padding_value: float) -> Tensor:
+        """See `Cells`."""
+        (value,) = values
+        out = value.new_empty(shape)
+        self._time_major(out)[:] = value
+        (out[:, self._steps :] if self._shape.batch_first else out[self._steps :]).fill_(padding_value)
+        out.view(-1, value.shape[-1]).index_fill_(0, self._waste_rows, padding_value)
+        return out
+
+    def _time_major(self, x: Tensor) -> Tensor:
+        return (x.transpose(0, 1) if self._shape.batch_first else x)[: self._steps]
+
+    @cached_property
+    def _waste_rows(self) -> Tensor:
+        with torch.inference_mode(False):
+            return self._shape.rows(self._waste % self._shape.batch, self._waste // self._shape.batch)  # type: ignore[no-any-return]
+
+
+def _blank(cells: Tensor, waste: Tensor, features: int) -> None:
+    """Clears the padding among cells, and marks it if they have a column for that."""
+    if len(waste):
+        cells.index_fill_(0, waste, 0)
+        for column in cells[:, features:].unbind(1):
+            column.zero_().index_fill_(0, waste, 1)
+
+
+class Grid:
+    """The cells of a staircase: rectangle after rectangle, each time-major, the longest sequences first.
+
+    A single rectangle has the sequences in the caller's order: there is nothing to sort for.
+
+    Attributes:
+        rectangles: `(first step, step after the last, sequences)` of each.
+        waste: by rectangle, which of its cells are padding.
+        order: `(B,)` the caller's index of the sequence in each place; none if that is the caller's order.
+        rank: `(B,)` the place of each sequence: the inverse of `order`.
+    """
+
+    def __init__(self, lengths: Sequence[int], cuts: Sequence[int], device: torch.device) -> None:
+        """Lays out the staircase with these cuts; see `cuts.rectangles`."""
+        self.rectangles = rectangles(lengths, cuts)
+        self._device, self._lengths = device, np.array(lengths)
+        self._order, self.order, self.rank = np.arange(len(lengths)), None, None
+        if len(self.rectangles) > 1:
+            self._order = np.argsort(-self._lengths, kind="stable")
+            self.order, self.rank = self._index(self._order), self._index(np.argsort(self._order))
+        self._masks = [
+            np.arange(a, b)[:, None] >= self._lengths[self._order[:n]] for a, b, n in self.rectangles
+        ]  # true at padding
+        self.waste = [self._index(np.flatnonzero(mask)) for mask in self._masks]
+        self._cells: dict[tuple[Shape, range, int], Cells | Whole] = {}
+        self._last: dict[tuple[Shape, int], Tensor] = {}
+
+    def source(self, shape: Shape, direction: int) -> Cells | Whole:
+        """Where the cells of one direction are in a padded batch. The reverse one (1) begins at each sequence's end."""
+        return self._found(shape, range(direction, direction + 1), 1)
+
+    def target(self, shape: Shape, directions: int) -> Cells | Whole:
+        """Where the cells of all directions, one after the other, are in a padded batch of rows `(…, …, D)`."""
+        return self._found(shape, range(directions), directions)
+
+    def last(self, shape: Shape, directions: int) -> Tensor:
+        """`(D · B,)` where in such a batch each direction ends each sequence, in the caller's order."""
+        if (shape, directions) not in self._last:
+            if len(self._last) == MOST_SHAPES:
+                self._last.clear()
+            sequence, ends = np.arange(shape.batch), (self._lengths - 1, 0)[:directions]
+            rows = [shape.rows(sequence, end) * directions + d for d, end in enumerate(ends)]
+            self._last[shape, directions] = self._index(np.concatenate(rows))
+        return self._last[shape, directions]
+
+    def _found(self, shape: Shape, which: range, directions: int) -> Cells | Whole:
+        key = shape, which, directions
+        if key not in self._cells:
+            if len(self._cells) == 2 * MOST_SHAPES:
+                self._cells.clear()
+            if len(self.rectangles) == 1 and directions == 1 and which == range(1):
+                self._cells[key] = Whole(shape, self.rectangles[0][1], self.waste[0])
+            else:
+                self._cells[key] = self._scattered(shape, which, directions)
+        return self._cells[key]
+
+    def _scattered(self, shape: Shape, which: range, directions: int) -> Cells:
+        found = []
+        for d in which:
+            for (a, b, n), mask, waste in zip(self.rectangles, self._masks, self.waste, strict=True):
+                step, sequence = np.arange(a, b)[:, None], self._order[:n]
+                if d:
+                    step = np.where(mask, step, self._lengths[sequence] - 1 - step)
+                rows = shape.rows(sequence, step)
+                if directions > 1:
+                    rows = rows * directions + d
+                found.append(Rows(b - a, n, self._index(rows.ravel()), waste))
+        return Cells(found, shape.batch * shape.steps * directions)
+
+    def _index(self, values: IntArray) -> Tensor:
+        with torch.inference_mode(False):
+            return torch.from_numpy(values).to(self._device)
+
+
+class Take(torch.autograd.Function):
+    """The rectangles of some cells, see `Cells.take`.
+
+    Its gradient is `Put`, whose gradient is this, any number of times.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, features: int, cells: Cells | Whole, column: bool = False) -> tuple[Tensor, ...]:
+        """Takes them from `x`, whatever its shape."""
+        ctx.shape, ctx.features, ctx.cells = x.shape, features, cells
+        return tuple(cells.take(x, features, column))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        """Puts them where they came from."""
+        own = [gradient[..., : ctx.features] for gradient in gradients]
+        return Put.apply(ctx.shape, ctx.cells, 0.0, *own), None, None, None  # type: ignore[no-untyped-call]
+
+
+class Put(torch.autograd.Function):
+    """A tensor with the rectangles of some cells, see `Cells.put`.
+
+    Its gradient is `Take`, whose gradient is this, any number of times.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, shape: tuple[int, ...], cells: Cells | Whole, padding_value: float, *values: Tensor
+    ) -> Tensor:
+        """Puts them into a new tensor of this shape."""
+        ctx.features, ctx.cells = values[0].shape[-1], cells
+        return cells.put(values, shape, padding_value)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        """Takes them from where they were put."""
+        taken = Take.apply(gradient, ctx.features, ctx.cells)  # type: ignore[no-untyped-call]
+        return None, None, None, *taken

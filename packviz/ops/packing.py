@@ -1,0 +1,298 @@
+"""torch's packing and unpacking, with a backward pass whose time is in proportion to the data.
+
+The four functions take and return what their namesakes in `torch.nn.utils.rnn` do, bit for bit. The `PackedSequence` is
+torch's own, so both kinds mix. **One deviation**: a length beyond the time steps of the input is a ValueError. torch
+accepts it and returns less data than `batch_sizes` says; what goes wrong then depends on who uses it.
+
+torch's own functions do the work where theirs is the faster way (no gradient on a CPU; small batches, or few distinct
+lengths), where the input is none that they accept (so that the error is theirs), and where not values but a program is
+asked for, or another kind of derivative: while tracing, scripting or exporting, under `torch.func`, in forward-mode
+differentiation, for subclasses of `Tensor`, for complex numbers, during the capture of a CUDA graph, and on devices
+other than CPU and CUDA. Under `torch.compile` each function is a graph break, as torch's are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.jit import is_scripting  # type: ignore[attr-defined]
+from torch.nn.utils import rnn
+from torch.nn.utils.rnn import PackedSequence
+
+from packviz.ops import index as indices
+from packviz.ops.index import Slices, needs_grad, packed_rows, padded_cells
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def pack_padded_sequence(
+    input: Tensor, lengths: Tensor | list[int], batch_first: bool = False, enforce_sorted: bool = True
+) -> PackedSequence:
+    """Packs a padded batch, as `torch.nn.utils.rnn.pack_padded_sequence` does.
+
+    Args:
+        input: `(T, B, …)`, or `(B, T, …)` with `batch_first`.
+        lengths: `(B,)` whole numbers from 1 to `T`, in a list or on the CPU.
+        batch_first: whether the batch is the first dimension of `input`.
+        enforce_sorted: whether the sequences must come longest first. If not they are sorted, by torch's own sort.
+
+    Returns:
+        What torch returns, bit for bit.
+
+    Raises:
+        ValueError: a length is more than `T`. torch accepts that: the one deviation.
+        RuntimeError: as torch, for the same input and with the same text. So do other errors.
+    """
+    if not is_scripting():
+        return _pack_padded(input, lengths, batch_first, enforce_sorted)
+    return rnn.pack_padded_sequence(input, lengths, batch_first, enforce_sorted)
+
+
+def pad_packed_sequence(
+    sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Unpacks to a padded batch, as `torch.nn.utils.rnn.pad_packed_sequence` does.
+
+    Args:
+        sequence: a `PackedSequence`: packed here, by torch or by hand, or what an RNN returned.
+        batch_first: whether the batch shall be the first dimension.
+        padding_value: what fills the padding.
+        total_length: time steps of the result; those of the longest sequence if not given.
+
+    Returns:
+        What torch returns, bit for bit: `(T, B, …)`, or `(B, T, …)` with `batch_first`, in the order of sequences
+        before packing, and their lengths `(B,)` on the CPU.
+
+    Raises:
+        ValueError: as torch: `total_length` is below the longest sequence. So do other errors.
+    """
+    if not is_scripting():
+        return _pad_packed(sequence, batch_first, padding_value, total_length)
+    return rnn.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
+
+
+def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:
+    """Packs sequences, as `torch.nn.utils.rnn.pack_sequence` does. There is no padded batch in between.
+
+    Args:
+        sequences: tensors `(L, …)`, each with a length of its own.
+        enforce_sorted: whether the sequences must come longest first. If not they are sorted, by torch's own sort.
+
+    Returns:
+        What torch returns, bit for bit.
+
+    Raises:
+        RuntimeError: as torch. So do other errors.
+    """
+    if not is_scripting():
+        return _pack(sequences, enforce_sorted)
+    return rnn.pack_sequence(sequences, enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
+    """Unpacks into sequences, as `torch.nn.utils.rnn.unpack_sequence` does. There is no padded batch in between.
+
+    Args:
+        packed_sequences: a `PackedSequence`: packed here, by torch or by hand, or what an RNN returned.
+
+    Returns:
+        What torch returns, bit for bit: tensors `(L, …)` in the order before packing.
+    """
+    if not is_scripting():
+        return _unpack(packed_sequences)
+    return rnn.unpack_sequence(packed_sequences)
+
+
+# Where an own way begins to pay: measured, one thread of a server CPU. A wrong guess costs a little time, nothing else.
+_MANY_STEPS = 16  # torch's gradient of packing is a copy per time step
+_MANY_NUMBERS = 2**16  # torch moves whole sequences to sort them; without a gradient this pays later
+_MANY_LENGTHS = {True: 8, False: 32}  # with gradient, without: torch launches a kernel for each, which CUDA waits for
+_MANY_SEQUENCES = 16  # torch handles them one by one to pack and unpack a list
+_PLAIN = (Tensor, nn.Parameter)
+
+
+def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enforce_sorted: bool) -> PackedSequence:
+    if type(x) not in _PLAIN or x.ndim < 2:
+        return rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+    steps = x.shape[1 if batch_first else 0]
+    by_index = not (enforce_sorted and x.is_cpu) and _wants_index(x, steps)
+    ours = by_index or (x.requires_grad and torch.is_grad_enabled() and type(steps) is int and steps >= _MANY_STEPS)
+    if ours and torch.compiler.is_compiling():
+        return _run_uncompiled(_pack_padded, x, lengths, batch_first, enforce_sorted)
+    ours = ours and _is_plain(x, batch_first)
+    if not ours:
+        try:
+            packed = rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+        except RuntimeError:
+            pass  # it may have run out of memory for a length far beyond T
+        else:
+            if type(steps) is not int or packed[1].shape[0] <= steps:  # a tracer's number must not be looked at
+                return packed
+    batch = x.shape[0 if batch_first else 1]
+    if not isinstance(lengths, Tensor):
+        lengths = torch.as_tensor(lengths, dtype=torch.int64, device="cpu")
+    n = ranked = lengths.to(torch.int64)
+    order = None
+    fits = x.numel() and n.ndim == 1 and n.is_cpu and 0 < n.shape[0] <= batch
+    if fits and not enforce_sorted:
+        # Not a stable sort: torch's own, with the same arguments, for the same order of equal lengths.
+        ranked, order = torch.sort(n, descending=True)
+    elif fits:
+        fits = n.shape[0] == batch
+    values = ranked.tolist() if fits else []
+    if not indices.is_falling(values):
+        return rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)  # which raises an error
+    if values[0] > steps:
+        b = int(n.argmax())
+        raise ValueError(
+            f"lengths[{b}] is {n[b]}, but input of shape {tuple(x.shape)}, read as"
+            f" {'(B, T, …)' if batch_first else '(T, B, …)'}, has T = {steps}: shorten it"
+        )
+    if not ours or len(values) < batch:  # torch drops the sequences that have no length
+        return rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+
+    sorted_indices = None if order is None else order.to(x.device)
+    if values[-1] == steps and not indices.is_moved(order, batch):
+        data = _time_major(x, batch_first).clone(memory_format=torch.contiguous_format).flatten(0, 1)
+        return PackedSequence(data, torch.full((steps,), batch, device="cpu"), sorted_indices)
+    if by_index and _wants_index(x, len(set(values))):
+        index = indices.of_lengths(ranked, order, sorted_indices, x.device)
+        is_batch_major = x.is_contiguous() if batch_first else x.transpose(0, 1).is_contiguous()
+        cells = (x if is_batch_major == batch_first else x.transpose(0, 1)).flatten(0, 1)
+        data = packed_rows(cells, index.padded(steps, is_batch_major))
+        packed = PackedSequence(data, torch.from_numpy(index.sizes.copy()), sorted_indices)
+        indices.keep(index, packed)
+        return packed
+    if sorted_indices is not None:
+        x = x.index_select(0 if batch_first else 1, sorted_indices)
+    slices = Slices(steps)
+    slices.lengths = ranked
+    data = packed_rows(_time_major(x, batch_first), slices)
+    return PackedSequence(data, slices.batch_sizes.clone(), sorted_indices)
+
+
+def _pad_packed(
+    sequence: PackedSequence, batch_first: bool, padding_value: float, total_length: int | None
+) -> tuple[Tensor, Tensor]:
+    if not isinstance(sequence, PackedSequence):
+        return rnn.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
+    data, sizes, _, ranks = sequence
+    by_index = not (ranks is None and data.is_cpu) and _wants_index(data, sizes.shape[0])
+    ours = by_index or (data.requires_grad and torch.is_grad_enabled())
+    if ours and torch.compiler.is_compiling():
+        return _run_uncompiled(_pad_packed, sequence, batch_first, padding_value, total_length)
+    if not (ours and _is_plain(data, batch_first)):
+        return rnn.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
+    longest = sizes.shape[0]
+    steps = longest if total_length is None else total_length
+    fits = longest > 1 and type(steps) is int and steps >= longest and isinstance(padding_value, (int, float))
+    values = indices.falling_sizes(sequence) if fits else []
+    if not values:
+        return rnn.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
+
+    if padding_value:
+        data.new_full((2,), padding_value)  # one that does not suit the dtype is an error even without padding
+    batch = values[0]
+    is_batch_major = batch_first and ranks is not None  # as torch's result lies in memory
+    if batch * steps == len(data) and not indices.is_moved(None if ranks is None else ranks.cpu(), batch):
+        x = data.view(steps, batch, *data.shape[1:])
+        x = _time_major(x, is_batch_major).clone(memory_format=torch.contiguous_format)
+        lengths = torch.full((batch,), steps, device="cpu")
+    elif by_index and _wants_index(data, len(set(values))) and (index := indices.of_packed(sequence)):
+        x = padded_cells(data, index.padded(steps, is_batch_major), padding_value)
+        x = x.view(*((batch, steps) if is_batch_major else (steps, batch)), *data.shape[1:])
+        lengths = index.lengths.clone()
+    else:
+        slices = Slices(steps)
+        slices.batch_sizes = sizes
+        x = padded_cells(data, slices, padding_value)
+        lengths = slices.lengths.clone()
+        if ranks is not None:
+            x = _time_major(x, is_batch_major).index_select(0 if is_batch_major else 1, ranks)
+            lengths = lengths[ranks.cpu()]
+    return _time_major(x, batch_first != is_batch_major), lengths
+
+
+def _pack(sequences: list[Tensor], enforce_sorted: bool) -> PackedSequence:
+    if torch.compiler.is_compiling():
+        return _run_uncompiled(_pack, sequences, enforce_sorted)
+    if not _are_many(sequences):
+        return rnn.pack_sequence(sequences, enforce_sorted)
+    ranked, order = torch.tensor([s.shape[0] for s in sequences], device="cpu"), None
+    if not enforce_sorted:
+        ranked, order = torch.sort(ranked, descending=True)
+    if not indices.is_falling(ranked.tolist()):
+        return rnn.pack_sequence(sequences, enforce_sorted)  # which raises an error
+    joined = torch.cat(sequences)
+    sorted_indices = None if order is None else order.to(joined.device)
+    index = indices.of_lengths(ranked, order, sorted_indices, joined.device)
+    packed = PackedSequence(packed_rows(joined, index.joined()), torch.from_numpy(index.sizes.copy()), sorted_indices)
+    indices.keep(index, packed)
+    return packed
+
+
+def _unpack(packed: PackedSequence) -> list[Tensor]:
+    if torch.compiler.is_compiling():
+        return _run_uncompiled(_unpack, packed)
+    index = None
+    if isinstance(packed, PackedSequence) and _is_plain(packed.data):
+        values = indices.falling_sizes(packed)
+        if values and values[0] >= _MANY_SEQUENCES:
+            index = indices.of_packed(packed)
+    if index is None:
+        return rnn.unpack_sequence(packed)
+    joined = padded_cells(packed.data, index.joined(), 0.0)
+    return [sequence.clone() for sequence in torch.split(joined, index.lengths.tolist())]
+
+
+def _run_uncompiled(function: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+    """Calls a function that torch.compile is not to look into: a graph break, as torch's own functions are."""
+    result: R = torch.compiler.disable(function)(*arguments, **options)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _is_plain(x: Tensor, batch_first: bool = False) -> bool:
+    """Whether a tensor holds values to compute with, now, and an ordinary gradient at most is asked for."""
+    return (
+        type(x) in _PLAIN
+        and (x.is_cpu or (x.is_cuda and not torch.cuda.is_current_stream_capturing()))
+        and not x.is_complex()  # torch cannot differentiate packing these
+        and isinstance(batch_first, bool)  # nothing else will do for torch
+        and torch._C._get_tracing_state() is None
+        and not torch._C._are_functorch_transforms_active()
+        and forward_ad.unpack_dual(x).tangent is None  # type: ignore[no-untyped-call]
+    )
+
+
+def _wants_index(x: Tensor, n_distinct: int) -> bool:
+    """Whether an index pays, for sequences out of order or on a GPU, with at most so many distinct lengths."""
+    if torch._C._get_tracing_state():
+        return False
+    grad = needs_grad(x)
+    if x.is_cuda:
+        return n_distinct >= _MANY_LENGTHS[grad]
+    return x.numel() >= (_MANY_NUMBERS if grad else 16 * _MANY_NUMBERS)
+
+
+def _are_many(sequences: Any) -> bool:
+    """Whether these are so many tensors that packing them without torch pays, and none that torch would convert."""
+    if not isinstance(sequences, (list, tuple)) or len(sequences) < _MANY_SEQUENCES:
+        return False
+    first = sequences[0]
+    return (
+        all(isinstance(s, Tensor) and s.ndim for s in sequences)
+        and (first.is_cuda or any(map(needs_grad, sequences)))
+        and all(map(_is_plain, sequences))
+        and all(s.dtype == first.dtype and s.device == first.device for s in sequences)
+        and all(s.shape[1:] == first.shape[1:] for s in sequences)
+        and first.numel() > 0
+    )
+
+
+def _time_major(x: Tensor, batch_first: bool) -> Tensor:
+    return x.transpose(0, 1) if batch_first else x

@@ -1,0 +1,421 @@
+"""An RNN on a ragged batch: padded tensors in and out, and in between whichever way is the fastest."""
+
+from __future__ import annotations
+
+import functools
+import numbers
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.utils import rnn as torch_rnn
+from torch.nn.utils.rnn import PackedSequence
+
+from packviz.core.cuts import rectangles
+from packviz.ops import costs, split, staircase
+from packviz.ops.grid import Grid
+from packviz.ops.kernels import Layer, Result, Shape, is_fused, layers
+from packviz.ops.packing import pack_padded_sequence, pad_packed_sequence
+
+METHODS = ("auto", "packed", "padded", "split", "staircase")
+
+State = Tensor | tuple[Tensor, Tensor]
+"""`(L·D, B, P)`, or of an LSTM two: `(L·D, B, P)` and `(L·D, B, H)`."""
+
+
+@dataclass(frozen=True)
+class Staircase:
+    """The method `"staircase"` with cuts of your own.
+
+    Attributes:
+        cuts: rising time steps, from 0 to the longest length: what `packviz.core.cuts` deals in.
+
+    Raises:
+        TypeError: they are no whole numbers.
+    """
+
+    cuts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "cuts", tuple(map(operator.index, self.cuts)))
+        except TypeError:
+            raise TypeError(f"cuts are {self.cuts!r}; give a sequence of whole time steps") from None
+
+
+def run(
+    rnn: nn.RNN | nn.GRU | nn.LSTM,
+    x: Tensor,
+    lengths: Tensor | Sequence[int],
+    hx: State | None = None,
+    *,
+    total_length: int | None = None,
+    padding_value: float = 0.0,
+    method: str | Staircase = "auto",
+) -> tuple[Tensor, State]:
+    """Runs an RNN on a padded batch as packing it, running the RNN and padding the result would, but faster.
+
+    The method changes the time it takes and never the result, but for rounding: methods add up the same numbers in
+    different orders. Between any two, values and gradients differ by at most 1e-4 of the largest in float32 (usually
+    1e-6), and 1e-10 in float64. In training mode dropout between layers is drawn anew in each run, from the same
+    distribution, at real cells.
+
+    * `"packed"` packs, calls the module, and pads.
+    * `"padded"` runs torch's kernel for padded data once. LSTM: the cell state is frozen through the padding.
+    * `"staircase"` does so on several rectangles of time, each with the sequences that still go on. See
+      `packviz.ops.staircase`. Pays for an LSTM on the CPU, where torch has a fused kernel for padded data. An `nn.RNN`
+      with ReLU, whose state could grow beyond all bounds in the padding, is run by `"split"` instead of these two.
+    * `"split"` runs step by step on the packed data, with a backward pass of its own. See `packviz.ops.split`. Pays
+      for training on the CPU.
+    * `"auto"` takes the one that should be fastest for these lengths and sizes, by the constants in force: see
+      `calibrate`. The choice depends on nothing else. Small batches, and nearly equal ones, are one
+      call of torch's kernel.
+
+    The weights are read by their names at the call, so that parametrised ones and `torch.func.functional_call` work.
+    The module is not called, except by `"packed"`. What must be called is therefore always run that way: a module with
+    hooks or with a `forward` of its own; and what the other methods do not know: tracing, `torch.func`, forward-mode
+    differentiation, tensors on other devices than CPU and CUDA, subclasses of `Tensor`. Under `torch.compile` this
+    function is a graph break. As after any call with a gradient, leave `x` as it is until the backward pass. Under
+    autocast on the CPU all but `"packed"` compute in float32; results have the dtypes that torch gives them.
+
+    Args:
+        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any options.
+        x: `(T, B, I)`, or `(B, T, I)` if the module is `batch_first`. Padding comes last; whatever it holds, NaN
+            included, has no influence, and its gradient is 0.
+        lengths: `(B,)` whole numbers from 1 to `T`, in any order: in a list, or on the CPU.
+        hx: the initial state, as the module takes it and in the order of the batch; zeros if not given.
+        total_length: time steps of the output, at least those of the longest sequence; just those if not given.
+        padding_value: what fills the padding of the output.
+        method: one of `METHODS`, or a `Staircase`.
+
+    Returns:
+        What `pack_padded_sequence(x, lengths, enforce_sorted=False)`, the module and `pad_packed_sequence` return: the
+        output `(T, B, D·P)`, or `(B, T, D·P)` if the module is `batch_first`, and the final state: `h_n`, or
+        `(h_n, c_n)` of an LSTM.
+
+    Raises:
+        TypeError: `rnn` is none of the three, `x` is not a tensor, or is packed already; a number is none.
+        ValueError: an argument does not fit the others, or there is no such method. Unlike torch, lengths beyond `T`,
+            lengths that are no whole numbers, and an `hx` with more rows than the batch, are errors.
+        RuntimeError: the lengths are on an accelerator, as in torch.
+    """
+    arguments = rnn, x, lengths, hx, total_length, padding_value, method
+    if "torch._dynamo" not in sys.modules:  # no compiler that could be told to keep out, and loading one takes seconds
+        return _run(*arguments)
+    if not _uncompiled:
+        _uncompiled.append(torch.compiler.disable(_run))  # type: ignore[no-untyped-call]
+    return _uncompiled[0](*arguments)
+
+
+class Ragged(nn.Module):
+    """An RNN that takes a padded batch and its lengths: `run` as a module.
+
+    The RNN is the submodule `rnn`, so the keys of the state dict are its own behind `rnn.`.
+
+    Attributes:
+        rnn: the RNN.
+        method: as `run` takes it.
+    """
+
+    def __init__(self, rnn: nn.RNN | nn.GRU | nn.LSTM, method: str | Staircase = "auto") -> None:
+        """Wraps an RNN, without a copy.
+
+        Raises:
+            TypeError: `rnn` is not an RNN.
+            ValueError: there is no such method.
+        """
+        super().__init__()
+        _check_rnn(rnn)
+        _check_method(method)
+        self.rnn, self.method = rnn, method
+
+    def forward(
+        self,
+        x: Tensor,
+        lengths: Tensor | Sequence[int],
+        hx: State | None = None,
+        *,
+        total_length: int | None = None,
+        padding_value: float = 0.0,
+    ) -> tuple[Tensor, State]:
+        """Takes, returns and raises what `run` does."""
+        return run(self.rnn, x, lengths, hx, total_length=total_length, padding_value=padding_value, method=self.method)
+
+    def extra_repr(self) -> str:
+        """The method."""
+        return f"method={self.method!r}"
+
+
+_uncompiled: list[Callable[..., tuple[Tensor, State]]] = []
+
+
+def _run(
+    rnn: Any, x: Any, lengths: Any, hx: Any, total_length: int | None, padding_value: float, method: str | Staircase
+) -> tuple[Tensor, State]:
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        return _packed(rnn, x, lengths, hx, total_length, padding_value)  # the lengths are part of the program
+    n = _checked(rnn, x, lengths, hx, total_length, padding_value, method)
+    hx = tuple(hx) if isinstance(hx, list) else hx
+    total_length = None if total_length is None else operator.index(total_length)
+    steps, fused = max(n), is_fused(rnn.mode, x, bool(rnn.proj_size))
+    cuts: tuple[int, ...] = (0, steps)
+    if not _is_ours(rnn, x):
+        method = "packed"
+    elif isinstance(method, Staircase):
+        method, cuts = "staircase", method.cuts  # type: ignore[attr-defined]
+        rectangles(n, cuts)  # an error if they do not fit
+    elif method in ("auto", "staircase"):
+        batch = costs.Sizes.of(rnn), n, _needs_gradient(rnn, x, hx), x.device.type, fused
+        if method == "auto":
+            choice = costs.choose(*batch)
+            method, cuts = choice.method, choice.cuts
+        else:
+            cuts = costs.staircase(*batch)
+    if rnn.mode == "RNN_RELU" and method in ("padded", "staircase") and _wastes(n, cuts):
+        method = "split"  # in the padding its state may grow to infinity, whose gradient is NaN
+    own = [] if method == "packed" else layers(rnn)
+    if not all(type(weight) in (Tensor, nn.Parameter) for layer in own for weight in layer.flat):
+        method = "packed"
+    if method == "packed":
+        return _packed(rnn, x, list(n), hx, total_length, padding_value)
+
+    if hx is not None:  # the caller's may be a buffer for the next states, and lie in any strides
+        own_hx = tuple(s.clone(memory_format=torch.contiguous_format) for s in (hx if isinstance(hx, tuple) else (hx,)))
+        hx = own_hx if rnn.mode == "LSTM" else own_hx[0]
+    weight = own[0].weights[0][0]
+    autocast = torch.is_autocast_enabled(x.device.type) and weight.dtype == torch.float32
+    is_whole = method != "split" and len(cuts) == 2 and steps == min(n) and not autocast
+    if is_whole and not (fused and torch.is_grad_enabled()):
+        return _as_it_is(rnn, x, steps, hx, total_length, padding_value)
+    h, c = hx if rnn.mode == "LSTM" and hx is not None else (hx, None)
+    dtypes = None
+    working: AbstractContextManager[Any] = nullcontext()
+    if autocast:
+        dtypes = _autocast_dtypes(rnn, steps == min(n), x, h, c)
+        if x.device.type == "cpu" or method == "split":
+            x, h, c = (t if t is None else t.float() for t in (x, h, c))
+            working = torch.autocast(x.device.type, enabled=False)
+    if h is None:
+        rows = rnn.num_layers * own[0].directions, len(n)
+        h = weight.new_zeros(*rows, own[0].output_size)
+        c = weight.new_zeros(*rows, rnn.hidden_size) if rnn.mode == "LSTM" else None
+    if is_whole:
+        layer_run: Callable[..., Result] = functools.partial(staircase.run_whole, steps=steps)
+    elif method == "split":
+        layer_run = functools.partial(split.run, steps=_steps(n, x.device))
+    else:
+        layer_run = functools.partial(staircase.run, grid=_grid(n, cuts, x.device))
+    with working:
+        found = _through(rnn, own, layer_run, x, h, c, steps, total_length, padding_value)
+    out, h_n, c_n = (
+        t if t is None or dtypes is None else t.to(dtype) for t, dtype in zip(found, dtypes or found, strict=True)
+    )
+    return out, h_n if c_n is None else (h_n, c_n)  # type: ignore[return-value]
+
+
+def _packed(
+    rnn: Any, x: Tensor, lengths: Any, hx: State | None, total_length: int | None, padding_value: float
+) -> tuple[Tensor, State]:
+    """As it is said in torch."""
+    out, final = rnn(pack_padded_sequence(x, lengths, rnn.batch_first, enforce_sorted=False), hx)
+    return pad_packed_sequence(out, rnn.batch_first, padding_value, total_length)[0], final
+
+
+def _wastes(n: Sequence[int], cuts: Sequence[int]) -> bool:
+    """Whether a staircase has padding in it."""
+    return sum((b - a) * sequences for a, b, sequences in rectangles(n, cuts)) > sum(n)
+
+
+def _through(
+    rnn: nn.RNNBase,
+    own: Sequence[Layer],
+    layer_run: Callable[..., Result],
+    x: Tensor,
+    h: Tensor,
+    c: Tensor | None,
+    steps: int,
+    total_length: int | None,
+    padding_value: float,
+) -> Result:
+    """All layers, one after the other."""
+    batch_first, each = rnn.batch_first, own[0].directions
+    source = Shape(x.shape[0 if batch_first else 1], x.shape[1 if batch_first else 0], batch_first)
+    target = source._replace(steps=steps)
+    finals = []
+    for i, layer in enumerate(own):
+        h_0, c_0 = (s if s is None else s[i * each : (i + 1) * each] for s in (h, c))
+        if layer is own[-1]:
+            target = target._replace(steps=total_length or steps)
+            x, *final = layer_run(layer, x, h_0, c_0, source=source, target=target, padding_value=padding_value)
+        else:
+            x, *final = layer_run(layer, x, h_0, c_0, source=source, target=target)
+            x = nn.functional.dropout(x, rnn.dropout, rnn.training) if rnn.dropout else x
+        finals.append(final)
+        source = target
+    h_n, c_n = (s[0] if len(s) == 1 or s[0] is None else torch.cat(s) for s in zip(*finals, strict=True))
+    return x, h_n, c_n
+
+
+def _as_it_is(
+    rnn: nn.RNNBase, x: Tensor, steps: int, hx: State | None, total_length: int | None, padding_value: float
+) -> tuple[Tensor, State]:
+    """All sequences have the same length: the module does what is wanted."""
+    time = 1 if rnn.batch_first else 0
+    out, final = rnn(x.narrow(time, 0, steps), hx)
+    if total_length is not None and total_length > steps:
+        widths = (0, 0) * (2 - time) + (0, total_length - steps)
+        out = nn.functional.pad(out, widths, value=padding_value)
+    return out.contiguous(), final
+
+
+@functools.lru_cache(maxsize=4)
+def _grid(n: tuple[int, ...], cuts: tuple[int, ...], device: torch.device) -> Grid:
+    return Grid(n, cuts, device)
+
+
+@functools.lru_cache(maxsize=4)
+def _steps(n: tuple[int, ...], device: torch.device) -> split.Steps:
+    return split.Steps(n, device)
+
+
+def forget() -> None:
+    """Drops what is kept of earlier batches' lengths, so that a measurement sees what new lengths cost."""
+    _grid.cache_clear()
+    _steps.cache_clear()
+    costs.choose.cache_clear()
+
+
+def _autocast_dtypes(rnn: nn.RNNBase, equal: bool, x: Tensor, *states: Tensor | None) -> Sequence[torch.dtype | None]:
+    """What torch makes of these under autocast: the dtypes of output, h_n and c_n. Equal lengths make a difference."""
+    given = tuple(None if t is None else t.dtype for t in (x, *states))
+    kind = x.device.type
+    return _packed_dtypes(rnn.mode, bool(rnn.proj_size), equal, given, kind, torch.get_autocast_dtype(kind))
+
+
+@functools.lru_cache(maxsize=64)
+def _packed_dtypes(
+    mode: str,
+    projected: bool,
+    equal: bool,
+    given: Sequence[torch.dtype | None],
+    device: str,
+    autocast: torch.dtype,
+) -> Sequence[torch.dtype | None]:
+    """Asks torch, with the smallest batch of that kind."""
+    cell = {"LSTM": nn.LSTM, "GRU": nn.GRU}.get(mode, nn.RNN)
+    options = {"proj_size": 1} if projected else {}
+    rnn = cell(1, 2, device="meta", dtype=torch.float32, **options).to_empty(device=device)  # draws no random numbers
+    x, h, c = (
+        None if dtype is None else torch.zeros(rows, 2, size, dtype=dtype, device=device)
+        for dtype, rows, size in zip(given, (2, 1, 1), (1, 1 if projected else 2, 2), strict=True)
+    )
+    with torch.no_grad(), torch.autocast(device, autocast):
+        packed = torch_rnn.pack_padded_sequence(cast(Tensor, x), [2, 2 if equal else 1])
+        out, final = rnn(packed, h if c is None else (h, c))
+    return out.data.dtype, *((t.dtype for t in final) if mode == "LSTM" else (final.dtype, None))
+
+
+def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
+    """Whether the module's weights may be run without calling the module, on values that are there."""
+    hooks = (rnn._forward_hooks, rnn._forward_pre_hooks, rnn._backward_hooks, rnn._backward_pre_hooks)
+    return (
+        type(rnn).forward in (nn.RNN.forward, nn.GRU.forward, nn.LSTM.forward)
+        and "forward" not in rnn.__dict__
+        and not any(hooks)
+        and not _has_any_global_hook()  # type: ignore[no-untyped-call]
+        and x.device.type in ("cpu", "cuda")
+        and type(x) in (Tensor, nn.Parameter)
+        and not torch._C._are_functorch_transforms_active()
+        and forward_ad._current_level < 0
+    )
+
+
+def _needs_gradient(rnn: nn.RNNBase, x: Tensor, hx: State | None) -> bool:
+    if not torch.is_grad_enabled():
+        return False
+    states = () if hx is None else hx if isinstance(hx, tuple) else (hx,)
+    return any(t is not None and t.requires_grad for t in (x, *states, *rnn._flat_weights))
+
+
+def _check_rnn(rnn: Any) -> None:
+    if not isinstance(rnn, (nn.RNN, nn.GRU, nn.LSTM)):
+        raise TypeError(f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM")
+
+
+def _check_method(method: Any) -> None:
+    if method not in METHODS and not isinstance(method, Staircase):
+        raise ValueError(f"method is {method!r}; choose one of {', '.join(map(repr, METHODS))}, or give a Staircase")
+
+
+def _checked(
+    rnn: Any, x: Any, lengths: Any, hx: Any, total_length: Any, padding_value: Any, method: Any
+) -> tuple[int, ...]:
+    """The lengths, when all arguments fit together."""
+    _check_rnn(rnn)
+    _check_method(method)
+    if isinstance(x, PackedSequence):
+        raise TypeError("x is a PackedSequence: call rnn(x, hx) on it, or give the padded batch and its lengths")
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a tensor, got {type(x).__name__}")
+    order = "(B, T, I)" if rnn.batch_first else "(T, B, I)"
+    if x.ndim != 3:
+        raise ValueError(f"x must be {order}, got shape {tuple(x.shape)}")
+    read = f"x of shape {tuple(x.shape)}, read as {order},"
+    batch, steps = (x.shape[0], x.shape[1]) if rnn.batch_first else (x.shape[1], x.shape[0])
+    n = _whole_numbers(lengths, x, rnn.batch_first)
+    if not n:
+        raise ValueError("lengths is empty: there is nothing to run")
+    if len(n) != batch:
+        hint = f"; is batch_first={not rnn.batch_first} meant?" if len(n) == steps else ""
+        raise ValueError(f"lengths has {len(n)} entries but {read} has B = {batch}{hint}")
+    if min(n) < 1 or max(n) > steps:
+        b = next(i for i, value in enumerate(n) if not 1 <= value <= steps)
+        raise ValueError(f"lengths[{b}] is {n[b]}, but {read} has T = {steps}: give a length from 1 to {steps}")
+    if x.shape[2] != rnn.input_size:
+        raise ValueError(f"{read} has I = {x.shape[2]}, but rnn.input_size is {rnn.input_size}")
+    rnn.check_input(x, None)  # torch's error for a dtype that does not fit
+    if not isinstance(padding_value, numbers.Real):
+        raise TypeError(f"padding_value must be a number, got {padding_value!r}")
+    if total_length is not None and (isinstance(total_length, bool) or not hasattr(total_length, "__index__")):
+        raise TypeError(f"total_length must be a whole number, got {total_length!r}")
+    if total_length is not None and total_length < max(n):
+        raise ValueError(f"total_length is {total_length}; give at least {max(n)}, the longest length")
+    if hx is not None:
+        rows = rnn.num_layers * (1 + rnn.bidirectional), batch
+        wanted = {"h_0": (*rows, rnn.proj_size or rnn.hidden_size)}
+        if rnn.mode == "LSTM":
+            wanted["c_0"] = (*rows, rnn.hidden_size)
+        states = hx if isinstance(hx, (tuple, list)) and rnn.mode == "LSTM" else (hx,)
+        if [getattr(state, "shape", None) for state in states] != list(wanted.values()):
+            said = " and ".join(f"{name} {shape}" for name, shape in wanted.items())
+            got = " and ".join(str(tuple(s.shape)) if isinstance(s, Tensor) else type(s).__name__ for s in states)
+            raise ValueError(f"hx must be {said}, got {got}")
+        for state in states:
+            if state.device != x.device:
+                raise ValueError(f"hx is on {state.device}, but x is on {x.device}: move it there")
+            if state.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
+                raise ValueError(f"hx holds {state.dtype}, but x holds {x.dtype}: convert it")
+    return n
+
+
+def _whole_numbers(lengths: Any, x: Tensor, batch_first: bool) -> tuple[int, ...]:
+    if isinstance(lengths, (list, tuple)) and all(type(n) is int for n in lengths):
+        return tuple(lengths)
+    try:
+        n = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device="cpu")
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"lengths must be a list or a tensor of whole numbers, got {lengths!r}") from None
+    if n.device.type != "cpu":
+        torch_rnn.pack_padded_sequence(x, n, batch_first, enforce_sorted=False)  # torch's error
+    if n.ndim != 1:
+        raise ValueError(f"lengths must be one-dimensional, got shape {tuple(n.shape)}")
+    if n.dtype.is_floating_point or n.dtype.is_complex or n.dtype == torch.bool:
+        raise ValueError(f"lengths must hold whole numbers, got {n.dtype}; convert with .long() if they are whole")
+    return tuple(n.tolist())

@@ -1,0 +1,413 @@
+"""A layer one time step after the other over packed data, with a backward pass of its own.
+
+Every step works on exactly the sequences that still run, so no cell is wasted. The products with the input, and all
+gradients of the weights, are one product each over all real cells. In the loop remains what depends on the state: one
+product and a few element-wise operators, which work in place.
+
+Gates and their order are torch's. In the backward pass the gradient of a step's state `h`, when it has come, is
+multiplied by factors that are known before: they are computed for many steps at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from packviz.ops.grid import MOST_SHAPES, IntArray
+from packviz.ops.index import Route, packed_rows
+from packviz.ops.kernels import KERNELS, Layer, Result, Shape, aliases, gradients_again
+
+BLOCK = 1 << 16
+"""How many numbers of one gate the factors are computed of at once: they should stay in the processor's cache."""
+
+_sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
+_tanh_backward = torch.ops.aten.tanh_backward.grad_input
+
+
+Gradients = list[Tensor]
+"""Of the weights of one direction, in their order."""
+
+
+class Steps:
+    """A ragged batch as packed data: which rows each time step has. All indices are on one device.
+
+    Attributes:
+        batch_sizes: `(max(lengths),)` sequences at each time step, on the CPU.
+        order: `(B,)` the caller's index of the sequence at each rank.
+        rank: `(B,)` the rank of each sequence.
+    """
+
+    def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
+        """Lays out a batch, the longest sequences first."""
+        n = np.array(lengths)
+        order = np.argsort(-n, kind="stable")
+        self._lengths, self._device = n[order], device
+        sizes = len(n) - np.cumsum(np.bincount(n))[:-1]
+        self._starts = np.cumsum(sizes) - sizes
+        self._step = np.repeat(np.arange(len(sizes)), sizes)
+        self._rank = np.arange(len(self._step)) - self._starts[self._step]
+        self._sequence = order[self._rank]
+        self.sizes: list[int] = sizes.tolist()
+        self.batch_sizes = torch.from_numpy(sizes)
+        self.order, self.rank = self._index(order), self._index(np.argsort(order))
+        self._routes: dict[Shape, Route] = {}
+        self._before: dict[bool, Tensor] = {}
+
+    def route(self, shape: Shape) -> Route:
+        """Between the packed rows and those of such a padded tensor."""
+        if shape not in self._routes:
+            if len(self._routes) == MOST_SHAPES:
+                self._routes.clear()
+            rows = self._index(shape.rows(self._sequence, self._step))
+            self._routes[shape] = Route(rows, shape.batch * shape.steps)
+        return self._routes[shape]
+
+    @cached_property
+    def first(self) -> tuple[Tensor, Tensor]:
+        """`(B,)` for either direction the packed row with which the sequence at each rank begins."""
+        rank = np.arange(len(self._lengths))
+        return self._index(rank), self._index(self._starts[self._lengths - 1] + rank)
+
+    def before(self, reverse: bool) -> Tensor:
+        """`(N,)` for a direction the packed row that comes before each one; any row where the sequence begins."""
+        if reverse not in self._before:
+            if reverse:
+                step = np.minimum(self._step + 1, self._lengths[self._rank] - 1)
+            else:
+                step = np.maximum(self._step - 1, 0)
+            self._before[reverse] = self._index(self._starts[step] + self._rank)
+        return self._before[reverse]
+
+    def _index(self, values: IntArray) -> Tensor:
+        with torch.inference_mode(False):  # else autograd could not keep it
+            return torch.from_numpy(values).to(self._device)
+
+
+def run(
+    layer: Layer,
+    x: Tensor,
+    h: Tensor,
+    c: Tensor | None,
+    steps: Steps,
+    source: Shape,
+    target: Shape,
+    padding_value: float = 0.0,
+) -> Result:
+    """The layer, from one padded tensor to another.
+
+    Args:
+        layer: what to run.
+        x: the input, in the shape `source`.
+        h: `(D, B, P)` the initial state, in the caller's order.
+        c: `(D, B, H)` the same of an LSTM.
+        steps: the batch.
+        source: of the input.
+        target: of the output.
+        padding_value: what fills the output's padding.
+    """
+    data = packed_rows(x.reshape(-1, x.shape[-1]), steps.route(source))
+    return _Split.apply((layer, steps, target, padding_value), data, h, c, *layer.flat)  # type: ignore[no-untyped-call,no-any-return]
+
+
+def _packed(
+    layer: Layer, data: Tensor, h: Tensor, c: Tensor | None, steps: Steps, target: Shape, padding_value: float
+) -> Result:
+    """The same from packed rows, as torch runs them: on the CPU it can be differentiated any number of times."""
+    hx = [state.index_select(1, steps.order) for state in (h, c) if state is not None]
+    options = (layer.bias, 1, 0.0, torch.is_grad_enabled(), layer.directions == 2)
+    data, *final = KERNELS[layer.mode](data, steps.batch_sizes, hx if c is not None else hx[0], layer.flat, *options)
+    out = data.new_full(target.of(data.shape[1]), padding_value).view(-1, data.shape[1])
+    out = out.index_copy(0, steps.route(target).rows, data).view(target.of(data.shape[1]))
+    h_n, c_n = [state.index_select(1, steps.rank) for state in final] + [None] * (c is None)
+    return out, h_n, c_n
+
+
+class _Split(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, how: Any, data: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor) -> Result:
+        layer, steps, target, padding_value = how
+        ctx.set_materialize_grads(False)
+        directions, size = layer.directions, layer.output_size
+        out = data.new_full(target.of(directions * size), padding_value)
+        h_n, c_n, saved = [], [], []
+        for d, own in enumerate(layer.holding(weights).weights):
+            walk = _Walk(steps, d == 1, own, layer.bias)
+            first = [s if s is None else s[d].index_select(0, steps.order) for s in (h, c)]
+            y, *kept = _PASSES[layer.mode][0](walk, data, *first)
+            out.view(-1, size).index_copy_(0, _of(d, directions, steps.route(target).rows), y)
+            last = steps.first[1 - d].index_select(0, steps.rank)  # each direction ends where the other one begins
+            h_n.append(y.index_select(0, last))
+            if c is not None:
+                c_n.append(kept[0].index_select(0, last))
+            saved += [y, *kept]
+        if any(ctx.needs_input_grad):
+            ctx.how = how
+            ctx.save_for_backward(data, h, c, *weights, *saved)
+        return out, torch.stack(h_n), torch.stack(c_n) if c_n else None
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        saved = ctx.saved_tensors  # once: a checkpoint computes them for it
+        with torch.autocast(saved[0].device.type, enabled=False):
+            return _backward(ctx.how, saved, ctx.needs_input_grad[1:], gradients)
+
+
+def _backward(how: Any, kept: Sequence[Tensor], needed: Sequence[bool], gradients: Sequence[Tensor | None]) -> Any:
+    layer, steps, target, _ = how
+    inputs, saved = kept[: 3 + len(layer.flat)], kept[3 + len(layer.flat) :]
+    if torch.is_grad_enabled():
+        inputs = aliases(inputs)
+        data, h, c, *weights = inputs
+        again = _packed(layer.holding(weights), data, h, c, *how[1:])
+        return None, *gradients_again(again, gradients, inputs, needed)
+    data, h, c, *weights = inputs
+    directions, size, each = layer.directions, layer.output_size, len(saved) // layer.directions
+    d_data: Tensor | None = None
+    states: list[tuple[Tensor, Tensor | None]] = []
+    dw: list[Tensor] = []
+    for d, own in enumerate(layer.holding(weights).weights):
+        walk = _Walk(steps, d == 1, own, layer.bias)
+        first = [s if s is None else s[d].index_select(0, steps.order) for s in (h, c)]
+        # Those of the final states turn, step by step, into those of the initial ones.
+        running = [
+            s if s is None else torch.zeros_like(s) if g is None else g[d].index_select(0, steps.order)
+            for s, g in zip(first, gradients[1:], strict=True)
+        ]
+        if gradients[0] is None:
+            dy = data.new_zeros(len(data), size)
+        else:
+            dy = gradients[0].reshape(-1, size).index_select(0, _of(d, directions, steps.route(target).rows))
+        gates, found = _PASSES[layer.mode][1](walk, data, *first, *saved[d * each : (d + 1) * each], dy, *running)
+        if needed[0]:
+            d_data = gates @ own[0] if d_data is None else d_data.addmm_(gates, own[0])
+        states.append(tuple(g if g is None else g.index_select(0, steps.rank) for g in running))  # type: ignore[arg-type]
+        dw += found
+    dh, dc = (torch.stack(s) if s[0] is not None else None for s in zip(*states, strict=True))
+    return None, d_data, dh, dc, *dw
+
+
+def _of(direction: int, directions: int, rows: Tensor) -> Tensor:
+    """Rows of `(…, …, D)` for rows of `(…, …)`."""
+    return rows if directions == 1 else rows * directions + direction
+
+
+class _Walk:
+    """One direction: its weights, and the steps in its order."""
+
+    def __init__(self, steps: Steps, reverse: bool, weights: Sequence[Tensor], bias: bool) -> None:
+        self.reverse, self.sizes = reverse, steps.sizes
+        self._steps = steps
+        self.of_input, self.of_state, *rest = weights
+        self.biases = rest[:2] if bias else None
+        self.projection = rest[-1] if len(weights) % 2 else None
+
+    def along(self, *tensors: Tensor) -> Iterator[Any]:
+        """From the first step to the last: how many sequences run, and the rows of the step."""
+        every = [self.sizes, *(t.split(self.sizes) for t in tensors)]  # type: ignore[no-untyped-call]
+        return zip(*(map(reversed, every) if self.reverse else every), strict=True)
+
+    def back(self, numbers: int, *tensors: Tensor) -> Iterator[tuple[slice, list[Any]]]:
+        """From the last step to the first: blocks of rows, and what `along` gives for each step in it."""
+        every = list(zip(self.sizes, *(t.split(self.sizes) for t in tensors), strict=True))  # type: ignore[no-untyped-call]
+        ends = list(accumulate(self.sizes))
+        order = range(len(ends)) if self.reverse else range(len(ends) - 1, -1, -1)
+        low, high, some = ends[-1], 0, []
+        for t in order:
+            some.append(every[t])
+            low, high = min(low, ends[t] - self.sizes[t]), max(high, ends[t])
+            if (high - low) * numbers >= BLOCK or t == order[-1]:
+                yield slice(low, high), some
+                low, high, some = ends[-1], 0, []
+
+    def start(self, first: Tensor) -> tuple[int, Tensor]:
+        """How many sequences have a state before the first step, and these: in the reverse direction none."""
+        return (0, first[:0]) if self.reverse else (len(first), first)
+
+    def states_before(self, first: Tensor, states: Tensor) -> Tensor:
+        """`(N, …)` the state from which each step goes on."""
+        return states.index_select(0, self._steps.before(self.reverse)).index_copy_(
+            0, self._steps.first[self.reverse], first
+        )
+
+    def gradients(self, data: Tensor, before: Tensor, gates: Tensor, inner: Tensor | None = None) -> Gradients:
+        """Of the weights and biases, from those of the gates; with `inner`, the input's last gate has another one.
+
+        Then `inner` is afterwards in `gates`.
+        """
+        of_state, state_bias = gates.t() @ before, gates.sum(0)
+        bias = state_bias.clone()
+        if inner is not None:
+            gates[:, -inner.shape[1] :] = inner
+            bias = gates.sum(0)
+        biases = [bias, state_bias] if self.biases else []
+        return [gates.t() @ data, of_state, *biases]
+
+    def gates(self, data: Tensor, bias: Tensor | None) -> Tensor:
+        """`(N, G · H)` the input's share of the gates."""
+        weights = self.of_input.t()
+        return data @ weights if bias is None else torch.addmm(bias, data, weights)
+
+
+def _on(state: Tensor, before: int, first: Tensor, n: int) -> Tensor:
+    """The states of the `n` sequences that run now: some may have ended, or in the reverse direction begin."""
+    if n == before:
+        return state
+    return state[:n] if n < before else torch.cat([state, first[before:n]])
+
+
+def _rnn(walk: _Walk, data: Tensor, h0: Tensor, c0: None, activate: Any) -> list[Tensor]:
+    y = walk.gates(data, walk.biases and walk.biases[0] + walk.biases[1])  # type: ignore[arg-type]
+    before, h = walk.start(h0)
+    of_state = walk.of_state.t()
+    for n, step in walk.along(y):
+        h = activate(step.addmm_(_on(h, before, h0, n), of_state))
+        before = n
+    return [y]
+
+
+def _rnn_back(
+    walk: _Walk, data: Tensor, h0: Tensor, c0: None, y: Tensor, dy: Tensor, dh: Tensor, dc: None, slope: Any
+) -> tuple[Tensor, Gradients]:
+    gates, before, running = torch.empty_like(y), len(dh), dh
+    for rows, steps in walk.back(y.shape[1], gates, dy):
+        slope(y[rows], gates[rows])
+        for n, gate, g in steps:
+            if n != before:
+                before, running = n, dh[:n]
+            torch.mm(gate.mul_(g.add_(running)), walk.of_state, out=running)
+    return gates, walk.gradients(data, walk.states_before(h0, y), gates)
+
+
+def _gru(walk: _Walk, data: Tensor, h0: Tensor, c0: None) -> list[Tensor]:
+    size = h0.shape[1]
+    bias, inner_bias = None, data.new_zeros(())
+    if walk.biases:
+        bias, inner_bias = walk.biases[0].clone(), walk.biases[1][2 * size :]
+        bias[: 2 * size] += walk.biases[1][: 2 * size]
+    gates = walk.gates(data, bias)
+    y, inner = gates.new_empty(2, len(data), size)  # inner: what the state adds to n before r lets it through
+    outer_weights, inner_weights = walk.of_state.t().split((2 * size, size), 1)  # type: ignore[no-untyped-call]
+    outer, n_gate = gates.split((2 * size, size), 1)  # type: ignore[no-untyped-call]
+    before, h = walk.start(h0)
+    for n, step, at_inner, at_outer, at_r, at_z, at_n in walk.along(y, inner, outer, *outer.chunk(2, 1), n_gate):
+        h = _on(h, before, h0, n)
+        at_outer.addmm_(h, outer_weights).sigmoid_()
+        torch.addmm(inner_bias, h, inner_weights, out=at_inner)
+        h = torch.lerp(at_n.addcmul_(at_r, at_inner).tanh_(), h, at_z, out=step)
+        before = n
+    return [y, gates, inner]
+
+
+def _gru_back(
+    walk: _Walk,
+    data: Tensor,
+    h0: Tensor,
+    c0: None,
+    y: Tensor,
+    gates: Tensor,
+    inner: Tensor,
+    dy: Tensor,
+    dh: Tensor,
+    dc: None,
+) -> tuple[Tensor, Gradients]:
+    states = walk.states_before(h0, y)
+    d_gates, d_n = torch.empty_like(gates), torch.empty_like(y)
+    three, z = d_gates.view(len(y), 3, -1), gates.chunk(3, 1)[1]
+    before, running = len(dh), dh
+    for rows, steps in walk.back(y.shape[1], three, d_gates, dy, z):
+        at_r, at_z, at_n = gates[rows].chunk(3, 1)
+        of_r, of_z, of_n = three[rows].unbind(1)
+        factor = _tanh_backward(1 - at_z, at_n, grad_input=d_n[rows])
+        torch.mul(factor, at_r, out=of_n)
+        _sigmoid_backward(states[rows] - at_n, at_z, grad_input=of_z)
+        _sigmoid_backward(factor * inner[rows], at_r, grad_input=of_r)
+        for n, each, step, g, through in steps:
+            if n != before:
+                before, running = n, dh[:n]
+            each.mul_(g.add_(running).unsqueeze(1))
+            torch.mm(step, walk.of_state, out=running).addcmul_(g, through)
+    return d_gates, walk.gradients(data, states, d_gates, d_n.mul_(dy))
+
+
+def _lstm(walk: _Walk, data: Tensor, h0: Tensor, c0: Tensor) -> list[Tensor]:
+    size = c0.shape[1]
+    gates = walk.gates(data, walk.biases and walk.biases[0] + walk.biases[1])  # type: ignore[arg-type]
+    cells, bent, hidden = gates.new_empty(3, len(data), size)  # c, tanh(c), o · tanh(c)
+    y = hidden if walk.projection is None else gates.new_empty(len(data), h0.shape[1])
+    i, f, n_gate, o = gates.chunk(4, 1)
+    (before, h), (_, c), of_state = walk.start(h0), walk.start(c0), walk.of_state.t()
+    for n, step, gate, at_c, at_bent, at_hidden, at_i, at_f, at_if, at_n, at_o in walk.along(
+        y, gates, cells, bent, hidden, i, f, gates[:, : 2 * size], n_gate, o
+    ):
+        gate.addmm_(_on(h, before, h0, n), of_state)
+        at_if.sigmoid_()
+        c = torch.mul(at_f, _on(c, before, c0, n), out=at_c).addcmul_(at_i, at_n.tanh_())
+        h = torch.mul(at_o.sigmoid_(), torch.tanh(c, out=at_bent), out=at_hidden)
+        if walk.projection is not None:
+            h = torch.mm(h, walk.projection.t(), out=step)
+        before = n
+    return [y, cells, gates, bent]
+
+
+def _lstm_back(
+    walk: _Walk,
+    data: Tensor,
+    h0: Tensor,
+    c0: Tensor,
+    y: Tensor,
+    cells: Tensor,
+    gates: Tensor,
+    bent: Tensor,
+    dy: Tensor,
+    dh: Tensor,
+    dc: Tensor,
+) -> tuple[Tensor, Gradients]:
+    earlier = walk.states_before(c0, cells)
+    d_gates, through = torch.empty_like(gates), torch.empty_like(cells)
+    four, f = d_gates.view(len(y), 4, -1), gates.chunk(4, 1)[1]
+    before, running, c = len(dh), dh, dc
+    for rows, steps in walk.back(cells.shape[1], four[:, :3], four[:, 3], d_gates, dy, through, f):
+        at_i, at_f, at_n, at_o = gates[rows].chunk(4, 1)
+        of_i, of_f, of_n, of_o = four[rows].unbind(1)
+        _sigmoid_backward(at_n, at_i, grad_input=of_i)
+        _sigmoid_backward(earlier[rows], at_f, grad_input=of_f)
+        _tanh_backward(at_i, at_n, grad_input=of_n)
+        _sigmoid_backward(bent[rows], at_o, grad_input=of_o)
+        _tanh_backward(at_o, bent[rows], grad_input=through[rows])
+        for n, by_c, by_h, step, g, into_c, keep in steps:
+            if n != before:
+                before, running, c = n, dh[:n], dc[:n]
+            g.add_(running)
+            if walk.projection is not None:
+                g = g @ walk.projection
+            by_c.mul_(c.addcmul_(g, into_c).unsqueeze(1))
+            by_h.mul_(g)
+            c.mul_(keep)
+            torch.mm(step, walk.of_state, out=running)
+    found = walk.gradients(data, walk.states_before(h0, y), d_gates)
+    if walk.projection is not None:
+        found.append(dy.t() @ (gates.chunk(4, 1)[3] * bent))
+    return d_gates, found
+
+
+def _slope_of_tanh(y: Tensor, out: Tensor) -> None:
+    torch.mul(y, y, out=out).neg_().add_(1)
+
+
+def _slope_of_relu(y: Tensor, out: Tensor) -> None:
+    out.copy_(y > 0)
+
+
+_PASSES: dict[str, tuple[Any, Any]] = {
+    "LSTM": (_lstm, _lstm_back),
+    "GRU": (_gru, _gru_back),
+    "RNN_TANH": (partial(_rnn, activate=torch.tanh_), partial(_rnn_back, slope=_slope_of_tanh)),
+    "RNN_RELU": (partial(_rnn, activate=torch.relu_), partial(_rnn_back, slope=_slope_of_relu)),
+}
+"""By `rnn.mode`, the forward and the backward pass of one direction."""

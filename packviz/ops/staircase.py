@@ -1,0 +1,101 @@
+"""A layer on a staircase of rectangles: in each the ordinary padded kernel runs on the sequences that still go on.
+
+Most sequences end inside a rectangle. What makes their final states exact all the same:
+
+* `h_n` is the output at a sequence's last step.
+* The `c_n` of an LSTM is frozen through the padding by one more input column. It is 1 at padding and 0 elsewhere; its
+  weights are -`FREEZE` into the input gate and +`FREEZE` into the forget gate. There the sigmoids are exactly 0 and 1,
+  so that `c = 1 · c + 0 · g`, and what the padding adds to any gradient is exactly 0.
+* The reverse direction begins at every sequence's own end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from packviz.ops.grid import Grid, Put, Take
+from packviz.ops.kernels import Fused, Layer, Result, Shape, rectangle
+
+FREEZE = 3e4
+"""Saturates a sigmoid exactly, and is a number in every dtype: float16 ends at 65,504."""
+
+
+def run(
+    layer: Layer,
+    x: Tensor,
+    h: Tensor,
+    c: Tensor | None,
+    grid: Grid,
+    source: Shape,
+    target: Shape,
+    padding_value: float = 0.0,
+) -> Result:
+    """The layer on the rectangles of a grid, from one padded tensor to another.
+
+    Args:
+        layer: what to run.
+        x: the input, in the shape `source`.
+        h: `(D, B, P)` the initial state, in the caller's order.
+        c: `(D, B, H)` the same of an LSTM.
+        grid: the rectangles.
+        source: of the input.
+        target: of the output.
+        padding_value: what fills the output's padding.
+    """
+    outs: list[Tensor] = []
+    c_n: list[Tensor] = []
+    for d, weights in enumerate(layer.weights):
+        state, cell = (s if s is None else _ordered(s[d], grid.order) for s in (h, c))
+        has_waste = [len(waste) > 0 for waste in grid.waste]
+        frozen = weights if cell is None or not any(has_waste) else _with_column(weights)
+        taken = Take.apply(x, x.shape[-1], grid.source(source, d), cell is not None)  # type: ignore[no-untyped-call]
+        ended = []
+        for (_, _, n), padded, rows in zip(grid.rectangles, has_waste, taken, strict=True):
+            state = state[:n]  # type: ignore[index]
+            if cell is not None and len(cell) > n:
+                ended.append(cell[n:])
+                cell = cell[:n]
+            use = frozen if padded else weights
+            out, state, cell = rectangle(layer.mode, layer.bias, use, rows, state, cell)
+            outs.append(out)
+        if cell is not None:
+            c_n.append(_ordered(torch.cat([cell, *reversed(ended)]) if ended else cell, grid.rank))
+    shape = target.of(layer.directions * layer.output_size)
+    out = Put.apply(shape, grid.target(target, layer.directions), padding_value, *outs)  # type: ignore[no-untyped-call]
+    ends = out.view(-1, layer.output_size).index_select(0, grid.last(target, layer.directions))
+    return out, ends.view(layer.directions, -1, layer.output_size), torch.stack(c_n) if c_n else None
+
+
+def run_whole(
+    layer: Layer, x: Tensor, h: Tensor, c: Tensor, steps: int, source: Shape, target: Shape, padding_value: float = 0.0
+) -> Result:
+    """An LSTM layer on oneDNN's kernel, where all sequences have the same length: `run` without anything around it.
+
+    Takes and returns what `run` does, but for the grid, in whose place stands the length of the sequences.
+    """
+    x = (x.transpose(0, 1) if source.batch_first else x)[:steps].contiguous()
+    runs = [Fused.apply(d == 1, x, h[d], c[d], *weights) for d, weights in enumerate(layer.weights)]  # type: ignore[no-untyped-call]
+    outs, h_n, c_n = zip(*runs, strict=True)
+    is_kernels = layer.directions == 1 and target.steps == steps  # who changes it would change what backward needs
+    out = torch.cat(outs, 2) if layer.directions > 1 else outs[0]
+    if target.steps > steps:
+        out = nn.functional.pad(out, (0, 0, 0, 0, 0, target.steps - steps), value=padding_value)
+    out = out.transpose(0, 1) if target.batch_first else out
+    out = out.clone(memory_format=torch.contiguous_format) if is_kernels else out.contiguous()
+    return out, torch.stack(h_n), torch.stack(c_n)
+
+
+def _ordered(states: Tensor, order: Tensor | None) -> Tensor:
+    return states if order is None else states.index_select(0, order)
+
+
+def _with_column(weights: Sequence[Tensor]) -> list[Tensor]:
+    """The weights of an LSTM with an input column that freezes its cell state."""
+    of_input, *others = weights
+    size = len(of_input) // 4
+    column = of_input.new_zeros(len(of_input), 1)
+    column[:size], column[size : 2 * size] = -FREEZE, FREEZE
+    return [torch.cat([of_input, column], 1), *others]

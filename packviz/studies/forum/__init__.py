@@ -1,0 +1,1 @@
+"""The forum's benchmark: its network, the sweep over batches, its results and its command."""

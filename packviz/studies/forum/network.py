@@ -1,0 +1,100 @@
+"""The network of the forum's question, its batches, and the ways to run its LSTM. Written anew; every size a parameter.
+
+A user asked in 2022 why packing makes the backward pass so slow, with this network: an embedding, an LSTM, a linear
+layer at every time step, padding set to zero, and the sum over the time steps as logits of two classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from packviz.core.layout import IntArray
+from packviz.ops import packing, running
+from packviz.ops.masks import padding_mask
+
+PADDING = 0
+"""The token that stands for padding."""
+
+Method = Callable[[nn.RNNBase, Tensor, Tensor, bool], Tensor]
+"""A way to run an RNN on a padded batch: from `(rnn, x, lengths, batch_first)` to the padded output.
+
+`x` is `(B, T, I)`, or `(T, B, I)` where not `batch_first`; `lengths` is `(B,)` on the CPU, longest first, its longest
+`T`. The output has the shape of `x` with `H` features, and zeros at the padding: what pack → RNN → pad gives.
+"""
+
+
+def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, batch_first: bool) -> Tensor:
+    """Runs over everything, the padding too, and sets the output there to zero with a mask."""
+    mask = padding_mask(lengths.to(x.device), x.shape[1 if batch_first else 0])
+    output: Tensor = rnn(x)[0]
+    return output * (mask if batch_first else mask.T).unsqueeze(-1)
+
+
+def packed(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, batch_first: bool) -> Tensor:
+    """Packs, runs and pads again."""
+    output, _ = rnn(pack_padded_sequence(x, lengths, batch_first=batch_first))
+    return pad_packed_sequence(output, batch_first=batch_first)[0]
+
+
+def indexed(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, batch_first: bool) -> Tensor:
+    """Packs, runs and pads again by packviz's drop-ins."""
+    output, _ = rnn(packing.pack_padded_sequence(x, lengths, batch_first=batch_first))
+    return packing.pad_packed_sequence(output, batch_first=batch_first)[0]
+
+
+def run(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, batch_first: bool) -> Tensor:
+    """`pv.run`, by the method that it takes by itself."""
+    running.forget()  # in training every batch has lengths of its own
+    return running.run(rnn, x, lengths)[0]  # type: ignore[arg-type]
+
+
+METHODS: dict[str, Method] = {"padded": padded, "packed": packed, "drop-in": indexed, "run": run}
+"""The ways by name. The others are compared to the first that is measured."""
+
+
+class Network(nn.Module):
+    """Embedding → RNN → linear, summed over the time steps."""
+
+    def __init__(self, vocabulary: int = 10, features: int = 16, hidden: int = 32, classes: int = 2) -> None:
+        """Draws the weights from torch's generator."""
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, features, padding_idx=PADDING)
+        self.lstm = nn.LSTM(features, hidden, batch_first=True)
+        self.linear = nn.Linear(hidden, classes)
+
+    def forward(self, ids: Tensor, lengths: Tensor, method: Method) -> Tensor:
+        """Logits `(B, classes)` from tokens `(B, T)` and lengths `(B,)` on the CPU, longest first."""
+        output = method(self.lstm, self.embedding(ids), lengths, True)
+        summed: Tensor = self.linear(output).sum(1)
+        return summed
+
+
+class Batch(NamedTuple):
+    """Tokens `(B, T)` and targets `(B,)` on a device, lengths `(B,)` on the CPU."""
+
+    ids: Tensor
+    lengths: Tensor
+    targets: Tensor
+
+
+def batch(lengths: IntArray, steps: int, *, vocabulary: int, classes: int, seed: int, device: Any) -> Batch:
+    """A batch of random tokens and targets: with all tokens alike, a row in a wrong place would show nowhere.
+
+    Args:
+        lengths: `(B,)` whole numbers, longest first.
+        steps: `T`.
+        vocabulary: tokens are drawn from 1 up to it; 0 is padding.
+        classes: targets are drawn from them.
+        seed: of what is drawn.
+        device: where the batch is used.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    n = torch.tensor(lengths.tolist())
+    ids = torch.randint(1, vocabulary, (n.numel(), steps), generator=generator) * padding_mask(n, steps)
+    targets = torch.randint(classes, (n.numel(),), generator=generator)
+    return Batch(ids.to(device), n, targets.to(device))

@@ -1,0 +1,448 @@
+"""What the forum's experiment measured: as a value, as text, as a picture and as a file. Needs no torch.
+
+A result file is JSON: schema `benchmark`, version 1.
+
+    {"packviz": "benchmark", "version": 1,
+     "provenance": {…},         what it was measured on (see `provenance`); under "parameters" those of `Parameters`
+     "points": [
+       {"setup": "B",           a key of `SETUPS`
+        "steps": 512,           time steps of the padded batch
+        "timing": {             what `Timing.to_dict` gives, by "METHOD, PASS", as in "packed, training"
+          "seconds": {…},       the time of every round; entry i of each list is of the same round
+          "warmup": 1, "stopped": false,
+          "provenance": {…},    what changes from point to point: date, load, page faults per round
+          "memory": {…}},       the most bytes in use at once (see `memory.peak`), where they could be counted
+        "missing": {…},         why a "METHOD, PASS" has no time, as in "out of memory"
+        "difference": {…},      by method, how far its results are from those of the first, relative to these
+        "tolerance": 0.001}     what rounding explains of that
+     ]}
+
+A file made up for a test has `"fake"` in its provenance, and every picture and text of it says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from packviz.bench.timing import Ratio, Timing, milliseconds
+from packviz.core import files as recorded
+from packviz.core import lengths
+from packviz.core.layout import IntArray
+from packviz.draw.chart import Curve, Plot, Sweep
+from packviz.draw.drawn import Drawn
+
+KIND, VERSION = "benchmark", 1
+
+SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
+"""The forum's two ways to fill a batch, and one more."""
+
+PASSES = {"forward": "forward pass", "training": "forward and backward pass"}
+
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+
+AUTOCAST = ("bfloat16", "float16")
+"""What torch.autocast takes. It casts float32, and leaves weights of another dtype as they are or fails on them."""
+
+CHANGING = ("date", "load_average", "page_faults_per_round")
+"""What of the provenance each point has for itself."""
+
+_NOT_COMPARED = (*CHANGING, "device", "threads")  # the device has a name too, and the threads are a parameter
+_SAID = {"device_name": "device", "cuda": "CUDA", "cudnn": "cuDNN"}
+
+
+def setup_lengths(setup: str, batch_size: int, steps: int) -> IntArray:
+    """`(B,)` lengths, longest first: all `steps` (A), counting down over and over (B), or even from `steps` to 1.
+
+    Raises:
+        ValueError: there is no such setup.
+    """
+    if setup not in SETUPS:
+        raise ValueError(f"setup is {setup!r}; choose from {', '.join(SETUPS)}")
+    make = {"A": lengths.equal, "B": lengths.triangle, "evenly": lengths.evenly}[setup]
+    return np.sort(make(batch_size, steps))[::-1]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What decides how a point is measured, its setup and its time steps apart.
+
+    Attributes:
+        methods: names of `forum.METHODS`; the others are compared to the first.
+        batch_size: sequences.
+        rounds: timed rounds.
+        warmup: rounds before that, not counted.
+        dtype: of the weights: one of `DTYPES`.
+        autocast: one of `AUTOCAST`, for a `torch.autocast` around the forward pass of float32 weights, or none.
+        threads: torch's CPU threads meanwhile. More than one gain little on products this small, and on a machine that
+            is shared they wait for each other.
+        seed: of the weights, the tokens, the targets, and the order within the rounds.
+        vocabulary: tokens; 0 is padding.
+        features: of the embedding.
+        hidden: of the LSTM.
+        classes: of the linear layer.
+
+    Raises:
+        ValueError: one of them cannot be.
+    """
+
+    methods: tuple[str, ...] = ("padded", "packed")
+    batch_size: int = 512
+    rounds: int = 11
+    warmup: int = 1
+    dtype: str = "float32"
+    autocast: str | None = None
+    threads: int = 1
+    seed: int = 0
+    vocabulary: int = 10
+    features: int = 16
+    hidden: int = 32
+    classes: int = 2
+
+    def __post_init__(self) -> None:
+        """Checks the values."""
+        for name, least in (("warmup", 0), ("seed", 0), ("vocabulary", 2)):
+            _at_least(name, getattr(self, name), least)
+        for name in ("batch_size", "rounds", "threads", "features", "hidden", "classes"):
+            _at_least(name, getattr(self, name), 1)
+        for name, value, choices in (("dtype", self.dtype, DTYPES), ("autocast", self.autocast, (None, *AUTOCAST))):
+            if value not in choices:
+                raise ValueError(f"{name} is {value!r}; choose from {', '.join(filter(None, choices))}")
+        if self.autocast and self.dtype != "float32":
+            raise ValueError(f"autocast is {self.autocast!r} and dtype {self.dtype!r}; autocast needs dtype float32")
+        if not self.methods or len(set(self.methods)) < len(self.methods):
+            raise ValueError(f"methods is {', '.join(self.methods) or 'empty'}; name at least one, each once")
+
+    def differences(self, other: Parameters) -> list[str]:
+        """In words, where two are not the same."""
+        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in dataclasses.fields(self)}
+        return [
+            f"{name} {_said(ours)}, not {_said(theirs)}" for name, (ours, theirs) in pairs.items() if ours != theirs
+        ]
+
+    def to_text(self) -> str:
+        """The network and the batch."""
+        network = (
+            f"Embedding({self.vocabulary}, {self.features}) → LSTM({self.features}, {self.hidden})"
+            f" → Linear({self.hidden}, {self.classes})"
+        )
+        autocast = f", autocast {self.autocast}" if self.autocast else ""
+        return f"{network}, batch size {self.batch_size}, {self.dtype}{autocast}"
+
+
+def sizes(shortest: int, longest: int, step: int) -> tuple[int, ...]:
+    """The time steps to measure: from the shortest to the longest.
+
+    Raises:
+        ValueError: there are none.
+    """
+    for name, value in (("shortest", shortest), ("longest", longest), ("step", step)):
+        _at_least(name, value, 1)
+    if shortest > longest:
+        raise ValueError(f"shortest is {shortest} and longest {longest}: there is nothing between them")
+    return tuple(range(shortest, longest + 1, step))
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setup at one size.
+
+    Attributes:
+        setup: a key of `SETUPS`.
+        steps: time steps of the padded batch.
+        timing: by `call_name`; of its provenance only `CHANGING`.
+        missing: by `call_name`, why there is no timing.
+        difference: by method, the largest difference of its logits and gradients from the first method's, relative to
+            the largest of these.
+        tolerance: the largest difference that rounding explains.
+    """
+
+    setup: str
+    steps: int
+    timing: Timing
+    missing: Mapping[str, str] = field(default_factory=dict)
+    difference: Mapping[str, float] = field(default_factory=dict)
+    tolerance: float = 0.0
+
+    @property
+    def wrong(self) -> list[str]:
+        """Methods that give something else: their times mean nothing."""
+        return [method for method, apart in self.difference.items() if not apart <= self.tolerance]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain data for a JSON file."""
+        # JSON has no NaN and no infinity, and a method that goes so wrong must be kept.
+        apart = {method: value if math.isfinite(value) else None for method, value in self.difference.items()}
+        rest = {"missing": dict(self.missing), "difference": apart, "tolerance": self.tolerance}
+        return {"setup": self.setup, "steps": self.steps, "timing": self.timing.to_dict()} | rest
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Point:
+        """Reads what `to_dict` gave.
+
+        Raises:
+            ValueError: `data` is something else.
+        """
+        setup, steps = str(data["setup"]), _at_least("steps", data["steps"], 1)
+        if setup not in SETUPS:
+            raise ValueError(f"setup is {setup!r}; this version knows {', '.join(SETUPS)}")
+        timing = Timing.from_dict(data["timing"])
+        times = [seconds for some in timing.seconds.values() for seconds in some]
+        if not all(0 <= seconds < math.inf for seconds in times):
+            raise ValueError(f"setup {setup}, steps {steps}: a time is not a number of seconds")
+        if len({len(some) for some in timing.seconds.values()}) > 1:
+            raise ValueError(f"setup {setup}, steps {steps}: not every call has a time in every round")
+        missing = {str(name): str(why) for name, why in data["missing"].items()}
+        apart = {str(m): math.nan if value is None else float(value) for m, value in data["difference"].items()}
+        return cls(setup, steps, timing, missing, apart, float(data["tolerance"]))
+
+
+@dataclass(frozen=True, repr=False)
+class Benchmark(Drawn):
+    """Points measured on one machine, with the same parameters.
+
+    Attributes:
+        parameters: how each was measured.
+        provenance: what on, as plain data.
+        points: in the order in which they were measured.
+    """
+
+    parameters: Parameters
+    provenance: Mapping[str, Any]
+    points: tuple[Point, ...] = ()
+
+    @property
+    def machine(self) -> str:
+        """What it was measured on, in a line."""
+        place = self.provenance
+        made_up = f"MADE UP, no machine was timed ({place['fake']}): " if "fake" in place else ""
+        on_gpu = str(place.get("device", "")).startswith("cuda")
+        more = f"CUDA {place.get('cuda')}" if on_gpu else f"torch threads: {place.get('threads')}"
+        return f"{made_up}{place.get('device_name')}, torch {place.get('torch')}, {more}"
+
+    @property
+    def setups(self) -> list[str]:
+        """Those that have a point, in the order of `SETUPS`."""
+        return [setup for setup in SETUPS if any(point.setup == setup for point in self.points)]
+
+    def steps(self, setup: str) -> list[int]:
+        """The sizes of a setup, ascending."""
+        return sorted(point.steps for point in self.points if point.setup == setup)
+
+    def point(self, setup: str, steps: int) -> Point:
+        """One of the points.
+
+        Raises:
+            ValueError: it was not measured.
+        """
+        for point in self.points:
+            if (point.setup, point.steps) == (setup, steps):
+                return point
+        there = "; ".join(f"{s}: {', '.join(map(str, self.steps(s)))}" for s in self.setups) or "none"
+        raise ValueError(f"setup {setup!r} at {steps} time steps was not measured; there are {there}")
+
+    def ratio(self, name: str, to: str, setup: str, steps: int, which: str = "training") -> Ratio:
+        """How many times as long one method takes as another, taken within rounds.
+
+        Raises:
+            ValueError: one of them was not measured there.
+        """
+        return self.point(setup, steps).timing.ratio(call_name(name, which), call_name(to, which))
+
+    def with_point(self, point: Point) -> Benchmark:
+        """The same with one point more."""
+        return dataclasses.replace(self, points=(*self.points, point))
+
+    def conflicts(self, parameters: Parameters, provenance: Mapping[str, Any]) -> list[str]:
+        """In words, what keeps points measured like that from standing beside these."""
+        ours, theirs = dict(_flat(self.provenance)), dict(_flat(provenance))
+        machine = [
+            f"{_SAID.get(name, name)} {ours.get(name)}, not {theirs.get(name)}"
+            for name in dict.fromkeys([*ours, *theirs])
+            if name not in _NOT_COMPARED and ours.get(name) != theirs.get(name)
+        ]
+        return [*self.parameters.differences(parameters), *machine]
+
+    def to_text(self) -> str:
+        """A table for each setup and pass."""
+        return "\n".join([f"{self.parameters.to_text()}.", *self._tables(), *self._remarks()])
+
+    def to_svg(self, theme: str = "light") -> str:
+        """A row of two plots for each setup."""
+        return beside({"": self}).to_svg(theme)
+
+    def _tables(self) -> Iterator[str]:
+        for setup in self.setups:
+            for which, said in PASSES.items():
+                yield f"\nSetup {setup} ({SETUPS[setup]}), {said}:"
+                yield from self._table(setup, which)
+
+    def _table(self, setup: str, which: str) -> Iterator[str]:
+        first, *others = self.parameters.methods
+        heads = [f"{m} ms" for m in (first, *others)] + [f"{m}/{first}" for m in others]
+        heads += [f"{m} MB" for m in (first, *others)]
+        wide = [max(len(head), 9) + 2 for head in heads]
+        yield f"{'steps':>7}" + "".join(head.rjust(w) for head, w in zip(heads, wide, strict=True))
+        for steps in self.steps(setup):
+            timing = self.point(setup, steps).timing
+            calls = {method: call_name(method, which) for method in (first, *others)}
+            there = {method for method, call in calls.items() if call in timing.seconds}
+            cells = [milliseconds(timing.median(calls[m])) if m in there else "–" for m in calls]
+            for method in others:
+                ratio = timing.ratio(calls[method], calls[first]) if {first, method} <= there else None
+                cells.append(f"{ratio.value:.3g}{'' if ratio.is_clear else '?'}" if ratio else "–")
+            cells += [f"{timing.memory[c] / 1e6:.3g}" if c in timing.memory else "–" for c in calls.values()]
+            yield f"{steps:7}" + "".join(cell.rjust(w) for cell, w in zip(cells, wide, strict=True))
+
+    def _remarks(self) -> Iterator[str]:
+        p = self.parameters
+        yield "\nms: median. MB: the most memory in use at once. ?: the spread is larger than the effect. –: no number."
+        for point in self.points:
+            where = f"Setup {point.setup} at {point.steps} time steps"
+            yield from (f"{where}: {name}: {why}." for name, why in point.missing.items())
+            for method in point.wrong:
+                apart = point.difference[method]
+                yield f"✗ {where}: {method} gives other results (off by {apart:.2g}), so its times mean nothing."
+        day = str(self.provenance.get("date"))[:10]
+        rounds = f"{p.rounds} interleaved round{'' if p.rounds == 1 else 's'} after {p.warmup} to warm up"
+        yield f"Measured on {self.machine}, {day}; {rounds}."
+
+
+def beside(
+    results: Mapping[str, Benchmark | None],
+    setups: Sequence[str] = (),
+    planned: Sequence[int] = (),
+    notes: Sequence[str] = (),
+) -> Sweep:
+    """Results side by side: a row for each setup, a column for each pass.
+
+    Args:
+        results: by what to call them; the first is drawn with solid lines, the others dashed. None is one to come.
+        setups: to draw; those that were measured, if none are given.
+        planned: sizes to mark on the axes.
+        notes: lines to put beneath.
+    """
+    there = {name: result for name, result in results.items() if result}
+    wanted = setups or [s for s in SETUPS if any(s in result.setups for result in there.values())]
+    methods = list(dict.fromkeys(m for result in there.values() for m in result.parameters.methods))
+    rows = []
+    for setup in wanted:
+        plots = []
+        for which, said in PASSES.items():
+            curves = [
+                _curve(result, method, methods.index(method), source, setup, which)
+                for source, result in enumerate(results.values())
+                if result
+                for method in result.parameters.methods
+            ]
+            drawn = [curve for curve in reversed(curves) if curve]
+            plots.append(Plot(f"{setup} ({SETUPS[setup]}): {said}", drawn, planned))
+        rows.append(plots)
+    networks = {name: result.parameters.to_text() for name, result in there.items()}
+    alike = len(set(networks.values())) == 1
+    title = f"Milliseconds: {next(iter(networks.values()))}" if alike else "Milliseconds of the forum's network"
+    sources, below = [], [*notes]
+    for name, result in results.items():
+        prefix = f"{name}: " if name else ""
+        sources.append(prefix + (result.machine if result else "nothing measured yet"))
+        if result:
+            below += [f"{prefix}{networks[name]}"] if not alike else []
+            below += [f"{prefix}{line}" for line in _gaps(result)]
+    text = "\n\n".join([*notes, *(f"{name}\n{result}" if name else f"{result}" for name, result in there.items())])
+    return Sweep(title, rows, sources, below, text)
+
+
+def _gaps(result: Benchmark) -> Iterator[str]:
+    for point in result.points:
+        for name, why in point.missing.items():
+            yield f"setup {point.setup}, {point.steps} time steps, {name}: {why}"
+        for method in point.wrong:
+            yield f"✗ setup {point.setup}, {point.steps} time steps: {method} gives other results"
+
+
+def _curve(result: Benchmark, method: str, number: int, source: int, setup: str, which: str) -> Curve | None:
+    name = call_name(method, which)
+    timed = [(steps, result.point(setup, steps).timing) for steps in result.steps(setup)]
+    timed = [(steps, timing) for steps, timing in timed if name in timing.seconds]
+    if not timed:
+        return None
+    spread = [timing.quartiles(name) for _, timing in timed]
+    return Curve(
+        method,
+        number,
+        source,
+        [steps for steps, _ in timed],
+        [1e3 * timing.median(name) for _, timing in timed],
+        [1e3 * low for low, _ in spread],
+        [1e3 * high for _, high in spread],
+    )
+
+
+def call_name(method: str, which: str) -> str:
+    """What the timing of a method's pass is called."""
+    return f"{method}, {which}"
+
+
+def save(path: str | os.PathLike[str], result: Benchmark) -> None:
+    """Writes a result file, all of it or nothing; its schema stands above.
+
+    Raises:
+        OSError: the folder is not there or cannot be written to.
+    """
+    parameters = dataclasses.asdict(result.parameters)
+    provenance = {**result.provenance, "parameters": parameters}
+    recorded.save(path, KIND, VERSION, {"provenance": provenance, "points": [p.to_dict() for p in result.points]})
+
+
+def load(name: str | os.PathLike[str]) -> Benchmark:
+    """Reads a result file.
+
+    Args:
+        name: its path; or the name of a file in `notebooks/recorded/`, from any folder of the checkout.
+
+    Raises:
+        ValueError: there is no such file, it is of another kind or version, or it is damaged.
+    """
+    data = recorded.load(name, KIND, VERSION)
+    try:
+        provenance = dict(data["provenance"])
+        given = dict(provenance.pop("parameters"))
+        if unknown := sorted(given.keys() - {field.name for field in dataclasses.fields(Parameters)}):
+            raise ValueError(f"this version knows no parameter {unknown[0]!r}")
+        parameters = Parameters(**given | {"methods": tuple(given["methods"])})
+        points = tuple(map(Point.from_dict, data["points"]))
+        if len({(point.setup, point.steps) for point in points}) < len(points):
+            raise ValueError("a point stands in it twice")
+        for point, method, which in product(points, parameters.methods, PASSES):
+            if (call := call_name(method, which)) not in {*point.timing.seconds, *point.missing}:
+                raise ValueError(f"setup {point.setup}, steps {point.steps}: {call} has no time, and nothing says why")
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        what = f"it has no {error}" if isinstance(error, KeyError) else f"{error}"
+        raise ValueError(f"{os.fspath(name)} is damaged: {what}") from None
+    return Benchmark(parameters, provenance, points)
+
+
+def _at_least(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least {least}")
+    return value
+
+
+def _flat(data: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Everything with its full name, as in `allocator library`."""
+    for name, value in data.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", value
+
+
+def _said(value: Any) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)

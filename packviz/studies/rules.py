@@ -1,0 +1,209 @@
+"""Rules that say when to pack: the rule of thumb, thresholds, and a model of the cost. And how to judge them.
+
+A rule sees what is known before anything is run: lengths and sizes. Whether it is right is for the cases of
+`packviz.studies.thumb` to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packviz.core.layout import Layout
+from packviz.count.flops import GATES
+from packviz.studies.thumb import PACKED, PADDED, Case
+
+Packs = Callable[[Case], bool]
+"""A rule: whether to pack this case."""
+
+
+def rule_of_thumb(lengths: Any) -> bool:
+    """Whether the rule of the transformertf page would pack: lengths vary by over 10 % of the longest, or 8 sequences.
+
+    Equal lengths it does not pack, however many there are and however far they are padded.
+    Source of the rule: "RNN Packed Sequences", documentation of transformertf. (The words are theirs, the code is not.)
+    """
+    n = Layout(lengths).lengths
+    variation = (n.max() - n.min()) / n.max()
+    return bool(variation > 0 and (variation > 0.1 or n.size >= 8))
+
+
+def padding_share(case: Case) -> float:
+    """The share of the padded cells that is padding."""
+    return case.layout.n_padding / case.layout.n_cells
+
+
+def work_per_step(case: Case) -> float:
+    """GEMM FLOPs of an average packed time step, forward: real cells times the cost of one, over the steps."""
+    return case.layout.n_valid * case.spec.gemm_per_cell / case.layout.max_len
+
+
+@dataclass(frozen=True, repr=False)
+class Judged:
+    """What became of a rule on measured cases.
+
+    Attributes:
+        name: of the rule.
+        cases: what it was tried on.
+        packs: what it chose, case by case.
+    """
+
+    name: str
+    cases: tuple[Case, ...]
+    packs: tuple[bool, ...]
+
+    def count(self, packs: bool, faster: str | None) -> int:
+        """How many cases it chose this in, where that was measured to be faster (none: not told apart)."""
+        return sum(p == packs and c.faster == faster for c, p in zip(self.cases, self.packs, strict=True))
+
+    @property
+    def accuracy(self) -> float:
+        """The share of right choices, among the cases that the measurement tells apart."""
+        right = self.count(True, PACKED) + self.count(False, PADDED)
+        wrong = self.count(True, PADDED) + self.count(False, PACKED)
+        return right / max(right + wrong, 1)
+
+    @property
+    def slowdown(self) -> float:
+        """How many times as long its choices take as the better ones, on average over all cases."""
+        return float(np.mean([c.slowdown(p) for c, p in zip(self.cases, self.packs, strict=True)]))
+
+    def to_text(self) -> str:
+        """The confusion table, and what following the rule costs."""
+        lines = [
+            f"{self.name}, tried on {len(self.cases)} cases",
+            f"{'':12}{'packed was faster':>20}{'padded was faster':>20}{'not told apart':>17}",
+        ]
+        for packs, said in ((True, 'says "pack"'), (False, 'says "pad"')):
+            counts = [self.count(packs, faster) for faster in (PACKED, PADDED, None)]
+            lines.append(f"{said:12}{counts[0]:20}{counts[1]:20}{counts[2]:17}")
+        return "\n".join([*lines, f"{self.accuracy:.0%} right; {self.slowdown:.2f} times as long as the better choice"])
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+
+def judge(name: str, packs: Packs, cases: Sequence[Case]) -> Judged:
+    """Tries a rule on cases."""
+    return Judged(name, tuple(cases), tuple(bool(packs(case)) for case in cases))
+
+
+def judge_fitted(name: str, fit: Callable[[Sequence[Case]], Packs], cases: Sequence[Case]) -> Judged:
+    """Tries a rule that is fitted to cases, each time on cases of a size that it was not fitted to.
+
+    A size is batch size, time steps and hidden size together: `fit` never sees those that its rule is then tried on.
+    """
+    sizes = [(case.batch_size, case.longest, case.size) for case in cases]
+    choices: dict[int, bool] = {}
+    for left_out in dict.fromkeys(sizes):
+        packs = fit([case for case, size in zip(cases, sizes, strict=True) if size != left_out])
+        choices |= {i: bool(packs(case)) for i, case in enumerate(cases) if sizes[i] == left_out}
+    return Judged(name, tuple(cases), tuple(choices[i] for i in range(len(cases))))
+
+
+def fit_threshold(number: Callable[[Case], float]) -> Callable[[Sequence[Case]], Packs]:
+    """Makes a fit of the rule "pack if this number is over a threshold", one threshold per RNN and pass.
+
+    The threshold is the one with the least slowdown on the cases it is fitted to.
+    """
+
+    def fit(cases: Sequence[Case]) -> Packs:
+        thresholds = {}
+        for key, some in _by_kind(cases).items():
+            values = np.array([number(case) for case in some])
+            candidates = [-np.inf, *np.unique(values)]
+            cost = [sum(case.slowdown(v > limit) for case, v in zip(some, values, strict=True)) for limit in candidates]
+            thresholds[key] = candidates[int(np.argmin(cost))]
+        return lambda case: number(case) > thresholds[case.mode, case.training]
+
+    return fit
+
+
+PARTS = ("the call", "each time step", "each cell", "copies of the backward pass")
+"""What a run's time is made of in `CostModel`."""
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Predicts times: a fixed time per call, one per time step, one per cell, and one per byte that backward copies.
+
+    Per cell there are two constants, for its element-wise work and for its FLOPs. And packed, backward has two kinds
+    of copies (notebook 07): a padded gradient per distinct length, and a tensor of all gates per time step.
+
+    Batches without padding are not for this model: packing has nothing to save there. (And a packed LSTM whose
+    lengths are all equal gets the fused kernel of the padded one, where there is one.)
+
+    Attributes:
+        seconds: by RNN, pass and choice (`"padded"` or `"packed"`) the constants, in the order of `_terms`.
+    """
+
+    seconds: Mapping[tuple[str, bool, str], npt.NDArray[np.float64]]
+
+    @classmethod
+    def fit(cls, cases: Sequence[Case]) -> CostModel:
+        """Chooses the constants, none negative, with the least squared relative error."""
+        found = {}
+        for (mode, training), some in _by_kind(cases).items():
+            for choice in (PADDED, PACKED):
+                padded = [case for case in some if case.layout.n_padding]
+                measured = np.array([case.seconds[choice] for case in padded])
+                terms = np.array([_terms(case, choice) for case in padded]) / measured[:, None]
+                found[mode, training, choice] = _nonnegative(terms)
+        return cls(found)
+
+    def parts(self, case: Case, choice: str) -> dict[str, float]:
+        """The seconds of a case by what they are spent on, by the names of `PARTS`."""
+        call, step, *rest = _terms(case, choice) * self.seconds[case.mode, case.training, choice]
+        return dict(zip(PARTS, (call, step, sum(rest[:2]), sum(rest[2:])), strict=True))
+
+    def predict(self, case: Case, choice: str) -> float:
+        """The seconds of a case."""
+        return sum(self.parts(case, choice).values())
+
+    def packs(self, case: Case) -> bool:
+        """The rule that follows: pack what is predicted to be faster packed."""
+        return bool(case.layout.n_padding) and self.predict(case, PACKED) < self.predict(case, PADDED)
+
+
+def fit_model(cases: Sequence[Case]) -> Packs:
+    """The rule of a `CostModel` fitted to these cases."""
+    return CostModel.fit(cases).packs
+
+
+def _terms(case: Case, choice: str) -> npt.NDArray[np.float64]:
+    """What the constants are multiplied with: 1, time steps, units and FLOPs of all cells, and the two copies."""
+    layout, spec, packed = case.layout, case.spec, choice == PACKED
+    steps, units = layout.max_len, case.size
+    cells = layout.n_valid if packed else layout.n_cells
+    copies = [0.0, 0.0]
+    if packed and case.training:
+        copies = [
+            float(np.unique(layout.lengths).size) * layout.n_cells * units,
+            float(steps) * layout.n_valid * GATES[spec.mode] * units,
+        ]
+    return np.array([1.0, steps, cells * units, cells * spec.gemm_per_cell, *copies])
+
+
+def _nonnegative(terms: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The constants that bring `terms @ constants` nearest to 1, those that would be negative left out."""
+    scale = np.maximum(np.abs(terms).max(axis=0), 1e-300)
+    used = np.flatnonzero(np.abs(terms).max(axis=0) > 0)
+    while True:
+        found = np.linalg.lstsq(terms[:, used] / scale[used], np.ones(len(terms)), rcond=None)[0]
+        if found.min() >= 0:
+            break
+        used = np.delete(used, found.argmin())
+    constants = np.zeros(terms.shape[1])
+    constants[used] = found / scale[used]
+    return constants
+
+
+def _by_kind(cases: Sequence[Case]) -> dict[tuple[str, bool], list[Case]]:
+    kinds: dict[tuple[str, bool], list[Case]] = {}
+    for case in cases:
+        kinds.setdefault((case.mode, case.training), []).append(case)
+    return kinds

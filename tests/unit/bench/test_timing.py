@@ -1,0 +1,552 @@
+"""The timing module, on a clock that a test winds: never on real times."""
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packviz.bench import Timing, calm_allocator, measure, memory, timing
+from packviz.bench import machine as provenance
+from packviz.bench.machine import allocator
+from packviz.core import files as recorded
+
+
+class FakeClock:
+    """Time goes by only when a call says so."""
+
+    def __init__(self):
+        self.now = self.began = 0.0
+        self.log = []
+
+    def start(self):
+        self.log.append("start")
+        self.began = self.now
+
+    def stop(self):
+        self.log.append("stop")
+        return self.now - self.began
+
+    def takes(self, name, seconds):
+        """A function that takes these seconds, one after the other, the last for ever."""
+        left = list(seconds)
+
+        def call():
+            self.log.append(name)
+            self.now += left.pop(0) if len(left) > 1 else left[0]
+
+        return call
+
+
+def quick(**options):
+    """Two calls of 1 and 2 seconds."""
+    clock = FakeClock()
+    return clock, measure({"a": clock.takes("a", [1]), "b": clock.takes("b", [2])}, clock=clock, **options)
+
+
+seconds = st.floats(1e-6, 1e3)
+
+
+# What is called when.
+
+
+@given(st.integers(1, 6), st.integers(0, 4))
+def test_every_round_calls_everything_once(rounds, warmup):
+    clock, result = quick(rounds=rounds, warmup=warmup)
+    called = [entry for entry in clock.log if entry in "ab"]
+    assert len(called) == 2 * (rounds + warmup)
+    for i in range(0, len(called), 2):
+        assert sorted(called[i : i + 2]) == ["a", "b"]
+    assert result.rounds == rounds
+    assert result.seconds == {"a": (1,) * rounds, "b": (2,) * rounds}
+
+
+def test_the_order_changes_between_rounds_and_is_the_same_every_time():
+    orders = [[entry for entry in quick(rounds=30)[0].log if entry in "ab"] for _ in range(2)]
+    assert orders[0] == orders[1]
+    first = Counter(orders[0][::2])
+    assert min(first["a"], first["b"]) > 5
+    other = [entry for entry in quick(rounds=30, seed=1)[0].log if entry in "ab"]
+    assert other != orders[0]
+
+
+def test_the_warm_up_is_not_counted():
+    clock = FakeClock()
+    result = measure({"a": clock.takes("a", [100, 50, 3, 4, 5])}, rounds=3, warmup=2, clock=clock)
+    assert result.seconds == {"a": (3, 4, 5)}
+    assert result.warmup == 2
+
+
+def test_only_the_call_is_timed():
+    clock = FakeClock()
+    result = measure(
+        {"a": clock.takes("a", [1])}, before={"a": clock.takes("before", [10])}, rounds=2, warmup=0, clock=clock
+    )
+    assert clock.log == ["before", "start", "a", "stop"] * 2
+    assert result.seconds == {"a": (1, 1)}
+
+
+class Leftover:
+    """Only a collection frees it: it holds itself. It says when it goes."""
+
+    def __init__(self, says):
+        self.says, self.itself = says, self
+
+    def __del__(self):
+        self.says("freed")
+
+
+def test_garbage_is_collected_before_and_not_meanwhile():
+    seen = []
+    assert gc.isenabled()
+    Leftover(seen.append)
+
+    def call():
+        seen.append(gc.isenabled())
+        for _ in range(gc.get_threshold()[0] + 1):
+            Leftover(lambda said: None)
+        Leftover(seen.append)
+
+    measure({"a": call}, rounds=2, clock=FakeClock())
+    assert seen[:6] == ["freed"] + [False] * 5  # what the calls leave behind goes after them
+    assert gc.isenabled()
+
+
+def test_what_one_measurement_leaves_behind_is_gone_before_the_next():
+    seen = []
+    measure({"a": lambda: Leftover(seen.append)}, rounds=1, warmup=1, clock=FakeClock())
+    measure({"b": lambda: seen.append("b")}, rounds=1, warmup=0, clock=FakeClock())
+    assert seen == ["freed", "freed", "b"]
+
+
+def test_garbage_collection_returns_after_a_failure_and_stays_off_where_it_was():
+    def fail():
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        measure({"a": fail}, clock=FakeClock())
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        quick(rounds=1)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_progress_tells_every_round():
+    told = []
+    quick(rounds=3, warmup=2, progress=lambda *numbers: told.append(numbers))
+    assert told == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
+
+
+@given(st.integers(0, 12))
+def test_stop_drops_the_round_that_is_not_complete(allowed):
+    asked = iter(range(1000))
+    clock, result = quick(rounds=3, warmup=2, stop=lambda: next(asked) >= allowed)
+    complete = max(0, allowed // 2 - 2)
+    assert result.rounds == min(complete, 3)
+    assert result.stopped == (allowed < 10)
+    assert len(result.seconds["a"]) == len(result.seconds["b"]) == result.rounds
+    assert clock.log.count("stop") == min(allowed, 10)
+
+
+def test_stop_can_be_an_event_of_another_thread():
+    event = threading.Event()
+    event.set()
+    _, result = quick(stop=event.is_set)
+    assert (result.rounds, result.stopped) == (0, True)
+    assert result.to_text() == "stopped before the first round was complete: nothing to say of a, b"
+    with pytest.raises(ValueError, match="no round was completed"):
+        result.median("a")
+
+
+# Peak memory.
+
+
+def allocated(*sizes):
+    """A call that holds blocks of these sizes in bytes, one after the other."""
+
+    def call():
+        for size in sizes:
+            torch.empty(size, dtype=torch.uint8)
+
+    return call
+
+
+def test_peak_memory_is_what_is_in_use_at_once():
+    assert memory.peak(allocated()) == 0
+    assert memory.peak(allocated(10_000, 70_000, 20_000)) == 70_000
+    assert memory.peak(lambda: [torch.empty(1000, dtype=torch.uint8) for _ in range(9)]) == 9000
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 40))
+def test_peak_memory_of_a_sum_is_its_two_terms_and_its_result(rows, columns, times):
+    """Of `a + b + b`, the terms made within: two at first; then the sum of both, and at last another."""
+
+    def call():
+        a, b = torch.empty(rows * columns), torch.empty(rows * columns)
+        for _ in range(times):
+            a = a + b
+
+    assert memory.peak(call) == 3 * 4 * rows * columns
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_peak_memory_agrees_with_torchs_own_profiler(packed):
+    """The public profiler writes to stderr in torch 2.13, so it is only asked here."""
+    lstm = torch.nn.LSTM(4, 5)
+    x = torch.randn(9, 6, 4)
+    lengths = torch.arange(9, 3, -1)
+
+    def call():
+        given = torch.nn.utils.rnn.pack_padded_sequence(x, lengths) if packed else x
+        output = lstm(given)[0]
+        (output.data if packed else output).sum().backward()
+
+    call()
+    lstm.zero_grad()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        call()
+    events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]
+    lstm.zero_grad()
+    changes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
+    assert memory.peak(call) == max(np.cumsum(changes)) > 0
+
+
+def test_peak_memory_of_cuda_is_asked_of_its_allocator(monkeypatch):
+    """With a stand-in for torch.cuda: there need not be a GPU."""
+    log = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: log.append("wait"))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: log.append("reset"))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 100)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 350)
+    assert memory.peak(lambda: log.append("call"), "cuda") == 250
+    assert log == ["wait", "reset", "call", "wait"]
+
+
+def test_peak_memory_where_torch_does_not_say(monkeypatch):
+    assert memory.peak(lambda: pytest.fail("not called"), "meta") is None
+    monkeypatch.delattr(torch.autograd, "_enable_profiler_legacy")
+    assert memory.peak(lambda: pytest.fail("not called")) is None
+
+
+def test_the_profiler_is_off_again_after_a_failure():
+    with pytest.raises(ZeroDivisionError):
+        memory.peak(lambda: 1 // 0)
+    assert memory.peak(allocated(500)) == 500
+
+
+def test_memory_is_counted_before_the_rounds_and_outside_of_the_time():
+    clock = FakeClock()
+    calls = {"a": clock.takes("a", [1]), "b": allocated(5000)}
+    result = measure(calls, clock=clock, rounds=2, warmup=1, memory=True, before={"a": clock.takes("before", [0])})
+    assert result.memory == {"a": 0, "b": 5000}
+    assert clock.log[:2] == ["before", "a"]
+    assert clock.log.count("a") == 4
+    assert result.seconds["a"] == (1, 1)
+    assert "at most 0.005 MB at once" in result.to_text()
+    assert Timing.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+    assert quick(rounds=1)[1].memory == {}
+
+
+@given(st.integers(0, 5))
+def test_stop_is_asked_before_every_count_too(allowed):
+    asked = iter(range(1000))
+    clock, result = quick(rounds=1, warmup=0, memory=True, stop=lambda: next(asked) >= allowed)
+    assert sum(entry in "ab" for entry in clock.log) == min(allowed, 4)
+    assert result.stopped == (allowed < 4)
+
+
+def test_a_record_from_before_memory_was_counted_is_read():
+    data = {"seconds": {"a": [1.0]}, "warmup": 0, "stopped": False, "provenance": {}}
+    assert Timing.from_dict(data).memory == {}
+
+
+@pytest.mark.parametrize(
+    ("calls", "options", "message"),
+    [
+        ({}, {}, "calls is empty; give at least one function"),
+        ({"a": int}, {"rounds": 0}, "rounds is 0 and warmup 3; give at least 1 round"),
+        ({"a": int}, {"warmup": -1}, "no fewer than 0 to warm up"),
+        ({"a": int}, {"before": {"b": int}}, "before has 'b', which is not among calls; there are a"),
+    ],
+)
+def test_what_cannot_be_measured(calls, options, message):
+    with pytest.raises(ValueError, match=message):
+        measure(calls, **options)
+
+
+# What it says.
+
+
+@given(st.lists(seconds, min_size=1, max_size=30))
+def test_median_and_quartiles(values):
+    result = Timing({"a": values})
+    assert result.median("a") == pytest.approx(np.median(values))
+    assert result.quartiles("a") == pytest.approx(np.percentile(values, [25, 75]))
+
+
+@given(st.lists(st.tuples(seconds, seconds), min_size=1, max_size=30))
+def test_a_ratio_is_taken_within_rounds(pairs):
+    a, b = np.array(pairs).T
+    ratio = Timing({"a": a.tolist(), "b": b.tolist()}).ratio("a", "b")
+    assert ratio.value == pytest.approx(np.median(a / b))
+    assert (ratio.low, ratio.high) == pytest.approx(np.percentile(a / b, [25, 75]))
+
+
+def test_a_machine_that_slows_down_changes_no_ratio():
+    slower = [1.0, 2.0, 4.0, 8.0, 16.0]
+    ratio = Timing({"a": [3 * s for s in slower], "b": slower}).ratio("a", "b")
+    assert (ratio.value, ratio.low, ratio.high) == (3, 3, 3)
+    assert ratio.is_clear
+
+
+@given(seconds, st.floats(0.1, 10), st.floats(1, 5))
+def test_a_spread_larger_than_the_effect_is_said(base, effect, spread):
+    low, high = effect / spread**0.5, effect * spread**0.5
+    ratio = timing.Ratio("a", "b", effect, low, high)
+    assert ratio.is_clear == (high / low < max(effect, 1 / effect))
+    assert ("spread is larger than the effect" in ratio.to_text()) == (not ratio.is_clear)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_few_rounds_are_never_clear(rounds):
+    ratio = Timing({"a": [8.0] * rounds, "b": [1.0] * rounds}).ratio("a", "b")
+    assert ratio.is_clear == (rounds >= 3)
+    assert ("too few rounds to tell" in ratio.to_text()) == (rounds < 3)
+
+
+def test_in_words():
+    result = Timing({"a": [1.0, 1.0, 1.0], "packed": [2.0, 2.1, 1.9]}, warmup=3)
+    assert repr(result) == (
+        "a           1,000 ms  (quartiles 1,000 to 1,000)\n"
+        "packed      2,000 ms  (quartiles 1,950 to 2,050)\n"
+        "packed takes 2 times as long as a (quartiles 1.95 to 2.05)\n"
+        "3 interleaved rounds after 3 to warm up"
+    )
+    noisy = Timing({"a": [1.0, 2.0, 3.0], "b": [2.0, 3.0, 1.0]}, stopped=True)
+    assert noisy.to_text().splitlines()[2:] == [
+        "b takes 1.5 times as long as a (quartiles 0.917 to 1.75); the spread is larger than the effect",
+        "3 interleaved rounds after 0 to warm up, then stopped",
+    ]
+
+
+def test_a_name_that_was_not_timed():
+    with pytest.raises(ValueError, match=r"there is no timing of 'c'; there are 'a', 'b'"):
+        quick()[1].median("c")
+
+
+def test_a_clock_too_coarse_divides_by_nothing():
+    assert Timing({"a": [0.0], "b": [0.0]}).ratio("a", "b").value == 1
+
+
+# Clocks.
+
+
+def test_the_wall_clock_waits_for_the_device_on_both_sides(monkeypatch):
+    log = []
+    ticks = iter([10, 2_000_000_010])
+    monkeypatch.setattr(timing.time, "perf_counter_ns", lambda: (log.append("time"), next(ticks))[1])
+    clock = timing.WallClock(lambda: log.append("wait"))
+    clock.start()
+    assert clock.stop() == 2.0
+    assert log == ["wait", "time", "wait", "time"]
+
+
+def test_the_cuda_clock_waits_and_asks_the_gpu(monkeypatch):
+    """With a stand-in for torch.cuda: there need not be a GPU."""
+    log = []
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self, stream):
+            log.append(f"record on {stream}")
+
+        def elapsed_time(self, other):
+            log.append("elapsed")
+            return 1500.0
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: log.append(f"wait for {device}"))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "stream")
+    monkeypatch.setattr(torch.cuda, "device", lambda device: threading.Lock())
+    clock = timing.clock_for("cuda")
+    clock.start()
+    assert clock.stop() == 1.5
+    assert log == ["wait for cuda", "record on stream", "record on stream", "wait for cuda", "elapsed"]
+
+
+def test_the_cpu_has_a_wall_clock():
+    assert type(timing.clock_for("cpu")) is timing.WallClock
+
+
+def test_measuring_for_real():
+    result = measure({"a": lambda: torch.ones(9).sum()}, rounds=2, parameters={"size": 9})
+    assert result.rounds == 2
+    assert all(value > 0 for value in result.seconds["a"])
+    assert result.provenance["parameters"] == {"size": 9}
+    assert result.provenance.get("page_faults_per_round", 0) >= 0
+
+
+# Where it was measured.
+
+
+def test_provenance_is_plain_data():
+    record = provenance("cpu", {"rounds": 3})
+    assert json.loads(json.dumps(record)) == record
+    assert record["torch"] == torch.__version__
+    assert record["threads"] == torch.get_num_threads()
+    assert record["device"] == "cpu"
+    assert record["device_name"]
+    assert record["parameters"] == {"rounds": 3}
+    assert record["allocator"] == allocator()
+    assert record["date"].endswith("+00:00")
+
+
+def test_a_timing_survives_its_file(tmp_path):
+    _, result = quick(rounds=3)
+    path = tmp_path / "result.json"
+    recorded.save(path, "quick", 1, result.to_dict())
+    read = Timing.from_dict(recorded.load(path, "quick", 1))
+    assert read == result
+    assert repr(read) == repr(result)
+    with pytest.raises(ValueError, match="data is no record of a Timing: KeyError 'seconds'"):
+        Timing.from_dict({})
+
+
+def run(code, **environment):
+    """What a new interpreter prints; the allocator's settings hold for a whole process."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=clean | environment
+    )
+    return done.stdout.strip()
+
+
+GLIBC = pytest.mark.skipif(allocator()["library"].split()[0] != "glibc", reason="this setting is glibc's")
+
+FAULTS = """
+import resource, torch
+from packviz.bench import calm_allocator, measure
+{how}
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.empty(16 * 2**20).fill_(1)  # 64 MiB: 16,384 pages
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(sorted(faults() for _ in range(40))[10])  # the heap grows first: not all of the calls are calm
+"""
+
+
+@GLIBC
+def test_a_calm_allocator_keeps_its_pages():
+    """Page faults are counted, not timed."""
+    assert int(run(FAULTS.format(how=""))) > 10_000
+    assert int(run(FAULTS.format(how="calm_allocator()"))) < 1000
+    assert int(run(FAULTS.format(how="measure({'a': int}, rounds=1)"))) < 1000
+
+
+@GLIBC
+def test_what_was_set_is_recorded():
+    code = "from packviz.bench import calm_allocator; import json; print(json.dumps(calm_allocator()))"
+    said = json.loads(run(code))
+    assert said["mallopt"] == {"M_MMAP_MAX": 0, "M_TRIM_THRESHOLD": 2**31 - 1}
+    assert said["environment"] == {}
+
+
+@GLIBC
+def test_a_reader_s_own_setting_is_left_alone():
+    code = "from packviz.bench import calm_allocator; import json; print(json.dumps(calm_allocator()))"
+    said = json.loads(run(code, MALLOC_MMAP_THRESHOLD_="4294967296"))
+    assert said["mallopt"] == {}
+    assert said["environment"] == {"MALLOC_MMAP_THRESHOLD_": "4294967296"}
+
+
+KEEPING = """
+from packviz.bench import calm_allocator
+from packviz.bench.memory import peak
+import resource, torch
+calm_allocator()
+def grow():
+    x = torch.ones(2**20)
+    for i in range(60):
+        x = x + torch.zeros(2**20)[: i + 1].sum()
+{how}
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@GLIBC
+def test_counting_memory_does_not_swell_a_calm_heap():
+    """The profiler keeps a little of every operator; between blocks of 4 MiB it would tear the heap apart."""
+    alone, counted = (int(run(KEEPING.format(how=how))) for how in ("grow()", "peak(grow)"))
+    assert counted < alone + 100
+
+
+@GLIBC
+def test_after_counting_the_allocator_is_calm_again():
+    how = "from packviz.bench.memory import peak; calm_allocator(); peak(lambda: torch.ones(9))"
+    assert int(run(FAULTS.format(how=how))) < 1000
+
+
+def test_an_allocator_that_is_not_glibc_is_left_alone(monkeypatch):
+    monkeypatch.setattr("platform.libc_ver", lambda: ("", ""))
+    monkeypatch.setattr("ctypes.CDLL", lambda name: pytest.fail("no mallopt here"))
+    assert calm_allocator()["library"] == sys.platform
+
+
+# Result files.
+
+
+def test_a_file_of_another_kind_or_version_is_refused(tmp_path):
+    path = tmp_path / "result.json"
+    recorded.save(path, "savings", 1, {"races": []})
+    assert recorded.load(path, "savings", 1)["races"] == []
+    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+    for kind, version in (("race", 1), ("savings", 2)):
+        with pytest.raises(ValueError, match=rf"holds 'savings', version 1; expected '{kind}', version {version}"):
+            recorded.load(path, kind, version)
+    path.write_text("[1]")
+    with pytest.raises(ValueError, match="holds None, version None"):
+        recorded.load(path, "savings", 1)
+    path.write_text("{")
+    with pytest.raises(ValueError, match="is not a JSON file"):
+        recorded.load(path, "savings", 1)
+
+
+def test_a_file_is_found_from_any_folder_of_the_checkout(tmp_path, monkeypatch):
+    folder = tmp_path / "notebooks" / "recorded"
+    folder.mkdir(parents=True)
+    (folder / "a.json").write_text("{}")
+    for here in (tmp_path, tmp_path / "notebooks", folder):
+        monkeypatch.chdir(here)
+        assert recorded.find("a.json") == folder / "a.json"
+    with pytest.raises(ValueError, match=r"there is no result file 'b\.json', here or in a folder recorded/ above"):
+        recorded.find("b.json")
+
+
+def test_recorded_files_of_an_experiment(tmp_path, monkeypatch):
+    folder = tmp_path / "notebooks" / "recorded"
+    folder.mkdir(parents=True)
+    for name in ("race_b.json", "race_a.json", "racetrack.json", "other.json"):
+        (folder / name).write_text("{}")
+    for here in (tmp_path, tmp_path / "notebooks", folder):
+        monkeypatch.chdir(here)
+        assert recorded.available("race") == ["race_a.json", "race_b.json"]
+    assert recorded.available("none") == []
+
+
+def test_what_no_json_can_hold_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        recorded.save(tmp_path / "a.json", "a", 1, {"value": float("nan")})
+    assert not list(tmp_path.iterdir())

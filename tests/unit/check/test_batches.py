@@ -1,0 +1,537 @@
+"""`diagnose`: a finding for each mistake that torch lets through, and none for what is right."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils import rnn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+import packviz as pv
+from packviz.check import batches
+from packviz.core.layout import sequence_name
+
+SOURCES = Path(__file__).parents[3] / "notebooks" / "source"
+pytestmark = pytest.mark.usefixtures("one_thread")
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def batch(lengths, steps=None, features=(2,), padding=0.0, seed=0):
+    """(B, T, …) of random numbers, padded with one value."""
+    torch.manual_seed(seed)
+    x = torch.full((len(lengths), steps or max(lengths), *features), padding)
+    for b, n in enumerate(lengths):
+        x[b, :n] = torch.randn(n, *features)
+    return x
+
+
+def rules(*given, **named):
+    return pv.diagnose(*given, **named).rules
+
+
+def serious(found):
+    return [one for one in found if one.level != "info"]
+
+
+X = torch.zeros(3, 2)
+lengths_of = st.lists(st.integers(1, 12), min_size=1, max_size=12)
+seeds = st.integers(0, 10_000)
+LENGTHS = [7, 2, 5, 1, 6, 3, 4]
+
+
+# What is right gives no finding.
+
+KINDS = {
+    "numbers": lambda shape: torch.randn(*shape, 3),
+    "one number": lambda shape: torch.randn(*shape),
+    "words": lambda shape: torch.randint(1, 30, shape),
+    "words, some of them 0": lambda shape: torch.randint(0, 30, shape),
+    "bits": lambda shape: torch.randint(0, 2, shape).bool(),
+    "one-hot": lambda shape: nn.functional.one_hot(torch.randint(0, 5, shape), 5),
+    "some steps all zero": lambda shape: torch.randn(*shape, 3) * (torch.rand(*shape, 1) > 0.2),
+    "rectified": lambda shape: torch.randn(*shape, 1).relu(),
+    "nothing but zeros": lambda shape: torch.zeros(*shape, 2),
+    "nothing but ones": lambda shape: torch.ones(shape),
+}
+
+
+@given(lengths_of, st.integers(0, 4), st.sampled_from(list(KINDS)), st.booleans(), seeds)
+def test_a_batch_that_is_right_gives_none(lengths, extra, kind, batch_first, seed):
+    torch.manual_seed(seed)
+    steps = max(lengths) + extra
+    x = KINDS[kind]((len(lengths), steps))
+    x[~pv.padding_mask(lengths, steps)] = 0
+    found = pv.diagnose(x if batch_first else x.transpose(0, 1), lengths, batch_first)
+    assert found.rules == ["narrower when unpacked"] * bool(extra)
+    assert not serious(found)
+
+
+@given(lengths_of, st.integers(0, 4), st.booleans(), seeds, st.sampled_from([torch.float32, torch.float64]))
+def test_padding_that_holds_anything_gives_none(lengths, extra, batch_first, seed, dtype):
+    torch.manual_seed(seed)
+    x = torch.randn(len(lengths), max(lengths) + extra, 2, dtype=dtype)
+    assert not serious(pv.diagnose(x if batch_first else x.transpose(0, 1), lengths, batch_first))
+
+
+@given(lengths_of, st.sampled_from([1.0, -100.0, float("inf"), float("nan")]), seeds)
+def test_padding_with_another_value_gives_none(lengths, padding, seed):
+    found = pv.diagnose(batch(lengths, padding=padding, seed=seed), lengths, True)
+    hidden = math.isnan(padding) and len(set(lengths)) > 1
+    assert found.rules == ["NaN in the padding"] * hidden
+
+
+def test_an_embedding_of_padding_is_padding():
+    torch.manual_seed(0)
+    words = torch.randint(1, 20, (7, 7)).masked_fill(~pv.padding_mask(LENGTHS), 0)
+    x = nn.Embedding(20, 8)(words)  # a vector like any other, for the padding
+    assert not pv.diagnose(x, LENGTHS, True)
+    assert rules(x, LENGTHS) == ["batch and time swapped"]
+    assert rules(pv.align(x, LENGTHS, "right", batch_first=True, padding_value=7), LENGTHS, True) == ["right-aligned"]
+
+
+def test_zeros_at_the_end_of_a_sequence_are_data():
+    x = torch.tensor([[0, 0, 7, 8, 0, 0], [1, 2, 3, 4, 5, 6], [1, 0, 0, 0, 0, 0]])
+    assert not pv.diagnose(x, [6, 6, 1], batch_first=True)
+    ends = batch([9] * 8)
+    ends[:, -1] = 0  # an end mark that is written like padding: in every sequence
+    assert not serious(pv.diagnose(ends, [9] * 8, True))
+
+
+@given(st.lists(st.integers(1, 12), min_size=8, max_size=12), seeds)
+def test_an_end_mark_may_be_all_there_is_of_a_sequence(lengths, seed):
+    assume(len(set(lengths)) > 1)
+    torch.manual_seed(seed)
+    words = torch.randint(1, 30, (len(lengths), 12))
+    words[~pv.padding_mask([n - 1 for n in lengths], 12)] = 0  # one mark, written like the padding
+    assert not serious(pv.diagnose(words, lengths, True))
+
+
+@pytest.mark.parametrize("name", ["00_start_here", "01_why_pack", "02_inside_a_packed_sequence", "04_hidden_states"])
+def test_no_false_alarm_in_the_notebooks(name, monkeypatch, capsys):
+    alarms, seen = [], []
+
+    def watched(x, lengths, batch_first=False, enforce_sorted=True):
+        seen.append(x)
+        alarms.extend(serious(pv.diagnose(x, lengths, batch_first)))
+        return pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+
+    monkeypatch.setattr(rnn, "pack_padded_sequence", watched)
+    source = (SOURCES / f"{name}.py").read_text(encoding="utf-8")
+    code = "\n".join("" if line.startswith(("!", "%")) else line for line in source.splitlines())
+    exec(compile(code, name, "exec"), {"__name__": "a notebook"})
+    capsys.readouterr()
+    assert seen
+    # Notebook 04 puts NaN into the padding, to show what it does.
+    assert {one.rule for one in alarms} <= ({"NaN in the padding"} if name.startswith("04") else set())
+
+
+# Batch and time.
+
+
+@given(lengths_of, st.integers(0, 3), seeds)
+def test_a_count_that_fits_the_other_dimension(lengths, extra, seed):
+    steps = max(lengths) + extra
+    assume(steps != len(lengths))
+    x = batch(lengths, steps, seed=seed)
+    (found,) = serious(pv.diagnose(x, lengths))  # (B, T), read as (T, B)
+    assert (found.level, found.rule) == ("error", "batch and time swapped")
+    assert not serious(pv.diagnose(x, lengths, True))
+    drops = len(lengths) < steps and max(lengths) <= len(lengths)
+    assert ("drops" in found.message) == drops
+    try:
+        taken = pack_padded_sequence(x, lengths, enforce_sorted=False).batch_sizes[0]
+    except (RuntimeError, IndexError):
+        assert not drops
+    else:
+        assert not drops or taken == len(lengths) < steps
+
+
+@given(st.permutations(range(1, 9)), seeds)
+def test_equal_dimensions_are_told_apart_by_the_padding(lengths, seed):
+    x = batch(lengths, seed=seed)
+    symmetric = torch.equal(pv.padding_mask(lengths), pv.padding_mask(lengths).T)
+    found = pv.diagnose(x, lengths)
+    if found:
+        assert found.rules == ["batch and time swapped"]
+        assert "batch_first=True" in found[0].fix
+        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)  # without a word
+        assert (packed.data == 0).any()
+        assert not symmetric
+    assert not pv.diagnose(x, lengths, True)
+    assert rules(x.transpose(0, 1), lengths, True) == found.rules  # the same mistake the other way round
+
+
+def test_equal_dimensions_are_nearly_always_told_apart():
+    rng = np.random.default_rng(0)
+    missed = sum(not rules(batch(n, seed=i), n) for i in range(100) for n in [rng.permutation(8) + 1])
+    assert missed <= 5
+
+
+def test_no_evidence_no_finding():
+    assert not pv.diagnose(batch([3, 2, 1]), [3, 2, 1])  # fits either way
+    assert not pv.diagnose(torch.randn(7, 7, 2), LENGTHS)  # anything in the padding
+    assert not pv.diagnose(batch([7] * 7), [7] * 7)  # no padding
+    assert not pv.diagnose(batch([2, 1]), [2, 1])
+    assert not serious(pv.diagnose(torch.empty(7, 8, 2, device="meta"), LENGTHS, True))
+    assert not pv.diagnose(torch.randn(200, 60), [60] * 199 + [59], True)  # one cell of padding is like itself
+
+
+@given(st.permutations(range(1, 10)), st.integers(0, 3), seeds)
+def test_right_alignment(lengths, extra, seed):
+    x = batch(lengths, 9 + extra, seed=seed)
+    right = pv.align(x, lengths, "right", batch_first=True)
+    found = serious(pv.diagnose(right, lengths, True))
+    assert [one.rule for one in found] == ["right-aligned"]
+    kept = pack_padded_sequence(right, lengths, True, enforce_sorted=False).data.ne(0).any(1).sum()
+    assert f"{sum(lengths) - kept} cells of data" in found[0].message
+    assert not serious(pv.diagnose(pv.align(right, lengths, "left", batch_first=True), lengths, True))
+
+
+# Lengths.
+
+
+@given(st.permutations(range(1, 10)), st.integers(4, 8), seeds)
+def test_lengths_that_are_too_short(lengths, most, seed):
+    x = batch(lengths, seed=seed)
+    short = [min(n, most) for n in lengths]
+    (found,) = serious(pv.diagnose(x, short, True))
+    assert (found.level, found.rule) == ("warning", "data after the length")
+    lost = sum(lengths) - len(pack_padded_sequence(x, short, True, enforce_sorted=False).data)
+    assert f"{lost} step" in found.message
+    assert not pv.diagnose(x[:, :most], short, True)
+    with_pad_id = batch(lengths, padding=-1.0, seed=seed)
+    assert [one.rule for one in serious(pv.diagnose(with_pad_id, short, True))] == ["data after the length"]
+
+
+@given(st.permutations(range(1, 10)), seeds)
+def test_padding_inside_the_length(lengths, seed):
+    x = batch(lengths, seed=seed)
+    for wrong in ([9] * 9, [min(n + 1, 9) for n in lengths]):
+        (found,) = pv.diagnose(x, wrong, True)
+        assert (found.level, found.rule) == ("warning", "padding inside the length")
+        assert f"{sum(wrong) - sum(lengths)} step" in found.message
+        assert ("not the width of x" in found.fix) == (len(set(wrong)) == 1)
+
+
+def test_a_batch_as_small_as_a_first_try():
+    lengths = [7, 3, 5, 2]
+    x = batch(lengths)
+    assert rules(x, [7] * 4, True) == ["padding inside the length"]
+    assert rules(x, [n - 1 for n in lengths], True) == ["data after the length", "narrower when unpacked"]
+    ones = pv.padding_mask(lengths).float()  # data that repeat themselves may repeat zeros, too
+    assert not pv.diagnose(ones, [7] * 4, True)
+    rare = batch([7] * 4)
+    rare[0, 2:] = rare[1:] = 0  # nor is it padding where all of a sequence is zero
+    assert not pv.diagnose(rare, [7] * 4, True)
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_lengths_beyond_the_input(batch_first):
+    x = batch([5, 3, 2])
+    x = x if batch_first else x.transpose(0, 1)
+    (found,) = pv.diagnose(x, [5, 8, 2], batch_first)
+    assert (found.level, found.rule, found.where) == ("error", "longer than x", "sequence b")
+    assert "lengths[1] is 8" in found.message
+    packed = pack_padded_sequence(x, [5, 8, 2], batch_first, enforce_sorted=False)
+    assert f"{len(packed.data)} rows of data where the lengths say {packed.batch_sizes.sum()}" in found.message
+
+
+@pytest.mark.parametrize("lengths", [[5, 2.9, 2], torch.tensor([5, 2.9, 2]), np.array([5, 2.9, 2])])
+def test_fractional_lengths(lengths):
+    x = batch([5, 3, 2])
+    taken = pack_padded_sequence(x, torch.as_tensor(lengths), True).batch_sizes
+    assert taken.tolist() == [3, 3, 1, 1, 1]  # 2.9 is 2
+    (found,) = serious(pv.diagnose(x, lengths, True))
+    assert (found.level, found.rule, found.where) == ("error", "fractional length", "sequence b")
+    assert not pv.diagnose(x, torch.tensor([5.0, 3.0, 2.0]), True)  # whole numbers: torch takes them as they are
+    assert rules(x, [5.9, 3, 2], True) == ["fractional length"]  # cut to 5, so not longer than x
+
+
+def test_lengths_that_are_no_numbers():
+    x = batch([5, 3, 2])
+    for wrong in (float("nan"), float("inf"), -float("inf")):
+        (found,) = pv.diagnose(x, [5, wrong, 2], True)
+        assert (found.level, found.rule, found.where) == ("error", "no number", "sequence b")
+        assert f"lengths[1] is {wrong:g}." in found.message
+        with pytest.raises(RuntimeError):
+            pack_padded_sequence(x, torch.tensor([5, wrong, 2]), True)
+    assert rules(x, [5.5, float("nan"), 2], True) == ["no number", "fractional length"]
+
+
+def test_a_wrong_count():
+    x = batch([5, 3, 2])
+    (few,) = pv.diagnose(x, [5, 3], True)
+    assert (few.level, few.rule) == ("error", "wrong count")
+    assert "drops 1 sequence" in few.message
+    assert pack_padded_sequence(x, [5, 3], True, enforce_sorted=False).batch_sizes[0] == 2
+    (many,) = pv.diagnose(x, [5, 3, 2, 2], True)
+    assert "drops" not in many.message
+    with pytest.raises(IndexError):
+        pack_padded_sequence(x, [5, 3, 2, 2], True, enforce_sorted=False)
+
+
+def test_what_torch_refuses_anyway():
+    x = batch([5, 3, 2])
+    found = pv.diagnose(x, [5, 0, -1], True)
+    assert found.rules == ["empty sequence"]
+    assert found[0].where == "sequences b, c"
+    assert rules(x, torch.tensor([5, 3, 2], device="meta"), True) == ["lengths not on the CPU"]
+    assert rules(x, torch.tensor([5, 3, 2.5], device="meta"), True) == ["lengths not on the CPU"]
+
+
+def test_nan_in_the_padding():
+    x = batch([5, 3, 2])
+    x[1, 4] = float("nan")
+    (found,) = pv.diagnose(x, [5, 3, 2], True)
+    assert (found.level, found.rule, found.where) == ("warning", "NaN in the padding", "sequence b")
+    assert "1 cell of 5 of the padding" in found.message
+    gru = nn.GRU(2, 3, batch_first=True)
+    for packed in (False, True):
+        gru.zero_grad()
+        given = pack_padded_sequence(x, [5, 3, 2], True) if packed else x
+        output = gru(given)[0]
+        (output.data if packed else output[pv.padding_mask([5, 3, 2])]).sum().backward()
+        assert gru.weight_ih_l0.grad.isnan().any() == (not packed)
+    x[1, 4] = 0
+    x[0, 0] = float("nan")  # at a real step: no business of packing
+    assert not pv.diagnose(x, [5, 3, 2], True)
+
+
+# Width.
+
+
+def test_a_width_that_unpacking_does_not_keep(monkeypatch):
+    x = batch([5, 3, 2], 8)
+    (found,) = pv.diagnose(x, [5, 3, 2], True)
+    assert (found.level, found.rule) == ("info", "narrower when unpacked")
+    output, _ = pad_packed_sequence(pack_padded_sequence(x, [5, 3, 2], True), True)
+    assert f"gives {output.shape[1]}." in found.message
+    assert "total_length=x.shape[1]" in found.fix
+    assert "total_length=x.shape[0]" in pv.diagnose(x.transpose(0, 1), [5, 3, 2])[0].fix
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    for workers, level in ((1, "info"), (4, "warning")):
+        monkeypatch.setattr(torch.distributed, "get_world_size", lambda workers=workers: workers)
+        (found,) = pv.diagnose(x, [5, 3, 2], True)
+        assert found.level == level
+        assert ("4 workers" in found.message) == (workers == 4)
+
+
+# A packed sequence, and the order in which it comes back.
+
+
+@given(lengths_of, st.booleans(), st.integers(1, 2), seeds)
+def test_what_torch_has_packed_comes_back(lengths, batch_first, features, seed):
+    x = batch(lengths, features=(2,) * (features - 1), seed=seed)
+    x = x if batch_first else x.transpose(0, 1)
+    packed = pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)
+    for right in (
+        packed,
+        packed._replace(data=packed.data * 2),
+        packed._replace(data=torch.randn(len(packed.data), 5)),
+    ):
+        assert not pv.diagnose(x, lengths, batch_first, right)
+
+
+@given(lengths_of, st.booleans(), seeds)
+def test_a_hand_built_one_is_found_where_it_does_not(lengths, same_data, seed):
+    x = batch(lengths, seed=seed)
+    packed = pack_padded_sequence(x, lengths, True, enforce_sorted=False)
+    by_hand = PackedSequence(packed.data if same_data else 2 * packed.data, packed.batch_sizes)
+    output, came = pad_packed_sequence(by_hand, True)
+    found = pv.diagnose(x, lengths, True, by_hand)
+    # With the data of x, any row in the wrong place shows; with others, only one of another length.
+    lost = not torch.equal(output, x) if same_data else came.tolist() != lengths
+    assert found.rules == ["order lost"] * lost
+    if lost:
+        i = next(i for i in range(len(lengths)) if not torch.equal(output[i], x[i]) or came[i] != lengths[i])
+        assert f"row {i} will " in found[0].message or not same_data
+
+
+@given(lengths_of, seeds)
+def test_a_batch_sorted_by_hand_is_found(lengths, seed):
+    x = batch(lengths, seed=seed)
+    order = sorted(range(len(lengths)), key=lambda b: -lengths[b])
+    packed = pack_padded_sequence(x[order], [lengths[b] for b in order], True)
+    found = pv.diagnose(x, lengths, True, packed)
+    assert found.rules == ["order lost"] * (order != sorted(order))
+    if found:
+        i = next(i for i, b in enumerate(order) if i != b)
+        name = sequence_name
+        assert f"row {i} will be sequence {name(order[i])}, not {name(i)}" in found[0].message
+    assert not pv.diagnose(x[order], [lengths[b] for b in order], True, packed)
+
+
+def test_equal_sequences_may_change_places():
+    x = torch.ones(4, 3, 2)
+    packed = pack_padded_sequence(x, [3] * 4, True)
+    assert not pv.diagnose(x, [3] * 4, True, packed)
+
+
+def test_indices_that_contradict_each_other():
+    x = batch([5, 3, 2])
+    packed = pack_padded_sequence(x, [5, 3, 2], True)
+    turn = torch.tensor([1, 2, 0])
+    for sort, back in ((turn, turn), (None, turn)):
+        (found,) = pv.diagnose(x, [5, 3, 2], True, PackedSequence(packed.data, packed.batch_sizes, sort, back))
+        assert (found.level, found.rule) == ("error", "contradicting indices")
+    right = PackedSequence(packed.data, packed.batch_sizes, torch.arange(3), torch.arange(3))
+    assert not pv.diagnose(x, [5, 3, 2], True, right)
+
+
+def test_a_packed_sequence_that_is_broken_or_of_another_batch():
+    x = batch([5, 3, 2])
+    packed = pack_padded_sequence(x, [5, 3, 2], True)
+    (found,) = pv.diagnose(x, [5, 3, 2], True, packed._replace(data=packed.data[:-1]))
+    assert (found.level, found.rule) == ("error", "broken packed sequence")
+    (found,) = serious(pv.diagnose(x, [4, 3, 2], True, packed))
+    assert (found.level, found.rule) == ("error", "another batch")
+
+
+# The last step, and the state.
+
+
+@given(lengths_of, st.integers(0, 3), st.booleans(), st.booleans(), seeds)
+def test_the_last_step_read_at_the_padding(lengths, extra, batch_first, run_padded, seed):
+    torch.manual_seed(seed)
+    steps = max(lengths) + extra
+    gru = nn.GRU(2, 3, batch_first=True)
+    x = batch(lengths, steps, seed=seed)
+    output = gru(x if run_padded else pack_padded_sequence(x, lengths, True, enforce_sorted=False))[0]
+    output = output if run_padded else pad_packed_sequence(output, True, total_length=steps)[0]
+    right = output[range(len(lengths)), [n - 1 for n in lengths]]
+    wrong = [n < steps for n in lengths]
+    given = output if batch_first else output.transpose(0, 1)
+    found = [one for one in pv.diagnose(given, lengths, batch_first, last=output[:, -1]) if one.level == "error"]
+    assert [one.rule for one in found] == ["read at the padding"] * any(wrong)
+    if found:
+        assert f"{sum(wrong)} sequence" in found[0].message
+    assert not [one for one in pv.diagnose(given, lengths, batch_first, last=right) if one.level == "error"]
+
+
+def test_a_state_with_other_rows():
+    x = batch([2, 5, 3])
+    packed = pack_padded_sequence(x, [2, 5, 3], True, enforce_sorted=False)
+    gru, lstm = nn.GRU(2, 4), nn.LSTM(2, 4)
+    h, c = torch.randn(1, 6, 4), torch.randn(1, 6, 4)
+    assert torch.equal(gru(packed, h)[1], gru(packed, h[:, :3])[1])  # without a word
+    assert torch.equal(lstm(packed, (h, c))[1][0], lstm(packed, (h[:, :3], c[:, :3]))[1][0])
+    assert rules(x, [2, 5, 3], True, hx=h) == ["rows of the state"]
+    assert "drops the rest" in pv.diagnose(x, [2, 5, 3], True, hx=h)[0].message
+    found = pv.diagnose(x, [2, 5, 3], True, hx=(h, c))
+    assert found.rules == ["rows of the state"] * 2
+    assert ["h_0" in one.message for one in found] == [True, False]
+    assert not pv.diagnose(x, [2, 5, 3], True, hx=(h[:, :3], c[:, :3]))
+    (found,) = pv.diagnose(x, [2, 5, 3], True, hx=torch.zeros(3, 1, 4))
+    assert "never batch first" in found.fix
+    assert "drops" not in found.message
+    assert pv.diagnose(x, [2, 5, 3], True, hx=torch.zeros(2, 2, 4))[0].fix == "give one row per sequence"
+
+
+# The rest.
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        (([1, 2], [1, 2]), TypeError, "x is a list; give the padded batch as a tensor (T, B, …)"),
+        ((torch.zeros(3), [3]), ValueError, "x must be (T, B, …), got shape (3,)"),
+        ((torch.zeros(3, 2).to_sparse(), [3, 2]), TypeError, "x is a sparse or nested tensor; give the padded batch"),
+        (
+            (torch.nested.nested_tensor([X, X], layout=torch.jagged), [3, 2]),
+            TypeError,
+            "x is a sparse or nested tensor; give the padded",
+        ),
+        ((torch.zeros(3, 2), "ab"), ValueError, "lengths must be a list or a tensor of numbers, got 'ab'"),
+        ((torch.zeros(3, 2), [[3, 2]]), ValueError, "lengths must hold one number per sequence, got torch.int64 of"),
+        ((torch.zeros(3, 2), torch.ones(2).bool()), ValueError, "lengths must hold one number per sequence, got torch"),
+        ((torch.zeros(3, 2), [3, 2], False, torch.zeros(3, 2)), TypeError, "packed has no 'batch_sizes'"),
+    ],
+)
+def test_what_is_no_batch(given, error, said):
+    with pytest.raises(error) as raised:
+        pv.diagnose(*given)
+    assert str(raised.value).startswith(said)
+
+
+def test_what_does_not_fit_the_batch():
+    x = batch([5, 3, 2])
+    packed = pack_padded_sequence(x, [5, 3, 2], True)
+    with pytest.raises(TypeError, match="pass it as packed=…"):
+        pv.diagnose(packed, [5, 3, 2])
+    with pytest.raises(ValueError, match=r"last must hold one step of x for each of 3 sequences, got shape \(2, 2\)"):
+        pv.diagnose(x, [5, 3, 2], True, last=x[:2, 0])
+    with pytest.raises(ValueError, match=r"hx must be \(L·D, B, H\), or a pair of them, got shape \(3, 4\)"):
+        pv.diagnose(x, [5, 3, 2], True, hx=torch.zeros(3, 4))
+
+
+def test_empty_batches_do_not_crash():
+    assert rules(torch.zeros(0, 5, 2), [], True) == []
+    assert rules(torch.zeros(3, 0, 2), [1, 1, 1], True) == ["longer than x"]
+    assert rules(torch.zeros(3, 5, 0), [5, 3, 2], True) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.complex64, torch.int8])
+def test_any_dtype(dtype):
+    x = (10 * batch(LENGTHS)).to(dtype)
+    x[pv.padding_mask(LENGTHS) & (x == 0).all(-1)] = 1
+    packed = pack_padded_sequence(x, LENGTHS, True, enforce_sorted=False)
+    assert not pv.diagnose(x, LENGTHS, True, packed)
+    assert rules(x, LENGTHS) == ["batch and time swapped"]
+
+
+def test_what_was_given_stays_as_it_is():
+    x = batch(LENGTHS).requires_grad_()
+    before = x.detach().clone()
+    lengths = torch.tensor(LENGTHS)
+    pv.diagnose(x.transpose(0, 1), lengths, False, last=x[:, -1])
+    assert torch.equal(x.detach(), before)
+    assert x.grad is None
+    assert lengths.tolist() == LENGTHS
+
+
+def test_a_finding_names_what_was_read_and_some_sequences():
+    found = pv.diagnose(torch.zeros(5, 40, 2), [6] * 40)
+    assert found.title == "x of shape (5, 40, 2), read as (T, B, …)"
+    assert found[0].where == "sequences a, b, c, d, e, f, g, h and 32 more"
+    assert repr(found).startswith("✗ x of shape (5, 40, 2), read as (T, B, …): 1 error\n✗ error: longer than x\n")
+
+
+@pytest.mark.parametrize("q", [0.02, 0.1, 0.2, 0.4])
+@pytest.mark.parametrize("likely", [1e-2, 1e-3, 1e-4])
+def test_zeros_by_chance_are_as_rare_as_it_says(q, likely, monkeypatch):
+    """Data with zeros in them, by chance at the ends of rows and nowhere else."""
+    rng = np.random.default_rng(0)
+    blank = rng.random((20_000, 5, 6)) < q
+    data = torch.tensor(rng.random(blank.shape))  # no two alike
+    ends = np.array([batches._ends(one) for one in blank])
+    hits = ((ends < 6).sum(1) > 1) & ~(blank & (np.arange(6) < ends[..., None])).any((1, 2))
+    monkeypatch.setattr(batches, "CHANCE", likely)
+    found = [
+        batches._chance(batches._Batch(x, [6] * 5, True), b, e, int((e < 6).sum()), int((6 - e).sum())) < likely
+        for x, b, e in zip(data[torch.tensor(hits)], blank[hits], ends[hits], strict=True)
+    ]
+    assert sum(found) / 20_000 <= 2 * likely
+
+
+@cuda
+def test_cuda_finds_what_the_cpu_finds():
+    x = batch(LENGTHS)
+    packed = pack_padded_sequence(x, LENGTHS, True, enforce_sorted=False)
+    by_hand = PackedSequence(packed.data, packed.batch_sizes)
+    for data, lengths, options in (
+        (x, LENGTHS, {"batch_first": True}),
+        (x, LENGTHS, {}),
+        (x, [7] * 7, {"batch_first": True}),
+        (pv.align(x, LENGTHS, "right", batch_first=True), LENGTHS, {"batch_first": True}),
+        (x, LENGTHS, {"batch_first": True, "packed": by_hand}),
+        (x, LENGTHS, {"batch_first": True, "last": x[:, -1]}),
+        (x, LENGTHS, {"batch_first": True, "hx": torch.zeros(1, 9, 3)}),
+    ):
+        there = {name: value.cuda() if hasattr(value, "cuda") else value for name, value in options.items()}
+        assert repr(pv.diagnose(data.cuda(), lengths, **there)) == repr(pv.diagnose(data, lengths, **options))
+    assert rules(x.cuda(), torch.tensor(LENGTHS).cuda(), True) == ["lengths not on the CPU"]

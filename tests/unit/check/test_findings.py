@@ -1,0 +1,79 @@
+"""Findings: their order, their words, and their picture."""
+
+import pytest
+from drawings import Drawing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packviz.check.findings import LEVELS, Finding, Findings
+from packviz.draw.palette import DARK, LIGHT, THEMES
+
+ERROR = Finding("error", "returned", "It goes out.", "net.py, line 3: return x", "Pad it.")
+WARNING = Finding("warning", "unsorted", "A sort.\nOn the CPU.")
+INFO = Finding("info", "final_states", "Fine.")
+
+one_finding = st.builds(Finding, st.sampled_from(list(LEVELS)), st.text(), st.text(), st.text(), st.text())
+
+
+def test_a_finding_in_words():
+    assert repr(ERROR) == "✗ error: returned\n    It goes out.\n    where: net.py, line 3: return x\n    fix: Pad it."
+    assert WARNING.to_text() == "! warning: unsorted\n    A sort.\n    On the CPU."
+
+
+def test_long_lines_are_wrapped():
+    lines = Finding("info", "long", "word " * 60, "w" * 300, "fix " * 60).to_text().splitlines()
+    assert max(map(len, lines)) <= 110
+    assert "".join(line.strip() for line in lines if "w" * 50 in line).removeprefix("where: ") == "w" * 300
+
+
+def test_there_are_three_levels():
+    with pytest.raises(ValueError, match="level is 'fatal'; choose one of 'error', 'warning', 'info'"):
+        Finding("fatal", "x", "y")
+
+
+def test_the_gravest_come_first():
+    other = Finding("warning", "second", "Later.")
+    found = Findings("Network", (INFO, WARNING, ERROR, other))
+    assert list(found) == [ERROR, WARNING, other, INFO]
+    assert found[0] is ERROR
+    assert len(found) == 4
+    assert found.of("warning") == (WARNING, other)
+    assert found.rules == ["returned", "unsorted", "second", "final_states"]
+    assert found.headline == "✗ Network: 1 error, 2 warnings, 1 info"
+    assert repr(found).splitlines()[:2] == [found.headline, "✗ error: returned"]
+
+
+def test_only_errors_are_not_ok():
+    assert not Findings("N", (ERROR,)).ok
+    assert Findings("N", (WARNING, INFO)).ok
+    empty = Findings("N")
+    assert empty.ok
+    assert not empty
+    assert repr(empty) == "✓ N: nothing found"
+    assert Findings("N", (INFO,)).headline == "✓ N: 1 info"
+    assert Findings("N", (WARNING, INFO)).headline == "! N: 1 warning, 1 info"
+
+
+@given(st.lists(one_finding, max_size=5))
+def test_the_picture_says_what_the_text_says(found):
+    findings = Findings("Network", tuple(found))
+    for theme in THEMES:
+        drawing = Drawing(findings.to_svg(theme))
+        shown = [text.said for text in drawing.texts]
+        assert shown[0] == findings.headline
+        assert len(shown) >= 1 + len(found)
+        assert all(text.box.right <= drawing.width for text in drawing.texts if text.said.isascii())
+
+
+def test_levels_differ_by_mark_and_word_not_by_colour_alone():
+    drawing = Drawing(Findings("N", (ERROR, WARNING, INFO)).to_svg("dark"))
+    assert drawing.text("✗ error").fill == DARK.wrong
+    assert drawing.text("! warning").fill == DARK.text
+    assert drawing.text("i info").fill == DARK.muted
+    assert Drawing(Findings("N", (ERROR,)).to_svg()).text("✗ error").fill == LIGHT.wrong
+
+
+def test_a_notebook_gets_the_picture_and_the_text():
+    bundle = Findings("N", (ERROR,))._repr_mimebundle_()
+    assert bundle["text/plain"] == Findings("N", (ERROR,)).to_text()
+    assert bundle["image/svg+xml"].startswith("<svg ")

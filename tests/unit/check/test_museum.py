@@ -1,0 +1,320 @@
+"""The museum: every text is what torch says now, every text is found again, and the notebook shows every exhibit."""
+
+import logging
+import os
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from drawings import Drawing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packviz.check import museum
+from packviz.check.museum import EXHIBITS, NOTHING, ROOMS
+from packviz.draw import palette
+
+SOURCE = Path(__file__).parents[3] / "notebooks" / "source" / "11_error_museum.py"
+NAMES = [one.name for one in EXHIBITS]
+TEXTS = [(one.name, said) for one in EXHIBITS for said in one.texts]
+
+
+def named(name):
+    return EXHIBITS[NAMES.index(name)]
+
+
+def cells():
+    """The notebook's cells, as (kind, text)."""
+    parts = re.split(r"(?m)^# %%(.*)\n", SOURCE.read_text(encoding="utf-8"))[1:]
+    for head, body in zip(parts[::2], parts[1::2], strict=True):
+        kind = "markdown" if "[markdown]" in head else "code"
+        yield kind, re.sub(r"(?m)^# ?", "", body).strip() if kind == "markdown" else body
+
+
+# The texts.
+
+
+@pytest.fixture(scope="module")
+def shown():
+    """What each exhibit has said just now, and what else went wrong in its cell."""
+    said, broken = {}, {}
+    patch = pytest.MonkeyPatch()
+    patch.delenv("PACKVIZ_STRICT", raising=False)
+    patch.setattr(museum, "_put_up", lambda one, texts: said.setdefault(one.name, tuple(texts)))
+    threads, names = torch.get_num_threads(), {"__name__": "a notebook"}
+    for kind, code in cells():
+        if kind == "code":
+            here = re.search(r'museum\.exhibit\("(.*?)"\)', code)
+            try:
+                exec(compile(code, "11_error_museum", "exec"), names)
+            except Exception as error:
+                broken[here[1] if here else code] = error
+    patch.undo()
+    torch.set_num_threads(threads)
+    return said, broken
+
+
+def verdict(name, said, broken):
+    """What is wrong with an exhibit, and whose fault it is; empty if nothing is."""
+    recorded = named(name).says
+    if said.get(name, recorded) != recorded:
+        now = "\n  ".join(said[name])
+        return (
+            f"changed upstream: torch {torch.__version__} says\n  {now}\nwhere torch {museum.TORCH} said\n  "
+            + "\n  ".join(recorded)
+            + f"\nLook at exhibit {name!r} again, then renew its text in packviz/check/museum.py."
+        )
+    if name in broken:
+        return f"broken here: the cell of {name!r} raises {type(broken[name]).__name__}: {broken[name]}"
+    return "" if name in said else f"broken here: no cell of the notebook shows {name!r}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_torch_says_what_is_recorded(name, shown):
+    if complaint := verdict(name, *shown):
+        pytest.fail(complaint, pytrace=False)
+
+
+def test_no_other_cell_of_the_notebook_fails(shown):
+    _, broken = shown
+    assert not set(broken) - set(NAMES)
+
+
+def test_a_changed_text_is_told_from_a_broken_cell():
+    name = "Lengths not sorted"
+    right = {name: named(name).says}
+    assert verdict(name, right, {}) == ""
+    changed = verdict(name, {name: ("RuntimeError: sort them",)}, {name: AssertionError()})
+    assert changed.startswith(f"changed upstream: torch {torch.__version__} says\n  RuntimeError: sort them\nwhere ")
+    assert verdict(name, {name: (NOTHING,)}, {}).startswith("changed upstream: ")
+    assert verdict(name, right, {name: NameError("x")}).startswith(
+        "broken here: the cell of 'Lengths not sorted' raises"
+    )
+    assert verdict(name, {}, {}) == "broken here: no cell of the notebook shows 'Lengths not sorted'"
+
+
+# The collection, and the notebook's walk through it.
+
+
+def test_there_are_26_exhibits_in_three_rooms():
+    assert len(EXHIBITS) == len(set(NAMES)) == 26
+    rooms = [one.room for one in EXHIBITS]
+    assert {room: rooms.count(room) for room in ROOMS} == {"silent": 10, "error": 10, "surprise": 6}
+    assert rooms == sorted(rooms, key=list(ROOMS).index)
+    assert [one.number for one in EXHIBITS] == list(range(1, 27))
+    for one in EXHIBITS:
+        assert (one.says[0] == NOTHING or NOTHING in one.says) or one.room == "error"
+        assert one.texts or one.words
+        assert one.why.endswith(".")
+        assert one.fix.endswith((".", "?"))
+
+
+def test_the_notebook_has_them_all_in_order():
+    headings = re.findall(r"(?m)^### (\d+)\. (.*)$", "\n".join(text for kind, text in cells() if kind == "markdown"))
+    assert headings == [(str(one.number), one.name) for one in EXHIBITS]
+    assert re.findall(r'with museum\.exhibit\("(.*?)"\)', SOURCE.read_text(encoding="utf-8")) == NAMES
+
+
+def test_every_exhibit_has_the_same_form():
+    """A mistake, an assertion that holds after it, and a picture at the end."""
+    for kind, code in cells():
+        if kind == "code" and "museum.exhibit(" in code:
+            _, after = code.split("with museum.exhibit(")
+            assert "assert" in after, f"no assertion in\n{code}"
+            assert re.search(r"(?m)^(pv\.show|Aligned|comparison)[^\n]*\n*\Z", after), f"no picture in\n{code}"
+
+
+def test_the_plan_leads_to_every_exhibit():
+    (plan,) = [text for kind, text in cells() if kind == "markdown" and text.startswith("## Plan")]
+    links = re.findall(r"(\d+) \[(.*?)\]\(#(.*?)\)", plan)
+    assert sorted(links, key=lambda link: int(link[0])) == [
+        (str(one.number), one.name, f"{one.number}. {one.name}".replace(" ", "-")) for one in EXHIBITS
+    ]
+
+
+# Search.
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/somewhere/train.py", line 41, in <module>
+    loss = step(model, batch)
+  File "/somewhere/model.py", line 7, in forward
+    return self.run(x, lengths.to(x.device))
+\x1b[31m{}\x1b[0m
+"""
+
+
+@pytest.mark.parametrize(("name", "said"), TEXTS)
+def test_every_text_is_found(name, said):
+    for asked in (said, said.upper(), f"  {said}\n", TRACEBACK.format(said), re.sub(r"^\w+: ", "", said)):
+        assert museum.search(asked)[0].name == name
+        assert museum.recognise(asked).name == name
+
+
+@given(st.sampled_from(TEXTS), st.data())
+def test_numbers_shapes_and_devices_do_not_matter(text, data):
+    name, said = text
+    device = data.draw(st.sampled_from(["cuda:0", "cuda:13", "mps:0", "xpu:1"]))
+    asked = re.sub(r"cuda:0|meta", device, said)
+    asked = re.sub(r"(?<!int)\d+(?!D)", lambda m: str(data.draw(st.integers(0, 10**6))), asked)
+    assert museum.search(asked)[0].name == name
+    assert museum.recognise(asked).name == name
+
+
+@pytest.mark.parametrize(("name", "said"), TEXTS)
+def test_a_part_is_enough(name, said):
+    words = re.sub(r"^\w+: ", "", said).split()
+    if len(museum._words(" ".join(words))) >= 8:
+        for part in (words[: 2 * len(words) // 3], words[len(words) // 3 :]):
+            assert museum.search(" ".join(part))[0].name == name
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ("h_n order", "Whose order is it"),
+        ("my lengths are floats", "Fractional lengths"),
+        ("why is packing slow", "Slower when packed"),
+        ("batch_sizes is broken, it does not equal my lengths", "batch_sizes are not lengths"),
+        ("forgot batch_first", "Batch and time swapped"),
+        ("does a bidirectional LSTM read the padding?", "Who reads the padding"),
+        ("torch.compile graph break", "Compiling a packed RNN"),
+        ("DataParallel", "Workers of different widths"),
+        ("onnx", "Exporting one half"),
+        ("zero length sentence", "An empty sequence"),
+        ("output is shorter than the input", "Cut on unpacking"),
+        ("truncated sequences", "Lengths too short"),
+        ("LSTM output wrong because output[:, -1]", "The last output is not h_n"),
+        ("loss becomes nan with padding", "Who reads the padding"),
+    ],
+)
+def test_words_find_what_has_no_text(asked, name):
+    assert museum.search(asked)[0].name == name
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "",
+        "the",
+        "3, two, -1; ☠",
+        "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 7.93 GiB total capacity)",
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)",
+        "KeyError: 'foo'",
+        "ModuleNotFoundError: No module named 'torch'",
+        "RuntimeError: CUDA error: device-side assert triggered",
+        # Like an exhibit's text, and of another cause.
+        "AttributeError: 'list' object has no attribute 'to'",
+        "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 2D cpu Long tensor",
+        "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 2D cuda:0 Long tensor",
+        "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cpu Float tensor",
+    ],
+)
+def test_nothing_like_it(asked):
+    assert museum.search(asked) == []
+    assert museum.recognise(asked) is None
+
+
+def test_what_is_no_text():
+    with pytest.raises(TypeError, match="text is a NoneType; give the error text, or some words, as a string"):
+        museum.search(None)
+
+
+@pytest.mark.parametrize("asked", ["IndexError: list index out of range", "RuntimeError: shape mismatch", "lengths"])
+def test_a_likeness_is_no_recognition(asked):
+    assert museum.recognise(asked) is None
+
+
+def test_only_what_is_nearly_as_like_comes_along():
+    assert [one.name for one in museum.search("`lengths` array must be sorted in decreasing order")] == [
+        "Lengths not sorted"
+    ]
+    assert len(museum.search("batch_first")) > 1
+    assert len(museum.search("batch_first", limit=1)) == 1
+
+
+# Plates, and what happens behind them.
+
+
+@pytest.mark.parametrize("one", EXHIBITS, ids=NAMES)
+def test_plates(one):
+    said = one.to_text()
+    assert said.startswith(f"{one.number}. {one.name}\ntorch says  {one.says[0]}\n")
+    assert all(text in said for text in one.says)
+    flat = " ".join(said.split())
+    for part in (one.why, one.fix, *(text for _, text in one.met), *one.urls):
+        assert part in flat
+    assert "recorded    torch" not in said
+    for theme in palette.THEMES:
+        drawing = Drawing(one.to_svg(theme))
+        assert all(text.box.right <= drawing.width for text in drawing.texts)
+        assert all(text.box.bottom <= drawing.height for text in drawing.texts)
+    drawn = " ".join(" ".join(Drawing(one.to_svg()).said()).split())
+    assert one.why in drawn
+    assert ROOMS[one.room] in drawn
+    assert one._repr_mimebundle_()["text/plain"] == said
+
+
+def test_a_plate_shows_both_texts_where_they_differ():
+    one = named("Lengths not sorted")
+    assert one.to_text(one.says) == one.to_text()
+    changed = one.to_text(["ValueError: sort"])
+    assert "torch says  ValueError: sort\nrecorded    torch 2.13 said: RuntimeError: `lengths` array" in changed
+
+
+def test_links():
+    assert named("Lengths not sorted").urls == [
+        "https://github.com/facebookresearch/fairseq/issues/1692",
+        "https://github.com/pytorch/pytorch/issues/23079",
+    ]
+    assert named("The last output is not h_n").urls[0] == "https://discuss.pytorch.org/t/114814"
+
+
+def test_an_exhibit_lets_it_happen(capfd):
+    def warn():
+        warnings.warn("not for the page", stacklevel=1)
+        logging.getLogger("torch").error("nor this")
+        os.write(2, b"nor what C++ code writes")
+        return 3
+
+    with museum.exhibit("Lengths not sorted") as told:
+        assert told(warn) == 3
+        assert told(int, "x", base=10) is None
+        raise RuntimeError("first line\nsecond line")
+    said = capfd.readouterr()
+    assert said.err == ""
+    lines = said.out.splitlines()
+    assert lines[:4] == [
+        "11. Lengths not sorted",
+        "torch says  nothing",
+        "torch says  ValueError: invalid literal for int() with base 10: 'x'",
+        "torch says  RuntimeError: first line",
+    ]
+    assert lines[4].startswith("recorded    torch 2.13 said: ")
+
+
+def test_an_exhibit_without_an_error(capsys):
+    with museum.exhibit("Lengths too short"):
+        pass
+    assert capsys.readouterr().out == named("Lengths too short").to_text() + "\n"
+
+
+def test_a_failed_assertion_and_an_interrupt_are_no_exhibits(capsys):
+    for kind in (AssertionError, KeyboardInterrupt):
+        with pytest.raises(kind), museum.exhibit("Lengths too short"):
+            raise kind
+    assert capsys.readouterr().out == ""
+
+
+def test_an_exhibit_that_is_not_there():
+    with (
+        pytest.raises(ValueError, match="there is no exhibit 'Dinosaurs'; there are 'Batch and time swapped', "),
+        museum.exhibit("Dinosaurs"),
+    ):
+        pass
+
+
+def test_the_first_line_of_an_error():
+    assert museum.first_line(ValueError("a\nb")) == "ValueError: a"
+    assert museum.first_line(KeyboardInterrupt()) == "KeyboardInterrupt"

@@ -1,0 +1,512 @@
+"""`compare`: packed is each sequence run alone, and every number and flag says what torch's own runs say."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import packviz as pv
+from packviz.check.states import LOSSES, TOLERANCE, StatesComparison
+from packviz.check.truth import QUESTIONS, truth_table
+from packviz.draw import palette
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+CELLS = (nn.RNN, nn.GRU, nn.LSTM)
+
+
+class Case:
+    """An RNN in double precision, a batch for it, and what torch gives for both ways."""
+
+    def __init__(self, rnn, lengths, extra, padding, hx, seed):
+        self.rnn, self.lengths, self.hx = rnn, lengths, hx
+        torch.manual_seed(seed)
+        self.x = torch.randn(len(lengths), max(lengths) + extra, rnn.input_size).double()
+        for row, n in zip(self.x, lengths, strict=True):
+            row[n:] = padding
+        self.mask = torch.arange(self.x.shape[1]) < torch.tensor(lengths)[:, None]
+        self.given = self.x if rnn.batch_first else self.x.transpose(0, 1)
+
+    def compare(self, **options):
+        return pv.compare(self.rnn, self.given, self.lengths, self.hx, **options)
+
+    def run(self, packed, x=None, grad=False):
+        """Output batch first, h_n, c_n (or none)."""
+        x = self.given if x is None else x
+        with torch.set_grad_enabled(grad):
+            if packed:
+                x = pack_padded_sequence(x, self.lengths, self.rnn.batch_first, enforce_sorted=False)
+            output, state = self.rnn(x, self.hx)
+            if packed:
+                output, _ = pad_packed_sequence(output, self.rnn.batch_first, total_length=self.x.shape[1])
+        output = output if self.rnn.batch_first else output.transpose(0, 1)
+        return output, *(state if isinstance(state, tuple) else (state, None))
+
+    def alone(self, b):
+        """The same of sequence b, run without company and without padding."""
+        x = self.x[b : b + 1, : self.lengths[b]]
+        hx = self.hx
+        if hx is not None:
+            hx = tuple(h[:, b : b + 1] for h in hx) if isinstance(hx, tuple) else hx[:, b : b + 1]
+        with torch.no_grad():
+            output, state = self.rnn(x if self.rnn.batch_first else x.transpose(0, 1), hx)
+        output = output if self.rnn.batch_first else output.transpose(0, 1)
+        return output, *(state if isinstance(state, tuple) else (state, None))
+
+
+@st.composite
+def cases(draw, paddings=(0.0, 3.0, float("nan")), shortest=1):
+    cell = draw(st.sampled_from(CELLS))
+    layers, bidirectional = draw(st.integers(1, 3)), draw(st.booleans())
+    options = {"num_layers": layers, "bidirectional": bidirectional, "batch_first": draw(st.booleans())}
+    hidden = draw(st.integers(1, 4))
+    if cell is nn.LSTM and hidden > 1 and draw(st.booleans()):
+        options["proj_size"] = hidden - 1
+    lengths = draw(st.lists(st.integers(shortest, 6), min_size=1, max_size=5))
+    seed = draw(st.integers(0, 1000))
+    torch.manual_seed(seed)
+    rnn = cell(draw(st.integers(1, 3)), hidden, **options).double()
+    hx = None
+    if draw(st.booleans()):
+        rows = layers * (1 + bidirectional), len(lengths)
+        h = torch.randn(*rows, rnn.proj_size or hidden).double()
+        hx = (h, torch.randn(*rows, hidden).double()) if cell is nn.LSTM else h
+    return Case(rnn, lengths, draw(st.integers(0, 3)), draw(st.sampled_from(paddings)), hx, seed)
+
+
+def gap(one, other):
+    """The largest absolute difference over the last dimension; NaN against NaN is none."""
+    equal = (one == other) | (one.isnan() & other.isnan())
+    return torch.where(equal, 0.0, (one - other).abs()).amax(-1).numpy()
+
+
+def same(ours, theirs):
+    np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-12)
+
+
+# Packed, and the numbers.
+
+
+@given(cases())
+def test_packed_is_each_sequence_run_alone(case):
+    packed = case.compare(gradients=False).packed
+    output = packed.output if case.rnn.batch_first else packed.output.transpose(0, 1)
+    for b, n in enumerate(case.lengths):
+        alone = case.alone(b)
+        same(output[b, :n], alone[0][0])
+        assert not output[b, n:].any()
+        same(packed.h_n[:, b], alone[1][:, 0])
+        if alone[2] is not None:
+            same(packed.c_n[:, b], alone[2][:, 0])
+
+
+@given(cases())
+def test_the_numbers_are_the_differences(case):
+    result = case.compare(gradients=False)
+    padded, packed = case.run(False), case.run(True)
+    layers, directions = case.rnn.num_layers, 1 + case.rnn.bidirectional
+    outputs = [run[0].reshape(*case.x.shape[:2], directions, -1) for run in (padded, packed)]
+    same(result.outputs.absolute, gap(*outputs))
+    states = [(result.h_n, 1)] + ([(result.c_n, 2)] if isinstance(case.rnn, nn.LSTM) else [])
+    assert (result.c_n is None) == (len(states) == 1)
+    for difference, i in states:
+        one, other = (run[i].reshape(layers, directions, len(case.lengths), -1) for run in (padded, packed))
+        same(difference.absolute, gap(one, other))
+        far = difference.absolute > 1e-9  # relative of a rounding error is noise
+        relative = ((one - other).norm(dim=-1) / other.norm(dim=-1)).numpy()
+        same(difference.relative[far], relative[far])
+        scale = other.abs().amax(dim=(0, 1, 3)).numpy()  # of each sequence
+        assert difference.scale == pytest.approx(scale)
+        assert (difference.differs == ~(gap(one, other) <= 1e-10 * scale)).all()
+
+
+def test_a_large_sequence_does_not_hide_what_is_wrong_in_the_others():
+    torch.manual_seed(0)
+    rnn = nn.RNN(3, 4, nonlinearity="relu", batch_first=True)
+    x = torch.randn(3, 5, 3)
+    x[0] *= 1e7
+    result = pv.compare(rnn, x, [5, 3, 2], gradients=False)
+    assert result.h_n.differs[0, 0].tolist() == [False, True, True]
+    assert "wrong for h_n" in result.verdict
+
+
+@given(cases())
+def test_the_gradients_are_those_of_the_losses(case):
+    result = case.compare()
+    for i, gradients in enumerate(result.gradients):
+        found = []
+        for packed in (False, True):
+            leaf = case.given.clone().requires_grad_()
+            output, h_n, _ = case.run(packed, leaf, grad=True)
+            looked_at = h_n
+            if gradients.loss == "outputs":
+                time_major = not case.rnn.batch_first
+                mask = case.mask.T if time_major else case.mask
+                looked_at = (output.transpose(0, 1) if time_major else output)[mask]
+            weights = torch.randn(looked_at.shape, generator=torch.Generator().manual_seed(i), dtype=torch.float64)
+            names = [name for name, _ in case.rnn.named_parameters()]
+            grads = torch.autograd.grad(
+                (looked_at * weights).sum(), [leaf, *case.rnn.parameters()], materialize_grads=True
+            )
+            found.append(dict(zip(["x", *names], grads, strict=True)))
+        x = [f["x"] if case.rnn.batch_first else f["x"].transpose(0, 1) for f in found]
+        same(gradients.x.absolute, gap(*x))
+        assert set(gradients.weights) == set(found[0]) - {"x"}
+        for name, difference in gradients.weights.items():
+            same(difference.absolute, gap(*(f[name].flatten() for f in found)))
+
+
+# The flags and the verdict.
+
+
+@given(cases(paddings=(3.0, float("nan"))))
+def test_the_flags_are_what_theory_says(case):
+    result = case.compare()
+    agrees = result.agrees
+    bidirectional, layers = case.rnn.bidirectional, case.rnn.num_layers
+    padding = not case.mask.all()
+    if not padding:
+        assert all(agrees.values())
+        assert result.verdict.startswith("Nothing is padding")
+        return
+    assert "padding" in " ".join(agrees)
+    assert not agrees["h_n"]
+    assert agrees.get("c_n", False) is False
+    assert not agrees["outputs at padding"]
+    if not bidirectional:
+        assert agrees["outputs at valid steps"]
+        assert not result.outputs.differs[case.mask.numpy()].any()
+    else:
+        assert agrees["outputs at valid steps, forward half"] == (layers == 1)
+        assert not agrees["outputs at valid steps, reverse half"]
+    assert result.verdict.count("Padded is wrong for") == 1
+    nan = bool(case.x.isnan().any())
+    assert ("NaN reaches" in result.verdict) == nan
+    assert agrees["gradient to weights, loss on outputs"] == (not nan and not bidirectional)
+    assert not agrees["gradient to weights, loss on h_n"]
+    # A row without padding is never touched.
+    whole = case.mask.all(dim=1).numpy()
+    assert not result.outputs.differs[whole].any()
+    assert not result.h_n.differs[..., whole].any()
+
+
+def test_without_biases_zeros_as_padding_do_no_harm_to_one_layer():
+    for layers in (1, 2):
+        torch.manual_seed(0)
+        rnn = nn.GRU(3, 4, layers, bidirectional=True, bias=False)
+        x = torch.randn(5, 2, 3)
+        x[2:, 1] = 0
+        agrees = pv.compare(rnn, x, [5, 2]).agrees
+        assert agrees["outputs at valid steps, forward half"]
+        assert agrees["outputs at valid steps, reverse half"] == (layers == 1)
+
+
+def test_nan_and_infinity_count_as_different():
+    rnn = nn.RNN(1, 1, nonlinearity="relu", bias=False)
+    for weight in rnn.parameters():
+        weight.data.fill_(1)
+    x = torch.tensor([[1.0, 1], [1, float("inf")], [1, 1]]).unsqueeze(-1)
+    result = pv.compare(rnn, x, [3, 1], gradients=False)
+    assert result.h_n.absolute.tolist() == [[[0.0, float("inf")]]]
+    assert result.h_n.differs.tolist() == [[[False, True]]]
+    x[1, 1] = float("nan")
+    result = pv.compare(rnn, x, [3, 1])
+    assert np.isnan(result.h_n.absolute[0, 0, 1])
+    assert result.h_n.differs[0, 0, 1]
+    assert np.isnan(result.h_n.worst()).all()
+    assert result.agrees["outputs at valid steps"]
+    assert not result.agrees["gradient to weights, loss on outputs"]
+    tanh = nn.RNN(1, 1)
+    assert not pv.compare(tanh, x, [3, 1]).agrees["gradient to x, loss on outputs"]
+    assert "by up to NaN" in result.to_text()
+    x[0, 0] = float("nan")  # at a real step: both are NaN, and agree
+    result = pv.compare(rnn, x, [3, 3])
+    assert all(result.agrees.values())
+    assert result.outputs.absolute.max() == 0
+
+
+def test_tolerance():
+    torch.manual_seed(0)
+    rnn = nn.LSTM(2, 3)
+    x = torch.randn(6, 2, 2)
+    assert pv.compare(rnn, x, [6, 1]).tolerance == TOLERANCE[torch.float32]
+    far = pv.compare(rnn, x, [6, 1], tolerance=100.0)
+    assert all(far.agrees.values())
+    assert far.h_n.absolute.max() > 0.01
+    with pytest.raises(ValueError, match="tolerance is -1"):
+        pv.compare(rnn, x, [6, 1], tolerance=-1)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("cell", CELLS)
+def test_rounding_is_within_the_tolerance_of_every_dtype(dtype, cell):
+    torch.manual_seed(0)
+    rnn = cell(8, 16, num_layers=2).to(dtype)
+    x = torch.randn(40, 12, 8).to(dtype)
+    result = pv.compare(rnn, x, list(range(29, 41)))
+    assert result.dtype == str(dtype).removeprefix("torch.")
+    assert result.agrees["outputs at valid steps"]
+    assert result.agrees["gradient to x, loss on outputs"]
+    assert result.agrees["gradient to weights, loss on outputs"]
+    assert not result.agrees["h_n"]
+
+
+# What the caller keeps.
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("gradients", [True, False])
+def test_nothing_of_the_callers_is_changed(training, gradients):
+    rnn = nn.LSTM(3, 4, 2, dropout=0.5)
+    x = torch.randn(5, 2, 3, requires_grad=True)
+    rnn(x)[0].sum().backward()
+    rnn.train(training)
+    rnn.weight_hh_l0.requires_grad_(False)
+    before = {name: p.grad.clone() for name, p in rnn.named_parameters()}
+    weights = {name: p.detach().clone() for name, p in rnn.named_parameters()}
+    x_grad, state = x.grad.clone(), torch.random.get_rng_state()
+    result = pv.compare(rnn, x, [5, 2], gradients=gradients)
+    assert rnn.training is training
+    assert rnn.dropout == 0.5
+    assert not rnn.weight_hh_l0.requires_grad
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert torch.equal(x.grad, x_grad)
+    for name, p in rnn.named_parameters():
+        assert torch.equal(p.grad, before[name])
+        assert torch.equal(p, weights[name])
+    assert ("Dropout (0.5) was left out" in result.to_text()) == training
+    assert ("Frozen parameters" in result.to_text()) == gradients
+    assert result.agrees["outputs at valid steps"]
+    for g in result.gradients:
+        assert set(g.weights) == set(before) - {"weight_hh_l0"}
+    assert not any(part is not None and part.requires_grad for run in (result.padded, result.packed) for part in run)
+
+
+def test_nothing_is_changed_when_a_run_fails():
+    def fail(*given):
+        raise RuntimeError("a hook of the user's")
+
+    rnn = nn.GRU(3, 4, 2, dropout=0.5)
+    rnn.register_forward_hook(fail)
+    with pytest.raises(RuntimeError, match="a hook of the user's"):
+        pv.compare(rnn, torch.randn(5, 2, 3), [5, 2])
+    assert (rnn.training, rnn.dropout) == (True, 0.5)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_gradients_come_where_the_caller_has_them_off(mode):
+    rnn = nn.LSTM(3, 4)
+    with mode():
+        x, hx = torch.randn(5, 2, 3), (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4))
+        result = pv.compare(rnn, x, [5, 2], hx)
+    assert [g.loss for g in result.gradients] == list(LOSSES)
+    assert result.agrees["gradient to weights, loss on outputs"]
+
+
+def test_a_fully_frozen_module():
+    rnn = nn.GRU(3, 4).requires_grad_(False)
+    result = pv.compare(rnn, torch.randn(5, 2, 3), [5, 2])
+    assert [g.weights for g in result.gradients] == [{}, {}]
+    assert "gradient to weights, loss on outputs" not in result.agrees
+
+
+# Errors.
+
+
+@pytest.mark.parametrize(
+    ("rnn", "x", "lengths", "hx", "said"),
+    [
+        (nn.GRU(3, 4), torch.zeros(5, 3), [5], None, "x must be a padded batch (T, B, I) and not empty, got shape (5"),
+        (nn.GRU(3, 4), torch.zeros(5, 0, 3), [5], None, "not empty"),
+        (nn.GRU(3, 4), torch.zeros(5, 2, 4), [5, 2], None, "has I = 4, but the module has input_size=3"),
+        (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 2, 1], None, "lengths has 3 entries but x of shape (5, 2, 3), read"),
+        (nn.GRU(3, 4), torch.zeros(2, 5, 3), [5, 2], None, "did you mean batch_first=True?"),
+        (nn.GRU(3, 4, batch_first=True), torch.zeros(5, 2, 3), [5, 2], None, "did you mean batch_first=False?"),
+        (nn.GRU(3, 4), torch.zeros(5, 2, 3), [6, 2], None, "lengths[0] is 6 but x of shape (5, 2, 3)"),
+        (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 0], None, "lengths[1] is 0"),
+        (nn.GRU(3, 4), torch.zeros(5, 2, 3).double(), [5, 2], None, "x has dtype torch.float64 but the module"),
+        (nn.GRU(3, 4), torch.zeros(5, 2, 3, device="meta"), [5, 2], None, "x has device meta but the module"),
+        (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 2], torch.zeros(1, 3, 4), "h_0 must have shape (1, 2, 4)"),
+        (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 2], (1, 2), "hx must be one tensor h_0 for an GRU"),
+        (nn.LSTM(3, 4), torch.zeros(5, 2, 3), [5, 2], torch.zeros(1, 2, 4), "hx must be a pair (h_0, c_0)"),
+        (
+            nn.LSTM(3, 4),
+            torch.zeros(5, 2, 3),
+            [5, 2],
+            (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4).double()),
+            "hx: c_0 has dtype torch.float64 but the module torch.float32",
+        ),
+        (nn.LSTM(3, 4), torch.zeros(5, 2, 3), [5, 2], (torch.zeros(1, 2, 4), None), "c_0 must have shape (1, 2, 4)"),
+    ],
+)
+def test_what_does_not_fit_is_refused(rnn, x, lengths, hx, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        pv.compare(rnn, x, lengths, hx)
+
+
+def test_what_is_no_rnn_and_no_batch_is_refused():
+    with pytest.raises(TypeError, match=r"rnn is a Linear; give the nn\.RNN, nn\.GRU or nn\.LSTM itself"):
+        pv.compare(nn.Linear(3, 4), torch.zeros(5, 2, 3), [5, 2])
+    packed = pack_padded_sequence(torch.zeros(5, 2, 3), [5, 2])
+    with pytest.raises(TypeError, match="unpack it with pad_packed_sequence first"):
+        pv.compare(nn.GRU(3, 4), packed, [5, 2])
+
+
+# The worked example, the text and the picture.
+
+
+def worked_example():
+    torch.manual_seed(0)
+    x = torch.zeros(5, 2, 2)
+    x[:, 0] = torch.arange(1.0, 6)[:, None]
+    x[:2, 1] = torch.tensor([10.0, 20])[:, None]
+    return pv.compare(nn.LSTM(2, 3), x, [5, 2])
+
+
+def test_the_worked_example():
+    result = worked_example()
+    assert isinstance(result, StatesComparison)
+    assert result.agrees == {
+        "outputs at valid steps": True,
+        "outputs at padding": False,
+        "h_n": False,
+        "c_n": False,
+        "gradient to x, loss on outputs": True,
+        "gradient to padding, loss on outputs": True,
+        "gradient to weights, loss on outputs": True,
+        "gradient to x, loss on h_n": False,
+        "gradient to padding, loss on h_n": False,
+        "gradient to weights, loss on h_n": False,
+    }
+    assert result.h_n.differs.tolist() == result.c_n.differs.tolist() == [[[False, True]]]
+    assert result.verdict == (
+        "Packing is not needed for outputs at valid steps and gradients (loss on outputs)."
+        " Padded is wrong for h_n, c_n and gradients (loss on h_n). Affected: b."
+    )
+
+
+def test_text_and_picture():
+    result = worked_example()
+    said = result.to_text()
+    assert said.startswith("LSTM(2, 3), padded against packed: 2 sequences, 5 time steps, float32\n" + result.verdict)
+    assert repr(result) == said
+    assert re.search(r"^  outputs at valid steps +agree$", said, re.MULTILINE)
+    assert re.search(r"^  h_n +differ at 1 of 2 states \(in b\), by up to 0\.\d+ \(relative ", said, re.MULTILINE)
+    bundle = result._repr_mimebundle_()
+    assert bundle == {"text/plain": said, "image/svg+xml": result.to_svg()}
+    for theme in palette.THEMES:
+        ElementTree.fromstring(result.to_svg(theme))
+
+
+def test_large_batches_are_said_and_drawn_shortly():
+    torch.manual_seed(0)
+    rnn = nn.GRU(2, 3, bidirectional=True)
+    result = pv.compare(rnn, torch.randn(30, 400, 2), torch.randint(1, 31, (400,)), gradients=False)
+    assert len(result.to_text()) < 2500
+    assert "and 3" in result.verdict
+    assert " more" in result.verdict
+    assert len(result.to_svg()) < 200_000
+
+
+# Through time.
+
+
+@given(cases(paddings=(3.0,)))
+def test_the_trajectory_is_the_hidden_state(case):
+    result = case.compare(gradients=False)
+    halves = 1 + case.rnn.bidirectional
+    padded, packed = (case.run(way)[0].reshape(*case.x.shape[:2], halves, -1) for way in (False, True))
+    for d, direction in enumerate(("forward", "reverse")[:halves]):
+        path = result.trajectory(direction)
+        one = result.trajectory(direction, 0)
+        for b, (n, curve, unit) in enumerate(zip(case.lengths, path.curves, one.curves, strict=True)):
+            assert curve.length == n
+            same(curve.padded, padded[b, :, d].norm(dim=-1))
+            same(unit.padded, padded[b, :, d, 0])
+            same(curve.packed[:n], packed[b, :n, d].norm(dim=-1))
+            rest = curve.packed[n:]
+            if direction == "forward":
+                final = case.alone(b)[1].reshape(case.rnn.num_layers, halves, -1)[-1, 0].norm().item()
+                same(rest, [final] * len(rest))
+            else:
+                assert np.isnan(rest).all()
+
+
+def test_a_trajectory_that_is_not_there():
+    result = worked_example()
+    with pytest.raises(ValueError, match="direction is 'reverse'; this module has 'forward'"):
+        result.trajectory("reverse")
+    with pytest.raises(ValueError, match="unit is 3; the hidden state has units 0 … 2"):
+        result.trajectory(unit=3)
+
+
+# The truth table.
+
+
+@pytest.mark.parametrize("cell", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize("padding", [0.0, 5.0, float("nan")])
+def test_the_truth_table(cell, padding):
+    table = truth_table(cell, padding=padding)
+    assert len(table.answers) == 8
+    for directions in (1, 2):
+        for layers in (1, 2):
+            case = {"directions": directions, "layers": layers}
+            forward = directions == 1 or layers == 1
+            reverse = None if directions == 1 else False
+            expected = [forward, reverse, False, forward, reverse]
+            assert [table.right(q, "padded", **case) for q in QUESTIONS] == expected
+            expected = [True, None if directions == 1 else True, True, True, None if directions == 1 else True]
+            assert [table.right(q, "packed", **case) for q in QUESTIONS] == expected
+
+
+def test_the_truth_table_without_biases():
+    table = truth_table(bias=False)
+    for layers, right in ((1, True), (2, False)):
+        case = {"directions": 2, "layers": layers}
+        assert table.right("outputs, forward", "padded", **case)
+        assert table.right("outputs, reverse", "padded", **case) is right
+        assert table.right("output[:, 0]", "padded", **case) is right
+        assert table.right("h_n", "padded", **case) is False
+
+
+def test_the_truth_table_of_equal_lengths_is_all_right():
+    table = truth_table("GRU", lengths=[4, 4])
+    assert all(right is not False for answer in table.answers for right in answer.right.values())
+
+
+def test_the_truth_table_says_and_draws_itself():
+    state = torch.random.get_rng_state()
+    table = truth_table("GRU")
+    assert torch.equal(torch.random.get_rng_state(), state)
+    said = table.to_text()
+    assert said.count("WRONG") == 10
+    line = next(line for line in said.splitlines() if line.startswith("bidirectional, 2 layers, padded"))
+    assert line.split("padded")[1].split() == ["WRONG"] * 5
+    assert (
+        "Packing is not needed for the outputs at valid steps of: one direction, 1 layer; one direction, 2 lay" in said
+    )
+    assert "output holds no c, and no layer below the last" in said
+    for theme in palette.THEMES:
+        picture = "".join(ElementTree.fromstring(table.to_svg(theme)).itertext())
+        assert picture.count("✗ WRONG") == 10
+        assert picture.count("✓ right") == said.count("right ") + said.count("right\n") - said.count("is right")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: truth_table("lstm"), "cell is 'lstm'; choose 'RNN', 'GRU' or 'LSTM'"),
+        (lambda: truth_table(lengths=[0]), "lengths[0] is 0"),
+        (lambda: truth_table("RNN").right("c_n", "packed"), "question is 'c_n'; choose one of 'outputs, forward'"),
+        (lambda: truth_table("RNN").right("h_n", "padded", layers=3), "no line of layers=3, directions=1"),
+    ],
+)
+def test_truth_tables_that_are_not_there(call, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        call()

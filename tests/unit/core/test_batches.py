@@ -1,0 +1,142 @@
+"""Batches and shares: everybody is in one of them, similar lengths meet, and the counts are those of a plain loop."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packviz.core import batches as buckets
+from packviz.core.batches import BUCKETED, CONTIGUOUS, ORDERS, SHUFFLED, SNAKE, SORTED, SPLITS, STRIDED, Buckets, Load
+from packviz.core.layout import Layout
+
+lengths = st.lists(st.integers(1, 60), min_size=1, max_size=80)
+seeds = st.integers(0, 5)
+
+
+@given(lengths, st.integers(1, 20), st.sampled_from(ORDERS), st.integers(1, 5), seeds)
+def test_every_sequence_is_in_one_batch(n, batch_size, order, window, seed):
+    found = buckets.batches(n, batch_size, order, window=window, seed=seed)
+    assert sorted(np.concatenate(found).tolist()) == list(range(len(n)))
+    assert sorted(map(len, found), reverse=True)[:-1] == [batch_size] * (len(found) - 1)
+    assert len(found) == -(-len(n) // batch_size)
+    again = buckets.batches(torch.tensor(n), batch_size, order, window=window, seed=seed)
+    assert [b.tolist() for b in again] == [b.tolist() for b in found]
+
+
+@given(lengths, st.integers(1, 20), seeds)
+def test_the_orders(n, batch_size, seed):
+    as_they_come, shuffled, in_order = (
+        np.concatenate(buckets.batches(n, batch_size, order, seed=seed)).tolist()
+        for order in (buckets.AS_THEY_COME, SHUFFLED, SORTED)
+    )
+    assert as_they_come == list(range(len(n)))
+    assert shuffled == np.random.default_rng(seed).permutation(len(n)).tolist()
+    assert in_order == sorted(range(len(n)), key=lambda i: -n[i])  # stable
+
+
+@given(lengths, st.integers(1, 20), seeds)
+def test_one_window_of_buckets_is_all_sorted(n, batch_size, seed):
+    """Batches that share a window follow each other in length; here all do."""
+    found = buckets.batches(n, batch_size, BUCKETED, seed=seed)
+    ranked = sorted(([n[i] for i in batch] for batch in found), reverse=True)
+    assert [length for batch in ranked for length in batch] == sorted(n, reverse=True)
+    load, best = (Load.of(n, buckets.batches(n, batch_size, order, seed=seed)) for order in (BUCKETED, SORTED))
+    assert load.padding == best.padding
+
+
+def test_a_window_holds_so_many_batches():
+    n = list(range(1, 41))
+    order = np.random.default_rng(3).permutation(40)
+    pools = [set(order[i : i + 8].tolist()) for i in range(0, 40, 8)]
+    for batch in Buckets(n, 4, window=2, seed=3):
+        assert any(set(batch) <= pool for pool in pools)
+        assert [n[i] for i in batch] == sorted((n[i] for i in batch), reverse=True)
+
+
+def test_each_epoch_is_shuffled_anew():
+    n = np.random.default_rng(0).integers(1, 50, 64)
+    sampler = Buckets(n, 8, window=2)
+    first, second = list(sampler), list(sampler)
+    assert len(first) == len(second) == len(sampler) == 8
+    assert first != second
+    assert sorted(i for batch in second for i in batch) == list(range(64))
+    assert list(Buckets(n, 8, window=2)) == first
+
+
+def test_it_is_a_batch_sampler():
+    data = [torch.full((n,), n) for n in (5, 2, 9, 4, 7)]
+    n = [len(x) for x in data]
+    loader = torch.utils.data.DataLoader(data, batch_sampler=Buckets(n, 2), collate_fn=lambda batch: batch)
+    assert len(loader) == 3
+    assert sorted(len(x) for batch in loader for x in batch) == sorted(n)
+
+
+@given(lengths, st.integers(1, 9), st.sampled_from(SPLITS))
+def test_every_sequence_has_one_worker(n, workers, way):
+    shares = buckets.split(n, workers, way)
+    assert len(shares) == workers
+    assert sorted(np.concatenate(shares).tolist()) == list(range(len(n)))
+    sizes = [len(share) for share in shares]
+    assert max(sizes) - min(sizes) <= 1
+    for share in shares:
+        assert [n[i] for i in share] == sorted((n[i] for i in share), reverse=True)
+
+
+def test_the_ways_to_split():
+    n = [5, 80, 7, 60, 30, 40, 50, 70]  # ranks: 1 7 3 6 5 4 2 0
+    ranks = [1, 7, 3, 6, 5, 4, 2, 0]
+
+    def by_rank(*some):
+        return [ranks[rank] for rank in some]
+
+    for way, shares in {
+        CONTIGUOUS: [by_rank(0, 1, 2, 3), by_rank(4, 5, 6, 7)],
+        STRIDED: [by_rank(0, 2, 4, 6), by_rank(1, 3, 5, 7)],
+        SNAKE: [by_rank(0, 3, 4, 7), by_rank(1, 2, 5, 6)],
+    }.items():
+        assert [share.tolist() for share in buckets.split(n, 2, way)] == shares
+    assert [len(share) for share in buckets.split([1, 1], 3)] == [1, 1, 0]
+
+
+@given(lengths, st.integers(1, 20), st.integers(1, 5), st.sampled_from(SPLITS), seeds)
+def test_counts(n, batch_size, workers, way, seed):
+    groups = buckets.batches(n, batch_size, seed=seed)
+    load = Load.of(n, groups)
+    layouts = [Layout([n[i] for i in group]) for group in groups]
+    assert load.real.tolist() == [layout.n_valid for layout in layouts]
+    assert load.cells.tolist() == [layout.n_cells for layout in layouts]
+    assert load.padding == sum(layout.n_padding for layout in layouts)
+    tokens = buckets.tokens(n, groups, workers, way)
+    for group, row in zip(groups, tokens.tolist(), strict=True):
+        own = [n[i] for i in group]
+        assert row == [sum(own[i] for i in share) for share in buckets.split(own, workers, way)]
+    waiting = sum(max(row) - mine for row in tokens.tolist() for mine in row)
+    spent = workers * sum(max(row) for row in tokens.tolist())
+    assert buckets.idle(tokens) == pytest.approx(waiting / spent)
+
+
+def test_a_snake_is_fairer_than_blocks():
+    n = np.random.default_rng(0).integers(1, 100, 64)
+    idle = {way: buckets.idle(buckets.tokens(n, [np.arange(64)], 2, way)) for way in SPLITS}
+    assert idle[SNAKE] < idle[STRIDED] < idle[CONTIGUOUS]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Buckets([1], 0), "batch_size is 0; give a whole number of at least 1"),
+        (lambda: Buckets([1], 2, window=1.5), "window is 1.5; give"),
+        (lambda: Buckets([1], 2, seed=-1), "seed is -1; give a whole number of at least 0"),
+        (lambda: buckets.batches([1], 2, seed=None), "seed is None; give a whole number of at least 0"),
+        (lambda: Buckets([0], 2), r"lengths\[0\] is 0"),
+        (lambda: buckets.batches([1], True), "batch_size is True"),
+        (lambda: buckets.batches([1], 1, "random"), "order is 'random'; choose one of 'as they come', 'shuffled'"),
+        (lambda: buckets.split([1], 0), "workers is 0"),
+        (lambda: buckets.split([1], 1, "zigzag"), "way is 'zigzag'; choose one of 'contiguous', 'strided', 'snake'"),
+        (lambda: buckets.tokens([1], [np.array([0])], 2.0), "workers is 2.0"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

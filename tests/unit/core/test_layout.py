@@ -1,0 +1,394 @@
+"""`Layout` against torch's own packing, the worked examples, and every wrong input we could think of."""
+
+import copy
+import dataclasses
+import pickle
+import re
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence, pad_packed_sequence
+
+from packviz.core.layout import MOST_STEPS, Layout, sequence_name
+
+some_lengths = st.lists(st.integers(1, 12), min_size=1, max_size=40)  # torch's sort moves ties from 17 sequences on
+# Whatever else is random, these are always tried.
+CASES = [[1], [7], [1, 1, 1], [3, 5, 2, 4], [5, 4, 3, 3, 1], [4] * 20, [2, 3] * 20, list(range(1, 31))]
+
+
+def cells(lengths, steps):
+    """`(T, B)` a tensor in which the cell of sequence b at time step t holds b·T + t."""
+    return torch.arange(len(lengths) * steps).reshape(len(lengths), steps).T
+
+
+def pack(lengths, steps=None, enforce_sorted=False):
+    return pack_padded_sequence(cells(lengths, steps or max(lengths)), lengths, enforce_sorted=enforce_sorted)
+
+
+def agrees_with_torch(layout, packed, lengths, steps):
+    """Every array of `layout` says what torch's `packed` holds and what torch makes of it."""
+    B = len(lengths)
+    assert layout.lengths.tolist() == list(lengths)
+    assert layout.batch_sizes.tolist() == packed.batch_sizes.tolist()
+    if packed.sorted_indices is None:
+        assert layout.sorted_indices.tolist() == layout.unsorted_indices.tolist() == list(range(B))
+    else:
+        assert layout.sorted_indices.tolist() == packed.sorted_indices.tolist()
+        assert layout.unsorted_indices.tolist() == packed.unsorted_indices.tolist()
+    assert (layout.source @ [steps, 1]).tolist() == packed.data.tolist()
+
+    ones = packed._replace(data=torch.ones(len(packed.data), dtype=torch.bool))
+    mask, _ = pad_packed_sequence(ones, batch_first=True, total_length=layout.max_len)
+    assert layout.mask.tolist() == mask.tolist()
+    rows = packed._replace(data=torch.arange(len(packed.data)))
+    places, _ = pad_packed_sequence(rows, batch_first=True, total_length=layout.max_len, padding_value=-1)
+    assert layout.packed_index.tolist() == places.tolist()
+
+    assert (layout.batch_size, layout.n_valid, layout.n_cells) == (B, len(packed.data), B * layout.max_len)
+    assert layout.n_padding == layout.n_cells - layout.n_valid == int((~mask).sum())
+    assert layout.offsets.tolist() == [0, *packed.batch_sizes.cumsum(0).tolist()]
+    assert layout.is_sorted == (layout.sorted_indices.tolist() == list(range(B)))
+
+
+@given(some_lengths, st.integers(0, 5))
+def test_layout_of_an_unsorted_batch_is_torchs(lengths, extra):
+    steps = max(lengths) + extra
+    packed = pack(lengths, steps)
+    read = Layout.from_packed(packed)
+    agrees_with_torch(read, packed, lengths, steps)
+    # With torch's permutation, everything else follows from the lengths, also with padding for all.
+    agrees_with_torch(Layout(lengths, steps, sorted_indices=packed.sorted_indices), packed, lengths, steps)
+
+
+@pytest.mark.parametrize("lengths", CASES, ids=str)
+def test_layout_of_these_is_torchs(lengths):
+    packed = pack(lengths)
+    agrees_with_torch(Layout.from_packed(packed), packed, lengths, max(lengths))
+
+
+@given(some_lengths)
+def test_layout_of_a_sorted_batch_is_torchs_without_being_told_the_order(lengths):
+    lengths = sorted(lengths, reverse=True)
+    packed = pack(lengths, enforce_sorted=True)
+    agrees_with_torch(Layout.from_packed(packed), packed, lengths, max(lengths))
+    assert Layout(lengths) == Layout.from_packed(packed)
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=40, unique=True))
+def test_without_ties_there_is_only_one_order(lengths):
+    assert Layout(lengths) == Layout.from_packed(pack(lengths))
+
+
+@given(some_lengths)
+def test_own_sort_is_stable(lengths):
+    order = Layout(lengths).sorted_indices.tolist()
+    assert order == sorted(range(len(lengths)), key=lambda b: -lengths[b])
+
+
+@given(some_lengths)
+def test_layout_of_pack_sequence(lengths):
+    steps = max(lengths)
+    packed = pack_sequence([row[:n] for row, n in zip(cells(lengths, steps).T, lengths, strict=True)], False)
+    agrees_with_torch(Layout.from_packed(packed), packed, lengths, steps)
+
+
+@given(some_lengths)
+def test_a_hand_built_packed_sequence_forgets_its_order(lengths):
+    packed = pack(lengths)
+    by_hand = PackedSequence(packed.data, packed.batch_sizes)
+    layout = Layout.from_packed(by_hand)
+    _, torchs = pad_packed_sequence(by_hand)
+    assert layout.lengths.tolist() == torchs.tolist() == sorted(lengths, reverse=True)
+    assert layout.is_sorted
+
+
+@given(some_lengths, st.integers(0, 3))
+def test_a_mask_and_its_layout_are_two_ways_to_say_the_same(lengths, extra):
+    layout = Layout(lengths, max(lengths) + extra)
+    for mask in (layout.mask, torch.from_numpy(layout.mask.copy()), layout.mask.tolist(), layout.mask.astype(float)):
+        assert Layout.from_mask(mask) == layout
+
+
+@given(some_lengths, st.integers(0, 3))
+def test_packed_index_and_source_undo_each_other(lengths, extra):
+    layout = Layout(lengths, max(lengths) + extra)
+    b, t = layout.source.T
+    assert layout.packed_index[b, t].tolist() == list(range(layout.n_valid))
+    assert (layout.packed_index[~layout.mask] == -1).all()
+
+
+def test_thousands_of_sequences():
+    lengths = np.random.default_rng(0).integers(1, 400, size=5000)
+    packed = pack(lengths.tolist())
+    agrees_with_torch(Layout.from_packed(packed), packed, lengths.tolist(), int(lengths.max()))
+
+
+def test_one_very_long_sequence_among_many():
+    layout = Layout([1_000_000] + [1] * 999)
+    packed = PackedSequence(torch.empty(layout.n_valid), torch.tensor(layout.batch_sizes))
+    assert Layout.from_packed(packed) == layout
+    assert layout.source[-1].tolist() == [0, 999_999]
+
+
+def test_takes_lengths_in_every_form():
+    want = Layout([3, 1, 2])
+    forms = [
+        (3, 1, 2),
+        np.array([3, 1, 2], dtype=np.uint8),
+        np.array([3.0, 1.0, 2.0]),
+        torch.tensor([3, 1, 2]),
+        torch.tensor([3.0, 1.0, 2.0], requires_grad=True),
+        [torch.tensor(3), torch.tensor(1), torch.tensor(2)],
+        [np.int64(3), 1, 2.0],
+    ]
+    assert all(Layout(form) == want for form in forms)
+    assert Layout(range(1, 4)) == Layout([1, 2, 3])
+
+
+# The worked examples, with their exact values.
+
+
+def test_eight_sequences():
+    layout = Layout([4, 6, 8, 5, 4, 3, 7, 8])
+    assert (layout.n_cells, layout.n_valid, layout.n_padding) == (64, 45, 19)
+
+
+def data_of(layout, *rows):
+    return [rows[b][t] for b, t in layout.source]
+
+
+def test_two_short_sequences():
+    layout = Layout([3, 2])
+    assert data_of(layout, [1, 2, 3], [3, 4]) == [1, 3, 2, 4, 3]
+    assert layout.batch_sizes.tolist() == [2, 2, 1]
+
+
+def test_six_sequences():
+    assert Layout([9, 8, 6, 4, 3, 2]).batch_sizes.tolist() == [6, 6, 5, 4, 3, 3, 2, 2, 1]
+
+
+def test_five_and_two():
+    layout = Layout([5, 2])
+    assert data_of(layout, [1, 2, 3, 4, 5], [10, 20]) == [1, 10, 2, 20, 3, 4, 5]
+    assert layout.batch_sizes.tolist() == [2, 2, 1, 1, 1]
+    assert (layout.n_valid, layout.n_cells) == (7, 10)
+
+
+def test_batch_sizes_are_not_the_lengths():
+    layout = Layout([3, 1])
+    assert "".join(data_of(layout, "abc", "x")) == "axbc"
+    assert layout.batch_sizes.tolist() == [2, 1, 1]
+
+
+def test_token_ids():
+    layout = Layout([5, 3])
+    rows = [101, 7592, 1010, 11803, 102], [101, 2742, 102, 0, 0]
+    assert data_of(layout, *rows) == [101, 101, 7592, 2742, 1010, 102, 11803, 102]
+    assert layout.batch_sizes.tolist() == [2, 2, 2, 1, 1]
+
+
+def test_four_unsorted_sequences():
+    layout = Layout([3, 5, 2, 4])
+    order = " ".join(f"{sequence_name(b)}{t + 1}" for b, t in layout.source)
+    assert order == "b1 d1 a1 c1 b2 d2 a2 c2 b3 d3 a3 b4 d4 b5"
+    assert layout.batch_sizes.tolist() == [4, 4, 3, 2, 1]
+    assert layout.sorted_indices.tolist() == [1, 3, 0, 2]
+    assert layout.unsorted_indices.tolist() == [2, 0, 3, 1]
+
+
+# What is refused, and what the reader is told.
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "said"),
+    [
+        ([3, 0, 2], "lengths[1] is 0: every sequence needs at least one time step; drop the empty ones"),
+        ([3, 0, 0, 0], "lengths[1] is 0 (and 2 more): every sequence needs"),
+        ([3, -2], "lengths[1] is -2: every sequence needs at least one"),
+        ([3, 2.5], "lengths[1] is 2.5: not a whole number; torch would silently cut it off"),
+        ([3, NAN], "lengths[1] is nan: not a number of time steps"),
+        ([INF, 3], "lengths[0] is inf: not a number of time steps"),
+        ([3, 1e30], "lengths[1] is 1e+30: too large"),
+        (np.array([3, 2**63], dtype=np.uint64), "lengths[1] is 9223372036854775808: too large"),
+        ([3, MOST_STEPS + 1], "lengths[1] is 10000001: a Layout has at most 10,000,000 time steps"),
+        ([3, 2**70], "lengths[1] is 1.1805916207174113e+21: too large"),
+        ([[3, 2]], "lengths must be one-dimensional, got shape (1, 2)"),
+        (5, "lengths must be one-dimensional, got shape ()"),
+        (None, "lengths must be one-dimensional, got shape ()"),
+        ("5 3", "lengths must be one-dimensional, got shape ()"),
+        ([[3], [2, 1]], "lengths must be one-dimensional: list the number of real time steps of each"),
+        ([], "lengths is empty: list the number of real time steps of each sequence"),
+        (torch.tensor([]), "lengths is empty"),
+        ([True, False], "lengths holds booleans; if this is a padding mask, call Layout.from_mask(mask)"),
+        (["3", "2"], "lengths must hold whole numbers, got ['3', '2']"),
+        ([3, None], "lengths must hold whole numbers, got [3, None]"),
+        ([3 + 0j], "lengths must hold whole numbers"),
+    ],
+)
+def test_wrong_lengths_are_refused(lengths, said):
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
+        Layout(lengths)
+
+
+@pytest.mark.parametrize(
+    ("max_len", "said"),
+    [
+        (2, "lengths[0] is 3: longer than max_len=2; shorten it, or raise max_len"),
+        (0, "lengths[0] is 3 (and 1 more): longer than max_len=0"),
+        (4.0, "max_len is 4.0; give a whole number of time steps, or leave it out"),
+        (True, "max_len is True; give"),
+        ("4", "max_len is '4'; give"),
+        (MOST_STEPS + 1, "max_len is 10000001: a Layout has at most 10,000,000 time steps"),
+    ],
+)
+def test_wrong_max_len_is_refused(max_len, said):
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
+        Layout([3, 2], max_len)
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        ([0, 0, 1], "sorted_indices must hold each of 0 … 2 exactly once, got [0, 0, 1]"),
+        ([0, 1], "sorted_indices must hold each of 0 … 2 exactly once, got [0, 1]"),
+        ([1, 2, 3], "sorted_indices must hold each of 0 … 2 exactly once"),
+        ([-1, 0, 1], "sorted_indices must hold each of 0 … 2 exactly once"),
+        (
+            [1, 0, 2],
+            "sorted_indices must put longer sequences first, but entry 0 names sequence 1 of length 2 and the next one"
+            " sequence 0 of length 3",
+        ),
+        ([[0, 1, 2]], "sorted_indices must be one-dimensional"),
+        ([0.5, 1, 2], "sorted_indices[0] is 0.5: not a whole number"),
+    ],
+)
+def test_wrong_orders_are_refused(order, said):
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
+        Layout([3, 2, 2], sorted_indices=order)
+
+
+@dataclasses.dataclass
+class Claim:
+    """What says it is a packed sequence; torch's own would refuse some of these."""
+
+    data: object
+    batch_sizes: object
+    sorted_indices: object = None
+
+
+@pytest.mark.parametrize(
+    ("packed", "said"),
+    [
+        (Claim(range(3), [1, 2]), "packed.batch_sizes must never grow, but is 1 at time step 0 and 2 at the next"),
+        (Claim(range(4), [2, 1]), "packed.batch_sizes adds up to 3 but packed.data has 4 rows"),
+        (Claim(range(2), [2, 0]), "packed.batch_sizes[1] is 0: every time step needs at least one sequence"),
+        (Claim(range(0), []), "packed.batch_sizes is empty"),
+        (Claim(range(3), [2, 1], [0, 0]), "packed.sorted_indices must hold each of 0 … 1 exactly once, got [0, 0]"),
+        (Claim(range(3), [2, 1], [0]), "packed.sorted_indices must hold each of 0 … 1 exactly once, got [0]"),
+        (Claim(range(3), [2, 1], [[0, 1]]), "packed.sorted_indices must be one-dimensional"),
+    ],
+)
+def test_wrong_packed_sequences_are_refused(packed, said):
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
+        Layout.from_packed(packed)
+
+
+@pytest.mark.parametrize("thing", [[3, 2], torch.ones(2), None])
+def test_what_is_no_packed_sequence_is_refused(thing):
+    with pytest.raises(
+        TypeError, match=r"packed has no '\w+': give a torch PackedSequence, not .*call Layout\(lengths"
+    ):
+        Layout.from_packed(thing)
+
+
+@pytest.mark.parametrize(
+    ("mask", "said"),
+    [
+        ([[1, 1], [0, 1]], "mask row 1 has padding at time step 0 before real cells; align the sequences to the left"),
+        ([[1, 0, 1], [1, 1, 1]], "mask row 0 has padding at time step 1 before real cells"),
+        ([[1, 0], [0, 0]], "mask row 1 has no real cell"),
+        ([[1, 2]], "mask must hold only True and False"),
+        ([[1.0, NAN]], "mask must hold only True and False"),
+        ([1, 0], "mask must be two-dimensional (batch, time step) and not empty, got shape (2,)"),
+        ([[1], [1, 0]], "mask must be two-dimensional (batch, time step), got rows of unequal length"),
+        (np.ones((0, 3)), "mask must be two-dimensional (batch, time step) and not empty, got shape (0, 3)"),
+        (np.ones((3, 0)), "mask must be two-dimensional (batch, time step) and not empty, got shape (3, 0)"),
+    ],
+)
+def test_wrong_masks_are_refused(mask, said):
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
+        Layout.from_mask(mask)
+
+
+# A value: it cannot change, and equal ones are equal.
+
+ARRAYS = ["lengths", "sorted_indices", "unsorted_indices", "batch_sizes", "offsets", "mask", "packed_index", "source"]
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_are_read_only(name):
+    array = getattr(Layout([3, 1, 2]), name)
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 0
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_torch_takes_every_array(name):
+    array = getattr(Layout([3, 1, 2]), name)
+    assert torch.tensor(array).tolist() == array.tolist()
+
+
+@pytest.mark.parametrize("name", [*ARRAYS, "max_len", "n_valid"])
+def test_attributes_are_frozen(name):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(Layout([3, 1, 2]), name, 0)
+
+
+def test_the_callers_arrays_are_copied():
+    lengths, order = np.array([2, 3]), np.array([1, 0])
+    layout = Layout(lengths, sorted_indices=order)
+    lengths[0] = order[0] = 9
+    assert layout == Layout([2, 3])
+
+
+def test_equality_and_hash():
+    one = Layout([3, 2, 2])
+    assert one == Layout(torch.tensor([3, 2, 2]))
+    assert one == Layout([3, 2, 2], max_len=3)
+    assert hash(one) == hash(Layout((3, 2, 2)))
+    others = [Layout([3, 2]), Layout([2, 3, 2]), Layout([3, 2, 2], 4), Layout([3, 2, 2], sorted_indices=[0, 2, 1])]
+    assert all(one != other for other in others)
+    assert len({one, *others}) == 5
+    assert one != [3, 2, 2]
+    assert copy.deepcopy(one) == pickle.loads(pickle.dumps(one)) == one
+
+
+def test_repr():
+    assert repr(Layout([3, 2])) == "Layout([3, 2]): 6 cells, 5 real"
+    assert repr(Layout([3, 2], max_len=5)) == "Layout([3, 2], max_len=5): 10 cells, 5 real"
+    many = repr(Layout([2] * 13))
+    assert many == "Layout([2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, …]): 26 cells, 26 real"
+
+
+def test_sequence_names_count_as_a_spreadsheet_does():
+    names = [sequence_name(i) for i in range(26 + 26 * 26 + 1)]
+    assert names[:3] == ["a", "b", "c"]
+    assert names[25:28] == ["z", "aa", "ab"]
+    assert names[51:53] == ["az", "ba"]
+    assert names[-2:] == ["zz", "aaa"]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_a_padded_batch_by_its_shape(batch_first):
+    shape = (2, 5, 7) if batch_first else (5, 2, 7)
+    assert Layout.from_padded(shape, [3, 5], batch_first) == Layout([3, 5], max_len=5)
+    with pytest.raises(ValueError, match=rf"has B = 5; did you mean batch_first={batch_first}\?"):
+        Layout.from_padded(shape, [3, 5], not batch_first)
+    with pytest.raises(ValueError, match=r"lengths\[1\] is 6 but x of shape .* has T = 5"):
+        Layout.from_padded(shape, [3, 6], batch_first)

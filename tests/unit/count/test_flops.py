@@ -1,0 +1,340 @@
+"""FLOPs: equal to what PyTorch's own counter sees on a real run, and to the operations ATen really makes."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from drawings import Drawing
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.utils.rnn import pack_padded_sequence
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+import packviz as pv
+from packviz.core.layout import Layout
+from packviz.count.flops import Ledger, Spec, flops
+from packviz.draw import bars
+
+SIX = [9, 8, 6, 4, 3, 2]
+
+
+@st.composite
+def specs(draw):
+    mode = draw(st.sampled_from(["LSTM", "GRU", "RNN"]))
+    hidden = draw(st.integers(1, 5))
+    projection = draw(st.integers(0, hidden - 1)) if mode == "LSTM" else 0
+    layers, both, bias = draw(st.integers(1, 3)), draw(st.booleans()), draw(st.booleans())
+    return Spec(mode, draw(st.integers(1, 4)), hidden, layers, both, projection, bias)
+
+
+layouts = st.builds(
+    lambda lengths, extra: Layout(lengths, max(lengths) + extra),
+    st.lists(st.integers(1, 6), min_size=1, max_size=5),
+    st.integers(0, 2),
+)
+
+
+def module(spec):
+    more = {"proj_size": spec.proj_size} if spec.proj_size else {}
+    more |= {"num_layers": spec.num_layers, "bidirectional": spec.bidirectional, "bias": spec.bias}
+    return getattr(torch.nn, spec.mode)(spec.input_size, spec.hidden_size, **more)
+
+
+def runs(spec, layout, input_grad=False):
+    """Functions that run the RNN padded and packed, each giving all of its output."""
+    rnn = module(spec)
+    x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, requires_grad=input_grad)
+    lengths = torch.tensor(layout.lengths)
+    return (
+        lambda: rnn(x)[0],
+        lambda: rnn(pack_padded_sequence(x, lengths, enforce_sorted=False))[0].data,
+    )
+
+
+def counted(run, mode=None):
+    """What a mode sees of a run without the fused kernel."""
+    mode = mode or FlopCounterMode(display=False)
+    with torch.backends.mkldnn.flags(enabled=False, allow_tf32=None), mode:
+        run()
+    return mode.get_total_flops()
+
+
+# The counts.
+
+
+@given(specs(), layouts)
+def test_forward_is_what_torch_counts(spec, layout):
+    ledger = flops(spec, layout)
+    padded, packed = runs(spec, layout)
+    assert ledger.padded == counted(padded)
+    assert ledger.packed == counted(packed)
+    assert ledger.saved == ledger.padded - ledger.packed
+
+
+@given(specs(), layouts, st.booleans())
+def test_forward_and_backward_are_what_torch_counts(spec, layout, input_grad):
+    ledger = flops(spec, layout, input_grad=input_grad)
+    padded, packed = runs(spec, layout, input_grad)
+    assert ledger.training.padded == counted(lambda: padded().sum().backward())
+    assert ledger.training.packed == counted(lambda: packed().sum().backward())
+    assert ledger.backward.padded == ledger.training.padded - ledger.padded
+    assert ledger.backward.packed == ledger.training.packed - ledger.packed
+
+
+class ElementCounter(TorchDispatchMode):
+    """Counts one FLOP for each number that an element-wise operation gives, and for each bias added to a product."""
+
+    COUNTED = ("add", "sub", "mul", "sigmoid", "tanh", "relu")
+
+    def __init__(self):
+        super().__init__()
+        self.total = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__.rstrip("_")
+        if name in self.COUNTED or name == "addmm":  # a product with its bias
+            self.total += out.numel()
+        return out
+
+    def get_total_flops(self):
+        return self.total
+
+
+@given(specs(), layouts)
+def test_elementwise_is_what_aten_does(spec, layout):
+    ledger = flops(spec, layout)
+    padded, packed = runs(spec, layout)
+    assert ledger.elementwise.padded == counted(padded, ElementCounter())
+    assert ledger.elementwise.packed == counted(packed, ElementCounter())
+
+
+def test_the_fused_kernel_hides_its_products():
+    """The trap of notebook 03. If this fails, PyTorch's counter has learnt the kernel, and the notebook must say so."""
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("this build of PyTorch has no oneDNN")
+    with FlopCounterMode(display=False) as counter:
+        torch.nn.LSTM(3, 7)(torch.randn(9, 6, 3))
+    assert counter.get_total_flops() == 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "padded", "packed"),
+    [
+        (Spec("LSTM", 3, 7), 30240, 17920),
+        (Spec("GRU", 3, 7), 22680, 13440),
+        (Spec("RNN", 3, 7), 7560, 4480),
+        (Spec("LSTM", 3, 7, num_layers=2), 72576, 43008),
+        (Spec("LSTM", 3, 7, bidirectional=True), 60480, 35840),
+        (Spec("LSTM", 3, 7, num_layers=2, bidirectional=True), 187488, 111104),
+    ],
+)
+def test_known_values(spec, padded, packed):
+    for rnn in (spec, module(spec)):
+        ledger = pv.flops(rnn, SIX)
+        assert (ledger.padded, ledger.packed, ledger.saved) == (padded, packed, padded - packed)
+
+
+@given(specs(), layouts, st.booleans())
+def test_steps_and_sequences_add_up(spec, layout, input_grad):
+    ledger = flops(spec, layout, input_grad=input_grad)
+    for work in ledger.rows().values():
+        for both, n in ((work.per_step, layout.max_len), (work.per_sequence, layout.batch_size)):
+            assert both.padded.shape == both.packed.shape == (n,)
+            assert (both.padded.sum(), both.packed.sum()) == (work.padded, work.packed)
+            assert both.saved.sum() == work.saved
+            assert (both.packed >= 0).all()
+            assert (both.saved >= 0).all()
+
+
+@given(specs(), layouts)
+def test_a_cell_costs_the_same_everywhere(spec, layout):
+    ledger = flops(spec, layout)
+    each = spec.gemm_per_cell
+    running = layout.mask.sum(axis=0)
+    assert ledger.per_step.packed.tolist() == (each * running).tolist()
+    assert ledger.per_sequence.packed.tolist() == (each * layout.lengths).tolist()
+    assert set(ledger.per_step.padded) == {each * layout.batch_size}
+    assert set(ledger.per_sequence.padded) == {each * layout.max_len}
+
+
+@given(specs(), st.integers(1, 5), st.integers(1, 6))
+def test_nothing_is_saved_without_padding(spec, batch, steps):
+    assert [work.saved for work in flops(spec, [steps] * batch).rows().values()] == [0, 0, 0, 0]
+
+
+def test_one_sequence_counted_alone_is_its_share_of_the_backward_pass():
+    spec, layout = Spec("GRU", 2, 3, 2, True), Layout([4, 2, 4, 1])
+    shares = flops(spec, layout).backward.per_sequence.packed
+    alone = flops(spec, [4]).backward.packed
+    assert shares[0] == shares[2] == alone
+    # Shorter ones join the reverse direction late, where a gradient of the state is computed for all rows.
+    assert shares[1] > flops(spec, [2]).backward.packed
+
+
+def test_counts_beyond_32_bits():
+    ledger = flops(Spec("LSTM", 4096, 4096, 8), [100_000] * 1000)
+    assert ledger.padded == 10**8 * 8 * 2 * 4 * 4096 * 8192
+    assert isinstance(ledger.padded, int)
+
+
+def test_arrays_are_read_only():
+    ledger = flops(Spec("GRU", 2, 3), [2, 1])
+    for array in (ledger.per_step.packed, ledger.training.per_sequence.padded, ledger.backward.per_step.packed):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+# The RNN.
+
+
+@given(specs())
+def test_a_module_is_read_by_its_attributes(spec):
+    assert Spec.of(module(spec)) == spec
+    assert Spec.of(spec) is spec
+    names = ("mode", "input_size", "hidden_size", "num_layers", "bidirectional", "proj_size", "bias")
+    assert Spec.of(SimpleNamespace(**{name: getattr(spec, name) for name in names})) == spec
+
+
+def test_both_kinds_of_plain_rnn():
+    for nonlinearity in ("tanh", "relu"):
+        assert Spec.of(torch.nn.RNN(2, 3, nonlinearity=nonlinearity)) == Spec("RNN", 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("LTSM", 2, 3), r"mode is 'LTSM'; choose one of 'LSTM', 'GRU', 'RNN'"),
+        (("GRU", 0, 3), r"input_size is 0; give a whole number of at least 1"),
+        (("GRU", 2, 3.5), r"hidden_size is 3\.5; give a whole number of at least 1"),
+        (("GRU", 2, True), r"hidden_size is True; give a whole number"),
+        (("GRU", 2, 3, 0), r"num_layers is 0; give a whole number of at least 1"),
+        (("LSTM", 2, 3, 1, False, -1), r"proj_size is -1; give a whole number of at least 0"),
+        (("GRU", 2, 3, 1, False, 2), r"proj_size is 2, but only an LSTM has a projection; leave it out"),
+        (("LSTM", 2, 3, 1, False, 3), r"proj_size is 3; it must be smaller than hidden_size=3"),
+    ],
+)
+def test_sizes_that_no_rnn_has(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Spec(*arguments)
+
+
+def test_what_is_no_rnn():
+    for other in (torch.nn.Linear(2, 3), torch.nn.LSTMCell(2, 3), "LSTM", None):
+        with pytest.raises(TypeError, match=r"rnn is a \w+: give an nn\.RNN, nn\.GRU or nn\.LSTM, or Spec\("):
+            flops(other, [1])
+
+
+def test_lengths_are_checked_by_the_layout():
+    with pytest.raises(ValueError, match=r"lengths\[1\] is 0"):
+        flops(Spec("GRU", 2, 3), [2, 0])
+    assert flops(Spec("GRU", 2, 3), torch.tensor([2, 1])).layout == Layout([2, 1])
+    assert flops(Spec("GRU", 2, 3), Layout([2, 1], max_len=7)).per_step.padded.size == 7
+
+
+# What is said and drawn.
+
+
+def test_in_words():
+    assert flops(Spec("LSTM", 3, 7, 2, True), SIX, input_grad=True).to_text() == (
+        "LSTM(3, 7), 2 layers, bidirectional: 3,472 GEMM FLOPs per cell."
+        " 6 sequences padded to 9 time steps: 54 cells, 32 real, 22 padding.\n"
+        "\n"
+        "GEMM FLOPs              padded   packed    saved\n"
+        "forward                187,488  111,104   76,384  40.7 %\n"
+        "backward (and x)       365,568  216,720  148,848  40.7 %\n"
+        "forward + backward     553,056  327,824  225,232  40.7 %\n"
+        "element-wise, forward   31,752   18,816   12,936  40.7 %\n"
+        "\n"
+        "forward, per time step: padded 20,832 at each;"
+        " packed [20832, 20832, 17360, 13888, 10416, 10416, 6944, 6944, 3472]\n"
+        "forward, per sequence:  padded 31,248 for each; packed [31248, 27776, 20832, 13888, 10416, 6944]"
+    )
+    assert str(Spec("LSTM", 3, 7, proj_size=2, bias=False)) == "LSTM(3, 7), proj_size 2, no bias"
+
+
+@given(specs(), layouts, st.sampled_from(["light", "dark", "live"]))
+def test_picture(spec, layout, theme):
+    ledger = flops(spec, layout)
+    said = Drawing(ledger.to_svg(theme)).said()
+    for name, work in ledger.rows().items():
+        assert name in said
+        assert any(s.startswith(f"{work.packed:,} of {work.padded:,}: ") for s in said)
+    assert f"{ledger.per_step.padded[0]:,}" in said
+
+
+def test_a_notebook_gets_image_and_text():
+    ledger = flops(Spec("GRU", 2, 3), [2, 1])
+    bundle = ledger._repr_mimebundle_()
+    assert bundle["text/plain"] == ledger.to_text() == repr(ledger)
+    assert bundle["image/svg+xml"] == ledger.to_svg()
+
+
+def test_no_flop_count_is_called_a_speed_up():
+    ledger = flops(Spec("LSTM", 3, 7), SIX)
+    said = (ledger.to_text() + " ".join(Drawing(ledger.to_svg()).said())).lower()
+    assert not [word for word in ("speed", "fast", "slow", "time saved") if word in said]
+
+
+# Bars.
+
+
+def fill(shape):
+    return "solid" if shape.fill == bars.SOLID else "hatched" if shape.fill.startswith("url(#") else ""
+
+
+def by_fill(picture, kind):
+    """Boxes below the legend with this fill."""
+    return [box for box in picture.boxes if fill(box) == kind and box.y > 20]
+
+
+@given(specs(), layouts)
+def test_bars_of_steps_are_in_proportion(spec, layout):
+    both = flops(spec, layout).per_step
+    picture = Drawing(bars.steps("title", both.packed, both.padded, "light"))
+    top = both.padded.max()
+    solid, hatched = by_fill(picture, "solid"), by_fill(picture, "hatched")
+    assert np.allclose([box.height for box in solid], 120 * both.packed[both.packed > 0] / top, atol=0.02)
+    assert np.allclose([box.height for box in hatched], 120 * both.saved[both.saved > 0] / top, atol=0.02)
+    assert len({round(box.bottom, 1) for box in solid}) == 1
+    assert len({round(box.y, 1) for box in hatched}) <= 1
+    assert all(box.x >= 0 and box.right <= picture.width for box in picture.boxes)
+
+
+def test_many_steps_are_few_shapes():
+    layout = Layout([5000, 3000, 10, 10], max_len=6000)
+    both = flops(Spec("GRU", 2, 3), layout).per_step
+    drawn = bars.steps("title", both.packed, both.padded, "light")
+    assert len(drawn) < 6000
+    solid, hatched = (by_fill(Drawing(drawn), kind) for kind in ("solid", "hatched"))
+    assert len(solid) == 3
+    assert len(hatched) == 3
+    assert solid[-1].right < hatched[-1].right  # T is longer than the longest
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**15), st.integers(0, 10**15)), min_size=1, max_size=4))
+def test_bars_of_totals_are_in_proportion(pairs):
+    rows = {f"row {i}": pair for i, pair in enumerate(pairs)}
+    picture = Drawing(bars.totals("title", rows, "dark"))
+    longest = max(map(sum, pairs)) or 1
+    solid, hatched = by_fill(picture, "solid"), by_fill(picture, "hatched")
+    scale = 390 / longest
+    assert np.allclose([box.width for box in solid], [a * scale for a, _ in pairs], atol=0.02)
+    assert np.allclose([box.width for box in hatched], [b * scale for _, b in pairs], atol=0.02)
+    assert all(text.box.right <= picture.width for text in picture.texts)
+    assert all(text.box.x >= 0 for text in picture.texts)
+
+
+@pytest.mark.parametrize(
+    ("n", "said"),
+    [(0, "0"), (9_999_999, "9,999,999"), (76_480_000, "76.5 M"), (999_600_000, "1 G"), (3_021_408_829_440, "3.02 T")],
+)
+def test_short_counts(n, said):
+    assert bars.short(n) == said
+
+
+def test_ledger_is_a_value():
+    ledger = flops(Spec("GRU", 2, 3), [2, 1])
+    assert ledger == Ledger(Spec("GRU", 2, 3), Layout([2, 1]))

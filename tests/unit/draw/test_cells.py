@@ -1,0 +1,156 @@
+"""The drawing of a batch with padding on either side, and the panel that moves it."""
+
+import numpy as np
+import pytest
+import torch
+from drawings import Drawing
+from hypothesis import given
+from hypothesis import strategies as st
+from panels import move
+
+import packviz as pv
+from packviz.draw import palette
+from packviz.draw.cells import Aligned, draw
+from packviz.draw.palette import SEQUENCES, contrast
+from packviz.explorers import AlignExplorer
+from packviz.explorers.align import ZEROS, guessed
+
+batches = st.lists(st.integers(1, 16), min_size=1, max_size=16)
+
+
+def batch(lengths, side="left", **options):
+    x = torch.arange(1, 1 + len(lengths) * max(lengths)).reshape(len(lengths), -1)
+    return Aligned.of(x, lengths, side, "title", batch_first=True, **options)
+
+
+def test_in_words():
+    x = np.array([[0, 0, 7, 8], [1.5, -0.25, 3, 0]])
+    picture = Aligned.of(x, [2, 3], "right", "moved", batch_first=True, like=np.array([[0, 0, 7, 9], x[1]]))
+    assert picture.to_text().splitlines() == [
+        "moved (· marks padding, ! a wrong cell)",
+        " a     ·0    ·0     7    !8",
+        " b   ·1.5 -0.25     3     0",
+    ]
+    assert Aligned.of(x.T, [2, 3], "right").to_text().startswith("padded batch (· marks padding)\n a ")
+
+
+@given(batches, st.sampled_from(["left", "right"]))
+def test_every_real_cell_has_its_colour_and_no_other(lengths, side):
+    picture = batch(lengths, side)
+    drawing = Drawing(picture.to_svg())
+    cells = [box for box in drawing.boxes if box.fill in SEQUENCES]
+    assert len(cells) == sum(lengths)
+    tops = sorted({box.y for box in drawing.boxes if box.stroke})
+    left = min(box.x for box in drawing.boxes if box.stroke)
+    for b, n in enumerate(lengths):
+        row = sorted(box for box in cells if box.y == tops[b])
+        assert {box.fill for box in row} == {palette.sequence_colour(b)}
+        start = 0 if side == "left" else max(lengths) - n
+        assert [round((box.x - left) / box.width) for box in row] == list(range(start, start + n))
+    hatched = [box for box in drawing.boxes if box.fill.startswith("url") and box.stroke]
+    assert len(hatched) == len(lengths) * max(lengths) - sum(lengths)
+    assert all(t.box.x >= 0 and t.box.right <= drawing.width for t in drawing.texts)
+    assert all(box.right <= drawing.width and box.bottom <= drawing.height for box in drawing.boxes)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_contrast(theme):
+    for text in Drawing(batch([3, 1, 2] * 3).to_svg(theme)).texts:
+        colours = palette.THEMES[theme]
+        grounds = SEQUENCES if text.fill in ("#000000", "#ffffff") else [colours.ground, colours.padding]
+        best = max if text.fill in ("#000000", "#ffffff") else min
+        assert best(contrast(text.fill, ground) for ground in grounds) >= 4.5
+
+
+def test_wrong_cells_are_framed():
+    x = torch.tensor([[1, 2, 3]])
+    picture = Aligned.of(x, [2], batch_first=True, like=torch.tensor([[1, 9, 3]]))
+    wrong = [box for box in Drawing(picture.to_svg()).boxes if box.stroke == palette.LIGHT.wrong]
+    assert len(wrong) == 1
+    assert picture.is_wrong(0, 1)
+
+
+def test_many_stand_beside_each_other_and_then_below():
+    pictures = [batch([9, 4]) for _ in range(5)]
+    drawing = Drawing(draw(pictures, "light"))
+    tops = [t.y for t in drawing.texts if t.said == "title"]
+    assert len(tops) == 5
+    assert len(set(tops)) in (2, 3, 4)
+    assert drawing.width <= 900
+
+
+def test_a_mask_in_place_of_lengths():
+    mask = torch.tensor([[False, True, True], [True, False, True]])
+    assert Aligned.of(torch.ones(2, 3), mask, batch_first=True).real.tolist() == mask.tolist()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Aligned.of(torch.ones(2, 3), [1, 2], "up", batch_first=True), "side is 'up'; choose 'left'"),
+        (lambda: Aligned.of(torch.ones(2, 3, 4), [1, 2]), r"x must be \(T, B\), one number per cell, got shape"),
+        (lambda: Aligned.of(torch.ones(17, 3), [1] * 3), r"x has shape \(17, 3\); up to 16 sequences"),
+        (lambda: Aligned.of(torch.ones(3, 2), [1] * 3), "lengths has 3 entries but x holds 2 sequences"),
+        (lambda: Aligned.of(torch.ones(3, 2), [4, 1]), r"lengths\[0\] is 4: longer than max_len=3"),
+        (lambda: Aligned.of(torch.ones(3, 2), torch.ones(3, 2).bool()), r"booleans of shape \(2, 3\), got bool"),
+    ],
+)
+def test_refusals(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# The panel.
+
+
+def test_the_guess():
+    x = torch.tensor([[0, 0, 7, 8, 0, 0], [0, 0, 0, 0, 0, 0], [1, 2, 3, 4, 5, 6]])
+    assert guessed(x, "left").tolist() == [[7, 8, 0, 0, 0, 0], [0] * 6, [1, 2, 3, 4, 5, 6]]
+    assert guessed(x, "right").tolist() == [[0, 0, 0, 0, 7, 8], [0] * 6, [1, 2, 3, 4, 5, 6]]
+
+
+def test_every_control_over_its_range():
+    explorer = AlignExplorer()
+    seen = set()
+    for typed in ("4, 6, 3", "1", "16, 1, 2, 9"):
+        move(explorer.typed, typed)
+        lengths = [int(n) for n in typed.split(",")]
+        for zeros in ZEROS:
+            move(explorer.zeros, zeros)
+            for source in ("left", "right"):
+                move(explorer.source, source)
+                for to in ("left", "right"):
+                    move(explorer.to, to)
+                    assert explorer.error.value == ""
+                    said = explorer.to_text()
+                    assert f"x: data on the {source} (" in said
+                    assert f"to the {to}, by lengths (" in said
+                    seen.add(explorer.picture.value)
+                    assert (explorer.wrong_cells > 0) == ("!" in said) == ("✗ guessed" in said)
+                    if zeros == "none":
+                        assert explorer.wrong_cells == 0
+                    if max(lengths) > 1 and zeros == ZEROS[1]:
+                        assert (explorer.wrong_cells > 0) == (to == "left")
+                    if max(lengths) > 1 and zeros == ZEROS[2]:
+                        assert (explorer.wrong_cells > 0) == (to == "right")
+    assert len(seen) == 2 * 12 + 4  # every control changes the picture; a sequence of one step has no room for zeros
+
+
+def test_what_the_panel_cannot_show_it_explains():
+    explorer = AlignExplorer()
+    picture = explorer.picture.value
+    for typed, said in (("17", "at most 16 sequences"), ("2, x", "entry 1 is"), ("", "no lengths given"), ("0", "0")):
+        move(explorer.typed, typed)
+        assert said in explorer.error.value
+        assert explorer.picture.value == picture
+    move(explorer.typed, "2")
+    assert explorer.error.value == ""
+
+
+def test_the_panel_moves_by_align():
+    explorer = AlignExplorer([3, 2], source="left", to="right", zeros="none")
+    x = torch.tensor([[1, 2, 3], [1, 2, 0]])
+    target = Aligned.of(
+        pv.align(x, [3, 2], "right", batch_first=True), [3, 2], "right", "✓ to the right, by lengths", True
+    )
+    assert target.to_text() in explorer.to_text()

@@ -1,0 +1,187 @@
+"""Curves of times against sizes: drawn, said, and as a chart."""
+
+import json
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from drawings import Drawing
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from packviz import figures
+from packviz.draw import axes, palette
+from packviz.draw.chart import COLOURS, DASHES, Curve, Plot, Sweep
+
+numbers = st.floats(1e-4, 1e6)
+
+
+def curve(name="padded", method=0, source=0, x=(1, 2, 4), y=(1.0, 2.0, 3.0)):
+    return Curve(name, method, source, x, y, [0.9 * v for v in y], [1.2 * v for v in y])
+
+
+def sweep(*curves, sources=("here",), planned=(), notes=()):
+    return Sweep("Title", [[Plot("one", curves, planned), Plot("two", [])]], sources, notes, "the text")
+
+
+def paths(svg, **wanted):
+    """The `d` of every path with these attributes."""
+    found = [e for e in Drawing(svg).elements if e.tag.endswith("path")]
+    return [e.get("d") for e in found if all(e.get(k.replace("_", "-")) == v for k, v in wanted.items())]
+
+
+def points(path):
+    return np.array([[float(n) for n in pair.split()] for pair in path[1:].split("L")])
+
+
+def coordinates(drawn, method=0):
+    (line,) = paths(drawn, stroke=COLOURS[method], fill="none")
+    return points(line)
+
+
+# Axes.
+
+
+@given(numbers, numbers)
+def test_ticks_are_round_and_enclose(one, other):
+    low, high = sorted((one, other))
+    ticks = axes.ticks(low, high)
+    assert ticks[0] <= low
+    assert ticks[-1] >= high * (1 - 1e-9)
+    assert 2 <= len(ticks) <= 7
+    steps = np.diff(ticks)
+    assert np.allclose(steps, steps[0], rtol=1e-6)
+    assert f"{steps[0]:.1e}"[0] in "125"
+
+
+@given(st.lists(st.integers(30, 230), max_size=14))
+@example([40] * 14)
+@example([230] * 14)
+def test_labels_are_moved_apart_and_stay_beside_the_plot(heights):
+    placed = axes.apart(heights, 230)
+    assert len(placed) == len(heights)
+    assert all(b - a >= 12 for a, b in pairwise(placed))
+    assert all(30 <= height <= 230 for height in placed)
+    if all(b - a >= 12 for a, b in pairwise(sorted(heights))):
+        assert placed == sorted(heights)
+
+
+# The picture.
+
+
+@given(st.lists(numbers, min_size=1, max_size=9))
+def test_a_curve_lies_where_its_numbers_are(y):
+    """Measured in the drawing: heights are proportional to the times, from 0 on, and sizes run to the right."""
+    drawn = sweep(curve(x=range(1, len(y) + 1), y=y)).to_svg()
+    got = coordinates(drawn)
+    assert "M58 210h300" in paths(drawn, stroke=palette.LIGHT.line)  # the axis
+    heights = 210 - got[:, 1]
+    scale = axes.ticks(0.0, 1.2 * max(y))[-1] / 170
+    assert np.allclose(heights * scale, y, atol=0.06 * scale)
+    assert np.allclose(got[:, 0] - 58, 300 * np.arange(1, len(y) + 1) / len(y), atol=0.06)
+
+
+def test_whiskers_reach_from_quartile_to_quartile():
+    drawn = sweep(Curve("a", 0, 0, [10], [5.0], [4.0], [8.0])).to_svg()
+    (whisker,) = [p for p in paths(drawn, stroke=palette.LIGHT.line, fill="none") if "V" in p]
+    assert whisker == "M358.0 125.0V40.0M354.0 125.0h8M354.0 40.0h8"  # 8 ms is the highest tick, 40 px from the top
+
+
+def test_methods_differ_by_colour_marker_and_name_and_sources_by_dashes():
+    drawn = sweep(
+        curve("padded", 0, 0),
+        curve("packed", 1, 0),
+        curve("packed", 1, 1, y=(3.0, 2.0, 2.0)),
+        sources=("yours", "theirs"),
+    ).to_svg()
+    lines = [e for e in Drawing(drawn).elements if e.get("stroke") in COLOURS and e.get("fill") == "none"]
+    assert [(e.get("stroke"), e.get("stroke-dasharray")) for e in lines] == [
+        (COLOURS[0], None),
+        (COLOURS[1], None),
+        (COLOURS[1], DASHES[1]),
+    ]
+    marks = {re.sub(r"M[\d.]+ [\d.]+", "", p)[:8] for c in COLOURS[:2] for p in paths(drawn, fill=c)}
+    assert len(marks) == 2
+    said = Drawing(drawn).said()
+    assert said.count("packed") == 2
+    assert {"padded", "yours", "theirs", "nothing measured yet"} <= set(said)
+    keys = [e for e in Drawing(drawn).elements if e.get("d", "").endswith("h44")]
+    assert [e.get("stroke-dasharray") for e in keys] == [None, DASHES[1]]
+
+
+@pytest.mark.parametrize("theme", palette.THEMES)
+def test_every_colour_can_be_seen(theme):
+    """A line too pale for the ground has an outline that is not."""
+    drawn = sweep(*[curve(f"m{i}", i) for i in range(7)]).to_svg(theme)
+    outline = palette.THEMES[theme].line
+    outlines = [e for e in Drawing(drawn).elements if e.get("stroke") == outline and e.get("stroke-width") == "4"]
+    assert len(outlines) == 7
+    for one in (palette.LIGHT, palette.DARK):
+        assert palette.contrast(one.line, one.ground) > 4.5
+    assert len(set(COLOURS)) == 7
+
+
+def test_planned_sizes_are_marked_and_stretch_the_axis():
+    plain, planned = sweep(curve(x=(1, 2, 4))).to_svg(), sweep(curve(x=(1, 2, 4)), planned=(2, 8)).to_svg()
+    assert not paths(plain, fill=palette.LIGHT.accent)
+    (pips,) = paths(planned, fill=palette.LIGHT.accent)
+    assert pips.count("z") == 2
+    assert coordinates(planned)[-1][0] == 58 + 150  # 4 of 8
+    assert coordinates(plain)[-1][0] == 358
+
+
+def test_names_at_the_ends_do_not_cover_each_other():
+    drawn = Drawing(sweep(*[curve(f"method {i}", i, y=(1, 1, 1 + i / 1000)) for i in range(7)]).to_svg())
+    boxes = sorted(t.box for t in drawn.texts if t.said.startswith("method"))
+    assert len(boxes) == 7
+    for one in boxes:
+        for other in boxes:
+            assert one is other or one.bottom <= other.y + 1 or other.bottom <= one.y + 1
+
+
+def test_everything_stays_inside():
+    long = "x" * 150
+    drawn = Drawing(sweep(curve("staircase"), sources=(long,), notes=(long, "<&>")).to_svg("dark"))
+    shifts = [e.get("transform", "") for e in drawn.elements]
+    assert "translate(450 22)" in shifts
+    assert all(text.box.right <= drawn.width for text in drawn.texts)
+    assert all(text.box.bottom <= drawn.height for text in drawn.texts)
+    assert "<&>" in drawn.said()
+
+
+def test_text_and_mimebundle():
+    result = sweep(curve())
+    assert repr(result) == result.to_text() == "the text"
+    assert result._repr_mimebundle_() == {"text/plain": "the text", "image/svg+xml": result.to_svg()}
+    assert result.to_svg() == sweep(curve()).to_svg()
+
+
+# The chart.
+
+
+def test_the_chart_shows_the_same():
+    one, two = curve("padded", 0, 0), curve("packed", 1, 1, y=(3.0, 2.0, 2.5))
+    result = sweep(two, one, sources=("yours: a", "theirs: b"), notes=("a note",))
+    chart = figures.times_by_size(result)
+    assert [trace.name for trace in chart.data] == ["padded, yours", "packed, theirs"]
+    for trace, drawn in zip(chart.data, (one, two), strict=True):
+        assert (list(trace.x), list(trace.y)) == (list(drawn.x), list(drawn.y))
+        assert np.allclose(trace.error_y.array, np.subtract(drawn.high, drawn.y))
+        assert np.allclose(trace.error_y.arrayminus, np.subtract(drawn.y, drawn.low))
+        assert trace.line.color == COLOURS[drawn.method]
+    assert [trace.line.dash for trace in chart.data] == ["solid", "dash"]
+    assert chart.data[0].marker.symbol != chart.data[1].marker.symbol
+    assert chart.to_text() == "the text"
+    assert chart.layout.xaxis.rangemode == chart.layout.yaxis.rangemode == "tozero"
+    said = [note.text for note in chart.layout.annotations]
+    assert said == ["one", "two", "yours: a<br>theirs: b<br>a note"]
+    json.dumps(chart._repr_mimebundle_())
+
+
+def test_a_chart_of_one_source_names_the_ends_of_its_curves():
+    chart = figures.times_by_size(sweep(curve("padded", 0), curve("packed", 1, y=(1.0, 2.0, 2.99))))
+    ends = [note for note in chart.layout.annotations if note.text in ("padded", "packed")]
+    assert [note.x for note in ends] == [4, 4]
+    assert abs(ends[0].yshift - ends[1].yshift) >= 12  # they end at nearly the same height
+    assert [trace.name for trace in chart.data] == ["packed", "padded"]

@@ -1,0 +1,114 @@
+"""Drawings of data flow: every box and arrow, none over another, whatever the graph."""
+
+import re
+
+from drawings import SVG, Drawing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packviz.draw.flowchart import Arrow, Box, Flow, beside
+from packviz.draw.palette import LIGHT, THEMES
+
+BOXES = (
+    Box("x", "input", "(5, 2, 3)"),
+    Box("pack_padded_sequence", "pack", "line 2"),
+    Box("LSTM", "rnn", "lstm, line 3"),
+    Box("max", "operator", "line 4"),
+    Box("return", "output", "line 4"),
+)
+FLOW = Flow(
+    "Data flow",
+    BOXES,
+    (Arrow(0, 1), Arrow(1, 2, packed=True), Arrow(2, 3, True, "aten::max"), Arrow(2, 4), Arrow(3, 4)),
+)
+
+
+def rectangles(svg):
+    """The boxes of a drawing: left, top, right, bottom."""
+    found = []
+    for element in Drawing(svg).root.iter(f"{SVG}rect"):
+        x, y, width, height = (float(element.get(name)) for name in ("x", "y", "width", "height"))
+        found.append((x, y, x + width, y + height))
+    return found
+
+
+def test_in_words():
+    assert FLOW.to_text() == (
+        "Data flow (⇐ takes a PackedSequence, ← a tensor)\n"
+        "  x (5, 2, 3), an input\n"
+        "  pack_padded_sequence (line 2) ← x\n"
+        "  LSTM (lstm, line 3) ⇐ pack_padded_sequence\n"
+        "  max (line 4) ⇐ LSTM ✗ aten::max\n"
+        "  return (line 4) ← LSTM, ← max"
+    )
+
+
+def test_packed_is_thick_and_wrong_is_dashed_marked_and_coloured():
+    paths = re.findall(r'<path [^>]*fill="none"[^>]*>', FLOW.to_svg())
+    assert len(paths) == 5
+    thick = [path for path in paths if 'stroke-width="3.5"' in path]
+    dashed = [path for path in paths if "stroke-dasharray" in path]
+    assert len(thick) == 2
+    assert len(dashed) == 1
+    assert LIGHT.wrong in dashed[0]
+    assert Drawing(FLOW.to_svg()).text("✗ aten::max").fill == LIGHT.wrong
+    fine = Flow("f", BOXES, FLOW.arrows[:2])
+    assert LIGHT.wrong not in fine.to_svg()
+    assert "not allowed" not in fine.to_svg()
+
+
+@st.composite
+def flows(draw):
+    n = draw(st.integers(0, 9))
+    names = st.text("abcdefgh_", min_size=1, max_size=24)
+    boxes = [Box(draw(names), draw(st.sampled_from(["input", "operator", "rnn"])), draw(names)) for _ in range(n)]
+    pairs = [(i, k) for k in range(n) for i in range(k) if boxes[k].kind != "input"]
+    chosen = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=12)) if pairs else []
+    wrong = st.sampled_from(["", "", "aten::max"])
+    arrows = [Arrow(i, k, draw(st.booleans()), draw(wrong)) for i, k in chosen]
+    return Flow("a flow", boxes, arrows)
+
+
+@given(flows())
+def test_no_box_lies_over_another_and_all_are_inside(flow):
+    for theme in THEMES:
+        svg = flow.to_svg(theme)
+        boxes, drawing = rectangles(svg), Drawing(svg)
+        assert len(boxes) == len(flow.boxes)
+        for i, (left, top, right, bottom) in enumerate(boxes):
+            assert left >= 0
+            assert right <= drawing.width
+            assert bottom <= drawing.height
+            for other in boxes[:i]:
+                assert left >= other[2] or right <= other[0] or top >= other[3] or bottom <= other[1]
+        assert all(text.box.x >= 0 and text.box.right <= drawing.width for text in drawing.texts)
+        for arrow in flow.arrows:  # top down
+            assert boxes[arrow.source][3] <= boxes[arrow.target][1]
+
+
+@given(flows())
+def test_the_text_has_a_line_per_box(flow):
+    lines = flow.to_text().splitlines()
+    assert len(lines) == 1 + len(flow.boxes)
+    assert sum(line.count("✗") for line in lines) == sum(bool(arrow.wrong) for arrow in flow.arrows)
+
+
+def test_a_mark_is_not_on_the_side_that_its_arrow_comes_from():
+    boxes = (Box("pack", "pack"), Box("left"), Box("right"))
+    drawing = Drawing(Flow("f", boxes, (Arrow(0, 1, True, "aten::relu"), Arrow(0, 2, True, "aten::max"))).to_svg())
+    left, right = drawing.text("✗ aten::relu"), drawing.text("✗ aten::max")
+    assert (left.anchor, right.anchor) == ("end", "")
+    assert 0 <= left.box.x < left.box.right < right.box.x
+
+
+def test_flows_side_by_side():
+    both = Drawing(beside([FLOW, Flow("other", BOXES[:1], ())], "light"))
+    single = Drawing(FLOW.to_svg())
+    assert both.width > single.width
+    assert both.height == single.height
+    assert {"Data flow", "other"} <= set(both.said())
+
+
+def test_names_are_text_not_markup():
+    svg = Flow("<b>", (Box("<lambda>", "operator", "a & b"),), ()).to_svg()
+    assert Drawing(svg).text("<lambda>")

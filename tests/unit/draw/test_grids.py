@@ -1,0 +1,239 @@
+"""Grids of differences and curves through time: what stands where, and how it is marked."""
+
+import math
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from drawings import BOX, Drawing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packviz.draw import grids, palette
+from packviz.draw.curves import MOST, Curve, Trajectory
+from packviz.draw.grids import SHADES, Grid, number, short
+
+VALUES = st.one_of(st.floats(0, 1e6), st.sampled_from([0.0, 1e-12, math.nan, math.inf]))
+
+
+@st.composite
+def random_grids(draw):
+    rows, columns = draw(st.integers(1, 20)), draw(st.integers(1, 20))
+    values = np.array(draw(st.lists(VALUES, min_size=rows * columns, max_size=rows * columns))).reshape(rows, columns)
+    padding = None
+    if draw(st.booleans()):
+        lengths = np.array(draw(st.lists(st.integers(1, columns), min_size=rows, max_size=rows)))
+        padding = np.arange(columns) >= lengths[:, None]
+    names = [chr(97 + r) for r in range(rows)], [str(c) for c in range(columns)]
+    return Grid("some difference", *names, values, ~(values <= 1e-6), draw(st.sampled_from([0.0, 1.0])), padding)
+
+
+def cells(svg, fill):
+    """The cells of this fill, a stretch counted cell by cell, without the key below."""
+    drawing = Drawing(svg)
+    size = {round(b.width, 3) for b in drawing.boxes}
+    assert size
+    return [b for b in drawing.boxes if b.fill == fill and b.y < drawing.height - 35]
+
+
+@given(random_grids())
+def test_every_cell_that_differs_is_lit_up_and_marked(grid):
+    svg = grids.draw([grid], "title", "light")
+    few = max(len(grid.rows), len(grid.columns)) <= 16
+    wanted = dict.fromkeys(range(4), 0)
+    for r in range(len(grid.rows)):
+        for c in range(len(grid.columns)):
+            if grid.shade(r, c) is not None:
+                wanted[grid.shade(r, c)] += 1
+    width = grids._cell(grid)[0]
+    for shade, count in wanted.items():
+        drawn = sum(round(b.width / width) for b in cells(svg, SHADES[shade]))
+        assert drawn == count
+    lit = sum(wanted.values())
+    if few:  # a number in bold
+        assert len(re.findall(r'font-size="11"[^>]*font-weight="bold"', svg)) == lit
+    else:  # a line through it
+        struck = re.search(r'<path d="([^"]*)" stroke="#000000"', svg)
+        total = sum(float(n) for n in re.findall(r"h([\d.]+)", struck[1])) if struck else 0
+        assert round(total / width) == lit
+
+
+@given(random_grids())
+def test_the_text_has_every_cell(grid):
+    title, _, *rows = grid.to_text()
+    assert title.startswith("some difference")
+    assert len(rows) == len(grid.rows)
+    for r, line in enumerate(rows):
+        name, *said = line.split()
+        assert name == grid.rows[r]
+        for c, cell in enumerate(said):
+            inside = number(float(grid.values[r, c])) if grid.differs[r, c] else "="
+            assert cell == (f"[{inside}]" if grid.is_padding(r, c) else inside)
+
+
+def test_padding_is_hatched_and_never_lit_up():
+    grid = Grid("d", ["a"], ["0", "1"], np.array([[0.5, 0.5]]), np.array([[True, True]]), 1, np.array([[False, True]]))
+    assert [grid.shade(0, c) for c in (0, 1)] == [2, None]
+    svg = grids.draw([grid], "", "light")
+    assert len(cells(svg, SHADES[2])) == 1
+    assert sum(b.fill.startswith("url(#") for b in Drawing(svg).boxes) == 2  # the cell and the key
+    assert svg.count(">.5<") == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "shade"), [(0.0101, 1), (0.0099, 0), (0.099, 1), (0.11, 2), (7, 2), (math.nan, 3), (math.inf, 3)]
+)
+def test_shades_are_shares_of_the_scale(value, shade):
+    grid = Grid("d", ["a"], ["0"], np.array([[value * 5]]), np.array([[True]]), 5.0)
+    assert grid.shade(0, 0) == shade
+
+
+@pytest.mark.parametrize(
+    ("value", "said", "cut"),
+    [
+        (0.0348, "0.035", ".03"),
+        (0.96, "0.96", "1"),
+        (0.4, "0.4", ".4"),
+        (0.0012, "0.0012", ".001"),
+        (1.66, "1.7", "2"),
+        (123.4, "1.2e+02", "123"),
+        (0.00012, "0.00012", "1e-4"),
+        (4e12, "4e+12", "4e12"),
+        (math.nan, "NaN", "NaN"),
+        (math.inf, "inf", "inf"),
+    ],
+)
+def test_numbers(value, said, cut):
+    assert number(value) == said
+    assert short(value) == cut
+
+
+@given(VALUES)
+def test_short_numbers_fit_their_cell(value):
+    assert len(short(value)) <= 4
+
+
+@given(st.lists(random_grids(), min_size=1, max_size=5), st.sampled_from(list(palette.THEMES)))
+def test_grids_stay_within_the_picture_and_apart(drawn, theme):
+    drawing = Drawing(grids.draw(drawn, "title", theme))
+    assert drawing.width == 900
+    for text in drawing.texts:
+        assert text.box.x >= 0
+        assert text.box.right <= 900
+        assert text.box.bottom <= drawing.height
+    frames = [b for b in drawing.boxes if b.fill == "none"]
+    assert len(frames) == len(drawn)
+    for i, one in enumerate(frames):
+        assert one.right <= 900
+        for other in frames[i + 1 :]:
+            assert one.right <= other.x or other.right <= one.x or one.bottom <= other.y or other.bottom <= one.y
+
+
+def test_many_rows_show_the_worst_of_several():
+    values = np.zeros((1000, 3))
+    values[617, 1] = 0.5
+    values[100, 0] = math.nan
+    padding = np.zeros((1000, 3), dtype=bool)
+    padding[:, 2] = True
+    values[:, 2] = 9
+    grid = Grid("d", [str(r) for r in range(1000)], list("012"), values, ~(values <= 1e-6), 1.0, padding)
+    thin = grids._thinned(grid)
+    assert len(thin.rows) == 250
+    assert thin.title == "d; a row is the worst of 4 sequences"
+    assert thin.shade(154, 1) == 2
+    assert thin.shade(25, 0) == 3
+    assert sum(thin.shade(r, c) is not None for r in range(250) for c in range(3)) == 2
+    assert thin.padding[:, 2].all()
+
+
+def test_inks_on_shades_are_legible():
+    for fill in SHADES:
+        assert palette.contrast(palette.ink_on(fill), fill) >= 4.5
+
+
+def test_a_table():
+    cells = [[True, False], [None, True]]
+    drawing = Drawing(grids.draw_table("T", ["one", "two"], ["r1", "r2"], cells, ["A note."], "light"))
+    said = drawing.said()
+    assert [said.count(word) for word in ("✓ right", "✗ WRONG", "–")] == [2, 1, 1]
+    wrong = drawing.text("✗ WRONG")
+    assert abs(wrong.x - drawing.text("two").x) < 1
+    assert drawing.text("r1").y - 2 <= wrong.y <= drawing.text("r1").y + 2
+    assert "A note." in said
+
+
+# Curves.
+
+STEPS = 6
+HEIGHTS = st.floats(-2, 2).map(lambda v: round(v, 3))
+
+
+@st.composite
+def trajectories(draw):
+    curves = []
+    for b in range(draw(st.integers(1, 10))):
+        n = draw(st.integers(1, STEPS))
+        padded = draw(st.lists(st.one_of(HEIGHTS, st.just(math.nan)), min_size=STEPS, max_size=STEPS))
+        packed = draw(st.lists(HEIGHTS, min_size=n, max_size=n))
+        curves.append(Curve(chr(97 + b), n, padded, packed + [packed[-1]] * (STEPS - n)))
+    return Trajectory("the norm", tuple(curves), frozen=True)
+
+
+@given(trajectories(), st.sampled_from(list(palette.THEMES)))
+def test_curves_stay_within_the_picture_and_their_labels_apart(path, theme):
+    svg = path.to_svg(theme)
+    drawing = Drawing(svg)
+    for text in drawing.texts:
+        assert text.box.x >= 0
+        assert text.box.y >= 0
+        assert text.box.right <= drawing.width
+        assert text.box.bottom <= drawing.height
+    beside = sorted(
+        t.y for t in drawing.texts if t.said.endswith((" packed", " padded")) or (len(t.said) == 1 and t.x > 800)
+    )
+    assert all(b - a >= 11.9 for a, b in pairwise(beside))
+    for x, y in re.findall(r"[ML]([\d.]+) ([\d.-]+)", "".join(re.findall(r'<path d="(M[^"]*)" fill="none"', svg))):
+        assert 0 <= float(x) <= drawing.width
+        assert 0 <= float(y) <= drawing.height
+    nan = [c for c in path.curves[:MOST] if any(map(math.isnan, c.padded))]
+    assert sum("NaN" in said for said in drawing.said()) == len(nan)
+    assert (f"The first {MOST} sequences are drawn." in drawing.said()) == (len(path.curves) > MOST)
+
+
+@given(trajectories())
+def test_curves_in_words(path):
+    lines = path.to_text().splitlines()
+    assert lines[0] == "the norm"
+    for i, curve in enumerate(path.curves):
+        for line, values in zip(lines[2 + 2 * i :], (curve.padded, curve.packed), strict=False):
+            name, _, *said = line.split()
+            assert name == curve.name
+            assert said == [f"[{number(v)}]" if t >= curve.length else number(v) for t, v in enumerate(values)]
+
+
+def test_a_solid_line_becomes_dashed_where_the_padding_begins():
+    path = Trajectory("n", (Curve("a", 3, [0.0, 1, 0, 1, 0], [0.0, 1, 0, 0, 0]),), frozen=True)
+    svg = path.to_svg()
+    solid, dashed = (
+        re.search(rf'<path d="([^"]*)" fill="none" stroke-linejoin="round"{dash} stroke="{palette.SEQUENCES[0]}"', svg)[
+            1
+        ]
+        for dash in ("", ' stroke-dasharray="7 4"')
+    )
+    assert solid.count("L") == 2
+    assert dashed.count("L") == 2
+    assert solid.split("L")[-1] == dashed[1:].split("L")[0]
+    dotted = re.search(r'<path d="([^"]*)" fill="none" stroke="#1f1f1f" stroke-width="1.6" stroke-dasharray', svg)[1]
+    assert len({point.split()[1] for point in dotted[1:].split("L")}) == 1  # frozen
+
+
+def test_a_flat_curve_has_an_axis():
+    Drawing(Trajectory("n", (Curve("a", 2, [0.5, 0.5], [0.5, 0.5]),), frozen=True).to_svg())
+    Drawing(Trajectory("n", (Curve("a", 1, [math.nan] * 2, [math.nan] * 2),), frozen=False).to_svg())
+
+
+def test_long_curves_in_words():
+    path = Trajectory("n", (Curve("a", 10, [0.5] * 10 + [0.25] * 20, [0.5] * 30),), frozen=True)
+    assert path.to_text() == "n\n a: 0.5 at its end, 0.25 after padding"
+    assert BOX.search(path.to_svg())

@@ -1,0 +1,248 @@
+"""`show`: whatever describes a batch, it draws that batch, or says why not."""
+
+import re
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import ipywidgets
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence
+
+import packviz as pv
+from packviz.draw import layouts as svg
+from packviz.draw import text
+from packviz.draw.picture import Picture, show
+
+LENGTHS = [3, 1, 2]
+SAID = text.describe(pv.Layout(LENGTHS))
+
+
+def grid(picture):
+    """What stands in the padded cells, row by row, "·" before what is padding."""
+    lines = picture.to_text().split("\n\n")[1].splitlines()[1:]
+    return [line.split()[3:] for line in lines]
+
+
+@pytest.mark.parametrize("form", [list, tuple, np.array, torch.tensor, lambda n: np.array(n, dtype=float), pv.Layout])
+def test_lengths_in_any_form(form):
+    picture = show(form(LENGTHS))
+    assert picture.layout == pv.Layout(LENGTHS)
+    assert picture.to_text() == SAID
+
+
+def test_a_list_of_0d_tensors_is_lengths():
+    assert show([torch.tensor(n) for n in LENGTHS]).to_text() == SAID
+
+
+def test_a_layout_keeps_its_width_and_order():
+    layout = pv.Layout([2, 2], max_len=4, sorted_indices=[1, 0])
+    assert show(layout).layout is layout
+
+
+X = torch.tensor([[1, 4, 6], [2, 0, 7], [3, 0, 0]])  # (T, B)
+
+
+@pytest.mark.parametrize("x", [X, X.numpy(), X.tolist(), X.unsqueeze(-1)], ids=["tensor", "array", "list", "B,T,1"])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_a_padded_batch(x, batch_first):
+    if batch_first:
+        x = x.transpose(0, 1) if isinstance(x, torch.Tensor) else np.swapaxes(x, 0, 1)
+    picture = show(x, LENGTHS, batch_first=batch_first)
+    assert grid(picture) == [["1", "2", "3"], ["4", "·0", "·0"], ["6", "7", "·0"]]
+    shape = tuple(np.shape(x))
+    order = "(B, T, …)" if batch_first else "(T, B, …)"
+    caption, counts = picture.to_text().splitlines()[:2]
+    same = "B and T are equal, so torch cannot tell"
+    assert caption == f"x of shape {shape}, read as {order}. {same}: check batch_first={batch_first}"
+    assert counts.startswith("3 sequences padded to 3 time steps")
+    assert f"x of shape {shape}, read as {order}" in picture.to_svg()
+    assert "B and T are equal" not in show(torch.zeros(4, 3), [3, 1, 2]).to_text()
+
+
+def test_what_pad_packed_sequence_returns_is_not_two_sequences():
+    pair = torch.nn.utils.rnn.pad_packed_sequence(pack_sequence([torch.zeros(3), torch.zeros(2)]))
+    with pytest.raises(ValueError, match=r"call show\(\*pair\)"):
+        show(pair)
+    assert show(*pair).layout == pv.Layout([3, 2])
+
+
+def test_a_padded_batch_wider_than_its_sequences():
+    picture = show(torch.zeros(5, 2, dtype=int), [2, 1])
+    assert picture.layout == pv.Layout([2, 1], max_len=5)
+    assert grid(picture) == [["0", "0", "·0", "·0", "·0"], ["0", "·0", "·0", "·0", "·0"]]
+
+
+@pytest.mark.parametrize(
+    ("row", "cells"),
+    [
+        (torch.tensor([1, -2]), ["1", "-2"]),
+        (torch.tensor([0.125, -1234.5]), ["0.12", "-1.2e+03"]),
+        (torch.tensor([7592.0, -0.0]), ["7592", "0"]),
+        (torch.tensor([float("nan"), float("-inf")]), ["nan", "-inf"]),
+        (torch.tensor([True, False]), ["True", "False"]),
+        (torch.tensor([0.5, 3], dtype=torch.bfloat16), ["0.5", "3"]),
+        (torch.tensor([0.5, 3], dtype=torch.float64, requires_grad=True), ["0.5", "3"]),
+        (np.array(["word", "."]), ["word", "."]),
+    ],
+    ids=str,
+)
+def test_values(row, cells):
+    assert grid(show(row[None], [2], batch_first=True)) == [cells]
+    assert grid(show([row])) == [cells]
+    if isinstance(row, torch.Tensor):
+        packed = pack_sequence([row])
+        assert grid(show(packed)) == [cells]
+
+
+def test_cells_that_hold_vectors_keep_their_letters():
+    rows = [torch.randn(n, 4) for n in LENGTHS]
+    x = torch.nn.utils.rnn.pad_sequence(rows)
+    for picture in (
+        show(x, LENGTHS),
+        show(pack_sequence(rows, enforce_sorted=False)),
+        show(rows),
+        show(x[..., :0], LENGTHS),
+    ):
+        assert picture.to_text().endswith(SAID)
+
+
+def test_packed_sequences():
+    rows = [torch.tensor([1, 2, 3]), torch.tensor([4]), torch.tensor([6, 7])]
+    picture = show(pack_sequence(rows, enforce_sorted=False))
+    assert picture.to_text().startswith("PackedSequence with data of shape (6,)\n3 sequences")
+    assert grid(picture) == [["1", "2", "3"], ["4", "·", "·"], ["6", "7", "·"]]
+    in_order = show(pack_padded_sequence(X[:, [0, 2, 1]], [3, 2, 1]))
+    assert grid(in_order) == [["1", "2", "3"], ["6", "7", "·"], ["4", "·", "·"]]
+    assert in_order.layout.is_sorted
+
+
+def test_a_hand_built_packed_sequence():
+    picture = show(PackedSequence(torch.tensor([1.5, 3, 2, 4, 3]).unsqueeze(1), torch.tensor([2, 2, 1])))
+    assert grid(picture) == [["1.5", "2", "3"], ["3", "4", "·"]]
+
+
+@given(st.lists(st.integers(1, 16), min_size=1, max_size=16))
+def test_a_packed_sequence_shows_each_value_in_its_place(lengths):
+    rows = [torch.arange(n) + 100 * b for b, n in enumerate(lengths)]
+    cells = grid(show(pack_sequence(rows, enforce_sorted=False)))
+    assert [[int(c) for c in row if c != "·"] for row in cells] == [row.tolist() for row in rows]
+
+
+@pytest.mark.parametrize(
+    "sequences",
+    [
+        ["abc", "x"],
+        [["a", "b", "c"], ["x"]],
+        (("a", "b", "c"), "x"),
+        [np.array(list("abc")), ["x"]],
+    ],
+)
+def test_lists_of_sequences(sequences):
+    picture = show(sequences)
+    assert grid(picture) == [["a", "b", "c"], ["x", "·", "·"]]
+    assert picture.layout.batch_sizes.tolist() == [2, 1, 1]
+
+
+def test_what_is_inside_a_cell_stays_in_one_line():
+    assert grid(show([["a\nb", [1, 2]], ["\x00"]])) == [["a\\nb", "…"], ["\\x00", "·"]]
+
+
+def test_large_batches_take_no_labels():
+    picture = show(["word"] * 2000)
+    assert picture.to_text().startswith("2,000 sequences padded to 4 time steps")
+    assert show(torch.zeros(100, 30, 3), [1] * 30).to_text().startswith("x of shape (100, 30, 3)")
+    big = pack_sequence([torch.zeros(n) for n in range(40, 0, -1)])
+    assert show(big).layout.n_valid == 820
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda: show(torch.zeros(5, 3), [3, 2]),
+            "lengths has 2 entries but x of shape (5, 3), read as (T, B, …), has",
+        ),
+        (lambda: show(torch.zeros(2, 3), [3, 2]), "B = 3; did you mean batch_first=True?"),
+        (lambda: show(torch.zeros(3, 2), [3, 2], batch_first=True), "B = 3; did you mean batch_first=False?"),
+        (
+            lambda: show(torch.zeros(3, 2), [2, 5]),
+            "lengths[1] is 5 but x of shape (3, 2), read as (T, B, …), has T = 3",
+        ),
+        (lambda: show(torch.zeros(3), [3]), "x must be a padded batch (T, B, …), got shape (3,)"),
+        (lambda: show([[1, 2], [3]], [2, 1]), "to draw sequences as they are, call show(x)"),
+        (lambda: show(torch.zeros(3, 2)), "x of shape (3, 2) needs its lengths: call show(x, lengths, batch_first=…)"),
+        (lambda: show(np.zeros((3, 2, 4))), "x of shape (3, 2, 4) needs its lengths"),
+        (lambda: show(torch.zeros(3, 2), [2, 0]), "lengths[1] is 0"),
+        (lambda: show(pack_sequence([torch.zeros(2)]), [2]), "a PackedSequence knows its lengths"),
+        (lambda: show(pv.Layout([2]), [2]), "a Layout knows its lengths"),
+        (lambda: show([]), "lengths is empty"),
+        (lambda: show(["abc", ""]), "lengths[1] is 0"),
+        (lambda: show([3, 2.5]), "lengths[1] is 2.5"),
+        (lambda: show([[3], 2]), "lengths must be one-dimensional"),
+        (lambda: show(5), "lengths must be one-dimensional, got shape ()"),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        call()
+
+
+@pytest.mark.parametrize("thing", [None, "abc", {"a": 3}])
+def test_what_cannot_be_drawn_is_refused(thing):
+    with pytest.raises(TypeError, match=f"show\\(\\) cannot draw a {type(thing).__name__}: give lengths, a padded x"):
+        show(thing)
+
+
+def test_forms_of_a_picture():
+    picture = show(LENGTHS)
+    assert repr(picture) == str(picture) == picture.to_text() == SAID
+    for theme in ("light", "dark", "live"):
+        assert picture.to_svg(theme) == svg.draw(picture.layout, theme=theme)
+    assert picture.to_svg() == picture.to_svg("light")
+    with pytest.raises(ValueError, match="theme is 'sepia'"):
+        picture.to_svg("sepia")
+    assert Picture(picture.layout, caption="Mine.").to_text() == f"Mine.\n{SAID}"
+
+
+def test_outside_a_notebook_a_picture_is_an_image_and_its_text():
+    picture = show(LENGTHS)
+    assert picture._repr_mimebundle_() == {"text/plain": picture.to_text(), "image/svg+xml": picture.to_svg()}
+
+
+def in_a_notebook(monkeypatch, kernel):
+    shell = SimpleNamespace(kernel=kernel) if kernel else None
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+
+
+def test_in_a_notebook_it_is_live_as_well(monkeypatch):
+    in_a_notebook(monkeypatch, kernel=object())
+    html, made = ipywidgets.HTML, []
+    monkeypatch.setattr(ipywidgets, "HTML", lambda value: made.append(value) or html(value))
+    picture = show(LENGTHS)
+    bundle = picture._repr_mimebundle_()
+    assert made == [picture.to_svg("live")]
+    assert set(bundle) == {"text/plain", "image/svg+xml", "application/vnd.jupyter.widget-view+json"}
+    assert bundle["text/plain"] == SAID
+    assert "var(" not in bundle["image/svg+xml"]
+
+
+def test_a_terminal_ipython_gets_no_widget(monkeypatch):
+    in_a_notebook(monkeypatch, kernel=None)
+    assert set(show(LENGTHS)._repr_mimebundle_()) == {"text/plain", "image/svg+xml"}
+
+
+def test_a_notebook_without_ipywidgets_gets_the_image(monkeypatch):
+    in_a_notebook(monkeypatch, kernel=object())
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)  # what an import that fails leaves
+    assert set(show(LENGTHS)._repr_mimebundle_()) == {"text/plain", "image/svg+xml"}
+
+
+def test_a_picture_of_lengths_needs_neither_torch_nor_widgets():
+    code = "import sys, packviz as pv; pv.show([3, 2])._repr_mimebundle_(); print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch", "ipywidgets", "plotly", "IPython"} & set(modules)

@@ -1,0 +1,266 @@
+"""The staircase over a batch: what its rectangles hold, where they are drawn, and what the chart beside them shows."""
+
+import re
+from itertools import combinations
+
+import numpy as np
+import pytest
+from drawings import Drawing
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from packviz.core.cuts import every_cut
+from packviz.core.layout import Layout
+from packviz.draw import palette
+from packviz.draw.palette import LIGHT, SEQUENCES
+from packviz.draw.stairs import Stairs, TradeOff, beside
+
+few = st.lists(st.integers(1, 16), min_size=1, max_size=16)
+many = st.lists(st.integers(1, 600), min_size=17, max_size=400)
+
+
+@st.composite
+def staircases(draw, lengths=few | many):
+    n = draw(lengths)
+    longest = max(n)
+    inner = draw(st.sets(st.integers(1, longest - 1), max_size=40)) if longest > 1 else set()
+    extra = draw(st.integers(0, 3))
+    return Stairs(Layout(n, longest + extra), (0, *sorted(inner), longest))
+
+
+def computed(stairs):
+    """`(B, T)` which cells lie in a rectangle, the longest sequence first: cell by cell."""
+    cells = np.zeros((stairs.layout.batch_size, stairs.layout.max_len), dtype=int)
+    for a, b, n in stairs.rectangles:
+        cells[:n, a:b] += 1
+    return cells
+
+
+@given(staircases())
+def test_every_real_cell_lies_in_one_rectangle_and_the_rest_is_counted(stairs):
+    cells = computed(stairs)
+    real = stairs.layout.mask[stairs.layout.sorted_indices]
+    assert cells.max() == 1
+    assert cells[real].all()
+    assert stairs.cells == cells.sum()
+    assert stairs.wasted == (cells & ~real).sum()
+    assert stairs.calls == len(stairs.cuts) - 1
+    assert f"{stairs.wasted:,} padding" in stairs.summary()
+    # No lower, and no narrower: every rectangle begins with a real step of all its sequences.
+    for a, _, n in stairs.rectangles:
+        assert real[:n, a].all()
+
+
+@given(few)
+def test_one_rectangle_is_padding_and_one_for_every_length_is_packing(lengths):
+    padded, packed = Stairs(lengths, (0, max(lengths))), Stairs(lengths, every_cut(lengths))
+    assert (padded.cells, padded.calls) == (Layout(lengths).n_cells, 1)
+    assert (packed.wasted, packed.calls) == (0, len(set(lengths)))
+
+
+def test_words():
+    stairs = Stairs([2, 9, 8, 3, 6, 4], (0, 4, 5, 9))
+    assert stairs.to_text() == repr(stairs)
+    assert stairs.to_text().splitlines() == [
+        "3 rectangles: 39 cells computed, 32 real, 7 padding (17.9 % wasted).",
+        "  steps 0–3      6 sequences × 4 steps, 3 padding",
+        "  step 4         3 sequences × 1 step, 0 padding",
+        "  steps 5–8      3 sequences × 4 steps, 4 padding",
+    ]
+    assert Stairs([3, 3], [0, 3]).summary() == "1 rectangle: 6 cells computed, 6 real, 0 padding (0 % wasted)."
+    lines = Stairs(range(1, 41), range(41)).to_text().splitlines()
+    assert len(lines) == 1 + 8 + 1 + 3
+    assert lines[9] == "  …"
+    assert lines[-1] == "  step 39        1 sequence × 1 step, 0 padding"
+
+
+@pytest.mark.parametrize("cuts", [(0, 5), (0, 9, 9), (1, 9), (0, 5, 3, 9), (0,), ()])
+def test_cuts_that_are_none(cuts):
+    with pytest.raises(ValueError, match="from 0 to 9"):
+        Stairs([9, 4], cuts)
+
+
+def test_lengths_that_are_none():
+    with pytest.raises(ValueError, match=r"lengths\[1\] is 0"):
+        Stairs([9, 0], (0, 9))
+
+
+# The drawing.
+
+
+def grid(stairs, theme="light"):
+    """The drawing, the origin of its grid, the width of a step and the height of a row."""
+    drawing = Drawing(stairs.to_svg(theme))
+    dashed = next(e for e in drawing.elements if e.get("stroke-dasharray") and e.tag.endswith("path"))
+    x, y, width, height = map(float, re.fullmatch(r"M(\S+) (\S+)h(\S+)v(\S+)h-\S+z", dashed.get("d")).groups())
+    rows = -(-stairs.layout.batch_size // stride(stairs))
+    return drawing, x, y, width / stairs.layout.max_len, height / rows
+
+
+def stride(stairs):
+    return -(-stairs.layout.batch_size // 330) | 1
+
+
+def near(one, other):
+    return abs(one - other) < 0.03
+
+
+@given(staircases())
+@example(Stairs([9, 8, 6, 4, 3, 2], (0, 4, 6, 9)))
+@example(Stairs(range(1, 513), (0, 100, 512)))
+def test_rectangles_and_real_cells_stand_where_they_belong(stairs):
+    drawing, x, y, width, height = grid(stairs)
+    hatched = [b for b in drawing.boxes if b.fill.startswith("url(#")][:-1]  # without that of the key
+    for box, (a, b, n) in zip(hatched, stairs.rectangles, strict=True):
+        rows = -(-n // stride(stairs))
+        assert near(box.x, x + a * width)
+        assert near(box.right, x + b * width)
+        assert near(box.y, y)
+        assert near(box.bottom, y + rows * height)
+    order = stairs.layout.sorted_indices[:: stride(stairs)].tolist()
+    real = [b for b in drawing.boxes if b.fill in SEQUENCES][:-1]
+    reach = {}
+    for box in real:
+        r = round((box.y - y) / height)
+        assert box.fill == palette.sequence_colour(order[r])
+        assert near(box.height, height)
+        reach[r] = max(reach.get(r, 0), box.right)
+    assert all(near(reach[r], x + stairs.layout.lengths[b] * width) for r, b in enumerate(order))
+    accent = [b for b in drawing.boxes if b.stroke == LIGHT.accent]
+    if accent:
+        assert [(b.x, b.right, b.bottom) for b in accent] == [(b.x, b.right, b.bottom) for b in hatched]
+    else:  # too narrow: one outline around all
+        assert f'stroke="{LIGHT.accent}"' in stairs.to_svg()
+        assert drawing.width / stairs.calls < 12
+
+
+@given(staircases(), st.sampled_from(["light", "dark", "live"]))
+@example(Stairs([1], (0, 1)), "light")
+@example(Stairs([10**5, 3], (0, 10**5)), "light")
+@example(Stairs(range(1, 513), range(513)), "dark")
+def test_texts_are_in_the_picture_and_apart(stairs, theme):
+    drawing = Drawing(stairs.to_svg(theme))
+    for text in drawing.texts:
+        assert text.box.x >= 0
+        assert text.box.right <= drawing.width
+        assert text.box.bottom <= drawing.height
+    for one, other in combinations([t.box for t in drawing.texts], 2):
+        beside = one.right <= other.x + 0.1 or other.right <= one.x + 0.1
+        assert beside or one.bottom <= other.y or other.bottom <= one.y
+
+
+def test_few_cells_have_letters_and_cuts_their_steps():
+    stairs = Stairs([2, 3, 1], (0, 1, 3))
+    said = Drawing(stairs.to_svg()).said()
+    assert {"a0", "a1", "b0", "b1", "b2", "c0"} <= set(said)
+    assert said[:2] == ["2 rectangles, longest sequence first", "b0"]  # the longest is in the first row
+    assert {"0", "1", "3", "3×1", "2×2"} <= set(said)
+    assert "one rectangle: the padded batch" in Drawing(Stairs([2, 3], (0, 3)).to_svg()).said()
+
+
+def test_a_picture_that_leaves_rows_out_says_so():
+    assert "One in 3 of 512 sequences" in Stairs(range(1, 513), (0, 512)).to_svg()
+    assert "One in" not in Stairs(range(1, 331), (0, 330)).to_svg()
+
+
+def test_a_large_picture_stays_light_and_is_the_same_twice():
+    stairs = Stairs(np.arange(512, 0, -1), range(513))
+    assert stairs.to_svg() == stairs.to_svg()
+    assert len(stairs.to_svg()) < 40_000
+
+
+def test_each_picture_has_a_hatch_of_its_own():
+    names = [
+        re.search(r'id="(packviz-\w+)"', svg)[1]
+        for svg in (
+            Stairs([3, 2], (0, 3)).to_svg(),
+            Stairs([2, 3], (0, 3)).to_svg(),
+            Stairs([3, 2], (0, 2, 3)).to_svg(),
+            Stairs([3, 2], (0, 3)).to_svg("dark"),
+        )
+    ]
+    assert len(set(names)) == 4
+
+
+# The chart.
+
+
+@st.composite
+def trade_offs(draw):
+    calls = sorted({1, *draw(st.sets(st.integers(2, 600), max_size=20))})
+    size = len(calls)
+    wasted = sorted(draw(st.lists(st.integers(0, 10**7), min_size=size, max_size=size)), reverse=True)
+    seconds = draw(st.lists(st.floats(1e-6, 1e2), min_size=size, max_size=size))
+    at = draw(st.sampled_from(calls))
+    measured = dict.fromkeys(draw(st.sets(st.sampled_from(calls))), (1.0, 0.9, 1.3))
+    return TradeOff(calls, wasted, seconds, at, measured)
+
+
+def curves(drawing):
+    """The points of the two curves, time first."""
+    found = []
+    for element in drawing.elements:
+        if element.get("stroke") == SEQUENCES[4] and "L" in element.get("d") + "L" and element.get("stroke-linejoin"):
+            points = element.get("d")[1:].split("L")
+            found.append([tuple(map(float, point.split())) for point in points])
+    return found
+
+
+@given(trade_offs())
+@example(TradeOff([1], [0], [1e-3], 1))
+@example(TradeOff([1, 2], [7, 0], [1e-3, 9e-4], 2, {1: (1.0, 1.0, 1.0), 2: (3.0, 2.0, 4.0)}))
+def test_curves_cursor_and_marks(it):
+    drawing = Drawing(it.to_svg())
+    time, wasted = curves(drawing)
+    assert [x for x, _ in time] == [x for x, _ in wasted]
+    assert sorted({x for x, _ in time}) == [x for x, _ in time]  # rising, none on another
+    for points, values in ((time, it.ratios), (wasted, it.wasted)):
+        foot = max(y for _, y in points)
+        for (_, y), value in zip(points, values, strict=True):
+            span = max(values) - min(values)
+            assert near(foot - y, (value - min(values)) / span * (foot - min(y for _, y in points)) if span else 0)
+    at = it.calls.index(it.at)
+    dots = [(float(e.get("cx")), float(e.get("cy"))) for e in drawing.elements if e.tag.endswith("circle")]
+    assert dots == [time[at], wasted[at]]
+    said = drawing.said()
+    assert f"{it.ratios[at]:.2f}" in said
+    diamonds = [e for e in drawing.elements if e.get("d", "").startswith("M0-6l")]
+    assert len(diamonds) == len(it.measured) + bool(it.measured)  # and in the key
+    assert ("measured here" in said) == bool(it.measured)
+
+
+@given(trade_offs(), st.sampled_from(["light", "dark", "live"]))
+def test_the_texts_of_the_chart_are_in_the_picture(it, theme):
+    drawing = Drawing(it.to_svg(theme))
+    for text in drawing.texts:
+        assert text.box.x >= 0
+        assert text.box.right <= drawing.width
+        assert text.box.bottom <= drawing.height
+
+
+def test_the_chart_in_words():
+    it = TradeOff([1, 2, 3], [19, 7, 0], [2e-3, 1e-3, 1.5e-3], 3, {3: (0.8, 0.7, 0.9)})
+    assert it.best == 2
+    assert it.to_text().splitlines() == [
+        "rectangles  wasted cells  predicted time  (one rectangle = 1)",
+        "         1            19            1.00",
+        "         2             7            0.50  ← lowest",
+        "         3             0            0.75  measured 0.8  ← here",
+    ]
+    long = TradeOff(range(1, 101), [0] * 100, [1.0] * 99 + [0.5], 50)
+    lines = long.to_text().splitlines()
+    assert len(lines) < 22
+    assert any(line.split()[0] == "50" and "here" in line for line in lines)
+    assert lines[-1].endswith("← lowest")
+
+
+@given(staircases(), trade_offs())
+def test_side_by_side(stairs, it):
+    for theme in palette.THEMES:
+        both = Drawing(beside(stairs, it, theme))
+        left, right = Drawing(stairs.to_svg(theme)), Drawing(it.to_svg(theme))
+        assert both.said() == left.said() + right.said()
+        assert both.width == left.width + right.width
+        assert both.height == max(left.height, right.height)
+        inner = [e for e in both.elements[1:] if e.tag.endswith("svg")]
+        assert [float(e.get("x") or 0) for e in inner] == [0, left.width]

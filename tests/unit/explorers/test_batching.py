@@ -1,0 +1,189 @@
+"""The explorer of batches and workers: every control moved over its range, as a browser moves it."""
+
+import numpy as np
+import pytest
+from drawings import Drawing
+from hypothesis import given
+from hypothesis import strategies as st
+from panels import move, visible, words
+
+from packviz.core import batches as buckets
+from packviz.core import lengths as sources
+from packviz.core.batches import BUCKETED, ORDERS, SHUFFLED, SPLITS, Load
+from packviz.draw.text import count
+from packviz.explorers import BatchingExplorer
+from packviz.explorers.batching import FILE, MOST, TYPED
+
+OWN = [12, 3, 7, 4, 9, 2, 8, 5]
+
+
+def shows(explorer, n, batch_size=32, order=SHUFFLED, window=4, workers=2, way="contiguous", seed=0):
+    """The picture, the counts and the words are those of these batches and shares."""
+    groups = buckets.batches(n, batch_size, order, window=window, seed=seed)
+    load, tokens = Load.of(n, groups), buckets.tokens(n, groups, workers, way)
+    assert explorer.error.value == ""
+    assert explorer.load.real.tolist() == load.real.tolist()
+    assert explorer.load.cells.tolist() == load.cells.tolist()
+    assert explorer.tokens.tolist() == tokens.tolist()
+    said = words(explorer.summary)
+    assert f"{load.cells.sum():,} cells, {load.padding:,} padding" in said
+    assert (f"{workers} workers ({way}) wait {100 * buckets.idle(tokens):.3g} % of the time." in said) == (workers > 1)
+    drawing = Drawing(explorer._view.draw("light"))
+    assert any(text.said.startswith(f"An epoch: {count(len(n), 'sequence')} in ") for text in drawing.texts)
+    for worker in range(workers) if workers > 1 else ():
+        own, slowest = tokens[:, worker].sum(), tokens.max(axis=1).sum()
+        assert any(text.said.startswith(f"{own:,} of {slowest:,}: ") for text in drawing.texts)
+        assert f"worker {worker}: {own:,} tokens, waits for {slowest - own:,}" in explorer.to_text()
+    assert ("worker 0" in drawing.said()) == (workers > 1)
+
+
+def drawn(kind="log-normal", many=512, longest=128, seed=0):
+    return sources.DISTRIBUTIONS[kind](many, longest, seed)
+
+
+def upload(explorer, content, name="mine.csv"):
+    """What the browser sends for a file."""
+    file = {"name": name, "type": "", "size": len(content), "last_modified": 0, "content": memoryview(content)}
+    explorer.upload.set_state({"value": [file]})
+
+
+def test_it_starts_with_sentences_like_lengths():
+    shows(BatchingExplorer(), drawn())
+    shows(BatchingExplorer(OWN, batch_size=4), OWN, 4)
+    other = BatchingExplorer(kind="uniform", many=64, longest=9, order=BUCKETED, workers=1)
+    shows(other, drawn("uniform", 64, 9), 32, BUCKETED, workers=1)
+
+
+@pytest.mark.parametrize("kind", sources.DISTRIBUTIONS)
+def test_distributions(kind):
+    explorer = BatchingExplorer()
+    move(explorer.kind, kind)
+    shows(explorer, drawn(kind))
+    assert [visible(c) for c in (explorer.many, explorer.typed, explorer.upload)] == [True, False, False]
+
+
+@pytest.mark.parametrize("name", ["many", "longest", "seed", "batch_size", "window", "workers"])
+def test_sliders(name):
+    explorer = BatchingExplorer(order=BUCKETED)
+    control = getattr(explorer, name)
+    values = np.unique(np.linspace(control.min, control.max, 9).astype(int)).tolist()
+    seen = set()
+    for value in values:
+        move(control, value)
+        lengths = drawn(**({name: value} if name in ("many", "longest", "seed") else {}))
+        other = {name: value} if name in ("batch_size", "window", "workers", "seed") else {}
+        shows(explorer, lengths, **({"order": BUCKETED} | other))
+        seen.add(explorer.picture.value)
+    assert len(seen) > len(values) / 2
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("way", SPLITS)
+def test_orders_and_splits(order, way):
+    explorer = BatchingExplorer(OWN, batch_size=3)
+    move(explorer.order, order)
+    move(explorer.way, way)
+    shows(explorer, OWN, 3, order, window=3, way=way)
+    assert visible(explorer.window) == (order == BUCKETED)
+    assert visible(explorer.seed) == (order in (BUCKETED, SHUFFLED))
+
+
+def test_no_slider_is_shown_that_does_nothing():
+    explorer = BatchingExplorer(order=BUCKETED)
+    assert (explorer.window.value, explorer.window.max) == (4, 16)
+    move(explorer.batch_size, 128)
+    assert (explorer.window.value, explorer.window.max) == (4, 4)
+    move(explorer.kind, "equal")
+    assert not visible(explorer.window)
+    assert not visible(explorer.seed)
+    move(explorer.kind, TYPED)  # one batch
+    assert not visible(explorer.window)
+    assert not visible(explorer.seed)
+    move(explorer.batch_size, 3)
+    assert visible(explorer.seed)
+    assert (explorer.window.value, explorer.window.max) == (3, 3)
+    shows(explorer, OWN, 3, BUCKETED, window=3)
+
+
+def test_one_worker_needs_no_split():
+    explorer = BatchingExplorer()
+    assert visible(explorer.way)
+    move(explorer.workers, 1)
+    assert not visible(explorer.way)
+    shows(explorer, drawn(), workers=1)
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=40), st.integers(1, 40), st.integers(1, 8))
+def test_lengths_are_typed(lengths, batch_size, workers):
+    explorer = BatchingExplorer()
+    move(explorer.kind, TYPED)
+    move(explorer.typed, "\n".join(["length", *map(str, lengths)]))
+    move(explorer.batch_size, batch_size)
+    move(explorer.workers, workers)
+    shows(explorer, lengths, batch_size, workers=workers)
+    assert visible(explorer.typed)
+
+
+def test_lengths_are_loaded():
+    explorer = BatchingExplorer(OWN, batch_size=4)
+    before = explorer.picture.value
+    move(explorer.kind, FILE)
+    assert "no file yet; choose one with the button" in words(explorer.error)
+    assert explorer.picture.value == before
+    assert visible(explorer.upload)
+    upload(explorer, b"\xef\xbb\xbfname,length\nx,5\ny,3\n")
+    shows(explorer, [5, 3], 4)
+    upload(explorer, b'{"lengths": [4, 4, 2]}', "mine.json")
+    shows(explorer, [4, 4, 2], 4)
+    for content, said in [
+        (b"name,size\nx,5\n", "mine.csv: no column is headed 'length'"),
+        (b"1,2\n3,4\n", "mine.csv: a table of 2 columns needs a first line"),
+        (b"\xff\xfe\x00", "mine.csv: not a text file"),
+        (b"", "mine.csv: no lengths given"),
+        (b"[" * 100_000, "mine.csv: not valid JSON: "),
+    ]:
+        upload(explorer, content)
+        assert said in words(explorer.error)
+    upload(explorer, b"7\n9\n")
+    shows(explorer, [7, 9], 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "nope"}, "kind is 'nope'; choose one of 'uniform', "),
+        ({"order": "x"}, "order is 'x'; choose one of 'as they come', "),
+        ({"batch_size": 0}, "batch_size is 0; give a whole number from 1 to 128"),
+        ({"many": 2001}, "many is 2001; give a whole number from 8 to 2,000"),
+        ({"workers": 9}, "workers is 9; give a whole number from 1 to 8"),
+        ({"lengths": [0]}, r"lengths\[0\] is 0"),
+    ],
+)
+def test_bad_input(options, message):
+    with pytest.raises(ValueError, match=message):
+        BatchingExplorer(**options)
+
+
+@pytest.mark.parametrize("typed", ["", "3, two", "0", "2.5", " ".join(["1"] * (MOST + 1))])
+def test_what_is_no_length_is_said_and_the_picture_stays(typed):
+    explorer = BatchingExplorer(OWN)
+    before = explorer.picture.value
+    move(explorer.typed, typed)
+    assert "The picture shows the last good input" in words(explorer.error)
+    assert explorer.picture.value == before
+    move(explorer.typed, "3, 2")
+    shows(explorer, [3, 2])
+
+
+def test_buckets_leave_less_padding():
+    explorer = BatchingExplorer()
+    padding = {}
+    for order in ORDERS:
+        move(explorer.order, order)
+        padding[order] = explorer.load.padding
+    assert padding["sorted"] < padding[BUCKETED] < padding[SHUFFLED]
+
+
+def test_a_large_epoch_stays_light():
+    explorer = BatchingExplorer(many=2000, longest=512, batch_size=1)
+    assert len(explorer.picture.value) < 80_000

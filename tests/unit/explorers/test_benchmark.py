@@ -1,0 +1,267 @@
+"""The form of the benchmark: every control, the run in a thread and here, stopping, and what it draws."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from panels import move, move_each_and_back, words
+
+from packviz.explorers import BenchmarkExplorer
+from packviz.studies.forum import network as forum
+from packviz.studies.forum import results
+from packviz.studies.forum import sweep as experiment
+
+FAKE = Path(__file__).parents[1] / "studies" / "recordings" / "benchmark_fake_cuda.json"
+TINY = {"batch_size": 8, "shortest": 1, "longest": 2, "step": 1}
+
+
+@pytest.fixture
+def explorer():
+    panel = BenchmarkExplorer(**TINY)
+    yield panel
+    panel.halt()
+    if panel.job.thread:
+        panel.job.thread.join()
+
+
+def wait_for(what, seconds=60):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def press(button):
+    button._handle_custom_msg({"event": "click"}, [])  # what the browser sends
+
+
+def test_every_control_changes_the_picture(explorer):
+    move_each_and_back(
+        explorer,
+        (
+            (explorer.setups, ["A", "B", "A and B"]),
+            (explorer.batch_size, [9, 512, 64, 8]),
+            (explorer.longest, [3, 512, 100, 2]),
+            (explorer.shortest, [2, 1]),
+            (explorer.step, [2, 1]),
+            (explorer.beside, ["nothing", "benchmark_cpu.json"]),
+        ),
+    )
+
+
+def test_quick_and_full_set_the_sliders(explorer):
+    sliders = (explorer.batch_size, explorer.shortest, explorer.longest, explorer.step)
+    move(explorer.size, "full")
+    assert [slider.value for slider in sliders] == [512, 32, 512, 32]
+    assert "512 sequences of 32, 64, … 512 time steps, setup A and B, 11 rounds, on cpu" in words(explorer.summary)
+    move(explorer.size, "quick")
+    assert [slider.value for slider in sliders] == [64, 32, 128, 32]
+    assert "64 sequences of 32, 64, 96, 128 time steps, setup A and B, 5 rounds" in words(explorer.summary)
+
+
+def test_sizes_that_cannot_be(explorer):
+    before = explorer.picture.value
+    move(explorer.shortest, 3)
+    assert "shortest is 3 and longest 2: there is nothing between them" in words(explorer.error)
+    assert explorer.picture.value == before
+    press(explorer.job.start)
+    assert "shortest is 3 and longest 2" in explorer.job.said.value
+    assert explorer.job.thread is None
+    with pytest.raises(ValueError, match="shortest is 3"):
+        explorer.measure()
+    assert not explorer.job.start.disabled
+
+
+def test_it_starts_as_told():
+    panel = BenchmarkExplorer(
+        "cpu:0", quick=False, setups="B", batch_size=1000, step=64, methods="packed,padded", beside=None
+    )
+    assert (panel.device.value, panel.setups.value, panel.size.value) == ("cpu:0", "B", "full")
+    assert (panel.batch_size.value, panel.step.value, panel.longest.value) == (1000, 64, 512)
+    assert panel.beside.value == "nothing"
+    assert panel._plan()[0].methods == ("packed", "padded")
+    for quick in (False, "false", "False", True, "true"):
+        assert BenchmarkExplorer(quick=quick).size.value == ("quick" if str(quick).lower() == "true" else "full")
+    with pytest.raises(ValueError, match="quick is 'no'; it is true or false"):
+        BenchmarkExplorer(quick="no")
+    with pytest.raises(ValueError, match="setups is 'AB'; choose one of 'A', 'B', 'A and B'"):
+        BenchmarkExplorer(setups="AB")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA here")
+def test_a_missing_gpu_is_not_offered_and_explained(explorer):
+    assert [value for _, value in explorer.device.options] == ["cpu"]
+    said = [child.value for child in explorer.children if isinstance(getattr(child, "value", None), str)]
+    assert any(text.startswith("No CUDA: torch") and "install" in text for text in said)
+    with pytest.raises(ValueError, match="device is 'cuda', and torch"):
+        BenchmarkExplorer("cuda")
+
+
+def test_gpus_are_offered_by_name(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda i: f"GPU {i}")
+    panel = BenchmarkExplorer("cuda")
+    assert list(panel.device.options) == [("cpu", "cpu"), ("cuda:0, GPU 0", "cuda"), ("cuda:1, GPU 1", "cuda:1")]
+    assert "on cuda." in words(panel.summary)
+
+
+# Running.
+
+
+def test_here_and_now(explorer):
+    result = explorer.measure()
+    assert threading.active_count() < 3 or explorer.job.thread is None
+    assert [(p.setup, p.steps) for p in result.points] == [("A", 1), ("B", 1), ("A", 2), ("B", 2)]
+    assert result is explorer.result
+    assert result.parameters.batch_size == 8
+    assert (explorer.job.said.value, explorer.job.start.disabled, explorer.job.stop.disabled) == ("Done.", False, True)
+    assert explorer.job.bar.value == explorer.job.bar.max
+    assert "yours: " in words(explorer.picture)
+    assert repr(result) in explorer.to_text()
+
+
+def test_a_failure_here_and_now_is_raised(explorer, monkeypatch):
+    def failing(*given):
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setitem(forum.METHODS, "packed", failing)
+    with pytest.raises(ValueError, match="torch cannot run packed"):
+        explorer.measure()
+    assert not explorer.job.start.disabled
+
+
+def test_the_button_runs_it_in_a_thread_and_curves_come_one_by_one(explorer, monkeypatch):
+    seen = []
+    go_on = threading.Semaphore(0)
+
+    def gated(*given, **options):
+        for result in real(*given, **options):
+            yield result
+            seen.append(len(result.points))
+            go_on.acquire(timeout=60)
+
+    real = experiment.sweep
+    monkeypatch.setattr(experiment, "sweep", gated)
+    pictures = [explorer.picture.value]
+    press(explorer.job.start)
+    for points in range(5):
+        wait_for(lambda points=points: len(seen) > points)
+        assert explorer.job.start.disabled
+        assert not explorer.job.stop.disabled
+        pictures.append(explorer.picture.value)
+        go_on.release()
+    explorer.job.thread.join(60)
+    assert seen == [0, 1, 2, 3, 4]
+    assert len(set(pictures)) == 6
+    assert explorer.job.said.value == "Done."
+    assert not explorer.job.start.disabled
+
+
+def running(explorer, monkeypatch):
+    """Starts a run that waits in its first call; returns the calls made, and what lets one more go."""
+    calls, gate = [], threading.Semaphore(0)
+
+    def slow(*given):
+        calls.append(1)
+        gate.acquire(timeout=60)
+        return forum.padded(*given)
+
+    monkeypatch.setitem(forum.METHODS, "packed", slow)
+    press(explorer.job.start)
+    wait_for(lambda: calls)
+    return calls, gate
+
+
+def test_stop_waits_for_one_call(explorer, monkeypatch):
+    calls, gate = running(explorer, monkeypatch)
+    press(explorer.job.stop)
+    gate.release()
+    explorer.job.thread.join(60)
+    assert not explorer.job.thread.is_alive()
+    assert len(calls) == 1
+    assert explorer.job.said.value == "Stopped; 0 of 4 points were measured."
+    assert explorer.result.points == ()
+    assert not explorer.job.start.disabled
+
+
+@pytest.mark.parametrize("how", ["close", "run the cell again", "start another", "measure elsewhere"])
+def test_no_run_is_left_behind(explorer, monkeypatch, how):
+    calls, gate = running(explorer, monkeypatch)
+    another = BenchmarkExplorer(**TINY) if how != "close" else None
+    if how == "close":
+        explorer.close()
+    elif how != "run the cell again":
+        # Let the first one go on as if the second panel had been there before it.
+        explorer.job._asked.clear()
+        BenchmarkExplorer._latest = explorer
+        if how == "start another":
+            press(another.job.start)
+        else:
+            threading.Timer(0.05, gate.release, [100]).start()
+            monkeypatch.setitem(forum.METHODS, "packed", forum.packed)
+            assert len(another.measure().points) == 4
+    gate.release(100)
+    explorer.job.thread.join(60)
+    assert not explorer.job.thread.is_alive()
+    if another is not None and another.job.thread:
+        another.job.thread.join(60)
+        assert another.job.said.value == "Done."
+    if how in ("close", "run the cell again"):
+        assert len(calls) == 1
+
+
+def test_an_error_in_the_thread_is_shown(explorer, monkeypatch):
+    def failing(*given):
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setitem(forum.METHODS, "packed", failing)
+    press(explorer.job.start)
+    explorer.job.thread.join(60)
+    assert explorer.job.said.value.startswith("torch cannot run packed, ")
+    assert explorer.job.said.value.endswith("no such kernel")
+    assert not explorer.job.start.disabled
+
+
+# What it draws.
+
+
+def test_recorded_files_are_drawn_beside(tmp_path, monkeypatch):
+    folder = tmp_path / "recorded"
+    folder.mkdir()
+    (folder / "benchmark_cuda.json").write_bytes(FAKE.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    panel = BenchmarkExplorer(**TINY)
+    assert (
+        list(panel.beside.options) == ["nothing", "benchmark_cuda.json"] or "benchmark_cpu.json" in panel.beside.options
+    )
+    move(panel.beside, "benchmark_cuda.json")
+    assert "recorded: MADE UP, no machine was timed" in words(panel.picture)
+    assert "stroke-dasharray" in panel.picture.value
+    assert repr(results.load(FAKE)) in panel.to_text()
+    panel.measure()
+    drawn = panel._view.draw("light")
+    assert drawn.count("stroke-dasharray") > 4
+    assert "yours: " in drawn
+
+
+def test_a_recorded_file_that_cannot_be_read_is_said(tmp_path, monkeypatch):
+    folder = tmp_path / "recorded"
+    folder.mkdir()
+    (folder / "benchmark_broken.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    panel = BenchmarkExplorer(**TINY, beside=None)
+    before = panel.picture.value
+    move(panel.beside, "benchmark_broken.json")
+    assert "benchmark_broken.json holds None" in words(panel.error)
+    assert panel.picture.value == before
+
+
+def test_a_notebook_stores_its_picture_and_text(explorer):
+    bundle = explorer._repr_mimebundle_()
+    assert bundle["text/plain"] == explorer.to_text()
+    assert bundle["text/plain"].startswith("Start measures 8 sequences of 1, 2 time steps")
+    assert bundle["image/svg+xml"].startswith("<svg ")
+    assert "var(" not in bundle["image/svg+xml"]

@@ -1,0 +1,170 @@
+"""The explorer and the charts of FLOPs: every control moved over its range, as a browser moves it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from panels import move, visible, words
+
+from packviz import figures
+from packviz.core.layout import Layout
+from packviz.count.flops import Spec, flops
+from packviz.draw import layouts as svg
+from packviz.draw import text
+from packviz.explorers import CostExplorer
+from packviz.lessons import checks
+
+
+def shows(explorer, spec, lengths, input_grad=False):
+    """The picture, the counts and the words are those of this ledger."""
+    ledger = flops(spec, lengths, input_grad=input_grad)
+    assert explorer.shown == ledger
+    assert explorer.error.value == ""
+    assert ledger.headline() in " ".join(explorer.picture.value.split("aria-label=")[1].split('"')[1:2])
+    assert f"{ledger.padded:,} GEMM FLOPs padded, {ledger.packed:,} packed" in words(explorer.summary)
+    assert svg.draw(ledger.layout, theme="live").partition("<style>")[2][:400] in explorer.picture.value
+    assert explorer.to_text() == f"{ledger.to_text()}\n\n{text.describe(ledger.layout)}"
+
+
+SIX = [9, 8, 6, 4, 3, 2]
+
+
+def test_it_starts_with_the_worked_example():
+    explorer = CostExplorer()
+    shows(explorer, Spec("LSTM", 3, 7), SIX)
+    assert "17,920 of 30,240: 40.7 % saved" in explorer.picture.value
+    shows(CostExplorer([2, 1], "GRU", 500, 200), Spec("GRU", 500, 200), [2, 1])
+
+
+@pytest.mark.parametrize("name", ["input_size", "hidden_size", "num_layers", "proj_size"])
+def test_each_slider_sets_its_size(name):
+    explorer = CostExplorer()
+    control = getattr(explorer, name)
+    sizes = {"input_size": 3, "hidden_size": 7, "num_layers": 1, "proj_size": 0}
+    seen = set()
+    for value in range(control.min, control.max + 1):
+        move(control, value)
+        shows(explorer, Spec("LSTM", **(sizes | {name: value})), SIX)
+        seen.add(explorer.picture.value)
+    assert len(seen) == control.max + 1 - control.min
+
+
+@pytest.mark.parametrize("mode", ["LSTM", "GRU", "RNN"])
+def test_the_kind_of_rnn(mode):
+    explorer = CostExplorer()
+    move(explorer.proj_size, 2)
+    move(explorer.mode, mode)
+    shows(explorer, Spec(mode, 3, 7, proj_size=2 if mode == "LSTM" else 0), SIX)
+    assert visible(explorer.proj_size) == (mode == "LSTM")
+
+
+def test_directions_and_the_gradient_of_x():
+    explorer = CostExplorer()
+    pictures = {explorer.picture.value}
+    move(explorer.bidirectional, True)
+    shows(explorer, Spec("LSTM", 3, 7, bidirectional=True), SIX)
+    pictures.add(explorer.picture.value)
+    move(explorer.input_grad, True)
+    shows(explorer, Spec("LSTM", 3, 7, bidirectional=True), SIX, input_grad=True)
+    assert explorer.picture.value not in pictures
+
+
+def test_a_projection_follows_the_hidden_size():
+    explorer = CostExplorer()
+    move(explorer.proj_size, 6)
+    move(explorer.hidden_size, 4)
+    shows(explorer, Spec("LSTM", 3, 4, proj_size=3), SIX)
+    assert explorer.proj_size.max == 3
+    move(explorer.hidden_size, 1)
+    shows(explorer, Spec("LSTM", 3, 1), SIX)
+    assert not visible(explorer.proj_size)
+    move(explorer.hidden_size, 128)
+    assert explorer.proj_size.max == 127
+
+
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=30))
+def test_lengths_are_typed(lengths):
+    explorer = CostExplorer()
+    move(explorer.typed, " ".join(map(str, lengths)))
+    shows(explorer, Spec("LSTM", 3, 7), lengths)
+
+
+@pytest.mark.parametrize("typed", ["", "3, two", "0", "2.5"])
+def test_what_is_no_length_is_said_and_the_picture_stays(typed):
+    explorer = CostExplorer()
+    before = explorer.picture.value
+    move(explorer.typed, typed)
+    assert "The picture shows the last good input" in words(explorer.error)
+    assert explorer.picture.value == before
+    move(explorer.typed, "3, 2")
+    shows(explorer, Spec("LSTM", 3, 7), [3, 2])
+
+
+def test_a_large_batch_stays_light():
+    explorer = CostExplorer(range(512, 0, -1), "LSTM", 128, 128)
+    assert len(explorer.picture.value) < 80_000
+
+
+# Charts.
+
+specs = st.builds(Spec, st.sampled_from(["LSTM", "GRU", "RNN"]), st.integers(1, 9), st.integers(1, 9))
+layouts = st.builds(
+    lambda lengths, extra: Layout(lengths, max(lengths) + extra),
+    st.lists(st.integers(1, 60), min_size=1, max_size=20),
+    st.integers(0, 3),
+)
+
+
+@given(specs, layouts)
+def test_flops_per_step(spec, layout):
+    ledger = flops(spec, layout)
+    chart = figures.flops_per_step(ledger)
+    packed, left_out = chart.data
+    assert list(packed.x) == list(left_out.x) == list(range(layout.max_len))
+    assert list(packed.y) == ledger.per_step.packed.tolist()
+    assert [a + b for a, b in zip(packed.y, left_out.y, strict=True)] == ledger.per_step.padded.tolist()
+    assert left_out.marker.pattern.shape
+    assert text.numbers(ledger.per_step.packed) in chart.to_text()
+
+
+@given(specs, layouts)
+def test_flops_ledger(spec, layout):
+    ledger = flops(spec, layout)
+    chart = figures.flops_ledger(ledger)
+    packed, left_out = chart.data
+    works = ledger.rows()
+    assert list(packed.y) == list(left_out.y) == list(works)
+    assert list(packed.x) == [work.packed for work in works.values()]
+    assert list(left_out.x) == [work.saved for work in works.values()]
+    assert chart.to_text() == ledger.to_text()
+
+
+# The exercise.
+
+
+def right(i, h, lengths):
+    return 6 * h * (i + h) * sum(lengths)
+
+
+def test_the_exercise_knows_a_solution():
+    assert checks.gru_flops(right).solved
+    assert right(3, 7, SIX) == 13440
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        (lambda i, h, n: 6 * h * (i + h) * len(n) * max(n), "only real cells are computed"),
+        (lambda i, h, n: 3 * h * (i + h) * sum(n), "a multiplication and an addition"),
+        (lambda i, h, n: 2 * h * (i + h) * sum(n), "three gates"),
+        (lambda i, h, n: 6 * h * i * sum(n), "There are two products"),
+        (lambda i, h, n: 6 * h * h * sum(n), "There are two products"),
+        (lambda i, h, n: 7, "A cell costs 2 · gates"),
+        (lambda i, h, n: None, "your function returns nothing"),
+        (lambda i, h, n: 1 // 0, "raised ZeroDivisionError"),
+    ],
+)
+def test_the_exercise_gives_a_hint(wrong, hint):
+    verdict = checks.gru_flops(wrong)
+    assert not verdict.solved
+    assert hint in verdict.message
+    verdict.to_svg()

@@ -1,0 +1,337 @@
+"""Every control of every explorer, moved over its range as a browser moves it: by its state."""
+
+import ipywidgets
+import pytest
+import torch
+from panels import move, visible, words
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from packviz.core import lengths as sources
+from packviz.core.layout import Layout
+from packviz.draw import layouts as svg
+from packviz.draw import palette, text, theme
+from packviz.explorers import PackedExplorer, PaddingExplorer
+from packviz.explorers.companion import Companion
+from packviz.explorers.padding import ONE_BY_ONE, TYPED
+from packviz.explorers.panel import Panel, View, slider
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+def parts(widget):
+    yield widget
+    for child in getattr(widget, "children", ()):
+        yield from parts(child)
+
+
+def shows(explorer, lengths, picture, summary):
+    """Picture, counts and layout are those of these lengths, and nothing is wrong."""
+    assert explorer.shown.lengths.tolist() == list(lengths)
+    assert explorer.picture.value == picture
+    assert words(explorer.summary) == summary
+    assert explorer.error.value == ""
+
+
+# What padding costs.
+
+
+def shows_padding_of(explorer, lengths):
+    layout = Layout(lengths)
+    shows(explorer, layout.lengths, svg.draw(layout, theme="live"), text.summary(layout))
+    assert explorer.to_text() == text.describe(layout)
+
+
+def test_padding_starts_with_the_lengths_given():
+    shows_padding_of(PaddingExplorer(), [4, 6, 8, 5, 4, 3, 7, 8])
+    shows_padding_of(PaddingExplorer([3, 1]), [3, 1])
+    explorer = PaddingExplorer([30, 2, 9])  # too long for a slider each
+    shows_padding_of(explorer, [30, 2, 9])
+    assert explorer.kind.value == TYPED
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_each_slider_sets_its_sequence(number):
+    explorer = PaddingExplorer()
+    lengths = [4, 6, 8, 5, 4, 3, 7, 8]
+    control = explorer.sliders[number]
+    for value in range(control.min, control.max + 1):
+        move(control, value)
+        lengths[number] = value
+        shows_padding_of(explorer, lengths)
+
+
+def test_number_of_sequences():
+    explorer = PaddingExplorer()
+    for value in (*range(explorer.few.max, explorer.few.min - 1, -1), explorer.few.max):
+        move(explorer.few, value)
+        shows_padding_of(explorer, [4, 6, 8, 5, 4, 3, 7, 8][:value])
+        assert [visible(s) for s in explorer.sliders] == [i < value for i in range(8)]
+
+
+@pytest.mark.parametrize("kind", sources.DISTRIBUTIONS)
+def test_distributions(kind):
+    explorer = PaddingExplorer()
+    draw = sources.DISTRIBUTIONS[kind]
+    move(explorer.kind, kind)
+    shows_padding_of(explorer, draw(64, 128, 0))
+    for size in (1, 2, 16, 17, 511, 512):
+        move(explorer.many, size)
+        shows_padding_of(explorer, draw(size, 128, 0))
+    for longest in (1, 2, 16, 17, 511, 512):
+        move(explorer.longest, longest)
+        shows_padding_of(explorer, draw(512, longest, 0))
+    for seed in (0, 1, 99):
+        move(explorer.seed, seed)
+        shows_padding_of(explorer, draw(512, 512, seed))
+    assert (explorer.many.max, explorer.longest.max, explorer.seed.max) == (512, 512, 99)
+
+
+@pytest.mark.parametrize("kind", [ONE_BY_ONE, *sources.DISTRIBUTIONS, TYPED])
+def test_only_the_controls_that_have_a_say_are_shown(kind):
+    explorer = PaddingExplorer(kind="equal")
+    move(explorer.kind, kind)
+    drawn = kind in sources.DISTRIBUTIONS
+    assert visible(explorer.few) == visible(explorer.sliders[0]) == (kind == ONE_BY_ONE)
+    assert visible(explorer.many) == visible(explorer.longest) == drawn
+    assert visible(explorer.seed) == (kind in ("uniform", "log-normal"))
+    assert visible(explorer.typed) == (kind == TYPED)
+    assert all(visible(part) for part in (explorer.kind, explorer.picture, explorer.summary, explorer.as_text))
+
+
+def test_every_kind_can_be_the_first():
+    for kind, draw in sources.DISTRIBUTIONS.items():
+        shows_padding_of(PaddingExplorer(kind=kind, batch_size=9, longest=40, seed=3), draw(9, 40, 3))
+    with pytest.raises(ValueError, match="kind is 'gaussian'; choose one of 'a slider each', 'uniform', "):
+        PaddingExplorer(kind="gaussian")
+
+
+@pytest.mark.parametrize(
+    ("typed", "lengths"),
+    [
+        ("5, 3, 2", [5, 3, 2]),
+        ("[7]", [7]),
+        ("id\tlength\na\t40\nb\t2", [40, 2]),
+        (" ".join(["3"] * 600), [3] * 600),
+    ],
+)
+def test_a_list_of_your_own(typed, lengths):
+    explorer = PaddingExplorer(kind=TYPED)
+    move(explorer.typed, typed)
+    shows_padding_of(explorer, lengths)
+
+
+GARBAGE = [
+    ("", "no lengths given; type some, as in 5, 3, 2"),
+    ("5, x", "entry 1 is 'x'; lengths are whole numbers, as in 5, 3, 2"),
+    ("5, 0, 3", "lengths[1] is 0: every sequence needs at least one time step; drop the empty ones"),
+    ("5, 2.5", "lengths[1] is 2.5: not a whole number; torch would silently cut it off"),
+    ("nan", "lengths[0] is nan: not a number of time steps"),
+    ("1e400, 2", "lengths[0] is inf: not a number of time steps"),
+    ("[1, 2", "not valid JSON"),
+    ("99999999999", "lengths[0] is 99999999999: a Layout has at most 10,000,000 time steps"),
+    ("<script>alert(1)</script>", "entry 0 is '<script>alert(1)</script>'"),
+]
+
+
+@pytest.mark.parametrize(("typed", "said"), GARBAGE)
+@pytest.mark.parametrize("make", [lambda: PaddingExplorer([4, 2], kind=TYPED), lambda: PackedExplorer([4, 2])])
+def test_garbage_is_explained_and_the_last_good_picture_stays(make, typed, said):
+    explorer = make()
+    picture, summary, spoken = explorer.picture.value, explorer.summary.value, explorer.to_text()
+    move(explorer.typed, typed)
+    assert words(explorer.error).startswith(f"✗ {said}")
+    assert words(explorer.error).endswith(". The picture shows the last good input.")
+    assert "<script>" not in explorer.error.value
+    assert (explorer.picture.value, explorer.summary.value, explorer.to_text()) == (picture, summary, spoken)
+    assert explorer.shown == Layout([4, 2])
+    move(explorer.typed, "4, 2, 1")
+    assert explorer.error.value == ""
+    assert explorer.shown == Layout([4, 2, 1])
+
+
+# Inside a packed sequence.
+
+
+def shows_step(explorer, lengths, t, mistaken=False):
+    x = torch.zeros(max(lengths), len(lengths))
+    layout = Layout.from_packed(pack_padded_sequence(x, torch.tensor(lengths), enforce_sorted=False))
+    picture = svg.draw(layout, theme="live", step=t, mistaken=mistaken)
+    shows(explorer, lengths, picture, text.at_step(layout, t))
+    assert explorer.shown == layout
+    said = explorer.to_text()
+    assert said.startswith(f"{text.at_step(layout, t)}\n\n{text.describe(layout)}")
+    assert said.endswith(text.mistaken_order(layout, t)) == mistaken
+
+
+@pytest.mark.parametrize("mistaken", [False, True])
+def test_the_cursor_walks_every_step(mistaken):
+    explorer = PackedExplorer()
+    move(explorer.mistaken, mistaken)
+    assert (explorer.t.min, explorer.t.max) == (explorer.play.min, explorer.play.max) == (0, 4)
+    for t in [*range(5), 0]:
+        move(explorer.t, t)
+        shows_step(explorer, [3, 5, 2, 4], t, mistaken)
+
+
+def test_the_play_button_drives_the_cursor_in_the_page(monkeypatch):
+    links = []
+    monkeypatch.setattr(ipywidgets, "jslink", lambda source, target: links.append((source, target)))
+    explorer = PackedExplorer()
+    assert links == [((explorer.play, "value"), (explorer.t, "value"))]
+    assert explorer.play.interval >= 300  # time to look
+
+
+def test_the_walk_starts_where_it_is_told():
+    shows_step(PackedExplorer([6, 2], t=3), [6, 2], 3)
+
+
+def test_new_lengths_take_the_cursor_along():
+    explorer = PackedExplorer([3, 5, 2, 4], t=4)
+    move(explorer.typed, "2, 1")
+    assert (explorer.t.max, explorer.play.max, explorer.t.value, explorer.play.value) == (1, 1, 1, 1)
+    shows_step(explorer, [2, 1], 1)
+    move(explorer.typed, "1")
+    assert (explorer.t.max, explorer.t.value) == (0, 0)
+    shows_step(explorer, [1], 0)
+    move(explorer.typed, "1, 20, 3")
+    shows_step(explorer, [1, 20, 3], 0)
+    move(explorer.t, 19)
+    shows_step(explorer, [1, 20, 3], 19)
+
+
+def test_ties_lie_as_torch_sorts_them():
+    lengths = [3, 2] * 20
+    explorer = PackedExplorer(lengths)
+    shows_step(explorer, lengths, 0)
+
+
+def torchs_words(lengths):
+    with pytest.raises(RuntimeError) as error:
+        pack_padded_sequence(torch.zeros(max(lengths), len(lengths)), lengths)
+    return str(error.value).splitlines()[0]
+
+
+def test_enforce_sorted_is_torchs_own_complaint():
+    explorer = PackedExplorer([3, 5, 2, 4])
+    picture = explorer.picture.value
+    move(explorer.enforce_sorted, True)
+    assert words(explorer.error).startswith(f"✗ torch: {torchs_words([3, 5, 2, 4]).rstrip('.')}. The picture")
+    assert "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True" in words(explorer.error)
+    assert explorer.picture.value == picture
+    move(explorer.typed, "5, 4, 3, 2")
+    shows_step(explorer, [5, 4, 3, 2], 0)
+    move(explorer.typed, "4, 5")
+    move(explorer.enforce_sorted, False)
+    shows_step(explorer, [4, 5], 0)
+
+
+def test_while_something_is_wrong_the_cursor_walks_on_and_says_so():
+    explorer = PackedExplorer([3, 5])
+    move(explorer.typed, "3, x")
+    for t in (2, 4, 0):
+        move(explorer.t, t)
+        assert "entry 1 is 'x'" in words(explorer.error)
+        assert explorer.picture.value == svg.draw(explorer.shown, theme="live", step=t)
+    move(explorer.t, 2)
+    move(explorer.typed, "3, 5")
+    shows_step(explorer, [3, 5], 2)
+
+
+# Any panel.
+
+EXPLORERS = [PaddingExplorer, PackedExplorer]
+
+
+class Broken(Panel):
+    def __init__(self):
+        self.fail_in = ""
+        self.knob = slider("knob", 0, 0, 9)
+        super().__init__([self.knob], [self.knob])
+
+    def view(self):
+        if self.fail_in == "view":
+            raise KeyError("lost")
+        return View(draw=self.draw, summary="fine", describe=lambda: "fine")
+
+    def draw(self, theme):
+        if self.fail_in == "draw":
+            raise ZeroDivisionError("nothing to divide by")
+        return f"<svg>{self.knob.value}</svg>"
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "said"),
+    [("view", KeyError, "KeyError: 'lost'"), ("draw", ZeroDivisionError, "ZeroDivisionError: nothing to divide by")],
+)
+def test_a_mistake_of_ours_is_shown_and_raised(where, error, said):
+    panel = Broken()
+    panel.fail_in = where
+    with pytest.raises(error):
+        panel.knob.value = 1
+    shown = f"✗ packviz failed, which is its own mistake: {said}. The picture shows the last good input."
+    assert words(panel.error) == shown
+    assert panel.picture.value == "<svg>0</svg>"
+    panel.fail_in = ""
+    move(panel.knob, 2)
+    assert (panel.error.value, panel.picture.value) == ("", "<svg>2</svg>")
+
+
+@pytest.mark.parametrize("explorer", EXPLORERS)
+def test_the_picture_can_be_read_as_text(explorer):
+    panel = explorer([2, 1])
+    assert words(panel._words) == ""
+    move(panel.as_text, True)
+    assert words(panel._words) == panel.to_text()
+    move(panel.sliders[0] if explorer is PaddingExplorer else panel.t, 1)
+    assert words(panel._words) == panel.to_text()
+    move(panel.as_text, False)
+    assert words(panel._words) == ""
+
+
+@pytest.mark.parametrize("explorer", EXPLORERS)
+def test_what_the_page_adds_for_a_screen_reader_is_there(explorer):
+    panel = explorer()
+    (companion,) = [part for part in parts(panel) if isinstance(part, Companion)]
+    for found_by in ("packviz-explorer", "packviz-quiz", "packviz-summary", "packviz-error"):
+        assert found_by in companion._esm
+    assert "packviz-explorer" in panel._dom_classes
+    assert "packviz-summary" in panel.summary._dom_classes
+    assert "packviz-error" in panel.error._dom_classes
+    # Whatever can be moved has a name for the companion to give it.
+    moved = [part for part in parts(panel) if hasattr(part, "value") and not isinstance(part, ipywidgets.HTML)]
+    assert len(moved) >= 5
+    assert all(part.description for part in moved)
+
+
+def test_the_companion_passes_on_whether_the_page_is_dark(monkeypatch):
+    told = []
+    monkeypatch.setattr(theme, "_dark", False)
+    monkeypatch.setattr(theme, "_followers", [told.append])
+    companion = Companion()
+    assert (companion.dark, theme.is_dark(), companion._css) == (None, False, palette.STYLE)
+    companion.set_state({"dark": False})
+    assert told == []  # no news
+    companion.set_state({"dark": True})
+    assert (told, theme.is_dark()) == ([True], True)
+    Companion().set_state({"dark": True})  # every panel of a page says it
+    assert told == [True]
+    companion.set_state({"dark": False})
+    assert (told, theme.is_dark()) == ([True, False], False)
+
+
+def test_only_the_last_charts_are_kept_for_the_theme():
+    assert theme._followers.maxlen is not None
+
+
+@pytest.mark.parametrize("explorer", EXPLORERS)
+def test_stored_output_is_an_image_and_its_text_beside_the_live_panel(explorer):
+    panel, other = explorer(), explorer()
+    bundle = panel._repr_mimebundle_()
+    assert set(bundle) == {"text/plain", "image/svg+xml", WIDGET}
+    assert bundle["text/plain"] == panel.to_text()
+    assert bundle["image/svg+xml"].startswith("<svg")
+    assert "var(" not in bundle["image/svg+xml"]
+    again = other._repr_mimebundle_()
+    assert [again[kind] for kind in ("text/plain", "image/svg+xml")] == [
+        bundle[kind] for kind in ("text/plain", "image/svg+xml")
+    ]

@@ -1,0 +1,80 @@
+"""The explorer of autograd graphs: every control over its range, and what it shows is what was counted."""
+
+import pytest
+from panels import move, words
+
+from packviz.core.lengths import spread
+from packviz.count import profile
+from packviz.explorers import GraphExplorer
+from packviz.explorers.graph import FEATURES, MOST_STEPS, OPERATIONS, SEQUENCES
+
+
+@pytest.fixture
+def explorer():
+    return GraphExplorer(6, 3)
+
+
+def shows(explorer, steps, distinct, operation="pad_packed_sequence"):
+    lengths = spread(distinct, SEQUENCES, steps)
+    assert len(set(lengths)) == distinct
+    counted = getattr(profile.count(lengths, FEATURES), OPERATIONS[operation])  # on the CPU
+    assert explorer.error.value == ""
+    assert explorer.counted == counted
+    assert counted.graph().to_svg("live")[-400:] in explorer.picture.value
+    nodes, kernels = f"{counted.nodes} nodes", f"{counted.backward.kernels} kernels"
+    assert words(explorer.summary) == f"Backward: {nodes}, {kernels}, {profile.size(counted.backward.bytes)} written."
+    assert explorer.to_text().endswith(counted.graph().to_text())
+    assert f"{SEQUENCES} sequences of {FEATURES} features" in explorer.to_text()
+
+
+def test_every_step(explorer):
+    seen = set()
+    for steps in [*range(3, MOST_STEPS + 1), *range(MOST_STEPS, 2, -5)]:
+        move(explorer.steps, steps)
+        shows(explorer, steps, 3)
+        seen.add(explorer.picture.value)
+    assert len(seen) == MOST_STEPS - 2
+
+
+def test_every_number_of_lengths():
+    explorer = GraphExplorer(12, 1)
+    seen = set()
+    for distinct in range(1, 13):
+        move(explorer.distinct, distinct)
+        shows(explorer, 12, distinct)
+        seen.add(explorer.picture.value)
+    assert len(seen) == 12
+
+
+def test_the_other_operation(explorer):
+    for operation in (*OPERATIONS, *OPERATIONS):
+        move(explorer.operation, operation)
+        shows(explorer, 6, 3, operation)
+
+
+def test_no_more_lengths_than_steps(explorer):
+    move(explorer.steps, 2)
+    assert (explorer.distinct.value, explorer.distinct.max) == (2, 2)
+    shows(explorer, 2, 2)
+    move(explorer.steps, 1)
+    shows(explorer, 1, 1)
+    move(explorer.steps, 20)
+    assert (explorer.distinct.value, explorer.distinct.max) == (1, 20)
+    shows(explorer, 20, 1)
+
+
+def test_it_starts_as_told():
+    explorer = GraphExplorer(9, 9)
+    shows(explorer, 9, 9)
+    for steps, distinct in ((0, 0), (5, 6), (MOST_STEPS + 1, 1), (3, 0)):
+        with pytest.raises(
+            ValueError, match=f"steps is {steps} and distinct {distinct}; give at most {MOST_STEPS} steps"
+        ):
+            GraphExplorer(steps, distinct)
+
+
+def test_a_notebook_stores_its_picture_and_text(explorer):
+    bundle = explorer._repr_mimebundle_()
+    assert bundle["text/plain"] == explorer.to_text()
+    assert bundle["image/svg+xml"].startswith("<svg ")
+    assert "var(" not in bundle["image/svg+xml"]

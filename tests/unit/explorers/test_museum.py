@@ -1,0 +1,80 @@
+"""The museum's desk: whatever is pasted, it shows the exhibits that a search finds."""
+
+import pytest
+from drawings import Drawing
+from hypothesis import given
+from hypothesis import strategies as st
+from panels import move, words
+
+from packviz.check import museum
+from packviz.draw import palette
+from packviz.explorers import MuseumExplorer
+
+TEXTS = [said for one in museum.EXHIBITS for said in one.texts]
+
+
+def drawn(panel, theme="light"):
+    return Drawing(panel._view.draw(theme))
+
+
+def test_it_starts_empty_handed():
+    panel = MuseumExplorer()
+    assert panel.found == []
+    assert words(panel.summary).startswith("26 exhibits. Paste an error text, ")
+    assert panel.error.value == ""
+    assert panel.to_text() == words(panel.summary)
+    drawn(panel)
+
+
+def test_it_starts_as_told():
+    panel = MuseumExplorer("KeyError: x\nRuntimeError: Length of all samples has to be greater than 0")
+    assert panel.found[0].name == "An empty sequence"
+    assert words(panel.summary).startswith("Most like it: exhibit 14, An empty sequence")
+
+
+@pytest.mark.parametrize("said", TEXTS)
+def test_it_shows_what_the_search_finds(said):
+    panel = MuseumExplorer()
+    move(panel.pasted, said)
+    found = museum.search(said)
+    assert panel.found == found
+    assert panel.error.value == ""
+    others = len(found) - 1
+    assert (f", or {others} other" in words(panel.summary)) == bool(others)
+    assert all(one.to_text() in panel.to_text() for one in found)
+    for theme in palette.THEMES:
+        picture = drawn(panel, theme)
+        assert [f"{one.number}. {one.name}" in " ".join(picture.said()) for one in found] == [True] * len(found)
+        assert all(text.box.right <= picture.width for text in picture.texts)
+
+
+def test_what_is_not_there_is_said_and_the_picture_stays():
+    panel = MuseumExplorer(TEXTS[0])
+    before = panel.picture.value
+    move(panel.pasted, "3, two, -1; ☠")
+    assert words(panel.error).startswith("✗ no exhibit is like this. Paste an error text, ")
+    assert panel.picture.value == before
+    assert panel.found == museum.search(TEXTS[0])
+    move(panel.pasted, TEXTS[-1])
+    assert panel.error.value == ""
+    assert panel.picture.value != before
+    move(panel.pasted, "   ")
+    assert panel.found == []
+
+
+@given(st.text(max_size=300))
+def test_any_text_may_be_pasted(text):
+    panel = MuseumExplorer(TEXTS[0])
+    move(panel.pasted, text)
+    assert bool(panel.found) == bool(text.strip())  # the last good ones, where nothing is like it
+    assert "packviz failed" not in panel.error.value
+
+
+def test_the_control_has_a_name():
+    assert MuseumExplorer().pasted.description == "error text"
+
+
+def test_its_stored_form():
+    bundle = MuseumExplorer(TEXTS[0])._repr_mimebundle_()
+    assert bundle["text/plain"].startswith("Most like it: exhibit 1, Batch and time swapped")
+    assert bundle["image/svg+xml"].startswith("<svg")

@@ -1,0 +1,268 @@
+"""The explorer of staircases: every control moved over its range as a browser moves it, and measured for real."""
+
+import random
+import re
+import threading
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from panels import move, visible, words
+
+from packviz.bench.timing import milliseconds
+from packviz.core import lengths as sources
+from packviz.core.cuts import Rates, best_cuts, predict
+from packviz.core.layout import Layout
+from packviz.count.flops import Spec
+from packviz.draw import stairs
+from packviz.draw.stairs import Stairs
+from packviz.explorers import StaircaseExplorer
+from packviz.explorers.job import Job
+from packviz.explorers.staircase import EACH, TYPED, staircases
+from packviz.ops.costs import Sizes, rates
+
+SIX = [9, 8, 6, 4, 3, 2]
+SPEC = Spec("LSTM", 16, 32)
+
+
+@pytest.fixture
+def explorer():
+    return StaircaseExplorer(SIX)
+
+
+def shows(explorer, lengths, spec, calls):
+    """The picture, the counts and the words are of the best staircase of so many rectangles."""
+    n = [int(v) for v in lengths]
+    cuts = best_cuts(n, Rates(0, 0, 0, 1), calls)
+    it, price = explorer.trade_off, rates("staircase", Sizes(spec.mode, spec.input_size, spec.hidden_size))
+    assert explorer.error.value == ""
+    assert explorer.shown == Stairs(n, explorer.shown.cuts)
+    assert explorer.shown.wasted == Stairs(n, cuts).wasted  # there may be several best ones
+    assert explorer.shown.calls == calls == it.at == explorer.rectangles.value
+    for k, wasted, seconds in zip(it.calls, it.wasted, it.seconds, strict=True):
+        one = predict(n, staircases(tuple(n))[k], price)
+        assert (one.calls, one.wasted, one.seconds) == (k, wasted, seconds)
+    assert explorer.picture.value == stairs.beside(explorer.shown, it, "live")
+    assert words(explorer.summary).startswith(explorer.shown.summary())
+    assert explorer.to_text() == f"{spec}, forward and backward\n{explorer.shown.to_text()}\n\n{it.to_text()}"
+
+
+def test_the_slider_goes_from_padding_to_packing(explorer):
+    assert list(explorer.rectangles.options) == [1, 2, 3, 4, 5, 6]
+    pictures = set()
+    for k in explorer.rectangles.options:
+        move(explorer.rectangles, k)
+        shows(explorer, SIX, SPEC, k)
+        pictures.add(explorer.picture.value)
+    assert len(pictures) == 6
+    assert explorer.shown.wasted == 0
+    move(explorer.rectangles, 1)
+    assert explorer.shown.cells == Layout(SIX).n_cells
+
+
+@given(st.lists(st.integers(1, 80), min_size=1, max_size=80))
+def test_the_staircases_on_offer_waste_as_little_as_any(lengths):
+    found = staircases(tuple(lengths))
+    distinct = len(set(lengths))
+    assert list(found) == sorted(found)
+    assert set(range(1, min(EACH, distinct) + 1)) | {distinct} <= set(found)
+    for k, cuts in found.items():
+        assert len(cuts) == k + 1
+        assert Stairs(lengths, cuts).wasted == Stairs(lengths, best_cuts(lengths, Rates(0, 0, 0, 1), k)).wasted
+
+
+@pytest.mark.parametrize("name", ["many", "longest", "seed", "input_size", "hidden_size"])
+def test_each_slider_over_its_range(name):
+    explorer = StaircaseExplorer(kind="uniform", many=9, longest=12)
+    control = getattr(explorer, name)
+    first = explorer.to_text()
+    values = {"many": 9, "longest": 12, "seed": 0, "input_size": 16, "hidden_size": 32}
+    some = sorted({control.min, control.max, *random.Random(0).sample(range(control.min, control.max + 1), 20)})
+    for value in some:
+        move(control, value)
+        now = values | {name: value}
+        lengths = sources.uniform(now["many"], now["longest"], now["seed"])
+        shows(explorer, lengths, Spec("LSTM", now["input_size"], now["hidden_size"]), explorer.rectangles.value)
+    move(control, values[name])
+    move(explorer.rectangles, 4)
+    assert explorer.to_text() == first
+
+
+@pytest.mark.parametrize("mode", ["LSTM", "GRU", "RNN"])
+def test_the_kind_of_rnn(explorer, mode):
+    move(explorer.mode, mode)
+    shows(explorer, SIX, Spec(mode, 16, 32), 4)
+
+
+@pytest.mark.parametrize("kind", [*sources.DISTRIBUTIONS, TYPED])
+def test_where_lengths_come_from(kind):
+    explorer = StaircaseExplorer(many=20, longest=30)
+    move(explorer.kind, kind)
+    drawn = kind != TYPED
+    lengths = sources.DISTRIBUTIONS[kind](20, 30) if drawn else SIX
+    shows(explorer, lengths, SPEC, min(4, len(set(map(int, lengths)))))
+    assert visible(explorer.typed) != drawn
+    assert visible(explorer.many) == visible(explorer.longest) == drawn
+    assert visible(explorer.seed) == (kind in sources.RANDOM)
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=30))
+def test_lengths_are_typed_and_the_slider_stays_near(lengths):
+    explorer = StaircaseExplorer(SIX)
+    move(explorer.typed, ", ".join(map(str, lengths)))
+    stops = list(explorer.rectangles.options)
+    assert stops == list(staircases(tuple(lengths)))
+    shows(explorer, lengths, SPEC, min(stops, key=lambda k: abs(k - 4)))
+
+
+@pytest.mark.parametrize("typed", ["", "3, two", "0", "2.5"])
+def test_what_is_no_length_is_said_and_the_picture_stays(explorer, typed):
+    before = explorer.picture.value
+    move(explorer.typed, typed)
+    assert "The picture shows the last good input" in words(explorer.error)
+    assert explorer.picture.value == before
+    move(explorer.typed, "3, 2")
+    shows(explorer, [3, 2], SPEC, 2)
+
+
+def test_it_starts_as_told():
+    explorer = StaircaseExplorer(kind="equal", many=3, longest=7, mode="GRU", input_size=300, hidden_size=5)
+    shows(explorer, [7, 7, 7], Spec("GRU", 300, 5), 1)
+    shows(StaircaseExplorer(SIX, rectangles=6), SIX, SPEC, 6)
+    with pytest.raises(ValueError, match=r"lengths\[1\] is 0"):
+        StaircaseExplorer([3, 0])
+
+
+def test_a_large_batch_stays_light():
+    explorer = StaircaseExplorer(range(512, 0, -1))
+    assert len(explorer.picture.value) < 50_000
+    assert 15 < len(explorer.rectangles.options) < 60
+
+
+# Measuring.
+
+
+def test_measured_points_come_into_the_chart(explorer):
+    said = explorer.job.run()
+    k, timing = explorer.rectangles.value, explorer.timing
+    assert timing.rounds > 0
+    assert set(timing.seconds) == {"1 rectangle", "4 rectangles"}
+    ratio = timing.ratio("4 rectangles", "1 rectangle")
+    assert explorer.trade_off.measured == {1: (1, 1, 1), k: (ratio.value, ratio.low, ratio.high)}
+    assert said.startswith(f"4 rectangles: {milliseconds(timing.median('4 rectangles'))} ms, {ratio.value:.2f} times")
+    assert said == explorer.job.said.value
+    assert "measured here" in explorer.picture.value
+    move(explorer.rectangles, 2)
+    explorer.job.run()
+    assert set(explorer.trade_off.measured) == {1, 2, 4}
+
+
+def test_measured_points_belong_to_their_batch_and_their_rnn(explorer):
+    explorer.job.run()
+    move(explorer.hidden_size, 8)
+    assert not explorer.trade_off.measured
+    move(explorer.hidden_size, 32)
+    assert set(explorer.trade_off.measured) == {1, 4}
+    move(explorer.typed, "4, 3, 2, 1")
+    assert not explorer.trade_off.measured
+
+
+def test_one_rectangle_alone_can_be_measured():
+    explorer = StaircaseExplorer([4, 2], rectangles=1)
+    assert "1.00 times one rectangle" in explorer.job.run()
+    assert explorer.trade_off.measured == {1: (1, 1, 1)}
+
+
+def test_measuring_leaves_torchs_random_state_and_threads(explorer):
+    state, threads = torch.random.get_rng_state(), torch.get_num_threads()
+    explorer.job.run()
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert torch.get_num_threads() == threads
+
+
+def test_the_button_measures_in_a_thread(explorer):
+    explorer.job.start.click()
+    explorer.job.thread.join(60)
+    assert not explorer.job.thread.is_alive()
+    assert set(explorer.trade_off.measured) == {1, 4}
+    assert re.match(r"4 rectangles: \S+ ms", explorer.job.said.value)
+
+
+# The job itself.
+
+
+def job(work):
+    return Job("Do it", lambda: work)
+
+
+def resting(it):
+    return not it.start.disabled and it.stop.disabled
+
+
+def test_the_bar_goes_along_and_the_word_comes_last():
+    bars = []
+
+    def work(progress, stop):
+        assert it.start.disabled
+        assert not it.stop.disabled
+        for i in range(3):
+            progress(i + 1, 3)
+            bars.append((it.bar.value, it.bar.max))
+        return "done"
+
+    it = job(work)
+    assert it.run() == "done"
+    assert bars == [(1, 3), (2, 3), (3, 3)]
+    assert resting(it)
+
+
+def test_stop_reaches_the_thread_and_the_next_run_is_not_stopped():
+    began = threading.Event()
+
+    def work(progress, stop):
+        began.set()
+        for _ in range(6000):
+            if stop():
+                return "stopped"
+            threading.Event().wait(0.01)
+        return "never asked"
+
+    it = job(work)
+    it.start.click()
+    assert began.wait(10)
+    assert it.start.disabled
+    it.stop.click()
+    it.thread.join(30)
+    assert it.said.value == "stopped"
+    assert resting(it)
+    assert job(lambda progress, stop: str(stop())).run() == "False"
+
+
+def test_a_stopped_measurement_adds_no_point(explorer):
+    prepared = explorer.job._prepare()
+    assert prepared(lambda done, of: None, lambda: True) == "stopped"
+    assert not explorer.trade_off.measured
+
+
+def test_what_goes_wrong_is_said():
+    def wrong(progress, stop):
+        raise ValueError("too long")
+
+    it = job(wrong)
+    it.start.click()
+    it.thread.join(10)
+    assert it.said.value == "too long"
+    assert resting(it)
+    with pytest.raises(ValueError, match="too long"):
+        it.run()
+    assert resting(it)
+
+    def refuse():
+        raise ValueError("not now")
+
+    it = Job("Do it", refuse)
+    it.start.click()
+    assert it.thread is None
+    assert it.said.value == "not now"
+    assert resting(it)

@@ -1,0 +1,149 @@
+"""Every control of the explorer of static graphs, moved as a browser moves it; and whatever a reader may type."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from panels import move, words
+
+from packviz.check import networks
+from packviz.explorers import StaticExplorer
+from packviz.explorers.static import NETWORKS, OWN
+
+RELU = """\
+def forward(self, x, lengths):
+    packed = pack_padded_sequence(x, lengths)
+    return torch.relu(packed.data)
+"""
+
+
+@pytest.fixture
+def explorer():
+    return StaticExplorer()
+
+
+def test_every_network_has_its_verdict(explorer):
+    errors = {"PackedSequence returned": "returned", "PackedSequence used by max": "used"}
+    errors["packed if the lengths differ"] = "conditional"
+    for name in [*NETWORKS, next(iter(NETWORKS))]:
+        before = explorer.picture.value
+        move(explorer.network, name)
+        assert explorer.error.value == ""
+        assert explorer.picture.value != before
+        assert explorer.code.value == networks.source(getattr(networks, NETWORKS[name]))
+        assert [one.rule for one in explorer.result.of("error")] == ([errors[name]] if name in errors else [])
+        assert words(explorer.summary) == explorer.result.verdict
+        assert ("refuses" in explorer.result.verdict) == (name in errors)
+        assert explorer.to_text() == explorer.result.to_text()
+
+
+def test_a_typed_forward_is_checked_and_its_line_quoted(explorer):
+    move(explorer.code, RELU)
+    assert explorer.network.value == OWN
+    assert explorer.result.rules == ["used"]
+    assert explorer.result[0].where == "line 3: return torch.relu(packed.data)"
+    assert "✗ aten::relu" in words(explorer.picture)
+    move(explorer.network, "final states only")
+    assert explorer.result.rules == ["final_states"]
+    move(explorer.code, networks.source(networks.Sorted))
+    assert explorer.network.value == "packed, padded, sorted"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("def forward(self, x, lengths):\n    return (x", "line 2: '(' was never closed"),
+        ("", "the code defines no forward; begin with def forward(self, x, lengths):"),
+        ("forward = 3", "the code defines no forward"),
+        ("class forward:\n    pass", "the code defines no forward"),
+        ("def forward(self, x, lengths):\n    yield x", "Network.forward is a generator or async: a call runs nothing"),
+        ("async def forward(self, x, lengths):\n    return x", "Network.forward is a generator or async"),
+        ("def forward(self, x, lengths):\n    y = 1\n    return z", "line 3: NameError: name 'z' is not defined"),
+        (
+            "def forward(self, x, lengths):\n    return torch.sigmoid(pack_padded_sequence(x, lengths))",
+            "line 2: TypeErr",
+        ),
+        ("def forward(self, x, lengths):\n    raise ValueError", "line 2: ValueError: "),
+        ("def forward(self, x, lengths):\n    return self.nothing", "line 2: AttributeError: 'Network' object has no"),
+        ("def forward(self, x, lengths):\n    return self.forward(x, lengths)", "RecursionError: "),
+        ("import sys\nsys.exit('bye')", "line 2: SystemExit: bye"),
+        ("def forward(self, a, b, c):\n    return a", "missing a required argument: 'c'"),
+        ("def forward():\n    pass", "invalid method signature"),
+        ("1 / 0", "line 1: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_what_is_wrong_with_the_code_is_said_and_the_picture_stays(explorer, code, said):
+    before = explorer.picture.value
+    move(explorer.code, code)
+    assert said in words(explorer.error)
+    assert explorer.picture.value == before
+    assert explorer.network.value == OWN
+    move(explorer.network, "PackedSequence returned")  # no control is dead
+    assert explorer.error.value == ""
+    assert explorer.picture.value == before
+
+
+@given(st.text(max_size=80) | st.text("defforward(self,x)\n :return", max_size=60))
+def test_nothing_typed_breaks_the_panel(code):
+    explorer = StaticExplorer()
+    move(explorer.code, code)
+    assert words(explorer.error)
+    assert "packviz failed" not in words(explorer.error)
+
+
+def test_an_rnn_may_be_made_where_it_is_used(explorer):
+    move(explorer.code, "def forward(self, x, lengths):\n    return nn.GRU(3, 4)(pack_padded_sequence(x, lengths))[1]")
+    assert explorer.error.value == ""
+    assert explorer.result.rules == ["final_states"]
+
+
+def test_other_parameter_names_and_no_lengths(explorer):
+    move(explorer.code, "def forward(self, tokens):\n    return self.after(self.lstm(self.before(tokens))[0])")
+    assert explorer.error.value == ""
+    assert not explorer.result
+    move(explorer.code, "def forward(self):\n    return torch.zeros(2)")
+    assert explorer.error.value == ""
+
+
+def test_lengths(explorer):
+    move(explorer.network, "packed if the lengths differ")
+    for typed in ("4, 4", "3", "6, 5, 4, 1", "5, 3"):
+        before = explorer.picture.value
+        move(explorer.lengths, typed)
+        assert explorer.error.value == ""
+        assert explorer.picture.value != before
+    assert explorer.result.rules[0] == "conditional"
+    for typed, said in (("5, x", "entry 1 is 'x'"), ("0, 1", "lengths[0] is 0"), ("9999", "takes at most 2,048")):
+        move(explorer.lengths, typed)
+        assert said in words(explorer.error)
+    move(explorer.lengths, "3, 5")
+    assert explorer.error.value == ""
+    move(explorer.network, "packed, padded, sorted")
+    assert "must be sorted in decreasing order" in words(explorer.error)  # torch's own complaint
+
+
+def test_it_starts_as_told_and_leaves_torchs_random_numbers():
+    state = torch.random.get_rng_state()
+    explorer = StaticExplorer("final states only", [4, 4, 2])
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert explorer.result.rules == ["final_states"]
+    assert explorer.result.flows[0].title == "Data flow with lengths [4, 4, 2]"
+    with pytest.raises(ValueError, match="network is 'nonsense'; choose one of 'fixed length', "):
+        StaticExplorer("nonsense")
+    with pytest.raises(ValueError, match=r"lengths\[0\] is 0"):
+        StaticExplorer(lengths=[0])
+
+
+def test_a_notebook_stores_its_picture_and_text(explorer):
+    bundle = explorer._repr_mimebundle_()
+    assert bundle["text/plain"] == explorer.to_text()
+    assert bundle["image/svg+xml"].startswith("<svg ")
+    assert "var(" not in bundle["image/svg+xml"]
+
+
+def test_every_control_has_a_name(explorer):
+    assert [c.description for c in (explorer.network, explorer.lengths, explorer.code)] == [
+        "network",
+        "lengths",
+        "forward",
+    ]

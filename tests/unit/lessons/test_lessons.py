@@ -1,0 +1,600 @@
+"""Quizzes that keep their answer to themselves, and checks of exercises that tell right from wrong."""
+
+import inspect
+import json
+import tomllib
+from importlib import resources
+
+import ipywidgets
+import pytest
+import torch
+from drawings import Drawing
+from hypothesis import example, given
+from hypothesis import strategies as st
+from panels import words
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from packviz.check import networks
+from packviz.draw import layouts as svg
+from packviz.draw import palette
+from packviz.draw.picture import show
+from packviz.explorers.companion import Companion
+from packviz.lessons import NotSolvedError, Quiz, Verdict, ask, checks, sentences
+from packviz.lessons.checks.mistakes import spoilt_batches
+from packviz.lessons.verdict import Comparison, exercise
+from packviz.ops.masks import align
+
+QUIZZES = tomllib.loads(resources.files("packviz.lessons").joinpath("quizzes.toml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(autouse=True)
+def _forgiving(monkeypatch):
+    monkeypatch.delenv("PACKVIZ_STRICT", raising=False)
+
+
+# Quizzes.
+
+
+def quiz():
+    return Quiz("What is <b>?", {"a letter": "So it is & stays.", "a tag": "Not in <text>."}, "a letter")
+
+
+def choose(asked, choice):
+    options = asked.choices.options
+    asked.choices.set_state({"index": None if choice is None else options.index(choice)})
+
+
+def press(asked):
+    asked.check._handle_custom_msg({"event": "click"}, [])  # what the browser sends
+
+
+def test_nothing_can_be_checked_before_a_choice_is_made():
+    asked = quiz()
+    assert (asked.choices.value, asked.check.disabled, asked.solved, asked.feedback.value) == (None, True, False, "")
+    choose(asked, "a tag")
+    assert not asked.check.disabled
+    assert asked.feedback.value == ""  # chosen, not yet revealed
+    choose(asked, None)
+    assert asked.check.disabled
+
+
+def test_each_choice_has_its_feedback():
+    asked = quiz()
+    choose(asked, "a tag")
+    press(asked)
+    assert words(asked.feedback) == "✗ Not in <text>."
+    assert palette.LIGHT.wrong in asked.feedback.value
+    assert not asked.solved
+    choose(asked, "a letter")
+    assert asked.feedback.value == ""  # the old feedback does not speak for the new choice
+    assert asked.solved
+    press(asked)
+    assert words(asked.feedback) == "✓ So it is & stays."
+    assert palette.LIGHT.wrong not in asked.feedback.value
+
+
+def test_the_text_of_a_quiz_does_not_give_it_away():
+    assert quiz().to_text() == "What is <b>?\n  ( ) a letter\n  ( ) a tag"
+    bundle = quiz()._repr_mimebundle_()
+    assert set(bundle) == {"text/plain", "application/vnd.jupyter.widget-view+json"}
+    assert bundle["text/plain"] == quiz().to_text()
+    other = Quiz("What is <b>?", {"a letter": "No.", "a tag": "Yes."}, "a tag")
+    assert other.to_text() == quiz().to_text()
+
+
+def test_a_quiz_is_found_by_what_names_its_parts_for_a_screen_reader():
+    asked = quiz()
+    assert any(isinstance(part, Companion) for part in asked.children)
+    assert "packviz-quiz" in asked._dom_classes
+    assert "packviz-summary" in asked.feedback._dom_classes
+    (question,) = [part for part in asked.children if isinstance(part, ipywidgets.HTML) and part is not asked.feedback]
+    assert words(question) == "What is <b>?"
+
+
+def test_a_quiz_without_its_answer_is_refused():
+    with pytest.raises(ValueError, match="answer is 'c'; it must be one of the choices: 'a', 'b'"):
+        Quiz("Which?", {"a": "No.", "b": "No."}, "c")
+
+
+@pytest.mark.parametrize("name", QUIZZES)
+def test_the_quizzes_of_the_notebooks(name):
+    asked = ask(name)
+    assert 2 <= len(asked.choices.options) <= 5
+    for choice in asked.choices.options:
+        choose(asked, choice)
+        press(asked)
+        assert words(asked.feedback)[:2] == ("✓ " if choice == asked.answer else "✗ ")
+        assert len(words(asked.feedback)) > 10
+        assert words(asked.feedback)[2:] not in asked.to_text()
+    assert not {"✓", "✗"} & set(asked.to_text())
+
+
+def test_the_right_answer_is_not_always_in_the_same_place():
+    assert len({list(q["choices"]).index(q["answer"]) for q in QUIZZES.values()}) > 1
+
+
+def test_a_quiz_that_is_not_there():
+    with pytest.raises(ValueError, match="there is no quiz 'nonsense'; there are 'padding gained', "):
+        ask("nonsense")
+
+
+# Exercises. Each: the check, what a stub is, wrong answers with what is said of them, right answers.
+
+LENGTHS = [9, 2, 8, 1]
+
+
+def two_batches(batches):
+    return checks.two_batches(LENGTHS, batches)
+
+
+def staircase(cuts):
+    return checks.cheapest_staircase([4, 16, 3, 9, 2, 13, 9, 4, 14, 3, 8, 2], cuts, call=10)
+
+
+def no_answer(given):
+    return None
+
+
+def stub(given):
+    return ...
+
+
+def raises(given):
+    raise KeyError("lost")
+
+
+LINE_OF_RAISE = raises.__code__.co_firstlineno + 1
+
+
+def timed(call, clock):
+    began = clock()
+    call()
+    return clock() - began
+
+
+def warm(a, b):
+    for _ in range(3):
+        a()
+        b()
+
+
+def blocks(a, b, clock):
+    """All of a, then all of b."""
+    warm(a, b)
+    first = sum(timed(a, clock) for _ in range(20))
+    return sum(timed(b, clock) for _ in range(20)) / first
+
+
+def means(a, b, clock):
+    """In turn, but with means."""
+    warm(a, b)
+    pairs = [(timed(a, clock), timed(b, clock)) for _ in range(20)]
+    return sum(y for _, y in pairs) / sum(x for x, _ in pairs)
+
+
+def fair_ratio(a, b, clock):
+    warm(a, b)
+    return sorted(timed(b, clock) / timed(a, clock) for _ in range(21))[10]
+
+
+def right_sizes(lengths):
+    return [sum(n > t for n in lengths) for t in range(max(lengths))]
+
+
+def right_order(words):
+    first = sorted(words, key=len, reverse=True)
+    return [word[t] for t in range(len(first[0])) for word in first if t < len(word)]
+
+
+def last_steps(output, lengths):
+    return output[range(len(lengths)), [n - 1 for n in lengths]]
+
+
+def real_sum(x, lengths, choose):
+    return choose(x, (torch.arange(x.shape[1]) < torch.tensor(lengths)[:, None])[..., None]).sum(1)
+
+
+def a_network(use):
+    """A class whose forward uses the packed output of its LSTM like this."""
+
+    def forward(self, x, lengths):
+        return use(self.lstm(pack_padded_sequence(x, lengths))[0], x, lengths)
+
+    return type("MyNetwork", (networks.Network,), {"forward": forward})
+
+
+def raises_too(packed, x, n):
+    raise KeyError("lost")
+
+
+FIRST_BATCH = "Not yet for 128 sequences of at most 64 steps, 8 distinct lengths, 32 features"
+
+
+def bytes_per_length(lengths, features, packed=2):
+    """One full-size copy and so many packed fills for each distinct length."""
+    return len(set(lengths)) * (max(lengths) * len(lengths) + packed * sum(lengths)) * features * 4
+
+
+SPOILT = spoilt_batches()
+REPAIRED = [
+    (SPOILT[0][0], SPOILT[0][1], True),
+    (align(SPOILT[1][0], SPOILT[1][1], batch_first=True), SPOILT[1][1], True),
+    (SPOILT[2][0], SPOILT[0][1], True),
+]
+
+CHECKS = {
+    checks.half_padding: (
+        [...],
+        [
+            ([5, 5], "0 of 10 cells are padding; you need more."),
+            ([9, 1, 1, 1], "24 of 36 cells are padding; you need less."),
+            ([3, 0], "Your answer does not fit: lengths[1] is 0"),
+            ("x", "Your answer does not fit: lengths must be one-dimensional"),
+            (None, "Your answer does not fit: "),
+        ],
+        [[3, 1, 1, 1], [4, 2, 1, 1], torch.tensor([3, 1, 1, 1])],
+    ),
+    two_batches: (
+        [..., (..., ...), [[9, 8], ...]],
+        [
+            ([[9, 2], [8, 1]], "14 padding cells in all; 2 are possible."),
+            ([[9, 8, 2], [1]], "Make two batches of 2 sequences each; yours have [3, 1]."),
+            ([[9, 8]], "Use each of the lengths [9, 2, 8, 1] exactly once."),
+            ([[9, 8], [2, 2]], "Use each of the lengths"),
+            (7, "Your answer does not fit: "),
+            (None, "Your answer does not fit: "),
+        ],
+        [[[9, 8], [2, 1]], ([1, 2], [8, 9]), torch.tensor([[9, 8], [2, 1]])],
+    ),
+    checks.batch_sizes: (
+        [..., no_answer, stub],
+        [
+            (lambda lengths: lengths, "Not yet for lengths [3, 2]. At step t, count"),
+            (lambda lengths: right_sizes(lengths) if lengths != [2, 2, 2] else [3], "Not yet for lengths [2, 2, 2]."),
+            (lambda lengths: [*right_sizes(lengths), 0], "Not yet for lengths [3, 2]."),
+            (lambda lengths: [], "Not yet for lengths [3, 2]."),
+            (lambda lengths: 3, "Your answer does not fit: "),
+            (raises, f"Your answer raised KeyError in line {LINE_OF_RAISE}: 'lost'"),
+            (7, "Your answer does not fit: "),
+        ],
+        [
+            right_sizes,
+            lambda n: torch.tensor(right_sizes(n)),
+            lambda n: iter(right_sizes(n)),
+        ],
+    ),
+    checks.packed_order: (
+        [..., no_answer, stub],
+        [
+            (lambda words: "".join(words), "Not yet for ['abc', 'x']. Go step by step"),
+            (
+                lambda words: [w[t] for t in range(9) for w in words if t < len(w)],
+                "Not yet for ['see', 'count', 'time'].",
+            ),
+            (lambda words: right_order(words)[:-1], "Not yet for"),
+            (lambda words: words.sort(), "Not solved yet"),
+            (raises, f"Your answer raised KeyError in line {LINE_OF_RAISE}: 'lost'"),
+        ],
+        [right_order, lambda words: "".join(right_order(words))],
+    ),
+    staircase: (
+        [..., (0, ..., 16)],
+        [
+            ((0, 16), "192 cells and 1 × 10 for the calls make 202. That is the padded batch. 129 is possible"),
+            ((0, 2, 4, 9, 16), "95 cells and 4 × 10 for the calls make 135. No 4 rectangles waste fewer"),
+            ((0, 5, 9, 16), "105 cells and 3 × 10 for the calls make 135. No sequence ends at step 5"),
+            ((0, 3, 9, 16), "105 cells and 3 × 10 for the calls make 135. Look at the hatched"),
+            (range(17), "87 cells and 16 × 10 for the calls make 247. No sequence ends at step 1"),
+            ((0, 4, 9, 15), "Your answer does not fit: cuts are (0, 4, 9, 15); give time steps that rise from 0 to 16"),
+            *((wrong, "Your answer does not fit: give whole time steps") for wrong in (7, None, (0, 4.0, 16))),
+        ],
+        [(0, 4, 9, 16), [0, 4, 9, 16], torch.tensor([0, 4, 9, 16])],
+    ),
+    checks.final_states: (
+        [..., lambda output, lengths: None, lambda output, lengths: ...],
+        [
+            (lambda output, lengths: output[:, -1], "Not yet for lengths [5, 3, 2]. Forward ends at each"),
+            (
+                lambda output, lengths: last_steps(output, lengths),
+                "Not yet for lengths [5, 3, 2]. The reverse direction reads the first",
+            ),
+            (lambda output, lengths: output[:, 0].T, "Return a tensor of shape (3, 4): a row per sequence."),
+            (lambda output, lengths: lengths, "Return a tensor of shape (3, 4): a row per sequence. Yours is a list."),
+            (lambda output, lengths: output[:, 0] * 0.5, "Not yet for lengths [5, 3, 2]."),
+            (raises, "Your answer"),
+        ],
+        [lambda output, lengths: torch.cat([last_steps(output, lengths)[:, :2], output[:, 0, 2:]], dim=1)],
+    ),
+    checks.fair_ratio: (
+        [..., lambda a, b, clock: None, lambda a, b, clock: ...],
+        [
+            (lambda a, b, clock: 1, "Not yet on a quiet machine: 1, and b takes 3 times as long as a. Divide"),
+            (lambda a, b, clock: 3, "Not yet on a cold machine: 3, and b takes 2 times as long as a. Its first"),
+            (lambda a, b, clock: timed(b, clock) / timed(a, clock), "Not yet on a cold machine: 1.05, and b takes 2"),
+            (blocks, "Not yet on a tiring machine: 5.94, and b takes 4 times as long as a. Every call"),
+            (means, "Not yet on a busy machine: "),
+            (lambda a, b, clock: float("nan"), "Not yet on a quiet machine: nan"),
+            (lambda a, b, clock: [a() for _ in range(10_001)], "Your answer"),
+            (lambda a, b, clock: "three", "Your answer does not fit: could not convert string to float"),
+            (raises, "Your answer"),
+        ],
+        [fair_ratio, lambda a, b, clock: torch.tensor(fair_ratio(a, b, clock))],
+    ),
+    checks.masked_mean: (
+        [..., lambda x, lengths: None, lambda x, lengths: ...],
+        [
+            (lambda x, lengths: x.mean(1), "Not yet for lengths [3, 1, 2]. Add up the real steps"),
+            (
+                lambda x, lengths: x.sum(1) / torch.tensor(lengths)[:, None],
+                "Not yet for lengths [2, 4]. The padding holds 99 here.",
+            ),
+            (
+                lambda x, lengths: real_sum(x, lengths, torch.mul) / torch.tensor(lengths)[:, None],
+                "Not yet for lengths [1, 3]. The padding holds NaN here, and 0 × NaN is NaN",
+            ),
+            (lambda x, lengths: x.mean(2), "Return a tensor of shape (3, 2). Yours is a tensor of shape (3, 3)."),
+            (lambda x, lengths: lengths, "Return a tensor of shape (3, 2). Yours is a list."),
+            (raises, "Your answer"),
+        ],
+        [
+            lambda x, lengths: real_sum(x, lengths, lambda x, m: x.where(m, 0)) / torch.tensor(lengths)[:, None],
+            lambda x, lengths: torch.stack([row[:n].mean(0) for row, n in zip(x, lengths, strict=True)]),
+        ],
+    ),
+    checks.repaired_batches: (
+        [..., [...], [SPOILT[0], ..., SPOILT[2]]],
+        [
+            (SPOILT, "Not yet for batch 1. Look where the zeros lie"),
+            ([REPAIRED[0], *SPOILT[1:]], "Not yet for batch 2. At which end of its row"),
+            ([*REPAIRED[:2], SPOILT[2]], "Not yet for batch 3. Count the real steps"),
+            (REPAIRED[:2], "Give three batches, each as (x, lengths, batch_first); yours are 2."),
+            ([(REPAIRED[0][0], [7] * 6, True), *REPAIRED[1:]], "Your answer does not fit: lengths[0] is 7"),
+            ([(1, 2), (3, 4), (5, 6)], "Your answer does not fit: "),
+            (None, "Your answer does not fit: "),
+        ],
+        [REPAIRED, [(x.T, lengths, False) for x, lengths, _ in REPAIRED], tuple(REPAIRED)],
+    ),
+    checks.backward_bytes: (
+        [..., lambda lengths, features: None, lambda lengths, features: ...],
+        [
+            (lambda n, f: max(n) * len(n) * f * 4, f"{FIRST_BATCH}: 1.05 MB, counted 17.9 MB. That is one copy of the"),
+            (lambda n, f: bytes_per_length(n, f, packed=0), f"{FIRST_BATCH}: 8.39 MB, counted 17.9 MB. These are the"),
+            (lambda n, f: bytes_per_length(n, f, packed=1), f"{FIRST_BATCH}: 12.6 MB, counted 17.9 MB. Nearly."),
+            (lambda n, f: bytes_per_length(n, f) / 4, f"{FIRST_BATCH}: 4.23 MB, counted 17.9 MB. That counts numbers"),
+            (
+                lambda n, f: bytes_per_length(n, f) / len(set(n)) * max(n),
+                f"{FIRST_BATCH}: 135 MB, counted 17.9 MB. Not every time step",
+            ),
+            (
+                lambda n, f: bytes_per_length(n, f) / len(set(n)) * len(n),
+                f"{FIRST_BATCH}: 271 MB, counted 17.9 MB. Not every sequence",
+            ),
+            (
+                lambda n, f: bytes_per_length(n, 32),
+                "Not yet for 30 sequences of at most 50 steps, 12 distinct lengths, 5 features: ",
+            ),
+            (lambda n, f: -1, f"{FIRST_BATCH}: -1 B, counted 17.9 MB. Each distinct length costs"),
+            (lambda n, f: float("nan"), f"{FIRST_BATCH}: nan B, counted 17.9 MB. Each distinct length costs"),
+            (lambda n, f: 10.0**300, f"{FIRST_BATCH}: 1e+288 TB, counted 17.9 MB. Each distinct length costs"),
+            (lambda n, f: "many", "Your answer does not fit: could not convert string to float"),
+            (raises, "Your answer"),
+        ],
+        [lambda n, f: bytes_per_length(n, f), lambda n, f: torch.tensor(bytes_per_length(n, f))],
+    ),
+    checks.mended: (
+        [..., a_network(lambda packed, x, n: None), a_network(lambda packed, x, n: ...)],
+        [
+            (a_network(lambda packed, x, n: packed), "Not yet: a compiler with fixed shapes refuses this. Which func"),
+            (a_network(lambda packed, x, n: packed.data), "Not yet: a compiler with fixed shapes refuses this. Which"),
+            (
+                a_network(lambda packed, x, n: packed.data.relu()),
+                "Not yet: a compiler with fixed shapes refuses this. L",
+            ),
+            (
+                a_network(lambda packed, x, n: pad_packed_sequence(packed)[0]),
+                "Not yet. Its size depends on the lengths.",
+            ),
+            (
+                a_network(lambda packed, x, n: pad_packed_sequence(packed, total_length=5)),
+                "Return the padded output alone; yours is a tuple.",
+            ),
+            (
+                a_network(lambda packed, x, n: pad_packed_sequence(packed, True, total_length=x.size(0))[0]),
+                "Not yet. Batch and time have changed places",
+            ),
+            (
+                a_network(lambda packed, x, n: pad_packed_sequence(packed, total_length=5)[0]),
+                "Not yet. The last x has 6 time steps.",
+            ),
+            (
+                a_network(lambda packed, x, n: pad_packed_sequence(packed, padding_value=1.0, total_length=len(x))[0]),
+                "The output for lengths [5, 3] is not the LSTM's, with zeros after it.",
+            ),
+            (a_network(raises_too), "Your answer raised KeyError in line "),
+            (lambda: 5, "Your answer does not fit: 'int' object has no attribute"),
+        ],
+        [a_network(lambda packed, x, n: pad_packed_sequence(packed, total_length=x.size(0))[0])],
+    ),
+    checks.worker_loss: (
+        [..., lambda x, n, w: None, lambda x, n, w: ...],
+        [
+            (lambda x, n, w: x.mean(), "Not yet for workers with [6, 2] tokens. Each worker divides"),
+            (lambda x, n, w: x.sum() / n, "Not yet for workers with [6, 2] tokens. All tokens w"),
+            (lambda x, n, w: x.sum(), "Not yet for workers with [6, 2] tokens. That is a sum, and g"),
+            (lambda x, n, w: x.max(), "Not yet for workers with [6, 2] tokens. Add up the losses,"),
+            (lambda x, n, w: 2 * x.sum() / n, "Not yet for workers with [5, 1, 2] tokens. Add up"),
+            (lambda x, n, w: x.sum().item() * w / n, "Return one number, a tensor made"),
+            (lambda x, n, w: x * w / n, "Return one number, a tensor made from `losses`"),
+            (raises, "Your answer"),
+        ],
+        [lambda x, n, w: x.sum() * w / n],
+    ),
+}
+STUBS = [(check, answer) for check, (answers, _, _) in CHECKS.items() for answer in answers]
+WRONG = [(check, answer, said) for check, (_, answers, _) in CHECKS.items() for answer, said in answers]
+RIGHT = [(check, answer) for check, (_, _, answers) in CHECKS.items() for answer in answers]
+
+
+EXERCISES = [name for name, check in vars(checks).items() if hasattr(check, "__wrapped__")]
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_every_exercise_begins_unsolved(name, monkeypatch):
+    check = getattr(checks, name)
+    stubs = [...] * len(inspect.signature(check).parameters)
+    assert check(*stubs).message.startswith("Not solved yet")
+    monkeypatch.setenv("PACKVIZ_STRICT", "1")
+    with pytest.raises(NotSolvedError):
+        check(*stubs)
+
+
+def can_be_shown(verdict):
+    for theme in palette.THEMES:
+        Drawing(verdict.to_svg(theme))
+    picture, said = verdict.to_svg(), verdict.to_text()
+    assert said.startswith(verdict.headline)
+    assert said == repr(verdict)
+    assert verdict._repr_mimebundle_() == {"text/plain": said, "image/svg+xml": picture}
+    assert picture.count("<svg") == 1 + sum(drawing.to_svg().count("<svg") for drawing in verdict.drawings)
+    return said
+
+
+@pytest.mark.parametrize(("check", "answer"), STUBS)
+def test_unsolved(check, answer):
+    verdict = check(answer)
+    assert not verdict.solved
+    assert can_be_shown(verdict).startswith("○ Not solved yet: ")
+
+
+@pytest.mark.parametrize(("check", "answer", "said"), WRONG)
+def test_wrong(check, answer, said):
+    verdict = check(answer)
+    assert not verdict.solved
+    assert can_be_shown(verdict)[2:].startswith(said)
+
+
+@pytest.mark.parametrize(("check", "answer"), RIGHT)
+def test_right(check, answer, monkeypatch):
+    monkeypatch.setenv("PACKVIZ_STRICT", "1")
+    verdict = check(answer)
+    assert verdict.solved
+    assert can_be_shown(verdict).startswith("✓ ")
+    assert verdict.drawings
+
+
+@pytest.mark.parametrize(("check", "answer"), [*STUBS, *[wrong[:2] for wrong in WRONG]])
+def test_strict_mode_takes_nothing_but_the_right_answer(check, answer, monkeypatch):
+    said = check(answer).to_text()
+    monkeypatch.setenv("PACKVIZ_STRICT", "1")
+    with pytest.raises(NotSolvedError) as error:
+        check(answer)
+    assert str(error.value) == said
+    monkeypatch.setenv("PACKVIZ_STRICT", "0")
+    assert not check(answer).solved
+
+
+@given(st.permutations([7, 7, 3, 2, 5, 1]))
+def test_two_batches_knows_the_best_split(lengths):
+    order = sorted(lengths)
+    assert checks.two_batches(lengths, [order[:3], order[3:]]).solved
+
+
+def test_strict_mode_keeps_what_the_answer_raised(monkeypatch):
+    monkeypatch.setenv("PACKVIZ_STRICT", "1")
+    with pytest.raises(NotSolvedError) as error:
+        checks.batch_sizes(raises)
+    assert isinstance(error.value.__cause__, KeyError)
+
+
+def test_a_keyboard_interrupt_is_no_wrong_answer():
+    def stop(lengths):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        checks.batch_sizes(stop)
+
+
+def test_a_check_keeps_its_name_and_its_answer_may_be_named():
+    assert checks.batch_sizes.__name__ == "batch_sizes"
+    assert checks.half_padding(lengths=...).message.startswith("Not solved yet")
+
+
+def test_a_wrong_answer_is_drawn_beside_the_right_one():
+    verdict = checks.batch_sizes(lambda lengths: lengths)
+    picture, rows = verdict.drawings
+    assert picture.to_text() == show([3, 2]).to_text()
+    assert rows.to_text() == ("batch sizes of lengths [3, 2]\n  yours   3 2\n          ^\n  target  2 2 1")
+    drawing = Drawing(rows.to_svg())
+    frames = [box for box in drawing.boxes if box.stroke == palette.LIGHT.wrong]
+    assert [(box.x, box.y) for box in frames] == [(70, 26), (118, 26)]  # the wrong entry, and the missing one
+    assert [t.said for t in drawing.texts] == [rows.title, "yours", "3", "2", "", "target", "2", "2", "1"]
+
+
+def test_an_answer_that_is_too_long_is_framed_where_it_goes_on():
+    rows = Comparison("t", ["1", "22", "3"], ["1"])
+    assert rows.to_text() == "t\n  yours    1 22  3\n              ^  ^\n  target   1"
+    assert len([b for b in Drawing(rows.to_svg("dark")).boxes if b.stroke == palette.DARK.wrong]) == 2
+
+
+def test_equal_rows_have_no_marks():
+    rows = Comparison("t", ["1"], ["1"])
+    assert "^" not in rows.to_text()
+    assert palette.LIGHT.wrong not in rows.to_svg()
+    assert Comparison("t", [], []).to_text() == "t\n  yours\n  target"
+
+
+entries = st.lists(st.text(max_size=8), max_size=9)
+
+
+@given(st.text(min_size=1, max_size=300), entries, entries)
+@example("<&\"' \x00 \ud800", ["<", "\x00"], ["&"])
+@example("word" * 100, [], [])
+def test_whatever_a_reader_answers_can_be_drawn(message, yours, target):
+    verdict = Verdict(False, message, [Comparison(message, yours, target), show([2, 1])])
+    for theme in palette.THEMES:
+        Drawing(verdict.to_svg(theme))
+
+
+def test_a_verdict_stands_over_its_drawings():
+    drawings = [show([3, 1]).to_svg(), show([2]).to_svg()]
+    title = " ".join(["word"] * 30)  # two lines
+    drawing = Drawing(svg.stack(title, drawings, "light"))
+    inner = [e for e in drawing.elements[1:] if e.tag.endswith("svg")]
+    heights = [Drawing(d).height for d in drawings]
+    first = 10 + 2 * 18
+    assert [float(e.get("y")) for e in inner] == [first, first + heights[0] + 8]
+    assert drawing.height == first + sum(heights) + 16
+    assert drawing.width >= max(float(e.get("width")) for e in inner)
+    titles = [t for t in drawing.texts if t.size == 13]
+    assert " ".join(t.said for t in titles) == title
+    assert all(t.box.right <= drawing.width for t in titles)
+    with pytest.raises(ValueError, match="drawings must be <svg> elements"):
+        svg.stack("t", ["<p/>"], "light")
+
+
+def test_an_exercise_of_your_own():
+    @exercise
+    def check(answer):
+        return Verdict(answer == 42, "So.")
+
+    assert check(42).to_text() == "✓ So."
+    assert check(41).to_text() == "✗ So."
+
+
+# Real sentences.
+
+
+def test_sentences():
+    assert len(sentences()) == 512
+    assert all(len(sentence) > 1 and all(sentence) for sentence in sentences())
+    assert len(set(sentences())) == 512
+    lengths = [len(sentence) for sentence in sentences()]
+    assert max(lengths) > 4 * sorted(lengths)[256]  # most short, a few long: the case that the lesson is about
+
+
+def test_sentences_say_where_they_are_from():
+    file = json.loads(resources.files("packviz.core").joinpath("sentences.json").read_text(encoding="utf-8"))
+    assert file["source"].startswith("CPython 3.")
+    assert "PSF License" in file["licence"]
+    assert file["made_by"] == "tools/make_sentences.py"
+    assert file["about"]

@@ -1,0 +1,804 @@
+"""Packing and unpacking against torch's own: the same bits, indices, gradients and errors, in every way it is done."""
+
+import gc
+import io
+import pickle
+import warnings
+import weakref
+from contextlib import contextmanager, nullcontext
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
+from torch.nn.utils import rnn
+from torch.nn.utils.rnn import PackedSequence
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import packviz as pv
+from packviz.ops import index as indices
+from packviz.ops import packing
+
+WAYS = {"torch": (10**9, 10**9), "slices": (0, 10**9), "index": (0, 0), "chosen": None}
+"""From so many time steps, and from so many numbers on, slices and an index are used."""
+
+FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+COMPLEX = [torch.complex64, torch.complex128]
+WHOLE = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+ODD = [torch.complex32, torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2]
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+devices = ["cpu", pytest.param("cuda", marks=cuda)]
+ways = pytest.mark.parametrize("way", WAYS)
+
+trailing = st.sampled_from([(), (1,), (3,), (2, 2)])
+any_way = st.sampled_from(list(WAYS))
+
+
+@contextmanager
+def by(way):
+    """Has everything done in one way, whatever pays."""
+    before = packing._MANY_STEPS, packing._MANY_NUMBERS, packing._MANY_SEQUENCES
+    if WAYS[way]:
+        packing._MANY_STEPS, packing._MANY_NUMBERS = WAYS[way]
+        packing._MANY_SEQUENCES = 1 if way == "index" else 10**9
+    try:
+        yield
+    finally:
+        packing._MANY_STEPS, packing._MANY_NUMBERS, packing._MANY_SEQUENCES = before
+
+
+@st.composite
+def batches(draw, most=24):
+    """`lengths`, in order or not, and a padded length that holds them. Beyond 16 torch's sort moves equal ones."""
+    lengths = draw(st.lists(st.integers(1, 6), min_size=1, max_size=most))
+    if draw(st.booleans()):
+        lengths = [max(lengths)] * len(lengths)
+    return lengths, max(lengths) + draw(st.integers(0, 2))
+
+
+def cells(*shape, dtype=torch.float64, device="cpu"):
+    """A tensor of numbers that tell where they belong, with a NaN, an infinity and a negative zero among them."""
+    x = torch.arange(1, 1 + torch.Size(shape).numel()).to(torch.float64)
+    for i, odd in enumerate((float("nan"), float("inf"), -0.0)):
+        x[(3 * i + 1) % len(x)] = odd
+    x = torch.nan_to_num(x, 0, 1) if dtype in WHOLE + ODD else x
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # ComplexHalf support is experimental
+        return x.reshape(shape).to(dtype).to(device)
+
+
+def padded(batch, rest=(), batch_first=False, **options):
+    lengths, steps = batch
+    return cells(*((len(lengths), steps) if batch_first else (steps, len(lengths))), *rest, **options)
+
+
+def bits(x):
+    return x.detach().resolve_conj().resolve_neg().contiguous().flatten().view(torch.uint8)
+
+
+def same(ours, theirs):
+    """Whether two results are one and the same: lists, tuples, packed sequences and tensors, bit for bit."""
+    assert type(ours) is type(theirs)
+    if isinstance(ours, (tuple, list)):
+        assert len(ours) == len(theirs)
+        return all(same(one, other) for one, other in zip(ours, theirs, strict=True))
+    if not isinstance(ours, torch.Tensor):
+        return ours == theirs
+    kinds = [(x.dtype, x.shape, x.device, x.stride(), x.requires_grad) for x in (ours, theirs)]
+    assert kinds[0] == kinds[1]
+    return torch.equal(bits(ours), bits(theirs))
+
+
+def outcome(function, *arguments, **options):
+    """What a call returns, or the type and the text of the error that it raises."""
+    try:
+        return function(*arguments, **options)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def weights(like):
+    """A gradient to start from."""
+    x = torch.arange(1, 1 + like.numel(), device=like.device).reshape(like.shape) % 7
+    return x.to(like.dtype)
+
+
+def sort(batch):
+    return sorted(batch[0], reverse=True), batch[1]
+
+
+# --- the same values
+
+
+@given(batches(), trailing, st.booleans(), st.booleans(), st.sampled_from(FLOATS + COMPLEX + WHOLE), any_way)
+@example(([2] * 20, 2), (3,), True, False, torch.float32, "index")
+@example(([2, 1], 2), (), False, True, torch.float32, "index")
+def test_packs_as_torch(batch, rest, batch_first, enforce_sorted, dtype, way):
+    batch = sort(batch) if enforce_sorted else batch
+    x = padded(batch, rest, batch_first, dtype=dtype).requires_grad_(dtype in FLOATS)
+    for lengths in (batch[0], torch.tensor(batch[0]), torch.tensor(batch[0], dtype=torch.int32)):
+        with by(way):
+            ours = pv.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+        theirs = rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+        assert same(ours, theirs)
+        if dtype in FLOATS:
+            grads = [torch.autograd.grad(p.data, x, weights(p.data))[0] for p in (ours, theirs)]
+            assert torch.equal(*map(bits, grads))
+
+
+@given(
+    batches(), trailing, st.booleans(), st.booleans(), st.sampled_from([None, 0, 2]),
+    st.sampled_from(FLOATS + COMPLEX + WHOLE),
+    st.sampled_from([0.0, -0.0, 1, True]), any_way,
+)  # fmt: skip
+@example(([2] * 20, 2), (3,), True, False, 0, torch.float32, 0.0, "index")
+def test_pads_as_torch(batch, rest, batch_first, enforce_sorted, more, dtype, value, way):
+    batch = sort(batch) if enforce_sorted else batch
+    x = padded(batch, rest, dtype=dtype)
+    packed = rnn.pack_padded_sequence(x, batch[0], enforce_sorted=enforce_sorted)
+    differentiable = dtype in FLOATS + COMPLEX
+    packed = packed._replace(data=packed.data.clone().requires_grad_(differentiable))
+    total = None if more is None else max(batch[0]) + more
+    with by(way):
+        ours = pv.pad_packed_sequence(packed, batch_first, value, total)
+    theirs = rnn.pad_packed_sequence(packed, batch_first, value, total)
+    assert same(ours, theirs)
+    if differentiable:
+        grads = [torch.autograd.grad(y, packed.data, weights(y))[0] for y, _ in (ours, theirs)]
+        assert torch.equal(*map(bits, grads))
+
+
+@given(batches(), trailing, st.booleans(), st.sampled_from(FLOATS + COMPLEX + WHOLE), st.booleans(), any_way)
+def test_lists_as_torch(batch, rest, enforce_sorted, dtype, grad, way):
+    lengths, _ = sort(batch) if enforce_sorted else batch
+    grad = grad and dtype in FLOATS
+    sequences = [cells(n, *rest, dtype=dtype).requires_grad_(grad) for n in lengths]
+    with by(way):
+        ours = pv.pack_sequence(sequences, enforce_sorted)
+        lists = pv.unpack_sequence(ours)
+    theirs = rnn.pack_sequence(sequences, enforce_sorted)
+    assert same(ours, theirs)
+    assert same(lists, rnn.unpack_sequence(theirs))
+    for one, sequence in zip(lists, sequences, strict=True):
+        assert torch.equal(bits(one), bits(sequence))
+    if grad:
+        for result in (lambda p: p.data, lambda p: rnn.pad_packed_sequence(p)[0]):
+            both = [result(p) for p in (ours, theirs)]
+            grads = [torch.autograd.grad(y, sequences, weights(y), retain_graph=True) for y in both]
+            assert all(torch.equal(bits(one), bits(other)) for one, other in zip(*grads, strict=True))
+        wanted = [weights(s) for s in sequences]
+        for found, one in zip(torch.autograd.grad(lists, sequences, wanted), wanted, strict=True):
+            assert torch.equal(bits(found), bits(one))
+
+
+@ways
+@pytest.mark.parametrize("dtype", ODD)
+def test_rare_dtypes(way, dtype):
+    x = padded(([3, 1, 2], 3), (2,), dtype=dtype)
+    with by(way), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours = pv.pack_padded_sequence(x, [3, 1, 2], enforce_sorted=False)
+        assert same(ours, rnn.pack_padded_sequence(x, [3, 1, 2], enforce_sorted=False))
+        assert same(pv.pad_packed_sequence(ours), rnn.pad_packed_sequence(ours))
+
+
+@ways
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("enforce_sorted", [False, True])
+def test_any_memory(way, batch_first, enforce_sorted):
+    lengths = [4, 3, 3, 1]
+    wide = torch.randn(4, 4, 6, 2).requires_grad_()
+    views = {
+        "transposed": wide[..., 0].transpose(0, 1),
+        "every other": wide[:, :, ::2, 0],
+        "last": wide[..., 1],
+        "expanded": wide[:, :1, 0, 0].expand(4, 4),
+        "shared": wide[:1, :1, 0, 0].expand(4, 4),
+        "flipped": wide[..., 0].permute(2, 0, 1)[:4],
+    }
+    for name, x in views.items():
+        found = []
+        for module, context in ((pv, by(way)), (rnn, nullcontext())):
+            with context:
+                packed = module.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+                back, _ = module.pad_packed_sequence(packed, batch_first)
+            found.append([packed, back, *torch.autograd.grad(back, wide, weights(back), retain_graph=True)])
+        assert same(found[0], found[1]), name
+
+
+@ways
+def test_conjugates(way):
+    x = torch.randn(3, 2, 2, dtype=torch.complex64).conj()
+    with by(way):
+        ours = pv.pad_packed_sequence(pv.pack_padded_sequence(x, [3, 1], enforce_sorted=False))
+        assert same(ours, rnn.pad_packed_sequence(rnn.pack_padded_sequence(x, [3, 1], enforce_sorted=False)))
+        ours, theirs = (outcome(m.pack_padded_sequence, x.clone().requires_grad_(), [3, 1]) for m in (pv, rnn))
+    assert "does not support automatic differentiation" in ours
+    assert ours == theirs
+
+
+@given(st.lists(st.integers(1, 4), min_size=17, max_size=40), any_way)
+def test_ties_keep_torchs_order(lengths, way):
+    x = torch.randn(4, len(lengths), 2).requires_grad_()
+    with by(way):
+        ours = pv.pack_padded_sequence(x, lengths, enforce_sorted=False)
+    assert same(ours, rnn.pack_padded_sequence(x, lengths, enforce_sorted=False))
+
+
+def test_results_share_no_memory_with_the_input():
+    for way in WAYS:
+        for lengths in ([3, 3], [3, 1], [1, 3]):
+            x = torch.randn(3, 2, 2).requires_grad_()
+            with by(way):
+                packed = pv.pack_padded_sequence(x, lengths, enforce_sorted=False)
+                y, n = pv.pad_packed_sequence(packed)
+                parts = pv.unpack_sequence(packed)
+            stores = [t.untyped_storage().data_ptr() for t in (x, packed.data, packed.batch_sizes, y, n, *parts)]
+            assert len(set(stores)) == len(stores)
+
+
+# --- the same errors
+
+
+def bad_batches():
+    x, good = torch.randn(3, 2, 2), [3, 1]
+    yield from ((x, bad, False, True) for bad in ([1, 3], [3, 0], [3, -1], [3], [3, 1, 1], [], [[3, 1]], [0, 0]))
+    yield from ((x, bad, False, False) for bad in ([3, 0], [3, -1], [3, 1, 1], [], [[3, 1]], ["a", "b"], None, 3))
+    yield from (
+        (x, torch.tensor(bad), False, s) for bad in ([3.0, 1.0], [True, True], 3, [[3, 1]]) for s in (True, False)
+    )
+    yield from (
+        (torch.randn(shape), good, False, s) for shape in ((3, 2, 0), (0, 2, 2), (3,), ()) for s in (True, False)
+    )
+    yield torch.randn(3, 0, 2), [], False, False
+    yield from ((wrong, good, False, s) for wrong in ([[1.0, 2.0]], None, "x") for s in (True, False))
+    yield from ((x, good, flag, True) for flag in (1, 0, None))
+    yield x, [2, 1, 1], True, True
+    # An empty tensor is refused before its lengths are looked at, when they need not be sorted first.
+    yield torch.randn(3, 2, 0), [1, 3], False, True
+    yield torch.randn(3, 2, 0), [9, 9], False, True
+    yield x, torch.tensor(good, device="meta"), False, True
+
+
+@ways
+@pytest.mark.parametrize("grad", [False, True])
+def test_bad_input_is_refused_as_torch_does(way, grad):
+    for x, lengths, batch_first, enforce_sorted in bad_batches():
+        if isinstance(x, torch.Tensor):
+            x = x.requires_grad_(grad)
+        arguments = x, lengths, batch_first, enforce_sorted
+        with by(way):
+            ours = outcome(pv.pack_padded_sequence, *arguments)
+        theirs = outcome(rnn.pack_padded_sequence, *arguments)
+        assert same(ours, theirs), arguments
+
+
+@ways
+def test_bad_sequences_are_refused_as_torch_does(way):
+    a = torch.randn(2, 3).requires_grad_()
+    bad = [[], None, 3, a, [a, 1], [a, a[:, :2]], [a[:1], a], [a, a[:0]], [torch.tensor(1.0)], [a, a.double()], (a, a)]
+    for sequences in bad:
+        for enforce_sorted in (True, False):
+            with by(way):
+                ours = outcome(pv.pack_sequence, sequences, enforce_sorted)
+            assert same(ours, outcome(rnn.pack_sequence, sequences, enforce_sorted)), sequences
+
+
+@ways
+@pytest.mark.parametrize("lengths", [[5, 2], [4, 4], [5, 4], [4, 3], [2, 9], [1, 4], [10**13, 1]])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_lengths_beyond_the_time_steps_are_refused(way, lengths, batch_first):
+    x = torch.randn((2, 3, 1) if batch_first else (3, 2, 1))
+    b = lengths.index(max(lengths))
+    shape = r"\(2, 3, 1\), read as \(B, T, …\)" if batch_first else r"\(3, 2, 1\), read as \(T, B, …\)"
+    said = rf"lengths\[{b}\] is {lengths[b]}, but input of shape {shape}, has T = 3: shorten it"
+    enforced = (True, False) if lengths[0] >= lengths[1] else (False,)
+    with by(way):
+        for enforce_sorted in enforced:
+            for y in (x, x.clone().requires_grad_()):
+                with pytest.raises(ValueError, match=said):
+                    pv.pack_padded_sequence(y, lengths, batch_first, enforce_sorted)
+
+
+def test_torchs_own_objections_come_first():
+    x = torch.randn(3, 2, 1)
+    for lengths, said in (([2, 9], "must be sorted"), ([9, 0], "greater than 0"), ([9], "to be equal to batch_size")):
+        with pytest.raises(RuntimeError, match=said):
+            pv.pack_padded_sequence(x, lengths)
+
+
+@ways
+def test_missing_lengths_drop_sequences_as_in_torch(way):
+    x = torch.randn(3, 4, 1).requires_grad_()
+    with by(way):
+        assert same(*(m.pack_padded_sequence(x, [2, 3], enforce_sorted=False) for m in (pv, rnn)))
+        with pytest.raises(ValueError, match=r"lengths\[1\] is 4"):
+            pv.pack_padded_sequence(x, [2, 4], enforce_sorted=False)
+
+
+@ways
+@pytest.mark.parametrize("enforce_sorted", [False, True])
+@pytest.mark.parametrize("equal", [False, True])
+def test_padding_values(way, enforce_sorted, equal):
+    values = [
+        1.5,
+        True,
+        2 + 1j,
+        1e300,
+        float("nan"),
+        float("inf"),
+        -1,
+        torch.tensor(3.0),
+        torch.ones(1),
+        10**20,
+        "0",
+        None,
+    ]
+    for dtype in (torch.float32, torch.float16, torch.complex64, torch.int64, torch.uint8, torch.bool):
+        data = cells(6, 2, dtype=dtype).requires_grad_(dtype in FLOATS)
+        packed = rnn.pack_padded_sequence(torch.zeros(3, 2), [3, 3] if equal else [3, 1], enforce_sorted=enforce_sorted)
+        packed = packed._replace(data=data[: len(packed.data)])
+        for value in values:
+            with by(way):
+                ours = outcome(pv.pad_packed_sequence, packed, False, value)
+                longer = outcome(pv.pad_packed_sequence, packed, False, value, 5)
+            assert same(ours, outcome(rnn.pad_packed_sequence, packed, False, value)), (dtype, value)
+            assert same(longer, outcome(rnn.pad_packed_sequence, packed, False, value, 5)), (dtype, value)
+
+
+@ways
+def test_total_lengths(way):
+    for enforce_sorted in (True, False):
+        packed = rnn.pack_padded_sequence(torch.randn(4, 3, 2), [4, 4, 1], enforce_sorted=enforce_sorted)
+        packed = packed._replace(data=packed.data.requires_grad_())
+        for total in (3, 4, 7, 0, -1, True, 5.0, torch.tensor(5), "5", None):
+            with by(way):
+                ours = outcome(pv.pad_packed_sequence, packed, total_length=total)
+            assert same(ours, outcome(rnn.pad_packed_sequence, packed, total_length=total)), total
+
+
+def hand_built():
+    data = torch.randn(7, 2).requires_grad_()
+    for sizes in ([3, 2, 1, 1], [3, 2, 1], [3, 2, 2, 2], [3, 2, 1, 2], [4, 3], [7], [1] * 7, [1, 3, 3], []):
+        yield data, torch.tensor(sizes, dtype=torch.int64)
+    yield data, torch.tensor([3, 2, 1, 1], dtype=torch.int32)
+    yield data[:6], torch.tensor([3, 3])
+    yield data[:, :0], torch.tensor([3, 2, 1, 1])
+    yield data[:0], torch.tensor([3, 2, 1, 1])
+    for ranks in ([0, 1], [0, 1, 1], [2, 1, 0], [0, 1, 2], [0, 1, 3]):
+        for dtype in (torch.int64, torch.int32):
+            yield data, torch.tensor([3, 2, 1, 1]), None, torch.tensor(ranks, dtype=dtype)
+            yield data[:6], torch.tensor([3, 3]), None, torch.tensor(ranks, dtype=dtype)
+    yield data, torch.tensor([3, 2, 1, 1]), torch.tensor([2, 0, 1])
+
+
+@ways
+def test_packed_by_hand(way):
+    for fields in hand_built():
+        packed = PackedSequence(*fields)
+        for batch_first in (False, True):
+            with by(way):
+                ours = outcome(pv.pad_packed_sequence, packed, batch_first)
+            theirs = outcome(rnn.pad_packed_sequence, packed, batch_first)
+            assert same(ours, theirs), packed
+            if isinstance(ours, tuple) and ours[0].numel():
+                grads = [torch.autograd.grad(y, packed.data, weights(y))[0] for y, _ in (ours, theirs)]
+                assert torch.equal(*map(bits, grads))
+        with by(way):
+            ours = outcome(pv.unpack_sequence, packed)
+        assert same(ours, outcome(rnn.unpack_sequence, packed)), packed
+
+
+@ways
+def test_what_is_not_packed(way):
+    with by(way):
+        for thing in (torch.randn(3, 2), (torch.randn(3, 2), torch.tensor([2, 1])), None):
+            for name in ("pad_packed_sequence", "unpack_sequence"):
+                assert outcome(getattr(pv, name), thing) == outcome(getattr(rnn, name), thing)
+
+
+# --- derivatives
+
+
+@ways
+@pytest.mark.parametrize("lengths", [[3, 1, 2], [2, 2, 2], [3, 3, 3]])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_gradcheck(way, lengths, batch_first):
+    x = torch.randn(3, 3, dtype=torch.float64).requires_grad_()
+
+    def there_and_back(x):
+        packed = pv.pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)
+        squared = packed._replace(data=packed.data**2)
+        return packed.data**2, pv.pad_packed_sequence(squared, batch_first, 2.0, 4)[0]
+
+    def parts(x):
+        return tuple(y**2 for y in pv.unpack_sequence(pv.pack_sequence([x[0], x[1, :1], x[2, :2]], False)))
+
+    with by(way):
+        for function in (there_and_back, parts):
+            assert gradcheck(function, x)
+            assert gradgradcheck(function, x)
+
+
+@ways
+def test_third_derivative(way):
+    x = torch.randn(3, 2, dtype=torch.float64).requires_grad_()
+
+    def third(module):
+        packed = module.pack_padded_sequence(x, [1, 3], enforce_sorted=False)
+        y = (module.pad_packed_sequence(packed._replace(data=packed.data**4))[0] * x).sum()
+        for _ in range(3):
+            y = torch.autograd.grad(y, x, create_graph=True)[0].sum()
+        return y
+
+    with by(way):
+        assert torch.allclose(third(pv), third(rnn))
+
+
+@ways
+def test_gradients_in_batches(way):
+    x = torch.randn(3, 3).requires_grad_()
+    with by(way), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # no batching rule for torch's own operators
+        y = pv.pad_packed_sequence(pv.pack_padded_sequence(x, [1, 3, 2], enforce_sorted=False))[0]
+        eye = torch.eye(9).reshape(9, 3, 3)
+        (rows,) = torch.autograd.grad(y, x, eye, is_grads_batched=True)
+    assert torch.equal(rows, eye * (torch.arange(3)[:, None] < torch.tensor([1, 3, 2])))
+
+
+@ways
+def test_results_may_be_changed_in_place(way):
+    for batch_first in (False, True):
+        for lengths in ([3, 1], [1, 3], [3, 3]):
+            found = []
+            for module, context in ((pv, by(way)), (rnn, nullcontext())):
+                x = torch.arange(12.0).reshape(2, 3, 2).transpose(0, int(not batch_first)).clone().requires_grad_()
+                with context:
+                    packed = module.pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)
+                    packed.data.mul_(3)
+                    y, n = module.pad_packed_sequence(packed, batch_first)
+                y[0, 0] = 0
+                y.add_(1)
+                (y**2).sum().backward()
+                found.append((y, n, x.grad))
+            assert same(*found)
+
+
+@ways
+def test_indices_may_be_changed_before_the_backward_pass(way):
+    for lengths, enforce_sorted in (([1, 3, 2], False), ([3, 2, 1], False), ([3, 2, 1], True), ([3, 3, 3], True)):
+        x = torch.randn(3, 3, 2).requires_grad_()
+        n = torch.tensor(lengths)
+        with by(way):
+            packed = pv.pack_padded_sequence(x, n, enforce_sorted=enforce_sorted)
+            packed = packed._replace(data=packed.data * 2)
+            y, given_back = pv.pad_packed_sequence(packed)
+            (wanted,) = torch.autograd.grad(y, x, torch.ones_like(y), retain_graph=True)
+            for one in (n, given_back):
+                one.zero_()
+            assert pv.pad_packed_sequence(packed)[1].tolist() == lengths
+            if way in ("slices", "index"):  # torch's own keeps them for its gradient, and objects
+                packed.batch_sizes.zero_()
+            assert torch.equal(torch.autograd.grad(y, x, torch.ones_like(y))[0], wanted)
+
+
+class Work(TorchDispatchMode):
+    """Counts operators, and the numbers that they return."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = self.numbers = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        copies = not function.is_view and "empty" not in function.__name__
+        self.calls += copies
+        if copies and isinstance(result, torch.Tensor):
+            self.numbers += result.numel()
+        return result
+
+
+def work(module, lengths, way, features=8):
+    steps = max(lengths)
+    x = torch.randn(steps, len(lengths), features).requires_grad_()
+    with by(way):
+        packed = module.pack_padded_sequence(x, lengths, enforce_sorted=False)
+        y, _ = module.pad_packed_sequence(packed)
+    with Work() as counted:
+        torch.autograd.grad(y, x, torch.ones_like(y))
+    return counted.calls, counted.numbers / x.numel()
+
+
+def test_backward_is_linear():
+    """torch's goes through the whole padded batch for each distinct length."""
+    few, many = [16] * 8 + [8] * 8, list(range(16, 0, -1))
+    for way in ("slices", "index"):
+        for lengths in (few, many):
+            assert work(pv, lengths, way)[1] < 8
+    assert work(rnn, many, "torch")[1] > 2 * 16 > 2 * work(rnn, few, "torch")[1]
+
+
+def test_kernels_of_the_backward_do_not_depend_on_the_lengths():
+    few, many = [2] * 20 + [1] * 12, list(range(1, 33))
+    assert work(pv, few, "index")[0] == work(pv, many, "index")[0] <= 8
+    assert work(rnn, many, "torch")[0] > 7 * 32
+
+
+# --- the index
+
+
+def made(monkeypatch):
+    """Counts the routes that are made."""
+    found = []
+    monkeypatch.setattr(indices, "Route", lambda *a, Route=indices.Route: found.append(1) or Route(*a))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_one_index_for_the_way_there_and_back(monkeypatch, kind, batch_first):
+    routes = made(monkeypatch)
+    model = getattr(torch.nn, kind)(2, 3, num_layers=2, bidirectional=True, batch_first=batch_first)
+    x = torch.randn(4, 4, 2).requires_grad_()
+    with by("index"):
+        packed = pv.pack_padded_sequence(x, [2, 4, 1, 4], batch_first, enforce_sorted=False)
+        out, _ = model(packed)
+        assert out.batch_sizes is packed.batch_sizes
+        y, n = pv.pad_packed_sequence(out, batch_first)
+        y.sum().backward()
+        assert len(routes) == 1
+        assert n.tolist() == [2, 4, 1, 4]
+        pv.pad_packed_sequence(out, batch_first)
+        pv.pad_packed_sequence(out._replace(data=out.data.double()), batch_first)
+        assert len(routes) == 1
+    wanted = rnn.pad_packed_sequence(model(rnn.pack_padded_sequence(x, n, batch_first, False))[0], batch_first)[0]
+    assert torch.allclose(y, wanted)
+
+
+def test_an_index_goes_with_its_batch():
+    x = torch.randn(3, 3, 2).requires_grad_()
+    with by("index"):
+        packed = pv.pack_padded_sequence(x, [1, 3, 2], enforce_sorted=False)
+        kept = weakref.ref(indices.of_packed(packed))
+        before = len(indices._kept)
+        pv.pad_packed_sequence(packed)
+        assert len(indices._kept) == before
+        del packed
+        gc.collect()
+        assert kept() is None
+        assert len(indices._kept) == before - 1
+
+
+def test_an_index_is_never_stale():
+    data = torch.randn(6, 2).requires_grad_()
+    with by("index"):
+        packed = PackedSequence(data, torch.tensor([3, 2, 1]), None, torch.tensor([2, 0, 1]))
+        indices.keep(indices.of_packed(packed), packed)
+        assert same(pv.pad_packed_sequence(packed), rnn.pad_packed_sequence(packed))
+        packed.unsorted_indices.copy_(torch.tensor([0, 2, 1]))
+        assert same(pv.pad_packed_sequence(packed), rnn.pad_packed_sequence(packed))
+        packed.batch_sizes.copy_(torch.tensor([4, 1, 1]))
+        packed = packed._replace(unsorted_indices=torch.tensor([3, 0, 1, 2]))
+        assert same(pv.pad_packed_sequence(packed), rnn.pad_packed_sequence(packed))
+        other = packed._replace(unsorted_indices=torch.tensor([0, 3, 1, 2]))
+        assert same(pv.pad_packed_sequence(other), rnn.pad_packed_sequence(other))
+        assert same(pv.pad_packed_sequence(packed), rnn.pad_packed_sequence(packed))
+        short = packed._replace(data=data[:5])
+        assert outcome(pv.pad_packed_sequence, short) == outcome(rnn.pad_packed_sequence, short)
+
+
+@ways
+def test_packed_sequences_stay_torchs_own(way):
+    x = torch.randn(3, 3, 2).requires_grad_()
+    with by(way):
+        packed = pv.pack_padded_sequence(x, [1, 3, 2], enforce_sorted=False)
+        assert type(packed) is PackedSequence
+        for other in (packed.double(), packed.to(torch.float16), packed.cpu(), packed.float()):
+            assert same(pv.pad_packed_sequence(other), rnn.pad_packed_sequence(other))
+        detached = packed._replace(data=packed.data.detach())
+        copy = pickle.loads(pickle.dumps(detached))
+        assert same(copy, detached)
+        assert same(pv.pad_packed_sequence(copy), rnn.pad_packed_sequence(detached))
+
+
+@given(batches(), st.booleans(), st.booleans())
+def test_routes(batch, batch_major, in_order):
+    """Also for sequences in packing order, which take a route only on a GPU."""
+    lengths, steps = sort(batch) if in_order else batch
+    x = padded((lengths, steps), (2,), batch_major)
+    packed = rnn.pack_padded_sequence(x, lengths, batch_major, enforce_sorted=False)
+    index = indices.of_packed(packed)
+    route = index.padded(steps, batch_major)
+    assert torch.equal(bits(route.pack(x.flatten(0, 1))), bits(packed.data))
+    target = rnn.pad_packed_sequence(packed, batch_major, -1.0, steps)[0]
+    assert torch.equal(bits(route.pad(packed.data, -1.0)), bits(target))
+    assert torch.equal(bits(index.joined().pad(packed.data, 0.0)), bits(torch.cat(rnn.unpack_sequence(packed))))
+    assert index.n_distinct == len(set(lengths))
+    assert index.lengths.tolist() == lengths
+
+
+# --- everything that is not an ordinary call
+
+
+@ways
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients(way, mode):
+    x = torch.randn(3, 3, 2).requires_grad_()
+    with by(way), mode():
+        for lengths in ([1, 3, 2], [3, 3, 3]):
+            packed = pv.pack_padded_sequence(x, lengths, enforce_sorted=False)
+            assert same(packed, rnn.pack_padded_sequence(x, lengths, enforce_sorted=False))
+            assert same(pv.pad_packed_sequence(packed), rnn.pad_packed_sequence(packed))
+            assert same(pv.unpack_sequence(packed), rnn.unpack_sequence(packed))
+    with by(way):  # and back to where gradients are
+        later = packed._replace(data=packed.data.clone().requires_grad_())
+        wanted = rnn.pad_packed_sequence(later._replace(unsorted_indices=later.unsorted_indices.clone()))
+        # torch itself refuses indices that were made in inference mode.
+        assert mode is torch.inference_mode or same(pv.pad_packed_sequence(later), wanted)
+
+
+@ways
+def test_autocast(way):
+    x = torch.randn(3, 3, 4).requires_grad_()
+    linear = torch.nn.Linear(4, 4)
+    with by(way), torch.autocast("cpu", torch.bfloat16):
+        for y in (x, linear(x)):
+            packed = pv.pack_padded_sequence(y, [1, 3, 2], enforce_sorted=False)
+            assert same(packed, rnn.pack_padded_sequence(y, [1, 3, 2], enforce_sorted=False))
+            assert same(pv.pad_packed_sequence(packed), rnn.pad_packed_sequence(packed))
+
+
+@ways
+def test_meta_tensors(way):
+    x = torch.randn(3, 3, 2, device="meta").requires_grad_()
+    with by(way):
+        for enforce_sorted in (True, False):
+            ours, theirs = (m.pack_padded_sequence(x, [3, 2, 1], False, enforce_sorted) for m in (pv, rnn))
+            assert (ours.data.shape, ours.data.device) == (theirs.data.shape, theirs.data.device)
+            assert str(outcome(pv.pad_packed_sequence, ours)) == str(outcome(rnn.pad_packed_sequence, theirs))
+
+
+@ways
+def test_functional_transforms_are_torchs_affair(way):
+    x = torch.randn(2, 3, 3, 2)
+    lengths = torch.tensor([1, 3, 2])
+
+    def pack(module):
+        return lambda x: module.pack_padded_sequence(x, lengths, enforce_sorted=False).data
+
+    def pad(module):
+        packed = rnn.pack_padded_sequence(x[0], lengths, enforce_sorted=False)
+        return lambda x: module.pad_packed_sequence(packed._replace(data=x))[0]
+
+    rows = torch.randn(2, 6, 2)
+    with by(way), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for make, one in ((pack, x), (pad, rows)):
+            for transform in (torch.func.vmap, lambda f: torch.func.vmap(torch.func.grad(lambda x: f(x).sum()))):
+                ours, theirs = (outcome(transform(make(module)), one.clone().requires_grad_()) for module in (pv, rnn))
+                assert torch.equal(ours, theirs) if isinstance(ours, torch.Tensor) else ours == theirs
+            with forward_ad.dual_level():
+                dual = [
+                    forward_ad.make_dual(one[0].clone().requires_grad_(), torch.ones_like(one[0])) for _ in range(2)
+                ]
+                ours, theirs = (outcome(make(module), d) for module, d in zip((pv, rnn), dual, strict=True))
+                if isinstance(ours, torch.Tensor):
+                    assert torch.equal(*(forward_ad.unpack_dual(y).tangent for y in (ours, theirs)))
+                else:
+                    assert ours == theirs
+            jacobians = [
+                torch.autograd.functional.jacobian(make(module), one[0], vectorize=True) for module in (pv, rnn)
+            ]
+            assert torch.equal(*jacobians)
+
+
+class Round(torch.nn.Module):
+    """Pack, RNN, pad."""
+
+    def __init__(self, module, batch_first=False):
+        super().__init__()
+        self.rnn = torch.nn.GRU(2, 3, batch_first=batch_first)
+        self.module, self.batch_first = module, batch_first
+
+    def forward(self, x, lengths):
+        packed = self.module.pack_padded_sequence(x, lengths, self.batch_first, False)
+        return self.module.pad_packed_sequence(self.rnn(packed)[0], self.batch_first, total_length=20)[0]
+
+
+@ways
+@pytest.mark.parametrize("grad", [False, True])
+def test_tracing_and_onnx(way, grad):
+    """A trace holds torch's operators, so that it is right for other lengths, and warns where torch's would."""
+    x, lengths = torch.randn(20, 3, 2).requires_grad_(grad), torch.tensor([5, 20, 3])
+    traces, told = [], []
+    for module in (pv, rnn):
+        torch.manual_seed(0)
+        model = Round(module)
+        with by(way), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            traces.append(torch.jit.trace(model, (x, lengths), check_trace=False))
+            torch.jit.trace(lambda x, m=module: m.pack_padded_sequence(x, [20, 4, 3]).data, (x,), check_trace=False)
+            file = io.BytesIO()
+            torch.onnx.export(model, (x, lengths), file, dynamo=False)
+        told.append(sorted(str(w.message).replace(str(w.filename), "") for w in caught))
+    others = torch.randn(20, 3, 2), torch.tensor([1, 2, 20])
+    assert torch.equal(traces[0](*others), traces[1](*others))
+    assert told[0] == told[1]
+
+
+def scripted(x: torch.Tensor, lengths: torch.Tensor):
+    packed = pv.pack_padded_sequence(x, lengths, False, False)
+    return pv.pad_packed_sequence(packed, padding_value=2.0)
+
+
+def test_scripting():
+    x = torch.randn(3, 3, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated
+        result = torch.jit.script(scripted)(x, torch.tensor([1, 3, 2]))
+    assert torch.equal(result[0], scripted(x, torch.tensor([1, 3, 2]))[0])
+
+
+@pytest.mark.parametrize("way", ["chosen", "index"])
+def test_compile(way):
+    """A graph break, as torch's own functions are: correct, and still linear behind."""
+    torch.manual_seed(0)
+    model = Round(pv)
+    lengths = torch.tensor([5, 20, 3])
+    torch.compiler.reset()
+    with by(way), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = torch.compile(lambda x, n: model(x * 2, n).relu(), backend="eager")
+        for size in (20, 22):
+            x = torch.randn(size, 3, 2).requires_grad_()
+            ours, theirs = compiled(x, lengths), model(x * 2, lengths).relu()
+            assert torch.equal(ours, theirs)
+            assert torch.equal(*(torch.autograd.grad(y.sum(), x)[0] for y in (ours, theirs)))
+        parts = torch.compile(lambda x: pv.unpack_sequence(pv.pack_sequence([x, x[:3]])), backend="eager")(x)
+        assert same(parts, [x * 1, x[:3] * 1])
+    torch.compiler.reset()
+
+
+# --- GPU
+
+
+@cuda
+@pytest.mark.parametrize("few", [0, 1000])
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("enforce_sorted", [False, True])
+def test_same_on_a_gpu(monkeypatch, few, batch_first, enforce_sorted):
+    monkeypatch.setattr(packing, "_MANY_LENGTHS", {True: few, False: few})
+    for lengths in ([9, 7, 7, 5, 4, 3, 3, 2, 1], [9] * 20, list(range(40, 0, -1))):
+        if not enforce_sorted:
+            lengths = lengths[::-1]
+        found = []
+        for module in (pv, rnn):
+            x = padded((lengths, max(lengths)), (3,), batch_first, dtype=torch.float32, device="cuda").requires_grad_()
+            packed = module.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+            y, n = module.pad_packed_sequence(packed, batch_first, 2.0, 45)
+            parts = module.unpack_sequence(packed)
+            again = module.pack_sequence(parts, enforce_sorted)
+            found.append([packed, y, n, parts, again, *torch.autograd.grad(y, x, weights(y))])
+        assert same(found[0][:-1], found[1][:-1])
+        assert torch.equal(bits(found[0][-1]), bits(found[1][-1]))
+
+
+@cuda
+def test_lengths_on_a_gpu_are_refused_as_torch_does():
+    x = torch.randn(3, 2, 1, device="cuda").requires_grad_()
+    for enforce_sorted in (True, False):
+        n = torch.tensor([3, 1], device="cuda")
+        ours, theirs = (outcome(m.pack_padded_sequence, x, n, False, enforce_sorted) for m in (pv, rnn))
+        assert ours == theirs
+
+
+@cuda
+def test_nothing_waits_for_the_gpu():
+    x = torch.randn(40, 40, 3, device="cuda").requires_grad_()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        y, _ = pv.pad_packed_sequence(pv.pack_padded_sequence(x, list(range(40, 0, -1))))
+        y.sum().backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

@@ -1,0 +1,100 @@
+"""The race of compiling and packing: that its contestants compute the same, and that it says what it measured."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from drawings import Drawing
+
+from packviz.bench import Timing
+from packviz.draw.palette import THEMES
+from packviz.studies import compiled
+from packviz.studies.compiled import REFERENCE, Compiled, models
+
+RECORDED = Path(__file__).parents[3] / "notebooks" / "recorded" / "static_cpu.json"
+NAMES = list(models(2, 3))
+
+
+def fake():
+    seconds = {name: [1e-3 * (i + 1)] * 3 for i, name in enumerate(NAMES)}
+    parameters = {"batch": 4, "past": 6, "future": 3, "hidden": 2, "backend": "eager"}
+    place = {"device_name": "a test", "torch": "9", "threads": 1, "parameters": parameters}
+    return Compiled(Timing(seconds, 3, False, place))
+
+
+def test_all_but_the_padded_ones_compute_the_same():
+    torch.manual_seed(0)
+    inputs = torch.randn(3, 6, 2), torch.tensor([2, 6, 4]), torch.randn(3, 4, 2), torch.tensor([4, 1, 3])
+    real = torch.arange(4) < inputs[3][:, None]
+    outputs, gradients = {}, {}
+    for name, (model, _) in models(2, 3).items():
+        outputs[name] = model(*inputs)[real]
+        gradients[name] = torch.autograd.grad(outputs[name].sum(), model.parameters())
+    for name in NAMES[3:]:
+        assert torch.allclose(outputs[name], outputs["packed"], atol=1e-6)
+        pairs = zip(gradients[name], gradients["packed"], strict=True)
+        assert all(torch.allclose(one, other, atol=1e-5) for one, other in pairs)
+    assert not torch.allclose(outputs["padded"], outputs["packed"], atol=1e-3)
+    full = (torch.full((3,), 6), torch.full((3,), 4))
+    padded, packed = (
+        models(2, 3)[name][0](inputs[0], full[0], inputs[2], full[1]) for name in ("padded", "compiled, ragged_op")
+    )
+    assert torch.allclose(padded, packed, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_small_race_for_real():
+    threads, told = torch.get_num_threads(), []
+    race = compiled.race(
+        batch=2, past=3, future=2, features=2, hidden=3, rounds=2, backend="eager", progress=lambda *n: told.append(n)
+    )
+    assert torch.get_num_threads() == threads
+    assert list(race.timing.seconds) == NAMES
+    assert race.timing.rounds == 2
+    assert told[-1] == (5, 5)
+    assert race.timing.provenance["parameters"]["backend"] == "eager"
+
+
+def test_in_words():
+    assert repr(fake()).splitlines() == [
+        "One training step of an encoder–decoder LSTM: 4 sequences of up to 6 steps in and 3 out, 2 hidden units.",
+        "                                 ms   times compiled, padded (quartiles)",
+        "padded                            1   0.5 (0.5 to 0.5)",
+        "compiled, padded                  2   1 (1 to 1)",
+        "packed                            3   1.5 (1.5 to 1.5)",
+        "compiled, helpers disabled        4   2 (2 to 2)",
+        "compiled, disabled island         5   2.5 (2.5 to 2.5)",
+        "compiled, ragged_op               6   3 (3 to 3)",
+        "Measured on a test, torch 9, torch threads: 1, compiled by eager; 3 interleaved rounds.",
+    ]
+
+
+def test_what_is_not_told_apart_is_marked():
+    seconds = {name: [1.0, 1, 1] for name in NAMES} | {"packed": [0.9, 1.05, 1.3]}
+    assert "packed                        1,050   1.05 (0.975 to 1.18), not told apart" in repr(
+        Compiled(Timing(seconds, 0, False, fake().timing.provenance))
+    )
+
+
+def test_the_picture_has_a_bar_for_each():
+    for theme in THEMES:
+        drawing = Drawing(fake().to_svg(theme))
+        assert all(name in drawing.said() for name in NAMES)
+        lengths = [box.width for box in drawing.boxes if box.height == 20]
+        assert lengths == pytest.approx([lengths[1] * n for n in (0.5, 1, 1.5, 2, 2.5, 3)], abs=0.2)
+        assert all(text.box.right <= drawing.width for text in drawing.texts)
+
+
+def test_a_file_keeps_the_race(tmp_path):
+    path = str(tmp_path / "race.json")
+    compiled.save(path, fake())
+    assert repr(compiled.load(path)) == repr(fake())
+
+
+def test_the_recorded_file_says_where_it_comes_from():
+    race = compiled.load(str(RECORDED))
+    assert list(race.timing.seconds) == NAMES
+    assert REFERENCE in NAMES
+    assert {"cpu", "torch", "threads", "date", "load_average"} <= set(race.timing.provenance)
+    assert race.timing.rounds >= 15
+    assert not race.timing.stopped

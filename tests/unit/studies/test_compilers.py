@@ -1,0 +1,182 @@
+"""The table of compilers, run for real, and held against what was recorded: who has changed, torch or we?"""
+
+import builtins
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from drawings import Drawing
+
+from packviz.check import networks
+from packviz.draw.palette import THEMES
+from packviz.studies import compilers as relatives
+from packviz.studies.compilers import ERROR, RIGHT, WRONG, Cell, Relatives
+
+RECORDED = Path(__file__).parents[3] / "notebooks" / "recorded" / "relatives_cpu.json"
+
+
+NAMES = tuple(networks.TAGGERS)
+# One that compilers take wrongly, and one that they take right. The quick profile leaves the others to notebook 09,
+# which surveys them all at every run.
+TWO = ("packed if ragged", "ragged_op")
+
+
+def survey(names):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(networks, "TAGGERS", {name: networks.TAGGERS[name] for name in names})
+        return relatives.survey(str(RECORDED))
+
+
+@pytest.fixture(scope="module", params=[TWO, pytest.param(NAMES, marks=pytest.mark.slow)], ids=["two", "all"])
+def table(request):
+    return survey(request.param)
+
+
+def blame(found, known):
+    """What to say of a difference."""
+    here, there = torch.__version__.split("+")[0], known.torch.split("+")[0]
+    if here != there:
+        return f"changed upstream: torch {here} does what torch {there} did not. Look, then record anew: {found}"
+    return f"broken here: the same torch {here} did otherwise when the file was recorded: {found}"
+
+
+@pytest.mark.parametrize("way", relatives.WAYS)
+def test_every_compiler_does_what_was_recorded(table, way):
+    known = relatives.load(str(RECORDED))
+    assert list(known.cells) == list(NAMES)
+    for name in table.cells:
+        found, expected = table.cells[name][way], known.cells[name][way]
+        if not found.recorded:
+            assert found == expected, blame(f"{name}, {way}: {found} {found.said}", known)
+
+
+def test_what_the_notebook_says_of_the_table(table):
+    known = relatives.load(str(RECORDED))
+    cells = {**known.cells, **table.cells}
+
+    def holds(claim, what):
+        assert claim, blame(what, known)
+
+    holds(all(row["compile"].outcome == RIGHT for row in cells.values()), "compile is right for every network")
+    holds(cells["packed if ragged"]["jit.trace"].outcome == WRONG, "a trace of a condition keeps one path")
+    holds(cells["… no total_length"]["ONNX, legacy"].outcome == WRONG, "without total_length ONNX pads to T")
+    compiled = {name: row["compile"].compiled for name, row in cells.items()}
+    holds(compiled["only pack disabled"] == compiled["packed, padded again"], "disabling pack gains nothing")
+    holds(compiled["disabled island"] == relatives.AROUND, "the island lets the rest be compiled")
+    holds(cells["ragged_op"]["compile, fullgraph"].outcome == RIGHT, "the operator compiles as one graph")
+    holds(cells["ragged_op"]["export"].outcome == RIGHT, "the operator exports")
+
+
+def test_errors_are_first_lines_without_paths(table):
+    for said in table.errors:
+        assert "\n" not in said
+        assert len(said) <= 150
+        assert "/work" not in said
+        assert not re.search(r"\S*/\S*/\S*", said)
+        assert re.match(r"\w+: ", said)
+
+
+def test_error_lines_are_shortened():
+    assert relatives._first_line(ValueError("in /a/b/c-d/net.py: no\nmore")) == "ValueError: in net.py: no"
+    assert relatives._first_line(ValueError("\x1b[96mred\x1b[0m")) == "ValueError: red"
+    assert relatives._first_line(KeyError()) == "KeyError: "
+    assert len(relatives._first_line(ValueError("x" * 500))) == 150
+
+
+def test_a_compiler_that_only_passes_on_an_error_is_not_quoted():
+    from torch.onnx._internal.exporter._errors import TorchExportError
+
+    error = TorchExportError("step 1/3")
+    error.__cause__ = TypeError("the cause")
+    assert relatives._first_line(error) == "TypeError: the cause"
+
+
+def fake(**options):
+    cells = {
+        "padded": dict.fromkeys(relatives.WAYS, Cell(RIGHT)) | {"compile": Cell(RIGHT, compiled=2)},
+        "<packed>": dict.fromkeys(relatives.WAYS, Cell(ERROR, "E: one")) | {"jit.trace": Cell(WRONG)},
+    }
+    return Relatives(cells, "9.9+cpu", **options)
+
+
+def test_in_words():
+    assert repr(fake()).splitlines() == [
+        "          jit.trace  export     compile          compile, fullgraph  ONNX, legacy  ONNX, new",
+        "padded    ✓ right    ✓ right    ✓ right, 2 of 5  ✓ right             ✓ right       ✓ right",
+        "<packed>  ✗ WRONG    ✗ error 1  ✗ error 1        ✗ error 1           ✗ error 1     ✗ error 1",
+        "",
+        "right, WRONG: compiled with lengths [5, 5, 5], compared with the network itself on [5, 3, 1], [2, 5, 4],"
+        " [4, 4, 4].",
+        "n of 5: so many operators around the LSTM were compiled; the others run in Python, as without.",
+        "error 1: E: one",
+        "torch 9.9.",
+    ]
+
+
+def test_the_picture_says_it_too(table):
+    for theme in THEMES:
+        for one in (fake(), table):
+            drawing = Drawing(one.to_svg(theme))
+            said = drawing.said()
+            assert all(name in said for name in one.cells)
+            assert all(way in said for way in relatives.WAYS)
+            marks = [text for text in drawing.texts if text.said[:1] in "✓✗"]
+            assert len(marks) == len(one.cells) * len(relatives.WAYS)
+            assert all(text.box.right <= drawing.width for text in drawing.texts)
+
+
+def test_a_package_that_is_missing_leaves_recorded_cells(monkeypatch):
+    real = builtins.__import__
+
+    def without_onnxruntime(name, *rest):
+        if name == "onnxruntime":
+            raise ImportError("no such module", name=name)
+        return real(name, *rest)
+
+    taggers = {name: networks.TAGGERS[name] for name in ("padded", "ragged_op")}
+    monkeypatch.setattr(networks, "TAGGERS", taggers)
+    monkeypatch.setattr(builtins, "__import__", without_onnxruntime)
+    table = relatives.survey(str(RECORDED))
+    known = relatives.load(str(RECORDED))
+    for name in taggers:
+        assert table.cells[name]["ONNX, legacy"].outcome == known.cells[name]["ONNX, legacy"].outcome
+        assert [way for way in relatives.WAYS if table.cells[name][way].recorded] == ["ONNX, legacy", "ONNX, new"]
+    assert table.said("padded", "ONNX, new") == "✓ right*"
+    assert f"* not run here (onnxruntime is not installed): recorded with torch {known.torch.split('+')[0]}." in repr(
+        table
+    )
+    unknown = relatives.survey("there is no such file.json")
+    assert unknown.cells["padded"]["ONNX, new"] == Cell(ERROR, "not run: onnxruntime is not installed")
+    assert "Not run: ONNX, legacy, ONNX, new (onnxruntime is not installed)." in repr(unknown)
+
+
+def test_it_is_quiet_and_leaves_things_as_they_were(capfd, monkeypatch):
+    monkeypatch.setattr(networks, "TAGGERS", {"packed, escaped": networks.EscapedTagger})
+    state, told = torch.random.get_rng_state(), []
+    relatives.survey(str(RECORDED), progress=lambda *numbers: told.append(numbers))
+    said = capfd.readouterr()
+    assert (said.out, said.err) == ("", "")
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert told == [(i, 6) for i in range(1, 7)]
+    print("heard again")
+    assert capfd.readouterr().out == "heard again\n"
+
+
+def test_a_file_keeps_the_table(tmp_path, table):
+    path = str(tmp_path / "table.json")
+    relatives.save(path, table)
+    assert relatives.load(path).cells == table.cells
+    assert relatives.load(str(RECORDED)).provenance["torch"].startswith("2.")
+
+
+def test_the_text_is_about_the_torch_that_was_recorded():
+    assert relatives.load(str(RECORDED)).torch.startswith(f"{relatives.WRITTEN_FOR}.")
+    assert fake().moved == "this is torch 9.9+cpu, and the text was written for torch 2.13: believe the table"
+
+
+def test_the_command_writes_the_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(networks, "TAGGERS", {"padded": networks.PaddedTagger})
+    relatives.main(["--out", str(tmp_path / "table.json")])
+    assert "padded" in capsys.readouterr().out
+    assert list(relatives.load(str(tmp_path / "table.json")).cells) == ["padded"]

@@ -1,0 +1,644 @@
+"""The forum's experiment: its network, what it measures, what it says, and its files. No time is asserted."""
+
+import dataclasses
+import json
+import math
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from drawings import Drawing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packviz.bench.machine import check_device
+from packviz.bench.timing import Timing
+from packviz.core import files as recorded
+from packviz.studies.forum import network as forum
+from packviz.studies.forum import results
+from packviz.studies.forum import sweep as experiment
+from packviz.studies.forum.results import Benchmark, Parameters, Point, call_name, setup_lengths
+from packviz.studies.forum.sweep import Progress, duration, expected, sweep
+
+RECORDED = Path(__file__).parents[3] / "notebooks" / "recorded"
+FAKE = Path(__file__).parent / "recordings" / "benchmark_fake_cuda.json"
+SMALL = Parameters(batch_size=4, rounds=2, warmup=0)
+CALLS = {"padded, forward", "padded, training", "packed, forward", "packed, training"}
+
+
+def run(parameters=SMALL, setups=("A", "B"), sizes=(2, 3), **options):
+    """The whole result."""
+    return list(sweep(parameters, setups, sizes, **options))[-1]
+
+
+def made(times, setup="B", steps=8, **options):
+    """A point with these seconds, the same in three rounds."""
+    return Point(setup, steps, Timing({name: (t, t, t) for name, t in times.items()}), **options)
+
+
+def small_result(*points):
+    place = {"device": "cpu", "device_name": "a test", "torch": "9", "threads": 1, "date": "2026-01-02T03:04:05+00:00"}
+    return Benchmark(Parameters(rounds=3), place, points)
+
+
+# The setups and the network.
+
+
+def test_the_forums_setups():
+    assert setup_lengths("A", 8, 10).tolist() == [10] * 8
+    assert setup_lengths("B", 8, 10).tolist() == [10, 9, 8, 7, 6, 5, 4, 3]
+    triangles = setup_lengths("B", 512, 32)
+    assert Counter(triangles.tolist()) == dict.fromkeys(range(1, 33), 16)
+    assert (np.diff(triangles) <= 0).all()
+    with pytest.raises(ValueError, match="setup is 'C'; choose from A, B, evenly"):
+        setup_lengths("C", 1, 1)
+
+
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_evenly_spread_lengths(batch_size, steps):
+    n = setup_lengths("evenly", batch_size, steps)
+    assert (n.size, n[0]) == (batch_size, steps)
+    assert n[-1] == (1 if batch_size > 1 else steps)
+    assert (np.diff(n) <= 0).all()
+    assert batch_size < 2 or np.ptp(np.diff(n)) <= 1
+
+
+def test_the_network_is_the_forums():
+    network = forum.Network()
+    assert repr(network.embedding) == "Embedding(10, 16, padding_idx=0)"
+    assert repr(network.lstm) == "LSTM(16, 32, batch_first=True)"
+    assert repr(network.linear) == "Linear(in_features=32, out_features=2, bias=True)"
+
+
+@given(st.sampled_from("AB"), st.integers(1, 5), st.integers(1, 6), st.integers(0, 3))
+def test_a_batch_is_padded_with_zeros_and_nothing_else(setup, batch_size, steps, seed):
+    n = setup_lengths(setup, batch_size, steps)
+    batch = forum.batch(n, steps, vocabulary=5, classes=3, seed=seed, device="cpu")
+    real = torch.arange(steps) < torch.tensor(n.copy())[:, None]
+    assert torch.equal(batch.ids != forum.PADDING, real)
+    assert int(batch.ids.max()) < 5
+    assert set(batch.targets.tolist()) <= {0, 1, 2}
+    again = forum.batch(n, steps, vocabulary=5, classes=3, seed=seed, device="cpu")
+    assert all(map(torch.equal, batch, again))
+
+
+@given(st.sampled_from(["A", "B", "evenly"]), st.integers(1, 5), st.integers(1, 6), st.booleans())
+def test_the_logits_are_the_sum_over_the_real_steps_and_the_bias_at_padding(setup, batch_size, steps, batch_first):
+    """Each sequence alone, without any padding, tells what a method has to give."""
+    network = forum.Network().double()
+    n = setup_lengths(setup, batch_size, steps)
+    ids, lengths, _ = forum.batch(n, steps, vocabulary=10, classes=2, seed=1, device="cpu")
+    alone = [network.linear(network.lstm(network.embedding(row[:k]))[0]).sum(0) for row, k in zip(ids, n, strict=True)]
+    wanted = torch.stack(alone) + (steps - lengths)[:, None] * network.linear.bias
+    x = network.embedding(ids)
+    network.lstm.batch_first = batch_first
+    for method in forum.METHODS.values():
+        output = method(network.lstm, x if batch_first else x.transpose(0, 1), lengths, batch_first)
+        output = output if batch_first else output.transpose(0, 1)
+        assert output.shape == (batch_size, steps, 32)
+        assert torch.allclose(network.linear(output).sum(1), wanted)
+
+
+# What can be asked for.
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"batch_size": 0}, "batch_size is 0; it must be a whole number of at least 1"),
+        ({"rounds": 2.5}, "rounds is 2.5"),
+        ({"warmup": -1}, "warmup is -1; it must be a whole number of at least 0"),
+        ({"threads": True}, "threads is True"),
+        ({"vocabulary": 1}, "vocabulary is 1; it must be a whole number of at least 2"),
+        ({"dtype": "int8"}, "dtype is 'int8'; choose from float32, float64, bfloat16, float16"),
+        ({"autocast": "half"}, "autocast is 'half'; choose from bfloat16, float16"),
+        ({"autocast": "float32"}, "autocast is 'float32'"),  # torch would run without, under its name
+        ({"autocast": "bfloat16", "dtype": "float64"}, "autocast is 'bfloat16' and dtype 'float64'; autocast needs"),
+        ({"methods": ()}, "methods is empty"),
+        ({"methods": ("packed", "packed")}, "methods is packed, packed; name at least one, each once"),
+    ],
+)
+def test_parameters_that_cannot_be(wrong, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        Parameters(**wrong)
+
+
+def test_sizes():
+    assert results.sizes(32, 512, 32) == tuple(32 * i for i in range(1, 17))
+    assert results.sizes(5, 5, 3) == (5,)
+    with pytest.raises(ValueError, match="shortest is 9 and longest 8: there is nothing between them"):
+        results.sizes(9, 8, 1)
+    with pytest.raises(ValueError, match="step is 0"):
+        results.sizes(1, 8, 0)
+
+
+def test_a_method_or_setup_that_is_not_known():
+    with pytest.raises(ValueError, match=r"there is no method 'split'; there are padded, packed"):
+        run(dataclasses.replace(SMALL, methods=("padded", "split")))
+    with pytest.raises(ValueError, match="setup is 'C'"):
+        run(setups=("A", "C"))
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        ("mps", "device is 'mps'; choose cpu, cuda"),
+        ("gpu", "device is 'gpu'; choose cpu, cuda"),
+        ("cpu:x", "device is 'cpu:x'; choose cpu, cuda"),
+        ("cpu:1", "device is 'cpu:1'; choose cpu, cuda"),
+    ],
+)
+def test_devices_that_cannot_be(device, said):
+    with pytest.raises(ValueError, match=said):
+        check_device(device)
+
+
+def test_more_threads_than_cores(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    with pytest.raises(ValueError, match="threads is 5, more than the cores here: 4"):
+        run(dataclasses.replace(SMALL, threads=5))
+
+
+@pytest.mark.parametrize(
+    ("built", "said"), [(None, "is built without CUDA: install"), ("12.8", "finds no GPU: see whether")]
+)
+def test_no_cuda_says_what_to_do(monkeypatch, built, said):
+    monkeypatch.setattr(torch.version, "cuda", built)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match=said):
+        run(device="cuda")
+
+
+def test_a_gpu_too_many(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert check_device("cuda:1") == "cuda:1"
+    with pytest.raises(ValueError, match="device is 'cuda:2', and the last GPU here is cuda:1"):
+        check_device("cuda:2")
+
+
+# Measuring.
+
+
+def test_every_point_is_measured_smallest_first_and_told():
+    told = []
+    steps = list(sweep(SMALL, ("A", "B"), (3, 2), progress=told.append))
+    assert [len(result.points) for result in steps] == [0, 1, 2, 3, 4]
+    result = steps[-1]
+    assert [(p.setup, p.steps) for p in result.points] == [("A", 2), ("B", 2), ("A", 3), ("B", 3)]
+    for point in result.points:
+        assert set(point.timing.seconds) == CALLS
+        assert point.timing.rounds == 2
+        assert set(point.timing.memory) == CALLS
+        assert point.timing.memory["padded, training"] > point.timing.memory["padded, forward"] > 0
+        assert (point.missing, point.wrong) == ({}, [])
+        assert list(point.difference) == ["packed"]
+    assert [(p.setup, p.steps, p.done) for p in told[::3]] == [("A", 2, 0), ("B", 2, 1), ("A", 3, 2), ("B", 3, 3)]
+    assert {p.points for p in told} == {4}
+    assert all(0 <= p.fraction <= 1 for p in told)
+
+
+def test_one_setup_and_one_method():
+    result = run(dataclasses.replace(SMALL, methods=("packed",)), setups=("evenly",), sizes=(3,))
+    assert result.setups == ["evenly"]
+    assert set(result.point("evenly", 3).timing.seconds) == {"packed, forward", "packed, training"}
+    assert "packed ms" in result.to_text()
+
+
+def test_what_is_timed(monkeypatch):
+    """The forward pass without a graph, and training with fresh gradients; one thread; all in one measurement."""
+    seen = []
+
+    def spy(rnn, x, lengths, batch_first):
+        clean = all(p.grad is None for p in rnn.parameters())
+        seen.append((torch.is_grad_enabled(), clean, torch.get_num_threads(), batch_first, lengths.device.type))
+        return forum.packed(rnn, x, lengths, batch_first)
+
+    measured = []
+    monkeypatch.setitem(forum.METHODS, "spy", spy)
+    monkeypatch.setattr(experiment, "measure", lambda *a, **k: measured.append(a) or experiment_measure(*a, **k))
+    before = torch.get_num_threads()
+    result = run(dataclasses.replace(SMALL, methods=("padded", "spy")), setups=("B",), sizes=(3,))
+    assert set(seen) == {(False, True, 1, True, "cpu"), (True, True, 1, True, "cpu")}
+    assert len(seen) == 2 * (2 + 1)  # two rounds, and once for the memory
+    assert len(measured) == 1
+    assert torch.get_num_threads() == before
+    assert result.point("B", 3).wrong == []
+
+
+experiment_measure = experiment.measure
+
+
+@pytest.mark.parametrize(
+    ("wrong", "far"),
+    [
+        (lambda output: output + 0.1, True),
+        (lambda output: output.flip(0), True),
+        (lambda output: output.detach(), True),
+        (lambda output: output * math.nan, True),
+        (lambda output: output * (1 + 1e-7), False),
+    ],
+)
+def test_a_method_that_gives_something_else_is_found(monkeypatch, wrong, far):
+    monkeypatch.setitem(forum.METHODS, "other", lambda *given: wrong(forum.packed(*given)))
+    parameters = dataclasses.replace(SMALL, methods=("padded", "other"), rounds=1)
+    result = run(parameters, setups=("B",), sizes=(4,))
+    assert result.point("B", 4).wrong == (["other"] if far else [])
+    said = "Setup B at 4 time steps: other gives other results"
+    assert (said in result.to_text()) == far
+    assert ("other gives other results" in result.to_svg()) == far
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_other_dtypes_agree_to_their_rounding(dtype):
+    point = run(dataclasses.replace(SMALL, dtype=dtype, rounds=1), setups=("B",), sizes=(5,)).point("B", 5)
+    assert point.wrong == []
+    assert point.tolerance == 4 * math.sqrt(torch.finfo(getattr(torch, dtype)).eps)
+
+
+def test_autocast_reaches_the_forward_pass_only(monkeypatch):
+    seen = set()
+
+    def spy(*given):
+        output = forum.padded(*given)
+        seen.add(torch.is_autocast_enabled("cpu"))
+        output.requires_grad and output.register_hook(lambda grad: seen.add(torch.is_autocast_enabled("cpu") or "back"))
+        return output
+
+    monkeypatch.setitem(forum.METHODS, "spy", spy)
+    run(dataclasses.replace(SMALL, methods=("spy",), autocast="bfloat16", rounds=1), setups=("B",), sizes=(2,))
+    assert seen == {True, "back"}
+
+
+def test_seeds_make_it_the_same_network_and_leave_yours_alone():
+    state = torch.random.get_rng_state()
+    one, other = (run(dataclasses.replace(SMALL, rounds=1), sizes=(3,)).points for _ in range(2))
+    assert [p.difference for p in one] == [p.difference for p in other]
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_out_of_memory_is_noted_and_the_sweep_goes_on(monkeypatch):
+    calls = []
+
+    def hungry(rnn, x, lengths, batch_first):
+        calls.append(x.shape[1])
+        if x.shape[1] == 3 and torch.is_grad_enabled():
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return forum.packed(rnn, x, lengths, batch_first)
+
+    monkeypatch.setitem(forum.METHODS, "hungry", hungry)
+    result = run(dataclasses.replace(SMALL, methods=("padded", "hungry")), setups=("B",), sizes=(2, 3, 4))
+    assert [p.steps for p in result.points] == [2, 3, 4]
+    point = result.point("B", 3)
+    assert point.missing == {"hungry, training": "out of memory"}
+    assert set(point.timing.seconds) == {"padded, forward", "padded, training", "hungry, forward"}
+    assert result.points[0].missing == result.points[2].missing == {}
+    assert "Setup B at 3 time steps: hungry, training: out of memory." in result.to_text()
+    assert "out of memory" in result.to_svg()
+    assert calls.count(3) < 9
+    assert Benchmark(result.parameters, result.provenance, (point,)).to_text().count("–") >= 2
+
+
+def test_when_nothing_fits(monkeypatch):
+    def batch(*args, **options):
+        raise MemoryError
+
+    monkeypatch.setattr(forum, "batch", batch)
+    result = run(sizes=(2,), setups=("A",))
+    assert set(result.point("A", 2).missing) == CALLS
+    assert result.to_text()
+    assert Drawing(result.to_svg())
+
+
+@pytest.mark.parametrize(
+    ("error", "out"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("x"), True),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("shapes do not fit"), False),
+        (ValueError("x"), False),
+    ],
+)
+def test_what_counts_as_out_of_memory(error, out):
+    assert experiment.is_out_of_memory(error) == out
+
+
+def test_what_torch_refuses_is_said_with_its_name(monkeypatch):
+    def failing(*given):
+        raise RuntimeError("no such kernel\nand more")
+
+    monkeypatch.setitem(forum.METHODS, "failing", failing)
+    said = "torch cannot run failing, (forward|training) on cpu with dtype float32, autocast float16: no such kernel$"
+    with pytest.raises(ValueError, match=said):
+        run(dataclasses.replace(SMALL, methods=("failing",), autocast="float16"))
+
+
+def test_threads_are_restored_and_stop_ends_within_a_call(monkeypatch):
+    before, calls = torch.get_num_threads(), []
+    monkeypatch.setitem(forum.METHODS, "spy", lambda *given: calls.append(1) or forum.padded(*given))
+    parameters = dataclasses.replace(SMALL, methods=("spy",))
+    one_point = 2 * 3  # two passes: twice timed, and once for the memory
+    for allowed in (0, 1, one_point - 1, one_point, one_point + 1, 3 * one_point):
+        calls.clear()
+        result = run(parameters, sizes=(2, 3), stop=lambda allowed=allowed: len(calls) >= allowed)
+        assert len(calls) == allowed
+        assert len(result.points) == allowed // one_point
+    assert torch.get_num_threads() == before
+
+
+# Going on.
+
+
+def test_a_sweep_goes_on_where_it_was_left():
+    there = run(sizes=(2,))
+    told = []
+    more = run(sizes=(2, 3), start=there, progress=told.append)
+    assert more.points[:2] == there.points
+    assert [(p.setup, p.steps) for p in more.points[2:]] == [("A", 3), ("B", 3)]
+    assert {p.points for p in told} == {2}
+    assert run(sizes=(3,), start=more) == more
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"batch_size": 5}, "batch_size 4, not 5"),
+        ({"rounds": 3, "seed": 1}, "rounds 2, not 3; seed 0, not 1"),
+        ({"methods": ("packed",)}, "methods padded,packed, not packed"),
+        ({"autocast": "bfloat16"}, "autocast None, not bfloat16"),
+    ],
+)
+def test_other_parameters_do_not_mix(change, said):
+    there = run(sizes=(2,), setups=("A",))
+    with pytest.raises(ValueError, match=f"the results there were measured otherwise: {said}. Take the same options"):
+        run(dataclasses.replace(SMALL, **change), start=there)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"torch": "another"}, "torch another, not "),
+        ({"device_name": "another"}, "device another, not "),
+        ({"cudnn": "another"}, "cuDNN another, not None"),
+        ({"driver": "another"}, "driver another, not None"),
+        ({"packviz": "0.0.1"}, "packviz 0.0.1, not "),
+        ({"onednn": "off"}, "onednn off, not "),
+        ({"python": "2.7"}, "python 2.7, not "),
+        ({"system": "Darwin arm64"}, "system Darwin arm64, not "),
+        ({"environment": {"OMP_NUM_THREADS": "99"}}, "environment OMP_NUM_THREADS 99, not "),
+        ({"allocator": {"library": "jemalloc"}}, "allocator library jemalloc, not "),
+    ],
+)
+def test_other_machines_do_not_mix(change, said):
+    there = run(sizes=(2,), setups=("A",))
+    foreign = dataclasses.replace(there, provenance={**there.provenance, **change})
+    with pytest.raises(experiment.ConflictError, match=said):
+        run(start=foreign)
+
+
+def test_another_day_on_the_same_machine_may_mix():
+    there = run(sizes=(2,), setups=("A",))
+    later = {"date": "2020-01-01T00:00:00+00:00", "load_average": [9, 9, 9]}
+    foreign = dataclasses.replace(there, provenance={**there.provenance, **later})
+    assert len(run(start=foreign).points) == 4
+
+
+# How long it will take.
+
+
+@given(st.floats(0.001, 100), st.floats(0, 3), st.integers(1, 9), st.integers(10, 99))
+def test_points_are_foreseen_as_a_power_of_their_size(unit, power, first, last):
+    known = {("A", n): unit * n**power for n in (first, last)}
+    assert expected(known, "A", 200) == pytest.approx(unit * 200**power, rel=1e-6)
+    assert expected(known, "B", 200) == pytest.approx(unit * 200**power, rel=1e-6)  # the best guess there is
+    known["B", 5] = 7.0
+    assert expected(known, "B", 5) == 7
+    assert expected(known, "B", 20) == pytest.approx(7 * 4**1.5)
+
+
+def test_nothing_known_nothing_foreseen():
+    assert expected({}, "A", 2) is None
+    assert expected({("A", 1): 0.0, ("A", 2): 0.0}, "A", 4) == 0
+    assert Progress("A", 32, 0, 8, 0.0, None).to_text() == "point 1 of 8 (setup A, 32 time steps)"
+    assert Progress("B", 64, 3, 8, 0.5, 100.0).to_text() == "point 4 of 8 (setup B, 64 time steps), 2 min left"
+
+
+def test_time_left_runs_down():
+    """On a clock that goes a second at each look."""
+    seconds = iter(range(10_000))
+    told = []
+    run(
+        dataclasses.replace(SMALL, rounds=8),
+        setups=("A",),
+        sizes=(2, 4, 8),
+        progress=told.append,
+        now=lambda: next(seconds),
+    )
+    assert told[0].left is None
+    known = [p for p in told if p.left is not None]
+    assert all(p.left >= 0 for p in known)
+    assert known[-1].left == 0
+    assert known[-1].fraction == 1
+    assert known[len(known) // 2].left < known[0].left + 30
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.2, "1 s"), (40, "40 s"), (89, "89 s"), (100, "2 min"), (3000, "50 min"), (4800, "1 h 20 min")],
+)
+def test_durations(seconds, said):
+    assert duration(seconds) == said
+
+
+# What it says.
+
+
+def test_in_words():
+    times = {"padded, forward": 1e-3, "packed, forward": 2e-3, "padded, training": 0.01, "packed, training": 0.3}
+    noisy = Timing(
+        {"padded, forward": (1.0, 2.0, 3.0), "packed, forward": (2.0, 3.0, 1.0)}, memory={"padded, forward": 5 * 10**6}
+    )
+    result = small_result(made(times), Point("B", 16, noisy))
+    assert repr(result) == (
+        "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), batch size 512, float32.\n"
+        "\n"
+        "Setup B (triangle), forward pass:\n"
+        "  steps  padded ms  packed ms  packed/padded  padded MB  packed MB\n"
+        "      8          1          2              2          –          –\n"
+        "     16      2,000      2,000           1.5?          5          –\n"
+        "\n"
+        "Setup B (triangle), forward and backward pass:\n"
+        "  steps  padded ms  packed ms  packed/padded  padded MB  packed MB\n"
+        "      8         10        300             30          –          –\n"
+        "     16          –          –              –          –          –\n"
+        "\n"
+        "ms: median. MB: the most memory in use at once. ?: the spread is larger than the effect. –: no number.\n"
+        "Measured on a test, torch 9, torch threads: 1, 2026-01-02; 3 interleaved rounds after 1 to warm up."
+    )
+    assert result.ratio("packed", "padded", "B", 8).value == 30
+    assert result.ratio("packed", "padded", "B", 8, "forward").value == 2
+    with pytest.raises(ValueError, match="setup 'A' at 8 time steps was not measured; there are B: 8, 16"):
+        result.point("A", 8)
+
+
+def test_one_round_is_no_plural():
+    assert "; 1 interleaved round after 1 to warm up." in Benchmark(Parameters(rounds=1), {}).to_text()
+
+
+def test_the_picture_has_a_row_per_setup_and_a_column_per_pass():
+    times = dict.fromkeys(CALLS, 1e-3)
+    result = small_result(*(made(times, setup, steps) for setup in ("B", "A") for steps in (4, 8)))
+    titles = [t for t in Drawing(result.to_svg()).said() if "pass" in t]
+    assert titles == [
+        "A (no padding): forward pass",
+        "A (no padding): forward and backward pass",
+        "B (triangle): forward pass",
+        "B (triangle): forward and backward pass",
+    ]
+    picture = results.beside({"": result})
+    for row in picture.rows:
+        for plot in row:
+            assert {(c.name, tuple(c.x), tuple(c.y)) for c in plot.curves} == {
+                (m, (4, 8), (1, 1)) for m in ("padded", "packed")
+            }
+
+
+def test_results_side_by_side():
+    one = small_result(made(dict.fromkeys(CALLS, 1e-3)))
+    other = dataclasses.replace(one, parameters=Parameters(batch_size=8))
+    picture = results.beside({"yours": one, "theirs": other, "to come": None}, planned=(4,), notes=("Start.",))
+    (row,) = picture.rows
+    assert sorted((c.name, c.source) for c in row[0].curves) == [
+        ("packed", 0),
+        ("packed", 1),
+        ("padded", 0),
+        ("padded", 1),
+    ]
+    assert picture.sources[0].startswith("yours: a test")
+    assert picture.sources[2] == "to come: nothing measured yet"
+    assert picture.notes[0] == "Start."
+    assert next(note for note in picture.notes if "batch size 8" in note).startswith("theirs: ")
+    assert picture.to_text().startswith("Start.\n\nyours\nEmbedding")
+    alike = results.beside({"yours": one, "theirs": one})
+    assert alike.notes == []
+    empty = results.beside({"yours": None}, ["A"])
+    assert "nothing measured yet" in Drawing(empty.to_svg()).said()
+
+
+# Files.
+
+
+def test_a_file_keeps_everything(tmp_path):
+    path = tmp_path / "result.json"
+    result = run()
+    results.save(path, result)
+    assert results.load(path) == result
+    data = json.loads(path.read_text())
+    assert (data["packviz"], data["version"]) == ("benchmark", 1)
+    assert data["provenance"]["parameters"]["batch_size"] == 4
+    wanted = {"device", "device_name", "cpu", "torch", "threads", "allocator", "date", "load_average", "packviz"}
+    assert wanted <= set(data["provenance"])
+    assert {"date", "load_average"} <= set(data["points"][0]["timing"]["provenance"])
+    if data["provenance"]["allocator"]["library"].startswith("glibc"):
+        assert data["provenance"]["allocator"]["mallopt"]
+
+
+def test_a_result_that_is_no_number_is_kept_too(tmp_path):
+    point = made(dict.fromkeys(CALLS, 1.0), difference={"packed": math.inf}, tolerance=0.1)
+    results.save(tmp_path / "a.json", small_result(point))
+    assert results.load(tmp_path / "a.json").points[0].wrong == ["packed"]
+
+
+def damage(change):
+    data = json.loads(FAKE.read_text())
+    change(data)
+    return data
+
+
+def first_point(**values):
+    return lambda data: data["points"][0].update(values)
+
+
+def first_times(values):
+    return lambda data: data["points"][0]["timing"]["seconds"].update({"padded, forward": values})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: data.update(version=2), "holds 'benchmark', version 2; expected 'benchmark', version 1"),
+        (lambda data: data.update(packviz="savings"), "holds 'savings', version 1"),
+        (lambda data: data.pop("points"), "is damaged: it has no 'points'"),
+        (lambda data: data.update(points=3), "is damaged: 'int' object is not iterable"),
+        (lambda data: data["points"][0].pop("tolerance"), "is damaged: it has no 'tolerance'"),
+        (lambda data: data["provenance"].pop("parameters"), "is damaged: it has no 'parameters'"),
+        (lambda data: data["provenance"]["parameters"].update(colour=1), "this version knows no parameter 'colour'"),
+        (
+            lambda data: data["points"][0]["timing"]["seconds"].pop("packed, training"),
+            "is damaged: setup A, steps 32: packed, training has no time, and nothing says why",
+        ),
+        (lambda data: data["provenance"]["parameters"].update(rounds=0), "is damaged: rounds is 0"),
+        (lambda data: data["points"].append(data["points"][0]), "is damaged: a point stands in it twice"),
+        (first_point(setup="Z"), "is damaged: setup is 'Z'; this version knows A, B, evenly"),
+        (first_point(steps="long"), "is damaged: steps is 'long'"),
+        (first_point(timing={}), "is damaged: data is no record of a Timing"),
+        (first_times([1.0]), "setup A, steps 32: not every call has a time in every round"),
+        (first_times([1, 2, 3, 4, -1]), "setup A, steps 32: a time is not a number of seconds"),
+        (first_times([1, 2, 3, 4, "x"]), "is damaged: could not convert"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(tmp_path, change, said):
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(damage(change)))
+    with pytest.raises(ValueError, match=re.escape(said)) as error:
+        results.load(path)
+    assert "result.json" in str(error.value)
+
+
+def test_a_made_up_recording_says_so_everywhere():
+    """It proves that curves of a GPU would be drawn; it must never pass for a measurement."""
+    fake = results.load(FAKE)
+    assert fake.provenance["device"] == "cuda"
+    for said in (fake.to_text(), fake.to_svg(), fake.machine, results.beside({"a": fake, "b": fake}).to_svg()):
+        assert "MADE UP, no machine was timed" in said
+    picture = results.beside({"recorded": fake})
+    assert [[len(plot.curves) for plot in row] for row in picture.rows] == [[2, 2], [2, 2]]
+    (packed,) = [c for c in picture.rows[1][1].curves if c.name == "packed"]
+    assert list(packed.x) == [32, 128, 256]  # at 512 it is out of memory, and no point is made up for that
+    assert "setup B, 512 time steps, packed, training: out of memory" in picture.notes[-1]
+
+
+def test_no_made_up_recording_among_the_measured_ones():
+    for path in RECORDED.glob("*.json"):
+        assert "fake" not in path.read_text()
+
+
+def test_the_recorded_run_is_complete():
+    result = results.load(RECORDED / "benchmark_cpu.json")
+    assert result.setups[:2] == ["A", "B"]
+    assert result.steps("A") == result.steps("B")
+    assert {32, 128, 512} <= set(result.steps("A"))
+    assert (result.parameters.batch_size, result.parameters.threads) == (512, 1)
+    for point in result.points:
+        assert set(point.timing.seconds) == set(point.timing.memory) == CALLS
+        assert not point.wrong
+        assert not point.missing
+    assert "benchmark_cpu.json" in recorded.available("benchmark")
+
+
+# A GPU.
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_on_a_gpu():
+    result = run(device="cuda")
+    assert result.provenance["driver"]
+    for point in result.points:
+        assert not point.wrong
+        assert set(point.timing.memory) == CALLS
+    assert call_name("packed", "training") in result.points[0].timing.seconds

@@ -1,0 +1,163 @@
+"""The race: who takes part, that only right results are timed, what it says of times that a test makes up."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packviz import figures
+from packviz.bench.timing import Timing
+from packviz.core import lengths
+from packviz.ops import running
+from packviz.studies import race
+from packviz.studies.race import AUTO, COPY, LENGTHS, METHODS, OURS, PACKED, PADDED, PASSES, POINTS, Point, Race
+
+TINY = Point("GRU", "uniform", 3, 5, 2, 3)
+PACKING = Point("none", "triangle", 3, 5, 2, 2)
+PLACE = {"device_name": "a machine", "torch": "9.9", "threads": 1, "date": "2026-01-02T03:04:05"}
+
+
+@pytest.fixture(scope="module")
+def found():
+    (*_, last) = race.race([TINY, PACKING], budget=0.01)
+    return last
+
+
+def made_up(point=TINY, **times):
+    """A race in which these methods took these milliseconds, and all others 10."""
+    names = (PADDED, PACKED, *METHODS)
+    seconds = {name: (times.get(name.replace(" ", "_"), 10) / 1e3,) * 3 for name in names}
+    return Race(PLACE, {point: dict.fromkeys(PASSES, Timing(seconds))})
+
+
+def test_the_points():
+    assert len(POINTS) <= 60
+    assert len({point.name for point in POINTS}) == len(POINTS)
+    assert {p.mode for p in POINTS} == {"LSTM", "GRU", "RNN", "none"}
+    assert {p.lengths for p in POINTS} == set(LENGTHS)
+    assert {p.directions for p in POINTS} == {1, 2}
+    raced = [p for p in POINTS if p.mode != "none"]
+    assert all(8 <= p.batch_size <= 512 and 32 <= p.steps <= 512 and 16 <= p.hidden_size <= 512 for p in raced)
+
+
+@given(st.sampled_from(sorted(LENGTHS)), st.integers(1, 40), st.integers(1, 60))
+def test_lengths_fit_the_batch(kind, batch, steps):
+    n = Point("LSTM", kind, batch, steps, 1, 1).drawn()
+    assert len(n) == batch
+    assert 1 <= min(n) <= max(n) <= steps
+
+
+def test_evenly_and_nearly_equal_are_what_they_say():
+    assert lengths.evenly(5, 9).tolist() == [9, 7, 5, 3, 1]
+    assert race.nearly_equal(1000, 100).min() == 95
+    assert race.sentences(3, 4).max() <= 4
+
+
+def test_everybody_takes_part(found):
+    for which in PASSES:
+        assert set(found.timings[TINY][which].seconds) == {PADDED, PACKED, *METHODS}
+        assert {PACKED, OURS, COPY} <= set(found.timings[PACKING][which].seconds)
+    assert found.points == [TINY]
+    assert set(found.timings[TINY]["training"].memory) == {PADDED, PACKED, *METHODS}
+
+
+def test_a_method_with_other_results_is_not_timed(monkeypatch):
+    true_run = running.run
+
+    def wrong(*args, method, **options):
+        out, final = true_run(*args, method=method, **options)
+        return (out * 1.01 if method == "split" else out), final
+
+    monkeypatch.setattr(running, "run", wrong)
+    with pytest.raises(RuntimeError, match=r"GRU\(2, 3\), uniform, 3 × 5: split is .* from torch packed \(training\)"):
+        list(race.race([TINY], budget=0.01))
+
+
+def test_it_leaves_the_threads_alone(found):
+    before = torch.get_num_threads()
+    list(race.race([PACKING], budget=0.001, threads=2))
+    assert torch.get_num_threads() == before
+
+
+def test_it_goes_on_where_it_stopped(found):
+    start = dataclasses.replace(found, timings={TINY: found.timings[TINY]})
+    results = list(race.race([TINY, PACKING], budget=0.01, start=start))
+    assert len(results) == 1
+    assert results[0].timings[TINY] is found.timings[TINY]
+    with pytest.raises(ValueError, match="start was measured with parameters"):
+        list(race.race([TINY], budget=0.02, start=found))
+
+
+def test_a_file_keeps_everything(found, tmp_path):
+    path = tmp_path / "race.json"
+    race.save(path, found)
+    assert race.load(path).timings == found.timings
+    data = json.loads(path.read_text())
+    del data["points"][0]["training"]
+    path.write_text(json.dumps(data))
+    with pytest.raises(ValueError, match="damaged: KeyError 'training'"):
+        race.load(path)
+
+
+@given(st.permutations([1.0, 2.0, 3.0, 4.0, 5.0]))
+def test_the_best_is_the_fastest_that_is_right(times):
+    names = (PACKED, "padded", "packed", "split", "staircase")
+    some = made_up(torch_padded=0.1, auto=0.1, **dict(zip([n.replace(" ", "_") for n in names], times, strict=True)))
+    assert some.best(TINY) == names[int(np.argmin(times))]
+
+
+@pytest.mark.parametrize(
+    ("times", "missed"),
+    [
+        ({"auto": 10}, []),
+        ({"auto": 11.5}, ["within 10 %", "at most 1.05"]),
+        ({"auto": 10.8}, ["at most 1.05"]),
+        ({"auto": 12, "torch_packed": 20, "split": 20, "staircase": 20, "padded": 20, "packed": 20}, ["at most 1.15"]),
+        ({"auto": 4, "torch_padded": 2, "split": 4, "torch_packed": 4}, []),
+    ],
+)
+def test_the_aims(times, missed):
+    misses = made_up(**times).misses()
+    assert [aim for aim, points in misses.items() if points] == [
+        aim for aim in misses if any(aim.startswith(start) for start in missed)
+    ]
+
+
+def test_the_verdict_names_the_points():
+    said = made_up(auto=20).verdict()
+    assert "auto within 10 % of the best method: missed at 1 of 1 points (GRU(2, 3), uniform, 3 × 5)" in said
+    assert "missed at 0 of 1 points" in made_up().verdict()
+
+
+def test_the_text_has_all_times():
+    said = str(made_up(split=1.25, auto=1.5))
+    assert "split 1.25" in said
+    assert "best: split" in said
+    assert said.endswith("Measured on a machine, torch 9.9, torch threads: 1, 2026-01-02.")
+
+
+def test_the_figure_shows_the_ratios():
+    chart = figures.who_wins(made_up(split=2.5, auto=5))
+    drawn = {trace.name: trace.x[0] for trace in chart.data}
+    assert drawn == {PACKED: 1, "padded": 1, "packed": 1, "split": 0.25, "staircase": 1, AUTO: 0.5}
+    assert "split 0.25" in chart.to_text()
+    assert len({trace.marker.symbol for trace in chart.data}) == len(drawn)
+    with pytest.raises(ValueError, match="which is 'backward'; choose from training, forward"):
+        figures.who_wins(made_up(), "backward")
+
+
+def test_the_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(race, "POINTS", (TINY, PACKING))
+    out = str(tmp_path / "race.json")
+    race.main(["--out", out, "--only", "pack and pad", "--budget", "0.01"])
+    assert [*race.load(out).timings] == [PACKING]
+    race.main(["--out", out, "--budget", "0.01"])
+    assert [*race.load(out).timings] == [PACKING, TINY]
+    assert "best:" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        race.main(["--out", out, "--only", "Transformer"])
+    assert "no point's name holds 'Transformer'" in capsys.readouterr().err

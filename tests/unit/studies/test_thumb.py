@@ -1,0 +1,287 @@
+"""Rules of thumb: what is raced, how rules are judged, and a cost model that finds the constants it was made with."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packviz import figures
+from packviz.bench.timing import Ratio
+from packviz.core.layout import Layout
+from packviz.count.flops import Spec
+from packviz.studies import rules, thumb
+from packviz.studies.thumb import PACKED, PADDED, Case, Grid
+
+TINY = Grid(modes=("GRU",), batch_sizes=(2, 3), longest=(4,), sizes=(2,), kinds=("uniform", "equal"))
+
+
+def case(ratio=2.0, kind="uniform", training=True, mode="GRU", batch_size=8, longest=16, size=8, spread=1.01):
+    """A case that takes 1 ms padded, and so many times as long packed."""
+    measured = Ratio(PACKED, PADDED, ratio, ratio / spread, ratio * spread)
+    return Case(mode, training, batch_size, longest, size, kind, {PADDED: 1e-3, PACKED: ratio * 1e-3}, measured)
+
+
+# The race.
+
+
+@pytest.mark.parametrize("mode", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("lengths", [[3, 5, 1], [4, 4]])
+def test_both_run_the_same_batch(mode, training, lengths):
+    layout = Layout(lengths)
+    calls = thumb.contestants(Spec(mode, 2, 3), layout, training)
+    padded, packed = (calls[name]() for name in (PADDED, PACKED))
+    assert padded.shape == packed.shape == (layout.max_len, layout.batch_size, 3)
+    mask = torch.tensor(layout.mask.T)
+    assert torch.allclose(padded[mask], packed[mask], atol=1e-6)
+    assert packed[~mask].eq(0).all()
+    assert padded.requires_grad == packed.requires_grad == training
+
+
+def test_training_computes_gradients(monkeypatch):
+    asked = []
+    grad = torch.autograd.grad
+    monkeypatch.setattr(torch.autograd, "grad", lambda out, inputs: asked.append(len(inputs)) or grad(out, inputs))
+    for training in (True, False):
+        for call in thumb.contestants(Spec("GRU", 2, 3), Layout([2, 1]), training).values():
+            call()
+    assert asked == [5, 5]  # x and the four weights; nothing in a forward pass
+
+
+@pytest.mark.parametrize("kind", thumb.KINDS)
+@pytest.mark.parametrize("longest", [16, 64, 256])
+def test_lengths_of_a_kind(kind, longest):
+    n = thumb.KINDS[kind](64, longest)
+    assert n.shape == (64,)
+    assert 1 <= n.min() <= n.max() <= longest
+    variation = (longest - n.min()) / longest
+    assert {"equal": variation == 0, "nearly equal": 0 <= variation <= 0.05}.get(kind, variation > 0.5)
+
+
+def test_a_small_race_for_real(tmp_path):
+    threads, told = torch.get_num_threads(), []
+    measured = thumb.race(TINY, rounds=2, progress=lambda *numbers: told.append(numbers))
+    assert torch.get_num_threads() == threads
+    assert len(TINY) == len(measured.cases) == 8
+    assert told == [(i, 8) for i in range(1, 9)]
+    assert {(c.batch_size, c.kind, c.training) for c in measured.cases} == {
+        (b, k, t) for b in (2, 3) for k in ("uniform", "equal") for t in (True, False)
+    }
+    assert measured.of("GRU", True) == tuple(c for c in measured.cases if c.training)
+    path = str(tmp_path / "thumb.json")
+    thumb.save(path, measured)
+    loaded = thumb.load(path)
+    assert repr(loaded) == repr(measured)
+    for one, other in zip(measured.cases, loaded.cases, strict=True):
+        assert replace(one, seconds=other.seconds, ratio=other.ratio) == other
+        assert one.seconds[PACKED] == pytest.approx(other.seconds[PACKED], rel=1e-3)
+        assert one.ratio.value == pytest.approx(other.ratio.value, rel=1e-3)
+
+
+def test_a_race_can_be_stopped():
+    done = []
+    measured = thumb.race(TINY, rounds=1, progress=lambda *n: done.append(n), stop=lambda: len(done) >= 3)
+    assert len(measured.cases) == 3
+    with pytest.raises(ValueError, match="stopped before the first case was complete"):
+        thumb.race(TINY, stop=lambda: True)
+
+
+def test_the_command_writes_the_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(thumb, "QUICK", TINY)
+    path = tmp_path / "thumb.json"
+    thumb.main(["--out", str(path), "--quick", "--rounds", "1"])
+    assert repr(thumb.load(str(path))) in capsys.readouterr().out
+
+
+def test_the_recorded_file():
+    measured = thumb.load("thumb_cpu.json")
+    assert len(measured.cases) == len(Grid())
+    assert [(c.mode, c.training, c.batch_size, c.longest, c.size, c.kind) for c in measured.cases] == list(Grid())
+    assert {"cpu", "torch", "threads", "allocator", "date", "parameters", "load_average"} <= set(measured.provenance)
+    assert measured.provenance["parameters"]["rounds"] >= 7
+
+
+# Judging.
+
+
+@pytest.mark.parametrize(
+    ("lengths", "packs"),
+    [
+        ([10] * 100, False),  # equal: never, however many
+        ([10, 9], False),  # 10 % is not over 10 %
+        ([100, 89], True),
+        ([100] * 7 + [99], True),  # eight of them
+        ([100] * 6 + [99], False),
+        ([1], False),
+        ([2, 1], True),
+    ],
+)
+def test_the_rule_of_thumb(lengths, packs):
+    assert rules.rule_of_thumb(lengths) is packs
+
+
+def test_who_was_faster():
+    assert case(2.0).faster == PADDED
+    assert case(0.5).faster == PACKED
+    assert case(1.1, spread=1.2).faster is None
+    assert (case(2.0).slowdown(True), case(2.0).slowdown(False)) == (2, 1)
+    assert (case(0.5).slowdown(True), case(0.5).slowdown(False)) == (1, 2)
+
+
+def test_a_confusion_table():
+    cases = [case(2.0), case(4.0), case(0.5), case(0.25), case(1.0, spread=1.5)]
+    judged = rules.judge("odd", lambda c: c.ratio.value in (4, 0.25, 1), cases)
+    assert judged.packs == (False, True, False, True, True)
+    assert [judged.count(p, f) for p in (True, False) for f in (PACKED, PADDED, None)] == [1, 1, 1, 1, 1, 0]
+    assert judged.accuracy == 0.5
+    assert judged.slowdown == pytest.approx((1 + 4 + 2 + 1 + 1) / 5)
+    assert repr(judged).splitlines() == [
+        "odd, tried on 5 cases",
+        "               packed was faster   padded was faster   not told apart",
+        'says "pack"                    1                   1                1',
+        'says "pad"                     1                   1                0',
+        "50% right; 1.80 times as long as the better choice",
+    ]
+
+
+def test_a_fitted_rule_never_sees_the_size_it_is_tried_on():
+    cases = [case(batch_size=b, longest=t) for b in (4, 16) for t in (16, 64)] * 2
+    seen = []
+
+    def fit(some):
+        sizes = {(c.batch_size, c.longest) for c in some}
+        seen.append(len(some))
+        return lambda c: (c.batch_size, c.longest) in sizes
+
+    judged = rules.judge_fitted("any", fit, cases)
+    assert not any(judged.packs)
+    assert seen == [6, 6, 6, 6]
+
+
+def test_a_threshold_is_the_best_one_for_each_kind():
+    def number(c):
+        return c.batch_size
+
+    cases = [case(r, batch_size=b) for b, r in ((2, 3.0), (4, 2.0), (8, 0.5), (16, 0.4))]
+    cases += [case(r, batch_size=b, training=False) for b, r in ((2, 0.5), (4, 0.5), (8, 0.5))]
+    packs = rules.fit_threshold(number)(cases)
+    assert [packs(c) for c in cases] == [False, False, True, True, True, True, True]
+    never = rules.fit_threshold(number)([case(2.0), case(3.0, batch_size=16)])
+    assert not never(case(batch_size=16))
+
+
+def test_what_the_thresholds_look_at():
+    some = case(batch_size=64, longest=64, kind="log-normal")
+    assert rules.padding_share(some) == some.layout.n_padding / some.layout.n_cells
+    flops = some.layout.n_valid * some.spec.gemm_per_cell
+    assert rules.work_per_step(some) * some.layout.max_len == pytest.approx(flops)
+    assert rules.padding_share(case(kind="equal")) == 0
+
+
+# The cost model.
+
+
+def made_up(constants, sizes):
+    """Cases whose times follow the model exactly."""
+    found = []
+    for batch_size, longest, size, kind in sizes:
+        one = case(batch_size=batch_size, longest=longest, size=size, kind=kind)
+        seconds = {}
+        for choice in (PADDED, PACKED):
+            seconds[choice] = float(rules._terms(one, choice) @ constants[choice])
+        ratio = seconds[PACKED] / seconds[PADDED]
+        found.append(replace(one, seconds=seconds, ratio=Ratio(PACKED, PADDED, ratio, ratio, ratio)))
+    return found
+
+
+SIZES = [(b, t, h, k) for b in (2, 8, 32) for t in (8, 40, 100) for h in (4, 16) for k in ("uniform", "log-normal")]
+
+
+@given(st.lists(st.floats(1e-3, 1.0), min_size=10, max_size=10))
+def test_the_model_finds_the_constants_that_made_the_times(factors):
+    scales = np.array([1e-4, 1e-5, 1e-8, 1e-10, 1e-9, 1e-10])
+    padded, packed = np.array([*factors[:4], 0, 0]) * scales, np.array(factors[4:]) * scales
+    cases = [c for c in made_up({PADDED: padded, PACKED: packed}, SIZES) if c.layout.n_padding]
+    model = rules.CostModel.fit(cases)
+    for one in cases:
+        for choice in (PADDED, PACKED):
+            assert model.predict(one, choice) == pytest.approx(one.seconds[choice], rel=1e-6)
+            assert sum(model.parts(one, choice).values()) == pytest.approx(model.predict(one, choice))
+            assert list(model.parts(one, choice)) == list(rules.PARTS)
+        if abs(one.ratio.value - 1) > 1e-5:
+            assert model.packs(one) == (one.ratio.value < 1)
+    assert rules.judge_fitted("model", rules.fit_model, cases).slowdown == pytest.approx(1, abs=1e-4)
+
+
+def test_the_terms_are_counts():
+    one = case(kind="uniform", batch_size=4, longest=10, size=3)
+    layout = one.layout
+    steps, cells, units, distinct = layout.max_len, layout.n_cells, 3, len(set(layout.lengths.tolist()))
+    flops = one.spec.gemm_per_cell
+    assert rules._terms(one, PADDED).tolist() == [1, steps, cells * units, cells * flops, 0, 0]
+    real = layout.n_valid
+    copies = [distinct * cells * units, steps * real * 3 * units]  # three gates
+    assert rules._terms(one, PACKED).tolist() == [1, steps, real * units, real * flops, *copies]
+    forward = replace(one, training=False)
+    assert rules._terms(forward, PACKED)[4:].tolist() == [0, 0]
+
+
+def test_constants_are_never_negative():
+    falling = [replace(c, seconds={PADDED: 1 / c.longest, PACKED: 1 / c.longest}) for c in made_up(
+        {PADDED: np.ones(6), PACKED: np.ones(6)}, SIZES
+    )]  # fmt: skip
+    for constants in rules.CostModel.fit(falling).seconds.values():
+        assert constants.min() >= 0
+        assert constants.max() > 0
+
+
+def test_what_is_not_padded_is_not_packed():
+    model = rules.CostModel.fit(made_up({PADDED: np.ones(6), PACKED: np.zeros(6) + 1e-9}, SIZES))
+    assert model.packs(case(kind="uniform"))
+    assert not model.packs(case(kind="equal"))
+
+
+# Charts.
+
+
+def test_rules_judged():
+    cases = [case(2.0), case(0.5), case(1.0, spread=1.5)]
+    chart = figures.rules_judged(
+        [rules.judge("always", lambda c: True, cases), rules.judge("no", lambda c: False, cases)]
+    )
+    right, wrong, neither = chart.data
+    assert [list(part.x) for part in (right, wrong, neither)] == [[1, 1], [1, 1], [1, 1]]
+    assert right.y[0] == "always<br>50% right, 1.33 × the best"
+    assert len({part.marker.pattern.shape for part in chart.data}) == 3  # not by colour alone
+    assert chart.to_text().splitlines()[1].split() == ["always", "1", "1", "1", "1.33"]
+
+
+def test_where_packing_pays():
+    cases = [case(2.0), case(0.5, kind="log-normal"), case(1.0, spread=1.5, training=False)]
+    chart = figures.where_packing_pays(cases, "GRU")
+    points = {(trace.name, trace.xaxis): list(zip(trace.x, trace.y, strict=True)) for trace in chart.data}
+    assert sum(map(len, points.values())) == 3
+    (point,) = points["packed is faster", "x2"]
+    assert point == pytest.approx((100 * rules.padding_share(cases[1]), rules.work_per_step(cases[1])), rel=0.01)
+    assert len(points["padded is faster", "x2"]) == len(points["not told apart", "x"]) == 1
+    assert len({trace.marker.symbol for trace in chart.data}) == 3
+    assert "forward and backward, packed is faster: 1 case with" in chart.to_text()
+    assert "forward alone, packed is faster: no case" in chart.to_text()
+    json.dumps(chart._repr_mimebundle_())
+
+
+def test_cost_of():
+    cases = made_up({PADDED: np.full(6, 1e-6), PACKED: np.full(6, 1e-6)}, SIZES)
+    model = rules.CostModel.fit(cases)
+    chart = figures.cost_of(model, cases[-1])
+    *parts, measured = chart.data
+    assert [part.name for part in parts] == list(rules.PARTS)
+    for i, choice in enumerate((PADDED, PACKED)):
+        assert measured.y[i] == choice
+        assert measured.x[i] == pytest.approx(1e3 * cases[-1].seconds[choice], rel=0.01)
+        assert sum(part.x[i] for part in parts) == pytest.approx(measured.x[i], rel=0.03)
+    assert "copies of the backward pass" in chart.to_text()

@@ -1,0 +1,205 @@
+"""Two real processes: their shares, their gradients, and that none outlives the call."""
+
+import os
+import subprocess
+import sys
+import time
+from itertools import pairwise
+
+import psutil
+import pytest
+import torch
+
+from packviz import figures
+from packviz.core import batches as buckets
+from packviz.studies import workers
+
+LENGTHS = [3, 8, 1, 6, 5, 2]
+
+
+def running():
+    """The workers that are there now: children of this process, zombies included."""
+    return [child for child in psutil.Process().children(recursive=True) if "packviz.studies.workers" in _line(child)]
+
+
+def _line(process):
+    try:
+        return " ".join(process.cmdline())
+    except psutil.ZombieProcess:
+        return "packviz.studies.workers"
+    except psutil.NoSuchProcess:
+        return ""
+
+
+@pytest.fixture(scope="module")
+def found():
+    result = workers.compare(LENGTHS, rounds=2)
+    assert running() == []
+    return result
+
+
+def test_shares(found):
+    for way in buckets.SPLITS:
+        shares = [[LENGTHS[i] for i in share] for share in buckets.split(LENGTHS, 2, way)]
+        assert found.tokens(way) == [sum(share) for share in shares]
+        assert found.steps(way) == [max(share) for share in shares]
+        assert len(found.seconds(way)) == 2
+        assert min(found.seconds(way)) > 0
+    assert found.layout.lengths.tolist() == LENGTHS
+    assert all(share.timing.rounds == 2 for share in found.shares)
+
+
+def test_the_gradients_are_those_of_a_loop_over_the_shares(found):
+    """The same model and data in this process alone, the workers' gradients averaged by hand."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = workers._make_model()
+        x, y = torch.randn(6, 8, workers._INPUT), torch.randn(6, 8)
+
+    def gradients(rows):
+        own = [LENGTHS[i] for i in rows]
+        losses = torch.cat([(model.linear(model.gru(x[i : i + 1, :n])[0])[0, :, 0] - y[i, :n]) ** 2 for i, n in
+                            zip(rows, own, strict=True)])  # fmt: skip
+        return torch.autograd.grad(losses.mean(), list(model.parameters()))
+
+    wanted = gradients(range(6))
+    for way, errors in found.errors.items():
+        each = [gradients(share.tolist()) for share in buckets.split(LENGTHS, 2, way)]
+        averaged = [(a + b) / 2 for a, b in zip(*each, strict=True)]
+        error = workers.gradient_error(averaged, wanted)
+        assert errors[workers.MEANS] == pytest.approx(error, rel=1e-3, abs=1e-6)
+        assert errors[workers.WEIGHTED] < 1e-6
+
+
+def test_unequal_shares_have_the_wrong_gradient_and_fairer_ones_a_better_one(found):
+    imbalance = {way: abs(a - b) for way in buckets.SPLITS for a, b in [found.tokens(way)]}
+    assert imbalance[buckets.CONTIGUOUS] > imbalance[buckets.STRIDED] > imbalance[buckets.SNAKE]
+    errors = [found.errors[way][workers.MEANS] for way in buckets.SPLITS]
+    assert all(worse > better for worse, better in pairwise(errors))
+    assert errors[0] > 1e-3
+
+
+def test_in_words(found):
+    title, head, *lines = found.to_text().splitlines()
+    assert title == "6 sequences, 25 tokens, workers: 2"
+    assert head.split()[:3] == ["split", "tokens", "steps"]
+    assert [line.split()[0] for line in lines] == list(buckets.SPLITS)
+    assert lines[0].split()[1:4] == ["19", "/", "6"]
+    assert all(line.endswith("< 1e-06") for line in lines)
+    assert " ms" not in found.to_text()
+    assert found.times().splitlines()[0].split() == ["split", "ms", "the", "fastest", "waits"]
+    assert repr(workers._read(workers._write(found))) == repr(found)
+    assert workers._read(workers._write(found)).times() == found.times()
+    assert ", 2 rounds, torch threads each: 1" in found.times()
+
+
+def test_lengths_from_a_file(tmp_path):
+    (tmp_path / "lengths.csv").write_text("length\n3\n2\n")
+    assert workers._batch(tmp_path / "lengths.csv", 2) == workers._batch(str(tmp_path / "lengths.csv"), 2) == [3, 2]
+
+
+def test_chart(found):
+    first, second = figures.shares(found).data
+    assert list(first.x) == list(buckets.SPLITS)
+    assert [list(pair) for pair in zip(first.y, second.y, strict=True)] == [found.tokens(w) for w in buckets.SPLITS]
+    assert first.marker.pattern.shape != second.marker.pattern.shape
+
+
+def test_how_far_gradients_are_apart():
+    wanted = [torch.tensor([3.0]), torch.tensor([[4.0]])]
+    assert workers.gradient_error(wanted, wanted) == 0
+    assert workers.gradient_error([torch.tensor([3.0]), torch.tensor([[3.5]])], wanted) == pytest.approx(0.1)
+    assert (workers.said(0.1234), workers.said(3e-7)) == ("0.12", "< 1e-06")
+
+
+def test_a_worker_that_fails_ends_all(monkeypatch):
+    environment = workers._environment
+    monkeypatch.setattr(workers, "_environment", lambda rank, of: environment(rank, of) | {"WORLD_SIZE": "many"})
+    with pytest.raises(RuntimeError, match=r"worker \d failed:\n(?s:.*)'many'"):
+        workers.compare([2, 1])
+    assert running() == []
+
+
+def test_workers_that_take_too_long_are_ended():
+    with pytest.raises(RuntimeError, match=r"the workers were not done after 0\.2 s"):
+        workers.compare([2, 1], timeout=0.2)
+    assert running() == []
+
+
+def test_an_interrupt_ends_the_workers(monkeypatch):
+    def interrupt(seconds):
+        assert len(running()) == 2
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workers.time, "sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        workers.compare([2, 1])
+    assert running() == []
+
+
+def test_workers_end_with_the_process_that_started_them():
+    code = "from packviz.bench import workers; workers.compare([2, 1], rounds=10**9)"
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 60
+    while len(started := running()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    _, alive = psutil.wait_procs(started, timeout=30)
+    assert not alive
+
+
+def test_they_talk_over_loopback_only(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "somewhere")
+    place = workers._environment(1, 2)
+    assert (place["RANK"], place["WORLD_SIZE"], place["OMP_NUM_THREADS"]) == ("1", "2", "1")
+    assert place["PYTHONPATH"].endswith(f"{os.pathsep}somewhere")
+    assert place["GLOO_SOCKET_IFNAME"].startswith("lo")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "options", "message"),
+    [
+        ([2, 0], {}, r"lengths\[1\] is 0"),
+        ([2], {}, "workers is 2; give a whole number from 1 to the 1 sequences"),
+        ([2, 1], {"workers": 1.5}, "workers is 1.5"),
+        ([2, 1], {"device": "mps"}, "device is 'mps'; choose 'cpu' or 'cuda'"),
+        ([2, 1], {"rounds": 0}, "rounds is 0; give a whole number of at least 1"),
+        ([2, 1], {"rounds": "a"}, "rounds is 'a'; give a whole number"),
+        ([2, 1], {"timeout": "x"}, "timeout is 'x'; give a number of seconds over 0"),
+        ([2, 1], {"timeout": -1}, "timeout is -1; give a number of seconds over 0"),
+        ("nothing.csv", {}, r"cannot read nothing\.csv"),
+    ],
+)
+def test_bad_input(lengths, options, message):
+    with pytest.raises(ValueError, match=message):
+        workers.compare(lengths, **options)
+
+
+def test_too_few_gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match="a GPU for each worker; torch finds 1 for 2"):
+        workers.compare([2, 1], device="cuda")
+
+
+def test_the_command_under_torchrun(tmp_path):
+    """The command that the notebook shows, on one worker: two have been seen above."""
+    (tmp_path / "lengths.csv").write_text("length\n3\n2\n")
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", "-m", "packviz.studies.workers"]
+    done = subprocess.run(
+        [sys.executable, *command, "--lengths", str(tmp_path / "lengths.csv"), "--rounds", "1"],
+        capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "2 sequences, 5 tokens, workers: 1" in done.stdout
+
+
+def test_the_command_alone(monkeypatch, found, tmp_path, capsys):
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setattr(workers, "compare", lambda lengths, **options: found)
+    workers.main([])
+    assert capsys.readouterr().out == f"{found}\n\n{found.times()}\n"
+    workers.main(["--out", str(tmp_path / "out.json")])
+    assert repr(workers._read((tmp_path / "out.json").read_text())) == repr(found)

@@ -1,0 +1,1 @@
+"""A real JupyterLab in a real Chromium: driven, looked at and timed."""

@@ -1,0 +1,340 @@
+// The page-side half of lab.py: loaded into every page before JupyterLab's own scripts.
+(() => {
+  const pv = { messages: [], run: null, marks: 0 };
+  window.packvizLab = pv;
+
+  const CONTROLS =
+    '[role=slider], button, select, textarea, ' +
+    'input[type=checkbox], input[type=radio], input[type=text], input[type=number]';
+  const app = () => window.jupyterapp;
+  const panel = () => app().shell.currentWidget;
+  const notebook = () => panel().node.querySelector('.jp-Notebook');
+  const frames = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+  // ---- the notebook: kernel, cells, theme -------------------------------------------------------
+
+  pv.ready = () => {
+    const current = app() && panel();
+    return Boolean(current && current.content && current.content.model && current.sessionContext?.session?.kernel);
+  };
+
+  /** Keep every error and every line of stderr that the kernel sends, whoever caused it. */
+  pv.listen = async () => {
+    await panel().context.ready;
+    await panel().sessionContext.ready;
+    panel().sessionContext.iopubMessage.connect((_, message) => {
+      const { msg_type: type } = message.header;
+      const parent = message.parent_header?.msg_type ?? '';
+      if (type === 'error') {
+        const { ename, evalue, traceback } = message.content;
+        pv.messages.push({ kind: 'error', parent, text: `${ename}: ${evalue}\n${(traceback || []).join('\n')}` });
+      } else if (type === 'stream' && message.content.name === 'stderr') {
+        pv.messages.push({ kind: 'stderr', parent, text: message.content.text });
+      }
+    });
+  };
+
+  pv.command = (name, args) => app().commands.execute(name, args ?? {}).then(() => true);
+
+  pv.startRun = () => {
+    pv.run = { done: false, error: null };
+    app().commands.execute('notebook:run-all-cells').then(
+      () => { pv.run.done = true; },
+      (error) => { pv.run.done = true; pv.run.error = String(error); });
+  };
+
+  pv.idle = () => panel().sessionContext.session?.kernel?.status === 'idle';
+
+  /** Resolve when the DOM of the notebook has not changed for `quiet` ms and the kernel is idle. */
+  pv.settle = (quiet, limit) => new Promise((resolve) => {
+    const began = performance.now();
+    let last = began;
+    const observer = new MutationObserver(() => { last = performance.now(); });
+    observer.observe(notebook(), { childList: true, subtree: true, characterData: true, attributes: true });
+    const finish = (value) => { observer.disconnect(); resolve(value); };
+    const look = () => {
+      const now = performance.now();
+      if (now - began > limit) finish(false);
+      else if (pv.idle() && now - last >= quiet) finish(true);
+      else setTimeout(look, 20);
+    };
+    look();
+  });
+
+  pv.shutdown = () => panel().sessionContext.shutdown().then(() => true);
+
+  pv.cells = () => panel().content.widgets.map((cell, index) => ({
+    index,
+    type: cell.model.type,
+    source: cell.model.sharedModel.getSource(),
+    executed: cell.model.type !== 'code' || cell.model.executionCount !== null,
+    outputs: cell.model.type === 'code' ? cell.model.sharedModel.getOutputs() : [],
+    placeholder: cell.node.classList.contains('jp-Cell-Placeholder'),
+    broken: [...cell.node.querySelectorAll('.jp-OutputArea-output')]
+      .map((node) => node.textContent)
+      .find((text) => /Error displaying widget|Loading widget|Failed to load model/.test(text)) ?? null,
+  }));
+
+  pv.isDark = () => document.body.dataset.jpThemeLight === 'false';
+
+  // ---- panels, pictures, controls ----------------------------------------------------------------
+
+  const hash = (text) => {
+    let a = 0xdeadbeef, b = 0x41c6ce57;
+    for (let i = 0; i < text.length; i += 1) {
+      const c = text.charCodeAt(i);
+      a = Math.imul(a ^ c, 2654435761);
+      b = Math.imul(b ^ c, 1597334677);
+    }
+    return `${(a >>> 0).toString(16)}${(b >>> 0).toString(16)}-${text.length}`;
+  };
+
+  const visible = (node) => {
+    const box = node.getBoundingClientRect();
+    const shown = node.checkVisibility({ visibilityProperty: true, opacityProperty: false });
+    // A radio button or check box may be drawn by its label; a size of zero still means hidden.
+    return shown && box.width > 0 && box.height > 0;
+  };
+
+  const enabled = (node) => !node.disabled && !node.closest('[disabled], [aria-disabled=true], fieldset:disabled');
+
+  const clean = (words) => (words ?? '').replace(/[\s\u200b-\u200d\ufeff]+/g, ' ').trim();
+  const text = (node) => (node ? clean(node.textContent) : '');
+
+  /** The accessible name, as far as these controls need it (a part of the W3C's accname). */
+  const accessibleName = (node) => {
+    const by = (node.getAttribute('aria-labelledby') ?? '').split(/\s+/).filter(Boolean);
+    const referenced = by.map((id) => text(document.getElementById(id))).join(' ').trim();
+    if (referenced) return referenced;
+    const label = node.getAttribute('aria-label') ?? '';
+    if (label.trim()) return clean(label); // a zero-width space counts as a label, and says nothing
+    const labels = [...(node.labels ?? [])].map(text).join(' ').trim();
+    if (labels) return labels;
+    if (node.tagName === 'BUTTON' && text(node)) return text(node);
+    return clean(node.title || node.placeholder);
+  };
+
+  const kindOf = (node) => {
+    if (node.getAttribute('role') === 'slider') return 'slider';
+    if (node.closest('.widget-play')) return 'play';
+    if (node.tagName === 'SELECT') return 'dropdown';
+    if (node.tagName === 'TEXTAREA' || node.type === 'text') return 'text';
+    if (node.type === 'number') return 'number';
+    if (node.type === 'checkbox' || node.type === 'radio') return node.type;
+    if (node.closest('.widget-toggle-buttons')) return 'choice';
+    return node.closest('.widget-toggle-button') ? 'toggle' : 'button';
+  };
+
+  const valueOf = (node, kind) => {
+    if (kind === 'checkbox' || kind === 'radio') return node.checked ? 'on' : 'off';
+    if (kind === 'toggle' || kind === 'choice') return node.classList.contains('mod-active') ? 'on' : 'off';
+    if (kind === 'dropdown') return node.selectedOptions[0]?.label ?? '';
+    return node.getAttribute('aria-valuetext') ?? node.getAttribute('aria-valuenow') ?? node.value ?? '';
+  };
+
+  const outermost = (selector) => (node) => !node.parentElement.closest(selector);
+
+  /** Every panel: explorers and quizzes, and any other output that holds a control. Each gets an id. */
+  const panels = () => {
+    const named = [...notebook().querySelectorAll('.packviz-explorer, .packviz-quiz')]
+      .filter(outermost('.packviz-explorer, .packviz-quiz'));
+    const others = [...notebook().querySelectorAll('.jp-OutputArea-child')]
+      .filter((node) => !named.some((panel) => node.contains(panel) || panel.contains(node)))
+      .filter((node) => node.querySelector(CONTROLS));
+    const all = [...named, ...others];
+    all.sort((a, b) => (a.compareDocumentPosition(b) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1));
+    all.forEach((node) => { node.dataset.pvPanel ??= String(pv.marks++); });
+    return all;
+  };
+
+  const panelNode = (id) => document.querySelector(`[data-pv-panel="${id}"]`);
+
+  pv.panels = () => panels().map((node) => ({
+    id: node.dataset.pvPanel,
+    kind: node.classList.contains('packviz-explorer') ? 'explorer'
+      : node.classList.contains('packviz-quiz') ? 'quiz' : 'output',
+    cell: [...notebook().querySelectorAll('.jp-Cell')].indexOf(node.closest('.jp-Cell')),
+    hasPicture: node.querySelector('.packviz-picture') !== null,
+  }));
+
+  pv.controls = (id) => [...panelNode(id).querySelectorAll(CONTROLS)].map((node) => {
+    node.dataset.pvControl ??= String(pv.marks++);
+    const options = node.tagName === 'SELECT' ? [...node.options].map((option) => option.label) : [];
+    const kind = kindOf(node);
+    const [low, now, high] = ['min', 'now', 'max'].map((part) => Number(node.getAttribute(`aria-value${part}`)));
+    return {
+      id: node.dataset.pvControl,
+      kind,
+      name: accessibleName(node),
+      options,
+      usable: visible(node) && enabled(node) && !(kind === 'slider' && low === high),
+      value: valueOf(node, kind),
+      atMinimum: kind === 'slider' && now <= low,
+      atMaximum: kind === 'slider' && now >= high,
+    };
+  });
+
+  const drawing = (node) => [
+    node.outerHTML,
+    ...[...node.querySelectorAll('canvas')].map((canvas) => canvas.toDataURL()),
+  ].join('\n');
+
+  /** What is drawn in a panel, as a short fingerprint; without a marked picture, all but the controls. */
+  pv.signature = (id) => {
+    const root = panelNode(id);
+    const marked = [...root.querySelectorAll('.packviz-picture')];
+    const nodes = marked.length ? marked
+      : [...root.querySelectorAll('svg, img, canvas, .widget-html, .widget-label, .jp-RenderedText')];
+    return hash(nodes.filter((node) => !node.closest('.widget-slider, .widget-play')).map(drawing).join('\n'));
+  };
+
+  /** Resolve with true as soon as the panel's picture is not `before`, with false after `limit` ms. */
+  pv.changed = async (id, before, limit) => {
+    const end = performance.now() + limit;
+    while (performance.now() < end) {
+      if (pv.signature(id) !== before) return true;
+      await sleep(15);
+    }
+    return false;
+  };
+
+  const texts = (id, selector) => [...panelNode(id).querySelectorAll(selector)]
+    .filter(visible).map(text).filter(Boolean).join('\n');
+  pv.errorText = (id) => texts(id, '.packviz-error');
+  pv.panelText = (id) => text(panelNode(id));
+  pv.focused = () => document.activeElement?.dataset?.pvControl ?? null;
+
+  // ---- contrast ----------------------------------------------------------------------------------
+
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  /** Any CSS colour as [r, g, b, alpha]; null for "none" and for patterns. */
+  const colour = (value) => {
+    if (!value || value === 'none' || value.startsWith('url(')) return null;
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = '#000';
+    canvas.fillStyle = value;
+    canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
+    return [r, g, b, a / 255];
+  };
+  const over = (top, under) => [0, 1, 2].map((i) => top[i] * top[3] + under[i] * (1 - top[3])).concat(1);
+  const opacity = (node) => {
+    let value = 1;
+    for (let at = node; at; at = at.parentElement) value *= Number(getComputedStyle(at).opacity);
+    return value;
+  };
+  const isShape = (node) => node instanceof SVGGeometryElement;
+  const paint = (node) => {
+    const style = getComputedStyle(node);
+    if (node instanceof SVGElement && node.tagName !== 'svg') {
+      const fill = isShape(node) ? colour(style.fill) : null;
+      return fill && [...fill.slice(0, 3), fill[3] * Number(style.fillOpacity) * opacity(node)];
+    }
+    const ground = colour(style.backgroundColor);
+    return ground && [...ground.slice(0, 3), ground[3] * opacity(node)];
+  };
+  /** Whether a shape's fill covers a point of the page: one path may draw many cells, so a box is not enough. */
+  const covers = (shape, x, y) => shape.isPointInFill(new DOMPoint(x, y).matrixTransform(shape.getScreenCTM().inverse()));
+  /** What lies under the middle of a text: its ancestors' grounds, then the SVG shapes drawn before it. */
+  const groundOf = (node, x, y) => {
+    const layers = [];
+    for (let at = node.parentElement; at; at = at.parentElement) {
+      if (!(at instanceof SVGElement) || at.tagName === 'svg') layers.unshift(at);
+    }
+    const svg = node.ownerSVGElement;
+    if (svg) {
+      const before = (shape) => shape.compareDocumentPosition(node) & Node.DOCUMENT_POSITION_FOLLOWING;
+      layers.push(...[...svg.querySelectorAll('rect, path, circle, polygon, ellipse')].filter(
+        (shape) => !shape.closest('defs, clipPath, pattern, mask') && before(shape)
+          && covers(shape, x, y)));
+    }
+    return layers.map(paint).filter(Boolean).reduce((under, top) => over(top, under), [255, 255, 255, 1]);
+  };
+  const luminance = (rgb) => {
+    const [r, g, b] = rgb.slice(0, 3).map((c) => c / 255)
+      .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ratio = (a, b) => {
+    const [high, low] = [luminance(a), luminance(b)].sort((p, q) => q - p);
+    return (high + 0.05) / (low + 0.05);
+  };
+
+  /** Contrast of at most `limit` texts of our SVG pictures in a cell's outputs, evenly sampled. */
+  pv.contrasts = (cell, limit) => {
+    const outputs = notebook().querySelectorAll('.jp-Cell')[cell];
+    const all = [...outputs.querySelectorAll('.packviz-picture svg text, .jp-OutputArea svg.packviz text')]
+      .filter((node) => text(node) && node.checkVisibility());
+    const step = Math.max(1, Math.ceil(all.length / limit));
+    return all.filter((_, i) => i % step === 0).map((node) => {
+      const box = node.getBoundingClientRect();
+      const ground = groundOf(node, box.left + box.width / 2, box.top + box.height / 2);
+      const style = getComputedStyle(node);
+      const fill = colour(style.fill) ?? [0, 0, 0, 0];
+      const ink = over([...fill.slice(0, 3), fill[3] * Number(style.fillOpacity) * opacity(node)], ground);
+      return { text: text(node), ratio: ratio(ink, ground), ink: ink.slice(0, 3), ground: ground.slice(0, 3) };
+    });
+  };
+
+  // ---- screenshots -------------------------------------------------------------------------------
+
+  const scroller = () => notebook().querySelector('.jp-WindowedPanel-outer') ?? notebook();
+
+  /** Top and bottom of each cell, in pixels of the scrolled content. */
+  pv.cellSpans = () => {
+    const box = scroller();
+    const zero = box.getBoundingClientRect().top - box.scrollTop;
+    return [...notebook().querySelectorAll('.jp-Cell')].map((cell) => {
+      const { top, bottom } = cell.getBoundingClientRect();
+      return [top - zero, bottom - zero];
+    });
+  };
+
+  /** Bring `top` to the upper edge; answers where on the page it ended up. */
+  pv.scrollTo = async (top) => {
+    const box = scroller();
+    box.scrollTop = top;
+    await frames();
+    const { left, top: edge, width, height } = box.getBoundingClientRect();
+    return { left, top: edge + (top - box.scrollTop), width: Math.min(width, box.clientWidth), bottom: edge + height };
+  };
+
+  // ---- timing ------------------------------------------------------------------------------------
+
+  /** Bring a control into view and focus it, so that the next key press pays for nothing else. */
+  pv.prepare = async (control) => {
+    const node = document.querySelector(`[data-pv-control="${control}"]`);
+    node.scrollIntoView({ block: 'center' });
+    node.focus({ preventScroll: true });
+    await frames();
+  };
+
+  /**
+   * Arm a stop-watch: from the next keydown to the last change of `selector` in a panel, laid out, and to the frame
+   * that shows it; `quiet` ms without a change end it. Read with `pv.timed()`.
+   */
+  pv.time = (id, selector, quiet, limit) => {
+    let began = null, laidOut = null, painted = null, pending = 0;
+    const watched = [...panelNode(id).querySelectorAll(selector)];
+    const onKey = () => { began ??= performance.now(); };
+    const observer = new MutationObserver(() => {
+      if (began === null) return;
+      panelNode(id).getBoundingClientRect(); // lays out, which the frame would have to do
+      laidOut = performance.now();
+      pending += 1;
+      frames().then(() => { painted = performance.now(); pending -= 1; });
+    });
+    // Not attributes: the names and roles given to a screen reader are no picture.
+    watched.forEach((node) => observer.observe(node, { childList: true, subtree: true, characterData: true }));
+    document.addEventListener('keydown', onKey, { capture: true, once: true });
+    pv.timed = async () => {
+      const end = performance.now() + limit;
+      const over = () => painted !== null && pending === 0 && performance.now() - laidOut >= quiet;
+      while (performance.now() < end && !over()) await sleep(10);
+      observer.disconnect();
+      document.removeEventListener('keydown', onKey, { capture: true });
+      return painted === null ? null : { change: laidOut - began, paint: painted - began };
+    };
+  };
+})();
