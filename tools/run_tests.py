@@ -2,24 +2,32 @@
 
 `python tools/run_tests.py` runs all stages; `… lint unit` only those named. A failed stage does not stop the
 rest: one run shows everything that is wrong. Each stage is its own process, so there is no pipe to lose an
-exit status in.
+exit status in. The browser tests wait a lot, so they run beside the other stages; then each stage writes to a file
+in artefacts/logs, which is shown when it has ended.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
 import os
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from browser.chromium import find_chromium, how_to_get_it
+from workers import workers
 
 ROOT = Path(__file__).resolve().parent.parent
 JUNIT = ROOT / "artefacts" / "junit"
+LOGS = ROOT / "artefacts" / "logs"
+PATIENCE = 20.0  # seconds that a stage may take to put its things away after Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,20 @@ class Stage:
     @property
     def is_pytest(self) -> bool:
         return self.command[:2] == ("-m", "pytest")
+
+    @property
+    def report(self) -> Path:
+        """Where pytest writes what came of its tests."""
+        return JUNIT / f"{self.group}.xml"
+
+    def arguments(self, workers: int) -> list[str]:
+        """What to give Python to run it."""
+        if not self.is_pytest:
+            return [*self.command]
+        # Who is done takes tests from another's queue: some take no time, some a minute.
+        spread = ["-n", str(workers), "--dist", "worksteal"]
+        # xunit1, because the default form has no place for what a test records of its time and memory.
+        return [*self.command, *spread, f"--junitxml={self.report}", "-o", "junit_family=xunit1"]
 
 
 @dataclass
@@ -57,10 +79,17 @@ STAGES = (
     Stage("lint", "ruff format", ("-m", "ruff", "format", "--check", ".")),
     Stage("lint", "mypy", ("-m", "mypy")),
     Stage("form", "notebooks are canonical", ("tools/notebooks.py", "check")),
-    Stage("unit", "unit tests", ("-m", "pytest", "tests/unit", "-n", "2")),
-    Stage("notebooks", "notebook tests", ("-m", "pytest", "tests/notebooks", "-n", "2")),
-    Stage("browser", "browser tests", ("-m", "pytest", "tests/browser", "-n", "2", "--dist", "loadgroup")),
+    Stage("unit", "unit tests", ("-m", "pytest", "tests/unit")),
+    Stage("notebooks", "notebook tests", ("-m", "pytest", "tests/notebooks")),
+    Stage("browser", "browser tests", ("-m", "pytest", "tests/browser")),
 )
+
+
+def lanes(groups: list[str]) -> list[list[Stage]]:
+    """The stages of these groups, in order, as they run beside each other: the browser's, and the others."""
+    asked = [stage for stage in STAGES if stage.group in groups]
+    both = [[stage for stage in asked if (stage.group == "browser") == browser] for browser in (False, True)]
+    return [lane for lane in both if lane]
 
 
 def in_ci() -> bool:
@@ -79,10 +108,10 @@ def without_browser(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def count_tests(outcome: Outcome, report: Path) -> None:
+def count_tests(outcome: Outcome) -> None:
     """Add up pytest's own report. A stage that ran no test has shown nothing, so it fails."""
     try:
-        suites = list(ElementTree.parse(report).getroot().iter("testsuite"))
+        suites = list(ElementTree.parse(outcome.stage.report).getroot().iter("testsuite"))
     except (OSError, ElementTree.ParseError):
         outcome.fail("pytest wrote no report")
         return
@@ -98,41 +127,81 @@ def count_tests(outcome: Outcome, report: Path) -> None:
         outcome.fail("no test ran")
 
 
-def run(stage: Stage) -> Outcome:
-    """Run one stage, its output straight to the terminal."""
+async def run(stage: Stage, *, alone: bool) -> Outcome:
+    """Run one stage. Alone, its output goes straight to the terminal; else it is shown whole when the stage ends."""
     outcome = Outcome(stage)
-    command = [sys.executable, *stage.command]
+    arguments = stage.arguments(workers())
     environment = dict(os.environ)
-    print(f"\n=== {stage.name}: python {' '.join(stage.command)}", flush=True)
+    # Yesterday's report must not be counted when today's pytest dies before it writes one.
+    stage.report.unlink(missing_ok=True)
+    print(f"\n=== {stage.name}: python {' '.join(arguments)}", flush=True)
     if stage.group == "browser":
         chromium = find_chromium()
         if chromium is None:
             return without_browser(outcome)
         environment["PACKVIZ_CHROMIUM"] = chromium
-    report = JUNIT / f"{stage.group}.xml"
-    if stage.is_pytest:
-        # Yesterday's report must not be counted when today's pytest dies before it writes one.
-        report.unlink(missing_ok=True)
-        # xunit1, because the default form has no place for what a test records of its time and memory.
-        command += [f"--junitxml={report}", "-o", "junit_family=xunit1"]
     start = time.perf_counter()
-    status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    with contextlib.nullcontext() if alone else shown_at_the_end(stage) as said:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *arguments, cwd=ROOT, env=environment, stdout=said, stderr=said and subprocess.STDOUT
+        )
+        try:
+            status = await process.wait()
+        except asyncio.CancelledError:
+            await end(process)
+            raise
     outcome.seconds = time.perf_counter() - start
     if status != 0:
         outcome.fail(f"exit status {status}")
     if stage.is_pytest:
-        count_tests(outcome, report)
+        count_tests(outcome)
     return outcome
 
 
-def summary(outcomes: list[Outcome]) -> str:
-    """A line per stage with its time, then the total of the tests, alone on the last line."""
+@contextlib.contextmanager
+def shown_at_the_end(stage: Stage) -> Iterator[IO[bytes]]:
+    """A file for what a stage says, shown in one piece however the stage ends."""
+    path = LOGS / f"{stage.name.replace(' ', '-')}.txt"
+    try:
+        with path.open("wb") as log:
+            yield log
+    finally:
+        print(f"\n=== what {stage.name} said\n{path.read_text(errors='replace')}", flush=True)
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    """See a stage end after Ctrl-C, which the terminal has sent to it as well; one that has not heard it is told."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), PATIENCE)
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    await process.wait()
+
+
+async def run_lanes(side_by_side: list[list[Stage]]) -> list[Outcome]:
+    """Run lanes beside each other, the stages of each in turn."""
+
+    async def run_lane(lane: list[Stage]) -> list[Outcome]:
+        return [await run(stage, alone=len(side_by_side) == 1) for stage in lane]
+
+    return [outcome for lane in await asyncio.gather(*map(run_lane, side_by_side)) for outcome in lane]
+
+
+def summary(outcomes: list[Outcome], seconds: float) -> str:
+    """A line per stage with its time, then the total of the tests, alone on the last line.
+
+    Args:
+        outcomes: Of all stages.
+        seconds: What they took, those that ran side by side counted once.
+    """
     lines = ["", "=== where the time went"]
     for outcome in outcomes:
         counts = f"{outcome.passed} passed, {outcome.failed} failed" if outcome.stage.is_pytest else ""
         line = f"{outcome.stage.name:<24} {outcome.status:<8}{outcome.seconds:>8.1f} s  {counts}"
         lines.append("  ".join([line.rstrip(), *(f"[{note}]" for note in outcome.notes)]))
-    lines.append(f"{'all':<33}{sum(outcome.seconds for outcome in outcomes):>8.1f} s")
+    times = os.times()
+    worked = times.children_user + times.children_system
+    lines.append(f"{'all':<33}{seconds:>8.1f} s  {worked:.0f} s of processor time")
     passed = sum(outcome.passed for outcome in outcomes)
     # A stage that failed without a failed test counts as one: "0 failed" must never end a red run.
     failed = sum(max(outcome.failed, outcome.status == "failed") for outcome in outcomes)
@@ -150,9 +219,15 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser.parse_args(arguments).group or groups
     if unknown := [group for group in asked if group not in groups]:
         parser.error(f"no such group: {', '.join(unknown)}; there are {', '.join(groups)}")
-    JUNIT.mkdir(parents=True, exist_ok=True)
-    outcomes = [run(stage) for stage in STAGES if stage.group in asked]
-    print(summary(outcomes), flush=True)
+    for folder in (JUNIT, LOGS):
+        folder.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    try:
+        outcomes = asyncio.run(run_lanes(lanes(asked)))
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
+    print(summary(outcomes, time.perf_counter() - start), flush=True)
     return int(any(outcome.status == "failed" for outcome in outcomes))
 
 

@@ -18,22 +18,17 @@ def notebooks_folder() -> Path:
     return Path(os.environ.get("PACKVIZ_BROWSER_NOTEBOOKS", ROOT / "notebooks")).resolve()
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents:
+        if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
-            # With several workers each has a JupyterLab and a browser, and a page stays with one of them.
-            given = getattr(item, "callspec", None)
-            name = given.params.get("notebook_name") if given else None
-            item.add_marker(pytest.mark.xdist_group(name or item.path.stem))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "notebook_name" in metafunc.fixturenames:
-        names = sorted(path.name for path in notebooks_folder().glob("*.ipynb"))
-        metafunc.parametrize("notebook_name", names, ids=[Path(n).stem for n in names], scope="module")
+        # The later notebooks are the longer ones; begun last, one of them would keep the others waiting.
+        names = sorted((path.name for path in notebooks_folder().glob("*.ipynb")), reverse=True)
+        metafunc.parametrize("notebook_name", names, ids=[Path(n).stem for n in names])
 
 
 @pytest.fixture(scope="session")

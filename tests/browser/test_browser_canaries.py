@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 
-import browser_checks
+import counting
 import pytest
+import run_tests
 from browser.chromium import find_chromium
 from browser.lab import Lab, Notebook, Panel, Problem, cut, tracebacks
 from browser_checks import Walk, faint_texts, unanswering_quiz, unreached_by_tab
 from standin import GOOD, GOOD_QUIZ, SETUP, SPOILT
 
 CELLS = {"set-up": SETUP, "good": GOOD, "good quiz": GOOD_QUIZ, **SPOILT}
-
-
-@pytest.fixture(scope="module")
-def notebook(lab: Lab) -> Iterator[Notebook]:
-    with lab.open(lab.write_notebook("canaries.ipynb", list(CELLS.values()))) as opened:
-        opened.run_all()
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def while_running(notebook: Notebook) -> list[Problem]:
-    return [*notebook.cell_problems(), *notebook.problems()]
-
-
-@pytest.fixture(autouse=True)
-def _drained(while_running: list[Problem], notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
-    notebook.problems()
-    monkeypatch.setattr(browser_checks, "PATIENCE", 1.5)
 
 
 def panel(notebook: Notebook, name: str) -> Panel:
@@ -45,7 +31,7 @@ def seen(problems: list[Problem], kind: str, text: str) -> bool:
     return any(problem.kind == kind and text in problem.text for problem in problems)
 
 
-def test_good_explorer_passes_everything(notebook: Notebook) -> None:
+def good_explorer_passes_everything(notebook: Notebook) -> None:
     good = panel(notebook, "good")
     walk = Walk(notebook, good)
     assert walk.run() == []
@@ -57,77 +43,130 @@ def test_good_explorer_passes_everything(notebook: Notebook) -> None:
                      ("checkbox", "hatch"), ("choice", "bold"), ("button", "reset"), ("play", "play")}  # fmt: skip
 
 
-def test_good_quiz_passes(notebook: Notebook) -> None:
+def good_quiz_passes(notebook: Notebook) -> None:
     assert unanswering_quiz(notebook, panel(notebook, "good quiz")) == []
     assert notebook.problems() == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        ("request", "https://packviz.invalid/pixel.png"),
-        ("request", "https://packviz.invalid/data.json"),
-        ("request", "wss://packviz.invalid/socket"),
-        ("page", "canary on the page"),
-        ("console", "canary on the console"),
-        ("stderr", "canary on stderr"),
-        ("stderr", "canary in a thread"),
-        ("cell", "RuntimeError: canary in a cell"),
-        ("cell", "did not run"),
-    ],
-)
-def test_trouble_while_running_is_seen(while_running: list[Problem], kind: str, text: str) -> None:
-    assert seen(while_running, kind, text), while_running
-
-
-def test_raising_callback_is_seen(notebook: Notebook) -> None:
+def raising_callback_is_seen(notebook: Notebook) -> None:
     walk(notebook, "callback raises")
     assert seen(notebook.problems(), "callback", "ZeroDivisionError")
 
 
-def test_callback_raising_inside_output_is_seen(notebook: Notebook) -> None:
+def callback_raising_inside_output_is_seen(notebook: Notebook) -> None:
     walk(notebook, "callback raises inside Output")
     assert seen(notebook.problems(), "callback", "KeyError: 'swallowed'")
 
 
-@pytest.mark.parametrize(
-    ("name", "complaint"),
-    [
-        ("dead slider", "slider 'rows' moved by key leaves the picture as it is"),
-        ("dead slider", "slider 'rows' moved by drag leaves the picture as it is"),
-        ("nameless slider", "slider number 0 has no accessible name"),
-        ("careless field", "takes '3, two, -1; ☠' without a word"),
-        ("loses its picture", "text 'lengths' loses its picture over wrong input"),
-    ],
-)
-def test_walk_complains(notebook: Notebook, name: str, complaint: str) -> None:
-    assert any(complaint in text for text in walk(notebook, name))
+def dead_slider_is_seen(notebook: Notebook) -> None:
+    complaints = walk(notebook, "dead slider")
+    for how in ("key", "drag"):
+        assert any(f"slider 'rows' moved by {how} leaves the picture as it is" in text for text in complaints)
 
 
-def test_faint_text_is_seen(notebook: Notebook) -> None:
+def nameless_slider_is_seen(notebook: Notebook) -> None:
+    assert any("slider number 0 has no accessible name" in text for text in walk(notebook, "nameless slider"))
+
+
+def careless_field_is_seen(notebook: Notebook) -> None:
+    assert any("takes '3, two, -1; ☠' without a word" in text for text in walk(notebook, "careless field"))
+
+
+def lost_picture_is_seen(notebook: Notebook) -> None:
+    complaint = "text 'lengths' loses its picture over wrong input"
+    assert any(complaint in text for text in walk(notebook, "loses its picture"))
+
+
+def faint_text_is_seen(notebook: Notebook) -> None:
     assert "contrast" in faint_texts(notebook, panel(notebook, "faint text").cell)[0]
 
 
-def test_control_out_of_tabs_reach_is_seen(notebook: Notebook) -> None:
+def control_out_of_tabs_reach_is_seen(notebook: Notebook) -> None:
     missed = unreached_by_tab(notebook, panel(notebook, "no tab"))
     assert [text.partition(": ")[2] for text in missed] == ["Tab does not come to button 'reset'"]
 
 
-def test_mute_quiz_is_seen(notebook: Notebook) -> None:
+def mute_quiz_is_seen(notebook: Notebook) -> None:
     assert unanswering_quiz(notebook, panel(notebook, "mute quiz"))
 
 
-def test_theme_switch_is_real_and_comes_back(notebook: Notebook) -> None:
+def theme_switch_is_real_and_comes_back(notebook: Notebook) -> None:
     notebook.set_theme(dark=True)
     assert notebook.call("isDark")
     notebook.set_theme(dark=False)
     assert not notebook.call("isDark")
 
 
-def test_screenshots_hold_every_cell(notebook: Notebook, tmp_path: Path) -> None:
-    shots = notebook.screenshots(tmp_path, "canaries", max_height=700)
+def screenshots_hold_every_cell(notebook: Notebook, folder: Path) -> None:
+    shots = notebook.screenshots(folder, "canaries", max_height=700)
     numbers = [(int(path.stem[-5:-3]), int(path.stem[-2:])) for path in shots]
     assert {n for first, last in numbers for n in range(first, last + 1)} == set(range(len(CELLS)))
+
+
+TROUBLE = [
+    ("request", "https://packviz.invalid/pixel.png"),
+    ("request", "https://packviz.invalid/data.json"),
+    ("request", "wss://packviz.invalid/socket"),
+    ("page", "canary on the page"),
+    ("console", "canary on the console"),
+    ("stderr", "canary on stderr"),
+    ("stderr", "canary in a thread"),
+    ("cell", "RuntimeError: canary in a cell"),
+    ("cell", "did not run"),
+]
+CANARIES = (
+    good_explorer_passes_everything,
+    good_quiz_passes,
+    raising_callback_is_seen,
+    callback_raising_inside_output_is_seen,
+    dead_slider_is_seen,
+    nameless_slider_is_seen,
+    careless_field_is_seen,
+    lost_picture_is_seen,
+    faint_text_is_seen,
+    control_out_of_tabs_reach_is_seen,
+    mute_quiz_is_seen,
+    theme_switch_is_real_and_comes_back,
+)
+
+
+def test_every_check_can_fail(lab: Lab, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """On one page, opened once."""
+    with lab.open(lab.write_notebook("canaries.ipynb", list(CELLS.values()))) as notebook:
+        notebook.run_all()
+        problems = [*notebook.cell_problems(), *notebook.problems()]
+        for kind, text in TROUBLE:
+            with subtests.test(f"{kind}: {text}"):
+                assert seen(problems, kind, text), problems
+        for canary in CANARIES:
+            with subtests.test(canary.__name__):
+                canary(notebook)
+            notebook.problems()  # those of the next are its own
+        with subtests.test("screenshots hold every cell"):
+            screenshots_hold_every_cell(notebook, tmp_path)
+
+
+def test_a_notebook_is_opened_once(tmp_path: Path) -> None:
+    """Whatever the workers: each that opens a notebook runs it, which takes up to a minute."""
+    if counting.OPENED in os.environ:
+        pytest.skip("this is the run that is counted")
+    notebooks = tmp_path / "notebooks"
+    notebooks.mkdir()
+    names = [f"{i:02d}_page.ipynb" for i in range(7)]
+    for name in names:
+        (notebooks / name).touch()
+    opened = tmp_path / "opened.txt"
+    (stage,) = (stage for stage in run_tests.STAGES if stage.group == "browser")
+    here = Path(__file__).parent
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {
+        counting.OPENED: str(opened),
+        "PACKVIZ_BROWSER_NOTEBOOKS": str(notebooks),
+        "PACKVIZ_CHROMIUM": sys.executable,  # any program: nothing is opened
+        "PYTHONPATH": os.pathsep.join([str(here), str(run_tests.ROOT / "tools"), os.environ.get("PYTHONPATH", "")]),
+    }
+    command = [sys.executable, *stage.arguments(workers=3), "-p", "counting", f"--junitxml={tmp_path}/report.xml"]
+    subprocess.run(command, cwd=run_tests.ROOT, env=environment, check=True, timeout=300)
+    assert Counter(opened.read_text().split()) == dict.fromkeys([*names, "canaries.ipynb"], 1)
 
 
 def test_cut_keeps_cells_whole_and_cuts_tall_ones() -> None:

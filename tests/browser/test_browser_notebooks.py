@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 from browser.lab import Lab, Notebook
 from browser_checks import SCREENSHOTS, Walk, faint_texts, unanswering_quiz, unreached_by_tab
+
+
+def legible(notebook: Notebook, theme: str) -> list[str]:
+    """What is faint in a theme; pictures of all cells are stored for our own eyes."""
+    notebook.set_theme(dark=theme == "dark")
+    try:
+        assert notebook.screenshots(SCREENSHOTS, f"{Path(notebook.name).stem}-{theme}")
+        return [text for i in range(len(notebook.call("cells"))) for text in faint_texts(notebook, i)]
+    finally:
+        notebook.set_theme(dark=False)
+
+
+def unreached(notebook: Notebook) -> list[str]:
+    return [text for panel in notebook.panels() for text in unreached_by_tab(notebook, panel)]
+
+
+def not_working(notebook: Notebook) -> list[str]:
+    panels = [*notebook.panels("explorer"), *notebook.panels("output")]
+    return [text for panel in panels for text in Walk(notebook, panel).run()]
+
+
+def not_answering(notebook: Notebook) -> list[str]:
+    return [text for panel in notebook.panels("quiz") for text in unanswering_quiz(notebook, panel)]
+
+
+CHECKS: dict[str, Callable[[Notebook], Iterable[object]]] = {
+    "every cell runs clean": Notebook.cell_problems,
+    "text in pictures is legible in light": lambda notebook: legible(notebook, "light"),
+    "text in pictures is legible in dark": lambda notebook: legible(notebook, "dark"),
+    "Tab reaches every control": unreached,
+    "every control of every panel works": not_working,
+    "every quiz answers": not_answering,
+}
 
 
 def refuse(complaints: Iterable[object]) -> None:
@@ -17,44 +50,13 @@ def refuse(complaints: Iterable[object]) -> None:
         pytest.fail(text, pytrace=False)
 
 
-@pytest.fixture(scope="module")
-def notebook(lab: Lab, notebook_name: str) -> Iterator[Notebook]:
-    """The notebook, run; the tests below share the page, in their order."""
-    with lab.open(notebook_name) as opened:
-        opened.run_all()
-        yield opened
-
-
-@pytest.fixture(autouse=True)
-def _no_problem(notebook: Notebook) -> Iterator[None]:
-    """Whatever a test does: no error in a callback, on the page or in the log, and no request to the outside."""
-    yield
-    refuse(notebook.problems())
-
-
-def test_all_cells_run_clean(notebook: Notebook) -> None:
-    refuse(notebook.cell_problems())
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_text_in_pictures_is_legible(notebook: Notebook, theme: str) -> None:
-    notebook.set_theme(dark=theme == "dark")
-    try:
-        assert notebook.screenshots(SCREENSHOTS, f"{Path(notebook.name).stem}-{theme}")
-        refuse(text for i in range(len(notebook.call("cells"))) for text in faint_texts(notebook, i))
-    finally:
-        notebook.set_theme(dark=False)
-
-
-def test_tab_reaches_every_control(notebook: Notebook) -> None:
-    panels = notebook.panels()
-    refuse(text for panel in panels for text in unreached_by_tab(notebook, panel))
-
-
-def test_every_control_of_every_panel_works(notebook: Notebook) -> None:
-    panels = [*notebook.panels("explorer"), *notebook.panels("output")]
-    refuse(text for panel in panels for text in Walk(notebook, panel).run())
-
-
-def test_quizzes_answer(notebook: Notebook) -> None:
-    refuse(text for panel in notebook.panels("quiz") for text in unanswering_quiz(notebook, panel))
+def test_a_notebook_as_its_reader_meets_it(lab: Lab, notebook_name: str, subtests: pytest.Subtests) -> None:
+    """One test for all that is checked, because opening and running a notebook is most of the work."""
+    with lab.open(notebook_name) as notebook:
+        notebook.run_all()
+        for what, check in CHECKS.items():
+            with subtests.test(what):
+                refuse(check(notebook))
+            # No error in a callback, on the page or in the log, and no request to the outside.
+            with subtests.test(f"{what}, and nothing goes wrong meanwhile"):
+                refuse(notebook.problems())

@@ -1,10 +1,14 @@
 """`tools/run_tests.py`, run on small trees of its own: a runner that hides a failure would hide them all."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
@@ -13,7 +17,7 @@ TOOLS = Path(__file__).resolve().parents[2] / "tools"
 class Tree:
     def __init__(self, path):
         self.path = path
-        for name in ("run_tests.py", "chromium.py"):
+        for name in ("run_tests.py", "workers.py", "browser/__init__.py", "browser/chromium.py"):
             self.write(f"tools/{name}", (TOOLS / name).read_text())
         self.write("pyproject.toml", "[tool.pytest.ini_options]\n")
 
@@ -21,16 +25,31 @@ class Tree:
         (self.path / name).parent.mkdir(parents=True, exist_ok=True)
         (self.path / name).write_text(text)
 
-    def run(self, *groups, **environment):
+    def browser(self):
+        """What names a browser that is there."""
+        self.write("browser", "#!/bin/sh\n")
+        (self.path / "browser").chmod(0o755)
+        return {"PACKVIZ_CHROMIUM": str(self.path / "browser")}
+
+    def start(self, *groups, **environment):
         keep = {k: v for k, v in os.environ.items() if k not in ("CI", "PACKVIZ_CHROMIUM")}
         keep = {k: v for k, v in keep.items() if not k.startswith(("PYTEST_", "COV_"))}
         # Of pytest's plugins only xdist is needed here, and loading them is most of the time.
         keep |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
+
+        def hear():
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell starts what runs in its background deaf to Ctrl-C
+
         command = [sys.executable, "tools/run_tests.py", *groups]
-        run = subprocess.run(
-            command, cwd=self.path, env=keep | environment, capture_output=True, text=True, timeout=120
-        )
-        return run.returncode, run.stdout + run.stderr, run.stdout.rstrip().splitlines()[-1:]
+        return subprocess.Popen(
+            command, cwd=self.path, env=keep | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True, preexec_fn=hear,
+        )  # fmt: skip
+
+    def run(self, *groups, **environment):
+        program = self.start(*groups, **environment)
+        said, error = program.communicate(timeout=120)
+        return program.returncode, said + error, said.rstrip().splitlines()[-1:]
 
 
 @pytest.fixture
@@ -46,13 +65,57 @@ SKIPPED = "import pytest\n@pytest.mark.skip\ndef test_skipped(): pass\n"
 def test_the_last_line_sums_all_stages_up_and_a_failure_stops_none(tree):
     tree.write("tests/notebooks/test_a.py", GOOD + BAD)
     tree.write("tests/browser/test_b.py", GOOD + SKIPPED)
-    tree.write("browser", "#!/bin/sh\n")
-    (tree.path / "browser").chmod(0o755)
-    status, said, last = tree.run("notebooks", "browser", PACKVIZ_CHROMIUM=str(tree.path / "browser"))
+    status, said, last = tree.run("notebooks", "browser", **tree.browser())
     assert status == 1
     assert last == ["2 passed, 1 failed, 1 skipped"], said
     assert "notebook tests           failed" in said
     assert "browser tests            ok" in said
+
+
+MEETS = """
+import pathlib, sys, time
+def test_{mine}():
+    pathlib.Path("{mine}").touch()
+    while not pathlib.Path("{other}").exists():
+        time.sleep(0.05)
+    assert False, "met"
+"""
+
+
+def test_the_browser_tests_run_beside_the_others_and_each_stage_speaks_in_one_piece(tree):
+    tree.write("tests/notebooks/test_a.py", MEETS.format(mine="one", other="two"))
+    tree.write("tests/browser/test_b.py", MEETS.format(mine="two", other="one"))
+    _, said, last = tree.run("notebooks", "browser", **tree.browser())
+    assert last == ["0 passed, 2 failed"], said
+    _, *pieces = said.split("=== what ")
+    assert sorted(piece.split(" said")[0] for piece in pieces) == ["browser tests", "notebook tests"]
+    for piece in pieces:
+        mine, other = ("one", "two") if piece.startswith("notebook") else ("two", "one")
+        told = piece.partition("=== where the time went")[0]
+        assert f"test_{mine} - AssertionError: met" in told
+        assert f"test_{other}" not in told
+
+
+def test_ctrl_c_ends_all(tree):
+    waits = (
+        "import os, pathlib, time\ndef test_it():\n    pathlib.Path(f'pid-{os.getpid()}').touch(); time.sleep(100)\n"
+    )
+    tree.write("tests/notebooks/test_a.py", waits)
+    tree.write("tests/browser/test_b.py", waits)
+    program = tree.start("notebooks", "browser", **tree.browser())
+    try:
+        while len(at_work := list(tree.path.glob("pid-*"))) < 2:
+            assert program.poll() is None
+            time.sleep(0.05)
+        os.killpg(program.pid, signal.SIGINT)  # as a terminal does
+        _, error = program.communicate(timeout=60)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
+    assert program.returncode == 130
+    assert "interrupted" in error
+    assert "Traceback" not in error
+    assert not [pid for pid in at_work if psutil.pid_exists(int(pid.name.removeprefix("pid-")))]
 
 
 def test_all_good(tree):

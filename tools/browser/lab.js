@@ -2,6 +2,7 @@
 (() => {
   const pv = { messages: [], run: null, marks: 0 };
   window.packvizLab = pv;
+  const unanswered = new Set(); // the ids of the messages to the kernel that it is not done with
 
   const CONTROLS =
     '[role=slider], button, select, textarea, ' +
@@ -33,6 +34,10 @@
         pv.messages.push({ kind: 'stderr', parent, text: message.content.text });
       }
     });
+    panel().sessionContext.session.kernel.anyMessage.connect((_, { msg: message, direction }) => {
+      if (direction === 'send' && message.channel === 'shell') unanswered.add(message.header.msg_id);
+      else if (message.content.execution_state === 'idle') unanswered.delete(message.parent_header.msg_id);
+    });
   };
 
   pv.command = (name, args) => app().commands.execute(name, args ?? {}).then(() => true);
@@ -44,7 +49,8 @@
       (error) => { pv.run.done = true; pv.run.error = String(error); });
   };
 
-  pv.idle = () => panel().sessionContext.session?.kernel?.status === 'idle';
+  /** Whether the kernel has nothing to do; its own word for it comes late on a busy machine. */
+  pv.idle = () => unanswered.size === 0 && panel().sessionContext.session?.kernel?.status === 'idle';
 
   /** Resolve when the DOM of the notebook has not changed for `quiet` ms and the kernel is idle. */
   pv.settle = (quiet, limit) => new Promise((resolve) => {
@@ -189,14 +195,16 @@
     return hash(nodes.filter((node) => !node.closest('.widget-slider, .widget-play')).map(drawing).join('\n'));
   };
 
-  /** Resolve with true as soon as the panel's picture is not `before`, with false after `limit` ms. */
-  pv.changed = async (id, before, limit) => {
-    const end = performance.now() + limit;
-    while (performance.now() < end) {
-      if (pv.signature(id) !== before) return true;
-      await sleep(15);
-    }
-    return false;
+  /**
+   * Resolve with true as soon as the panel's picture is not `before`; with false when all has been at rest for `quiet`
+   * ms and it still is, or after `limit` ms.
+   */
+  pv.changed = async (id, before, quiet, limit) => {
+    let over = false;
+    pv.settle(quiet, limit).then(() => { over = true; });
+    const changed = () => pv.signature(id) !== before;
+    while (!over && !changed()) await sleep(20);
+    return changed();
   };
 
   const texts = (id, selector) => [...panelNode(id).querySelectorAll(selector)]

@@ -355,7 +355,7 @@ class Notebook:
             raise LabError(f"{self.name}: {error}")
         self.settle(quiet=0.5, limit=60.0)
 
-    def settle(self, quiet: float = 0.15, limit: float = 30.0) -> None:
+    def settle(self, quiet: float = 0.15, limit: float = 60.0) -> None:
         """Wait until the kernel is idle and the notebook's DOM has not changed for `quiet` seconds.
 
         Raises:
@@ -396,11 +396,9 @@ class Notebook:
         """A fingerprint of what is drawn in a panel."""
         return str(self.call("signature", panel.id))
 
-    def changed(self, panel: Panel, before: str, limit: float = 5.0) -> bool:
-        """Whether the picture becomes another than `before` within `limit` seconds; then waits for rest."""
-        done = bool(self.call("changed", panel.id, before, limit * 1000))
-        self.settle()
-        return done
+    def changed(self, panel: Panel, before: str, quiet: float = 0.4, limit: float = 60.0) -> bool:
+        """Whether the picture becomes another than `before` before all has been at rest for `quiet` seconds."""
+        return bool(self.call("changed", panel.id, before, quiet * 1000, limit * 1000))
 
     def error_text(self, panel: Panel) -> str:
         """The error that a panel shows; empty where all is well."""
