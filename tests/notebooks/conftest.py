@@ -1,9 +1,9 @@
-"""Shared by the notebook tests: the tool as a command, small sources, and a table of what each notebook takes."""
+"""Shared by the notebook tests: the tool, and a table of what each notebook takes."""
 
 import os
 
 import pytest
-from nbhelp import Tool, call_tool
+from nbhelp import RAN, Tool, call_tool
 
 
 @pytest.fixture(scope="session")
@@ -20,15 +20,17 @@ def chromium() -> None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(how_to_get_it())
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The run of all notebooks first: it takes longer than all the others, which another worker does meanwhile."""
+    items.sort(key=lambda item: item.path.stem != "test_nbval")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Prints what test_papermill.py measured, also when xdist ran it elsewhere."""
-    rows = [
-        dict(report.user_properties)
-        for outcome in ("passed", "failed")
-        for report in terminalreporter.stats.get(outcome, [])
-        if report.when == "call" and "peak_mb" in dict(report.user_properties)
+    """Prints what test_nbval.py was told of each notebook, also when xdist ran it elsewhere."""
+    reports = [report for some in ("passed", "failed") for report in terminalreporter.stats.get(some, [])]
+    lines = [
+        str(said) for report in reports if report.when == "call" for name, said in report.user_properties if name == RAN
     ]
-    if rows:
-        terminalreporter.section("notebooks run by papermill")
-        for row in sorted(rows, key=lambda row: str(row["notebook"])):
-            terminalreporter.write_line(f"{row['notebook']:<60}{row['seconds']:>7} s{row['peak_mb']:>7} MB")
+    if lines:
+        terminalreporter.section("notebooks run again")
+        terminalreporter.write_line("\n".join(lines))

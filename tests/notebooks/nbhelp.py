@@ -1,19 +1,37 @@
-"""What the notebook tests share: the tool as a command, and small sources."""
+"""What the notebook tests share: the tool, called in this process, and small sources."""
 
-import subprocess
-import sys
+import contextlib
+import io
+import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
+
+import notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOL = ROOT / "tools" / "notebooks.py"
-Tool = Callable[..., subprocess.CompletedProcess[str]]
+RAN = "a notebook run again"  # the property of a test that says how it went
 
 
-def call_tool(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Runs `tools/notebooks.py` as a reader does, from anywhere."""
-    command = [sys.executable, str(TOOL), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+@dataclass
+class Done:
+    """What came of a call of the tool."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Tool = Callable[..., Done]
+
+
+def call_tool(*arguments: object) -> Done:
+    """Calls `tools/notebooks.py` as the command line does, and leaves this process as it was."""
+    out, err = io.StringIO(), io.StringIO()
+    with mock.patch.dict(os.environ), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = notebooks.main([str(argument) for argument in arguments])
+    return Done(status, out.getvalue(), err.getvalue())
 
 
 def write(root: Path, text: str, name: str = "01_one") -> Path:

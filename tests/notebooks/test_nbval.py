@@ -4,8 +4,7 @@ import hashlib
 import re
 from pathlib import Path
 
-import pytest
-from nbhelp import ROOT, Tool, write
+from nbhelp import RAN, ROOT, Tool, write
 from nbtools.canonical import dumps, loads
 from nbtools.strict import strict_failures
 
@@ -16,6 +15,18 @@ x = 1
 # %%
 print("x is", x)
 """
+STRICT = """\
+# %% [markdown]
+# # One
+
+# %%
+import os
+
+# solution
+x = 1
+# end solution
+print("strict:", os.environ.get("PACKVIZ_STRICT"))
+"""
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -24,27 +35,24 @@ def contents(folder: Path) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def test_every_notebook_gives_what_it_stores(tool: Tool):
+def test_every_notebook_gives_what_it_stores(tool: Tool, record_property):
     on_disk = {p.relative_to(ROOT).as_posix() for p in (ROOT / "notebooks").rglob("*.ipynb")}
     on_disk = {name for name in on_disk if ".ipynb_checkpoints" not in name}
     assert on_disk, "no notebooks"
     before = contents(ROOT / "notebooks")
     done = tool("test")
     print(done.stdout, done.stderr)
+    ran = re.findall(r"(?m)^(\S+\.ipynb): (\d+ cells run and compared, [\d.]+ s, (\d+) MB)$", done.stdout)
+    for name, said, _ in ran:
+        record_property(RAN, f"{name:<50}{said}")
     assert done.returncode == 0, "see above"
-    compared = set(re.findall(r"(?m)^(\S+\.ipynb): \d+ cells run and compared$", done.stdout))
-    assert compared == on_disk
+    assert {name for name, *_ in ran} == on_disk
+    assert all(int(megabytes) > 50 for *_, megabytes in ran), "a kernel whose memory was not seen"
     assert contents(ROOT / "notebooks") == before
 
 
-@pytest.fixture(scope="module")
-def canaries(tmp_path_factory, tool: Tool) -> Path:
-    """Four notebooks that are in order, by the same command as the real ones."""
-    root = tmp_path_factory.mktemp("canaries")
-    for name in ("01_healthy", "02_raises", "03_wrong", "04_unrun"):
-        write(root, CANARY, name)
-    assert tool("write", "--root", root).returncode == 0
-    return root
+def test_no_notebook_to_compare_is_a_failure(tmp_path: Path):
+    assert strict_failures(tmp_path, []) == [f"no notebooks under {tmp_path / 'notebooks'}"]
 
 
 def spoil(root: Path, name: str, change) -> None:
@@ -54,33 +62,44 @@ def spoil(root: Path, name: str, change) -> None:
     path.write_text(dumps(notebook), encoding="utf-8")
 
 
-def test_canaries(canaries: Path, tool: Tool):
-    assert tool("test", "04", "--root", canaries).returncode == 0
+def test_canaries(tmp_path: Path, tool: Tool, capfd):
+    """Notebooks that are in order, by the same command as the real ones, and then no longer."""
+    for name in ("01_healthy", "02_raises", "03_wrong"):
+        write(tmp_path, CANARY, name)
+    write(tmp_path, STRICT, "04_strict")
+    assert tool("write", "--root", tmp_path).returncode == 0
 
     # One that raises, its source as well: only running it can tell.
     raising = "x = 1 / 0"
-    write(canaries, CANARY.replace("x = 1", raising), "02_raises")
-    spoil(canaries, "02_raises", lambda cells: cells[0].update(source=raising))
+    write(tmp_path, CANARY.replace("x = 1", raising), "02_raises")
+    spoil(tmp_path, "02_raises", lambda cells: cells[0].update(source=raising))
 
     # One with a wrong stored output.
-    spoil(canaries, "03_wrong", lambda cells: cells[1].outputs[0].update(text="x is 2\n"))
-    done = tool("test", "--root", canaries)
+    spoil(tmp_path, "03_wrong", lambda cells: cells[1].outputs[0].update(text="x is 2\n"))
+
+    done = tool("test", "--root", tmp_path)
+    said = capfd.readouterr().out
     assert done.returncode == 1
     assert "notebooks: in order" in done.stderr
     assert "notebooks/02_raises.ipynb, Cell 0: failed" in done.stderr
     assert "notebooks/03_wrong.ipynb, Cell 1: failed" in done.stderr
-    assert "ZeroDivisionError" in done.stdout
-    assert "x is 2" in done.stdout
-    assert "01_healthy.ipynb, " not in done.stderr
-    assert "04_unrun.ipynb, " not in done.stderr
+    assert "ZeroDivisionError" in said
+    assert "x is 2" in said
+    for healthy in ("01_healthy", "04_strict"):
+        assert f"{healthy}.ipynb, " not in done.stderr
+    assert "notebooks/solutions/04_strict.ipynb: 1 cells run and compared" in done.stdout
 
-    # One with no run cell: nbval alone is content with it, so the same command looks at its form first.
-    spoil(canaries, "04_unrun", lambda cells: [c.update(execution_count=None, outputs=[]) for c in cells])
-    assert strict_failures(canaries, [canaries / "notebooks" / "04_unrun.ipynb"]) == []
-    done = tool("test", "04", "--root", canaries)
+
+def test_a_notebook_that_was_not_run_or_takes_much_memory(tmp_path: Path, tool: Tool):
+    write(tmp_path, CANARY, "04_unrun")
+    assert tool("write", "--root", tmp_path).returncode == 0
+    path = tmp_path / "notebooks" / "04_unrun.ipynb"
+    (much,) = strict_failures(tmp_path, [path], max_memory=20e6)
+    assert re.fullmatch(r"notebooks/04_unrun\.ipynb: its kernel held \d+ MB of memory, over 20 MB", much)
+
+    # With no run cell nbval alone is content, so the command looks at the form first.
+    spoil(tmp_path, "04_unrun", lambda cells: [c.update(execution_count=None, outputs=[]) for c in cells])
+    assert strict_failures(tmp_path, [path]) == []
+    done = tool("test", "04", "--root", tmp_path)
     assert done.returncode == 1
     assert "notebooks/04_unrun.ipynb: unrun code cell 04-00, 04-01" in done.stdout
-
-
-def test_no_notebook_to_compare_is_a_failure(tmp_path: Path):
-    assert strict_failures(tmp_path, []) == [f"no notebooks under {tmp_path / 'notebooks'}"]

@@ -1,14 +1,10 @@
-"""Papermill runs every notebook headless, with other parameters; time and peak memory are printed at the end."""
+"""Papermill runs every notebook that has parameters headless, with others than its own."""
 
 import ast
-import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
-from nbhelp import ROOT, TOOL, Tool, write
+from nbhelp import ROOT, Tool, write
 from nbtools.canonical import loads, tags
 from nbtools.check import stored_notebooks
 
@@ -32,7 +28,6 @@ PARAMETERS: dict[str, dict[str, object]] = {
         "batch_size": 4,
     },
 }
-MAX_BYTES = 1.5e9  # Binder gives 2 GB
 NOTEBOOKS = stored_notebooks(ROOT)
 
 
@@ -52,22 +47,6 @@ def parameters_of(path: Path) -> dict[str, object]:
     return found
 
 
-def run_measured(command: list[str], folder: Path) -> tuple[int, str, float, float]:
-    """Runs a command; gives its status, what it said, its seconds, and the bytes of its largest process."""
-    start = time.monotonic()
-    with (folder / "said.txt").open("w+", encoding="utf-8") as said:
-        process = subprocess.Popen(command, cwd=folder, stdout=said, stderr=subprocess.STDOUT)
-        if hasattr(os, "wait4"):
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-            peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-        else:
-            process.wait()
-            peak = 0
-        said.seek(0)
-        return process.returncode, said.read(), time.monotonic() - start, peak
-
-
 def test_the_table_names_every_notebook_with_parameters():
     assert NOTEBOOKS, "no notebooks"
     mine = {path.stem: parameters_of(path) for path in NOTEBOOKS if parameters_of(path)}
@@ -79,29 +58,19 @@ def test_the_table_names_every_notebook_with_parameters():
             assert value != mine[stem][name], f"{stem}: {name} is the notebook's own value"
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.relative_to(ROOT / "notebooks").as_posix())
-def test_a_notebook_runs_headless(path: Path, tmp_path: Path, record_property):
-    out = tmp_path / "out.ipynb"
-    command = [sys.executable, str(TOOL), "run", path.stem, str(out)]
-    command += ["--solutions"] if path.parent.name == "solutions" else []
-    values = PARAMETERS.get(path.stem, {})
-    for name, value in values.items():
-        command += ["-p", f"{name}={value}"]
+@pytest.mark.parametrize("stem", PARAMETERS)
+def test_a_notebook_runs_headless_with_other_parameters(stem: str, tmp_path: Path, tool: Tool):
+    """Without any, test_nbval.py runs every notebook."""
+    path = ROOT / "notebooks" / f"{stem}.ipynb"
+    out, values = tmp_path / "out.ipynb", PARAMETERS[stem]
     before = path.read_bytes()
-    status, said, seconds, peak = run_measured(command, tmp_path)
-    record_property("notebook", path.relative_to(ROOT).as_posix())
-    record_property("seconds", f"{seconds:.1f}")
-    record_property("peak_mb", f"{peak / 1e6:.0f}")
-    assert status == 0, said
-    assert peak < MAX_BYTES
+    done = tool("run", stem, out, *(word for name, value in values.items() for word in ("-p", f"{name}={value}")))
+    assert done.returncode == 0, done.stderr
     assert path.read_bytes() == before
     assert "widgets" not in read(out).metadata
-    injected = [cell.source for cell in read(out).cells if "injected-parameters" in tags(cell)]
-    assert len(injected) == bool(values)
-    for line in ast.parse(injected[0]).body if injected else ():
-        assert isinstance(line, ast.Assign)
-        assert isinstance(line.targets[0], ast.Name)
-        assert ast.literal_eval(line.value) == values[line.targets[0].id]
+    (injected,) = [cell.source for cell in read(out).cells if "injected-parameters" in tags(cell)]
+    found = {line.targets[0].id: ast.literal_eval(line.value) for line in ast.parse(injected).body}
+    assert found == values
 
 
 SMALL = """\

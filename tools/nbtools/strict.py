@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
-from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
+
+from workers import workers
 
 from nbtools.canonical import loads
 from nbtools.check import stored_notebooks
 from nbtools.execute import CELL_SECONDS, kernel_env
+from nbtools.kernels import PEAK
+
+MAX_MEMORY = 1.5e9  # bytes; Binder gives 2 GB
 
 _INI = Path(__file__).with_name("nbval.ini")
 
 
-def strict_failures(root: Path, paths: list[Path]) -> list[str]:
+@dataclass
+class _Ran:
+    """What nbval did with one notebook."""
+
+    cells: int = 0
+    failed: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    peak: float = 0.0
+
+
+def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMORY) -> list[str]:
     """Runs notebooks under nbval and lists what failed; nbval's own report goes to standard output.
 
     Threads and hash seed differ on purpose from those the notebooks were written with: nothing stored may depend
@@ -25,15 +42,23 @@ def strict_failures(root: Path, paths: list[Path]) -> list[str]:
     Args:
         root: The folder that holds `notebooks/`.
         paths: The notebook files.
+        max_memory: What a kernel may hold at most, in bytes.
     """
     if not paths:
         return [f"no notebooks under {root / 'notebooks'}"]
-    found: list[str] = []
-    for strict in (False, True):
-        some = [path for path in paths if (path.parent.name == "solutions") == strict]
-        if some:
-            found += _run(root, some, strict)
-    return found
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        status = subprocess.run(_command(root, paths, report), cwd=root, env=_environment(), check=False).returncode
+        ran = _read(report)
+    problems: list[str] = []
+    for path in paths:
+        name = path.relative_to(root).as_posix()
+        problems += (f"{name}{problem}" for problem in _problems(ran.pop(name, _Ran()), path, name, max_memory))
+    if ran:
+        problems.append(f"collected what was not asked for: {', '.join(sorted(ran))}")
+    if status and not problems:
+        problems.append(f"nbval ended with {status}")
+    return problems
 
 
 def select(root: Path, names: list[str]) -> list[Path]:
@@ -41,47 +66,47 @@ def select(root: Path, names: list[str]) -> list[Path]:
     return [p for p in stored_notebooks(root) if not names or {p.stem, p.stem[:2]} & {Path(n).stem for n in names}]
 
 
-def _run(root: Path, paths: list[Path], strict: bool) -> list[str]:
-    env = kernel_env(strict, threads=1, hash_seed=1)
+def _command(root: Path, paths: list[Path], report: Path) -> list[str]:
+    command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "-c", str(_INI)]
+    command += [f"--rootdir={root}", "--noconftest", "-p", "nbtools.kernels", "-p", "no:cacheprovider"]
+    command += ["-q", "--color=no", f"--nbval-cell-timeout={CELL_SECONDS}"]
+    command += [f"--junitxml={report}", "-o", "junit_family=xunit1"]
+    # In the given order, not xdist's own: the later notebooks are the longer ones, and one of them, begun last, would
+    # keep the others waiting.
+    command += ["-n", str(min(workers(), len(paths)) if len(paths) > 1 else 0), "--dist", "loadfile"]
+    command += ["--no-loadscope-reorder"]
+    return command + [str(path) for path in sorted(paths, key=lambda path: path.name, reverse=True)]
+
+
+def _environment() -> dict[str, str]:
+    env = kernel_env(strict=False, threads=1, hash_seed=1)
     env = {key: value for key, value in env.items() if not key.startswith("PYTEST_")}
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "-c", str(_INI)]
-        command += [f"--rootdir={root}", "--noconftest", "-p", "no:cacheprovider", "-q", "--color=no"]
-        command += [
-            f"--nbval-cell-timeout={CELL_SECONDS}",
-            f"--junitxml={report}",
-            "-o",
-            "junit_family=xunit1",
-        ]
-        command += ["-n", str(min(2, len(paths)) if len(paths) > 1 else 0), "--dist", "loadfile"]
-        done = subprocess.run([*command, *map(str, paths)], cwd=root, env=env, check=False)
-        ran, failed = _read(report)
-    problems = [f"{name}: failed" for name in failed]
-    for path in paths:
-        name = path.relative_to(root).as_posix()
-        print(f"{name}: {ran[name]} cells run and compared", flush=True)
-        if ran[name] != (cells := _code_cells(path)):
-            problems.append(f"{name}: {ran[name]} of its {cells} code cells were run and compared")
-    if stray := set(ran) - {path.relative_to(root).as_posix() for path in paths}:
-        problems.append(f"collected what was not asked for: {', '.join(sorted(stray))}")
-    if done.returncode and not problems:
-        problems.append(f"nbval ended with {done.returncode}")
-    return problems
+    tools = str(Path(__file__).resolve().parents[1])  # where pytest finds the plugin
+    return env | {"PYTHONPATH": os.pathsep.join(filter(None, [tools, env.get("PYTHONPATH")]))}
 
 
-def _read(report: Path) -> tuple[Counter[str], list[str]]:
-    """Reads pytest's report: how many cells of each notebook were run, and which cells failed."""
-    ran: Counter[str] = Counter()
-    failed: list[str] = []
+def _problems(ran: _Ran, path: Path, name: str, max_memory: float) -> Iterator[str]:
+    print(f"{name}: {ran.cells} cells run and compared, {ran.seconds:.1f} s, {ran.peak / 1e6:.0f} MB", flush=True)
+    yield from (f", {cell}: failed" for cell in ran.failed)
+    if ran.cells != (cells := _code_cells(path)):
+        yield f": {ran.cells} of its {cells} code cells were run and compared"
+    if ran.peak > max_memory:
+        yield f": its kernel held {ran.peak / 1e6:.0f} MB of memory, over {max_memory / 1e6:.0f} MB"
+
+
+def _read(report: Path) -> dict[str, _Ran]:
+    """Reads pytest's report: what was done with each notebook, by its name."""
+    found: dict[str, _Ran] = {}
     if not report.is_file():
-        return ran, failed
+        return found
     for case in ElementTree.parse(report).iter("testcase"):
-        name = case.get("file", "?").replace("\\", "/")
-        ran[name] += 1
+        ran = found.setdefault(case.get("file", "?").replace("\\", "/"), _Ran())
+        ran.cells += 1
+        ran.seconds += float(case.get("time", 0))
         if any(child.tag in {"failure", "error"} for child in case):
-            failed.append(f"{name}, {case.get('name')}")
-    return ran, failed
+            ran.failed.append(str(case.get("name")))
+        ran.peak += sum(float(p.get("value", 0)) for p in case.iter("property") if p.get("name") == PEAK)
+    return found
 
 
 def _code_cells(path: Path) -> int:
