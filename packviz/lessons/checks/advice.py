@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from packviz.lessons.verdict import NOT_YET, Comparison, Verdict, exercise
+from packviz.lessons.exercise import NOT_YET, Comparison, Verdict, exercise
 
 
 @exercise

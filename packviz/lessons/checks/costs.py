@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from packviz.count.flops import Ledger, Spec, flops
-from packviz.lessons.verdict import NOT_YET, Comparison, Verdict, entries, exercise
+from packviz.lessons.exercise import NOT_YET, Comparison, Verdict, entries, exercise
 
 
 @exercise

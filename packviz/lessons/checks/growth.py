@@ -9,7 +9,7 @@ from typing import Any
 from packviz.core.lengths import spread
 from packviz.draw.chart import Curve, Plot, Sweep
 from packviz.draw.graphs import size
-from packviz.lessons.verdict import NOT_YET, Verdict, exercise
+from packviz.lessons.exercise import NOT_YET, Verdict, exercise
 
 NEAR = 0.1
 """An answer may be off by this share."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from packviz.core.layout import Layout
 from packviz.draw.picture import Picture, show
-from packviz.lessons.verdict import NOT_YET, Comparison, Verdict, entries, exercise
+from packviz.lessons.exercise import NOT_YET, Comparison, Verdict, entries, exercise
 
 
 @exercise

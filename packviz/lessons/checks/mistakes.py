@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from packviz.draw.picture import show
-from packviz.lessons.verdict import Comparison, Verdict, exercise
+from packviz.lessons.exercise import Comparison, Verdict, exercise
 
 _LENGTHS = [6, 2, 4, 1, 5, 3]
 _HINTS = (

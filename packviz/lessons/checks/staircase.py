@@ -9,7 +9,7 @@ from typing import Any
 from packviz.core.cuts import Prediction, Rates, best_cuts, every_cut, predict
 from packviz.core.layout import Layout
 from packviz.draw.stairs import Stairs
-from packviz.lessons.verdict import Comparison, Verdict, exercise
+from packviz.lessons.exercise import Comparison, Verdict, exercise
 
 
 @exercise

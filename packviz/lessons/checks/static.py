@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packviz.lessons.verdict import NOT_YET, Comparison, Verdict, entries, exercise
+from packviz.lessons.exercise import NOT_YET, Comparison, Verdict, entries, exercise
 
 if TYPE_CHECKING:
     from packviz.check.networks import Network

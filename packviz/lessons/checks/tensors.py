@@ -8,7 +8,7 @@ from typing import Any
 from packviz.core.layout import sequence_name
 from packviz.draw.cells import Aligned
 from packviz.draw.picture import show
-from packviz.lessons.verdict import NOT_YET, Comparison, Verdict, exercise
+from packviz.lessons.exercise import NOT_YET, Comparison, Verdict, exercise
 
 
 @exercise

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from packviz.draw.chart import Curve, Plot, Sweep
-from packviz.lessons.verdict import NOT_YET, Verdict, exercise
+from packviz.lessons.exercise import NOT_YET, Verdict, exercise
 
 _A, _COLD = 1e-3, 4  # s; calls until the machine is warm
 _PATIENCE = 10_000

@@ -21,7 +21,7 @@ from packviz.draw.picture import show
 from packviz.explorers.companion import Companion
 from packviz.lessons import NotSolvedError, Quiz, Verdict, ask, checks, sentences
 from packviz.lessons.checks.mistakes import spoilt_batches
-from packviz.lessons.verdict import Comparison, exercise
+from packviz.lessons.exercise import Comparison, exercise
 from packviz.ops.masks import align
 
 QUIZZES = tomllib.loads(resources.files("packviz.lessons").joinpath("quizzes.toml").read_text(encoding="utf-8"))
