@@ -11,6 +11,9 @@ from dataclasses import dataclass
 SEQUENCES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#882255")
 """Fill of sequence 0, 1, …; after the last it starts over."""
 
+FONT = "ui-monospace,Menlo,Consolas,monospace"
+"""The face of all pictures, at 12 px."""
+
 
 @dataclass(frozen=True)
 class Theme:

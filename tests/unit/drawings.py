@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 
 BOX = re.compile(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)h-\3z")
+MOVED = re.compile(r"translate\(([-\d.]+) ([-\d.]+)\)")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -56,21 +57,24 @@ class Drawing:
         self.width, self.height = (float(self.root.get(name)) for name in ("width", "height"))
         self.elements = list(self.root.iter())
         self.texts, self.boxes = [], []
-        self._read(self.root, {})
+        self._read(self.root, {}, (0.0, 0.0))
 
-    def _read(self, element, inherited):
+    def _read(self, element, inherited, corner):
         here = inherited | element.attrib
         if element.tag == f"{SVG}pattern":
             return
+        if moved := MOVED.fullmatch(element.get("transform", "")):
+            corner = (corner[0] + float(moved[1]), corner[1] + float(moved[2]))
         if element.tag == f"{SVG}text":
-            x, y = float(here["x"]), float(here["y"])
+            x, y = corner[0] + float(here["x"]), corner[1] + float(here["y"])
             size, anchor = float(here.get("font-size", 12)), here.get("text-anchor", "")
             self.texts.append(Text(element.text or "", x, y, size, anchor, here["fill"]))
         for match in BOX.finditer(element.get("d", "")):
-            sides = map(float, match.groups())
-            self.boxes.append(Box(*sides, element.get("fill", ""), element.get("stroke", "")))
+            x, y, width, height = map(float, match.groups())
+            look = element.get("fill", ""), element.get("stroke", "")
+            self.boxes.append(Box(corner[0] + x, corner[1] + y, width, height, *look))
         for child in element:
-            self._read(child, here)
+            self._read(child, here, corner)
 
     def text(self, start):
         """The one text that starts like this."""

@@ -1,0 +1,301 @@
+"""The pen: boxes, lines and words on a sheet, and in the end one `<svg>` string. Every SVG picture is drawn with it.
+
+A picture stays a `Sheet` until the last moment, so that its size is known and it can be placed on another sheet. Shapes
+of the same look become one path, whatever their number: 512 × 512 cells stay a few shapes and kilobytes. The same calls
+give the same string.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from textwrap import wrap
+
+import numpy as np
+
+from packviz.draw import palette
+
+CHAR = 7.3
+"""An upper bound for the width of one character of the 12 px monospace face, in px."""
+
+HATCHED = "hatched"
+"""The fill of padding and of wasted work: diagonal lines, told from a colour without seeing colours."""
+
+Point = tuple[float, float]
+
+_APART = 6 * math.sqrt(2)  # px along an axis from one diagonal to the next: 6 px from line to line
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class Sheet:
+    """One drawing in the making.
+
+    Shapes and words lie in layers: in each, shapes in the order in which their looks came, then the words. `layer`
+    starts the next one, which is painted over what is there.
+
+    Attributes:
+        theme: a key of `palette.THEMES`.
+        colours: those of the theme.
+        said: what a screen reader says in the picture's place.
+    """
+
+    def __init__(self, theme: str, said: str = "") -> None:
+        """Starts an empty sheet.
+
+        Args:
+            theme: `"light"`, `"dark"`, or `"live"` for colours that follow the page around the picture.
+            said: as above.
+
+        Raises:
+            ValueError: there is no such theme.
+        """
+        if theme not in palette.THEMES:
+            raise ValueError(f"theme is {theme!r}; choose one of {', '.join(map(repr, palette.THEMES))}")
+        self.theme, self.colours, self.said = theme, palette.THEMES[theme], said
+        self._layers: list[str] = []
+        self._paths: dict[str, list[str]] = {}
+        self._words: dict[str, list[str]] = {}
+        self._hatched: list[tuple[float, float, float, float]] = []
+        self._right = self._foot = 0.0
+        self._size: tuple[float, float] | None = None
+
+    # Shapes.
+
+    def path(self, d: str, *, fill: str = "none", stroke: str = "", width: float = 1, dash: str = "") -> None:
+        """A shape by its SVG path. Like a line, it does not count for the size of the sheet: see `reach`."""
+        look = f'fill="{fill}"'
+        if stroke:
+            look += f' stroke="{stroke}"' + (f' stroke-width="{n(width)}"' if width != 1 else "")
+            look += f' stroke-dasharray="{dash}"' if dash else ""
+        self._paths.setdefault(look, []).append(d)
+
+    def box(
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        fill: str = "none",
+        *,
+        stroke: str | None = None,
+        thick: float = 0.5,
+        dash: str = "",
+    ) -> None:
+        """A rectangle.
+
+        Args:
+            x: its left side, in px.
+            y: its top.
+            width: to the right.
+            height: downwards.
+            fill: a colour, `"none"`, or `HATCHED`.
+            stroke: the colour of its outline: that of lines if not given, none if empty.
+            thick: the width of the outline.
+            dash: as in SVG.
+        """
+        stroke = self.colours.line if stroke is None else stroke
+        hatched = fill == HATCHED
+        d = f"M{n(x)} {n(y)}h{n(width)}v{n(height)}h-{n(width)}z"
+        self.path(d, fill=self.colours.padding if hatched else fill, stroke=stroke, width=thick, dash=dash)
+        if hatched:
+            self._paths.setdefault(self._diagonal, [])  # here in the order of looks; drawn when all boxes are known
+            self._hatched.append((x, y, width, height))
+        self.reach(x + width, y + height)
+
+    def line(
+        self,
+        points: Sequence[Point],
+        stroke: str = "",
+        *,
+        width: float = 1,
+        dash: str = "",
+        outlined: bool = False,
+    ) -> None:
+        """A line through points, broken where one has no height (NaN); a point on its own becomes a dot.
+
+        Args:
+            points: `(x, y)` in px.
+            stroke: its colour; that of lines if empty.
+            width: its thickness.
+            dash: as in SVG.
+            outlined: with an outline, because some colours are pale on white.
+        """
+        d = ""
+        for whole, run in groupby(points, key=lambda point: math.isfinite(point[1])):
+            if whole:
+                places = [f"{n(x)} {n(y)}" for x, y in run]
+                d += "M" + "L".join(places) + "h.1" * (len(places) == 1)
+        if outlined:
+            self.path(d, stroke=self.colours.line, width=width + 1.6, dash=dash)
+        self.path(d, stroke=stroke or self.colours.line, width=width, dash=dash)
+
+    # Words.
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        said: str,
+        *,
+        anchor: str = "",
+        size: int = 12,
+        bold: bool = False,
+        ink: str = "",
+        halo: str = "",
+    ) -> None:
+        """A line of words.
+
+        Args:
+            x: where it begins, or its middle or end: see `anchor`.
+            y: the line that the letters stand on.
+            said: the words, as they are.
+            anchor: empty, `"middle"` or `"end"`.
+            size: of the letters, in px.
+            bold: for titles and names.
+            ink: its colour; that of text if empty.
+            halo: the colour around the letters where they stand over something else.
+        """
+        look = f' text-anchor="{anchor}"' * bool(anchor) + f' font-size="{size}"' * (size != 12)
+        look += ' font-weight="bold"' * bold + f' fill="{ink}"' * bool(ink)
+        look += f' stroke="{halo}" stroke-width="4" paint-order="stroke"' * bool(halo)
+        self._words.setdefault(look, []).append(f'x="{n(x)}" y="{n(y)}">{escape(said)}</text>')
+        self.reach(x + {"": 1.0, "middle": 0.5, "end": 0.0}[anchor] * width_of(said, size), y + 4)
+
+    def title(self, said: str) -> float:
+        """The title, at the top on the left; gives the y below it."""
+        self.text(4, 16, said, bold=True)
+        return 24.0
+
+    def paragraph(self, x: float, y: float, lines: Iterable[str], *, size: int = 12, ink: str = "") -> float:
+        """Lines of words under each other from `y` on; gives the y below them."""
+        for line in lines:
+            self.text(x, y + size, line, size=size, ink=ink)
+            y += size + 5
+        return y
+
+    def key(self, x: float, y: float, parts: Iterable[tuple[str, str]]) -> float:
+        """What fills mean: `(fill, words)` side by side, their tops at `y`; gives the x behind the last."""
+        for fill, said in parts:
+            self.box(x, y, 14, 12, fill)
+            self.text(x + 20, y + 10, said)
+            x += 36 + width_of(said)
+        return x
+
+    # The sheet.
+
+    def layer(self) -> None:
+        """What comes now is painted over what is there."""
+        if self._hatched:
+            self._paths[self._diagonal].append(_diagonals(self._hatched))
+        self._layers += [f'<path d="{"".join(d)}" {look}/>' for look, d in self._paths.items()]
+        for look, words in self._words.items():
+            if len(words) == 1:
+                self._layers.append(f"<text{look} {words[0]}")
+            else:
+                self._layers.append(f"<g{look}>{''.join(f'<text {one}' for one in words)}</g>")
+        self._paths, self._words, self._hatched = {}, {}, []
+
+    def place(self, other: Sheet, x: float, y: float) -> None:
+        """Puts a finished sheet on this one, its corner at `(x, y)`, painted over what is there."""
+        self.layer()
+        other.layer()
+        self._layers.append(f'<g transform="translate({n(x)} {n(y)})">{"".join(other._layers)}</g>')
+        self.reach(x + other.width, y + other.height)
+        self.said = "\n".join(filter(None, (self.said, other.said)))
+
+    def reach(self, x: float, y: float) -> None:
+        """Makes the sheet at least so large."""
+        self._right, self._foot = max(self._right, x), max(self._foot, y)
+
+    def size(self, width: float, height: float) -> None:
+        """Sets the size, whatever is on the sheet; otherwise it ends behind what is."""
+        self._size = (width, height)
+
+    @property
+    def width(self) -> float:
+        """In px."""
+        return self._size[0] if self._size else self._right + 8
+
+    @property
+    def height(self) -> float:
+        """In px."""
+        return self._size[1] if self._size else self._foot + 6
+
+    def svg(self) -> str:
+        """The drawing as a complete `<svg>` element on the theme's ground."""
+        self.layer()
+        width, height = n(self.width), n(self.height)
+        style = f"<style>{palette.STYLE}</style>" if self.theme == "live" else ""
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="packviz" role="img" width="{width}" height="{height}"'
+            f' viewBox="0 0 {width} {height}" style="max-width:100%;height:auto"'
+            f' font-family="{palette.FONT}" font-size="12" fill="{self.colours.text}"'
+            f' aria-label="{escape(self.said)}">{style}'
+            f'<path d="M0 0h{width}v{height}h-{width}z" fill="{self.colours.ground}"/>{"".join(self._layers)}</svg>'
+        )
+
+    @property
+    def _diagonal(self) -> str:
+        return f'fill="none" stroke="{self.colours.hatch}"'
+
+
+def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
+    """Puts sheets under each other, beneath a line of text."""
+    whole = Sheet(theme, title)
+    lines = wrap(title, 96)
+    for i, line in enumerate(lines):
+        whole.text(4, 16 + 18 * i, line, size=13)
+    width, y = 16.0 + 8 * max(map(len, lines), default=0), 10.0 + 18 * len(lines)
+    for sheet in sheets:
+        whole.place(sheet, 0, y)
+        width, y = max(width, sheet.width), y + sheet.height + 8
+    whole.size(width, y)
+    return whole
+
+
+def width_of(said: str, size: float = 12) -> float:
+    """The room that words take, in px: an upper bound. Chinese letters, say, are two columns wide."""
+    return CHAR * size / 12 * sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in said)
+
+
+def escape(said: str) -> str:
+    """Text for an element or an attribute. What XML cannot hold becomes the replacement character."""
+    return html.escape(_NOT_XML.sub("\ufffd", said))
+
+
+def n(value: float) -> str:
+    """A coordinate with at most two decimals and no trailing zeros."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _diagonals(boxes: Sequence[tuple[float, float, float, float]]) -> str:
+    """The hatch of boxes `(x, y, width, height)`, as lines and not as a pattern.
+
+    A pattern needs a name, and where two pictures share a page a browser may look for one's pattern in the other, which
+    may be hidden. The lines are those of one raster for the whole sheet, each in one piece through boxes that touch.
+    """
+    x, y, width, height = np.array(boxes).T
+    right, foot = x + width, y + height
+    first = np.ceil((x + y) / _APART).astype(int)
+    counts = np.maximum(np.floor((right + foot) / _APART).astype(int) - first + 1, 0)
+    box = np.repeat(np.arange(len(boxes)), counts)
+    line = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - first, counts)
+    # Line i holds the points with x + y = i * _APART: inside a box from its left or lower side to its top or right one.
+    starts = np.maximum(x[box], line * _APART - foot[box])
+    ends = np.minimum(right[box], line * _APART - y[box])
+    inside = np.flatnonzero(ends > starts)
+    inside = inside[np.lexsort((starts[inside], line[inside]))]
+    if not inside.size:
+        return ""
+    line, starts, ends = line[inside], starts[inside], ends[inside]
+    new = np.flatnonzero(np.r_[True, (line[1:] != line[:-1]) | (starts[1:] > ends[:-1] + 0.05)])
+    starts, tops, ends = starts[new], line[new] * _APART - starts[new], np.maximum.reduceat(ends, new)
+    return "".join(
+        f"M{a:g} {b:g}l{d:g}-{d:g}"
+        for a, b, d in zip(*(np.round(v, 1).tolist() for v in (starts, tops, ends - starts)), strict=True)
+        if d
+    )

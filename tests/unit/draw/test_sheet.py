@@ -1,0 +1,112 @@
+"""The pen: what is on a sheet, how large it is, and a hatch that needs no name."""
+
+import math
+import re
+
+import pytest
+from drawings import Drawing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packviz.draw.sheet import HATCHED, Sheet, stack, width_of
+
+sides = st.integers(0, 300).map(lambda tenths: tenths / 2)
+boxes = st.tuples(sides, sides, sides.map(lambda side: side + 1), sides.map(lambda side: side + 1))
+
+
+def diagonals(svg: str) -> list[tuple[float, float, float]]:
+    """The lines of the hatch as (x, y of the lower end, extent to the right and up)."""
+    return [tuple(map(float, found)) for found in re.findall(r"M([-\d.]+) ([-\d.]+)l([\d.]+)-[\d.]+", svg)]
+
+
+def hatched(*boxes):
+    sheet = Sheet("light")
+    for box in boxes:
+        sheet.box(*box, HATCHED)
+    return sheet.svg()
+
+
+@given(boxes)
+def test_the_hatch_stays_inside_its_box_and_covers_it(box):
+    x, y, width, height = box
+    lines = diagonals(hatched(box))
+    for left, low, extent in lines:
+        assert x - 0.1 <= left <= left + extent <= x + width + 0.2
+        assert y - 0.2 <= low - extent <= low <= y + height + 0.1
+    # Lines 6 px apart: their length is a sixth of the area, give or take one line.
+    length = math.sqrt(2) * sum(extent for _, _, extent in lines)
+    assert length == pytest.approx(width * height / 6, abs=math.sqrt(2) * min(width, height) + 3)
+
+
+@given(boxes, st.floats(0.1, 0.9))
+def test_boxes_that_touch_share_their_lines(box, share):
+    x, y, width, height = box
+    cut = round(width * share, 1)
+    both = sorted(diagonals(hatched((x, y, cut, height), (x + cut, y, width - cut, height))))
+    whole = sorted(diagonals(hatched(box)))
+    assert sum(extent for *_, extent in both) == pytest.approx(
+        sum(extent for *_, extent in whole), abs=0.2 * len(both) + 0.2
+    )
+    assert len(both) <= len(whole) + 2
+
+
+def test_nothing_on_a_sheet_has_a_name():
+    """A browser looks for a name in the whole page, and may find that of a picture which is hidden."""
+    svg = hatched((0, 0, 50, 50))
+    assert "url(" not in svg
+    assert " id=" not in svg
+
+
+def test_what_is_on_it_gives_the_size():
+    sheet = Sheet("light", "said")
+    sheet.box(10, 20, 30, 40)
+    assert (sheet.width, sheet.height) == (48, 66)
+    sheet.text(100, 10, "words")
+    assert sheet.width == 100 + width_of("words") + 8
+    sheet.text(300, 10, "words", anchor="end")
+    assert sheet.width == 308
+    sheet.size(5, 6)
+    assert 'width="5" height="6"' in sheet.svg()
+
+
+def test_placed_sheets_keep_their_words_and_their_room():
+    inner = Sheet("light", "inner")
+    inner.box(0, 0, 92, 44, "#123456")
+    outer = Sheet("light", "outer")
+    outer.place(inner, 10, 20)
+    assert (outer.width, outer.height) == (118, 76)
+    assert 'aria-label="outer\ninner"' in outer.svg()
+    stacked = stack("title", [inner, inner], "light")
+    assert (stacked.width, stacked.height) == (100, 28 + 2 * 58)
+    assert stacked.svg().count("#123456") == 2
+    assert stacked.svg().count("<svg") == 1
+
+
+def test_shapes_of_one_look_are_one_path_and_layers_cover_each_other():
+    sheet = Sheet("light")
+    for i in range(9):
+        sheet.box(10 * i, 0, 10, 10, "#111111")
+        sheet.text(10 * i, 8, "a")
+    sheet.layer()
+    sheet.box(0, 0, 10, 10, "#222222")
+    svg = sheet.svg()
+    assert svg.count("<path") == 3  # the ground too
+    assert svg.index("#111111") < svg.index("<text") < svg.index("#222222")
+
+
+def test_a_line_breaks_where_it_has_no_height():
+    sheet = Sheet("light")
+    sheet.line([(0, 1), (1, 2), (2, math.nan), (3, 4), (4, math.nan)])
+    assert 'd="M0 1L1 2M3 4h.1"' in sheet.svg()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "live"])
+def test_words_are_as_they_are_said(theme):
+    sheet = Sheet(theme, 'a <b> & "c"')
+    sheet.text(0, 10, "<b> & \x00 中")
+    assert Drawing(sheet.svg()).said() == ["<b> & \ufffd 中"]
+
+
+def test_a_theme_that_is_not_there():
+    with pytest.raises(ValueError, match="theme is 'night'; choose one of 'light', 'dark', 'live'"):
+        Sheet("night")
