@@ -202,10 +202,8 @@ assert ledger.elementwise.packed == 32 * 21 * 7
 ask("few and many distinct lengths")
 
 # %%
-from packviz.studies import savings
-
 gru = torch.nn.GRU(32, 32)
-counts = {n: pv.flops(gru, savings.spread_lengths(n, 256), input_grad=True).training for n in (2, 4, 16, 256)}
+counts = {n: pv.flops(gru, pv.lengths.even_steps(n, 256), input_grad=True).training for n in (2, 4, 16, 256)}
 for n, count in counts.items():
     print(f"{n:3} distinct lengths: {count.packed / count.padded:.3f} of the padded FLOPs")
 assert len({count.packed for count in counts.values()}) == 1
@@ -218,6 +216,8 @@ assert len({count.packed for count in counts.values()}) == 1
 ask("half the flops")
 
 # %% tags=["live-timing", "nbval-ignore-output"]
+from packviz.studies import savings
+
 live = savings.race("GRU", rounds=7)
 print(live)
 figures.flops_and_time(live)

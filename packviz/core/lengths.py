@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from packviz.core import sentences as real
 from packviz.core.layout import IntArray
 
 
@@ -76,9 +77,13 @@ def uniform(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     return np.random.default_rng(seed).integers(1, longest, size=batch_size, endpoint=True)
 
 
-def log_normal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """`(B,)` lengths as sentences have them: most short, a few long, none over `longest`, which is four medians."""
-    drawn = np.random.default_rng(seed).lognormal(math.log(max(longest / 4, 1)), 0.8, size=batch_size)
+def log_normal(batch_size: int, longest: int, seed: int = 0, *, median: float | None = None) -> IntArray:
+    """`(B,)` lengths as sentences have them: most short, a few long, none over `longest`.
+
+    The median is a quarter of `longest` if not given.
+    """
+    middle = max(longest / 4, 1) if median is None else median
+    drawn = np.random.default_rng(seed).lognormal(math.log(middle), 0.8, size=batch_size)
     return np.clip(np.rint(drawn), 1, longest).astype(np.int64)
 
 
@@ -92,15 +97,29 @@ def equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
     return np.full(batch_size, longest)
 
 
+def nearly_equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
+    """`(B,)` lengths drawn evenly from the last twentieth up to `longest`: they vary by at most 5 %."""
+    low = longest - longest // 20
+    return np.random.default_rng(seed).integers(low, longest, size=batch_size, endpoint=True)
+
+
+def sentences(batch_size: int, longest: int, seed: int = 0) -> IntArray:
+    """`(B,)` lengths of real sentences, over and over, cut at `longest`."""
+    return np.resize([min(len(sentence), longest) for sentence in real.sentences()], batch_size)
+
+
 DISTRIBUTIONS: dict[str, Callable[[int, int, int], IntArray]] = {
     "uniform": uniform,
     "triangle": triangle,
     "log-normal": log_normal,
     "equal": equal,
+    "nearly equal": nearly_equal,
+    "evenly": evenly,
+    "sentences": sentences,
 }
 """Functions of `(batch_size, longest, seed)`."""
 
-RANDOM = ("uniform", "log-normal")
+RANDOM = ("uniform", "log-normal", "nearly equal")
 """The distributions that use their seed."""
 
 
@@ -123,6 +142,20 @@ def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
     middle = [(longest + 1) // 2] * (distinct % 2)
     values = [*upper, *middle, *(longest + 1 - n for n in reversed(upper))]
     return [values[i * distinct // batch_size] for i in range(batch_size)]
+
+
+def even_steps(distinct: int, size: int) -> list[int]:
+    """`size` lengths from `size` down to 1 in `distinct` even steps, each length equally often.
+
+    Their sum is `size · (size + 1) / 2` whatever `distinct` is: the same number of real cells.
+
+    Raises:
+        ValueError: `distinct` is under 2, does not divide `size`, or one less does not divide `size - 1`.
+    """
+    if distinct < 2 or size % distinct or (size - 1) % (distinct - 1):
+        fits = [d for d in range(2, size + 1) if size % d == 0 and (size - 1) % (d - 1) == 0]
+        raise ValueError(f"distinct is {distinct}; for {size} sequences choose one of {fits}")
+    return spread(distinct, size, size)
 
 
 def _from_json(text: str) -> list[float]:

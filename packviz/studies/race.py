@@ -23,11 +23,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
-import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,32 +48,11 @@ _KIND, _VERSION = "race", 1
 _TOLERANCE = 2e-4  # of float32 gradients, which are sums of many terms
 
 
-def sentences(batch_size: int, longest: int) -> IntArray:
-    """`(B,)` lengths of real sentences, cut at `longest`."""
-    data = json.loads(resources.files("packviz.core").joinpath("sentences.json").read_text(encoding="utf-8"))
-    n = [min(len(sentence.split(" ")), longest) for sentence in data["sentences"]]
-    return np.resize(np.array(n), batch_size)
-
-
-def words(batch_size: int, longest: int) -> IntArray:
-    """`(B,)` lengths drawn from a log-normal distribution with parameters 3 and 0.8, none over `longest`."""
-    return np.clip(np.rint(np.random.default_rng(0).lognormal(3, 0.8, batch_size)), 1, longest).astype(np.int64)
-
-
-def nearly_equal(batch_size: int, longest: int) -> IntArray:
-    """`(B,)` lengths within 5 % of `longest`."""
-    return np.random.default_rng(0).integers(longest - longest // 20, longest, batch_size, endpoint=True)
-
-
-LENGTHS: dict[str, Callable[[int, int], IntArray]] = {
-    "equal": lengths.equal,
-    "triangle": lengths.triangle,
-    "evenly": lengths.evenly,
-    "uniform": lengths.uniform,
-    "log-normal": words,
-    "nearly equal": nearly_equal,
-    "sentences": sentences,
+LENGTHS: dict[str, Callable[[int, int, int], IntArray]] = {
+    **lengths.DISTRIBUTIONS,
+    "log-normal": partial(lengths.log_normal, median=math.exp(3)),
 }
+"""Those of `packviz.core.lengths`, but the median of the log-normal ones is 20, however wide the batch is."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +86,14 @@ class Point:
 
     def drawn(self) -> list[int]:
         """`(B,)` its lengths, in no particular order (longest first where nothing but packing is timed)."""
-        n = np.sort(LENGTHS[self.lengths](self.batch_size, self.steps))[::-1]
+        n = np.sort(LENGTHS[self.lengths](self.batch_size, self.steps, 0))[::-1]
         if self.mode != "none":
             n = np.random.default_rng(1).permutation(n)
         return [int(length) for length in n]
 
 
 _MODES = ("LSTM", "GRU", "RNN")
+_KINDS = ("evenly", "uniform", "log-normal", "nearly equal", "sentences", "equal")
 _WIDTHS = {"log-normal": 96, "sentences": 32}  # 64 such lengths are about so long; all others reach 128
 POINTS = (
     *(Point("none", "triangle", 512, steps, 32, 32) for steps in (128, 256, 512)),
@@ -123,7 +103,7 @@ POINTS = (
     Point("LSTM", "evenly", 128, 200, 128, 256),
     Point("LSTM", "log-normal", 64, 200, 128, 256),
     Point("LSTM", "log-normal", 64, 200, 64, 128),
-    *(Point(m, k, 64, _WIDTHS.get(k, 128), 32, 64) for m in _MODES for k in [*[*LENGTHS][2:], "equal"]),
+    *(Point(m, k, 64, _WIDTHS.get(k, 128), 32, 64) for m in _MODES for k in _KINDS),
     *(Point(m, k, 8, 32, 16, 16) for m in _MODES for k in ("uniform", "equal")),
     *(Point(m, "uniform", 32, 64, 256, 512) for m in _MODES),
     *(Point(m, k, 64, 64, 32, 64, 2) for m in _MODES for k in ("uniform", "nearly equal")),

@@ -19,25 +19,11 @@ from packviz.bench.machine import check_device
 from packviz.bench.timing import Timing, measure, milliseconds
 from packviz.core import files as recorded
 from packviz.core.layout import Layout
-from packviz.core.lengths import spread
+from packviz.core.lengths import even_steps
 from packviz.count.flops import Ledger, Spec, flops
 
 PADDED = "padded"
 _KIND, _VERSION = "savings", 1
-
-
-def spread_lengths(distinct: int, size: int) -> list[int]:
-    """`size` lengths from `size` down to 1 in `distinct` even steps, each length equally often.
-
-    Their sum is `size · (size + 1) / 2` whatever `distinct` is: the same number of real cells.
-
-    Raises:
-        ValueError: `distinct` is under 2, does not divide `size`, or one less does not divide `size - 1`.
-    """
-    if distinct < 2 or size % distinct or (size - 1) % (distinct - 1):
-        fits = [d for d in range(2, size + 1) if size % d == 0 and (size - 1) % (d - 1) == 0]
-        raise ValueError(f"distinct is {distinct}; for {size} sequences choose one of {fits}")
-    return spread(distinct, size, size)
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,7 +44,7 @@ class Savings:
 
     def ledger(self, distinct: int) -> Ledger:
         """The FLOPs of the batch with so many distinct lengths."""
-        return flops(self.spec, Layout(spread_lengths(distinct, self.size)), input_grad=True)
+        return flops(self.spec, Layout(even_steps(distinct, self.size)), input_grad=True)
 
     @property
     def flops(self) -> dict[str, int]:
@@ -81,7 +67,7 @@ class Savings:
 
     def to_text(self) -> str:
         """FLOPs and milliseconds side by side, and the verdict."""
-        layout = Layout(spread_lengths(self.distinct[0], self.size))
+        layout = Layout(even_steps(self.distinct[0], self.size))
         lines = [
             f"{self.spec}, one training step. {layout.batch_size} sequences padded to {layout.max_len} time steps,"
             f" {layout.n_valid:,} of {layout.n_cells:,} cells real in every batch.",
@@ -119,7 +105,7 @@ def race(
 
     Args:
         mode: `"RNN"`, `"GRU"` or `"LSTM"`.
-        distinct: the numbers of distinct lengths to compare, each as `spread_lengths` takes it.
+        distinct: the numbers of distinct lengths to compare, each as `even_steps` takes it.
         size: sequences, and time steps of the padded batch.
         input_size: of the RNN.
         hidden_size: of the RNN.
@@ -151,7 +137,7 @@ def race(
         rnn.zero_grad()
 
     def call(d: int) -> Callable[[], None]:
-        lengths = torch.tensor(spread_lengths(d, size))
+        lengths = torch.tensor(even_steps(d, size))
         return lambda: packed(lengths)
 
     calls: dict[str, Callable[[], object]] = {PADDED: padded, **{name(d): call(d) for d in distinct}}

@@ -17,33 +17,20 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
-import numpy as np
-
 from packviz.bench.command import in_a_line
 from packviz.bench.machine import check_device
 from packviz.bench.timing import Ratio, measure
 from packviz.core import files as recorded
-from packviz.core import lengths as sources
-from packviz.core.layout import IntArray, Layout
+from packviz.core.layout import Layout
+from packviz.core.lengths import DISTRIBUTIONS
 from packviz.count.flops import Spec
 
 PADDED, PACKED = "padded", "packed"
 _KIND, _VERSION = "thumb", 1
 
 
-def nearly_equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """`(B,)` lengths drawn evenly from the last twentieth up to `longest`: they vary by at most 5 %."""
-    low = longest - longest // 20
-    return np.random.default_rng(seed).integers(low, longest, size=batch_size, endpoint=True)
-
-
-KINDS: dict[str, Callable[[int, int], IntArray]] = {
-    "equal": sources.equal,
-    "nearly equal": nearly_equal,
-    "uniform": sources.uniform,
-    "log-normal": sources.log_normal,
-}
-"""Where the lengths of a case come from."""
+KINDS = ("equal", "nearly equal", "uniform", "log-normal")
+"""Where the lengths of a case come from: keys of `packviz.core.lengths.DISTRIBUTIONS`."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +42,7 @@ class Grid:
     batch_sizes: Sequence[int] = (4, 16, 64)
     longest: Sequence[int] = (16, 64, 256)
     sizes: Sequence[int] = (32, 128)
-    kinds: Sequence[str] = tuple(KINDS)
+    kinds: Sequence[str] = KINDS
 
     def __iter__(self) -> Iterator[tuple[str, bool, int, int, int, str]]:
         return product(self.modes, self.training, self.batch_sizes, self.longest, self.sizes, self.kinds)
@@ -78,7 +65,7 @@ class Case:
         batch_size: sequences.
         longest: the upper end of the lengths.
         size: both `input_size` and `hidden_size` of the RNN.
-        kind: of the lengths, a key of `KINDS`.
+        kind: of the lengths, one of `KINDS`.
         seconds: median times, padded and packed.
         ratio: packed over padded, within rounds.
     """
@@ -95,7 +82,7 @@ class Case:
     @cached_property
     def layout(self) -> Layout:
         """The batch."""
-        return Layout(KINDS[self.kind](self.batch_size, self.longest))
+        return Layout(DISTRIBUTIONS[self.kind](self.batch_size, self.longest, 0))
 
     @property
     def spec(self) -> Spec:
@@ -171,7 +158,7 @@ def race(
     try:
         for done, sizes in enumerate(grid, 1):
             mode, training, batch_size, longest, size, kind = sizes
-            layout = Layout(KINDS[kind](batch_size, longest))
+            layout = Layout(DISTRIBUTIONS[kind](batch_size, longest, 0))
             calls = contestants(Spec(mode, size, size), layout, training, device)
             timing = measure(calls, rounds=rounds, warmup=2, device=device, stop=stop)
             if timing.stopped:

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.core import lengths
+from packviz.core.layout import Layout
+from packviz.core.sentences import sentences
 
 numbers = st.lists(st.integers(-5, 10_000), min_size=1, max_size=50)
 
@@ -117,8 +119,13 @@ def test_triangle_is_setup_b_of_the_forum():
     assert lengths.triangle(8, 10).tolist() == [10, 9, 8, 7, 6, 5, 4, 3]
 
 
-def test_equal():
+def test_equal_evenly_nearly_equal_and_sentences_are_what_they_say():
     assert lengths.equal(3, 10).tolist() == [10, 10, 10]
+    assert lengths.evenly(5, 9).tolist() == [9, 7, 5, 3, 1]
+    assert lengths.nearly_equal(1000, 100).min() == 95
+    n = [len(sentence) for sentence in sentences()]
+    assert lengths.sentences(3, 4).tolist() == [min(length, 4) for length in n[:3]]
+    assert lengths.sentences(len(n) + 2, max(n)).tolist() == [*n, *n[:2]]
 
 
 @pytest.mark.parametrize("name", lengths.DISTRIBUTIONS)
@@ -144,6 +151,7 @@ def test_shapes_of_the_random_distributions():
     assert abs(np.median(even) - 50.5) <= 1
     assert abs(np.median(skewed) - 25) <= 1
     assert skewed.mean() > np.median(skewed) + 3
+    assert abs(np.median(lengths.log_normal(20_000, 100, median=60)) - 60) <= 1
 
 
 def test_a_csv_table_without_a_heading_is_refused(tmp_path):
@@ -175,3 +183,19 @@ def test_spread(d, batch_size, longest):
         assert max(gaps) - min(gaps) <= 2
     if longest % 2 and batch_size % d == 0 and (d % 2 == 0 or d == 1):
         assert 2 * sum(n) == batch_size * (longest + 1)
+
+
+@pytest.mark.parametrize(("distinct", "size"), [(2, 16), (4, 16), (16, 16), (8, 64), (2, 256), (16, 256), (256, 256)])
+def test_even_steps_differ_only_in_how_many_are_distinct(distinct, size):
+    n = lengths.even_steps(distinct, size)
+    layout = Layout(n)
+    assert (layout.batch_size, layout.max_len, layout.n_valid) == (size, size, size * (size + 1) // 2)
+    assert set(np.bincount(n)) == {0, size // distinct}
+    assert len(set(n)) == distinct
+    assert layout.is_sorted
+
+
+@pytest.mark.parametrize("distinct", [1, 3, 5, 17])
+def test_even_steps_that_do_not_fit(distinct):
+    with pytest.raises(ValueError, match=rf"distinct is {distinct}; for 16 sequences choose one of \[2, 4, 16\]"):
+        lengths.even_steps(distinct, 16)

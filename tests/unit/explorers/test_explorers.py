@@ -93,7 +93,7 @@ def test_only_the_controls_that_have_a_say_are_shown(kind):
     drawn = kind in sources.DISTRIBUTIONS
     assert visible(explorer.few) == visible(explorer.sliders[0]) == (kind == ONE_BY_ONE)
     assert visible(explorer.many) == visible(explorer.longest) == drawn
-    assert visible(explorer.seed) == (kind in ("uniform", "log-normal"))
+    assert visible(explorer.seed) == (kind in ("uniform", "log-normal", "nearly equal"))
     assert visible(explorer.typed) == (kind == TYPED)
     assert all(visible(part) for part in (explorer.kind, explorer.picture, explorer.summary, explorer.as_text))
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from packviz import figures
 from packviz.bench.timing import Timing
-from packviz.core import lengths
 from packviz.ops import running
 from packviz.studies import race
 from packviz.studies.race import AUTO, COPY, LENGTHS, METHODS, OURS, PACKED, PADDED, PASSES, POINTS, Point, Race
@@ -49,12 +48,6 @@ def test_lengths_fit_the_batch(kind, batch, steps):
     n = Point("LSTM", kind, batch, steps, 1, 1).drawn()
     assert len(n) == batch
     assert 1 <= min(n) <= max(n) <= steps
-
-
-def test_evenly_and_nearly_equal_are_what_they_say():
-    assert lengths.evenly(5, 9).tolist() == [9, 7, 5, 3, 1]
-    assert race.nearly_equal(1000, 100).min() == 95
-    assert race.sentences(3, 4).max() <= 4
 
 
 def test_everybody_takes_part(found):

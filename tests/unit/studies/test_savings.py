@@ -9,7 +9,6 @@ import torch
 
 from packviz import figures
 from packviz.bench import Timing
-from packviz.core.layout import Layout
 from packviz.count.flops import Spec
 from packviz.studies import savings
 
@@ -24,22 +23,6 @@ def fake(times=None, rounds=3):
     parameters = {"mode": "GRU", "input_size": 4, "hidden_size": 8, "size": 16, "distinct": [2, 16]}
     timing = Timing(dict(zip(names, times.values(), strict=True)), 3, False, place | {"parameters": parameters})
     return savings.Savings(Spec("GRU", 4, 8), 16, (2, 16), timing)
-
-
-@pytest.mark.parametrize(("distinct", "size"), [(2, 16), (4, 16), (16, 16), (8, 64), (2, 256), (16, 256), (256, 256)])
-def test_lengths_differ_only_in_how_many_are_distinct(distinct, size):
-    lengths = savings.spread_lengths(distinct, size)
-    layout = Layout(lengths)
-    assert (layout.batch_size, layout.max_len, layout.n_valid) == (size, size, size * (size + 1) // 2)
-    assert set(np.bincount(lengths)) == {0, size // distinct}
-    assert len(set(lengths)) == distinct
-    assert layout.is_sorted
-
-
-@pytest.mark.parametrize("distinct", [1, 3, 5, 17])
-def test_a_number_of_lengths_that_does_not_fit(distinct):
-    with pytest.raises(ValueError, match=rf"distinct is {distinct}; for 16 sequences choose one of \[2, 4, 16\]"):
-        savings.spread_lengths(distinct, 16)
 
 
 def test_flops_are_the_same_for_every_batch():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from packviz import figures
 from packviz.bench.timing import Ratio
 from packviz.core.layout import Layout
+from packviz.core.lengths import DISTRIBUTIONS
 from packviz.count.flops import Spec
 from packviz.studies import rules, thumb
 from packviz.studies.thumb import PACKED, PADDED, Case, Grid
@@ -55,7 +56,7 @@ def test_training_computes_gradients(monkeypatch):
 @pytest.mark.parametrize("kind", thumb.KINDS)
 @pytest.mark.parametrize("longest", [16, 64, 256])
 def test_lengths_of_a_kind(kind, longest):
-    n = thumb.KINDS[kind](64, longest)
+    n = DISTRIBUTIONS[kind](64, longest, 0)
     assert n.shape == (64,)
     assert 1 <= n.min() <= n.max() <= longest
     variation = (longest - n.min()) / longest
