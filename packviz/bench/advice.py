@@ -159,7 +159,7 @@ class Advice(Drawn):
         if not self.gain.is_clear:
             return f"It is not told apart from {PACKED}: the spread is larger than the effect."
         middle, low, high = self.saved
-        percent = f"{100 * (1 - self.gain.value):.3g} %"
+        percent = text.percent(1 - self.gain.value)
         between = f"quartiles {_seconds(low)} to {_seconds(high)}"
         doubt = "" if fastest == self.best else f" {fastest} has a lower median, but is not told apart from it."
         return f"It saves {_seconds(middle)} per epoch against {PACKED}, {percent} ({between}).{doubt}"
@@ -175,7 +175,7 @@ class Advice(Drawn):
             return [f"{said}; its time was not measured."]
         if not ratio.is_clear:
             return [f"{said}; in time it is not told apart from shuffled batches."]
-        more = f"{100 * abs(1 - ratio.value):.3g} % {'less' if ratio.value < 1 else 'more'} time per epoch"
+        more = f"{text.percent(abs(1 - ratio.value))} {'less' if ratio.value < 1 else 'more'} time per epoch"
         return [f"{said}, and takes {more}, with {self._best(BUCKETED)}."]
 
     def _table(self) -> Iterator[str]:
@@ -183,13 +183,13 @@ class Advice(Drawn):
         head = "seconds per epoch".ljust(wide)
         yield f"{head}  {'median':>8}  {'quartiles':>20}  {'× packed':>8}  results of packing"
         for name in self.timing.seconds:
-            middle, low, high = map(_plain, self.epoch(name))
+            middle, low, high = map(text.plain, self.epoch(name))
             ratio = f"{self.timing.ratio(name, PACKED).value:.3g}"
             same = "yes" if self.is_exact(_method(name)) else "no: padding is read"
             spread = f"{low} to {high}" if self.timing.rounds >= FEWEST_ROUNDS else "–"
             yield f"{name.ljust(wide)}  {middle:>8}  {spread:>20}  {ratio:>8}  {same}"
         for name, seconds in self.once.items():
-            about = "~ " + _plain(seconds * self.batches)
+            about = "~ " + text.plain(seconds * self.batches)
             yield f"{name.ljust(wide)}  {about:>8}  (a look at one batch)"
         for name, why in self.failed.items():
             yield f"{name.ljust(wide)}  {why}"
@@ -540,12 +540,8 @@ def _bar(done: int, of: int) -> None:
         print(f"\r{line}", end="" if of else "\r", file=sys.stderr, flush=True)
 
 
-def _plain(seconds: float) -> str:
-    return f"{seconds:,.0f}" if seconds >= 1000 else f"{seconds:.3g}"
-
-
 def _seconds(seconds: float) -> str:
-    return f"{_plain(seconds)} s"
+    return f"{text.plain(seconds)} s"
 
 
 _CODE = {

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from packviz.bench.machine import calm_allocator, page_faults, provenance
 from packviz.bench.memory import peak
+from packviz.draw.text import milliseconds
 
 Call = Callable[[], object]
 
@@ -335,9 +336,3 @@ def _quartiles(values: Sequence[float]) -> tuple[float, float]:
         return values[0], values[0]
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
     return low, high
-
-
-def milliseconds(seconds: float) -> str:
-    """A time in ms, to three digits where it is under a second, and never with an exponent above."""
-    value = 1e3 * seconds
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

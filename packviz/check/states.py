@@ -378,7 +378,7 @@ class _Finding:
     def said(self) -> str:
         if not self.count:
             return "agree" if self.total else "nothing to compare"
-        absolute, relative = (grids.number(v) for v in self.worst)
+        absolute, relative = (text.difference(v) for v in self.worst)
         where = f" (in {_and(self.sequences, 6)})" if self.sequences else ""
         return (
             f"differ at {self.count:,} of {text.count(self.total, self.noun)}{where},"

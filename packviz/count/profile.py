@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from packviz.core.layout import Layout
-from packviz.draw.graphs import Graph, Node, size
+from packviz.draw.graphs import Graph, Node
+from packviz.draw.text import size as size
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -43,7 +43,7 @@ def totals(title: str, rows: Mapping[str, tuple[int, int]], theme: str, words: t
         solid.append(_box(_NAMES, y, a, 20))
         hatched.append(_box(_NAMES + a, y, b, 20))
         body.append(f'<text x="{_NAMES - 8:g}" y="{y + 14:g}" text-anchor="end">{svg.escape(name)}</text>')
-        said = f"{short(packed)} of {short(packed + saved)}: {text.percent(saved, packed + saved)} {words[2]}"
+        said = f"{text.short(packed)} of {text.short(packed + saved)}: {text.percent(saved, packed + saved)} {words[2]}"
         body.append(f'<text x="{_n(_NAMES + a + b + 8)}" y="{y + 14:g}">{svg.escape(said)}</text>')
         y += 28
     body += _filled("".join(solid), "".join(hatched), hatch, colours)
@@ -87,7 +87,7 @@ def steps(
     for value in (top, 0):
         y = base - value * scale + 4
         body.append(
-            f'<text x="{left - 8:g}" y="{_n(y)}" text-anchor="end" fill="{colours.muted}">{short(value)}</text>'
+            f'<text x="{left - 8:g}" y="{_n(y)}" text-anchor="end" fill="{colours.muted}">{text.short(value)}</text>'
         )
     every = next(k for k in _NICE if k * each >= 8 + 8 * len(str(n)))
     body.append(f'<text x="{left - 8:g}" y="{base + 18:g}" text-anchor="end" fill="{colours.muted}">{axis}</text>')
@@ -149,14 +149,6 @@ def spreads(title: str, rows: Mapping[str, Spread], theme: str, hatched: str) ->
         y += 28
     filled = _filled("".join(fills[0]), "".join(fills[1]), hatch, colours)
     return svg.element("".join([svg.hatch(hatch, colours), *filled, *body]), _WIDTH, y + 4, title, theme)
-
-
-def short(n: int) -> str:
-    """A count, exact as long as it is short: `7,654,321`, then `76.5 M`, `1.2 G`, `3.02 T`."""
-    if abs(n) < 10**7:
-        return f"{n:,}"
-    power = next((p for p in (6, 9, 12, 15) if abs(n) < 0.9995 * 10 ** (p + 3)), 15)
-    return f"{n / 10**power:.3g} {' MGTP'[power // 3 - 1]}"
 
 
 _NICE = [d * 10**p for p in range(9) for d in (1, 2, 5)]

@@ -9,9 +9,8 @@ from itertools import groupby
 
 from packviz.draw import axes, palette
 from packviz.draw.drawn import Drawn
-from packviz.draw.grids import number
 from packviz.draw.layouts import element, escape
-from packviz.draw.text import FEW
+from packviz.draw.text import FEW, difference
 
 MOST = len(palette.SEQUENCES)
 """As many curves are drawn as there are colours."""
@@ -59,15 +58,14 @@ class Trajectory(Drawn):
             for curve in self.curves:
                 for way, values in (("padded", curve.padded), ("packed", curve.packed)):
                     cells = (
-                        f"[{self._said(way, v)}]" if t >= curve.length else number(v) for t, v in enumerate(values)
+                        f"[{self._said(way, v)}]" if t >= curve.length else difference(v) for t, v in enumerate(values)
                     )
                     lines.append(f" {curve.name:>2}  {way}   {''.join(cell.rjust(9) for cell in cells)}")
             lines.append("[ ]: after the end of the sequence")
         else:
             for c in self.curves:
-                lines.append(
-                    f" {c.name}: {number(c.padded[c.length - 1])} at its end, {number(c.padded[-1])} after padding"
-                )
+                at_end, after = difference(c.padded[c.length - 1]), difference(c.padded[-1])
+                lines.append(f" {c.name}: {at_end} at its end, {after} after padding")
         return "\n".join(lines)
 
     def to_svg(self, theme: str = "light") -> str:
@@ -144,7 +142,7 @@ class Trajectory(Drawn):
             left += 40 + 7.3 * len(said) + 20
 
     def _said(self, way: str, value: float) -> str:
-        return "–" if way == "packed" and not self.frozen else number(value)
+        return "–" if way == "packed" and not self.frozen else difference(value)
 
 
 def _axes(colours: palette.Theme, rows: Mapping[float, float], columns: Sequence[float]) -> Iterator[str]:

@@ -60,10 +60,10 @@ class Node:
     def said(self) -> list[str]:
         """What it did: few operators one by one, more of them added up by name."""
         if len(self.operators) <= 4:
-            return [f"{name} {size(written)}" for name, written in self.operators]
+            return [f"{name} {text.size(written)}" for name, written in self.operators]
         said = []
         for name, n in Counter(name for name, _ in self.operators).items():
-            written = size(sum(written for other, written in self.operators if other == name))
+            written = text.size(sum(written for other, written in self.operators if other == name))
             said.append(f"{n} × {name}, {written}" if n > 1 else f"{name} {written}")
         return said
 
@@ -91,16 +91,16 @@ class Graph(Drawn):
     def headline(self) -> str:
         """The counts in one line."""
         times = f"{self.bytes / max(self.gradient, 1):.3g} times the gradient that comes in"
-        return f"{self.title}: {text.count(len(self.nodes), 'node')}, {size(self.bytes)} written, {times}"
+        return f"{self.title}: {text.count(len(self.nodes), 'node')}, {text.size(self.bytes)} written, {times}"
 
     def to_text(self) -> str:
         """Every node of a small graph; of a large one how many there are of each name."""
         if len(self.nodes) > 3 * MOST:
             return "\n".join([self.headline, *self._by_name()])
-        lines = [f"{self.headline} ({size(self.gradient)})"]
+        lines = [f"{self.headline} ({text.size(self.gradient)})"]
         for i, node in enumerate(self.nodes):
             after = "→ " * node.leads_on + ", ".join(str(n) for n in node.next if n is not None)
-            lines.append(f"  {i:>2} {node.name:20}{size(node.bytes):>8}  {after:8} {self.does(i)}")
+            lines.append(f"  {i:>2} {node.name:20}{text.size(node.bytes):>8}  {after:8} {self.does(i)}")
             if node.operators:
                 lines.append(f"{'':44}{', '.join(node.said())}")
         return "\n".join(lines)
@@ -113,7 +113,7 @@ class Graph(Drawn):
         many = Counter(node.name for node in self.nodes)
         for name, n in many.items():
             written = sum(node.bytes for node in self.nodes if node.name == name)
-            yield f"  {n:>5} × {name:20}{size(written):>8}  {DOES.get(name, '')}".rstrip()
+            yield f"  {n:>5} × {name:20}{text.size(written):>8}  {DOES.get(name, '')}".rstrip()
 
     def does(self, i: int) -> str:
         """What a node does, in words."""
@@ -149,14 +149,6 @@ class Graph(Drawn):
         return None if i in not_these else i
 
 
-def size(n: float) -> str:
-    """A number of bytes with three digits: `96 B`, `1.23 kB`, `33.6 MB`, `34.4 GB` (powers of 1000)."""
-    value, units = float(n), ["B", "kB", "MB", "GB", "TB"]
-    while float(f"{value:.3g}") >= 1000 and len(units) > 1:
-        value, units = value / 1000, units[1:]
-    return f"{value:.3g} {units[0]}"
-
-
 class _Picture:
     """One drawing in the making."""
 
@@ -177,7 +169,7 @@ class _Picture:
         for i, line in enumerate(lines):
             self._text(4, 17 + 17 * i, line, 'font-weight="bold"')
         y = 34.0 + 17 * len(lines)
-        self._text(4, y + 2, f"the gradient comes in: {size(self.graph.gradient)}", f'fill="{self.colours.muted}"')
+        self._text(4, y + 2, f"the gradient comes in: {text.size(self.graph.gradient)}", f'fill="{self.colours.muted}"')
         y += 10
         depth = max(map(len, self.columns), default=0)
         bottoms = [y] * len(self.columns)
@@ -234,7 +226,7 @@ class _Picture:
             length = (self.width - 82) * node.bytes / self.largest
             bar = _rect(x + 6, foot + 1, min(max(length, 1), width - 82), 10)
             self.body.append(f'<path d="{bar}" fill="{_BAR}" stroke="{colours.line}" stroke-width=".5"/>')
-        self._text(x + width - 6, foot + 10, size(node.bytes), 'text-anchor="end"')
+        self._text(x + width - 6, foot + 10, text.size(node.bytes), 'text-anchor="end"')
 
     def _arrow(self, x0: float, y0: float, x1: float, y1: float) -> None:
         head = f"M{x1:.1f} {y1:.1f}l-6 -3.5v7z" if y0 == y1 else f"M{x1:.1f} {y1:.1f}l-3.5 -6h7z"

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from packviz.draw import palette
 from packviz.draw.layouts import CHAR, element, escape, hatch
 from packviz.draw.palette import Theme
-from packviz.draw.text import FEW
+from packviz.draw.text import FEW, difference, short_difference
 
 _WIDTH = 900.0  # px: a JupyterLab cell
 _MARGIN = 44.0  # px: left of a grid, for the names of its rows
@@ -63,7 +63,7 @@ class Grid:
         for r, name in enumerate(self.rows):
             cells = []
             for c in range(len(self.columns)):
-                cell = number(float(self.values[r, c])) if self.differs[r, c] else "="
+                cell = difference(float(self.values[r, c])) if self.differs[r, c] else "="
                 cells.append((f"[{cell}]" if self.is_padding(r, c) else cell).rjust(width))
             lines.append(f" {name:>2} {' '.join(cells)}")
         return lines
@@ -82,27 +82,6 @@ class Grid:
         scale = float(np.broadcast_to(self.scale, len(self.rows))[r])
         share = value / scale if scale else math.inf
         return 0 if share <= 0.01 else 1 if share <= 0.1 else 2
-
-
-def number(value: float) -> str:
-    """A difference in two significant digits at most: `0.038`, `1.7`, `NaN`."""
-    return "NaN" if math.isnan(value) else f"{value:.2g}"
-
-
-def short(value: float) -> str:
-    """A difference in one significant digit and at most four characters: `.04`, `2`, `1e-4`, `≈0` under 1e-9."""
-    if math.isnan(value):
-        return "NaN"
-    if value < 1e-9:
-        return "≈0"
-    value = value if math.isinf(value) else min(value, 9e99)
-    if 0.001 <= value < 1:
-        digits = f"{value:.1g}"
-        return digits if digits == "1" else digits.lstrip("0")
-    mantissa, _, power = f"{value:.0e}".partition("e")
-    if math.isinf(value) or 1 <= value < 1000:
-        return f"{value:.0f}"
-    return f"{mantissa}e{int(power)}"
 
 
 def draw(drawn: Sequence[Grid], title: str, theme: str) -> str:
@@ -272,7 +251,7 @@ class _Painter:
 
     def _number(self, grid: Grid, r: int, c: int, x: float, y: float) -> str:
         shade = grid.shade(r, c)
-        said = short(float(grid.values[r, c])) if grid.differs[r, c] else "="
+        said = short_difference(float(grid.values[r, c])) if grid.differs[r, c] else "="
         if grid.is_padding(r, c):
             if said == "=":
                 return ""

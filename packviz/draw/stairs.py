@@ -14,7 +14,7 @@ from typing import Any
 
 from packviz.core.cuts import rectangles
 from packviz.core.layout import Layout, sequence_name
-from packviz.draw import axes, bars, palette, text
+from packviz.draw import axes, palette, text
 from packviz.draw import layouts as svg
 from packviz.draw.drawn import Drawn
 from packviz.draw.palette import Theme
@@ -291,7 +291,7 @@ class _Chart:
         for value in scale.ticks:
             y = scale.y(value)
             yield f'<path d="M{_n(_AXIS)} {_n(y)}H{_n(_CHART - _END)}" stroke="{self.theme.hatch}" stroke-width=".5"/>'
-            said = f"{value:g}" if value < 1 else bars.short(int(value)) if value == int(value) else f"{value:g}"
+            said = f"{value:g}" if value < 1 else text.short(int(value)) if value == int(value) else f"{value:g}"
             yield _text(_AXIS - 6, y + 4, said, anchor="end", size=11, fill=self.theme.muted)
         points = [f"{_n(self._x(k))} {_n(scale.y(value))}" for k, value in zip(self.it.calls, values, strict=True)]
         path = f'd="M{"L".join(points)}" fill="none" stroke-linejoin="round"'
@@ -320,7 +320,7 @@ class _Chart:
         halo = f'stroke="{self.theme.ground}" stroke-width="4" paint-order="stroke" font-weight="bold"'
         for scale, value, said in (
             (self.time, it.ratios[at], f"{it.ratios[at]:.2f}"),
-            (self.wasted, it.wasted[at], bars.short(it.wasted[at])),
+            (self.wasted, it.wasted[at], text.short(it.wasted[at])),
         ):
             y = scale.y(value)
             yield f'<circle cx="{_n(x)}" cy="{_n(y)}" r="4.5" fill="{self.theme.accent}"/>'

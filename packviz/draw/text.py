@@ -1,7 +1,9 @@
-"""A layout in words: the text twin of its picture, for a screen reader, a terminal, a diff and a test."""
+"""Words: a layout's text twin, for a screen reader, a terminal, a diff and a test; numbers in words; tables."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -62,9 +64,82 @@ def count(n: int, noun: str, plural: str = "") -> str:
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
-def percent(part: int, whole: int) -> str:
+def percent(part: float, whole: float = 1) -> str:
     """A share with no more digits than mean something: `29.7 %`, `0 %` (also of nothing)."""
     return f"{100 * part / max(whole, 1):.3g} %"
+
+
+def short(n: int) -> str:
+    """A count, exact as long as it is short: `7,654,321`, then `76.5 M`, `1.2 G`, `3.02 T`."""
+    return f"{n:,}" if abs(n) < 10**7 else _scaled(n)
+
+
+def size(n: float) -> str:
+    """A number of bytes with three digits: `96 B`, `1.23 kB`, `33.6 MB`, `34.4 GB` (powers of 1000)."""
+    return f"{_scaled(n)}B"
+
+
+def plain(value: float) -> str:
+    """A number with three digits, and never with an exponent above: `0.0123`, `12.3`, `12,345`."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def milliseconds(seconds: float) -> str:
+    """A time in ms, without the unit."""
+    return plain(1e3 * seconds)
+
+
+def duration(seconds: float) -> str:
+    """About so long: `40 s`, `3 min`, `1 h 20 min`."""
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def difference(value: float) -> str:
+    """A difference in two significant digits at most: `0.038`, `1.7`, `NaN`."""
+    return "NaN" if math.isnan(value) else f"{value:.2g}"
+
+
+def short_difference(value: float) -> str:
+    """A difference in one significant digit and at most four characters: `.04`, `2`, `1e-4`, `≈0` under 1e-9."""
+    if math.isnan(value):
+        return "NaN"
+    if value < 1e-9:
+        return "≈0"
+    value = value if math.isinf(value) else min(value, 9e99)
+    if 0.001 <= value < 1:
+        digits = f"{value:.1g}"
+        return digits if digits == "1" else digits.lstrip("0")
+    mantissa, _, power = f"{value:.0e}".partition("e")
+    if math.isinf(value) or 1 <= value < 1000:
+        return f"{value:.0f}"
+    return f"{mantissa}e{int(power)}"
+
+
+def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
+    """The lines of a table: each column as wide as its widest cell, nothing after the last.
+
+    Args:
+        rows: the cells, those of the head first. A row may end early; its last cell then goes on across the columns.
+        form: a line of the table: each column as `<`, `>` or `^` (left, right, centred) with its least width if there
+            is one, as in `<24>9`. What is between stands between the cells. The last column is that of all further.
+    """
+    columns = re.findall(r"([^<>^]*)([<>^])(\d*)", form)
+    many = max(map(len, rows), default=0)
+    columns += columns[-1:] * (many - len(columns))
+    widths = [int(least or 0) for _, _, least in columns]
+    for row in rows:
+        for i, cell in enumerate(row if len(row) == many else row[:-1]):
+            widths[i] = max(widths[i], len(cell))
+    return [
+        "".join(
+            f"{before}{cell:{side}{width}}"
+            for cell, (before, side, _), width in zip(row, columns, widths, strict=False)
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def cell_label(labels: Labels | None, b: int, t: int) -> str:
@@ -82,17 +157,21 @@ def numbers(values: IntArray, limit: int = 24) -> str:
     return f"{str(head)[:-1]}, …, {str(tail)[1:]} ({values.size} in all)"
 
 
+def _scaled(n: float) -> str:
+    """Three digits and the sign of a power of 1000, with a blank between: `96 `, `1.23 k`, `33.6 M`."""
+    value, signs = float(n), ["", "k", "M", "G", "T", "P"]
+    while abs(float(f"{value:.3g}")) >= 1000 and len(signs) > 1:
+        value, signs = value / 1000, signs[1:]
+    return f"{value:.3g} {signs[0]}"
+
+
 def _padded(layout: Layout, labels: Labels | None) -> list[str]:
     steps = range(layout.max_len)
-    cells = [[f"t={t}" for t in steps]]
+    rows = [["padded (· marks padding)", *(f"t={t}" for t in steps)]]
     for b, length in enumerate(layout.lengths):
-        cells.append([_padded_cell(labels, b, t, length) for t in steps])
-    widths = [max(len(row[t]) for row in cells) for t in steps]
-    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
-    heads = [f"{sequence_name(b):>2}  length {length:>2} " for b, length in enumerate(layout.lengths)]
-    head = "padded (· marks padding)"
-    margin = max(len(head), *map(len, heads))
-    return [f"{side.ljust(margin)}  {line}".rstrip() for side, line in zip([head, *heads], lines, strict=True)]
+        head = f"{sequence_name(b):>2}  length {length:>2} "
+        rows.append([head, *(_padded_cell(labels, b, t, length) for t in steps)])
+    return table(rows)
 
 
 def _padded_cell(labels: Labels | None, b: int, t: int, length: int) -> str:
@@ -103,13 +182,13 @@ def _padded_cell(labels: Labels | None, b: int, t: int, length: int) -> str:
 
 def _packed(layout: Layout, labels: Labels | None) -> list[str]:
     lines = [f"packed: {count(layout.n_valid, 'row')} of data, time step by time step"]
-    widest = len(f"batch_sizes[{layout.batch_sizes.size - 1}]")
+    rows = []
     for t, size in enumerate(layout.batch_sizes):
         first = layout.offsets[t]
-        rows = f"row  {first}" if size == 1 else f"rows {first}–{first + size - 1}"
+        where = f"row  {first}" if size == 1 else f"rows {first}–{first + size - 1}"
         cells = " ".join(cell_label(labels, b, t) for b in layout.sorted_indices[:size])
-        name = f"batch_sizes[{t}]".ljust(widest)
-        lines.append(f"  t={t:<2}  {name} = {size:<2}  {rows:<12} {cells}")
+        rows.append([f"t={t}", f"batch_sizes[{t}]", f"{size}", where, cells])
+    lines += table(rows, "  <4  < = <2  <12 <")
     lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")
     if not layout.is_sorted:
         lines.append(f"sorted_indices   {numbers(layout.sorted_indices)}")

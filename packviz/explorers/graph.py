@@ -11,7 +11,6 @@ import numpy as np
 from packviz.core.lengths import spread
 from packviz.draw import layouts as svg
 from packviz.draw import text
-from packviz.draw.graphs import size
 from packviz.explorers.panel import Panel, View, row, slider
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class GraphExplorer(Panel):
         )
         summary = (
             f"Backward: {text.count(counted.nodes, 'node')}, {text.count(counted.backward.kernels, 'kernel')},"
-            f" {size(counted.backward.bytes)} written."
+            f" {text.size(counted.backward.bytes)} written."
         )
         return View(
             draw=lambda theme: svg.stack(batch, [graph.to_svg(theme)], theme),

@@ -12,6 +12,7 @@ from packviz.core import lengths as sources
 from packviz.core.cuts import Prediction, Rates, best_cuts, every_cut, predict
 from packviz.core.layout import Layout
 from packviz.count.flops import GATES, Spec
+from packviz.draw import text
 from packviz.draw.stairs import Stairs, TradeOff, beside
 from packviz.explorers.job import Job, Progress, Stop, Work
 from packviz.explorers.panel import Panel, View, row, slider
@@ -176,7 +177,7 @@ class StaircaseExplorer(Panel):
         """What is in the picture, ready to be timed against one rectangle."""
         import torch  # noqa: PLC0415 - a second or two, for those who measure
 
-        from packviz.bench.timing import measure, milliseconds  # noqa: PLC0415
+        from packviz.bench.timing import measure  # noqa: PLC0415
         from packviz.ops.running import Staircase, run  # noqa: PLC0415
 
         stairs, spec = self.shown, self._spec()
@@ -212,7 +213,7 @@ class StaircaseExplorer(Panel):
             found[stairs.calls] = (ratio.value, ratio.low, ratio.high)
             self._refresh()
             doubt = "" if ratio.is_clear or stairs.calls == 1 else "; the spread is larger than the effect"
-            took = milliseconds(timing.median(_name(stairs.calls)))
+            took = text.milliseconds(timing.median(_name(stairs.calls)))
             return f"{_name(stairs.calls)}: {took} ms, {ratio.value:.2f} times one rectangle{doubt}"
 
         return work

@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from packviz.bench.command import race_and_save
-from packviz.bench.timing import Timing, measure, milliseconds
+from packviz.bench.timing import Timing, measure
 from packviz.core import files as recorded
 from packviz.core.lengths import uniform
 from packviz.draw import palette
 from packviz.draw.drawn import Drawn
 from packviz.draw.layouts import element, escape
+from packviz.draw.text import milliseconds
 from packviz.ops.masks import padding_mask
 from packviz.ops.operator import ragged_op
 

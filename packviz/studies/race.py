@@ -35,10 +35,11 @@ import numpy as np
 
 from packviz.bench.command import in_a_line
 from packviz.bench.machine import calm_allocator, check_device, provenance
-from packviz.bench.timing import Timing, measure, milliseconds
+from packviz.bench.timing import Timing, measure
 from packviz.core import files as recorded
 from packviz.core import lengths
 from packviz.core.layout import IntArray
+from packviz.draw.text import milliseconds
 
 PADDED, PACKED, AUTO = "torch padded", "torch packed", "auto"
 METHODS = (AUTO, "padded", "packed", "split", "staircase")

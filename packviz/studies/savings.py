@@ -16,11 +16,12 @@ from typing import Any
 
 from packviz.bench.command import in_a_line
 from packviz.bench.machine import check_device
-from packviz.bench.timing import Timing, measure, milliseconds
+from packviz.bench.timing import Timing, measure
 from packviz.core import files as recorded
 from packviz.core.layout import Layout
 from packviz.core.lengths import even_steps
 from packviz.count.flops import Ledger, Spec, flops
+from packviz.draw.text import milliseconds
 
 PADDED = "padded"
 _KIND, _VERSION = "savings", 1

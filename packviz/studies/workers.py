@@ -36,10 +36,11 @@ from pathlib import Path
 from typing import Any
 
 from packviz.bench.command import in_a_line
-from packviz.bench.timing import Timing, measure, milliseconds
+from packviz.bench.timing import Timing, measure
 from packviz.core import batches as buckets
 from packviz.core.layout import Layout
 from packviz.core.lengths import log_normal, read
+from packviz.draw.text import milliseconds
 
 MEANS, WEIGHTED = "mean of means", "token-weighted"
 LOSSES = (MEANS, WEIGHTED)

@@ -8,7 +8,7 @@ from typing import Any
 
 from packviz.core.lengths import spread
 from packviz.draw.chart import Curve, Plot, Sweep
-from packviz.draw.graphs import size
+from packviz.draw.text import size
 from packviz.lessons.exercise import NOT_YET, Verdict, exercise
 
 NEAR = 0.1

@@ -32,12 +32,13 @@ from typing import Any
 
 import numpy as np
 
-from packviz.bench.timing import Ratio, Timing, milliseconds
+from packviz.bench.timing import Ratio, Timing
 from packviz.core import files as recorded
 from packviz.core import lengths
 from packviz.core.layout import IntArray
 from packviz.draw.chart import Curve, Plot, Sweep
 from packviz.draw.drawn import Drawn
+from packviz.draw.text import milliseconds
 
 KIND, VERSION = "benchmark", 1
 

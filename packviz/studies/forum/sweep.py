@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from packviz.bench.machine import calm_allocator, check_device, provenance
 from packviz.bench.timing import Timing, measure
+from packviz.draw import text
 from packviz.studies.forum.results import CHANGING, PASSES, Benchmark, Parameters, Point, call_name, setup_lengths
 
 if TYPE_CHECKING:
@@ -78,16 +79,8 @@ class Progress:
 
     def to_text(self) -> str:
         """In words, with the time left."""
-        rest = "" if self.left is None else f", {duration(self.left)} left"
+        rest = "" if self.left is None else f", {text.duration(self.left)} left"
         return f"point {self.done + 1} of {self.points} (setup {self.setup}, {self.steps} time steps){rest}"
-
-
-def duration(seconds: float) -> str:
-    """About so long: `40 s`, `3 min`, `1 h 20 min`."""
-    if seconds < 90:
-        return f"{max(round(seconds), 1)} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def sweep(

@@ -327,14 +327,6 @@ def test_bars_of_totals_are_in_proportion(pairs):
     assert all(text.box.x >= 0 for text in picture.texts)
 
 
-@pytest.mark.parametrize(
-    ("n", "said"),
-    [(0, "0"), (9_999_999, "9,999,999"), (76_480_000, "76.5 M"), (999_600_000, "1 G"), (3_021_408_829_440, "3.02 T")],
-)
-def test_short_counts(n, said):
-    assert bars.short(n) == said
-
-
 def test_ledger_is_a_value():
     ledger = flops(Spec("GRU", 2, 3), [2, 1])
     assert ledger == Ledger(Spec("GRU", 2, 3), Layout([2, 1]))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from packviz.count import profile
 from packviz.draw import graphs, palette
-from packviz.draw.graphs import Graph, Node, size
+from packviz.draw.graphs import Graph, Node
 
 themes = st.sampled_from(sorted(palette.THEMES))
 
@@ -123,23 +123,3 @@ def test_whatever_torch_records_can_be_drawn(graph, theme):
     drawing = Drawing(graph.to_svg(theme))
     assert graph.to_text() == repr(graph)
     assert all(text.box.right <= drawing.width + 1 for text in drawing.texts)
-
-
-@pytest.mark.parametrize(
-    ("n", "said"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (999.6, "1 kB"),
-        (1000, "1 kB"),
-        (999_999, "1 MB"),
-        (33_554_432, "33.6 MB"),
-        (34_426_781_696, "34.4 GB"),
-        (2e15, "2e+03 TB"),
-        (-5, "-5 B"),
-        (float("nan"), "nan B"),
-        (float("inf"), "inf TB"),
-    ],
-)
-def test_size(n, said):
-    assert size(n) == said

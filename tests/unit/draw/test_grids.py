@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from packviz.draw import grids, palette
 from packviz.draw.curves import MOST, Curve, Trajectory
-from packviz.draw.grids import SHADES, Grid, number, short
+from packviz.draw.grids import SHADES, Grid
+from packviz.draw.text import difference
 
 VALUES = st.one_of(st.floats(0, 1e6), st.sampled_from([0.0, 1e-12, math.nan, math.inf]))
 
@@ -68,7 +69,7 @@ def test_the_text_has_every_cell(grid):
         name, *said = line.split()
         assert name == grid.rows[r]
         for c, cell in enumerate(said):
-            inside = number(float(grid.values[r, c])) if grid.differs[r, c] else "="
+            inside = difference(float(grid.values[r, c])) if grid.differs[r, c] else "="
             assert cell == (f"[{inside}]" if grid.is_padding(r, c) else inside)
 
 
@@ -87,31 +88,6 @@ def test_padding_is_hatched_and_never_lit_up():
 def test_shades_are_shares_of_the_scale(value, shade):
     grid = Grid("d", ["a"], ["0"], np.array([[value * 5]]), np.array([[True]]), 5.0)
     assert grid.shade(0, 0) == shade
-
-
-@pytest.mark.parametrize(
-    ("value", "said", "cut"),
-    [
-        (0.0348, "0.035", ".03"),
-        (0.96, "0.96", "1"),
-        (0.4, "0.4", ".4"),
-        (0.0012, "0.0012", ".001"),
-        (1.66, "1.7", "2"),
-        (123.4, "1.2e+02", "123"),
-        (0.00012, "0.00012", "1e-4"),
-        (4e12, "4e+12", "4e12"),
-        (math.nan, "NaN", "NaN"),
-        (math.inf, "inf", "inf"),
-    ],
-)
-def test_numbers(value, said, cut):
-    assert number(value) == said
-    assert short(value) == cut
-
-
-@given(VALUES)
-def test_short_numbers_fit_their_cell(value):
-    assert len(short(value)) <= 4
 
 
 @given(st.lists(random_grids(), min_size=1, max_size=5), st.sampled_from(list(palette.THEMES)))
@@ -209,7 +185,7 @@ def test_curves_in_words(path):
         for line, values in zip(lines[2 + 2 * i :], (curve.padded, curve.packed), strict=False):
             name, _, *said = line.split()
             assert name == curve.name
-            assert said == [f"[{number(v)}]" if t >= curve.length else number(v) for t, v in enumerate(values)]
+            assert said == [f"[{difference(v)}]" if t >= curve.length else difference(v) for t, v in enumerate(values)]
 
 
 def test_a_solid_line_becomes_dashed_where_the_padding_begins():

@@ -1,5 +1,6 @@
 """The text twin: exactly what it says on small batches, and that it says what holds for any."""
 
+import math
 import re
 
 import numpy as np
@@ -141,3 +142,97 @@ def test_the_mistaken_order():
         "  a0 a1 a2 b0 b1 b2 b3 b4 c0 c1 d0 d1 d2 d3"
     )
     assert text.mistaken_order(Layout([20, 30]), 25).endswith("would be [45].")
+
+
+@pytest.mark.parametrize(
+    ("n", "said"),
+    [(0, "0"), (9_999_999, "9,999,999"), (76_480_000, "76.5 M"), (999_600_000, "1 G"), (3_021_408_829_440, "3.02 T")],
+)
+def test_short_counts(n, said):
+    assert text.short(n) == said
+
+
+@pytest.mark.parametrize(
+    ("n", "said"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (999.6, "1 kB"),
+        (1000, "1 kB"),
+        (999_999, "1 MB"),
+        (33_554_432, "33.6 MB"),
+        (34_426_781_696, "34.4 GB"),
+        (2e15, "2 PB"),
+        (-5, "-5 B"),
+        (float("nan"), "nan B"),
+        (float("inf"), "inf PB"),
+    ],
+)
+def test_bytes(n, said):
+    assert text.size(n) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.2, "1 s"), (40, "40 s"), (89, "89 s"), (100, "2 min"), (3000, "50 min"), (4800, "1 h 20 min")],
+)
+def test_durations(seconds, said):
+    assert text.duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said", "cut"),
+    [
+        (0.0348, "0.035", ".03"),
+        (0.96, "0.96", "1"),
+        (0.4, "0.4", ".4"),
+        (0.0012, "0.0012", ".001"),
+        (1.66, "1.7", "2"),
+        (123.4, "1.2e+02", "123"),
+        (0.00012, "0.00012", "1e-4"),
+        (4e12, "4e+12", "4e12"),
+        (math.nan, "NaN", "NaN"),
+        (math.inf, "inf", "inf"),
+    ],
+)
+def test_differences(value, said, cut):
+    assert text.difference(value) == said
+    assert text.short_difference(value) == cut
+
+
+@given(st.one_of(st.floats(0, 1e6), st.sampled_from([0.0, 1e-12, math.nan, math.inf])))
+def test_short_differences_fit_their_cell(value):
+    assert len(text.short_difference(value)) <= 4
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0, "0"), (1.23456e-3, "1.23"), (0.99, "990"), (1, "1,000"), (12.345, "12,345")]
+)
+def test_milliseconds(seconds, said):
+    assert text.milliseconds(seconds) == said
+
+
+cells = st.text("ab 1é–", max_size=5)
+
+
+@given(st.lists(st.lists(cells, min_size=3, max_size=3), min_size=1, max_size=5), st.integers(0, 7))
+def test_the_columns_of_a_table(rows, least):
+    wide = [max([0, *(len(row[i]) for row in rows)]) for i in range(3)]
+    wide[1] = max(wide[1], least)
+    lines = [f"  {a.ljust(wide[0])} | {b.rjust(wide[1])}{' ' * 3}{c.rjust(wide[2])}".rstrip() for a, b, c in rows]
+    assert text.table(rows, f"  < | >{least or ''}   >") == lines
+
+
+def test_a_row_that_ends_early_goes_on_across_the_columns():
+    rows = [["name", "a", "b"], ["x", "1", "22"], ["y", "none of these"], ["z"], []]
+    assert text.table(rows) == ["name  a   b", "x     1  22", "y     none of these", "z", ""]
+    assert text.table([]) == []
+
+
+def test_the_last_column_is_that_of_all_further_and_words_are_centred():
+    assert text.table([["a", "1", "2"], ["b", "10", "200"]], "<3>4") == ["a     1   2", "b    10 200"]
+    assert text.table([["outputs", "h"], ["right", "–"], ["no", "–––"]], "^|^") == [
+        "outputs| h",
+        " right | –",
+        "  no   |–––",
+    ]

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from panels import move, visible, words
 
-from packviz.bench.timing import milliseconds
 from packviz.core import lengths as sources
 from packviz.core.cuts import Rates, best_cuts, predict
 from packviz.core.layout import Layout
 from packviz.count.flops import Spec
 from packviz.draw import stairs
 from packviz.draw.stairs import Stairs
+from packviz.draw.text import milliseconds
 from packviz.explorers import StaircaseExplorer
 from packviz.explorers.job import Job
 from packviz.explorers.staircase import EACH, TYPED, staircases

@@ -21,7 +21,7 @@ from packviz.studies.forum import network as forum
 from packviz.studies.forum import results
 from packviz.studies.forum import sweep as experiment
 from packviz.studies.forum.results import Benchmark, Parameters, Point, call_name, setup_lengths
-from packviz.studies.forum.sweep import Progress, duration, expected, sweep
+from packviz.studies.forum.sweep import Progress, expected, sweep
 
 RECORDED = Path(__file__).parents[3] / "notebooks" / "recorded"
 FAKE = Path(__file__).parent / "recordings" / "benchmark_fake_cuda.json"
@@ -445,14 +445,6 @@ def test_time_left_runs_down():
     assert known[-1].left == 0
     assert known[-1].fraction == 1
     assert known[len(known) // 2].left < known[0].left + 30
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(0.2, "1 s"), (40, "40 s"), (89, "89 s"), (100, "2 min"), (3000, "50 min"), (4800, "1 h 20 min")],
-)
-def test_durations(seconds, said):
-    assert duration(seconds) == said
 
 
 # What it says.
