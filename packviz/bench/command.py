@@ -1,4 +1,4 @@
-"""What the programs `python -m packviz.bench.…` have in common."""
+"""What the programs `python -m packviz.studies.…` have in common."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def race_and_save(
     """A program that runs one race, prints what it found, and writes the file.
 
     Args:
-        name: of the module.
+        name: of the study.
         said: what it does.
         race: takes `rounds` and `device`.
         save: takes the file and what was found.
         rounds: if not given.
         arguments: of the command line.
     """
-    parser = argparse.ArgumentParser(prog=f"python -m packviz.bench.{name}", description=said)
+    parser = argparse.ArgumentParser(prog=f"python -m packviz.studies.{name}", description=said)
     parser.add_argument("--out", required=True, help="the file to write")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=rounds)

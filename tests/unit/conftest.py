@@ -4,10 +4,15 @@ import pytest
 import torch
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session", autouse=True)
 def one_thread():
     """Tiny tensors on busy cores: threads only wait for each other."""
-    threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def two_threads():
+    """Another number than that of the tests, for what has to leave it alone. A test looks whether it has."""
+    torch.set_num_threads(2)
+    yield 2
+    torch.set_num_threads(1)

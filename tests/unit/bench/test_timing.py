@@ -14,8 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.bench import Timing, calm_allocator, measure, memory, timing
-from packviz.bench import machine as provenance
+from packviz.bench import Timing, calm_allocator, measure, memory, provenance, timing
 from packviz.bench.machine import allocator
 from packviz.core import files as recorded
 
@@ -425,78 +424,94 @@ def test_a_timing_survives_its_file(tmp_path):
         Timing.from_dict({})
 
 
-def run(code, **environment):
-    """What a new interpreter prints; the allocator's settings hold for a whole process."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=clean | environment
-    )
-    return done.stdout.strip()
-
-
-GLIBC = pytest.mark.skipif(allocator()["library"].split()[0] != "glibc", reason="this setting is glibc's")
-
-FAULTS = """
-import resource, torch
+# The allocator's settings hold for a whole process, so another one tells what they do. Page faults are counted, not
+# timed, and every torch.empty has 64 MiB: 16,384 pages.
+DIARY = """
+import json, os, resource, sys
+import torch
 from packviz.bench import calm_allocator, measure
-{how}
+from packviz.bench.memory import peak
+from packviz.bench.machine import allocator
+
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    torch.empty(16 * 2**20).fill_(1)  # 64 MiB: 16,384 pages
+    torch.empty(16 * 2**20).fill_(1)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-print(sorted(faults() for _ in range(40))[10])  # the heap grows first: not all of the calls are calm
+
+def typical_faults():
+    return sorted(faults() for _ in range(40))[10]  # the heap grows first: not all of the calls are calm
+
+told = {"at first": typical_faults()}
+os.environ["MALLOC_MMAP_THRESHOLD_"] = "4294967296"
+told["a reader's own"] = calm_allocator()["mallopt"]
+del os.environ["MALLOC_MMAP_THRESHOLD_"]
+told["still"] = typical_faults()
+measure({"a": int}, rounds=1)
+told["set"] = allocator()
+peak(lambda: torch.ones(9))
+told["calm"] = typical_faults()
+json.dump(told, sys.stdout)
 """
 
 
-@GLIBC
-def test_a_calm_allocator_keeps_its_pages():
-    """Page faults are counted, not timed."""
-    assert int(run(FAULTS.format(how=""))) > 10_000
-    assert int(run(FAULTS.format(how="calm_allocator()"))) < 1000
-    assert int(run(FAULTS.format(how="measure({'a': int}, rounds=1)"))) < 1000
-
-
-@GLIBC
-def test_what_was_set_is_recorded():
-    code = "from packviz.bench import calm_allocator; import json; print(json.dumps(calm_allocator()))"
-    said = json.loads(run(code))
-    assert said["mallopt"] == {"M_MMAP_MAX": 0, "M_TRIM_THRESHOLD": 2**31 - 1}
-    assert said["environment"] == {}
-
-
-@GLIBC
-def test_a_reader_s_own_setting_is_left_alone():
-    code = "from packviz.bench import calm_allocator; import json; print(json.dumps(calm_allocator()))"
-    said = json.loads(run(code, MALLOC_MMAP_THRESHOLD_="4294967296"))
-    assert said["mallopt"] == {}
-    assert said["environment"] == {"MALLOC_MMAP_THRESHOLD_": "4294967296"}
-
-
-KEEPING = """
+# In an interpreter of its own: memory that others have freed would hide what is asked here.
+COUNTING = """
+import json, resource, sys
+import torch
 from packviz.bench import calm_allocator
 from packviz.bench.memory import peak
-import resource, torch
-calm_allocator()
+
 def grow():
     x = torch.ones(2**20)
     for i in range(60):
         x = x + torch.zeros(2**20)[: i + 1].sum()
-{how}
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+
+def most_megabytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+calm_allocator()
+before = most_megabytes()
+peak(grow)
+json.dump(most_megabytes() - before, sys.stdout)
 """
+
+GLIBC = pytest.mark.skipif(allocator()["library"].split()[0] != "glibc", reason="this setting is glibc's")
+
+
+def run(code):
+    """What a new interpreter tells."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=clean)
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def told():
+    return run(DIARY)
+
+
+@GLIBC
+def test_a_calm_allocator_keeps_its_pages_after_counting_too(told):
+    assert told["at first"] > 10_000
+    assert told["calm"] < 1000
+
+
+@GLIBC
+def test_what_was_set_is_recorded(told):
+    assert told["set"]["mallopt"] == {"M_MMAP_MAX": 0, "M_TRIM_THRESHOLD": 2**31 - 1}
+    assert told["set"]["environment"] == {}
+
+
+@GLIBC
+def test_a_reader_s_own_setting_is_left_alone(told):
+    assert told["a reader's own"] == {}
+    assert told["still"] > 10_000
 
 
 @GLIBC
 def test_counting_memory_does_not_swell_a_calm_heap():
     """The profiler keeps a little of every operator; between blocks of 4 MiB it would tear the heap apart."""
-    alone, counted = (int(run(KEEPING.format(how=how))) for how in ("grow()", "peak(grow)"))
-    assert counted < alone + 100
-
-
-@GLIBC
-def test_after_counting_the_allocator_is_calm_again():
-    how = "from packviz.bench.memory import peak; calm_allocator(); peak(lambda: torch.ones(9))"
-    assert int(run(FAULTS.format(how=how))) < 1000
+    assert run(COUNTING) < 60
 
 
 def test_an_allocator_that_is_not_glibc_is_left_alone(monkeypatch):

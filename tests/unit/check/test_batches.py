@@ -17,7 +17,6 @@ from packviz.check import batches
 from packviz.core.layout import sequence_name
 
 SOURCES = Path(__file__).parents[3] / "notebooks" / "source"
-pytestmark = pytest.mark.usefixtures("one_thread")
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 

@@ -16,8 +16,6 @@ from packviz.check.states import LOSSES, TOLERANCE, StatesComparison
 from packviz.check.truth import QUESTIONS, truth_table
 from packviz.draw import palette
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 CELLS = (nn.RNN, nn.GRU, nn.LSTM)
 
 

@@ -174,11 +174,11 @@ def test_one_rectangle_alone_can_be_measured():
     assert explorer.trade_off.measured == {1: (1, 1, 1)}
 
 
-def test_measuring_leaves_torchs_random_state_and_threads(explorer):
-    state, threads = torch.random.get_rng_state(), torch.get_num_threads()
+def test_measuring_leaves_torchs_random_state_and_threads(explorer, two_threads):
+    state = torch.random.get_rng_state()
     explorer.job.run()
     assert torch.equal(torch.random.get_rng_state(), state)
-    assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == two_threads
 
 
 def test_the_button_measures_in_a_thread(explorer):

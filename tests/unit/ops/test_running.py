@@ -18,10 +18,7 @@ from packviz.ops import running
 from packviz.ops.running import METHODS, Staircase
 
 # torch's own, once a process, wherever an LSTM with a projection runs on padded data.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN"),
-    pytest.mark.usefixtures("one_thread"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 
 CELLS = (nn.RNN, nn.GRU, nn.LSTM)
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}

@@ -43,12 +43,12 @@ def test_all_but_the_padded_ones_compute_the_same():
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_small_race_for_real():
-    threads, told = torch.get_num_threads(), []
+def test_a_small_race_for_real(two_threads):
+    told = []
     race = compiled.race(
         batch=2, past=3, future=2, features=2, hidden=3, rounds=2, backend="eager", progress=lambda *n: told.append(n)
     )
-    assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == two_threads
     assert list(race.timing.seconds) == NAMES
     assert race.timing.rounds == 2
     assert told[-1] == (5, 5)

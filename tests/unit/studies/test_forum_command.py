@@ -409,13 +409,16 @@ def test_plotting_does_not_wait_for_torch(tmp_path):
 # The programs beside it.
 
 
-@pytest.mark.parametrize("name", ["race", "compiled", "thumb", "savings", "helpers", "calibration"])
+STUDIES = [f"packviz.studies.{name}" for name in ("race", "compiled", "thumb", "savings", "helpers")]
+
+
+@pytest.mark.parametrize("name", [*STUDIES, "packviz.bench.calibration"])
 def test_the_other_programs_refuse_in_a_line_too(name, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr("torch.set_num_threads", lambda number: None)
-    program = importlib.import_module(f"packviz.bench.{name}")
+    program = importlib.import_module(name)
     with pytest.raises(SystemExit, match="2"):
         program.main(["--device", "gpu", "--out", str(tmp_path / "a.json")])
-    assert f"packviz.bench.{name}: error: device is 'gpu'; choose" in capsys.readouterr().err
+    assert f"{name}: error: device is 'gpu'; choose" in capsys.readouterr().err
 
 
 def test_workers_without_their_file(monkeypatch, capsys):

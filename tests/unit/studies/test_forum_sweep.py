@@ -208,7 +208,7 @@ def test_one_setup_and_one_method():
     assert "packed ms" in result.to_text()
 
 
-def test_what_is_timed(monkeypatch):
+def test_what_is_timed(monkeypatch, two_threads):
     """The forward pass without a graph, and training with fresh gradients; one thread; all in one measurement."""
     seen = []
 
@@ -220,12 +220,11 @@ def test_what_is_timed(monkeypatch):
     measured = []
     monkeypatch.setitem(forum.METHODS, "spy", spy)
     monkeypatch.setattr(experiment, "measure", lambda *a, **k: measured.append(a) or experiment_measure(*a, **k))
-    before = torch.get_num_threads()
     result = run(dataclasses.replace(SMALL, methods=("padded", "spy")), setups=("B",), sizes=(3,))
     assert set(seen) == {(False, True, 1, True, "cpu"), (True, True, 1, True, "cpu")}
     assert len(seen) == 2 * (2 + 1)  # two rounds, and once for the memory
     assert len(measured) == 1
-    assert torch.get_num_threads() == before
+    assert torch.get_num_threads() == two_threads
     assert result.point("B", 3).wrong == []
 
 
@@ -338,8 +337,8 @@ def test_what_torch_refuses_is_said_with_its_name(monkeypatch):
         run(dataclasses.replace(SMALL, methods=("failing",), autocast="float16"))
 
 
-def test_threads_are_restored_and_stop_ends_within_a_call(monkeypatch):
-    before, calls = torch.get_num_threads(), []
+def test_threads_are_restored_and_stop_ends_within_a_call(monkeypatch, two_threads):
+    calls = []
     monkeypatch.setitem(forum.METHODS, "spy", lambda *given: calls.append(1) or forum.padded(*given))
     parameters = dataclasses.replace(SMALL, methods=("spy",))
     one_point = 2 * 3  # two passes: twice timed, and once for the memory
@@ -348,7 +347,7 @@ def test_threads_are_restored_and_stop_ends_within_a_call(monkeypatch):
         result = run(parameters, sizes=(2, 3), stop=lambda allowed=allowed: len(calls) >= allowed)
         assert len(calls) == allowed
         assert len(result.points) == allowed // one_point
-    assert torch.get_num_threads() == before
+    assert torch.get_num_threads() == two_threads
 
 
 # Going on.

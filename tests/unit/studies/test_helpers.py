@@ -18,10 +18,9 @@ def test_all_contestants_agree(lengths):
                 assert torch.allclose(one.float(), other.float(), atol=1e-6), name
 
 
-def test_race_and_file(tmp_path):
-    threads = torch.get_num_threads()
+def test_race_and_file(tmp_path, two_threads):
     found = helpers.race(batch=3, steps=5, features=2, rounds=2)
-    assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == two_threads
     assert set(found.timings) == {"padding_mask", "masked_loss", "align", "unpack_to_length"}
     path = tmp_path / "helpers.json"
     helpers.save(str(path), found)

@@ -33,24 +33,22 @@ def test_flops_are_the_same_for_every_batch():
         assert list(race.flops) == list(race.timing.seconds)
 
 
-def test_a_small_race_for_real(monkeypatch):
-    threads = torch.get_num_threads()
+def test_a_small_race_for_real(monkeypatch, two_threads):
     seen, told = [], []
     monkeypatch.setattr(torch.nn.GRU, "zero_grad", lambda self: seen.append(torch.get_num_threads()))
     race = savings.race("GRU", distinct=(2, 4), size=4, hidden_size=3, rounds=2, progress=lambda *n: told.append(n))
     assert set(seen) == {1}
-    assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == two_threads
     assert race.timing.rounds == 2
     assert told[-1] == (5, 5)
     assert list(race.timing.seconds) == ["padded", "packed (2 lengths)", "packed (4 lengths)"]
     assert race.timing.provenance["threads"] == 1
 
 
-def test_threads_are_restored_after_a_failure():
-    threads = torch.get_num_threads()
+def test_threads_are_restored_after_a_failure(two_threads):
     with pytest.raises(ZeroDivisionError):
         savings.race(distinct=(2, 4), size=4, stop=lambda: 1 // 0)
-    assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == two_threads
 
 
 def test_in_words():

@@ -63,10 +63,10 @@ def test_lengths_of_a_kind(kind, longest):
     assert {"equal": variation == 0, "nearly equal": 0 <= variation <= 0.05}.get(kind, variation > 0.5)
 
 
-def test_a_small_race_for_real(tmp_path):
-    threads, told = torch.get_num_threads(), []
+def test_a_small_race_for_real(tmp_path, two_threads):
+    told = []
     measured = thumb.race(TINY, rounds=2, progress=lambda *numbers: told.append(numbers))
-    assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == two_threads
     assert len(TINY) == len(measured.cases) == 8
     assert told == [(i, 8) for i in range(1, 9)]
     assert {(c.batch_size, c.kind, c.training) for c in measured.cases} == {

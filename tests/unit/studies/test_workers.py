@@ -138,7 +138,7 @@ def test_an_interrupt_ends_the_workers(monkeypatch):
 
 
 def test_workers_end_with_the_process_that_started_them():
-    code = "from packviz.bench import workers; workers.compare([2, 1], rounds=10**9)"
+    code = "from packviz.studies import workers; workers.compare([2, 1], rounds=10**9)"
     parent = subprocess.Popen([sys.executable, "-c", code])
     deadline = time.monotonic() + 60
     while len(started := running()) < 2:
