@@ -15,6 +15,7 @@ from torch import Tensor
 
 from packviz.check.findings import Finding, Findings
 from packviz.core.layout import BoolArray, IntArray, Layout, Packed, sequence_name
+from packviz.core.padded import Padded, order
 from packviz.draw.text import count, numbers
 
 CHANCE = 1e-4
@@ -77,7 +78,7 @@ class _Batch:
     """What was given, batch first, with lengths as torch will read them."""
 
     def __init__(self, x: Tensor, lengths: Any, batch_first: bool) -> None:
-        self.order = "(B, T, …)" if batch_first else "(T, B, …)"
+        self.order = order(batch_first)
         self.batch_first = batch_first
         if not isinstance(x, Tensor):
             hint = "; pass it as packed=…, and as x the padded batch" if hasattr(x, "batch_sizes") else ""
@@ -89,8 +90,8 @@ class _Batch:
             )
         if x.ndim < 2:
             raise ValueError(f"x must be {self.order}, got shape {tuple(x.shape)}")
+        self.size, self.steps, _ = Padded.of(x.shape, batch_first)
         x = x.detach() if batch_first else x.detach().transpose(0, 1)
-        self.size, self.steps = x.shape[:2]
         self.x = x.flatten(2) if x.ndim > 2 else x.unsqueeze(2)
         try:
             given = lengths.detach() if isinstance(lengths, Tensor) else torch.tensor(np.array(lengths))

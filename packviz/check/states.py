@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from packviz.core.layout import BoolArray, Layout, sequence_name
+from packviz.core.padded import order, reading
 from packviz.draw import grids, text
 from packviz.draw.curves import Curve, Trajectory
 from packviz.draw.drawn import Drawn
@@ -417,12 +418,13 @@ def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any) -> Layout:
     Raises:
         ValueError: something does not; the message says what to do.
     """
-    order = "(B, T, I)" if rnn.batch_first else "(T, B, I)"
-    read = f"x of shape {tuple(x.shape)}, read as {order} because the module has batch_first={rnn.batch_first},"
     if x.ndim != 3 or not x.numel():
-        raise ValueError(f"x must be a padded batch {order} and not empty, got shape {tuple(x.shape)}")
+        raise ValueError(
+            f"x must be a padded batch {order(rnn.batch_first, ', I')} and not empty, got shape {tuple(x.shape)}"
+        )
     if x.shape[2] != rnn.input_size:
-        raise ValueError(f"{read} has I = {x.shape[2]}, but the module has input_size={rnn.input_size}")
+        read, why = reading(x.shape, rnn.batch_first, features=", I"), f"the module has batch_first={rnn.batch_first}"
+        raise ValueError(f"{read} because {why}, has I = {x.shape[2]}, but the module has input_size={rnn.input_size}")
     weight = next(rnn.parameters())
     for kind in ("dtype", "device"):
         ours, theirs = getattr(x, kind), getattr(weight, kind)

@@ -14,6 +14,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from packviz.core.padded import Padded, reading
+
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 _Array = TypeVar("_Array", bound=npt.NDArray[Any])
@@ -146,17 +148,11 @@ class Layout:
         Raises:
             ValueError: the lengths are not valid, or do not fit the shape.
         """
-        order = "(B, T, …)" if batch_first else "(T, B, …)"
-        read = f"x of shape {tuple(shape)}, read as {order},"
-        batch, steps = (shape[0], shape[1]) if batch_first else (shape[1], shape[0])
         layout = cls(lengths)
-        # The count first: with the batch dimension mistaken, every other message would mislead.
-        if layout.batch_size != batch:
-            hint = f"; did you mean batch_first={not batch_first}?" if layout.batch_size == steps else ""
-            raise ValueError(f"lengths has {layout.batch_size} entries but {read} has B = {batch}{hint}")
+        steps = Padded.fitting(layout.batch_size, shape, batch_first).steps
         if layout.max_len > steps:
             b = int(np.argmax(layout.lengths > steps))
-            raise ValueError(f"lengths[{b}] is {layout.lengths[b]} but {read} has T = {steps}")
+            raise ValueError(f"lengths[{b}] is {layout.lengths[b]}, but {reading(shape, batch_first)}, has T = {steps}")
         return cls(layout.lengths, max_len=int(steps))
 
     @classmethod

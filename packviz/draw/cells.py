@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packviz.core.layout import Layout, sequence_name
+from packviz.core.padded import order
 from packviz.draw import layouts as svg
 from packviz.draw import palette
 from packviz.draw.drawn import Drawn
@@ -58,7 +59,7 @@ class Aligned(Drawn):
         if side not in ("left", "right"):
             raise ValueError(f"side is {side!r}; choose 'left' (data first, padding at the end) or 'right'")
         values = _grid(x, "x", batch_first)
-        real = _mask(lengths, values.shape)
+        real = _mask(lengths, values.shape, batch_first)
         real = real if side == "left" else real[:, ::-1]
         labels = [[_label(v) for v in row] for row in values.tolist()]
         return cls(title, labels, real, None if like is None else values != _grid(like, "like", batch_first))
@@ -141,23 +142,19 @@ def _cell_width(batch: Aligned) -> float:
 def _grid(values: Any, name: str, batch_first: bool) -> npt.NDArray[Any]:
     array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
     if array.ndim != 2:
-        order = "(B, T)" if batch_first else "(T, B)"
-        raise ValueError(f"{name} must be {order}, one number per cell, got shape {array.shape}")
+        raise ValueError(f"{name} must be {order(batch_first, '')}, one number per cell, got shape {array.shape}")
     if max(array.shape) > FEW:
         raise ValueError(f"{name} has shape {array.shape}; up to {FEW} sequences of {FEW} time steps can be drawn")
     return array if batch_first else array.T
 
 
-def _mask(lengths: Any, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+def _mask(lengths: Any, shape: tuple[int, ...], batch_first: bool) -> npt.NDArray[np.bool_]:
     if getattr(lengths, "ndim", 1) == 2:
         mask = np.asarray(lengths.cpu() if hasattr(lengths, "cpu") else lengths)
         if mask.shape != shape or mask.dtype != np.bool_:
             raise ValueError(f"a mask must hold booleans of shape {shape}, got {mask.dtype} of shape {mask.shape}")
         return mask
-    layout = Layout(lengths, max_len=shape[1])
-    if layout.batch_size != shape[0]:
-        raise ValueError(f"lengths has {layout.batch_size} entries but x holds {shape[0]} sequences")
-    return layout.mask
+    return Layout.from_padded(shape if batch_first else shape[::-1], lengths, batch_first).mask
 
 
 def _label(value: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from packviz.core.layout import Layout
+from packviz.core.padded import order, reading
 from packviz.draw import layouts as svg
 from packviz.draw import text
 from packviz.draw.drawn import Drawn
@@ -87,16 +88,16 @@ def show(what: Any, lengths: Any = None, batch_first: bool = False) -> Picture:
 
 
 def _padded(x: Any, lengths: Any, batch_first: bool) -> Picture:
-    order = "(B, T, …)" if batch_first else "(T, B, …)"
     try:
         x = x if hasattr(x, "shape") else np.asarray(x)
     except ValueError:  # NumPy's word for rows of unequal length
-        raise ValueError(f"x must be a padded batch {order}; to draw sequences as they are, call show(x)") from None
+        wanted = f"x must be a padded batch {order(batch_first)}"
+        raise ValueError(f"{wanted}; to draw sequences as they are, call show(x)") from None
     shape = tuple(x.shape)
     if len(shape) < 2:
-        raise ValueError(f"x must be a padded batch {order}, got shape {shape}")
+        raise ValueError(f"x must be a padded batch {order(batch_first)}, got shape {shape}")
     layout = Layout.from_padded(shape, lengths, batch_first)
-    caption = f"x of shape {shape}, read as {order}"
+    caption = reading(shape, batch_first)
     if layout.batch_size == layout.max_len:
         caption += f". B and T are equal, so torch cannot tell: check batch_first={batch_first}"
     if not text.is_few(layout):

@@ -7,14 +7,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from packviz.core.cuts import rectangles
-from packviz.ops.kernels import Shape
-
-IntArray = npt.NDArray[np.int64]
+from packviz.core.layout import IntArray
+from packviz.core.padded import Padded
 
 MOST_SHAPES = 4
 """For how many shapes of padded tensors the indices of a batch are kept."""
@@ -78,7 +76,7 @@ class Cells:
 class Whole:
     """The one rectangle of a padded batch as it is, up to its longest sequence. It does what `Cells` does."""
 
-    def __init__(self, shape: Shape, steps: int, waste: Tensor) -> None:
+    def __init__(self, shape: Padded, steps: int, waste: Tensor) -> None:
         """Takes the shape of the batch, the time steps of the rectangle, and which of its cells are padding."""
         self._shape, self._steps, self._waste = shape, steps, waste
 
@@ -139,18 +137,18 @@ class Grid:
             np.arange(a, b)[:, None] >= self._lengths[self._order[:n]] for a, b, n in self.rectangles
         ]  # true at padding
         self.waste = [self._index(np.flatnonzero(mask)) for mask in self._masks]
-        self._cells: dict[tuple[Shape, range, int], Cells | Whole] = {}
-        self._last: dict[tuple[Shape, int], Tensor] = {}
+        self._cells: dict[tuple[Padded, range, int], Cells | Whole] = {}
+        self._last: dict[tuple[Padded, int], Tensor] = {}
 
-    def source(self, shape: Shape, direction: int) -> Cells | Whole:
+    def source(self, shape: Padded, direction: int) -> Cells | Whole:
         """Where the cells of one direction are in a padded batch. The reverse one (1) begins at each sequence's end."""
         return self._found(shape, range(direction, direction + 1), 1)
 
-    def target(self, shape: Shape, directions: int) -> Cells | Whole:
+    def target(self, shape: Padded, directions: int) -> Cells | Whole:
         """Where the cells of all directions, one after the other, are in a padded batch of rows `(…, …, D)`."""
         return self._found(shape, range(directions), directions)
 
-    def last(self, shape: Shape, directions: int) -> Tensor:
+    def last(self, shape: Padded, directions: int) -> Tensor:
         """`(D · B,)` where in such a batch each direction ends each sequence, in the caller's order."""
         if (shape, directions) not in self._last:
             if len(self._last) == MOST_SHAPES:
@@ -160,7 +158,7 @@ class Grid:
             self._last[shape, directions] = self._index(np.concatenate(rows))
         return self._last[shape, directions]
 
-    def _found(self, shape: Shape, which: range, directions: int) -> Cells | Whole:
+    def _found(self, shape: Padded, which: range, directions: int) -> Cells | Whole:
         key = shape, which, directions
         if key not in self._cells:
             if len(self._cells) == 2 * MOST_SHAPES:
@@ -171,7 +169,7 @@ class Grid:
                 self._cells[key] = self._scattered(shape, which, directions)
         return self._cells[key]
 
-    def _scattered(self, shape: Shape, which: range, directions: int) -> Cells:
+    def _scattered(self, shape: Padded, which: range, directions: int) -> Cells:
         found = []
         for d in which:
             for (a, b, n), mask, waste in zip(self.rectangles, self._masks, self.waste, strict=True):

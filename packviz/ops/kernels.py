@@ -23,28 +23,6 @@ Result = tuple[Tensor, Tensor, Tensor | None]
 """A layer's padded output, its `h_n` `(D, B, P)` and, of an LSTM, `c_n` `(D, B, H)`, in the caller's order."""
 
 
-class Shape(NamedTuple):
-    """Of a padded batch.
-
-    Attributes:
-        batch: `B`.
-        steps: `T`.
-        batch_first: whether it is `(B, T, …)`, else `(T, B, …)`.
-    """
-
-    batch: int
-    steps: int
-    batch_first: bool
-
-    def of(self, features: int) -> tuple[int, int, int]:
-        """The shape of a tensor with so many features."""
-        return (self.batch, self.steps, features) if self.batch_first else (self.steps, self.batch, features)
-
-    def rows(self, sequence: Any, step: Any) -> Any:
-        """Which rows of such a tensor these cells are: arrays in, an array out."""
-        return sequence * self.steps + step if self.batch_first else step * self.batch + sequence
-
-
 class Layer(NamedTuple):
     """One layer, with all of its directions.
 

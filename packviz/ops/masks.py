@@ -19,6 +19,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import PackedSequence
 
+from packviz.core.padded import Padded, order
+
 Lengths = Tensor | Sequence[int]
 """`(B,)` whole numbers, each at least 0: a list, an array, or an integer tensor on any device."""
 
@@ -100,8 +102,8 @@ def masked_loss(
             f"loss has shape {tuple(loss.shape)}, it needs a batch and a time dimension: compute it with"
             ' reduction="none", and shape it as the batch is shaped'
         )
-    n, steps = _fitted(lengths, loss, "loss", batch_first)
-    mask = _is_real(n, steps) if batch_first else _is_real(n, steps).T
+    n, batch = _fitted(lengths, loss, "loss", batch_first)
+    mask = _is_real(n, batch.steps) if batch_first else _is_real(n, batch.steps).T
     # Fill, never multiply: 0 × NaN is NaN. Half precision is summed in single, where 65 504 is not the end.
     exact = torch.float32 if loss.dtype in (torch.float16, torch.bfloat16) else loss.dtype
     real = loss.masked_fill(~_widened(mask, loss.ndim), 0).to(exact)
@@ -146,18 +148,17 @@ def align(
         if side not in ("left", "right") and not (name == "source" and side is None):
             raise ValueError(f"{name} is {side!r}; choose 'left' (data first, padding at the end) or 'right'")
     source = source or ("right" if to == "left" else "left")
-    n, steps = _fitted(lengths, x, "x", batch_first)
-    width = steps if max_length is None else _steps(max_length, "max_length")
+    n, batch = _fitted(lengths, x, "x", batch_first)
+    width = batch.steps if max_length is None else _steps(max_length, "max_length")
     if max_length is not None:
         _check(_whole_numbers(lengths), width, "max_length")
-    batch = x.shape[0 if batch_first else 1]
-    column, row = torch.arange(width, device=x.device), torch.arange(batch, device=x.device)
+    column, row = torch.arange(width, device=x.device), torch.arange(batch.batch, device=x.device)
     step = column if to == "left" else column - width + n[:, None]  # of its own sequence, (B, width) once broadcast
     real = (step >= 0) & (step < n[:, None])
     # A rotation: the padding comes from somewhere too, and from all over rather than from one cell, on whose gradient
     # everything would then pile up. (It is overwritten, so where from does not matter.)
-    now = (step if source == "left" else step + steps - n[:, None]).remainder(max(steps, 1))
-    index = row[:, None] * steps + now if batch_first else now * batch + row[:, None]
+    now = (step if source == "left" else step + batch.steps - n[:, None]).remainder(max(batch.steps, 1))
+    index = batch.rows(row[:, None], now)
     if not batch_first:
         index, real = index.T, real.T
     return _rows(x.flatten(0, 1), index, real, padding_value)
@@ -228,28 +229,21 @@ def _widened(mask: Tensor, ndim: int) -> Tensor:
     return mask.reshape(*mask.shape, *(1,) * (ndim - 2))
 
 
-def _fitted(lengths: Lengths, x: Tensor, name: str, batch_first: bool) -> tuple[Tensor, int]:
-    """The lengths on the device of `x`, within its number of time steps, which comes second."""
-    order = "(B, T, …)" if batch_first else "(T, B, …)"
+def _fitted(lengths: Lengths, x: Tensor, name: str, batch_first: bool) -> tuple[Tensor, Padded]:
+    """The lengths on the device of `x`, within its number of time steps; and how `x` is read."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a tensor {order}, got {type(x).__name__}")
+        raise TypeError(f"{name} must be a tensor {order(batch_first)}, got {type(x).__name__}")
     if x.ndim < 2:
-        raise ValueError(f"{name} must be {order}, got shape {tuple(x.shape)}")
-    batch, steps = x.shape[:2] if batch_first else (x.shape[1], x.shape[0])
+        raise ValueError(f"{name} must be {order(batch_first)}, got shape {tuple(x.shape)}")
     n = _whole_numbers(lengths)
-    # The count first: with the batch dimension mistaken, every other message would mislead.
-    if len(n) != batch:
-        hint = f"; did you mean batch_first={not batch_first}?" if len(n) == steps else ""
-        raise ValueError(
-            f"lengths has {len(n)} entries but {name} of shape {tuple(x.shape)}, read as {order}, has B = {batch}{hint}"
-        )
+    batch = Padded.fitting(len(n), x.shape, batch_first, name)
     limit = f"the time steps of {name}"
-    _check(n, steps, limit)
+    _check(n, batch.steps, limit)
     moved = _moved(n, x.device)
     if not _is_readable(n):
-        _check(moved, steps, limit)  # it may have come to the CPU just now
-        moved = moved.clamp(0, steps)
-    return moved, steps
+        _check(moved, batch.steps, limit)  # it may have come to the CPU just now
+        moved = moved.clamp(0, batch.steps)
+    return moved, batch
 
 
 def _whole_numbers(lengths: Lengths) -> Tensor:

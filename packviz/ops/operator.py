@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from packviz.core.padded import Padded
 from packviz.ops.running import State, run
 
 _SETTINGS = "str mode, int num_layers, bool bias, bool batch_first, bool bidirectional"
@@ -182,14 +183,13 @@ def _ragged_rnn(*taken: Any) -> tuple[Tensor, Tensor, Tensor]:
 @_ragged_rnn.register_fake
 def _shapes(*taken: Any) -> tuple[Tensor, Tensor, Tensor]:
     x, _, _, weights, mode, num_layers, _, batch_first, bidirectional, total_length, _ = taken
-    batch = x.shape[0 if batch_first else 1]
+    batch = Padded.of(x.shape, batch_first)._replace(steps=total_length)
     directions = 2 if bidirectional else 1
     hidden, state = weights[0].shape[0] // _GATES.get(mode, 1), weights[1].shape[1]
-    sizes = (batch, total_length) if batch_first else (total_length, batch)
-    c_n = (num_layers * directions, batch, hidden) if mode == "LSTM" else (0,)
+    c_n = (num_layers * directions, batch.batch, hidden) if mode == "LSTM" else (0,)
     return (
-        x.new_empty(*sizes, directions * state),
-        x.new_empty(num_layers * directions, batch, state),
+        x.new_empty(batch.shape(directions * state)),
+        x.new_empty(num_layers * directions, batch.batch, state),
         x.new_empty(*c_n),
     )
 

@@ -23,6 +23,7 @@ from torch.jit import is_scripting  # type: ignore[attr-defined]
 from torch.nn.utils import rnn
 from torch.nn.utils.rnn import PackedSequence
 
+from packviz.core.padded import reading
 from packviz.ops import index as indices
 from packviz.ops.index import Slices, needs_grad, packed_rows, padded_cells
 
@@ -150,8 +151,7 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
     if values[0] > steps:
         b = int(n.argmax())
         raise ValueError(
-            f"lengths[{b}] is {n[b]}, but input of shape {tuple(x.shape)}, read as"
-            f" {'(B, T, …)' if batch_first else '(T, B, …)'}, has T = {steps}: shorten it"
+            f"lengths[{b}] is {n[b]}, but {reading(x.shape, batch_first, 'input')}, has T = {steps}: shorten it"
         )
     if not ours or len(values) < batch:  # torch drops the sequences that have no length
         return rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)

@@ -19,9 +19,10 @@ from torch.nn.utils import rnn as torch_rnn
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.cuts import rectangles
+from packviz.core.padded import Padded, order, reading
 from packviz.ops import costs, split, staircase
 from packviz.ops.grid import Grid
-from packviz.ops.kernels import Layer, Result, Shape, is_fused, layers
+from packviz.ops.kernels import Layer, Result, is_fused, layers
 from packviz.ops.packing import pack_padded_sequence, pad_packed_sequence
 
 METHODS = ("auto", "packed", "padded", "split", "staircase")
@@ -161,7 +162,7 @@ def _run(
 ) -> tuple[Tensor, State]:
     if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         return _packed(rnn, x, lengths, hx, total_length, padding_value)  # the lengths are part of the program
-    n = _checked(rnn, x, lengths, hx, total_length, padding_value, method)
+    n, source = _checked(rnn, x, lengths, hx, total_length, padding_value, method)
     hx = tuple(hx) if isinstance(hx, list) else hx
     total_length = None if total_length is None else operator.index(total_length)
     steps, fused = max(n), is_fused(rnn.mode, x, bool(rnn.proj_size))
@@ -213,7 +214,7 @@ def _run(
     else:
         layer_run = functools.partial(staircase.run, grid=_grid(n, cuts, x.device))
     with working:
-        found = _through(rnn, own, layer_run, x, h, c, steps, total_length, padding_value)
+        found = _through(rnn, own, layer_run, x, h, c, source, steps, total_length, padding_value)
     out, h_n, c_n = (
         t if t is None or dtypes is None else t.to(dtype) for t, dtype in zip(found, dtypes or found, strict=True)
     )
@@ -240,13 +241,13 @@ def _through(
     x: Tensor,
     h: Tensor,
     c: Tensor | None,
+    source: Padded,
     steps: int,
     total_length: int | None,
     padding_value: float,
 ) -> Result:
     """All layers, one after the other."""
-    batch_first, each = rnn.batch_first, own[0].directions
-    source = Shape(x.shape[0 if batch_first else 1], x.shape[1 if batch_first else 0], batch_first)
+    each = own[0].directions
     target = source._replace(steps=steps)
     finals = []
     for i, layer in enumerate(own):
@@ -356,30 +357,28 @@ def _check_method(method: Any) -> None:
 
 def _checked(
     rnn: Any, x: Any, lengths: Any, hx: Any, total_length: Any, padding_value: Any, method: Any
-) -> tuple[int, ...]:
-    """The lengths, when all arguments fit together."""
+) -> tuple[tuple[int, ...], Padded]:
+    """The lengths, and how `x` is read, when all arguments fit together."""
     _check_rnn(rnn)
     _check_method(method)
     if isinstance(x, PackedSequence):
         raise TypeError("x is a PackedSequence: call rnn(x, hx) on it, or give the padded batch and its lengths")
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a tensor, got {type(x).__name__}")
-    order = "(B, T, I)" if rnn.batch_first else "(T, B, I)"
-    if x.ndim != 3:
-        raise ValueError(f"x must be {order}, got shape {tuple(x.shape)}")
-    read = f"x of shape {tuple(x.shape)}, read as {order},"
-    batch, steps = (x.shape[0], x.shape[1]) if rnn.batch_first else (x.shape[1], x.shape[0])
-    n = _whole_numbers(lengths, x, rnn.batch_first)
+    shape, batch_first = x.shape, rnn.batch_first
+    if len(shape) != 3:
+        raise ValueError(f"x must be {order(batch_first, ', I')}, got shape {tuple(shape)}")
+    n = _whole_numbers(lengths, x, batch_first)
     if not n:
         raise ValueError("lengths is empty: there is nothing to run")
-    if len(n) != batch:
-        hint = f"; is batch_first={not rnn.batch_first} meant?" if len(n) == steps else ""
-        raise ValueError(f"lengths has {len(n)} entries but {read} has B = {batch}{hint}")
+    batch, steps, _ = source = Padded.fitting(len(n), shape, batch_first, features=", I")
     if min(n) < 1 or max(n) > steps:
         b = next(i for i, value in enumerate(n) if not 1 <= value <= steps)
-        raise ValueError(f"lengths[{b}] is {n[b]}, but {read} has T = {steps}: give a length from 1 to {steps}")
-    if x.shape[2] != rnn.input_size:
-        raise ValueError(f"{read} has I = {x.shape[2]}, but rnn.input_size is {rnn.input_size}")
+        read = reading(shape, batch_first, features=", I")
+        raise ValueError(f"lengths[{b}] is {n[b]}, but {read}, has T = {steps}: give a length from 1 to {steps}")
+    if shape[2] != rnn.input_size:
+        read = reading(shape, batch_first, features=", I")
+        raise ValueError(f"{read}, has I = {shape[2]}, but rnn.input_size is {rnn.input_size}")
     rnn.check_input(x, None)  # torch's error for a dtype that does not fit
     if not isinstance(padding_value, numbers.Real):
         raise TypeError(f"padding_value must be a number, got {padding_value!r}")
@@ -402,7 +401,7 @@ def _checked(
                 raise ValueError(f"hx is on {state.device}, but x is on {x.device}: move it there")
             if state.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
                 raise ValueError(f"hx holds {state.dtype}, but x holds {x.dtype}: convert it")
-    return n
+    return n, source
 
 
 def _whole_numbers(lengths: Any, x: Tensor, batch_first: bool) -> tuple[int, ...]:

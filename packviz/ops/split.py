@@ -19,9 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packviz.ops.grid import MOST_SHAPES, IntArray
+from packviz.core.layout import IntArray
+from packviz.core.padded import Padded
+from packviz.ops.grid import MOST_SHAPES
 from packviz.ops.index import Route, packed_rows
-from packviz.ops.kernels import KERNELS, Layer, Result, Shape, aliases, gradients_again
+from packviz.ops.kernels import KERNELS, Layer, Result, aliases, gradients_again
 
 BLOCK = 1 << 16
 """How many numbers of one gate the factors are computed of at once: they should stay in the processor's cache."""
@@ -56,10 +58,10 @@ class Steps:
         self.sizes: list[int] = sizes.tolist()
         self.batch_sizes = torch.from_numpy(sizes)
         self.order, self.rank = self._index(order), self._index(np.argsort(order))
-        self._routes: dict[Shape, Route] = {}
+        self._routes: dict[Padded, Route] = {}
         self._before: dict[bool, Tensor] = {}
 
-    def route(self, shape: Shape) -> Route:
+    def route(self, shape: Padded) -> Route:
         """Between the packed rows and those of such a padded tensor."""
         if shape not in self._routes:
             if len(self._routes) == MOST_SHAPES:
@@ -95,8 +97,8 @@ def run(
     h: Tensor,
     c: Tensor | None,
     steps: Steps,
-    source: Shape,
-    target: Shape,
+    source: Padded,
+    target: Padded,
     padding_value: float = 0.0,
 ) -> Result:
     """The layer, from one padded tensor to another.
@@ -116,14 +118,14 @@ def run(
 
 
 def _packed(
-    layer: Layer, data: Tensor, h: Tensor, c: Tensor | None, steps: Steps, target: Shape, padding_value: float
+    layer: Layer, data: Tensor, h: Tensor, c: Tensor | None, steps: Steps, target: Padded, padding_value: float
 ) -> Result:
     """The same from packed rows, as torch runs them: on the CPU it can be differentiated any number of times."""
     hx = [state.index_select(1, steps.order) for state in (h, c) if state is not None]
     options = (layer.bias, 1, 0.0, torch.is_grad_enabled(), layer.directions == 2)
     data, *final = KERNELS[layer.mode](data, steps.batch_sizes, hx if c is not None else hx[0], layer.flat, *options)
-    out = data.new_full(target.of(data.shape[1]), padding_value).view(-1, data.shape[1])
-    out = out.index_copy(0, steps.route(target).rows, data).view(target.of(data.shape[1]))
+    out = data.new_full(target.shape(data.shape[1]), padding_value).view(-1, data.shape[1])
+    out = out.index_copy(0, steps.route(target).rows, data).view(target.shape(data.shape[1]))
     h_n, c_n = [state.index_select(1, steps.rank) for state in final] + [None] * (c is None)
     return out, h_n, c_n
 
@@ -134,7 +136,7 @@ class _Split(torch.autograd.Function):
         layer, steps, target, padding_value = how
         ctx.set_materialize_grads(False)
         directions, size = layer.directions, layer.output_size
-        out = data.new_full(target.of(directions * size), padding_value)
+        out = data.new_full(target.shape(directions * size), padding_value)
         h_n, c_n, saved = [], [], []
         for d, own in enumerate(layer.holding(weights).weights):
             walk = _Walk(steps, d == 1, own, layer.bias)

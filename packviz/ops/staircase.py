@@ -16,8 +16,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from packviz.core.padded import Padded
 from packviz.ops.grid import Grid, Put, Take
-from packviz.ops.kernels import Fused, Layer, Result, Shape, rectangle
+from packviz.ops.kernels import Fused, Layer, Result, rectangle
 
 FREEZE = 3e4
 """Saturates a sigmoid exactly, and is a number in every dtype: float16 ends at 65,504."""
@@ -29,8 +30,8 @@ def run(
     h: Tensor,
     c: Tensor | None,
     grid: Grid,
-    source: Shape,
-    target: Shape,
+    source: Padded,
+    target: Padded,
     padding_value: float = 0.0,
 ) -> Result:
     """The layer on the rectangles of a grid, from one padded tensor to another.
@@ -63,14 +64,21 @@ def run(
             outs.append(out)
         if cell is not None:
             c_n.append(_ordered(torch.cat([cell, *reversed(ended)]) if ended else cell, grid.rank))
-    shape = target.of(layer.directions * layer.output_size)
+    shape = target.shape(layer.directions * layer.output_size)
     out = Put.apply(shape, grid.target(target, layer.directions), padding_value, *outs)  # type: ignore[no-untyped-call]
     ends = out.view(-1, layer.output_size).index_select(0, grid.last(target, layer.directions))
     return out, ends.view(layer.directions, -1, layer.output_size), torch.stack(c_n) if c_n else None
 
 
 def run_whole(
-    layer: Layer, x: Tensor, h: Tensor, c: Tensor, steps: int, source: Shape, target: Shape, padding_value: float = 0.0
+    layer: Layer,
+    x: Tensor,
+    h: Tensor,
+    c: Tensor,
+    steps: int,
+    source: Padded,
+    target: Padded,
+    padding_value: float = 0.0,
 ) -> Result:
     """An LSTM layer on oneDNN's kernel, where all sequences have the same length: `run` without anything around it.
 

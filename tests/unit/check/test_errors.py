@@ -156,7 +156,7 @@ def test_a_count_that_fits_neither_way():
     for named in ({"batch_first": True}, {}):
         note = note_of(pack_padded_sequence, x, [5, 3], **named)
         assert note.startswith("packviz: what was passed\n")
-        assert "lengths has 2 entries but x of shape (3, 5, 2)" in note
+        assert "lengths has 2 entries, but x of shape (3, 5, 2)" in note
     assert "batch_first=False?" in note_of(pack_padded_sequence, X, [5, 3, 2], batch_first=True)
     # More lengths than columns, and as many as rows.
     note = note_of(pack_padded_sequence, X, [3, 3, 3, 3, 3], enforce_sorted=False)

@@ -90,8 +90,11 @@ def test_a_mask_in_place_of_lengths():
         (lambda: Aligned.of(torch.ones(2, 3), [1, 2], "up", batch_first=True), "side is 'up'; choose 'left'"),
         (lambda: Aligned.of(torch.ones(2, 3, 4), [1, 2]), r"x must be \(T, B\), one number per cell, got shape"),
         (lambda: Aligned.of(torch.ones(17, 3), [1] * 3), r"x has shape \(17, 3\); up to 16 sequences"),
-        (lambda: Aligned.of(torch.ones(3, 2), [1] * 3), "lengths has 3 entries but x holds 2 sequences"),
-        (lambda: Aligned.of(torch.ones(3, 2), [4, 1]), r"lengths\[0\] is 4: longer than max_len=3"),
+        (
+            lambda: Aligned.of(torch.ones(3, 2), [1] * 3),
+            r"lengths has 3 entries, but x of shape \(3, 2\), read as \(T, B, …\), has B = 2; did you mean",
+        ),
+        (lambda: Aligned.of(torch.ones(3, 2), [4, 1]), r"lengths\[0\] is 4, but x of shape \(3, 2\), read as"),
         (lambda: Aligned.of(torch.ones(3, 2), torch.ones(3, 2).bool()), r"booleans of shape \(2, 3\), got bool"),
     ],
 )

@@ -165,13 +165,13 @@ def test_large_batches_take_no_labels():
     [
         (
             lambda: show(torch.zeros(5, 3), [3, 2]),
-            "lengths has 2 entries but x of shape (5, 3), read as (T, B, …), has",
+            "lengths has 2 entries, but x of shape (5, 3), read as (T, B, …), has",
         ),
         (lambda: show(torch.zeros(2, 3), [3, 2]), "B = 3; did you mean batch_first=True?"),
         (lambda: show(torch.zeros(3, 2), [3, 2], batch_first=True), "B = 3; did you mean batch_first=False?"),
         (
             lambda: show(torch.zeros(3, 2), [2, 5]),
-            "lengths[1] is 5 but x of shape (3, 2), read as (T, B, …), has T = 3",
+            "lengths[1] is 5, but x of shape (3, 2), read as (T, B, …), has T = 3",
         ),
         (lambda: show(torch.zeros(3), [3]), "x must be a padded batch (T, B, …), got shape (3,)"),
         (lambda: show([[1, 2], [3]], [2, 1]), "to draw sequences as they are, call show(x)"),

@@ -315,7 +315,7 @@ def packed_pair():
         (
             lambda: pv.masked_loss(torch.ones(2, 5), [5, 3]),
             ValueError,
-            r"lengths has 2 entries but loss of shape \(2, 5\), read as \(T, B, …\), has B = 5;.*batch_first=True\?",
+            r"lengths has 2 entries, but loss of shape \(2, 5\), read as \(T, B, …\), has B = 5;.*batch_first=True\?",
         ),
         (lambda: pv.masked_loss(torch.ones(5, 2), [6, 1]), ValueError, r"lengths\[0\] is 6, more than the time steps"),
         (lambda: pv.align(torch.ones(5, 2), [5, 2], "middle"), ValueError, "to is 'middle'; choose 'left'"),

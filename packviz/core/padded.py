@@ -1,0 +1,71 @@
+"""How a padded batch is read: which of its first two dimensions holds the sequences, and which the time steps.
+
+Shapes in, words out. Nothing here knows torch, so that whoever takes a padded batch reads it, and complains, alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+
+class Padded(NamedTuple):
+    """The sides of a padded batch.
+
+    Attributes:
+        batch: `B`.
+        steps: `T`.
+        batch_first: whether it is `(B, T, …)`, else `(T, B, …)`.
+    """
+
+    batch: int
+    steps: int
+    batch_first: bool
+
+    @classmethod
+    def of(cls, shape: Sequence[int], batch_first: bool) -> Padded:
+        """Reads a shape of at least two dimensions."""
+        return cls(shape[0], shape[1], True) if batch_first else cls(shape[1], shape[0], False)
+
+    @classmethod
+    def fitting(
+        cls, lengths: int, shape: Sequence[int], batch_first: bool, name: str = "x", features: str = ", …"
+    ) -> Padded:
+        """Reads the shape of a batch for which so many lengths were given.
+
+        Args:
+            lengths: how many.
+            shape: of at least two dimensions.
+            batch_first: whether the batch is the first of them, as in torch.
+            name: of what has this shape.
+            features: as in `order`.
+
+        Raises:
+            ValueError: it does not have as many sequences.
+        """
+        found = cls.of(shape, batch_first)
+        # To be asked first: with the batch dimension mistaken, every other complaint would mislead.
+        if lengths != found.batch:
+            entries = "1 entry" if lengths == 1 else f"{lengths} entries"
+            hint = f"; did you mean batch_first={not batch_first}?" if lengths == found.steps else ""
+            said = reading(shape, batch_first, name, features)
+            raise ValueError(f"lengths has {entries}, but {said}, has B = {found.batch}{hint}")
+        return found
+
+    def shape(self, features: int) -> tuple[int, int, int]:
+        """The shape of a tensor with so many features."""
+        return (self.batch, self.steps, features) if self.batch_first else (self.steps, self.batch, features)
+
+    def rows(self, sequence: Any, step: Any) -> Any:
+        """Which rows of such a tensor these cells are: arrays in, an array out."""
+        return sequence * self.steps + step if self.batch_first else step * self.batch + sequence
+
+
+def order(batch_first: bool, features: str = ", …") -> str:
+    """The dimensions in the order they are read: `(T, B, …)`, or `(B, T, …)` with `batch_first`."""
+    return f"(B, T{features})" if batch_first else f"(T, B{features})"
+
+
+def reading(shape: Sequence[int], batch_first: bool, name: str = "x", features: str = ", …") -> str:
+    """How a batch is read, for a complaint: `x of shape (5, 3, 2), read as (T, B, …)`."""
+    return f"{name} of shape {tuple(shape)}, read as {order(batch_first, features)}"

@@ -1,0 +1,49 @@
+"""One reading of a padded batch: the sides, the rows, and the complaint."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packviz.core.padded import Padded, order, reading
+
+sides = st.integers(1, 5)
+
+
+@given(sides, sides, sides, st.booleans())
+def test_sides_and_rows_are_those_of_a_tensor(first, second, features, batch_first):
+    x = torch.arange(first * second * features).view(first, second, features)
+    padded = Padded.of(x.shape, batch_first)
+    assert padded.shape(features) == tuple(x.shape)
+    cells = x if batch_first else x.transpose(0, 1)
+    assert (padded.batch, padded.steps) == tuple(cells.shape[:2])
+    sequence, step = np.indices((padded.batch, padded.steps))
+    assert x.flatten(0, 1)[torch.tensor(padded.rows(sequence, step))].equal(cells)
+
+
+def test_how_it_is_read():
+    assert (order(True), order(False), order(False, ", I"), order(True, "")) == (
+        *("(B, T, …)", "(T, B, …)", "(T, B, I)", "(B, T)"),
+    )
+    assert reading(torch.ones(5, 3, 2).shape, False) == "x of shape (5, 3, 2), read as (T, B, …)"
+    assert reading([5, 3], True, "loss") == "loss of shape (5, 3), read as (B, T, …)"
+
+
+@pytest.mark.parametrize(
+    ("count", "batch_first", "said"),
+    [
+        (2, False, "lengths has 2 entries, but x of shape (5, 3, 7), read as (T, B, I), has B = 3"),
+        (1, False, "lengths has 1 entry, but x of shape (5, 3, 7), read as (T, B, I), has B = 3"),
+        (5, False, "lengths has 5 entries, but x of shape (5, 3, 7), read as (T, B, I), has B = 3; did you mean"
+         " batch_first=True?"),
+        (3, True, "lengths has 3 entries, but x of shape (5, 3, 7), read as (B, T, I), has B = 5; did you mean"
+         " batch_first=False?"),
+    ],
+)  # fmt: skip
+def test_the_complaint(count, batch_first, said):
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+        Padded.fitting(count, (5, 3, 7), batch_first, features=", I")
+    assert Padded.fitting(3, (5, 3, 7), False) == (3, 5, False)
