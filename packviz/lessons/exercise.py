@@ -1,4 +1,4 @@
-"""What a check says of an exercise: in words, and in a drawing of the reader's own result."""
+"""Exercises, and what their checks say: in words, and in a drawing of the reader's own result."""
 
 from __future__ import annotations
 
@@ -97,35 +97,68 @@ def entries(yours: Iterable[Any], target: Iterable[Any]) -> tuple[list[str], lis
     return [str(getattr(v, "item", lambda v=v: v)()) for v in yours], [str(v) for v in target]
 
 
-def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
-    """Makes a check forgiving for a reader, and strict for a solution.
+def exercise(notebook: str, task: str) -> Callable[[Callable[Asked, Verdict]], Callable[Asked, Verdict]]:
+    """Makes a function that judges an answer an exercise: listed, forgiving for a reader, and strict for a solution.
 
-    An answer not given yet, or one that raises, becomes a verdict that says so. With `PACKVIZ_STRICT=1` in the
-    environment anything but a solved exercise raises `NotSolvedError`. A solved one is noted (see `progress`).
+    An answer not given yet, a function that returns nothing, or one that raises, becomes a verdict that says so. With
+    `PACKVIZ_STRICT=1` in the environment anything but a solved exercise raises `NotSolvedError`. A solved one is noted
+    (see `progress`).
+
+    Args:
+        notebook: the number of the one that it stands in, as in `"03"`.
+        task: what is asked for, in a few words; with the notebook it is the docstring of the check.
+
+    Raises:
+        ValueError: there is no such notebook.
     """
 
-    @functools.wraps(check)
-    def checked(*args: Asked.args, **kwargs: Asked.kwargs) -> Verdict:
-        cause = None
-        try:
-            verdict = check(*args, **kwargs)
-        except Exception as error:
-            cause = error
-            if _is_stub([*args, *kwargs.values()]):
-                verdict = Verdict(False, "Not solved yet: replace the … with your own answer and run the cell again.")
-            else:
-                verdict = Verdict(False, _what_failed(error))
-        if not verdict.solved and os.environ.get("PACKVIZ_STRICT") == "1":
-            raise NotSolvedError(verdict.to_text()) from cause
-        if verdict.solved:
-            progress.note(check.__name__)
-        return verdict
+    def register(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
+        judge: Callable[..., Verdict] = check
 
-    return checked
+        @functools.wraps(check)
+        def checked(*args: Asked.args, **kwargs: Asked.kwargs) -> Verdict:
+            cause = None
+            try:
+                verdict = judge(*map(answering, args), **{name: answering(value) for name, value in kwargs.items()})
+            except Exception as error:
+                cause, verdict = error, Verdict(False, _what_failed(error, [*args, *kwargs.values()]))
+            if not verdict.solved and os.environ.get("PACKVIZ_STRICT") == "1":
+                raise NotSolvedError(verdict.to_text()) from cause
+            if verdict.solved:
+                progress.note(check.__name__)
+            return verdict
+
+        checked.__doc__ = f"{task} (notebook {notebook})."
+        progress.register(check.__name__, notebook, task)
+        return checked
+
+    return register
 
 
-def _what_failed(error: Exception) -> str:
-    """Says what went wrong and, if it was in the reader's own code, in which line of the cell."""
+class _NothingReturnedError(Exception):
+    """A function of the reader's returned nothing, or still the … of its stub."""
+
+
+def answering(answer: Any) -> Any:
+    """A function or network of the reader's, which now has to return something; any other answer as it is."""
+    if not callable(answer):
+        return answer
+
+    def answered(*args: Any, **kwargs: Any) -> Any:
+        given = answer(*args, **kwargs)
+        if given is None or given is ...:
+            raise _NothingReturnedError
+        return given
+
+    return answered
+
+
+def _what_failed(error: Exception, answers: Sequence[Any]) -> str:
+    """Says what is missing or went wrong and, if it was in the reader's own code, in which line of the cell."""
+    if isinstance(error, _NothingReturnedError):
+        return NOT_YET
+    if _is_stub(answers):
+        return "Not solved yet: replace the … with your own answer and run the cell again."
     library = str(Path(__file__).parents[1])
     theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(library)]
     if theirs:

@@ -1,4 +1,4 @@
-"""Which exercises the reader has solved: kept in one file beside the notebooks, shown in notebook 00.
+"""Which exercises there are and which the reader has solved: kept in a file beside the notebooks, shown in notebook 00.
 
 A check that passes in a notebook leaves its name in `.packviz-progress.json`, in the folder of the notebooks. Not in
 strict mode, not in CI, not from the folder of solutions, and not where the file cannot be written: it is a convenience,
@@ -58,20 +58,29 @@ class Exercise:
     task: str
 
 
-def exercises() -> list[Exercise]:
-    """Every exercise, notebook by notebook: from what the checks say of themselves.
+_exercises: dict[str, Exercise] = {}
 
-    The first line of a check's docstring is its task, and ends with `(notebook NN).`
+
+def register(name: str, notebook: str, task: str) -> None:
+    """Adds an exercise to the list, in the place of one of the same name.
+
+    Args:
+        name: of its check.
+        notebook: the number of the one that it stands in, as in `"03"`.
+        task: what is asked for, in a few words.
+
+    Raises:
+        ValueError: there is no such notebook.
     """
-    from packviz.lessons import checks  # noqa: PLC0415 - they in turn tell this module what was solved
+    found = [stem for stem in NOTEBOOKS if stem.split("_")[0] == notebook]
+    if not found:
+        raise ValueError(f"notebook is {notebook!r}; give a number from '00' to '{len(NOTEBOOKS) - 1}'")
+    _exercises[name] = Exercise(name, found[0], task)
 
-    found = []
-    for name in checks.__all__:
-        said = re.fullmatch(r"(.*) \(notebook (\d\d)\)\.", str(getattr(checks, name).__doc__).splitlines()[0])
-        if said is None:
-            raise ValueError(f"the docstring of checks.{name} must begin with its task and end with '(notebook NN).'")
-        found.append(Exercise(name, NOTEBOOKS[int(said[2])], said[1]))
-    return sorted(found, key=lambda one: one.notebook)
+
+def exercises() -> list[Exercise]:
+    """Every exercise, notebook by notebook."""
+    return sorted(_exercises.values(), key=lambda one: one.notebook)
 
 
 def solved() -> set[str]:
@@ -90,7 +99,7 @@ def note(name: str) -> None:
     path = _path()
     if path is None or not _is_live() or name in (before := solved()):
         return
-    if name in {exercise.name for exercise in exercises()}:
+    if name in _exercises:
         _keep(path, before | {name})
 
 

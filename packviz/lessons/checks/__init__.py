@@ -1,14 +1,13 @@
-"""The checks of the notebooks' exercises. Each takes the reader's answer and returns a `Verdict`."""
+"""The checks of the notebooks' exercises. Each takes the reader's answer and returns a `Verdict`.
 
-from packviz.lessons.checks.advice import worker_loss
-from packviz.lessons.checks.costs import gru_flops
-from packviz.lessons.checks.growth import backward_bytes
+An exercise registers itself when its file is imported; so notebook 00 lists what stands here.
+"""
+
+from packviz.lessons.checks.counting import backward_bytes, gru_flops
 from packviz.lessons.checks.layouts import batch_sizes, half_padding, packed_order, two_batches
-from packviz.lessons.checks.mistakes import repaired_batches
-from packviz.lessons.checks.staircase import cheapest_staircase
-from packviz.lessons.checks.static import mended
-from packviz.lessons.checks.tensors import final_states, masked_mean
-from packviz.lessons.checks.timing import fair_ratio
+from packviz.lessons.checks.mistakes import mended, repaired_batches
+from packviz.lessons.checks.results import final_states, masked_mean
+from packviz.lessons.checks.timing import cheapest_staircase, fair_ratio, worker_loss
 
 __all__ = [
     "backward_bytes",

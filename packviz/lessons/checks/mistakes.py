@@ -1,11 +1,54 @@
-"""The exercise on silent mistakes (notebook 11), and the batches it is about."""
+"""The exercises on mistakes: what breaks a static graph, and what is silently wrong (notebooks 09 and 11)."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packviz.draw.picture import show
-from packviz.lessons.exercise import Comparison, Verdict, exercise
+from packviz.lessons.exercise import Comparison, Verdict, answering, entries, exercise
+
+if TYPE_CHECKING:
+    from packviz.check.networks import Network
+
+
+_CASES = ((5, [5, 3]), (5, [5, 5]), (5, [4, 2]), (6, [1, 1]))
+"""Time steps, and lengths."""
+
+
+@exercise("09", "A network that must return its packed output as a padded tensor over all time steps")
+def mended(answer: type[Network]) -> Verdict:
+    import torch  # noqa: PLC0415
+
+    from packviz.check import networks  # noqa: PLC0415
+    from packviz.check.static import check_static  # noqa: PLC0415
+
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        yours, target = answer(), networks.FullWidth()
+        target.load_state_dict(yours.state_dict())
+        run = answering(yours)
+        made = {str(lengths): run(*networks.example(steps, lengths)) for steps, lengths in _CASES}
+        wanted = {str(lengths): target(*networks.example(steps, lengths))[0] for steps, lengths in _CASES}
+    found = check_static(yours, networks.example())
+    if not found.ok:
+        hint = "Which function makes a padded tensor of it again?" if "returned" in found.rules else "Look at the ✗."
+        return Verdict(False, f"Not yet: a compiler with fixed shapes refuses this. {hint}", [found])
+    if odd := [type(one).__name__ for one in made.values() if not isinstance(one, torch.Tensor)]:
+        return Verdict(False, f"Return the padded output alone; yours is a {odd[0]}.", [found])
+    steps, all_steps = ([one.shape[0] if one.dim() else 0 for one in some.values()] for some in (made, wanted))
+    rows = Comparison(f"time steps of the output, lengths {', '.join(made)}", *entries(steps, all_steps))
+    if steps != all_steps:
+        hint = "Its size depends on the lengths. What tells pad_packed_sequence how many steps there are?"
+        if steps[:3] == all_steps[:3]:
+            hint = "The last x has 6 time steps. Take their number from x."
+        elif any(one.dim() == 3 and one.shape[1] == n for one, n in zip(made.values(), all_steps, strict=True)):
+            hint = "Batch and time have changed places: this network is time first, (T, B, …)."
+        return Verdict(False, f"Not yet. {hint}", [found, rows])
+    for lengths in made:
+        if made[lengths].shape != wanted[lengths].shape or not torch.allclose(made[lengths], wanted[lengths]):
+            return Verdict(False, f"The output for lengths {lengths} is not the LSTM's, with zeros after it.", [found])
+    return Verdict(True, "Every size is fixed, and every number is as before.", [found, rows])
+
 
 _LENGTHS = [6, 2, 4, 1, 5, 3]
 _HINTS = (
@@ -28,9 +71,8 @@ def spoilt_batches() -> list[tuple[Any, list[int], bool]]:
     return [(left, list(_LENGTHS), False), (right, list(_LENGTHS), True), (left, [min(n, 4) for n in _LENGTHS], True)]
 
 
-@exercise
+@exercise("11", "Three batches with a silent mistake each, repaired: a list of `(x, lengths, batch_first)`")
 def repaired_batches(answer: Any) -> Verdict:
-    """Three batches with a silent mistake each, repaired: a list of `(x, lengths, batch_first)` (notebook 11)."""
     from torch.nn.utils.rnn import pack_padded_sequence, unpack_sequence  # noqa: PLC0415
 
     batches = [(x, lengths, batch_first) for x, lengths, batch_first in answer]

@@ -1,12 +1,16 @@
-"""The exercise on measuring (notebook 06), on machines that are simulated: nothing here depends on yours."""
+"""The exercises on time: measured on simulated machines, saved by cuts, shared by workers (notebooks 06, 08, 10)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from packviz.core.cuts import Prediction, Rates, best_cuts, every_cut, predict
+from packviz.core.layout import Layout
 from packviz.draw.chart import Curve, Plot, Sweep
-from packviz.lessons.exercise import NOT_YET, Verdict, exercise
+from packviz.draw.stairs import Stairs
+from packviz.lessons.exercise import Comparison, Verdict, exercise
 
 _A, _COLD = 1e-3, 4  # s; calls until the machine is warm
 _PATIENCE = 10_000
@@ -60,14 +64,10 @@ class Simulated:
         self.calls.append((name, seconds))
 
 
-@exercise
+@exercise("06", "A function of `(a, b, clock)` that says how many times as long b takes as a")
 def fair_ratio(answer: Callable[[Any, Any, Callable[[], float]], Any]) -> Verdict:
-    """A function of `(a, b, clock)` that says how many times as long b takes as a (notebook 06)."""
     runs = {kind: Simulated(kind) for kind in _MACHINES}
-    found = {kind: answer(machine.a, machine.b, machine.clock) for kind, machine in runs.items()}
-    if any(ratio is None or ratio is ... for ratio in found.values()):
-        return Verdict(False, NOT_YET)
-    ratios = {kind: float(ratio) for kind, ratio in found.items()}
+    ratios = {kind: float(answer(machine.a, machine.b, machine.clock)) for kind, machine in runs.items()}
     drawing = [_drawn(runs, ratios)]
     for kind, hint in _MACHINES.items():
         if not abs(ratios[kind] / _TRUTHS[kind] - 1) <= _CLOSE:
@@ -92,3 +92,86 @@ def _drawn(runs: dict[str, Simulated], ratios: dict[str, float]) -> Sweep:
         lines.append(f"  {kind.ljust(17)} yours {ratios[kind]:<5.3g} true {_TRUTHS[kind]:g}   {short}")
     rows = [plots[:2], plots[2:]]
     return Sweep("Milliseconds of each call that you made", rows, [], [], "\n".join(lines), x="call")
+
+
+@exercise("08", "Cuts of a staircase that no other beats, when a call costs as much as `call` cells")
+def cheapest_staircase(lengths: Sequence[int], cuts: Any, call: int) -> Verdict:
+    n, price = Layout(lengths).lengths.tolist(), Rates(fixed=0, call=call, step=0, cell=1)
+    try:
+        stairs = Stairs(n, list(map(operator.index, cuts)))
+    except TypeError:
+        raise TypeError(f"give whole time steps, as in (0, 8, 16), not {cuts!r}") from None
+    yours = predict(n, stairs.cuts, price)
+    best = predict(n, best_cuts(n, price), price)
+    alike = None  # the best with as many rectangles; none if they are more than there are lengths
+    if yours.calls < len(every_cut(n)):
+        alike = predict(n, best_cuts(n, price, yours.calls), price)
+    target = alike or best
+    rows = Comparison(
+        f"rectangles, wasted cells, cost; target: the best with {target.calls}", _row(yours), _row(target)
+    )
+    cost = f"{yours.cells} cells and {yours.calls} × {call} for the calls make {yours.seconds:g}."
+    if yours.seconds == best.seconds:
+        return Verdict(True, f"{cost} No staircase costs less.", [stairs, rows])
+    return Verdict(False, f"{cost} {_cuts_hint(stairs, yours, alike, best)}", [stairs, rows])
+
+
+def _row(one: Prediction) -> list[str]:
+    return [str(one.calls), str(one.wasted), f"{one.seconds:g}"]
+
+
+def _cuts_hint(stairs: Stairs, yours: Prediction, alike: Prediction | None, best: Prediction) -> str:
+    lengths = set(stairs.layout.lengths.tolist())
+    if yours.calls == 1:
+        return f"That is the padded batch. {best.seconds:g} is possible: cut it."
+    if alike is not None and yours.wasted == alike.wasted:
+        more = "fewer" if best.calls < yours.calls else "more"
+        return f"No {yours.calls} rectangles waste fewer cells. But {best.seconds:g} is possible, with {more} of them."
+    between = [cut for cut in stairs.cuts[1:] if cut not in lengths]
+    if between:
+        return f"No sequence ends at step {between[0]}: a cut right after some sequence's end leaves out more."
+    return "Look at the hatched cells: which cut, moved to another sequence's end, makes them fewer?"
+
+
+@exercise("10", "A worker's loss that makes the average of the workers' gradients that of all tokens' mean")
+def worker_loss(answer: Callable[[Any, int, int], Any]) -> Verdict:
+    from torch import Tensor, arange, autograd  # noqa: PLC0415
+
+    right = []
+    for tokens in ([6, 2], [3, 3], [5, 1, 2], [7]):
+        workers, total = len(tokens), sum(tokens)
+        weights = []
+        for count in tokens:
+            losses = (1.0 + arange(count)).requires_grad_()
+            yours = answer(losses, total, workers)
+            if not isinstance(yours, Tensor) or yours.numel() != 1 or not yours.requires_grad:
+                return Verdict(False, "Return one number, a tensor made from `losses`: backward() starts at it.")
+            (gradient,) = autograd.grad(yours.reshape(()), losses)
+            weights.append((gradient / workers).tolist())  # DDP averages over the workers
+        shown = Comparison(
+            f"weight of each token in the averaged gradient, %: workers with {' + '.join(map(str, tokens))} tokens",
+            [f"{100 * w:.3g}" for own in weights for w in own],
+            [f"{100 / total:.3g}"] * total,
+        )
+        if list(shown.yours) != list(shown.target):
+            hint = _weight_hint(weights, tokens)
+            return Verdict(False, f"Not yet for workers with {tokens} tokens. {hint}", [shown])
+        right.append(shown)
+    return Verdict(True, "Every token counts the same, whoever works on it; here for 6 and 2 tokens.", right[:1])
+
+
+def _weight_hint(weights: Sequence[Sequence[float]], tokens: Sequence[int]) -> str:
+    workers = len(tokens)
+    own_means = [[1 / (count * workers)] * count for count in tokens]
+    if _near(weights, own_means):
+        return "Each worker divides by its own tokens, so a token of a small share weighs more. Divide by all tokens."
+    if _near(weights, [[1 / (sum(tokens) * workers)] * count for count in tokens]):
+        return "All tokens weigh the same, but too little: the average divides by the number of workers once more."
+    if _near(weights, [[1 / workers] * count for count in tokens]):
+        return "That is a sum, and grows with the batch. Divide by the tokens of all workers."
+    return "Add up the losses, divide by the tokens of all workers, and undo the division by the number of workers."
+
+
+def _near(found: Sequence[Sequence[float]], wanted: Sequence[Sequence[float]]) -> bool:
+    pairs = (pair for both in zip(found, wanted, strict=True) for pair in zip(*both, strict=True))
+    return all(abs(a - b) < 1e-4 for a, b in pairs)

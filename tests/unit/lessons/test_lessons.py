@@ -19,9 +19,9 @@ from packviz.draw import layouts as svg
 from packviz.draw import palette
 from packviz.draw.picture import show
 from packviz.explorers.companion import Companion
-from packviz.lessons import NotSolvedError, Quiz, Verdict, ask, checks, sentences
+from packviz.lessons import NotSolvedError, Quiz, Verdict, ask, checks, progress, sentences
 from packviz.lessons.checks.mistakes import spoilt_batches
-from packviz.lessons.exercise import Comparison, exercise
+from packviz.lessons.exercise import NOT_YET, Comparison, exercise
 from packviz.ops.masks import align
 
 QUIZZES = tomllib.loads(resources.files("packviz.lessons").joinpath("quizzes.toml").read_text(encoding="utf-8"))
@@ -572,13 +572,31 @@ def test_a_verdict_stands_over_its_drawings():
         svg.stack("t", ["<p/>"], "light")
 
 
-def test_an_exercise_of_your_own():
-    @exercise
+def test_an_exercise_of_your_own(monkeypatch):
+    monkeypatch.setattr(progress, "_exercises", {})
+
+    @exercise("00", "The number")
     def check(answer):
         return Verdict(answer == 42, "So.")
 
     assert check(42).to_text() == "✓ So."
     assert check(41).to_text() == "✗ So."
+
+
+def test_a_function_that_returns_nothing_is_not_solved_yet_wherever_the_check_calls_it(monkeypatch):
+    monkeypatch.setattr(progress, "_exercises", {})
+
+    @exercise("00", "Twice a number")
+    def check(first, second):
+        return Verdict(first(1) + second(number=2) == 6, "So.")
+
+    def twice(number):
+        return 2 * number
+
+    assert check(twice, second=twice).solved
+    for first, second in ((twice, no_answer), (stub, twice)):
+        assert check(first, second=lambda number, f=second: f(number)).to_text() == f"○ {NOT_YET}"
+    assert check(twice, second=lambda number: 0).to_text() == "✗ So."  # 0 is an answer
 
 
 # Real sentences.

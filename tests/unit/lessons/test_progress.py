@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 from panels import words
 
-from packviz.lessons import Overview, checks, progress
+from packviz.lessons import Overview, Verdict, checks, progress
+from packviz.lessons.exercise import exercise
 
 ROOT = Path(__file__).parents[3]
 SOURCES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "notebooks/source").glob("*.py")}
@@ -57,10 +58,26 @@ def test_no_notebook_has_another_name():
     assert [name[:2] for name in progress.NOTEBOOKS] == [f"{i:02d}" for i in range(12)]
 
 
-def test_a_check_that_does_not_say_where_it_belongs(monkeypatch):
-    monkeypatch.setattr(checks.half_padding, "__doc__", "Half of it.")
-    with pytest.raises(ValueError, match=r"docstring of checks\.half_padding must begin with its task"):
-        progress.exercises()
+@pytest.mark.parametrize("notebook", ["12", "0", "", "start"])
+def test_an_exercise_of_a_notebook_that_is_not_there(notebook):
+    with pytest.raises(ValueError, match=f"notebook is '{notebook}'; give a number from '00' to '11'"):
+        exercise(notebook, "Half of it")(lambda answer: None)
+    assert progress.exercises() == EXERCISES
+
+
+def test_the_list_needs_nobody_to_name_the_exercises(here, monkeypatch):
+    monkeypatch.setattr(progress, "_exercises", dict(progress._exercises))
+
+    @exercise("03", "Six times `seven`")
+    def product(answer):
+        return Verdict(answer == 42, "So.")
+
+    assert product.__doc__ == "Six times `seven` (notebook 03)."
+    tasks = [one.task for one in progress.exercises() if one.notebook == "03_counting_flops"]
+    assert tasks == [*(one.task for one in EXERCISES if one.notebook == "03_counting_flops"), "Six times `seven`"]
+    assert "<code>seven</code>" in Overview().table.value
+    product(42)
+    assert kept(here) == ["product"]
 
 
 # Keeping.

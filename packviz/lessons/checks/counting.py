@@ -1,4 +1,4 @@
-"""The exercise on how the backward pass grows (notebook 07)."""
+"""The exercises on counting: FLOPs, and how the backward pass grows (notebooks 03 and 07)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,37 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from packviz.core.lengths import spread
+from packviz.count.flops import Ledger, Spec, flops
 from packviz.draw.chart import Curve, Plot, Sweep
 from packviz.draw.text import size
-from packviz.lessons.exercise import NOT_YET, Verdict, exercise
+from packviz.lessons.exercise import Comparison, Verdict, entries, exercise
+
+
+@exercise("03", "A function from input size, hidden size and lengths to the packed forward GEMM FLOPs of a GRU")
+def gru_flops(answer: Callable[[int, int, list[int]], Any]) -> Verdict:
+    cases = [(3, 7, [9, 8, 6, 4, 3, 2]), (1, 1, [1]), (2, 5, [4, 4]), (16, 4, [3, 5, 2, 4]), (8, 8, [10, 1])]
+    ledgers = [flops(Spec("GRU", i, h), lengths) for i, h, lengths in cases]
+    answers = [answer(i, h, list(lengths)) for i, h, lengths in cases]
+    rows = Comparison("the five cases", *entries(answers, [ledger.packed for ledger in ledgers]))
+    for ledger, yours, (i, h, lengths) in zip(ledgers, answers, cases, strict=True):
+        if yours != ledger.packed:
+            case = f"Not yet for my_gru_flops({i}, {h}, {lengths}): {yours}, not {ledger.packed}."
+            return Verdict(False, f"{case} {_flops_hint(ledger, yours)}", [rows, ledger])
+    return Verdict(True, "Equal to the ledger for every case.", [rows, ledgers[0]])
+
+
+def _flops_hint(ledger: Ledger, yours: Any) -> str:
+    spec, cells = ledger.spec, ledger.layout.n_valid
+    if yours == ledger.padded:
+        return "That is the padded count: only real cells are computed."
+    if 2 * yours == ledger.packed:
+        return "Each entry of a product takes a multiplication and an addition."
+    if 3 * yours == ledger.packed:
+        return "A GRU has three gates, each with its own rows of the weights."
+    if yours in [cells * product for product in spec.products[0]]:
+        return "There are two products: one with the input, one with the state."
+    return "A cell costs 2 · gates · hidden_size for each number of the input and of the state; then count the cells."
+
 
 NEAR = 0.1
 """An answer may be off by this share."""
@@ -18,17 +46,13 @@ DISTINCT = (8, 16, 32, 64)
 """The numbers of distinct lengths that are drawn."""
 
 
-@exercise
+@exercise("07", "A function from lengths and features to the bytes that pad's backward writes, within 10 %")
 def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
-    """A function from lengths and features to the bytes that pad's backward writes, within 10 % (notebook 07)."""
     from packviz.count import profile  # noqa: PLC0415 - torch takes seconds to import
 
     batches = [(spread(d, 128, 64), 32) for d in DISTINCT]
     others = [(spread(12, 30, 50), 5), ([*range(40, 20, -1)], 1)]
-    yours = [answer(list(lengths), features) for lengths, features in batches + others]
-    if any(y is None or y is ... for y in yours):
-        return Verdict(False, NOT_YET)
-    yours = [float(y) for y in yours]
+    yours = [float(answer(list(lengths), features)) for lengths, features in batches + others]
     counted = [profile.count(lengths, f, device="meta").pad.backward.bytes for lengths, f in batches + others]
     finite = all(math.isfinite(y) and y >= 0 for y in yours[: len(DISTINCT)])
     drawn = [_drawn(yours[: len(DISTINCT)], counted)] if finite else []
@@ -36,7 +60,7 @@ def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
         if not abs(y - right) <= NEAR * right:
             batch = f"{len(lengths)} sequences of at most {max(lengths)} steps, {len(set(lengths))} distinct lengths,"
             case = f"Not yet for {batch} {features} features: {size(y)}, counted {size(right)}."
-            return Verdict(False, f"{case} {_hint(lengths, features, y)}", drawn)
+            return Verdict(False, f"{case} {_bytes_hint(lengths, features, y)}", drawn)
     return Verdict(True, "Within 10 % of what was counted, for every case.", drawn)
 
 
@@ -51,7 +75,7 @@ def _drawn(yours: Sequence[float], counted: Sequence[float]) -> Sweep:
     return Sweep(title, [[Plot("", curves)]], (), (batch,), text, "distinct lengths", "MB")
 
 
-def _hint(lengths: list[int], features: int, yours: float) -> str:
+def _bytes_hint(lengths: list[int], features: int, yours: float) -> str:
     distinct, padded, packed = len(set(lengths)), max(lengths) * len(lengths), sum(lengths)
     hints = [
         (padded * 4, "That is one copy of the padded gradient. How many are there?"),
