@@ -375,7 +375,7 @@ CHECKS = {
             ),
             (lambda n, f: -1, f"{FIRST_BATCH}: -1 B, counted 17.9 MB. Each distinct length costs"),
             (lambda n, f: float("nan"), f"{FIRST_BATCH}: nan B, counted 17.9 MB. Each distinct length costs"),
-            (lambda n, f: 10.0**300, f"{FIRST_BATCH}: 1e+288 TB, counted 17.9 MB. Each distinct length costs"),
+            (lambda n, f: 10.0**300, f"{FIRST_BATCH}: 1e+285 PB, counted 17.9 MB. Each distinct length costs"),
             (lambda n, f: "many", "Your answer does not fit: could not convert string to float"),
             (raises, "Your answer"),
         ],
