@@ -20,8 +20,8 @@ from packviz.core.batches import BUCKETED, SHUFFLED, Load
 from packviz.core.layout import IntArray, Layout
 from packviz.count.flops import Spec
 from packviz.draw import bars, text
-from packviz.draw import layouts as svg
 from packviz.draw.drawn import Drawn
+from packviz.draw.sheet import Sheet, stack
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -137,9 +137,9 @@ class Advice(Drawn):
         """The recommendation, the table behind it, and how it was measured."""
         return "\n".join([self.verdict(), "", *self._table(), "", *self._notes()])
 
-    def to_svg(self, theme: str = "light") -> str:
+    def sheet(self, theme: str) -> Sheet:
         """The recommendation above a bar per method."""
-        return svg.stack(self.verdict().replace("\n", " "), [self._bars(theme)], theme)
+        return stack(self.verdict().replace("\n", " "), [self._bars(theme)], theme)
 
     def verdict(self) -> str:
         """What to do, what it gains, and what bucketing would add."""
@@ -231,7 +231,7 @@ class Advice(Drawn):
             if method == fastest or not self.timing.ratio(named[method], named[fastest]).is_clear
         )
 
-    def _bars(self, theme: str) -> str:
+    def _bars(self, theme: str) -> Sheet:
         rows = {}
         for name in self.timing.seconds:
             middle, low, high = self.epoch(name)
@@ -239,7 +239,7 @@ class Advice(Drawn):
             reads_padding = not self.is_exact(_method(name))
             rows[name] = bars.Spread(low, middle, high, said, hatched=reads_padding, bold=name == self.best)
         title = "seconds per epoch: median and quartiles"
-        return bars.spreads(title, rows, theme, "other results than packing")
+        return bars.spreads(title, rows, theme, hatched="other results than packing")
 
 
 def advise(

@@ -26,8 +26,8 @@ import numpy as np
 
 from packviz.core.layout import IntArray, Layout
 from packviz.draw import bars, text
-from packviz.draw import layouts as svg
 from packviz.draw.drawn import Drawn
+from packviz.draw.sheet import Sheet, stack
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """`G`, the number of gates: how many times `hidden_size` rows the weights have."""
@@ -277,9 +277,9 @@ class Ledger(Drawn):
             ]
         )
 
-    def to_svg(self, theme: str = "light") -> str:
+    def sheet(self, theme: str) -> Sheet:
         """The ledger as bars: each count, and each time step of a forward pass."""
-        return svg.stack(self.headline(), self.drawings(theme), theme)
+        return stack(self.headline(), self.drawings(theme), theme)
 
     def headline(self) -> str:
         """The RNN and the batch in one sentence."""
@@ -296,8 +296,8 @@ class Ledger(Drawn):
             "element-wise, forward": self.elementwise,
         }
 
-    def drawings(self, theme: str) -> list[str]:
-        """The parts of `to_svg`."""
+    def drawings(self, theme: str) -> list[Sheet]:
+        """The parts of the picture."""
         totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
         return [
             bars.totals("FLOPs: what packing computes, and what it leaves out", totals, theme),

@@ -12,7 +12,7 @@ from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED, ORDERS, SPLITS, Load
 from packviz.core.layout import IntArray, Layout
 from packviz.draw import bars, text
-from packviz.draw import layouts as svg
+from packviz.draw.sheet import Sheet, stack
 from packviz.explorers.panel import Panel, View, row, slider
 
 TYPED, FILE = "your own list", "your own file"
@@ -144,12 +144,12 @@ class BatchingExplorer(Panel):
             share = f"{100 * buckets.idle(tokens):.3g} % of the time"
             waits = f" {self.workers.value} workers ({self.way.value}) wait {share}."
 
-        def draw(theme: str) -> str:
+        def draw(theme: str) -> Sheet:
             drawings = [bars.steps("Cells of each batch", load.real, load.cells, theme, _CELLS, "batch")]
             if waits:
                 title = "Tokens of each worker, and tokens it waits for the slowest"
                 drawings.append(bars.totals(title, self._shares(tokens), theme, _TOKENS))
-            return svg.stack(f"An epoch: {epoch}", drawings, theme)
+            return stack(f"An epoch: {epoch}", drawings, theme)
 
         def describe() -> str:
             lines = [said + waits, "", f"real cells of each batch  {text.numbers(load.real)}"]

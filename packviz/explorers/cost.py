@@ -11,6 +11,8 @@ from packviz.core.layout import Layout
 from packviz.count.flops import GATES, Ledger, Spec, flops
 from packviz.draw import layouts as svg
 from packviz.draw import text
+from packviz.draw.drawn import wrapped
+from packviz.draw.sheet import stack
 from packviz.explorers.panel import Panel, View, row, slider
 
 
@@ -82,8 +84,8 @@ class CostExplorer(Panel):
         self.shown = ledger = flops(spec, layout, input_grad=self.input_grad.value)
         saved = text.percent(ledger.saved, ledger.padded)
         return View(
-            draw=lambda theme: svg.stack(
-                ledger.headline(), [*ledger.drawings(theme), svg.draw(layout, theme=theme)], theme
+            draw=lambda theme: stack(
+                ledger.headline(), [*ledger.drawings(theme), wrapped(svg.draw(layout, theme=theme), theme)], theme
             ),
             summary=f"A forward pass: {ledger.padded:,} GEMM FLOPs padded, {ledger.packed:,} packed; {saved} saved.",
             describe=lambda: f"{ledger.to_text()}\n\n{text.describe(layout)}",

@@ -11,6 +11,7 @@ from typing import Any, cast
 import ipywidgets as widgets
 
 from packviz.draw import palette
+from packviz.draw.sheet import Sheet
 from packviz.explorers.companion import Companion
 
 
@@ -18,13 +19,18 @@ from packviz.explorers.companion import Companion
 class View:
     """What a panel shows: one state of its controls, drawn and said."""
 
-    draw: Callable[[str], str]
-    """The picture as SVG in a theme."""
+    draw: Callable[[str], Sheet | str]
+    """The picture in a theme."""
     summary: str
     describe: Callable[[], str]
     """The picture in words."""
     complaint: str = ""
     """What is wrong with a control, where the rest of the panel can go on with the last good input."""
+
+    def svg(self, theme: str) -> str:
+        """The picture as a complete `<svg>` element."""
+        drawn = self.draw(theme)
+        return drawn if isinstance(drawn, str) else drawn.svg()
 
 
 class Panel(widgets.VBox):
@@ -74,7 +80,7 @@ class Panel(widgets.VBox):
     def _refresh(self, change: Any = None) -> None:
         try:
             view = self.view()
-            picture = view.draw("live")
+            picture = view.svg("live")
         except ValueError as error:
             self._complain(str(error))
             return
@@ -105,7 +111,7 @@ class Panel(widgets.VBox):
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         bundle = cast(dict[str, Any], super()._repr_mimebundle_(**kwargs))
         if self._view:
-            bundle |= {"text/plain": self.to_text(), "image/svg+xml": self._view.draw("light")}
+            bundle |= {"text/plain": self.to_text(), "image/svg+xml": self._view.svg("light")}
         return bundle
 
 

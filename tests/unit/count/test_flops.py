@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import packviz as pv
 from packviz.core.layout import Layout
 from packviz.count.flops import Ledger, Spec, flops
-from packviz.draw import bars
+from packviz.draw import bars, palette
 
 SIX = [9, 8, 6, 4, 3, 2]
 
@@ -282,7 +282,7 @@ def test_no_flop_count_is_called_a_speed_up():
 
 
 def fill(shape):
-    return "solid" if shape.fill == bars.SOLID else "hatched" if shape.fill.startswith("url(#") else ""
+    return {bars.SOLID: "solid", palette.LIGHT.padding: "hatched", palette.DARK.padding: "hatched"}.get(shape.fill, "")
 
 
 def by_fill(picture, kind):
@@ -293,7 +293,7 @@ def by_fill(picture, kind):
 @given(specs(), layouts)
 def test_bars_of_steps_are_in_proportion(spec, layout):
     both = flops(spec, layout).per_step
-    picture = Drawing(bars.steps("title", both.packed, both.padded, "light"))
+    picture = Drawing(bars.steps("title", both.packed, both.padded, "light").svg())
     top = both.padded.max()
     solid, hatched = by_fill(picture, "solid"), by_fill(picture, "hatched")
     assert np.allclose([box.height for box in solid], 120 * both.packed[both.packed > 0] / top, atol=0.02)
@@ -306,7 +306,7 @@ def test_bars_of_steps_are_in_proportion(spec, layout):
 def test_many_steps_are_few_shapes():
     layout = Layout([5000, 3000, 10, 10], max_len=6000)
     both = flops(Spec("GRU", 2, 3), layout).per_step
-    drawn = bars.steps("title", both.packed, both.padded, "light")
+    drawn = bars.steps("title", both.packed, both.padded, "light").svg()
     assert len(drawn) < 6000
     solid, hatched = (by_fill(Drawing(drawn), kind) for kind in ("solid", "hatched"))
     assert len(solid) == 3
@@ -317,7 +317,7 @@ def test_many_steps_are_few_shapes():
 @given(st.lists(st.tuples(st.integers(0, 10**15), st.integers(0, 10**15)), min_size=1, max_size=4))
 def test_bars_of_totals_are_in_proportion(pairs):
     rows = {f"row {i}": pair for i, pair in enumerate(pairs)}
-    picture = Drawing(bars.totals("title", rows, "dark"))
+    picture = Drawing(bars.totals("title", rows, "dark").svg())
     longest = max(map(sum, pairs)) or 1
     solid, hatched = by_fill(picture, "solid"), by_fill(picture, "hatched")
     scale = 390 / longest

@@ -242,7 +242,7 @@ def test_recorded_files_are_drawn_beside(tmp_path, monkeypatch):
     assert "stroke-dasharray" in panel.picture.value
     assert repr(results.load(FAKE)) in panel.to_text()
     panel.measure()
-    drawn = panel._view.draw("light")
+    drawn = panel._view.svg("light")
     assert drawn.count("stroke-dasharray") > 4
     assert "yours: " in drawn
 

@@ -14,7 +14,7 @@ TEXTS = [said for one in museum.EXHIBITS for said in one.texts]
 
 
 def drawn(panel, theme="light"):
-    return Drawing(panel._view.draw(theme))
+    return Drawing(panel._view.svg(theme))
 
 
 def test_it_starts_empty_handed():
