@@ -123,7 +123,7 @@ def test_every_exhibit_has_the_same_form():
         if kind == "code" and "museum.exhibit(" in code:
             _, after = code.split("with museum.exhibit(")
             assert "assert" in after, f"no assertion in\n{code}"
-            assert re.search(r"(?m)^(pv\.show|Aligned|comparison)[^\n]*\n*\Z", after), f"no picture in\n{code}"
+            assert re.search(r"(?m)^(pv\.show|pv\.Aligned|comparison)[^\n]*\n*\Z", after), f"no picture in\n{code}"
 
 
 def test_the_plan_leads_to_every_exhibit():

@@ -28,6 +28,7 @@ from packviz.check.recorder import operator_name
 from packviz.draw.palette import LIGHT, THEMES
 
 X, LENGTHS = networks.example()
+HERE = "/".join(__name__.split(".")) + ".py"  # as findings name this file
 GUIDES_WORDS = (
     'Operator "aten::{rnn}" consuming a PackedSequence input can only be supported when its corresponding'
     ' PackedSequence output is unused or unpacked using "aten::_pad_packed_sequence".\nFound usage by "{user}"'
@@ -47,10 +48,10 @@ def check(forward, inputs=(X, LENGTHS), **modules):
 
 
 def line_of(function, text):
-    """`test_staticgraph.py, line 7: …` of the line of a function that holds this text."""
+    """`…/test_static.py, line 7: …` of the line of a function that holds this text."""
     lines, first = inspect.getsourcelines(function)
     ((number, code),) = [(first + i, line.strip()) for i, line in enumerate(lines) if text in line]
-    return f"test_staticgraph.py, line {number}: {code}"
+    return f"{HERE}, line {number}: {code}"
 
 
 # The guide's networks.
