@@ -12,10 +12,18 @@ from importlib.metadata import PackageNotFoundError, version
 from packviz.core import lengths
 from packviz.draw.picture import show
 
+STUDIES = {
+    "savings": "the same FLOPs saved, by few and by many distinct lengths: the same time?",
+    "helpers": "the everyday helpers against a plain loop over the sequences",
+    "compiled": "compiling and packing, together and apart",
+}
+"""What `packviz study` runs: modules of `packviz.studies`, and what each is about."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status: 0, 2 for input it cannot use, 130 after Ctrl-C."""
-    from packviz.studies.forum import command as cli_bench  # noqa: PLC0415 - it is the only one that knows `packviz.bench`
+    from packviz.bench.command import STOPPED, add_studies  # noqa: PLC0415 - `show` needs nothing that measures
+    from packviz.studies.forum import command as cli_bench  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(prog="packviz", description="See PyTorch packed sequences from a terminal.")
     parser.add_argument("--version", action="version", version=f"packviz {_version()}")
@@ -30,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     bench = "time the forum's network, padded and packed, on this machine"
     cli_bench.add_to(commands.add_parser("bench", help=bench, description=f"{bench.capitalize()}."))
 
+    study = "run a study again: what notebooks show as recorded, measured on this machine"
+    add_studies(commands.add_parser("study", help=study, description=f"{study.capitalize()}."), STUDIES)
+
     options = parser.parse_args(arguments)
     try:
         return options.run(options) or 0
@@ -43,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         print("packviz: stopped", file=sys.stderr)
-        return cli_bench.STOPPED
+        return STOPPED
 
 
 def _version() -> str:

@@ -218,9 +218,9 @@ ask("half the flops")
 # %% tags=["live-timing", "nbval-ignore-output"]
 from packviz.studies import savings
 
-live = savings.race("GRU", rounds=7)
+live = savings.run(rounds=7)
 print(live)
-figures.flops_and_time(live)
+figures.flops_and_time(live, *live.points)
 
 # %% [markdown]
 # How to read it: everything is called in turn, round after round, so that a busy moment hits all alike. You see the
@@ -230,20 +230,21 @@ figures.flops_and_time(live)
 # Now a larger run, recorded once. Its machine is named in the text, and its file is `recorded/savings_cpu.json`.
 
 # %%
-recorded_gru, recorded_lstm = savings.load("savings_cpu.json")
-print(recorded_gru.verdict())
-assert recorded_gru.timing.ratio(savings.name(2), "padded").value > 1
-figures.flops_and_time(recorded_gru)
+recorded = savings.recorded()
+one_gru, one_lstm = recorded.points
+print(recorded.verdict(one_gru))
+assert recorded.ratio(one_gru, savings.name(2), "padded").value > 1
+figures.flops_and_time(recorded, one_gru)
 
 # %% [markdown]
 # On that machine half the FLOPs took *more* time, and the same FLOPs took different times.
 # Below, the same for an LSTM, whose padded form has the fused kernel.
 
 # %%
-print(recorded_lstm.verdict())
-for race in (recorded_gru, recorded_lstm):
-    assert race.timing.ratio(savings.name(256), savings.name(2)).value > 1
-figures.flops_and_time(recorded_lstm)
+print(recorded.verdict(one_lstm))
+for point in recorded.points:
+    assert recorded.ratio(point, savings.name(256), savings.name(2)).value > 1
+figures.flops_and_time(recorded, one_lstm)
 
 # %% [markdown]
 # Why? A count of FLOPs leaves out how *fast* each FLOP runs, and everything that is none: copies, allocations, kernel

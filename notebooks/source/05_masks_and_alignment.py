@@ -406,15 +406,15 @@ figures.training_curves(
 # %%
 from packviz.studies import helpers
 
-recorded = helpers.load("helpers_cpu.json")
-assert all(recorded.faster(name) > 1 for name in recorded.timings)
+recorded = helpers.recorded()
+assert all(recorded.faster(point) > 1 for point in recorded.points)
 recorded
 
 # %% [markdown]
 # On your machine, smaller and with fewer rounds:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
-helpers.race(batch=16, steps=64, rounds=5)
+helpers.run(rounds=5)
 
 # %% [markdown]
 # ## What people get wrong

@@ -368,12 +368,13 @@ print("outputs and gradients: equal to rounding")
 ask("fastest exact way")
 
 # %%
-from packviz.studies import compiled as compiling
+from packviz.studies import compiled
 
-recorded = compiling.load("static_cpu.json")
+recorded = compiled.recorded()
+(point,) = recorded.points
 operator, padded, packed = "compiled, ragged_op", "compiled, padded", "packed"
-assert recorded.timing.ratio(packed, padded).value > 1
-assert recorded.timing.ratio(operator, packed).value < 1
+assert recorded.ratio(point, packed, padded).value > 1
+assert recorded.ratio(point, operator, packed).value < 1
 recorded
 
 # %% [markdown]
@@ -381,7 +382,7 @@ recorded
 # Packing is slow for the reasons in 07. The operator runs the fast way of notebook 08 inside.
 #
 # With a GPU, or larger layers around the LSTM, the order may differ. Measure yours:
-# `python -m packviz.studies.compiled --device cuda --out mine.json`.
+# `packviz study compiled --device cuda --out mine.json`.
 
 # %% [markdown]
 # ## What people get wrong

@@ -1,13 +1,24 @@
-"""What the programs `python -m packviz.studies.…` have in common."""
+"""What the commands that measure have in common: the bar, Ctrl-C, errors in a line; and `packviz study`."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+import importlib
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
 
-from packviz.bench.machine import check_device
+from packviz.bench.study import ConflictError, Progress, Results, Study
+from packviz.draw.text import count
+
+STOPPED = 130
+"""The exit status after Ctrl-C, as a shell has it."""
 
 
 @contextmanager
@@ -19,30 +30,195 @@ def in_a_line(parser: argparse.ArgumentParser) -> Iterator[None]:
         parser.error(str(error))
 
 
-def race_and_save(
-    name: str,
-    said: str | None,
-    race: Callable[..., Any],
-    save: Callable[[str, Any], None],
-    rounds: int,
-    arguments: Sequence[str] | None,
-) -> None:
-    """A program that runs one race, prints what it found, and writes the file.
+def add_studies(parser: argparse.ArgumentParser, studies: Mapping[str, str]) -> None:
+    """Gives the parser a command for each study.
 
     Args:
-        name: of the study.
-        said: what it does.
-        race: takes `rounds` and `device`.
-        save: takes the file and what was found.
-        rounds: if not given.
-        arguments: of the command line.
+        parser: of `packviz study`.
+        studies: by the name of the study, which is that of its module, what it asks.
     """
-    parser = argparse.ArgumentParser(prog=f"python -m packviz.studies.{name}", description=said)
-    parser.add_argument("--out", required=True, help="the file to write")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--rounds", type=int, default=rounds)
-    options = parser.parse_args(arguments)
-    with in_a_line(parser):
-        found = race(rounds=options.rounds, device=check_device(options.device))
-    print(found)
-    save(options.out, found)
+    parser.set_defaults(run=lambda options: _list(studies))
+    named = parser.add_subparsers(title="studies", metavar="NAME")
+    for name, said in studies.items():
+        one = named.add_parser(name, help=said, description=said)
+        add = one.add_argument
+        add("--out", required=True, metavar="FILE", help="the file to write; if it is there, go on with it")
+        add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
+        add("--threads", type=int, default=1, metavar="N", help="torch's CPU threads (default: 1)")
+        effort = one.add_mutually_exclusive_group()
+        effort.add_argument("--rounds", type=_positive(int), metavar="N", help="timed rounds for each point")
+        effort.add_argument("--budget", type=_positive(float), metavar="SECONDS", help="for each point, roughly")
+        add("--quick", action="store_true", help="few and small points")
+        add("--only", default="", metavar="WORDS", help="the points whose name holds this")
+        one.set_defaults(run=partial(_study, f"packviz.studies.{name}"))
+
+
+def _positive(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    def number(said: str) -> Any:
+        if not 0 < (value := kind(said)) < float("inf"):
+            raise ValueError
+        return value
+
+    number.__name__ = "positive number"  # argparse says it
+    return number
+
+
+def _list(studies: Mapping[str, str]) -> int:
+    wide = max(map(len, studies))
+    print(*(f"{name.ljust(wide)}  {said}" for name, said in studies.items()), sep="\n")
+    return 0
+
+
+def _study(module: str, options: argparse.Namespace) -> int:
+    study: Study[Any, Any, Any] = importlib.import_module(module).STUDY
+    every = study.quick if options.quick else study.full
+    points = [point for point in every if options.only in str(point)]
+    if not points:
+        raise ValueError(f"no point's name holds {options.only!r}; one is {str(every[-1])!r}")
+    given = {"rounds": options.rounds, "budget": options.budget}
+    parameters = {name: value for name, value in given.items() if value is not None} if study.parameters else {}
+    begin = partial(
+        study.steps,
+        points,
+        parameters=parameters or study.parameters,
+        device=options.device,
+        threads=options.threads,
+    )
+    return carry_out(study, begin, points, options.out)
+
+
+def carry_out(
+    study: Study[Any, Any, Any], begin: Callable[..., Iterator[Any]], points: Collection[Any], out: str | None
+) -> int:
+    """Runs a study, shows how far it is, writes the file after every point, and prints the results.
+
+    Args:
+        study: what is run.
+        begin: takes `start`, `progress` and `stop` as `Study.steps` does, and gives what it gives.
+        points: that were asked for.
+        out: the file to write, or to go on with; none to print only.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        ValueError: the file cannot be read or written, or its results were measured otherwise.
+    """
+    result = start = _start(study, out)
+    with Bar(sys.stderr) as bar, _noting_ctrl_c() as pressed:
+        try:
+            for result in begin(start=start, progress=bar.show, stop=lambda: bool(pressed)):
+                bar.clear()
+                if out:
+                    with writing(out):
+                        study.save(out, result)
+                if result is start:
+                    left = len({*points} - result.values.keys())
+                    kept = f"holds {count(len(result.values), 'point')}, which stay"
+                    bar.say(f"{out} {kept}; {left or 'nothing'} left to measure")
+                elif result.values:
+                    point, value = [*result.values.items()][-1]
+                    bar.say(f"{point}: done{study.remark(value)}")
+        except ConflictError as error:
+            raise ConflictError(f"{out}: {error}") from None
+        except KeyboardInterrupt:
+            pressed.append(True)
+        if pressed:
+            bar.clear()
+            return _stopped(result, out)
+    print(result)
+    return 0
+
+
+def _start(study: Study[Any, Any, Any], out: str | None) -> Any:
+    """What the file holds, if there is one."""
+    if not out or not Path(out).exists():
+        return None
+    if Path(out).is_dir():
+        raise ValueError(f"cannot write {out}: it is a folder")
+    try:
+        return study.load(out)
+    except ValueError as error:
+        raise ValueError(f"{error}. Take another --out, or remove that file") from None
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Says in a line why a file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        folder = Path(path).parent
+        why = error.strerror if folder.is_dir() else f"there is no folder {folder}"
+        raise ValueError(f"cannot write {path}: {why}") from None
+
+
+@contextmanager
+def _noting_ctrl_c() -> Iterator[list[bool]]:
+    """A list that is empty until Ctrl-C: Python drops a KeyboardInterrupt that meets it within a finalizer."""
+    pressed: list[bool] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed  # only there can signals be handled
+        return
+
+    def press(number: int, frame: Any) -> None:
+        pressed.append(True)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _stopped(result: Results[Any, Any] | None, out: str | None) -> int:
+    if not result or not result.values:
+        print("packviz: stopped; nothing was measured yet", file=sys.stderr)
+    elif not out:
+        print("packviz: stopped", file=sys.stderr)
+        print(result)
+    else:
+        there = count(len(result.values), "point")
+        print(f"packviz: stopped; {out} holds {there}. The same command again goes on from there.", file=sys.stderr)
+    return STOPPED
+
+
+class Bar:
+    """A progress bar on a terminal; elsewhere nothing but the lines that are said."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Takes where to write."""
+        self._stream, self._shown, self._most = stream, 0, 0.0
+
+    def __enter__(self) -> Bar:
+        """Nothing is shown yet."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Takes the bar away."""
+        self.clear()
+
+    def show(self, progress: Progress) -> None:
+        """Draws the bar anew."""
+        if not self._stream.isatty():
+            return
+        self._most = max(self._most, progress.fraction)  # what is foreseen may grow, and a bar does not go back
+        full = round(20 * self._most)
+        line = f"[{'#' * full}{'.' * (20 - full)}] {self._most:4.0%}  {progress.to_text()}"
+        line = line[: shutil.get_terminal_size().columns - 1]
+        self._stream.write("\r" + line.ljust(self._shown))
+        self._stream.flush()
+        self._shown = len(line)
+
+    def clear(self) -> None:
+        """Takes the bar away."""
+        if self._shown:
+            self._stream.write("\r" + " " * self._shown + "\r")
+            self._stream.flush()
+            self._shown = 0
+
+    def say(self, line: str) -> None:
+        """Writes a line that stays."""
+        self._stream.write(line + "\n")
+        self._stream.flush()

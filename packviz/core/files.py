@@ -11,6 +11,10 @@ from typing import Any
 _FOLDERS = ("recorded", "notebooks/recorded")
 
 
+class MismatchError(ValueError):
+    """A result file is of another kind or version."""
+
+
 def save(path: str | os.PathLike[str], kind: str, version: int, data: Mapping[str, Any]) -> None:
     """Writes a result file, all of it or nothing.
 
@@ -35,7 +39,8 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
         version: the version it must have.
 
     Raises:
-        ValueError: there is no such file, or it is of another kind or version.
+        MismatchError: it is of another kind or version.
+        ValueError: there is no such file, or it is no JSON.
     """
     path = find(name)
     try:
@@ -44,7 +49,7 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
         raise ValueError(f"{name} is not a JSON file") from None
     found = (data.get("packviz"), data.get("version")) if isinstance(data, dict) else (None, None)
     if found != (kind, version):
-        raise ValueError(f"{name} holds {found[0]!r}, version {found[1]!r}; expected {kind!r}, version {version}")
+        raise MismatchError(f"{name} holds {found[0]!r}, version {found[1]!r}; expected {kind!r}, version {version}")
     return dict(data)
 
 

@@ -14,7 +14,7 @@ from packviz.figures.template import REAL
 
 if TYPE_CHECKING:
     from packviz.count.flops import Ledger
-    from packviz.studies.savings import Savings
+    from packviz.studies.savings import Point, Savings
 
 PACKED, LEFT_OUT = "packed computes", "only padded computes"
 
@@ -56,10 +56,10 @@ def flops_ledger(ledger: Ledger) -> Chart:
     return chart
 
 
-def flops_and_time(savings: Savings) -> Chart:
+def flops_and_time(savings: Savings, point: Point) -> Chart:
     """GEMM FLOPs and milliseconds of one training step side by side, with the quartiles of the time."""
-    names, timing = list(savings.flops), savings.timing
-    gflops = [count / 1e9 for count in savings.flops.values()]
+    counts, timing = point.flops, savings.values[point]
+    names, gflops = list(counts), [count / 1e9 for count in counts.values()]
     milliseconds = [1e3 * timing.median(name) for name in names]
     quartiles = [[1e3 * quartile for quartile in timing.quartiles(name)] for name in names]
     spread = {
@@ -72,7 +72,7 @@ def flops_and_time(savings: Savings) -> Chart:
     marker = {"color": REAL, "pattern": {"shape": ["/", *[""] * (len(names) - 1)], "size": 8, "solidity": 0.4}}
     chart = Chart(
         make_subplots(1, 2, shared_yaxes=True, subplot_titles=("GFLOPs (GEMM)", "milliseconds (median, quartiles)")),
-        text=savings.to_text(),
+        text=savings.table(point),
     )
     ends = [high for _, high in quartiles]
     for column, values, reach, error in ((1, gflops, gflops, None), (2, milliseconds, ends, spread)):
@@ -83,7 +83,7 @@ def flops_and_time(savings: Savings) -> Chart:
             chart.add_annotation(text=f"{value:,.0f}" if value >= 1000 else f"{value:.3g}", **place, row=1, col=column)
         chart.update_xaxes(range=[0, _digits(1.3 * max(reach))], row=1, col=column)
     chart.update_yaxes(autorange="reversed", row=1, col=1)
-    chart.update_layout(title_text=f"One training step: {savings.spec}", showlegend=False)
+    chart.update_layout(title_text=f"One training step: {point.spec}", showlegend=False)
     chart.update_layout(margin={"l": 170, "t": 80}, height=130 + 44 * len(names))
     return chart
 

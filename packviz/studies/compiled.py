@@ -3,13 +3,13 @@
 A page on packing in a forecasting library compares three of them on a GPU. Here are these three in kind, and what it
 leaves out. All but the padded ones compute the same; padded, the decoder starts from states that have read padding.
 
-`python -m packviz.studies.compiled --out notebooks/recorded/static_cpu.json` makes the recorded file.
+`packviz study compiled --out notebooks/recorded/compiled_cpu.json` makes the recorded file.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,21 +17,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from packviz.bench.command import race_and_save
-from packviz.bench.timing import Timing, measure
-from packviz.core import files as recorded
+from packviz.bench.study import Contest, How, Study, Timings, timed
+from packviz.bench.timing import Timing
 from packviz.core.lengths import uniform
-from packviz.draw import palette
+from packviz.draw import bars
 from packviz.draw.drawn import Drawn
-from packviz.draw.layouts import element, escape
+from packviz.draw.sheet import Sheet, stack
 from packviz.draw.text import milliseconds
 from packviz.ops.masks import padding_mask
 from packviz.ops.operator import ragged_op
 
 REFERENCE = "compiled, padded"
 """What the others are compared with."""
-
-_KIND, _VERSION = "static", 1
 
 
 class Forecaster(nn.Module):
@@ -120,142 +117,92 @@ def models(features: int, hidden: int) -> dict[str, tuple[nn.Module, bool]]:
     return made
 
 
-@dataclass(frozen=True, repr=False)
-class Compiled(Drawn):
-    """What was measured: one training step (forward and backward) of each contestant.
+@dataclass(frozen=True)
+class Point:
+    """The sizes of one training step. The lengths are drawn evenly from 1 to `past`, and 1 to `future`.
 
     Attributes:
-        timing: by the names of `models`.
-    """
-
-    timing: Timing
-
-    def to_text(self) -> str:
-        """Milliseconds, and how many times as long as the reference."""
-        p = self.timing.provenance["parameters"]
-        lines = [
-            f"One training step of an encoder–decoder LSTM: {p['batch']} sequences of up to {p['past']} steps in and"
-            f" {p['future']} out, {p['hidden']} hidden units.",
-            f"{'':27}{'ms':>8}   times {REFERENCE} (quartiles)",
-        ]
-        for name in self.timing.seconds:
-            ratio = self.timing.ratio(name, REFERENCE)
-            said = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})"
-            doubt = "" if ratio.is_clear or name == REFERENCE else ", not told apart"
-            lines.append(f"{name:27}{milliseconds(self.timing.median(name)):>8}   {said}{doubt}")
-        return "\n".join([*lines, self._place])
-
-    def to_svg(self, theme: str = "light") -> str:
-        """A bar for each: how many times as long as the reference, with a line from quartile to quartile."""
-        colours, ratios = palette.THEMES[theme], [self.timing.ratio(name, REFERENCE) for name in self.timing.seconds]
-        left, room = 210.0, 520.0
-        scale = room / max(ratio.high for ratio in ratios)
-        title = f"one training step, times as long as “{REFERENCE}”; shorter is faster"
-        body = [f'<text x="4" y="16" font-weight="bold">{escape(title)}</text>']
-        for i, ratio in enumerate(ratios):
-            y, width = 28 + 28 * i, ratio.value * scale
-            body.append(f'<text x="{left - 8:g}" y="{y + 15}" text-anchor="end">{escape(ratio.name)}</text>')
-            bar = f"M{left:g} {y}h{width:.1f}v20h-{width:.1f}z"
-            body.append(f'<path d="{bar}" fill="{palette.SEQUENCES[0]}" stroke="{colours.line}"/>')
-            whisker = f"M{left + ratio.low * scale:.1f} {y + 10}H{left + ratio.high * scale:.1f}"
-            body.append(f'<path d="{whisker}" stroke="{colours.text}" stroke-width="2"/>')
-            body.append(f'<text x="{left + ratio.high * scale + 8:.1f}" y="{y + 15}">{ratio.value:.3g}</text>')
-        x = left + scale
-        body.append(f'<path d="M{x:.1f} 24V{28 * len(ratios) + 28}" stroke="{colours.accent}" stroke-dasharray="4 3"/>')
-        y = 28 * len(ratios) + 46
-        body.append(f'<text x="4" y="{y}" font-size="11" fill="{colours.muted}">{escape(self._place)}</text>')
-        return element("".join(body), left + room + 70, y + 8, self.to_text(), theme)
-
-    @property
-    def _place(self) -> str:
-        place = self.timing.provenance
-        return (
-            f"Measured on {place.get('device_name')}, torch {place.get('torch')}, torch threads:"
-            f" {place.get('threads')}, compiled by {place['parameters']['backend']};"
-            f" {self.timing.rounds} interleaved rounds."
-        )
-
-
-def race(
-    *,
-    batch: int = 64,
-    past: int = 128,
-    future: int = 64,
-    features: int = 16,
-    hidden: int = 64,
-    rounds: int = 15,
-    threads: int = 1,
-    device: Any = "cpu",
-    backend: str = "",
-    progress: Callable[[int, int], object] = lambda done, all: None,
-) -> Compiled:
-    """Times the contestants against each other. The lengths are drawn evenly from 1 to `past`, and 1 to `future`.
-
-    Args:
         batch: sequences.
         past: time steps of the padded input.
         future: time steps of the padded output.
         features: of a time step.
         hidden: units of each LSTM.
-        rounds: timed rounds.
-        threads: torch's CPU threads meanwhile.
-        device: where to run.
-        backend: of `torch.compile`; by default inductor where there is a C++ compiler, else aot_eager.
-        progress: see `measure`.
+        backend: of `torch.compile`; by default inductor where there is a C++ compiler or a GPU, else aot_eager.
     """
-    backend = backend or ("inductor" if shutil.which("g++") or str(device).startswith("cuda") else "aot_eager")
-    generator = torch.Generator().manual_seed(0)
+
+    batch: int = 64
+    past: int = 128
+    future: int = 64
+    features: int = 16
+    hidden: int = 64
+    backend: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.batch} sequences of up to {self.past} steps in and {self.future} out, {self.hidden} hidden units"
+
+
+class Compiled(Timings[Point], Drawn):
+    """What was measured: one training step (forward and backward) of each contestant, by the names of `models`."""
+
+    def to_text(self) -> str:
+        """Milliseconds, and how many times as long as the reference."""
+        return "\n\n".join("\n".join(self._table(point)) for point in self.values)
+
+    def _table(self, point: Point) -> Iterator[str]:
+        timing = self.values[point]
+        yield f"One training step of an encoder–decoder LSTM: {point}."
+        yield f"{'':27}{'ms':>8}   times {REFERENCE} (quartiles)"
+        for name in timing.seconds:
+            ratio = timing.ratio(name, REFERENCE)
+            said = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})"
+            doubt = "" if ratio.is_clear or name == REFERENCE else ", not told apart"
+            yield f"{name:27}{milliseconds(timing.median(name)):>8}   {said}{doubt}"
+        yield self._place(timing)
+
+    def sheet(self, theme: str) -> Sheet:
+        """A bar for each: how many times as long as the reference, with a line from quartile to quartile."""
+        whole = stack("", [self._bars(point, theme) for point in self.values], theme)
+        whole.said = self.to_text()
+        return whole
+
+    def _bars(self, point: Point, theme: str) -> Sheet:
+        timing = self.values[point]
+        ratios = [timing.ratio(name, REFERENCE) for name in timing.seconds]
+        rows = {r.name: bars.Spread(r.low, r.value, r.high, f"{r.value:.3g}") for r in ratios}
+        title = f"one training step, times as long as “{REFERENCE}”; shorter is faster"
+        return bars.spreads(title, rows, theme, line=1, notes=[self._place(timing)])
+
+    def _place(self, timing: Timing) -> str:
+        backend = timing.provenance["parameters"]["backend"]
+        return f"Measured on {self.machine}, compiled by {backend}; {timing.rounds} interleaved rounds."
+
+
+def contest(point: Point, device: Any) -> Contest:
+    """One training step of everybody, by the gradients of its weights: all but the padded ones have the same."""
+    backend = point.backend or ("inductor" if shutil.which("g++") or str(device).startswith("cuda") else "aot_eager")
     inputs: list[Tensor] = []
-    for steps, seed in ((past, 0), (future, 1)):
-        inputs.append(torch.randn(batch, steps, features, generator=generator).to(device))
-        inputs.append(torch.as_tensor(uniform(batch, steps, seed)))
-    mask = padding_mask(inputs[3].to(device), future)[..., None]
-
-    def step(model: Any) -> Callable[[], None]:
-        return lambda: (model(*inputs).square() * mask).mean().backward()
-
-    threads_before = torch.get_num_threads()
-    torch.set_num_threads(threads)
+    for steps, seed in ((point.past, 0), (point.future, 1)):
+        inputs.append(torch.randn(point.batch, steps, point.features).to(device))
+        inputs.append(torch.as_tensor(uniform(point.batch, steps, seed)))
+    mask = padding_mask(inputs[3].to(device), point.future)[..., None]
     torch._dynamo.reset()
-    try:
-        calls: dict[str, Callable[[], object]] = {}
-        before: dict[str, Callable[[], object]] = {}
-        for name, (model, compiled) in models(features, hidden).items():
-            model = model.to(device)
-            calls[name] = step(torch.compile(model, backend=backend) if compiled else model)
-            before[name] = model.zero_grad
-            calls[name]()  # compiles
-        parameters = {"batch": batch, "past": past, "future": future, "features": features, "hidden": hidden}
-        timing = measure(
-            calls,
-            rounds=rounds,
-            before=before,
-            device=device,
-            progress=progress,
-            parameters=parameters | {"backend": backend, "rounds": rounds},
-        )
-    finally:
-        torch.set_num_threads(threads_before)
-    return Compiled(timing)
+
+    def step(model: nn.Module, run: Callable[..., Tensor]) -> Callable[[], Any]:
+        weights = list(model.parameters())
+        return lambda: torch.autograd.grad((run(*inputs).square() * mask).mean(), weights)
+
+    calls: dict[str, Callable[[], Any]] = {}
+    for name, (model, compiled) in models(point.features, point.hidden).items():
+        model = model.to(device)
+        calls[name] = step(model, torch.compile(model, backend=backend) if compiled else model)
+        calls[name]()  # compiles
+    exact = [name for name in calls if name not in ("padded", REFERENCE)]
+    return Contest(calls, alike=exact, parameters={"backend": backend})
 
 
-def save(path: str, found: Compiled) -> None:
-    """Writes a result file: schema `static`, version 1: under `timing` what `Timing.to_dict` gives."""
-    recorded.save(path, _KIND, _VERSION, {"timing": found.timing.to_dict()})
-
-
-def load(path: str) -> Compiled:
-    """Reads what `save` wrote.
-
-    Raises:
-        ValueError: there is no such file, or it holds something else.
-    """
-    return Compiled(Timing.from_dict(recorded.load(path, _KIND, _VERSION)["timing"]))
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Races the contestants, and writes the file."""
-    race_and_save("compiled", main.__doc__, race, save, 21, arguments)
+def measure(point: Point, how: How) -> Timing:
+    """Everybody against each other."""
+    return timed(contest(point, how.device), how)
 
 
 def _layers(inputs: int, outputs: int) -> nn.Module:
@@ -264,5 +211,14 @@ def _layers(inputs: int, outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(inputs, wide), nn.GELU(), nn.LayerNorm(wide), nn.Linear(wide, outputs), nn.GELU())
 
 
-if __name__ == "__main__":
-    main()
+STUDY = Study(
+    "compiled",
+    Point,
+    measure,
+    Compiled,
+    full=[Point()],
+    quick=[Point(batch=16, past=32, future=16)],
+    parameters={"rounds": 21},
+    version=2,
+)
+run, recorded = STUDY.run, STUDY.load

@@ -1,7 +1,5 @@
 """The race of compiling and packing: that its contestants compute the same, and that it says what it measured."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from drawings import Drawing
@@ -9,17 +7,16 @@ from drawings import Drawing
 from packviz.bench import Timing
 from packviz.draw.palette import THEMES
 from packviz.studies import compiled
-from packviz.studies.compiled import REFERENCE, Compiled, models
+from packviz.studies.compiled import REFERENCE, Compiled, Point, models
 
-RECORDED = Path(__file__).parents[3] / "notebooks" / "recorded" / "static_cpu.json"
 NAMES = list(models(2, 3))
+POINT = Point(4, 6, 3, 2, 2)
 
 
-def fake():
-    seconds = {name: [1e-3 * (i + 1)] * 3 for i, name in enumerate(NAMES)}
-    parameters = {"batch": 4, "past": 6, "future": 3, "hidden": 2, "backend": "eager"}
-    place = {"device_name": "a test", "torch": "9", "threads": 1, "parameters": parameters}
-    return Compiled(Timing(seconds, 3, False, place))
+def fake(**seconds):
+    seconds = {name: [1e-3 * (i + 1)] * 3 for i, name in enumerate(NAMES)} | seconds
+    timing = Timing(seconds, 3, provenance={"parameters": {"backend": "eager"}})
+    return Compiled({"device_name": "a test", "torch": "9", "threads": 1}, {POINT: timing})
 
 
 def test_all_but_the_padded_ones_compute_the_same():
@@ -43,16 +40,18 @@ def test_all_but_the_padded_ones_compute_the_same():
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_small_race_for_real(two_threads):
-    told = []
-    race = compiled.race(
-        batch=2, past=3, future=2, features=2, hidden=3, rounds=2, backend="eager", progress=lambda *n: told.append(n)
-    )
-    assert torch.get_num_threads() == two_threads
-    assert list(race.timing.seconds) == NAMES
-    assert race.timing.rounds == 2
-    assert told[-1] == (5, 5)
-    assert race.timing.provenance["parameters"]["backend"] == "eager"
+def test_a_small_run_for_real():
+    point = Point(batch=2, past=3, future=2, features=2, hidden=3, backend="eager")
+    (timing,) = compiled.run([point], rounds=2).values.values()
+    assert list(timing.seconds) == NAMES
+    assert timing.rounds == 2
+    assert timing.provenance["parameters"]["backend"] == "eager"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_exact_ones_are_held_against_each_other():
+    contest = compiled.contest(Point(batch=2, past=3, future=2, features=2, hidden=3, backend="eager"), "cpu")
+    assert list(contest.alike) == NAMES[2:]
 
 
 def test_in_words():
@@ -71,9 +70,7 @@ def test_in_words():
 
 def test_what_is_not_told_apart_is_marked():
     seconds = {name: [1.0, 1, 1] for name in NAMES} | {"packed": [0.9, 1.05, 1.3]}
-    assert "packed                        1,050   1.05 (0.975 to 1.18), not told apart" in repr(
-        Compiled(Timing(seconds, 0, False, fake().timing.provenance))
-    )
+    assert "packed                        1,050   1.05 (0.975 to 1.18), not told apart" in repr(fake(**seconds))
 
 
 def test_the_picture_has_a_bar_for_each():
@@ -85,16 +82,12 @@ def test_the_picture_has_a_bar_for_each():
         assert all(text.box.right <= drawing.width for text in drawing.texts)
 
 
-def test_a_file_keeps_the_race(tmp_path):
-    path = str(tmp_path / "race.json")
-    compiled.save(path, fake())
-    assert repr(compiled.load(path)) == repr(fake())
-
-
 def test_the_recorded_file_says_where_it_comes_from():
-    race = compiled.load(str(RECORDED))
-    assert list(race.timing.seconds) == NAMES
+    found = compiled.recorded()
+    (timing,) = found.values.values()
+    assert list(timing.seconds) == NAMES
     assert REFERENCE in NAMES
-    assert {"cpu", "torch", "threads", "date", "load_average"} <= set(race.timing.provenance)
-    assert race.timing.rounds >= 15
-    assert not race.timing.stopped
+    assert {"cpu", "torch", "threads", "date", "load_average"} <= set(found.provenance)
+    assert timing.provenance["parameters"]["backend"] == "inductor"
+    assert timing.rounds >= 15
+    assert not timing.stopped

@@ -1,0 +1,428 @@
+"""A study: an experiment whose results are kept in a file and shown in a notebook. One form for all of them.
+
+A study says what its points are, what is measured at one, and what its results say. The form does the rest: threads,
+allocator, provenance, rounds or a budget, results held against each other before they are timed, progress, stopping,
+going on with what is there, and the file.
+
+A result file is JSON, of the kind that the study is named:
+
+    {"packviz": "race", "version": 1,
+     "provenance": {…},   what it was measured on (see `provenance`); under "parameters" how
+     "points": [{…}]}     for each point its fields, and what was measured there (see `Study.write`)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from packviz.bench.machine import calm_allocator, check_device, provenance
+from packviz.bench.timing import Ratio, Timing, measure
+from packviz.core import files
+from packviz.draw.text import duration
+
+P = TypeVar("P")
+V = TypeVar("V")
+R = TypeVar("R", bound="Results[Any, Any]")
+
+CHANGING = ("date", "load_average", "page_faults_per_round")
+"""What of the provenance each point has for itself."""
+
+_NOT_COMPARED = (*CHANGING, "device", "fake")  # the device has a name too
+_SAID = {"device_name": "device", "cuda": "CUDA", "cudnn": "cuDNN"}
+_FEWEST, _MOST = 3, 25  # rounds that a budget buys
+_TOLERANCE = 2e-4  # of float32 gradients, which are sums of many terms
+
+
+class ConflictError(ValueError):
+    """The results to go on with were measured otherwise."""
+
+
+class StoppedError(Exception):
+    """A point was stopped before it was complete."""
+
+
+@dataclass(frozen=True, repr=False)
+class Results(Generic[P, V]):
+    """What a study has found so far.
+
+    Attributes:
+        provenance: what it was measured on, as plain data; under `"parameters"` how.
+        values: by point, in the order in which they were measured.
+    """
+
+    provenance: Mapping[str, Any]
+    values: Mapping[P, V]
+
+    @property
+    def points(self) -> Sequence[Any]:
+        """Those that were measured."""
+        return [*self.values]
+
+    @property
+    def machine(self) -> str:
+        """What it was measured on, in a line."""
+        place = self.provenance
+        made_up = f"MADE UP, no machine was timed ({place['fake']}): " if "fake" in place else ""
+        on_gpu = str(place.get("device", "")).startswith("cuda")
+        more = f"CUDA {place.get('cuda')}" if on_gpu else f"torch threads: {place.get('threads')}"
+        return f"{made_up}{place.get('device_name')}, torch {place.get('torch')}, {more}"
+
+    def to_text(self) -> str:
+        """What was found, in words."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+
+class Timings(Results[P, Timing]):
+    """Results of a study that times one contest at each point."""
+
+    def ratio(self, point: P, name: str, to: str) -> Ratio:
+        """How many times as long one takes as another. Raises as `Timing.ratio` does."""
+        return self.values[point].ratio(name, to)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a study is.
+
+    Attributes:
+        name: of the point that is being measured.
+        done: points measured, of those to measure.
+        points: to measure.
+        fraction: of the time that all of it takes, as far as it can be foreseen.
+        left: seconds still to go; none as long as nothing is known.
+    """
+
+    name: str
+    done: int
+    points: int
+    fraction: float
+    left: float | None
+
+    def to_text(self) -> str:
+        """In words, with the time left."""
+        rest = "" if self.left is None else f", {duration(self.left)} left"
+        return f"point {self.done + 1} of {self.points} ({self.name}){rest}"
+
+
+@dataclass(frozen=True)
+class How:
+    """How a point is measured.
+
+    Attributes:
+        name: of the point.
+        device: where.
+        parameters: `rounds` for each point, or `budget`, the seconds for one, roughly; others are the study's own.
+        progress: to call with the rounds done and the rounds in all.
+        stop: to ask before every call whether to stop.
+    """
+
+    name: str
+    device: str
+    parameters: Mapping[str, Any]
+    progress: Callable[[int, int], object] = lambda done, of: None
+    stop: Callable[[], bool] = lambda: False
+
+    def part(self, name: str, i: int, of: int) -> How:
+        """The same for part `i` of a point that is measured in several."""
+        told, whole = self.progress, f"{self.name}, {name}"
+        return dataclasses.replace(self, name=whole, progress=lambda done, all: told(i * all + done, of * all))
+
+
+class Contest(NamedTuple):
+    """What is timed against each other.
+
+    Attributes:
+        calls: by name.
+        clear: what to do before each call, outside of the time.
+        alike: names of calls that have to give the same as the first of them, but for rounding.
+        parameters: what else to keep beside the times, as plain data.
+    """
+
+    calls: Mapping[str, Callable[[], Any]]
+    clear: Callable[[], object] = lambda: None
+    alike: Sequence[str] = ()
+    parameters: Mapping[str, Any] | None = None
+
+
+def timed(contest: Contest, how: How, *, warmup: int = 3, memory: bool = False, share: float = 1.0) -> Timing:
+    """Holds the contestants against each other, and times them.
+
+    Args:
+        contest: who takes part.
+        how: `rounds` or `budget`, and who wants to know.
+        warmup: rounds before those that count.
+        memory: whether to count the most memory in use at once.
+        share: of the budget.
+
+    Returns:
+        A `Timing`; of its provenance what changes from point to point, and the contest's parameters.
+
+    Raises:
+        RuntimeError: one gives something else than the first that is alike.
+        StoppedError: it was stopped.
+    """
+    if contest.alike:
+        _compare(contest, how.name)
+    timing = measure(
+        contest.calls,
+        rounds=how.parameters.get("rounds") or _within(how.parameters["budget"] * share, contest),
+        warmup=warmup,
+        device=how.device,
+        before=dict.fromkeys(contest.calls, contest.clear),
+        progress=how.progress,
+        stop=how.stop,
+        parameters=contest.parameters,
+        memory=memory,
+    )
+    if timing.stopped:
+        raise StoppedError
+    return without_place(timing)
+
+
+def without_place(timing: Timing) -> Timing:
+    """The timing with no more of the provenance than is its own."""
+    own = {name: value for name, value in timing.provenance.items() if name in (*CHANGING, "parameters") and value}
+    return dataclasses.replace(timing, provenance=own)
+
+
+def _compare(contest: Contest, point: str) -> None:
+    first, *others = contest.alike
+    right = _tensors(contest.calls[first]())
+    for name in others:
+        for ours, theirs in zip(_tensors(contest.calls[name]()), right, strict=True):
+            apart = float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-30))
+            if not apart <= _TOLERANCE:
+                raise RuntimeError(f"{point}: {name} is {apart:.2g} from {first}")
+
+
+def _tensors(nested: Any) -> list[Any]:
+    if isinstance(nested, (tuple, list)):
+        return [tensor for part in nested for tensor in _tensors(part)]
+    return [nested.detach().double()]
+
+
+def _within(budget: float, contest: Contest) -> int:
+    """The rounds that a budget buys."""
+    took = 0.0
+    for call in contest.calls.values():
+        contest.clear()
+        call()  # the first call of all is slow
+        contest.clear()
+        began = time.perf_counter()
+        call()
+        took += time.perf_counter() - began
+    return int(min(max(budget / took, _FEWEST), _MOST))
+
+
+def mean(known: Mapping[P, float], point: P) -> float | None:
+    """The seconds that a point should take, from those that others took; none where nothing is known."""
+    return sum(known.values()) / len(known) if known else None
+
+
+@dataclass(frozen=True)
+class Study(Generic[P, V, R]):
+    """An experiment.
+
+    Attributes:
+        name: also the kind of its files.
+        point: a frozen dataclass of plain data, whose `str` names it.
+        measure: what was found at a point; raises `StoppedError` if it was stopped. The random state is its own.
+        results: makes the results of their provenance and values; refuses with a ValueError what cannot be.
+        full: the points of a recorded file.
+        quick: a few small ones: seconds on a CPU.
+        parameters: `rounds` or `budget`, if none are given.
+        read: what was found at a point, from plain data.
+        write: what was found as plain data, with other names than the fields of a point.
+        version: of its files.
+        foresee: how long a point should take, from the seconds that others took.
+        remark: what else to say of a point that is done.
+    """
+
+    name: str
+    point: type[P]
+    measure: Callable[[P, How], V]
+    results: Callable[[Mapping[str, Any], Mapping[P, V]], R]
+    full: Sequence[P] = ()
+    quick: Sequence[P] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    read: Callable[[P, Mapping[str, Any]], V] = lambda point, entry: Timing.from_dict(entry["timing"])  # type: ignore[assignment,return-value]
+    write: Callable[[V], dict[str, Any]] = lambda value: {"timing": value.to_dict()}  # type: ignore[attr-defined]
+    version: int = 1
+    foresee: Callable[[Mapping[P, float], P], float | None] = mean
+    remark: Callable[[V], str] = lambda value: ""
+
+    def run(self, points: Sequence[P] = (), **given: Any) -> R:
+        """Measures the points, the quick ones if none are given, and returns the results.
+
+        Args:
+            points: to measure.
+            **given: `rounds` or `budget` in place of the study's own, and what `steps` takes.
+        """
+        own: dict[str, Any] = {name: given.pop(name) for name in ("rounds", "budget") if name in given}
+        *_, last = self.steps(points or self.quick, parameters=own or self.parameters, **given)
+        return last
+
+    def steps(
+        self,
+        points: Sequence[P],
+        *,
+        parameters: Mapping[str, Any],
+        device: Any = "cpu",
+        threads: int = 1,
+        start: R | None = None,
+        progress: Callable[[Progress], object] = lambda progress: None,
+        stop: Callable[[], bool] = lambda: False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> Iterator[R]:
+        """Measures one point after the other.
+
+        Args:
+            points: to measure, in this order.
+            parameters: how: `rounds` or `budget`, or what the study takes.
+            device: where to run.
+            threads: torch's CPU threads meanwhile. More than one gain little on products this small, and on a machine
+                that is shared they wait for each other.
+            start: results to go on with: their points are kept and not measured again.
+            progress: told after every round.
+            stop: asked before every call whether to stop; a point that is not complete is dropped.
+            now: the clock by which the time left is foreseen.
+
+        Yields:
+            The results so far: at the start, and after every point.
+
+        Raises:
+            ValueError: the device is not there, there are fewer cores than threads, or the study refuses.
+            ConflictError: `start` was measured otherwise.
+        """
+        import torch  # noqa: PLC0415
+
+        device = check_device(device)
+        if threads > (cores := os.cpu_count() or threads):
+            raise ValueError(f"threads is {threads}, more than the cores here: {cores}")
+        threads_before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            if device.startswith("cpu"):
+                calm_allocator()  # before it is recorded
+            place = json.loads(json.dumps(provenance(device, parameters)))  # as a file has it
+            result = start or self.results(place, {})
+            if conflicts := differences(result.provenance, place):
+                raise ConflictError(
+                    f"the results there were measured otherwise: {'; '.join(conflicts)}. Take the same options on the"
+                    " same machine, or another file"
+                )
+            yield result
+            plan = [point for point in dict.fromkeys(points) if point not in result.values]
+            took: dict[P, float] = {}
+            for point in plan:
+                began = now()
+
+                def told(done: int, rounds: int, point: P = point, began: float = began) -> None:
+                    progress(self._foreseen(plan, took, point, now() - began, done / rounds))
+
+                told(0, 1)
+                try:
+                    with torch.random.fork_rng():  # the caller's random numbers stay the caller's
+                        torch.manual_seed(0)
+                        value = self.measure(point, How(str(point), device, parameters, told, stop))
+                except StoppedError:
+                    return
+                took[point] = now() - began
+                result = self.results(result.provenance, {**result.values, point: value})
+                yield result
+        finally:
+            torch.set_num_threads(threads_before)
+
+    def _foreseen(self, plan: Sequence[P], took: Mapping[P, float], at: P, elapsed: float, share: float) -> Progress:
+        """How far it is, from the seconds that points took and how much of the present one is done."""
+        known = dict(took)
+        if share > 0 and elapsed > 0:
+            known[at] = elapsed / share
+        here = plan.index(at)
+        coming = [known.get(point) or self.foresee(known, point) or 0.0 for point in plan[here:]]
+        if not any(coming):
+            return Progress(str(at), here, len(plan), 0.0, None)
+        spent, left = sum(took.values()), max(sum(coming), elapsed)
+        return Progress(str(at), here, len(plan), (spent + elapsed) / (spent + left), left - elapsed)
+
+    def save(self, path: str | os.PathLike[str], found: R) -> None:
+        """Writes a result file, all of it or nothing.
+
+        Raises:
+            OSError: the folder is not there or cannot be written to.
+        """
+        points = [dataclasses.asdict(point) | self.write(value) for point, value in found.values.items()]
+        files.save(path, self.name, self.version, {"provenance": dict(found.provenance), "points": points})
+
+    def load(self, name: str | os.PathLike[str] = "") -> R:
+        """Reads a result file.
+
+        Args:
+            name: its path; or the name of a file in `notebooks/recorded/`, from any folder of the checkout: the one of
+                a CPU, if none is given.
+
+        Raises:
+            ValueError: there is no such file, it is of another kind or version, or it is damaged.
+        """
+        name = name or f"{self.name}_cpu.json"
+        try:
+            data = files.load(name, self.name, self.version)
+        except files.MismatchError as error:
+            remedy = (
+                f"`python tools/migrate_recorded.py {os.fspath(name)}` brings a file of an older packviz up to date"
+            )
+            raise ValueError(f"{error}. {remedy}") from None
+        try:
+            values: dict[P, V] = {}
+            for entry in data["points"]:
+                fields = {one.name: _frozen(entry[one.name]) for one in dataclasses.fields(self.point)}  # type: ignore[arg-type]
+                point = self.point(**fields)
+                if point in values:
+                    raise ValueError("a point stands in it twice")
+                values[point] = self.read(point, entry)
+            return self.results(data["provenance"], values)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            what = f"it has no {error}" if isinstance(error, KeyError) else f"{error}"
+            raise ValueError(f"{os.fspath(name)} is damaged: {what}") from None
+
+    def available(self) -> list[str]:
+        """The names of the recorded files, `NAME_….json`, as `load` takes them."""
+        return files.available(self.name)
+
+
+def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """In words, what keeps results of these two provenances from standing side by side; the parameters first."""
+    one, other = dict(_flat(ours)), dict(_flat(theirs))
+    names = sorted(dict.fromkeys([*one, *other]), key=lambda name: not name.startswith("parameters "))
+    found = [
+        f"{_SAID.get(name, name.removeprefix('parameters '))} {_said(one.get(name))}, not {_said(other.get(name))}"
+        for name in names
+        if name not in _NOT_COMPARED and one.get(name) != other.get(name)
+    ]
+    return list(dict.fromkeys(found))  # the threads may be a parameter too
+
+
+def _flat(data: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Everything with its full name, as in `allocator library`."""
+    for name, value in data.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", value
+
+
+def _said(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

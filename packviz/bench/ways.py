@@ -1,0 +1,69 @@
+"""The ways to run an RNN on a padded batch, and the two passes over them. All that is timed is made of these.
+
+A way takes the RNN, the batch `x`, `(T, B, I)` or `(B, T, I)` as the RNN has it, and its `lengths`, `(B,)` on the CPU.
+It gives what the RNN gives: the padded output and the final states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor, autograd, nn, no_grad, ones_like
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from packviz.ops import packing, running
+
+
+def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> Any:
+    """Runs over everything: states are read after the padding, and so are not those of packing."""
+    return rnn(x)
+
+
+def packed(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, in_order: bool = False) -> Any:
+    """Packs, runs and pads again; `in_order` says that the lengths are, longest first."""
+    first = rnn.batch_first
+    output, state = rnn(pack_padded_sequence(x, lengths, batch_first=first, enforce_sorted=in_order))
+    return pad_packed_sequence(output, batch_first=first)[0], state
+
+
+def drop_in(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, in_order: bool = False) -> Any:
+    """The same by packviz's packing and padding."""
+    first = rnn.batch_first
+    output, state = rnn(packing.pack_padded_sequence(x, lengths, batch_first=first, enforce_sorted=in_order))
+    return packing.pad_packed_sequence(output, batch_first=first)[0], state
+
+
+def run(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Any, method: str = "auto") -> Any:
+    """`pv.run`, which remembers nothing of the last batch: in training every batch has lengths of its own."""
+    running.forget()
+    return running.run(rnn, x, lengths, method=method)
+
+
+def training(way: Callable[[], Any], leaves: Sequence[Tensor]) -> Callable[[], Any]:
+    """A forward pass and a backward one, with a gradient of ones.
+
+    Args:
+        way: gives the output, or a tuple of which it is the first.
+        leaves: what to derive by.
+
+    Returns:
+        A function that gives the output, then the gradients. Not by `backward()`: nothing is left on the leaves.
+    """
+
+    def both() -> Any:
+        out = way()
+        out = out[0] if isinstance(out, tuple) else out
+        return out.detach(), *autograd.grad(out, leaves, ones_like(out))
+
+    return both
+
+
+def forward(way: Callable[[], Any]) -> Callable[[], Any]:
+    """A forward pass, without a graph for autograd."""
+
+    def alone() -> Any:
+        with no_grad():
+            return way()
+
+    return alone

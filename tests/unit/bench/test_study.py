@@ -1,0 +1,334 @@
+"""The form of a study, and its command: with a study of its own, whose contestants do next to nothing."""
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from packviz import cli
+from packviz.bench import study as form
+from packviz.bench import ways
+from packviz.bench.study import ConflictError, Contest, Study, Timings, timed
+from packviz.studies import helpers, savings
+
+
+@dataclass(frozen=True)
+class Point:
+    """A tensor of so many ones."""
+
+    size: int
+    shape: tuple[int, ...] = (1, 2)
+
+    def __str__(self):
+        return f"size {self.size}"
+
+
+class Found(Timings[Point]):
+    """What the toy study found."""
+
+    def to_text(self):
+        """The points."""
+        return f"found: {', '.join(map(str, self.values))}"
+
+
+seen = []
+
+
+def contest(point, device):
+    x = torch.ones(point.size, device=device)
+    seen.append((point.size, torch.get_num_threads(), float(torch.rand(()))))
+    return Contest({"once": lambda: x + x, "twice": lambda: 2 * x}, alike=("once", "twice"))
+
+
+def toy(contest=contest, **options):
+    def measure(point, how):
+        return timed(contest(point, how.device), how, warmup=1)
+
+    return Study("toy", Point, measure, Found, [Point(2), Point(3)], [Point(1)], {"rounds": 2}, version=2, **options)
+
+
+STUDY = toy()
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    seen.clear()
+
+
+def steps(points=STUDY.full, study=STUDY, **given):
+    return [*study.steps(points, **{"parameters": {"rounds": 2}} | given)]
+
+
+# Running.
+
+
+def test_results_grow_point_by_point():
+    assert [[*found.values] for found in steps()] == [[], [Point(2)], [Point(2), Point(3)]]
+    found = STUDY.run(rounds=3)
+    assert found.points == [Point(1)]
+    timing = found.values[Point(1)]
+    assert (timing.rounds, timing.warmup) == (3, 1)
+    assert found.provenance["parameters"] == {"rounds": 3}
+    assert {"date", "load_average", "page_faults_per_round"} >= set(timing.provenance) >= {"date"}
+    assert found.ratio(Point(1), "once", "twice").rounds == 3
+
+
+def test_threads_and_random_numbers_are_the_callers_again(two_threads):
+    state = torch.random.get_rng_state()
+    steps(threads=1)
+    first = list(seen)
+    steps(threads=1)
+    assert seen[2:] == first  # the same numbers every time
+    assert {some[1] for some in seen} == {1}
+    with pytest.raises(ZeroDivisionError):
+        steps(stop=lambda: 1 // 0)
+    assert torch.get_num_threads() == two_threads
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_what_does_not_agree_is_not_timed():
+    def of(**calls):
+        return toy(lambda point, device: Contest(calls, alike=tuple(calls)))
+
+    right = torch.ones(2), [torch.ones(1)]
+    with pytest.raises(RuntimeError, match=r"size 2: wrong is 0\.01 from right"):
+        steps(study=of(right=lambda: right, wrong=lambda: (torch.ones(2), [torch.ones(1) * 1.01])))
+    with pytest.raises(RuntimeError, match="size 2: nothing is nan from right"):
+        steps(study=of(right=lambda: torch.ones(1), nothing=lambda: torch.ones(1) * float("nan")))
+
+
+def test_a_budget_buys_rounds():
+    assert STUDY.run(budget=1e-9).values[Point(1)].rounds == 3
+    assert STUDY.run(budget=60).values[Point(1)].rounds == 25
+
+
+def test_stopping_keeps_what_is_complete():
+    calls = []
+
+    def counted(point, device):
+        return Contest({"a": lambda: calls.append(point)})
+
+    found = steps(study=toy(counted), stop=lambda: len(calls) >= 4)
+    assert [*found[-1].values] == [Point(2)]
+
+
+def test_it_goes_on_with_what_is_there():
+    half = steps([Point(2)])[-1]
+    seen.clear()
+    first, *_, last = steps(start=half)
+    assert first is half
+    assert [size for size, *_ in seen] == [3]
+    assert last.values[Point(2)] is half.values[Point(2)]
+    with pytest.raises(ConflictError, match="measured otherwise: rounds 2, not 5"):
+        steps(start=half, parameters={"rounds": 5})
+    elsewhere = dataclasses.replace(half, provenance={**half.provenance, "device_name": "abacus", "threads": 9})
+    with pytest.raises(ConflictError, match=r"device abacus, not .*; threads 9, not 1\."):
+        steps(start=elsewhere)
+    later = {"date": "2020-01-01T00:00:00+00:00", "load_average": [9, 9, 9]}
+    assert len(steps(start=dataclasses.replace(half, provenance={**half.provenance, **later}))) == 2
+
+
+def test_what_cannot_be():
+    with pytest.raises(ValueError, match="device is 'gpu'; choose cpu"):
+        steps(device="gpu")
+    with pytest.raises(ValueError, match="threads is 9999, more than the cores here"):
+        steps(threads=9999)
+
+
+def test_progress_is_told_and_foreseen():
+    clock, told = iter(range(10_000)), []
+    steps([Point(1), Point(2), Point(3)], progress=told.append, now=lambda: next(clock))
+    assert [p.name for p in told[::4]] == ["size 1", "size 2", "size 3"]  # at the start, and after three rounds
+    assert (told[0].left, told[0].to_text()) == (None, "point 1 of 3 (size 1)")
+    assert told[-1].left == 0
+    assert told[-1].fraction == 1
+    assert all(0 <= p.fraction <= 1 for p in told)
+
+
+def test_a_point_in_parts():
+    told = []
+    how = form.How("size 1", "cpu", {}, progress=lambda *numbers: told.append(numbers))
+    for i in range(2):
+        how.part("x", i, 2).progress(3, 4)
+    assert told == [(3, 8), (7, 8)]
+
+
+# Passes.
+
+
+def test_the_passes():
+    rnn, x = torch.nn.GRU(2, 3), torch.randn(4, 2, 2, requires_grad=True)
+    n = torch.tensor([4, 2])
+    runs = [lambda way=way: way(rnn, x, n) for way in (ways.packed, ways.drop_in, ways.run)]
+    output, state = ways.forward(runs[0])()
+    assert not output.requires_grad
+    first = ways.training(runs[0], [x, *rnn.parameters()])()
+    assert len(first) == 1 + 1 + 4
+    assert torch.equal(first[0], output)
+    for run in runs[1:]:
+        assert all(map(torch.allclose, ways.training(run, [x, *rnn.parameters()])(), first))
+        assert torch.allclose(run()[1], state)
+    assert x.grad is None
+    assert torch.equal(ways.padded(rnn, x, n)[0], rnn(x)[0])
+    assert torch.equal(ways.packed(rnn, x, n, in_order=True)[0], output)
+    with pytest.raises(RuntimeError, match="sorted"):
+        ways.packed(rnn, x, n.flip(0), in_order=True)
+
+
+# Files.
+
+
+def test_a_file_keeps_everything(tmp_path):
+    found = STUDY.run()
+    STUDY.save(tmp_path / "toy.json", found)
+    again = STUDY.load(tmp_path / "toy.json")
+    assert again == found
+    assert isinstance(again, Found)
+    data = json.loads((tmp_path / "toy.json").read_text())
+    assert (data["packviz"], data["version"]) == ("toy", 2)
+    assert list(data["points"][0]) == ["size", "shape", "timing"]
+
+
+def test_a_file_of_an_older_version_is_refused_with_what_to_do(tmp_path):
+    path = tmp_path / "toy.json"
+    STUDY.save(path, STUDY.run())
+    path.write_text(path.read_text().replace('"version": 2', '"version": 1'))
+    said = f"{path} holds 'toy', version 1; expected 'toy', version 2. `python tools/migrate_recorded.py {path}` brings"
+    with pytest.raises(ValueError, match=re.escape(said)):
+        STUDY.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: data.pop("points"), "is damaged: it has no 'points'"),
+        (lambda data: data.update(points=3), "is damaged: 'int' object is not iterable"),
+        (lambda data: data["points"][0].pop("size"), "is damaged: it has no 'size'"),
+        (lambda data: data["points"][0].pop("timing"), "is damaged: it has no 'timing'"),
+        (lambda data: data["points"].append(data["points"][0]), "is damaged: a point stands in it twice"),
+    ],
+)
+def test_a_damaged_file(tmp_path, change, said):
+    path = tmp_path / "toy.json"
+    STUDY.save(path, STUDY.run())
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+    with pytest.raises(ValueError, match=re.escape(said)):
+        STUDY.load(path)
+
+
+# The command.
+
+
+def said(arguments, capsys):
+    status = cli.main(["study", *map(str, arguments)])
+    return status, *capsys.readouterr()
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """Has `packviz study savings` run the toy."""
+    monkeypatch.setattr(savings, "STUDY", STUDY)
+
+
+def test_the_command_writes_the_file_and_goes_on(command, tmp_path, capsys):
+    path = tmp_path / "toy.json"
+    status, out, error = said(["savings", "--out", path, "--only", "size 3"], capsys)
+    assert (status, out, error) == (0, "found: size 3\n", "size 3: done\n")
+    status, out, error = said(["savings", "--out", path], capsys)
+    assert (status, out) == (0, "found: size 3, size 2\n")
+    assert error == f"{path} holds 1 point, which stay; 1 left to measure\nsize 2: done\n"
+    assert [*STUDY.load(path).values] == [Point(3), Point(2)]
+    status, out, error = said(["savings", "--out", path, "--rounds", "7"], capsys)
+    assert (status, out) == (2, "")
+    assert error.startswith(f"packviz: {path}: the results there were measured otherwise: rounds 2, not 7.")
+
+
+def test_the_options_arrive(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    options = ["--quick", "--budget", "1e-9", "--threads", "2", "--device", "cpu"]
+    assert said(["savings", "--out", tmp_path / "a.json", *options], capsys)[0] == 0
+    found = STUDY.load(tmp_path / "a.json")
+    assert found.points == [Point(1)]
+    assert (found.provenance["threads"], found.provenance["parameters"]) == (2, {"budget": 1e-9})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--device", "gpu"], "device is 'gpu'; choose cpu"),
+        (["--only", "Transformer"], "no point's name holds 'Transformer'; one is 'size 3'"),
+        (["--threads", "9999"], "threads is 9999"),
+    ],
+)
+def test_it_refuses_in_a_line(command, options, message, tmp_path, capsys):
+    status, out, error = said(["savings", "--out", tmp_path / "a.json", *options], capsys)
+    assert (status, out) == (2, "")
+    assert error.startswith(f"packviz: {message}")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [["--rounds", "0"], ["--rounds", "2", "--budget", "2"], ["--budget", "-1"]])
+def test_a_misspelt_option_gets_the_usage(options, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["study", "savings", "--out", str(tmp_path / "a.json"), *options])
+    assert capsys.readouterr().err.startswith("usage: packviz study savings")
+
+
+def test_ctrl_c_keeps_what_was_measured(command, tmp_path, capsys, monkeypatch):
+    path = tmp_path / "toy.json"
+
+    def press(point, device):
+        if point.size == 3:
+            raise KeyboardInterrupt
+        return contest(point, device)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(savings, "STUDY", toy(press))
+        status, out, error = said(["savings", "--out", path], capsys)
+    assert (status, out) == (130, "")
+    assert error.endswith(f"packviz: stopped; {path} holds 1 point. The same command again goes on from there.\n")
+    assert said(["savings", "--out", path], capsys)[0] == 0
+    assert len(STUDY.load(path).values) == 2
+
+
+def test_the_list_names_every_study(capsys):
+    assert cli.main(["study"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(cli.STUDIES)
+
+
+@pytest.mark.parametrize("name", cli.STUDIES)
+def test_every_study_has_points_a_file_and_a_name_for_each(name):
+    study = __import__(f"packviz.studies.{name}", fromlist=["STUDY"]).STUDY
+    assert study.name == name
+    for points in (study.full, study.quick):
+        assert points
+        assert len({str(point) for point in points}) == len(points)
+    found = study.load()
+    assert {*found.values} <= {*study.full}
+    assert f"{name}_cpu.json" in study.available()
+    assert found.to_text()
+
+
+def test_it_needs_torch_and_numpy_only(tmp_path):
+    bare = """
+import sys
+class Bare:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"plotly", "ipywidgets", "IPython", "anywidget", "traitlets", "kaleido", "PIL"}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Bare())
+from packviz.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+    command = ["study", "helpers", "--quick", "--rounds", "1", "--only", "align", "--out", str(tmp_path / "a.json")]
+    done = subprocess.run([sys.executable, "-c", bare, *command], capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    assert len(helpers.STUDY.load(tmp_path / "a.json").values) == 1
