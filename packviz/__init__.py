@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from packviz.core import lengths as lengths
     from packviz.core.batches import Buckets
     from packviz.core.layout import Layout
-    from packviz.count.flops import Spec, flops
+    from packviz.core.spec import Spec
+    from packviz.count.flops import flops
     from packviz.draw.cells import Aligned
     from packviz.draw.picture import Picture, show
     from packviz.draw.stairs import Stairs
     from packviz.ops.masks import align, masked_loss, padding_mask, unpack_to_length
     from packviz.ops.operator import ragged_op
     from packviz.ops.packing import pack_padded_sequence, pack_sequence, pad_packed_sequence, unpack_sequence
-    from packviz.ops.running import Ragged, run
+    from packviz.ops.running import Ragged, plan, run
 
 __all__ = [
     "Aligned",
@@ -50,6 +51,7 @@ __all__ = [
     "pack_sequence",
     "pad_packed_sequence",
     "padding_mask",
+    "plan",
     "ragged_op",
     "run",
     "show",
@@ -60,6 +62,7 @@ __all__ = [
 _HOME = {
     "Buckets": "packviz.core.batches",
     "Layout": "packviz.core.layout",
+    "Spec": "packviz.core.spec",
     "Aligned": "packviz.draw.cells",
     "Picture": "packviz.draw.picture",
     "show": "packviz.draw.picture",
@@ -74,8 +77,8 @@ _HOME = {
     "pad_packed_sequence": "packviz.ops.packing",
     "unpack_sequence": "packviz.ops.packing",
     "Ragged": "packviz.ops.running",
+    "plan": "packviz.ops.running",
     "run": "packviz.ops.running",
-    "Spec": "packviz.count.flops",
     "flops": "packviz.count.flops",
     "diagnose": "packviz.check.batches",
     "explain_errors": "packviz.check.errors",

@@ -151,11 +151,9 @@ assert written["split", 64] < 2.1 * written["split", 32]  # linear
 ask("between padding and packing")
 
 # %%
-from packviz.core.cuts import every_cut
-
 ten = [16, 15, 15, 14, 9, 9, 8, 4, 3, 3]
 assert pv.Stairs(ten, [0, 16]).wasted == pv.Layout(ten).n_padding  # one rectangle: padding
-assert pv.Stairs(ten, every_cut(ten)).wasted == 0  # one for every distinct length: packing
+assert pv.Stairs(ten, [0, *sorted(set(ten))]).wasted == 0  # one for every distinct length: packing
 pv.Stairs(ten, [0, 4, 9, 16])
 
 # %% [markdown]
@@ -333,14 +331,10 @@ print("the same gradients, before and after")
 # Asked here for a CPU on which torch has a fused LSTM for padded data:
 
 # %%
-from packviz.ops.costs import Sizes, choose
-
-choice = choose(Sizes.of(after.lstm), tuple(lengths))
-for method, seconds in sorted(choice.seconds.items(), key=lambda pair: pair[1]):
-    print(f"{method:9} {1e3 * seconds:8.2g} ms predicted")
-print("auto takes:", choice.method)
-assert choice.seconds[choice.method] == min(choice.seconds.values())
-pv.Stairs(lengths, choice.cuts)
+plan = pv.plan(pv.Spec.of(after.lstm), lengths)
+print(plan)
+assert plan.seconds[plan.method] == min(plan.seconds.values())
+pv.Stairs(lengths, plan.cuts)
 
 # %% [markdown]
 # Other batches, other choices:
@@ -353,9 +347,9 @@ cases = {
     "the same, for a GRU": ("GRU", range(1, 513)),
 }
 for said, (mode, batch) in cases.items():
-    choice = choose(Sizes(mode, 16, 32), tuple(batch))
-    cuts = f", {len(choice.cuts) - 1} rectangles" if choice.method == "staircase" else ""
-    print(f"{said:30} {choice.method}{cuts}")
+    plan = pv.plan(pv.Spec(mode, 16, 32), batch)
+    cuts = f", {len(plan.cuts) - 1} rectangles" if plan.method == "staircase" else ""
+    print(f"{said:30} {plan.method}{cuts}")
 
 # %% [markdown]
 # ## The forum's plot, again

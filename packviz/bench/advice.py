@@ -18,7 +18,7 @@ from packviz.core import batches as buckets
 from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED, SHUFFLED, Load
 from packviz.core.layout import IntArray, Layout
-from packviz.count.flops import Spec
+from packviz.core.spec import Spec
 from packviz.draw import bars, text
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Sheet, stack

@@ -18,14 +18,15 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from packviz.bench.command import in_a_line
 from packviz.bench.machine import check_device, provenance
 from packviz.bench.timing import measure
 from packviz.core.cuts import Rates, best_cuts, predict
+from packviz.core.fit import nonnegative
 from packviz.core.lengths import evenly
-from packviz.ops.costs import TERMS, Costs, Sizes, in_force, key
+from packviz.core.spec import Spec
+from packviz.ops.costs import TERMS, Costs, amounts, in_force, key
 
 MODES = ("RNN", "GRU", "LSTM")
 
@@ -50,8 +51,6 @@ SHAPES = (
 """`(B, T, I, H, layers, directions)`, those that say most first. Lengths run evenly from `T` down to 1."""
 
 _FIRST, _MOST_PASSES = 4, 20
-
-FloatArray = npt.NDArray[np.float64]
 
 _Points = defaultdict[str, dict[str, tuple[tuple[float, ...], float]]]
 """By key of `Costs.seconds`, and then by what was run: how much of each term it takes, and how many seconds."""
@@ -106,7 +105,7 @@ def _measure(points: _Points, mode: str, shape: Sequence[int], device: str) -> N
 
     batch, steps, inputs, hidden, layers, directions = shape
     lengths = tuple(evenly(batch, steps).tolist())
-    sizes = Sizes(mode, inputs, hidden, layers, directions)
+    spec = Spec(mode, inputs, hidden, layers, directions == 2)
     distinct = len(set(lengths))
     cuts = [best_cuts(lengths, Rates(0, 1, 0, 1), k) for k in sorted({1, min(4, distinct), min(12, distinct)})]
     stairs: list[Any] = [Staircase(each) for each in cuts]
@@ -133,45 +132,25 @@ def _measure(points: _Points, mode: str, shape: Sequence[int], device: str) -> N
         calls = {str(method): partial(call, method) for method in methods}
         timing = measure(calls, rounds=3, warmup=1, device=device)
         for method in methods:
-            name, amounts = method, (0, steps, sum(lengths))
+            name, counted = method, (0, steps, sum(lengths))
             if method == "whole":
-                amounts = (1, steps, steps * batch)
+                counted = (1, steps, steps * batch)
             elif isinstance(method, Staircase):
                 found = predict(lengths, method.cuts, Rates(0, 0, 0, 0))
-                name, amounts = "staircase", (found.calls, steps, found.cells)
-            known = points[key(name, sizes, training, kernel)]
+                name, counted = "staircase", (found.calls, steps, found.cells)
+            known = points[key(name, spec, training, kernel)]
             what = f"{shape} {method}"
             before = known[what][1] if what in known else math.inf
-            known[what] = sizes.amounts(*amounts), min(before, timing.median(str(method)))
+            known[what] = amounts(spec, *counted), min(before, timing.median(str(method)))
 
 
 def _fitted(name: str, points: Iterable[tuple[tuple[float, ...], float]]) -> list[float]:
     """Constants, none below zero, with the smallest sum of squares of relative errors."""
-    amounts, seconds = map(np.array, zip(*points, strict=True))
-    rows = amounts / seconds[:, None]
+    counted, seconds = map(np.array, zip(*points, strict=True))
+    rows = counted / seconds[:, None]
     if not (name.startswith("packed") and name.endswith("training")):
         rows[:, TERMS.index("cell, step, gate")] = 0
-    scale = np.linalg.norm(rows, axis=0)
-    scale[scale == 0] = np.inf
-    return [float(f"{value:.4g}") for value in _not_below_zero(rows / scale) / scale]
-
-
-def _not_below_zero(rows: FloatArray) -> FloatArray:
-    """The `x ≥ 0` for which `rows @ x` is closest to 1: by the method of Lawson and Hanson (1974)."""
-    ones, x = np.ones(len(rows)), np.zeros(rows.shape[1])
-    free = np.zeros(len(x), dtype=bool)
-    while (pull := np.where(free, 0, rows.T @ (ones - rows @ x))).max() > 1e-9:
-        free[pull.argmax()] = True
-        while True:
-            found = np.zeros(len(x))
-            found[free] = np.linalg.lstsq(rows[:, free], ones, rcond=None)[0]
-            below = free & (found <= 0)
-            if not below.any():
-                break
-            x += (x[below] / (x[below] - found[below])).min() * (found - x)
-            free &= x > 1e-12
-        x = found
-    return x
+    return [float(f"{value:.4g}") for value in nonnegative(rows)]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from packviz.core.fit import exponent as exponent
 from packviz.core.layout import Layout
 from packviz.draw.graphs import Graph, Node
 from packviz.draw.text import size as size
@@ -239,14 +240,3 @@ def _table(rows: Sequence[Counted]) -> Iterator[str]:
         yield f"{row.name:24}{row.forward.kernels:9,}{'':8}{size(row.forward.bytes):>10}"
         name = f"{row.name}, backward"
         yield f"{name:24}{row.backward.kernels:9,}{row.nodes:8,}{size(row.backward.bytes):>10}"
-
-
-def exponent(x: Sequence[float], y: Sequence[float]) -> float:
-    """The power of `x` that `y` grows with: the slope of the straight line that fits best in a log–log chart.
-
-    Raises:
-        ValueError: fewer than two points, or a number that has no logarithm.
-    """
-    if len(x) != len(y) or len(x) < 2 or min(*x, *y) <= 0:
-        raise ValueError("x and y must be at least two positive numbers each, and equally many")
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])

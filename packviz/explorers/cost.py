@@ -8,7 +8,8 @@ import ipywidgets as widgets
 
 from packviz.core import lengths as sources
 from packviz.core.layout import Layout
-from packviz.count.flops import GATES, Ledger, Spec, flops
+from packviz.core.spec import GATES, Spec
+from packviz.count.flops import Ledger, flops
 from packviz.draw import layouts as svg
 from packviz.draw import text
 from packviz.draw.drawn import wrapped

@@ -11,12 +11,12 @@ import ipywidgets as widgets
 from packviz.core import lengths as sources
 from packviz.core.cuts import Prediction, Rates, best_cuts, every_cut, predict
 from packviz.core.layout import Layout
-from packviz.count.flops import GATES, Spec
+from packviz.core.spec import GATES, Spec
 from packviz.draw import text
 from packviz.draw.stairs import Stairs, TradeOff, beside
 from packviz.explorers.job import Job, Progress, Stop, Work
 from packviz.explorers.panel import Panel, View, row, slider
-from packviz.ops.costs import Sizes, rates
+from packviz.ops.costs import rates
 
 if TYPE_CHECKING:
     from packviz.bench.timing import Timing
@@ -132,7 +132,7 @@ class StaircaseExplorer(Panel):
         self._offer(list(stops))
         at, predictions = (
             self.rectangles.value,
-            _predicted(n, rates("staircase", Sizes.of(spec))),
+            _predicted(n, rates("staircase", spec)),
         )
         self.shown = stairs = Stairs(layout, stops[at])
         self.trade_off = trade_off = TradeOff(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from plotly.subplots import make_subplots
 
-from packviz.count.profile import exponent
+from packviz.core.fit import exponent
 from packviz.draw.palette import SEQUENCES
 from packviz.figures.chart import Chart
 

@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from packviz.core.cuts import Rates, best_cuts, predict
+from packviz.core.spec import Spec
 
 TERMS = (
     "run",
@@ -34,62 +35,7 @@ TERMS = (
 the `G · H` numbers that a cell computes first. The last: torch's packed backward on the CPU goes through all cells at
 every step."""
 
-GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-"""`G`, the gates of a cell."""
-
 _VERSION = 1
-
-
-class Sizes(NamedTuple):
-    """The sizes of an RNN: what its time depends on besides the batch.
-
-    Attributes:
-        mode: `"RNN"`, `"GRU"` or `"LSTM"`.
-        input_size: `I`.
-        hidden_size: `H`.
-        num_layers: `L`.
-        directions: `D`.
-        proj_size: `P`, or 0.
-    """
-
-    mode: str
-    input_size: int
-    hidden_size: int
-    num_layers: int = 1
-    directions: int = 1
-    proj_size: int = 0
-
-    @classmethod
-    def of(cls, rnn: Any) -> Sizes:
-        """Those of an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or of anything else with the same attributes."""
-        mode = rnn.mode.removesuffix("_TANH").removesuffix("_RELU")
-        return cls(mode, rnn.input_size, rnn.hidden_size, rnn.num_layers, 1 + bool(rnn.bidirectional), rnn.proj_size)
-
-    @property
-    def is_fusable(self) -> bool:
-        """Whether oneDNN's fused LSTM does this."""
-        return self.mode == "LSTM" and not self.proj_size
-
-    @property
-    def gates(self) -> int:
-        """`G · H` of one direction of one layer."""
-        return GATES[self.mode] * self.hidden_size
-
-    @property
-    def weights(self) -> int:
-        """The numbers in all weight matrices."""
-        state = self.proj_size or self.hidden_size
-        inputs = self.input_size + (self.num_layers - 1) * self.directions * state
-        return self.directions * (
-            self.gates * (inputs + self.num_layers * state) + self.num_layers * self.hidden_size * self.proj_size
-        )
-
-    def amounts(self, calls: int, steps: int, cells: int) -> tuple[float, ...]:
-        """How much of each of `TERMS` a run takes, with so many calls, time steps and cells in every layer."""
-        layers, weights = self.num_layers * self.directions, self.weights
-        gates = layers * self.gates
-        each = (layers * calls, weights * calls, layers * steps, weights * steps)
-        return 1, layers, *each, layers * cells, gates * cells, weights * cells, gates * cells * steps
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,89 +97,108 @@ class Costs:
         return self.to_text()
 
 
-@dataclass(frozen=True)
-class Choice:
-    """What the model says of one batch.
+def amounts(spec: Spec, calls: int, steps: int, cells: int) -> tuple[float, ...]:
+    """How much of each of `TERMS` a run takes, with so many calls, time steps and cells in every layer."""
+    layers, weights = spec.num_layers * spec.directions, spec.weights
+    gates = layers * spec.gates
+    each = (layers * calls, weights * calls, layers * steps, weights * steps)
+    return 1, layers, *each, layers * cells, gates * cells, weights * cells, gates * cells * steps
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """How one batch is to be run, and why.
 
     Attributes:
         method: the one with the shortest time.
         cuts: its cuts, if it has rectangles.
-        seconds: the time of each method that may be the fastest.
+        seconds: the time of each method that may be the fastest, as the model has it; empty where nothing but packing
+            comes into question.
     """
 
     method: str
     cuts: tuple[int, ...]
     seconds: Mapping[str, float]
 
+    def to_text(self) -> str:
+        """The times, shortest first, and what follows."""
+        times = sorted(self.seconds.items(), key=lambda pair: pair[1])
+        stairs = f", {len(self.cuts) - 1} rectangles" if len(self.cuts) > 2 else ""
+        lines = [f"{method:9} {1e3 * seconds:8.2g} ms predicted" for method, seconds in times]
+        return "\n".join([*lines, f"auto takes: {self.method}{stairs}"])
 
-def key(method: str, sizes: Sizes, training: bool, fused: bool) -> str:
+    def __repr__(self) -> str:
+        return self.to_text()
+
+
+def key(method: str, spec: Spec, training: bool, fused: bool) -> str:
     """Under which key of `Costs.seconds` a method's constants are.
 
     Args:
         method: `"packed"` and `"split"` have constants of their own, and so has `"whole"`, which is padded data without
             padding. The rectangles of `"padded"` and `"staircase"` run on the `fused` kernel or on one of torch's
             others, `rectangles`.
-        sizes: of the RNN.
+        spec: of the RNN.
         training: whether there is a backward pass.
         fused: as in `rates`.
     """
     if method in ("padded", "staircase"):
-        method = "fused" if fused and sizes.is_fusable else "rectangles"
-    return f"{method} {sizes.mode} {'training' if training else 'forward'}"
+        method = "fused" if fused and _is_fusable(spec) else "rectangles"
+    return f"{method} {spec.mode} {'training' if training else 'forward'}"
 
 
 @functools.lru_cache(maxsize=256)
-def rates(method: str, sizes: Sizes, training: bool = True, device: str = "cpu", fused: bool = True) -> Rates:
+def rates(method: str, spec: Spec, training: bool = True, device: str = "cpu", fused: bool = True) -> Rates:
     """What a method's calls, steps and cells cost for an RNN, all layers and directions together.
 
     Args:
         method: as in `key`. `"packed"` and `"split"` have no calls; for `"padded"` and `"staircase"` they are the
             rectangles.
-        sizes: of the RNN.
+        spec: of the RNN.
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
         fused: whether torch runs padded data of an LSTM without projection on oneDNN's fused kernel: in float32, on a
             CPU.
     """
-    constants = in_force(device).seconds[key(method, sizes, training, fused)]
-    each = [c * a for c, a in zip(constants, sizes.amounts(1, 1, 1), strict=True)]
+    constants = in_force(device).seconds[key(method, spec, training, fused)]
+    each = [c * a for c, a in zip(constants, amounts(spec, 1, 1, 1), strict=True)]
     return Rates(sum(each[:2]), sum(each[2:4]), sum(each[4:6]), sum(each[6:9]), each[9])
 
 
 @functools.lru_cache(maxsize=64)
 def choose(
-    sizes: Sizes, lengths: tuple[int, ...], training: bool = True, device: str = "cpu", fused: bool = True
-) -> Choice:
+    spec: Spec, lengths: tuple[int, ...], training: bool = True, device: str = "cpu", fused: bool = True
+) -> Plan:
     """The method and the cuts that should be fastest for a batch. Deterministic; it measures nothing.
 
     Args:
-        sizes: of the RNN.
+        spec: of the RNN.
         lengths: `(B,)` in any order.
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
         fused: as in `rates`.
     """
     steps, real = max(lengths), sum(lengths)
-    seconds = {m: rates(m, sizes, training, device, fused).seconds(0, steps, real) for m in ("packed", "split")}
+    seconds = {m: rates(m, spec, training, device, fused).seconds(0, steps, real) for m in ("packed", "split")}
     if steps == min(lengths):
-        method = "whole" if fused or sizes.mode != "LSTM" else "padded"
-        seconds["padded"] = rates(method, sizes, training, device, fused).seconds(1, steps, real)
-    elif fused and sizes.is_fusable:  # no other kernel is better on padded data than on packed
-        padded = rates("padded", sizes, training, device, fused)
+        method = "whole" if fused or spec.mode != "LSTM" else "padded"
+        seconds["padded"] = rates(method, spec, training, device, fused).seconds(1, steps, real)
+    elif fused and _is_fusable(spec):  # no other kernel is better on padded data than on packed
+        padded = rates("padded", spec, training, device, fused)
         seconds["padded"] = padded.seconds(1, steps, steps * len(lengths))
         if min(seconds.values()) > padded.seconds(2, steps, real):  # else no staircase can be the fastest
             cuts = best_cuts(lengths, padded)
             if len(cuts) > 2:
                 seconds["staircase"] = predict(lengths, cuts, padded).seconds
     method = min(seconds, key=seconds.__getitem__)
-    return Choice(method, cuts if method == "staircase" else (0, steps), MappingProxyType(seconds))
+    return Plan(method, cuts if method == "staircase" else (0, steps), MappingProxyType(seconds))
 
 
 def staircase(
-    sizes: Sizes, lengths: tuple[int, ...], training: bool = True, device: str = "cpu", fused: bool = True
+    spec: Spec, lengths: tuple[int, ...], training: bool = True, device: str = "cpu", fused: bool = True
 ) -> tuple[int, ...]:
     """The cuts of the staircase that should be fastest, among staircases. Takes what `choose` does."""
-    return best_cuts(lengths, rates("staircase", sizes, training, device, fused))
+    return best_cuts(lengths, rates("staircase", spec, training, device, fused))
 
 
 def in_force(device: str) -> Costs:
@@ -245,6 +210,11 @@ def in_force(device: str) -> Costs:
     if device not in _in_force:
         _in_force[device] = Costs.load(Path(__file__).with_name(f"costs_{device}.json"))
     return _in_force[device]
+
+
+def _is_fusable(spec: Spec) -> bool:
+    """Whether oneDNN's fused LSTM does this."""
+    return spec.mode == "LSTM" and not spec.proj_size
 
 
 _in_force: dict[str, Costs] = {}

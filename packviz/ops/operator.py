@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from packviz.core.padded import Padded
+from packviz.core.spec import GATES
 from packviz.ops.running import State, run
 
 _SETTINGS = "str mode, int num_layers, bool bias, bool batch_first, bool bidirectional"
 _TAKEN = (
     f"Tensor x, Tensor lengths, Tensor[] hx, Tensor[] weights, {_SETTINGS}, SymInt total_length, float padding_value"
 )
-_GATES = {"LSTM": 4, "GRU": 3}
 
 
 class RaggedOp(nn.Module):
@@ -142,7 +142,7 @@ def _run(
 def _holding(weights: Sequence[Tensor], mode: str, *settings: Any) -> Iterator[Any]:
     """An RNN whose weights are these very tensors, none of them an `nn.Parameter`."""
     rows, columns = weights[0].shape
-    hidden, state = rows // _GATES.get(mode, 1), weights[1].shape[1]
+    hidden, state = rows // GATES.get(mode, 1), weights[1].shape[1]
     rnn = _hollow(threading.get_ident(), mode, columns, hidden, 0 if state == hidden else state, *settings)
     names = rnn._flat_weights_names
     for name, weight in zip(names, weights, strict=True):
@@ -185,7 +185,7 @@ def _shapes(*taken: Any) -> tuple[Tensor, Tensor, Tensor]:
     x, _, _, weights, mode, num_layers, _, batch_first, bidirectional, total_length, _ = taken
     batch = Padded.of(x.shape, batch_first)._replace(steps=total_length)
     directions = 2 if bidirectional else 1
-    hidden, state = weights[0].shape[0] // _GATES.get(mode, 1), weights[1].shape[1]
+    hidden, state = weights[0].shape[0] // GATES.get(mode, 1), weights[1].shape[1]
     c_n = (num_layers * directions, batch.batch, hidden) if mode == "LSTM" else (0,)
     return (
         x.new_empty(batch.shape(directions * state)),

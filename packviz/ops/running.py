@@ -19,7 +19,9 @@ from torch.nn.utils import rnn as torch_rnn
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.cuts import rectangles
+from packviz.core.layout import Layout
 from packviz.core.padded import Padded, order, reading
+from packviz.core.spec import Spec
 from packviz.ops import costs, split, staircase
 from packviz.ops.grid import Grid
 from packviz.ops.kernels import Layer, Result, is_fused, layers
@@ -76,7 +78,7 @@ def run(
     * `"split"` runs step by step on the packed data, with a backward pass of its own. See `packviz.ops.split`. Pays
       for training on the CPU.
     * `"auto"` takes the one that should be fastest for these lengths and sizes, by the constants in force: see
-      `calibrate`. The choice depends on nothing else. Small batches, and nearly equal ones, are one
+      `plan` and `calibrate`. The choice depends on nothing else. Small batches, and nearly equal ones, are one
       call of torch's kernel.
 
     The weights are read by their names at the call, so that parametrised ones and `torch.func.functional_call` work.
@@ -113,6 +115,32 @@ def run(
     if not _uncompiled:
         _uncompiled.append(torch.compiler.disable(_run))  # type: ignore[no-untyped-call]
     return _uncompiled[0](*arguments)
+
+
+def plan(rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool = True) -> costs.Plan:
+    """How `run` would run a batch with `method="auto"`, and the times it goes by. Nothing is run, nothing is measured.
+
+    Args:
+        rnn: an RNN; or the sizes of one, which is then taken to be in float32 on a CPU where torch has a fused LSTM.
+        lengths: `(B,)` whole numbers of at least 1; or a `Layout`.
+        training: whether there will be a backward pass.
+
+    Returns:
+        A `Plan`: `.method`; `.cuts`, as `Stairs` draws them; and `.seconds`, predicted for each method that may be the
+        fastest. `print` writes it.
+
+    Raises:
+        TypeError: `rnn` is no RNN.
+        ValueError: a length is not valid.
+    """
+    n = tuple((lengths if isinstance(lengths, Layout) else Layout(lengths)).lengths.tolist())
+    if isinstance(rnn, Spec):
+        return costs.choose(rnn, n, training)
+    _check_rnn(rnn)
+    weight = next(rnn.parameters())  # the batch will be of its dtype, and on its device
+    if not _is_ours(rnn, weight):
+        return costs.Plan("packed", (0, max(n)), {})
+    return costs.choose(Spec.of(rnn), n, training, weight.device.type, is_fused(rnn.mode, weight, bool(rnn.proj_size)))
 
 
 class Ragged(nn.Module):
@@ -173,7 +201,7 @@ def _run(
         method, cuts = "staircase", method.cuts  # type: ignore[attr-defined]
         rectangles(n, cuts)  # an error if they do not fit
     elif method in ("auto", "staircase"):
-        batch = costs.Sizes.of(rnn), n, _needs_gradient(rnn, x, hx), x.device.type, fused
+        batch = Spec.of(rnn), n, _needs_gradient(rnn, x, hx), x.device.type, fused
         if method == "auto":
             choice = costs.choose(*batch)
             method, cuts = choice.method, choice.cuts

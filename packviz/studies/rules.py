@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from packviz.core.fit import nonnegative
 from packviz.core.layout import Layout
-from packviz.count.flops import GATES
+from packviz.core.spec import GATES
 from packviz.studies.thumb import PACKED, PADDED, Case
 
 Packs = Callable[[Case], bool]
@@ -152,7 +153,7 @@ class CostModel:
                 padded = [case for case in some if case.layout.n_padding]
                 measured = np.array([case.seconds[choice] for case in padded])
                 terms = np.array([_terms(case, choice) for case in padded]) / measured[:, None]
-                found[mode, training, choice] = _nonnegative(terms)
+                found[mode, training, choice] = nonnegative(terms)
         return cls(found)
 
     def parts(self, case: Case, choice: str) -> dict[str, float]:
@@ -186,20 +187,6 @@ def _terms(case: Case, choice: str) -> npt.NDArray[np.float64]:
             float(steps) * layout.n_valid * GATES[spec.mode] * units,
         ]
     return np.array([1.0, steps, cells * units, cells * spec.gemm_per_cell, *copies])
-
-
-def _nonnegative(terms: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The constants that bring `terms @ constants` nearest to 1, those that would be negative left out."""
-    scale = np.maximum(np.abs(terms).max(axis=0), 1e-300)
-    used = np.flatnonzero(np.abs(terms).max(axis=0) > 0)
-    while True:
-        found = np.linalg.lstsq(terms[:, used] / scale[used], np.ones(len(terms)), rcond=None)[0]
-        if found.min() >= 0:
-            break
-        used = np.delete(used, found.argmin())
-    constants = np.zeros(terms.shape[1])
-    constants[used] = found / scale[used]
-    return constants
 
 
 def _by_kind(cases: Sequence[Case]) -> dict[tuple[str, bool], list[Case]]:

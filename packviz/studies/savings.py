@@ -17,7 +17,8 @@ from packviz.bench.study import Contest, How, Study, Timings, timed
 from packviz.bench.timing import Timing
 from packviz.core.layout import Layout
 from packviz.core.lengths import even_steps
-from packviz.count.flops import Ledger, Spec, flops
+from packviz.core.spec import Spec
+from packviz.count.flops import Ledger, flops
 from packviz.draw.text import milliseconds
 
 PADDED = "padded"

@@ -23,7 +23,7 @@ from packviz.bench.timing import Ratio, measure
 from packviz.core import files as recorded
 from packviz.core.layout import Layout
 from packviz.core.lengths import DISTRIBUTIONS
-from packviz.count.flops import Spec
+from packviz.core.spec import Spec
 
 PADDED, PACKED = "padded", "packed"
 _KIND, _VERSION = "thumb", 1

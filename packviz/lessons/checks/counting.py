@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from packviz.core.lengths import spread
-from packviz.count.flops import Ledger, Spec, flops
+from packviz.core.spec import Spec
+from packviz.count.flops import Ledger, flops
 from packviz.draw.chart import Curve, Plot, Sweep
 from packviz.draw.text import size
 from packviz.lessons.exercise import Comparison, Verdict, entries, exercise

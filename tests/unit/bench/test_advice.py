@@ -19,7 +19,7 @@ from packviz.bench.advice import PACKED, PADDED, SAMPLE, Advice, Batch, bucketed
 from packviz.bench.timing import Timing
 from packviz.core.batches import BUCKETED, SHUFFLED, Load, batches
 from packviz.core.lengths import DISTRIBUTIONS
-from packviz.count.flops import Spec
+from packviz.core.spec import Spec
 from packviz.draw import palette
 
 AUTO, STAIRCASE = "pv.run, auto", "pv.run, staircase"

@@ -1,7 +1,5 @@
 """FLOPs: equal to what PyTorch's own counter sees on a real run, and to the operations ATen really makes."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -14,7 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import packviz as pv
 from packviz.core.layout import Layout
-from packviz.count.flops import Ledger, Spec, flops
+from packviz.core.spec import Spec
+from packviz.count.flops import Ledger, flops
 from packviz.draw import bars, palette
 
 SIX = [9, 8, 6, 4, 3, 2]
@@ -188,37 +187,6 @@ def test_arrays_are_read_only():
 
 
 # The RNN.
-
-
-@given(specs())
-def test_a_module_is_read_by_its_attributes(spec):
-    assert Spec.of(module(spec)) == spec
-    assert Spec.of(spec) is spec
-    names = ("mode", "input_size", "hidden_size", "num_layers", "bidirectional", "proj_size", "bias")
-    assert Spec.of(SimpleNamespace(**{name: getattr(spec, name) for name in names})) == spec
-
-
-def test_both_kinds_of_plain_rnn():
-    for nonlinearity in ("tanh", "relu"):
-        assert Spec.of(torch.nn.RNN(2, 3, nonlinearity=nonlinearity)) == Spec("RNN", 2, 3)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("LTSM", 2, 3), r"mode is 'LTSM'; choose one of 'LSTM', 'GRU', 'RNN'"),
-        (("GRU", 0, 3), r"input_size is 0; give a whole number of at least 1"),
-        (("GRU", 2, 3.5), r"hidden_size is 3\.5; give a whole number of at least 1"),
-        (("GRU", 2, True), r"hidden_size is True; give a whole number"),
-        (("GRU", 2, 3, 0), r"num_layers is 0; give a whole number of at least 1"),
-        (("LSTM", 2, 3, 1, False, -1), r"proj_size is -1; give a whole number of at least 0"),
-        (("GRU", 2, 3, 1, False, 2), r"proj_size is 2, but only an LSTM has a projection; leave it out"),
-        (("LSTM", 2, 3, 1, False, 3), r"proj_size is 3; it must be smaller than hidden_size=3"),
-    ],
-)
-def test_sizes_that_no_rnn_has(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        Spec(*arguments)
 
 
 def test_what_is_no_rnn():

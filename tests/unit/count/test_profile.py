@@ -354,18 +354,6 @@ def test_without_a_formula_a_wrong_count_is_ours():
 # Helpers and words.
 
 
-@pytest.mark.parametrize("power", [-1, 0, 0.5, 1, 2])
-def test_exponent(power):
-    x = [1, 3, 10, 50]
-    assert profile.exponent(x, [7 * v**power for v in x]) == pytest.approx(power, abs=1e-12)
-
-
-@pytest.mark.parametrize(("x", "y"), [([1], [1]), ([1, 2], [1]), ([1, 2], [0, 1]), ([-1, 2], [1, 1]), ([], [])])
-def test_exponent_of_what_has_none(x, y):
-    with pytest.raises(ValueError, match="x and y must be at least two positive numbers each"):
-        profile.exponent(x, y)
-
-
 def test_in_words():
     counts = profile.count([3, 2, 2], 4)
     if not counts.pad.formula:

@@ -7,7 +7,8 @@ from panels import move, visible, words
 
 from packviz import figures
 from packviz.core.layout import Layout
-from packviz.count.flops import Spec, flops
+from packviz.core.spec import Spec
+from packviz.count.flops import flops
 from packviz.draw import layouts as svg
 from packviz.draw import text
 from packviz.explorers import CostExplorer

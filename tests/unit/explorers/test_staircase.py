@@ -13,14 +13,14 @@ from panels import move, visible, words
 from packviz.core import lengths as sources
 from packviz.core.cuts import Rates, best_cuts, predict
 from packviz.core.layout import Layout
-from packviz.count.flops import Spec
+from packviz.core.spec import Spec
 from packviz.draw import stairs
 from packviz.draw.stairs import Stairs
 from packviz.draw.text import milliseconds
 from packviz.explorers import StaircaseExplorer
 from packviz.explorers.job import Job
 from packviz.explorers.staircase import EACH, TYPED, staircases
-from packviz.ops.costs import Sizes, rates
+from packviz.ops.costs import rates
 
 SIX = [9, 8, 6, 4, 3, 2]
 SPEC = Spec("LSTM", 16, 32)
@@ -35,7 +35,7 @@ def shows(explorer, lengths, spec, calls):
     """The picture, the counts and the words are of the best staircase of so many rectangles."""
     n = [int(v) for v in lengths]
     cuts = best_cuts(n, Rates(0, 0, 0, 1), calls)
-    it, price = explorer.trade_off, rates("staircase", Sizes(spec.mode, spec.input_size, spec.hidden_size))
+    it, price = explorer.trade_off, rates("staircase", spec)
     assert explorer.error.value == ""
     assert explorer.shown == Stairs(n, explorer.shown.cuts)
     assert explorer.shown.wasted == Stairs(n, cuts).wasted  # there may be several best ones

@@ -13,7 +13,7 @@ from packviz import figures
 from packviz.bench.timing import Ratio
 from packviz.core.layout import Layout
 from packviz.core.lengths import DISTRIBUTIONS
-from packviz.count.flops import Spec
+from packviz.core.spec import Spec
 from packviz.studies import rules, thumb
 from packviz.studies.thumb import PACKED, PADDED, Case, Grid
 

@@ -1,0 +1,129 @@
+"""The sizes of an RNN: all that what it computes depends on besides the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+"""`G`, the gates of a cell: how many times `hidden_size` rows the weights have."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The sizes of an `nn.RNN`, `nn.GRU` or `nn.LSTM`: all that its FLOPs depend on.
+
+    Attributes:
+        mode: `"RNN"`, `"GRU"` or `"LSTM"`; torch's own `"RNN_TANH"` and `"RNN_RELU"` become `"RNN"`.
+        input_size: `I`.
+        hidden_size: `H`.
+        num_layers: stacked layers.
+        bidirectional: whether each layer also runs backwards.
+        proj_size: `P`, the size an LSTM's output is projected to; 0 for no projection.
+        bias: whether biases are added. They cost no GEMM FLOPs.
+    """
+
+    mode: str
+    input_size: int
+    hidden_size: int
+    num_layers: int = 1
+    bidirectional: bool = False
+    proj_size: int = 0
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        """Checks the sizes.
+
+        Raises:
+            ValueError: `mode` is none of the three, a size is not a whole number of at least 1, or `proj_size` does not
+                fit.
+        """
+        mode = str(self.mode).upper().removesuffix("_TANH").removesuffix("_RELU")
+        if mode not in GATES:
+            raise ValueError(f"mode is {self.mode!r}; choose one of {', '.join(map(repr, GATES))}")
+        object.__setattr__(self, "mode", mode)
+        for name, least in (("input_size", 1), ("hidden_size", 1), ("num_layers", 1), ("proj_size", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}")
+            object.__setattr__(self, name, int(value))
+        if self.proj_size and mode != "LSTM":
+            raise ValueError(f"proj_size is {self.proj_size}, but only an LSTM has a projection; leave it out")
+        if self.proj_size >= self.hidden_size:
+            raise ValueError(f"proj_size is {self.proj_size}; it must be smaller than hidden_size={self.hidden_size}")
+
+    @classmethod
+    def of(cls, rnn: Any) -> Spec:
+        """Reads the sizes of an `nn.RNN`, `nn.GRU` or `nn.LSTM`; a `Spec` stays as it is.
+
+        Raises:
+            TypeError: `rnn` is none of these.
+        """
+        if isinstance(rnn, cls):
+            return rnn
+        try:
+            sizes = rnn.mode, rnn.input_size, rnn.hidden_size, rnn.num_layers, rnn.bidirectional, rnn.proj_size
+            return _checked(*sizes, rnn.bias)
+        except AttributeError:
+            raise TypeError(
+                f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM, or Spec('LSTM', input_size, …)"
+            ) from None
+
+    @property
+    def directions(self) -> int:
+        """`D`: 2 if bidirectional, else 1."""
+        return 1 + bool(self.bidirectional)
+
+    @property
+    def gates(self) -> int:
+        """`G · H`, the rows of the weights of one direction of one layer."""
+        return GATES[self.mode] * self.hidden_size
+
+    @property
+    def products(self) -> tuple[tuple[int, int, int], ...]:
+        """GEMM FLOPs of one cell in one direction, per layer: with the input, with the state, of the projection."""
+        rows, state = 2 * self.gates, self.proj_size or self.hidden_size
+        inputs = [self.input_size] + [self.directions * state] * (self.num_layers - 1)
+        return tuple((rows * i, rows * state, 2 * self.hidden_size * self.proj_size) for i in inputs)
+
+    @property
+    def gemm_per_cell(self) -> int:
+        """GEMM FLOPs of the forward pass for one time step of one sequence, all layers and directions."""
+        return self.directions * sum(map(sum, self.products))
+
+    @property
+    def weights(self) -> int:
+        """The numbers in all weight matrices: each is multiplied and added once in a cell."""
+        return self.gemm_per_cell // 2
+
+    @property
+    def elementwise_per_cell(self) -> Mapping[str, int]:
+        """Element-wise FLOPs of the forward pass for one time step of one sequence, all layers and directions.
+
+        Per hidden unit: `bias` adds, the `sum` of the input's and the state's share of each gate, `activation`s, and
+        the state `update`:
+
+        * RNN: bias 2, sum 1, activation 1. `h = tanh(i + s)`.
+        * GRU: bias 6, sum 3, activation 3, update 4. `n = tanh(i + r · s)`, `h = n + z · (h − n)`.
+        * LSTM: bias 8, sum 4, activation 4, update 5. `c = f · c + i · g`, `h = o · tanh(c)`.
+        """
+        gates = GATES[self.mode]
+        units = self.directions * self.num_layers * self.hidden_size
+        update = {"RNN": 0, "GRU": 4, "LSTM": 5}[self.mode]
+        per_unit = {"bias": 2 * gates if self.bias else 0, "sum": gates, "activation": gates, "update": update}
+        return MappingProxyType({name: units * n for name, n in per_unit.items()})
+
+    def __str__(self) -> str:
+        extras = [f"{self.num_layers} layers"] if self.num_layers > 1 else []
+        extras += ["bidirectional"] if self.bidirectional else []
+        extras += [f"proj_size {self.proj_size}"] if self.proj_size else []
+        extras += [] if self.bias else ["no bias"]
+        return ", ".join([f"{self.mode}({self.input_size}, {self.hidden_size})", *extras])
+
+
+_checked = lru_cache(maxsize=64, typed=True)(Spec)  # of a module, which is asked for its sizes at every call

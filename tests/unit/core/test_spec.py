@@ -1,0 +1,72 @@
+"""The sizes of an RNN: read of a module, checked, and what follows from them."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from packviz.core.spec import Spec
+
+
+@st.composite
+def specs(draw):
+    mode = draw(st.sampled_from(["LSTM", "GRU", "RNN"]))
+    hidden = draw(st.integers(1, 5))
+    projection = draw(st.integers(0, hidden - 1)) if mode == "LSTM" else 0
+    layers, both, bias = draw(st.integers(1, 3)), draw(st.booleans()), draw(st.booleans())
+    return Spec(mode, draw(st.integers(1, 4)), hidden, layers, both, projection, bias)
+
+
+def module(spec):
+    more = {"proj_size": spec.proj_size} if spec.proj_size else {}
+    more |= {"num_layers": spec.num_layers, "bidirectional": spec.bidirectional, "bias": spec.bias}
+    return getattr(torch.nn, spec.mode)(spec.input_size, spec.hidden_size, **more)
+
+
+@given(specs())
+def test_a_module_is_read_by_its_attributes(spec):
+    assert Spec.of(module(spec)) == spec
+    assert Spec.of(spec) is spec
+    names = ("mode", "input_size", "hidden_size", "num_layers", "bidirectional", "proj_size", "bias")
+    assert Spec.of(SimpleNamespace(**{name: getattr(spec, name) for name in names})) == spec
+
+
+def test_both_kinds_of_plain_rnn():
+    for nonlinearity in ("tanh", "relu"):
+        assert Spec.of(torch.nn.RNN(2, 3, nonlinearity=nonlinearity)) == Spec("RNN", 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("LTSM", 2, 3), r"mode is 'LTSM'; choose one of 'LSTM', 'GRU', 'RNN'"),
+        (("GRU", 0, 3), r"input_size is 0; give a whole number of at least 1"),
+        (("GRU", 2, 3.5), r"hidden_size is 3\.5; give a whole number of at least 1"),
+        (("GRU", 2, True), r"hidden_size is True; give a whole number"),
+        (("GRU", 2, 3, 0), r"num_layers is 0; give a whole number of at least 1"),
+        (("LSTM", 2, 3, 1, False, -1), r"proj_size is -1; give a whole number of at least 0"),
+        (("GRU", 2, 3, 1, False, 2), r"proj_size is 2, but only an LSTM has a projection; leave it out"),
+        (("LSTM", 2, 3, 1, False, 3), r"proj_size is 3; it must be smaller than hidden_size=3"),
+    ],
+)
+def test_sizes_that_no_rnn_has(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Spec(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("rnn", "expected"),
+    [
+        (nn.LSTM(3, 5, 2, bidirectional=True, proj_size=2, bias=False), Spec("LSTM", 3, 5, 2, True, 2, False)),
+        (nn.GRU(3, 5, 3), Spec("GRU", 3, 5, 3)),
+        (nn.RNN(2, 4, nonlinearity="relu"), Spec("RNN", 2, 4)),
+    ],
+)
+def test_sizes_are_those_of_the_weights(rnn, expected):
+    found = Spec.of(rnn)
+    assert found == expected
+    assert found.weights == sum(p.numel() for name, p in rnn.named_parameters() if "bias" not in name)
+    assert found.gates == rnn.weight_ih_l0.shape[0]

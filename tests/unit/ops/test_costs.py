@@ -1,0 +1,104 @@
+"""The model of what a run costs: its choice is deterministic and never fails."""
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packviz.core.cuts import rectangles
+from packviz.core.spec import Spec
+from packviz.ops import costs
+from packviz.ops.costs import TERMS, Costs, amounts, choose, in_force, rates
+
+sizes = st.builds(
+    Spec,
+    st.sampled_from(["RNN", "GRU", "LSTM"]),
+    st.sampled_from([1, 16, 2048]),
+    st.sampled_from([1, 32, 2048]),
+    st.integers(1, 3),
+    st.booleans(),
+    st.just(0),
+)
+
+
+@given(sizes, st.integers(0, 5), st.integers(1, 9), st.integers(1, 99), st.booleans(), st.sampled_from(["cpu", "cuda"]))
+def test_rates_are_the_constants_times_what_they_are_for(sizes, calls, steps, cells, training, device):
+    for method in ("padded", "packed", "split", "staircase", "whole"):
+        counted = amounts(sizes, calls, steps, cells)
+        fused = device == "cpu"
+        constants = in_force(device).seconds[costs.key(method, sizes, training, fused)]
+        assert len(counted) == len(constants) == len(TERMS)
+        expected = sum(c * a for c, a in zip(constants, counted, strict=True))
+        assert rates(method, sizes, training, device, fused).seconds(calls, steps, cells) == pytest.approx(expected)
+
+
+@given(
+    sizes,
+    st.lists(st.integers(1, 700), min_size=1, max_size=60).map(tuple),
+    st.booleans(),
+    st.sampled_from(["cpu", "cuda"]),
+    st.booleans(),
+)
+def test_a_choice_is_made_of_everything_and_always_the_same(sizes, lengths, training, device, fused):
+    found = choose(sizes, lengths, training, device, fused and device == "cpu")
+    assert found.method == min(found.seconds, key=found.seconds.get)
+    assert all(seconds > 0 for seconds in found.seconds.values())
+    rectangles(lengths, found.cuts)
+    assert (len(found.cuts) > 2) == (found.method == "staircase")
+    choose.cache_clear()
+    rates.cache_clear()
+    assert choose(sizes, lengths, training, device, fused and device == "cpu") == found
+
+
+def test_equal_lengths_are_not_cut():
+    for mode in ("RNN", "GRU", "LSTM"):
+        assert "staircase" not in choose(Spec(mode, 32, 32), (50,) * 20).seconds
+
+
+def test_a_staircase_is_chosen_where_it_pays():
+    found = choose(Spec("LSTM", 128, 256), tuple(range(128, 0, -1)))
+    assert found.method == "staircase"
+    assert costs.staircase(Spec("LSTM", 128, 256), tuple(range(128, 0, -1))) == found.cuts
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_constants_that_come_along(device, tmp_path):
+    shipped = in_force(device)
+    assert shipped.device == device
+    assert bool(shipped.provenance) == (device == "cpu")
+    ways, modes, passes = ("whole", "rectangles", "packed", "split"), ("RNN", "GRU", "LSTM"), ("forward", "training")
+    keys = {" ".join(named) for named in itertools.product(ways, modes, passes)}
+    assert set(shipped.seconds) == keys | ({"fused LSTM forward", "fused LSTM training"} if device == "cpu" else set())
+    assert all(value >= 0 for row in shipped.seconds.values() for value in row)
+    said = repr(shipped)
+    assert ("guesses, not measured" in said) == (device == "cuda")
+    assert "packed GRU training" in said
+    shipped.save(tmp_path / "c.json")
+    again = Costs.load(tmp_path / "c.json")
+    assert (again.device, dict(again.seconds), again.provenance) == (device, dict(shipped.seconds), shipped.provenance)
+
+
+@pytest.mark.parametrize(
+    "change", [{"version": 99}, {"terms": ["run"]}, {"seconds": {"a": [1]}}, {"packviz": "else"}, {"seconds": None}]
+)
+def test_a_file_of_something_else(change, tmp_path):
+    path = tmp_path / "c.json"
+    in_force("cpu").save(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ValueError, match="does not hold the costs of a run"):
+        Costs.load(path)
+
+
+def test_constants_put_in_force_decide():
+    shipped = in_force("cpu")
+    sizes, lengths = Spec("GRU", 8, 8), (5, 4, 2)
+    free = {name: [0.0] * len(TERMS) if "packed" in name else [1.0] * len(TERMS) for name in shipped.seconds}
+    try:
+        Costs("cpu", free).use()
+        assert choose(sizes, lengths).method == "packed"
+        Costs("cpu", dict(shipped.seconds) | {"split GRU training": [0.0] * len(TERMS)}).use()
+        assert choose(sizes, lengths).method == "split"
+    finally:
+        shipped.use()
