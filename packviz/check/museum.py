@@ -17,9 +17,7 @@ from textwrap import wrap
 from typing import Any
 
 from packviz.core.quiet import quiet
-from packviz.draw import layouts as svg
-from packviz.draw.drawn import Drawn
-from packviz.draw.palette import THEMES
+from packviz.draw.table import Table, Tabled
 
 ROOMS = {
     "silent": "no error, and a wrong answer",
@@ -35,11 +33,10 @@ TORCH = "2.13"
 """The version that the texts are from."""
 
 _WIDTH = 100  # characters of a line
-_LINE = 17  # px
 
 
 @dataclass(frozen=True, repr=False)
-class Exhibit(Drawn):
+class Exhibit(Tabled):
     """One mistake, or one surprise.
 
     Attributes:
@@ -91,21 +88,10 @@ class Exhibit(Drawn):
             lines += [f"{label if not i else '':<12}{line}" for i, line in enumerate(rest)]
         return "\n".join(lines)
 
-    def to_svg(self, theme: str = "light") -> str:
-        """The plate as a complete `<svg>` element."""
-        colours = THEMES[theme]
-        body = [f'<text x="8" y="18" font-weight="bold" font-size="13">{svg.escape(self._title)}</text>']
-        y = 18
-        for label, text in self._parts(None):
-            for i, line in enumerate(wrap(text, _WIDTH - 12)):
-                y += _LINE
-                name = "" if i else f'<text x="8" y="{y}" fill="{colours.muted}">{label}</text>'
-                body.append(f'{name}<text x="{8 + 12 * svg.CHAR:g}" y="{y}">{svg.escape(line)}</text>')
-        return svg.element("".join(body), 16 + _WIDTH * svg.CHAR, y + 10, self.to_text(), theme)
-
     @property
-    def _title(self) -> str:
-        return f"{self.number}. {self.name}: {ROOMS[self.room]}"
+    def table(self) -> Table:
+        """The plate beside the exhibit."""
+        return Table(list(self._parts(None)), title=f"{self.number}. {self.name}: {ROOMS[self.room]}", form="<  <")
 
     def _parts(self, said: Sequence[str] | None) -> Iterator[tuple[str, str]]:
         for text in self.says if said is None else said:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from packviz.check.states import Run, run
 from packviz.core.layout import Layout
-from packviz.draw import grids, text
-from packviz.draw.drawn import Drawn
+from packviz.draw import text
+from packviz.draw.table import Table, Tabled
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ QUESTIONS = {
 
 
 @dataclass(frozen=True, repr=False)
-class TruthTable(Drawn):
+class TruthTable(Tabled):
     """What of an RNN's results is right, padded and packed. The oracle is each sequence run alone.
 
     Attributes:
@@ -92,21 +92,21 @@ class TruthTable(Drawn):
         )
         return notes
 
-    def to_text(self) -> str:
-        """The table with a word in each cell."""
-        width = max(len(answer.name) for answer in self.answers)
-        lines = [f"{self.cell}: equal to each sequence run alone?", " " * width + "  " + "  ".join(QUESTIONS)]
-        for answer in self.answers:
-            words = [_RIGHT[answer.right[q]].center(len(q)) for q in QUESTIONS]
-            lines.append(f"{answer.name.ljust(width)}  {'  '.join(words)}".rstrip())
-        return "\n".join([*lines, "", *(f"{q}: {why}" for q, why in QUESTIONS.items()), "", *self.notes])
+    @property
+    def table(self) -> Table:
+        """The table with a sign and a word in each cell."""
+        rows = [[answer.name, *(_SAID[answer.right[q]] for q in QUESTIONS)] for answer in self.answers]
+        return Table(rows, ["", *QUESTIONS], self._title, self.notes, "<  ^")
 
-    def to_svg(self, theme: str = "light") -> str:
-        """The table with a mark and a word in each cell."""
-        cells = [[answer.right[q] for q in QUESTIONS] for answer in self.answers]
-        title = f"{self.cell}: equal to each sequence run alone?"
-        names = [answer.name for answer in self.answers]
-        return grids.draw_table(title, list(QUESTIONS), names, cells, self.notes, theme)
+    def to_text(self) -> str:
+        """The table with a word in each cell, and what is asked."""
+        rows = [[answer.name, *(_SAID[answer.right[q]].split()[-1] for q in QUESTIONS)] for answer in self.answers]
+        asked = [f"{q}: {why}" for q, why in QUESTIONS.items()]
+        return "\n".join([self._title, *text.table([["", *QUESTIONS], *rows], "<  ^"), "", *asked, "", *self.notes])
+
+    @property
+    def _title(self) -> str:
+        return f"{self.cell}: equal to each sequence run alone?"
 
 
 def truth_table(
@@ -166,4 +166,4 @@ def _right(result: Run, alone: list[Run], layout: Layout, directions: int) -> di
     }
 
 
-_RIGHT = {True: "right", False: "WRONG", None: "–"}
+_SAID = {True: "✓ right", False: "✗ WRONG", None: "–"}

@@ -1,4 +1,4 @@
-"""Grids of differences, and a table of right and wrong, as SVG strings and as text. Pure: numbers in, strings out."""
+"""Grids of differences, as SVG strings and as text. Pure: numbers in, strings out."""
 
 from __future__ import annotations
 
@@ -110,46 +110,6 @@ def draw(drawn: Sequence[Grid], title: str, theme: str) -> str:
     # Named by what is drawn and not by the values, whose last digits differ between processors.
     name = f"packviz-g{zlib.crc32((whole + theme).encode()):08x}"
     return element(whole.replace(_HATCH, name), _WIDTH, y + 30, title, theme)
-
-
-def draw_table(
-    title: str,
-    columns: Sequence[str],
-    rows: Sequence[str],
-    cells: Sequence[Sequence[bool | None]],
-    notes: Sequence[str],
-    theme: str,
-) -> str:
-    """Draws a table of right (true), wrong (false) and does not apply (none), each with a mark and a word."""
-    colours = palette.THEMES[theme]
-    side = 20 + CHAR * max(map(len, rows))
-    widths = [max(92.0, 14 + CHAR * len(column)) for column in columns]
-    out = [f'<text x="4" y="18" font-weight="bold" font-size="13">{escape(title)}</text>']
-    boxes: dict[str, list[str]] = defaultdict(list)
-    for r, name in enumerate(rows):
-        y = 52 + 26 * r
-        out.append(f'<text x="4" y="{y + 17}">{escape(name)}</text>')
-        x = side
-        for right, width in zip(cells[r], widths, strict=True):
-            fill = {True: colours.ground, False: SHADES[2], None: colours.padding}[right]
-            ink = palette.ink_on(fill) if right is False else colours.text if right else colours.muted
-            said = {True: "✓ right", False: "✗ WRONG", None: "–"}[right]
-            boxes[fill].append(f"M{x:g} {y}h{width - 4:g}v22h-{width - 4:g}z")
-            weight = ' font-weight="bold"' if right is False else ""
-            middle = f'x="{x + width / 2 - 2:g}" y="{y + 16}" text-anchor="middle"'
-            out.append(f'<text {middle} fill="{ink}"{weight}>{said}</text>')
-            x += width
-    heads, x = [], side
-    for column, width in zip(columns, widths, strict=True):
-        heads.append(f'<text x="{x + width / 2 - 2:g}" y="44" text-anchor="middle">{escape(column)}</text>')
-        x += width
-    shapes = [f'<path d="{"".join(d)}" fill="{fill}" stroke="{colours.line}"/>' for fill, d in boxes.items()]
-    y = 52 + 26 * len(rows) + 18
-    for note in notes:
-        for line in wrap(note, int(x / CHAR)):
-            out.append(f'<text x="4" y="{y}" fill="{colours.muted}">{escape(line)}</text>')
-            y += 17
-    return element("".join([*shapes, *heads, *out]), x + 4, y, title, theme)
 
 
 def _thinned(grid: Grid) -> Grid:

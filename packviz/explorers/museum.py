@@ -5,11 +5,11 @@ from __future__ import annotations
 import ipywidgets as widgets
 
 from packviz.check import museum
-from packviz.draw import layouts as svg
-from packviz.draw import text
+from packviz.draw import palette, text
 from packviz.explorers.panel import Panel, View
 
 _ASK = "Paste an error text, or say in a few words what you see"
+_PLATES = f'<div style="color:{palette.LIVE.text};line-height:1.4">{{}}</div>'
 
 
 class MuseumExplorer(Panel):
@@ -43,7 +43,8 @@ class MuseumExplorer(Panel):
             more = f", or {text.count(len(found) - 1, 'other')}" if len(found) > 1 else ""
             summary = f"Most like it: exhibit {found[0].number}, {found[0].name}{more}. Scroll down to see it live."
         return View(
-            draw=lambda theme: svg.stack(f"found: {len(found)}", [one.to_svg(theme) for one in found], theme),
+            draw=lambda theme: _PLATES.format("".join(one.to_html() for one in found)),
             summary=summary,
             describe=lambda: "\n\n".join([summary, *(one.to_text() for one in found)]),
+            kind="text/html",
         )

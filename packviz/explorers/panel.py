@@ -26,9 +26,11 @@ class View:
     """The picture in words."""
     complaint: str = ""
     """What is wrong with a control, where the rest of the panel can go on with the last good input."""
+    kind: str = "image/svg+xml"
+    """What `draw` gives: this or `text/html`."""
 
     def svg(self, theme: str) -> str:
-        """The picture as a complete `<svg>` element."""
+        """The picture as a complete `<svg>` element, or what stands in its place."""
         drawn = self.draw(theme)
         return drawn if isinstance(drawn, str) else drawn.svg()
 
@@ -111,7 +113,7 @@ class Panel(widgets.VBox):
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         bundle = cast(dict[str, Any], super()._repr_mimebundle_(**kwargs))
         if self._view:
-            bundle |= {"text/plain": self.to_text(), "image/svg+xml": self._view.svg("light")}
+            bundle |= {"text/plain": self.to_text(), self._view.kind: self._view.svg("light")}
         return bundle
 
 

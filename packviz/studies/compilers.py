@@ -14,15 +14,12 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from textwrap import wrap
 from typing import Any, cast
 
 from packviz.bench.machine import provenance
 from packviz.core import files as recorded
 from packviz.core.quiet import quiet
-from packviz.draw import palette
-from packviz.draw.drawn import Drawn
-from packviz.draw.layouts import CHAR, element, escape
+from packviz.draw.table import Table, Tabled
 
 RIGHT, WRONG, ERROR = "right", "WRONG", "error"
 STEPS, EXAMPLE = 5, (5, 5, 5)
@@ -64,7 +61,7 @@ class Cell:
 
 
 @dataclass(frozen=True, repr=False)
-class Relatives(Drawn):
+class Relatives(Tabled):
     """The table.
 
     Attributes:
@@ -106,40 +103,11 @@ class Relatives(Drawn):
         cell = self.cells[network][way]
         return str(cell).replace(ERROR, f"{ERROR} {self.errors.index(cell.said) + 1}") if cell.said else str(cell)
 
-    def to_text(self) -> str:
-        """The table with a word in each cell, and the errors below."""
-        side = max(map(len, self.cells))
-        widths = [max(len(way), *(len(self.said(name, way)) for name in self.cells)) for way in WAYS]
-        lines = ["  ".join([" " * side, *(way.ljust(w) for way, w in zip(WAYS, widths, strict=True))]).rstrip()]
-        for name in self.cells:
-            row = [self.said(name, way).ljust(width) for way, width in zip(WAYS, widths, strict=True)]
-            lines.append("  ".join([name.ljust(side), *row]).rstrip())
-        return "\n".join([*lines, "", *self.notes])
-
-    def to_svg(self, theme: str = "light") -> str:
-        """The table with a mark and a word in each cell, and the errors below."""
-        colours = palette.THEMES[theme]
-        side = 16 + CHAR * max(map(len, self.cells))
-        widths = [14 + CHAR * max(len(way), *(len(self.said(name, way)) for name in self.cells)) for way in WAYS]
-        body, x = [], side
-        for way, width in zip(WAYS, widths, strict=True):
-            body.append(f'<text x="{x + width / 2 - 2:g}" y="18" text-anchor="middle" font-weight="bold">{way}</text>')
-            for r, name in enumerate(self.cells):
-                y, right = 26 + 26 * r, self.cells[name][way].outcome == RIGHT
-                fill, ink = (colours.ground, colours.text) if right else (colours.padding, colours.wrong)
-                weight = "" if right else ' font-weight="bold"'
-                box = f"M{x:g} {y}h{width - 4:g}v22h-{width - 4:g}z"
-                body.append(f'<path d="{box}" fill="{fill}" stroke="{colours.line if right else colours.wrong}"/>')
-                middle = f'x="{x + width / 2 - 2:g}" y="{y + 16}" text-anchor="middle"'
-                body.append(f'<text {middle} fill="{ink}"{weight}>{escape(self.said(name, way))}</text>')
-            x += width
-        body += [f'<text x="4" y="{42 + 26 * r}">{escape(name)}</text>' for r, name in enumerate(self.cells)]
-        lines = [line for note in self.notes for line in wrap(note, int(x / CHAR), subsequent_indent="  ")]
-        y = 52 + 26 * len(self.cells)
-        for i, line in enumerate(lines):
-            indent = 4 + CHAR * (len(line) - len(line.lstrip()))
-            body.append(f'<text x="{indent:g}" y="{y + 17 * i}" fill="{colours.muted}">{escape(line.lstrip())}</text>')
-        return element("".join(body), x + 4, y + 17 * len(lines), self.to_text(), theme)
+    @property
+    def table(self) -> Table:
+        """A mark and a word in each cell, and the errors below."""
+        rows = [[name, *(self.said(name, way) for way in WAYS)] for name in self.cells]
+        return Table(rows, ["", *WAYS], notes=self.notes, form="<  <")
 
 
 def survey(

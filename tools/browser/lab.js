@@ -247,7 +247,7 @@
   /** What lies under the middle of a text: its ancestors' grounds, then the SVG shapes drawn before it. */
   const groundOf = (node, x, y) => {
     const layers = [];
-    for (let at = node.parentElement; at; at = at.parentElement) {
+    for (let at = node; at; at = at.parentElement) {
       if (!(at instanceof SVGElement) || at.tagName === 'svg') layers.unshift(at);
     }
     const svg = node.ownerSVGElement;
@@ -269,18 +269,22 @@
     return (high + 0.05) / (low + 0.05);
   };
 
-  /** Contrast of at most `limit` texts of our SVG pictures in a cell's outputs, evenly sampled. */
+  /** Contrast of at most `limit` texts of our pictures and tables in a cell's outputs, evenly sampled. */
   pv.contrasts = (cell, limit) => {
     const outputs = notebook().querySelectorAll('.jp-Cell')[cell];
-    const all = [...outputs.querySelectorAll('.packviz-picture svg text, .jp-OutputArea svg.packviz text')]
+    const drawn = '.packviz-picture svg text, .jp-OutputArea svg.packviz text';
+    const written = '.packviz-table :is(caption, th, td, table ~ div)';
+    const all = [...outputs.querySelectorAll(`${drawn}, ${written}`)]
       .filter((node) => text(node) && node.checkVisibility());
     const step = Math.max(1, Math.ceil(all.length / limit));
     return all.filter((_, i) => i % step === 0).map((node) => {
       const box = node.getBoundingClientRect();
       const ground = groundOf(node, box.left + box.width / 2, box.top + box.height / 2);
       const style = getComputedStyle(node);
-      const fill = colour(style.fill) ?? [0, 0, 0, 0];
-      const ink = over([...fill.slice(0, 3), fill[3] * Number(style.fillOpacity) * opacity(node)], ground);
+      const drawn = node instanceof SVGElement;
+      const fill = colour(drawn ? style.fill : style.color) ?? [0, 0, 0, 0];
+      const seen = fill[3] * opacity(node) * (drawn ? Number(style.fillOpacity) : 1);
+      const ink = over([...fill.slice(0, 3), seen], ground);
       return { text: text(node), ratio: ratio(ink, ground), ink: ink.slice(0, 3), ground: ground.slice(0, 3) };
     });
   };

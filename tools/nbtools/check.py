@@ -166,8 +166,8 @@ def _pictures(cell: Any) -> Iterator[str]:
             yield f"an output's text is the bare {bare[0]}…): give it a text twin"
         if WIDGET_VIEW in data:
             yield "stores a widget view"
-            if bare or not {"image/svg+xml", "text/plain"} <= set(data):
-                yield "a widget view has no picture (image/svg+xml) and text twin beside it"
+            if bare or "text/plain" not in data or not {"image/svg+xml", "text/html"} & set(data):
+                yield "a widget view has no picture (image/svg+xml), or table (text/html), and text twin beside it"
         if any(_FETCHES.search(str(data.get(kind, ""))) for kind in ("text/html", "image/svg+xml")):
             yield "an output fetches from the network"
 

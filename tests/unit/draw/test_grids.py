@@ -128,17 +128,6 @@ def test_inks_on_shades_are_legible():
         assert palette.contrast(palette.ink_on(fill), fill) >= 4.5
 
 
-def test_a_table():
-    cells = [[True, False], [None, True]]
-    drawing = Drawing(grids.draw_table("T", ["one", "two"], ["r1", "r2"], cells, ["A note."], "light"))
-    said = drawing.said()
-    assert [said.count(word) for word in ("✓ right", "✗ WRONG", "–")] == [2, 1, 1]
-    wrong = drawing.text("✗ WRONG")
-    assert abs(wrong.x - drawing.text("two").x) < 1
-    assert drawing.text("r1").y - 2 <= wrong.y <= drawing.text("r1").y + 2
-    assert "A note." in said
-
-
 # Curves.
 
 STEPS = 6

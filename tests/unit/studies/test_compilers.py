@@ -3,13 +3,12 @@
 import builtins
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import torch
-from drawings import Drawing
 
 from packviz.check import networks
-from packviz.draw.palette import THEMES
 from packviz.studies import compilers as relatives
 from packviz.studies.compilers import ERROR, RIGHT, WRONG, Cell, Relatives
 
@@ -114,16 +113,15 @@ def test_in_words():
     ]
 
 
-def test_the_picture_says_it_too(table):
-    for theme in THEMES:
-        for one in (fake(), table):
-            drawing = Drawing(one.to_svg(theme))
-            said = drawing.said()
-            assert all(name in said for name in one.cells)
-            assert all(way in said for way in relatives.WAYS)
-            marks = [text for text in drawing.texts if text.said[:1] in "✓✗"]
-            assert len(marks) == len(one.cells) * len(relatives.WAYS)
-            assert all(text.box.right <= drawing.width for text in drawing.texts)
+def test_in_html(table):
+    for one in (fake(), table):
+        html = ElementTree.fromstring(one.to_html())
+        heads, *rows = ([said for cell in row for said in cell.itertext()] for row in html.iter("tr"))
+        assert heads == list(relatives.WAYS)
+        assert [row[0] for row in rows] == list(one.cells)
+        assert all(len(row) == 1 + len(relatives.WAYS) and {said[0] for said in row[1:]} <= {*"✓✗"} for row in rows)
+        said = "".join(html.itertext())
+        assert all(note in said for note in one.notes)
 
 
 def test_a_package_that_is_missing_leaves_recorded_cells(monkeypatch):

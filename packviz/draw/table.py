@@ -1,0 +1,106 @@
+"""A table in two forms: HTML for a notebook, where it takes the page's font, width and colours, and text elsewhere."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from packviz.draw import palette, text
+
+_WRONG = "#b3402a"
+LOOKS = {
+    "✗": f"background-color:{_WRONG};color:{palette.ink_on(_WRONG)};font-weight:bold",
+    "–": "opacity:.75",
+}
+"""How a cell looks that begins with a sign, in any theme: what colour says, the sign has said."""
+
+_SIDES = {"<": "left", ">": "right", "^": "center"}
+_LINK = re.compile(r"https?://[^\s<]+")
+
+
+class Tabled(ABC):
+    """What a result has in common that is a table."""
+
+    @property
+    @abstractmethod
+    def table(self) -> Table:
+        """The result as a table."""
+
+    def to_text(self) -> str:
+        """The table in lines."""
+        return self.table.to_text()
+
+    def to_html(self) -> str:
+        """The table as a `<div>` that needs no style sheet: its links are links, its colours those of the page."""
+        return self.table.to_html()
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/html": self.to_html(), "text/plain": self.to_text()}
+
+
+@dataclass(frozen=True, repr=False)
+class Table(Tabled):
+    """Rows of words and numbers, the first cell of each being its name.
+
+    Attributes:
+        rows: the cells. What begins with a sign of `LOOKS` looks like it.
+        head: what stands above each column; nothing if empty.
+        title: stands above all.
+        notes: stand below.
+        form: how the columns stand, as in `text.table`.
+    """
+
+    rows: Sequence[Sequence[str]]
+    head: Sequence[str] = ()
+    title: str = ""
+    notes: Sequence[str] = ()
+    form: str = "<  >"
+
+    @property
+    def table(self) -> Table:
+        """Itself."""
+        return self
+
+    def to_text(self) -> str:
+        """The table in lines, the notes below."""
+        lines = [self.title] if self.title else []
+        lines += text.table([self.head, *self.rows] if self.head else self.rows, self.form)
+        return "\n".join([*lines, "", *self.notes] if self.notes else lines)
+
+    def to_html(self) -> str:
+        """The table as a `<div>`: a caption, names of rows and columns that a screen reader knows as such, notes."""
+        sides = [_SIDES[sign] for sign in re.findall("[<>^]", self.form)]
+        sides += sides[-1:] * max(map(len, self.rows), default=0)
+        parts = [f'<caption style="{_CAPTION}">{_said(self.title)}</caption>'] if self.title else []
+        if self.head:
+            heads = (_cell(_COLUMN, *pair) for pair in zip(self.head, sides, strict=False))
+            parts.append(f"<thead><tr>{''.join(heads)}</tr></thead>")
+        for name, *rest in self.rows:
+            cells = (_cell("td", *pair) for pair in zip(rest, sides[1:], strict=False))
+            parts.append(f"<tr>{_cell(_ROW, name, sides[0])}{''.join(cells)}</tr>")
+        notes = "".join(f'<div style="{_NOTE}">{_said(note)}</div>' for note in self.notes)
+        return f'<div class="packviz-table"><table>{"".join(parts)}</table>{notes}</div>'
+
+
+_COLUMN, _ROW = 'th scope="col"', 'th scope="row"'
+_CELL = "vertical-align:top;padding:.25em .75em"
+_CAPTION = "caption-side:top;text-align:left;padding:.25em .75em;font-weight:bold;color:inherit"
+_NOTE = "max-width:100ch;padding:.1em .75em;font-size:.93em;opacity:.85"
+
+
+def _cell(tag: str, said: str, side: str) -> str:
+    look = next((f";{look}" for sign, look in LOOKS.items() if said.startswith(sign)), "")
+    return f'<{tag} style="text-align:{side};{_CELL}{look}">{_said(said)}</{tag.split()[0]}>'
+
+
+def _said(words: str) -> str:
+    """Words in HTML, addresses as links."""
+    link = r'<a href="\g<0>" target="_blank" rel="noopener" style="color:inherit">\g<0></a>'
+    return _LINK.sub(link, escape(words))

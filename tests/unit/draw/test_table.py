@@ -1,0 +1,96 @@
+"""A table in HTML and in text: what stands in it, what a screen reader knows of it, and what can be told apart."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packviz.draw import palette
+from packviz.draw.table import LOOKS, Table
+
+words = st.text("ab<>&\"'✗–1 .", max_size=6)
+
+
+def read(table):
+    return ElementTree.fromstring(table.to_html())
+
+
+def said(element):
+    return "".join(element.itertext())
+
+
+@given(st.lists(st.lists(words, min_size=3, max_size=3), min_size=1, max_size=4), st.booleans(), st.booleans())
+def test_every_cell_is_in_both_forms(rows, headed, titled):
+    head = ["", "<one>", "& two"] if headed else []
+    table = Table(rows, head, "a > b" if titled else "", ["note < 1"])
+    html = read(table)
+    listed = [[said(cell) for cell in row] for row in html.iter("tr")]
+    assert listed == ([head] if headed else []) + rows
+    assert [said(caption) for caption in html.iter("caption")] == ["a > b"] * titled
+    assert said(html).endswith("note < 1")
+    lines = table.to_text().split("\n")
+    assert lines[-2:] == ["", "note < 1"]
+    assert lines[0] == "a > b" or not titled
+    for line, row in zip(lines[titled:], listed, strict=False):
+        assert line.split() == " ".join(row).split()
+
+
+def test_a_screen_reader_knows_rows_from_columns():
+    html = read(Table([["x", "1"], ["y", "2"]], ["", "n"]))
+    assert [(said(cell), cell.get("scope")) for cell in html.iter("th")] == [
+        ("", "col"),
+        ("n", "col"),
+        ("x", "row"),
+        ("y", "row"),
+    ]
+    assert [cell.tag for cell in list(html.iter("tr"))[1]] == ["th", "td"]
+
+
+def test_the_columns_stand_as_in_the_text():
+    html = read(Table([["x", "1", "2", "words"]], form="<  >  ^  <"))
+    sides = [re.search("text-align:(.*?);", cell.get("style"))[1] for row in html.iter("tr") for cell in row]
+    assert sides == ["left", "right", "center", "left"]
+    long = read(Table([["x", "1", "2", "3"]]))
+    assert [re.search("text-align:(.*?);", cell.get("style"))[1] for cell in long.iter("td")] == ["right"] * 3
+
+
+def test_what_is_wrong_is_told_without_colour_too():
+    html = read(Table([["x", "✗ wrong", "– none", "✓ right"]]))
+    wrong, none, right = (cell.get("style") for cell in html.iter("td"))
+    assert "font-weight:bold" in wrong
+    ground, ink = re.search(r"background-color:(#\w+);color:(#\w+)", LOOKS["✗"]).groups()
+    assert f"background-color:{ground};color:{ink}" in wrong
+    assert palette.contrast(ground, ink) >= 4.5
+    assert not re.search("color|weight", none + right)  # those of the page
+
+
+@pytest.mark.parametrize("ground", [palette.LIGHT, palette.DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("opacity", [0.75, 0.85])
+def test_what_is_pale_can_be_read(ground, opacity):
+    """Of what JupyterLab writes at least this much reaches the eye."""
+    html = Table([["x", "– none"]], notes=["note"]).to_html()
+    assert {float(value) for value in re.findall(r"opacity:([\d.]+)", html)} == {0.75, 0.85}
+    mixed = [
+        round(opacity * int(ground.text[i : i + 2], 16) + (1 - opacity) * int(ground.ground[i : i + 2], 16))
+        for i in (1, 3, 5)
+    ]
+    assert palette.contrast("#{:02x}{:02x}{:02x}".format(*mixed), ground.ground) >= 4.5
+
+
+def test_addresses_are_links_that_leave_the_notebook_open():
+    (one, other) = read(Table([["asked", "https://a.b/c?d=1&e  https://f.g"]])).iter("a")
+    assert [one.get("href"), said(one), other.get("href")] == [
+        "https://a.b/c?d=1&e",
+        "https://a.b/c?d=1&e",
+        "https://f.g",
+    ]
+    assert one.get("target") == "_blank"
+    assert not list(read(Table([["javascript:x", "ftp://y"]])).iter("a"))
+
+
+def test_it_shows_itself_in_both_forms():
+    table = Table([["x", "1"]])
+    assert table._repr_mimebundle_() == {"text/html": table.to_html(), "text/plain": repr(table)}
+    assert repr(table) == table.to_text() == "x  1"
