@@ -63,7 +63,7 @@ def verdict(name, said, broken):
         return (
             f"changed upstream: torch {torch.__version__} says\n  {now}\nwhere torch {museum.TORCH} said\n  "
             + "\n  ".join(recorded)
-            + f"\nLook at exhibit {name!r} again, then renew its text in packviz/check/museum.py."
+            + f"\nLook at exhibit {name!r} again, then renew its text in packviz/check/museum.toml."
         )
     if name in broken:
         return f"broken here: the cell of {name!r} raises {type(broken[name]).__name__}: {broken[name]}"
