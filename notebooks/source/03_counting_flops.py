@@ -57,14 +57,12 @@ for name, gates in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
 # if that one has two directions.
 
 # %%
-from packviz import figures
-
 for layers, both_ways in [(1, False), (2, False), (1, True), (2, True)]:
     count = pv.flops(torch.nn.LSTM(3, 7, num_layers=layers, bidirectional=both_ways), lengths)
     ways = "two directions" if both_ways else "one direction "
     print(f"layers: {layers}, {ways}   padded {count.padded:6}   packed {count.packed:6}")
 assert (count.padded, count.packed) == (187488, 111104)
-figures.flops_ledger(count)
+count
 
 # %% [markdown]
 # ## Try it
@@ -97,7 +95,7 @@ explorer.mode.value, explorer.hidden_size.value = "LSTM", 7
 from packviz.lessons import sentences
 
 counts = pv.flops(torch.nn.GRU(64, 128), [len(sentence) for sentence in sentences()])
-figures.flops_per_step(counts)
+counts
 
 # %% [markdown]
 # ## The textbook count
@@ -220,7 +218,7 @@ from packviz.studies import savings
 
 live = savings.run(rounds=7)
 print(live)
-figures.flops_and_time(live, *live.points)
+live.chart(*live.points)
 
 # %% [markdown]
 # How to read it: everything is called in turn, round after round, so that a busy moment hits all alike. You see the
@@ -234,7 +232,7 @@ recorded = savings.recorded()
 one_gru, one_lstm = recorded.points
 print(recorded.verdict(one_gru))
 assert recorded.ratio(one_gru, savings.name(2), "padded").value > 1
-figures.flops_and_time(recorded, one_gru)
+recorded.chart(one_gru)
 
 # %% [markdown]
 # On that machine half the FLOPs took *more* time, and the same FLOPs took different times.
@@ -244,7 +242,7 @@ figures.flops_and_time(recorded, one_gru)
 print(recorded.verdict(one_lstm))
 for point in recorded.points:
     assert recorded.ratio(point, savings.name(256), savings.name(2)).value > 1
-figures.flops_and_time(recorded, one_lstm)
+recorded.chart(one_lstm)
 
 # %% [markdown]
 # Why? A count of FLOPs leaves out how *fast* each FLOP runs, and everything that is none: copies, allocations, kernel

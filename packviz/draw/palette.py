@@ -11,6 +11,12 @@ from dataclasses import dataclass
 SEQUENCES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#882255")
 """Fill of sequence 0, 1, …; after the last it starts over."""
 
+METHODS = {
+    name: SEQUENCES[i]
+    for name, i in {"padded": 4, "packed": 5, "drop-in": 2, "run": 6, "staircase": 0, "split": 1}.items()
+}
+"""The colour of each way to run an RNN, wherever it is compared to others."""
+
 FONT = "ui-monospace,Menlo,Consolas,monospace"
 """The face of all pictures, at 12 px."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packviz.bench.study import Contest, How, Study, Timings, timed
 from packviz.bench.timing import Timing
@@ -19,7 +19,11 @@ from packviz.core.layout import Layout
 from packviz.core.lengths import even_steps
 from packviz.core.spec import Spec
 from packviz.count.flops import Ledger, flops
+from packviz.draw.palette import METHODS
 from packviz.draw.text import milliseconds
+
+if TYPE_CHECKING:
+    from packviz.draw.figures import Chart
 
 PADDED = "padded"
 
@@ -96,6 +100,22 @@ class Savings(Timings[Point]):
             middle, low, high = map(milliseconds, (timing.median(one), *timing.quartiles(one)))
             lines.append(f"{one:21}{count / 1e9:8.3g}{middle:>9}  {low} to {high}")
         return "\n".join([*lines, self.verdict(point)])
+
+    def chart(self, point: Point) -> Chart:
+        """GEMM FLOPs and milliseconds of one training step side by side, with the quartiles of the time."""
+        from packviz.draw.figures import Fill, axes  # noqa: PLC0415 - a bare GPU machine has no plotly
+
+        timing, gflops = self.values[point], {one: count / 1e9 for one, count in point.flops.items()}
+        times = {one: [1e3 * s for s in (timing.median(one), *timing.quartiles(one))] for one in gflops}
+        panels, names = ["GFLOPs (GEMM)", "milliseconds (median, quartiles)"], list(gflops)
+        title = f"One training step: {point.spec}"
+        chart = axes(title, self.table(point), rows=names, panels=panels, ends=["0,000"])
+        for one, (middle, low, high) in times.items():
+            fill = Fill(METHODS["padded" if one == PADDED else "packed"])
+            chart.bars([one], [gflops[one]], fill=fill).label(gflops[one], one, f"{gflops[one]:.3g}")
+            chart.bars([one], [middle], fill=fill, low=[low], high=[high], panel=1)
+            chart.label(high, one, f"{middle:,.0f}" if middle >= 1000 else f"{middle:.3g}", panel=1)
+        return chart.scale(max(gflops.values())).scale(max(high for _, _, high in times.values()), panel=1)
 
 
 def contest(point: Point, device: Any) -> Contest:

@@ -202,10 +202,10 @@ def _plot(options: argparse.Namespace) -> int:
 
 def _write_chart(picture: Sweep, out: Path) -> None:
     try:
-        from packviz.figures import sweeps  # noqa: PLC0415 - a bare GPU machine has no plotly
+        from packviz.draw import figures  # noqa: PLC0415 - a bare GPU machine has no plotly
     except ImportError as error:
         raise ValueError(f"{out.suffix} needs plotly: python -m pip install plotly; .svg does without") from error
-    sweeps.write(picture, out)
+    figures.write(picture, out)
 
 
 class _Bar:

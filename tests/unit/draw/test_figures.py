@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz import figures
 from packviz.core.layout import Layout
-from packviz.draw import text, theme
-from packviz.draw.palette import DARK, LIGHT, contrast
-from packviz.figures.template import CONFIG, PADDING, REAL, TEMPLATES
+from packviz.draw import figures, text, theme
+from packviz.draw.figures import CONFIG, PADDING, REAL
+from packviz.draw.palette import DARK, FONT, LIGHT, contrast
 
 layouts = st.builds(
     lambda lengths, extra: Layout(lengths, max(lengths) + extra),
@@ -50,9 +49,10 @@ def test_padding_waste(groups):
     chart = figures.padding_waste({name: iter(batches) for name, batches in groups.items()})
     real, padding = chart.data
     assert list(real.y) == list(padding.y)
-    for name, said, layouts in zip(groups, real.y, groups.values(), strict=True):
+    ends = {note.y: note for note in chart.layout.annotations if "wasted" in note.text}
+    for name, layouts in groups.items():
         wasted, cells = sum(b.n_padding for b in layouts), sum(b.n_cells for b in layouts)
-        assert said == f"{name}<br>{100 * wasted / max(cells, 1):.3g} % wasted"
+        assert (ends[name].x, ends[name].text) == (cells, f"{100 * wasted / max(cells, 1):.3g} % wasted")
     assert list(real.x) == [sum(int(b.lengths.sum()) for b in batches) for batches in groups.values()]
     assert list(padding.x) == [sum(int((~b.mask).sum()) for b in batches) for batches in groups.values()]
 
@@ -152,21 +152,34 @@ def test_without_a_front_end_nothing_waits_for_the_theme(monkeypatch):
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_templates_can_be_read(dark):
-    layout = TEMPLATES[dark].layout
-    ground = layout.paper_bgcolor
-    assert layout.plot_bgcolor == ground
-    assert contrast(layout.font.color, ground) >= 4.5
-    assert contrast(layout.xaxis.linecolor, ground) >= 3
-    outline = TEMPLATES[dark].data.bar[0].marker.line
-    assert contrast(outline.color, ground) >= 3
-    assert outline.width > 0
+def test_charts_can_be_read(dark, monkeypatch):
+    monkeypatch.setattr(theme, "_dark", dark)
+    shown = charts()[0]._repr_mimebundle_()["application/vnd.plotly.v1+json"]
+    template = shown["layout"]["template"]
+    layout, outline = template["layout"], template["data"]["bar"][0]["marker"]["line"]
+    ground = layout["paper_bgcolor"]
+    assert layout["plot_bgcolor"] == ground
+    assert contrast(layout["font"]["color"], ground) >= 4.5
+    assert contrast(layout["xaxis"]["tickfont"]["color"], ground) >= 4.5
+    assert contrast(layout["xaxis"]["linecolor"], ground) >= 3
+    assert contrast(outline["color"], ground) >= 3
+    assert outline["width"] > 0
+
+
+def test_no_colour_of_the_light_theme_stays_in_the_dark(monkeypatch):
+    """Hatches, outlines and whiskers carry colours of the theme too, and words that look like one stay as they are."""
+    monkeypatch.setattr(theme, "_dark", True)
+    (chart,) = charts()[1:2]
+    chart.label(1, "sorted", LIGHT.text.upper()).bars(["sorted"], [2], low=[1], high=[3])
+    drawn = json.dumps(chart._repr_mimebundle_()["application/vnd.plotly.v1+json"])
+    assert not [colour for colour in vars(LIGHT).values() if f'"{colour}"' in drawn and colour != DARK.text]
+    assert LIGHT.text.upper() in drawn
 
 
 def test_padding_is_told_apart_by_more_than_its_colour():
     for chart in charts()[:2]:
         real, padding = chart.data
-        assert (real.marker.color, padding.marker.color) == (REAL, PADDING)
+        assert (real.marker.color, padding.marker.color) == (REAL.colour, PADDING.colour)
         assert (real.marker.pattern.shape, padding.marker.pattern.shape) == (None, "/")
         assert real.name
         assert padding.name
@@ -175,16 +188,48 @@ def test_padding_is_told_apart_by_more_than_its_colour():
 def test_every_axis_has_a_title():
     for chart in charts():
         assert chart.layout.title.text
-        assert chart.layout.xaxis.title.text
+        assert {note.text for note in chart.layout.annotations} & {"time step t", "cells", "length in time steps"}
+
+
+def named(chart):
+    """The traces that have a name; the others are outlines."""
+    return [trace for trace in chart.data if trace.name]
 
 
 def test_training_curves():
     chart = figures.training_curves({"one": [0.12345, 0.1], "two": [1.0, 0.5]}, "Trained", "error")
-    assert [list(line.y) for line in chart.data] == [[0.12, 0.1], [1.0, 0.5]]
-    assert [list(line.x) for line in chart.data] == [[1, 2], [1, 2]]
-    assert len({(line.line.dash, line.marker.symbol) for line in chart.data}) == 2  # not by colour alone
+    assert [list(line.y) for line in named(chart)] == [[0.12, 0.1], [1.0, 0.5]]
+    assert [list(line.x) for line in named(chart)] == [[1, 2], [1, 2]]
+    assert len({(line.line.dash, line.marker.symbol) for line in named(chart)}) == 2  # not by colour alone
+    assert [(note.x, note.y) for note in chart.layout.annotations if note.text == "one"] == [(2, 0.1)]
     title, *lines = chart.to_text().splitlines()
     assert title == "Trained (error after each epoch)"
     assert lines == ["one    0.12    0.1", "two       1    0.5"]
     with pytest.raises(ValueError, match="curves holds 8 lines; at most 7"):
         figures.training_curves({str(i): [1.0] for i in range(8)}, "Trained")
+
+
+def test_names_of_lines_that_end_close_together_are_apart():
+    chart = figures.training_curves({"one": [1.0, 1.0], "two": [1.0, 0.99]}, "Trained")
+    one, two = (note for note in chart.layout.annotations if note.text in ("one", "two"))
+    assert one.yshift - two.yshift >= 12
+
+
+def test_keys_that_do_not_fit_beside_the_title_stand_below_it():
+    beside, below = (figures.axes("A title", "", rows=["a"]) for _ in range(2))
+    for i in range(2):
+        beside.bars(["a"], [1], f"part {i}")
+    for i in range(12):
+        below.bars(["a"], [1], f"part {i}")
+    assert below.layout.height - beside.layout.height == below.layout.margin.t - beside.layout.margin.t == 36
+    assert below.layout.legend.y < beside.layout.legend.y
+
+
+def test_charts_have_the_face_and_the_axes_of_pictures():
+    layout = charts()[0].layout.template.layout
+    assert (layout.font.family, layout.font.size, layout.title.font.weight) == (FONT, 12, "bold")
+    assert (layout.paper_bgcolor, layout.xaxis.linecolor, layout.yaxis.gridcolor) == (
+        LIGHT.ground,
+        LIGHT.line,
+        LIGHT.hatch,
+    )

@@ -5,8 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from panels import move, visible, words
 
-from packviz import figures
-from packviz.core.layout import Layout
 from packviz.core.spec import Spec
 from packviz.count.flops import flops
 from packviz.draw import layouts as svg
@@ -103,40 +101,6 @@ def test_what_is_no_length_is_said_and_the_picture_stays(typed):
 def test_a_large_batch_stays_light():
     explorer = CostExplorer(range(512, 0, -1), "LSTM", 128, 128)
     assert len(explorer.picture.value) < 80_000
-
-
-# Charts.
-
-specs = st.builds(Spec, st.sampled_from(["LSTM", "GRU", "RNN"]), st.integers(1, 9), st.integers(1, 9))
-layouts = st.builds(
-    lambda lengths, extra: Layout(lengths, max(lengths) + extra),
-    st.lists(st.integers(1, 60), min_size=1, max_size=20),
-    st.integers(0, 3),
-)
-
-
-@given(specs, layouts)
-def test_flops_per_step(spec, layout):
-    ledger = flops(spec, layout)
-    chart = figures.flops_per_step(ledger)
-    packed, left_out = chart.data
-    assert list(packed.x) == list(left_out.x) == list(range(layout.max_len))
-    assert list(packed.y) == ledger.per_step.packed.tolist()
-    assert [a + b for a, b in zip(packed.y, left_out.y, strict=True)] == ledger.per_step.padded.tolist()
-    assert left_out.marker.pattern.shape
-    assert text.numbers(ledger.per_step.packed) in chart.to_text()
-
-
-@given(specs, layouts)
-def test_flops_ledger(spec, layout):
-    ledger = flops(spec, layout)
-    chart = figures.flops_ledger(ledger)
-    packed, left_out = chart.data
-    works = ledger.rows()
-    assert list(packed.y) == list(left_out.y) == list(works)
-    assert list(packed.x) == [work.packed for work in works.values()]
-    assert list(left_out.x) == [work.saved for work in works.values()]
-    assert chart.to_text() == ledger.to_text()
 
 
 # The exercise.

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 
-from packviz import figures
 from packviz.bench import Timing
+from packviz.draw.palette import METHODS
 from packviz.studies import savings
 
 TINY = savings.Point("GRU", 4, (2, 4), hidden_size=3)
@@ -84,22 +84,23 @@ def test_the_recorded_file_says_where_it_comes_from():
 
 
 def test_chart():
-    chart = figures.flops_and_time(fake(), POINT)
-    flops, times = chart.data
-    assert list(flops.y) == list(times.y) == list(POINT.flops)
-    assert list(times.x) == [1, 2, 3]
-    assert np.allclose(flops.x, [n / 1e9 for n in POINT.flops.values()], rtol=0.01)
-    assert list(times.error_x.array) == list(times.error_x.arrayminus) == [0, 0, 0]
+    chart = fake().chart(POINT)
+    flops, times = chart.data[::2], chart.data[1::2]
+    assert [bar.y[0] for bar in flops] == [bar.y[0] for bar in times] == list(POINT.flops)
+    assert [bar.x[0] for bar in times] == [1, 2, 3]
+    assert np.allclose([bar.x[0] for bar in flops], [n / 1e9 for n in POINT.flops.values()], rtol=0.01)
+    assert {(bar.error_x.array[0], bar.error_x.arrayminus[0]) for bar in times} == {(0, 0)}
+    assert [bar.marker.color for bar in times] == [METHODS["padded"], METHODS["packed"], METHODS["packed"]]
     assert chart.to_text() == repr(fake())
     said = [note.text for note in chart.layout.annotations]
     assert said == [
         "GFLOPs (GEMM)",
         "milliseconds (median, quartiles)",
         "0.000436",
-        "0.000229",
-        "0.000229",
         "1",
+        "0.000229",
         "2",
+        "0.000229",
         "3",
     ]
     json.dumps(chart._repr_mimebundle_())
@@ -107,12 +108,12 @@ def test_chart():
 
 def test_whiskers_are_the_quartiles():
     race = fake({"padded": [1.0, 2, 3, 4, 5], "few": [1.0] * 5, "many": [1.0] * 5})
-    times = figures.flops_and_time(race, POINT).data[1]
-    assert list(times.x) == [3000, 1000, 1000]
-    assert (times.error_x.array[0], times.error_x.arrayminus[0]) == (1000, 1000)
+    times = race.chart(POINT).data[1::2]
+    assert [bar.x[0] for bar in times] == [3000, 1000, 1000]
+    assert (times[0].error_x.array[0], times[0].error_x.arrayminus[0]) == (1000, 1000)
 
 
 def test_no_label_calls_flops_a_speed_up():
-    chart = figures.flops_and_time(fake(), POINT)
+    chart = fake().chart(POINT)
     said = (chart.to_json() + chart.to_text()).lower()
     assert not [word for word in ("speed", "faster", "slower") if word in said]
