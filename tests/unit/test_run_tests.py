@@ -177,15 +177,23 @@ def test_an_unknown_group_is_refused(tree):
     assert "no such group: units" in said
 
 
-@pytest.mark.parametrize(("profile", "examples"), [("quick", 25), ("full", 500), ("", 25)])
-def test_the_hypothesis_profile_comes_from_the_environment(profile, examples):
-    script = (
-        "import runpy; runpy.run_path('tests/conftest.py'); import hypothesis as h; print(h.settings().max_examples)"
-    )
+PROFILE = """
+import runpy, hypothesis, pytest
+class Item:
+    skipped, add_marker = False, lambda self, marker: setattr(self, "skipped", marker.name == "skip")
+    get_closest_marker = {"slow": pytest.mark.slow}.get
+item, conftest = Item(), runpy.run_path("tests/conftest.py")
+conftest["pytest_collection_modifyitems"]([item])
+print(hypothesis.settings().max_examples, item.skipped)
+"""
+
+
+@pytest.mark.parametrize(("profile", "said"), [("quick", "25 True\n"), ("full", "500 False\n"), ("", "25 True\n")])
+def test_the_profile_comes_from_the_environment(profile, said):
     environment = os.environ | {"HYPOTHESIS_PROFILE": profile}
-    command = [sys.executable, "-c", script]
+    command = [sys.executable, "-c", PROFILE]
     run = subprocess.run(command, cwd=TOOLS.parent, env=environment, capture_output=True, text=True, check=True)
-    assert run.stdout == f"{examples}\n"
+    assert run.stdout == said
 
 
 def test_a_test_may_record_its_time_and_memory(tree):

@@ -441,11 +441,11 @@ def faults():
 def typical_faults():
     return sorted(faults() for _ in range(40))[10]  # the heap grows first: not all of the calls are calm
 
-told = {"at first": typical_faults()}
+told = {"at first": faults()}
 os.environ["MALLOC_MMAP_THRESHOLD_"] = "4294967296"
 told["a reader's own"] = calm_allocator()["mallopt"]
 del os.environ["MALLOC_MMAP_THRESHOLD_"]
-told["still"] = typical_faults()
+told["still"] = faults()
 measure({"a": int}, rounds=1)
 told["set"] = allocator()
 peak(lambda: torch.ones(9))
