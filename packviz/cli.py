@@ -16,6 +16,7 @@ STUDIES = {
     "savings": "the same FLOPs saved, by few and by many distinct lengths: the same time?",
     "helpers": "the everyday helpers against a plain loop over the sequences",
     "compiled": "compiling and packing, together and apart",
+    "race": "torch padded, torch packed, and every method of pv.run",
 }
 """What `packviz study` runs: modules of `packviz.studies`, and what each is about."""
 

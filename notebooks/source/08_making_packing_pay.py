@@ -102,9 +102,9 @@ measure({name: backward_of(*some, batch)[1] for name, some in (("packviz", OURS)
 # %%
 from packviz.studies import race
 
-raced = race.load("race_cpu.json")
-for point in [point for point in raced.timings if point.mode == "none"]:
-    others = [name for name in raced.timings[point]["training"].seconds if name != "packviz"]
+raced = race.recorded()
+for point in [point for point in raced.values if point.mode == "none"]:
+    others = [name for name in raced.values[point]["training"].seconds if name != "packviz"]
     times = {name: raced.ratio(point, name, "packviz") for name in others}
     print(f"{point.name:46}", ", ".join(f"{name} {value:.3g}" for name, value in times.items()))
     assert times["torch packed"] > (12 if point.lengths == "triangle" and point.batch_size == 512 else 1)
@@ -358,7 +358,6 @@ for said, (mode, batch) in cases.items():
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 from packviz.studies.forum import sweep as experiment, results
-from packviz.core import files as recorded
 
 methods = ("padded", "packed", "drop-in", "run")
 small = results.Parameters(methods=methods, batch_size=64, rounds=3)
@@ -401,8 +400,7 @@ figures.who_wins(raced)
 # %%
 for aim, missed in raced.misses().items():
     print(f"{aim}: at {len(wins) - len(missed)} of {len(wins)} points", *[f"(not {p.name})" for p in missed])
-files = recorded.available("race")
-gpu = [name for name in files if race.load(name).provenance["device"] != "cpu"]
+gpu = [name for name in race.STUDY.available() if race.recorded(name).provenance["device"] != "cpu"]
 print("raced on a GPU:", ", ".join(gpu) or "not yet")
 
 # %% [markdown]
@@ -413,7 +411,7 @@ print("raced on a GPU:", ", ".join(gpu) or "not yet")
 # - **"The same seed, the same dropout."** Between layers dropout is drawn in another order. Compare in `eval` mode.
 # - **"Fewer cells, less time."** Cuts cost calls. A small batch, or one of nearly equal lengths, stays one rectangle.
 # - **"It must be so on a GPU."** There cuDNN takes `batch_sizes` as they are, and a call costs another time. The times
-#   above are a CPU's; race on yours: `python -m packviz.studies.race --device cuda --out mine.json`.
+#   above are a CPU's; race on yours: `packviz study race --device cuda --out mine.json`.
 
 # %% [markdown]
 # ## Exercise

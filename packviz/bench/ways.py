@@ -35,8 +35,7 @@ def drop_in(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, in_order: bool = False)
 
 
 def run(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Any, method: str = "auto") -> Any:
-    """`pv.run`, which remembers nothing of the last batch: in training every batch has lengths of its own."""
-    running.forget()
+    """`pv.run`, by one of its methods."""
     return running.run(rnn, x, lengths, method=method)
 
 

@@ -409,7 +409,7 @@ def test_plotting_does_not_wait_for_torch(tmp_path):
 # The programs beside it.
 
 
-STUDIES = [f"packviz.studies.{name}" for name in ("race", "thumb")]
+STUDIES = [f"packviz.studies.{name}" for name in ("thumb",)]
 
 
 @pytest.mark.parametrize("name", [*STUDIES, "packviz.bench.calibration"])

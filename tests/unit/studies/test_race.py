@@ -1,11 +1,9 @@
 """The race: who takes part, that only right results are timed, what it says of times that a test makes up."""
 
-import dataclasses
 import json
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,8 +20,7 @@ PLACE = {"device_name": "a machine", "torch": "9.9", "threads": 1, "date": "2026
 
 @pytest.fixture(scope="module")
 def found():
-    (*_, last) = race.race([TINY, PACKING], budget=0.01)
-    return last
+    return race.run([TINY, PACKING], budget=0.01)
 
 
 def made_up(point=TINY, **times):
@@ -52,10 +49,10 @@ def test_lengths_fit_the_batch(kind, batch, steps):
 
 def test_everybody_takes_part(found):
     for which in PASSES:
-        assert set(found.timings[TINY][which].seconds) == {PADDED, PACKED, *METHODS}
-        assert {PACKED, OURS, COPY} <= set(found.timings[PACKING][which].seconds)
+        assert set(found.values[TINY][which].seconds) == {PADDED, PACKED, *METHODS}
+        assert {PACKED, OURS, COPY} <= set(found.values[PACKING][which].seconds)
     assert found.points == [TINY]
-    assert set(found.timings[TINY]["training"].memory) == {PADDED, PACKED, *METHODS}
+    assert set(found.values[TINY]["training"].memory) == {PADDED, PACKED, *METHODS}
 
 
 def test_a_method_with_other_results_is_not_timed(monkeypatch):
@@ -66,33 +63,28 @@ def test_a_method_with_other_results_is_not_timed(monkeypatch):
         return (out * 1.01 if method == "split" else out), final
 
     monkeypatch.setattr(running, "run", wrong)
-    with pytest.raises(RuntimeError, match=r"GRU\(2, 3\), uniform, 3 × 5: split is .* from torch packed \(training\)"):
-        list(race.race([TINY], budget=0.01))
-
-
-def test_it_leaves_the_threads_alone(found, two_threads):
-    list(race.race([PACKING], budget=0.001, threads=1))
-    assert torch.get_num_threads() == two_threads
-
-
-def test_it_goes_on_where_it_stopped(found):
-    start = dataclasses.replace(found, timings={TINY: found.timings[TINY]})
-    results = list(race.race([TINY, PACKING], budget=0.01, start=start))
-    assert len(results) == 1
-    assert results[0].timings[TINY] is found.timings[TINY]
-    with pytest.raises(ValueError, match="start was measured with parameters"):
-        list(race.race([TINY], budget=0.02, start=found))
+    with pytest.raises(RuntimeError, match=r"GRU\(2, 3\), uniform, 3 × 5, training: split is .* from torch packed"):
+        race.run([TINY], budget=0.01)
 
 
 def test_a_file_keeps_everything(found, tmp_path):
     path = tmp_path / "race.json"
-    race.save(path, found)
-    assert race.load(path).timings == found.timings
+    race.STUDY.save(path, found)
+    assert race.STUDY.load(path) == found
     data = json.loads(path.read_text())
     del data["points"][0]["training"]
     path.write_text(json.dumps(data))
-    with pytest.raises(ValueError, match="damaged: KeyError 'training'"):
-        race.load(path)
+    with pytest.raises(ValueError, match="damaged: it has no 'training'"):
+        race.STUDY.load(path)
+
+
+def test_points_and_what_is_told():
+    told = []
+    race.run([PACKING], rounds=1, progress=told.append)
+    shares = [round(at.fraction, 2) for at in told]
+    assert shares == sorted(shares)
+    assert told[-1].left == 0
+    assert str(PACKING) == PACKING.name
 
 
 @given(st.permutations([1.0, 2.0, 3.0, 4.0, 5.0]))
@@ -140,16 +132,3 @@ def test_the_figure_shows_the_ratios():
     assert len({trace.marker.symbol for trace in chart.data}) == len(drawn)
     with pytest.raises(ValueError, match="which is 'backward'; choose from training, forward"):
         figures.who_wins(made_up(), "backward")
-
-
-def test_the_command(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(race, "POINTS", (TINY, PACKING))
-    out = str(tmp_path / "race.json")
-    race.main(["--out", out, "--only", "pack and pad", "--budget", "0.01"])
-    assert [*race.load(out).timings] == [PACKING]
-    race.main(["--out", out, "--budget", "0.01"])
-    assert [*race.load(out).timings] == [PACKING, TINY]
-    assert "best:" in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        race.main(["--out", out, "--only", "Transformer"])
-    assert "no point's name holds 'Transformer'" in capsys.readouterr().err
