@@ -17,6 +17,7 @@ STUDIES = {
     "helpers": "the everyday helpers against a plain loop over the sequences",
     "compiled": "compiling and packing, together and apart",
     "race": "torch padded, torch packed, and every method of pv.run",
+    "thumb": "rules of thumb, held against a grid of batches",
 }
 """What `packviz study` runs: modules of `packviz.studies`, and what each is about."""
 

@@ -51,9 +51,16 @@ def _compiled(data: Data) -> Data:
     return found
 
 
+def _thumb(data: Data) -> Data:
+    place = data["provenance"]
+    rounds = {"rounds": place["parameters"]["rounds"]}
+    return {"provenance": place | {"parameters": rounds}, "points": [case | rounds for case in data["cases"]]}
+
+
 STEPS: dict[tuple[str, int], tuple[str, int, Callable[[Data], Data]]] = {
     ("savings", 1): ("savings", 2, _savings),
     ("helpers", 1): ("helpers", 2, _helpers),
+    ("thumb", 1): ("thumb", 2, _thumb),
     ("static", 1): ("compiled", 2, _compiled),
 }
 """From kind and version to kind and version, and how."""

@@ -31,7 +31,7 @@ ask("a rule of thumb")
 from packviz import figures
 from packviz.studies import rules, thumb
 
-measured = thumb.load("thumb_cpu.json")
+measured = thumb.recorded()
 assert len(measured.cases) == 432
 thumb_rule = rules.judge("rule of thumb", lambda case: rules.rule_of_thumb(case.layout.lengths), measured.cases)
 never = rules.judge("never pack", lambda case: False, measured.cases)
@@ -55,7 +55,7 @@ print(lstms)
 # Your machine is another one. A small grid, in a few seconds:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
-live = thumb.race(rounds=3)
+live = thumb.run(rounds=3)
 print(live)
 print(rules.judge("rule of thumb", lambda case: rules.rule_of_thumb(case.layout.lengths), live.cases))
 

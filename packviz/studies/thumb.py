@@ -4,60 +4,33 @@ One batch is run padded and packed (pack, RNN, pad), forward and backward or for
 sizes and lengths. Which was faster? And what would a rule have chosen? (Padded results are not the packed ones: see
 notebook 04. Here only time counts.)
 
-`python -m packviz.studies.thumb --out notebooks/recorded/thumb_cpu.json` makes the recorded file, in
-about four minutes.
+`packviz study thumb --out notebooks/recorded/thumb_cpu.json` makes the recorded file, in about four minutes.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any
 
-from packviz.bench.command import in_a_line
-from packviz.bench.machine import check_device
-from packviz.bench.timing import Ratio, measure
-from packviz.core import files as recorded
+from packviz.bench.study import Contest, How, Results, Study, timed
+from packviz.bench.timing import Ratio
 from packviz.core.layout import Layout
 from packviz.core.lengths import DISTRIBUTIONS
 from packviz.core.spec import Spec
 
 PADDED, PACKED = "padded", "packed"
-_KIND, _VERSION = "thumb", 1
-
 
 KINDS = ("equal", "nearly equal", "uniform", "log-normal")
 """Where the lengths of a case come from: keys of `packviz.core.lengths.DISTRIBUTIONS`."""
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Sizes to combine, each with each."""
-
-    modes: Sequence[str] = ("LSTM", "GRU", "RNN")
-    training: Sequence[bool] = (True, False)
-    batch_sizes: Sequence[int] = (4, 16, 64)
-    longest: Sequence[int] = (16, 64, 256)
-    sizes: Sequence[int] = (32, 128)
-    kinds: Sequence[str] = KINDS
-
-    def __iter__(self) -> Iterator[tuple[str, bool, int, int, int, str]]:
-        return product(self.modes, self.training, self.batch_sizes, self.longest, self.sizes, self.kinds)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-QUICK = Grid(modes=("LSTM", "GRU"), batch_sizes=(4, 32), longest=(32,), sizes=(32,))
-"""A grid of seconds."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One batch and one RNN, and what was measured.
+class Point:
+    """One batch and one RNN.
 
     Attributes:
         mode: `"LSTM"`, `"GRU"` or `"RNN"`.
@@ -66,8 +39,6 @@ class Case:
         longest: the upper end of the lengths.
         size: both `input_size` and `hidden_size` of the RNN.
         kind: of the lengths, one of `KINDS`.
-        seconds: median times, padded and packed.
-        ratio: packed over padded, within rounds.
     """
 
     mode: str
@@ -76,8 +47,10 @@ class Case:
     longest: int
     size: int
     kind: str
-    seconds: Mapping[str, float]
-    ratio: Ratio
+
+    def __str__(self) -> str:
+        which = "training" if self.training else "forward"
+        return f"{self.spec}, {which}, {self.kind}, {self.batch_size} × {self.longest}"
 
     @cached_property
     def layout(self) -> Layout:
@@ -88,6 +61,30 @@ class Case:
     def spec(self) -> Spec:
         """The RNN."""
         return Spec(self.mode, self.size, self.size)
+
+
+def grid(
+    modes: Sequence[str] = ("LSTM", "GRU", "RNN"),
+    batch_sizes: Sequence[int] = (4, 16, 64),
+    longest: Sequence[int] = (16, 64, 256),
+    sizes: Sequence[int] = (32, 128),
+    kinds: Sequence[str] = KINDS,
+) -> list[Point]:
+    """All of these with each other, in both passes."""
+    return [Point(*fields) for fields in product(modes, (True, False), batch_sizes, longest, sizes, kinds)]
+
+
+@dataclass(frozen=True)
+class Case(Point):
+    """A point, and what was measured there.
+
+    Attributes:
+        seconds: median times, padded and packed.
+        ratio: packed over padded, within rounds.
+    """
+
+    seconds: Mapping[str, float]
+    ratio: Ratio
 
     @property
     def faster(self) -> str | None:
@@ -102,12 +99,13 @@ class Case:
         return max(packed_over_padded if packs else 1 / packed_over_padded, 1.0)
 
 
-@dataclass(frozen=True, repr=False)
-class Measured:
-    """The cases of a grid, and what they were measured on."""
+class Measured(Results[Point, Case]):
+    """The cases of a grid."""
 
-    cases: tuple[Case, ...]
-    provenance: Mapping[str, Any]
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """What was measured, point by point."""
+        return tuple(self.values.values())
 
     def of(self, mode: str | None = None, training: bool | None = None) -> tuple[Case, ...]:
         """The cases of one kind of RNN, or of training or not."""
@@ -121,143 +119,52 @@ class Measured:
             counts = [sum(c.faster == which for c in some) for which in (PACKED, PADDED, None)]
             name = f"{mode}, {'training' if training else 'forward'}"
             lines.append(f"{name:18}{len(some):6}{counts[0]:15}{counts[1]:15}{counts[2]:16}")
-        place = self.provenance
-        lines.append(f"Measured on {place['device_name']}, torch {place['torch']}, torch threads: {place['threads']}.")
-        return "\n".join(lines)
-
-    def __repr__(self) -> str:
-        return self.to_text()
+        return "\n".join([*lines, f"Measured on {self.machine}."])
 
 
-def race(
-    grid: Grid = QUICK,
-    *,
-    rounds: int = 5,
-    threads: int = 1,
-    device: Any = "cpu",
-    progress: Callable[[int, int], object] = lambda done, all: None,
-    stop: Callable[[], bool] = lambda: False,
-) -> Measured:
-    """Times every case of a grid, padded against packed.
-
-    Args:
-        grid: the cases.
-        rounds: timed rounds of each.
-        threads: torch's CPU threads meanwhile.
-        device: where to run.
-        progress: called after every case with the cases done and the cases in all.
-        stop: see `measure`; what is complete by then is kept.
-
-    Raises:
-        ValueError: it was stopped before the first case was complete.
-    """
+def contest(spec: Spec, layout: Layout, training: bool, device: Any = "cpu") -> Contest:
+    """The batch padded and packed: the output `(T, B, H)`, then its gradients if it trains, else the final states."""
     import torch  # noqa: PLC0415
 
-    threads_before, cases, place = torch.get_num_threads(), [], {}
-    torch.set_num_threads(threads)
-    try:
-        for done, sizes in enumerate(grid, 1):
-            mode, training, batch_size, longest, size, kind = sizes
-            layout = Layout(DISTRIBUTIONS[kind](batch_size, longest, 0))
-            calls = contestants(Spec(mode, size, size), layout, training, device)
-            timing = measure(calls, rounds=rounds, warmup=2, device=device, stop=stop)
-            if timing.stopped:
-                break
-            medians = {name: timing.median(name) for name in calls}
-            cases.append(Case(*sizes, medians, timing.ratio(PACKED, PADDED)))
-            place = dict(timing.provenance)
-            progress(done, len(grid))
-    finally:
-        torch.set_num_threads(threads_before)
-    if not cases:
-        raise ValueError("stopped before the first case was complete")
-    place["parameters"] = {"cases": len(cases), "rounds": rounds}
-    place.pop("page_faults_per_round", None)
-    return Measured(tuple(cases), place)
+    from packviz.bench import ways  # noqa: PLC0415
+
+    rnn = getattr(torch.nn, spec.mode)(spec.input_size, spec.hidden_size).to(device)
+    x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, device=device).requires_grad_(training)
+    lengths, leaves = torch.tensor(layout.lengths), [x, *rnn.parameters()]
+    runs = {PADDED: lambda: rnn(x), PACKED: lambda: ways.packed(rnn, x, lengths)}
+    return Contest({name: ways.training(run, leaves) if training else ways.forward(run) for name, run in runs.items()})
 
 
-def contestants(spec: Spec, layout: Layout, training: bool, device: Any = "cpu") -> dict[str, Callable[[], Any]]:
-    """The batch padded and packed, as functions that return the outputs `(T, B, H)`, after their gradients if any."""
-    import torch  # noqa: PLC0415
-    from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence  # noqa: PLC0415
-
-    with torch.random.fork_rng():  # the caller's random numbers stay the caller's
-        torch.manual_seed(0)
-        rnn = getattr(torch.nn, spec.mode)(spec.input_size, spec.hidden_size).to(device)
-        x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, device=device).requires_grad_(training)
-    wanted, lengths = [x, *rnn.parameters()], torch.tensor(layout.lengths)
-
-    def run(forward: Callable[[], Any]) -> Callable[[], Any]:
-        def call() -> Any:
-            with torch.set_grad_enabled(training):
-                output = forward()
-                if training:
-                    torch.autograd.grad(output.sum(), wanted)
-                return output
-
-        return call
-
-    def packed() -> Any:
-        output, _ = rnn(pack_padded_sequence(x, lengths, enforce_sorted=False))
-        return pad_packed_sequence(output)[0]
-
-    return {PADDED: run(lambda: rnn(x)[0]), PACKED: run(packed)}
+def measure(point: Point, how: How) -> Case:
+    """The batch padded against packed."""
+    timing = timed(contest(point.spec, point.layout, point.training, how.device), how, warmup=2)
+    seconds = {name: timing.median(name) for name in timing.seconds}
+    return Case(**dataclasses.asdict(point), seconds=seconds, ratio=timing.ratio(PACKED, PADDED))
 
 
-_FIELDS = ("mode", "training", "batch_size", "longest", "size", "kind")
+def _read(point: Point, entry: Mapping[str, Any]) -> Case:
+    seconds, ratio = {name: entry[name] for name in (PADDED, PACKED)}, Ratio(PACKED, PADDED, *entry["ratio"])
+    ratio = dataclasses.replace(ratio, rounds=entry["rounds"])
+    return Case(**dataclasses.asdict(point), seconds=seconds, ratio=ratio)
 
 
-def save(path: str, measured: Measured) -> None:
-    """Writes a result file: schema `thumb`, version 1.
-
-    Under `cases` a list of objects: the fields of a `Case`, with `padded` and `packed` in seconds, and in `ratio`
-    median and quartiles. Four digits: more would be noise.
-    """
-    cases = []
-    for c in measured.cases:
-        numbers = [*c.seconds.values(), c.ratio.value, c.ratio.low, c.ratio.high]
-        padded, packed, *ratio = (float(f"{number:.4g}") for number in numbers)
-        cases.append({name: getattr(c, name) for name in _FIELDS} | {PADDED: padded, PACKED: packed, "ratio": ratio})
-    recorded.save(path, _KIND, _VERSION, {"provenance": measured.provenance, "cases": cases})
+def _write(case: Case) -> dict[str, Any]:
+    """Median times in seconds; median and quartiles of the ratio. Four digits: more would be noise."""
+    numbers = [*case.seconds.values(), case.ratio.value, case.ratio.low, case.ratio.high]
+    padded, packed, *ratio = (float(f"{number:.4g}") for number in numbers)
+    return {PADDED: padded, PACKED: packed, "ratio": ratio, "rounds": case.ratio.rounds}
 
 
-def load(path: str) -> Measured:
-    """Reads what `save` wrote.
-
-    Raises:
-        ValueError: there is no such file, or it holds something else.
-    """
-    data = recorded.load(path, _KIND, _VERSION)
-    rounds = data["provenance"]["parameters"]["rounds"]
-    cases = [
-        Case(
-            **{name: c[name] for name in _FIELDS},
-            seconds={PADDED: c[PADDED], PACKED: c[PACKED]},
-            ratio=Ratio(PACKED, PADDED, *(*c["ratio"], rounds)),
-        )
-        for c in data["cases"]
-    ]
-    return Measured(tuple(cases), data["provenance"])
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures the whole grid, and writes the file."""
-    parser = argparse.ArgumentParser(prog="python -m packviz.studies.thumb", description=main.__doc__)
-    parser.add_argument("--out", required=True, help="the file to write")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--quick", action="store_true", help="a small grid")
-    options = parser.parse_args(arguments)
-    with in_a_line(parser):
-        measured = race(
-            QUICK if options.quick else Grid(),
-            rounds=options.rounds,
-            device=check_device(options.device),
-            progress=lambda done, of: print(f"\rcase {done} of {of}", end="", flush=True),
-        )
-    print(f"\r{measured}", flush=True)
-    save(options.out, measured)
-
-
-if __name__ == "__main__":
-    main()
+STUDY = Study(
+    "thumb",
+    Point,
+    measure,
+    Measured,
+    full=grid(),
+    quick=grid(modes=("LSTM", "GRU"), batch_sizes=(4, 32), longest=(32,), sizes=(32,)),
+    parameters={"rounds": 7},
+    read=_read,
+    write=_write,
+    version=2,
+)
+run, recorded = STUDY.run, STUDY.load

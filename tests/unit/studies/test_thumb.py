@@ -16,9 +16,9 @@ from packviz.core.lengths import DISTRIBUTIONS
 from packviz.core.spec import Spec
 from packviz.draw.palette import LIGHT
 from packviz.studies import rules, thumb
-from packviz.studies.thumb import PACKED, PADDED, Case, Grid
+from packviz.studies.thumb import PACKED, PADDED, Case, grid
 
-TINY = Grid(modes=("GRU",), batch_sizes=(2, 3), longest=(4,), sizes=(2,), kinds=("uniform", "equal"))
+TINY = grid(modes=("GRU",), batch_sizes=(2, 3), longest=(4,), sizes=(2,), kinds=("uniform", "equal"))
 
 
 def case(ratio=2.0, kind="uniform", training=True, mode="GRU", batch_size=8, longest=16, size=8, spread=1.01):
@@ -35,23 +35,13 @@ def case(ratio=2.0, kind="uniform", training=True, mode="GRU", batch_size=8, lon
 @pytest.mark.parametrize("lengths", [[3, 5, 1], [4, 4]])
 def test_both_run_the_same_batch(mode, training, lengths):
     layout = Layout(lengths)
-    calls = thumb.contestants(Spec(mode, 2, 3), layout, training)
-    padded, packed = (calls[name]() for name in (PADDED, PACKED))
+    calls = thumb.contest(Spec(mode, 2, 3), layout, training).calls
+    (padded, *others), (packed, *states) = (calls[name]() for name in (PADDED, PACKED))
     assert padded.shape == packed.shape == (layout.max_len, layout.batch_size, 3)
     mask = torch.tensor(layout.mask.T)
     assert torch.allclose(padded[mask], packed[mask], atol=1e-6)
     assert packed[~mask].eq(0).all()
-    assert padded.requires_grad == packed.requires_grad == training
-
-
-def test_training_computes_gradients(monkeypatch):
-    asked = []
-    grad = torch.autograd.grad
-    monkeypatch.setattr(torch.autograd, "grad", lambda out, inputs: asked.append(len(inputs)) or grad(out, inputs))
-    for training in (True, False):
-        for call in thumb.contestants(Spec("GRU", 2, 3), Layout([2, 1]), training).values():
-            call()
-    assert asked == [5, 5]  # x and the four weights; nothing in a forward pass
+    assert len(others) == len(states) == (5 if training else 1)  # x and four weights
 
 
 @pytest.mark.parametrize("kind", thumb.KINDS)
@@ -64,45 +54,27 @@ def test_lengths_of_a_kind(kind, longest):
     assert {"equal": variation == 0, "nearly equal": 0 <= variation <= 0.05}.get(kind, variation > 0.5)
 
 
-def test_a_small_race_for_real(tmp_path, two_threads):
-    told = []
-    measured = thumb.race(TINY, rounds=2, progress=lambda *numbers: told.append(numbers))
-    assert torch.get_num_threads() == two_threads
+def test_a_small_run_for_real(tmp_path):
+    measured = thumb.run(TINY, rounds=2)
     assert len(TINY) == len(measured.cases) == 8
-    assert told == [(i, 8) for i in range(1, 9)]
     assert {(c.batch_size, c.kind, c.training) for c in measured.cases} == {
         (b, k, t) for b in (2, 3) for k in ("uniform", "equal") for t in (True, False)
     }
     assert measured.of("GRU", True) == tuple(c for c in measured.cases if c.training)
-    path = str(tmp_path / "thumb.json")
-    thumb.save(path, measured)
-    loaded = thumb.load(path)
+    thumb.STUDY.save(tmp_path / "thumb.json", measured)
+    loaded = thumb.STUDY.load(tmp_path / "thumb.json")
     assert repr(loaded) == repr(measured)
     for one, other in zip(measured.cases, loaded.cases, strict=True):
         assert replace(one, seconds=other.seconds, ratio=other.ratio) == other
         assert one.seconds[PACKED] == pytest.approx(other.seconds[PACKED], rel=1e-3)
         assert one.ratio.value == pytest.approx(other.ratio.value, rel=1e-3)
-
-
-def test_a_race_can_be_stopped():
-    done = []
-    measured = thumb.race(TINY, rounds=1, progress=lambda *n: done.append(n), stop=lambda: len(done) >= 3)
-    assert len(measured.cases) == 3
-    with pytest.raises(ValueError, match="stopped before the first case was complete"):
-        thumb.race(TINY, stop=lambda: True)
-
-
-def test_the_command_writes_the_file(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(thumb, "QUICK", TINY)
-    path = tmp_path / "thumb.json"
-    thumb.main(["--out", str(path), "--quick", "--rounds", "1"])
-    assert repr(thumb.load(str(path))) in capsys.readouterr().out
+        assert other.ratio.rounds == 2
 
 
 def test_the_recorded_file():
-    measured = thumb.load("thumb_cpu.json")
-    assert len(measured.cases) == len(Grid())
-    assert [(c.mode, c.training, c.batch_size, c.longest, c.size, c.kind) for c in measured.cases] == list(Grid())
+    measured = thumb.recorded()
+    assert [*measured.values] == thumb.STUDY.full == grid()
+    assert len(measured.cases) == 432
     assert {"cpu", "torch", "threads", "allocator", "date", "parameters", "load_average"} <= set(measured.provenance)
     assert measured.provenance["parameters"]["rounds"] >= 7
 
