@@ -53,9 +53,9 @@ explorer
 
 # %%
 before = explorer.shown.n_padding
-explorer.sliders[0].value = 6
+explorer.picker.sliders[0].value = 6
 gained = explorer.shown.n_padding - before
-explorer.sliders[0].value = 5
+explorer.picker.sliders[0].value = 5
 assert gained == 2
 print("padding cells gained:", gained)
 

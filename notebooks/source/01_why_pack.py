@@ -52,13 +52,13 @@ explorer
 
 # %%
 for length, others in [(8, 8), (12, 3), (12, 1)]:
-    for slider in explorer.sliders:
+    for slider in explorer.picker.sliders:
         slider.value = others
-    explorer.sliders[0].value = length
+    explorer.picker.sliders[0].value = length
     layout = explorer.shown
     assert layout.n_padding == 7 * (length - others)
     print(f"one of {length:2}, seven of {others}: {layout.n_padding} of {layout.n_cells} cells wasted")
-for slider, length in zip(explorer.sliders, [4, 6, 8, 5, 4, 3, 7, 8], strict=True):
+for slider, length in zip(explorer.picker.sliders, [4, 6, 8, 5, 4, 3, 7, 8], strict=True):
     slider.value = length
 
 # %% [markdown]

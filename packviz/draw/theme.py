@@ -1,6 +1,6 @@
 """Whether the reader's page is dark, as far as the kernel knows; and who wants to be told when that changes.
 
-A panel in the page (`explorers.companion`) announces it. Charts, whose colours no style sheet reaches, follow it.
+A panel in the page (`explorers.panel`) announces it. Charts, whose colours no style sheet reaches, follow it.
 """
 
 from __future__ import annotations

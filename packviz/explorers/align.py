@@ -8,11 +8,11 @@ from typing import Any
 import ipywidgets as widgets
 import numpy as np
 
-from packviz.core import lengths as sources
 from packviz.core.layout import Layout
 from packviz.draw import cells as aligned
 from packviz.draw import text
 from packviz.draw.cells import Aligned
+from packviz.explorers.lengths import LengthsField
 from packviz.explorers.panel import Panel, View, row
 
 SIDES = ("left", "right")
@@ -36,15 +36,14 @@ class AlignExplorer(Panel):
         self, lengths: Sequence[int] = (4, 6, 3), *, source: str = "right", to: str = "left", zeros: str = ZEROS[1]
     ) -> None:
         """Starts with these lengths, sides and zeros."""
-        start = Layout(lengths)
-        self.typed = widgets.Text(value=", ".join(map(str, start.lengths.tolist())), description="lengths")
+        self.typed = LengthsField(lengths)
         self.source = widgets.Dropdown(options=SIDES, value=source, description="data lie")
         self.to = widgets.Dropdown(options=SIDES, value=to, description="move to")
         self.zeros = widgets.Dropdown(options=ZEROS, value=zeros, description="real zeros")
-        controls = [self.typed, self.zeros, self.source, self.to]
-        for control in controls[1:]:
+        choices = (self.zeros, self.source, self.to)
+        for control in choices:
             control.layout.width = "200px"
-        super().__init__([row(*controls)], controls)
+        super().__init__(row(self.typed, *choices))
 
     def view(self) -> View:
         """The batch as it is, moved, and guessed."""
@@ -52,7 +51,7 @@ class AlignExplorer(Panel):
 
         from packviz.ops.masks import align  # noqa: PLC0415
 
-        layout = Layout(sources.parse(self.typed.value))
+        layout = self.typed.read()
         if not text.is_few(layout):
             raise ValueError(f"give at most {text.FEW} sequences of at most {text.FEW} time steps")
         source, to = self.source.value, self.to.value

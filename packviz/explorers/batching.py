@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import ipywidgets as widgets
 
 from packviz.core import batches as buckets
-from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED, ORDERS, SPLITS, Load
-from packviz.core.layout import IntArray, Layout
+from packviz.core.layout import IntArray
 from packviz.draw import bars, text
 from packviz.draw.sheet import Sheet, stack
-from packviz.explorers.panel import Panel, View, row, slider
+from packviz.explorers.lengths import TYPED, LengthsPicker
+from packviz.explorers.panel import Panel, View, one_of, row, show, slider
 
-TYPED, FILE = "your own list", "your own file"
 MOST = 5000
 """More sequences than this are for `packviz.core.batches` and a script."""
 
-_RANGES = {"many": (8, 2000), "longest": (1, 512), "batch_size": (1, 128), "workers": (1, 8)}
 _CELLS = ("real cells", "padding", "padding")
 _TOKENS = ("works on", "waits, in tokens", "waiting")
 
@@ -28,12 +25,7 @@ class BatchingExplorer(Panel):
     """An epoch of batches from your lengths: the padding of each, and the shares of several workers.
 
     Attributes:
-        kind: where the lengths come from: a distribution, your own list, or your own file.
-        many: the number of sequences of a distribution.
-        longest: its upper end, in time steps.
-        seed: chooses among random lengths, and among shuffled batches.
-        typed: your own list: numbers, JSON, or a pasted CSV column.
-        upload: takes your own file, CSV or JSON.
+        picker: the controls that choose the lengths; its seed chooses among shuffled batches, too.
         batch_size: sequences per batch.
         order: how they are put into batches.
         window: for buckets, how many batches are sorted together.
@@ -71,67 +63,33 @@ class BatchingExplorer(Panel):
         Raises:
             ValueError: a length is not valid, a number is out of range, or there is no such kind or order.
         """
-        for name, value in {"many": many, "longest": longest, "batch_size": batch_size, "workers": workers}.items():
-            low, high = _RANGES[name]
-            if value not in range(low, high + 1):
-                raise ValueError(f"{name} is {value!r}; give a whole number from {low:,} to {high:,}")
-        own = "12, 3, 7, 4, 9, 2, 8, 5" if lengths is None else ", ".join(map(str, Layout(lengths).lengths.tolist()))
-        kinds = (*sources.DISTRIBUTIONS, TYPED, FILE)
-        for name, choice, choices in (("kind", kind, kinds), ("order", order, ORDERS)):
-            if choice not in choices:
-                raise ValueError(f"{name} is {choice!r}; choose one of {', '.join(map(repr, choices))}")
-        start = TYPED if lengths is not None else kind
-        self.kind = widgets.Dropdown(options=kinds, value=start, description="lengths")
-        self.many = slider("sequences", many, *_RANGES["many"])
-        self.longest = slider("longest", longest, *_RANGES["longest"])
-        self.seed = slider("seed", 0, 0, 99)
-        self.typed = widgets.Textarea(
-            value=own, description="list", layout=widgets.Layout(width="680px", height="64px")
+        self.picker = LengthsPicker(
+            (12, 3, 7, 4, 9, 2, 8, 5) if lengths is None else lengths,
+            kind if lengths is None else TYPED,
+            many=many,
+            longest=longest,
+            sizes=(8, 2000),
         )
-        self.upload = widgets.FileUpload(accept=".csv,.json,.txt", description="choose a file")
-        self.batch_size = slider("batch size", batch_size, *_RANGES["batch_size"])
-        self.order = widgets.Dropdown(options=ORDERS, value=order, description="batches")
+        self.batch_size = slider("batch size", batch_size, 1, 128)
+        self.order = widgets.Dropdown(options=ORDERS, value=one_of("order", order, ORDERS), description="batches")
         self.window = slider("window", 4, 1, buckets.WINDOW)
-        self.workers = slider("workers", workers, *_RANGES["workers"])
+        self.workers = slider("workers", workers, 1, 8)
         self.way = widgets.Dropdown(options=SPLITS, value=SPLITS[0], description="split")
-        for control in (self.kind, self.workers):
-            control.observe(self._show_controls, names="value")
-        self._show_controls()
-        super().__init__(
-            [
-                row(self.kind, self.upload, self.many),
-                row(self.longest, self.seed),
-                self.typed,
-                row(self.order, self.batch_size, self.window),
-                row(self.way, self.workers),
-            ],
-            [
-                *(self.kind, self.many, self.longest, self.seed, self.typed, self.upload),
-                *(self.batch_size, self.order, self.window, self.workers, self.way),
-            ],
-        )
-
-    def lengths(self) -> Any:
-        """The lengths that the controls say now."""
-        kind = self.kind.value
-        if kind == TYPED:
-            return sources.parse(self.typed.value)
-        if kind == FILE:
-            return _read(self.upload.value)
-        return sources.DISTRIBUTIONS[kind](self.many.value, self.longest.value, self.seed.value)
+        super().__init__(self.picker, row(self.order, self.batch_size, self.window), row(self.way, self.workers))
 
     def view(self) -> View:
         """The batches of an epoch, and the workers' shares."""
-        n = Layout(self.lengths()).lengths
+        n = self.picker.lengths().lengths
         if n.size > MOST:
             raise ValueError(f"there are {n.size:,} lengths; the panel takes at most {MOST:,}: see packviz.batches")
-        order, seed = self.order.value, self.seed.value
+        order, seed = self.order.value, self.picker.seed.value
         several = n.size > self.batch_size.value and bool(n.min() < n.max())
-        if several:  # moves the slider if it stood beyond, which draws again
+        if several:  # moves the slider if it stood beyond
             self.window.max = min(buckets.WINDOW, -(-n.size // self.batch_size.value))
-        self._show(self.window, order == BUCKETED and several)
+        show(self.window, order == BUCKETED and several)
         shuffles = order in (buckets.SHUFFLED, BUCKETED) and several
-        self._show(self.seed, shuffles or self.kind.value in sources.RANDOM)
+        show(self.picker.seed, shuffles or self.picker.is_random)
+        show(self.way, self.workers.value > 1)
         groups = buckets.batches(n, self.batch_size.value, order, window=self.window.value, seed=seed)
         self.load = load = Load.of(n, groups)
         self.tokens = tokens = buckets.tokens(n, groups, self.workers.value, self.way.value)
@@ -166,28 +124,3 @@ class BatchingExplorer(Panel):
         own = tokens.sum(axis=0)
         slowest = tokens.max(axis=1).sum()
         return {f"worker {i}": (int(mine), int(slowest - mine)) for i, mine in enumerate(own)}
-
-    def _show_controls(self, change: Any = None) -> None:
-        """Shows only the controls that have a say; `view` shows those of shuffling."""
-        kind = self.kind.value
-        self._show(self.many, kind in sources.DISTRIBUTIONS)
-        self._show(self.longest, kind in sources.DISTRIBUTIONS)
-        self._show(self.typed, kind == TYPED)
-        self._show(self.upload, kind == FILE)
-        self._show(self.way, self.workers.value > 1)
-
-    @staticmethod
-    def _show(control: widgets.Widget, visible: bool) -> None:
-        control.layout.display = None if visible else "none"
-
-
-def _read(uploaded: Sequence[Any]) -> list[float]:
-    """The lengths in the last file that was given."""
-    if not uploaded:
-        raise ValueError("no file yet; choose one with the button")
-    file = uploaded[-1]
-    try:
-        content = bytes(file["content"]).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(f"{file['name']}: not a text file") from None
-    return sources.parse_file(file["name"], content)

@@ -10,7 +10,7 @@ import ipywidgets as widgets
 from packviz.bench.machine import check_device, no_cuda
 from packviz.core import files as recorded
 from packviz.explorers import job
-from packviz.explorers.panel import Panel, View, row, slider
+from packviz.explorers.panel import Panel, View, one_of, row, slider
 from packviz.studies.forum import results
 from packviz.studies.forum import sweep as experiment
 from packviz.studies.forum.results import Benchmark, Parameters
@@ -65,8 +65,6 @@ class BenchmarkExplorer(Panel):
         Raises:
             ValueError: the device is not here, or one of the others cannot be.
         """
-        if setups not in _SETUPS:
-            raise ValueError(f"setups is {setups!r}; choose one of {', '.join(map(repr, _SETUPS))}")
         self.result = None
         self._methods = tuple(method.strip() for method in methods.split(","))
         self._loaded: dict[str, Benchmark] = {}
@@ -75,7 +73,11 @@ class BenchmarkExplorer(Panel):
             options=_devices(device), value=device, description="device", layout=widgets.Layout(width="300px")
         )
         self.setups = widgets.ToggleButtons(
-            options=[*_SETUPS], value=setups, description="setup", style={"button_width": "80px"}, layout=wide
+            options=[*_SETUPS],
+            value=one_of("setups", setups, [*_SETUPS]),
+            description="setup",
+            style={"button_width": "80px"},
+            layout=wide,
         )
         self.size = widgets.ToggleButtons(
             options=[QUICK, FULL],
@@ -104,24 +106,13 @@ class BenchmarkExplorer(Panel):
         self.halt_latest()
         BenchmarkExplorer._latest = self
         super().__init__(
-            [
-                row(self.device, self.setups, self.size),
-                lacking,
-                row(self.batch_size, self.step),
-                row(self.shortest, self.longest),
-                row(self.beside),
-                self.job,
-            ],
-            [
-                self.device,
-                self.setups,
-                self.size,
-                self.batch_size,
-                self.shortest,
-                self.longest,
-                self.step,
-                self.beside,
-            ],
+            row(self.device, self.setups, self.size),
+            lacking,
+            row(self.batch_size, self.step),
+            row(self.shortest, self.longest),
+            row(self.beside),
+            self.job,
+            quiet=(self.job,),
         )
 
     def view(self) -> View:

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 import ipywidgets as widgets
 
-from packviz.core import lengths as sources
-from packviz.core.layout import Layout
 from packviz.core.spec import GATES, Spec
 from packviz.count.flops import Ledger, flops
 from packviz.draw import layouts as svg
 from packviz.draw import text
 from packviz.draw.drawn import wrapped
 from packviz.draw.sheet import stack
-from packviz.explorers.panel import Panel, View, row, slider
+from packviz.explorers.lengths import LengthsField
+from packviz.explorers.panel import Panel, View, row, show, slider
 
 
 class CostExplorer(Panel):
@@ -39,8 +38,7 @@ class CostExplorer(Panel):
     ) -> None:
         """Starts with these lengths and an RNN of one layer in one direction."""
         start = flops(Spec(mode, input_size, hidden_size), lengths)
-        named = ", ".join(map(str, start.layout.lengths.tolist()))
-        self.typed = widgets.Text(value=named, description="lengths", layout=widgets.Layout(width="340px"))
+        self.typed = LengthsField(lengths, layout=widgets.Layout(width="340px"))
         self.mode = widgets.Dropdown(
             options=list(GATES), value=start.spec.mode, description="RNN", layout=widgets.Layout(width="200px")
         )
@@ -50,38 +48,27 @@ class CostExplorer(Panel):
         self.proj_size = slider("proj_size", 0, 0, max(start.spec.hidden_size - 1, 1))
         self.bidirectional = widgets.Checkbox(value=False, description="bidirectional", indent=False)
         self.input_grad = widgets.Checkbox(value=False, description="x needs a gradient", indent=False)
-        self._show_controls()
-        self.mode.observe(self._show_controls, names="value")
-        self.hidden_size.observe(self._show_controls, names="value")
         super().__init__(
-            [
-                row(self.typed, self.mode, self.bidirectional, self.input_grad),
-                row(self.input_size, self.hidden_size),
-                row(self.num_layers, self.proj_size),
-            ],
-            [
-                self.typed,
-                self.mode,
-                self.input_size,
-                self.hidden_size,
-                self.num_layers,
-                self.proj_size,
-                self.bidirectional,
-                self.input_grad,
-            ],
+            row(self.typed, self.mode, self.bidirectional, self.input_grad),
+            row(self.input_size, self.hidden_size),
+            row(self.num_layers, self.proj_size),
         )
 
     def view(self) -> View:
         """The ledger of the batch and the RNN chosen."""
+        hidden_size = self.hidden_size.value
+        self.proj_size.max = max(hidden_size - 1, 1)  # moves the slider if it stood beyond
+        may_project = self.mode.value == "LSTM" and hidden_size > 1
+        show(self.proj_size, may_project)
         spec = Spec(
             self.mode.value,
             self.input_size.value,
-            self.hidden_size.value,
+            hidden_size,
             self.num_layers.value,
             self.bidirectional.value,
-            self.proj_size.value if self._may_project() else 0,
+            self.proj_size.value if may_project else 0,
         )
-        layout = Layout(sources.parse(self.typed.value))
+        layout = self.typed.read()
         self.shown = ledger = flops(spec, layout, input_grad=self.input_grad.value)
         saved = text.percent(ledger.saved, ledger.padded)
         return View(
@@ -91,11 +78,3 @@ class CostExplorer(Panel):
             summary=f"A forward pass: {ledger.padded:,} GEMM FLOPs padded, {ledger.packed:,} packed; {saved} saved.",
             describe=lambda: f"{ledger.to_text()}\n\n{text.describe(layout)}",
         )
-
-    def _may_project(self) -> bool:
-        return bool(self.mode.value == "LSTM" and self.hidden_size.value > 1)
-
-    def _show_controls(self, change: object = None) -> None:
-        """Offers a projection to an LSTM only, and only one that is smaller than its hidden size."""
-        self.proj_size.max = max(self.hidden_size.value - 1, 1)  # moves the slider if it stood beyond
-        self.proj_size.layout.display = None if self._may_project() else "none"

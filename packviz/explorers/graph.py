@@ -47,11 +47,11 @@ class GraphExplorer(Panel):
         self.distinct = slider("distinct lengths", distinct, 1, steps)
         self.distinct.style.description_width = "110px"
         self.operation = widgets.Dropdown(options=list(OPERATIONS), description="graph of")
-        self.steps.observe(self._limit, names="value")
-        super().__init__([row(self.steps, self.distinct, self.operation)], [self.steps, self.distinct, self.operation])
+        super().__init__(row(self.steps, self.distinct, self.operation))
 
     def view(self) -> View:
         """The graph of the operation and the batch chosen."""
+        self.distinct.max = self.steps.value  # moves the slider if it stood beyond
         profile = _profile(self.steps.value, self.distinct.value)
         self.counted = counted = getattr(profile, OPERATIONS[self.operation.value])
         graph, layout = counted.graph(), profile.layout
@@ -68,10 +68,6 @@ class GraphExplorer(Panel):
             summary=summary,
             describe=lambda: f"{batch}\n{summary}\n{graph.to_text()}",
         )
-
-    def _limit(self, change: object = None) -> None:
-        """As many distinct lengths as there are time steps."""
-        self.distinct.max = self.steps.value  # moves the slider if it stood beyond
 
 
 @functools.lru_cache(512)

@@ -30,7 +30,7 @@ class MuseumExplorer(Panel):
             placeholder="paste it here, traceback and all",
             layout=widgets.Layout(width="780px", height="92px"),
         )
-        super().__init__([self.pasted], [self.pasted])
+        super().__init__(self.pasted)
 
     def view(self) -> View:
         """The plates of the exhibits that are like the text."""

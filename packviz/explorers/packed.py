@@ -7,10 +7,10 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from packviz.core import lengths as sources
 from packviz.core.layout import Layout
 from packviz.draw import layouts as svg
 from packviz.draw import text
+from packviz.explorers.lengths import LengthsField
 from packviz.explorers.panel import Panel, View, row, slider
 
 _NARROW = {"width": "auto", "margin": "2px 24px 2px 0"}
@@ -35,7 +35,7 @@ class PackedExplorer(Panel):
     def __init__(self, lengths: Sequence[int] = (3, 5, 2, 4), *, t: int = 0) -> None:
         """Starts with these lengths and the cursor at time step `t`."""
         start = Layout(lengths)
-        self.typed = widgets.Text(value=", ".join(map(str, start.lengths.tolist())), description="lengths")
+        self.typed = LengthsField(lengths)
         self.t = slider("time step t", t, 0, start.max_len - 1)
         self.play = widgets.Play(value=t, min=0, max=start.max_len - 1, interval=900, description="walk the steps")
         widgets.jslink((self.play, "value"), (self.t, "value"))
@@ -43,11 +43,10 @@ class PackedExplorer(Panel):
         self.mistaken = widgets.Checkbox(
             value=False, description="show the common mistake", indent=False, layout=_NARROW
         )
-        self.shown = _packed_by_torch(start.lengths.tolist(), enforce_sorted=False)
+        self.shown = _packed_by_torch(start, enforce_sorted=False)
         self._asked: Any = (self.typed.value, False)
         super().__init__(
-            [row(self.typed, self.enforce_sorted, self.mistaken), row(self.play, self.t)],
-            [self.typed, self.t, self.enforce_sorted, self.mistaken],
+            row(self.typed, self.enforce_sorted, self.mistaken), row(self.play, self.t), quiet=(self.play,)
         )
 
     def view(self) -> View:
@@ -55,13 +54,13 @@ class PackedExplorer(Panel):
         asked, complaint = (self.typed.value, self.enforce_sorted.value), ""
         if asked != self._asked:
             try:
-                self.shown = _packed_by_torch(sources.parse(self.typed.value), self.enforce_sorted.value)
+                self.shown = _packed_by_torch(self.typed.read(), self.enforce_sorted.value)
             except ValueError as error:  # the cursor still walks the last good lengths
                 complaint = str(error)
             else:
                 self._asked = asked
                 last = self.shown.max_len - 1
-                self.t.max = self.play.max = last  # moves the cursor if it stood beyond, which draws again
+                self.t.max = self.play.max = last  # moves the cursor if it stood beyond
         layout, t = self.shown, self.t.value
         mistaken, summary = self.mistaken.value, text.at_step(layout, t)
         said = [summary, text.describe(layout)] + [text.mistaken_order(layout, t)] * mistaken
@@ -73,16 +72,15 @@ class PackedExplorer(Panel):
         )
 
 
-def _packed_by_torch(lengths: Sequence[float], enforce_sorted: bool) -> Layout:
+def _packed_by_torch(wanted: Layout, enforce_sorted: bool) -> Layout:
     """The layout as torch packs it.
 
     Raises:
-        ValueError: packviz or torch refuses the lengths; the message is the refuser's.
+        ValueError: torch refuses the lengths; the message is torch's.
     """
     import torch  # noqa: PLC0415 - a second or two, paid when the first panel opens
     from torch.nn.utils.rnn import pack_padded_sequence  # noqa: PLC0415
 
-    wanted = Layout(lengths)
     try:
         cells = torch.empty(wanted.max_len, wanted.batch_size)
         packed = pack_padded_sequence(cells, torch.tensor(wanted.lengths), enforce_sorted=enforce_sorted)

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
+from threading import RLock
 from typing import Any, cast
 
+import anywidget
 import ipywidgets as widgets
+import traitlets
 
-from packviz.draw import palette
+from packviz.draw import palette, theme
 from packviz.draw.sheet import Sheet
-from packviz.explorers.companion import Companion
+
+
+class Companion(anywidget.AnyWidget):
+    """Unseen: names the controls for a screen reader, and tells whether the page is dark. See companion.js.
+
+    Attributes:
+        dark: whether the page around the panel is dark; none as long as no page has said.
+    """
+
+    _esm = Path(__file__).with_name("companion.js")
+    _css = palette.STYLE
+    dark = traitlets.Bool(None, allow_none=True).tag(sync=True)
+
+    @traitlets.observe("dark")
+    def _announce(self, change: Any) -> None:
+        theme.announce(bool(change["new"]))
 
 
 @dataclass(frozen=True)
@@ -39,15 +58,15 @@ class Panel(widgets.VBox):
     """Controls, and the picture that follows them.
 
     A subclass makes its controls, calls `super().__init__(…)`, and says in `view` what they show. Whatever `view`
-    raises is shown in the panel, and the last good picture stays.
+    raises is shown in the panel, and the last good picture stays. `view` may move a control, or change its range.
     """
 
-    def __init__(self, controls: Sequence[widgets.Widget], watched: Sequence[widgets.Widget]) -> None:
+    def __init__(self, *controls: widgets.Widget, quiet: Sequence[widgets.Widget] = ()) -> None:
         """Builds the panel.
 
         Args:
-            controls: the widgets above the picture, top to bottom.
-            watched: those whose `value` the picture depends on.
+            *controls: the widgets above the picture, top to bottom.
+            quiet: those among them, or in them, on whose `value` the picture does not depend.
         """
         self.picture = widgets.HTML()
         self.summary = widgets.HTML()
@@ -59,10 +78,11 @@ class Panel(widgets.VBox):
         for part, name in ((self.picture, "picture"), (self.summary, "summary"), (self.error, "error")):
             part.add_class(f"packviz-{name}")
         self._view: View | None = None
+        self._drawing, self._one_at_a_time = False, RLock()
         super().__init__([Companion(), *controls, self.error, self.summary, self.picture, self.as_text, self._words])
         self.add_class("packviz-explorer")
         self.add_class("packviz")
-        for control in watched:
+        for control in _moved(controls, quiet):
             control.observe(self._refresh, names="value")
         self.as_text.observe(self._show_words, names="value")
         self._refresh()
@@ -80,6 +100,15 @@ class Panel(widgets.VBox):
         return self._view.describe() if self._view else ""
 
     def _refresh(self, change: Any = None) -> None:
+        with self._one_at_a_time:  # a job's thread draws too
+            if not self._drawing:  # else view has moved a control, and goes on to draw what it says now
+                self._drawing = True
+                try:
+                    self._draw()
+                finally:
+                    self._drawing = False
+
+    def _draw(self) -> None:
         try:
             view = self.view()
             picture = view.svg("live")
@@ -120,13 +149,29 @@ class Panel(widgets.VBox):
 _LINE = f"color:{palette.LIVE.text};line-height:1.4"
 
 
+def _moved(parts: Sequence[widgets.Widget], quiet: Sequence[widgets.Widget]) -> Iterator[widgets.Widget]:
+    """Every control in these parts that has a value, but for the quiet ones."""
+    for part in parts:
+        if part not in quiet:
+            if isinstance(part, widgets.Box):
+                yield from _moved(part.children, quiet)
+            elif isinstance(part, widgets.ValueWidget):
+                yield part
+
+
 def row(*children: widgets.Widget) -> widgets.Box:
     """Controls side by side, wrapping where the page is narrow."""
     return widgets.Box(children, layout=widgets.Layout(flex_flow="row wrap", align_items="center"))
 
 
 def slider(description: str, value: int, low: int, high: int, width: int = 340) -> widgets.IntSlider:
-    """A slider for a whole number, `width` pixels wide with its name and its value."""
+    """A slider for a whole number, `width` pixels wide with its name and its value.
+
+    Raises:
+        ValueError: `value` is out of its range.
+    """
+    if value not in range(low, high + 1):
+        raise ValueError(f"{description} is {value!r}; give a whole number from {low:,} to {high:,}")
     return widgets.IntSlider(
         value=value,
         min=low,
@@ -135,3 +180,19 @@ def slider(description: str, value: int, low: int, high: int, width: int = 340) 
         layout=widgets.Layout(width=f"{width}px"),
         style={"description_width": "initial" if width < 300 else "90px"},
     )
+
+
+def show(control: widgets.Widget, visible: bool) -> None:
+    """Shows a control, or hides one that has no say now."""
+    control.layout.display = None if visible else "none"
+
+
+def one_of(name: str, choice: str, choices: Sequence[str]) -> str:
+    """The choice that a constructor was given.
+
+    Raises:
+        ValueError: it is not among the choices.
+    """
+    if choice not in choices:
+        raise ValueError(f"{name} is {choice!r}; choose one of {', '.join(map(repr, choices))}")
+    return choice

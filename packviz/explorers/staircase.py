@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
-from packviz.core import lengths as sources
 from packviz.core.cuts import Prediction, Rates, best_cuts, every_cut, predict
-from packviz.core.layout import Layout
 from packviz.core.spec import GATES, Spec
 from packviz.draw import text
 from packviz.draw.stairs import Stairs, TradeOff, beside
 from packviz.explorers.job import Job, Progress, Stop, Work
+from packviz.explorers.lengths import TYPED, LengthsPicker
 from packviz.explorers.panel import Panel, View, row, slider
 from packviz.ops.costs import rates
 
 if TYPE_CHECKING:
     from packviz.bench.timing import Timing
 
-TYPED = "your own list"
 EACH = 12
 """Up to this many rectangles the slider has every number, then some."""
 
@@ -33,7 +31,6 @@ ONE = "1 rectangle"
 Cuts = tuple[int, ...]
 
 _CELLS = Rates(fixed=0, call=0, step=0, cell=1)
-_SMALL = {"width": "210px"}
 
 
 class StaircaseExplorer(Panel):
@@ -43,11 +40,7 @@ class StaircaseExplorer(Panel):
     rectangles are best depends on what a call costs beside a cell, and so on the RNN.
 
     Attributes:
-        kind: where the lengths come from: a distribution, or your own list.
-        many: the number of sequences of a distribution.
-        longest: its upper end, in time steps.
-        seed: chooses among random lengths.
-        typed: your own list.
+        picker: the controls that choose the lengths.
         mode: the kind of RNN.
         input_size: of the RNN.
         hidden_size: of the RNN.
@@ -86,18 +79,13 @@ class StaircaseExplorer(Panel):
             hidden_size: of the RNN.
             rectangles: how many at the start, or the nearest number there is.
         """
-        own = [9, 8, 6, 4, 3, 2] if lengths is None else Layout(lengths).lengths.tolist()
-        kinds = [*sources.DISTRIBUTIONS, TYPED]
-        self.kind = widgets.Dropdown(
-            options=kinds, value=kind if lengths is None else TYPED, description="lengths", layout=_SMALL
+        self.picker = LengthsPicker(
+            (9, 8, 6, 4, 3, 2) if lengths is None else lengths,
+            kind if lengths is None else TYPED,
+            many=many,
+            longest=longest,
         )
-        self.many = slider("sequences", many, 1, 512, width=290)
-        self.longest = slider("longest", longest, 1, 512, width=290)
-        self.seed = slider("seed", 0, 0, 99, width=230)
-        self.typed = widgets.Text(
-            value=", ".join(map(str, own)), description="list", layout=widgets.Layout(width="560px")
-        )
-        self.mode = widgets.Dropdown(options=list(GATES), value=mode, description="RNN", layout=_SMALL)
+        self.mode = widgets.Dropdown(options=list(GATES), value=mode, description="RNN", layout={"width": "210px"})
         self.input_size = slider("input_size", input_size, 1, max(256, input_size), width=290)
         self.hidden_size = slider("hidden_size", hidden_size, 1, max(256, hidden_size), width=290)
         self.rectangles = widgets.SelectionSlider(
@@ -109,24 +97,16 @@ class StaircaseExplorer(Panel):
         self.job = Job("Measure here", self._measuring)
         self.timing = None
         self._measured: dict[Any, dict[int, tuple[float, float, float]]] = {}
-        self._moving = False
-        self.kind.observe(self._show_controls, names="value")
-        self._show_controls()
         super().__init__(
-            [
-                row(self.kind, self.many, self.longest, self.seed, self.typed),
-                row(self.mode, self.input_size, self.hidden_size),
-                row(self.rectangles, self.job),
-            ],
-            [
-                *(self.kind, self.many, self.longest, self.seed, self.typed),
-                *(self.mode, self.input_size, self.hidden_size, self.rectangles),
-            ],
+            self.picker,
+            row(self.mode, self.input_size, self.hidden_size),
+            row(self.rectangles, self.job),
+            quiet=(self.job,),
         )
 
     def view(self) -> View:
         """The staircase, and what it costs beside others."""
-        layout, spec = Layout(self._lengths()), self._spec()
+        layout, spec = self.picker.lengths(), self._spec()
         n = tuple(layout.lengths.tolist())
         stops = staircases(n)
         self._offer(list(stops))
@@ -150,11 +130,6 @@ class StaircaseExplorer(Panel):
             describe=lambda: f"{spec}, forward and backward\n{stairs.to_text()}\n\n{trade_off.to_text()}",
         )
 
-    def _lengths(self) -> Any:
-        if self.kind.value == TYPED:
-            return sources.parse(self.typed.value)
-        return sources.DISTRIBUTIONS[self.kind.value](self.many.value, self.longest.value, self.seed.value)
-
     def _spec(self) -> Spec:
         return Spec(self.mode.value, self.input_size.value, self.hidden_size.value)
 
@@ -162,16 +137,8 @@ class StaircaseExplorer(Panel):
         """Lets the slider have these numbers of rectangles, and leaves it where it is, or near."""
         if list(self.rectangles.options) != stops:
             before = self.rectangles.value
-            self._moving = True
-            try:
-                self.rectangles.options = stops
-                self.rectangles.value = min(stops, key=lambda k: abs(k - before))
-            finally:
-                self._moving = False
-
-    def _refresh(self, change: Any = None) -> None:
-        if not self._moving:
-            super()._refresh(change)
+            self.rectangles.options = stops
+            self.rectangles.value = min(stops, key=lambda k: abs(k - before))
 
     def _measuring(self) -> Work:
         """What is in the picture, ready to be timed against one rectangle."""
@@ -217,14 +184,6 @@ class StaircaseExplorer(Panel):
             return f"{_name(stairs.calls)}: {took} ms, {ratio.value:.2f} times one rectangle{doubt}"
 
         return work
-
-    def _show_controls(self, change: Any = None) -> None:
-        """Shows only the controls that have a say in this kind of lengths."""
-        kind = self.kind.value
-        drawn = kind in sources.DISTRIBUTIONS
-        shown = {self.many: drawn, self.longest: drawn, self.seed: kind in sources.RANDOM, self.typed: not drawn}
-        for control, visible in shown.items():
-            control.layout.display = None if visible else "none"
 
 
 def _name(calls: int) -> str:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
-from packviz.core import lengths as sources
 from packviz.core.layout import Layout
 from packviz.draw import grids
 from packviz.draw import layouts as svg
-from packviz.explorers.panel import Panel, View, row, slider
+from packviz.explorers.lengths import LengthsField
+from packviz.explorers.panel import Panel, View, one_of, row, show, slider
 
 if TYPE_CHECKING:
     from packviz.check.states import StatesComparison
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 HIDDEN, INPUT = 4, 3
 MOST_CELLS = 2048
 NORM = "length of the whole state"
-ZEROS, NOISE, NAN = "zeros", "noise", "NaN"
+PADDING = ZEROS, NOISE, NAN = "zeros", "noise", "NaN"
 CELLS = ("LSTM", "GRU", "RNN")
 
 
@@ -55,13 +55,11 @@ class StatesExplorer(Panel):
         Raises:
             ValueError: a length is not valid, or a choice is not among those of the controls.
         """
-        for name, choice, choices in (("padding", padding, (ZEROS, NOISE, NAN)), ("cell", cell, CELLS)):
-            if choice not in choices:
-                raise ValueError(f"{name} is {choice!r}; choose one of {', '.join(map(repr, choices))}")
-        start = Layout(lengths)
-        self.typed = widgets.Text(value=", ".join(map(str, start.lengths.tolist())), description="lengths")
-        self.padding = widgets.Dropdown(options=[ZEROS, NOISE, NAN], value=padding, description="padding")
-        self.cell = widgets.Dropdown(options=CELLS, value=cell, description="cell")
+        self.typed = LengthsField(lengths)
+        self.padding = widgets.Dropdown(
+            options=PADDING, value=one_of("padding", padding, PADDING), description="padding"
+        )
+        self.cell = widgets.Dropdown(options=CELLS, value=one_of("cell", cell, CELLS), description="cell")
         self.layers = slider("layers", layers, 1, 3, width=230)
         self.bidirectional = widgets.Checkbox(value=bidirectional, description="bidirectional", indent=False)
         self.direction = widgets.Dropdown(options=["forward", "reverse"], value="forward", description="direction")
@@ -69,34 +67,22 @@ class StatesExplorer(Panel):
         self.number = widgets.Dropdown(options=[NORM, *units], value=NORM, description="draw")
         self.seed = slider("seed", seed, 0, 99, width=230)
         super().__init__(
-            [
-                row(self.typed, self.padding, self.cell),
-                row(self.layers, self.seed, self.bidirectional),
-                row(self.number, self.direction),
-            ],
-            [
-                self.typed,
-                self.padding,
-                self.cell,
-                self.layers,
-                self.bidirectional,
-                self.direction,
-                self.number,
-                self.seed,
-            ],
+            row(self.typed, self.padding, self.cell),
+            row(self.layers, self.seed, self.bidirectional),
+            row(self.number, self.direction),
         )
 
     def view(self) -> View:
         """The picture of what the controls say."""
-        layout = Layout(sources.parse(self.typed.value))
+        layout = self.typed.read()
         if layout.n_cells > MOST_CELLS:
             raise ValueError(
                 f"these lengths make {layout.n_cells:,} cells; the panel runs its RNN at every change and takes at most"
                 f" {MOST_CELLS:,}: for larger batches call pv.compare"
             )
         self.result = result = self._both_ways(layout)
-        self.padding.layout.display = None if layout.n_padding else "none"
-        self.direction.layout.display = None if self.bidirectional.value else "none"
+        show(self.padding, layout.n_padding > 0)
+        show(self.direction, self.bidirectional.value)
         direction = self.direction.value if self.bidirectional.value else "forward"
         unit = self.number.index - 1 if self.number.index else None
         path = result.trajectory(direction, unit)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import ipywidgets as widgets
 
-from packviz.core import lengths as sources
 from packviz.core.layout import Layout
-from packviz.explorers.panel import Panel, View, row
+from packviz.explorers.lengths import LengthsField
+from packviz.explorers.panel import Panel, View, one_of, row
 
 if TYPE_CHECKING:
     from packviz.check.static import StaticCheck
@@ -57,12 +57,13 @@ class StaticExplorer(Panel):
         Raises:
             ValueError: there is no such network, or a length is not valid.
         """
-        if network not in NETWORKS:
-            raise ValueError(f"network is {network!r}; choose one of {', '.join(map(repr, NETWORKS))}")
-        start = Layout(lengths).lengths.tolist()
-        wide = widgets.Layout(width="420px")
-        self.network = widgets.Dropdown(options=[*NETWORKS, OWN], value=network, description="network", layout=wide)
-        self.lengths = widgets.Text(value=", ".join(map(str, start)), description="lengths", continuous_update=False)
+        self.network = widgets.Dropdown(
+            options=[*NETWORKS, OWN],
+            value=one_of("network", network, [*NETWORKS]),
+            description="network",
+            layout=widgets.Layout(width="420px"),
+        )
+        self.lengths = LengthsField(lengths, continuous_update=False)
         self.code = widgets.Textarea(
             value=_source(network),
             description="forward",
@@ -72,15 +73,13 @@ class StaticExplorer(Panel):
         )
         self.code.add_class("packviz-code")
         self.network.observe(self._choose, names="value")
-        super().__init__(
-            [row(self.network, self.lengths), self.code, widgets.HTML(_LOOK + _HINT)], [self.code, self.lengths]
-        )
+        super().__init__(row(self.network, self.lengths), self.code, widgets.HTML(_LOOK + _HINT), quiet=(self.network,))
 
     def view(self) -> View:
         """The verdict on the code as it stands."""
         code = self.code.value
         self.network.value = next((name for name in NETWORKS if _source(name) == code), OWN)
-        layout = Layout(sources.parse(self.lengths.value))
+        layout = self.lengths.read()
         if layout.n_cells > MOST_CELLS:
             raise ValueError(f"these lengths make {layout.n_cells:,} cells; the panel takes at most {MOST_CELLS:,}")
         self.result = _check(code, layout)

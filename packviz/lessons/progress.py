@@ -22,7 +22,7 @@ import ipywidgets as widgets
 
 from packviz.core import files as recorded
 from packviz.draw import palette
-from packviz.explorers.companion import Companion
+from packviz.explorers.panel import Companion
 
 FILE = ".packviz-progress.json"
 NOTEBOOKS = (

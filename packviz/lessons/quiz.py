@@ -11,7 +11,7 @@ from typing import Any, cast
 import ipywidgets as widgets
 
 from packviz.draw import palette
-from packviz.explorers.companion import Companion
+from packviz.explorers.panel import Companion
 
 
 class Quiz(widgets.VBox):

@@ -12,7 +12,8 @@ from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED, ORDERS, SHUFFLED, SPLITS, Load
 from packviz.draw.text import count
 from packviz.explorers import BatchingExplorer
-from packviz.explorers.batching import FILE, MOST, TYPED
+from packviz.explorers.batching import MOST
+from packviz.explorers.lengths import FILE, TYPED
 
 OWN = [12, 3, 7, 4, 9, 2, 8, 5]
 
@@ -44,7 +45,7 @@ def drawn(kind="log-normal", many=512, longest=128, seed=0):
 def upload(explorer, content, name="mine.csv"):
     """What the browser sends for a file."""
     file = {"name": name, "type": "", "size": len(content), "last_modified": 0, "content": memoryview(content)}
-    explorer.upload.set_state({"value": [file]})
+    explorer.picker.upload.set_state({"value": [file]})
 
 
 def test_it_starts_with_sentences_like_lengths():
@@ -57,15 +58,19 @@ def test_it_starts_with_sentences_like_lengths():
 @pytest.mark.parametrize("kind", sources.DISTRIBUTIONS)
 def test_distributions(kind):
     explorer = BatchingExplorer()
-    move(explorer.kind, kind)
+    move(explorer.picker.kind, kind)
     shows(explorer, drawn(kind))
-    assert [visible(c) for c in (explorer.many, explorer.typed, explorer.upload)] == [True, False, False]
+    assert [visible(c) for c in (explorer.picker.many, explorer.picker.typed, explorer.picker.upload)] == [
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("name", ["many", "longest", "seed", "batch_size", "window", "workers"])
 def test_sliders(name):
     explorer = BatchingExplorer(order=BUCKETED)
-    control = getattr(explorer, name)
+    control = vars(explorer).get(name) or getattr(explorer.picker, name)
     values = np.unique(np.linspace(control.min, control.max, 9).astype(int)).tolist()
     seen = set()
     for value in values:
@@ -85,7 +90,7 @@ def test_orders_and_splits(order, way):
     move(explorer.way, way)
     shows(explorer, OWN, 3, order, window=3, way=way)
     assert visible(explorer.window) == (order == BUCKETED)
-    assert visible(explorer.seed) == (order in (BUCKETED, SHUFFLED))
+    assert visible(explorer.picker.seed) == (order in (BUCKETED, SHUFFLED))
 
 
 def test_no_slider_is_shown_that_does_nothing():
@@ -93,14 +98,14 @@ def test_no_slider_is_shown_that_does_nothing():
     assert (explorer.window.value, explorer.window.max) == (4, 16)
     move(explorer.batch_size, 128)
     assert (explorer.window.value, explorer.window.max) == (4, 4)
-    move(explorer.kind, "equal")
+    move(explorer.picker.kind, "equal")
     assert not visible(explorer.window)
-    assert not visible(explorer.seed)
-    move(explorer.kind, TYPED)  # one batch
+    assert not visible(explorer.picker.seed)
+    move(explorer.picker.kind, TYPED)  # one batch
     assert not visible(explorer.window)
-    assert not visible(explorer.seed)
+    assert not visible(explorer.picker.seed)
     move(explorer.batch_size, 3)
-    assert visible(explorer.seed)
+    assert visible(explorer.picker.seed)
     assert (explorer.window.value, explorer.window.max) == (3, 3)
     shows(explorer, OWN, 3, BUCKETED, window=3)
 
@@ -116,21 +121,21 @@ def test_one_worker_needs_no_split():
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=40), st.integers(1, 40), st.integers(1, 8))
 def test_lengths_are_typed(lengths, batch_size, workers):
     explorer = BatchingExplorer()
-    move(explorer.kind, TYPED)
-    move(explorer.typed, "\n".join(["length", *map(str, lengths)]))
+    move(explorer.picker.kind, TYPED)
+    move(explorer.picker.typed, "\n".join(["length", *map(str, lengths)]))
     move(explorer.batch_size, batch_size)
     move(explorer.workers, workers)
     shows(explorer, lengths, batch_size, workers=workers)
-    assert visible(explorer.typed)
+    assert visible(explorer.picker.typed)
 
 
 def test_lengths_are_loaded():
     explorer = BatchingExplorer(OWN, batch_size=4)
     before = explorer.picture.value
-    move(explorer.kind, FILE)
+    move(explorer.picker.kind, FILE)
     assert "no file yet; choose one with the button" in words(explorer.error)
     assert explorer.picture.value == before
-    assert visible(explorer.upload)
+    assert visible(explorer.picker.upload)
     upload(explorer, b"\xef\xbb\xbfname,length\nx,5\ny,3\n")
     shows(explorer, [5, 3], 4)
     upload(explorer, b'{"lengths": [4, 4, 2]}', "mine.json")
@@ -151,10 +156,10 @@ def test_lengths_are_loaded():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "nope"}, "kind is 'nope'; choose one of 'uniform', "),
+        ({"kind": "nope"}, "kind is 'nope'; choose one of 'a slider each', 'uniform', "),
         ({"order": "x"}, "order is 'x'; choose one of 'as they come', "),
-        ({"batch_size": 0}, "batch_size is 0; give a whole number from 1 to 128"),
-        ({"many": 2001}, "many is 2001; give a whole number from 8 to 2,000"),
+        ({"batch_size": 0}, "batch size is 0; give a whole number from 1 to 128"),
+        ({"many": 2001}, "sequences is 2001; give a whole number from 8 to 2,000"),
         ({"workers": 9}, "workers is 9; give a whole number from 1 to 8"),
         ({"lengths": [0]}, r"lengths\[0\] is 0"),
     ],
@@ -168,10 +173,10 @@ def test_bad_input(options, message):
 def test_what_is_no_length_is_said_and_the_picture_stays(typed):
     explorer = BatchingExplorer(OWN)
     before = explorer.picture.value
-    move(explorer.typed, typed)
+    move(explorer.picker.typed, typed)
     assert "The picture shows the last good input" in words(explorer.error)
     assert explorer.picture.value == before
-    move(explorer.typed, "3, 2")
+    move(explorer.picker.typed, "3, 2")
     shows(explorer, [3, 2])
 
 

@@ -1,5 +1,7 @@
 """Every control of every explorer, moved over its range as a browser moves it: by its state."""
 
+import threading
+
 import ipywidgets
 import pytest
 import torch
@@ -10,10 +12,9 @@ from packviz.core import lengths as sources
 from packviz.core.layout import Layout
 from packviz.draw import layouts as svg
 from packviz.draw import palette, text, theme
-from packviz.explorers import PackedExplorer, PaddingExplorer
-from packviz.explorers.companion import Companion
-from packviz.explorers.padding import ONE_BY_ONE, TYPED
-from packviz.explorers.panel import Panel, View, slider
+from packviz.explorers import BatchingExplorer, PackedExplorer, PaddingExplorer, StaircaseExplorer
+from packviz.explorers.lengths import FILE, KINDS, ONE_BY_ONE, TYPED
+from packviz.explorers.panel import Companion, Panel, View, row, slider
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -46,14 +47,14 @@ def test_padding_starts_with_the_lengths_given():
     shows_padding_of(PaddingExplorer([3, 1]), [3, 1])
     explorer = PaddingExplorer([30, 2, 9])  # too long for a slider each
     shows_padding_of(explorer, [30, 2, 9])
-    assert explorer.kind.value == TYPED
+    assert explorer.picker.kind.value == TYPED
 
 
 @pytest.mark.parametrize("number", range(8))
 def test_each_slider_sets_its_sequence(number):
     explorer = PaddingExplorer()
     lengths = [4, 6, 8, 5, 4, 3, 7, 8]
-    control = explorer.sliders[number]
+    control = explorer.picker.sliders[number]
     for value in range(control.min, control.max + 1):
         move(control, value)
         lengths[number] = value
@@ -62,40 +63,40 @@ def test_each_slider_sets_its_sequence(number):
 
 def test_number_of_sequences():
     explorer = PaddingExplorer()
-    for value in (*range(explorer.few.max, explorer.few.min - 1, -1), explorer.few.max):
-        move(explorer.few, value)
+    for value in (*range(explorer.picker.few.max, explorer.picker.few.min - 1, -1), explorer.picker.few.max):
+        move(explorer.picker.few, value)
         shows_padding_of(explorer, [4, 6, 8, 5, 4, 3, 7, 8][:value])
-        assert [visible(s) for s in explorer.sliders] == [i < value for i in range(8)]
+        assert [visible(s) for s in explorer.picker.sliders] == [i < value for i in range(8)]
 
 
 @pytest.mark.parametrize("kind", sources.DISTRIBUTIONS)
 def test_distributions(kind):
     explorer = PaddingExplorer()
     draw = sources.DISTRIBUTIONS[kind]
-    move(explorer.kind, kind)
+    move(explorer.picker.kind, kind)
     shows_padding_of(explorer, draw(64, 128, 0))
     for size in (1, 2, 16, 17, 511, 512):
-        move(explorer.many, size)
+        move(explorer.picker.many, size)
         shows_padding_of(explorer, draw(size, 128, 0))
     for longest in (1, 2, 16, 17, 511, 512):
-        move(explorer.longest, longest)
+        move(explorer.picker.longest, longest)
         shows_padding_of(explorer, draw(512, longest, 0))
     for seed in (0, 1, 99):
-        move(explorer.seed, seed)
+        move(explorer.picker.seed, seed)
         shows_padding_of(explorer, draw(512, 512, seed))
-    assert (explorer.many.max, explorer.longest.max, explorer.seed.max) == (512, 512, 99)
+    assert (explorer.picker.many.max, explorer.picker.longest.max, explorer.picker.seed.max) == (512, 512, 99)
 
 
 @pytest.mark.parametrize("kind", [ONE_BY_ONE, *sources.DISTRIBUTIONS, TYPED])
 def test_only_the_controls_that_have_a_say_are_shown(kind):
     explorer = PaddingExplorer(kind="equal")
-    move(explorer.kind, kind)
+    move(explorer.picker.kind, kind)
     drawn = kind in sources.DISTRIBUTIONS
-    assert visible(explorer.few) == visible(explorer.sliders[0]) == (kind == ONE_BY_ONE)
-    assert visible(explorer.many) == visible(explorer.longest) == drawn
-    assert visible(explorer.seed) == (kind in ("uniform", "log-normal", "nearly equal"))
-    assert visible(explorer.typed) == (kind == TYPED)
-    assert all(visible(part) for part in (explorer.kind, explorer.picture, explorer.summary, explorer.as_text))
+    assert visible(explorer.picker.few) == visible(explorer.picker.sliders[0]) == (kind == ONE_BY_ONE)
+    assert visible(explorer.picker.many) == visible(explorer.picker.longest) == drawn
+    assert visible(explorer.picker.seed) == (kind in ("uniform", "log-normal", "nearly equal"))
+    assert visible(explorer.picker.typed) == (kind == TYPED)
+    assert all(visible(part) for part in (explorer.picker.kind, explorer.picture, explorer.summary, explorer.as_text))
 
 
 def test_every_kind_can_be_the_first():
@@ -116,7 +117,7 @@ def test_every_kind_can_be_the_first():
 )
 def test_a_list_of_your_own(typed, lengths):
     explorer = PaddingExplorer(kind=TYPED)
-    move(explorer.typed, typed)
+    move(explorer.picker.typed, typed)
     shows_padding_of(explorer, lengths)
 
 
@@ -137,14 +138,15 @@ GARBAGE = [
 @pytest.mark.parametrize("make", [lambda: PaddingExplorer([4, 2], kind=TYPED), lambda: PackedExplorer([4, 2])])
 def test_garbage_is_explained_and_the_last_good_picture_stays(make, typed, said):
     explorer = make()
+    typed_in = getattr(explorer, "picker", explorer).typed
     picture, summary, spoken = explorer.picture.value, explorer.summary.value, explorer.to_text()
-    move(explorer.typed, typed)
+    move(typed_in, typed)
     assert words(explorer.error).startswith(f"✗ {said}")
     assert words(explorer.error).endswith(". The picture shows the last good input.")
     assert "<script>" not in explorer.error.value
     assert (explorer.picture.value, explorer.summary.value, explorer.to_text()) == (picture, summary, spoken)
     assert explorer.shown == Layout([4, 2])
-    move(explorer.typed, "4, 2, 1")
+    move(typed_in, "4, 2, 1")
     assert explorer.error.value == ""
     assert explorer.shown == Layout([4, 2, 1])
 
@@ -246,7 +248,7 @@ class Broken(Panel):
     def __init__(self):
         self.fail_in = ""
         self.knob = slider("knob", 0, 0, 9)
-        super().__init__([self.knob], [self.knob])
+        super().__init__(self.knob)
 
     def view(self):
         if self.fail_in == "view":
@@ -276,13 +278,103 @@ def test_a_mistake_of_ours_is_shown_and_raised(where, error, said):
     assert (panel.error.value, panel.picture.value) == ("", "<svg>2</svg>")
 
 
+class Curious(Panel):
+    """Has a control of each sort, and notes what it was drawn for; moves the second slider along with the first."""
+
+    def __init__(self):
+        self.left, self.right, self.unheard = (
+            slider("left", 1, 0, 9),
+            slider("right", 1, 0, 9),
+            slider("quiet", 1, 0, 9),
+        )
+        self.tick, self.hint = ipywidgets.Checkbox(description="tick"), ipywidgets.HTML("a hint")
+        self.seen = []
+        self.in_box = row(self.unheard)
+        super().__init__(row(self.left, row(self.right)), self.tick, self.hint, self.in_box, quiet=(self.in_box,))
+
+    def view(self):
+        self.right.max = self.left.value + 1
+        self.seen.append((self.left.value, self.right.value, self.tick.value))
+        return View(draw=self.draw, summary=str(self.seen[-1]), describe=lambda: "")
+
+    def draw(self, theme):
+        return f"<svg>{self.seen[-1]}</svg>"
+
+
+def test_a_panel_follows_every_control_however_deep_it_lies_but_for_the_quiet_ones():
+    panel = Curious()
+    move(panel.right, 2)
+    move(panel.tick, True)
+    move(panel.unheard, 5)
+    assert panel.seen == [(1, 1, False), (1, 2, False), (1, 2, True)]
+
+
+def test_a_control_that_view_itself_moves_draws_nothing_twice():
+    panel = Curious()
+    move(panel.left, 9)
+    move(panel.right, 8)
+    move(panel.left, 3)  # takes the right one along
+    assert panel.seen == [(1, 1, False), (9, 1, False), (9, 8, False), (3, 4, False)]
+    assert words(panel.summary) == "(3, 4, False)"
+
+
+def test_what_a_thread_draws_and_what_a_control_draws_wait_for_each_other():
+    panel = Curious()
+    drawing, go_on = threading.Event(), threading.Event()
+
+    def slow(theme):
+        drawing.set()
+        assert go_on.wait(10)
+        return f"<svg>{panel.seen[-1]}</svg>"
+
+    panel.draw = slow
+    job = threading.Thread(target=panel._refresh)
+    job.start()
+    assert drawing.wait(10)
+    reader = threading.Thread(target=move, args=(panel.left, 5))
+    reader.start()
+    assert len(panel.seen) == 2  # the move waits
+    go_on.set()
+    job.join(10)
+    reader.join(10)
+    assert panel.seen[-1] == (5, 1, False)
+    assert panel.picture.value == "<svg>(5, 1, False)</svg>"
+
+
+@pytest.mark.parametrize("value", [-1, 10, 2.5])
+def test_a_slider_does_not_start_beyond_its_ends(value):
+    with pytest.raises(ValueError, match=f"knob is {value}; give a whole number from 0 to 9"):
+        slider("knob", value, 0, 9)
+
+
+@pytest.mark.parametrize("explorer", [PaddingExplorer, BatchingExplorer, StaircaseExplorer])
+def test_lengths_are_chosen_in_the_same_way_everywhere(explorer):
+    panel = explorer([3, 1, 2])
+    picker = panel.picker
+    assert picker.kind.options == KINDS
+    for kind in KINDS:
+        move(picker.kind, kind)
+        assert (panel.error.value == "") == (kind != FILE)  # no file was given yet
+        assert [visible(control) for control in picker.sliders] == [kind == ONE_BY_ONE and i < 3 for i in range(8)]
+        assert (visible(picker.few), visible(picker.typed)) == (kind == ONE_BY_ONE, kind == TYPED)
+        assert (visible(picker.many), visible(picker.upload)) == (kind in sources.DISTRIBUTIONS, kind == FILE)
+    move(picker.kind, ONE_BY_ONE)
+    assert picker.lengths() == Layout([3, 1, 2])
+    before = panel.picture.value
+    move(picker.sliders[1], 12)
+    assert picker.lengths() == Layout([3, 12, 2])
+    assert panel.picture.value != before
+    with pytest.raises(ValueError, match="longest is 513; give a whole number from 1 to 512"):
+        explorer(longest=513)
+
+
 @pytest.mark.parametrize("explorer", EXPLORERS)
 def test_the_picture_can_be_read_as_text(explorer):
     panel = explorer([2, 1])
     assert words(panel._words) == ""
     move(panel.as_text, True)
     assert words(panel._words) == panel.to_text()
-    move(panel.sliders[0] if explorer is PaddingExplorer else panel.t, 1)
+    move(panel.picker.sliders[0] if explorer is PaddingExplorer else panel.t, 1)
     assert words(panel._words) == panel.to_text()
     move(panel.as_text, False)
     assert words(panel._words) == ""

@@ -19,7 +19,8 @@ from packviz.draw.stairs import Stairs
 from packviz.draw.text import milliseconds
 from packviz.explorers import StaircaseExplorer
 from packviz.explorers.job import Job
-from packviz.explorers.staircase import EACH, TYPED, staircases
+from packviz.explorers.lengths import TYPED
+from packviz.explorers.staircase import EACH, staircases
 from packviz.ops.costs import rates
 
 SIX = [9, 8, 6, 4, 3, 2]
@@ -75,7 +76,7 @@ def test_the_staircases_on_offer_waste_as_little_as_any(lengths):
 @pytest.mark.parametrize("name", ["many", "longest", "seed", "input_size", "hidden_size"])
 def test_each_slider_over_its_range(name):
     explorer = StaircaseExplorer(kind="uniform", many=9, longest=12)
-    control = getattr(explorer, name)
+    control = vars(explorer).get(name) or getattr(explorer.picker, name)
     first = explorer.to_text()
     values = {"many": 9, "longest": 12, "seed": 0, "input_size": 16, "hidden_size": 32}
     some = sorted({control.min, control.max, *random.Random(0).sample(range(control.min, control.max + 1), 20)})
@@ -98,19 +99,19 @@ def test_the_kind_of_rnn(explorer, mode):
 @pytest.mark.parametrize("kind", [*sources.DISTRIBUTIONS, TYPED])
 def test_where_lengths_come_from(kind):
     explorer = StaircaseExplorer(many=20, longest=30)
-    move(explorer.kind, kind)
+    move(explorer.picker.kind, kind)
     drawn = kind != TYPED
     lengths = sources.DISTRIBUTIONS[kind](20, 30) if drawn else SIX
     shows(explorer, lengths, SPEC, min(4, len(set(map(int, lengths)))))
-    assert visible(explorer.typed) != drawn
-    assert visible(explorer.many) == visible(explorer.longest) == drawn
-    assert visible(explorer.seed) == (kind in sources.RANDOM)
+    assert visible(explorer.picker.typed) != drawn
+    assert visible(explorer.picker.many) == visible(explorer.picker.longest) == drawn
+    assert visible(explorer.picker.seed) == (kind in sources.RANDOM)
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30))
 def test_lengths_are_typed_and_the_slider_stays_near(lengths):
     explorer = StaircaseExplorer(SIX)
-    move(explorer.typed, ", ".join(map(str, lengths)))
+    move(explorer.picker.typed, ", ".join(map(str, lengths)))
     stops = list(explorer.rectangles.options)
     assert stops == list(staircases(tuple(lengths)))
     shows(explorer, lengths, SPEC, min(stops, key=lambda k: abs(k - 4)))
@@ -119,10 +120,10 @@ def test_lengths_are_typed_and_the_slider_stays_near(lengths):
 @pytest.mark.parametrize("typed", ["", "3, two", "0", "2.5"])
 def test_what_is_no_length_is_said_and_the_picture_stays(explorer, typed):
     before = explorer.picture.value
-    move(explorer.typed, typed)
+    move(explorer.picker.typed, typed)
     assert "The picture shows the last good input" in words(explorer.error)
     assert explorer.picture.value == before
-    move(explorer.typed, "3, 2")
+    move(explorer.picker.typed, "3, 2")
     shows(explorer, [3, 2], SPEC, 2)
 
 
@@ -164,7 +165,7 @@ def test_measured_points_belong_to_their_batch_and_their_rnn(explorer):
     assert not explorer.trade_off.measured
     move(explorer.hidden_size, 32)
     assert set(explorer.trade_off.measured) == {1, 4}
-    move(explorer.typed, "4, 3, 2, 1")
+    move(explorer.picker.typed, "4, 3, 2, 1")
     assert not explorer.trade_off.measured
 
 

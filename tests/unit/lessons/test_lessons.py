@@ -18,7 +18,7 @@ from packviz.check import networks
 from packviz.draw import layouts as svg
 from packviz.draw import palette
 from packviz.draw.picture import show
-from packviz.explorers.companion import Companion
+from packviz.explorers.panel import Companion
 from packviz.lessons import NotSolvedError, Quiz, Verdict, ask, checks, progress, sentences
 from packviz.lessons.checks.mistakes import spoilt_batches
 from packviz.lessons.exercise import NOT_YET, Comparison, exercise

@@ -1,0 +1,149 @@
+"""Where a panel's lengths come from: a line to type them in, or a choice of sliders, distribution, list and file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ipywidgets as widgets
+
+from packviz.core import lengths as sources
+from packviz.core.layout import Layout, sequence_name
+from packviz.explorers.panel import one_of, row, show, slider
+
+ONE_BY_ONE, TYPED, FILE = "a slider each", "your own list", "your own file"
+KINDS = (ONE_BY_ONE, *sources.DISTRIBUTIONS, TYPED, FILE)
+MOST_SLIDERS = 8
+LONGEST_SLIDER = 12
+LONGEST = 512
+"""The upper end of the slider of `longest`."""
+
+
+class LengthsField(widgets.Text):
+    """A line to type a few lengths in."""
+
+    def __init__(self, lengths: Sequence[int], **options: Any) -> None:
+        """Starts with these lengths; `options` are those of `ipywidgets.Text`."""
+        super().__init__(value=_listed(Layout(lengths)), description="lengths", **options)
+
+    def read(self) -> Layout:
+        """The lengths that stand there now.
+
+        Raises:
+            ValueError: what stands there is no list of lengths.
+        """
+        return Layout(sources.parse(self.value))
+
+
+class LengthsPicker(widgets.VBox):
+    """The controls that choose lengths, of which only those are shown that have a say.
+
+    Attributes:
+        kind: where the lengths come from: one of `KINDS`.
+        few: the number of sequences with a slider each.
+        sliders: one per sequence.
+        many: the number of sequences of a distribution.
+        longest: its upper end, in time steps.
+        seed: chooses among random lengths.
+        typed: your own list: numbers, JSON, or a pasted CSV column.
+        upload: takes your own file, CSV or JSON.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        kind: str | None = None,
+        *,
+        many: int = 64,
+        longest: int = 128,
+        seed: int = 0,
+        sizes: tuple[int, int] = (1, 512),
+    ) -> None:
+        """Starts with these lengths, or with a distribution.
+
+        Args:
+            lengths: your own. Up to 8 sequences of up to 12 steps get a slider each.
+            kind: start from this instead: one of `KINDS`.
+            many: sequences of a distribution.
+            longest: its upper end in time steps, up to 512.
+            seed: of a random distribution, up to 99.
+            sizes: the range of `many`.
+
+        Raises:
+            ValueError: a length is not valid, a number is out of range, or there is no such kind.
+        """
+        start = Layout(lengths)
+        few = start.batch_size <= MOST_SLIDERS and start.max_len <= LONGEST_SLIDER
+        first = start.lengths.tolist() if few else [4, 6, 8, 5, 4, 3, 7, 8]
+        kind = one_of("kind", kind or (ONE_BY_ONE if few else TYPED), KINDS)
+        self.kind = widgets.Dropdown(options=KINDS, value=kind, description="lengths")
+        self.few = slider("sequences", len(first), 1, MOST_SLIDERS)
+        self.sliders = [
+            slider(sequence_name(i), n, 1, LONGEST_SLIDER, width=230)
+            for i, n in enumerate((first + [6] * MOST_SLIDERS)[:MOST_SLIDERS])
+        ]
+        self.many = slider("sequences", many, *sizes)
+        self.longest = slider("longest", longest, 1, LONGEST)
+        self.seed = slider("seed", seed, 0, 99)
+        self.typed = widgets.Textarea(
+            value=_listed(start), description="list", layout=widgets.Layout(width="680px", height="64px")
+        )
+        self.upload = widgets.FileUpload(accept=".csv,.json,.txt", description="choose a file")
+        for control in (self.kind, self.few):
+            control.observe(self._show_controls, names="value")
+        self._show_controls()
+        super().__init__(
+            [
+                row(self.kind, self.upload, self.few, self.many),
+                row(self.longest, self.seed),
+                row(*self.sliders),
+                self.typed,
+            ]
+        )
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the seed chooses the lengths."""
+        return self.kind.value in sources.RANDOM
+
+    def lengths(self) -> Layout:
+        """The lengths that the controls say now.
+
+        Raises:
+            ValueError: a list or a file does not hold lengths, or there is no file yet.
+        """
+        kind = self.kind.value
+        if kind == ONE_BY_ONE:
+            return Layout([control.value for control in self.sliders[: self.few.value]])
+        if kind == TYPED:
+            return Layout(sources.parse(self.typed.value))
+        if kind == FILE:
+            return Layout(_read(self.upload.value))
+        return Layout(sources.DISTRIBUTIONS[kind](self.many.value, self.longest.value, self.seed.value))
+
+    def _show_controls(self, change: Any = None) -> None:
+        kind = self.kind.value
+        for control in (self.many, self.longest):
+            show(control, kind in sources.DISTRIBUTIONS)
+        show(self.seed, self.is_random)
+        show(self.few, kind == ONE_BY_ONE)
+        for i, control in enumerate(self.sliders):
+            show(control, kind == ONE_BY_ONE and i < self.few.value)
+        show(self.typed, kind == TYPED)
+        show(self.upload, kind == FILE)
+
+
+def _listed(layout: Layout) -> str:
+    return ", ".join(map(str, layout.lengths.tolist()))
+
+
+def _read(uploaded: Sequence[Any]) -> list[float]:
+    """The lengths in the last file that was given."""
+    if not uploaded:
+        raise ValueError("no file yet; choose one with the button")
+    file = uploaded[-1]
+    try:
+        content = bytes(file["content"]).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{file['name']}: not a text file") from None
+    return sources.parse_file(file["name"], content)
