@@ -18,6 +18,7 @@ STUDIES = {
     "compiled": "compiling and packing, together and apart",
     "race": "torch padded, torch packed, and every method of pv.run",
     "thumb": "rules of thumb, held against a grid of batches",
+    "compilers": "what tracing, export, compile and ONNX make of packing",
 }
 """What `packviz study` runs: modules of `packviz.studies`, and what each is about."""
 

@@ -57,10 +57,17 @@ def _thumb(data: Data) -> Data:
     return {"provenance": place | {"parameters": rounds}, "points": [case | rounds for case in data["cases"]]}
 
 
+def _compilers(data: Data) -> Data:
+    cells = data["cells"].items()
+    points = [{"network": name, "way": way} | cell for name, row in cells for way, cell in row.items()]
+    return {"provenance": data["provenance"], "points": points}
+
+
 STEPS: dict[tuple[str, int], tuple[str, int, Callable[[Data], Data]]] = {
     ("savings", 1): ("savings", 2, _savings),
     ("helpers", 1): ("helpers", 2, _helpers),
     ("thumb", 1): ("thumb", 2, _thumb),
+    ("relatives", 1): ("compilers", 2, _compilers),
     ("static", 1): ("compiled", 2, _compiled),
 }
 """From kind and version to kind and version, and how."""

@@ -245,9 +245,9 @@ found
 ask("which cannot trace packing")
 
 # %%
-from packviz.studies import compilers as relatives
+from packviz.studies import compilers
 
-table = relatives.survey()
+table = compilers.survey()
 cells = table.cells
 assert cells["packed, padded again"]["export"].outcome == "error", table.moved
 assert cells["packed if ragged"]["jit.trace"].outcome == "WRONG", table.moved

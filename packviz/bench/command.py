@@ -76,7 +76,9 @@ def _study(module: str, options: argparse.Namespace) -> int:
     if not points:
         raise ValueError(f"no point's name holds {options.only!r}; one is {str(every[-1])!r}")
     given = {"rounds": options.rounds, "budget": options.budget}
-    parameters = {name: value for name, value in given.items() if value is not None} if study.parameters else {}
+    parameters = {name: value for name, value in given.items() if value is not None}
+    if parameters and not study.parameters:
+        raise ValueError(f"{study.name} times nothing, and takes no --{next(iter(parameters))}")
     begin = partial(
         study.steps,
         points,

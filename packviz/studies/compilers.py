@@ -4,20 +4,19 @@ Every network is compiled on lengths that are all equal, as a guide's examples a
 on other lengths. `torch.compile` hands its graphs to a backend that counts their operators and runs them eagerly: no
 C++ compiler is needed, and the count says how much of the network is compiled.
 
-`python -m packviz.studies.compilers --out notebooks/recorded/relatives_cpu.json` makes the recorded file.
+`packviz study compilers --out notebooks/recorded/compilers_cpu.json` makes the recorded file.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, cast
 
-from packviz.bench.machine import provenance
-from packviz.core import files as recorded
+from packviz.bench.study import How, Results, Study
+from packviz.check import networks
 from packviz.core.quiet import quiet
 from packviz.draw.table import Table, Tabled
 
@@ -30,7 +29,7 @@ WRITTEN_FOR = "2.13"
 AROUND = 5
 """The operators of a tagger besides those of its LSTM."""
 
-_KIND, _VERSION = "relatives", 1
+_NOT_RUN = "not run: "
 _LONGEST = 150  # characters of an error's text
 _ANSI = re.compile(r"\x1b\[[\d;]*m")
 
@@ -60,21 +59,37 @@ class Cell:
         return f"{mark} {self.outcome}{compiled}{'*' if self.recorded else ''}"
 
 
-@dataclass(frozen=True, repr=False)
-class Relatives(Tabled):
-    """The table.
+@dataclass(frozen=True)
+class Point:
+    """A network of `networks.TAGGERS`, and a compiler of `WAYS`."""
 
-    Attributes:
-        cells: by the name of the network, in `networks.TAGGERS`, then by the compiler, in `WAYS`.
-        torch: the version of torch.
-        missing: why rows were not run here; empty if all were.
-        provenance: what it was computed on.
-    """
+    network: str
+    way: str
 
-    cells: Mapping[str, Mapping[str, Cell]]
-    torch: str
-    missing: str = ""
-    provenance: Mapping[str, Any] | None = None
+    def __str__(self) -> str:
+        return f"{self.network}, {self.way}"
+
+
+class Relatives(Tabled, Results[Point, Cell]):
+    """The table."""
+
+    @property
+    def cells(self) -> dict[str, dict[str, Cell]]:
+        """By the name of the network, then by the compiler."""
+        rows: dict[str, dict[str, Cell]] = {}
+        for point, cell in self.values.items():
+            rows.setdefault(point.network, {})[point.way] = cell
+        return rows
+
+    @property
+    def torch(self) -> str:
+        """The version of torch."""
+        return str(self.provenance["torch"])
+
+    @property
+    def missing(self) -> str:
+        """Why columns were not run here; empty if all were."""
+        return str(self.provenance.get("missing", ""))
 
     @property
     def moved(self) -> str:
@@ -84,7 +99,7 @@ class Relatives(Tabled):
     @property
     def errors(self) -> list[str]:
         """The different errors, in the order of the table."""
-        return list(dict.fromkeys(cell.said for row in self.cells.values() for cell in row.values() if cell.said))
+        return list(dict.fromkeys(cell.said for cell in self.values.values() if cell.said))
 
     @property
     def notes(self) -> list[str]:
@@ -100,59 +115,52 @@ class Relatives(Tabled):
 
     def said(self, network: str, way: str) -> str:
         """What stands in a cell."""
-        cell = self.cells[network][way]
+        cell = self.values[Point(network, way)]
         return str(cell).replace(ERROR, f"{ERROR} {self.errors.index(cell.said) + 1}") if cell.said else str(cell)
 
     @property
     def table(self) -> Table:
         """A mark and a word in each cell, and the errors below."""
-        rows = [[name, *(self.said(name, way) for way in WAYS)] for name in self.cells]
-        return Table(rows, ["", *WAYS], notes=self.notes, form="<  <")
+        ways = [way for way in WAYS if any(point.way == way for point in self.values)]
+        rows = [
+            [name, *(self.said(name, way) if way in row else "" for way in ways)] for name, row in self.cells.items()
+        ]
+        return Table(rows, ["", *ways], notes=self.notes, form="<  <")
 
 
-def survey(
-    record: str = "relatives_cpu.json", *, progress: Callable[[int, int], object] = lambda done, all: None
-) -> Relatives:
+def survey(points: Iterable[Point] = (), record: str = "") -> Relatives:
     """Computes the table: some ten seconds.
 
     Args:
-        record: the file to take a column from that cannot be computed here, because its packages are missing.
-        progress: called after each cell, with the cells done and the cells in all.
+        points: the cells; all if none are given.
+        record: the file to take cells from that cannot be computed here, because packages are missing: the recorded
+            one if none is given.
     """
-    import torch  # noqa: PLC0415
-
-    from packviz.check import networks  # noqa: PLC0415
-
-    cells: dict[str, dict[str, Cell]] = {}
-    gone: dict[str, str] = {}
-    with torch.random.fork_rng(devices=[]):
-        for name, network in networks.TAGGERS.items():
-            torch.manual_seed(0)
-            made, cells[name] = network().eval(), {}
-            for way in WAYS:
-                try:
-                    cells[name][way] = _cell(made, way)
-                except ImportError as error:
-                    gone[way] = str(error.name)
-                progress(sum(map(len, cells.values())), len(networks.TAGGERS) * len(WAYS))
-    missing = _fill_in(cells, gone, record) if gone else ""
-    return Relatives(
-        {name: {way: row[way] for way in WAYS} for name, row in cells.items()}, torch.__version__, missing, provenance()
-    )
-
-
-def _fill_in(cells: dict[str, dict[str, Cell]], gone: Mapping[str, str], record: str) -> str:
-    """Takes what cannot be computed here from the record; says so."""
-    packages = " and ".join(sorted(set(gone.values())))
+    found = STUDY.run([*points] or STUDY.full)
+    gone = {
+        point: cell.said.removeprefix(_NOT_RUN)
+        for point, cell in found.values.items()
+        if cell.said.startswith(_NOT_RUN)
+    }
+    if not gone:
+        return found
+    why = " and ".join(sorted(set(gone.values())))
     try:
-        known = load(record)
+        known = STUDY.load(record)
     except ValueError:
-        for row in cells.values():
-            row.update((way, Cell(ERROR, f"not run: {package} is not installed")) for way, package in gone.items())
-        return f"Not run: {', '.join(gone)} ({packages} is not installed)."
-    for name, row in cells.items():
-        row.update((way, replace(known.cells[name][way], recorded=True)) for way in gone)
-    return f"* not run here ({packages} is not installed): recorded with torch {known.torch.split('+')[0]}."
+        values, missing = {}, f"Not run: {', '.join(dict.fromkeys(point.way for point in gone))} ({why})."
+    else:
+        values = {point: replace(known.values[point], recorded=True) for point in gone}
+        missing = f"* not run here ({why}): recorded with torch {known.torch.split('+')[0]}."
+    return Relatives({**found.provenance, "missing": missing}, {**found.values, **values})
+
+
+def measure(point: Point, how: How) -> Cell:
+    """Compiles the network in that way, and compares."""
+    try:
+        return _cell(networks.TAGGERS[point.network]().eval(), point.way)
+    except ImportError as error:
+        return Cell(ERROR, f"{_NOT_RUN}{error.name} is not installed")
 
 
 def _cell(network: Any, way: str) -> Cell:
@@ -179,8 +187,6 @@ def _cell(network: Any, way: str) -> Cell:
 
 
 def _batch(lengths: Sequence[int]) -> Any:
-    from packviz.check import networks  # noqa: PLC0415
-
     return networks.example(STEPS, lengths)
 
 
@@ -261,34 +267,15 @@ def _first_line(error: BaseException) -> str:
     return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
 
 
-def save(path: str, table: Relatives) -> None:
-    """Writes a result file: schema `relatives`, version 1: `cells` by network and compiler, `torch`, `provenance`."""
-    cells = {name: {way: asdict(cell) for way, cell in row.items()} for name, row in table.cells.items()}
-    recorded.save(
-        path, _KIND, _VERSION, {"torch": table.torch, "provenance": dict(table.provenance or {}), "cells": cells}
-    )
-
-
-def load(path: str) -> Relatives:
-    """Reads what `save` wrote.
-
-    Raises:
-        ValueError: there is no such file, or it holds something else.
-    """
-    data = recorded.load(path, _KIND, _VERSION)
-    cells = {name: {way: Cell(**cell) for way, cell in row.items()} for name, row in data["cells"].items()}
-    return Relatives(cells, data["torch"], "", data["provenance"])
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Computes the table, and writes the file."""
-    parser = argparse.ArgumentParser(prog="python -m packviz.studies.compilers", description=main.__doc__)
-    parser.add_argument("--out", required=True, help="the file to write")
-    options = parser.parse_args(arguments)
-    table = survey()
-    print(table)
-    save(options.out, table)
-
-
-if __name__ == "__main__":
-    main()
+STUDY = Study(
+    "compilers",
+    Point,
+    measure,
+    Relatives,
+    full=[Point(network, way) for network in networks.TAGGERS for way in WAYS],
+    quick=[Point(network, way) for network in ("padded", "ragged_op") for way in WAYS],
+    read=lambda point, entry: Cell(**{field.name: entry[field.name] for field in fields(Cell)}),
+    write=asdict,
+    version=2,
+)
+run, recorded = STUDY.run, STUDY.load

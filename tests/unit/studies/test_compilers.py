@@ -2,18 +2,15 @@
 
 import builtins
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import torch
 
+from packviz import cli
 from packviz.check import networks
 from packviz.studies import compilers as relatives
-from packviz.studies.compilers import ERROR, RIGHT, WRONG, Cell, Relatives
-
-RECORDED = Path(__file__).parents[3] / "notebooks" / "recorded" / "relatives_cpu.json"
-
+from packviz.studies.compilers import ERROR, RIGHT, WRONG, Cell, Point, Relatives
 
 NAMES = tuple(networks.TAGGERS)
 # One that compilers take wrongly, and one that they take right. The quick profile leaves the others to notebook 09,
@@ -21,10 +18,8 @@ NAMES = tuple(networks.TAGGERS)
 TWO = ("packed if ragged", "ragged_op")
 
 
-def survey(names):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(networks, "TAGGERS", {name: networks.TAGGERS[name] for name in names})
-        return relatives.survey(str(RECORDED))
+def survey(names, **options):
+    return relatives.survey([Point(name, way) for name in names for way in relatives.WAYS], **options)
 
 
 @pytest.fixture(scope="module", params=[TWO, pytest.param(NAMES, marks=pytest.mark.slow)], ids=["two", "all"])
@@ -42,7 +37,7 @@ def blame(found, known):
 
 @pytest.mark.parametrize("way", relatives.WAYS)
 def test_every_compiler_does_what_was_recorded(table, way):
-    known = relatives.load(str(RECORDED))
+    known = relatives.recorded()
     assert list(known.cells) == list(NAMES)
     for name in table.cells:
         found, expected = table.cells[name][way], known.cells[name][way]
@@ -51,7 +46,7 @@ def test_every_compiler_does_what_was_recorded(table, way):
 
 
 def test_what_the_notebook_says_of_the_table(table):
-    known = relatives.load(str(RECORDED))
+    known = relatives.recorded()
     cells = {**known.cells, **table.cells}
 
     def holds(claim, what):
@@ -96,7 +91,8 @@ def fake(**options):
         "padded": dict.fromkeys(relatives.WAYS, Cell(RIGHT)) | {"compile": Cell(RIGHT, compiled=2)},
         "<packed>": dict.fromkeys(relatives.WAYS, Cell(ERROR, "E: one")) | {"jit.trace": Cell(WRONG)},
     }
-    return Relatives(cells, "9.9+cpu", **options)
+    values = {Point(name, way): cell for name, row in cells.items() for way, cell in row.items()}
+    return Relatives({"torch": "9.9+cpu"}, values)
 
 
 def test_in_words():
@@ -132,49 +128,48 @@ def test_a_package_that_is_missing_leaves_recorded_cells(monkeypatch):
             raise ImportError("no such module", name=name)
         return real(name, *rest)
 
-    taggers = {name: networks.TAGGERS[name] for name in ("padded", "ragged_op")}
-    monkeypatch.setattr(networks, "TAGGERS", taggers)
+    names = ("padded", "ragged_op")
     monkeypatch.setattr(builtins, "__import__", without_onnxruntime)
-    table = relatives.survey(str(RECORDED))
-    known = relatives.load(str(RECORDED))
-    for name in taggers:
+    table = survey(names)
+    known = relatives.recorded()
+    for name in names:
         assert table.cells[name]["ONNX, legacy"].outcome == known.cells[name]["ONNX, legacy"].outcome
         assert [way for way in relatives.WAYS if table.cells[name][way].recorded] == ["ONNX, legacy", "ONNX, new"]
     assert table.said("padded", "ONNX, new") == "✓ right*"
     assert f"* not run here (onnxruntime is not installed): recorded with torch {known.torch.split('+')[0]}." in repr(
         table
     )
-    unknown = relatives.survey("there is no such file.json")
+    unknown = survey(names, record="there is no such file.json")
     assert unknown.cells["padded"]["ONNX, new"] == Cell(ERROR, "not run: onnxruntime is not installed")
     assert "Not run: ONNX, legacy, ONNX, new (onnxruntime is not installed)." in repr(unknown)
 
 
 def test_it_is_quiet_and_leaves_things_as_they_were(capfd, monkeypatch):
-    monkeypatch.setattr(networks, "TAGGERS", {"packed, escaped": networks.EscapedTagger})
-    state, told = torch.random.get_rng_state(), []
-    relatives.survey(str(RECORDED), progress=lambda *numbers: told.append(numbers))
+    monkeypatch.setitem(networks.TAGGERS, "packed, escaped", networks.EscapedTagger)
+    state = torch.random.get_rng_state()
+    survey(["packed, escaped"])
     said = capfd.readouterr()
     assert (said.out, said.err) == ("", "")
     assert torch.equal(torch.random.get_rng_state(), state)
-    assert told == [(i, 6) for i in range(1, 7)]
     print("heard again")
     assert capfd.readouterr().out == "heard again\n"
 
 
 def test_a_file_keeps_the_table(tmp_path, table):
-    path = str(tmp_path / "table.json")
-    relatives.save(path, table)
-    assert relatives.load(path).cells == table.cells
-    assert relatives.load(str(RECORDED)).provenance["torch"].startswith("2.")
+    relatives.STUDY.save(tmp_path / "table.json", table)
+    assert relatives.STUDY.load(tmp_path / "table.json").cells == table.cells
+    assert [*relatives.recorded().values] == relatives.STUDY.full
 
 
 def test_the_text_is_about_the_torch_that_was_recorded():
-    assert relatives.load(str(RECORDED)).torch.startswith(f"{relatives.WRITTEN_FOR}.")
+    assert relatives.recorded().torch.startswith(f"{relatives.WRITTEN_FOR}.")
     assert fake().moved == "this is torch 9.9+cpu, and the text was written for torch 2.13: believe the table"
 
 
-def test_the_command_writes_the_file(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(relatives, "survey", fake)
-    relatives.main(["--out", str(tmp_path / "table.json")])
-    assert capsys.readouterr().out == f"{fake()}\n"
-    assert relatives.load(str(tmp_path / "table.json")).cells == fake().cells
+def test_the_command(tmp_path, capsys):
+    command = ["study", "compilers", "--quick", "--only", "padded, jit.trace", "--out", str(tmp_path / "table.json")]
+    assert cli.main(command) == 0
+    assert "✓ right" in capsys.readouterr().out
+    assert [*relatives.STUDY.load(tmp_path / "table.json").values] == [Point("padded", "jit.trace")]
+    assert cli.main([*command, "--rounds", "3"]) == 2
+    assert capsys.readouterr().err == "packviz: compilers times nothing, and takes no --rounds\n"
