@@ -9,7 +9,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from packviz import figures as figures
     from packviz.bench.advice import advise
     from packviz.bench.calibration import calibrate
     from packviz.check.batches import diagnose
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from packviz.core.layout import Layout
     from packviz.core.spec import Spec
     from packviz.count.flops import flops
+    from packviz.draw import figures as figures
     from packviz.draw.cells import Aligned
     from packviz.draw.picture import Picture, show
     from packviz.draw.stairs import Stairs
@@ -90,7 +90,7 @@ _HOME = {
 # Modules that a notebook's cells use, one word away.
 _MODULES = {
     "batches": "packviz.core.batches",
-    "figures": "packviz.figures",
+    "figures": "packviz.draw.figures",
     "lengths": "packviz.core.lengths",
 }
 

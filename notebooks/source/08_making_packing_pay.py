@@ -386,12 +386,10 @@ full
 # `pv.run` takes by itself. Left of the line is faster than torch's padded run, whose states are wrong.
 
 # %%
-from packviz import figures
-
 wins = [raced.best(point) for point in raced.points]
 for method in sorted(set(wins), key=wins.count, reverse=True):
     print(f"{method:12} is the fastest at {wins.count(method):2} of {len(wins)} points")
-figures.who_wins(raced)
+raced.chart()
 
 # %% [markdown]
 # No method wins everywhere, so somebody has to choose. `auto` should come close to the best, and never do worse than

@@ -28,7 +28,6 @@ from packviz.lessons import ask, checks
 ask("a rule of thumb")
 
 # %%
-from packviz import figures
 from packviz.studies import rules, thumb
 
 measured = thumb.recorded()
@@ -38,7 +37,7 @@ never = rules.judge("never pack", lambda case: False, measured.cases)
 always = rules.judge("always pack", lambda case: True, measured.cases)
 assert thumb_rule.accuracy < 0.6 < never.accuracy
 assert never.slowdown < thumb_rule.slowdown < always.slowdown
-figures.rules_judged([thumb_rule, never, always])
+rules.chart([thumb_rule, never, always])
 
 # %% [markdown]
 # "× the best" is the mean, over all cases, of the time taken over that of the better choice. On this CPU, never
@@ -119,7 +118,7 @@ print("all methods: the state of packing")
 
 # %%
 cases = measured.of("GRU")
-figures.where_packing_pays(cases, "GRU: where packing pays")
+rules.where_packing_pays(cases, "GRU: where packing pays")
 
 # %% [markdown]
 # Forward alone, packing pays where there is much padding *and* enough work in a step. In training, more steps make it
@@ -142,7 +141,7 @@ sizes = {"mode": "LSTM", "training": True, "batch_size": 64, "longest": 256, "si
 (case,) = [case for case in measured.cases if all(getattr(case, name) == value for name, value in sizes.items())]
 assert model.parts(case, "packed")["each cell"] < model.parts(case, "padded")["each cell"]  # what packing saves …
 assert model.predict(case, "packed") > model.predict(case, "padded")  # … and yet
-figures.cost_of(model, case)
+model.chart(case)
 
 # %% [markdown]
 # Packed, the cells do cost less. But a padded LSTM is one fused kernel, in which a time step is nearly free.
@@ -159,7 +158,7 @@ judged = [
 ]
 assert judged[-1].accuracy > 0.95
 assert judged[-1].slowdown == min(rule.slowdown for rule in judged)
-figures.rules_judged(judged)
+rules.chart(judged)
 
 # %% [markdown]
 # The cost model is nearly always right, *on the machine it was fitted on*. Its form carries over to another machine.
@@ -218,7 +217,7 @@ layouts = {
 }
 padding = {order: sum(layout.n_padding for layout in some) for order, some in layouts.items()}
 assert my_lengths or padding["sorted"] < padding["bucketed"] < padding["shuffled"]
-figures.padding_waste(layouts)
+pv.figures.padding_waste(layouts)
 
 # %% [markdown]
 # Sorting everything gives the same batches in every epoch, and all long ones together. A **window** is the compromise:
@@ -283,7 +282,7 @@ from packviz.studies import workers
 
 found = workers.compare()
 print(found)
-figures.shares(found)
+found.chart()
 
 # %%
 for way in ("contiguous", "strided", "snake"):

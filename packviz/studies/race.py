@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,12 +29,26 @@ from packviz.bench.study import Contest, How, Results, Study, timed
 from packviz.bench.timing import Timing
 from packviz.core import lengths
 from packviz.core.layout import IntArray
+from packviz.draw import palette
 from packviz.draw.text import milliseconds
+
+if TYPE_CHECKING:
+    from packviz.draw.figures import Chart
 
 PADDED, PACKED, AUTO = "torch padded", "torch packed", "auto"
 METHODS = (AUTO, "padded", "packed", "split", "staircase")
 OURS, COPY = "packviz", "copy"
 PASSES = {"training": "forward and backward pass", "forward": "forward pass"}
+# How each is marked in the chart; those of `pv.run` have the colours of what they do.
+_MARKS = {
+    PACKED: {"symbol": "x", "color": palette.METHODS["packed"]},
+    "padded": {"symbol": "triangle-up", "color": palette.METHODS["padded"]},
+    "packed": {"symbol": "square", "color": palette.METHODS["drop-in"]},
+    "split": {"symbol": "diamond", "color": palette.METHODS["split"]},
+    "staircase": {"symbol": "triangle-left", "color": palette.METHODS["staircase"]},
+    # Last, over the one that it has chosen.
+    AUTO: {"symbol": "circle-open", "color": palette.METHODS["run"], "size": 15, "line": {"width": 2.5}},
+}
 
 
 LENGTHS: dict[str, Callable[[int, int, int], IntArray]] = {
@@ -161,6 +175,35 @@ class Race(Results[Point, Mapping[str, Timing]]):
                 lines.append(f"  {point.name}: {times}{best}")
         day = str(self.provenance.get("date"))[:10]
         return "\n".join([*lines, self.verdict(), f"Measured on {self.machine}, {day}."])
+
+    def chart(self, which: str = "training") -> Chart:
+        """How many times as long each method takes as torch padded, on a logarithmic axis, a row for each point.
+
+        Args:
+            which: a key of `PASSES`.
+
+        Raises:
+            ValueError: there is no such pass.
+        """
+        from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
+
+        if which not in PASSES:
+            raise ValueError(f"which is {which!r}; choose from {', '.join(PASSES)}")
+        title, rows = PASSES[which].capitalize(), [point.name for point in self.points]
+        ratios = {name: [self.ratio(point, name, PADDED, which) for point in self.points] for name in _MARKS}
+        lines = [f"{title}: how many times as long as torch padded"]
+        for i, point in enumerate(self.points):
+            said = ", ".join(f"{name} {ratios[name][i]:.2g}" for name in (PACKED, *METHODS))
+            lines.append(f"{point.name}: {said}; best: {self.best(point, which)}")
+        x = "times as long as torch padded (dashed: 1)"
+        chart = axes(title, "\n".join(lines), x=x, rows=rows, tall=22 * len(rows), on_top=True)
+        for name, mark in _MARKS.items():
+            chart.points(ratios[name], rows, name, marker=mark)
+        chart.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")
+        ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
+        chart.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+        chart.update_yaxes(showgrid=True)
+        return chart
 
 
 def contest(point: Point, which: str, device: Any) -> Contest:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,12 @@ import numpy.typing as npt
 from packviz.core.fit import nonnegative
 from packviz.core.layout import Layout
 from packviz.core.spec import GATES
+from packviz.draw import text
+from packviz.draw.palette import LIGHT, METHODS, SEQUENCES
 from packviz.studies.thumb import PACKED, PADDED, Case
+
+if TYPE_CHECKING:
+    from packviz.draw.figures import Chart
 
 Packs = Callable[[Case], bool]
 """A rule: whether to pack this case."""
@@ -169,10 +174,96 @@ class CostModel:
         """The rule that follows: pack what is predicted to be faster packed."""
         return bool(case.layout.n_padding) and self.predict(case, PACKED) < self.predict(case, PADDED)
 
+    def chart(self, case: Case) -> Chart:
+        """What the time of a case is made of, padded and packed, as the model has it; and what was measured."""
+        from packviz.draw.figures import REAL, Fill, axes  # noqa: PLC0415 - a bare machine has no plotly
+
+        choices = (PADDED, PACKED)
+        parts = {choice: self.parts(case, choice) for choice in choices}
+        measured = [1e3 * case.seconds[choice] for choice in choices]
+        batch = f"{case.batch_size} {case.kind} lengths up to {case.longest}"
+        title = f"{case.spec}, {'training' if case.training else 'forward'}: {batch}"
+        lines = [f"{title}, milliseconds", f"{'':8}{'measured':>10}" + "".join(f"{part:>30}" for part in PARTS)]
+        for choice, ms in zip(choices, measured, strict=True):
+            counts = "".join(f"{1e3 * seconds:30.2g}" for seconds in parts[choice].values())
+            lines.append(f"{choice:8}{ms:10.3g}{counts}")
+        chart = axes(title, "\n".join(lines), x="milliseconds", rows=choices)
+        fills = (Fill(SEQUENCES[6], "."), Fill(SEQUENCES[1], "|"), REAL, Fill(SEQUENCES[5], "+"))
+        for part, fill in zip(PARTS, fills, strict=True):
+            chart.bars(choices, [1e3 * parts[choice][part] for choice in choices], part, fill)
+        mark = {"symbol": "diamond", "size": 14, "color": SEQUENCES[3], "line": {"width": 2, "color": LIGHT.text}}
+        return chart.points(measured, choices, "measured", marker=mark)
+
 
 def fit_model(cases: Sequence[Case]) -> Packs:
     """The rule of a `CostModel` fitted to these cases."""
     return CostModel.fit(cases).packs
+
+
+def chart(verdicts: Sequence[Judged]) -> Chart:
+    """A bar per rule: the cases it gets right and wrong, and those the measurement does not tell apart."""
+    from packviz.draw.figures import NEITHER, REAL, Fill, axes  # noqa: PLC0415 - a bare machine has no plotly
+
+    names = [v.name for v in verdicts]
+    said = [f"{v.accuracy:.0%} right, {v.slowdown:.2f} × the best" for v in verdicts]
+    parts = {
+        "right": [v.count(True, PACKED) + v.count(False, PADDED) for v in verdicts],
+        "wrong": [v.count(True, PADDED) + v.count(False, PACKED) for v in verdicts],
+        "not told apart": [v.count(True, None) + v.count(False, None) for v in verdicts],
+    }
+    wide = max(map(len, names))
+    lines = [f"{'cases'.ljust(wide)}  right  wrong  not told apart  times as long as the better choice"]
+    for i, v in enumerate(verdicts):
+        right, wrong, neither = (counts[i] for counts in parts.values())
+        lines.append(f"{v.name.ljust(wide)}  {right:5}  {wrong:5}  {neither:14}  {v.slowdown:.2f}")
+    chart = axes("Rules against measurements", "\n".join(lines), x="cases", rows=names, ends=said)
+    for (part, counts), fill in zip(parts.items(), (REAL, Fill(SEQUENCES[5], "."), NEITHER), strict=True):
+        chart.bars(names, counts, part, fill)
+    for v, end in zip(verdicts, said, strict=True):
+        chart.label(len(v.cases), v.name, end)
+    return chart.scale(max(len(v.cases) for v in verdicts))
+
+
+_WINNERS = {
+    PACKED: ("packed is faster", {"symbol": "circle", "color": METHODS["packed"]}),
+    PADDED: ("padded is faster", {"symbol": "x", "color": METHODS["padded"]}),
+    None: ("not told apart", {"symbol": "diamond-open", "color": SEQUENCES[1]}),
+}
+
+
+def where_packing_pays(cases: Sequence[Case], title: str) -> Chart:
+    """Each case by its padding and by its work per packed time step, forward and training side by side."""
+    from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
+
+    sides = {"forward alone": False, "forward and backward": True}
+    won = {
+        (side, winner): [case for case in cases if case.training == training and case.faster == winner]
+        for side, training in sides.items()
+        for winner in _WINNERS
+    }
+    lines = [f"{side}, {_WINNERS[winner][0]}: {_outline(some)}" for (side, winner), some in won.items()]
+    words = "\n".join([title, *lines])
+    chart = axes(title, words, x="padding, % of the cells", y="FLOPs per time step", panels=list(sides), tall=300)
+    for panel, side in enumerate(sides):
+        for winner, (name, marker) in _WINNERS.items():
+            x = [100 * padding_share(case) for case in won[side, winner]]
+            y = [work_per_step(case) for case in won[side, winner]]
+            chart.points(x, y, name, marker=marker, panel=panel, key=panel == 0)
+    chart.update_xaxes(range=[-5, 75])
+    chart.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
+    return chart
+
+
+def _outline(cases: Sequence[Case]) -> str:
+    """How many cases, and where they lie."""
+    if not cases:
+        return "no case"
+    padding = [100 * padding_share(case) for case in cases]
+    work = [work_per_step(case) for case in cases]
+    return (
+        f"{text.count(len(cases), 'case')} with {min(padding):.2g} to {max(padding):.2g} % padding"
+        f" and {min(work):.2g} to {max(work):.2g} FLOPs per time step"
+    )
 
 
 def _terms(case: Case, choice: str) -> npt.NDArray[np.float64]:

@@ -33,18 +33,24 @@ from dataclasses import dataclass
 from datetime import timedelta
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packviz.bench.command import in_a_line
 from packviz.bench.timing import Timing, measure
 from packviz.core import batches as buckets
 from packviz.core.layout import Layout
 from packviz.core.lengths import log_normal, read
+from packviz.draw.palette import SEQUENCES
 from packviz.draw.text import milliseconds
+
+if TYPE_CHECKING:
+    from packviz.draw.figures import Chart
 
 MEANS, WEIGHTED = "mean of means", "token-weighted"
 LOSSES = (MEANS, WEIGHTED)
 """How the workers' losses are made; see above."""
+
+_TEXTURES = ("", ".", "+", "-", "|")  # of the bars of worker 0, 1, …
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,6 +118,20 @@ class Workers:
         rounds = self.shares[0].timing.rounds
         so_many = "1 round" if rounds == 1 else f"{rounds} rounds"
         return "\n".join([*lines, f"{place['device_name']}, {so_many}, torch threads each: {place['threads']}"])
+
+    def chart(self) -> Chart:
+        """The tokens of each worker, for each way of splitting."""
+        from packviz.draw.figures import Fill, axes  # noqa: PLC0415 - a bare machine has no plotly
+
+        tokens = {way: self.tokens(way) for way in self.errors}
+        chart = axes("Tokens of each worker", self.to_text(), x="split", y="tokens")
+        for rank in range(len(self.shares)):
+            fill = Fill(SEQUENCES[(4 + rank) % len(SEQUENCES)], _TEXTURES[rank % len(_TEXTURES)])
+            chart.bars(list(tokens), [each[rank] for each in tokens.values()], f"worker {rank}", fill)
+        chart.update_traces(texttemplate="%{y:,}", textposition="outside", cliponaxis=False)
+        chart.scale(1.1 * max(map(max, tokens.values()))).update_yaxes(showgrid=False)
+        chart.update_layout(barmode="group")
+        return chart
 
     def __repr__(self) -> str:
         return self.to_text()

@@ -23,7 +23,6 @@ FLOORS = (
     {"count", "check"},
     {"bench"},
     {"studies"},
-    {"figures"},
     {"explorers"},
     {"lessons"},
     {"__init__", "cli"},
@@ -124,7 +123,7 @@ def test_a_name_that_is_not_there_gets_help():
         _ = pv.Layuot
 
 
-@pytest.mark.parametrize("package", ["explorers", "figures", "lessons"])
+@pytest.mark.parametrize("package", ["explorers", "lessons"])
 def test_every_name_of_a_subpackage_is_there(package):
     module = importlib.import_module(f"packviz.{package}")
     assert all(hasattr(module, name) for name in module.__all__)
@@ -167,7 +166,7 @@ def test_arrows_run_one_way():
         for path in sorted(HOUSE.rglob("*.py"))
         for own in [wing_of(module_of(path) + ".__init__")]
         for module, _ in imports(path)
-        if module.startswith("packviz.") and "figures" not in (own, wing_of(module))  # whose charts are to move
+        if module.startswith("packviz.")
         if wing_of(module) != own and floor[wing_of(module)] >= floor[own]
     ]
     assert upwards == []
@@ -199,7 +198,7 @@ def test_the_pure_wings_never_need_torch():
 
 def test_the_house_is_seen_in_a_glance():
     inside = [path.relative_to(HOUSE).parts for path in HOUSE.rglob("*") if path.is_file() and path.name != "py.typed"]
-    assert len({parts[0] for parts in inside if "__pycache__" not in parts}) <= 13
+    assert len({parts[0] for parts in inside if "__pycache__" not in parts}) <= 12
 
 
 # The files.

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz import figures
 from packviz.bench.timing import Timing
 from packviz.ops import running
 from packviz.studies import race
@@ -125,10 +124,10 @@ def test_the_text_has_all_times():
 
 
 def test_the_figure_shows_the_ratios():
-    chart = figures.who_wins(made_up(split=2.5, auto=5))
+    chart = made_up(split=2.5, auto=5).chart()
     drawn = {trace.name: trace.x[0] for trace in chart.data}
     assert drawn == {PACKED: 1, "padded": 1, "packed": 1, "split": 0.25, "staircase": 1, AUTO: 0.5}
     assert "split 0.25" in chart.to_text()
     assert len({trace.marker.symbol for trace in chart.data}) == len(drawn)
     with pytest.raises(ValueError, match="which is 'backward'; choose from training, forward"):
-        figures.who_wins(made_up(), "backward")
+        made_up().chart("backward")

@@ -9,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz import figures
 from packviz.bench.timing import Ratio
 from packviz.core.layout import Layout
 from packviz.core.lengths import DISTRIBUTIONS
@@ -224,9 +223,7 @@ def test_what_is_not_padded_is_not_packed():
 
 def test_rules_judged():
     cases = [case(2.0), case(0.5), case(1.0, spread=1.5)]
-    chart = figures.rules_judged(
-        [rules.judge("always", lambda c: True, cases), rules.judge("no", lambda c: False, cases)]
-    )
+    chart = rules.chart([rules.judge("always", lambda c: True, cases), rules.judge("no", lambda c: False, cases)])
     right, wrong, neither = chart.data
     assert [list(part.x) for part in (right, wrong, neither)] == [[1, 1], [1, 1], [1, 1]]
     assert right.y[0] == "always"
@@ -239,7 +236,7 @@ def test_rules_judged():
 
 def test_where_packing_pays():
     cases = [case(2.0), case(0.5, kind="log-normal"), case(1.0, spread=1.5, training=False)]
-    chart = figures.where_packing_pays(cases, "GRU")
+    chart = rules.where_packing_pays(cases, "GRU")
     points = {(trace.name, trace.xaxis): list(zip(trace.x, trace.y, strict=True)) for trace in chart.data}
     assert sum(map(len, points.values())) == 3
     (point,) = points["packed is faster", "x2"]
@@ -254,7 +251,7 @@ def test_where_packing_pays():
 def test_cost_of():
     cases = made_up({PADDED: np.full(6, 1e-6), PACKED: np.full(6, 1e-6)}, SIZES)
     model = rules.CostModel.fit(cases)
-    chart = figures.cost_of(model, cases[-1])
+    chart = model.chart(cases[-1])
     *parts, measured = chart.data
     assert [part.name for part in parts] == list(rules.PARTS)
     for i, choice in enumerate((PADDED, PACKED)):

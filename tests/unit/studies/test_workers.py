@@ -10,7 +10,6 @@ import psutil
 import pytest
 import torch
 
-from packviz import figures
 from packviz.core import batches as buckets
 from packviz.studies import workers
 
@@ -99,7 +98,7 @@ def test_lengths_from_a_file(tmp_path):
 
 
 def test_chart(found):
-    first, second = figures.shares(found).data
+    first, second = found.chart().data
     assert list(first.x) == list(buckets.SPLITS)
     assert [list(pair) for pair in zip(first.y, second.y, strict=True)] == [found.tokens(w) for w in buckets.SPLITS]
     assert first.marker.pattern.shape != second.marker.pattern.shape
