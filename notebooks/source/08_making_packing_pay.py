@@ -61,7 +61,7 @@ print("index:", *index.tolist())
 
 # %%
 from packviz import lengths as sources
-from packviz.count import operators as counting, nodes
+from packviz.count import operators as counting
 
 
 def backward_of(pack, pad, lengths):
@@ -82,7 +82,7 @@ for T in (16, 32, 64):
         _, seen, _ = counting.observe(backward, output.device)
         written[name, T] = sum(operator.bytes for operator, _ in seen.calls)
         megabytes = written[name, T] / 1e6
-        print(f"T = {T}  {name:8}{len(nodes.walk(output)):4} nodes {megabytes:7.3g} MB written by backward")
+        print(f"T = {T}  {name:8}{len(counting.walk(output)):4} nodes {megabytes:7.3g} MB written by backward")
 assert written["packviz", 64] < 2.1 * written["packviz", 32]  # linear
 
 # %% [markdown]

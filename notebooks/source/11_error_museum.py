@@ -558,7 +558,7 @@ pv.show(packed)
 # What makes the backward pass slow can be counted: the nodes that autograd keeps for one unpacking.
 
 # %%
-from packviz.count.nodes import walk
+from packviz.count.operators import walk
 
 
 def nodes(lengths):

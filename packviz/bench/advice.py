@@ -488,14 +488,10 @@ def _evaluated(rnn: Any, method: Method, batch: Batch) -> list[Any]:
 
 def _unlike(found: Sequence[Any], wanted: Sequence[Any]) -> str:
     """The first of the results that is not as it should be, but for rounding."""
-    import torch  # noqa: PLC0415
-
-    from packviz.check.states import TOLERANCE, TOLERANCE_TF32  # noqa: PLC0415 - it stands on torch
+    from packviz.ops.tolerance import apart, of_states  # noqa: PLC0415 - it stands on torch
 
     for name, one, other in zip(("output", "h_n", "c_n"), found, wanted, strict=False):
-        coarse = other.is_cuda and other.dtype == torch.float32
-        most = (TOLERANCE_TF32 if coarse else TOLERANCE[other.dtype]) * other.abs().max()
-        if one.shape != other.shape or not bool((one - other).abs().max() <= most):
+        if one.shape != other.shape or apart(one, other) > of_states(other.dtype, other.device.type):
             return name
     return ""
 

@@ -36,7 +36,6 @@ CHANGING = ("date", "load_average", "page_faults_per_round")
 _NOT_COMPARED = (*CHANGING, "device", "fake")  # the device has a name too
 _SAID = {"device_name": "device", "cuda": "CUDA", "cudnn": "cuDNN"}
 _FEWEST, _MOST = 3, 25  # rounds that a budget buys
-_TOLERANCE = 2e-4  # of float32 gradients, which are sums of many terms
 
 
 class ConflictError(ValueError):
@@ -195,19 +194,20 @@ def without_place(timing: Timing) -> Timing:
 
 
 def _compare(contest: Contest, point: str) -> None:
+    from packviz.ops.tolerance import apart, of_gradients  # noqa: PLC0415 - it stands on torch
+
     first, *others = contest.alike
     right = _tensors(contest.calls[first]())
     for name in others:
         for ours, theirs in zip(_tensors(contest.calls[name]()), right, strict=True):
-            apart = float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-30))
-            if not apart <= _TOLERANCE:
-                raise RuntimeError(f"{point}: {name} is {apart:.2g} from {first}")
+            if (far := apart(ours, theirs)) > of_gradients(theirs.dtype, theirs.device.type):
+                raise RuntimeError(f"{point}: {name} is {far:.2g} from {first}")
 
 
 def _tensors(nested: Any) -> list[Any]:
     if isinstance(nested, (tuple, list)):
         return [tensor for part in nested for tensor in _tensors(part)]
-    return [nested.detach().double()]
+    return [nested]
 
 
 def _within(budget: float, contest: Contest) -> int:

@@ -19,14 +19,9 @@ from packviz.core.padded import order, reading
 from packviz.draw import grids, text
 from packviz.draw.curves import Curve, Trajectory
 from packviz.draw.drawn import Drawn
+from packviz.ops.tolerance import of_states
 
 FloatArray = npt.NDArray[np.float64]
-
-TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""By dtype: two values agree if they differ by at most this share of the largest value of their sequence."""
-
-TOLERANCE_TF32 = 5e-3
-"""The same for float32 on a CUDA device, where cuDNN may multiply in TF32: 10 bits behind the point."""
 
 LOSSES = {
     "outputs": "the sum of the outputs at valid steps, each times a fixed random weight",
@@ -290,7 +285,7 @@ def compare(
         hx: the initial state as the module takes it; zeros if not given.
         gradients: whether to compare gradients too, of the two losses in `LOSSES`.
         tolerance: two values agree if they differ by at most this share of the largest value of their sequence; by
-            default `TOLERANCE` of the dtype (`TOLERANCE_TF32` for float32 on CUDA).
+            default as `packviz.ops.tolerance.of_states` has it for the dtype and the device.
 
     Raises:
         TypeError: `rnn` is not one of these modules, or `x` is not a tensor.
@@ -305,8 +300,7 @@ def compare(
     hx = _checked_state(rnn, hx, layout.batch_size)
     weight = next(rnn.parameters())
     if tolerance is None:
-        tf32 = x.is_cuda and weight.dtype == torch.float32
-        tolerance = TOLERANCE_TF32 if tf32 else TOLERANCE.get(weight.dtype, 1e-5)
+        tolerance = of_states(weight.dtype, x.device.type)
     elif not tolerance >= 0:
         raise ValueError(f"tolerance is {tolerance}; give a share of at least 0, or leave it out")
 

@@ -22,8 +22,7 @@ from packviz.draw.text import size as size
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from packviz.count.nodes import Step
-    from packviz.count.operators import Operator
+    from packviz.count.operators import Operator, Step
 
 _FORMULA = re.compile("PackPadded|PadPacked")
 
@@ -223,8 +222,7 @@ def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
 def _counted(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Counted:
     import torch  # noqa: PLC0415
 
-    from packviz.count.nodes import backward  # noqa: PLC0415
-    from packviz.count.operators import observe  # noqa: PLC0415
+    from packviz.count.operators import backward, observe  # noqa: PLC0415
 
     x = x.detach().requires_grad_()
     output, counting, kernels = observe(lambda counting: call(x), x.device)

@@ -20,8 +20,7 @@ HEAVY = {"torch", "plotly", "ipywidgets", "anywidget", "IPython"}
 FLOORS = (
     {"core"},
     {"draw", "ops"},
-    {"count", "check"},
-    {"bench"},
+    {"count", "check", "bench"},
     {"studies"},
     {"explorers"},
     {"lessons"},

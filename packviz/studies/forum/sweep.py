@@ -275,33 +275,20 @@ class _Trial:
 
     def differences(self) -> tuple[dict[str, float], float]:
         """By method, how far its results are from the first method's, relative to these; and what rounding explains."""
+        import torch  # noqa: PLC0415
+
+        from packviz.ops.tolerance import apart, of_gradients  # noqa: PLC0415 - it stands on torch
+
         first, *others = self._methods
-        apart = {
-            method: max((_apart(*pair) for which in PASSES for pair in self._pairs(method, first, which)), default=0.0)
+        found = {
+            method: max((apart(*pair) for which in PASSES for pair in self._pairs(method, first, which)), default=0.0)
             for method in others
         }
-        return apart, _tolerance(self._dtype, self._device.type)
+        return found, of_gradients(getattr(torch, self._dtype), self._device.type)
 
     def _pairs(self, method: str, first: str, which: str) -> Iterator[tuple[Tensor, Tensor]]:
         ours, theirs = (self._results.get(call_name(name, which), []) for name in (method, first))
         yield from zip(ours, theirs, strict=False)  # one may have run out of memory
-
-
-def _apart(ours: Tensor, theirs: Tensor) -> float:
-    """The largest difference, relative to the largest of `theirs`; infinite where a number is none."""
-    ours, theirs = ours.double(), theirs.double()
-    apart = float((ours - theirs).abs().max()) / max(float(theirs.abs().max()), 1e-300)
-    return apart if math.isfinite(apart) else math.inf
-
-
-def _tolerance(dtype: str, device: str) -> float:
-    """About half of the digits: gradients are sums of many terms that cancel."""
-    import torch  # noqa: PLC0415
-
-    eps: float = torch.finfo(getattr(torch, dtype)).eps
-    if dtype == "float32" and device == "cuda" and torch.backends.cudnn.allow_tf32:
-        eps = 2**-10  # TF32 keeps so many bits of a product's factors
-    return 4 * math.sqrt(eps)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -12,9 +12,10 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
-from packviz.check.states import LOSSES, TOLERANCE, StatesComparison
+from packviz.check.states import LOSSES, StatesComparison
 from packviz.check.truth import QUESTIONS, truth_table
 from packviz.draw import palette
+from packviz.ops.tolerance import TOLERANCE
 
 CELLS = (nn.RNN, nn.GRU, nn.LSTM)
 

@@ -12,8 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from packviz.core import lengths as sources
 from packviz.core.layout import Layout
 from packviz.count import profile
-from packviz.count.nodes import walk
-from packviz.count.operators import Counting, Operator, added_up, observe
+from packviz.count.operators import Counting, Operator, added_up, observe, walk
 
 CPU = torch.device("cpu")
 layouts = st.builds(
