@@ -81,6 +81,41 @@ def check_static(module: nn.Module, example_inputs: Sequence[Any] | Mapping[str,
         ValueError: the inputs do not fit the network's `forward`, or it is a generator or `async`.
         Exception: whatever the network raises on the example.
     """
+    bound = _bound(module, example_inputs)
+    example = dict(bound.arguments)
+    given, full = _lengths(example)
+
+    first = _run(module, example, bound)
+    shown = dict.fromkeys(_rules(first))  # what each run shows, said once
+    differ: list[Finding] = []  # what other lengths change
+    flows = [_flow(first, _with(given))]
+    for other in _tries(given, full, first):
+        try:
+            second = _run(module, _replaced(example, other), bound)
+        except Exception as error:
+            if not any(one.rule == "fails" for one in shown):
+                shown[_failure(error, _with(other))] = None
+            continue
+        said = {(one.rule, one.where) for one in differ}
+        compared = dict.fromkeys(_compared(first, second, _with(given), _with(other)))
+        differ += [one for one in compared if (one.rule, one.where) not in said]
+        branch = next((one.where for one in compared if one.rule == "conditional"), None)
+        # That the runs part says more of a line than that it reads a value, or what only one of them does there.
+        shown = {one: None for one in shown if (one.rule, one.where) != ("value", branch)}
+        shown |= {one: None for one in _rules(second) if one.where != branch}
+        if branch is not None or (second.misuses and not first.misuses):
+            flows.append(_flow(second, _with(other)))
+        if branch is not None:
+            break
+    found = [*differ, *shown]
+    if any(call.kind == "pack" for call in first.calls) and not given:
+        message = "No lengths were recognised among the inputs, so the network was run on nothing but the example."
+        found.append(Finding("info", "unchecked", message, fix="Give the lengths as an input: a (B,) tensor of int64."))
+    return StaticCheck(f"{type(module).__name__} under fixed shapes", tuple(found), tuple(flows))
+
+
+def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
+    """The arguments of a call, once they fit."""
     if not isinstance(module, nn.Module):
         raise TypeError(f"module is a {type(module).__name__}; give the nn.Module itself")
     if isinstance(example_inputs, (Tensor, PackedSequence)) or not isinstance(example_inputs, (tuple, list, Mapping)):
@@ -92,39 +127,9 @@ def check_static(module: nn.Module, example_inputs: Sequence[Any] | Mapping[str,
     named = dict(example_inputs) if isinstance(example_inputs, Mapping) else {}
     arguments = () if named else tuple(example_inputs)
     try:
-        bound = inspect.signature(module.forward).bind(*arguments, **named)
+        return inspect.signature(module.forward).bind(*arguments, **named)
     except TypeError as error:
         raise ValueError(f"example_inputs do not fit {type(module).__name__}.forward: {error}") from None
-    example = dict(bound.arguments)
-    given, full = _lengths(example)
-
-    first = _run(module, example, bound)
-    found = list(dict.fromkeys(_rules(first)))
-    flows = [_flow(first, _with(given))]
-    for other in _tries(given, full, first):
-        known = {(one.rule, one.where) for one in found}
-        if any(rule == "conditional" for rule, _ in known):
-            break
-        try:
-            second = _run(module, _replaced(example, other), bound)
-        except Exception as error:
-            reason = (str(error).splitlines() or [""])[0]
-            message = f"It fails{_with(other)}: {type(error).__name__}: {reason}"
-            if ("fails", "") not in known:
-                found.append(Finding("warning", "fails", message, fix="Look whether it should take such lengths."))
-        else:
-            compared = list(dict.fromkeys(_compared(first, second, _with(given), _with(other))))
-            compared = [one for one in compared if (one.rule, one.where) not in known]
-            branched = [one.where for one in compared if one.rule == "conditional"]
-            found = compared + [one for one in found if one.rule != "value" or one.where not in branched]
-            rules = dict.fromkeys(_rules(second))
-            found += [one for one in rules if one not in found and one.where not in branched]
-            if branched or (second.misuses and not first.misuses):
-                flows.append(_flow(second, _with(other)))
-    if any(call.kind == "pack" for call in first.calls) and not given:
-        message = "No lengths were recognised among the inputs, so the network was run on nothing but the example."
-        found.append(Finding("info", "unchecked", message, fix="Give the lengths as an input: a (B,) tensor of int64."))
-    return StaticCheck(f"{type(module).__name__} under fixed shapes", tuple(found), tuple(flows))
 
 
 # Running.
@@ -250,6 +255,13 @@ def _few(values: list[int]) -> str:
 
 
 # Rules.
+
+
+def _failure(error: Exception, way: str) -> Finding:
+    """What is to be said of lengths that the network does not take."""
+    reason = (str(error).splitlines() or [""])[0]
+    message = f"It fails{way}: {type(error).__name__}: {reason}"
+    return Finding("warning", "fails", message, fix="Look whether it should take such lengths.")
 
 
 def _rules(recording: Recording) -> Iterator[Finding]:
