@@ -98,7 +98,7 @@ def test_what_does_not_agree_is_not_timed():
     right = torch.ones(2), [torch.ones(1)]
     with pytest.raises(RuntimeError, match=r"size 2: wrong is 0\.01 from right"):
         steps(study=of(right=lambda: right, wrong=lambda: (torch.ones(2), [torch.ones(1) * 1.01])))
-    with pytest.raises(RuntimeError, match="size 2: nothing is nan from right"):
+    with pytest.raises(RuntimeError, match="size 2: nothing is inf from right"):
         steps(study=of(right=lambda: torch.ones(1), nothing=lambda: torch.ones(1) * float("nan")))
 
 
