@@ -102,5 +102,5 @@ def _cell(tag: str, said: str, side: str) -> str:
 
 def _said(words: str) -> str:
     """Words in HTML, addresses as links."""
-    link = r'<a href="\g<0>" target="_blank" rel="noopener" style="color:inherit">\g<0></a>'
+    link = r'<a href="\g<0>" target="_blank" rel="noopener" style="color:inherit;text-decoration:underline">\g<0></a>'
     return _LINK.sub(link, escape(words))
