@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from os import PathLike
@@ -178,21 +178,17 @@ class Advice(Drawn):
         more = f"{text.percent(abs(1 - ratio.value))} {'less' if ratio.value < 1 else 'more'} time per epoch"
         return [f"{said}, and takes {more}, with {self._best(BUCKETED)}."]
 
-    def _table(self) -> Iterator[str]:
-        wide = max(map(len, [*self.timing.seconds, *self.once]))
-        head = "seconds per epoch".ljust(wide)
-        yield f"{head}  {'median':>8}  {'quartiles':>20}  {'× packed':>8}  results of packing"
+    def _table(self) -> list[str]:
+        rows = [["seconds per epoch", "median", "quartiles", "× packed", "results of packing"]]
         for name in self.timing.seconds:
             middle, low, high = map(text.plain, self.epoch(name))
             ratio = f"{self.timing.ratio(name, PACKED).value:.3g}"
             same = "yes" if self.is_exact(_method(name)) else "no: padding is read"
             spread = f"{low} to {high}" if self.timing.rounds >= FEWEST_ROUNDS else "–"
-            yield f"{name.ljust(wide)}  {middle:>8}  {spread:>20}  {ratio:>8}  {same}"
+            rows.append([name, middle, spread, ratio, same])
         for name, seconds in self.once.items():
-            about = "~ " + text.plain(seconds * self.batches)
-            yield f"{name.ljust(wide)}  {about:>8}  (a look at one batch)"
-        for name, why in self.failed.items():
-            yield f"{name.ljust(wide)}  {why}"
+            rows.append([name, f"~ {text.plain(seconds * self.batches)}", "(a look at one batch)"])
+        return text.table([*rows, *map(list, self.failed.items())], "<  >8  >20  >8  <")
 
     def _notes(self) -> list[str]:
         place, n = self.timing.provenance, self.lengths

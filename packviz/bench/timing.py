@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from packviz.bench.machine import calm_allocator, page_faults, provenance
 from packviz.bench.memory import peak
-from packviz.draw.text import milliseconds
+from packviz.draw.text import milliseconds, table
 
 Call = Callable[[], object]
 
@@ -174,14 +174,13 @@ class Timing:
         names = list(self.seconds)
         if not self.rounds:
             return f"stopped before the first round was complete: nothing to say of {', '.join(names)}"
-        wide = max(map(len, names))
-        lines = []
+        rows = []
         for name in names:
             low, high = self.quartiles(name)
-            median = f"{milliseconds(self.median(name)):>9} ms"
             most = f", at most {self.memory[name] / 1e6:.3g} MB at once" if name in self.memory else ""
             spread = f"(quartiles {milliseconds(low)} to {milliseconds(high)})"
-            lines.append(f"{name.ljust(wide)}  {median}  {spread}{most}")
+            rows.append([name, f"{milliseconds(self.median(name))} ms", f"{spread}{most}"])
+        lines = table(rows, "<  >12  <")
         lines += [self.ratio(name, names[0]).to_text() for name in names[1:]]
         stopped = ", then stopped" if self.stopped else ""
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} interleaved rounds"

@@ -163,8 +163,7 @@ class StatesComparison(Drawn):
             self.verdict,
             "",
         ]
-        width = max(len(f.what) for f in self._findings)
-        lines += [f"  {f.what.ljust(width)}  {f.said()}" for f in self._findings]
+        lines += text.table([[f.what, f.said()] for f in self._findings], "  <  <")
         lines += [
             "",
             f"Two values agree if they differ by at most {self.tolerance:g} of the largest in their sequence.",

@@ -152,19 +152,12 @@ class Ledger(Drawn):
         for name, work in self.rows().items():
             counts = [f"{n:,}" for n in (work.padded, work.packed, work.saved)]
             rows.append([name, *counts, text.percent(work.saved, work.padded)])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        table = [
-            "  ".join(
-                [row[0].ljust(widths[0]), *(v.rjust(w) for v, w in zip(row[1:], widths[1:], strict=True))]
-            ).rstrip()
-            for row in rows
-        ]
         steps, sequences = self.per_step, self.per_sequence
         return "\n".join(
             [
                 self.headline(),
                 "",
-                *table,
+                *text.table(rows),
                 "",
                 f"forward, per time step: padded {steps.padded[0]:,} at each; packed {text.numbers(steps.packed)}",
                 f"forward, per sequence:  padded {sequences.padded[0]:,} for each;"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from packviz.core.fit import exponent as exponent
 from packviz.core.layout import Layout
 from packviz.draw.graphs import Graph, Node
 from packviz.draw.text import size as size
+from packviz.draw.text import table
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -106,7 +107,7 @@ class Counted:
 
     def to_text(self) -> str:
         """Both passes in one line each."""
-        return "\n".join(_table([self]))
+        return "\n".join(_table(self))
 
     def __repr__(self) -> str:
         return self.to_text()
@@ -135,7 +136,7 @@ class Profile:
         layout = self.layout
         distinct = np.unique(layout.lengths).size
         batch = f"{layout.batch_size} sequences of {layout.max_len} time steps, {self.features} features"
-        return "\n".join([f"{batch}; distinct lengths: {distinct}", *_table([self.pack, self.pad])])
+        return "\n".join([f"{batch}; distinct lengths: {distinct}", *_table(self.pack, self.pad)])
 
     def __repr__(self) -> str:
         return self.to_text()
@@ -232,9 +233,10 @@ def _counted(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Counted:
     return Counted(name, forward, Tally(operators, kernels), gradient.nbytes, steps)
 
 
-def _table(rows: Sequence[Counted]) -> Iterator[str]:
-    yield f"{'':24}{'kernels':>9}{'nodes':>8}{'written':>10}"
-    for row in rows:
-        yield f"{row.name:24}{row.forward.kernels:9,}{'':8}{size(row.forward.bytes):>10}"
-        name = f"{row.name}, backward"
-        yield f"{name:24}{row.backward.kernels:9,}{row.nodes:8,}{size(row.backward.bytes):>10}"
+def _table(*counted: Counted) -> list[str]:
+    rows = [["", "kernels", "nodes", "written"]]
+    for one in counted:
+        back = one.backward
+        rows.append([one.name, f"{one.forward.kernels:,}", "", size(one.forward.bytes)])
+        rows.append([f"{one.name}, backward", f"{back.kernels:,}", f"{one.nodes:,}", size(back.bytes)])
+    return table(rows, "<24>9>8>10")

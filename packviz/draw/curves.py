@@ -10,7 +10,7 @@ from itertools import groupby
 from packviz.draw import axes, palette
 from packviz.draw.drawn import Drawn
 from packviz.draw.layouts import element, escape
-from packviz.draw.text import FEW, difference
+from packviz.draw.text import FEW, difference, table
 
 MOST = len(palette.SEQUENCES)
 """As many curves are drawn as there are colours."""
@@ -54,14 +54,14 @@ class Trajectory(Drawn):
         lines = [self.title]
         steps = max(len(curve.padded) for curve in self.curves)
         if steps <= FEW and len(self.curves) <= FEW:
-            lines.append("              " + "".join(f"t={t}".rjust(9) for t in range(steps)))
+            rows = [["", "", *(f"t={t}" for t in range(steps))]]
             for curve in self.curves:
                 for way, values in (("padded", curve.padded), ("packed", curve.packed)):
                     cells = (
                         f"[{self._said(way, v)}]" if t >= curve.length else difference(v) for t, v in enumerate(values)
                     )
-                    lines.append(f" {curve.name:>2}  {way}   {''.join(cell.rjust(9) for cell in cells)}")
-            lines.append("[ ]: after the end of the sequence")
+                    rows.append([curve.name, way, *cells])
+            lines += [*table(rows, " >2  <6   >9>9"), "[ ]: after the end of the sequence"]
         else:
             for c in self.curves:
                 at_end, after = difference(c.padded[c.length - 1]), difference(c.padded[-1])

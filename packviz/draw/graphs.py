@@ -7,7 +7,6 @@ the other stand side by side, what branches off from each stands below it, and w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from textwrap import wrap
@@ -97,23 +96,25 @@ class Graph(Drawn):
         """Every node of a small graph; of a large one how many there are of each name."""
         if len(self.nodes) > 3 * MOST:
             return "\n".join([self.headline, *self._by_name()])
-        lines = [f"{self.headline} ({text.size(self.gradient)})"]
+        rows = []
         for i, node in enumerate(self.nodes):
             after = "→ " * node.leads_on + ", ".join(str(n) for n in node.next if n is not None)
-            lines.append(f"  {i:>2} {node.name:20}{text.size(node.bytes):>8}  {after:8} {self.does(i)}")
+            rows.append([f"{i}", node.name, text.size(node.bytes), after, self.does(i)])
             if node.operators:
-                lines.append(f"{'':44}{', '.join(node.said())}")
-        return "\n".join(lines)
+                rows.append(["", "", "", "", ", ".join(node.said())])
+        lines = text.table(rows, "  >2 <20>8  <8 <")
+        return "\n".join([f"{self.headline} ({text.size(self.gradient)})", *lines])
 
     def to_svg(self, theme: str = "light") -> str:
         """The graph as a complete `<svg>` element."""
         return _Picture(self, theme).render()
 
-    def _by_name(self) -> Iterator[str]:
-        many = Counter(node.name for node in self.nodes)
-        for name, n in many.items():
+    def _by_name(self) -> list[str]:
+        rows = []
+        for name, n in Counter(node.name for node in self.nodes).items():
             written = sum(node.bytes for node in self.nodes if node.name == name)
-            yield f"  {n:>5} × {name:20}{text.size(written):>8}  {DOES.get(name, '')}".rstrip()
+            rows.append([f"{n}", name, text.size(written), DOES.get(name, "")])
+        return text.table(rows, "  >5 × <20>8  <")
 
     def does(self, i: int) -> str:
         """What a node does, in words."""

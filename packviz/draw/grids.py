@@ -16,7 +16,7 @@ import numpy.typing as npt
 from packviz.draw import palette
 from packviz.draw.layouts import CHAR, element, escape, hatch
 from packviz.draw.palette import Theme
-from packviz.draw.text import FEW, difference, short_difference
+from packviz.draw.text import FEW, difference, short_difference, table
 
 _WIDTH = 900.0  # px: a JupyterLab cell
 _MARGIN = 44.0  # px: left of a grid, for the names of its rows
@@ -57,16 +57,15 @@ class Grid:
 
     def to_text(self) -> list[str]:
         """The grid in lines: `=` where it agrees, a difference where not, in brackets at padding."""
-        width = max(7, *(len(column) for column in self.columns))
-        lines = [f"{self.title}  (= agrees{', [ ] padding' if self.padding is not None else ''})"]
-        lines.append("    " + " ".join(column.rjust(width) for column in self.columns))
+        rows = [["", *self.columns]]
         for r, name in enumerate(self.rows):
-            cells = []
+            rows.append([name])
             for c in range(len(self.columns)):
                 cell = difference(float(self.values[r, c])) if self.differs[r, c] else "="
-                cells.append((f"[{cell}]" if self.is_padding(r, c) else cell).rjust(width))
-            lines.append(f" {name:>2} {' '.join(cells)}")
-        return lines
+                rows[-1].append(f"[{cell}]" if self.is_padding(r, c) else cell)
+        width = max(7, *map(len, self.columns))
+        head = f"{self.title}  (= agrees{', [ ] padding' if self.padding is not None else ''})"
+        return [head, *table(rows, f" >2 >{width}")]
 
     def is_padding(self, r: int, c: int) -> bool:
         """Whether this cell is padding."""

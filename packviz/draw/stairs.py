@@ -80,17 +80,17 @@ class Stairs(Drawn):
     def to_text(self) -> str:
         """The counts, and the rectangles, of which many are left out."""
         listed = self.rectangles if self.calls <= text.FEW else (*self.rectangles[:8], None, *self.rectangles[-3:])
-        lines = [self.summary()]
+        rows = []
         for one in listed:
             if one is None:
-                lines.append("  …")
+                rows.append(["…"])
                 continue
             a, b, n = one
             steps = f"step {a}" if b == a + 1 else f"steps {a}–{b - 1}"
             padding = n * (b - a) - int(self.layout.batch_sizes[a:b].sum())
             size = f"{text.count(n, 'sequence')} × {text.count(b - a, 'step')}"
-            lines.append(f"  {steps:<14} {size}, {padding:,} padding")
-        return "\n".join(lines)
+            rows.append([steps, f"{size}, {padding:,} padding"])
+        return "\n".join([self.summary(), *text.table(rows, "  <14 <")])
 
     def to_svg(self, theme: str = "light") -> str:
         """The grid, longest sequence first: padding that is computed is hatched, what is not computed is left empty."""
@@ -127,15 +127,14 @@ class TradeOff(Drawn):
 
     def to_text(self) -> str:
         """A table of all, or of some where there are many."""
-        rows = [f"{'rectangles':>10}{'wasted cells':>14}{'predicted time':>16}  (one rectangle = 1)"]
+        rows = [["rectangles", "wasted cells", "predicted time", "  (one rectangle = 1)"]]
         every = max(1, math.ceil(len(self.calls) / text.FEW))
         for i, (k, wasted, ratio) in enumerate(zip(self.calls, self.wasted, self.ratios, strict=True)):
             if i % every == 0 or k in (self.at, self.best, self.calls[-1]) or k in self.measured:
-                said = f"{k:>10}{wasted:>14,}{ratio:>16.2f}"
-                said += f"  measured {self.measured[k][0]:.3g}" if k in self.measured else ""
+                said = f"  measured {self.measured[k][0]:.3g}" if k in self.measured else ""
                 said += "  ← here" * (k == self.at) + "  ← lowest" * (k == self.best)
-                rows.append(said)
-        return "\n".join(rows)
+                rows.append([f"{k}", f"{wasted:,}", f"{ratio:.2f}", said])
+        return "\n".join(text.table(rows, ">10>14>16<"))
 
     def to_svg(self, theme: str = "light") -> str:
         """Two small charts over the number of rectangles: time above, wasted cells below."""

@@ -133,13 +133,16 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
     for row in rows:
         for i, cell in enumerate(row if len(row) == many else row[:-1]):
             widths[i] = max(widths[i], len(cell))
-    return [
-        "".join(
-            f"{before}{cell:{side}{width}}"
-            for cell, (before, side, _), width in zip(row, columns, widths, strict=False)
-        ).rstrip()
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        parts = [
+            f"{before}{cell:{side}{widths[i]}}"
+            for i, (cell, (before, side, _)) in enumerate(zip(row, columns, strict=False))
+        ]
+        if 0 < len(row) < many:
+            parts[-1] = columns[len(row) - 1][0] + row[-1]
+        lines.append("".join(parts).rstrip())
+    return lines
 
 
 def cell_label(labels: Labels | None, b: int, t: int) -> str:

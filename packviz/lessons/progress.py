@@ -21,7 +21,7 @@ from weakref import WeakSet
 import ipywidgets as widgets
 
 from packviz.core import files as recorded
-from packviz.draw import palette
+from packviz.draw import palette, text
 from packviz.explorers.panel import Companion
 
 FILE = ".packviz-progress.json"
@@ -143,8 +143,7 @@ class Overview(widgets.VBox):
 
     def to_text(self) -> str:
         """The exercises, without the marks: the same for every reader."""
-        wide = max(len(exercise.notebook) for exercise in exercises())
-        return "\n".join(f"{exercise.notebook.ljust(wide)}  {exercise.task}" for exercise in exercises())
+        return "\n".join(text.table([[exercise.notebook, exercise.task] for exercise in exercises()], "<  <"))
 
     def _forget(self, button: Any = None) -> None:
         if self.forget.description == _FORGET:

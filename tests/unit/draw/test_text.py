@@ -224,8 +224,9 @@ def test_the_columns_of_a_table(rows, least):
 
 
 def test_a_row_that_ends_early_goes_on_across_the_columns():
-    rows = [["name", "a", "b"], ["x", "1", "22"], ["y", "none of these"], ["z"], []]
-    assert text.table(rows) == ["name  a   b", "x     1  22", "y     none of these", "z", ""]
+    rows = [["name", "a", "b"], ["x", "1", "22"], ["y", "none of these"], ["z"], [], ["w", "–"]]
+    assert text.table(rows) == ["name  a   b", "x     1  22", "y     none of these", "z", "", "w     –"]
+    assert text.table(rows[1:], "<  >3")[-1] == "w  –"
     assert text.table([]) == []
 
 
