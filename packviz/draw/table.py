@@ -13,7 +13,8 @@ from packviz.draw import palette, text
 
 _WRONG = "#b3402a"
 LOOKS = {
-    "✗": f"background-color:{_WRONG};color:{palette.ink_on(_WRONG)};font-weight:bold",
+    "✗": f"background-color:{_WRONG};color:{palette.ink_on(_WRONG)};font-weight:bold;"
+    "border:1px solid transparent;background-clip:padding-box",  # neighbours stay apart
     "–": "opacity:.75",
 }
 """How a cell looks that begins with a sign, in any theme: what colour says, the sign has said."""
