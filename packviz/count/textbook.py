@@ -9,14 +9,13 @@ It is a picture of the idea and not what an RNN does: an RNN multiplies one *tim
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from packviz.core.layout import Layout, sequence_name
-from packviz.draw import layouts as svg
 from packviz.draw import palette, text
 from packviz.draw.drawn import Drawn
+from packviz.draw.sheet import HATCHED, Sheet
 
 
 class Operations(NamedTuple):
@@ -68,34 +67,21 @@ class Textbook(Drawn):
         lines += [f"  {sequence_name(b):>2}  {row.mult}-mult {row.add}-add" for b, row in enumerate(self.rows)]
         return "\n".join([*lines, *self._sums()])
 
-    def to_svg(self, theme: str = "light") -> str:
+    def sheet(self, theme: str) -> Sheet:
         """Each row's entries, padding hatched, with what they take beside them."""
-        colours, layout = palette.THEMES[theme], self.layout
-        each = min(26.0, 460 / layout.max_len)
-        left, top = 60.0, 48.0
-        hatch = (
-            f"packviz-{zlib.crc32(repr((layout.lengths.tolist(), layout.max_len, self.columns, theme)).encode()):08x}"
-        )
-        body = [
-            svg.hatch(hatch, colours),
-            f'<text x="4" y="16" font-weight="bold">{svg.escape(self._title())}</text>',
-        ]
-        wide = each * layout.max_len
+        sheet, layout = Sheet(theme, self.to_text()), self.layout
+        each, left, top = min(26.0, 460 / layout.max_len), 60.0, 48.0
+        sheet.title(self._title())
         for b, row in enumerate(self.rows):
             y, n = top + 26 * b, int(layout.lengths[b])
-            cells = "".join(f"M{left + each * t:g} {y:g}h{each:g}v22h-{each:g}z" for t in range(n))
-            rest = each * (layout.max_len - n)
-            body.append(f'<path d="{cells}" fill="{palette.sequence_colour(b)}" stroke="{colours.line}"/>')
-            if rest:
-                box = f"M{left + each * n:g} {y:g}h{rest:g}v22h-{rest:g}z"
-                body.append(f'<path d="{box}" fill="url(#{hatch})" stroke="{colours.line}"/>')
-            body.append(f'<text x="{left - 12:g}" y="{y + 16:g}" text-anchor="end">{sequence_name(b)}</text>')
-            body.append(f'<text x="{left + wide + 16:g}" y="{y + 16:g}">{row.mult}-mult {row.add}-add</text>')
-        y = top + 26 * layout.batch_size + 16
-        for i, line in enumerate(self._sums()):
-            body.append(f'<text x="{left:g}" y="{y + 18 * i:g}">{svg.escape(line)}</text>')
-        width = max(left + wide + 190, 20 + 7.5 * len(self._title()), left + 20 + 7.5 * max(map(len, self._sums())))
-        return svg.element("".join(body), width, y + 18 * len(self._sums()), self.to_text(), theme)
+            for t in range(n):
+                sheet.box(left + each * t, y, each, 22, palette.sequence_colour(b))
+            if n < layout.max_len:
+                sheet.box(left + each * n, y, each * (layout.max_len - n), 22, HATCHED)
+            sheet.text(left - 12, y + 16, sequence_name(b), anchor="end")
+            sheet.text(left + each * layout.max_len + 16, y + 16, f"{row.mult}-mult {row.add}-add")
+        sheet.paragraph(left, top + 26 * layout.batch_size + 4, self._sums())
+        return sheet
 
     def _title(self) -> str:
         shape = f"({self.layout.batch_size}, {self.layout.max_len})"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +11,9 @@ import numpy.typing as npt
 
 from packviz.core.layout import Layout, sequence_name
 from packviz.core.padded import order
-from packviz.draw import layouts as svg
 from packviz.draw import palette
 from packviz.draw.drawn import Drawn
-from packviz.draw.layouts import element, escape
+from packviz.draw.sheet import HATCHED, Sheet, width_of
 from packviz.draw.text import FEW
 
 _WIDTH = 900  # px: a JupyterLab cell
@@ -73,9 +70,9 @@ class Aligned(Drawn):
         lines += [f" {sequence_name(b)}  " + " ".join(c.rjust(width) for c in row) for b, row in enumerate(marked)]
         return "\n".join(lines)
 
-    def to_svg(self, theme: str = "light") -> str:
-        """The batch as a complete `<svg>` element."""
-        return draw([self], theme)
+    def sheet(self, theme: str) -> Sheet:
+        """The batch, a row for each sequence."""
+        return beside([self], theme)
 
     def _marks(self, b: int, t: int) -> str:
         return ("!" if self.is_wrong(b, t) else "") + ("" if self.real[b, t] else "·")
@@ -85,58 +82,35 @@ class Aligned(Drawn):
         return self.wrong is not None and bool(self.wrong[b, t])
 
 
-def draw(batches: Sequence[Aligned], theme: str) -> str:
-    """Draws batches beside each other as they fit, as a complete `<svg>` element."""
-    colours = palette.THEMES[theme]
-    said = "\n\n".join(batch.to_text() for batch in batches)
-    hatch = f"packviz-{zlib.crc32((said + theme).encode()):08x}"
-    body = [svg.hatch(hatch, colours)]
+def beside(batches: Sequence[Aligned], theme: str) -> Sheet:
+    """Draws batches beside each other as they fit."""
+    sheet = Sheet(theme, "\n\n".join(batch.to_text() for batch in batches))
     x = y = below = right = 0.0
     for batch in batches:
-        cell = _cell_width(batch)
-        width = max(_MARGIN + cell * batch.real.shape[1], svg.CHAR * len(batch.title)) + 24
+        cell = max(26.0, 8 + max(width_of(label) for row in batch.labels for label in row))
+        width = max(_MARGIN + cell * batch.real.shape[1], width_of(batch.title)) + 24
         if x and x + width > _WIDTH:
             x, y, below = 0.0, y + below, 0.0
-        body += _batch(batch, 4 + x, y, cell, colours, hatch)
+        _batch(sheet, batch, 4 + x, y, cell)
         x, below = x + width, max(below, _TOP + _HEIGHT * len(batch.labels) + 14)
         right = max(right, x)
-    return element("".join(body), max(right, 300), y + below, said, theme)
+    sheet.size(max(right, 300), y + below)
+    return sheet
 
 
-def _batch(batch: Aligned, x: float, y: float, cell: float, colours: palette.Theme, hatch: str) -> list[str]:
-    left, top = x + _MARGIN, y + _TOP
-    muted = f'fill="{colours.muted}" font-size="11"'
-    out = [f'<text x="{x:g}" y="{y + 15:g}" font-weight="bold">{escape(batch.title)}</text>']
-    out.append(f'<text x="{left - 5:g}" y="{top - 7:g}" text-anchor="end" {muted}>t =</text>')
-    fills: dict[str, list[str]] = defaultdict(list)
-    frames, texts = [], []
+def _batch(sheet: Sheet, batch: Aligned, x: float, y: float, cell: float) -> None:
+    left, top, muted = x + _MARGIN, y + _TOP, sheet.colours.muted
+    sheet.text(x, y + 15, batch.title, bold=True)
+    sheet.text(left - 5, top - 7, "t =", anchor="end", size=11, ink=muted)
     for t in range(batch.real.shape[1]):
-        texts.append(f'<text x="{left + (t + 0.5) * cell:g}" y="{top - 7:g}" text-anchor="middle" {muted}>{t}</text>')
+        sheet.text(left + (t + 0.5) * cell, top - 7, str(t), anchor="middle", size=11, ink=muted)
     for b, row in enumerate(batch.labels):
-        middle = top + (b + 0.5) * _HEIGHT + 4
-        texts.append(f'<text x="{x + 2:g}" y="{middle:g}" font-weight="bold">{sequence_name(b)}</text>')
+        sheet.text(x + 2, top + (b + 0.5) * _HEIGHT + 4, sequence_name(b), bold=True)
         for t, label in enumerate(row):
-            box = f"M{left + t * cell:g} {top + b * _HEIGHT:g}h{cell:g}v{_HEIGHT:g}h-{cell:g}z"
-            fill, ink = f"url(#{hatch})", f'fill="{colours.muted}" stroke="{colours.padding}" stroke-width="4"'
-            if batch.real[b, t]:
-                fill = palette.sequence_colour(b)
-                ink = f'fill="{palette.ink_on(fill)}"'
-            else:
-                ink += ' paint-order="stroke"'
-            fills[fill].append(box)
-            if batch.is_wrong(b, t):
-                frames.append(box)
-            where = f'x="{left + (t + 0.5) * cell:g}" y="{middle:g}" text-anchor="middle"'
-            texts.append(f"<text {where} {ink}>{escape(label)}</text>")
-    line = f'stroke="{colours.line}" stroke-width=".5"'
-    out += [f'<path d="{"".join(boxes)}" fill="{fill}" {line}/>' for fill, boxes in fills.items()]
-    if frames:
-        out.append(f'<path d="{"".join(frames)}" fill="none" stroke="{colours.wrong}" stroke-width="3"/>')
-    return out + texts
-
-
-def _cell_width(batch: Aligned) -> float:
-    return max(26.0, 8 + svg.CHAR * max(len(label) for row in batch.labels for label in row))
+            fill = palette.sequence_colour(b) if batch.real[b, t] else HATCHED
+            sheet.cell(left + t * cell, top + b * _HEIGHT, cell, _HEIGHT, fill, label)
+    for b, t in np.argwhere(batch.wrong).tolist() if batch.wrong is not None else ():
+        sheet.box(left + t * cell, top + b * _HEIGHT, cell, _HEIGHT, stroke=sheet.colours.wrong, thick=3)
 
 
 def _grid(values: Any, name: str, batch_first: bool) -> npt.NDArray[Any]:

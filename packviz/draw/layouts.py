@@ -1,30 +1,23 @@
-"""A layout as an SVG string: the padded grid, the packed steps beside it, and the packed data underneath.
+"""A layout drawn: the padded grid, the packed steps beside it, and the packed data underneath.
 
-Pure and deterministic: the same layout gives the same string. Few cells are drawn one by one with what is in them; many
-as runs, one stretch per sequence and one path per colour, so that 512 × 512 cells stay a few shapes and kilobytes.
+Few cells are drawn one by one with what is in them; many as runs, one stretch per sequence, so that 512 × 512 cells
+stay a few shapes and kilobytes.
 """
 
 from __future__ import annotations
 
-import html
-import re
-import unicodedata
-import zlib
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from textwrap import wrap
 
 import numpy as np
 
 from packviz.core.layout import IntArray, Layout, sequence_name
 from packviz.draw import palette
-from packviz.draw.palette import Theme
+from packviz.draw import sheet as pen
+from packviz.draw.drawn import wrapped
+from packviz.draw.sheet import CHAR, HATCHED, Sheet, escape, n, width_of
 from packviz.draw.text import Labels, cell_label, is_few, summary
-
-CHAR = 7.3
-"""An upper bound for the width of one character of the 12 px monospace face, in px."""
 
 _PANEL = 460  # px: two panels of this width stand side by side in a JupyterLab cell
 _TALL = 400  # px: the tallest panel of runs
@@ -33,7 +26,6 @@ _MOST_ROWS = 512  # more sequences than this would share pixels: some are left o
 _TOP = 46  # px: a panel's title and its time axis
 _STEPS_TITLE = "packed: longest first, no padding"
 _SLOPE = 110  # px: between the panels, where lines show the sort
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
@@ -58,7 +50,7 @@ def draw(
     theme: str = "light",
     step: int | None = None,
     mistaken: bool = False,
-) -> str:
+) -> Sheet:
     """Draws the padded batch, the packed steps and the packed data.
 
     Args:
@@ -69,76 +61,22 @@ def draw(
         step: a time step to point at: its cells are framed, and the data shows what has been packed up to it.
         mistaken: adds the order that `data` is often taken to have, one sequence after another.
 
-    Returns:
-        A complete `<svg>` element.
-
     Raises:
         ValueError: there is no such theme, or no such time step.
     """
-    if theme not in palette.THEMES:
-        raise ValueError(f"theme is {theme!r}; choose one of {', '.join(map(repr, palette.THEMES))}")
     last = layout.batch_sizes.size - 1
     if step is not None and not 0 <= step <= last:
         raise ValueError(f"step is {step}; the longest sequence has time steps 0 … {last}")
-    body, width, height = _Picture(layout, labels, palette.THEMES[theme], step, mistaken).render()
-    return element(body, width, height, summary(layout), theme)
-
-
-def escape(text: str) -> str:
-    """Text for an element or an attribute. What XML cannot hold becomes the replacement character."""
-    return html.escape(_NOT_XML.sub("\ufffd", text))
-
-
-def element(body: str, width: float, height: float, said: str, theme: str) -> str:
-    """A complete `<svg>` on the theme's ground, with `said` for a screen reader."""
-    colours, size = palette.THEMES[theme], f'width="{_n(width)}" height="{_n(height)}"'
-    style = f"<style>{palette.STYLE}</style>" if theme == "live" else ""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="packviz" role="img" {size}'
-        f' viewBox="0 0 {_n(width)} {_n(height)}" style="max-width:100%;height:auto"'
-        f' font-family="ui-monospace,Menlo,Consolas,monospace" font-size="12" fill="{colours.text}"'
-        f' aria-label="{escape(said)}">{style}<path d="{_box(0, 0, width, height)}" fill="{colours.ground}"/>{body}'
-        "</svg>"
-    )
-
-
-def hatch(name: str, colours: Theme) -> str:
-    """The pattern of padding, to fill with as `url(#name)`.
-
-    The name must be the picture's own: many pictures may share a page, and where one is hidden the others must not look
-    for their hatch in it.
-    """
-    return (
-        f'<pattern id="{name}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-        f'<path d="M0 0h6v6H0z" fill="{colours.padding}"/><path d="M0 0v6" stroke="{colours.hatch}" stroke-width="2"/>'
-        "</pattern>"
-    )
-
-
-def stack(title: str, drawings: Sequence[str], theme: str) -> str:
-    """Puts whole drawings under each other, beneath a line of text."""
-    lines = wrap(title, 96)
-    y = 10.0 + 18 * len(lines)
-    body = [f'<text x="4" y="{16 + 18 * i}" font-size="13">{escape(line)}</text>' for i, line in enumerate(lines)]
-    width = 16.0 + 8 * max(map(len, lines))
-    for drawing in drawings:
-        size = re.search(r'width="([\d.]+)" height="([\d.]+)"', drawing)
-        if size is None:
-            raise ValueError("drawings must be <svg> elements with a width and a height")
-        body.append(drawing.replace("<svg ", f'<svg y="{_n(y)}" ', 1))
-        width, y = max(width, float(size[1])), y + float(size[2]) + 8
-    return element("".join(body), width, y, title, theme)
+    return _Picture(layout, labels, Sheet(theme, summary(layout)), step, mistaken).draw()
 
 
 class _Picture:
     """One drawing in the making: the choices every part shares, and the parts."""
 
-    def __init__(self, layout: Layout, labels: Labels | None, theme: Theme, step: int | None, mistaken: bool) -> None:
-        self.layout, self.labels, self.theme, self.step, self.mistaken = layout, labels, theme, step, mistaken
+    def __init__(self, layout: Layout, labels: Labels | None, sheet: Sheet, step: int | None, mistaken: bool) -> None:
+        self.layout, self.labels, self.sheet, self.step, self.mistaken = layout, labels, sheet, step, mistaken
+        self.muted = sheet.colours.muted
         self.scale = _scale(layout, labels)
-        arrays = layout.lengths.tobytes() + layout.sorted_indices.tobytes()
-        other = repr((layout.max_len, labels, theme, step, mistaken)).encode()
-        self.hatch = f"packviz-{zlib.crc32(arrays + other):08x}"
         self.grid_width = layout.max_len * self.scale.width
         self.rows = range(0, layout.batch_size, self.scale.stride)
         self.rows_height = len(self.rows) * self.scale.height
@@ -146,83 +84,76 @@ class _Picture:
         # Stacked, the label "batch_sizes" stands in the margin too; side by side, there is the slope for it.
         self.left = _MARGIN + 40 if self.stacked else _MARGIN
         self.steps_left = self.left if self.stacked else self.left + max(self.grid_width, _MARGIN) + _SLOPE
-        self.width = max(560, self.steps_left + max(self.grid_width, len(_STEPS_TITLE) * CHAR) + 20)
+        self.width = max(560, self.steps_left + max(self.grid_width, width_of(_STEPS_TITLE)) + 20)
 
-    def render(self) -> tuple[str, float, float]:
-        """The picture's parts, its width and its height."""
-        body = [*self.padded(0)]
+    def draw(self) -> Sheet:
+        """The picture's parts, from top to bottom."""
+        self.padded(0)
         y = _TOP + self.rows_height + 14
-        body += self.steps(y if self.stacked else 0)
+        self.steps(y if self.stacked else 0)
         y += _TOP + self.rows_height + 26 if self.stacked else 22
-        strip, y = self.strip(y, self._true_order())
-        body += strip
+        y = self.strip(y, self._true_order())
         if self.mistaken:
-            strip, y = self.strip(y + 8, self._mistaken_order())
-            body += strip
-        body += self.notes(y)
-        y += 16 * len(self._notes)
+            y = self.strip(y + 8, self._mistaken_order())
+        y = self.sheet.paragraph(4, y - 1, self._notes, size=11, ink=self.muted) + 1
+        self.sheet.size(self.width, y + 6)
+        return self.sheet
 
-        return hatch(self.hatch, self.theme) + "".join(body), self.width, y + 6
-
-    def padded(self, top: float) -> Iterator[str]:
+    def padded(self, top: float) -> None:
         """The grid as the caller's tensor holds it, padding hatched."""
         layout, left, y = self.layout, self.left, top + _TOP
-        yield self._text(left, top + 14, f"padded: {layout.n_cells:,} cells", weight="bold")
-        yield from self._axis(left, y, layout.max_len)
-        yield f'<path d="{_box(left, y, self.grid_width, self.rows_height)}"'
-        yield f' fill="url(#{self.hatch})" stroke="{self.theme.line}" stroke-width=".5"/>'
-        yield from self._runs(left, y, ((i, b) for i, b in enumerate(self.rows)))
-        yield from self._row_names(left, y, self.rows)
-        yield from self._padding_labels(left, y)
-        yield from self._frame(left, y, self.layout.batch_size)
+        self.sheet.text(left, top + 14, f"padded: {layout.n_cells:,} cells", bold=True)
+        self._axis(left, y, layout.max_len)
+        self.sheet.box(left, y, self.grid_width, self.rows_height, HATCHED)
+        self._runs(left, y, self.rows)
+        self._row_names(left, y, self.rows)
+        self._padding_labels(left, y)
+        self._frame(left, y, layout.batch_size)
 
-    def steps(self, top: float) -> Iterator[str]:
+    def steps(self, top: float) -> None:
         """The sequences longest first, without padding: a column is what the RNN reads at one time step."""
         layout, scale = self.layout, self.scale
         left, y = self.steps_left, top + _TOP
         order = [int(layout.sorted_indices[rank]) for rank in self.rows]
-        yield self._text(left, top + 14, _STEPS_TITLE, weight="bold")
-        yield from self._axis(left, y, layout.batch_sizes.size)
-        yield from self._runs(left, y, enumerate(order))
-        yield from self._frame(left, y, None)
+        self.sheet.text(left, top + 14, _STEPS_TITLE, bold=True)
+        self._axis(left, y, layout.batch_sizes.size)
+        self._runs(left, y, order)
+        self._frame(left, y, None)
         if self.stacked:
-            yield from self._row_names(left, y, order)
+            self._row_names(left, y, order)
         elif scale.letters:
-            yield from self._sort_lines(left, y, order)
+            self._sort_lines(left, y, order)
         below = y + self.rows_height + 15
-        yield self._text(left - 22, below, "batch_sizes", anchor="end", colour=self.theme.muted)
+        self.sheet.text(left - 22, below, "batch_sizes", anchor="end", ink=self.muted)
         for t in self._ticks(layout.batch_sizes.size):
-            weight = "bold" if t == self.step else "normal"
-            middle = left + (t + 0.5) * scale.width
-            yield self._text(middle, below, str(layout.batch_sizes[t]), anchor="middle", weight=weight)
+            middle, size = left + (t + 0.5) * scale.width, str(layout.batch_sizes[t])
+            self.sheet.text(middle, below, size, anchor="middle", bold=t == self.step)
 
-    def strip(self, top: float, order: _Order) -> tuple[list[str], float]:
-        """The rows of data in one line (or several), group by group; returns it and where it ends."""
-        colour = self.theme.wrong if order.wrong else self.theme.text
-        out = [self._text(4, top + 12, order.title, weight="bold", colour=colour)]
+    def strip(self, top: float, order: _Order) -> float:
+        """The rows of data in one line (or several), group by group; gives the y where it ends."""
+        self.sheet.text(4, top + 12, order.title, bold=True, ink=self.sheet.colours.wrong if order.wrong else "")
         if not self.scale.few:
-            return [*out, *self._bands(top + 22, order)], top + 22 + 18 + 8
+            self._bands(top + 22, order)
+            return top + 22 + 18 + 8
         width, height = self.scale.width, 22.0
-        x, y, shapes = 4.0, top + 34, _Shapes(self.theme)
+        x, y = 4.0, top + 34
         for name, cells in order.groups():
             if x > 4 and x + len(cells) * width > self.width - 4:
                 x, y = 4.0, y + height + 22
-            out.append(self._text(x + 1, y - 4, name, size=10, colour=self.theme.muted))
+            self.sheet.text(x + 1, y - 4, name, size=10, ink=self.muted)
             for b, t in cells:
                 if x + width > self.width - 4:  # a group wider than the picture goes on below
                     x, y = 4.0, y + height + 22
-                ghost = self.step is not None and not order.wrong and t > self.step
-                shapes.cell(x, y, width, height, b, self._label(b, t), ghost=ghost)
+                if self.step is not None and not order.wrong and t > self.step:  # not packed yet
+                    self.sheet.box(x, y, width, height, stroke=self.muted, thick=1, dash="2 2")
+                    self.sheet.text(x + width / 2, y + 15, self._label(b, t), anchor="middle", ink=self.muted)
+                else:
+                    self.sheet.cell(x, y, width, height, palette.sequence_colour(b), self._label(b, t))
                 if t == self.step:
-                    shapes.frame(x, y, width, height)
+                    self._frame_box(x, y, width, height)
                 x += width
             x += 5
-        return [*out, *shapes.draw()], y + height + 8
-
-    def notes(self, top: float) -> Iterator[str]:
-        """What the drawing itself cannot show."""
-        for i, note in enumerate(self._notes):
-            yield self._text(4, top + 10 + 16 * i, note, size=11, colour=self.theme.muted)
+        return y + height + 8
 
     def _true_order(self) -> _Order:
         layout, offsets = self.layout, self.layout.offsets
@@ -267,64 +198,60 @@ class _Picture:
     def _label(self, b: int, t: int) -> str:
         return _clip(cell_label(self.labels, b, t), self.scale.width)
 
-    def _runs(self, left: float, top: float, rows: Iterable[tuple[int, int]]) -> Iterator[str]:
-        """The real stretch of each sequence `b` in picture row `i`."""
+    def _runs(self, left: float, top: float, rows: Sequence[int]) -> None:
+        """The real stretch of each sequence, one below the other."""
         scale = self.scale
-        shapes = _Shapes(self.theme, outlined=scale.height >= 4)  # on lower rows the outlines would hide the colours
-        for i, b in rows:
-            y, length = top + i * scale.height, int(self.layout.lengths[b])
+        line = None if scale.height >= 4 else ""  # on lower rows the outlines would hide the colours
+        for i, b in enumerate(rows):
+            y, length, fill = top + i * scale.height, int(self.layout.lengths[b]), palette.sequence_colour(b)
             if scale.few:
                 for t in range(length):
-                    shapes.cell(left + t * scale.width, y, scale.width, scale.height, b, self._label(b, t))
+                    self.sheet.cell(left + t * scale.width, y, scale.width, scale.height, fill, self._label(b, t))
             else:
-                shapes.cell(left, y, length * scale.width, scale.height, b)
-        yield from shapes.draw()
+                self.sheet.box(left, y, length * scale.width, scale.height, fill, stroke=line)
 
-    def _padding_labels(self, left: float, top: float) -> Iterator[str]:
+    def _padding_labels(self, left: float, top: float) -> None:
         """What the padding holds, where the caller gave it."""
         if not self.scale.few or self.labels is None:
             return
         for b, length in enumerate(self.layout.lengths):
             for t in range(length, self.layout.max_len):
-                if label := self._label(b, t):
-                    x, y = left + (t + 0.5) * self.scale.width, top + (b + 0.5) * self.scale.height + 4
-                    halo = f'stroke="{self.theme.padding}" stroke-width="4" paint-order="stroke"'
-                    yield self._text(x, y, label, anchor="middle", colour=self.theme.muted, extra=halo)
+                x, y = left + (t + 0.5) * self.scale.width, top + (b + 0.5) * self.scale.height + 4
+                halo = self.sheet.colours.padding
+                self.sheet.text(x, y, self._label(b, t), anchor="middle", ink=self.muted, halo=halo)
 
-    def _row_names(self, left: float, top: float, rows: Sequence[int]) -> Iterator[str]:
+    def _row_names(self, left: float, top: float, rows: Sequence[int]) -> None:
         """Letter and length beside each row; beside the low rows of a large batch only some indices."""
-        scale = self.scale
-        if scale.letters:
-            yield self._text(left - 8, top - 6, "length", anchor="end", size=10, colour=self.theme.muted)
-            for i, b in enumerate(rows):
-                y = top + (i + 0.5) * scale.height + 4
-                yield self._text(6, y, sequence_name(b), weight="bold")
-                yield self._text(left - 8, y, str(self.layout.lengths[b]), anchor="end", colour=self.theme.muted)
-        else:
-            yield self._text(left - 8, top - 6, "b =", anchor="end", size=10, colour=self.theme.muted)
-            every = _nice(24 / scale.height)
-            for i in range(0, len(rows), every):
-                y = top + i * scale.height + 9
-                yield self._text(left - 8, y, str(rows[i]), anchor="end", size=10, colour=self.theme.muted)
+        scale, text = self.scale, self.sheet.text
+        what = "length" if scale.letters else "b ="
+        text(left - 8, top - 6, what, anchor="end", size=10, ink=self.muted)
+        for i in range(0, len(rows), 1 if scale.letters else _nice(24 / scale.height)):
+            b, y = rows[i], top + i * scale.height
+            if scale.letters:
+                y += scale.height / 2 + 4
+                text(6, y, sequence_name(b), bold=True)
+                text(left - 8, y, str(self.layout.lengths[b]), anchor="end", ink=self.muted)
+            else:
+                text(left - 8, y + 9, str(b), anchor="end", size=10, ink=self.muted)
 
-    def _sort_lines(self, left: float, top: float, order: Sequence[int]) -> Iterator[str]:
+    def _sort_lines(self, left: float, top: float, order: Sequence[int]) -> None:
         """From each sequence's row in the grid to its row by length: the sort permutation, drawn."""
-        longest_name = sequence_name(self.layout.batch_size - 1)
-        start, end = self.left + self.grid_width + 6, left - 20 - CHAR * (len(longest_name) - 1)
-        middle = _n((start + end) / 2)
+        start = self.left + self.grid_width + 6
+        end = left - 20 - CHAR * (len(sequence_name(self.layout.batch_size - 1)) - 1)
+        middle = n((start + end) / 2)
         for rank, b in enumerate(order):
-            y0, y1 = (_n(top + (i + 0.5) * self.scale.height) for i in (b, rank))
-            curve = f'd="M{_n(start)} {y0}C{middle} {y0} {middle} {y1} {_n(end)} {y1}" fill="none"'
-            yield f'<path {curve} stroke="{self.theme.line}" stroke-width="3.5"/>'  # its outline
-            yield f'<path {curve} stroke="{palette.sequence_colour(b)}" stroke-width="2.5"/>'
-            yield self._text(left - 6, float(y1) + 4, sequence_name(b), anchor="end", weight="bold")
+            y0, y1 = (top + (i + 0.5) * self.scale.height for i in (b, rank))
+            curve = f"M{n(start)} {n(y0)}C{middle} {n(y0)} {middle} {n(y1)} {n(end)} {n(y1)}"
+            self.sheet.path(curve, stroke=self.sheet.colours.line, width=3.5)  # its outline
+            self.sheet.path(curve, stroke=palette.sequence_colour(b), width=2.5)
+            self.sheet.text(left - 6, y1 + 4, sequence_name(b), anchor="end", bold=True)
 
-    def _axis(self, left: float, top: float, steps: int) -> Iterator[str]:
-        yield self._text(left - 8, top - 18, "t =", anchor="end", size=11, colour=self.theme.muted)
+    def _axis(self, left: float, top: float, steps: int) -> None:
+        self.sheet.text(left - 8, top - 18, "t =", anchor="end", size=11, ink=self.muted)
         for t in self._ticks(steps):
-            middle = left + (t + 0.5) * self.scale.width
-            colour, weight = (self.theme.accent, "bold") if t == self.step else (self.theme.muted, "normal")
-            yield self._text(middle, top - 18, str(t), anchor="middle", size=11, colour=colour, weight=weight)
+            middle, here = left + (t + 0.5) * self.scale.width, t == self.step
+            ink = self.sheet.colours.accent if here else self.muted
+            self.sheet.text(middle, top - 18, str(t), anchor="middle", size=11, bold=here, ink=ink)
 
     def _ticks(self, steps: int) -> list[int]:
         """Time steps that get a number: all of few, some of many, and always the one pointed at."""
@@ -337,91 +264,32 @@ class _Picture:
             ticks = [t for t in ticks if abs(t - self.step) * self.scale.width >= room] + [self.step]
         return ticks
 
-    def _frame(self, left: float, top: float, rows: int | None) -> Iterator[str]:
+    def _frame(self, left: float, top: float, rows: int | None) -> None:
         """A frame around the column of the step pointed at: the whole of it, or the sequences still running."""
         if self.step is None:
             return
         running = int(self.layout.batch_sizes[self.step]) if rows is None else rows
         height = -(-running // self.scale.stride) * self.scale.height
-        shapes = _Shapes(self.theme)
-        width = max(self.scale.width, 2)
-        shapes.frame(left + self.step * self.scale.width, top, width, height)
-        yield from shapes.draw()
+        self._frame_box(left + self.step * self.scale.width, top, max(self.scale.width, 2), height)
 
-    def _bands(self, top: float, order: _Order) -> Iterator[str]:
+    def _frame_box(self, x: float, y: float, width: float, height: float) -> None:
+        self.sheet.box(x, y, width, height, stroke=self.sheet.colours.accent, thick=3)
+
+    def _bands(self, top: float, order: _Order) -> None:
         """The data of a large batch as one bar: every other group shaded, as long as they can be told apart."""
-        height, per_row = 18, self._per_row
+        colours, per_row = self.sheet.colours, self._per_row
         ends = np.cumsum(order.sizes)
         shaded = [
             (end - size, end) for end, size in zip(ends[1::2], order.sizes[1::2], strict=True) if size * per_row >= 1
         ]
 
-        def path(stretches: Iterable[tuple[float, float]]) -> str:
-            return "".join(_box(4 + a * per_row, top, max((b - a) * per_row, 1), height) for a, b in stretches)
+        def band(stretches: Iterable[tuple[float, float]], fill: str, stroke: str = "") -> None:
+            for a, b in stretches:
+                self.sheet.box(4 + a * per_row, top, max((b - a) * per_row, 1), 18, fill, stroke=stroke, thick=1)
 
-        yield f'<path d="{path([(0, self.layout.n_valid)])}" fill="{self.theme.padding}" stroke="{self.theme.line}"/>'
-        yield f'<path d="{path(shaded)}" fill="{self.theme.hatch}"/>'
-        yield f'<path d="{path(order.marks)}" fill="{self.theme.accent}"/>'
-
-    def _text(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        *,
-        anchor: str = "",
-        size: int = 12,
-        weight: str = "",
-        colour: str = "",
-        extra: str = "",
-    ) -> str:
-        attributes = [f'x="{_n(x)}" y="{_n(y)}"']
-        if anchor:
-            attributes.append(f'text-anchor="{anchor}"')
-        if size != 12:
-            attributes.append(f'font-size="{size}"')
-        if weight not in ("", "normal"):
-            attributes.append(f'font-weight="{weight}"')
-        if colour not in ("", self.theme.text):
-            attributes.append(f'fill="{colour}"')
-        if extra:
-            attributes.append(extra)
-        return f"<text {' '.join(attributes)}>{escape(text)}</text>"
-
-
-class _Shapes:
-    """Rectangles gathered by colour: one path each, whatever their number."""
-
-    def __init__(self, theme: Theme, outlined: bool = True) -> None:
-        self.theme, self.outlined = theme, outlined
-        self.fills: dict[str, list[str]] = defaultdict(list)
-        self.inks: dict[str, list[str]] = defaultdict(list)
-        self.ghosts: list[str] = []
-        self.frames: list[str] = []
-
-    def cell(
-        self, x: float, y: float, width: float, height: float, b: int, label: str = "", ghost: bool = False
-    ) -> None:
-        fill = palette.sequence_colour(b)
-        (self.ghosts if ghost else self.fills[fill]).append(_box(x, y, width, height))
-        if label:
-            ink = self.theme.muted if ghost else palette.ink_on(fill)
-            self.inks[ink].append(f'<text x="{_n(x + width / 2)}" y="{_n(y + height / 2 + 4)}">{escape(label)}</text>')
-
-    def frame(self, x: float, y: float, width: float, height: float) -> None:
-        self.frames.append(_box(x, y, width, height))
-
-    def draw(self) -> Iterator[str]:
-        outline = f' stroke="{self.theme.line}" stroke-width=".5"' if self.outlined else ""
-        for fill, paths in self.fills.items():
-            yield f'<path d="{"".join(paths)}" fill="{fill}"{outline}/>'
-        if self.ghosts:
-            dashed = f'fill="none" stroke="{self.theme.muted}" stroke-dasharray="2 2"'
-            yield f'<path d="{"".join(self.ghosts)}" {dashed}/>'
-        for ink, texts in self.inks.items():
-            yield f'<g fill="{ink}" text-anchor="middle">{"".join(texts)}</g>'
-        if self.frames:
-            yield f'<path d="{"".join(self.frames)}" fill="none" stroke="{self.theme.accent}" stroke-width="3"/>'
+        band([(0, self.layout.n_valid)], colours.padding, colours.line)
+        band(shaded, colours.hatch)
+        band(order.marks, colours.accent)
 
 
 @dataclass(frozen=True)
@@ -449,8 +317,8 @@ class _Order:
 def _scale(layout: Layout, labels: Labels | None) -> _Scale:
     B, T = layout.batch_size, layout.max_len
     if is_few(layout):
-        longest = max(_columns(cell_label(labels, b, t)) for b in range(B) for t in range(T))
-        width = min(max(26.0, 8 + CHAR * longest), 100.0, max(26.0, 2 * _PANEL / T))
+        longest = max(width_of(cell_label(labels, b, t)) for b in range(B) for t in range(T))
+        width = min(max(26.0, 8 + longest), 100.0, max(26.0, 2 * _PANEL / T))
         return _Scale(width, 24.0, True, 1)
     stride = -(-B // _MOST_ROWS) | 1  # odd: a step through the colours that meets them all
     rows = -(-B // stride)
@@ -458,17 +326,12 @@ def _scale(layout: Layout, labels: Labels | None) -> _Scale:
 
 
 def _clip(label: str, width: float) -> str:
-    room = int((width - 4) / CHAR)
-    if _columns(label) <= room:
+    room = int((width - 4) / CHAR) * CHAR
+    if width_of(label) <= room:
         return label
-    while label and _columns(label) > room - 1:
+    while label and width_of(label) > room - CHAR:
         label = label[:-1]
     return label + "…"
-
-
-def _columns(label: str) -> int:
-    """The width of a label in characters of the monospace face; Chinese ones, say, are two wide."""
-    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in label)
 
 
 def _nice(at_least: float) -> int:
@@ -481,10 +344,29 @@ def _nice(at_least: float) -> int:
         power *= 10
 
 
-def _box(x: float, y: float, width: float, height: float) -> str:
-    return f"M{_n(x)} {_n(y)}h{_n(width)}v{_n(height)}h-{_n(width)}z"
+# For drawings that are not on the pen yet; goes when all are.
 
 
-def _n(value: float) -> str:
-    """A coordinate with at most two decimals and no trailing zeros."""
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+def element(body: str, width: float, height: float, said: str, theme: str) -> str:
+    """A complete `<svg>` element."""
+    sheet = Sheet(theme, said)
+    sheet._layers.append(body)
+    sheet.size(width, height)
+    return sheet.svg()
+
+
+def hatch(name: str, colours: palette.Theme) -> str:
+    """A pattern."""
+    return (
+        f'<pattern id="{name}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        f'<path d="M0 0h6v6H0z" fill="{colours.padding}"/><path d="M0 0v6" stroke="{colours.hatch}" stroke-width="2"/>'
+        "</pattern>"
+    )
+
+
+def stack(title: str, drawings: Sequence[str], theme: str) -> str:
+    """Drawings under each other."""
+    return pen.stack(title, [wrapped(one, theme) for one in drawings], theme).svg()
+
+
+__all__ = ["CHAR", "draw", "element", "escape", "hatch", "stack"]

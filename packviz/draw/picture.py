@@ -10,9 +10,9 @@ import numpy as np
 
 from packviz.core.layout import Layout
 from packviz.core.padded import order, reading
-from packviz.draw import layouts as svg
-from packviz.draw import text
+from packviz.draw import layouts, text
 from packviz.draw.drawn import Drawn
+from packviz.draw.sheet import Sheet, stack
 
 _GIVE = "give lengths, a padded x with its lengths, a PackedSequence, or a list of sequences"
 
@@ -35,14 +35,10 @@ class Picture(Drawn):
         body = text.describe(self.layout, self._labels)
         return f"{self._caption}\n{body}" if self._caption else body
 
-    def to_svg(self, theme: str = "light") -> str:
-        """The picture as a complete `<svg>` element.
-
-        Args:
-            theme: `"light"`, `"dark"`, or `"live"`, whose colours follow the theme of the notebook around it.
-        """
-        drawing = svg.draw(self.layout, self._labels, theme=theme)
-        return svg.stack(self._caption, [drawing], theme) if self._caption else drawing
+    def sheet(self, theme: str) -> Sheet:
+        """The batch, padded and packed, under its caption if it has one."""
+        drawing = layouts.draw(self.layout, self._labels, theme=theme)
+        return stack(self._caption, [drawing], theme) if self._caption else drawing
 
 
 def show(what: Any, lengths: Any = None, batch_first: bool = False) -> Picture:

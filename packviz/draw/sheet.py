@@ -12,6 +12,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import groupby
 from textwrap import wrap
 
@@ -106,6 +107,15 @@ class Sheet:
             self._hatched.append((x, y, width, height))
         self.reach(x + width, y + height)
 
+    def cell(self, x: float, y: float, width: float, height: float, fill: str, label: str = "", size: int = 12) -> None:
+        """A box with a word in its middle, in ink that is read on its fill."""
+        self.box(x, y, width, height, fill)
+        if label:
+            ink = palette.ink_on(fill) if fill in palette.SEQUENCES else self.colours.muted if fill == HATCHED else ""
+            halo = self.colours.padding if fill == HATCHED else ""
+            middle = x + width / 2, y + height / 2 + 4
+            self.text(*middle, label, anchor="middle", size=size, ink=ink, halo=halo)
+
     def line(
         self,
         points: Sequence[Point],
@@ -159,9 +169,7 @@ class Sheet:
             ink: its colour; that of text if empty.
             halo: the colour around the letters where they stand over something else.
         """
-        look = f' text-anchor="{anchor}"' * bool(anchor) + f' font-size="{size}"' * (size != 12)
-        look += ' font-weight="bold"' * bold + f' fill="{ink}"' * bool(ink)
-        look += f' stroke="{halo}" stroke-width="4" paint-order="stroke"' * bool(halo)
+        look = _look(anchor, size, bool(bold), ink, halo)
         self._words.setdefault(look, []).append(f'x="{n(x)}" y="{n(y)}">{escape(said)}</text>')
         self.reach(x + {"": 1.0, "middle": 0.5, "end": 0.0}[anchor] * width_of(said, size), y + 4)
 
@@ -270,6 +278,19 @@ def escape(said: str) -> str:
 def n(value: float) -> str:
     """A coordinate with at most two decimals and no trailing zeros."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+@lru_cache
+def _look(anchor: str, size: int, bold: bool, ink: str, halo: str) -> str:
+    """The attributes of a line of words."""
+    parts = {
+        f'text-anchor="{anchor}"': anchor,
+        f'font-size="{size}"': size != 12,
+        'font-weight="bold"': bold,
+        f'fill="{ink}"': ink,
+        f'stroke="{halo}" stroke-width="4" paint-order="stroke"': halo,
+    }
+    return "".join(f" {part}" for part, given in parts.items() if given)
 
 
 def _diagonals(boxes: Sequence[tuple[float, float, float, float]]) -> str:

@@ -9,9 +9,8 @@ import ipywidgets as widgets
 import numpy as np
 
 from packviz.core.layout import Layout
-from packviz.draw import cells as aligned
 from packviz.draw import text
-from packviz.draw.cells import Aligned
+from packviz.draw.cells import Aligned, beside
 from packviz.explorers.lengths import LengthsField
 from packviz.explorers.panel import Panel, View, row
 
@@ -69,7 +68,7 @@ class AlignExplorer(Panel):
         said = text.count(self.wrong_cells, "cell")
         said = f"Guessed from zeros, {said} of {layout.n_cells} are wrong." if self.wrong_cells else _ALL_RIGHT
         return View(
-            draw=lambda theme: aligned.draw(pictures, theme),
+            draw=lambda theme: beside(pictures, theme),
             summary=said,
             describe=lambda: "\n\n".join([said, *(picture.to_text() for picture in pictures)]),
         )

@@ -8,9 +8,7 @@ import ipywidgets as widgets
 
 from packviz.core.spec import GATES, Spec
 from packviz.count.flops import Ledger, flops
-from packviz.draw import layouts as svg
-from packviz.draw import text
-from packviz.draw.drawn import wrapped
+from packviz.draw import layouts, text
 from packviz.draw.sheet import stack
 from packviz.explorers.lengths import LengthsField
 from packviz.explorers.panel import Panel, View, row, show, slider
@@ -73,7 +71,7 @@ class CostExplorer(Panel):
         saved = text.percent(ledger.saved, ledger.padded)
         return View(
             draw=lambda theme: stack(
-                ledger.headline(), [*ledger.drawings(theme), wrapped(svg.draw(layout, theme=theme), theme)], theme
+                ledger.headline(), [*ledger.drawings(theme), layouts.draw(layout, theme=theme)], theme
             ),
             summary=f"A forward pass: {ledger.padded:,} GEMM FLOPs padded, {ledger.packed:,} packed; {saved} saved.",
             describe=lambda: f"{ledger.to_text()}\n\n{text.describe(layout)}",

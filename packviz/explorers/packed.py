@@ -8,8 +8,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from packviz.core.layout import Layout
-from packviz.draw import layouts as svg
-from packviz.draw import text
+from packviz.draw import layouts, text
 from packviz.explorers.lengths import LengthsField
 from packviz.explorers.panel import Panel, View, row, slider
 
@@ -65,7 +64,7 @@ class PackedExplorer(Panel):
         mistaken, summary = self.mistaken.value, text.at_step(layout, t)
         said = [summary, text.describe(layout)] + [text.mistaken_order(layout, t)] * mistaken
         return View(
-            draw=lambda theme: svg.draw(layout, theme=theme, step=t, mistaken=mistaken),
+            draw=lambda theme: layouts.draw(layout, theme=theme, step=t, mistaken=mistaken),
             summary=summary,
             describe=lambda: "\n\n".join(said),
             complaint=complaint,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from packviz.core.layout import Layout
-from packviz.draw import layouts as svg
-from packviz.draw import text
+from packviz.draw import layouts, text
 from packviz.explorers.lengths import LengthsPicker
 from packviz.explorers.panel import Panel, View
 
@@ -46,7 +45,7 @@ class PaddingExplorer(Panel):
         """The picture of the lengths chosen."""
         self.shown = layout = self.picker.lengths()
         return View(
-            draw=lambda theme: svg.draw(layout, theme=theme),
+            draw=lambda theme: layouts.draw(layout, theme=theme),
             summary=text.summary(layout),
             describe=lambda: text.describe(layout),
         )

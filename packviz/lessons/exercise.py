@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from packviz.draw import layouts as svg
 from packviz.draw.drawn import Drawn
-from packviz.draw.palette import THEMES
+from packviz.draw.sheet import Sheet, stack
 from packviz.lessons import progress
 
 Asked = ParamSpec("Asked")
@@ -48,9 +47,9 @@ class Verdict(Drawn):
         """The verdict in words."""
         return "\n\n".join([self.headline, *(drawing.to_text() for drawing in self.drawings)])
 
-    def to_svg(self, theme: str = "light") -> str:
+    def sheet(self, theme: str) -> Sheet:
         """The verdict over its drawings."""
-        return svg.stack(self.headline, [drawing.to_svg(theme) for drawing in self.drawings], theme)
+        return stack(self.headline, [drawing.sheet(theme) for drawing in self.drawings], theme)
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,24 +68,20 @@ class Comparison(Drawn):
         lines = [self.title, f"  yours   {rows[0]}", f"          {carets}", f"  target  {rows[1]}"]
         return "\n".join(line.rstrip() for line in lines if line.strip())
 
-    def to_svg(self, theme: str = "light") -> str:
+    def sheet(self, theme: str) -> Sheet:
         """Both rows as cells."""
-        colours = THEMES[theme]
-        width = 16 + 8 * max(map(len, [*self.yours, *self.target]), default=1)
-        body = [f'<text x="4" y="15" font-weight="bold">{svg.escape(self.title)}</text>']
+        sheet = Sheet(theme, self.to_text())
+        sheet.title(self.title)
+        width = 12 + 8 * max(map(len, [*self.yours, *self.target]), default=1)
         for y, name, entries in ((26, "yours", self.yours), (58, "target", self.target)):
-            body.append(f'<text x="4" y="{y + 17}" fill="{colours.muted}">{name}</text>')
-            padded = [*entries, *[""] * (len(self.target) - len(entries))]  # what is missing is framed too
-            for i, entry in enumerate(padded):
-                wrong = name == "yours" and self._differs(i)
-                stroke = f'stroke="{colours.wrong}" stroke-width="3"' if wrong else f'stroke="{colours.line}"'
-                box = f"M{70 + i * width} {y}h{width - 4}v24h-{width - 4}z"
-                body.append(f'<path d="{box}" fill="{colours.padding}" {stroke}/>')
-                middle = 68 + i * width + width / 2
-                centre = f'x="{middle:g}" y="{y + 16}" text-anchor="middle"'
-                body.append(f"<text {centre}>{svg.escape(entry)}</text>")
-        whole = max(80 + width * max(len(self.yours), len(self.target)), 20 + 8 * len(self.title))
-        return svg.element("".join(body), whole, 90, self.to_text(), theme)
+            sheet.text(4, y + 17, name, ink=sheet.colours.muted)
+            missing = [""] * (len(self.target) - len(entries))  # framed too
+            for i, entry in enumerate([*entries, *missing]):
+                sheet.cell(70 + i * (width + 4), y, width, 24, sheet.colours.padding, entry)
+        for i in range(max(len(self.yours), len(self.target))):
+            if self._differs(i):
+                sheet.box(70 + i * (width + 4), 26, width, 24, stroke=sheet.colours.wrong, thick=3)
+        return sheet
 
     def _differs(self, i: int) -> bool:
         return self.yours[i : i + 1] != self.target[i : i + 1]

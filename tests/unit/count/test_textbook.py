@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from packviz.core.layout import Layout
 from packviz.count import textbook
+from packviz.draw import palette
 
 SIX = [9, 8, 6, 4, 3, 2]
 
@@ -72,7 +73,7 @@ def test_picture(lengths, columns, theme):
     for n in lengths:
         assert f"{columns * n}-mult {columns * (n - 1)}-add" in picture.said()
     assert f"saved: {count.saved}" in picture.said()
-    hatched = [box for box in picture.boxes if box.fill.startswith("url(#")]
+    hatched = [box for box in picture.boxes if box.fill == palette.THEMES[theme].padding]
     assert len(hatched) == sum(n < max(lengths) for n in lengths)
     assert all(text.box.right <= picture.width for text in picture.texts)
     assert count._repr_mimebundle_()["text/plain"] == count.to_text() == repr(count)

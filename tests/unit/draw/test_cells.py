@@ -10,7 +10,7 @@ from panels import move
 
 import packviz as pv
 from packviz.draw import palette
-from packviz.draw.cells import Aligned, draw
+from packviz.draw.cells import Aligned, beside
 from packviz.draw.palette import SEQUENCES, contrast
 from packviz.explorers import AlignExplorer
 from packviz.explorers.align import ZEROS, guessed
@@ -47,7 +47,7 @@ def test_every_real_cell_has_its_colour_and_no_other(lengths, side):
         assert {box.fill for box in row} == {palette.sequence_colour(b)}
         start = 0 if side == "left" else max(lengths) - n
         assert [round((box.x - left) / box.width) for box in row] == list(range(start, start + n))
-    hatched = [box for box in drawing.boxes if box.fill.startswith("url") and box.stroke]
+    hatched = [box for box in drawing.boxes if box.fill == palette.LIGHT.padding]
     assert len(hatched) == len(lengths) * max(lengths) - sum(lengths)
     assert all(t.box.x >= 0 and t.box.right <= drawing.width for t in drawing.texts)
     assert all(box.right <= drawing.width and box.bottom <= drawing.height for box in drawing.boxes)
@@ -72,7 +72,7 @@ def test_wrong_cells_are_framed():
 
 def test_many_stand_beside_each_other_and_then_below():
     pictures = [batch([9, 4]) for _ in range(5)]
-    drawing = Drawing(draw(pictures, "light"))
+    drawing = Drawing(beside(pictures, "light").svg())
     tops = [t.y for t in drawing.texts if t.said == "title"]
     assert len(tops) == 5
     assert len(set(tops)) in (2, 3, 4)

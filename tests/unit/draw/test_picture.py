@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence
 
 import packviz as pv
-from packviz.draw import layouts as svg
-from packviz.draw import text
+from packviz.draw import layouts, text
 from packviz.draw.picture import Picture, show
 
 LENGTHS = [3, 1, 2]
@@ -202,7 +201,7 @@ def test_forms_of_a_picture():
     picture = show(LENGTHS)
     assert repr(picture) == str(picture) == picture.to_text() == SAID
     for theme in ("light", "dark", "live"):
-        assert picture.to_svg(theme) == svg.draw(picture.layout, theme=theme)
+        assert picture.to_svg(theme) == layouts.draw(picture.layout, theme=theme).svg()
     assert picture.to_svg() == picture.to_svg("light")
     with pytest.raises(ValueError, match="theme is 'sepia'"):
         picture.to_svg("sepia")

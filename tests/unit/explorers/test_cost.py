@@ -7,7 +7,7 @@ from panels import move, visible, words
 
 from packviz.core.spec import Spec
 from packviz.count.flops import flops
-from packviz.draw import layouts as svg
+from packviz.draw import layouts as pictures
 from packviz.draw import text
 from packviz.explorers import CostExplorer
 from packviz.lessons import checks
@@ -20,7 +20,8 @@ def shows(explorer, spec, lengths, input_grad=False):
     assert explorer.error.value == ""
     assert ledger.headline() in " ".join(explorer.picture.value.split("aria-label=")[1].split('"')[1:2])
     assert f"{ledger.padded:,} GEMM FLOPs padded, {ledger.packed:,} packed" in words(explorer.summary)
-    assert svg.draw(ledger.layout, theme="live").partition("<style>")[2][:400] in explorer.picture.value
+    body = pictures.draw(ledger.layout, theme="live").svg().split("</style>")[1].split("/>", 1)[1]  # behind the ground
+    assert body.removesuffix("</svg>") in explorer.picture.value
     assert explorer.to_text() == f"{ledger.to_text()}\n\n{text.describe(ledger.layout)}"
 
 

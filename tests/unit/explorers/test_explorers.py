@@ -10,8 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from packviz.core import lengths as sources
 from packviz.core.layout import Layout
-from packviz.draw import layouts as svg
-from packviz.draw import palette, text, theme
+from packviz.draw import layouts, palette, text, theme
 from packviz.explorers import BatchingExplorer, PackedExplorer, PaddingExplorer, StaircaseExplorer
 from packviz.explorers.lengths import FILE, KINDS, ONE_BY_ONE, TYPED
 from packviz.explorers.panel import Companion, Panel, View, row, slider
@@ -38,7 +37,7 @@ def shows(explorer, lengths, picture, summary):
 
 def shows_padding_of(explorer, lengths):
     layout = Layout(lengths)
-    shows(explorer, layout.lengths, svg.draw(layout, theme="live"), text.summary(layout))
+    shows(explorer, layout.lengths, layouts.draw(layout, theme="live").svg(), text.summary(layout))
     assert explorer.to_text() == text.describe(layout)
 
 
@@ -157,7 +156,7 @@ def test_garbage_is_explained_and_the_last_good_picture_stays(make, typed, said)
 def shows_step(explorer, lengths, t, mistaken=False):
     x = torch.zeros(max(lengths), len(lengths))
     layout = Layout.from_packed(pack_padded_sequence(x, torch.tensor(lengths), enforce_sorted=False))
-    picture = svg.draw(layout, theme="live", step=t, mistaken=mistaken)
+    picture = layouts.draw(layout, theme="live", step=t, mistaken=mistaken).svg()
     shows(explorer, lengths, picture, text.at_step(layout, t))
     assert explorer.shown == layout
     said = explorer.to_text()
@@ -233,7 +232,7 @@ def test_while_something_is_wrong_the_cursor_walks_on_and_says_so():
     for t in (2, 4, 0):
         move(explorer.t, t)
         assert "entry 1 is 'x'" in words(explorer.error)
-        assert explorer.picture.value == svg.draw(explorer.shown, theme="live", step=t)
+        assert explorer.picture.value == layouts.draw(explorer.shown, theme="live", step=t).svg()
     move(explorer.t, 2)
     move(explorer.typed, "3, 5")
     shows_step(explorer, [3, 5], 2)
