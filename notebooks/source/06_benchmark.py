@@ -36,7 +36,7 @@ pv.show(lengths.triangle(8, 5))
 # %%
 import torch
 
-from packviz.studies.forum import network as forum, results
+from packviz.studies.forum import network as forum, results, sweep
 
 network = forum.Network()
 b = results.setup_lengths("B", 512, 512)
@@ -56,9 +56,7 @@ from packviz.lessons import ask, checks
 ask("the price of packing")
 
 # %%
-from packviz.core import files as recorded
-
-cpu = results.load("benchmark_cpu.json")
+cpu = sweep.recorded("benchmark_cpu.json")
 last = cpu.steps("B")[-1]
 assert cpu.ratio("packed", "padded", "B", last).value > 10
 cpu
@@ -71,8 +69,7 @@ cpu
 
 # %%
 print(cpu.machine)
-files = recorded.available("benchmark")
-gpus = [name for name in files if results.load(name).provenance["device"] != "cpu"]
+gpus = [name for name in sweep.STUDY.available() if sweep.recorded(name).provenance["device"] != "cpu"]
 print("recorded on a GPU:", ", ".join(gpus) or "nothing yet (the user of the forum had one; the form below takes yours)")
 
 # %% [markdown]

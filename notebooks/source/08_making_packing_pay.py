@@ -369,7 +369,7 @@ live
 # compared.
 
 # %%
-full = results.load("benchmark_methods_cpu.json")
+full = experiment.recorded("benchmark_methods_cpu.json")
 longest = full.steps("B")[-1]
 for method in methods[1:]:
     print(f"B, {longest} time steps, training: {full.ratio(method, 'padded', 'B', longest).value:5.2g} × padded  {method}")

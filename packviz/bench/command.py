@@ -90,7 +90,11 @@ def _study(module: str, options: argparse.Namespace) -> int:
 
 
 def carry_out(
-    study: Study[Any, Any, Any], begin: Callable[..., Iterator[Any]], points: Collection[Any], out: str | None
+    study: Study[Any, Any, Any],
+    begin: Callable[..., Iterator[Any]],
+    points: Collection[Any],
+    out: str | None,
+    words: Callable[[str], str] = str,
 ) -> int:
     """Runs a study, shows how far it is, writes the file after every point, and prints the results.
 
@@ -99,6 +103,7 @@ def carry_out(
         begin: takes `start`, `progress` and `stop` as `Study.steps` does, and gives what it gives.
         points: that were asked for.
         out: the file to write, or to go on with; none to print only.
+        words: puts a complaint into the words of the command.
 
     Returns:
         The exit status.
@@ -122,7 +127,7 @@ def carry_out(
                     point, value = [*result.values.items()][-1]
                     bar.say(f"{point}: done{study.remark(value)}")
         except ConflictError as error:
-            raise ConflictError(f"{out}: {error}") from None
+            raise ConflictError(f"{out}: {words(str(error))}") from None
         except KeyboardInterrupt:
             pressed.append(True)
         if pressed:

@@ -189,7 +189,9 @@ def timed(contest: Contest, how: How, *, warmup: int = 3, memory: bool = False, 
 
 def without_place(timing: Timing) -> Timing:
     """The timing with no more of the provenance than is its own."""
-    own = {name: value for name, value in timing.provenance.items() if name in (*CHANGING, "parameters") and value}
+    own = {name: timing.provenance[name] for name in CHANGING if name in timing.provenance}
+    if parameters := timing.provenance.get("parameters"):
+        own["parameters"] = parameters
     return dataclasses.replace(timing, provenance=own)
 
 

@@ -8,13 +8,12 @@ from typing import ClassVar
 import ipywidgets as widgets
 
 from packviz.bench.machine import check_device, no_cuda
-from packviz.core import files as recorded
+from packviz.bench.study import Progress
 from packviz.explorers import job
 from packviz.explorers.panel import Panel, View, one_of, row, slider
 from packviz.studies.forum import results
 from packviz.studies.forum import sweep as experiment
 from packviz.studies.forum.results import Benchmark, Parameters
-from packviz.studies.forum.sweep import Progress
 
 YOURS, NOTHING = "yours", "nothing"
 QUICK, FULL = "quick", "full"
@@ -92,7 +91,7 @@ class BenchmarkExplorer(Panel):
         self.shortest = slider("shortest", start["shortest"], 1, max(512, start["shortest"]))
         self.longest = slider("longest", start["longest"], 1, max(512, start["longest"]))
         self.step = slider("step", start["step"], 1, max(256, start["step"]))
-        files = [NOTHING, *recorded.available(results.KIND)]
+        files = [NOTHING, *experiment.STUDY.available()]
         self.beside = widgets.Dropdown(
             options=files,
             value=beside if beside in files else NOTHING,
@@ -121,7 +120,7 @@ class BenchmarkExplorer(Panel):
         shown: dict[str, Benchmark | None] = {YOURS: self.result}
         if self.beside.value != NOTHING:
             if self.beside.value not in self._loaded:
-                self._loaded[self.beside.value] = results.load(self.beside.value)
+                self._loaded[self.beside.value] = experiment.recorded(self.beside.value)
             shown["recorded"] = self._loaded[self.beside.value]
         plan = (
             f"Start measures {parameters.batch_size} sequences of {_listed(sizes)} time steps, setup"

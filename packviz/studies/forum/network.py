@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from packviz.bench import ways
 from packviz.core.layout import IntArray
-from packviz.ops import packing, running
 from packviz.ops.masks import padding_mask
 
 PADDING = 0
@@ -37,20 +36,20 @@ def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, batch_first: bool) -> Te
 
 def packed(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, batch_first: bool) -> Tensor:
     """Packs, runs and pads again."""
-    output, _ = rnn(pack_padded_sequence(x, lengths, batch_first=batch_first))
-    return pad_packed_sequence(output, batch_first=batch_first)[0]
+    output: Tensor = ways.packed(rnn, x, lengths, in_order=True)[0]
+    return output
 
 
 def indexed(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, batch_first: bool) -> Tensor:
     """Packs, runs and pads again by packviz's drop-ins."""
-    output, _ = rnn(packing.pack_padded_sequence(x, lengths, batch_first=batch_first))
-    return packing.pad_packed_sequence(output, batch_first=batch_first)[0]
+    output: Tensor = ways.drop_in(rnn, x, lengths, in_order=True)[0]
+    return output
 
 
 def run(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, batch_first: bool) -> Tensor:
     """`pv.run`, by the method that it takes by itself."""
-    running.forget()  # in training every batch has lengths of its own
-    return running.run(rnn, x, lengths)[0]  # type: ignore[arg-type]
+    output: Tensor = ways.run(rnn, x, lengths)[0]  # type: ignore[arg-type]
+    return output
 
 
 METHODS: dict[str, Method] = {"padded": padded, "packed": packed, "drop-in": indexed, "run": run}

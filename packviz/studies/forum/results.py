@@ -1,6 +1,6 @@
-"""What the forum's experiment measured: as a value, as text, as a picture and as a file. Needs no torch.
+"""What the forum's experiment measured: as a value, as text and as a picture. Needs no torch.
 
-A result file is JSON: schema `benchmark`, version 1.
+A result file is one of a study, of kind `benchmark`:
 
     {"packviz": "benchmark", "version": 1,
      "provenance": {…},         what it was measured on (see `provenance`); under "parameters" those of `Parameters`
@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -32,15 +31,13 @@ from typing import Any
 
 import numpy as np
 
+from packviz.bench.study import Results
 from packviz.bench.timing import Ratio, Timing
-from packviz.core import files as recorded
 from packviz.core import lengths
 from packviz.core.layout import IntArray
 from packviz.draw.chart import Curve, Plot, Sweep
 from packviz.draw.drawn import Drawn
 from packviz.draw.text import milliseconds
-
-KIND, VERSION = "benchmark", 1
 
 SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
 """The forum's two ways to fill a batch, and one more."""
@@ -51,12 +48,6 @@ DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 AUTOCAST = ("bfloat16", "float16")
 """What torch.autocast takes. It casts float32, and leaves weights of another dtype as they are or fails on them."""
-
-CHANGING = ("date", "load_average", "page_faults_per_round")
-"""What of the provenance each point has for itself."""
-
-_NOT_COMPARED = (*CHANGING, "device", "threads")  # the device has a name too, and the threads are a parameter
-_SAID = {"device_name": "device", "cuda": "CUDA", "cudnn": "cuDNN"}
 
 
 def setup_lengths(setup: str, batch_size: int, steps: int) -> IntArray:
@@ -121,12 +112,16 @@ class Parameters:
         if not self.methods or len(set(self.methods)) < len(self.methods):
             raise ValueError(f"methods is {', '.join(self.methods) or 'empty'}; name at least one, each once")
 
-    def differences(self, other: Parameters) -> list[str]:
-        """In words, where two are not the same."""
-        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in dataclasses.fields(self)}
-        return [
-            f"{name} {_said(ours)}, not {_said(theirs)}" for name, (ours, theirs) in pairs.items() if ours != theirs
-        ]
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Parameters:
+        """Reads what `dataclasses.asdict` gave, as a file has it.
+
+        Raises:
+            ValueError: one of them is not known, or cannot be.
+        """
+        if unknown := sorted(given.keys() - {field.name for field in dataclasses.fields(cls)}):
+            raise ValueError(f"this version knows no parameter {unknown[0]!r}")
+        return cls(**{**given, "methods": tuple(given["methods"])})
 
     def to_text(self) -> str:
         """The network and the batch."""
@@ -152,21 +147,33 @@ def sizes(shortest: int, longest: int, step: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Point:
-    """One setup at one size.
+class At:
+    """A point to measure: one setup at one size.
 
     Attributes:
         setup: a key of `SETUPS`.
         steps: time steps of the padded batch.
-        timing: by `call_name`; of its provenance only `CHANGING`.
+    """
+
+    setup: str
+    steps: int
+
+    def __str__(self) -> str:
+        return f"setup {self.setup}, {self.steps} time steps"
+
+
+@dataclass(frozen=True)
+class Point(At):
+    """A point, and what was measured there.
+
+    Attributes:
+        timing: by `call_name`; of its provenance only what is its own.
         missing: by `call_name`, why there is no timing.
         difference: by method, the largest difference of its logits and gradients from the first method's, relative to
             the largest of these.
         tolerance: the largest difference that rounding explains.
     """
 
-    setup: str
-    steps: int
     timing: Timing
     missing: Mapping[str, str] = field(default_factory=dict)
     difference: Mapping[str, float] = field(default_factory=dict)
@@ -177,21 +184,27 @@ class Point:
         """Methods that give something else: their times mean nothing."""
         return [method for method, apart in self.difference.items() if not apart <= self.tolerance]
 
+    @property
+    def remark(self) -> str:
+        """What went wrong there."""
+        lost = "".join(f", {name}: {why}" for name, why in self.missing.items())
+        return lost + "".join(f", {method} gives other results" for method in self.wrong)
+
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain data for a JSON file."""
+        """What was measured, as plain data for a JSON file."""
         # JSON has no NaN and no infinity, and a method that goes so wrong must be kept.
         apart = {method: value if math.isfinite(value) else None for method, value in self.difference.items()}
         rest = {"missing": dict(self.missing), "difference": apart, "tolerance": self.tolerance}
-        return {"setup": self.setup, "steps": self.steps, "timing": self.timing.to_dict()} | rest
+        return {"timing": self.timing.to_dict()} | rest
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Point:
+    def from_dict(cls, at: At, data: Mapping[str, Any]) -> Point:
         """Reads what `to_dict` gave.
 
         Raises:
             ValueError: `data` is something else.
         """
-        setup, steps = str(data["setup"]), _at_least("steps", data["steps"], 1)
+        setup, steps = at.setup, _at_least("steps", at.steps, 1)
         if setup not in SETUPS:
             raise ValueError(f"setup is {setup!r}; this version knows {', '.join(SETUPS)}")
         timing = Timing.from_dict(data["timing"])
@@ -205,28 +218,18 @@ class Point:
         return cls(setup, steps, timing, missing, apart, float(data["tolerance"]))
 
 
-@dataclass(frozen=True, repr=False)
-class Benchmark(Drawn):
-    """Points measured on one machine, with the same parameters.
-
-    Attributes:
-        parameters: how each was measured.
-        provenance: what on, as plain data.
-        points: in the order in which they were measured.
-    """
-
-    parameters: Parameters
-    provenance: Mapping[str, Any]
-    points: tuple[Point, ...] = ()
+class Benchmark(Drawn, Results[At, Point]):
+    """Points measured on one machine, with the same parameters."""
 
     @property
-    def machine(self) -> str:
-        """What it was measured on, in a line."""
-        place = self.provenance
-        made_up = f"MADE UP, no machine was timed ({place['fake']}): " if "fake" in place else ""
-        on_gpu = str(place.get("device", "")).startswith("cuda")
-        more = f"CUDA {place.get('cuda')}" if on_gpu else f"torch threads: {place.get('threads')}"
-        return f"{made_up}{place.get('device_name')}, torch {place.get('torch')}, {more}"
+    def parameters(self) -> Parameters:
+        """How each was measured."""
+        return Parameters.of(self.provenance["parameters"])
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """What was measured, in this order."""
+        return tuple(self.values.values())
 
     @property
     def setups(self) -> list[str]:
@@ -243,9 +246,8 @@ class Benchmark(Drawn):
         Raises:
             ValueError: it was not measured.
         """
-        for point in self.points:
-            if (point.setup, point.steps) == (setup, steps):
-                return point
+        if point := self.values.get(At(setup, steps)):
+            return point
         there = "; ".join(f"{s}: {', '.join(map(str, self.steps(s)))}" for s in self.setups) or "none"
         raise ValueError(f"setup {setup!r} at {steps} time steps was not measured; there are {there}")
 
@@ -256,20 +258,6 @@ class Benchmark(Drawn):
             ValueError: one of them was not measured there.
         """
         return self.point(setup, steps).timing.ratio(call_name(name, which), call_name(to, which))
-
-    def with_point(self, point: Point) -> Benchmark:
-        """The same with one point more."""
-        return dataclasses.replace(self, points=(*self.points, point))
-
-    def conflicts(self, parameters: Parameters, provenance: Mapping[str, Any]) -> list[str]:
-        """In words, what keeps points measured like that from standing beside these."""
-        ours, theirs = dict(_flat(self.provenance)), dict(_flat(provenance))
-        machine = [
-            f"{_SAID.get(name, name)} {ours.get(name)}, not {theirs.get(name)}"
-            for name in dict.fromkeys([*ours, *theirs])
-            if name not in _NOT_COMPARED and ours.get(name) != theirs.get(name)
-        ]
-        return [*self.parameters.differences(parameters), *machine]
 
     def to_text(self) -> str:
         """A table for each setup and pass."""
@@ -391,59 +379,20 @@ def call_name(method: str, which: str) -> str:
     return f"{method}, {which}"
 
 
-def save(path: str | os.PathLike[str], result: Benchmark) -> None:
-    """Writes a result file, all of it or nothing; its schema stands above.
+def checked(provenance: Mapping[str, Any], values: Mapping[At, Point]) -> Benchmark:
+    """The benchmark of these points.
 
     Raises:
-        OSError: the folder is not there or cannot be written to.
+        ValueError: its parameters cannot be, or a time is missing and nothing says why.
     """
-    parameters = dataclasses.asdict(result.parameters)
-    provenance = {**result.provenance, "parameters": parameters}
-    recorded.save(path, KIND, VERSION, {"provenance": provenance, "points": [p.to_dict() for p in result.points]})
-
-
-def load(name: str | os.PathLike[str]) -> Benchmark:
-    """Reads a result file.
-
-    Args:
-        name: its path; or the name of a file in `notebooks/recorded/`, from any folder of the checkout.
-
-    Raises:
-        ValueError: there is no such file, it is of another kind or version, or it is damaged.
-    """
-    data = recorded.load(name, KIND, VERSION)
-    try:
-        provenance = dict(data["provenance"])
-        given = dict(provenance.pop("parameters"))
-        if unknown := sorted(given.keys() - {field.name for field in dataclasses.fields(Parameters)}):
-            raise ValueError(f"this version knows no parameter {unknown[0]!r}")
-        parameters = Parameters(**given | {"methods": tuple(given["methods"])})
-        points = tuple(map(Point.from_dict, data["points"]))
-        if len({(point.setup, point.steps) for point in points}) < len(points):
-            raise ValueError("a point stands in it twice")
-        for point, method, which in product(points, parameters.methods, PASSES):
-            if (call := call_name(method, which)) not in {*point.timing.seconds, *point.missing}:
-                raise ValueError(f"setup {point.setup}, steps {point.steps}: {call} has no time, and nothing says why")
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        what = f"it has no {error}" if isinstance(error, KeyError) else f"{error}"
-        raise ValueError(f"{os.fspath(name)} is damaged: {what}") from None
-    return Benchmark(parameters, provenance, points)
+    result = Benchmark(provenance, values)
+    for point, method, which in product(result.points, result.parameters.methods, PASSES):
+        if (call := call_name(method, which)) not in {*point.timing.seconds, *point.missing}:
+            raise ValueError(f"setup {point.setup}, steps {point.steps}: {call} has no time, and nothing says why")
+    return result
 
 
 def _at_least(name: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{name} is {value!r}; it must be a whole number of at least {least}")
     return value
-
-
-def _flat(data: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Everything with its full name, as in `allocator library`."""
-    for name, value in data.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{name} ")
-        else:
-            yield f"{before}{name}", value
-
-
-def _said(value: Any) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value)

@@ -28,16 +28,12 @@ import contextlib
 import dataclasses
 import gc
 import math
-import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packviz.bench.machine import calm_allocator, check_device, provenance
+from packviz.bench.study import How, StoppedError, Study, without_place
 from packviz.bench.timing import Timing, measure
-from packviz.draw import text
-from packviz.studies.forum.results import CHANGING, PASSES, Benchmark, Parameters, Point, call_name, setup_lengths
+from packviz.studies.forum.results import PASSES, At, Benchmark, Parameters, Point, call_name, checked, setup_lengths
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -53,46 +49,11 @@ QUICK: dict[str, int] = {"batch_size": 64, "shortest": 32, "longest": 128, "step
 OUT_OF_MEMORY = "out of memory"
 
 
-class ConflictError(ValueError):
-    """The results to go on with were measured otherwise."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a sweep is.
-
-    Attributes:
-        setup: of the point that is being measured.
-        steps: its time steps.
-        done: points measured, of those to measure.
-        points: to measure.
-        fraction: of the time that all of it takes, as far as it can be foreseen.
-        left: seconds still to go; none as long as nothing is known.
-    """
-
-    setup: str
-    steps: int
-    done: int
-    points: int
-    fraction: float
-    left: float | None
-
-    def to_text(self) -> str:
-        """In words, with the time left."""
-        rest = "" if self.left is None else f", {text.duration(self.left)} left"
-        return f"point {self.done + 1} of {self.points} (setup {self.setup}, {self.steps} time steps){rest}"
-
-
 def sweep(
     parameters: Parameters,
     setups: Sequence[str],
     sizes: Sequence[int],
-    *,
-    device: Any = "cpu",
-    start: Benchmark | None = None,
-    progress: Callable[[Progress], object] = lambda progress: None,
-    stop: Callable[[], bool] = lambda: False,
-    now: Callable[[], float] = time.monotonic,
+    **given: Any,
 ) -> Iterator[Benchmark]:
     """Measures every setup at every size, from the smallest up.
 
@@ -102,11 +63,7 @@ def sweep(
         parameters: how each point is measured.
         setups: keys of `SETUPS`.
         sizes: time steps of the padded batch.
-        device: where to run.
-        start: a result to go on with: its points are kept and not measured again.
-        progress: told after every round.
-        stop: asked before every call whether to stop; a point that is not complete is dropped.
-        now: the clock by which the time left is foreseen.
+        **given: what `Study.steps` takes: `device`, `start`, `progress`, `stop`.
 
     Yields:
         The result so far: at the start, and after every point.
@@ -116,46 +73,11 @@ def sweep(
             torch cannot run the network so.
         ConflictError: `start` was measured otherwise.
     """
-    import torch  # noqa: PLC0415
-
-    device = check_device(device)
-    methods = _methods(parameters.methods)
+    _methods(parameters.methods)
     for setup in setups:
         setup_lengths(setup, 1, 1)
-    if parameters.threads > (cores := os.cpu_count() or parameters.threads):
-        raise ValueError(f"threads is {parameters.threads}, more than the cores here: {cores}")
-    threads_before = torch.get_num_threads()
-    torch.set_num_threads(parameters.threads)
-    try:
-        if device.startswith("cpu"):
-            calm_allocator()  # before it is recorded
-        place = provenance(device)
-        del place["parameters"]  # the result holds them itself
-        result = start or Benchmark(parameters, place)
-        if conflicts := result.conflicts(parameters, place):
-            raise ConflictError(
-                f"the results there were measured otherwise: {'; '.join(conflicts)}. Take the same options on the same"
-                " machine, or another file"
-            )
-        yield result
-        there = {(point.setup, point.steps) for point in result.points}
-        plan = [(s, steps) for steps in sorted(set(sizes)) for s in dict.fromkeys(setups) if (s, steps) not in there]
-        took: dict[tuple[str, int], float] = {}
-        for setup, steps in plan:
-            began = now()
-
-            def told(done: int, rounds: int, at: tuple[str, int] = (setup, steps), began: float = began) -> None:
-                progress(_foreseen(plan, took, at, now() - began, done / rounds))
-
-            told(0, 1)
-            point = _measure_point(parameters, methods, setup, steps, device, told, stop)
-            if point is None:
-                return
-            took[setup, steps] = now() - began
-            result = result.with_point(point)
-            yield result
-    finally:
-        torch.set_num_threads(threads_before)
+    points = [At(setup, steps) for steps in sorted(set(sizes)) for setup in dict.fromkeys(setups)]
+    yield from STUDY.steps(points, parameters=dataclasses.asdict(parameters), threads=parameters.threads, **given)
 
 
 def _methods(names: Sequence[str]) -> dict[str, Method]:
@@ -167,74 +89,62 @@ def _methods(names: Sequence[str]) -> dict[str, Method]:
     return {name: METHODS[name] for name in names}
 
 
-def _measure_point(
-    parameters: Parameters,
-    methods: Mapping[str, Method],
-    setup: str,
-    steps: int,
-    device: str,
-    progress: Callable[[int, int], object],
-    stop: Callable[[], bool],
-) -> Point | None:
-    """One setup at one size; none where it was stopped."""
+def _measure(at: At, how: How) -> Point:
+    """Every method in every pass; one that runs out of memory is left out."""
+    parameters = Parameters.of(how.parameters)
+    methods = _methods(parameters.methods)
     missing: dict[str, str] = {}
     names = [call_name(method, which) for method in methods for which in PASSES]
     while len(missing) < len(names):
         trial = None
         try:
-            trial = _Trial(parameters, methods, setup, steps, device)
+            trial = _Trial(parameters, methods, at, how.device)
             calls = {name: trial.call(name) for name in names if name not in missing}
             timing = measure(
                 calls,
                 rounds=parameters.rounds,
                 warmup=parameters.warmup,
-                device=device,
-                before=dict.fromkeys(calls, trial.network.zero_grad),
-                progress=progress,
-                stop=stop,
-                seed=parameters.seed + steps,
+                device=how.device,
+                before=dict.fromkeys(calls, trial.clear),
+                progress=how.progress,
+                stop=how.stop,
+                seed=parameters.seed + at.steps,
                 memory=True,
             )
             if timing.stopped:
-                return None
-            changing = {name: value for name, value in timing.provenance.items() if name in CHANGING}
-            timing = dataclasses.replace(timing, provenance=changing)
-            return Point(setup, steps, timing, missing, *trial.differences())
+                raise StoppedError
+            return Point(at.setup, at.steps, without_place(timing), missing, *trial.differences())
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 what = trial.running if trial else "the network"
                 autocast = f", autocast {parameters.autocast}" if parameters.autocast else ""
-                how = f"on {device} with dtype {parameters.dtype}{autocast}"
-                raise ValueError(f"torch cannot run {what} {how}: {_first_line(error)}") from error
+                where = f"on {how.device} with dtype {parameters.dtype}{autocast}"
+                raise ValueError(f"torch cannot run {what} {where}: {_first_line(error)}") from error
             missing |= dict.fromkeys([trial.running] if trial else names, OUT_OF_MEMORY)
         del trial  # and with it what fills the memory
-        _give_back(device)
-    return Point(setup, steps, Timing({}), missing)
+        _give_back(how.device)
+    return Point(at.setup, at.steps, Timing({}), missing)
 
 
 class _Trial:
     """A network and a batch on the device, and the calls to time.
 
     Attributes:
-        network: its gradients are to be cleared before each call.
         running: the name of the last call.
     """
 
-    def __init__(
-        self, parameters: Parameters, methods: Mapping[str, Method], setup: str, steps: int, device: str
-    ) -> None:
+    def __init__(self, parameters: Parameters, methods: Mapping[str, Method], at: At, device: str) -> None:
         import torch  # noqa: PLC0415
 
         from packviz.studies.forum import network as forum  # noqa: PLC0415
 
         p = parameters
-        with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay the caller's
-            torch.manual_seed(p.seed)
-            network = forum.Network(p.vocabulary, p.features, p.hidden, p.classes)
-        self.network: nn.Module = network.to(device, getattr(torch, p.dtype))
-        n = setup_lengths(setup, p.batch_size, steps)
+        torch.manual_seed(p.seed)
+        network = forum.Network(p.vocabulary, p.features, p.hidden, p.classes)
+        self._network: nn.Module = network.to(device, getattr(torch, p.dtype))
+        n = setup_lengths(at.setup, p.batch_size, at.steps)
         self._batch: Batch = forum.batch(
-            n, steps, vocabulary=p.vocabulary, classes=p.classes, seed=p.seed, device=device
+            n, at.steps, vocabulary=p.vocabulary, classes=p.classes, seed=p.seed, device=device
         )
         self._methods, self._device = dict(methods), torch.device(device)
         self._autocast = getattr(torch, p.autocast) if p.autocast else None
@@ -242,13 +152,20 @@ class _Trial:
         self._results: dict[str, list[Tensor]] = {}
         self.running = ""
 
+    def clear(self) -> None:
+        """What is to be done before each call: in training every batch has fresh gradients, and lengths of its own."""
+        from packviz.ops.running import forget  # noqa: PLC0415
+
+        self._network.zero_grad()
+        forget()
+
     def call(self, name: str) -> Callable[[], None]:
         """The function to time under this name."""
         import torch  # noqa: PLC0415
         from torch.nn.functional import cross_entropy  # noqa: PLC0415
 
         method, which = name.rsplit(", ", 1)
-        way, network, (ids, lengths, targets) = self._methods[method], self.network, self._batch
+        way, network, (ids, lengths, targets) = self._methods[method], self._network, self._batch
         weights = list(network.parameters())
 
         def cast() -> contextlib.AbstractContextManager[Any]:
@@ -315,43 +232,36 @@ def _give_back(device: str) -> None:
         torch.cuda.empty_cache()
 
 
-def _foreseen(
-    plan: Sequence[tuple[str, int]],
-    took: Mapping[tuple[str, int], float],
-    at: tuple[str, int],
-    elapsed: float,
-    share: float,
-) -> Progress:
-    """How far a sweep is, from the seconds that its points took and how much of the present one is done."""
-    known = dict(took)
-    if share > 0 and elapsed > 0:
-        known[at] = elapsed / share
-    here = plan.index(at)
-    coming = [expected(known, *point) or 0.0 for point in plan[here:]]
-    if not any(coming):
-        return Progress(*at, here, len(plan), 0.0, None)
-    spent, left = sum(took.values()), max(sum(coming), elapsed)
-    return Progress(*at, here, len(plan), (spent + elapsed) / (spent + left), left - elapsed)
-
-
-def expected(known: Mapping[tuple[str, int], float], setup: str, steps: int) -> float | None:
+def expected(known: Mapping[At, float], at: At) -> float | None:
     """The seconds that a point should take.
 
     Points of a setup are taken to grow as a power of their time steps, which its first and last known point tell (1.5
     where there is only one).
 
     Args:
-        known: seconds by setup and time steps, in the order in which they were measured.
-        setup: of the point.
-        steps: of the point.
+        known: seconds by point, in the order in which they were measured.
+        at: the point.
 
     Returns:
         The seconds; none where nothing is known.
     """
     if not known:
         return None
-    like = setup if any(s == setup for s, _ in known) else [*known][-1][0]
-    same = {n: seconds for (s, n), seconds in known.items() if s == like}
+    like = at.setup if any(other.setup == at.setup for other in known) else [*known][-1].setup
+    same = {other.steps: seconds for other, seconds in known.items() if other.setup == like}
     (first, early), (last, late) = (min(same.items()), max(same.items()))
     power = math.log(late / early) / math.log(last / first) if last > first and min(early, late) > 0 else 1.5
-    return late * math.pow(steps / last, min(max(power, 0.0), 3.0))
+    return late * math.pow(at.steps / last, min(max(power, 0.0), 3.0))
+
+
+STUDY = Study(
+    "benchmark",
+    At,
+    _measure,
+    checked,
+    read=Point.from_dict,
+    write=Point.to_dict,
+    foresee=expected,
+    remark=lambda point: point.remark,
+)
+recorded = STUDY.load

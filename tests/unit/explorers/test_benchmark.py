@@ -10,7 +10,6 @@ from panels import move, move_each_and_back, words
 
 from packviz.explorers import BenchmarkExplorer
 from packviz.studies.forum import network as forum
-from packviz.studies.forum import results
 from packviz.studies.forum import sweep as experiment
 
 FAKE = Path(__file__).parents[1] / "studies" / "recordings" / "benchmark_fake_cuda.json"
@@ -240,7 +239,7 @@ def test_recorded_files_are_drawn_beside(tmp_path, monkeypatch):
     move(panel.beside, "benchmark_cuda.json")
     assert "recorded: MADE UP, no machine was timed" in words(panel.picture)
     assert "stroke-dasharray" in panel.picture.value
-    assert repr(results.load(FAKE)) in panel.to_text()
+    assert repr(experiment.recorded(FAKE)) in panel.to_text()
     panel.measure()
     drawn = panel._view.svg("light")
     assert drawn.count("stroke-dasharray") > 4

@@ -6,15 +6,17 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from packviz import cli
 from packviz.bench import calibration
+from packviz.bench.command import Bar
 from packviz.bench.machine import no_cuda
+from packviz.bench.study import Progress
 from packviz.studies import workers
-from packviz.studies.forum import command as cli_bench
 from packviz.studies.forum import network as forum
 from packviz.studies.forum import results
 from packviz.studies.forum import sweep as experiment
@@ -45,7 +47,7 @@ def test_every_option_arrives(monkeypatch, capsys, tmp_path):
     options = ["--setup", "B", "--setup", "evenly", "A", "--dtype", "float64", "--threads", "2", "--seed", "7"]
     status, _, _ = said([*TINY, *options, "--methods", "packed, padded", "--out", path], capsys)
     assert status == 0
-    result = results.load(path)
+    result = experiment.recorded(path)
     assert result.parameters == results.Parameters(
         methods=("packed", "padded"), batch_size=4, rounds=2, warmup=0, dtype="float64", threads=2, seed=7
     )
@@ -67,18 +69,18 @@ def test_defaults_are_the_forums_or_a_try(monkeypatch, quick):
 def test_a_second_run_goes_on(capsys, tmp_path):
     path = tmp_path / "result.json"
     assert said([*TINY, "--setup", "A", "--out", path], capsys)[0] == 0
-    first = results.load(path)
+    first = experiment.recorded(path)
     status, out, error = said([*TINY, "--out", path], capsys)
     assert status == 0
     going_on = f"{path} holds 2 points, which stay; 2 left to measure"
     assert error.splitlines() == [going_on, "setup B, 2 time steps: done", "setup B, 3 time steps: done"]
-    second = results.load(path)
+    second = experiment.recorded(path)
     assert second.points[:2] == first.points
     assert out == f"{second}\n"
     status, out, error = said([*TINY, "--out", path], capsys)
     assert (status, out) == (0, f"{second}\n")
     assert error == f"{path} holds 4 points, which stay; nothing left to measure\n"
-    assert results.load(path) == second
+    assert experiment.recorded(path) == second
 
 
 def test_results_do_not_mix(capsys, tmp_path):
@@ -174,9 +176,9 @@ def test_ctrl_c_keeps_what_was_measured(monkeypatch, capsys, tmp_path, points, s
         status, out, error = said([*TINY, "--out", path], capsys)
     assert (status, out) == (130, "")
     assert error.endswith(f"packviz: stopped; {said_then.format(path=path)}\n")
-    assert len(results.load(path).points) == points
+    assert len(experiment.recorded(path).points) == points
     assert said([*TINY, "--out", path], capsys)[0] == 0
-    assert len(results.load(path).points) == 4
+    assert len(experiment.recorded(path).points) == 4
 
 
 def test_ctrl_c_without_a_file_prints_what_there_is(monkeypatch, capsys):
@@ -191,7 +193,7 @@ def test_ctrl_c_elsewhere(monkeypatch, capsys):
     def press(name):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(results, "load", press)
+    monkeypatch.setattr(experiment, "recorded", press)
     assert said(["bench", "plot", FAKE, "--out", "a.svg"], capsys) == (130, "", "packviz: stopped\n")
 
 
@@ -216,7 +218,7 @@ def test_ctrl_c_for_real(tmp_path):
     assert program.returncode == 130
     assert "Traceback" not in error
     there = int(re.search(r"holds (\d+) point", error)[1])
-    assert len(results.load(path).points) == there >= 3
+    assert len(experiment.recorded(path).points) == there >= 3
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -280,9 +282,9 @@ def test_the_bar_on_a_terminal(monkeypatch):
 
 def test_the_bar_does_not_go_back():
     terminal = Terminal()
-    bar = cli_bench._Bar(terminal)
+    bar = Bar(terminal)
     for fraction in (0.61, 0.35, 0.8):
-        bar.show(experiment.Progress("A", 8, 0, 2, fraction, 1.0))
+        bar.show(Progress("setup A, 8 time steps", 0, 2, fraction, 1.0))
     assert [re.search(r"\d+%", text)[0] for text in terminal.got] == ["61%", "61%", "80%"]
 
 
@@ -293,7 +295,7 @@ def test_the_bar_does_not_go_back():
 def test_plot_as_svg(capsys, tmp_path, name):
     out = tmp_path / name
     assert said(["bench", "plot", FAKE, "--out", out], capsys) == (0, "", "")
-    assert out.read_text() == results.load(FAKE).to_svg() + "\n"
+    assert out.read_text() == experiment.recorded(FAKE).to_svg() + "\n"
 
 
 def test_plot_of_two_machines(capsys, tmp_path):
@@ -313,7 +315,8 @@ def test_plot_of_two_machines(capsys, tmp_path):
 
 def test_nothing_to_draw(capsys, tmp_path):
     path = tmp_path / "empty.json"
-    results.save(path, results.Benchmark(results.Parameters(), {}))
+    empty = results.Benchmark({"parameters": asdict(results.Parameters())}, {})
+    experiment.STUDY.save(path, empty)
     status, _, error = said(["bench", "plot", path, "--out", tmp_path / "a.svg"], capsys)
     assert (status, error) == (2, "packviz: there is no point in these files to draw\n")
 

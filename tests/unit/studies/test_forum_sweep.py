@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.bench.machine import check_device
+from packviz.bench.study import ConflictError, Progress
 from packviz.bench.timing import Timing
-from packviz.core import files as recorded
 from packviz.studies.forum import network as forum
 from packviz.studies.forum import results
 from packviz.studies.forum import sweep as experiment
-from packviz.studies.forum.results import Benchmark, Parameters, Point, call_name, setup_lengths
-from packviz.studies.forum.sweep import Progress, expected, sweep
+from packviz.studies.forum.results import At, Benchmark, Parameters, Point, call_name, setup_lengths
+from packviz.studies.forum.sweep import expected, sweep
 
 RECORDED = Path(__file__).parents[3] / "notebooks" / "recorded"
 FAKE = Path(__file__).parent / "recordings" / "benchmark_fake_cuda.json"
@@ -39,9 +39,17 @@ def made(times, setup="B", steps=8, **options):
     return Point(setup, steps, Timing({name: (t, t, t) for name, t in times.items()}), **options)
 
 
-def small_result(*points):
-    place = {"device": "cpu", "device_name": "a test", "torch": "9", "threads": 1, "date": "2026-01-02T03:04:05+00:00"}
-    return Benchmark(Parameters(rounds=3), place, points)
+def benchmark(parameters, place, *points):
+    """A benchmark of these points."""
+    values = {At(point.setup, point.steps): point for point in points}
+    return Benchmark({**place, "parameters": dataclasses.asdict(parameters)}, values)
+
+
+PLACE = {"device": "cpu", "device_name": "a test", "torch": "9", "threads": 1, "date": "2026-01-02T03:04:05+00:00"}
+
+
+def small_result(*points, **parameters):
+    return benchmark(Parameters(**{"rounds": 3} | parameters), PLACE, *points)
 
 
 # The setups and the network.
@@ -196,7 +204,10 @@ def test_every_point_is_measured_smallest_first_and_told():
         assert point.timing.memory["padded, training"] > point.timing.memory["padded, forward"] > 0
         assert (point.missing, point.wrong) == ({}, [])
         assert list(point.difference) == ["packed"]
-    assert [(p.setup, p.steps, p.done) for p in told[::3]] == [("A", 2, 0), ("B", 2, 1), ("A", 3, 2), ("B", 3, 3)]
+    assert [(p.name, p.done) for p in told[::3]] == [
+        (f"setup {setup}, {steps} time steps", i)
+        for i, (steps, setup) in enumerate([(2, "A"), (2, "B"), (3, "A"), (3, "B")])
+    ]
     assert {p.points for p in told} == {4}
     assert all(0 <= p.fraction <= 1 for p in told)
 
@@ -298,7 +309,7 @@ def test_out_of_memory_is_noted_and_the_sweep_goes_on(monkeypatch):
     assert "Setup B at 3 time steps: hungry, training: out of memory." in result.to_text()
     assert "out of memory" in result.to_svg()
     assert calls.count(3) < 9
-    assert Benchmark(result.parameters, result.provenance, (point,)).to_text().count("–") >= 2
+    assert benchmark(result.parameters, result.provenance, point).to_text().count("–") >= 2
 
 
 def test_when_nothing_fits(monkeypatch):
@@ -396,7 +407,7 @@ def test_other_parameters_do_not_mix(change, said):
 def test_other_machines_do_not_mix(change, said):
     there = run(sizes=(2,), setups=("A",))
     foreign = dataclasses.replace(there, provenance={**there.provenance, **change})
-    with pytest.raises(experiment.ConflictError, match=said):
+    with pytest.raises(ConflictError, match=said):
         run(start=foreign)
 
 
@@ -412,19 +423,22 @@ def test_another_day_on_the_same_machine_may_mix():
 
 @given(st.floats(0.001, 100), st.floats(0, 3), st.integers(1, 9), st.integers(10, 99))
 def test_points_are_foreseen_as_a_power_of_their_size(unit, power, first, last):
-    known = {("A", n): unit * n**power for n in (first, last)}
-    assert expected(known, "A", 200) == pytest.approx(unit * 200**power, rel=1e-6)
-    assert expected(known, "B", 200) == pytest.approx(unit * 200**power, rel=1e-6)  # the best guess there is
-    known["B", 5] = 7.0
-    assert expected(known, "B", 5) == 7
-    assert expected(known, "B", 20) == pytest.approx(7 * 4**1.5)
+    known = {At("A", n): unit * n**power for n in (first, last)}
+    assert expected(known, At("A", 200)) == pytest.approx(unit * 200**power, rel=1e-6)
+    assert expected(known, At("B", 200)) == pytest.approx(unit * 200**power, rel=1e-6)  # the best guess there is
+    known[At("B", 5)] = 7.0
+    assert expected(known, At("B", 5)) == 7
+    assert expected(known, At("B", 20)) == pytest.approx(7 * 4**1.5)
 
 
 def test_nothing_known_nothing_foreseen():
-    assert expected({}, "A", 2) is None
-    assert expected({("A", 1): 0.0, ("A", 2): 0.0}, "A", 4) == 0
-    assert Progress("A", 32, 0, 8, 0.0, None).to_text() == "point 1 of 8 (setup A, 32 time steps)"
-    assert Progress("B", 64, 3, 8, 0.5, 100.0).to_text() == "point 4 of 8 (setup B, 64 time steps), 2 min left"
+    assert expected({}, At("A", 2)) is None
+    assert expected({At("A", 1): 0.0, At("A", 2): 0.0}, At("A", 4)) == 0
+    assert Progress("setup A, 32 time steps", 0, 8, 0.0, None).to_text() == "point 1 of 8 (setup A, 32 time steps)"
+    assert (
+        Progress("setup B, 64 time steps", 3, 8, 0.5, 100.0).to_text()
+        == "point 4 of 8 (setup B, 64 time steps), 2 min left"
+    )
 
 
 def test_time_left_runs_down():
@@ -478,7 +492,7 @@ def test_in_words():
 
 
 def test_one_round_is_no_plural():
-    assert "; 1 interleaved round after 1 to warm up." in Benchmark(Parameters(rounds=1), {}).to_text()
+    assert "; 1 interleaved round after 1 to warm up." in small_result(rounds=1).to_text()
 
 
 def test_the_picture_has_a_row_per_setup_and_a_column_per_pass():
@@ -501,7 +515,7 @@ def test_the_picture_has_a_row_per_setup_and_a_column_per_pass():
 
 def test_results_side_by_side():
     one = small_result(made(dict.fromkeys(CALLS, 1e-3)))
-    other = dataclasses.replace(one, parameters=Parameters(batch_size=8))
+    other = small_result(made(dict.fromkeys(CALLS, 1e-3)), batch_size=8)
     picture = results.beside({"yours": one, "theirs": other, "to come": None}, planned=(4,), notes=("Start.",))
     (row,) = picture.rows
     assert sorted((c.name, c.source) for c in row[0].curves) == [
@@ -527,8 +541,8 @@ def test_results_side_by_side():
 def test_a_file_keeps_everything(tmp_path):
     path = tmp_path / "result.json"
     result = run()
-    results.save(path, result)
-    assert results.load(path) == result
+    experiment.STUDY.save(path, result)
+    assert experiment.recorded(path) == result
     data = json.loads(path.read_text())
     assert (data["packviz"], data["version"]) == ("benchmark", 1)
     assert data["provenance"]["parameters"]["batch_size"] == 4
@@ -541,8 +555,8 @@ def test_a_file_keeps_everything(tmp_path):
 
 def test_a_result_that_is_no_number_is_kept_too(tmp_path):
     point = made(dict.fromkeys(CALLS, 1.0), difference={"packed": math.inf}, tolerance=0.1)
-    results.save(tmp_path / "a.json", small_result(point))
-    assert results.load(tmp_path / "a.json").points[0].wrong == ["packed"]
+    experiment.STUDY.save(tmp_path / "a.json", small_result(point))
+    assert experiment.recorded(tmp_path / "a.json").points[0].wrong == ["packed"]
 
 
 def damage(change):
@@ -587,13 +601,13 @@ def test_what_cannot_be_read_is_refused(tmp_path, change, said):
     path = tmp_path / "result.json"
     path.write_text(json.dumps(damage(change)))
     with pytest.raises(ValueError, match=re.escape(said)) as error:
-        results.load(path)
+        experiment.recorded(path)
     assert "result.json" in str(error.value)
 
 
 def test_a_made_up_recording_says_so_everywhere():
     """It proves that curves of a GPU would be drawn; it must never pass for a measurement."""
-    fake = results.load(FAKE)
+    fake = experiment.recorded(FAKE)
     assert fake.provenance["device"] == "cuda"
     for said in (fake.to_text(), fake.to_svg(), fake.machine, results.beside({"a": fake, "b": fake}).to_svg()):
         assert "MADE UP, no machine was timed" in said
@@ -610,7 +624,7 @@ def test_no_made_up_recording_among_the_measured_ones():
 
 
 def test_the_recorded_run_is_complete():
-    result = results.load(RECORDED / "benchmark_cpu.json")
+    result = experiment.recorded(RECORDED / "benchmark_cpu.json")
     assert result.setups[:2] == ["A", "B"]
     assert result.steps("A") == result.steps("B")
     assert {32, 128, 512} <= set(result.steps("A"))
@@ -619,7 +633,7 @@ def test_the_recorded_run_is_complete():
         assert set(point.timing.seconds) == set(point.timing.memory) == CALLS
         assert not point.wrong
         assert not point.missing
-    assert "benchmark_cpu.json" in recorded.available("benchmark")
+    assert "benchmark_cpu.json" in experiment.STUDY.available()
 
 
 # A GPU.
