@@ -8,7 +8,6 @@ are those in `packviz/ops`, until `Costs.use` puts others in their place.
 from __future__ import annotations
 
 import functools
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from packviz.core import files
 from packviz.core.cuts import Rates, best_cuts, predict
 from packviz.core.spec import Spec
 
@@ -61,26 +61,24 @@ class Costs:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes them to a JSON file."""
-        data = {"packviz": "costs", "version": _VERSION, "terms": TERMS, "device": self.device}
-        data |= {"seconds": dict(self.seconds), "provenance": dict(self.provenance)}
-        Path(path).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        data = {"terms": TERMS, "device": self.device, "seconds": dict(self.seconds)}
+        files.save(path, "costs", _VERSION, data | {"provenance": dict(self.provenance)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Costs:
         """Reads what `save` wrote.
 
         Raises:
-            ValueError: the file holds something else.
+            ValueError: there is no such file, or it holds something else.
         """
+        data = files.load(path, "costs", _VERSION)
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
             seconds = {str(name): tuple(map(float, values)) for name, values in data["seconds"].items()}
-            fits = (data["packviz"], data["version"], tuple(data["terms"])) == ("costs", _VERSION, TERMS)
-            if fits and all(len(values) == len(TERMS) for values in seconds.values()):
+            if tuple(data["terms"]) == TERMS and all(len(values) == len(TERMS) for values in seconds.values()):
                 return cls(data["device"], MappingProxyType(seconds), data["provenance"])
         except (KeyError, TypeError, ValueError, AttributeError):
             pass
-        raise ValueError(f"{os.fspath(path)} does not hold the costs of a run, version {_VERSION}")
+        raise ValueError(f"{os.fspath(path)} does not hold the costs of a run")
 
     def to_text(self) -> str:
         """A line for each key, in nanoseconds."""
