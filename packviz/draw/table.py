@@ -14,7 +14,7 @@ from packviz.draw import palette, text
 _WRONG = "#b3402a"
 LOOKS = {
     "✗": f"background-color:{_WRONG};color:{palette.ink_on(_WRONG)};font-weight:bold;"
-    "border:1px solid transparent;background-clip:padding-box",  # neighbours stay apart
+    f"box-shadow:inset 0 0 0 1px {palette.ink_on(_WRONG)}",  # neighbours stay apart
     "–": "opacity:.75",
 }
 """How a cell looks that begins with a sign, in any theme: what colour says, the sign has said."""
