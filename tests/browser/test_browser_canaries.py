@@ -166,7 +166,7 @@ def test_a_notebook_is_opened_once(tmp_path: Path) -> None:
     }
     command = [sys.executable, *stage.arguments(workers=3), "-p", "counting", f"--junitxml={tmp_path}/report.xml"]
     subprocess.run(command, cwd=run_tests.ROOT, env=environment, check=True, timeout=300)
-    assert Counter(opened.read_text().split()) == dict.fromkeys([*names, "canaries.ipynb"], 1)
+    assert Counter(opened.read_text().split()) == dict.fromkeys([*names, "canaries.ipynb", "hatch.ipynb"], 1)
 
 
 def test_cut_keeps_cells_whole_and_cuts_tall_ones() -> None:
