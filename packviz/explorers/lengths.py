@@ -12,7 +12,7 @@ from packviz.core.layout import Layout, sequence_name
 from packviz.explorers.panel import one_of, row, show, slider
 
 ONE_BY_ONE, TYPED, FILE = "a slider each", "your own list", "your own file"
-KINDS = (ONE_BY_ONE, *sources.DISTRIBUTIONS, TYPED, FILE)
+KINDS = (*sources.DISTRIBUTIONS, ONE_BY_ONE, TYPED, FILE)
 MOST_SLIDERS = 8
 LONGEST_SLIDER = 12
 LONGEST = 512

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -110,10 +110,7 @@ class StaircaseExplorer(Panel):
         n = tuple(layout.lengths.tolist())
         stops = staircases(n)
         self._offer(list(stops))
-        at, predictions = (
-            self.rectangles.value,
-            _predicted(n, rates("staircase", spec)),
-        )
+        at, predictions = self.rectangles.value, _predicted(n, rates("staircase", spec))
         self.shown = stairs = Stairs(layout, stops[at])
         self.trade_off = trade_off = TradeOff(
             tuple(stops),
@@ -145,6 +142,7 @@ class StaircaseExplorer(Panel):
         import torch  # noqa: PLC0415 - a second or two, for those who measure
 
         from packviz.bench.timing import measure  # noqa: PLC0415
+        from packviz.bench.ways import training  # noqa: PLC0415
         from packviz.ops.running import Staircase, run  # noqa: PLC0415
 
         stairs, spec = self.shown, self._spec()
@@ -154,23 +152,16 @@ class StaircaseExplorer(Panel):
             rnn = getattr(torch.nn, spec.mode)(spec.input_size, spec.hidden_size)
             x = torch.randn(max(n), len(n), spec.input_size).requires_grad_()
 
-        def step(cuts: Cuts) -> None:
-            run(rnn, x, n, method=Staircase(cuts))[0].sum().backward()  # type: ignore[no-untyped-call]
+        def step(cuts: Cuts) -> Callable[[], Any]:
+            return training(lambda: run(rnn, x, n, method=Staircase(cuts)), [x, *rnn.parameters()])
 
-        def clear() -> None:
-            x.grad = None
-            rnn.zero_grad()
-
-        shapes = {ONE: (0, max(n)), _name(stairs.calls): stairs.cuts}
-        calls = {name: lambda cuts=cuts: step(cuts) for name, cuts in shapes.items()}
+        calls = {ONE: step((0, max(n))), _name(stairs.calls): step(stairs.cuts)}
 
         def work(progress: Progress, stop: Stop) -> str:
             threads = torch.get_num_threads()
             torch.set_num_threads(1)  # more gain little on products this small, and may wait for each other
             try:
-                self.timing = timing = measure(
-                    calls, rounds=ROUNDS, warmup=2, before=dict.fromkeys(calls, clear), progress=progress, stop=stop
-                )
+                self.timing = timing = measure(calls, rounds=ROUNDS, warmup=2, progress=progress, stop=stop)
             finally:
                 torch.set_num_threads(threads)
             if not timing.rounds:

@@ -156,7 +156,7 @@ def test_lengths_are_loaded():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "nope"}, "kind is 'nope'; choose one of 'a slider each', 'uniform', "),
+        ({"kind": "nope"}, "kind is 'nope'; choose one of 'uniform', "),
         ({"order": "x"}, "order is 'x'; choose one of 'as they come', "),
         ({"batch_size": 0}, "batch size is 0; give a whole number from 1 to 128"),
         ({"many": 2001}, "sequences is 2001; give a whole number from 8 to 2,000"),
