@@ -37,6 +37,7 @@ from packviz.core import lengths
 from packviz.core.layout import IntArray
 from packviz.draw.chart import Curve, Plot, Sweep
 from packviz.draw.drawn import Drawn
+from packviz.draw.palette import METHODS
 from packviz.draw.text import milliseconds
 
 SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
@@ -320,7 +321,8 @@ def beside(
     """
     there = {name: result for name, result in results.items() if result}
     wanted = setups or [s for s in SETUPS if any(s in result.setups for result in there.values())]
-    methods = list(dict.fromkeys(m for result in there.values() for m in result.parameters.methods))
+    # Those of the palette first: a method has the same colour in every picture, whoever else is in it.
+    methods = list(dict.fromkeys([*METHODS, *(m for result in there.values() for m in result.parameters.methods)]))
     rows = []
     for setup in wanted:
         plots = []

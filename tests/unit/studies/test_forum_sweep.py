@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from packviz.bench.machine import check_device
 from packviz.bench.study import ConflictError, Progress
 from packviz.bench.timing import Timing
+from packviz.draw.chart import COLOURS
+from packviz.draw.palette import METHODS
 from packviz.studies.forum import network as forum
 from packviz.studies.forum import results
 from packviz.studies.forum import sweep as experiment
@@ -511,6 +513,12 @@ def test_the_picture_has_a_row_per_setup_and_a_column_per_pass():
             assert {(c.name, tuple(c.x), tuple(c.y)) for c in plot.curves} == {
                 (m, (4, 8), (1, 1)) for m in ("padded", "packed")
             }
+
+
+def test_a_method_has_its_colour_whoever_else_is_measured():
+    alone = small_result(made(dict.fromkeys(CALLS, 1e-3)), methods=("packed", "run"))
+    numbers = {c.name: c.method for row in results.beside({"": alone}).rows for plot in row for c in plot.curves}
+    assert [COLOURS[number] for number in numbers.values()] == [METHODS[name] for name in numbers] != []
 
 
 def test_results_side_by_side():
