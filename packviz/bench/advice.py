@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,8 +49,8 @@ class Batch(NamedTuple):
     lengths: Tensor
 
 
-Method = Callable[[Any, Batch], Any]
-"""Takes the RNN and a batch, and returns what the RNN does: output and final states."""
+Method = Callable[[Any, Any, Any], Any]
+"""Takes the RNN and a batch, as in `packviz.bench.ways`, and returns what the RNN does: output and final states."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -362,22 +363,10 @@ def advise(
 
 def contestants() -> dict[str, Method]:
     """Every way to run an RNN on a batch, by name, the simplest first."""
-    from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence  # noqa: PLC0415
+    from packviz.bench import ways  # noqa: PLC0415 - brings torch
 
-    from packviz.ops.running import run  # noqa: PLC0415
-
-    def padded(rnn: Any, batch: Batch) -> Any:
-        return rnn(batch.x)
-
-    def packed(rnn: Any, batch: Batch) -> Any:
-        first = rnn.batch_first
-        output, state = rnn(pack_padded_sequence(batch.x, batch.lengths, batch_first=first, enforce_sorted=False))
-        return pad_packed_sequence(output, batch_first=first)[0], state
-
-    def by(method: str) -> Method:
-        return lambda rnn, batch: run(rnn, batch.x, batch.lengths, method=method)
-
-    return {PADDED: padded, PACKED: packed} | {f"pv.run, {method}": by(method) for method in METHODS}
+    offered = {f"pv.run, {method}": partial(ways.run, method=method) for method in METHODS}
+    return {PADDED: ways.padded, PACKED: ways.packed, **offered}
 
 
 def bucketed(method: str) -> str:
@@ -477,7 +466,7 @@ def _evaluated(rnn: Any, method: Method, batch: Batch) -> list[Any]:
     rnn.eval()
     try:
         with torch.no_grad():
-            return _results(method(rnn, batch))
+            return _results(method(rnn, *batch))
     finally:
         rnn.train(was_training)
 
@@ -510,7 +499,7 @@ class _Pass:
 
         with torch.set_grad_enabled(self.rnn.training):
             for batch in self.batches:
-                results = _results(self.method(self.rnn, batch))
+                results = _results(self.method(self.rnn, *batch))
                 if self.rnn.training:
                     # Not backward(): the gradients that the RNN holds are its owner's.
                     ones = [torch.ones_like(result) for result in results]

@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from packviz.bench.machine import calm_allocator, page_faults, provenance
-from packviz.bench.memory import peak
+from packviz.bench.machine import calm_allocator, page_faults, peak, provenance
 from packviz.draw.text import milliseconds, table
 
 Call = Callable[[], object]
@@ -136,7 +135,7 @@ class Timing:
         warmup: rounds that were run before and not counted.
         stopped: whether it was stopped before the last round.
         provenance: what it was measured on, as plain data.
-        memory: for each name the most bytes that a call had in use at once (see `memory.peak`), where that was asked
+        memory: for each name the most bytes that a call had in use at once (see `machine.peak`), where that was asked
             for and could be counted.
     """
 

@@ -11,7 +11,7 @@ A result file is one of a study, of kind `benchmark`:
           "seconds": {…},       the time of every round; entry i of each list is of the same round
           "warmup": 1, "stopped": false,
           "provenance": {…},    what changes from point to point: date, load, page faults per round
-          "memory": {…}},       the most bytes in use at once (see `memory.peak`), where they could be counted
+          "memory": {…}},       the most bytes in use at once (see `machine.peak`), where they could be counted
         "missing": {…},         why a "METHOD, PASS" has no time, as in "out of memory"
         "difference": {…},      by method, how far its results are from those of the first, relative to these
         "tolerance": 0.001}     what rounding explains of that

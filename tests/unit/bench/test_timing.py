@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.bench import Timing, calm_allocator, measure, memory, provenance, timing
+from packviz.bench import Timing, calm_allocator, machine, measure, provenance, timing
 from packviz.bench.machine import allocator
 from packviz.core import files as recorded
 
@@ -182,9 +182,9 @@ def allocated(*sizes):
 
 
 def test_peak_memory_is_what_is_in_use_at_once():
-    assert memory.peak(allocated()) == 0
-    assert memory.peak(allocated(10_000, 70_000, 20_000)) == 70_000
-    assert memory.peak(lambda: [torch.empty(1000, dtype=torch.uint8) for _ in range(9)]) == 9000
+    assert machine.peak(allocated()) == 0
+    assert machine.peak(allocated(10_000, 70_000, 20_000)) == 70_000
+    assert machine.peak(lambda: [torch.empty(1000, dtype=torch.uint8) for _ in range(9)]) == 9000
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 40))
@@ -196,7 +196,7 @@ def test_peak_memory_of_a_sum_is_its_two_terms_and_its_result(rows, columns, tim
         for _ in range(times):
             a = a + b
 
-    assert memory.peak(call) == 3 * 4 * rows * columns
+    assert machine.peak(call) == 3 * 4 * rows * columns
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -218,7 +218,7 @@ def test_peak_memory_agrees_with_torchs_own_profiler(packed):
     events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]
     lstm.zero_grad()
     changes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
-    assert memory.peak(call) == max(np.cumsum(changes)) > 0
+    assert machine.peak(call) == max(np.cumsum(changes)) > 0
 
 
 def test_peak_memory_of_cuda_is_asked_of_its_allocator(monkeypatch):
@@ -228,20 +228,20 @@ def test_peak_memory_of_cuda_is_asked_of_its_allocator(monkeypatch):
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: log.append("reset"))
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 100)
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 350)
-    assert memory.peak(lambda: log.append("call"), "cuda") == 250
+    assert machine.peak(lambda: log.append("call"), "cuda") == 250
     assert log == ["wait", "reset", "call", "wait"]
 
 
 def test_peak_memory_where_torch_does_not_say(monkeypatch):
-    assert memory.peak(lambda: pytest.fail("not called"), "meta") is None
+    assert machine.peak(lambda: pytest.fail("not called"), "meta") is None
     monkeypatch.delattr(torch.autograd, "_enable_profiler_legacy")
-    assert memory.peak(lambda: pytest.fail("not called")) is None
+    assert machine.peak(lambda: pytest.fail("not called")) is None
 
 
 def test_the_profiler_is_off_again_after_a_failure():
     with pytest.raises(ZeroDivisionError):
-        memory.peak(lambda: 1 // 0)
-    assert memory.peak(allocated(500)) == 500
+        machine.peak(lambda: 1 // 0)
+    assert machine.peak(allocated(500)) == 500
 
 
 def test_memory_is_counted_before_the_rounds_and_outside_of_the_time():
@@ -430,8 +430,7 @@ DIARY = """
 import json, os, resource, sys
 import torch
 from packviz.bench import calm_allocator, measure
-from packviz.bench.memory import peak
-from packviz.bench.machine import allocator
+from packviz.bench.machine import allocator, peak
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -459,7 +458,7 @@ COUNTING = """
 import json, resource, sys
 import torch
 from packviz.bench import calm_allocator
-from packviz.bench.memory import peak
+from packviz.bench.machine import peak
 
 def grow():
     x = torch.ones(2**20)
