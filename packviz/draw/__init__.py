@@ -1,1 +1,1 @@
-"""The one place that draws: values in, strings out. No widget, no torch; plotly in one folder only."""
+"""The one place that draws: values in, pictures and tables out. No widget, no torch; plotly in `figures` only."""
