@@ -11,7 +11,6 @@ import inspect
 import linecache
 import os
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -30,8 +29,8 @@ RNN_OPERATORS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 PACK, PAD = ("pack_padded_sequence", "pack_sequence"), ("pad_packed_sequence", "unpack_sequence")
 RETURN, RUN = "prim::Return", "packviz.run"
 
-_TORCH, _HERE = (f"{Path(module.__file__ or '').resolve().parent}{os.sep}" for module in (torch, packviz))
-_STDLIB = sysconfig.get_paths()["stdlib"]
+# As code objects name their files: an environment may be reached through a link, so nothing is resolved.
+_TORCH, _HERE, _STDLIB = (f"{Path(module.__file__ or '').parent}{os.sep}" for module in (torch, packviz, os))
 _FAST = f"{_HERE}ops{os.sep}"
 _PACKING = (rnn_utils.__file__, f"{_FAST}packing.py")
 # What tells nothing about sizes or values.

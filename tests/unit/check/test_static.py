@@ -2,9 +2,13 @@
 
 import dataclasses
 import inspect
+import os
 import random
 import re
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -828,3 +832,17 @@ def test_on_a_gpu():
     found = pv.check_static(module, (X.cuda(), LENGTHS))
     assert found.rules == ["returned"]
     assert torch.equal(torch.cuda.get_rng_state(), state)
+
+
+def test_an_environment_behind_a_link(tmp_path):
+    """As in a home folder on a cluster: torch's own lines are told from the reader's all the same."""
+    site, link = Path(torch.__file__).parents[1], tmp_path / "linked"
+    link.symlink_to(site, target_is_directory=True)
+    code = (
+        "import torch, packviz as pv; from packviz.check import networks as n; assert 'linked' in torch.__file__;"
+        "print(pv.check_static(n.FullWidth(), n.example()).to_text())"
+    )
+    here = str(Path(pv.__file__).parents[1])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(link), here])}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert run.stdout == pv.check_static(networks.FullWidth(), networks.example()).to_text() + "\n"
