@@ -8,15 +8,13 @@ from textwrap import wrap
 from typing import Any
 
 from packviz.draw.drawn import Drawn
-from packviz.draw.layouts import CHAR, element, escape, stack
-from packviz.draw.palette import THEMES
+from packviz.draw.sheet import CHAR, Sheet, stack
 from packviz.draw.text import count
 
 LEVELS = {"error": "✗", "warning": "!", "info": "i"}
 """The levels, gravest first, with the mark that each has beside its word."""
 
 _COLUMNS = 110  # of a line of text
-_LINE = 17  # px
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,23 +106,15 @@ class Findings(Drawn, Sequence[Finding]):
         """Every finding in words."""
         return "\n".join([self.headline, *(one.to_text() for one in self.found)])
 
-    def to_svg(self, theme: str = "light") -> str:
+    def sheet(self, theme: str) -> Sheet:
         """The findings under their headline, each with its mark."""
         return stack(self.headline, self.pictures(theme), theme)
 
-    def pictures(self, theme: str) -> list[str]:
-        """What stands under the headline, as whole drawings: the list of findings, if there are any."""
-        colours = THEMES[theme]
-        inks = {"error": colours.wrong, "warning": colours.text, "info": colours.muted}
-        lines: list[tuple[str, str]] = []
+    def pictures(self, theme: str) -> list[Sheet]:
+        """What stands under the headline: the list of findings, if there are any."""
+        sheet, y = Sheet(theme, "\n".join(one.to_text() for one in self.found)), 2.0
+        inks = {"error": sheet.colours.wrong, "warning": "", "info": sheet.colours.muted}
         for one in self.found:
-            lines.append((one.headline, f'fill="{inks[one.level]}" font-weight="bold"'))
-            lines += [(f"    {line}", f'fill="{colours.text}"') for line in one.details()]
-        body = []
-        for i, (line, look) in enumerate(lines):
-            text = line.lstrip()
-            body.append(
-                f'<text x="{8 + (len(line) - len(text)) * CHAR:g}" y="{14 + i * _LINE}" {look}>{escape(text)}</text>'
-            )
-        width = 16 + CHAR * max((len(line) for line, _ in lines), default=0)
-        return [element("".join(body), width, 8 + _LINE * len(lines), self.to_text(), theme)] if lines else []
+            sheet.text(8, y + 12, one.headline, bold=True, ink=inks[one.level])
+            y = sheet.paragraph(8 + 4 * CHAR, y + 17, one.details())
+        return [sheet] if self.found else []

@@ -19,6 +19,7 @@ from packviz.core.padded import order, reading
 from packviz.draw import grids, text
 from packviz.draw.curves import Curve, Trajectory
 from packviz.draw.drawn import Drawn
+from packviz.draw.sheet import Sheet
 from packviz.ops.tolerance import of_states
 
 FloatArray = npt.NDArray[np.float64]
@@ -175,7 +176,7 @@ class StatesComparison(Drawn):
                 lines += ["", *grid.to_text()]
         return "\n".join(lines)
 
-    def to_svg(self, theme: str = "light") -> str:
+    def sheet(self, theme: str) -> Sheet:
         """A grid of differences for the outputs, the states and the gradients to x; contaminated cells lit up."""
         return grids.draw(self.panels(), self.verdict, theme)
 

@@ -23,6 +23,7 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.check.findings import Finding, Findings
 from packviz.check.recorder import RETURN, RNN_OPERATORS, RUN, Recording, Site, record, tensors
 from packviz.draw.flowchart import Arrow, Box, Flow, beside
+from packviz.draw.sheet import Sheet
 
 _MOST_BOXES = 16  # in a drawing; of a larger network, what touches no PackedSequence is left out
 
@@ -41,7 +42,7 @@ class StaticCheck(Findings):
         """Every finding, and the data flow, in words."""
         return "\n\n".join([super().to_text(), *(flow.to_text() for flow in self.flows)])
 
-    def pictures(self, theme: str) -> list[str]:
+    def pictures(self, theme: str) -> list[Sheet]:
         """The data flow over the findings."""
         return [beside(self.flows, theme), *super().pictures(theme)]
 

@@ -1,4 +1,4 @@
-"""Times against a size: small plots in rows, as an SVG string and as text. Pure.
+"""Axes with curves: what every chart drawn by the pen shares, and times against a size in plots in rows. Pure.
 
 A method is told by its colour, its marker and the name at the end of its curve; where a curve comes from (your machine,
 a recorded one) by its dashes.
@@ -6,14 +6,15 @@ a recorded one) by its dashes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from packviz.draw import axes, palette
+from packviz.draw import palette, text
 from packviz.draw.drawn import Drawn
-from packviz.draw.layouts import element, escape
+from packviz.draw.sheet import CHAR, Point, Sheet, n, width_of
 
-COLOURS = (*palette.METHODS.values(), palette.SEQUENCES[7])
+COLOURS = tuple(palette.SEQUENCES[i] for i in (4, 5, 2, 6, 0, 1, 7))
 """Of the first, second, … method; after the last they start over."""
 
 DASHES = ("", "8 4", "2 3", "9 3 2 3")
@@ -28,8 +29,144 @@ _MARKERS = (
     "m-1.5-5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z",  # cross
     "m0-5.5l1.5 4h4l-3.2 2.5l1.2 4l-3.5-2.4l-3.5 2.4l1.2-4l-3.2-2.5h4z",  # star
 )
-_LEFT, _RIGHT, _TOP, _WIDE, _TALL = 58.0, 92.0, 40.0, 300.0, 170.0  # px: a plot and the room around it
+_LEFT, _RIGHT, _TOP, _WIDE, _TALL = 66.0, 92.0, 40.0, 300.0, 170.0  # px: a plot and the room around it
 _BELOW = 36.0
+
+
+@dataclass(frozen=True)
+class Axes:
+    """A plot on a sheet: where numbers lie in it, and what stands around it.
+
+    Attributes:
+        sheet: what is drawn on.
+        left: its left side, in px.
+        top: its top.
+        wide: its width.
+        tall: its height.
+        heights: the numbers that stand beside it, from the one at its foot to the one at its top.
+        across: gives the share of the width, from 0 to 1, at which a number lies.
+    """
+
+    sheet: Sheet
+    left: float
+    top: float
+    wide: float
+    tall: float
+    heights: Sequence[float]
+    across: Callable[[float], float]
+
+    @property
+    def right(self) -> float:
+        """Its right side."""
+        return self.left + self.wide
+
+    @property
+    def foot(self) -> float:
+        """Its lower side."""
+        return self.top + self.tall
+
+    def x(self, value: float) -> float:
+        """Where a number lies across."""
+        return self.left + self.across(value) * self.wide
+
+    def y(self, value: float) -> float:
+        """Where a number lies in height."""
+        low, high = self.heights[0], self.heights[-1]
+        return self.top + (high - value) / (high - low) * self.tall
+
+    def rows(self, title: str = "", unit: str = "") -> None:
+        """A line at each of the heights with its number; the title above, and what the numbers are."""
+        sheet = self.sheet
+        if title:
+            sheet.text(self.left, self.top - 16, title, bold=True)
+        if unit:
+            sheet.text(self.left - 6, self.top - 16, unit, anchor="end", size=11)
+        for value in self.heights:
+            y = self.y(value)
+            sheet.line([(self.left, y), (self.right, y)], sheet.colours.hatch, width=0.5)
+            sheet.text(self.left - 6, y + 4, _number(value), anchor="end", size=11, ink=sheet.colours.muted)
+
+    def columns(self, values: Iterable[float], name: str = "", before: str = "") -> None:
+        """The line at the foot, and below it the numbers that have room.
+
+        Args:
+            values: the numbers, rising.
+            name: what they are; stands below them.
+            before: the same in short, on their left.
+        """
+        sheet, y = self.sheet, self.foot + 16
+        sheet.line([(self.left, self.foot), (self.right, self.foot)])
+        for x, said in roomy([(self.x(value), _number(value)) for value in values]):
+            sheet.text(x, y, said, anchor="middle", size=11, ink=sheet.colours.muted)
+        if name:
+            sheet.text(self.left + self.wide / 2, y + 15, name, anchor="middle", size=11)
+        if before:
+            sheet.text(self.left - 6, y, before, anchor="end", size=11)
+
+    def whiskers(self, spreads: Iterable[tuple[float, float, float]]) -> None:
+        """A line from low to high at each number across: `(number, low, high)`."""
+        d = ""
+        for value, *ends in spreads:
+            x, (low, high) = self.x(value), map(self.y, ends)
+            d += f"M{n(x)} {n(low)}V{n(high)}M{n(x - 4)} {n(low)}h8M{n(x - 4)} {n(high)}h8"
+        self.sheet.path(d, stroke=self.sheet.colours.line)
+
+    def names(self, ends: Iterable[tuple[Point, str]]) -> None:
+        """A name beside the end of each curve, none over another."""
+        sheet, ends = self.sheet, list(ends)
+        for right in sorted({x for (x, _), _ in ends}):
+            here = sorted((y, name) for (x, y), name in ends if x == right)
+            for beside, (y, name) in zip(apart([y for y, _ in here], self.foot), here, strict=True):
+                sheet.line([(right + 7, y), (right + 18, beside)], sheet.colours.muted)
+                sheet.text(right + 21, beside + 4, name, size=11, halo=sheet.colours.ground)
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """At least two round numbers that enclose the range."""
+    span = max(high - low, 1e-3)
+    power = 10 ** math.floor(math.log10(span / 3))
+    step = next(s * power for s in (1, 2, 5, 10) if s * power >= span / 4)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return [round(i * step, 10) + 0.0 for i in range(first, max(last, first + 1) + 1)]
+
+
+def apart(heights: Sequence[float], lowest: float, room: float = 12.0) -> list[float]:
+    """The heights from top to bottom, moved so that labels there do not cover each other, none below the lowest."""
+    placed = sorted(heights)
+    for i in range(1, len(placed)):
+        placed[i] = max(placed[i], placed[i - 1] + room)
+    for i in reversed(range(len(placed))):
+        placed[i] = min(placed[i], lowest)
+        lowest = placed[i] - room
+    return placed
+
+
+def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
+    """Those of the labels, from left to right, that have room beside each other; always the last."""
+    taken = -math.inf
+    for x, said in labels:
+        room = width_of(said) + CHAR
+        if x == labels[-1][0] or taken + room <= x <= labels[-1][0] - room:
+            taken = x
+            yield x, said
+
+
+def mark(sheet: Sheet, at: Point, shape: str, fill: str, stroke: str = "") -> None:
+    """A small shape: an SVG path from the place that it marks."""
+    sheet.path(f"M{n(at[0])} {n(at[1])}{shape}", fill=fill, stroke=stroke)
+
+
+def line_key(
+    sheet: Sheet, x: float, y: float, said: str, stroke: str = "", *, width: float = 2.5, dash: str = ""
+) -> float:
+    """What a look of lines means, on the line `y`; gives the x behind it."""
+    sheet.line([(x, y - 4), (x + 34, y - 4)], stroke, width=width, dash=dash)
+    sheet.text(x + 40, y, said)
+    return x + 60 + width_of(said)
+
+
+def _number(value: float) -> str:
+    return f"{value:,g}" if abs(value) < 1e6 else text.short(round(value))
 
 
 @dataclass(frozen=True)
@@ -96,102 +233,44 @@ class Sweep(Drawn):
         """The times as tables."""
         return self.text
 
-    def to_svg(self, theme: str = "light") -> str:
+    def sheet(self, theme: str) -> Sheet:
         """The plots, and below what the dashes mean."""
-        colours = palette.THEMES[theme]
-        across = max(map(len, self.rows), default=1)
-        width = across * (_LEFT + _WIDE + _RIGHT)
-        body = [f'<text x="4" y="16" font-weight="bold">{escape(self.title)}</text>']
-        y = 22.0
+        sheet = Sheet(theme, self.title)
+        sheet.title(self.title)
+        each, y = _LEFT + _WIDE + _RIGHT, 22.0
         for row in self.rows:
             for i, plot in enumerate(row):
-                drawn = "".join(self._plot(plot, colours))
-                body.append(f'<g transform="translate({i * (_LEFT + _WIDE + _RIGHT):g} {y:g})">{drawn}</g>')
+                self._plot(sheet, plot, i * each + _LEFT, y + _TOP)
             y += _TOP + _TALL + _BELOW
         for i, source in enumerate(self.sources):
-            dashed = f' stroke-dasharray="{DASHES[i % len(DASHES)]}"' if DASHES[i % len(DASHES)] else ""
-            body.append(f'<path d="M4 {y + 8:g}h44" stroke="{colours.text}" stroke-width="2.5"{dashed}/>')
-            body.append(f'<text x="56" y="{y + 12:g}">{escape(source)}</text>')
+            line_key(sheet, 4, y + 12, source, sheet.colours.text, dash=DASHES[i % len(DASHES)])
             y += 18
-        for note in self.notes:
-            body.append(f'<text x="4" y="{y + 12:g}" font-size="11" fill="{colours.muted}">{escape(note)}</text>')
-            y += 16
-        longest = max([len(s) * 7.3 + 56 for s in self.sources] + [len(n) * 6.7 + 4 for n in self.notes], default=0)
-        return element("".join(body), max(width, longest + 8), y + 8, self.title, theme)
+        y = sheet.paragraph(4, y + 1, self.notes, size=11, ink=sheet.colours.muted)
+        sheet.size(max(max(map(len, self.rows), default=1) * each, sheet.width), y + 8)
+        return sheet
 
-    def _plot(self, plot: Plot, colours: palette.Theme) -> Iterator[str]:
+    def _plot(self, sheet: Sheet, plot: Plot, left: float, top: float) -> None:
         right, longest = longest_x(plot), max((max(c.high) for c in plot.curves), default=0.0)
-        heights = axes.ticks(0.0, longest)
-        foot, scale = _TOP + _TALL, _TALL / heights[-1]
-
-        def place(x: float, y: float) -> tuple[float, float]:
-            return _LEFT + x / right * _WIDE, foot - y * scale
-
-        yield f'<text x="{_LEFT:g}" y="16">{escape(plot.title)}</text>'
-        yield f'<text x="{_LEFT - 8:g}" y="{_TOP - 10:g}" text-anchor="end" font-size="11">{escape(self.y)}</text>'
-        for value in heights if plot.curves else ():
-            y = foot - value * scale
-            yield f'<path d="M{_LEFT:g} {y:.1f}h{_WIDE:g}" stroke="{colours.hatch}" stroke-width=".5"/>'
-            beside = f'x="{_LEFT - 8:g}" y="{y + 4:.1f}" text-anchor="end" font-size="11" fill="{colours.muted}"'
-            yield f"<text {beside}>{_number(value)}</text>"
-        yield f'<path d="M{_LEFT:g} {foot:g}h{_WIDE:g}" stroke="{colours.line}"/>'
-        for value in axes.ticks(0.0, right):
-            if value <= right:
-                x, _ = place(value, 0)
-                below = f'x="{x:.1f}" y="{foot + 16:g}" text-anchor="middle" font-size="11" fill="{colours.muted}"'
-                yield f"<text {below}>{_number(value)}</text>"
-        named = f'x="{_LEFT + _WIDE:g}" y="{foot + 30:g}" text-anchor="end" font-size="11"'
-        yield f"<text {named}>{escape(self.x)}</text>"
-        if plot.planned:
-            pips = "".join(f"M{place(x, 0)[0]:.1f} {foot:g}l3 6h-6z" for x in plot.planned)
-            yield f'<path d="{pips}" fill="{colours.accent}"/>'
+        heights = ticks(0.0, longest) if plot.curves else ()
+        axes = Axes(sheet, left, top, _WIDE, _TALL, heights, lambda x: x / right)
+        axes.rows(plot.title, self.y)
+        axes.columns([value for value in ticks(0.0, right) if value <= right], self.x)
+        for size in plot.planned:
+            mark(sheet, (axes.x(size), axes.foot), "l3 6h-6z", sheet.colours.accent)
         if not plot.curves:
-            middle = f'x="{_LEFT + _WIDE / 2:g}" y="{_TOP + _TALL / 2:g}" text-anchor="middle"'
-            yield f'<text {middle} fill="{colours.muted}">nothing measured yet</text>'
+            middle = left + _WIDE / 2, top + _TALL / 2
+            sheet.text(*middle, "nothing measured yet", anchor="middle", ink=sheet.colours.muted)
         for curve in plot.curves:
-            whiskers = ("".join(_whisker(place(x, low), place(x, high))) for x, low, high in spreads(curve))
-            yield f'<path d="{"".join(whiskers)}" stroke="{colours.line}" fill="none"/>'
-            points = [place(x, y) for x, y in zip(curve.x, curve.y, strict=True)]
-            yield from _line(points, curve, colours)
-        yield from _names([(*place(c.x[-1], c.y[-1]), c.name) for c in plot.curves], foot, colours)
+            sheet.layer()
+            axes.whiskers(zip(curve.x, curve.low, curve.high, strict=True))
+            points = [(axes.x(x), axes.y(y)) for x, y in zip(curve.x, curve.y, strict=True)]
+            fill, dash = COLOURS[curve.method % len(COLOURS)], DASHES[curve.source % len(DASHES)]
+            sheet.line(points, fill, width=2.6, dash=dash, outlined=True)
+            for point in points:
+                mark(sheet, point, _MARKERS[curve.method % len(_MARKERS)], fill, sheet.colours.line)
+        axes.names(((axes.x(c.x[-1]), axes.y(c.y[-1])), c.name) for c in plot.curves)
 
 
 def longest_x(plot: Plot) -> float:
     """Where the axis of sizes ends."""
     return max([1.0, *plot.planned, *(curve.x[-1] for curve in plot.curves)])
-
-
-def spreads(curve: Curve) -> Iterator[tuple[float, float, float]]:
-    """Size, first and third quartile of each point."""
-    return zip(curve.x, curve.low, curve.high, strict=True)
-
-
-def _line(points: Sequence[tuple[float, float]], curve: Curve, colours: palette.Theme) -> Iterator[str]:
-    fill, dash = COLOURS[curve.method % len(COLOURS)], DASHES[curve.source % len(DASHES)]
-    dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-    for colour, width in ((colours.line, 4), (fill, 2.6)):  # an outline first: some colours are pale
-        yield f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width}"{dashed}/>'
-    marker = _MARKERS[curve.method % len(_MARKERS)]
-    marks = "".join(f"M{x:.1f} {y:.1f}{marker}" for x, y in points)
-    yield f'<path d="{marks}" fill="{fill}" stroke="{colours.line}"/>'
-
-
-def _whisker(low: tuple[float, float], high: tuple[float, float]) -> Iterator[str]:
-    x = low[0]
-    yield f"M{x:.1f} {low[1]:.1f}V{high[1]:.1f}"
-    yield from (f"M{x - 4:.1f} {y:.1f}h8" for _, y in (low, high))
-
-
-def _names(ends: Sequence[tuple[float, float, str]], lowest: float, colours: palette.Theme) -> Iterator[str]:
-    """The names beside the ends of their curves."""
-    halo = f'stroke="{colours.ground}" stroke-width="4" paint-order="stroke"'
-    for right in sorted({x for x, _, _ in ends}):
-        here = sorted((y, name) for x, y, name in ends if x == right)
-        for beside, (y, name) in zip(axes.apart([y for y, _ in here], lowest), here, strict=True):
-            yield f'<path d="M{right + 7:.1f} {y:.1f}L{right + 18:.1f} {beside:.1f}" stroke="{colours.muted}"/>'
-            yield f'<text x="{right + 21:.1f}" y="{beside + 4:.1f}" font-size="11" {halo}>{escape(name)}</text>'
-
-
-def _number(value: float) -> str:
-    return f"{value:,g}" if value < 1e6 else f"{value:.3g}"

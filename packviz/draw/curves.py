@@ -1,15 +1,15 @@
-"""A number per time step of each sequence, padded and packed, as an SVG string and as text. Pure."""
+"""A number per time step of each sequence, padded and packed, drawn and as text. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
-from packviz.draw import axes, palette
+from packviz.draw import palette
+from packviz.draw.chart import Axes, line_key, ticks
 from packviz.draw.drawn import Drawn
-from packviz.draw.layouts import element, escape
+from packviz.draw.sheet import Point, Sheet
 from packviz.draw.text import FEW, difference, table
 
 MOST = len(palette.SEQUENCES)
@@ -68,101 +68,56 @@ class Trajectory(Drawn):
                 lines.append(f" {c.name}: {at_end} at its end, {after} after padding")
         return "\n".join(lines)
 
-    def to_svg(self, theme: str = "light") -> str:
+    def sheet(self, theme: str) -> Sheet:
         """Solid at real steps, dashed through the padding; packed as a thin line, dotted where it is frozen."""
-        colours = palette.THEMES[theme]
-        drawn = self.curves[:MOST]
+        sheet, drawn, steps = Sheet(theme, self.title), self.curves[:MOST], len(self.curves[0].padded)
+        sheet.title(self.title)
         finite = [v for c in drawn for v in (*c.padded, *c.packed) if math.isfinite(v)] or [0.0, 1.0]
-        ticks = axes.ticks(min(finite), max(finite))
-        low, high = min(*finite, ticks[0]), max(*finite, ticks[-1])
-        steps = len(drawn[0].padded)
+        heights, wide = ticks(min(finite), max(finite)), _WIDTH - _LEFT - _RIGHT
+        axes = Axes(sheet, _LEFT, _TOP + 8, wide, _HEIGHT - 16, heights, lambda t: (t + 0.5) / steps)
+        axes.rows()
+        axes.columns(range(0, steps, max(1, math.ceil(30 * steps / wide))), before="t =")
 
-        def x(t: float) -> float:
-            return _LEFT + (t + 0.5) * (_WIDTH - _LEFT - _RIGHT) / steps
-
-        def y(value: float) -> float:
+        def places(values: Sequence[float]) -> list[Point]:
             # Whole pixels, so that rounding in the RNN, which differs between processors, does not show.
-            return round(_TOP + 8 + (high - value) / (high - low) * (_HEIGHT - 16))
+            return [(axes.x(t), round(axes.y(v)) if math.isfinite(v) else math.nan) for t, v in enumerate(values)]
 
-        out = [f'<text x="4" y="16" font-weight="bold">{escape(self.title)}</text>']
-        out += _axes(colours, {value: y(value) for value in ticks}, [x(t) for t in range(steps)])
-        foot = _TOP + _HEIGHT + 16
-        labels, marks = [], []
-        thins = []
-        for curve in drawn:  # first, so that a padded line that is the same covers it
-            thin = [(x(t), y(v) if math.isfinite(v) else math.nan) for t, v in enumerate(curve.packed)]
-            for dots, path in (("", thin[: curve.length]), (' stroke-dasharray="2 3"', thin[curve.length - 1 :])):
-                line = _path(path)
-                out.append(f'<path d="{line}" fill="none" stroke="{colours.text}" stroke-width="1.6"{dots}/>')
-            thins.append(thin)
+        thins = [places(curve.packed) for curve in drawn]
+        for curve, thin in zip(drawn, thins, strict=True):  # first, so that a padded line that is the same covers it
+            sheet.line(thin[: curve.length], sheet.colours.text, width=1.6)
+            sheet.line(thin[curve.length - 1 :], sheet.colours.text, width=1.6, dash="2 3")
+        names, marks = [], []
         for i, (curve, thin) in enumerate(zip(drawn, thins, strict=True)):
-            points = [(x(t), y(v) if math.isfinite(v) else math.nan) for t, v in enumerate(curve.padded)]
-            for dashed, path in ((False, points[: curve.length]), (True, points[curve.length - 1 :])):
-                line = _path(path)
-                dash = ' stroke-dasharray="7 4"' if dashed else ""
-                shape = f'<path d="{line}" fill="none" stroke-linejoin="round"{dash}'
-                out.append(f'{shape} stroke="{colours.line}" stroke-width="5"/>')  # its outline
-                out.append(f'{shape} stroke="{palette.sequence_colour(i)}" stroke-width="3.4"/>')
+            sheet.layer()
+            points, ends_early = places(curve.padded), curve.length < steps
+            sheet.line(points[: curve.length], palette.sequence_colour(i), width=3.4, outlined=True)
+            sheet.line(points[curve.length - 1 :], palette.sequence_colour(i), width=3.4, dash="7 4", outlined=True)
             lost = next((t for t, v in enumerate(curve.padded) if not math.isfinite(v)), None)
             if lost is not None:
-                left, height = points[lost - 1] if lost else (x(0), _TOP + _HEIGHT - 12 - 14 * i)
-                marks.append((left, height, f"✗ {curve.name}: NaN", colours.wrong))
-            elif len(curve.padded) > curve.length:
-                labels.append((points[-1][1], f"{curve.name} padded"))
-            if not self.frozen and len(curve.padded) > curve.length:
-                marks.append((*thin[curve.length - 1], f"{curve.name} packed", colours.text))
-            after = self.frozen and len(curve.padded) > curve.length
-            if after or len(curve.padded) == curve.length:
-                labels.append((thin[-1][1], f"{curve.name} packed" if after else curve.name))
-        for left, height, label, colour in marks:
-            halo = f'stroke="{colours.ground}" stroke-width="4" paint-order="stroke" fill="{colour}"'
-            out.append(f'<text x="{left + 6:.1f}" y="{height + 4:.1f}" font-size="11" {halo}>{label}</text>')
-        end = x(steps - 1)
-        rows = axes.apart([height for height, _ in labels], _TOP + _HEIGHT)
-        for beside, (height, label) in zip(rows, sorted(labels), strict=True):
-            out.append(f'<path d="M{end + 4:.1f} {height:.1f}L{end + 18:.1f} {beside:.1f}" stroke="{colours.muted}"/>')
-            out.append(f'<text x="{end + 22:.1f}" y="{beside + 4:.1f}" font-size="11">{label}</text>')
-        out += self._key(colours, foot + 22)
-        height = foot + 34
+                at = points[lost - 1] if lost else (axes.x(0), _TOP + _HEIGHT - 12 - 14 * i)
+                marks.append((at, f"✗ {curve.name}: NaN", sheet.colours.wrong))
+            elif ends_early:
+                names.append((points[-1], f"{curve.name} padded"))
+            if ends_early and not self.frozen:
+                marks.append((thin[curve.length - 1], f"{curve.name} packed", ""))
+            else:
+                names.append((thin[-1], f"{curve.name} packed" if ends_early else curve.name))
+        for (x, y), said, ink in marks:
+            sheet.text(x + 6, y + 4, said, size=11, ink=ink, halo=sheet.colours.ground)
+        axes.names(names)
+        foot = self._key(sheet, _TOP + _HEIGHT + 38) + 12
         if len(self.curves) > MOST:
-            out.append(f'<text x="4" y="{height + 8:g}" font-size="11">The first {MOST} sequences are drawn.</text>')
-            height += 18
-        return element("".join(out), _WIDTH, height, self.title, theme)
+            sheet.text(4, foot + 8, f"The first {MOST} sequences are drawn.", size=11)
+            foot += 18
+        sheet.size(_WIDTH, foot)
+        return sheet
 
-    def _key(self, colours: palette.Theme, y: float) -> Iterator[str]:
-        thick = f'stroke="{colours.line}" stroke-width="4"'
-        parts = [(thick, "padded, at real steps"), (f'{thick} stroke-dasharray="7 4"', "padded, through the padding")]
-        thin = f'stroke="{colours.text}" stroke-width="1.6"'
-        said = ", dotted: frozen after its end" if self.frozen else ""
-        parts.append((thin + (' stroke-dasharray="2 3"' if self.frozen else ""), f"packed{said}"))
-        left = 4.0
-        for line, said in parts:
-            yield f'<path d="M{left:g} {y - 4:g}h34" {line}/>'
-            yield f'<text x="{left + 40:g}" y="{y:g}">{said}</text>'
-            left += 40 + 7.3 * len(said) + 20
+    def _key(self, sheet: Sheet, y: float) -> float:
+        x = line_key(sheet, 4, y, "padded, at real steps", width=4)
+        x = line_key(sheet, x, y, "padded, through the padding", width=4, dash="7 4")
+        said, dash = ("packed, dotted: frozen after its end", "2 3") if self.frozen else ("packed", "")
+        line_key(sheet, x, y, said, sheet.colours.text, width=1.6, dash=dash)
+        return y
 
     def _said(self, way: str, value: float) -> str:
         return "–" if way == "packed" and not self.frozen else difference(value)
-
-
-def _axes(colours: palette.Theme, rows: Mapping[float, float], columns: Sequence[float]) -> Iterator[str]:
-    """A line and a number at the height of each value, and the time steps beneath, as many as have room."""
-    for value, y in rows.items():
-        yield f'<path d="M{_LEFT:g} {y:g}H{_WIDTH - _RIGHT:g}" stroke="{colours.hatch}" stroke-width=".5"/>'
-        beside = f'x="{_LEFT - 8:g}" y="{y + 4:g}" text-anchor="end" font-size="11" fill="{colours.muted}"'
-        yield f"<text {beside}>{value:g}</text>"
-    foot = _TOP + _HEIGHT + 16
-    yield f'<text x="{_LEFT - 8:g}" y="{foot:g}" text-anchor="end" font-size="11">t =</text>'
-    every = max(1, math.ceil(30 * len(columns) / (_WIDTH - _LEFT - _RIGHT)))
-    for t in range(0, len(columns), every):
-        yield f'<text x="{columns[t]:.1f}" y="{foot:g}" text-anchor="middle" font-size="11">{t}</text>'
-
-
-def _path(points: Sequence[tuple[float, float]]) -> str:
-    """A line through the points, broken where one has no height; a point on its own becomes a dot."""
-    runs = []
-    for good, run in groupby(points, key=lambda point: not math.isnan(point[1])):
-        if good:
-            inside = [f"{px:.1f} {py:g}" for px, py in run]
-            runs.append("M" + "L".join(inside) + ("h.1" if len(inside) == 1 else ""))
-    return "".join(runs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from abc import ABC, abstractmethod
 from typing import Any, cast
@@ -17,9 +16,9 @@ class Drawn(ABC):
     def to_text(self) -> str:
         """What the picture shows, in words."""
 
+    @abstractmethod
     def sheet(self, theme: str) -> Sheet:
         """The picture as a sheet, to be placed on another one or made a string of."""
-        return wrapped(self.to_svg(theme), theme)
 
     def to_svg(self, theme: str = "light") -> str:
         """The picture as a complete `<svg>` element.
@@ -34,16 +33,6 @@ class Drawn(ABC):
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return _live_view(self.to_svg("live")) | {"text/plain": self.to_text(), "image/svg+xml": self.to_svg()}
-
-
-def wrapped(drawing: str, theme: str) -> Sheet:
-    """An `<svg>` element as a sheet. For drawings that are not on the pen yet; goes when all are."""
-    size = re.search(r'width="([\d.]+)" height="([\d.]+)"', drawing)
-    assert size is not None, "drawings must be <svg> elements with a width and a height"
-    sheet = Sheet(theme)
-    sheet._layers.append(drawing)
-    sheet.size(float(size[1]), float(size[2]))
-    return sheet
 
 
 def _live_view(live_svg: str) -> dict[str, Any]:

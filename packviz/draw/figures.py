@@ -20,9 +20,8 @@ from plotly.subplots import make_subplots
 
 from packviz.core import fit
 from packviz.core.layout import Layout
-from packviz.draw import axes as scales
 from packviz.draw import text, theme
-from packviz.draw.chart import COLOURS, longest_x
+from packviz.draw.chart import COLOURS, apart, longest_x, ticks
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES
 from packviz.draw.sheet import width_of
 
@@ -236,7 +235,7 @@ class Chart(go.Figure):
         top, tall = self._axis("y", panel).range[1], self._tall
         order = sorted(ends, key=lambda name: -ends[name][1])
         heights = [tall * (1 - ends[name][1] / top) for name in order]  # px from the top
-        for name, height, free in zip(order, heights, scales.apart(heights, tall, room=14), strict=True):
+        for name, height, free in zip(order, heights, apart(heights, tall, room=14), strict=True):
             x, y = ends[name]
             self.label(_digits(x), _digits(y), name, panel=panel, down=free - height)
         return self
@@ -246,7 +245,7 @@ class Chart(go.Figure):
         if self._lying:
             self._axis("x", panel).range = [0, _digits(1.01 * longest)]
         else:
-            values = scales.ticks(0.0, longest)
+            values = ticks(0.0, longest)
             self._axis("y", panel).update(range=[0, values[-1]], tickvals=values)
         return self
 

@@ -1,8 +1,7 @@
-"""The data flow of a network as boxes and arrows, top down: as SVG and as text. Pure: names in, strings out."""
+"""The data flow of a network as boxes and arrows, top down: drawn and as text. Pure."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from packviz.draw.drawn import Drawn
-from packviz.draw.layouts import CHAR, element, escape, stack
-from packviz.draw.palette import THEMES, Theme
+from packviz.draw.sheet import Sheet, n, stack, width_of
 
 KINDS = ("input", "operator", "pack", "rnn", "pad", "output")
 _HEIGHT, _BETWEEN, _GAP = 38.0, 32.0, 28.0  # px: of a box; between two layers of boxes; between two boxes of a layer
@@ -80,28 +78,31 @@ class Flow(Drawn):
             lines.append(f"  {said}")
         return "\n".join(lines)
 
-    def to_svg(self, theme: str = "light") -> str:
+    def sheet(self, theme: str) -> Sheet:
         """Boxes in layers, top down; thick arrows carry a PackedSequence, the forbidden ones are dashed and marked."""
-        colours, placed = THEMES[theme], _place(self)
-        body = [_arrow(self, arrow, placed, colours) for arrow in self.arrows]
-        body += [_box(self, i, placed.boxes[i], colours) for i in range(len(self.boxes))]
-        body += [_mark(self, arrow, placed, colours) for arrow in self.arrows if arrow.wrong]
+        sheet, placed = Sheet(theme, self.to_text()), _place(self)
+        for arrow in self.arrows:
+            _arrow(sheet, self, arrow, placed)
+        for i in range(len(self.boxes)):
+            _box(sheet, self, i, placed.boxes[i])
+        for arrow in self.arrows:
+            if arrow.wrong:
+                _mark(sheet, self, arrow, placed)
         key = f"{_KEY} · dashed, ✗: not allowed" if any(a.wrong for a in self.arrows) else _KEY
-        width = max(placed.width, 16 + CHAR * len(key))
-        body.append(f'<text x="8" y="{placed.height + 12:g}" font-size="11" fill="{colours.muted}">{key}</text>')
-        drawing = element("".join(body), width, placed.height + 20, self.to_text(), theme)
-        return stack(self.title, [drawing], theme)
+        sheet.text(8, placed.height + 12, key, size=11, ink=sheet.colours.muted)
+        sheet.size(max(placed.width, 16 + width_of(key)), placed.height + 20)
+        return stack(self.title, [sheet], theme)
 
 
-def beside(flows: Sequence[Flow], theme: str) -> str:
+def beside(flows: Sequence[Flow], theme: str) -> Sheet:
     """Several data flows side by side."""
-    x, height, body = 0.0, 0.0, []
+    whole, x, height = Sheet(theme), 0.0, 0.0
     for flow in flows:
-        drawing = flow.to_svg(theme)
-        width, tall = map(float, re.findall(r'(?:width|height)="([\d.]+)"', drawing)[:2])
-        body.append(drawing.replace("<svg ", f'<svg x="{_n(x)}" ', 1))
-        x, height = x + width + 24, max(height, tall)
-    return element("".join(body), x, height, "\n\n".join(flow.to_text() for flow in flows), theme)
+        sheet = flow.sheet(theme)
+        whole.place(sheet, x, 0)
+        x, height = x + sheet.width + 24, max(height, sheet.height)
+    whole.size(x, height)
+    return whole
 
 
 class _Spot(NamedTuple):
@@ -188,54 +189,51 @@ def _ports(flow: Flow, boxes: list[_Spot], bends: dict[Arrow, list[_Spot]]) -> d
     return ports
 
 
-def _arrow(flow: Flow, arrow: Arrow, placed: _Placed, colours: Theme) -> str:
+def _arrow(sheet: Sheet, flow: Flow, arrow: Arrow, placed: _Placed) -> None:
     source, target = placed.boxes[arrow.source], placed.boxes[arrow.target]
     start, end = (placed.ports[arrow, "source"], source.y + _HEIGHT), (placed.ports[arrow, "target"], target.y - 7)
     points = [start]
     for bend in placed.bends[arrow]:
         points += [(bend.x, bend.y), (bend.x, bend.y + _HEIGHT)]
     points.append(end)
-    path = f"M{_n(points[0][0])} {_n(points[0][1])}"
+    path = f"M{n(start[0])} {n(start[1])}"
     for (x, y), (to_x, to_y) in pairwise(points):
         half = (to_y - y) / 2
-        path += f"C{_n(x)} {_n(y + half)} {_n(to_x)} {_n(to_y - half)} {_n(to_x)} {_n(to_y)}"
-    colour = colours.wrong if arrow.wrong else colours.line
-    look = f'stroke="{colour}" stroke-width="{3.5 if arrow.packed else 1.2}"'
-    look += ' stroke-dasharray="7 4"' if arrow.wrong else ""
-    x, y = end
-    return f'<path d="{path}" fill="none" {look}/><path d="M{_n(x - 5)} {_n(y)}h10l-5 7z" fill="{colour}"/>'
+        path += f"C{n(x)} {n(y + half)} {n(to_x)} {n(to_y - half)} {n(to_x)} {n(to_y)}"
+    colour = sheet.colours.wrong if arrow.wrong else sheet.colours.line
+    sheet.path(path, stroke=colour, width=3.5 if arrow.packed else 1.2, dash="7 4" if arrow.wrong else "")
+    sheet.path(f"M{n(end[0] - 5)} {n(end[1])}h10l-5 7z", fill=colour)
 
 
-def _mark(flow: Flow, arrow: Arrow, placed: _Placed, colours: Theme) -> str:
+def _mark(sheet: Sheet, flow: Flow, arrow: Arrow, placed: _Placed) -> None:
     """What is wrong with an arrow, beside its head, on the side that it does not come from."""
     x, y = placed.ports[arrow, "target"], placed.boxes[arrow.target].y - 12
     from_right = (placed.bends[arrow] or [placed.boxes[arrow.source]])[-1].x > x + 1
-    side = f'x="{_n(x - 10)}" text-anchor="end"' if from_right else f'x="{_n(x + 10)}"'
-    halo = f'stroke="{colours.ground}" stroke-width="4" paint-order="stroke"'
-    said = f'font-weight="bold" fill="{colours.wrong}" {halo}>{escape(f"✗ {arrow.wrong}")}'
-    return f'<text {side} y="{_n(y)}" {said}</text>'
+    x, anchor = (x - 10, "end") if from_right else (x + 10, "")
+    colours = sheet.colours
+    sheet.text(x, y, f"✗ {arrow.wrong}", anchor=anchor, bold=True, ink=colours.wrong, halo=colours.ground)
 
 
-def _box(flow: Flow, i: int, spot: _Spot, colours: Theme) -> str:
-    box, x, y = flow.boxes[i], spot.x - spot.width / 2, spot.y
-    end = box.kind in ("input", "output")
+def _box(sheet: Sheet, flow: Flow, i: int, spot: _Spot) -> None:
+    box, colours, end = flow.boxes[i], sheet.colours, flow.boxes[i].kind in ("input", "output")
     stroke, thick = (colours.wrong, 3) if any(a.wrong for a in flow.arrows if a.target == i) else (colours.line, 1)
-    fill = colours.ground if end else colours.padding
-    corners = f'rx="{_HEIGHT / 2 if end else 4:g}"'
-    drawn = (
-        f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(spot.width)}" height="{_HEIGHT:g}" {corners}'
-        f' fill="{fill}" stroke="{stroke}" stroke-width="{thick}"/>'
+    r = _HEIGHT / 2 if end else 4
+    across, down, round_ = spot.width - 2 * r, _HEIGHT - 2 * r, f"a{n(r)} {n(r)} 0 0 1 "
+    sheet.path(
+        f"M{n(spot.x - across / 2)} {n(spot.y)}h{n(across)}{round_}{n(r)} {n(r)}v{n(down)}{round_}{n(-r)} {n(r)}"
+        f"h{n(-across)}{round_}{n(-r)} {n(-r)}v{n(-down)}{round_}{n(r)} {n(-r)}z",
+        fill=colours.ground if end else colours.padding,
+        stroke=stroke,
+        width=thick,
     )
-    centre = f'x="{_n(spot.x)}" text-anchor="middle"'
-    drawn += f'<text {centre} y="{_n(y + (17 if box.detail else 24))}" font-weight="bold">{escape(box.name)}</text>'
+    sheet.text(spot.x, spot.y + (17 if box.detail else 24), box.name, anchor="middle", bold=True)
     if box.detail:
-        drawn += f'<text {centre} y="{_n(y + 32)}" font-size="11" fill="{colours.muted}">{escape(box.detail)}</text>'
-    return drawn
+        sheet.text(spot.x, spot.y + 32, box.detail, anchor="middle", size=11, ink=colours.muted)
 
 
 def _slot(flow: Flow, one: int | Arrow) -> float:
     """What a box or a passing arrow takes of its layer: beside an arrow that is wrong, its mark needs room."""
-    marks = [20 + CHAR * (2 + len(a.wrong)) for a in flow.arrows if a.wrong and a.target == one]
+    marks = [20 + width_of(f"✗ {a.wrong}") for a in flow.arrows if a.wrong and a.target == one]
     return max([_width(flow, one), *(2 * mark for mark in marks)])
 
 
@@ -244,8 +242,4 @@ def _width(flow: Flow, one: int | Arrow) -> float:
     if isinstance(one, Arrow):
         return 10.0
     box = flow.boxes[one]
-    return max(70.0, 20 + CHAR * max(len(box.name), len(box.detail)))
-
-
-def _n(value: float) -> str:
-    return f"{round(value, 1):g}"
+    return max(70.0, 20 + max(width_of(box.name), width_of(box.detail)))

@@ -1,4 +1,4 @@
-"""An autograd graph as an SVG string and as text: what every node does in the backward pass, and how much it writes.
+"""An autograd graph, drawn and as text: what every node does in the backward pass, and how much it writes.
 
 Pure. Drawn is what the chain of copies behind `pad_packed_sequence` needs: the nodes that the gradient passes one after
 the other stand side by side, what branches off from each stands below it, and where gradients end is at the foot.
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from textwrap import wrap
 
-from packviz.draw import layouts as svg
 from packviz.draw import palette, text
 from packviz.draw.drawn import Drawn
+from packviz.draw.sheet import CHAR, Sheet, n
 
 DOES = {
     "CopySlices": "copies the whole gradient, then takes one slice out of it",
@@ -61,9 +61,9 @@ class Node:
         if len(self.operators) <= 4:
             return [f"{name} {text.size(written)}" for name, written in self.operators]
         said = []
-        for name, n in Counter(name for name, _ in self.operators).items():
+        for name, times in Counter(name for name, _ in self.operators).items():
             written = text.size(sum(written for other, written in self.operators if other == name))
-            said.append(f"{n} × {name}, {written}" if n > 1 else f"{name} {written}")
+            said.append(f"{times} × {name}, {written}" if times > 1 else f"{name} {written}")
         return said
 
 
@@ -105,15 +105,15 @@ class Graph(Drawn):
         lines = text.table(rows, "  >2 <20>8  <8 <")
         return "\n".join([f"{self.headline} ({text.size(self.gradient)})", *lines])
 
-    def to_svg(self, theme: str = "light") -> str:
-        """The graph as a complete `<svg>` element."""
-        return _Picture(self, theme).render()
+    def sheet(self, theme: str) -> Sheet:
+        """Boxes and arrows."""
+        return _Picture(self, theme).draw()
 
     def _by_name(self) -> list[str]:
         rows = []
-        for name, n in Counter(node.name for node in self.nodes).items():
+        for name, times in Counter(node.name for node in self.nodes).items():
             written = sum(node.bytes for node in self.nodes if node.name == name)
-            rows.append([f"{n}", name, text.size(written), DOES.get(name, "")])
+            rows.append([f"{times}", name, text.size(written), DOES.get(name, "")])
         return text.table(rows, "  >5 × <20>8  <")
 
     def does(self, i: int) -> str:
@@ -154,7 +154,7 @@ class _Picture:
     """One drawing in the making."""
 
     def __init__(self, graph: Graph, theme: str) -> None:
-        self.graph, self.theme, self.colours = graph, theme, palette.THEMES[theme]
+        self.graph, self.sheet = graph, Sheet(theme, graph.to_text())
         columns = graph.columns
         # Of many columns the first ones, and the last two.
         self.left_out = columns[MOST - 3 : -2] if len(columns) > MOST else []
@@ -163,14 +163,14 @@ class _Picture:
         self.ends = [i for i in range(len(graph.nodes)) if i not in shown]
         self.width = min((_WIDTH - 2 * _LEFT + _GAP) / max(len(self.columns), 1) - _GAP, 330.0)
         self.largest = max((graph.nodes[i].bytes for i in shown), default=0) or 1
-        self.body: list[str] = []
 
-    def render(self) -> str:
+    def draw(self) -> Sheet:
+        sheet, muted = self.sheet, self.sheet.colours.muted
         lines = wrap(self.graph.headline, 112)
         for i, line in enumerate(lines):
-            self._text(4, 17 + 17 * i, line, 'font-weight="bold"')
+            sheet.text(4, 17 + 17 * i, line, bold=True)
         y = 34.0 + 17 * len(lines)
-        self._text(4, y + 2, f"the gradient comes in: {text.size(self.graph.gradient)}", f'fill="{self.colours.muted}"')
+        sheet.text(4, y + 2, f"the gradient comes in: {text.size(self.graph.gradient)}", ink=muted)
         y += 10
         depth = max(map(len, self.columns), default=0)
         bottoms = [y] * len(self.columns)
@@ -188,7 +188,7 @@ class _Picture:
                     self._arrow(self._x(c) + self.width, y + height / 2, self._x(c + 1), y + height / 2)
                 if self.left_out:
                     middle = self._x(self.columns.index([])) + self.width / 2
-                    self._text(middle, y + height / 2 + 4, f"… {len(self.left_out)} more …", 'text-anchor="middle"')
+                    sheet.text(middle, y + height / 2 + 4, f"… {len(self.left_out)} more …", anchor="middle")
             y += height + _GAP
         y += 6
         for i in self.ends:
@@ -199,7 +199,8 @@ class _Picture:
             height = self._height(i, wide)
             self._box(i, x, y, wide, height)
             y += height + 10
-        return svg.element("".join(self.body), _WIDTH, y + 4, self.graph.to_text(), self.theme)
+        sheet.size(_WIDTH, y + 4)
+        return sheet
 
     def _x(self, column: int) -> float:
         return _LEFT + column * (self.width + _GAP)
@@ -214,30 +215,20 @@ class _Picture:
         return 44 + _LINE * len(self._lines(i, width or self.width)) + 6
 
     def _box(self, i: int, x: float, y: float, width: float, height: float) -> None:
-        node, colours = self.graph.nodes[i], self.colours
-        self.body.append(f'<path d="{_rect(x, y, width, height)}" fill="{colours.padding}" stroke="{colours.line}"/>')
-        chars = int((width - 12) / 7.3)
-        name = node.name if len(node.name) <= chars else node.name[: chars - 1] + "…"
-        self._text(x + 6, y + 16, name, 'font-weight="bold"')
+        node, sheet = self.graph.nodes[i], self.sheet
+        sheet.box(x, y, width, height, sheet.colours.padding, thick=1)
+        chars = int((width - 12) / CHAR)
+        sheet.text(x + 6, y + 16, node.name if len(node.name) <= chars else node.name[: chars - 1] + "…", bold=True)
         for k, line in enumerate(self._lines(i, width)):
-            self._text(x + 6, y + 32 + _LINE * k, line, 'font-size="11"')
+            sheet.text(x + 6, y + 32 + _LINE * k, line, size=11)
         # A bar as long as what the node writes; of all columns the largest fills its box.
         foot = y + height - 18
         if node.bytes:
             length = (self.width - 82) * node.bytes / self.largest
-            bar = _rect(x + 6, foot + 1, min(max(length, 1), width - 82), 10)
-            self.body.append(f'<path d="{bar}" fill="{_BAR}" stroke="{colours.line}" stroke-width=".5"/>')
-        self._text(x + width - 6, foot + 10, text.size(node.bytes), 'text-anchor="end"')
+            sheet.box(x + 6, foot + 1, min(max(length, 1), width - 82), 10, _BAR)
+        sheet.text(x + width - 6, foot + 10, text.size(node.bytes), anchor="end")
 
     def _arrow(self, x0: float, y0: float, x1: float, y1: float) -> None:
-        head = f"M{x1:.1f} {y1:.1f}l-6 -3.5v7z" if y0 == y1 else f"M{x1:.1f} {y1:.1f}l-3.5 -6h7z"
-        colour = self.colours.line
-        self.body.append(f'<path d="M{x0:.1f} {y0:.1f}L{x1:.1f} {y1:.1f}" stroke="{colour}" stroke-width="1.4"/>')
-        self.body.append(f'<path d="{head}" fill="{colour}"/>')
-
-    def _text(self, x: float, y: float, said: str, style: str = "") -> None:
-        self.body.append(f'<text x="{x:.1f}" y="{y:.1f}" {style}>{svg.escape(said)}</text>')
-
-
-def _rect(x: float, y: float, width: float, height: float) -> str:
-    return f"M{x:.1f} {y:.1f}h{width:.1f}v{height:.1f}h-{width:.1f}z"
+        self.sheet.line([(x0, y0), (x1, y1)], width=1.4)
+        head = "l-6-3.5v7z" if y0 == y1 else "l-3.5-6h7z"
+        self.sheet.path(f"M{n(x1)} {n(y1)}{head}", fill=self.sheet.colours.line)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import zlib
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -14,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packviz.draw import palette
-from packviz.draw.layouts import CHAR, element, escape, hatch
-from packviz.draw.palette import Theme
+from packviz.draw.sheet import HATCHED, Sheet, n, width_of
 from packviz.draw.text import FEW, difference, short_difference, table
 
 _WIDTH = 900.0  # px: a JupyterLab cell
@@ -23,8 +20,6 @@ _MARGIN = 44.0  # px: left of a grid, for the names of its rows
 _TOP = 44.0  # px: a grid's title and its columns' names
 _CELL, _STATE = 32.0, 38.0  # px: the width of a cell with a number in it; of one in a grid of few columns
 _TALL = 260  # px: the most that the rows of a large grid take
-
-_HATCH = "packviz-hatch"  # stands for the hatch's name until the rest is drawn
 
 SHADES = ("#f7d9b0", "#e08a3c", "#b3402a", "#5b2a86")
 """The fills of valid cells that differ: by up to 1 %, up to 10 %, more, and NaN or infinity."""
@@ -83,7 +78,7 @@ class Grid:
         return 0 if share <= 0.01 else 1 if share <= 0.1 else 2
 
 
-def draw(drawn: Sequence[Grid], title: str, theme: str) -> str:
+def draw(drawn: Sequence[Grid], title: str, theme: str) -> Sheet:
     """Draws the grids side by side as they fit, beneath a line of text, above the key.
 
     Args:
@@ -91,24 +86,19 @@ def draw(drawn: Sequence[Grid], title: str, theme: str) -> str:
         title: what they show; also what a screen reader says.
         theme: `"light"`, `"dark"` or `"live"`.
     """
-    colours = palette.THEMES[theme]
-    drawn = [_thinned(grid) for grid in drawn]
-    painter = _Painter(colours)
-    lines = wrap(title, 118)
-    body = [f'<text x="4" y="{16 + 17 * i}">{escape(line)}</text>' for i, line in enumerate(lines)]
-    x, y, below = 4.0, 12.0 + 17 * len(lines), 0.0
-    for grid in drawn:
+    sheet = Sheet(theme, title)
+    x, y, below = 4.0, sheet.paragraph(4, 4, wrap(title, 118)) + 8, 0.0
+    for grid in map(_thinned, drawn):
         width, height = _size(grid)
         if x > 4 and x + width > _WIDTH:
             x, y, below = 4.0, y + below, 0.0
-        body += painter.grid(grid, x, y)
+        sheet.layer()
+        _draw(sheet, grid, x, y)
         x, below = x + width + 14, max(below, height)
-    y += below
-    body += painter.key(y + 4)
-    whole = painter.patterns() + "".join(body)
-    # Named by what is drawn and not by the values, whose last digits differ between processors.
-    name = f"packviz-g{zlib.crc32((whole + theme).encode()):08x}"
-    return element(whole.replace(_HATCH, name), _WIDTH, y + 30, title, theme)
+    sheet.layer()
+    _key(sheet, y + below + 4)
+    sheet.size(_WIDTH, y + below + 30)
+    return sheet
 
 
 def _thinned(grid: Grid) -> Grid:
@@ -129,7 +119,7 @@ def _thinned(grid: Grid) -> Grid:
 def _size(grid: Grid) -> tuple[float, float]:
     """The room a grid takes, its title and its key not cut."""
     width, height, _ = _cell(grid)
-    across = max(_MARGIN + width * len(grid.columns), len(grid.title) * CHAR)
+    across = max(_MARGIN + width * len(grid.columns), width_of(grid.title))
     return across, _TOP + height * len(grid.rows) + 16
 
 
@@ -143,83 +133,53 @@ def _cell(grid: Grid) -> tuple[float, float, bool]:
     return width, min(20.0, max(_TALL / rows, 0.5)), False
 
 
-class _Painter:
-    """Draws grids in one theme, with shapes gathered by colour."""
+def _draw(sheet: Sheet, grid: Grid, x: float, y: float) -> None:
+    width, height, few = _cell(grid)
+    left, top = x + _MARGIN, y + _TOP
+    sheet.text(x, y + 16, grid.title, bold=True)
+    _names(sheet, grid, left, top)
+    struck = ""
+    for r in range(len(grid.rows)):
+        for c, length, kind in _stretches(grid, r, few):
+            fill = {"=": sheet.colours.ground, "#": HATCHED}.get(kind) or SHADES[int(kind)]
+            stroke = None if height >= 4 else ""
+            sheet.box(left + c * width, top + r * height, length * width, height, fill, stroke=stroke)
+            if few:
+                _number(sheet, grid, r, c, left + (c + 0.5) * width, top + r * height + 15)
+            elif kind not in "=#":
+                struck += f"M{n(left + c * width)} {n(top + (r + 0.5) * height)}h{n(length * width)}"
+    if struck:  # a mark that needs no colour, where there is no room for a number
+        sheet.path(struck, stroke="#000000", width=min(1.5, height / 8))
+    sheet.box(left, top, width * len(grid.columns), height * len(grid.rows), thick=1)
 
-    def __init__(self, theme: Theme) -> None:
-        self.theme = theme
 
-    def patterns(self) -> str:
-        """The hatch of padding."""
-        return hatch(_HATCH, self.theme)
+def _names(sheet: Sheet, grid: Grid, left: float, top: float) -> None:
+    """The columns' and the rows' names, as many as have room."""
+    (width, height, _), muted = _cell(grid), sheet.colours.muted
+    what = "t =" if grid.padding is not None else "layer"
+    sheet.text(left - 6, top - 7, what, anchor="end", size=11, ink=muted)
+    for c in range(0, len(grid.columns), math.ceil(30 / width)):
+        sheet.text(left + (c + 0.5) * width, top - 7, grid.columns[c], anchor="middle", size=11, ink=muted)
+    for r in range(0, len(grid.rows), math.ceil(13 / height)):
+        y = top + r * height + (height / 2 + 4 if height >= 12 else 9)
+        sheet.text(left - 8, y, grid.rows[r], anchor="end")
 
-    def grid(self, grid: Grid, x: float, y: float) -> list[str]:
-        width, height, few = _cell(grid)
-        theme, left, top = self.theme, x + _MARGIN, y + _TOP
-        out = [f'<text x="{x:g}" y="{y + 16:g}" font-weight="bold">{escape(grid.title)}</text>']
-        out += self._names(grid, left, top, width, height)
-        fills: dict[str, list[str]] = defaultdict(list)
-        texts, struck = [], []
-        for r in range(len(grid.rows)):
-            for c, length, kind in _stretches(grid, r, few):
-                fill = {"=": theme.ground, "#": f"url(#{_HATCH})"}.get(str(kind)) or SHADES[int(kind)]
-                fills[fill].append(_box(left + c * width, top + r * height, length * width, height))
-                if kind not in "=#" and not few:
-                    struck.append(f"M{left + c * width:g} {top + (r + 0.5) * height:g}h{length * width:g}")
-                if few:
-                    texts.append(self._number(grid, r, c, left + (c + 0.5) * width, top + r * height + 15))
-        outline = f' stroke="{theme.line}" stroke-width=".5"' if height >= 4 else ""
-        for fill, paths in fills.items():
-            out.append(f'<path d="{"".join(paths)}" fill="{fill}"{outline}/>')
-        if struck:  # a mark that needs no colour, where there is no room for a number
-            out.append(f'<path d="{"".join(struck)}" stroke="#000000" stroke-width="{min(1.5, height / 8):.2g}"/>')
-        box = _box(left, top, width * len(grid.columns), height * len(grid.rows))
-        out.append(f'<path d="{box}" fill="none" stroke="{theme.line}"/>')
-        return out + texts
 
-    def key(self, y: float) -> list[str]:
-        """What the fills mean."""
-        theme, x = self.theme, 4.0
-        out = []
-        parts = [(theme.ground, "= agrees"), (f"url(#{_HATCH})", "padding"), *zip(SHADES, SAID, strict=True)]
-        for i, (fill, said) in enumerate(parts):
-            if i == 2:
-                words = "differs, as a share of the row's largest value:"
-                out.append(f'<text x="{x:g}" y="{y + 12:g}">{words}</text>')
-                x += len(words) * CHAR + 8
-            out.append(f'<path d="{_box(x, y, 16, 16)}" fill="{fill}" stroke="{theme.line}"/>')
-            out.append(f'<text x="{x + 21:g}" y="{y + 12:g}">{said}</text>')
-            x += 21 + len(said) * CHAR + 14
-        return out
+def _number(sheet: Sheet, grid: Grid, r: int, c: int, x: float, y: float) -> None:
+    shade, padding = grid.shade(r, c), grid.is_padding(r, c)
+    said = short_difference(float(grid.values[r, c])) if grid.differs[r, c] else "="
+    ink = sheet.colours.muted if shade is None else palette.ink_on(SHADES[shade])
+    if said != "=" or not padding:
+        halo = sheet.colours.padding if padding else ""
+        sheet.text(x, y, said, anchor="middle", size=11, bold=shade is not None, ink=ink, halo=halo)
 
-    def _names(self, grid: Grid, left: float, top: float, width: float, height: float) -> list[str]:
-        muted = f'font-size="11" fill="{self.theme.muted}"'
-        out = []
-        what = "t =" if grid.padding is not None else "layer"
-        out.append(f'<text x="{left - 6:g}" y="{top - 7:g}" text-anchor="end" {muted}>{what}</text>')
-        every = max(1, math.ceil(30 / width))
-        for c in range(0, len(grid.columns), every):
-            middle = left + (c + 0.5) * width
-            name = escape(grid.columns[c])
-            out.append(f'<text x="{middle:g}" y="{top - 7:g}" text-anchor="middle" {muted}>{name}</text>')
-        every = max(1, math.ceil(13 / height))
-        for r in range(0, len(grid.rows), every):
-            y = top + r * height + (height / 2 + 4 if height >= 12 else 9)
-            out.append(f'<text x="{left - 8:g}" y="{y:g}" text-anchor="end">{escape(grid.rows[r])}</text>')
-        return out
 
-    def _number(self, grid: Grid, r: int, c: int, x: float, y: float) -> str:
-        shade = grid.shade(r, c)
-        said = short_difference(float(grid.values[r, c])) if grid.differs[r, c] else "="
-        if grid.is_padding(r, c):
-            if said == "=":
-                return ""
-            extra = f'stroke="{self.theme.padding}" stroke-width="4" paint-order="stroke" fill="{self.theme.muted}"'
-        elif shade is None:
-            extra = f'fill="{self.theme.muted}"'
-        else:
-            extra = f'fill="{palette.ink_on(SHADES[shade])}" font-weight="bold"'
-        return f'<text x="{x:g}" y="{y:g}" font-size="11" text-anchor="middle" {extra}>{said}</text>'
+def _key(sheet: Sheet, y: float) -> None:
+    """What the fills mean."""
+    words = "differs, as a share of the row's largest value:"
+    x = sheet.key(4, y, [(sheet.colours.ground, "= agrees"), (HATCHED, "padding")])
+    sheet.text(x, y + 10, words)
+    sheet.key(x + width_of(words) + 8, y, zip(SHADES, SAID, strict=True))
 
 
 def _stretches(grid: Grid, r: int, few: bool) -> list[tuple[int, int, str]]:
@@ -233,7 +193,3 @@ def _stretches(grid: Grid, r: int, few: bool) -> list[tuple[int, int, str]]:
         else:
             result.append((c, 1, kind))
     return result
-
-
-def _box(x: float, y: float, width: float, height: float) -> str:
-    return f"M{x:g} {y:g}h{width:g}v{height:g}h-{width:g}z"

@@ -14,9 +14,7 @@ import numpy as np
 
 from packviz.core.layout import IntArray, Layout, sequence_name
 from packviz.draw import palette
-from packviz.draw import sheet as pen
-from packviz.draw.drawn import wrapped
-from packviz.draw.sheet import CHAR, HATCHED, Sheet, escape, n, width_of
+from packviz.draw.sheet import CHAR, HATCHED, Sheet, n, width_of
 from packviz.draw.text import Labels, cell_label, is_few, summary
 
 _PANEL = 460  # px: two panels of this width stand side by side in a JupyterLab cell
@@ -342,31 +340,3 @@ def _nice(at_least: float) -> int:
             if step >= at_least:
                 return step
         power *= 10
-
-
-# For drawings that are not on the pen yet; goes when all are.
-
-
-def element(body: str, width: float, height: float, said: str, theme: str) -> str:
-    """A complete `<svg>` element."""
-    sheet = Sheet(theme, said)
-    sheet._layers.append(body)
-    sheet.size(width, height)
-    return sheet.svg()
-
-
-def hatch(name: str, colours: palette.Theme) -> str:
-    """A pattern."""
-    return (
-        f'<pattern id="{name}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-        f'<path d="M0 0h6v6H0z" fill="{colours.padding}"/><path d="M0 0v6" stroke="{colours.hatch}" stroke-width="2"/>'
-        "</pattern>"
-    )
-
-
-def stack(title: str, drawings: Sequence[str], theme: str) -> str:
-    """Drawings under each other."""
-    return pen.stack(title, [wrapped(one, theme) for one in drawings], theme).svg()
-
-
-__all__ = ["CHAR", "draw", "element", "escape", "hatch", "stack"]

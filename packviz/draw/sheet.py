@@ -66,12 +66,14 @@ class Sheet:
 
     # Shapes.
 
-    def path(self, d: str, *, fill: str = "none", stroke: str = "", width: float = 1, dash: str = "") -> None:
+    def path(
+        self, d: str, *, fill: str = "none", stroke: str = "", width: float = 1, dash: str = "", joined: str = ""
+    ) -> None:
         """A shape by its SVG path. Like a line, it does not count for the size of the sheet: see `reach`."""
         look = f'fill="{fill}"'
         if stroke:
             look += f' stroke="{stroke}"' + (f' stroke-width="{n(width)}"' if width != 1 else "")
-            look += f' stroke-dasharray="{dash}"' if dash else ""
+            look += f' stroke-dasharray="{dash}"' * bool(dash) + f' stroke-linejoin="{joined}"' * bool(joined)
         self._paths.setdefault(look, []).append(d)
 
     def box(
@@ -140,8 +142,8 @@ class Sheet:
                 places = [f"{n(x)} {n(y)}" for x, y in run]
                 d += "M" + "L".join(places) + "h.1" * (len(places) == 1)
         if outlined:
-            self.path(d, stroke=self.colours.line, width=width + 1.6, dash=dash)
-        self.path(d, stroke=stroke or self.colours.line, width=width, dash=dash)
+            self.path(d, stroke=self.colours.line, width=width + 1.6, dash=dash, joined="round")
+        self.path(d, stroke=stroke or self.colours.line, width=width, dash=dash, joined="round" * outlined)
 
     # Words.
 
@@ -179,9 +181,10 @@ class Sheet:
         return 24.0
 
     def paragraph(self, x: float, y: float, lines: Iterable[str], *, size: int = 12, ink: str = "") -> float:
-        """Lines of words under each other from `y` on; gives the y below them."""
+        """Lines of words under each other from `y` on, blanks before them kept; gives the y below them."""
         for line in lines:
-            self.text(x, y + size, line, size=size, ink=ink)
+            words = line.lstrip(" ")
+            self.text(x + CHAR * size / 12 * (len(line) - len(words)), y + size, words, size=size, ink=ink)
             y += size + 5
         return y
 

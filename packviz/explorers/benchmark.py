@@ -127,7 +127,7 @@ class BenchmarkExplorer(Panel):
             f" {self.setups.value}, {parameters.rounds} rounds, on {self.device.value}."
         )
         sweep = results.beside(shown, setups, sizes, [plan])
-        return View(draw=sweep.to_svg, summary=plan, describe=sweep.to_text)
+        return View(draw=sweep.sheet, summary=plan, describe=sweep.to_text)
 
     def measure(self) -> Benchmark:
         """Does what Start does, but here and now, and returns what was measured.

@@ -9,8 +9,8 @@ import ipywidgets as widgets
 import numpy as np
 
 from packviz.core.lengths import spread
-from packviz.draw import layouts as svg
 from packviz.draw import text
+from packviz.draw.sheet import stack
 from packviz.explorers.panel import Panel, View, row, slider
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class GraphExplorer(Panel):
             f" {text.size(counted.backward.bytes)} written."
         )
         return View(
-            draw=lambda theme: svg.stack(batch, [graph.to_svg(theme)], theme),
+            draw=lambda theme: stack(batch, [graph.sheet(theme)], theme),
             summary=summary,
             describe=lambda: f"{batch}\n{summary}\n{graph.to_text()}",
         )

@@ -9,7 +9,7 @@ import ipywidgets as widgets
 
 from packviz.core.layout import Layout
 from packviz.draw import grids
-from packviz.draw import layouts as svg
+from packviz.draw.sheet import Sheet, stack
 from packviz.explorers.lengths import LengthsField
 from packviz.explorers.panel import Panel, View, one_of, row, show, slider
 
@@ -87,9 +87,9 @@ class StatesExplorer(Panel):
         unit = self.number.index - 1 if self.number.index else None
         path = result.trajectory(direction, unit)
 
-        def draw(theme: str) -> str:
+        def draw(theme: str) -> Sheet:
             where = grids.draw(result.panels(), "Where they differ:", theme)
-            return svg.stack(str(result.rnn), [path.to_svg(theme), where], theme)
+            return stack(str(result.rnn), [path.sheet(theme), where], theme)
 
         return View(draw, result.verdict, lambda: f"{result.to_text()}\n\n{path.to_text()}")
 

@@ -83,7 +83,7 @@ class StaticExplorer(Panel):
         if layout.n_cells > MOST_CELLS:
             raise ValueError(f"these lengths make {layout.n_cells:,} cells; the panel takes at most {MOST_CELLS:,}")
         self.result = _check(code, layout)
-        return View(self.result.to_svg, self.result.verdict, self.result.to_text)
+        return View(self.result.sheet, self.result.verdict, self.result.to_text)
 
     def _choose(self, change: Any) -> None:
         if change["new"] != OWN:

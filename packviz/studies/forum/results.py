@@ -38,6 +38,7 @@ from packviz.core.layout import IntArray
 from packviz.draw.chart import Curve, Plot, Sweep
 from packviz.draw.drawn import Drawn
 from packviz.draw.palette import METHODS
+from packviz.draw.sheet import Sheet
 from packviz.draw.text import milliseconds
 
 SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
@@ -264,9 +265,9 @@ class Benchmark(Drawn, Results[At, Point]):
         """A table for each setup and pass."""
         return "\n".join([f"{self.parameters.to_text()}.", *self._tables(), *self._remarks()])
 
-    def to_svg(self, theme: str = "light") -> str:
+    def sheet(self, theme: str) -> Sheet:
         """A row of two plots for each setup."""
-        return beside({"": self}).to_svg(theme)
+        return beside({"": self}).sheet(theme)
 
     def _tables(self) -> Iterator[str]:
         for setup in self.setups:

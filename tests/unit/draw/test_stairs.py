@@ -110,7 +110,7 @@ def near(one, other):
 @example(Stairs(range(1, 513), (0, 100, 512)))
 def test_rectangles_and_real_cells_stand_where_they_belong(stairs):
     drawing, x, y, width, height = grid(stairs)
-    hatched = [b for b in drawing.boxes if b.fill.startswith("url(#")][:-1]  # without that of the key
+    hatched = [b for b in drawing.boxes if b.fill == LIGHT.padding][:-1]  # without that of the key
     for box, (a, b, n) in zip(hatched, stairs.rectangles, strict=True):
         rows = -(-n // stride(stairs))
         assert near(box.x, x + a * width)
@@ -153,7 +153,9 @@ def test_few_cells_have_letters_and_cuts_their_steps():
     stairs = Stairs([2, 3, 1], (0, 1, 3))
     said = Drawing(stairs.to_svg()).said()
     assert {"a0", "a1", "b0", "b1", "b2", "c0"} <= set(said)
-    assert said[:2] == ["2 rectangles, longest sequence first", "b0"]  # the longest is in the first row
+    assert said[0] == "2 rectangles, longest sequence first"
+    cells = [text for text in said if text in ("a0", "b0", "c0")]
+    assert cells == ["b0", "a0", "c0"]  # the longest is in the first row
     assert {"0", "1", "3", "3×1", "2×2"} <= set(said)
     assert "one rectangle: the padded batch" in Drawing(Stairs([2, 3], (0, 3)).to_svg()).said()
 
@@ -167,19 +169,6 @@ def test_a_large_picture_stays_light_and_is_the_same_twice():
     stairs = Stairs(np.arange(512, 0, -1), range(513))
     assert stairs.to_svg() == stairs.to_svg()
     assert len(stairs.to_svg()) < 40_000
-
-
-def test_each_picture_has_a_hatch_of_its_own():
-    names = [
-        re.search(r'id="(packviz-\w+)"', svg)[1]
-        for svg in (
-            Stairs([3, 2], (0, 3)).to_svg(),
-            Stairs([2, 3], (0, 3)).to_svg(),
-            Stairs([3, 2], (0, 2, 3)).to_svg(),
-            Stairs([3, 2], (0, 3)).to_svg("dark"),
-        )
-    ]
-    assert len(set(names)) == 4
 
 
 # The chart.
@@ -200,9 +189,10 @@ def curves(drawing):
     """The points of the two curves, time first."""
     found = []
     for element in drawing.elements:
-        if element.get("stroke") == SEQUENCES[4] and "L" in element.get("d") + "L" and element.get("stroke-linejoin"):
-            points = element.get("d")[1:].split("L")
-            found.append([tuple(map(float, point.split())) for point in points])
+        if element.get("stroke") == SEQUENCES[4] and element.get("stroke-linejoin"):
+            for line in element.get("d")[1:].split("M"):
+                points = line.removesuffix("h.1").split("L")
+                found.append([tuple(map(float, point.split())) for point in points])
     return found
 
 
@@ -220,12 +210,12 @@ def test_curves_cursor_and_marks(it):
             span = max(values) - min(values)
             assert near(foot - y, (value - min(values)) / span * (foot - min(y for _, y in points)) if span else 0)
     at = it.calls.index(it.at)
-    dots = [(float(e.get("cx")), float(e.get("cy"))) for e in drawing.elements if e.tag.endswith("circle")]
-    assert dots == [time[at], wasted[at]]
+    (dots,) = [e.get("d") for e in drawing.elements if "m-4.5 0a" in e.get("d", "")]
+    assert [tuple(map(float, dot)) for dot in re.findall(r"M(\S+) (\S+)m", dots)] == [time[at], wasted[at]]
     said = drawing.said()
     assert f"{it.ratios[at]:.2f}" in said
-    diamonds = [e for e in drawing.elements if e.get("d", "").startswith("M0-6l")]
-    assert len(diamonds) == len(it.measured) + bool(it.measured)  # and in the key
+    diamonds = sum(e.get("d", "").count("m0-6l") for e in drawing.elements)
+    assert diamonds == len(it.measured) + bool(it.measured)  # and in the key
     assert ("measured here" in said) == bool(it.measured)
 
 
@@ -257,10 +247,10 @@ def test_the_chart_in_words():
 @given(staircases(), trade_offs())
 def test_side_by_side(stairs, it):
     for theme in palette.THEMES:
-        both = Drawing(beside(stairs, it, theme))
+        both = Drawing(beside(stairs, it, theme).svg())
         left, right = Drawing(stairs.to_svg(theme)), Drawing(it.to_svg(theme))
         assert both.said() == left.said() + right.said()
         assert both.width == left.width + right.width
         assert both.height == max(left.height, right.height)
-        inner = [e for e in both.elements[1:] if e.tag.endswith("svg")]
-        assert [float(e.get("x") or 0) for e in inner] == [0, left.width]
+        moved = [text.x - left.width for text in both.texts[len(left.texts) :]]
+        assert moved == pytest.approx([text.x for text in right.texts])

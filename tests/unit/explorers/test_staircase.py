@@ -44,7 +44,7 @@ def shows(explorer, lengths, spec, calls):
     for k, wasted, seconds in zip(it.calls, it.wasted, it.seconds, strict=True):
         one = predict(n, staircases(tuple(n))[k], price)
         assert (one.calls, one.wasted, one.seconds) == (k, wasted, seconds)
-    assert explorer.picture.value == stairs.beside(explorer.shown, it, "live")
+    assert explorer.picture.value == stairs.beside(explorer.shown, it, "live").svg()
     assert words(explorer.summary).startswith(explorer.shown.summary())
     assert explorer.to_text() == f"{spec}, forward and backward\n{explorer.shown.to_text()}\n\n{it.to_text()}"
 
