@@ -14,7 +14,7 @@ from packviz.draw import palette, text
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import CHAR, Point, Sheet, n, width_of
 
-COLOURS = tuple(palette.SEQUENCES[i] for i in (4, 5, 2, 6, 0, 1, 7))
+COLOURS = (*palette.METHODS.values(), palette.SEQUENCES[7])
 """Of the first, second, … method; after the last they start over."""
 
 DASHES = ("", "8 4", "2 3", "9 3 2 3")
