@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from textwrap import wrap
 from typing import Any
 
@@ -68,14 +69,18 @@ class Grid:
 
     def shade(self, r: int, c: int) -> int | None:
         """The index in `SHADES` of a valid cell that differs; none for the others."""
-        if not self.differs[r, c] or self.is_padding(r, c):
-            return None
-        value = float(self.values[r, c])
-        if not math.isfinite(value):
-            return 3
-        scale = float(np.broadcast_to(self.scale, len(self.rows))[r])
-        share = value / scale if scale else math.inf
-        return 0 if share <= 0.01 else 1 if share <= 0.1 else 2
+        shade = int(self._shades[r, c])
+        return None if shade < 0 else shade
+
+    @cached_property
+    def _shades(self) -> npt.NDArray[np.int64]:
+        """All shades at once; -1 where there is none."""
+        scale = np.broadcast_to(self.scale, len(self.rows))[:, None]
+        share = np.divide(self.values, scale, out=np.full(self.values.shape, math.inf), where=scale != 0)
+        shades: npt.NDArray[np.int64] = np.digitize(share, (0.01, 0.1), right=True)
+        shades[~np.isfinite(self.values)] = 3
+        shades[~self.differs if self.padding is None else ~self.differs | self.padding] = -1
+        return shades
 
 
 def draw(drawn: Sequence[Grid], title: str, theme: str) -> Sheet:

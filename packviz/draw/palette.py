@@ -7,6 +7,7 @@ sequence also has a letter, padding a hatch, and every coloured shape an outline
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 SEQUENCES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#882255")
 """Fill of sequence 0, 1, …; after the last it starts over."""
@@ -70,6 +71,7 @@ def sequence_colour(index: int) -> str:
     return SEQUENCES[index % len(SEQUENCES)]
 
 
+@lru_cache
 def ink_on(fill: str) -> str:
     """Black or white, whichever reads better on this fill."""
     return max("#000000", "#ffffff", key=lambda ink: contrast(ink, fill))

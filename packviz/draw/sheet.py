@@ -270,7 +270,8 @@ def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
 
 def width_of(said: str, size: float = 12) -> float:
     """The room that words take, in px: an upper bound. Chinese letters, say, are two columns wide."""
-    return CHAR * size / 12 * sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in said)
+    columns = len(said) if said.isascii() else sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in said)
+    return CHAR * size / 12 * columns
 
 
 def escape(said: str) -> str:
