@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from packviz.draw import palette, text
 from packviz.draw.drawn import Drawn
-from packviz.draw.sheet import CHAR, Point, Sheet, n, width_of
+from packviz.draw.sheet import Point, Sheet, n, width_of
 
 COLOURS = (*palette.METHODS.values(), palette.SEQUENCES[7])
 """Of the first, second, … method; after the last they start over."""
@@ -111,12 +111,12 @@ class Axes:
             d += f"M{n(x)} {n(low)}V{n(high)}M{n(x - 4)} {n(low)}h8M{n(x - 4)} {n(high)}h8"
         self.sheet.path(d, stroke=self.sheet.colours.line)
 
-    def names(self, ends: Iterable[tuple[Point, str]]) -> None:
-        """A name beside the end of each curve, none over another."""
+    def names(self, ends: Iterable[tuple[Point, str]], lowest: float) -> None:
+        """A name beside the end of each curve, none over another or below the lowest height, in px."""
         sheet, ends = self.sheet, list(ends)
         for right in sorted({x for (x, _), _ in ends}):
             here = sorted((y, name) for (x, y), name in ends if x == right)
-            for beside, (y, name) in zip(apart([y for y, _ in here], self.foot), here, strict=True):
+            for beside, (y, name) in zip(apart([y for y, _ in here], lowest), here, strict=True):
                 sheet.line([(right + 7, y), (right + 18, beside)], sheet.colours.muted)
                 sheet.text(right + 21, beside + 4, name, size=11, halo=sheet.colours.ground)
 
@@ -145,7 +145,7 @@ def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
     """Those of the labels, from left to right, that have room beside each other; always the last."""
     taken = -math.inf
     for x, said in labels:
-        room = width_of(said) + CHAR
+        room = width_of(said, 11) + 5
         if x == labels[-1][0] or taken + room <= x <= labels[-1][0] - room:
             taken = x
             yield x, said
@@ -268,7 +268,7 @@ class Sweep(Drawn):
             sheet.line(points, fill, width=2.6, dash=dash, outlined=True)
             for point in points:
                 mark(sheet, point, _MARKERS[curve.method % len(_MARKERS)], fill, sheet.colours.line)
-        axes.names(((axes.x(c.x[-1]), axes.y(c.y[-1])), c.name) for c in plot.curves)
+        axes.names([((axes.x(c.x[-1]), axes.y(c.y[-1])), c.name) for c in plot.curves], axes.foot)
 
 
 def longest_x(plot: Plot) -> float:

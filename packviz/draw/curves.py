@@ -104,7 +104,7 @@ class Trajectory(Drawn):
                 names.append((thin[-1], f"{curve.name} packed" if ends_early else curve.name))
         for (x, y), said, ink in marks:
             sheet.text(x + 6, y + 4, said, size=11, ink=ink, halo=sheet.colours.ground)
-        axes.names(names)
+        axes.names(names, axes.foot + 8)
         foot = self._key(sheet, _TOP + _HEIGHT + 38) + 12
         if len(self.curves) > MOST:
             sheet.text(4, foot + 8, f"The first {MOST} sequences are drawn.", size=11)

@@ -1,4 +1,4 @@
-"""Grids of differences, as SVG strings and as text. Pure: numbers in, strings out."""
+"""Grids of differences, drawn and as text. Pure."""
 
 from __future__ import annotations
 

@@ -61,8 +61,6 @@ class Drawing:
 
     def _read(self, element, inherited, corner):
         here = inherited | element.attrib
-        if element.tag == f"{SVG}pattern":
-            return
         if moved := MOVED.fullmatch(element.get("transform", "")):
             corner = (corner[0] + float(moved[1]), corner[1] + float(moved[2]))
         if element.tag == f"{SVG}text":
