@@ -23,14 +23,14 @@ from torch.nn.utils import rnn as rnn_utils
 from torch.nn.utils.rnn import PackedSequence
 from torch.overrides import TorchFunctionMode, resolve_name
 
-import packviz
-
 RNN_OPERATORS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 PACK, PAD = ("pack_padded_sequence", "pack_sequence"), ("pad_packed_sequence", "unpack_sequence")
 RETURN, RUN = "prim::Return", "packviz.run"
 
 # As code objects name their files: an environment may be reached through a link, so nothing is resolved.
-_TORCH, _HERE, _STDLIB = (f"{Path(module.__file__ or '').parent}{os.sep}" for module in (torch, packviz, os))
+_TORCH, _HERE, _STDLIB = (
+    f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1], Path(os.__file__).parent)
+)
 _FAST = f"{_HERE}ops{os.sep}"
 _PACKING = (rnn_utils.__file__, f"{_FAST}packing.py")
 # What tells nothing about sizes or values.

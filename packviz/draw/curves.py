@@ -74,7 +74,7 @@ class Trajectory(Drawn):
         sheet.title(self.title)
         finite = [v for c in drawn for v in (*c.padded, *c.packed) if math.isfinite(v)] or [0.0, 1.0]
         heights, wide = ticks(min(finite), max(finite)), _WIDTH - _LEFT - _RIGHT
-        axes = Axes(sheet, _LEFT, _TOP + 8, wide, _HEIGHT - 16, heights, lambda t: (t + 0.5) / steps)
+        axes = Axes(sheet, _LEFT, _TOP + 8, wide, _HEIGHT - 16, heights, lambda t: (t + 0.5) / (steps - 0.5))
         axes.rows()
         axes.columns(range(0, steps, max(1, math.ceil(30 * steps / wide))), before="t =")
 
