@@ -130,7 +130,8 @@ def count_tests(outcome: Outcome) -> None:
 async def run(stage: Stage, *, alone: bool) -> Outcome:
     """Run one stage. Alone, its output goes straight to the terminal; else it is shown whole when the stage ends."""
     outcome = Outcome(stage)
-    arguments = stage.arguments(workers())
+    # The browser's workers wait a third of their time.
+    arguments = stage.arguments(workers() * 3 // 2 if stage.group == "browser" else workers())
     environment = dict(os.environ)
     # Yesterday's report must not be counted when today's pytest dies before it writes one.
     stage.report.unlink(missing_ok=True)

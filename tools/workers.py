@@ -6,8 +6,8 @@ import os
 
 import psutil
 
-# What a worker of each lane takes together: one with a JupyterLab, a kernel and a browser, and one with torch.
-BYTES = 3e9
+# For each core: a worker with torch takes 1 GB, and one and a half with JupyterLab, kernel and browser take 2 GB each.
+BYTES = 4e9
 
 
 def workers() -> int:

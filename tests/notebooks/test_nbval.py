@@ -44,7 +44,7 @@ def test_every_notebook_gives_what_it_stores(tool: Tool, record_property):
     print(done.stdout, done.stderr)
     ran = re.findall(r"(?m)^(\S+\.ipynb): (\d+ cells run and compared, [\d.]+ s, (\d+) MB)$", done.stdout)
     for name, said, _ in ran:
-        record_property(RAN, f"{name:<50}{said}")
+        record_property(RAN, f"{name:<54}{said}")
     assert done.returncode == 0, "see above"
     assert {name for name, *_ in ran} == on_disk
     assert all(int(megabytes) > 50 for *_, megabytes in ran), "a kernel whose memory was not seen"

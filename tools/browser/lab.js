@@ -15,6 +15,15 @@
 
   // ---- the notebook: kernel, cells, theme -------------------------------------------------------
 
+  pv.started = () => Boolean(app()?.restored) && app().restored.then(() => true);
+
+  /** Open a notebook in the place of whatever is open. */
+  pv.open = async (path) => {
+    const others = [...app().shell.widgets('main')];
+    await app().commands.execute('docmanager:open', { path });
+    others.forEach((widget) => widget.dispose()); // last, for JupyterLab fills an empty place with its launcher
+  };
+
   pv.ready = () => {
     const current = app() && panel();
     return Boolean(current && current.content && current.content.model && current.sessionContext?.session?.kernel);
@@ -22,6 +31,8 @@
 
   /** Keep every error and every line of stderr that the kernel sends, whoever caused it. */
   pv.listen = async () => {
+    pv.messages = [];
+    unanswered.clear();
     await panel().context.ready;
     await panel().sessionContext.ready;
     panel().sessionContext.iopubMessage.connect((_, message) => {
@@ -52,23 +63,36 @@
   /** Whether the kernel has nothing to do; its own word for it comes late on a busy machine. */
   pv.idle = () => unanswered.size === 0 && panel().sessionContext.session?.kernel?.status === 'idle';
 
-  /** Resolve when the DOM of the notebook has not changed for `quiet` ms and the kernel is idle. */
-  pv.settle = (quiet, limit) => new Promise((resolve) => {
-    const began = performance.now();
-    let last = began;
+  /**
+   * Wait until `done()` gives true, or all has come to rest: the kernel idle, and the DOM of the notebook unchanged for
+   * `quiet` ms. Gives "done", "rest", or "limit" after so many ms.
+   */
+  const until = async (done, quiet, limit) => {
+    const end = performance.now() + limit;
+    let last = performance.now();
     const observer = new MutationObserver(() => { last = performance.now(); });
     observer.observe(notebook(), { childList: true, subtree: true, characterData: true, attributes: true });
-    const finish = (value) => { observer.disconnect(); resolve(value); };
-    const look = () => {
-      const now = performance.now();
-      if (now - began > limit) finish(false);
-      else if (pv.idle() && now - last >= quiet) finish(true);
-      else setTimeout(look, 20);
-    };
-    look();
-  });
+    try {
+      while (performance.now() < end) {
+        if (done()) return 'done';
+        if (pv.idle() && performance.now() - last >= quiet) return 'rest';
+        await sleep(20);
+      }
+      return 'limit';
+    } finally {
+      observer.disconnect();
+    }
+  };
 
-  pv.shutdown = () => panel().sessionContext.shutdown().then(() => true);
+  /** Resolve with true when all is at rest for `quiet` ms, with false after `limit` ms. */
+  pv.settle = async (quiet, limit) => await until(() => false, quiet, limit) === 'rest';
+
+  /** Shut the kernel down and close the notebook, unsaved. */
+  pv.shutdown = async () => {
+    const current = panel();
+    await current.sessionContext.shutdown();
+    current.dispose();
+  };
 
   pv.cells = () => panel().content.widgets.map((cell, index) => ({
     index,
@@ -199,13 +223,8 @@
    * Resolve with true as soon as the panel's picture is not `before`; with false when all has been at rest for `quiet`
    * ms and it still is, or after `limit` ms.
    */
-  pv.changed = async (id, before, quiet, limit) => {
-    let over = false;
-    pv.settle(quiet, limit).then(() => { over = true; });
-    const changed = () => pv.signature(id) !== before;
-    while (!over && !changed()) await sleep(20);
-    return changed();
-  };
+  pv.changed = async (id, before, quiet, limit) => (
+    await until(() => pv.signature(id) !== before, quiet, limit) === 'done');
 
   const texts = (id, selector) => [...panelNode(id).querySelectorAll(selector)]
     .filter(visible).map(text).filter(Boolean).join('\n');

@@ -10,7 +10,8 @@
 JupyterLab runs on loopback with a free port, a token and its own temporary settings; it serves a *copy* of the
 notebooks, so that nothing in the checkout is touched. A request to any other host is refused and recorded.
 
-From the command line: ``python tools/lab.py shots notebooks/01_why_pack.ipynb OUTDIR [--dark] [--width 1280]``.
+From the command line, with PYTHONPATH=tools:
+``python -m browser.lab shots notebooks/01_why_pack.ipynb OUTDIR [--dark] [--width 1280]``.
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ from urllib.request import urlopen
 
 from playwright.sync_api import (
     Browser,
-    BrowserContext,
     ConsoleMessage,
     Locator,
     Page,
@@ -237,6 +237,7 @@ class Lab:
         """
         self.source, self.width, self.height = source, width, height
         self._stack = contextlib.ExitStack()
+        self._tab: Tab | None = None  # one that the next notebook may have
 
     def __enter__(self) -> Self:
         executable = find_chromium()
@@ -269,67 +270,96 @@ class Lab:
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[Notebook]:
-        """Open a notebook in a fresh browser profile; its kernel is shut down at the end."""
-        context = self.browser.new_context(
-            viewport={"width": self.width, "height": self.height}, service_workers="block", locale="en-GB"
-        )
+        """Open a notebook; its kernel is shut down at the end.
+
+        It opens where the one before it was closed: JupyterLab takes five seconds to load. After an exception it loads
+        anew, in a fresh browser profile.
+        """
+        tab = self._tab or Tab(self)
+        self._tab = None
         try:
-            notebook = Notebook(self, context, name)
+            notebook = Notebook(self, tab, name)
             try:
                 yield notebook
             finally:
                 notebook.shutdown()
-        finally:
-            context.close()
+        except BaseException:
+            tab.close()
+            raise
+        self._tab = tab
 
 
-class Notebook:
-    """A notebook open in JupyterLab. Made by `Lab.open`."""
+class Tab:
+    """JupyterLab in a fresh browser profile, and what goes wrong there.
 
-    def __init__(self, lab: Lab, context: BrowserContext, name: str) -> None:
-        self.lab, self.name = lab, name
-        self._seen: list[Problem] = []
-        self._log_from = len(lab.server.log())
+    Attributes:
+        page: Playwright's handle on it.
+        seen: the problems, until someone takes them out.
+    """
+
+    def __init__(self, lab: Lab) -> None:
+        """Load JupyterLab, with nothing open.
+
+        Args:
+            lab: whose server and browser.
+        """
+        self.seen: list[Problem] = []
+        context = lab.browser.new_context(
+            viewport={"width": lab.width, "height": lab.height}, service_workers="block", locale="en-GB"
+        )
+        self.close = context.close
         context.add_init_script(path=PAGE_SCRIPT)
         context.route(OUTSIDE, self._refuse)
         context.route_web_socket(OUTSIDE, self._refuse_socket)
         context.set_default_timeout(30_000)
         self.page: Page = context.new_page()
-        self.page.on("pageerror", lambda error: self._see("page", str(error)))
+        self.page.on("pageerror", lambda error: self.see("page", str(error)))
         self.page.on("console", self._on_console)
-        self.page.goto(f"{lab.server.url}lab/workspaces/pv{secrets.token_hex(4)}/tree/{name}?token={lab.server.token}")
-        self.page.wait_for_function("() => window.packvizLab && packvizLab.ready()", timeout=90_000)
-        self.call("listen")
-        self.call("command", "application:toggle-left-area")
+        self.page.goto(f"{lab.server.url}lab/workspaces/pv{secrets.token_hex(4)}?token={lab.server.token}")
+        self.page.wait_for_function("() => window.packvizLab && packvizLab.started()", timeout=90_000)
+        self.page.evaluate("() => packvizLab.command('application:toggle-left-area')")
 
-    # -- problems -----------------------------------------------------------------------------------
-
-    def _see(self, kind: str, text: str) -> None:
-        self._seen.append(Problem(kind, text))
+    def see(self, kind: str, text: str) -> None:
+        """Note a problem."""
+        self.seen.append(Problem(kind, text))
 
     def _refuse(self, route: Route) -> None:
-        self._see("request", f"{route.request.method} {route.request.url}")
+        self.see("request", f"{route.request.method} {route.request.url}")
         route.abort("blockedbyclient")
 
     def _refuse_socket(self, socket: WebSocketRoute) -> None:
-        self._see("request", f"websocket {socket.url}")
+        self.see("request", f"websocket {socket.url}")
         socket.close()
 
     def _on_console(self, message: ConsoleMessage) -> None:
         if message.type == "error" and not HARMLESS_CONSOLE.search(message.text):
-            self._see("console", message.text)
+            self.see("console", message.text)
+
+
+class Notebook:
+    """A notebook open in JupyterLab. Made by `Lab.open`."""
+
+    def __init__(self, lab: Lab, tab: Tab, name: str) -> None:
+        self.lab, self.name, self.page, self._tab = lab, name, tab.page, tab
+        self._log_from = len(lab.server.log())
+        self._tab.seen.clear()
+        self.call("open", name)
+        self.page.wait_for_function("() => packvizLab.ready()", timeout=90_000)
+        self.call("listen")
+
+    # -- problems -----------------------------------------------------------------------------------
 
     def problems(self) -> list[Problem]:
         """All that went wrong since the last call: cells, callbacks, page, requests, the server's log."""
         for message in self.page.evaluate("() => packvizLab.messages.splice(0)"):
             kind = message["kind"] if message["kind"] == "stderr" else _blame(message["parent"])
             if kind != "stderr" or not HARMLESS_STDERR.match(message["text"].strip()):
-                self._see(kind, _plain(message["text"]))
+                self._tab.see(kind, _plain(message["text"]))
         log = self.lab.server.log()
         for trace in tracebacks(log[self._log_from :]):
-            self._see("log", trace)
+            self._tab.see("log", trace)
         self._log_from = len(log)
-        found, self._seen = self._seen, []
+        found, self._tab.seen = self._tab.seen, []
         return found
 
     def cell_problems(self) -> list[Problem]:
@@ -372,7 +402,7 @@ class Notebook:
         self.settle(quiet=0.4)
 
     def shutdown(self) -> None:
-        """Shut the kernel down."""
+        """Shut the kernel down and close the notebook."""
         with contextlib.suppress(Exception):
             self.call("shutdown")
 
