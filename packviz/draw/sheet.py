@@ -60,7 +60,7 @@ class Sheet:
         self._layers: list[str] = []
         self._paths: dict[str, list[str]] = {}
         self._words: dict[str, list[str]] = {}
-        self._hatched: list[tuple[float, float, float, float]] = []
+        self._hatched: dict[str, list[tuple[float, float, float, float]]] = {}  # the boxes, by the look of their path
         self._right = self._foot = 0.0
         self._size: tuple[float, float] | None = None
 
@@ -68,13 +68,14 @@ class Sheet:
 
     def path(
         self, d: str, *, fill: str = "none", stroke: str = "", width: float = 1, dash: str = "", joined: str = ""
-    ) -> None:
-        """A shape by its SVG path. Like a line, it does not count for the size of the sheet: see `reach`."""
+    ) -> str:
+        """A shape by its SVG path; gives its look. Like a line, it does not widen the sheet: see `reach`."""
         look = f'fill="{fill}"'
         if stroke:
             look += f' stroke="{stroke}"' + (f' stroke-width="{n(width)}"' if width != 1 else "")
             look += f' stroke-dasharray="{dash}"' * bool(dash) + f' stroke-linejoin="{joined}"' * bool(joined)
         self._paths.setdefault(look, []).append(d)
+        return look
 
     def box(
         self,
@@ -101,12 +102,11 @@ class Sheet:
             dash: as in SVG.
         """
         stroke = self.colours.line if stroke is None else stroke
-        hatched = fill == HATCHED
+        ground = self.colours.padding if fill == HATCHED else fill
         d = f"M{n(x)} {n(y)}h{n(width)}v{n(height)}h-{n(width)}z"
-        self.path(d, fill=self.colours.padding if hatched else fill, stroke=stroke, width=thick, dash=dash)
-        if hatched:
-            self._paths.setdefault(self._diagonal, [])  # here in the order of looks; drawn when all boxes are known
-            self._hatched.append((x, y, width, height))
+        look = self.path(d, fill=ground, stroke=stroke, width=thick, dash=dash)
+        if fill == HATCHED:
+            self._hatched.setdefault(look, []).append((x, y, width, height))
         self.reach(x + width, y + height)
 
     def cell(self, x: float, y: float, width: float, height: float, fill: str, label: str = "", size: int = 12) -> None:
@@ -200,15 +200,16 @@ class Sheet:
 
     def layer(self) -> None:
         """What comes now is painted over what is there."""
-        if self._hatched:
-            self._paths[self._diagonal].append(_diagonals(self._hatched))
-        self._layers += [f'<path d="{"".join(d)}" {look}/>' for look, d in self._paths.items()]
+        for look, d in self._paths.items():
+            self._layers.append(f'<path d="{"".join(d)}" {look}/>')
+            if look in self._hatched:
+                self._layers.append(f'<path d="{_diagonals(self._hatched[look])}" stroke="{self.colours.hatch}"/>')
         for look, words in self._words.items():
             if len(words) == 1:
                 self._layers.append(f"<text{look} {words[0]}")
             else:
                 self._layers.append(f"<g{look}>{''.join(f'<text {one}' for one in words)}</g>")
-        self._paths, self._words, self._hatched = {}, {}, []
+        self._paths, self._words, self._hatched = {}, {}, {}
 
     def place(self, other: Sheet, x: float, y: float) -> None:
         """Puts a finished sheet on this one, its corner at `(x, y)`, painted over what is there."""
@@ -248,10 +249,6 @@ class Sheet:
             f' aria-label="{escape(self.said)}">{style}'
             f'<path d="M0 0h{width}v{height}h-{width}z" fill="{self.colours.ground}"/>{"".join(self._layers)}</svg>'
         )
-
-    @property
-    def _diagonal(self) -> str:
-        return f'fill="none" stroke="{self.colours.hatch}"'
 
 
 def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:

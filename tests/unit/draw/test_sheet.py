@@ -94,6 +94,15 @@ def test_shapes_of_one_look_are_one_path_and_layers_cover_each_other():
     assert svg.index("#111111") < svg.index("<text") < svg.index("#222222")
 
 
+def test_a_hatch_lies_on_its_own_box_whatever_came_before():
+    sheet = Sheet("light")
+    sheet.box(0, 0, 50, 50, HATCHED)
+    sheet.box(100, 0, 50, 50, "#111111")
+    sheet.box(0, 0, 50, 50, HATCHED, stroke="")  # over the first, in another look
+    svg = sheet.svg()
+    assert svg.rindex(f'stroke="{sheet.colours.hatch}"') > svg.rindex(f'fill="{sheet.colours.padding}"')
+
+
 def test_a_line_breaks_where_it_has_no_height():
     sheet = Sheet("light")
     sheet.line([(0, 1), (1, 2), (2, math.nan), (3, 4), (4, math.nan)])
