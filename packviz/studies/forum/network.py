@@ -7,6 +7,7 @@ layer at every time step, padding set to zero, and the sum over the time steps a
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -19,40 +20,28 @@ from packviz.ops.masks import padding_mask
 PADDING = 0
 """The token that stands for padding."""
 
-Method = Callable[[nn.RNNBase, Tensor, Tensor, bool], Tensor]
-"""A way to run an RNN on a padded batch: from `(rnn, x, lengths, batch_first)` to the padded output.
+Method = Callable[[Any, Tensor, Tensor], tuple[Tensor, Any]]
+"""A way to run an RNN on a padded batch, as in `packviz.bench.ways`: from `(rnn, x, lengths)` to the output and states.
 
-`x` is `(B, T, I)`, or `(T, B, I)` where not `batch_first`; `lengths` is `(B,)` on the CPU, longest first, its longest
-`T`. The output has the shape of `x` with `H` features, and zeros at the padding: what pack → RNN → pad gives.
+`lengths` are longest first, and the longest is `T`. The output has zeros at the padding: what pack → RNN → pad gives.
 """
 
 
-def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, batch_first: bool) -> Tensor:
+def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
     """Runs over everything, the padding too, and sets the output there to zero with a mask."""
-    mask = padding_mask(lengths.to(x.device), x.shape[1 if batch_first else 0])
-    output: Tensor = rnn(x)[0]
-    return output * (mask if batch_first else mask.T).unsqueeze(-1)
+    mask = padding_mask(lengths.to(x.device), x.shape[1 if rnn.batch_first else 0])
+    output, states = rnn(x)
+    return output * (mask if rnn.batch_first else mask.T).unsqueeze(-1), states
 
 
-def packed(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, batch_first: bool) -> Tensor:
-    """Packs, runs and pads again."""
-    output: Tensor = ways.packed(rnn, x, lengths, in_order=True)[0]
-    return output
+packed = partial(ways.packed, in_order=True)
 
-
-def indexed(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, batch_first: bool) -> Tensor:
-    """Packs, runs and pads again by packviz's drop-ins."""
-    output: Tensor = ways.drop_in(rnn, x, lengths, in_order=True)[0]
-    return output
-
-
-def run(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, batch_first: bool) -> Tensor:
-    """`pv.run`, by the method that it takes by itself."""
-    output: Tensor = ways.run(rnn, x, lengths)[0]  # type: ignore[arg-type]
-    return output
-
-
-METHODS: dict[str, Method] = {"padded": padded, "packed": packed, "drop-in": indexed, "run": run}
+METHODS: dict[str, Method] = {
+    "padded": padded,
+    "packed": packed,
+    "drop-in": partial(ways.drop_in, in_order=True),
+    "run": ways.run,
+}
 """The ways by name. The others are compared to the first that is measured."""
 
 
@@ -68,7 +57,7 @@ class Network(nn.Module):
 
     def forward(self, ids: Tensor, lengths: Tensor, method: Method) -> Tensor:
         """Logits `(B, classes)` from tokens `(B, T)` and lengths `(B,)` on the CPU, longest first."""
-        output = method(self.lstm, self.embedding(ids), lengths, True)
+        output, _ = method(self.lstm, self.embedding(ids), lengths)
         summed: Tensor = self.linear(output).sum(1)
         return summed
 

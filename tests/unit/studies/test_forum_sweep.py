@@ -106,7 +106,7 @@ def test_the_logits_are_the_sum_over_the_real_steps_and_the_bias_at_padding(setu
     x = network.embedding(ids)
     network.lstm.batch_first = batch_first
     for method in forum.METHODS.values():
-        output = method(network.lstm, x if batch_first else x.transpose(0, 1), lengths, batch_first)
+        output, _ = method(network.lstm, x if batch_first else x.transpose(0, 1), lengths)
         output = output if batch_first else output.transpose(0, 1)
         assert output.shape == (batch_size, steps, 32)
         assert torch.allclose(network.linear(output).sum(1), wanted)
@@ -225,10 +225,10 @@ def test_what_is_timed(monkeypatch, two_threads):
     """The forward pass without a graph, and training with fresh gradients; one thread; all in one measurement."""
     seen = []
 
-    def spy(rnn, x, lengths, batch_first):
+    def spy(rnn, x, lengths):
         clean = all(p.grad is None for p in rnn.parameters())
-        seen.append((torch.is_grad_enabled(), clean, torch.get_num_threads(), batch_first, lengths.device.type))
-        return forum.packed(rnn, x, lengths, batch_first)
+        seen.append((torch.is_grad_enabled(), clean, torch.get_num_threads(), rnn.batch_first, lengths.device.type))
+        return forum.packed(rnn, x, lengths)
 
     measured = []
     monkeypatch.setitem(forum.METHODS, "spy", spy)
@@ -255,7 +255,7 @@ experiment_measure = experiment.measure
     ],
 )
 def test_a_method_that_gives_something_else_is_found(monkeypatch, wrong, far):
-    monkeypatch.setitem(forum.METHODS, "other", lambda *given: wrong(forum.packed(*given)))
+    monkeypatch.setitem(forum.METHODS, "other", lambda *given: (wrong(forum.packed(*given)[0]), None))
     parameters = dataclasses.replace(SMALL, methods=("padded", "other"), rounds=1)
     result = run(parameters, setups=("B",), sizes=(4,))
     assert result.point("B", 4).wrong == (["other"] if far else [])
@@ -275,10 +275,10 @@ def test_autocast_reaches_the_forward_pass_only(monkeypatch):
     seen = set()
 
     def spy(*given):
-        output = forum.padded(*given)
+        output, states = forum.padded(*given)
         seen.add(torch.is_autocast_enabled("cpu"))
         output.requires_grad and output.register_hook(lambda grad: seen.add(torch.is_autocast_enabled("cpu") or "back"))
-        return output
+        return output, states
 
     monkeypatch.setitem(forum.METHODS, "spy", spy)
     run(dataclasses.replace(SMALL, methods=("spy",), autocast="bfloat16", rounds=1), setups=("B",), sizes=(2,))
@@ -295,11 +295,11 @@ def test_seeds_make_it_the_same_network_and_leave_yours_alone():
 def test_out_of_memory_is_noted_and_the_sweep_goes_on(monkeypatch):
     calls = []
 
-    def hungry(rnn, x, lengths, batch_first):
+    def hungry(rnn, x, lengths):
         calls.append(x.shape[1])
         if x.shape[1] == 3 and torch.is_grad_enabled():
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-        return forum.packed(rnn, x, lengths, batch_first)
+        return forum.packed(rnn, x, lengths)
 
     monkeypatch.setitem(forum.METHODS, "hungry", hungry)
     result = run(dataclasses.replace(SMALL, methods=("padded", "hungry")), setups=("B",), sizes=(2, 3, 4))
