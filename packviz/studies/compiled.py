@@ -9,7 +9,7 @@ leaves out. All but the padded ones compute the same; padded, the decoder starts
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from packviz.core.lengths import uniform
 from packviz.draw import bars
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Sheet, stack
-from packviz.draw.text import milliseconds
+from packviz.draw.text import milliseconds, table
 from packviz.ops.masks import padding_mask
 from packviz.ops.operator import ragged_op
 
@@ -146,18 +146,17 @@ class Compiled(Timings[Point], Drawn):
 
     def to_text(self) -> str:
         """Milliseconds, and how many times as long as the reference."""
-        return "\n\n".join("\n".join(self._table(point)) for point in self.values)
+        return "\n\n".join(map(self._table, self.values))
 
-    def _table(self, point: Point) -> Iterator[str]:
-        timing = self.values[point]
-        yield f"One training step of an encoder–decoder LSTM: {point}."
-        yield f"{'':27}{'ms':>8}   times {REFERENCE} (quartiles)"
+    def _table(self, point: Point) -> str:
+        timing, rows = self.values[point], [["", "ms", f"times {REFERENCE} (quartiles)"]]
         for name in timing.seconds:
             ratio = timing.ratio(name, REFERENCE)
             said = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})"
             doubt = "" if ratio.is_clear or name == REFERENCE else ", not told apart"
-            yield f"{name:27}{milliseconds(timing.median(name)):>8}   {said}{doubt}"
-        yield self._place(timing)
+            rows.append([name, milliseconds(timing.median(name)), f"{said}{doubt}"])
+        title = f"One training step of an encoder–decoder LSTM: {point}."
+        return "\n".join([title, *table(rows, "<27>8   <"), self._place(timing)])
 
     def sheet(self, theme: str) -> Sheet:
         """A bar for each: how many times as long as the reference, with a line from quartile to quartile."""

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, cast
 
+import torch
+
 from packviz.bench.study import How, Results, Study
 from packviz.check import networks
 from packviz.core.quiet import quiet
@@ -169,8 +171,6 @@ def _cell(network: Any, way: str) -> Cell:
     Raises:
         ImportError: a package that the way needs is missing.
     """
-    import torch  # noqa: PLC0415
-
     counted: list[int] = []
     with torch.no_grad(), quiet():
         try:
@@ -191,20 +191,14 @@ def _batch(lengths: Sequence[int]) -> Any:
 
 
 def _trace(network: Any, counted: list[int]) -> Answer:
-    import torch  # noqa: PLC0415
-
     return torch.jit.trace(network, _batch(EXAMPLE), check_trace=False)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def _export(network: Any, counted: list[int]) -> Answer:
-    import torch  # noqa: PLC0415
-
     return torch.export.export(network, _batch(EXAMPLE)).module()
 
 
 def _compile(network: Any, counted: list[int], fullgraph: bool = False) -> Answer:
-    import torch  # noqa: PLC0415
-
     def backend(graph: Any, inputs: Any) -> Any:
         calls = [str(getattr(node.target, "__name__", node.target)) for node in graph.graph.nodes]
         counted.append(sum(name in ("linear", "relu", "tanh") for name in calls))
@@ -225,7 +219,6 @@ def _compile(network: Any, counted: list[int], fullgraph: bool = False) -> Answe
 
 def _onnx(network: Any, counted: list[int], new: bool) -> Answer:
     import onnxruntime  # noqa: PLC0415
-    import torch  # noqa: PLC0415
 
     file = io.BytesIO()
     if new:

@@ -9,11 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, cast
+
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from packviz.bench.study import Contest, How, Study, Timings, timed
 from packviz.bench.timing import Timing
+from packviz.bench.ways import training
 from packviz.core.lengths import uniform
+from packviz.draw.text import table
+from packviz.ops import masks
 
 HELPER, LOOP, TORCH = "helper", "loop", "torch"
 NAMES = ("padding_mask", "masked_loss", "align", "unpack_to_length")
@@ -53,28 +60,20 @@ class Helpers(Timings[Point]):
 
     def to_text(self) -> str:
         """A line per helper with median times in milliseconds, and how many times as long the others take."""
-        lines: list[str] = []
-        batch = ""
-        for point, timing in self.values.items():
-            if point.said != batch:
-                batch = point.said
-                lines += [batch, f"{'':18}{'helper ms':>10}{'loop ms':>9}   how many times as long"]
-            others = [timing.ratio(other, HELPER) for other in timing.seconds if other != HELPER]
-            said = ", ".join(f"{r.name} {r.value:.2g}{'' if r.is_clear else ' (not clear)'}" for r in others)
-            helper, loop = (1e3 * timing.median(one) for one in (HELPER, LOOP))
-            lines.append(f"{point.helper:18}{helper:10.2g}{loop:9.2g}   {said}")
+        rows: list[list[str]] = []
+        for batch, points in groupby(self.values, lambda point: point.said):
+            rows += [[batch], ["", "helper ms", "loop ms", "how many times as long"]]
+            for point in points:
+                timing = self.values[point]
+                others = [timing.ratio(other, HELPER) for other in timing.seconds if other != HELPER]
+                said = ", ".join(f"{r.name} {r.value:.2g}{'' if r.is_clear else ' (not clear)'}" for r in others)
+                rows.append([point.helper, *(f"{1e3 * timing.median(one):.2g}" for one in (HELPER, LOOP)), said])
         rounds = max((timing.rounds for timing in self.values.values()), default=0)
-        return "\n".join([*lines, f"Measured on {self.machine}, {rounds} interleaved rounds."])
+        return "\n".join([*table(rows, "<18>10>9   <"), f"Measured on {self.machine}, {rounds} interleaved rounds."])
 
 
 def contest(helper: str, lengths: Sequence[int], steps: int, features: int, device: Any = "cpu") -> Contest:
     """A helper and those it races: all give the same result, then its gradient if it has one."""
-    import torch  # noqa: PLC0415
-    from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence  # noqa: PLC0415
-
-    from packviz.bench.ways import training  # noqa: PLC0415
-    from packviz.ops import masks  # noqa: PLC0415
-
     x = torch.randn(steps, len(lengths), features).to(device).requires_grad_()
     n = torch.tensor(lengths)
     packed = pack_padded_sequence(x.detach(), n, enforce_sorted=False)
@@ -106,26 +105,21 @@ def contest(helper: str, lengths: Sequence[int], steps: int, features: int, devi
             start += size
         return out.index_select(1, back)
 
+    def unpack() -> Any:
+        return masks.unpack_to_length(packed._replace(data=data), steps)
+
     def torchs_unpack() -> Any:
         return pad_packed_sequence(packed._replace(data=data), total_length=steps)[0]
 
-    if helper == "padding_mask":
-        calls: dict[str, Callable[[], Any]] = {HELPER: lambda: masks.padding_mask(n.to(device), steps), LOOP: mask_loop}
-        return Contest(calls, alike=list(calls))
-    forwards: dict[str, Callable[[], Any]]
-    forwards, leaf = {
+    calls: dict[str, Callable[[], Any]]
+    calls, leaf = {
+        "padding_mask": ({HELPER: lambda: masks.padding_mask(n.to(device), steps), LOOP: mask_loop}, None),
         "masked_loss": ({HELPER: lambda: masks.masked_loss(x, n), LOOP: loss_loop}, x),
         "align": ({HELPER: lambda: masks.align(x, n, "right"), LOOP: align_loop}, x),
-        "unpack_to_length": (
-            {
-                HELPER: lambda: masks.unpack_to_length(packed._replace(data=data), steps),
-                LOOP: unpack_loop,
-                TORCH: torchs_unpack,
-            },
-            data,
-        ),
+        "unpack_to_length": ({HELPER: unpack, LOOP: unpack_loop, TORCH: torchs_unpack}, data),
     }[helper]
-    calls = {name: training(forward, [leaf]) for name, forward in forwards.items()}
+    if leaf is not None:
+        calls = {name: training(forward, [leaf]) for name, forward in calls.items()}
     return Contest(calls, alike=list(calls))
 
 

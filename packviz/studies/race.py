@@ -24,13 +24,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch.nn.utils import rnn as torchs
 
+from packviz.bench import ways
 from packviz.bench.study import Contest, How, Results, Study, timed
 from packviz.bench.timing import Timing
 from packviz.core import lengths
 from packviz.core.layout import IntArray
 from packviz.draw import palette
 from packviz.draw.text import milliseconds
+from packviz.ops import packing
+from packviz.ops.running import forget
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
@@ -208,9 +213,6 @@ class Race(Results[Point, Mapping[str, Timing]]):
 
 def contest(point: Point, which: str, device: Any) -> Contest:
     """Everybody at a point, in one pass."""
-    from packviz.bench import ways  # noqa: PLC0415
-    from packviz.ops.running import forget  # noqa: PLC0415
-
     runs, leaves = (_packers if point.mode == "none" else _runners)(point, device)
     calls = {
         name: ways.training(run, leaves) if which == "training" else ways.forward(run) for name, run in runs.items()
@@ -220,10 +222,6 @@ def contest(point: Point, which: str, device: Any) -> Contest:
 
 
 def _runners(point: Point, device: Any) -> tuple[dict[str, Callable[[], Any]], list[Any]]:
-    import torch  # noqa: PLC0415
-
-    from packviz.bench import ways  # noqa: PLC0415
-
     rnn = getattr(torch.nn, point.mode)(
         point.input_size, point.hidden_size, batch_first=True, bidirectional=point.directions == 2, device=device
     )
@@ -235,18 +233,13 @@ def _runners(point: Point, device: Any) -> tuple[dict[str, Callable[[], Any]], l
 
 
 def _packers(point: Point, device: Any) -> tuple[dict[str, Callable[[], Any]], list[Any]]:
-    import torch  # noqa: PLC0415
-    from torch.nn.utils import rnn  # noqa: PLC0415
-
-    from packviz.ops import packing  # noqa: PLC0415
-
     n = torch.tensor(point.drawn())
     x = torch.randn(point.steps, point.batch_size, point.hidden_size).to(device).requires_grad_()
 
     def both(module: Any) -> Callable[[], Any]:
         return lambda: module.pad_packed_sequence(module.pack_padded_sequence(x, n))
 
-    runs = {PACKED: both(rnn), OURS: both(packing), COPY: lambda: (x.clone(),)}
+    runs = {PACKED: both(torchs), OURS: both(packing), COPY: lambda: (x.clone(),)}
     if importlib.util.find_spec("torchrua"):  # not among what packviz depends on
         import torchrua  # type: ignore[import-not-found]  # noqa: PLC0415
 

@@ -67,11 +67,19 @@ class Judged:
         return sum(p == packs and c.faster == faster for c, p in zip(self.cases, self.packs, strict=True))
 
     @property
+    def right(self) -> int:
+        """How often it chose the faster one."""
+        return self.count(True, PACKED) + self.count(False, PADDED)
+
+    @property
+    def wrong(self) -> int:
+        """How often it chose the slower one."""
+        return self.count(True, PADDED) + self.count(False, PACKED)
+
+    @property
     def accuracy(self) -> float:
         """The share of right choices, among the cases that the measurement tells apart."""
-        right = self.count(True, PACKED) + self.count(False, PADDED)
-        wrong = self.count(True, PADDED) + self.count(False, PACKED)
-        return right / max(right + wrong, 1)
+        return self.right / max(self.right + self.wrong, 1)
 
     @property
     def slowdown(self) -> float:
@@ -80,13 +88,10 @@ class Judged:
 
     def to_text(self) -> str:
         """The confusion table, and what following the rule costs."""
-        lines = [
-            f"{self.name}, tried on {len(self.cases)} cases",
-            f"{'':12}{'packed was faster':>20}{'padded was faster':>20}{'not told apart':>17}",
-        ]
+        rows = [["", "packed was faster", "padded was faster", "not told apart"]]
         for packs, said in ((True, 'says "pack"'), (False, 'says "pad"')):
-            counts = [self.count(packs, faster) for faster in (PACKED, PADDED, None)]
-            lines.append(f"{said:12}{counts[0]:20}{counts[1]:20}{counts[2]:17}")
+            rows.append([said, *(str(self.count(packs, faster)) for faster in (PACKED, PADDED, None))])
+        lines = [f"{self.name}, tried on {len(self.cases)} cases", *text.table(rows, "<12>20>20>17")]
         return "\n".join([*lines, f"{self.accuracy:.0%} right; {self.slowdown:.2f} times as long as the better choice"])
 
     def __repr__(self) -> str:
@@ -183,11 +188,11 @@ class CostModel:
         measured = [1e3 * case.seconds[choice] for choice in choices]
         batch = f"{case.batch_size} {case.kind} lengths up to {case.longest}"
         title = f"{case.spec}, {'training' if case.training else 'forward'}: {batch}"
-        lines = [f"{title}, milliseconds", f"{'':8}{'measured':>10}" + "".join(f"{part:>30}" for part in PARTS)]
+        rows = [["", "measured", *PARTS]]
         for choice, ms in zip(choices, measured, strict=True):
-            counts = "".join(f"{1e3 * seconds:30.2g}" for seconds in parts[choice].values())
-            lines.append(f"{choice:8}{ms:10.3g}{counts}")
-        chart = axes(title, "\n".join(lines), x="milliseconds", rows=choices)
+            rows.append([choice, f"{ms:.3g}", *(f"{1e3 * seconds:.2g}" for seconds in parts[choice].values())])
+        words = "\n".join([f"{title}, milliseconds", *text.table(rows, "<8>10>30")])
+        chart = axes(title, words, x="milliseconds", rows=choices)
         fills = (Fill(SEQUENCES[6], "."), Fill(SEQUENCES[1], "|"), REAL, Fill(SEQUENCES[5], "+"))
         for part, fill in zip(PARTS, fills, strict=True):
             chart.bars(choices, [1e3 * parts[choice][part] for choice in choices], part, fill)
@@ -207,16 +212,15 @@ def chart(verdicts: Sequence[Judged]) -> Chart:
     names = [v.name for v in verdicts]
     said = [f"{v.accuracy:.0%} right, {v.slowdown:.2f} × the best" for v in verdicts]
     parts = {
-        "right": [v.count(True, PACKED) + v.count(False, PADDED) for v in verdicts],
-        "wrong": [v.count(True, PADDED) + v.count(False, PACKED) for v in verdicts],
+        "right": [v.right for v in verdicts],
+        "wrong": [v.wrong for v in verdicts],
         "not told apart": [v.count(True, None) + v.count(False, None) for v in verdicts],
     }
-    wide = max(map(len, names))
-    lines = [f"{'cases'.ljust(wide)}  right  wrong  not told apart  times as long as the better choice"]
-    for i, v in enumerate(verdicts):
-        right, wrong, neither = (counts[i] for counts in parts.values())
-        lines.append(f"{v.name.ljust(wide)}  {right:5}  {wrong:5}  {neither:14}  {v.slowdown:.2f}")
-    chart = axes("Rules against measurements", "\n".join(lines), x="cases", rows=names, ends=said)
+    rows = [["cases", *parts, "times as long as the better choice"]]
+    for v, *counts in zip(verdicts, *parts.values(), strict=True):
+        rows.append([v.name, *map(str, counts), f"{v.slowdown:.2f}"])
+    words = "\n".join(text.table(rows, "<  >  >  >  <"))
+    chart = axes("Rules against measurements", words, x="cases", rows=names, ends=said)
     for (part, counts), fill in zip(parts.items(), (REAL, Fill(SEQUENCES[5], "."), NEITHER), strict=True):
         chart.bars(names, counts, part, fill)
     for v, end in zip(verdicts, said, strict=True):

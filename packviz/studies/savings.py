@@ -13,6 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from packviz.bench import ways
 from packviz.bench.study import Contest, How, Study, Timings, timed
 from packviz.bench.timing import Timing
 from packviz.core.layout import Layout
@@ -20,7 +23,7 @@ from packviz.core.lengths import even_steps
 from packviz.core.spec import Spec
 from packviz.count.flops import Ledger, flops
 from packviz.draw.palette import METHODS
-from packviz.draw.text import milliseconds
+from packviz.draw.text import milliseconds, table
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
@@ -94,12 +97,12 @@ class Savings(Timings[Point]):
             f"{point.spec}, one training step. {layout.batch_size} sequences padded to {layout.max_len} time steps,"
             f" {layout.n_valid:,} of {layout.n_cells:,} cells real in every batch.",
             "In parentheses: how many distinct lengths a batch has.",
-            f"{'':21}{'GFLOP':>8}{'ms':>9}  quartiles",
         ]
+        rows = [["", "GFLOP", "ms", "quartiles"]]
         for one, count in point.flops.items():
             middle, low, high = map(milliseconds, (timing.median(one), *timing.quartiles(one)))
-            lines.append(f"{one:21}{count / 1e9:8.3g}{middle:>9}  {low} to {high}")
-        return "\n".join([*lines, self.verdict(point)])
+            rows.append([one, f"{count / 1e9:.3g}", middle, f"{low} to {high}"])
+        return "\n".join([*lines, *table(rows, "<21>8>9  <"), self.verdict(point)])
 
     def chart(self, point: Point) -> Chart:
         """GEMM FLOPs and milliseconds of one training step side by side, with the quartiles of the time."""
@@ -120,10 +123,6 @@ class Savings(Timings[Point]):
 
 def contest(point: Point, device: Any) -> Contest:
     """Padded, and packed with each number of distinct lengths."""
-    import torch  # noqa: PLC0415
-
-    from packviz.bench import ways  # noqa: PLC0415
-
     rnn = getattr(torch.nn, point.mode)(point.input_size, point.hidden_size).to(device)
     x = torch.randn(point.size, point.size, point.input_size, device=device).requires_grad_()
 

@@ -16,11 +16,15 @@ from functools import cached_property
 from itertools import product
 from typing import Any
 
+import torch
+
+from packviz.bench import ways
 from packviz.bench.study import Contest, How, Results, Study, timed
 from packviz.bench.timing import Ratio
 from packviz.core.layout import Layout
 from packviz.core.lengths import DISTRIBUTIONS
 from packviz.core.spec import Spec
+from packviz.draw.text import table
 
 PADDED, PACKED = "padded", "packed"
 
@@ -113,21 +117,16 @@ class Measured(Results[Point, Case]):
 
     def to_text(self) -> str:
         """How often packing was faster, by kind of RNN and pass."""
-        lines = [f"{'':18}{'cases':>6}{'packed faster':>15}{'padded faster':>15}{'not told apart':>16}"]
+        rows = [["", "cases", "packed faster", "padded faster", "not told apart"]]
         for mode, training in dict.fromkeys((c.mode, c.training) for c in self.cases):
             some = self.of(mode, training)
-            counts = [sum(c.faster == which for c in some) for which in (PACKED, PADDED, None)]
-            name = f"{mode}, {'training' if training else 'forward'}"
-            lines.append(f"{name:18}{len(some):6}{counts[0]:15}{counts[1]:15}{counts[2]:16}")
-        return "\n".join([*lines, f"Measured on {self.machine}."])
+            counts = [len(some), *(sum(c.faster == which for c in some) for which in (PACKED, PADDED, None))]
+            rows.append([f"{mode}, {'training' if training else 'forward'}", *map(str, counts)])
+        return "\n".join([*table(rows, "<18>6>15>15>16"), f"Measured on {self.machine}."])
 
 
 def contest(spec: Spec, layout: Layout, training: bool, device: Any = "cpu") -> Contest:
     """The batch padded and packed: the output `(T, B, H)`, then its gradients if it trains, else the final states."""
-    import torch  # noqa: PLC0415
-
-    from packviz.bench import ways  # noqa: PLC0415
-
     rnn = getattr(torch.nn, spec.mode)(spec.input_size, spec.hidden_size).to(device)
     x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, device=device).requires_grad_(training)
     lengths, leaves = torch.tensor(layout.lengths), [x, *rnn.parameters()]

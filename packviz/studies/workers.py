@@ -29,11 +29,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils.rnn import pack_padded_sequence
 
 from packviz.bench.command import in_a_line
 from packviz.bench.timing import Timing, measure
@@ -41,7 +46,7 @@ from packviz.core import batches as buckets
 from packviz.core.layout import Layout
 from packviz.core.lengths import log_normal, read
 from packviz.draw.palette import SEQUENCES
-from packviz.draw.text import milliseconds
+from packviz.draw.text import count, milliseconds, table
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
@@ -97,27 +102,23 @@ class Workers:
 
     def to_text(self) -> str:
         """Tokens, steps and gradient errors: all that does not depend on the machine."""
-        lines = [
-            f"{self.layout.batch_size} sequences, {self.layout.n_valid:,} tokens, workers: {len(self.shares)}",
-            f"{'split':12}{'tokens':>16}{'steps':>14}   error of the gradient: {MEANS:>14}{WEIGHTED:>16}",
-        ]
+        title = f"{self.layout.batch_size} sequences, {self.layout.n_valid:,} tokens, workers: {len(self.shares)}"
+        rows = [["split", "tokens", "steps", f"error of the gradient:  {MEANS}", WEIGHTED]]
         for way, errors in self.errors.items():
-            counts, steps = (" / ".join(map(str, some(way))) for some in (self.tokens, self.steps))
-            means, weighted = (said(errors[loss]) for loss in LOSSES)
-            lines.append(f"{way:12}{counts:>16}{steps:>14}{'':26}{means:>14}{weighted:>16}")
-        return "\n".join(lines)
+            counts = (" / ".join(map(str, some(way))) for some in (self.tokens, self.steps))
+            rows.append([way, *counts, *(said(errors[loss]) for loss in LOSSES)])
+        return "\n".join([title, *table(rows, "<12>16>14>40>16")])
 
     def times(self) -> str:
         """The milliseconds of each worker, and how long the fastest waits for the slowest."""
-        lines = [f"{'split':12}{'ms':>16}   the fastest waits"]
+        rows = [["split", "ms", "the fastest waits"]]
         for way in self.errors:
             seconds = self.seconds(way)
             waits = f"{100 * (1 - min(seconds) / max(seconds)):.0f} % of the time"
-            lines.append(f"{way:12}{' / '.join(map(milliseconds, seconds)):>16}   {waits}")
-        place = self.shares[0].timing.provenance
-        rounds = self.shares[0].timing.rounds
-        so_many = "1 round" if rounds == 1 else f"{rounds} rounds"
-        return "\n".join([*lines, f"{place['device_name']}, {so_many}, torch threads each: {place['threads']}"])
+            rows.append([way, " / ".join(map(milliseconds, seconds)), waits])
+        place, rounds = self.shares[0].timing.provenance, count(self.shares[0].timing.rounds, "round")
+        where = f"{place['device_name']}, {rounds}, torch threads each: {place['threads']}"
+        return "\n".join([*table(rows, "<12>16   <"), where])
 
     def chart(self) -> Chart:
         """The tokens of each worker, for each way of splitting."""
@@ -167,11 +168,8 @@ def compare(
         raise ValueError(f"timeout is {timeout!r}; give a number of seconds over 0")
     if device not in ("cpu", "cuda"):
         raise ValueError(f"device is {device!r}; choose 'cpu' or 'cuda'")
-    if device == "cuda":
-        import torch  # noqa: PLC0415
-
-        if (gpus := torch.cuda.device_count()) < workers:
-            raise ValueError(f"device is 'cuda', a GPU for each worker; torch finds {gpus} for {workers}")
+    if device == "cuda" and (gpus := torch.cuda.device_count()) < workers:
+        raise ValueError(f"device is 'cuda', a GPU for each worker; torch finds {gpus} for {workers}")
     with tempfile.TemporaryDirectory(prefix="packviz-") as folder, contextlib.ExitStack() as stack:
         out = Path(folder) / "result.json"
         given = [f"--init={(Path(folder) / 'meet').as_uri()}", f"--out={out}", f"--rounds={rounds}"]
@@ -203,18 +201,12 @@ def compare(
 
 def gradient_error(found: Sequence[Any], wanted: Sequence[Any]) -> float:
     """The length of the difference of two lists of gradients, over that of the second."""
-    import torch  # noqa: PLC0415
-
     one, other = (torch.cat([gradient.flatten() for gradient in some]).double() for some in (found, wanted))
     return float((one - other).norm() / other.norm())
 
 
 def _work(lengths: Sequence[int], options: argparse.Namespace) -> Workers | None:
     """What each worker does; worker 0 returns what all have found."""
-    import torch  # noqa: PLC0415
-    from torch import distributed  # noqa: PLC0415
-    from torch.nn.parallel import DistributedDataParallel  # noqa: PLC0415
-
     torch.set_num_threads(1)
     cuda = options.device == "cuda"
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")
@@ -228,7 +220,7 @@ def _work(lengths: Sequence[int], options: argparse.Namespace) -> Workers | None
     )
     try:
         torch.manual_seed(0)
-        model = _make_model().to(device)
+        model = _Model().to(device)
         x = torch.randn(len(lengths), max(lengths), _INPUT).to(device)
         y = torch.randn(len(lengths), max(lengths)).to(device)
         losses = model(x, y, lengths)
@@ -257,8 +249,8 @@ def _work(lengths: Sequence[int], options: argparse.Namespace) -> Workers | None
             parameters={"lengths": list(lengths), "workers": workers},
         )
         found: list[Any] = [None] * workers
-        distributed.all_gather_object(found, {"tokens": tokens, "steps": steps, "timing": timing.to_dict()})
-        return _join(lengths, found, errors) if rank == 0 else None
+        distributed.all_gather_object(found, Share(tokens, steps, timing))
+        return Workers(Layout(lengths), tuple(found), errors) if rank == 0 else None
     finally:
         distributed.destroy_process_group()
 
@@ -267,25 +259,18 @@ _INPUT, _HIDDEN = 16, 128
 _TORCHRUN = "env://"  # torchrun says in the environment where workers meet
 
 
-def _make_model() -> Any:
+class _Model(nn.Module):
     """A GRU with a linear layer on top; called with a padded batch, its targets and lengths, it gives `(N,)` losses."""
-    import torch  # noqa: PLC0415
-    from torch.nn.utils.rnn import pack_padded_sequence  # noqa: PLC0415
 
-    class Model(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.gru = torch.nn.GRU(_INPUT, _HIDDEN, batch_first=True)
-            self.linear = torch.nn.Linear(_HIDDEN, 1)
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(_INPUT, _HIDDEN, batch_first=True)
+        self.linear = nn.Linear(_HIDDEN, 1)
 
-        def forward(self, x: Any, y: Any, lengths: Sequence[int]) -> Any:
-            def packed(tensor: Any) -> Any:
-                return pack_padded_sequence(tensor, list(lengths), batch_first=True, enforce_sorted=False)
-
-            output = self.linear(self.gru(packed(x))[0].data).squeeze(1)
-            return (output - packed(y).data) ** 2
-
-    return Model()
+    def forward(self, x: Tensor, y: Tensor, lengths: list[int]) -> Tensor:
+        packed, wanted = (pack_padded_sequence(one, lengths, batch_first=True, enforce_sorted=False) for one in (x, y))
+        losses: Tensor = (self.linear(self.gru(packed)[0].data).squeeze(1) - wanted.data) ** 2
+        return losses
 
 
 def _own_work(parallel: Any, x: Any, y: Any, lengths: Sequence[int]) -> Any:
@@ -328,19 +313,15 @@ def _batch(lengths: Any, workers: int) -> list[int]:
     return n
 
 
-def _join(lengths: Sequence[int], found: Sequence[Any], errors: Mapping[str, Mapping[str, float]]) -> Workers:
-    shares = [Share(one["tokens"], one["steps"], Timing.from_dict(one["timing"])) for one in found]
-    return Workers(Layout(lengths), tuple(shares), errors)
-
-
 def _write(workers: Workers) -> str:
-    shares = [{"tokens": s.tokens, "steps": s.steps, "timing": s.timing.to_dict()} for s in workers.shares]
+    shares = [asdict(share) for share in workers.shares]
     return json.dumps({"lengths": workers.layout.lengths.tolist(), "shares": shares, "errors": workers.errors})
 
 
 def _read(text: str) -> Workers:
     data = json.loads(text)
-    return _join(data["lengths"], data["shares"], data["errors"])
+    shares = [Share(one["tokens"], one["steps"], Timing.from_dict(one["timing"])) for one in data["shares"]]
+    return Workers(Layout(data["lengths"]), tuple(shares), data["errors"])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

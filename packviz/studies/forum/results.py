@@ -39,7 +39,7 @@ from packviz.draw.chart import Curve, Plot, Sweep
 from packviz.draw.drawn import Drawn
 from packviz.draw.palette import METHODS
 from packviz.draw.sheet import Sheet
-from packviz.draw.text import milliseconds
+from packviz.draw.text import milliseconds, table
 
 SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
 """The forum's two ways to fill a batch, and one more."""
@@ -275,12 +275,10 @@ class Benchmark(Drawn, Results[At, Point]):
                 yield f"\nSetup {setup} ({SETUPS[setup]}), {said}:"
                 yield from self._table(setup, which)
 
-    def _table(self, setup: str, which: str) -> Iterator[str]:
+    def _table(self, setup: str, which: str) -> list[str]:
         first, *others = self.parameters.methods
         heads = [f"{m} ms" for m in (first, *others)] + [f"{m}/{first}" for m in others]
-        heads += [f"{m} MB" for m in (first, *others)]
-        wide = [max(len(head), 9) + 2 for head in heads]
-        yield f"{'steps':>7}" + "".join(head.rjust(w) for head, w in zip(heads, wide, strict=True))
+        rows = [["steps", *heads, *(f"{m} MB" for m in (first, *others))]]
         for steps in self.steps(setup):
             timing = self.point(setup, steps).timing
             calls = {method: call_name(method, which) for method in (first, *others)}
@@ -290,7 +288,8 @@ class Benchmark(Drawn, Results[At, Point]):
                 ratio = timing.ratio(calls[method], calls[first]) if {first, method} <= there else None
                 cells.append(f"{ratio.value:.3g}{'' if ratio.is_clear else '?'}" if ratio else "–")
             cells += [f"{timing.memory[c] / 1e6:.3g}" if c in timing.memory else "–" for c in calls.values()]
-            yield f"{steps:7}" + "".join(cell.rjust(w) for cell, w in zip(cells, wide, strict=True))
+            rows.append([f"{steps}", *cells])
+        return table(rows, ">7  >9")
 
     def _remarks(self) -> Iterator[str]:
         p = self.parameters

@@ -24,11 +24,12 @@ size rather than sizes with each other.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import gc
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from packviz.bench.study import How, StoppedError, Study, without_place
@@ -147,7 +148,8 @@ class _Trial:
             n, at.steps, vocabulary=p.vocabulary, classes=p.classes, seed=p.seed, device=device
         )
         self._methods, self._device = dict(methods), torch.device(device)
-        self._autocast = getattr(torch, p.autocast) if p.autocast else None
+        cast = partial(torch.autocast, self._device.type, getattr(torch, p.autocast)) if p.autocast else nullcontext
+        self._cast: Callable[[], AbstractContextManager[Any]] = cast
         self._dtype = p.autocast or p.dtype
         self._results: dict[str, list[Tensor]] = {}
         self.running = ""
@@ -168,20 +170,15 @@ class _Trial:
         way, network, (ids, lengths, targets) = self._methods[method], self._network, self._batch
         weights = list(network.parameters())
 
-        def cast() -> contextlib.AbstractContextManager[Any]:
-            if self._autocast is None:
-                return contextlib.nullcontext()
-            return torch.autocast(self._device.type, self._autocast)
-
         def forward() -> None:
             self.running = name
-            with torch.no_grad(), cast():
+            with torch.no_grad(), self._cast():
                 logits = network(ids, lengths, way)
             self._results[name] = [logits]
 
         def training() -> None:
             self.running = name
-            with cast():
+            with self._cast():
                 logits = network(ids, lengths, way)
                 loss = cross_entropy(logits, targets)
             loss.backward()  # type: ignore[no-untyped-call]

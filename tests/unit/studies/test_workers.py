@@ -52,7 +52,7 @@ def test_the_gradients_are_those_of_a_loop_over_the_shares(found):
     """The same model and data in this process alone, the workers' gradients averaged by hand."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = workers._make_model()
+        model = workers._Model()
         x, y = torch.randn(6, 8, workers._INPUT), torch.randn(6, 8)
 
     def gradients(rows):
