@@ -7,10 +7,12 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
+from packviz.bench.command import STOPPED, add_studies
+from packviz.bench.machine import own_version
 from packviz.core import lengths
 from packviz.draw.picture import show
+from packviz.studies.forum import command as cli_bench
 
 STUDIES = {
     "savings": "the same FLOPs saved, by few and by many distinct lengths: the same time?",
@@ -25,11 +27,8 @@ STUDIES = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status: 0, 2 for input it cannot use, 130 after Ctrl-C."""
-    from packviz.bench.command import STOPPED, add_studies  # noqa: PLC0415 - `show` needs nothing that measures
-    from packviz.studies.forum import command as cli_bench  # noqa: PLC0415
-
     parser = argparse.ArgumentParser(prog="packviz", description="See PyTorch packed sequences from a terminal.")
-    parser.add_argument("--version", action="version", version=f"packviz {_version()}")
+    parser.add_argument("--version", action="version", version=f"packviz {own_version() or '(not installed)'}")
     commands = parser.add_subparsers(title="commands", required=True)
 
     shower = commands.add_parser("show", help="print a batch, padded and packed")
@@ -58,13 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("packviz: stopped", file=sys.stderr)
         return STOPPED
-
-
-def _version() -> str:
-    try:
-        return version("packviz")
-    except PackageNotFoundError:  # run from a checkout
-        return "(not installed)"
 
 
 def _show(options: argparse.Namespace) -> None:

@@ -10,10 +10,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
+from packviz.bench import ways
+from packviz.bench.command import Bar
 from packviz.bench.timing import FEWEST_ROUNDS, Ratio, Timing, clock_for, measure
 from packviz.core import batches as buckets
 from packviz.core import lengths as sources
@@ -23,9 +27,7 @@ from packviz.core.spec import Spec
 from packviz.draw import bars, text
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Sheet, stack
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
+from packviz.ops.tolerance import apart, of_states
 
 PADDED, PACKED = "torch, padded", "torch, packed"
 METHODS = ("auto", "padded", "packed", "split", "staircase")
@@ -289,8 +291,6 @@ def advise(
         ValueError: the lengths or the file are not valid, a number is out of range, or the RNN has no values (meta
             device); or it was stopped before every method was looked at.
     """
-    import torch  # noqa: PLC0415
-
     began = time.monotonic()
     if not isinstance(rnn, torch.nn.RNNBase):
         raise TypeError(f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM (say, model.rnn)")
@@ -302,7 +302,7 @@ def advise(
     n = _lengths(lengths, longest, count, seed)
     orders = {order: buckets.batches(n, batch_size, order, seed=seed) for order in (SHUFFLED, BUCKETED)}
     loads = {order: Load.of(n, groups) for order, groups in orders.items()}
-    methods = contestants()
+    methods, bar = contestants(), Bar(sys.stderr)
 
     def left() -> float:
         return budget - (time.monotonic() - began)
@@ -336,12 +336,11 @@ def advise(
             warmup=warmup,
             device=device,
             before={name: call.reorder for name, call in calls.items()},
-            progress=progress or _bar,
+            progress=progress or bar.show_rounds,
             stop=lambda: rounds < 1 or left() <= 0 or stop(),
             parameters={"rnn": str(rnn), "sequences": n.size, "batch_size": batch_size, "seed": seed},
         )
-    if progress is None:
-        _bar(0, 0)
+    bar.clear()
     measured = time.monotonic()
     if not warmup or not timing.rounds:  # the look is a round too, on one batch
         seconds = {name: (looks[name], *timing.seconds[name]) for name in kept}
@@ -363,8 +362,6 @@ def advise(
 
 def contestants() -> dict[str, Method]:
     """Every way to run an RNN on a batch, by name, the simplest first."""
-    from packviz.bench import ways  # noqa: PLC0415 - brings torch
-
     offered = {f"pv.run, {method}": partial(ways.run, method=method) for method in METHODS}
     return {PADDED: ways.padded, PACKED: ways.packed, **offered}
 
@@ -403,8 +400,6 @@ def _middle(groups: Sequence[IntArray], load: Load, sample: int) -> list[IntArra
 
 def _make(rnn: Any, lengths: IntArray, seed: int) -> Batch:
     """A batch of random numbers, the padding too, on the RNN's device; its gradient is asked for in training."""
-    import torch  # noqa: PLC0415
-
     weight = next(rnn.parameters())
     shape = (lengths.size, int(lengths.max())) if rnn.batch_first else (int(lengths.max()), lengths.size)
     numbers = torch.randn(*shape, rnn.input_size, generator=torch.Generator().manual_seed(seed))
@@ -460,8 +455,6 @@ def _look(
 
 def _evaluated(rnn: Any, method: Method, batch: Batch) -> list[Any]:
     """What a method gives without dropout."""
-    import torch  # noqa: PLC0415
-
     was_training = rnn.training
     rnn.eval()
     try:
@@ -473,8 +466,6 @@ def _evaluated(rnn: Any, method: Method, batch: Batch) -> list[Any]:
 
 def _unlike(found: Sequence[Any], wanted: Sequence[Any]) -> str:
     """The first of the results that is not as it should be, but for rounding."""
-    from packviz.ops.tolerance import apart, of_states  # noqa: PLC0415 - it stands on torch
-
     for name, one, other in zip(("output", "h_n", "c_n"), found, wanted, strict=False):
         if one.shape != other.shape or apart(one, other) > of_states(other.dtype, other.device.type):
             return name
@@ -495,8 +486,6 @@ class _Pass:
 
     def __call__(self) -> list[Any]:
         """Gives the results of the last batch."""
-        import torch  # noqa: PLC0415
-
         with torch.set_grad_enabled(self.rnn.training):
             for batch in self.batches:
                 results = _results(self.method(self.rnn, *batch))
@@ -511,14 +500,6 @@ def _results(returned: Any) -> list[Any]:
     """Output and final states in one list."""
     output, state = returned
     return [output, *(state if isinstance(state, tuple) else (state,))]
-
-
-def _bar(done: int, of: int) -> None:
-    """A bar on standard error, where that is a terminal; wiped at the end."""
-    if sys.stderr.isatty():
-        full = 30 * done // of if of else 0
-        line = f"measuring [{'#' * full}{'.' * (30 - full)}] round {done} of {of}" if of else " " * 72
-        print(f"\r{line}", end="" if of else "\r", file=sys.stderr, flush=True)
 
 
 def _seconds(seconds: float) -> str:

@@ -18,7 +18,9 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import torch
 
+from packviz.bench import ways
 from packviz.bench.command import in_a_line
 from packviz.bench.machine import check_device, provenance
 from packviz.bench.timing import measure
@@ -27,6 +29,7 @@ from packviz.core.fit import nonnegative
 from packviz.core.lengths import evenly
 from packviz.core.spec import Spec
 from packviz.ops.costs import TERMS, Costs, amounts, in_force, key
+from packviz.ops.running import Staircase, forget
 
 MODES = ("RNN", "GRU", "LSTM")
 
@@ -78,8 +81,6 @@ def calibrate(
     Raises:
         ValueError: there is no such device or RNN.
     """
-    import torch  # noqa: PLC0415
-
     if device not in ("cpu", "cuda"):
         raise ValueError(f"device is {device!r}; choose 'cpu' or 'cuda'")
     check_device(device)
@@ -99,10 +100,6 @@ def calibrate(
 
 def _measure(points: _Points, mode: str, shape: Sequence[int], device: str) -> None:
     """Times one RNN on one batch by every method."""
-    import torch  # noqa: PLC0415
-
-    from packviz.ops.running import Staircase, forget, run  # noqa: PLC0415
-
     batch, steps, inputs, hidden, layers, directions = shape
     lengths = tuple(evenly(batch, steps).tolist())
     spec = Spec(mode, inputs, hidden, layers, directions == 2)
@@ -117,20 +114,13 @@ def _measure(points: _Points, mode: str, shape: Sequence[int], device: str) -> N
             rnn = getattr(torch.nn, mode)(inputs, hidden, layers, bidirectional=directions == 2, batch_first=True)
         rnn.to(device, dtype)
         x = torch.ones(batch, steps, inputs, device=device, dtype=dtype, requires_grad=True)
-
-        def call(method: Any, training: bool = training, rnn: Any = rnn, x: Any = x) -> None:
-            forget()
-            with torch.set_grad_enabled(training):
-                if method == "whole":
-                    out, _ = run(rnn, x, [steps] * batch, method="padded")
-                else:
-                    out, _ = run(rnn, x, lengths, method=method)
-            if training:
-                torch.autograd.grad(out, [x, *rnn.parameters()], torch.ones_like(out))
-
         methods = ["packed", "split", "whole", *stairs] if kernel == fused else stairs
-        calls = {str(method): partial(call, method) for method in methods}
-        timing = measure(calls, rounds=3, warmup=1, device=device)
+        runs = {str(method): partial(ways.run, rnn, x, lengths, method) for method in methods}
+        if "whole" in runs:
+            runs["whole"] = partial(ways.run, rnn, x, [steps] * batch, "padded")
+        leaves = [x, *rnn.parameters()]
+        calls = {name: ways.training(run, leaves) if training else ways.forward(run) for name, run in runs.items()}
+        timing = measure(calls, rounds=3, warmup=1, device=device, before=dict.fromkeys(calls, forget))
         for method in methods:
             name, counted = method, (0, steps, sum(lengths))
             if method == "whole":
@@ -155,8 +145,6 @@ def _fitted(name: str, points: Iterable[tuple[tuple[float, ...], float]]) -> lis
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, and writes the file."""
-    import torch  # noqa: PLC0415
-
     parser = argparse.ArgumentParser(prog="python -m packviz.bench.calibration", description=main.__doc__)
     parser.add_argument("--out", required=True, help="the file to write")
     parser.add_argument("--device", default="cpu")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from packviz.bench.study import ConflictError, Progress, Results, Study
-from packviz.draw.text import count
+from packviz.draw.text import count, table
 
 STOPPED = 130
 """The exit status after Ctrl-C, as a shell has it."""
@@ -64,8 +64,7 @@ def _positive(kind: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def _list(studies: Mapping[str, str]) -> int:
-    wide = max(map(len, studies))
-    print(*(f"{name.ljust(wide)}  {said}" for name, said in studies.items()), sep="\n")
+    print(*table([*studies.items()], "<  <"), sep="\n")
     return 0
 
 
@@ -208,24 +207,31 @@ class Bar:
 
     def show(self, progress: Progress) -> None:
         """Draws the bar anew."""
-        if not self._stream.isatty():
-            return
         self._most = max(self._most, progress.fraction)  # what is foreseen may grow, and a bar does not go back
         full = round(20 * self._most)
-        line = f"[{'#' * full}{'.' * (20 - full)}] {self._most:4.0%}  {progress.to_text()}"
-        line = line[: shutil.get_terminal_size().columns - 1]
-        self._stream.write("\r" + line.ljust(self._shown))
-        self._stream.flush()
-        self._shown = len(line)
+        self._draw(f"[{'#' * full}{'.' * (20 - full)}] {self._most:4.0%}  {progress.to_text()}")
+
+    def show_rounds(self, done: int, of: int) -> None:
+        """Draws a bar of the rounds of one measurement."""
+        full = 30 * done // of
+        self._draw(f"measuring [{'#' * full}{'.' * (30 - full)}] round {done} of {of}")
 
     def clear(self) -> None:
         """Takes the bar away."""
         if self._shown:
-            self._stream.write("\r" + " " * self._shown + "\r")
-            self._stream.flush()
+            self._write("\r" + " " * self._shown + "\r")
             self._shown = 0
 
     def say(self, line: str) -> None:
         """Writes a line that stays."""
-        self._stream.write(line + "\n")
+        self._write(line + "\n")
+
+    def _draw(self, line: str) -> None:
+        if self._stream.isatty():
+            line = line[: shutil.get_terminal_size().columns - 1]
+            self._write("\r" + line.ljust(self._shown))
+            self._shown = len(line)
+
+    def _write(self, said: str) -> None:
+        self._stream.write(said)
         self._stream.flush()

@@ -164,7 +164,7 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
         "torch": torch.__version__,
         "onednn": torch.backends.mkldnn.is_available(),  # type: ignore[no-untyped-call]
         "python": platform.python_version(),
-        "packviz": _own_version(),
+        "packviz": own_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "allocator": allocator(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -182,7 +182,8 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
     return record
 
 
-def _own_version() -> str | None:
+def own_version() -> str | None:
+    """The version of packviz; none where it is not installed."""
     try:
         return version("packviz")
     except PackageNotFoundError:  # run from a checkout that is not installed

@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from packviz.bench.machine import calm_allocator, page_faults, peak, provenance
@@ -189,13 +189,7 @@ class Timing:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain data for a JSON file."""
-        return {
-            "seconds": {name: list(values) for name, values in self.seconds.items()},
-            "warmup": self.warmup,
-            "stopped": self.stopped,
-            "provenance": dict(self.provenance),
-            "memory": dict(self.memory),
-        }
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Timing:
