@@ -185,7 +185,9 @@ async def run_lanes(side_by_side: list[list[Stage]]) -> list[Outcome]:
     async def run_lane(lane: list[Stage]) -> list[Outcome]:
         return [await run(stage, alone=len(side_by_side) == 1) for stage in lane]
 
-    return [outcome for lane in await asyncio.gather(*map(run_lane, side_by_side)) for outcome in lane]
+    async with asyncio.TaskGroup() as group:  # after Ctrl-C it waits for all of them, which `gather` does not
+        tasks = [group.create_task(run_lane(lane)) for lane in side_by_side]
+    return [outcome for task in tasks for outcome in task.result()]
 
 
 def summary(outcomes: list[Outcome], seconds: float) -> str:

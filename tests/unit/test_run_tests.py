@@ -96,12 +96,20 @@ def test_the_browser_tests_run_beside_the_others_and_each_stage_speaks_in_one_pi
         assert f"test_{other}" not in told
 
 
+WAITS = """
+import os, pathlib, time
+def test_it():
+    pathlib.Path(f"pid-{os.getpid()}").touch()
+    try:
+        time.sleep(100)
+    finally:
+        time.sleep(LINGERS)
+"""
+
+
 def test_ctrl_c_ends_all(tree):
-    waits = (
-        "import os, pathlib, time\ndef test_it():\n    pathlib.Path(f'pid-{os.getpid()}').touch(); time.sleep(100)\n"
-    )
-    tree.write("tests/notebooks/test_a.py", waits)
-    tree.write("tests/browser/test_b.py", waits)
+    tree.write("tests/notebooks/test_a.py", WAITS.replace("LINGERS", "0"))
+    tree.write("tests/browser/test_b.py", WAITS.replace("LINGERS", "3"))  # as a server takes time to close
     program = tree.start("notebooks", "browser", **tree.browser())
     try:
         while len(at_work := list(tree.path.glob("pid-*"))) < 2:

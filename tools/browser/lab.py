@@ -244,10 +244,11 @@ class Lab:
         if executable is None:
             raise LabError(how_to_get_it())
         with contextlib.ExitStack() as stack:
-            self.server = stack.enter_context(contextlib.closing(Server(self.source)))
             playwright = stack.enter_context(sync_playwright())
             self.browser: Browser = playwright.chromium.launch(executable_path=executable, args=list(CHROMIUM_FLAGS))
             stack.callback(self.browser.close)
+            # Closed first: after Ctrl-C, which the browser hears as well, there is little time.
+            self.server = stack.enter_context(contextlib.closing(Server(self.source)))
             self._stack = stack.pop_all()
         return self
 
