@@ -450,7 +450,8 @@ def training_curves(curves: Mapping[str, Sequence[float]], title: str, y: str = 
     for i, (name, values) in enumerate(rounded.items()):
         chart.lines(range(1, len(values) + 1), values, name, i, key=False)
     longest = max(map(len, curves.values()), default=1)
-    chart.update_xaxes(range=[0, longest + 0.2], tick0=0, dtick=max(1, round(longest / 10)))
+    step = max(1, round(longest / 10))
+    chart.update_xaxes(range=[0.7, longest + 0.2], tick0=step, dtick=step)
     return chart.name_ends({name: (len(values), values[-1]) for name, values in rounded.items() if values})
 
 
