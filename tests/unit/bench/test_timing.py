@@ -484,27 +484,16 @@ def run(code):
     return json.loads(done.stdout)
 
 
-@pytest.fixture(scope="module")
-def told():
-    return run(DIARY)
-
-
 @GLIBC
-def test_a_calm_allocator_keeps_its_pages_after_counting_too(told):
+def test_a_calm_allocator():
+    """It keeps its pages, after counting too; what was set is recorded; a reader's own setting is left alone."""
+    told = run(DIARY)
     assert told["at first"] > 10_000
-    assert told["calm"] < 1000
-
-
-@GLIBC
-def test_what_was_set_is_recorded(told):
-    assert told["set"]["mallopt"] == {"M_MMAP_MAX": 0, "M_TRIM_THRESHOLD": 2**31 - 1}
-    assert told["set"]["environment"] == {}
-
-
-@GLIBC
-def test_a_reader_s_own_setting_is_left_alone(told):
     assert told["a reader's own"] == {}
     assert told["still"] > 10_000
+    assert told["set"]["mallopt"] == {"M_MMAP_MAX": 0, "M_TRIM_THRESHOLD": 2**31 - 1}
+    assert told["set"]["environment"] == {}
+    assert told["calm"] < 1000
 
 
 @GLIBC
@@ -538,26 +527,18 @@ def test_a_file_of_another_kind_or_version_is_refused(tmp_path):
         recorded.load(path, "savings", 1)
 
 
-def test_a_file_is_found_from_any_folder_of_the_checkout(tmp_path, monkeypatch):
-    folder = tmp_path / "notebooks" / "recorded"
-    folder.mkdir(parents=True)
-    (folder / "a.json").write_text("{}")
-    for here in (tmp_path, tmp_path / "notebooks", folder):
-        monkeypatch.chdir(here)
-        assert recorded.find("a.json") == folder / "a.json"
-    with pytest.raises(ValueError, match=r"there is no result file 'b\.json', here or in a folder recorded/ above"):
-        recorded.find("b.json")
-
-
-def test_recorded_files_of_an_experiment(tmp_path, monkeypatch):
+def test_files_are_found_from_any_folder_of_the_checkout(tmp_path, monkeypatch):
     folder = tmp_path / "notebooks" / "recorded"
     folder.mkdir(parents=True)
     for name in ("race_b.json", "race_a.json", "racetrack.json", "other.json"):
         (folder / name).write_text("{}")
     for here in (tmp_path, tmp_path / "notebooks", folder):
         monkeypatch.chdir(here)
+        assert recorded.find("race_a.json") == folder / "race_a.json"
         assert recorded.available("race") == ["race_a.json", "race_b.json"]
     assert recorded.available("none") == []
+    with pytest.raises(ValueError, match=r"there is no result file 'b\.json', here or in a folder recorded/ above"):
+        recorded.find("b.json")
 
 
 def test_what_no_json_can_hold_is_not_written(tmp_path):

@@ -82,12 +82,8 @@ def test_the_picture_has_a_bar_for_each():
         assert all(text.box.right <= drawing.width for text in drawing.texts)
 
 
-def test_the_recorded_file_says_where_it_comes_from():
-    found = compiled.recorded()
-    (timing,) = found.values.values()
+def test_the_recorded_file_says_what_compiled():
+    (timing,) = compiled.recorded().values.values()
     assert list(timing.seconds) == NAMES
     assert REFERENCE in NAMES
-    assert {"cpu", "torch", "threads", "date", "load_average"} <= set(found.provenance)
     assert timing.provenance["parameters"]["backend"] == "inductor"
-    assert timing.rounds >= 15
-    assert not timing.stopped

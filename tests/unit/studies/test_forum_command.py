@@ -16,7 +16,7 @@ from packviz.bench import calibration
 from packviz.bench.command import Bar
 from packviz.bench.machine import no_cuda
 from packviz.bench.study import Progress
-from packviz.studies import workers
+from packviz.studies import helpers, workers
 from packviz.studies.forum import network as forum
 from packviz.studies.forum import results
 from packviz.studies.forum import sweep as experiment
@@ -385,6 +385,9 @@ def test_it_needs_torch_and_numpy_only(tmp_path):
     refused = bare("bench", "plot", path, "--out", tmp_path / "a.html")
     assert refused.returncode == 2
     assert refused.stderr == "packviz: .html needs plotly: python -m pip install plotly; .svg does without\n"
+    done = bare("study", "helpers", "--quick", "--rounds", "1", "--only", "align", "--out", tmp_path / "b.json")
+    assert done.returncode == 0, done.stderr
+    assert len(helpers.recorded(tmp_path / "b.json").values) == 1
 
 
 def test_without_torch_it_says_what_to_install():

@@ -41,5 +41,4 @@ def test_how_many_times_as_long():
 
 def test_recorded():
     found = helpers.recorded()
-    assert found.points == list(helpers.STUDY.full)
     assert all(found.faster(point) > 1 for point in found.points)

@@ -72,17 +72,6 @@ def test_the_verdict_follows_the_numbers():
     )
 
 
-def test_the_recorded_file_says_where_it_comes_from():
-    found = savings.recorded()
-    assert found.points == list(savings.STUDY.full)
-    place = found.provenance
-    assert {"cpu", "torch", "threads", "allocator", "date", "parameters", "load_average"} <= set(place)
-    for timing in found.values.values():
-        assert timing.rounds >= 15
-        assert not timing.stopped
-        assert {"date", "load_average"} <= set(timing.provenance)
-
-
 def test_chart():
     chart = fake().chart(POINT)
     flops, times = chart.data[::2], chart.data[1::2]

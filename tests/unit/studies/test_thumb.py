@@ -72,9 +72,8 @@ def test_a_small_run_for_real(tmp_path):
 
 def test_the_recorded_file():
     measured = thumb.recorded()
-    assert [*measured.values] == thumb.STUDY.full == grid()
+    assert thumb.STUDY.full == grid()
     assert len(measured.cases) == 432
-    assert {"cpu", "torch", "threads", "allocator", "date", "parameters", "load_average"} <= set(measured.provenance)
     assert measured.provenance["parameters"]["rounds"] >= 7
 
 
