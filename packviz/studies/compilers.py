@@ -13,6 +13,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -244,9 +245,9 @@ _COMPILERS: dict[str, Callable[[Any, list[int]], Answer]] = {
     "jit.trace": _trace,
     "export": _export,
     "compile": _compile,
-    "compile, fullgraph": lambda network, counted: _compile(network, counted, fullgraph=True),
-    "ONNX, legacy": lambda network, counted: _onnx(network, counted, new=False),
-    "ONNX, new": lambda network, counted: _onnx(network, counted, new=True),
+    "compile, fullgraph": partial(_compile, fullgraph=True),
+    "ONNX, legacy": partial(_onnx, new=False),
+    "ONNX, new": partial(_onnx, new=True),
 }
 
 

@@ -170,15 +170,17 @@ def compare(
         raise ValueError(f"device is {device!r}; choose 'cpu' or 'cuda'")
     if device == "cuda" and (gpus := torch.cuda.device_count()) < workers:
         raise ValueError(f"device is 'cuda', a GPU for each worker; torch finds {gpus} for {workers}")
-    with tempfile.TemporaryDirectory(prefix="packviz-") as folder, contextlib.ExitStack() as stack:
-        out = Path(folder) / "result.json"
-        given = [f"--init={(Path(folder) / 'meet').as_uri()}", f"--out={out}", f"--rounds={rounds}"]
-        given += [f"--lengths={Path(folder) / 'lengths.json'}", f"--timeout={timeout}", f"--device={device}"]
-        (Path(folder) / "lengths.json").write_text(json.dumps(n), encoding="utf-8")
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="packviz-")))
+        given, out = folder / "lengths.json", folder / "result.json"
+        given.write_text(json.dumps(n), encoding="utf-8")
+        options = {"init": (folder / "meet").as_uri(), "lengths": given, "out": out}
+        options |= {"rounds": rounds, "timeout": timeout, "device": device}
+        command = [sys.executable, "-m", "packviz.studies.workers"]
+        command += [f"--{name}={value}" for name, value in options.items()]
         started = []
         for rank in range(workers):
-            errors = stack.enter_context((Path(folder) / f"errors-{rank}.txt").open("w+", encoding="utf-8"))
-            command = [sys.executable, "-m", "packviz.studies.workers", *given]
+            errors = stack.enter_context((folder / f"errors-{rank}.txt").open("w+", encoding="utf-8"))
             process = subprocess.Popen(
                 command, env=_environment(rank, workers), stdout=errors, stderr=errors, stdin=subprocess.PIPE
             )

@@ -59,10 +59,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def _measure(options: argparse.Namespace) -> int:
     given = experiment.QUICK if options.quick else experiment.FULL
-    chosen: dict[str, Any] = {
-        name: given[name] if getattr(options, name) is None else getattr(options, name) for name in given
-    }
-    same: dict[str, Any] = {name: getattr(options, name) for name in ("dtype", "autocast", "threads", "seed")}
+    asked: dict[str, Any] = vars(options)
+    chosen = given | {name: asked[name] for name in given if asked[name] is not None}
+    same = {name: asked[name] for name in ("dtype", "autocast", "threads", "seed")}
     methods = tuple(method.strip() for method in options.methods.split(",") if method.strip())
     try:
         sizes = results.sizes(chosen.pop("shortest"), chosen.pop("longest"), chosen.pop("step"))

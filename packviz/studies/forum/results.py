@@ -352,10 +352,8 @@ def beside(
 
 def _gaps(result: Benchmark) -> Iterator[str]:
     for point in result.points:
-        for name, why in point.missing.items():
-            yield f"setup {point.setup}, {point.steps} time steps, {name}: {why}"
-        for method in point.wrong:
-            yield f"✗ setup {point.setup}, {point.steps} time steps: {method} gives other results"
+        yield from (f"{point}, {name}: {why}" for name, why in point.missing.items())
+        yield from (f"✗ {point}: {method} gives other results" for method in point.wrong)
 
 
 def _curve(result: Benchmark, method: str, number: int, source: int, setup: str, which: str) -> Curve | None:
