@@ -14,7 +14,6 @@ import pytest
 from packviz import cli
 from packviz.bench import calibration
 from packviz.bench.command import Bar
-from packviz.bench.machine import no_cuda
 from packviz.bench.study import Progress
 from packviz.studies import helpers, workers
 from packviz.studies.forum import network as forum
@@ -119,14 +118,6 @@ def test_what_cannot_be_done(capsys, options, message):
     assert (status, out) == (2, "")
     assert error.startswith(f"packviz: {message}")
     assert error.count("\n") == 1
-
-
-@pytest.mark.skipif(no_cuda() == "", reason="there is CUDA here")
-def test_no_cuda(capsys):
-    status, _, error = said(["bench", "--device", "cuda"], capsys)
-    assert status == 2
-    assert error.startswith("packviz: device is 'cuda', and torch")
-    assert error.endswith("; or take the device cpu\n")
 
 
 @pytest.mark.parametrize(
