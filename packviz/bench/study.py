@@ -24,6 +24,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from packviz.bench.machine import calm_allocator, check_device, provenance
 from packviz.bench.timing import Ratio, Timing, measure
 from packviz.core import files
+from packviz.core.worded import Worded
 from packviz.draw.text import duration
 
 P = TypeVar("P")
@@ -47,7 +48,7 @@ class StoppedError(Exception):
 
 
 @dataclass(frozen=True, repr=False)
-class Results(Generic[P, V]):
+class Results(Worded, Generic[P, V]):
     """What a study has found so far.
 
     Attributes:
@@ -75,9 +76,6 @@ class Results(Generic[P, V]):
     def to_text(self) -> str:
         """What was found, in words."""
         raise NotImplementedError
-
-    def __repr__(self) -> str:
-        return self.to_text()
 
 
 class Timings(Results[P, Timing]):

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from packviz.bench.machine import calm_allocator, page_faults, peak, provenance
+from packviz.core.worded import Worded
 from packviz.draw.text import milliseconds, table
 
 Call = Callable[[], object]
@@ -90,7 +91,7 @@ def clock_for(device: Any) -> Clock:
 
 
 @dataclass(frozen=True)
-class Ratio:
+class Ratio(Worded):
     """How many times as long one takes as another: the median of the rounds' ratios, and their quartiles.
 
     Attributes:
@@ -122,12 +123,9 @@ class Ratio:
         doubt = "" if self.is_clear else f"; {why}"
         return f"{said} (quartiles {self.low:.3g} to {self.high:.3g}){doubt}"
 
-    def __repr__(self) -> str:
-        return self.to_text()
-
 
 @dataclass(frozen=True, repr=False)
-class Timing:
+class Timing(Worded):
     """What was measured, round by round.
 
     Attributes:
@@ -204,9 +202,6 @@ class Timing:
             return cls(seconds, int(data["warmup"]), bool(data["stopped"]), dict(data["provenance"]), memory)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"data is no record of a Timing: {type(error).__name__} {error}") from None
-
-    def __repr__(self) -> str:
-        return self.to_text()
 
     def _of(self, name: str) -> Sequence[float]:
         if name not in self.seconds:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
+from packviz.core.given import one_of
+from packviz.core.worded import Worded
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import CHAR, Sheet, stack
 from packviz.draw.text import count
@@ -18,7 +20,7 @@ _COLUMNS = 110  # of a line of text
 
 
 @dataclass(frozen=True, repr=False)
-class Finding:
+class Finding(Worded):
     """One thing that a check found.
 
     Attributes:
@@ -36,8 +38,7 @@ class Finding:
     fix: str = ""
 
     def __post_init__(self) -> None:
-        if self.level not in LEVELS:
-            raise ValueError(f"level is {self.level!r}; choose one of {', '.join(map(repr, LEVELS))}")
+        one_of("level", self.level, LEVELS)
 
     @property
     def headline(self) -> str:
@@ -47,9 +48,6 @@ class Finding:
     def to_text(self) -> str:
         """The finding in words."""
         return "\n".join([self.headline, *(f"    {line}" for line in self.details())])
-
-    def __repr__(self) -> str:
-        return self.to_text()
 
     def details(self) -> list[str]:
         """Everything but the headline, in lines of at most 106 characters."""

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from packviz.check.states import Run, run
+from packviz.core.given import one_of
 from packviz.core.layout import Layout
+from packviz.core.spec import GATES
 from packviz.draw import text
 from packviz.draw.table import Table, Tabled
 
@@ -67,8 +69,7 @@ class TruthTable(Tabled):
         Raises:
             ValueError: there is no such question, or no such line in the table.
         """
-        if question not in QUESTIONS:
-            raise ValueError(f"question is {question!r}; choose one of {', '.join(map(repr, QUESTIONS))}")
+        one_of("question", question, QUESTIONS)
         for answer in self.answers:
             if (answer.layers, answer.directions, answer.method) == (layers, directions, method):
                 return answer.right[question]
@@ -124,8 +125,7 @@ def truth_table(
     Raises:
         ValueError: there is no such cell, or a length is not valid.
     """
-    if cell not in ("RNN", "GRU", "LSTM"):
-        raise ValueError(f"cell is {cell!r}; choose 'RNN', 'GRU' or 'LSTM'")
+    one_of("cell", cell, GATES)
     layout = Layout(lengths)
     answers = []
     for directions in (1, 2):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from packviz.core.given import at_least, one_of
 from packviz.core.layout import IntArray, Layout
 
 AS_THEY_COME, SHUFFLED, BUCKETED, SORTED = "as they come", "shuffled", "bucketed", "sorted"
@@ -47,9 +48,9 @@ class Buckets:
                 `seed` not one of at least 0.
         """
         self.lengths = Layout(lengths).lengths
-        self.batch_size = _at_least("batch_size", batch_size)
-        self.window = _at_least("window", window)
-        self._random = np.random.default_rng(_at_least("seed", seed, 0))
+        self.batch_size = at_least("batch_size", batch_size)
+        self.window = at_least("window", window)
+        self._random = np.random.default_rng(at_least("seed", seed, 0))
 
     def __len__(self) -> int:
         return -(-self.lengths.size // self.batch_size)
@@ -85,14 +86,13 @@ def batches(
             order.
     """
     n = Layout(lengths).lengths
-    _at_least("batch_size", batch_size)
+    at_least("batch_size", batch_size)
     if order == BUCKETED:
         return [np.array(batch) for batch in Buckets(n, batch_size, window=window, seed=seed)]
-    if order not in ORDERS:
-        raise ValueError(f"order is {order!r}; choose one of {', '.join(map(repr, ORDERS))}")
+    one_of("order", order, ORDERS)
     everyone = np.arange(n.size)
     if order == SHUFFLED:
-        everyone = np.random.default_rng(_at_least("seed", seed, 0)).permutation(n.size)
+        everyone = np.random.default_rng(at_least("seed", seed, 0)).permutation(n.size)
     elif order == SORTED:
         everyone = _longest_first(n, everyone)
     return _cut(everyone, batch_size)
@@ -114,7 +114,7 @@ def split(lengths: Any, workers: int, way: str = SNAKE) -> list[IntArray]:
         ValueError: a length is not valid, `workers` is under 1, or there is no such way.
     """
     n = Layout(lengths).lengths
-    _at_least("workers", workers)
+    at_least("workers", workers)
     order, taker = _longest_first(n, np.arange(n.size)), _takers(n.size, workers, way)
     return [order[taker == worker] for worker in range(workers)]
 
@@ -146,7 +146,7 @@ class Load:
 
 def tokens(lengths: Any, groups: Sequence[IntArray], workers: int, way: str = SNAKE) -> IntArray:
     """`(S, W)` the tokens (real time steps) that each worker gets of each batch. Raises as `split` does."""
-    n, _ = Layout(lengths).lengths, _at_least("workers", workers)
+    n, _ = Layout(lengths).lengths, at_least("workers", workers)
     longest_first = [-np.sort(-n[group]) for group in groups]
     return np.array([np.bincount(_takers(some.size, workers, way), some, workers) for some in longest_first], int)
 
@@ -162,15 +162,14 @@ def idle(tokens: IntArray) -> float:
 
 def _takers(sequences: int, workers: int, way: str) -> IntArray:
     """The worker that takes the sequence of each rank."""
+    one_of("way", way, SPLITS)
     ranks = np.arange(sequences)
     turn, place = np.divmod(ranks, workers)
     if way == CONTIGUOUS:  # as even as can be, larger shares first
         return np.repeat(np.arange(workers), [len(share) for share in np.array_split(ranks, workers)])
     if way == STRIDED:
         return place
-    if way == SNAKE:
-        return np.where(turn % 2 == 1, workers - 1 - place, place)
-    raise ValueError(f"way is {way!r}; choose one of {', '.join(map(repr, SPLITS))}")
+    return np.where(turn % 2 == 1, workers - 1 - place, place)
 
 
 def _longest_first(lengths: IntArray, indices: IntArray) -> IntArray:
@@ -179,9 +178,3 @@ def _longest_first(lengths: IntArray, indices: IntArray) -> IntArray:
 
 def _cut(indices: IntArray, size: int) -> list[IntArray]:
     return [indices[start : start + size] for start in range(0, indices.size, size)]
-
-
-def _at_least(name: str, value: Any, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}")
-    return int(value)

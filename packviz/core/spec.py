@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
+from packviz.core.given import at_least, one_of
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """`G`, the gates of a cell: how many times `hidden_size` rows the weights have."""
@@ -43,15 +43,10 @@ class Spec:
             ValueError: `mode` is none of the three, a size is not a whole number of at least 1, or `proj_size` does not
                 fit.
         """
-        mode = str(self.mode).upper().removesuffix("_TANH").removesuffix("_RELU")
-        if mode not in GATES:
-            raise ValueError(f"mode is {self.mode!r}; choose one of {', '.join(map(repr, GATES))}")
+        mode = one_of("mode", str(self.mode).upper().removesuffix("_TANH").removesuffix("_RELU"), GATES)
         object.__setattr__(self, "mode", mode)
         for name, least in (("input_size", 1), ("hidden_size", 1), ("num_layers", 1), ("proj_size", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}")
-            object.__setattr__(self, name, int(value))
+            object.__setattr__(self, name, at_least(name, getattr(self, name), least))
         if self.proj_size and mode != "LSTM":
             raise ValueError(f"proj_size is {self.proj_size}, but only an LSTM has a projection; leave it out")
         if self.proj_size >= self.hidden_size:

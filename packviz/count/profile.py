@@ -10,26 +10,26 @@ import copy
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import rnn as torch_rnn
 
 from packviz.core.fit import exponent as exponent
 from packviz.core.layout import Layout
+from packviz.core.worded import Worded
+from packviz.count.operators import Operator, Step, added_up, backward, observe
 from packviz.draw.graphs import Graph, Node
 from packviz.draw.text import size as size
 from packviz.draw.text import table
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from packviz.count.operators import Operator, Step
 
 _FORMULA = re.compile("PackPadded|PadPacked")
 
 
 @dataclass(frozen=True, repr=False)
-class Tally:
+class Tally(Worded):
     """What one pass did.
 
     Attributes:
@@ -47,8 +47,6 @@ class Tally:
 
     def by_name(self) -> list[Operator]:
         """The operators added up by name, the most bytes first."""
-        from packviz.count.operators import added_up  # noqa: PLC0415 - torch takes seconds to import
-
         return sorted(added_up(self.operators), key=lambda operator: -operator.bytes)
 
     def to_text(self) -> str:
@@ -57,12 +55,9 @@ class Tally:
             f"  {o.name:24}{o.calls:6} calls {o.kernels:6} kernels  {size(o.bytes):>8} written" for o in self.by_name()
         )
 
-    def __repr__(self) -> str:
-        return self.to_text()
-
 
 @dataclass(frozen=True, repr=False)
-class Counted:
+class Counted(Worded):
     """What one operation did, forward and backward.
 
     Attributes:
@@ -109,12 +104,9 @@ class Counted:
         """Both passes in one line each."""
         return "\n".join(_table(self))
 
-    def __repr__(self) -> str:
-        return self.to_text()
-
 
 @dataclass(frozen=True, repr=False)
-class Profile:
+class Profile(Worded):
     """What packing a batch and padding it again did.
 
     Attributes:
@@ -138,9 +130,6 @@ class Profile:
         batch = f"{layout.batch_size} sequences of {layout.max_len} time steps, {self.features} features"
         return "\n".join([f"{batch}; distinct lengths: {distinct}", *_table(self.pack, self.pad)])
 
-    def __repr__(self) -> str:
-        return self.to_text()
-
 
 def count(
     lengths: Any,
@@ -163,9 +152,6 @@ def count(
     Raises:
         ValueError: a length is not valid, or torch shall sort on the meta device.
     """
-    import torch  # noqa: PLC0415
-    from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence  # noqa: PLC0415
-
     device = torch.device(device)
     layout = lengths if isinstance(lengths, Layout) else Layout(lengths)
     if enforce_sorted:
@@ -179,12 +165,12 @@ def count(
 
     def pack(x: Tensor) -> Tensor:
         nonlocal packed
-        packed = pack_padded_sequence(x, n, batch_first=batch_first, enforce_sorted=enforce_sorted)
+        packed = torch_rnn.pack_padded_sequence(x, n, batch_first=batch_first, enforce_sorted=enforce_sorted)
         return packed.data  # type: ignore[no-any-return]
 
     def pad(data: Tensor) -> Tensor:
         again = packed._replace(data=data)
-        return pad_packed_sequence(again, batch_first=batch_first, total_length=layout.max_len)[0]
+        return torch_rnn.pad_packed_sequence(again, batch_first=batch_first, total_length=layout.max_len)[0]
 
     packing = _counted("pack", pack, x)
     return Profile(layout, features, str(device), packing, _counted("pad", pad, packed.data))
@@ -201,9 +187,6 @@ def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
     Raises:
         ValueError: a length is not valid.
     """
-    import torch  # noqa: PLC0415
-    from torch.nn.utils.rnn import PackedSequence  # noqa: PLC0415
-
     layout = lengths if isinstance(lengths, Layout) else Layout(lengths)
     rnn = copy.deepcopy(rnn)
     rnn.flatten_parameters()  # on CUDA a copy's weights lie apart, and cuDNN would complain
@@ -213,7 +196,7 @@ def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
     shape = (layout.n_valid,) if packed else cells[::-1] if rnn.batch_first else cells
 
     def run(x: Tensor) -> Tensor:
-        output: Any = rnn(PackedSequence(x, sizes) if packed else x)[0]
+        output: Any = rnn(torch_rnn.PackedSequence(x, sizes) if packed else x)[0]
         return output.data if packed else output  # type: ignore[no-any-return]
 
     kind = f"{'packed' if packed else 'padded'} {type(rnn).__name__}"
@@ -221,10 +204,6 @@ def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
 
 
 def _counted(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Counted:
-    import torch  # noqa: PLC0415
-
-    from packviz.count.operators import backward, observe  # noqa: PLC0415
-
     x = x.detach().requires_grad_()
     output, counting, kernels = observe(lambda counting: call(x), x.device)
     forward = Tally(tuple(operator for operator, _ in counting.calls), kernels)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from packviz.core.given import at_least
 from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette, text
 from packviz.draw.drawn import Drawn
@@ -101,6 +102,5 @@ def count(lengths: Any, columns: int = 1) -> Textbook:
     Raises:
         ValueError: the lengths are not valid, or `columns` is under 1.
     """
-    if isinstance(columns, bool) or not isinstance(columns, int) or columns < 1:
-        raise ValueError(f"columns is {columns!r}; give a whole number of at least 1")
+    columns = at_least("columns", columns)
     return Textbook(lengths if isinstance(lengths, Layout) else Layout(lengths), columns)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, cast
 
+from packviz.core.worded import Worded
 from packviz.draw.sheet import Sheet
 
 
-class Drawn(ABC):
+class Drawn(Worded):
     """Something with a picture and a text twin."""
-
-    @abstractmethod
-    def to_text(self) -> str:
-        """What the picture shows, in words."""
 
     @abstractmethod
     def sheet(self, theme: str) -> Sheet:
@@ -27,9 +24,6 @@ class Drawn(ABC):
             theme: `"light"`, `"dark"`, or `"live"`, whose colours follow the theme of the notebook around it.
         """
         return self.sheet(theme).svg()
-
-    def __repr__(self) -> str:
-        return self.to_text()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return _live_view(self.to_svg("live")) | {"text/plain": self.to_text(), "image/svg+xml": self.to_svg()}

@@ -18,6 +18,7 @@ from textwrap import wrap
 
 import numpy as np
 
+from packviz.core.given import one_of
 from packviz.draw import palette
 
 CHAR = 7.3
@@ -54,9 +55,8 @@ class Sheet:
         Raises:
             ValueError: there is no such theme.
         """
-        if theme not in palette.THEMES:
-            raise ValueError(f"theme is {theme!r}; choose one of {', '.join(map(repr, palette.THEMES))}")
-        self.theme, self.colours, self.said = theme, palette.THEMES[theme], said
+        self.theme, self.said = one_of("theme", theme, palette.THEMES), said
+        self.colours = palette.THEMES[theme]
         self._layers: list[str] = []
         self._paths: dict[str, list[str]] = {}
         self._words: dict[str, list[str]] = {}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from packviz.core.worded import Worded
 from packviz.draw import palette, text
 
 _WRONG = "#b3402a"
@@ -23,7 +24,7 @@ _SIDES = {"<": "left", ">": "right", "^": "center"}
 _LINK = re.compile(r"https?://[^\s<]+")
 
 
-class Tabled(ABC):
+class Tabled(Worded):
     """What a result has in common that is a table."""
 
     @property
@@ -38,9 +39,6 @@ class Tabled(ABC):
     def to_html(self) -> str:
         """The table as a `<div>` that needs no style sheet: its links are links, its colours those of the page."""
         return self.table.to_html()
-
-    def __repr__(self) -> str:
-        return self.to_text()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/html": self.to_html(), "text/plain": self.to_text()}

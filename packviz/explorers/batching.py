@@ -8,11 +8,12 @@ import ipywidgets as widgets
 
 from packviz.core import batches as buckets
 from packviz.core.batches import BUCKETED, ORDERS, SPLITS, Load
+from packviz.core.given import one_of
 from packviz.core.layout import IntArray
 from packviz.draw import bars, text
 from packviz.draw.sheet import Sheet, stack
 from packviz.explorers.lengths import TYPED, LengthsPicker
-from packviz.explorers.panel import Panel, View, one_of, row, show, slider
+from packviz.explorers.panel import Panel, View, row, show, slider
 
 MOST = 5000
 """More sequences than this are for `packviz.core.batches` and a script."""

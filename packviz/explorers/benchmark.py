@@ -9,8 +9,9 @@ import ipywidgets as widgets
 
 from packviz.bench.machine import check_device, no_cuda
 from packviz.bench.study import Progress
+from packviz.core.given import one_of
 from packviz.explorers import job
-from packviz.explorers.panel import Panel, View, one_of, row, slider
+from packviz.explorers.panel import Panel, View, row, slider
 from packviz.studies.forum import results
 from packviz.studies.forum import sweep as experiment
 from packviz.studies.forum.results import Benchmark, Parameters

@@ -8,8 +8,9 @@ from typing import Any
 import ipywidgets as widgets
 
 from packviz.core import lengths as sources
+from packviz.core.given import one_of
 from packviz.core.layout import Layout, sequence_name
-from packviz.explorers.panel import one_of, row, show, slider
+from packviz.explorers.panel import row, show, slider
 
 ONE_BY_ONE, TYPED, FILE = "a slider each", "your own list", "your own file"
 KINDS = (*sources.DISTRIBUTIONS, ONE_BY_ONE, TYPED, FILE)

@@ -185,14 +185,3 @@ def slider(description: str, value: int, low: int, high: int, width: int = 340) 
 def show(control: widgets.Widget, visible: bool) -> None:
     """Shows a control, or hides one that has no say now."""
     control.layout.display = None if visible else "none"
-
-
-def one_of(name: str, choice: str, choices: Sequence[str]) -> str:
-    """The choice that a constructor was given.
-
-    Raises:
-        ValueError: it is not among the choices.
-    """
-    if choice not in choices:
-        raise ValueError(f"{name} is {choice!r}; choose one of {', '.join(map(repr, choices))}")
-    return choice

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
+from packviz.core.given import one_of
 from packviz.core.layout import Layout
 from packviz.draw import grids
 from packviz.draw.sheet import Sheet, stack
 from packviz.explorers.lengths import LengthsField
-from packviz.explorers.panel import Panel, View, one_of, row, show, slider
+from packviz.explorers.panel import Panel, View, row, show, slider
 
 if TYPE_CHECKING:
     from packviz.check.states import StatesComparison

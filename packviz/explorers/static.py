@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import ipywidgets as widgets
 
+from packviz.core.given import one_of
 from packviz.core.layout import Layout
 from packviz.explorers.lengths import LengthsField
-from packviz.explorers.panel import Panel, View, one_of, row
+from packviz.explorers.panel import Panel, View, row
 
 if TYPE_CHECKING:
     from packviz.check.static import StaticCheck

@@ -18,6 +18,7 @@ from typing import Any
 from packviz.core import files
 from packviz.core.cuts import Rates, best_cuts, predict
 from packviz.core.spec import Spec
+from packviz.core.worded import Worded
 
 TERMS = (
     "run",
@@ -39,7 +40,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, repr=False)
-class Costs:
+class Costs(Worded):
     """The constants of the model for one kind of device.
 
     Attributes:
@@ -91,9 +92,6 @@ class Costs:
         )
         return "\n".join([*lines, f"measured on {where}" if where else "guesses, not measured"])
 
-    def __repr__(self) -> str:
-        return self.to_text()
-
 
 def amounts(spec: Spec, calls: int, steps: int, cells: int) -> tuple[float, ...]:
     """How much of each of `TERMS` a run takes, with so many calls, time steps and cells in every layer."""
@@ -104,7 +102,7 @@ def amounts(spec: Spec, calls: int, steps: int, cells: int) -> tuple[float, ...]
 
 
 @dataclass(frozen=True, repr=False)
-class Plan:
+class Plan(Worded):
     """How one batch is to be run, and why.
 
     Attributes:
@@ -124,9 +122,6 @@ class Plan:
         stairs = f", {len(self.cuts) - 1} rectangles" if len(self.cuts) > 2 else ""
         lines = [f"{method:9} {1e3 * seconds:8.2g} ms predicted" for method, seconds in times]
         return "\n".join([*lines, f"auto takes: {self.method}{stairs}"])
-
-    def __repr__(self) -> str:
-        return self.to_text()
 
 
 def key(method: str, spec: Spec, training: bool, fused: bool) -> str:

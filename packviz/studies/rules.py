@@ -16,6 +16,7 @@ import numpy.typing as npt
 from packviz.core.fit import nonnegative
 from packviz.core.layout import Layout
 from packviz.core.spec import GATES
+from packviz.core.worded import Worded
 from packviz.draw import text
 from packviz.draw.palette import LIGHT, METHODS, SEQUENCES
 from packviz.studies.thumb import PACKED, PADDED, Case
@@ -49,7 +50,7 @@ def work_per_step(case: Case) -> float:
 
 
 @dataclass(frozen=True, repr=False)
-class Judged:
+class Judged(Worded):
     """What became of a rule on measured cases.
 
     Attributes:
@@ -93,9 +94,6 @@ class Judged:
             rows.append([said, *(str(self.count(packs, faster)) for faster in (PACKED, PADDED, None))])
         lines = [f"{self.name}, tried on {len(self.cases)} cases", *text.table(rows, "<12>20>20>17")]
         return "\n".join([*lines, f"{self.accuracy:.0%} right; {self.slowdown:.2f} times as long as the better choice"])
-
-    def __repr__(self) -> str:
-        return self.to_text()
 
 
 def judge(name: str, packs: Packs, cases: Sequence[Case]) -> Judged:

@@ -43,8 +43,10 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from packviz.bench.command import in_a_line
 from packviz.bench.timing import Timing, measure
 from packviz.core import batches as buckets
+from packviz.core.given import at_least
 from packviz.core.layout import Layout
 from packviz.core.lengths import log_normal, read
+from packviz.core.worded import Worded
 from packviz.draw.palette import SEQUENCES
 from packviz.draw.text import count, milliseconds, table
 
@@ -74,7 +76,7 @@ class Share:
 
 
 @dataclass(frozen=True, repr=False)
-class Workers:
+class Workers(Worded):
     """The comparison.
 
     Attributes:
@@ -134,9 +136,6 @@ class Workers:
         chart.update_layout(barmode="group")
         return chart
 
-    def __repr__(self) -> str:
-        return self.to_text()
-
 
 def said(error: float) -> str:
     """An error with two digits, as long as it is more than rounding."""
@@ -162,8 +161,7 @@ def compare(
         RuntimeError: a worker failed, or they took too long; its last words are in the message.
     """
     n = _batch(lengths, workers)
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
-        raise ValueError(f"rounds is {rounds!r}; give a whole number of at least 1")
+    rounds = at_least("rounds", rounds)
     if not isinstance(timeout, Real) or not 0 < timeout < math.inf:
         raise ValueError(f"timeout is {timeout!r}; give a number of seconds over 0")
     if device not in ("cpu", "cuda"):
