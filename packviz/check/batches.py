@@ -155,71 +155,48 @@ class _Batch:
 
 def _lengths_alone(batch: _Batch) -> Iterator[Finding]:
     if batch.device.type != "cpu":
-        yield Finding(
-            "error",
-            "lengths not on the CPU",
-            f"lengths are on {batch.device}. torch reads them on the CPU, to plan the steps, and refuses others.",
-            fix="pass lengths.cpu(), or better, never move them: x alone goes to the device",
-        )
+        said = f"lengths are on {batch.device}. torch reads them on the CPU, to plan the steps, and refuses others."
+        fix = "pass lengths.cpu(), or better, never move them: x alone goes to the device"
+        yield Finding("error", "lengths not on the CPU", said, fix=fix)
     finite = np.isfinite(batch.given)
-    if not finite.all():
-        yield Finding(
-            "error",
-            "no number",
-            f"{_entries(batch, ~finite)}. torch makes a whole number of it, which says nothing of the sequence.",
-            where=_names(~finite),
-            fix="count the steps again: a share is NaN or infinite where it was divided by 0",
-        )
-    bad = finite & (batch.given != np.trunc(batch.given))
-    if bad.any():
-        yield Finding(
-            "error",
-            "fractional length",
-            f"{_entries(batch, bad)}. torch cuts off what is behind the point, without a word: 3.9 becomes 3, and"
-            " every share times T that falls short by rounding loses a step.",
-            where=_names(bad),
-            fix="round first, as in (share * T).round().long()",
-        )
+    said = ". torch makes a whole number of it, which says nothing of the sequence."
+    fix = "count the steps again: a share is NaN or infinite where it was divided by 0"
+    yield from _entries(batch, ~finite, "no number", said, fix)
+    said = (
+        ". torch cuts off what is behind the point, without a word: 3.9 becomes 3, and every share times T that falls"
+        " short by rounding loses a step."
+    )
+    fix = "round first, as in (share * T).round().long()"
+    yield from _entries(batch, finite & (batch.given != np.trunc(batch.given)), "fractional length", said, fix)
+
+
+def _entries(batch: _Batch, wrong: BoolArray, rule: str, said: str, fix: str) -> Iterator[Finding]:
+    """An error, if any of the lengths are wrong; what is `said` goes on behind the first of them."""
+    if wrong.any():
+        more = f" (and {wrong.sum() - 1} more)" if wrong.sum() > 1 else ""
+        b = int(np.argmax(wrong))
+        yield Finding("error", rule, f"lengths[{b}] is {batch.given[b]:g}{more}{said}", _names(wrong), fix)
 
 
 def _counts(batch: _Batch) -> Iterator[Finding]:
     n, size, steps = batch.n, batch.size, batch.steps
-    if len(n) == steps != size:
-        yield Finding(
-            "error",
-            "batch and time swapped",
-            f"lengths has {count(len(n), 'entry', 'entries')}, but x, read as {batch.order}, has B = {size} and"
-            f" T = {steps}. {_uncounted(batch)}",
-            fix=f"pass batch_first={not batch.batch_first}, or transpose x",
-        )
-        return  # the other lengths are counted along the wrong dimension
     if len(n) != size:
-        yield Finding(
-            "error",
-            "wrong count",
-            f"lengths has {count(len(n), 'entry', 'entries')}, but x, read as {batch.order}, has B = {size}."
-            f" {_uncounted(batch)}",
-            fix="give one length for each sequence, in the order of x",
-        )
-    low, long = n < 1, n > steps
-    if low.any():
-        yield Finding(
-            "error",
-            "empty sequence",
-            f"{_entries(batch, low)}. torch packs no empty sequence.",
-            where=_names(low),
-            fix="drop these rows before packing, and put zeros back for them afterwards",
-        )
-    if long.any():
-        yield Finding(
-            "error",
-            "longer than x",
-            f"{_entries(batch, long)}, but x, read as {batch.order}, has T = {steps}. torch packs it all the same:"
-            f" {np.minimum(n, steps).sum()} rows of data where the lengths say {n.sum()}. The error comes later, from"
-            " the RNN or from unpacking, and names neither.",
-            where=_names(long),
-            fix="give the lengths of this x: were they taken before it was cut, or with added start and end marks?",
-        )
+        said = f"lengths has {count(len(n), 'entry', 'entries')}, but x, read as {batch.order}, has B = {size}"
+        if len(n) == steps:
+            said = f"{said} and T = {steps}. {_uncounted(batch)}"
+            yield Finding("error", "batch and time swapped", said, fix=_turned(batch))
+            return  # the other lengths are counted along the wrong dimension
+        fix = "give one length for each sequence, in the order of x"
+        yield Finding("error", "wrong count", f"{said}. {_uncounted(batch)}", fix=fix)
+    fix = "drop these rows before packing, and put zeros back for them afterwards"
+    yield from _entries(batch, n < 1, "empty sequence", ". torch packs no empty sequence.", fix)
+    said = (
+        f", but x, read as {batch.order}, has T = {steps}. torch packs it all the same:"
+        f" {np.minimum(n, steps).sum()} rows of data where the lengths say {n.sum()}. The error comes later, from the"
+        " RNN or from unpacking, and names neither."
+    )
+    fix = "give the lengths of this x: were they taken before it was cut, or with added start and end marks?"
+    yield from _entries(batch, n > steps, "longer than x", said, fix)
 
 
 def _uncounted(batch: _Batch) -> str:
@@ -253,27 +230,22 @@ def _data(batch: _Batch) -> Iterator[Finding]:
         other = next((r for r in _readings(batch) if _is_evident(batch, r)), None)
         if other is not None:
             astray = padding & other.real
-            yield Finding(
-                "error",
-                other.rule,
+            said = (
                 f"{other.said} As the lengths are read now, {count(int(astray.sum()), 'cell')} of data lie in the"
-                " padding, and as many of padding are packed as data.",
-                where=_names(astray.any(axis=1)),
-                fix=other.fix,
+                " padding, and as many of padding are packed as data."
             )
+            yield Finding("error", other.rule, said, _names(astray.any(axis=1)), other.fix)
             return
         yield from _cut_off(batch)
     else:
         yield from _zeros_inside(batch)
     if (hidden := batch.nan & padding).any():
-        yield Finding(
-            "warning",
-            "NaN in the padding",
+        said = (
             f"{count(int(hidden.sum()), 'cell')} of {int(padding.sum())} of the padding hold NaN. Packed, nothing reads"
-            " them. Padded, the gradients of all weights become NaN, even of a loss over the real steps.",
-            where=_names(hidden.any(axis=1)),
-            fix="pack, or clean the padding first: x = x.masked_fill(~mask, 0)",
+            " them. Padded, the gradients of all weights become NaN, even of a loss over the real steps."
         )
+        fix = "pack, or clean the padding first: x = x.masked_fill(~mask, 0)"
+        yield Finding("warning", "NaN in the padding", said, _names(hidden.any(axis=1)), fix)
 
 
 def _readings(batch: _Batch) -> Iterator[_Reading]:
@@ -292,7 +264,7 @@ def _readings(batch: _Batch) -> Iterator[_Reading]:
             0,
             f"B and T are both {steps}, so torch cannot tell them apart. The padding in x fits these lengths along the"
             " other dimension, and not along this one.",
-            f"pass batch_first={not batch.batch_first}, or transpose x",
+            _turned(batch),
         )
 
 
@@ -328,15 +300,13 @@ def _cut_off(batch: _Batch) -> Iterator[Finding]:
         rows = int((ends < steps).sum()) - (source is not None)  # the value was taken from one of them
         if late.any() and _chance(batch, blank, ends, rows, int((steps - ends).sum())) < CHANCE:
             b = int(np.argmax(late))
-            yield Finding(
-                "warning",
-                "data after the length",
+            said = (
                 f"{count(int((ends - n)[late].sum()), 'step')} of data in {count(int(late.sum()), 'sequence')} lie"
                 f" behind the stated length, and {'zeros' if source is None else 'padding'} after them: lengths[{b}] is"
-                f" {n[b]}, the data go on to {ends[b]}. Packing leaves these steps out without a word.",
-                where=_names(late),
-                fix="give the full lengths; if you shorten on purpose, cut x as well",
+                f" {n[b]}, the data go on to {ends[b]}. Packing leaves these steps out without a word."
             )
+            fix = "give the full lengths; if you shorten on purpose, cut x as well"
+            yield Finding("warning", "data after the length", said, _names(late), fix)
             return
 
 
@@ -353,16 +323,14 @@ def _zeros_inside(batch: _Batch) -> Iterator[Finding]:
     extra = (n - ends)[short]
     marks = bool((n - ends == extra[0]).all())
     b = int(np.argmax(short))
-    yield Finding(
-        "info" if marks else "warning",
-        "padding inside the length",
+    said = (
         f"The last {count(int(extra.sum()), 'step')} of {count(int(short.sum()), 'sequence')} look like padding, a"
         f" value that the data hold nowhere else: lengths[{b}] is {n[b]}, the data end at {ends[b]}. If it is padding,"
-        " the RNN reads it, and h_n is the state after it.",
-        where=_names(short),
-        fix=f"nothing, if these are {'end marks' if marks else 'data'}; else give each sequence's own length"
-        + ", not the width of x" * bool((n == batch.steps).all()),
+        " the RNN reads it, and h_n is the state after it."
     )
+    fix = f"nothing, if these are {'end marks' if marks else 'data'}; else give each sequence's own length"
+    fix += ", not the width of x" * bool((n == batch.steps).all())
+    yield Finding("info" if marks else "warning", "padding inside the length", said, _names(short), fix)
 
 
 # What the shapes, the packed batch, the last step and the state say.
@@ -374,17 +342,12 @@ def _widths(batch: _Batch) -> Iterator[Finding]:
         return
     workers = torch.distributed.is_available() and torch.distributed.is_initialized()
     several = torch.distributed.get_world_size() if workers else 1
-    also = (
-        f" There are {several} workers, and each gets the width of its own longest sequence: putting their outputs"
-        " together fails."
-    )
-    yield Finding(
-        "warning" if several > 1 else "info",
-        "narrower when unpacked",
-        f"The longest sequence has {longest} steps, x has {batch.steps}. pad_packed_sequence gives {longest}."
-        + also * (several > 1),
-        fix=f"pad_packed_sequence(…, total_length=x.shape[{1 if batch.batch_first else 0}])",
-    )
+    said = f"The longest sequence has {longest} steps, x has {batch.steps}. pad_packed_sequence gives {longest}."
+    if several > 1:
+        said += f" There are {several} workers, and each gets the width of its own longest sequence: putting their"
+        said += " outputs together fails."
+    fix = f"pad_packed_sequence(…, total_length=x.shape[{1 if batch.batch_first else 0}])"
+    yield Finding("warning" if several > 1 else "info", "narrower when unpacked", said, fix=fix)
 
 
 def _order(batch: _Batch, packed: Packed) -> Iterator[Finding]:
@@ -400,42 +363,36 @@ def _order(batch: _Batch, packed: Packed) -> Iterator[Finding]:
         for index in (packed.sorted_indices, getattr(packed, "unsorted_indices", None))
     )
     if (sort is None) != (back is None) or (back is not None and not np.array_equal(back, layout.unsorted_indices)):
-        yield Finding(
-            "error",
-            "contradicting indices",
+        said = (
             f"sorted_indices is {_said(sort)} and unsorted_indices {_said(back)}; one must undo the other. The RNN"
             " sorts h_0 by the first and unpacking restores by the second: states and outputs belong to different"
-            " sequences.",
-            fix="packed._replace(data=…) keeps both; building one by hand, pass sorted_indices and leave the other out",
+            " sequences."
         )
+        fix = "packed._replace(data=…) keeps both; building one by hand, pass sorted_indices and leave the other out"
+        yield Finding("error", "contradicting indices", said, fix=fix)
         return
     if size != batch.size or not np.array_equal(np.sort(layout.lengths), np.sort(batch.n)):
-        yield Finding(
-            "error",
-            "another batch",
-            f"packed holds lengths {numbers(layout.lengths)}, which are not those given, {numbers(batch.n)}.",
-            fix="pass the packed sequence that was made of this x",
-        )
+        said = f"packed holds lengths {numbers(layout.lengths)}, which are not those given, {numbers(batch.n)}."
+        yield Finding("error", "another batch", said, fix="pass the packed sequence that was made of this x")
         return
     came = _came(batch, layout, packed.data)
     wrong = layout.lengths != batch.n if came is None else came != np.arange(size)
     if not wrong.any():
         return
     i = int(np.argmax(wrong))
+    if came is None:
+        what = f"row {i} will have {count(int(layout.lengths[i]), 'step')}, while lengths[{i}] is {batch.n[i]}"
+    else:
+        what = f"row {i} will be sequence {sequence_name(int(came[i]))}, not {sequence_name(i)}"
     said = (
-        f"row {i} will have {count(int(layout.lengths[i]), 'step')}, while lengths[{i}] is {batch.n[i]}"
-        if came is None
-        else f"row {i} will be sequence {sequence_name(int(came[i]))}, not {sequence_name(i)}"
+        f"Unpacked, {what}: packed holds {'no indices' if back is None else 'other indices'} to restore your order."
+        " Outputs and h_n then meet the labels of other sequences, without an error."
     )
-    yield Finding(
-        "warning",
-        "order lost",
-        f"Unpacked, {said}: packed holds {'no indices' if back is None else 'other indices'} to restore your order."
-        " Outputs and h_n then meet the labels of other sequences, without an error.",
-        where=_names(wrong),
-        fix="put new data into a packed sequence with packed._replace(data=…), and let enforce_sorted=False sort; if"
-        " you have sorted x yourself, put output and h_n back with the inverse of your sort",
+    fix = (
+        "put new data into a packed sequence with packed._replace(data=…), and let enforce_sorted=False sort; if you"
+        " have sorted x yourself, put output and h_n back with the inverse of your sort"
     )
+    yield Finding("warning", "order lost", said, _names(wrong), fix)
 
 
 def _came(batch: _Batch, layout: Layout, data: Tensor) -> IntArray | None:
@@ -467,14 +424,12 @@ def _last(batch: _Batch, last: Tensor) -> Iterator[Finding]:
     if wrong.any():
         b = int(np.argmax(wrong))
         at = "x[:, -1]" if batch.batch_first else "x[-1]"
-        yield Finding(
-            "error",
-            "read at the padding",
+        said = (
             f"What was taken of {count(int(wrong.sum()), 'sequence')} is {at}, step {batch.steps - 1}, which is"
-            f" padding: sequence {sequence_name(b)} ends with step {batch.n[b] - 1}.",
-            where=_names(wrong),
-            fix="use h_n of the packed run; or gather step lengths - 1 of each sequence",
+            f" padding: sequence {sequence_name(b)} ends with step {batch.n[b] - 1}."
         )
+        fix = "use h_n of the packed run; or gather step lengths - 1 of each sequence"
+        yield Finding("error", "read at the padding", said, _names(wrong), fix)
 
 
 def _states(batch: _Batch, hx: Any) -> Iterator[Finding]:
@@ -487,13 +442,13 @@ def _states(batch: _Batch, hx: Any) -> Iterator[Finding]:
             continue
         said = f"{name} of shape {tuple(state.shape)} is read as (L·D, B, H), so it has {count(rows, 'row')} for"
         said += f" {count(batch.size, 'sequence')}."
-        if state.shape[0] == batch.size:
-            fix = f"{name}.transpose(0, 1): states are never batch first, whatever batch_first says"
-        else:
-            fix = f"{name}[:, :{batch.size}], if its first rows are those of this batch" if rows > batch.size else ""
+        fix = "give one row per sequence"
         if rows > batch.size:
             said += " With enforce_sorted=False torch takes the first and drops the rest without a word."
-        yield Finding("error", "rows of the state", said, fix=fix or "give one row per sequence")
+            fix = f"{name}[:, :{batch.size}], if its first rows are those of this batch"
+        if state.shape[0] == batch.size:
+            fix = f"{name}.transpose(0, 1): states are never batch first, whatever batch_first says"
+        yield Finding("error", "rows of the state", said, fix=fix)
 
 
 # Counting, naming, and how likely it is that all this is chance.
@@ -529,10 +484,8 @@ def _chance(batch: _Batch, blank: BoolArray, ends: IntArray, rows: int, blanks: 
     return further if further < CHANCE <= chance and ends.all() and batch.differs(data) else chance
 
 
-def _entries(batch: _Batch, which: BoolArray) -> str:
-    more = f" (and {which.sum() - 1} more)" if which.sum() > 1 else ""
-    b = int(np.argmax(which))
-    return f"lengths[{b}] is {batch.given[b]:g}{more}"
+def _turned(batch: _Batch) -> str:
+    return f"pass batch_first={not batch.batch_first}, or transpose x"
 
 
 def _names(which: BoolArray | np.bool_) -> str:

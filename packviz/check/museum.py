@@ -270,10 +270,10 @@ def named(name: str) -> Exhibit:
     Raises:
         ValueError: there is none.
     """
-    for one in EXHIBITS:
-        if one.name == name:
-            return one
-    raise ValueError(f"there is no exhibit {name!r}; there are {', '.join(repr(one.name) for one in EXHIBITS)}")
+    names = [one.name for one in EXHIBITS]
+    if name not in names:
+        raise ValueError(f"there is no exhibit {name!r}; there are {', '.join(map(repr, names))}")
+    return EXHIBITS[names.index(name)]
 
 
 def _url(place: str) -> str:

@@ -1,4 +1,4 @@
-"""What a network does to its tensors, call by call, recorded while it runs. What it means is said in `staticgraph`.
+"""What a network does to its tensors, call by call, recorded while it runs. What it means is said in `static`.
 
 `torch.overrides.TorchFunctionMode` shows every torch function that is called. A call is what stands in the network's
 own code: `pack_padded_sequence(…)` or `self.lstm(…)`, however many operators torch runs for it. A PackedSequence is
@@ -35,17 +35,8 @@ _FAST = f"{_HERE}ops{os.sep}"
 _PACKING = (rnn_utils.__file__, f"{_FAST}packing.py")
 # What tells nothing about sizes or values.
 _SILENT = {"device", "dtype", "layout", "requires_grad", "is_cuda", "is_sparse", "is_meta", "dim", "ndim", "grad_fn"}
-_SILENT |= {
-    "is_floating_point",
-    "is_complex",
-    "is_leaf",
-    "is_contiguous",
-    "stride",
-    "names",
-    "element_size",
-    "_version",
-}
-_SILENT |= {"__repr__", "__format__"}  # for people, not for the graph
+_SILENT |= {"is_floating_point", "is_complex", "is_leaf", "is_contiguous", "stride", "names", "element_size"}
+_SILENT |= {"_version", "__repr__", "__format__"}  # the last two are for people, not for the graph
 _READS = {"item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "__contains__", "__array__"}
 _READS |= {"__int__", "__float__", "__bool__", "__index__"}
 _ALIASES = {"shape": "size", "__len__": "size", "__setitem__": "index_put_", "__iter__": "unbind", "T": "numpy_T"}

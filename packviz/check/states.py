@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,12 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from packviz.core.layout import BoolArray, Layout, sequence_name
+from packviz.core.layout import BoolArray, Layout, frozen, sequence_name
 from packviz.core.padded import order, reading
 from packviz.draw import grids, text
 from packviz.draw.curves import Curve, Trajectory
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Sheet
+from packviz.ops.running import check_states
 from packviz.ops.tolerance import of_states
 
 FloatArray = npt.NDArray[np.float64]
@@ -123,10 +125,6 @@ class StatesComparison(Drawn):
     batch_first: bool
     gradients: tuple[Gradients, ...] = ()
     notes: tuple[str, ...] = ()
-    _findings: list[_Finding] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_findings", list(self._find()))
 
     @property
     def agrees(self) -> dict[str, bool]:
@@ -190,17 +188,17 @@ class StatesComparison(Drawn):
         Raises:
             ValueError: there is no such direction, or no such unit.
         """
-        halves = self.outputs.absolute.shape[2]
-        if direction not in DIRECTIONS[:halves]:
-            raise ValueError(f"direction is {direction!r}; this module has {', '.join(map(repr, DIRECTIONS[:halves]))}")
-        d, forward = DIRECTIONS.index(direction), direction == "forward"
+        has = DIRECTIONS[: len(self._halves)]
+        if direction not in has:
+            raise ValueError(f"direction is {direction!r}; this module has {', '.join(map(repr, has))}")
+        forward = direction == "forward"
         size = self.padded.h_n.shape[-1]
         if unit is not None and not 0 <= unit < size:
             raise ValueError(f"unit is {unit}; the hidden state has units 0 … {size - 1}")
         ways = []
         for run in (self.padded, self.packed):
-            output = run.output if self.batch_first else run.output.transpose(0, 1)
-            half = output.reshape(*output.shape[:2], halves, -1)[:, :, d].to("cpu", torch.float64)
+            half = _by_direction(run.output, self.batch_first, len(has))[:, :, has.index(direction)]
+            half = half.to("cpu", torch.float64)
             ways.append((half.norm(dim=-1) if unit is None else half[..., unit]).tolist())
         curves = []
         for b, (n, padded, packed) in enumerate(zip(self.layout.lengths.tolist(), *ways, strict=True)):
@@ -209,36 +207,40 @@ class StatesComparison(Drawn):
         what = "length (2-norm) of the hidden state" if unit is None else f"unit {unit} of the hidden state"
         return Trajectory(f"{what}, last layer, {direction}", tuple(curves), frozen=forward)
 
+    @property
+    def _halves(self) -> list[str]:
+        """What names the half of the outputs that a direction makes; nothing where there is only one."""
+        return [f", {name} half" for name in DIRECTIONS] if self.outputs.absolute.shape[2] > 1 else [""]
+
+    @property
+    def _states(self) -> list[Difference]:
+        return [state for state in (self.h_n, self.c_n) if state is not None]
+
+    @cached_property
+    def _findings(self) -> list[_Finding]:
+        return list(self._find())
+
     def _find(self) -> Iterator[_Finding]:
         """Every difference by what it is of, valid steps and padding apart."""
         mask = self.layout.mask
         padding = bool(self.layout.n_padding)
-        halves = self.outputs.absolute.shape[2]
-        for d in range(halves):
-            half = f", {DIRECTIONS[d]} half" if halves > 1 else ""
-            valid = np.zeros_like(self.outputs.differs)
-            valid[..., d] = mask
-            yield _finding(f"outputs at valid steps{half}", self.outputs, valid, "cell")
+        for d, half in enumerate(self._halves):
+            here = np.arange(len(self._halves)) == d
+            yield _finding(f"outputs at valid steps{half}", self.outputs, mask[..., None] & here)
         if padding:
-            after = np.broadcast_to(~mask[..., None], self.outputs.differs.shape)
-            yield _finding("outputs at padding", self.outputs, after, "cell", matters=False)
-        for state in (self.h_n, self.c_n):
-            if state is not None:
-                yield _finding(state.name, state, np.ones_like(state.differs), "state")
+            yield _finding("outputs at padding", self.outputs, ~mask[..., None], matters=False)
+        for state in self._states:
+            yield _finding(state.name, state, noun="state")
         for g in self.gradients:
-            yield _finding(f"gradient to x, loss on {g.loss}", g.x, mask, "cell")
+            yield _finding(f"gradient to x, loss on {g.loss}", g.x, mask)
             if padding:
-                yield _finding(f"gradient to padding, loss on {g.loss}", g.x, ~mask, "cell", matters=False)
+                yield _finding(f"gradient to padding, loss on {g.loss}", g.x, ~mask, matters=False)
             if g.weights:
                 # Each weight has its own scale, so they are gathered only now.
-                absolute, relative = (
-                    np.array([getattr(w, kind) for w in g.weights.values()]) for kind in ("absolute", "relative")
-                )
-                differs = np.array([bool(w.differs) for w in g.weights.values()])
+                weights, kinds = g.weights.values(), ("absolute", "relative", "differs")
+                absolute, relative, differs = (np.array([getattr(w, kind) for w in weights]) for kind in kinds)
                 gathered = Difference("weights", ("parameter",), absolute, relative, differs, np.array(1.0))
-                yield _finding(
-                    f"gradient to weights, loss on {g.loss}", gathered, np.ones_like(differs), "tensor", batch=False
-                )
+                yield _finding(f"gradient to weights, loss on {g.loss}", gathered, noun="tensor")
 
     def panels(self) -> list[grids.Grid]:
         """The grids of the picture: one per direction of the outputs, per kind of state, per gradient to x."""
@@ -250,15 +252,12 @@ class StatesComparison(Drawn):
         def add(name: str, d: Difference, columns: list[str], pick: Any, hatch: Any = None) -> None:
             made.append(grids.Grid(name, rows, columns, pick(d.absolute), pick(d.differs), d.scale, hatch))
 
-        layers, halves, _ = self.h_n.absolute.shape
-        for d in range(halves):
-            half = f", {DIRECTIONS[d]} half" if halves > 1 else ""
+        for d, half in enumerate(self._halves):
             add(f"outputs{half}: |padded − packed|", self.outputs, steps, lambda a, d=d: a[..., d], padding)
-        arrows = ["→", "←"][:halves] if halves > 1 else [""]
-        columns = [f"{layer}{arrow}" for layer in range(layers) for arrow in arrows]
-        for state in (self.h_n, self.c_n):
-            if state is not None:
-                add(f"{state.name}, by layer", state, columns, lambda a: a.reshape(-1, a.shape[-1]).T)
+        arrows = ["→", "←"] if len(self._halves) > 1 else [""]
+        columns = [f"{layer}{arrow}" for layer in range(len(self.h_n.absolute)) for arrow in arrows]
+        for state in self._states:
+            add(f"{state.name}, by layer", state, columns, lambda a: a.reshape(-1, a.shape[-1]).T)
         for g in self.gradients:
             add(f"gradient to x, loss on {g.loss}", g.x, steps, lambda a: a, padding)
         return made
@@ -297,7 +296,8 @@ def compare(
         hint = " (unpack it with pad_packed_sequence first)" if hasattr(x, "batch_sizes") else ""
         raise TypeError(f"x is a {type(x).__name__}; give the padded batch as a tensor{hint}")
     layout = _checked(rnn, x, lengths)
-    hx = _checked_state(rnn, hx, layout.batch_size)
+    if hx is not None:
+        check_states(rnn, hx, x, layout.batch_size)
     weight = next(rnn.parameters())
     if tolerance is None:
         tolerance = of_states(weight.dtype, x.device.type)
@@ -315,41 +315,30 @@ def compare(
     runs, grads = [], []
     with _undisturbed(rnn, x, gradients):
         if hx is not None:
-            hx = tuple(h.detach().clone() for h in hx) if isinstance(hx, tuple) else hx.detach().clone()
-        for packed in (False, True):
+            hx = tuple(h.detach().clone() for h in hx) if isinstance(hx, (tuple, list)) else hx.detach().clone()
+        for way in (False, True):
             leaf = x.detach().clone().requires_grad_(gradients)
-            result = run(rnn, leaf, layout, hx, packed)
+            result = run(rnn, leaf, layout, hx, way)
             grads.append(_gradients(rnn, leaf, layout, result) if gradients else {})
-            c_n = None if result.c_n is None else result.c_n.detach()
-            runs.append(Run(result.output.detach(), result.h_n.detach(), c_n))
-    padded, packed_run = runs
+            runs.append(Run._make(t if t is None else t.detach() for t in result))
+    padded, packed = runs
+    directions = 1 + rnn.bidirectional
+    cells = [_by_direction(one.output, rnn.batch_first, directions) for one in runs]
 
-    directions, lead = 1 + rnn.bidirectional, (rnn.num_layers, 1 + rnn.bidirectional, layout.batch_size)
+    def state(name: str, *states: Tensor) -> Difference:
+        by_layer = (one.reshape(rnn.num_layers, directions, layout.batch_size, -1) for one in states)
+        return _difference(name, ("layer", "direction", "sequence"), tolerance, *by_layer)
 
-    def cells(run: Run) -> Tensor:  # (B, T, D, H)
-        output = run.output if rnn.batch_first else run.output.transpose(0, 1)
-        return output.reshape(*output.shape[:2], directions, -1)
-
-    def state(name: str) -> Difference | None:
-        one, other = (getattr(run, name) for run in runs)
-        if one is None:
-            return None
-        axes = ("layer", "direction", "sequence")
-        return _difference(name, axes, one.reshape(*lead, -1), other.reshape(*lead, -1), tolerance)
-
-    h_n = state("h_n")
-    assert h_n is not None
-    axes = ("sequence", "time step", "direction")
     return StatesComparison(
         rnn=str(rnn),
         layout=layout,
         dtype=str(weight.dtype).removeprefix("torch."),
         tolerance=tolerance,
         padded=padded,
-        packed=packed_run,
-        outputs=_difference("outputs", axes, cells(padded), cells(packed_run), tolerance),
-        h_n=h_n,
-        c_n=state("c_n"),
+        packed=packed,
+        outputs=_difference("outputs", ("sequence", "time step", "direction"), tolerance, *cells),
+        h_n=state("h_n", padded.h_n, packed.h_n),
+        c_n=None if padded.c_n is None or packed.c_n is None else state("c_n", padded.c_n, packed.c_n),
         batch_first=rnn.batch_first,
         gradients=tuple(
             _compared(loss, grads[0][loss], grads[1][loss], rnn.batch_first, tolerance) for loss in grads[0]
@@ -395,11 +384,12 @@ def _merged(findings: list[_Finding], others: list[_Finding]) -> list[str]:
 
 
 def _finding(
-    what: str, difference: Difference, where: BoolArray, noun: str, matters: bool = True, batch: bool = True
+    what: str, difference: Difference, where: BoolArray | bool = True, noun: str = "cell", matters: bool = True
 ) -> _Finding:
+    where = np.broadcast_to(where, difference.differs.shape)
     differs = difference.differs & where
     sequences = []
-    if batch:
+    if "sequence" in difference.axes:
         axis = difference.axes.index("sequence")
         others = tuple(i for i in range(differs.ndim) if i != axis)
         sequences = [sequence_name(int(b)) for b in np.flatnonzero(differs.any(axis=others))]
@@ -425,28 +415,6 @@ def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any) -> Layout:
         if ours != theirs:
             raise ValueError(f"x has {kind} {ours} but the module {theirs}: call x.to({theirs!r}) first")
     return Layout.from_padded(x.shape, lengths, rnn.batch_first)
-
-
-def _checked_state(rnn: nn.RNNBase, hx: Any, batch: int) -> Any:
-    """The initial state, once it fits. torch drops the rows that a packed run has too many of; we refuse them."""
-    if hx is None:
-        return None
-    lstm = isinstance(rnn, nn.LSTM)
-    if lstm != isinstance(hx, (tuple, list)) or (lstm and len(hx) != 2):
-        raise ValueError(f"hx must be {'a pair (h_0, c_0)' if lstm else 'one tensor h_0'} for an {rnn.mode}")
-    states = tuple(hx) if lstm else (hx,)
-    for name, state, size in zip(("h_0", "c_0"), states, (rnn.proj_size or rnn.hidden_size, rnn.hidden_size)):  # noqa: B905
-        wanted = (rnn.num_layers * (1 + rnn.bidirectional), batch, size)
-        if tuple(getattr(state, "shape", ())) != wanted:
-            got = tuple(getattr(state, "shape", ())) if isinstance(state, Tensor) else type(state).__name__
-            raise ValueError(f"hx: {name} must have shape {wanted} (layers · directions, batch, size), got {got}")
-        for kind in ("dtype", "device"):
-            if getattr(state, kind) != getattr(next(rnn.parameters()), kind):
-                theirs = getattr(next(rnn.parameters()), kind)
-                raise ValueError(
-                    f"hx: {name} has {kind} {getattr(state, kind)} but the module {theirs}: call .to({theirs!r})"
-                )
-    return states if lstm else states[0]
 
 
 @contextmanager
@@ -506,16 +474,16 @@ def _compared(
     def cells(grad: Tensor) -> Tensor:
         return grad if batch_first else grad.transpose(0, 1)
 
-    x = _difference("x", ("sequence", "time step"), cells(padded[""]), cells(packed[""]), tolerance)
+    x = _difference("x", ("sequence", "time step"), tolerance, cells(padded[""]), cells(packed[""]))
     weights = {
-        name: _difference(name, (), padded[name].flatten(), packed[name].flatten(), tolerance)
+        name: _difference(name, (), tolerance, padded[name].flatten(), packed[name].flatten())
         for name in padded
         if name
     }
     return Gradients(loss, x, weights)
 
 
-def _difference(name: str, axes: tuple[str, ...], padded: Tensor, packed: Tensor, tolerance: float) -> Difference:
+def _difference(name: str, axes: tuple[str, ...], tolerance: float, padded: Tensor, packed: Tensor) -> Difference:
     """Compares two tensors over their last dimension, the features."""
     p, q = (t.detach().to("cpu", torch.float64).numpy() for t in (padded, packed))
     same = (p == q) | (np.isnan(p) & np.isnan(q))
@@ -530,10 +498,14 @@ def _difference(name: str, axes: tuple[str, ...], padded: Tensor, packed: Tensor
     scale = by_cell.max(axis=others, keepdims=True)
     differs = ~(absolute <= tolerance * scale)  # so that NaN differs
     per_sequence = scale.reshape(-1) if "sequence" in axes else scale
-    arrays = (np.asarray(absolute), np.asarray(relative), np.asarray(differs), np.asarray(per_sequence))
-    for array in arrays:
-        array.setflags(write=False)
+    arrays = (frozen(np.asarray(one)) for one in (absolute, relative, differs, per_sequence))
     return Difference(name, axes, *arrays)
+
+
+def _by_direction(output: Tensor, batch_first: bool, directions: int) -> Tensor:
+    """An output as `(B, T, D, H)`."""
+    output = output if batch_first else output.transpose(0, 1)
+    return output.reshape(*output.shape[:2], directions, -1)
 
 
 def _and(words: list[str], limit: int = 100) -> str:

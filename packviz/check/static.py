@@ -332,27 +332,20 @@ def _misused(recording: Recording) -> Iterator[Finding]:
         source, where = recording.calls[one.source], str(recording.calls[one.target].site or "")
         maker = next((name for name in reversed(source.operators) if name.removeprefix("aten::") in RNN_OPERATORS), "")
         if rule == "batch_sizes":
-            message = (
-                "The batch_sizes of a PackedSequence have as many entries as the longest sequence has time steps."
-                f'\nFound usage by "{one.operator}"'
-            )
+            message = "The batch_sizes of a PackedSequence have as many entries as the longest sequence has time steps."
             fix = "Compute it from lengths, which always have B entries."
         elif maker:
             message = (
                 f'Operator "{maker}" consuming a PackedSequence input can only be supported when its corresponding'
                 ' PackedSequence output is unused or unpacked using "aten::_pad_packed_sequence".'
-                f'\nFound usage by "{one.operator}"'
             )
             fix = "Pad it first with pad_packed_sequence, and use the padded tensor; mask the padding where it counts."
         else:
-            message = (
-                'A PackedSequence can only be used by an RNN or by "aten::_pad_packed_sequence".'
-                f'\nFound usage by "{one.operator}"'
-            )
+            message = 'A PackedSequence can only be used by an RNN or by "aten::_pad_packed_sequence".'
             fix = "Do this to the padded batch, before it is packed."
         if one.operator == RETURN and rule == "returned":
             fix = "Pad it before it is returned: output, _ = pad_packed_sequence(packed, total_length=…)."
-        yield Finding("error", rule, message, where, fix)
+        yield Finding("error", rule, f'{message}\nFound usage by "{one.operator}"', where, fix)
 
 
 def _compared(first: Recording, second: Recording, one_way: str, other_way: str) -> Iterator[Finding]:

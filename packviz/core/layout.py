@@ -82,9 +82,7 @@ class Layout:
         if sorted_indices is None:
             order = np.argsort(-n, kind="stable")
         else:
-            order = _whole_numbers(sorted_indices, "sorted_indices", "give one index per sequence, longest first")
-            if not np.array_equal(np.sort(order), np.arange(n.size)):
-                raise ValueError(f"sorted_indices must hold each of 0 … {n.size - 1} exactly once, got {_some(order)}")
+            order = _order(sorted_indices, n.size, "sorted_indices", "give one index per sequence, longest first")
             rising = np.flatnonzero(np.diff(n[order]) > 0)
             if rising.size:
                 i = int(rising[0])
@@ -93,7 +91,7 @@ class Layout:
                     f" {n[order[i]]} and the next one sequence {order[i + 1]} of length {n[order[i + 1]]}"
                 )
         for name, value in (("lengths", n), ("max_len", int(max_len)), ("sorted_indices", order)):
-            object.__setattr__(self, name, _frozen(value) if isinstance(value, np.ndarray) else value)
+            object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
 
     @classmethod
     def from_packed(cls, packed: Packed) -> Layout:
@@ -127,14 +125,8 @@ class Layout:
         by_rank = np.searchsorted(-sizes, -np.arange(sizes[0]))  # how many steps are taller than this rank
         if packed.sorted_indices is None:
             return cls(by_rank, sorted_indices=np.arange(by_rank.size))
-        order = _whole_numbers(packed.sorted_indices, "packed.sorted_indices", "give one index per sequence")
-        if not np.array_equal(np.sort(order), np.arange(by_rank.size)):
-            raise ValueError(
-                f"packed.sorted_indices must hold each of 0 … {by_rank.size - 1} exactly once, got {_some(order)}"
-            )
-        lengths = np.empty_like(by_rank)
-        lengths[order] = by_rank
-        return cls(lengths, sorted_indices=order)
+        order = _order(packed.sorted_indices, by_rank.size, "packed.sorted_indices", "give one index per sequence")
+        return cls(by_rank[np.argsort(order)], sorted_indices=order)
 
     @classmethod
     def from_padded(cls, shape: Sequence[int], lengths: Any, batch_first: bool = False) -> Layout:
@@ -216,39 +208,37 @@ class Layout:
     @cached_property
     def unsorted_indices(self) -> IntArray:
         """`(B,)` the rank of each sequence: the inverse of `sorted_indices`."""
-        ranks = np.empty_like(self.sorted_indices)
-        ranks[self.sorted_indices] = np.arange(self.batch_size)
-        return _frozen(ranks)
+        return frozen(np.argsort(self.sorted_indices))
 
     @cached_property
     def batch_sizes(self) -> IntArray:
         """`(max(lengths),)` how many sequences are still running at each time step."""
         ends = np.bincount(self.lengths)[1:]  # how many sequences have length 1, 2, …
-        return _frozen(np.cumsum(ends[::-1])[::-1].copy())  # torch takes no array that runs backwards
+        return frozen(np.cumsum(ends[::-1])[::-1].copy())  # torch takes no array that runs backwards
 
     @cached_property
     def offsets(self) -> IntArray:
         """`(max(lengths) + 1,)` the packed row at which each time step starts; last comes `N`."""
-        return _frozen(np.concatenate(([0], np.cumsum(self.batch_sizes))))
+        return frozen(np.concatenate(([0], np.cumsum(self.batch_sizes))))
 
     @cached_property
     def mask(self) -> BoolArray:
         """`(B, T)` true where a cell is real."""
-        return _frozen(np.arange(self.max_len) < self.lengths[:, None])
+        return frozen(np.arange(self.max_len) < self.lengths[:, None])
 
     @cached_property
     def packed_index(self) -> IntArray:
         """`(B, T)` the packed row of each cell, -1 at padding."""
         starts = np.zeros(self.max_len, dtype=np.int64)
         starts[: self.batch_sizes.size] = self.offsets[:-1]
-        return _frozen(np.where(self.mask, starts + self.unsorted_indices[:, None], -1))
+        return frozen(np.where(self.mask, starts + self.unsorted_indices[:, None], -1))
 
     @cached_property
     def source(self) -> IntArray:
         """`(N, 2)` the cell `(b, t)` that each packed row was taken from."""
         t = np.repeat(np.arange(self.batch_sizes.size), self.batch_sizes)
         rank = np.arange(self.n_valid) - self.offsets[t]
-        return _frozen(np.stack([self.sorted_indices[rank], t], axis=1))
+        return frozen(np.stack([self.sorted_indices[rank], t], axis=1))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Layout):
@@ -306,6 +296,13 @@ def _whole_numbers(values: Any, name: str, advice: str) -> IntArray:
     return np.array(array, dtype=np.int64)
 
 
+def _order(values: Any, size: int, name: str, advice: str) -> IntArray:
+    order = _whole_numbers(values, name, advice)
+    if not np.array_equal(np.sort(order), np.arange(size)):
+        raise ValueError(f"{name} must hold each of 0 … {size - 1} exactly once, got {_some(order)}")
+    return order
+
+
 def _refuse_entries(array: npt.NDArray[Any], bad: BoolArray, name: str, why: str) -> None:
     where = np.flatnonzero(bad)
     if where.size:
@@ -318,6 +315,7 @@ def _some(array: npt.NDArray[Any], limit: int = 12) -> str:
     return f"[{shown}{', …' if array.size > limit else ''}]"
 
 
-def _frozen(array: _Array) -> _Array:
+def frozen(array: _Array) -> _Array:
+    """The same array, which can no longer be written to."""
     array.setflags(write=False)
     return array

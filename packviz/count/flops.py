@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from packviz.core.layout import IntArray, Layout
+from packviz.core.layout import IntArray, Layout, frozen
 from packviz.core.spec import Spec
 from packviz.draw import bars, text
 from packviz.draw.drawn import Drawn
@@ -41,10 +41,17 @@ class Both:
     padded: IntArray
     packed: IntArray
 
+    def __post_init__(self) -> None:
+        frozen(self.padded)
+        frozen(self.packed)
+
     @property
     def saved(self) -> IntArray:
         """What packing leaves out."""
         return self.padded - self.packed
+
+    def __add__(self, other: Both) -> Both:
+        return Both(self.padded + other.padded, self.packed + other.packed)
 
 
 @dataclass(frozen=True)
@@ -75,10 +82,7 @@ class Work:
         return self.padded - self.packed
 
     def __add__(self, other: Work) -> Work:
-        def both(a: Both, b: Both) -> Both:
-            return Both(_frozen(a.padded + b.padded), _frozen(a.packed + b.packed))
-
-        return Work(both(self.per_step, other.per_step), both(self.per_sequence, other.per_sequence))
+        return Work(self.per_step + other.per_step, self.per_sequence + other.per_sequence)
 
 
 @dataclass(frozen=True, repr=False)
@@ -199,8 +203,8 @@ class Ledger(Drawn):
         running = np.zeros(steps, dtype=np.int64)
         running[: layout.batch_sizes.size] = layout.batch_sizes
         return Work(
-            Both(_frozen(np.full(steps, batch * each)), _frozen(running * each)),
-            Both(_frozen(np.full(batch, steps * each)), _frozen(layout.lengths * each)),
+            Both(np.full(steps, batch * each), running * each),
+            Both(np.full(batch, steps * each), layout.lengths * each),
         )
 
     def _first_steps(self, each: int) -> Work:
@@ -211,17 +215,16 @@ class Ledger(Drawn):
         """
         layout = self.layout
         last = layout.batch_sizes.size - 1
-        steps = [np.zeros(layout.max_len, dtype=np.int64) for _ in range(2)]
-        sequences = [np.full(layout.batch_size, each) for _ in range(2)]
-        for per_step in steps:
-            per_step[0] += layout.batch_size * each
+        steps = np.zeros((2, layout.max_len), dtype=np.int64)
+        steps[:, 0] = layout.batch_size * each
+        sequences = np.full((2, layout.batch_size), each)
         if self.spec.bidirectional:
             longest = layout.lengths == last + 1
-            steps[0][-1] += layout.batch_size * each
-            steps[1][last] += int(longest.sum()) * each
+            steps[0, -1] += layout.batch_size * each
+            steps[1, last] += int(longest.sum()) * each
             sequences[0] += each
             sequences[1] += each * longest
-        return Work(Both(*map(_frozen, steps)), Both(*map(_frozen, sequences)))
+        return Work(Both(*steps), Both(*sequences))
 
 
 def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> Ledger:
@@ -247,8 +250,3 @@ def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> Ledger:
     """
     layout = lengths if isinstance(lengths, Layout) else Layout(lengths)
     return Ledger(Spec.of(rnn), layout, input_grad)
-
-
-def _frozen(array: IntArray) -> IntArray:
-    array.setflags(write=False)
-    return array

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 Result = TypeVar("Result")
 
@@ -206,7 +207,7 @@ class _Kind:
     def filled(self, args: Any, kwargs: Any, result: Any) -> list[Tensor]:
         """The tensors that a call has written to."""
         if self.writes:
-            return list(_tensors([kwargs[name] if name in kwargs else args[i] for i, name in self.writes]))
+            return _tensors([kwargs[name] if name in kwargs else args[i] for i, name in self.writes])
         if self.allocates:
             return []
         # Not by the schema alone: unsafe_split, say, gives views and declares none.
@@ -230,9 +231,5 @@ def _storage(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-def _tensors(values: Any) -> Iterator[Tensor]:
-    if isinstance(values, Tensor):
-        yield values
-    elif isinstance(values, (list, tuple)):
-        for value in values:
-            yield from _tensors(value)
+def _tensors(values: Any) -> list[Tensor]:
+    return [value for value in tree_leaves(values) if isinstance(value, Tensor)]

@@ -97,10 +97,11 @@ def solved() -> set[str]:
 def note(name: str) -> None:
     """Keeps that an exercise was solved, if a person solved it in a notebook and there is a place to keep it."""
     path = _path()
-    if path is None or not _is_live() or name in (before := solved()):
+    if path is None or name not in _exercises or not _is_live() or name in (before := solved()):
         return
-    if name in _exercises:
-        _keep(path, before | {name})
+    with contextlib.suppress(OSError):
+        recorded.save(path, _KIND, _VERSION, {"solved": sorted(before | {name})})
+    _refresh()
 
 
 def reset() -> None:
@@ -195,12 +196,6 @@ def _is_live() -> bool:
     kernel = None if shell is None else getattr(shell.get_ipython(), "kernel", None)
     in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
     return kernel is not None and not in_ci and os.environ.get("PACKVIZ_STRICT") != "1"
-
-
-def _keep(path: Path, names: set[str]) -> None:
-    with contextlib.suppress(OSError):
-        recorded.save(path, _KIND, _VERSION, {"solved": sorted(names)})
-    _refresh()
 
 
 def _refresh() -> None:

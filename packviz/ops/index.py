@@ -150,10 +150,6 @@ class Index:
         """Time steps of the longest sequence."""
         return len(self.sizes)
 
-    def is_full(self, steps: int) -> bool:
-        """Whether a batch padded to so many time steps has no padding, and is in packing order."""
-        return self.n_rows == self.batch_size * steps and self.order is None
-
     def padded(self, steps: int, batch_major: bool) -> Route:
         """The route to a padded batch of so many time steps, flat from `(B, T)` if `batch_major`, else `(T, B)`."""
         key = (steps, batch_major)

@@ -16,9 +16,6 @@ KERNELS: dict[str, Callable[..., Any]] = {
 }
 """By `rnn.mode`, torch's function for any number of layers, padded or packed."""
 
-Final = tuple[Tensor, Tensor | None]
-"""Final states of one direction: h `(n, P)` and, of an LSTM, c `(n, H)`."""
-
 Result = tuple[Tensor, Tensor, Tensor | None]
 """A layer's padded output, its `h_n` `(D, B, P)` and, of an LSTM, `c_n` `(D, B, H)`, in the caller's order."""
 

@@ -45,7 +45,7 @@ def padding_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
         ValueError: a length is not a whole number of at least 0, or is over `max_len`; or `max_len` is missing where
             it must be given.
     """
-    n = _whole_numbers(lengths)
+    n = whole_numbers(lengths)
     if max_len is None:
         if not _is_readable(n):
             raise ValueError(
@@ -151,7 +151,7 @@ def align(
     n, batch = _fitted(lengths, x, "x", batch_first)
     width = batch.steps if max_length is None else _steps(max_length, "max_length")
     if max_length is not None:
-        _check(_whole_numbers(lengths), width, "max_length")
+        _check(whole_numbers(lengths), width, "max_length")
     column, row = torch.arange(width, device=x.device), torch.arange(batch.batch, device=x.device)
     step = column if to == "left" else column - width + n[:, None]  # of its own sequence, (B, width) once broadcast
     real = (step >= 0) & (step < n[:, None])
@@ -235,7 +235,7 @@ def _fitted(lengths: Lengths, x: Tensor, name: str, batch_first: bool) -> tuple[
         raise TypeError(f"{name} must be a tensor {order(batch_first)}, got {type(x).__name__}")
     if x.ndim < 2:
         raise ValueError(f"{name} must be {order(batch_first)}, got shape {tuple(x.shape)}")
-    n = _whole_numbers(lengths)
+    n = whole_numbers(lengths)
     batch = Padded.fitting(len(n), x.shape, batch_first, name)
     limit = f"the time steps of {name}"
     _check(n, batch.steps, limit)
@@ -246,9 +246,14 @@ def _fitted(lengths: Lengths, x: Tensor, name: str, batch_first: bool) -> tuple[
     return moved, batch
 
 
-def _whole_numbers(lengths: Lengths) -> Tensor:
+def whole_numbers(lengths: Lengths) -> Tensor:
+    """`(B,)` lengths as a tensor of int64, where they are; a list comes to the CPU.
+
+    Raises:
+        ValueError: they are no whole numbers, or not one for each sequence.
+    """
     try:
-        n = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths)
+        n = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths, device="cpu")
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"lengths must be a list or a tensor of whole numbers, got {lengths!r}") from None
     if n.dtype == torch.bool:

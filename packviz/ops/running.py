@@ -25,6 +25,7 @@ from packviz.core.spec import Spec
 from packviz.ops import costs, split, staircase
 from packviz.ops.grid import Grid
 from packviz.ops.kernels import Layer, Result, is_fused, layers
+from packviz.ops.masks import whole_numbers
 from packviz.ops.packing import pack_padded_sequence, pad_packed_sequence
 
 METHODS = ("auto", "packed", "padded", "split", "staircase")
@@ -415,34 +416,36 @@ def _checked(
     if total_length is not None and total_length < max(n):
         raise ValueError(f"total_length is {total_length}; give at least {max(n)}, the longest length")
     if hx is not None:
-        rows = rnn.num_layers * (1 + rnn.bidirectional), batch
-        wanted = {"h_0": (*rows, rnn.proj_size or rnn.hidden_size)}
-        if rnn.mode == "LSTM":
-            wanted["c_0"] = (*rows, rnn.hidden_size)
-        states = hx if isinstance(hx, (tuple, list)) and rnn.mode == "LSTM" else (hx,)
-        if [getattr(state, "shape", None) for state in states] != list(wanted.values()):
-            said = " and ".join(f"{name} {shape}" for name, shape in wanted.items())
-            got = " and ".join(str(tuple(s.shape)) if isinstance(s, Tensor) else type(s).__name__ for s in states)
-            raise ValueError(f"hx must be {said}, got {got}")
-        for state in states:
-            if state.device != x.device:
-                raise ValueError(f"hx is on {state.device}, but x is on {x.device}: move it there")
-            if state.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
-                raise ValueError(f"hx holds {state.dtype}, but x holds {x.dtype}: convert it")
+        check_states(rnn, hx, x, batch)
     return n, source
+
+
+def check_states(rnn: Any, hx: Any, x: Tensor, batch: int) -> None:
+    """Refuses an initial state that does not fit the RNN, the batch `x`, and its number of sequences.
+
+    Raises:
+        ValueError: it does not fit. torch would take rows too many, and drop some.
+    """
+    rows = rnn.num_layers * (1 + rnn.bidirectional), batch
+    wanted = {"h_0": (*rows, rnn.proj_size or rnn.hidden_size)}
+    if rnn.mode == "LSTM":
+        wanted["c_0"] = (*rows, rnn.hidden_size)
+    states = hx if isinstance(hx, (tuple, list)) and rnn.mode == "LSTM" else (hx,)
+    if [getattr(state, "shape", None) for state in states] != list(wanted.values()):
+        said = " and ".join(f"{name} {shape}" for name, shape in wanted.items())
+        got = " and ".join(str(tuple(s.shape)) if isinstance(s, Tensor) else type(s).__name__ for s in states)
+        raise ValueError(f"hx must be {said}, got {got}")
+    for state in states:
+        if state.device != x.device:
+            raise ValueError(f"hx is on {state.device}, but x is on {x.device}: move it there")
+        if state.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ValueError(f"hx holds {state.dtype}, but x holds {x.dtype}: convert it")
 
 
 def _whole_numbers(lengths: Any, x: Tensor, batch_first: bool) -> tuple[int, ...]:
     if isinstance(lengths, (list, tuple)) and all(type(n) is int for n in lengths):
         return tuple(lengths)
-    try:
-        n = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device="cpu")
-    except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"lengths must be a list or a tensor of whole numbers, got {lengths!r}") from None
+    n = whole_numbers(lengths)
     if n.device.type != "cpu":
         torch_rnn.pack_padded_sequence(x, n, batch_first, enforce_sorted=False)  # torch's error
-    if n.ndim != 1:
-        raise ValueError(f"lengths must be one-dimensional, got shape {tuple(n.shape)}")
-    if n.dtype.is_floating_point or n.dtype.is_complex or n.dtype == torch.bool:
-        raise ValueError(f"lengths must hold whole numbers, got {n.dtype}; convert with .long() if they are whole")
     return tuple(n.tolist())

@@ -47,7 +47,7 @@ def batch_sizes(answer: Callable[[list[int]], Any]) -> Verdict:
         yours = answer(list(lengths))
         target = pack_sequence([zeros(n) for n in lengths], enforce_sorted=False).batch_sizes.tolist()
         rows = Comparison(f"batch sizes of lengths {lengths}", *entries(yours, target))
-        if list(rows.yours) != list(rows.target):
+        if rows.yours != rows.target:
             hint = "At step t, count the sequences that are longer than t."
             return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [show(lengths), rows])
     return Verdict(True, f"Equal to torch's batch sizes for every case; here is lengths {lengths}.", [rows])
@@ -63,7 +63,7 @@ def packed_order(answer: Callable[[list[str]], Any]) -> Verdict:
         packed = pack_sequence([tensor([ord(c) for c in word]) for word in words], enforce_sorted=False)
         target = [chr(code) for code in packed.data.tolist()]
         rows = Comparison(f"data of {words}", *entries(yours, target))
-        if list(rows.yours) != list(rows.target):
+        if rows.yours != rows.target:
             hint = "Go step by step; within a step, the longest sequence comes first."
             return Verdict(False, f"Not yet for {words}. {hint}", [show(words), rows])
     return Verdict(True, "Equal to the order of torch's data for every case.", [show(["abc", "x"])])

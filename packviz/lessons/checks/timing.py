@@ -153,7 +153,7 @@ def worker_loss(answer: Callable[[Any, int, int], Any]) -> Verdict:
             [f"{100 * w:.3g}" for own in weights for w in own],
             [f"{100 / total:.3g}"] * total,
         )
-        if list(shown.yours) != list(shown.target):
+        if shown.yours != shown.target:
             hint = _weight_hint(weights, tokens)
             return Verdict(False, f"Not yet for workers with {tokens} tokens. {hint}", [shown])
         right.append(shown)

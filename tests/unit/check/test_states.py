@@ -331,17 +331,23 @@ def test_a_fully_frozen_module():
         (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 0], None, "lengths[1] is 0"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 3).double(), [5, 2], None, "x has dtype torch.float64 but the module"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 3, device="meta"), [5, 2], None, "x has device meta but the module"),
-        (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 2], torch.zeros(1, 3, 4), "h_0 must have shape (1, 2, 4)"),
-        (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 2], (1, 2), "hx must be one tensor h_0 for an GRU"),
-        (nn.LSTM(3, 4), torch.zeros(5, 2, 3), [5, 2], torch.zeros(1, 2, 4), "hx must be a pair (h_0, c_0)"),
+        (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 2], torch.zeros(1, 3, 4), "hx must be h_0 (1, 2, 4), got (1, 3, 4)"),
+        (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 2], (1, 2), "hx must be h_0 (1, 2, 4), got tuple"),
+        (nn.LSTM(3, 4), torch.zeros(5, 2, 3), [5, 2], torch.zeros(1, 2, 4), "h_0 (1, 2, 4) and c_0 (1, 2, 4), got (1,"),
         (
             nn.LSTM(3, 4),
             torch.zeros(5, 2, 3),
             [5, 2],
             (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4).double()),
-            "hx: c_0 has dtype torch.float64 but the module torch.float32",
+            "hx holds torch.float64, but x holds torch.float32: convert it",
         ),
-        (nn.LSTM(3, 4), torch.zeros(5, 2, 3), [5, 2], (torch.zeros(1, 2, 4), None), "c_0 must have shape (1, 2, 4)"),
+        (
+            nn.LSTM(3, 4),
+            torch.zeros(5, 2, 3),
+            [5, 2],
+            (torch.zeros(1, 2, 4), None),
+            "c_0 (1, 2, 4), got (1, 2, 4) and NoneType",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(rnn, x, lengths, hx, said):
@@ -499,7 +505,7 @@ def test_the_truth_table_says_and_draws_itself():
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: truth_table("lstm"), "cell is 'lstm'; choose 'RNN', 'GRU' or 'LSTM'"),
+        (lambda: truth_table("lstm"), "cell is 'lstm'; choose one of 'LSTM', 'GRU', 'RNN'"),
         (lambda: truth_table(lengths=[0]), "lengths[0] is 0"),
         (lambda: truth_table("RNN").right("c_n", "packed"), "question is 'c_n'; choose one of 'outputs, forward'"),
         (lambda: truth_table("RNN").right("h_n", "padded", layers=3), "no line of layers=3, directions=1"),

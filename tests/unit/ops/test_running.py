@@ -440,8 +440,16 @@ X = torch.zeros(6, 2, 3)
         (lambda **m: pv.run(GRU, X, [2, 2], **m), ValueError, "B = 6; did you mean batch_first=False?"),
         (lambda **m: pv.run(LSTM, X, [], **m), ValueError, "lengths is empty"),
         (lambda **m: pv.run(LSTM, X, [6, 2.5], **m), ValueError, "lengths must hold whole numbers, got torch.float32"),
-        (lambda **m: pv.run(LSTM, X, [True, True], **m), ValueError, "lengths must hold whole numbers, got torch.bool"),
-        (lambda **m: pv.run(LSTM, X, [[6, 2]], **m), ValueError, "lengths must be one-dimensional, got shape (1, 2)"),
+        (
+            lambda **m: pv.run(LSTM, X, [True, True], **m),
+            ValueError,
+            "lengths holds booleans; if this is a padding mask",
+        ),
+        (
+            lambda **m: pv.run(LSTM, X, [[6, 2]], **m),
+            ValueError,
+            "one-dimensional (one number per sequence), got shape (1, 2)",
+        ),
         (
             lambda **m: pv.run(LSTM, X, ["6", "2"], **m),
             ValueError,
