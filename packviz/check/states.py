@@ -340,9 +340,7 @@ def compare(
         h_n=state("h_n", padded.h_n, packed.h_n),
         c_n=None if padded.c_n is None or packed.c_n is None else state("c_n", padded.c_n, packed.c_n),
         batch_first=rnn.batch_first,
-        gradients=tuple(
-            _compared(loss, grads[0][loss], grads[1][loss], rnn.batch_first, tolerance) for loss in grads[0]
-        ),
+        gradients=tuple(_compared(loss, tolerance, grads[0][loss], grads[1][loss]) for loss in grads[0]),
         notes=tuple(notes),
     )
 
@@ -453,8 +451,12 @@ def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Ru
     return Run(output, h_n, c_n)
 
 
-def _gradients(rnn: nn.RNNBase, x: Tensor, layout: Layout, run: Run) -> dict[str, dict[str, Tensor]]:
-    """By loss: the gradient to `x` under the empty name, and to each trainable parameter under its own."""
+_Grads = tuple[Tensor, dict[str, Tensor]]
+"""The gradient to `x`, `(B, T, I)`, and to each trainable parameter by its name."""
+
+
+def _gradients(rnn: nn.RNNBase, x: Tensor, layout: Layout, run: Run) -> dict[str, _Grads]:
+    """The gradients by loss."""
     names = [name for name, p in rnn.named_parameters() if p.requires_grad]
     leaves = [x, *(p for p in rnn.parameters() if p.requires_grad)]
     mask = torch.tensor(layout.mask if rnn.batch_first else layout.mask.T.copy(), device=x.device)
@@ -463,24 +465,19 @@ def _gradients(rnn: nn.RNNBase, x: Tensor, layout: Layout, run: Run) -> dict[str
     for i, (loss, values) in enumerate(looked_at.items()):
         generator = torch.Generator().manual_seed(i)
         weights = torch.randn(values.shape, generator=generator, dtype=torch.float64).to(values)
-        grads = torch.autograd.grad((values * weights).sum(), leaves, retain_graph=not i, materialize_grads=True)
-        result[loss] = dict(zip(["", *names], grads, strict=True))
+        total = (values * weights).sum()
+        to_x, *others = torch.autograd.grad(total, leaves, retain_graph=not i, materialize_grads=True)
+        result[loss] = to_x if rnn.batch_first else to_x.transpose(0, 1), dict(zip(names, others, strict=True))
     return result
 
 
-def _compared(
-    loss: str, padded: dict[str, Tensor], packed: dict[str, Tensor], batch_first: bool, tolerance: float
-) -> Gradients:
-    def cells(grad: Tensor) -> Tensor:
-        return grad if batch_first else grad.transpose(0, 1)
-
-    x = _difference("x", ("sequence", "time step"), tolerance, cells(padded[""]), cells(packed[""]))
-    weights = {
-        name: _difference(name, (), tolerance, padded[name].flatten(), packed[name].flatten())
-        for name in padded
-        if name
+def _compared(loss: str, tolerance: float, padded: _Grads, packed: _Grads) -> Gradients:
+    (x, weights), (packed_x, packed_weights) = padded, packed
+    of_weights = {
+        name: _difference(name, (), tolerance, grad.flatten(), packed_weights[name].flatten())
+        for name, grad in weights.items()
     }
-    return Gradients(loss, x, weights)
+    return Gradients(loss, _difference("x", ("sequence", "time step"), tolerance, x, packed_x), of_weights)
 
 
 def _difference(name: str, axes: tuple[str, ...], tolerance: float, padded: Tensor, packed: Tensor) -> Difference:

@@ -103,15 +103,7 @@ def run(
 ) -> Result:
     """The layer, from one padded tensor to another.
 
-    Args:
-        layer: what to run.
-        x: the input, in the shape `source`.
-        h: `(D, B, P)` the initial state, in the caller's order.
-        c: `(D, B, H)` the same of an LSTM.
-        steps: the batch.
-        source: of the input.
-        target: of the output.
-        padding_value: what fills the output's padding.
+    Takes and returns what `staircase.run` does, but for the grid, in whose place stand the steps of the batch.
     """
     data = packed_rows(x.reshape(-1, x.shape[-1]), steps.route(source))
     return _Split.apply((layer, steps, target, padding_value), data, h, c, *layer.flat)  # type: ignore[no-untyped-call,no-any-return]

@@ -11,7 +11,7 @@ from packviz.core.lengths import spread
 from packviz.core.spec import Spec
 from packviz.count.flops import Ledger, flops
 from packviz.draw.chart import Curve, Plot, Sweep
-from packviz.draw.text import size
+from packviz.draw.text import size, table
 from packviz.lessons.exercise import Comparison, Verdict, entries, exercise
 
 
@@ -77,8 +77,8 @@ def _drawn(yours: Sequence[float], counted: Sequence[float]) -> Sweep:
         megabytes = [value / 1e6 for value, _ in zip(values, DISTINCT, strict=False)]
         curves.append(Curve(name, i, i, DISTINCT, megabytes, megabytes, megabytes))
     title, batch = "megabytes that pad's backward writes", "128 sequences of at most 64 steps, 32 features"
-    lines = [f"  {curve.name:8}{''.join(f'{y:.3g}'.rjust(10) for y in curve.y)}" for curve in curves]
-    text = "\n".join([f"{title}: {batch}", f"  distinct{''.join(f'{d:10}' for d in DISTINCT)}", *lines])
+    rows = [["distinct", *map(str, DISTINCT)], *([curve.name, *(f"{y:.3g}" for y in curve.y)] for curve in curves)]
+    text = "\n".join([f"{title}: {batch}", *table(rows, "  <8>10")])
     return Sweep(title, [[Plot("", curves)]], (), (batch,), text, "distinct lengths", "MB")
 
 

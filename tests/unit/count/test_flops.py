@@ -6,6 +6,7 @@ import torch
 from drawings import Drawing
 from hypothesis import given
 from hypothesis import strategies as st
+from specs import module, specs
 from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
@@ -19,26 +20,11 @@ from packviz.draw import bars, palette
 SIX = [9, 8, 6, 4, 3, 2]
 
 
-@st.composite
-def specs(draw):
-    mode = draw(st.sampled_from(["LSTM", "GRU", "RNN"]))
-    hidden = draw(st.integers(1, 5))
-    projection = draw(st.integers(0, hidden - 1)) if mode == "LSTM" else 0
-    layers, both, bias = draw(st.integers(1, 3)), draw(st.booleans()), draw(st.booleans())
-    return Spec(mode, draw(st.integers(1, 4)), hidden, layers, both, projection, bias)
-
-
 layouts = st.builds(
     lambda lengths, extra: Layout(lengths, max(lengths) + extra),
     st.lists(st.integers(1, 6), min_size=1, max_size=5),
     st.integers(0, 2),
 )
-
-
-def module(spec):
-    more = {"proj_size": spec.proj_size} if spec.proj_size else {}
-    more |= {"num_layers": spec.num_layers, "bidirectional": spec.bidirectional, "bias": spec.bias}
-    return getattr(torch.nn, spec.mode)(spec.input_size, spec.hidden_size, **more)
 
 
 def runs(spec, layout, input_grad=False):
