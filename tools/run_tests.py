@@ -167,7 +167,7 @@ def shown_at_the_end(stage: Stage) -> Iterator[IO[bytes]]:
         with path.open("wb") as log:
             yield log
     finally:
-        print(f"\n=== what {stage.name} said\n{path.read_text(errors='replace')}", flush=True)
+        print(f"\n=== what {stage.name} said\n{path.read_text(encoding='utf-8', errors='replace')}", flush=True)
 
 
 async def end(process: asyncio.subprocess.Process) -> None:
