@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from packviz.core.given import at_least
 from packviz.core.layout import Layout, sequence_name
-from packviz.draw import palette, text
+from packviz.draw import text
 from packviz.draw.drawn import Drawn
+from packviz.draw.sequences import real_cells
 from packviz.draw.sheet import HATCHED, Sheet
 
 
@@ -75,8 +76,7 @@ class Textbook(Drawn):
         sheet.title(self._title())
         for b, row in enumerate(self.rows):
             y, n = top + 26 * b, int(layout.lengths[b])
-            for t in range(n):
-                sheet.box(left + each * t, y, each, 22, palette.sequence_colour(b))
+            real_cells(sheet, layout, b, (left, y), (each, 22), lambda b, t: "")
             if n < layout.max_len:
                 sheet.box(left + each * n, y, each * (layout.max_len - n), 22, HATCHED)
             sheet.text(left - 12, y + 16, sequence_name(b), anchor="end")

@@ -13,6 +13,7 @@ import numpy as np
 
 from packviz.core.layout import IntArray
 from packviz.draw import palette, text
+from packviz.draw.chart import nice
 from packviz.draw.sheet import HATCHED, Sheet, width_of
 
 SOLID = palette.SEQUENCES[4]
@@ -24,7 +25,6 @@ _NAMES = 170.0  # px: the column of names
 _AXIS = 110.0  # px: the column of an axis
 _TALL = 120.0
 _FEW = 64  # more time steps than this are drawn as one outline
-_NICE = [d * 10**p for p in range(9) for d in (1, 2, 5)]
 
 
 def totals(title: str, rows: Mapping[str, tuple[int, int]], theme: str, words: tuple[str, str, str] = FLOPS) -> Sheet:
@@ -83,7 +83,7 @@ def steps(
     for value in (top, 0):
         sheet.text(_AXIS - 8, foot - value * scale + 4, text.short(value), anchor="end", ink=sheet.colours.muted)
     sheet.text(_AXIS - 8, foot + 18, axis, anchor="end", ink=sheet.colours.muted)
-    for t in range(0, n, next(k for k in _NICE if k * each >= 8 + 8 * len(str(n)))):
+    for t in range(0, n, nice((8 + 8 * len(str(n))) / each)):
         sheet.text(_AXIS + (t + 0.5) * each, foot + 18, str(t), anchor="middle", ink=sheet.colours.muted)
     sheet.size(_WIDTH, foot + 28)
     return sheet

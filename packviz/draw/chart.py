@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from packviz.draw import palette, text
 from packviz.draw.drawn import Drawn
@@ -128,6 +129,11 @@ def ticks(low: float, high: float) -> list[float]:
     step = next(s * power for s in (1, 2, 5, 10) if s * power >= span / 4)
     first, last = math.floor(low / step), math.ceil(high / step)
     return [round(i * step, 10) + 0.0 for i in range(first, max(last, first + 1) + 1)]
+
+
+def nice(at_least: float) -> int:
+    """The smallest of 1, 2, 5, 10, 20, 50, … that is at least this."""
+    return next(digit * 10**power for power in count() for digit in (1, 2, 5) if digit * 10**power >= at_least)
 
 
 def apart(heights: Sequence[float], lowest: float, room: float = 12.0) -> list[float]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from packviz.draw.drawn import Drawn
-from packviz.draw.sheet import Sheet, n, stack, width_of
+from packviz.draw.sheet import Sheet, n, row, stack, width_of
 
 KINDS = ("input", "operator", "pack", "rnn", "pad", "output")
 _HEIGHT, _BETWEEN, _GAP = 38.0, 32.0, 28.0  # px: of a box; between two layers of boxes; between two boxes of a layer
@@ -82,12 +82,12 @@ class Flow(Drawn):
         """Boxes in layers, top down; thick arrows carry a PackedSequence, the forbidden ones are dashed and marked."""
         sheet, placed = Sheet(theme, self.to_text()), _place(self)
         for arrow in self.arrows:
-            _arrow(sheet, self, arrow, placed)
+            _arrow(sheet, arrow, placed)
         for i in range(len(self.boxes)):
             _box(sheet, self, i, placed.boxes[i])
         for arrow in self.arrows:
             if arrow.wrong:
-                _mark(sheet, self, arrow, placed)
+                _mark(sheet, arrow, placed)
         key = f"{_KEY} · dashed, ✗: not allowed" if any(a.wrong for a in self.arrows) else _KEY
         sheet.text(8, placed.height + 12, key, size=11, ink=sheet.colours.muted)
         sheet.size(max(placed.width, 16 + width_of(key)), placed.height + 20)
@@ -96,13 +96,7 @@ class Flow(Drawn):
 
 def beside(flows: Sequence[Flow], theme: str) -> Sheet:
     """Several data flows side by side."""
-    whole, x, height = Sheet(theme), 0.0, 0.0
-    for flow in flows:
-        sheet = flow.sheet(theme)
-        whole.place(sheet, x, 0)
-        x, height = x + sheet.width + 24, max(height, sheet.height)
-    whole.size(x, height)
-    return whole
+    return row((flow.sheet(theme) for flow in flows), theme, gap=24)
 
 
 class _Spot(NamedTuple):
@@ -138,19 +132,19 @@ def _place(flow: Flow) -> _Placed:
         above[arrow.target].append(arrow if last > first + 1 else arrow.source)
     middle: dict[int | Arrow, float] = {}
     places: dict[tuple[int | Arrow, int], _Spot] = {}
-    for layer, row in enumerate(rows):
+    for layer, here in enumerate(rows):
         wanted = {}
-        for k, one in enumerate(row):
+        for k, one in enumerate(here):
             over = [middle[a] for a in above[one] if a in middle]
             wanted[one] = sum(over) / len(over) if over else (middle.get(one, 200.0 * k))
-        row.sort(key=lambda one: wanted[one])
+        here.sort(key=lambda one: wanted[one])
         edge, xs = -1e9, []
-        for one in row:
+        for one in here:
             half = _slot(flow, one) / 2
             xs.append(max(wanted[one], edge + half))
             edge = xs[-1] + half + _GAP
-        shift = sum(wanted[one] - x for one, x in zip(row, xs, strict=True)) / max(len(row), 1)
-        for one, x in zip(row, xs, strict=True):
+        shift = sum(wanted[one] - x for one, x in zip(here, xs, strict=True)) / max(len(here), 1)
+        for one, x in zip(here, xs, strict=True):
             middle[one] = x + shift
             places[one, layer] = _Spot(x + shift, layer * (_HEIGHT + _BETWEEN) + 6, _width(flow, one))
     left = min((spot.x - _slot(flow, one) / 2 for (one, _), spot in places.items()), default=0.0) - 8
@@ -180,16 +174,15 @@ def _ports(flow: Flow, boxes: list[_Spot], bends: dict[Arrow, list[_Spot]]) -> d
     """Where arrows leave and arrive, spread over the side of the box in the order of where they come from or go to."""
     ports = {}
     for i, box in enumerate(boxes):
-        for end, mine, other in (("source", "source", "target"), ("target", "target", "source")):
-            arrows = [a for a in flow.arrows if getattr(a, mine) == i]
-            nearest = 0 if end == "source" else -1
+        for end, other, nearest in (("source", "target", 0), ("target", "source", -1)):
+            arrows = [a for a in flow.arrows if getattr(a, end) == i]
             arrows.sort(key=lambda a: (bends[a][nearest] if bends[a] else boxes[getattr(a, other)]).x)
             for k, arrow in enumerate(arrows):
                 ports[arrow, end] = box.x + (k - (len(arrows) - 1) / 2) * min(24.0, box.width / (len(arrows) + 1))
     return ports
 
 
-def _arrow(sheet: Sheet, flow: Flow, arrow: Arrow, placed: _Placed) -> None:
+def _arrow(sheet: Sheet, arrow: Arrow, placed: _Placed) -> None:
     source, target = placed.boxes[arrow.source], placed.boxes[arrow.target]
     start, end = (placed.ports[arrow, "source"], source.y + _HEIGHT), (placed.ports[arrow, "target"], target.y - 7)
     points = [start]
@@ -205,7 +198,7 @@ def _arrow(sheet: Sheet, flow: Flow, arrow: Arrow, placed: _Placed) -> None:
     sheet.path(f"M{n(end[0] - 5)} {n(end[1])}h10l-5 7z", fill=colour)
 
 
-def _mark(sheet: Sheet, flow: Flow, arrow: Arrow, placed: _Placed) -> None:
+def _mark(sheet: Sheet, arrow: Arrow, placed: _Placed) -> None:
     """What is wrong with an arrow, beside its head, on the side that it does not come from."""
     x, y = placed.ports[arrow, "target"], placed.boxes[arrow.target].y - 12
     from_right = (placed.bends[arrow] or [placed.boxes[arrow.source]])[-1].x > x + 1

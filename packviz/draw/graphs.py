@@ -6,10 +6,11 @@ the other stand side by side, what branches off from each stands below it, and w
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from textwrap import wrap
+from typing import cast
 
 from packviz.draw import palette, text
 from packviz.draw.drawn import Drawn
@@ -60,11 +61,10 @@ class Node:
         """What it did: few operators one by one, more of them added up by name."""
         if len(self.operators) <= 4:
             return [f"{name} {text.size(written)}" for name, written in self.operators]
-        said = []
-        for name, times in Counter(name for name, _ in self.operators).items():
-            written = text.size(sum(written for other, written in self.operators if other == name))
-            said.append(f"{times} × {name}, {written}" if times > 1 else f"{name} {written}")
-        return said
+        return [
+            f"{times} × {name}, {written}" if times > 1 else f"{name} {written}"
+            for name, times, written in _by_name(self.operators)
+        ]
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,7 +95,9 @@ class Graph(Drawn):
     def to_text(self) -> str:
         """Every node of a small graph; of a large one how many there are of each name."""
         if len(self.nodes) > 3 * MOST:
-            return "\n".join([self.headline, *self._by_name()])
+            named = _by_name((node.name, node.bytes) for node in self.nodes)
+            rows = [[f"{times}", name, written, DOES.get(name, "")] for name, times, written in named]
+            return "\n".join([self.headline, *text.table(rows, "  >5 × <20>8  <")])
         rows = []
         for i, node in enumerate(self.nodes):
             after = "→ " * node.leads_on + ", ".join(str(n) for n in node.next if n is not None)
@@ -108,13 +110,6 @@ class Graph(Drawn):
     def sheet(self, theme: str) -> Sheet:
         """Boxes and arrows."""
         return _Picture(self, theme).draw()
-
-    def _by_name(self) -> list[str]:
-        rows = []
-        for name, times in Counter(node.name for node in self.nodes).items():
-            written = sum(node.bytes for node in self.nodes if node.name == name)
-            rows.append([f"{times}", name, text.size(written), DOES.get(name, "")])
-        return text.table(rows, "  >5 × <20>8  <")
 
     def does(self, i: int) -> str:
         """What a node does, in words."""
@@ -130,9 +125,9 @@ class Graph(Drawn):
 
         Nodes that hand nothing on are in no column.
         """
-        ends = {i for i, node in enumerate(self.nodes) if not node.leads_on}
-        columns, seen, here = [], set(ends), self._first(0, ends)
-        while here is not None:
+        seen = {i for i, node in enumerate(self.nodes) if not node.leads_on}
+        columns, here = [], cast(int | None, 0)
+        while here is not None and here not in seen:
             column, below = [here], [n for n in self.nodes[here].next[1:] if n is not None]
             seen.add(here)
             while below:
@@ -141,13 +136,16 @@ class Graph(Drawn):
                     column.append(i)
                     below += [n for n in self.nodes[i].next if n is not None]
             columns.append(column)
-            after = self.nodes[here].next[0]
-            here = None if after is None else self._first(after, seen)
+            here = self.nodes[here].next[0]
         return columns
 
-    @staticmethod
-    def _first(i: int, not_these: set[int]) -> int | None:
-        return None if i in not_these else i
+
+def _by_name(written: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, str]]:
+    """Each name, how many times it comes, and the bytes it wrote in all."""
+    sizes: dict[str, list[int]] = {}
+    for name, size in written:
+        sizes.setdefault(name, []).append(size)
+    return ((name, len(each), text.size(sum(each))) for name, each in sizes.items())
 
 
 class _Picture:

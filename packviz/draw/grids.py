@@ -147,12 +147,15 @@ def _draw(sheet: Sheet, grid: Grid, x: float, y: float) -> None:
     for r in range(len(grid.rows)):
         for c, length, kind in _stretches(grid, r, few):
             fill = {"=": sheet.colours.ground, "#": HATCHED}.get(kind) or SHADES[int(kind)]
-            stroke = None if height >= 4 else ""
-            sheet.box(left + c * width, top + r * height, length * width, height, fill, stroke=stroke)
+            shaded, place = kind not in "=#", (left + c * width, top + r * height, length * width, height)
             if few:
-                _number(sheet, grid, r, c, left + (c + 0.5) * width, top + r * height + 15)
-            elif kind not in "=#":
-                struck += f"M{n(left + c * width)} {n(top + (r + 0.5) * height)}h{n(length * width)}"
+                said = short_difference(float(grid.values[r, c])) if grid.differs[r, c] else "=" * (kind == "=")
+                ink = palette.ink_on(fill) if shaded else sheet.colours.muted
+                sheet.cell(*place, fill, said, size=11, bold=shaded, ink=ink)
+                continue
+            sheet.box(*place, fill, stroke=None if height >= 4 else "")
+            if shaded:
+                struck += f"M{n(place[0])} {n(place[1] + height / 2)}h{n(place[2])}"
     if struck:  # a mark that needs no colour, where there is no room for a number
         sheet.path(struck, stroke="#000000", width=min(1.5, height / 8))
     sheet.box(left, top, width * len(grid.columns), height * len(grid.rows), thick=1)
@@ -168,15 +171,6 @@ def _names(sheet: Sheet, grid: Grid, left: float, top: float) -> None:
     for r in range(0, len(grid.rows), math.ceil(13 / height)):
         y = top + r * height + (height / 2 + 4 if height >= 12 else 9)
         sheet.text(left - 8, y, grid.rows[r], anchor="end")
-
-
-def _number(sheet: Sheet, grid: Grid, r: int, c: int, x: float, y: float) -> None:
-    shade, padding = grid.shade(r, c), grid.is_padding(r, c)
-    said = short_difference(float(grid.values[r, c])) if grid.differs[r, c] else "="
-    ink = sheet.colours.muted if shade is None else palette.ink_on(SHADES[shade])
-    if said != "=" or not padding:
-        halo = sheet.colours.padding if padding else ""
-        sheet.text(x, y, said, anchor="middle", size=11, bold=shade is not None, ink=ink, halo=halo)
 
 
 def _key(sheet: Sheet, y: float) -> None:

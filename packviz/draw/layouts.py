@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
 from packviz.core.layout import IntArray, Layout, sequence_name
 from packviz.draw import palette
+from packviz.draw.chart import nice
+from packviz.draw.sequences import one_in, real_cells, row_name, stride
 from packviz.draw.sheet import CHAR, HATCHED, Sheet, n, width_of
 from packviz.draw.text import Labels, cell_label, is_few, summary
 
@@ -185,7 +186,7 @@ class _Picture:
         if not scale.few and layout.batch_sizes.min() * self._per_row < 1:
             notes.append("Where the bar of data is plain, its steps are too thin to be told apart.")
         if scale.stride > 1:
-            notes.append(f"One in {scale.stride} of {layout.batch_size:,} sequences is drawn. Counts are of all.")
+            notes.append(one_in(scale.stride, layout))
         return notes
 
     @property
@@ -198,15 +199,10 @@ class _Picture:
 
     def _runs(self, left: float, top: float, rows: Sequence[int]) -> None:
         """The real stretch of each sequence, one below the other."""
-        scale = self.scale
-        line = None if scale.height >= 4 else ""  # on lower rows the outlines would hide the colours
+        scale, label = self.scale, self._label if self.scale.few else None
         for i, b in enumerate(rows):
-            y, length, fill = top + i * scale.height, int(self.layout.lengths[b]), palette.sequence_colour(b)
-            if scale.few:
-                for t in range(length):
-                    self.sheet.cell(left + t * scale.width, y, scale.width, scale.height, fill, self._label(b, t))
-            else:
-                self.sheet.box(left, y, length * scale.width, scale.height, fill, stroke=line)
+            at = left, top + i * scale.height
+            real_cells(self.sheet, self.layout, b, at, (scale.width, scale.height), label)
 
     def _padding_labels(self, left: float, top: float) -> None:
         """What the padding holds, where the caller gave it."""
@@ -223,12 +219,10 @@ class _Picture:
         scale, text = self.scale, self.sheet.text
         what = "length" if scale.letters else "b ="
         text(left - 8, top - 6, what, anchor="end", size=10, ink=self.muted)
-        for i in range(0, len(rows), 1 if scale.letters else _nice(24 / scale.height)):
+        for i in range(0, len(rows), 1 if scale.letters else nice(24 / scale.height)):
             b, y = rows[i], top + i * scale.height
             if scale.letters:
-                y += scale.height / 2 + 4
-                text(6, y, sequence_name(b), bold=True)
-                text(left - 8, y, str(self.layout.lengths[b]), anchor="end", ink=self.muted)
+                row_name(self.sheet, self.layout, b, left, y + scale.height / 2 + 4)
             else:
                 text(left - 8, y + 9, str(b), anchor="end", size=10, ink=self.muted)
 
@@ -257,7 +251,7 @@ class _Picture:
             return list(range(steps))
         # Both a step's number and the batch size under it need room.
         room = 6 + CHAR * max(len(str(steps)), len(str(self.layout.batch_size)))
-        ticks = list(range(0, steps, _nice(room / self.scale.width)))
+        ticks = list(range(0, steps, nice(room / self.scale.width)))
         if self.step is not None:
             ticks = [t for t in ticks if abs(t - self.step) * self.scale.width >= room] + [self.step]
         return ticks
@@ -307,9 +301,8 @@ class _Order:
 
     def groups(self) -> Iterator[tuple[str, list[list[int]]]]:
         """The name and the cells of each group."""
-        cells = iter(self.cells().tolist())
-        for i, size in enumerate(self.sizes):
-            yield self.name(i), list(islice(cells, size))
+        for i, cells in enumerate(np.split(self.cells(), np.cumsum(self.sizes)[:-1])):
+            yield self.name(i), cells.tolist()
 
 
 def _scale(layout: Layout, labels: Labels | None) -> _Scale:
@@ -318,9 +311,9 @@ def _scale(layout: Layout, labels: Labels | None) -> _Scale:
         longest = max(width_of(cell_label(labels, b, t)) for b in range(B) for t in range(T))
         width = min(max(26.0, 8 + longest), 100.0, max(26.0, 2 * _PANEL / T))
         return _Scale(width, 24.0, True, 1)
-    stride = -(-B // _MOST_ROWS) | 1  # odd: a step through the colours that meets them all
-    rows = -(-B // stride)
-    return _Scale(min(24.0, _PANEL / T), min(22.0, max(1.0, _TALL / rows)), False, stride)
+    each = stride(B, _MOST_ROWS)
+    rows = -(-B // each)
+    return _Scale(min(24.0, _PANEL / T), min(22.0, max(1.0, _TALL / rows)), False, each)
 
 
 def _clip(label: str, width: float) -> str:
@@ -330,13 +323,3 @@ def _clip(label: str, width: float) -> str:
     while label and width_of(label) > room - CHAR:
         label = label[:-1]
     return label + "…"
-
-
-def _nice(at_least: float) -> int:
-    """The smallest of 1, 2, 5, 10, 20, 50, … that is at least this."""
-    power = 1
-    while True:
-        for step in (power, 2 * power, 5 * power):
-            if step >= at_least:
-                return step
-        power *= 10

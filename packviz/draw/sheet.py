@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
 from textwrap import wrap
+from typing import Any
 
 import numpy as np
 
@@ -109,14 +110,15 @@ class Sheet:
             self._hatched.setdefault(look, []).append((x, y, width, height))
         self.reach(x + width, y + height)
 
-    def cell(self, x: float, y: float, width: float, height: float, fill: str, label: str = "", size: int = 12) -> None:
-        """A box with a word in its middle, in ink that is read on its fill."""
+    def cell(self, x: float, y: float, width: float, height: float, fill: str, label: str = "", **look: Any) -> None:
+        """A box with a word in its middle; in ink that is read on its fill, unless its look, as in `text`, has one."""
         self.box(x, y, width, height, fill)
         if label:
-            ink = palette.ink_on(fill) if fill in palette.SEQUENCES else self.colours.muted if fill == HATCHED else ""
-            halo = self.colours.padding if fill == HATCHED else ""
-            middle = x + width / 2, y + height / 2 + 4
-            self.text(*middle, label, anchor="middle", size=size, ink=ink, halo=halo)
+            if fill == HATCHED:
+                look = {"ink": self.colours.muted, "halo": self.colours.padding} | look
+            elif fill in palette.SEQUENCES:
+                look = {"ink": palette.ink_on(fill)} | look
+            self.text(x + width / 2, y + height / 2 + 4, label, anchor="middle", **look)
 
     def line(
         self,
@@ -262,6 +264,16 @@ def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
         whole.place(sheet, 0, y)
         width, y = max(width, sheet.width), y + sheet.height + 8
     whole.size(width, y)
+    return whole
+
+
+def row(sheets: Iterable[Sheet], theme: str, gap: float = 0) -> Sheet:
+    """Puts sheets side by side, with a gap behind each."""
+    whole, x, height = Sheet(theme), 0.0, 0.0
+    for sheet in sheets:
+        whole.place(sheet, x, 0)
+        x, height = x + sheet.width + gap, max(height, sheet.height)
+    whole.size(x, height)
     return whole
 
 

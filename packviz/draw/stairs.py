@@ -8,14 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from packviz.core.cuts import rectangles
-from packviz.core.layout import Layout, sequence_name
+from packviz.core.layout import Layout
 from packviz.draw import palette, text
 from packviz.draw.chart import Axes, line_key, mark, roomy, ticks
 from packviz.draw.drawn import Drawn
-from packviz.draw.sheet import HATCHED, Sheet, n, width_of
+from packviz.draw.sequences import one_in, real_cells, row_name, stride
+from packviz.draw.sheet import HATCHED, Sheet, n, row, width_of
 
 _LEFT, _TOP, _WIDE, _TALL = 70.0, 46.0, 460.0, 330.0  # px: the margins of the grid, and the most it takes
 _CHART, _CHART_TALL, _AXIS, _END = 350.0, 340.0, 66.0, 24.0  # px: the chart, and what is left and right of its curves
@@ -141,12 +143,7 @@ class TradeOff(Drawn):
 
 def beside(stairs: Stairs, trade_off: TradeOff, theme: str) -> Sheet:
     """The staircase, and to its right what it costs and what others would."""
-    whole, grid = Sheet(theme), stairs.sheet(theme)
-    whole.place(grid, 0, 0)
-    chart = trade_off.sheet(theme)
-    whole.place(chart, grid.width, 0)
-    whole.size(grid.width + chart.width, max(grid.height, chart.height))
-    return whole
+    return row([stairs.sheet(theme), trade_off.sheet(theme)], theme)
 
 
 class _Grid:
@@ -157,7 +154,7 @@ class _Grid:
         self.sheet = Sheet(theme, stairs.to_text())
         self.stairs, self.layout, self.colours = stairs, layout, self.sheet.colours
         self.few = text.is_few(layout)
-        self.stride = -(-layout.batch_size // int(_TALL)) | 1  # odd: a step through the colours that meets them all
+        self.stride = stride(layout.batch_size, int(_TALL))
         self.order = layout.sorted_indices[:: self.stride].tolist()
         self.each = min(30.0, _WIDE / layout.max_len)  # the width of a time step
         self.tall = min(22.0, _TALL / len(self.order))  # the height of a row
@@ -182,15 +179,9 @@ class _Grid:
         sheet.box(*whole, stroke=self.colours.muted, thick=1, dash="2 3")
         for box in self._boxes():
             sheet.box(*box, HATCHED, stroke="")
-        line = None if self.tall >= 4 else ""
+        label = partial(text.cell_label, None) if self.few else None
         for i, b in enumerate(self.order):
-            y, fill, length = _TOP + i * self.tall, palette.sequence_colour(b), int(self.layout.lengths[b])
-            if not self.few:
-                sheet.box(_LEFT, y, self.each * length, self.tall, fill, stroke=line)
-                continue
-            for t in range(length):
-                label = text.cell_label(None, b, t)
-                sheet.cell(_LEFT + t * self.each, y, self.each, self.tall, fill, label, size=11)
+            real_cells(sheet, self.layout, b, (_LEFT, _TOP + i * self.tall), (self.each, self.tall), label, size=11)
 
     def _foot(self, sequences: int) -> float:
         """Where so many sequences end."""
@@ -230,9 +221,7 @@ class _Grid:
         if self.tall < 11:
             return
         for i, b in enumerate(self.order):
-            y = _TOP + (i + 0.5) * self.tall + 4
-            self.sheet.text(6, y, sequence_name(b), bold=True)
-            self.sheet.text(_LEFT - 8, y, str(self.layout.lengths[b]), anchor="end", ink=self.colours.muted)
+            row_name(self.sheet, self.layout, b, _LEFT, _TOP + (i + 0.5) * self.tall + 4)
 
     def _key(self) -> None:
         sheet, y = self.sheet, self.foot + 24
@@ -241,8 +230,7 @@ class _Grid:
         sheet.box(x, y, 14, 12, stroke=self.colours.muted, thick=1, dash="2 3")
         sheet.text(x + 20, y + 10, "padding, left out")
         if self.stride > 1:
-            note = f"One in {self.stride} of {self.layout.batch_size:,} sequences is drawn. Counts are of all."
-            sheet.text(4, y + 30, note, size=11, ink=self.colours.muted)
+            sheet.text(4, y + 30, one_in(self.stride, self.layout), size=11, ink=self.colours.muted)
 
 
 class _Chart:

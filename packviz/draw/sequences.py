@@ -1,0 +1,54 @@
+"""One sequence of a batch as a row: what the drawings share that have a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from packviz.core.layout import Layout, sequence_name
+from packviz.draw import palette
+from packviz.draw.sheet import Point, Sheet
+
+
+def real_cells(
+    sheet: Sheet,
+    layout: Layout,
+    b: int,
+    at: Point,
+    cell: Point,
+    label: Callable[[int, int], str] | None,
+    size: int = 12,
+) -> None:
+    """The real cells of sequence `b`, side by side.
+
+    Args:
+        sheet: what is drawn on.
+        layout: the batch.
+        b: which of its sequences.
+        at: left side and top of the first cell.
+        cell: width and height of each.
+        label: what stands in the cell of a sequence and a time step; none to draw all cells as one stretch.
+        size: of the letters, in px.
+    """
+    (x, y), (width, height), fill = at, cell, palette.sequence_colour(b)
+    length = int(layout.lengths[b])
+    if label is None:  # on lower rows the outlines would hide the colours
+        sheet.box(x, y, length * width, height, fill, stroke=None if height >= 4 else "")
+        return
+    for t in range(length):
+        sheet.cell(x + t * width, y, width, height, fill, label(b, t), size=size)
+
+
+def row_name(sheet: Sheet, layout: Layout, b: int, left: float, y: float) -> None:
+    """Letter and length of sequence `b`, left of its row."""
+    sheet.text(6, y, sequence_name(b), bold=True)
+    sheet.text(left - 8, y, str(layout.lengths[b]), anchor="end", ink=sheet.colours.muted)
+
+
+def stride(sequences: int, most: int) -> int:
+    """One in how many is drawn, where there is room for so many rows at most."""
+    return -(-sequences // most) | 1  # odd: a step through the colours that meets them all
+
+
+def one_in(stride: int, layout: Layout) -> str:
+    """Says so."""
+    return f"One in {stride} of {layout.batch_size:,} sequences is drawn. Counts are of all."
