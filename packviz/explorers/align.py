@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import ipywidgets as widgets
 import numpy as np
 
 from packviz.core.layout import Layout
 from packviz.draw import text
 from packviz.draw.cells import Aligned, beside
 from packviz.explorers.lengths import LengthsField
-from packviz.explorers.panel import Panel, View, row
+from packviz.explorers.panel import Panel, View, dropdown, row
 
 SIDES = ("left", "right")
 ZEROS = ("none", "at the start", "at the end")
@@ -34,15 +33,16 @@ class AlignExplorer(Panel):
     def __init__(
         self, lengths: Sequence[int] = (4, 6, 3), *, source: str = "right", to: str = "left", zeros: str = ZEROS[1]
     ) -> None:
-        """Starts with these lengths, sides and zeros."""
+        """Starts with these lengths, sides and zeros.
+
+        Raises:
+            ValueError: a length is not valid, or a choice is not among those of the controls.
+        """
         self.typed = LengthsField(lengths)
-        self.source = widgets.Dropdown(options=SIDES, value=source, description="data lie")
-        self.to = widgets.Dropdown(options=SIDES, value=to, description="move to")
-        self.zeros = widgets.Dropdown(options=ZEROS, value=zeros, description="real zeros")
-        choices = (self.zeros, self.source, self.to)
-        for control in choices:
-            control.layout.width = "200px"
-        super().__init__(row(self.typed, *choices))
+        self.source = dropdown("source", source, SIDES, "data lie", width="200px")
+        self.to = dropdown("to", to, SIDES, "move to", width="200px")
+        self.zeros = dropdown("zeros", zeros, ZEROS, "real zeros", width="200px")
+        super().__init__(row(self.typed, self.zeros, self.source, self.to))
 
     def view(self) -> View:
         """The batch as it is, moved, and guessed."""
@@ -95,14 +95,9 @@ def guessed(x: Any, to: str) -> Any:
 
 def _batch(layout: Layout, side: str, zeros: str) -> Any:
     """`(B, T)` every sequence counts from 1, with real zeros where asked for."""
-    x = np.zeros((layout.batch_size, layout.max_len), dtype=np.int64)
-    for b, n in enumerate(layout.lengths.tolist()):
-        values = np.arange(1, n + 1)
-        few = min(2, n - 1)
-        if zeros == ZEROS[1]:
-            values[:few] = 0
-        elif zeros == ZEROS[2]:
-            values[n - few :] = 0
-        start = 0 if side == "left" else layout.max_len - n
-        x[b, start : start + n] = values
+    t, n = np.arange(layout.max_len), layout.lengths[:, np.newaxis]
+    few = np.minimum(2, n - 1)
+    is_zero = {ZEROS[1]: t < few, ZEROS[2]: t >= n - few}.get(zeros, False)
+    x = np.zeros(layout.mask.shape, dtype=np.int64)
+    x[layout.mask if side == "left" else layout.mask[:, ::-1]] = np.where(is_zero, 0, t + 1 + 0 * n)[layout.mask]
     return x

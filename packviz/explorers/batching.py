@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import ipywidgets as widgets
-
 from packviz.core import batches as buckets
 from packviz.core.batches import BUCKETED, ORDERS, SPLITS, Load
-from packviz.core.given import one_of
 from packviz.core.layout import IntArray
 from packviz.draw import bars, text
 from packviz.draw.sheet import Sheet, stack
 from packviz.explorers.lengths import TYPED, LengthsPicker
-from packviz.explorers.panel import Panel, View, row, show, slider
+from packviz.explorers.panel import Panel, View, dropdown, row, show, slider
 
 MOST = 5000
 """More sequences than this are for `packviz.core.batches` and a script."""
@@ -72,10 +69,10 @@ class BatchingExplorer(Panel):
             sizes=(8, 2000),
         )
         self.batch_size = slider("batch size", batch_size, 1, 128)
-        self.order = widgets.Dropdown(options=ORDERS, value=one_of("order", order, ORDERS), description="batches")
+        self.order = dropdown("order", order, ORDERS, "batches")
         self.window = slider("window", 4, 1, buckets.WINDOW)
         self.workers = slider("workers", workers, 1, 8)
-        self.way = widgets.Dropdown(options=SPLITS, value=SPLITS[0], description="split")
+        self.way = dropdown("split", SPLITS[0], SPLITS)
         super().__init__(self.picker, row(self.order, self.batch_size, self.window), row(self.way, self.workers))
 
     def view(self) -> View:
@@ -94,6 +91,9 @@ class BatchingExplorer(Panel):
         groups = buckets.batches(n, self.batch_size.value, order, window=self.window.value, seed=seed)
         self.load = load = Load.of(n, groups)
         self.tokens = tokens = buckets.tokens(n, groups, self.workers.value, self.way.value)
+        own = tokens.sum(axis=0)
+        idle = tokens.max(axis=1).sum() - own  # what the slowest has in each step beyond theirs
+        shares = {f"worker {i}": pair for i, pair in enumerate(zip(own.tolist(), idle.tolist(), strict=True))}
         epoch = f"{text.count(n.size, 'sequence')} in {text.count(len(groups), 'batch', 'batches')}"
         cells = int(load.cells.sum())
         wasted = text.percent(load.padding, cells)
@@ -107,21 +107,13 @@ class BatchingExplorer(Panel):
             drawings = [bars.steps("Cells of each batch", load.real, load.cells, theme, _CELLS, "batch")]
             if waits:
                 title = "Tokens of each worker, and tokens it waits for the slowest"
-                drawings.append(bars.totals(title, self._shares(tokens), theme, _TOKENS))
+                drawings.append(bars.totals(title, shares, theme, _TOKENS))
             return stack(f"An epoch: {epoch}", drawings, theme)
 
         def describe() -> str:
             lines = [said + waits, "", f"real cells of each batch  {text.numbers(load.real)}"]
             lines.append(f"all cells of each batch   {text.numbers(load.cells)}")
-            for name, (own, idle) in self._shares(tokens).items():
-                lines.append(f"{name}: {own:,} tokens, waits for {idle:,}")
+            lines += [f"{name}: {own:,} tokens, waits for {idle:,}" for name, (own, idle) in shares.items()]
             return "\n".join(lines)
 
         return View(draw, said + waits, describe)
-
-    @staticmethod
-    def _shares(tokens: IntArray) -> dict[str, tuple[int, int]]:
-        """For each worker its tokens, and those of the slowest in each step beyond its own."""
-        own = tokens.sum(axis=0)
-        slowest = tokens.max(axis=1).sum()
-        return {f"worker {i}": (int(mine), int(slowest - mine)) for i, mine in enumerate(own)}

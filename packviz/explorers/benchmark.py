@@ -11,7 +11,7 @@ from packviz.bench.machine import check_device, no_cuda
 from packviz.bench.study import Progress
 from packviz.core.given import one_of
 from packviz.explorers import job
-from packviz.explorers.panel import Panel, View, row, slider
+from packviz.explorers.panel import Panel, View, dropdown, row, slider
 from packviz.studies.forum import results
 from packviz.studies.forum import sweep as experiment
 from packviz.studies.forum.results import Benchmark, Parameters
@@ -68,24 +68,11 @@ class BenchmarkExplorer(Panel):
         self.result = None
         self._methods = tuple(method.strip() for method in methods.split(","))
         self._loaded: dict[str, Benchmark] = {}
-        wide = widgets.Layout(width="auto", margin="2px 24px 2px 0")
         self.device = widgets.Dropdown(
             options=_devices(device), value=device, description="device", layout=widgets.Layout(width="300px")
         )
-        self.setups = widgets.ToggleButtons(
-            options=[*_SETUPS],
-            value=one_of("setups", setups, [*_SETUPS]),
-            description="setup",
-            style={"button_width": "80px"},
-            layout=wide,
-        )
-        self.size = widgets.ToggleButtons(
-            options=[QUICK, FULL],
-            value=QUICK if _is_true(quick) else FULL,
-            description="size",
-            style={"button_width": "70px"},
-            layout=wide,
-        )
+        self.setups = _buttons("setup", one_of("setups", setups, [*_SETUPS]), [*_SETUPS], "80px")
+        self.size = _buttons("size", QUICK if _is_true(quick) else FULL, [QUICK, FULL], "70px")
         given = {"batch_size": batch_size, "shortest": shortest, "longest": longest, "step": step}
         start = _PRESETS[self.size.value] | {name: value for name, value in given.items() if value is not None}
         self.batch_size = slider("batch_size", start["batch_size"], 8, max(512, start["batch_size"]))
@@ -93,12 +80,7 @@ class BenchmarkExplorer(Panel):
         self.longest = slider("longest", start["longest"], 1, max(512, start["longest"]))
         self.step = slider("step", start["step"], 1, max(256, start["step"]))
         files = [NOTHING, *experiment.STUDY.available()]
-        self.beside = widgets.Dropdown(
-            options=files,
-            value=beside if beside in files else NOTHING,
-            description="beside",
-            layout=widgets.Layout(width="300px"),
-        )
+        self.beside = dropdown("beside", beside if beside in files else NOTHING, files, width="300px")
         self.job = job.Job("Start", self._prepare)
         self.size.observe(self._preset, names="value")
         why = no_cuda()
@@ -201,6 +183,11 @@ class BenchmarkExplorer(Panel):
         preset = _PRESETS[self.size.value]
         for control in (self.batch_size, self.shortest, self.longest, self.step):
             control.value = preset[control.description]
+
+
+def _buttons(description: str, value: str, options: list[str], each: str) -> widgets.ToggleButtons:
+    look = {"layout": {"width": "auto", "margin": "2px 24px 2px 0"}, "style": {"button_width": each}}
+    return widgets.ToggleButtons(options=options, value=value, description=description, **look)
 
 
 def _devices(given: str) -> list[tuple[str, str]]:

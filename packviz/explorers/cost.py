@@ -11,7 +11,7 @@ from packviz.count.flops import Ledger, flops
 from packviz.draw import layouts, text
 from packviz.draw.sheet import stack
 from packviz.explorers.lengths import LengthsField
-from packviz.explorers.panel import Panel, View, row, show, slider
+from packviz.explorers.panel import Panel, View, dropdown, row, show, slider
 
 
 class CostExplorer(Panel):
@@ -37,9 +37,7 @@ class CostExplorer(Panel):
         """Starts with these lengths and an RNN of one layer in one direction."""
         start = flops(Spec(mode, input_size, hidden_size), lengths)
         self.typed = LengthsField(lengths, layout=widgets.Layout(width="340px"))
-        self.mode = widgets.Dropdown(
-            options=list(GATES), value=start.spec.mode, description="RNN", layout=widgets.Layout(width="200px")
-        )
+        self.mode = dropdown("mode", start.spec.mode, [*GATES], "RNN", width="200px")
         self.input_size = slider("input_size", start.spec.input_size, 1, max(128, input_size))
         self.hidden_size = slider("hidden_size", start.spec.hidden_size, 1, max(128, hidden_size))
         self.num_layers = slider("num_layers", 1, 1, 4)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-import ipywidgets as widgets
 import numpy as np
 
 from packviz.core.lengths import spread
 from packviz.draw import text
 from packviz.draw.sheet import stack
-from packviz.explorers.panel import Panel, View, row, slider
+from packviz.explorers.panel import Panel, View, dropdown, row, slider
 
 if TYPE_CHECKING:
     from packviz.count.profile import Counted, Profile
@@ -46,7 +45,7 @@ class GraphExplorer(Panel):
         self.steps = slider("time steps T", steps, 1, MOST_STEPS)
         self.distinct = slider("distinct lengths", distinct, 1, steps)
         self.distinct.style.description_width = "110px"
-        self.operation = widgets.Dropdown(options=list(OPERATIONS), description="graph of")
+        self.operation = dropdown("graph of", "pad_packed_sequence", [*OPERATIONS])
         super().__init__(row(self.steps, self.distinct, self.operation))
 
     def view(self) -> View:

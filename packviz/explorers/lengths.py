@@ -8,9 +8,8 @@ from typing import Any
 import ipywidgets as widgets
 
 from packviz.core import lengths as sources
-from packviz.core.given import one_of
 from packviz.core.layout import Layout, sequence_name
-from packviz.explorers.panel import row, show, slider
+from packviz.explorers.panel import dropdown, row, show, slider
 
 ONE_BY_ONE, TYPED, FILE = "a slider each", "your own list", "your own file"
 KINDS = (*sources.DISTRIBUTIONS, ONE_BY_ONE, TYPED, FILE)
@@ -76,8 +75,7 @@ class LengthsPicker(widgets.VBox):
         start = Layout(lengths)
         few = start.batch_size <= MOST_SLIDERS and start.max_len <= LONGEST_SLIDER
         first = start.lengths.tolist() if few else [4, 6, 8, 5, 4, 3, 7, 8]
-        kind = one_of("kind", kind or (ONE_BY_ONE if few else TYPED), KINDS)
-        self.kind = widgets.Dropdown(options=KINDS, value=kind, description="lengths")
+        self.kind = dropdown("kind", kind or (ONE_BY_ONE if few else TYPED), KINDS, "lengths")
         self.few = slider("sequences", len(first), 1, MOST_SLIDERS)
         self.sliders = [
             slider(sequence_name(i), n, 1, LONGEST_SLIDER, width=230)

@@ -14,6 +14,7 @@ import anywidget
 import ipywidgets as widgets
 import traitlets
 
+from packviz.core.given import one_of
 from packviz.draw import palette, theme
 from packviz.draw.sheet import Sheet
 
@@ -180,6 +181,16 @@ def slider(description: str, value: int, low: int, high: int, width: int = 340) 
         layout=widgets.Layout(width=f"{width}px"),
         style={"description_width": "initial" if width < 300 else "90px"},
     )
+
+
+def dropdown(name: str, value: str, choices: Sequence[str], description: str = "", **layout: str) -> widgets.Dropdown:
+    """A list to choose from, called `description`, or as the constructor's argument that it begins with.
+
+    Raises:
+        ValueError: as `one_of`.
+    """
+    value = one_of(name, value, choices)
+    return widgets.Dropdown(options=choices, value=value, description=description or name, layout=layout)
 
 
 def show(control: widgets.Widget, visible: bool) -> None:

@@ -14,7 +14,7 @@ from packviz.draw import text
 from packviz.draw.stairs import Stairs, TradeOff, beside
 from packviz.explorers.job import Job, Progress, Stop, Work
 from packviz.explorers.lengths import TYPED, LengthsPicker
-from packviz.explorers.panel import Panel, View, row, slider
+from packviz.explorers.panel import Panel, View, dropdown, row, slider
 from packviz.ops.costs import rates
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class StaircaseExplorer(Panel):
             many=many,
             longest=longest,
         )
-        self.mode = widgets.Dropdown(options=list(GATES), value=mode, description="RNN", layout={"width": "210px"})
+        self.mode = dropdown("mode", mode, [*GATES], "RNN", width="210px")
         self.input_size = slider("input_size", input_size, 1, max(256, input_size), width=290)
         self.hidden_size = slider("hidden_size", hidden_size, 1, max(256, hidden_size), width=290)
         self.rectangles = widgets.SelectionSlider(

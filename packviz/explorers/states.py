@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
-from packviz.core.given import one_of
 from packviz.core.layout import Layout
 from packviz.draw import grids
 from packviz.draw.sheet import Sheet, stack
 from packviz.explorers.lengths import LengthsField
-from packviz.explorers.panel import Panel, View, row, show, slider
+from packviz.explorers.panel import Panel, View, dropdown, row, show, slider
 
 if TYPE_CHECKING:
     from packviz.check.states import StatesComparison
@@ -57,15 +56,12 @@ class StatesExplorer(Panel):
             ValueError: a length is not valid, or a choice is not among those of the controls.
         """
         self.typed = LengthsField(lengths)
-        self.padding = widgets.Dropdown(
-            options=PADDING, value=one_of("padding", padding, PADDING), description="padding"
-        )
-        self.cell = widgets.Dropdown(options=CELLS, value=one_of("cell", cell, CELLS), description="cell")
+        self.padding = dropdown("padding", padding, PADDING)
+        self.cell = dropdown("cell", cell, CELLS)
         self.layers = slider("layers", layers, 1, 3, width=230)
         self.bidirectional = widgets.Checkbox(value=bidirectional, description="bidirectional", indent=False)
-        self.direction = widgets.Dropdown(options=["forward", "reverse"], value="forward", description="direction")
-        units = [f"unit {i}" for i in range(HIDDEN)]
-        self.number = widgets.Dropdown(options=[NORM, *units], value=NORM, description="draw")
+        self.direction = dropdown("direction", "forward", ["forward", "reverse"])
+        self.number = dropdown("draw", NORM, [NORM, *(f"unit {i}" for i in range(HIDDEN))])
         self.seed = slider("seed", seed, 0, 99, width=230)
         super().__init__(
             row(self.typed, self.padding, self.cell),

@@ -13,7 +13,7 @@ import ipywidgets as widgets
 from packviz.core.given import one_of
 from packviz.core.layout import Layout
 from packviz.explorers.lengths import LengthsField
-from packviz.explorers.panel import Panel, View, row
+from packviz.explorers.panel import Panel, View, dropdown, row
 
 if TYPE_CHECKING:
     from packviz.check.static import StaticCheck
@@ -58,12 +58,7 @@ class StaticExplorer(Panel):
         Raises:
             ValueError: there is no such network, or a length is not valid.
         """
-        self.network = widgets.Dropdown(
-            options=[*NETWORKS, OWN],
-            value=one_of("network", network, [*NETWORKS]),
-            description="network",
-            layout=widgets.Layout(width="420px"),
-        )
+        self.network = dropdown("network", one_of("network", network, [*NETWORKS]), [*NETWORKS, OWN], width="420px")
         self.lengths = LengthsField(lengths, continuous_update=False)
         self.code = widgets.Textarea(
             value=_source(network),
