@@ -133,7 +133,8 @@ def ticks(low: float, high: float) -> list[float]:
 
 def nice(at_least: float) -> int:
     """The smallest of 1, 2, 5, 10, 20, 50, … that is at least this."""
-    return next(digit * 10**power for power in count() for digit in (1, 2, 5) if digit * 10**power >= at_least)
+    steps: Iterator[int] = (digit * 10**power for power in count() for digit in (1, 2, 5))
+    return next(step for step in steps if step >= at_least)
 
 
 def apart(heights: Sequence[float], lowest: float, room: float = 12.0) -> list[float]:

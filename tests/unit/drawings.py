@@ -79,5 +79,9 @@ class Drawing:
         (found,) = [text for text in self.texts if text.said.startswith(start)]
         return found
 
+    def outside(self):
+        """The texts that the picture cuts off."""
+        return [t for t in self.texts if t.box.x < 0 or t.box.right > self.width or t.box.bottom > self.height]
+
     def said(self):
         return [text.said for text in self.texts]

@@ -143,8 +143,7 @@ def test_everything_stays_inside():
     long = "x" * 150
     drawn = Drawing(sweep(curve("staircase"), sources=(long,), notes=(long, "<&>")).to_svg("dark"))
     assert drawn.text("two").x == drawn.text("one").x + 458
-    assert all(text.box.right <= drawn.width for text in drawn.texts)
-    assert all(text.box.bottom <= drawn.height for text in drawn.texts)
+    assert not drawn.outside()
     assert "<&>" in drawn.said()
 
 

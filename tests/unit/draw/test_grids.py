@@ -95,10 +95,7 @@ def test_shades_are_shares_of_the_scale(value, shade):
 def test_grids_stay_within_the_picture_and_apart(drawn, theme):
     drawing = Drawing(grids.draw(drawn, "title", theme).svg())
     assert drawing.width == 900
-    for text in drawing.texts:
-        assert text.box.x >= 0
-        assert text.box.right <= 900
-        assert text.box.bottom <= drawing.height
+    assert not drawing.outside()
     frames = [b for b in drawing.boxes if b.fill == "none"]
     assert len(frames) == len(drawn)
     for i, one in enumerate(frames):
@@ -150,11 +147,8 @@ def trajectories(draw):
 def test_curves_stay_within_the_picture_and_their_labels_apart(path, theme):
     svg = path.to_svg(theme)
     drawing = Drawing(svg)
-    for text in drawing.texts:
-        assert text.box.x >= 0
-        assert text.box.y >= 0
-        assert text.box.right <= drawing.width
-        assert text.box.bottom <= drawing.height
+    assert not drawing.outside()
+    assert all(text.box.y >= 0 for text in drawing.texts)
     beside = sorted(
         t.y for t in drawing.texts if t.said.endswith((" packed", " padded")) or (len(t.said) == 1 and t.x > 800)
     )

@@ -140,10 +140,7 @@ def test_rectangles_and_real_cells_stand_where_they_belong(stairs):
 @example(Stairs(range(1, 513), range(513)), "dark")
 def test_texts_are_in_the_picture_and_apart(stairs, theme):
     drawing = Drawing(stairs.to_svg(theme))
-    for text in drawing.texts:
-        assert text.box.x >= 0
-        assert text.box.right <= drawing.width
-        assert text.box.bottom <= drawing.height
+    assert not drawing.outside()
     for one, other in combinations([t.box for t in drawing.texts], 2):
         beside = one.right <= other.x + 0.1 or other.right <= one.x + 0.1
         assert beside or one.bottom <= other.y or other.bottom <= one.y
@@ -221,11 +218,7 @@ def test_curves_cursor_and_marks(it):
 
 @given(trade_offs(), st.sampled_from(["light", "dark", "live"]))
 def test_the_texts_of_the_chart_are_in_the_picture(it, theme):
-    drawing = Drawing(it.to_svg(theme))
-    for text in drawing.texts:
-        assert text.box.x >= 0
-        assert text.box.right <= drawing.width
-        assert text.box.bottom <= drawing.height
+    assert not Drawing(it.to_svg(theme)).outside()
 
 
 def test_the_chart_in_words():

@@ -88,17 +88,6 @@ def test_lengths_are_typed(lengths):
     shows(explorer, Spec("LSTM", 3, 7), lengths)
 
 
-@pytest.mark.parametrize("typed", ["", "3, two", "0", "2.5"])
-def test_what_is_no_length_is_said_and_the_picture_stays(typed):
-    explorer = CostExplorer()
-    before = explorer.picture.value
-    move(explorer.typed, typed)
-    assert "The picture shows the last good input" in words(explorer.error)
-    assert explorer.picture.value == before
-    move(explorer.typed, "3, 2")
-    shows(explorer, Spec("LSTM", 3, 7), [3, 2])
-
-
 def test_a_large_batch_stays_light():
     explorer = CostExplorer(range(512, 0, -1), "LSTM", 128, 128)
     assert len(explorer.picture.value) < 80_000

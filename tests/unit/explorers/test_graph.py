@@ -71,10 +71,3 @@ def test_it_starts_as_told():
             ValueError, match=f"steps is {steps} and distinct {distinct}; give at most {MOST_STEPS} steps"
         ):
             GraphExplorer(steps, distinct)
-
-
-def test_a_notebook_stores_its_picture_and_text(explorer):
-    bundle = explorer._repr_mimebundle_()
-    assert bundle["text/plain"] == explorer.to_text()
-    assert bundle["image/svg+xml"].startswith("<svg ")
-    assert "var(" not in bundle["image/svg+xml"]

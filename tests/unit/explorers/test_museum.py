@@ -68,10 +68,6 @@ def test_any_text_may_be_pasted(text):
     assert "packviz failed" not in panel.error.value
 
 
-def test_the_control_has_a_name():
-    assert MuseumExplorer().pasted.description == "error text"
-
-
 def test_its_stored_form():
     bundle = MuseumExplorer(TEXTS[0])._repr_mimebundle_()
     assert bundle["text/plain"].startswith("Most like it: exhibit 1, Batch and time swapped")

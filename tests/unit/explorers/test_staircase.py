@@ -117,16 +117,6 @@ def test_lengths_are_typed_and_the_slider_stays_near(lengths):
     shows(explorer, lengths, SPEC, min(stops, key=lambda k: abs(k - 4)))
 
 
-@pytest.mark.parametrize("typed", ["", "3, two", "0", "2.5"])
-def test_what_is_no_length_is_said_and_the_picture_stays(explorer, typed):
-    before = explorer.picture.value
-    move(explorer.picker.typed, typed)
-    assert "The picture shows the last good input" in words(explorer.error)
-    assert explorer.picture.value == before
-    move(explorer.picker.typed, "3, 2")
-    shows(explorer, [3, 2], SPEC, 2)
-
-
 def test_it_starts_as_told():
     explorer = StaircaseExplorer(kind="equal", many=3, longest=7, mode="GRU", input_size=300, hidden_size=5)
     shows(explorer, [7, 7, 7], Spec("GRU", 300, 5), 1)

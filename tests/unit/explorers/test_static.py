@@ -132,18 +132,3 @@ def test_it_starts_as_told_and_leaves_torchs_random_numbers():
         StaticExplorer("nonsense")
     with pytest.raises(ValueError, match=r"lengths\[0\] is 0"):
         StaticExplorer(lengths=[0])
-
-
-def test_a_notebook_stores_its_picture_and_text(explorer):
-    bundle = explorer._repr_mimebundle_()
-    assert bundle["text/plain"] == explorer.to_text()
-    assert bundle["image/svg+xml"].startswith("<svg ")
-    assert "var(" not in bundle["image/svg+xml"]
-
-
-def test_every_control_has_a_name(explorer):
-    assert [c.description for c in (explorer.network, explorer.lengths, explorer.code)] == [
-        "network",
-        "lengths",
-        "forward",
-    ]
