@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from textwrap import wrap
 from typing import Any
 
@@ -183,12 +184,7 @@ def _key(sheet: Sheet, y: float) -> None:
 
 def _stretches(grid: Grid, r: int, few: bool) -> list[tuple[int, int, str]]:
     """The row as (column, length, kind): kind is `=`, `#` for padding, or the index of a shade."""
-    result: list[tuple[int, int, str]] = []
-    for c in range(len(grid.columns)):
-        shade = grid.shade(r, c)
-        kind = "#" if grid.is_padding(r, c) else "=" if shade is None else str(shade)
-        if result and result[-1][2] == kind and not few:
-            result[-1] = (result[-1][0], result[-1][1] + 1, kind)
-        else:
-            result.append((c, 1, kind))
-    return result
+    shades = [grid.shade(r, c) for c in range(len(grid.columns))]
+    kinds = ["#" if grid.is_padding(r, c) else "=" if s is None else str(s) for c, s in enumerate(shades)]
+    runs = [list(run) for _, run in groupby(range(len(kinds)), key=lambda c: c if few else kinds[c])]
+    return [(run[0], len(run), kinds[run[0]]) for run in runs]

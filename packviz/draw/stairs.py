@@ -79,17 +79,15 @@ class Stairs(Drawn):
 
     def to_text(self) -> str:
         """The counts, and the rectangles, of which many are left out."""
-        listed = self.rectangles if self.calls <= text.FEW else (*self.rectangles[:8], None, *self.rectangles[-3:])
+        many = self.calls > text.FEW
         rows = []
-        for one in listed:
-            if one is None:
-                rows.append(["…"])
-                continue
-            a, b, n = one
+        for a, b, size in self.rectangles[:8] + self.rectangles[-3:] if many else self.rectangles:
             steps = f"step {a}" if b == a + 1 else f"steps {a}–{b - 1}"
-            padding = n * (b - a) - int(self.layout.batch_sizes[a:b].sum())
-            size = f"{text.count(n, 'sequence')} × {text.count(b - a, 'step')}"
-            rows.append([steps, f"{size}, {padding:,} padding"])
+            padding = size * (b - a) - int(self.layout.batch_sizes[a:b].sum())
+            sides = f"{text.count(size, 'sequence')} × {text.count(b - a, 'step')}"
+            rows.append([steps, f"{sides}, {padding:,} padding"])
+        if many:
+            rows.insert(8, ["…"])
         return "\n".join([self.summary(), *text.table(rows, "  <14 <")])
 
     def sheet(self, theme: str) -> Sheet:

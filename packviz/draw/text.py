@@ -108,13 +108,11 @@ def short_difference(value: float) -> str:
         return "NaN"
     if value < 1e-9:
         return "≈0"
-    value = value if math.isinf(value) else min(value, 9e99)
     if 0.001 <= value < 1:
-        digits = f"{value:.1g}"
-        return digits if digits == "1" else digits.lstrip("0")
-    mantissa, _, power = f"{value:.0e}".partition("e")
-    if math.isinf(value) or 1 <= value < 1000:
+        return f"{value:.1g}".lstrip("0")
+    if 1 <= value < 1000 or math.isinf(value):
         return f"{value:.0f}"
+    mantissa, power = f"{min(value, 9e99):.0e}".split("e")
     return f"{mantissa}e{int(power)}"
 
 

@@ -59,7 +59,8 @@ class Job(widgets.HBox):
         try:
             work = self._ready()
         except ValueError as error:
-            self._rest(str(error))
+            self.said.value = str(error)
+            self._rest()
             return
         self.thread = threading.Thread(target=self._in_thread, args=(work,), daemon=True)
         self.thread.start()
@@ -86,7 +87,5 @@ class Job(widgets.HBox):
     def _progress(self, done: int, of: int) -> None:
         self.bar.max, self.bar.value = of, done
 
-    def _rest(self, said: str | None = None) -> None:
-        if said is not None:
-            self.said.value = said
+    def _rest(self) -> None:
         self.start.disabled, self.stop.disabled = False, True
