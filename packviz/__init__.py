@@ -101,7 +101,9 @@ def __getattr__(name: str) -> Any:
     elif name in _HOME:
         value = getattr(importlib.import_module(_HOME[name]), name)
     else:
-        raise AttributeError(f"module 'packviz' has no attribute {name!r}; it offers {', '.join(__all__)}")
+        raise AttributeError(
+            f"module 'packviz' has no attribute {name!r}; it offers {', '.join([*__all__, *_MODULES])}"
+        )
     globals()[name] = value
     return value
 

@@ -12,7 +12,7 @@ from packviz.bench.command import STOPPED, add_studies
 from packviz.bench.machine import own_version
 from packviz.core import lengths
 from packviz.draw.picture import show
-from packviz.studies.forum import command as cli_bench
+from packviz.studies.forum import command as forum
 
 STUDIES = {
     "savings": "the same FLOPs saved, by few and by many distinct lengths: the same time?",
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shower.set_defaults(run=_show)
 
     bench = "time the forum's network, padded and packed, on this machine"
-    cli_bench.add_to(commands.add_parser("bench", help=bench, description=f"{bench.capitalize()}."))
+    forum.add_to(commands.add_parser("bench", help=bench, description=f"{bench.capitalize()}."))
 
     study = "run a study again: what notebooks show as recorded, measured on this machine"
     add_studies(commands.add_parser("study", help=study, description=f"{study.capitalize()}."), STUDIES)

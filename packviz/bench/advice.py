@@ -267,7 +267,7 @@ def advise(
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`.
         lengths: `(N,)` of the whole data set: a list, an array, a tensor or a `Layout`; or the path of a CSV or JSON
-            file; or a distribution, a key of `packviz.lengths.DISTRIBUTIONS` such as `"log-normal"`.
+            file; or a distribution, a key of `pv.lengths.DISTRIBUTIONS` such as `"log-normal"`.
         batch_size: sequences per batch.
         longest: the upper end of a distribution in time steps; only with one.
         count: the number of sequences of a distribution.

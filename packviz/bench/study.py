@@ -376,7 +376,7 @@ class Study(Generic[P, V, R]):
         name = name or f"{self.name}_cpu.json"
         try:
             data = files.load(name, self.name, self.version)
-        except files.MismatchError as error:
+        except files.VersionError as error:
             remedy = (
                 f"`python tools/migrate_recorded.py {os.fspath(name)}` brings a file of an older packviz up to date"
             )

@@ -315,7 +315,7 @@ def _pack_rules(name: str, operators: list[str], arguments: Mapping[str, Any], w
         added = " and ".join(f'"{one}"' for one in dict.fromkeys(operators) if one in ("aten::sort", "aten::scatter_"))
         message = f"enforce_sorted=False adds {added}, which such a compiler leaves to the CPU."
         fix = "Sort the batch before the network, longest first, and pass enforce_sorted=True."
-        batch = lengths.numel() if isinstance(lengths, Tensor) else len(lengths or [])
+        batch = lengths.numel() if isinstance(lengths, Tensor) else len(lengths) if lengths is not None else 0
         if batch == 1:
             fix = "A batch of one is always sorted: pass enforce_sorted=True."
         yield Finding("warning", "unsorted", message, where, fix)

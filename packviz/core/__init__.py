@@ -1,1 +1,1 @@
-"""Lengths in, places out: pure values, from NumPy and the standard library. Knows no other wing."""
+"""Lengths in, places out, and the small things all wings need. NumPy and the standard library; knows no other wing."""

@@ -11,8 +11,8 @@ from typing import Any
 _FOLDERS = ("recorded", "notebooks/recorded")
 
 
-class MismatchError(ValueError):
-    """A result file is of another kind or version."""
+class VersionError(ValueError):
+    """A result file is of another version."""
 
 
 def save(path: str | os.PathLike[str], kind: str, version: int, data: Mapping[str, Any]) -> None:
@@ -39,8 +39,8 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
         version: the version it must have.
 
     Raises:
-        MismatchError: it is of another kind or version.
-        ValueError: there is no such file, or it is no JSON.
+        VersionError: it is of another version.
+        ValueError: there is no such file, it is no JSON, or of another kind.
     """
     path = find(name)
     try:
@@ -49,7 +49,8 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
         raise ValueError(f"{name} is not a JSON file") from None
     found = (data.get("packviz"), data.get("version")) if isinstance(data, dict) else (None, None)
     if found != (kind, version):
-        raise MismatchError(f"{name} holds {found[0]!r}, version {found[1]!r}; expected {kind!r}, version {version}")
+        error = VersionError if found[0] == kind else ValueError
+        raise error(f"{name} holds {found[0]!r}, version {found[1]!r}; expected {kind!r}, version {version}")
     return dict(data)
 
 

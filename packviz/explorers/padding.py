@@ -33,7 +33,7 @@ class PaddingExplorer(Panel):
 
         Args:
             lengths: the lengths at the start. Up to 8 sequences of up to 12 steps get a slider each.
-            kind: start from this instead: a key of `packviz.lengths.DISTRIBUTIONS` such as `"triangle"`.
+            kind: start from this instead: a key of `pv.lengths.DISTRIBUTIONS` such as `"triangle"`.
             batch_size: sequences of a distribution, up to 512.
             longest: its upper end in time steps, up to 512.
             seed: of a random distribution.

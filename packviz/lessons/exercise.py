@@ -112,11 +112,13 @@ def exercise(notebook: str, task: str) -> Callable[[Callable[Asked, Verdict]], C
 
         @functools.wraps(check)
         def checked(*args: Asked.args, **kwargs: Asked.kwargs) -> Verdict:
-            cause = None
+            cause: Exception | None = None
             try:
+                if _is_stub([*args, *kwargs.values()]):
+                    raise _StubError
                 verdict = judge(*map(answering, args), **{name: answering(value) for name, value in kwargs.items()})
             except Exception as error:
-                cause, verdict = error, Verdict(False, _what_failed(error, [*args, *kwargs.values()]))
+                cause, verdict = error, Verdict(False, _what_failed(error))
             if not verdict.solved and os.environ.get("PACKVIZ_STRICT") == "1":
                 raise NotSolvedError(verdict.to_text()) from cause
             if verdict.solved:
@@ -128,6 +130,10 @@ def exercise(notebook: str, task: str) -> Callable[[Callable[Asked, Verdict]], C
         return checked
 
     return register
+
+
+class _StubError(Exception):
+    """There is still a … in the answer."""
 
 
 class _NothingReturnedError(Exception):
@@ -148,11 +154,11 @@ def answering(answer: Any) -> Any:
     return answered
 
 
-def _what_failed(error: Exception, answers: Sequence[Any]) -> str:
+def _what_failed(error: Exception) -> str:
     """Says what is missing or went wrong and, if it was in the reader's own code, in which line of the cell."""
     if isinstance(error, _NothingReturnedError):
         return NOT_YET
-    if _is_stub(answers):
+    if isinstance(error, _StubError):
         return "Not solved yet: replace the … with your own answer and run the cell again."
     library = str(Path(__file__).parents[1])
     theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(library)]

@@ -117,7 +117,7 @@ def test_star_import():
 
 
 def test_a_name_that_is_not_there_gets_help():
-    offered = ", ".join(pv.__all__)
+    offered = ", ".join([*pv.__all__, "batches", "figures", "lengths"])
     with pytest.raises(AttributeError, match=f"'packviz' has no attribute 'Layuot'; it offers {offered}$"):
         _ = pv.Layuot
 

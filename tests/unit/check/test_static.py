@@ -834,6 +834,11 @@ def test_on_a_gpu():
     assert torch.equal(torch.cuda.get_rng_state(), state)
 
 
+def test_lengths_may_be_an_array():
+    found = pv.check_static(networks.Unsorted(), (X, LENGTHS.numpy()))
+    assert "constant" in found.rules
+
+
 def test_an_environment_behind_a_link(tmp_path):
     """As in a home folder on a cluster: torch's own lines are told from the reader's all the same."""
     site, link = Path(torch.__file__).parents[1], tmp_path / "linked"

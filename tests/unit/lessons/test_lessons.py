@@ -580,6 +580,7 @@ def test_an_exercise_of_your_own(monkeypatch):
 
     assert check(42).to_text() == "✓ So."
     assert check(41).to_text() == "✗ So."
+    assert check(...).headline.startswith("○ Not solved yet")  # though the check would take it for a wrong answer
 
 
 def test_a_function_that_returns_nothing_is_not_solved_yet_wherever_the_check_calls_it(monkeypatch):
