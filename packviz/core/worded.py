@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 
 class Worded(ABC):
@@ -11,6 +12,11 @@ class Worded(ABC):
     @abstractmethod
     def to_text(self) -> str:
         """What it is, in words."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__repr__" not in vars(cls):
+            cls.__repr__ = Worded.__repr__  # type: ignore[method-assign]  # its own, or a dataclass would write another
 
     def __repr__(self) -> str:
         return self.to_text()
