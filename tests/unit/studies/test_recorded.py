@@ -6,7 +6,7 @@ from pathlib import Path
 import migrate_recorded
 import pytest
 
-from packviz.studies import compilers, helpers, thumb
+from packviz.studies import compilers, helpers, savings, thumb
 
 RECORDED = sorted((Path(__file__).parents[3] / "notebooks" / "recorded").glob("*.json"))
 
@@ -81,3 +81,9 @@ def test_a_file_of_another_name_takes_the_new_one(tmp_path):
     found = compilers.recorded(tmp_path / "compilers_cpu.json")
     assert found.cells == {"padded": {"export": compilers.Cell("right", compiled=2)}}
     assert found.torch == "2"
+
+
+def test_a_file_of_another_kind_is_not_said_to_be_an_older_one():
+    """The remedy for an older version would have nothing to do there."""
+    with pytest.raises(ValueError, match=r"holds 'race', version 1; expected 'savings', version 2$"):
+        savings.STUDY.load("race_cpu.json")
