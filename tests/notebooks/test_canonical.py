@@ -7,6 +7,7 @@ import shutil
 import struct
 from pathlib import Path
 
+import nbformat
 import pytest
 from nbhelp import Tool, write
 from nbtools.canonical import PLOTLY, WIDGET_VIEW, canonical, dumps, leaks, loads
@@ -335,6 +336,17 @@ def test_check_finds_what_a_source_may_not_do(root: Path, cell, message):
     store(root, notebook)
     found = [defect for defect in defects(root) if defect.startswith(f"notebooks/{STEM}.ipynb")]
     assert any(message in defect for defect in found), found
+
+
+def test_a_claims_cell_claims_and_prints_nothing(root: Path):
+    cell = nbformat.v4.new_code_cell("print(1)", metadata={"tags": ["claims"]})
+    cell.outputs = [nbformat.v4.new_output("stream", text="1\n")]
+    notebook = notebook_of(root)
+    notebook.cells.append(cell)
+    store(root, notebook)
+    found = "\n".join(defects(root))
+    assert "is tagged 'claims' and asserts nothing" in found
+    assert "is tagged 'claims' and prints" in found
 
 
 def test_fifteen_lines_and_blank_ones_are_fine(root: Path):

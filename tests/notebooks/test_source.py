@@ -71,6 +71,14 @@ def test_reader_and_solutions(tmp_path):
     assert links(text) == ["../02_two.ipynb", "01_one.ipynb#end"]
 
 
+def test_claims_stand_folded_in_the_solutions_alone(tmp_path):
+    text = '# %% [markdown]\n# # A title\n\n# %%\nx = 1\n\n# %% tags=["claims"]\nassert x == 1\n\n# %%\nx\n'
+    reader, solved = editions(write(tmp_path, text))
+    assert [cell.source for cell in reader.notebook.cells] == ["# A title", "x = 1", "x"]
+    assert [cell.source for cell in solved.notebook.cells] == ["# A title (solutions)", "x = 1", "assert x == 1", "x"]
+    assert solved.notebook.cells[2].metadata == {"tags": ["claims"], "jupyter": {"source_hidden": True}}
+
+
 def test_no_region_no_solutions(tmp_path):
     assert len(editions(write(tmp_path, "# %%\nprint(1)\n"))) == 1
 

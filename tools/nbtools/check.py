@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from nbtools.canonical import LIVE_TIMING, PLOTLY, WIDGET_VIEW, canonical, dumps, leaks, loads, tags, text_of
-from nbtools.source import Edition, SourceError, editions, source_files
+from nbtools.source import CLAIMS, Edition, SourceError, editions, source_files
 
 MAX_LINES = 15
 MAX_BYTES = 1_500_000
 IGNORE_TAGS = {"nbval-ignore-output", "nbval-skip"}
-KNOWN_TAGS = {"parameters", "exercise", "quiz", "raises-exception", LIVE_TIMING} | IGNORE_TAGS
+KNOWN_TAGS = {"parameters", "exercise", "quiz", "raises-exception", CLAIMS, LIVE_TIMING} | IGNORE_TAGS
 
+_ASSERTS = re.compile(r"(?m)^\s*assert\b")
 _NBVAL_COMMENT = re.compile(r"(?m)^\s*#\s*((?:NBVAL_|PYTEST_VALIDATE_)\w+)\s*$")
 _BARE_WIDGET = re.compile(
     r"(?:\w*(?:Slider|Text|Textarea|Button|Buttons|Checkbox|Picker|Progress|Widget|Valid|Play|Output|Select|SelectMultiple)"
@@ -131,7 +132,7 @@ def _cell_defects(cell: Any, root: Path) -> Iterator[str]:
 
 def _too_long(cell: Any) -> Iterator[str]:
     lines = sum(bool(line.strip()) for line in cell.source.splitlines())
-    if lines > MAX_LINES:
+    if lines > MAX_LINES and CLAIMS not in tags(cell):
         yield f"{lines} lines of code, over {MAX_LINES}"
 
 
@@ -145,6 +146,15 @@ def _odd_tags(cell: Any) -> Iterator[str]:
         yield f"tagged {LIVE_TIMING!r} without 'nbval-ignore-output'"
     for comment in _NBVAL_COMMENT.findall(cell.source):
         yield f"the comment {comment} hides it from the tests; only a tag on a live timing may"
+
+
+def _claims(cell: Any) -> Iterator[str]:
+    if CLAIMS not in tags(cell):
+        return
+    if not _ASSERTS.search(cell.source):
+        yield "is tagged 'claims' and asserts nothing"
+    if cell.outputs:
+        yield "is tagged 'claims' and prints: what is shown stands in a cell that the reader has too"
 
 
 def _errors(cell: Any) -> Iterator[str]:
@@ -172,4 +182,4 @@ def _pictures(cell: Any) -> Iterator[str]:
             yield "an output fetches from the network"
 
 
-_JUDGES: tuple[Callable[[Any], Iterator[str]], ...] = (_too_long, _odd_tags, _errors, _pictures)
+_JUDGES: tuple[Callable[[Any], Iterator[str]], ...] = (_too_long, _odd_tags, _claims, _errors, _pictures)

@@ -1,7 +1,11 @@
 """From a source file to the notebooks it stands for, not yet run.
 
 A source is `notebooks/source/NN_name.py` in jupytext's percent format. It gives the reader's notebook
-`notebooks/NN_name.ipynb` and, where it holds solutions, `notebooks/solutions/NN_name.ipynb`.
+`notebooks/NN_name.ipynb` and, where it holds solutions or claims, `notebooks/solutions/NN_name.ipynb`.
+
+A cell tagged `claims` checks what a section says. It is nothing to read for a learner, and what holds on the tested
+torch need not hold on the reader's: so it stands, folded, in the solutions notebook alone, which every test run
+executes.
 """
 
 from __future__ import annotations
@@ -9,17 +13,18 @@ from __future__ import annotations
 import copy
 import posixpath
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jupytext
 
-from nbtools.canonical import canonical
+from nbtools.canonical import canonical, tags
 
 BEGIN, END = "# solution", "# end solution"
 STUB = "...  # your code here"
+CLAIMS = "claims"
 CELL_OPTIONS = {"tags", "jupyter"}
 _JUPYTEXTS_OWN = {"lines_to_next_cell", "lines_to_end_of_cell_marker"}
 
@@ -78,7 +83,7 @@ def source_files(root: Path, names: Iterable[str] = ()) -> list[Path]:
 
 
 def editions(source: Path) -> list[Edition]:
-    """Reads a source and gives the reader's notebook and, where it holds solutions, the solutions notebook.
+    """Reads a source and gives the reader's notebook and, where it holds solutions or claims, the solutions notebook.
 
     Raises:
         SourceError: The source has an unclosed, empty or misspelt solution region, an unknown cell option, a
@@ -180,14 +185,21 @@ def _refuse_odd_cell(cell: Any, where: str) -> None:
         raise SourceError(f"{where}: unknown cell option {', '.join(sorted(odd))}")
 
 
-def _split(cell: Any, where: str) -> tuple[str, str]:
-    return split_solution(cell.source, where) if cell.cell_type == "code" else (cell.source, cell.source)
+def _split(cell: Any, where: str) -> tuple[str | None, str]:
+    """Gives a cell's text in the reader's notebook, None where it is not in it, and in the solutions notebook."""
+    if cell.cell_type != "code":
+        return cell.source, cell.source
+    stub, solved = split_solution(cell.source, where)
+    return (None if CLAIMS in tags(cell) else stub), solved
 
 
-def _notebook(original: Any, texts: list[str], stem: str) -> Any:
+def _notebook(original: Any, texts: Sequence[str | None], stem: str) -> Any:
     notebook = copy.deepcopy(original)
     for cell, text in zip(notebook.cells, texts, strict=True):
         cell.source = text
+        if CLAIMS in tags(cell):
+            cell.metadata["jupyter"] = {"source_hidden": True}
+    notebook.cells = [cell for cell in notebook.cells if cell.source is not None]
     return canonical(notebook, stem)
 
 
