@@ -23,6 +23,10 @@ CONTIGUOUS, STRIDED, SNAKE = "contiguous", "strided", "snake"
 SPLITS = (CONTIGUOUS, STRIDED, SNAKE)
 """How a batch, longest sequence first, is dealt out to workers: in blocks; in turn; in turn there and back."""
 
+NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING = "next-fit", "first-fit", "first-fit decreasing"
+FILLS = (NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING)
+"""Which row takes a sequence: the last one begun; the first with room; the first with room, longest sequence first."""
+
 WINDOW = 50
 """Batches that are sorted together: enough for little padding, few enough that an epoch stays random."""
 
@@ -117,6 +121,44 @@ def split(lengths: Any, workers: int, way: str = SNAKE) -> list[IntArray]:
     at_least("workers", workers)
     order, taker = _longest_first(n, np.arange(n.size)), _takers(n.size, workers, way)
     return [order[taker == worker] for worker in range(workers)]
+
+
+def fill(lengths: Any, room: int, way: str = FIRST_FIT_DECREASING) -> list[IntArray]:
+    """Puts several sequences into each row of a fixed size, none of them cut: documents for a transformer.
+
+    Whatever runs on such a row must keep its sequences apart: attention by a mask, an RNN by unpacking them.
+
+    Args:
+        lengths: `(B,)` whole numbers of at least 1.
+        room: time steps (tokens) that a row has.
+        way: one of `FILLS`. First-fit decreasing needs at most 11/9 of the fewest rows possible, and 6/9 of a row.
+
+    Returns:
+        For each row the indices of its sequences, in the order they were put in.
+
+    Raises:
+        ValueError: a length is not valid or over `room`, `room` is under 1, or there is no such way.
+
+    Source:
+        G. Dósa (2007), "The tight bound of first fit decreasing bin-packing algorithm is FFD(I) ≤ 11/9 OPT(I) + 6/9".
+    """
+    at_least("room", room)
+    one_of("way", way, FILLS)
+    n = Layout(lengths).lengths
+    if (n > room).any():
+        b = int(np.argmax(n > room))
+        raise ValueError(f"lengths[{b}] is {n[b]}, over room={room}: give the rows more room, or cut the sequence")
+    everyone = np.arange(n.size)
+    left = np.full(n.size, room)  # of every row, begun or not: there are never more rows than sequences
+    rows: list[list[int]] = []
+    for b in _longest_first(n, everyone) if way == FIRST_FIT_DECREASING else everyone:
+        first = max(len(rows) - 1, 0) if way == NEXT_FIT else 0
+        row = first + int(np.argmax(left[first : len(rows) + 1] >= n[b]))
+        if row == len(rows):
+            rows.append([])
+        rows[row].append(b)
+        left[row] -= n[b]
+    return [np.array(row) for row in rows]
 
 
 @dataclass(frozen=True, eq=False)

@@ -180,6 +180,32 @@ class Layout:
             )
         return cls(lengths, max_len=m.shape[1])
 
+    @classmethod
+    def from_offsets(cls, offsets: Any) -> Layout:
+        """Reads the layout of flat rows: sequences one after another, as a jagged tensor and `cu_seqlens` have them.
+
+        Args:
+            offsets: `(B + 1,)` the flat row at which each sequence begins, and last the number of rows: a jagged
+                tensor's `offsets()`, or the `cu_seqlens` of an attention kernel.
+
+        Raises:
+            ValueError: `offsets` does not begin at 0, or does not rise from one entry to the next.
+        """
+        starts = _whole_numbers(offsets, "offsets", "give the row at which each sequence begins, and the row count")
+        if starts[0] != 0 or starts.size == 1:
+            raise ValueError(
+                f"offsets must begin with 0 and end with the number of rows, got {_some(starts)}: from lengths they are"
+                " Layout(lengths).starts"
+            )
+        lengths = np.diff(starts)
+        if (lengths < 1).any():
+            b = int(np.argmax(lengths < 1))
+            raise ValueError(
+                f"offsets must rise, but go from {starts[b]} to {starts[b + 1]} at entry {b + 1}: every sequence needs"
+                " at least one row; drop the empty ones"
+            )
+        return cls(lengths)
+
     @property
     def batch_size(self) -> int:
         """`B`, the number of sequences."""
@@ -239,6 +265,20 @@ class Layout:
         t = np.repeat(np.arange(self.batch_sizes.size), self.batch_sizes)
         rank = np.arange(self.n_valid) - self.offsets[t]
         return frozen(np.stack([self.sorted_indices[rank], t], axis=1))
+
+    @cached_property
+    def starts(self) -> IntArray:
+        """`(B + 1,)` the flat row at which each sequence begins, one after another in the caller's order; last `N`.
+
+        What attention kernels call `cu_seqlens` and a jagged tensor `offsets()`. Not `offsets`: those are time steps.
+        """
+        return frozen(np.concatenate(([0], np.cumsum(self.lengths))))
+
+    @cached_property
+    def flat_rows(self) -> IntArray:
+        """`(N,)` the flat row that each packed row is: `packed = flat[flat_rows]`, `flat[flat_rows] = packed`."""
+        b, t = self.source.T
+        return frozen(self.starts[b] + t)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Layout):

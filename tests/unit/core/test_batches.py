@@ -7,7 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.core import batches as buckets
-from packviz.core.batches import BUCKETED, CONTIGUOUS, ORDERS, SHUFFLED, SNAKE, SORTED, SPLITS, STRIDED, Buckets, Load
+from packviz.core.batches import (
+    BUCKETED,
+    CONTIGUOUS,
+    FILLS,
+    FIRST_FIT,
+    FIRST_FIT_DECREASING,
+    NEXT_FIT,
+    ORDERS,
+    SHUFFLED,
+    SNAKE,
+    SORTED,
+    SPLITS,
+    STRIDED,
+    Buckets,
+    Load,
+    fill,
+)
 from packviz.core.layout import Layout
 
 lengths = st.lists(st.integers(1, 60), min_size=1, max_size=80)
@@ -140,3 +156,58 @@ def test_a_snake_is_fairer_than_blocks():
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def fewest(lengths, room, rows=()):
+    """The fewest rows that hold these sequences, by trying every way."""
+    if not lengths:
+        return len(rows)
+    first, rest = lengths[0], lengths[1:]
+    tries = [(*rows[:i], left - first, *rows[i + 1 :]) for i, left in enumerate(rows) if left >= first]
+    return min(fewest(rest, room, tried) for tried in [*tries, (*rows, room - first)])
+
+
+@given(lengths, st.integers(0, 200), st.sampled_from(FILLS))
+def test_no_sequence_is_cut_or_lost_and_no_row_overfull(n, spare, way):
+    room = max(n) + spare
+    rows = [row.tolist() for row in fill(n, room, way)]
+    assert sorted(b for row in rows for b in row) == list(range(len(n)))
+    held = [sum(n[b] for b in row) for row in rows]
+    assert max(held) <= room
+    assert len(rows) >= -(-sum(n) // room)
+    if way == NEXT_FIT:  # a new row is begun only for what did not fit the last
+        assert [b for row in rows for b in row] == list(range(len(n)))
+        assert all(held[i] + n[rows[i + 1][0]] > room for i in range(len(rows) - 1))
+    else:  # a sequence lies in the first row that had room for it
+        order = range(len(n)) if way == FIRST_FIT else sorted(range(len(n)), key=lambda b: -n[b])
+        left = [room] * len(n)
+        for b in order:
+            first = next(r for r, some in enumerate(left) if some >= n[b])
+            assert b in rows[first]
+            left[first] -= n[b]
+
+
+@given(st.lists(st.integers(1, 10), min_size=1, max_size=7), st.integers(0, 10))
+def test_first_fit_decreasing_is_near_the_fewest_rows(n, spare):
+    room = max(n) + spare
+    best = fewest(tuple(n), room)
+    assert best <= len(fill(n, room)) <= (11 * best + 6) / 9
+
+
+def test_the_small_example():
+    assert [row.tolist() for row in fill([3, 7, 4, 5, 4], 8)] == [[1], [3, 0], [2, 4]]
+    assert [len(fill([3, 7, 4, 5, 4], 8, way)) for way in (NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING)] == [5, 4, 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (([5, 9, 3], 8), r"^lengths\[1\] is 9, over room=8: give the rows more room, or cut the sequence"),
+        (([5, 0], 8), r"^lengths\[1\] is 0: every sequence"),
+        (([5], 0), "^room"),
+        (([5], 8, "best"), "^way"),
+    ],
+)
+def test_wrong_fills_are_refused(arguments, said):
+    with pytest.raises(ValueError, match=said):
+        fill(*arguments)

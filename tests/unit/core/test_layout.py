@@ -120,6 +120,56 @@ def test_packed_index_and_source_undo_each_other(lengths, extra):
     assert (layout.packed_index[~layout.mask] == -1).all()
 
 
+@given(some_lengths)
+def test_flat_rows_are_those_of_a_jagged_tensor(lengths):
+    """Padded, flat and packed hold the same rows: each from each, bit for bit, and the gradients likewise."""
+    x = torch.randn(len(lengths), max(lengths), 2, requires_grad=True)
+    jagged = torch.nested.as_nested_tensor([row[:n] for row, n in zip(x, lengths, strict=True)], layout=torch.jagged)
+    packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    layout = Layout.from_packed(packed)
+    rows, mask, flat = torch.tensor(layout.flat_rows), torch.tensor(layout.mask), jagged.values()
+    assert layout.starts.tolist() == jagged.offsets().tolist()
+    assert Layout.from_offsets(jagged.offsets()) == Layout(lengths)
+    assert torch.equal(flat, x[mask])
+    assert torch.equal(flat[rows], packed.data)
+    assert torch.equal(torch.empty_like(flat).index_copy(0, rows, packed.data), flat)
+    weights = torch.randn_like(packed.data)
+    for way in (flat[rows], x[mask][rows]):
+        (gradient,) = torch.autograd.grad(way, x, weights, retain_graph=True)
+        (expected,) = torch.autograd.grad(packed.data, x, weights, retain_graph=True)
+        assert torch.equal(gradient, expected)
+
+
+@given(some_lengths)
+def test_packing_is_transposing(lengths):
+    """Packed rows are jagged by time step: taking steps for sequences and back gives the lengths, longest first."""
+    layout = Layout(lengths)
+    by_step = Layout.from_offsets(layout.offsets)
+    assert by_step.lengths.tolist() == layout.batch_sizes.tolist()
+    assert by_step.batch_sizes.tolist() == sorted(lengths, reverse=True)
+    assert by_step.flat_rows.tolist() == np.argsort(Layout(sorted(lengths, reverse=True)).flat_rows).tolist()
+
+
+@pytest.mark.parametrize(
+    ("offsets", "said"),
+    [
+        (
+            [5, 8, 10],
+            "offsets must begin with 0 and end with the number of rows, got [5, 8, 10]: from lengths they are",
+        ),
+        ([0], "offsets must begin with 0 and end with the number of rows, got [0]"),
+        ([0, 5, 5, 10], "offsets must rise, but go from 5 to 5 at entry 2: every sequence needs at least one row"),
+        ([0, 8, 5, 10], "offsets must rise, but go from 8 to 5 at entry 2"),
+        ([0, 2.5], "offsets[1] is 2.5: not a whole number"),
+        ([], "offsets is empty: give the row at which each sequence begins"),
+        ([[0, 5]], "offsets must be one-dimensional, got shape (1, 2)"),
+    ],
+)
+def test_wrong_offsets_are_refused(offsets, said):
+    with pytest.raises(ValueError, match="^" + re.escape(said)):
+        Layout.from_offsets(offsets)
+
+
 def test_thousands_of_sequences():
     lengths = np.random.default_rng(0).integers(1, 400, size=5000)
     packed = pack(lengths.tolist())
@@ -164,6 +214,13 @@ def test_two_short_sequences():
     layout = Layout([3, 2])
     assert data_of(layout, [1, 2, 3], [3, 4]) == [1, 3, 2, 4, 3]
     assert layout.batch_sizes.tolist() == [2, 2, 1]
+
+
+def test_five_three_two_flat():
+    layout = Layout([5, 3, 2])
+    assert layout.starts.tolist() == [0, 5, 8, 10]
+    assert layout.flat_rows.tolist() == [0, 5, 8, 1, 6, 9, 2, 7, 3, 4]
+    assert Layout([3, 5, 2, 4]).flat_rows.tolist() == [3, 10, 0, 8, 4, 11, 1, 9, 5, 12, 2, 6, 13, 7]
 
 
 def test_six_sequences():
