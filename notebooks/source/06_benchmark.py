@@ -68,7 +68,7 @@ cpu
 # Which machine is this? A recorded file says so itself:
 
 # %%
-print(cpu.machine)
+print(cpu.caption)
 gpus = [name for name in sweep.STUDY.available() if sweep.recorded(name).provenance["device"] != "cpu"]
 print("recorded on a GPU:", ", ".join(gpus) or "nothing yet (the user of the forum had one; the form below takes yours)")
 

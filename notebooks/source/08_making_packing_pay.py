@@ -375,7 +375,7 @@ for method in methods[1:]:
     print(f"B, {longest} time steps, training: {full.ratio(method, 'padded', 'B', longest).value:5.2g} × padded  {method}")
 assert not [point for point in full.points if point.wrong]
 assert full.ratio("run", "padded", "B", longest).value < 1 < full.ratio("packed", "padded", "B", longest).value
-print(full.machine)
+print(full.caption)
 full
 
 # %% [markdown]

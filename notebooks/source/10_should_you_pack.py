@@ -37,7 +37,7 @@ never = rules.judge("never pack", lambda case: False, measured.cases)
 always = rules.judge("always pack", lambda case: True, measured.cases)
 assert thumb_rule.accuracy < 0.6 < never.accuracy
 assert never.slowdown < thumb_rule.slowdown < always.slowdown
-rules.chart([thumb_rule, never, always])
+rules.chart([thumb_rule, never, always], measured.caption)
 
 # %% [markdown]
 # "× the best" is the mean, over all cases, of the time taken over that of the better choice. On this CPU, never
@@ -118,7 +118,7 @@ print("all methods: the state of packing")
 
 # %%
 cases = measured.of("GRU")
-rules.where_packing_pays(cases, "GRU: where packing pays")
+rules.where_packing_pays(cases, "GRU: where packing pays", measured.caption)
 
 # %% [markdown]
 # Forward alone, packing pays where there is much padding *and* enough work in a step. In training, more steps make it
@@ -141,7 +141,7 @@ sizes = {"mode": "LSTM", "training": True, "batch_size": 64, "longest": 256, "si
 (case,) = [case for case in measured.cases if all(getattr(case, name) == value for name, value in sizes.items())]
 assert model.parts(case, "packed")["each cell"] < model.parts(case, "padded")["each cell"]  # what packing saves …
 assert model.predict(case, "packed") > model.predict(case, "padded")  # … and yet
-model.chart(case)
+model.chart(case, measured.caption)
 
 # %% [markdown]
 # Packed, the cells do cost less. But a padded LSTM is one fused kernel, in which a time step is nearly free.
@@ -158,7 +158,7 @@ judged = [
 ]
 assert judged[-1].accuracy > 0.95
 assert judged[-1].slowdown == min(rule.slowdown for rule in judged)
-rules.chart(judged)
+rules.chart(judged, measured.caption)
 
 # %% [markdown]
 # The cost model is nearly always right, *on the machine it was fitted on*. Its form carries over to another machine.

@@ -1,4 +1,4 @@
-"""What a measurement was made on, the allocator setting that it needs, and the memory that a call has in use."""
+"""What a measurement was made on, in data and in words; the allocator it needs; the memory that a call has in use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from packviz.core.quiet import closed
+from packviz.draw.text import count
 
 _ENVIRONMENT = (
     "MALLOC_MMAP_THRESHOLD_",
@@ -180,6 +181,43 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
             "tf32": torch.backends.cudnn.allow_tf32,
         }
     return record
+
+
+def caption(place: Mapping[str, Any], rounds: Iterable[int] = (), each: Iterable[Mapping[str, Any]] = ()) -> str:
+    """What a measurement was made on, how and when: the caption of every chart and table of measured times.
+
+    The load is that of the whole machine, by the minute; 1 of it is the measurement itself, for each thread.
+
+    Args:
+        place: a `provenance`; what it does not have is left out.
+        rounds: that were timed, at each point.
+        each: what each point has of a provenance for itself, where they are several: its load and date.
+    """
+    kind = f"GPU, CUDA {place.get('cuda')}" if str(place.get("device", "")).startswith("cuda") else "CPU"
+    own = [*each]
+    loads, dates = (
+        [one[name] for one in own if one.get(name)] or [one[name] for one in (place,) if one.get(name)]
+        for name in ("load_average", "date")
+    )
+    taken = sorted(set(rounds))
+    parts = [
+        f"{place.get('device_name')} ({kind})",
+        f"torch {place.get('torch')}",
+        count(int(place["threads"]), "thread") if place.get("threads") else "",
+        f"load {_span(load for load, *_ in loads)} on {count(place['cores'], 'core')}"
+        if loads and place.get("cores")
+        else "",
+        f"{_span(taken)} round{'' if taken == [1] else 's'}" if taken else "",
+        _span(date[:10] for date in dates),
+    ]
+    made_up = f"MADE UP, no machine was timed ({place['fake']}): " if "fake" in place else ""
+    return made_up + ", ".join(filter(None, parts))
+
+
+def _span(values: Iterable[Any]) -> str:
+    """The least and the most of them."""
+    some = [f"{value:.1f}" if isinstance(value, float) else f"{value}" for value in sorted(values)]
+    return " to ".join(dict.fromkeys([*some[:1], *some[-1:]]))
 
 
 def own_version() -> str | None:

@@ -17,11 +17,11 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from packviz.bench.machine import calm_allocator, check_device, provenance
+from packviz.bench.machine import calm_allocator, caption, check_device, provenance
 from packviz.bench.timing import Ratio, Timing, measure
 from packviz.core import files
 from packviz.core.worded import Worded
@@ -65,13 +65,17 @@ class Results(Worded, Generic[P, V]):
         return [*self.values]
 
     @property
-    def machine(self) -> str:
-        """What it was measured on, in a line."""
-        place = self.provenance
-        made_up = f"MADE UP, no machine was timed ({place['fake']}): " if "fake" in place else ""
-        on_gpu = str(place.get("device", "")).startswith("cuda")
-        more = f"CUDA {place.get('cuda')}" if on_gpu else f"torch threads: {place.get('threads')}"
-        return f"{made_up}{place.get('device_name')}, torch {place.get('torch')}, {more}"
+    def timings(self) -> Iterable[Timing]:
+        """Everything that was timed, as far as it was kept round by round."""
+        return [value for value in self.values.values() if isinstance(value, Timing)]
+
+    @property
+    def caption(self) -> str:
+        """What it was measured on, how and when, in a line: it stands under every chart and table of it."""
+        timed = [timing for timing in self.timings if timing.rounds]
+        given = self.provenance.get("parameters", {}).get("rounds")
+        rounds = [timing.rounds for timing in timed] or ([given] if given else [])
+        return caption(self.provenance, rounds, [timing.provenance for timing in timed])
 
     def to_text(self) -> str:
         """What was found, in words."""
@@ -397,6 +401,21 @@ class Study(Generic[P, V, R]):
     def available(self) -> list[str]:
         """The names of the recorded files, `NAME_….json`, as `load` takes them."""
         return files.available(self.name)
+
+    def recordings(self) -> dict[str, R]:
+        """All recorded files by name, those of a CPU first. Raises as `load` does."""
+        found = {name: self.load(name) for name in self.available()}
+        return dict(sorted(found.items(), key=lambda item: _on_gpu(item[1].provenance)))
+
+    def without_gpu(self) -> str:
+        """A line for a page whose times are all of a CPU; empty where a recorded file is of a GPU."""
+        if any(_on_gpu(found.provenance) for found in self.recordings().values()):
+            return ""
+        return "All times on this page are those of a CPU: none was recorded on a GPU yet."
+
+
+def _on_gpu(provenance: Mapping[str, Any]) -> bool:
+    return str(provenance.get("device")).startswith("cuda")
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:

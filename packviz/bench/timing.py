@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from packviz.bench.machine import calm_allocator, page_faults, peak, provenance
+from packviz.bench.machine import calm_allocator, caption, page_faults, peak, provenance
 from packviz.core.worded import Worded
 from packviz.draw.text import milliseconds, table
 
@@ -24,6 +24,11 @@ Call = Callable[[], object]
 
 FEWEST_ROUNDS = 3
 """Fewer say nothing of the spread: the quartiles of one round are that round, and of two they lie between them."""
+
+
+_FORMED = "the median of the rounds' ratios, not the ratio of two medians"
+RATIOS = f"A ratio is {_FORMED}."
+"""What to say under a table that has ratios beside medians: the two may differ."""
 
 
 class Clock(Protocol):
@@ -148,6 +153,11 @@ class Timing(Worded):
         """Complete rounds."""
         return min(map(len, self.seconds.values()), default=0)
 
+    @property
+    def caption(self) -> str:
+        """What it was measured on, how and when, in a line."""
+        return caption(self.provenance, [self.rounds])
+
     def median(self, name: str) -> float:
         """The median time in seconds.
 
@@ -181,9 +191,9 @@ class Timing(Worded):
         lines += [self.ratio(name, names[0]).to_text() for name in names[1:]]
         stopped = ", then stopped" if self.stopped else ""
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} interleaved rounds"
-        where = self.provenance.get("device_name")
-        on = f", on {where}, torch threads: {self.provenance.get('threads')}" if where else ""
-        return "\n".join([*lines, f"{rounds} after {self.warmup} to warm up{stopped}{on}"])
+        how = f"; a ratio is {_FORMED}" if len(names) > 1 else ""
+        lines.append(f"{rounds} after {self.warmup} to warm up{stopped}{how}.")
+        return "\n".join([*lines, *([f"Measured on {self.caption}."] if self.provenance else [])])
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain data for a JSON file."""

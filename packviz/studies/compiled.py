@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from packviz.bench.study import Contest, How, Study, Timings, timed
-from packviz.bench.timing import Timing
+from packviz.bench.timing import RATIOS, Timing
 from packviz.core.lengths import uniform
 from packviz.draw import bars
 from packviz.draw.drawn import Drawn
@@ -156,7 +156,7 @@ class Compiled(Timings[Point], Drawn):
             doubt = "" if ratio.is_clear or name == REFERENCE else ", not told apart"
             rows.append([name, milliseconds(timing.median(name)), f"{said}{doubt}"])
         title = f"One training step of an encoder–decoder LSTM: {point}."
-        return "\n".join([title, *table(rows, "<27>8   <"), self._place(timing)])
+        return "\n".join([title, *table(rows, "<27>8   <"), RATIOS, self._place(timing)])
 
     def sheet(self, theme: str) -> Sheet:
         """A bar for each: how many times as long as the reference, with a line from quartile to quartile."""
@@ -169,11 +169,11 @@ class Compiled(Timings[Point], Drawn):
         ratios = [timing.ratio(name, REFERENCE) for name in timing.seconds]
         rows = {r.name: bars.Spread(r.low, r.value, r.high, f"{r.value:.3g}") for r in ratios}
         title = f"one training step, times as long as “{REFERENCE}”; shorter is faster"
-        return bars.spreads(title, rows, theme, line=1, notes=[self._place(timing)])
+        return bars.spreads(title, rows, theme, line=1, notes=[RATIOS, self._place(timing)])
 
     def _place(self, timing: Timing) -> str:
         backend = timing.provenance["parameters"]["backend"]
-        return f"Measured on {self.machine}, compiled by {backend}; {timing.rounds} interleaved rounds."
+        return f"Compiled by {backend}. Measured on {self.caption}."
 
 
 def contest(point: Point, device: Any) -> Contest:

@@ -16,7 +16,7 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from packviz.bench.study import Contest, How, Study, Timings, timed
-from packviz.bench.timing import Timing
+from packviz.bench.timing import RATIOS, Timing
 from packviz.bench.ways import training
 from packviz.core.lengths import uniform
 from packviz.draw.text import table
@@ -68,8 +68,7 @@ class Helpers(Timings[Point]):
                 others = [timing.ratio(other, HELPER) for other in timing.seconds if other != HELPER]
                 said = ", ".join(f"{r.name} {r.value:.2g}{'' if r.is_clear else ' (not clear)'}" for r in others)
                 rows.append([point.helper, *(f"{1e3 * timing.median(one):.2g}" for one in (HELPER, LOOP)), said])
-        rounds = max((timing.rounds for timing in self.values.values()), default=0)
-        return "\n".join([*table(rows, "<18>10>9   <"), f"Measured on {self.machine}, {rounds} interleaved rounds."])
+        return "\n".join([*table(rows, "<18>10>9   <"), RATIOS, f"Measured on {self.caption}."])
 
 
 def contest(helper: str, lengths: Sequence[int], steps: int, features: int, device: Any = "cpu") -> Contest:

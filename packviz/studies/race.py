@@ -131,6 +131,11 @@ class Race(Results[Point, Mapping[str, Timing]]):
         """Those with an RNN."""
         return [point for point in self.values if point.mode != "none"]
 
+    @property
+    def timings(self) -> list[Timing]:
+        """Those of all points and passes."""
+        return [timing for passes in self.values.values() for timing in passes.values()]
+
     def ratio(self, point: Point, name: str, to: str, which: str = "training") -> float:
         """How many times as long one takes as another: the median over the rounds.
 
@@ -178,8 +183,7 @@ class Race(Results[Point, Mapping[str, Timing]]):
                 times = ", ".join(f"{name} {milliseconds(timing.median(name))}" for name in timing.seconds)
                 best = f"; best: {self.best(point, which)}" if point.mode != "none" else ""
                 lines.append(f"  {point.name}: {times}{best}")
-        day = str(self.provenance.get("date"))[:10]
-        return "\n".join([*lines, self.verdict(), f"Measured on {self.machine}, {day}."])
+        return "\n".join([*lines, self.verdict(), f"Measured on {self.caption}."])
 
     def chart(self, which: str = "training") -> Chart:
         """How many times as long each method takes as torch padded, on a logarithmic axis, a row for each point.
@@ -201,7 +205,15 @@ class Race(Results[Point, Mapping[str, Timing]]):
             said = ", ".join(f"{name} {ratios[name][i]:.2g}" for name in (PACKED, *METHODS))
             lines.append(f"{point.name}: {said}; best: {self.best(point, which)}")
         x = "times as long as torch padded (dashed: 1)"
-        chart = axes(title, "\n".join(lines), x=x, rows=rows, tall=22 * len(rows), on_top=True)
+        chart = axes(
+            title,
+            "\n".join(lines),
+            x=x,
+            rows=rows,
+            tall=22 * len(rows),
+            on_top=True,
+            below=[f"Measured on {self.caption}."],
+        )
         for name, mark in _MARKS.items():
             chart.points(ratios[name], rows, name, marker=mark)
         chart.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")

@@ -177,8 +177,13 @@ class CostModel:
         """The rule that follows: pack what is predicted to be faster packed."""
         return bool(case.layout.n_padding) and self.predict(case, PACKED) < self.predict(case, PADDED)
 
-    def chart(self, case: Case) -> Chart:
-        """What the time of a case is made of, padded and packed, as the model has it; and what was measured."""
+    def chart(self, case: Case, caption: str = "") -> Chart:
+        """What the time of a case is made of, padded and packed, as the model has it; and what was measured.
+
+        Args:
+            case: one that was measured.
+            caption: on what; stands below.
+        """
         from packviz.draw.figures import REAL, Fill, axes  # noqa: PLC0415 - a bare machine has no plotly
 
         choices = (PADDED, PACKED)
@@ -190,7 +195,7 @@ class CostModel:
         for choice, ms in zip(choices, measured, strict=True):
             rows.append([choice, f"{ms:.3g}", *(f"{1e3 * seconds:.2g}" for seconds in parts[choice].values())])
         words = "\n".join([f"{title}, milliseconds", *text.table(rows, "<8>10>30")])
-        chart = axes(title, words, x="milliseconds", rows=choices)
+        chart = axes(title, words, x="milliseconds", rows=choices, below=_below(caption))
         fills = (Fill(SEQUENCES[6], "."), Fill(SEQUENCES[1], "|"), REAL, Fill(SEQUENCES[5], "+"))
         for part, fill in zip(PARTS, fills, strict=True):
             chart.bars(choices, [1e3 * parts[choice][part] for choice in choices], part, fill)
@@ -203,8 +208,13 @@ def fit_model(cases: Sequence[Case]) -> Packs:
     return CostModel.fit(cases).packs
 
 
-def chart(verdicts: Sequence[Judged]) -> Chart:
-    """A bar per rule: the cases it gets right and wrong, and those the measurement does not tell apart."""
+def chart(verdicts: Sequence[Judged], caption: str = "") -> Chart:
+    """A bar per rule: the cases it gets right and wrong, and those the measurement does not tell apart.
+
+    Args:
+        verdicts: the rules, tried on the same cases.
+        caption: what these were measured on; stands below.
+    """
     from packviz.draw.figures import NEITHER, REAL, Fill, axes  # noqa: PLC0415 - a bare machine has no plotly
 
     names = [v.name for v in verdicts]
@@ -218,7 +228,7 @@ def chart(verdicts: Sequence[Judged]) -> Chart:
     for v, *counts in zip(verdicts, *parts.values(), strict=True):
         rows.append([v.name, *map(str, counts), f"{v.slowdown:.2f}"])
     words = "\n".join(text.table(rows, "<  >  >  >  <"))
-    chart = axes("Rules against measurements", words, x="cases", rows=names, ends=said)
+    chart = axes("Rules against measurements", words, x="cases", rows=names, ends=said, below=_below(caption))
     for (part, counts), fill in zip(parts.items(), (REAL, Fill(SEQUENCES[5], "."), NEITHER), strict=True):
         chart.bars(names, counts, part, fill)
     for v, end in zip(verdicts, said, strict=True):
@@ -233,8 +243,14 @@ _WINNERS = {
 }
 
 
-def where_packing_pays(cases: Sequence[Case], title: str) -> Chart:
-    """Each case by its padding and by its work per packed time step, forward and training side by side."""
+def where_packing_pays(cases: Sequence[Case], title: str, caption: str = "") -> Chart:
+    """Each case by its padding and by its work per packed time step, forward and training side by side.
+
+    Args:
+        cases: those of one kind of RNN.
+        title: stands above.
+        caption: what they were measured on; stands below.
+    """
     from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
 
     sides = {"forward alone": False, "forward and backward": True}
@@ -245,7 +261,15 @@ def where_packing_pays(cases: Sequence[Case], title: str) -> Chart:
     }
     lines = [f"{side}, {_WINNERS[winner][0]}: {_outline(some)}" for (side, winner), some in won.items()]
     words = "\n".join([title, *lines])
-    chart = axes(title, words, x="padding, % of the cells", y="FLOPs per time step", panels=list(sides), tall=300)
+    chart = axes(
+        title,
+        words,
+        x="padding, % of the cells",
+        y="FLOPs per time step",
+        panels=list(sides),
+        tall=300,
+        below=_below(caption),
+    )
     for panel, side in enumerate(sides):
         for winner, (name, marker) in _WINNERS.items():
             x = [100 * padding_share(case) for case in won[side, winner]]
@@ -254,6 +278,10 @@ def where_packing_pays(cases: Sequence[Case], title: str) -> Chart:
     chart.update_xaxes(range=[-5, 75])
     chart.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
     return chart
+
+
+def _below(caption: str) -> list[str]:
+    return [f"Measured on {caption}."] if caption else []
 
 
 def _outline(cases: Sequence[Case]) -> str:

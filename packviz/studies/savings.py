@@ -81,10 +81,7 @@ class Savings(Timings[Point]):
         counts, few, many = point.flops, name(point.distinct[0]), name(point.distinct[-1])
         lines = [f"Packed, every batch takes {counts[few] / counts[PADDED]:.3g} times the padded FLOPs."]
         lines += [f"{self.ratio(point, one, to)}." for one, to in ((few, PADDED), (many, PADDED), (many, few))]
-        timing, cores = self.values[point], self.provenance.get("cores")
-        average = timing.provenance.get("load_average")
-        load = f", load average {average[0]} on {cores} cores" if average else ""
-        return "\n".join([*lines, f"Measured on {self.machine}; {timing.rounds} interleaved rounds{load}."])
+        return "\n".join([*lines, f"Measured on {self.caption}."])
 
     def to_text(self) -> str:
         """FLOPs and milliseconds side by side, and the verdict."""
@@ -112,7 +109,9 @@ class Savings(Timings[Point]):
         times = {one: [1e3 * s for s in (timing.median(one), *timing.quartiles(one))] for one in gflops}
         panels, names = ["GFLOPs (GEMM)", "milliseconds (median, quartiles)"], list(gflops)
         title = f"One training step: {point.spec}"
-        chart = axes(title, self.table(point), rows=names, panels=panels, ends=["0,000"])
+        chart = axes(
+            title, self.table(point), rows=names, panels=panels, ends=["0,000"], below=[f"Measured on {self.caption}."]
+        )
         for one, (middle, low, high) in times.items():
             fill = Fill(METHODS["padded" if one == PADDED else "packed"])
             chart.bars([one], [gflops[one]], fill=fill).label(gflops[one], one, f"{gflops[one]:.3g}")

@@ -122,7 +122,7 @@ class Measured(Results[Point, Case]):
             some = self.of(mode, training)
             counts = [len(some), *(sum(c.faster == which for c in some) for which in (PACKED, PADDED, None))]
             rows.append([f"{mode}, {'training' if training else 'forward'}", *map(str, counts)])
-        return "\n".join([*table(rows, "<18>6>15>15>16"), f"Measured on {self.machine}."])
+        return "\n".join([*table(rows, "<18>6>15>15>16"), f"Measured on {self.caption}."])
 
 
 def contest(spec: Spec, layout: Layout, training: bool, device: Any = "cpu") -> Contest:

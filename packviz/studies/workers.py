@@ -48,7 +48,7 @@ from packviz.core.layout import Layout
 from packviz.core.lengths import log_normal, read
 from packviz.core.worded import Worded
 from packviz.draw.palette import SEQUENCES
-from packviz.draw.text import count, milliseconds, table
+from packviz.draw.text import milliseconds, table
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
@@ -118,8 +118,7 @@ class Workers(Worded):
             seconds = self.seconds(way)
             waits = f"{100 * (1 - min(seconds) / max(seconds)):.0f} % of the time"
             rows.append([way, " / ".join(map(milliseconds, seconds)), waits])
-        place, rounds = self.shares[0].timing.provenance, count(self.shares[0].timing.rounds, "round")
-        where = f"{place['device_name']}, {rounds}, torch threads each: {place['threads']}"
+        where = f"Measured by each worker on {self.shares[0].timing.caption}."
         return "\n".join([*table(rows, "<12>16   <"), where])
 
     def chart(self) -> Chart:

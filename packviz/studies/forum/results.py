@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from packviz.bench.study import Results
-from packviz.bench.timing import Ratio, Timing
+from packviz.bench.timing import RATIOS, Ratio, Timing
 from packviz.core import lengths
 from packviz.core.layout import IntArray
 from packviz.draw.chart import Curve, Plot, Sweep
@@ -234,6 +234,11 @@ class Benchmark(Drawn, Results[At, Point]):
         return tuple(self.values.values())
 
     @property
+    def timings(self) -> list[Timing]:
+        """Those of all points."""
+        return [point.timing for point in self.points]
+
+    @property
     def setups(self) -> list[str]:
         """Those that have a point, in the order of `SETUPS`."""
         return [setup for setup in SETUPS if any(point.setup == setup for point in self.points)]
@@ -292,17 +297,15 @@ class Benchmark(Drawn, Results[At, Point]):
         return table(rows, ">7  >9")
 
     def _remarks(self) -> Iterator[str]:
-        p = self.parameters
         yield "\nms: median. MB: the most memory in use at once. ?: the spread is larger than the effect. –: no number."
+        yield RATIOS
         for point in self.points:
             where = f"Setup {point.setup} at {point.steps} time steps"
             yield from (f"{where}: {name}: {why}." for name, why in point.missing.items())
             for method in point.wrong:
                 apart = point.difference[method]
                 yield f"✗ {where}: {method} gives other results (off by {apart:.2g}), so its times mean nothing."
-        day = str(self.provenance.get("date"))[:10]
-        rounds = f"{p.rounds} interleaved round{'' if p.rounds == 1 else 's'} after {p.warmup} to warm up"
-        yield f"Measured on {self.machine}, {day}; {rounds}."
+        yield f"Measured on {self.caption}."
 
 
 def beside(
@@ -342,7 +345,7 @@ def beside(
     sources, below = [], [*notes]
     for name, result in results.items():
         prefix = f"{name}: " if name else ""
-        sources.append(prefix + (result.machine if result else "nothing measured yet"))
+        sources.append(prefix + (result.caption if result else "nothing measured yet"))
         if result:
             below += [f"{prefix}{networks[name]}"] if not alike else []
             below += [f"{prefix}{line}" for line in _gaps(result)]

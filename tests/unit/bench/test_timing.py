@@ -330,12 +330,14 @@ def test_in_words():
         "a           1,000 ms  (quartiles 1,000 to 1,000)\n"
         "packed      2,000 ms  (quartiles 1,950 to 2,050)\n"
         "packed takes 2 times as long as a (quartiles 1.95 to 2.05)\n"
-        "3 interleaved rounds after 3 to warm up"
+        "3 interleaved rounds after 3 to warm up;"
+        " a ratio is the median of the rounds' ratios, not the ratio of two medians."
     )
     noisy = Timing({"a": [1.0, 2.0, 3.0], "b": [2.0, 3.0, 1.0]}, stopped=True)
     assert noisy.to_text().splitlines()[2:] == [
         "b takes 1.5 times as long as a (quartiles 0.917 to 1.75); the spread is larger than the effect",
-        "3 interleaved rounds after 0 to warm up, then stopped",
+        "3 interleaved rounds after 0 to warm up, then stopped;"
+        " a ratio is the median of the rounds' ratios, not the ratio of two medians.",
     ]
 
 
@@ -399,6 +401,32 @@ def test_measuring_for_real():
 
 
 # Where it was measured.
+
+
+def test_a_caption_says_what_how_and_when():
+    place = {"device": "cpu", "device_name": "an abacus", "torch": "2.9.1", "threads": 1, "cores": 2}
+    place |= {"load_average": [0.5, 9, 9], "date": "2026-01-02T03:04:05+00:00"}
+    said = machine.caption(place, [7])
+    assert said == "an abacus (CPU), torch 2.9.1, 1 thread, load 0.5 on 2 cores, 7 rounds, 2026-01-02"
+    each = [
+        {"load_average": [load, 9, 9], "date": f"2026-01-0{day}T00"} for load, day in ((2.0, 4), (1.0, 3), (1.5, 4))
+    ]
+    said = machine.caption(place | {"device": "cuda:1", "cuda": "13.0", "threads": 2}, [5, 3, 4], each)
+    assert said == (
+        "an abacus (GPU, CUDA 13.0), torch 2.9.1, 2 threads, load 1.0 to 2.0 on 2 cores, 3 to 5 rounds,"
+        " 2026-01-03 to 2026-01-04"
+    )
+    assert machine.caption(place, [1], [{}, {}]).endswith("load 0.5 on 2 cores, 1 round, 2026-01-02")
+    assert machine.caption({"device_name": "old", "torch": "1"}) == "old (CPU), torch 1"
+    assert machine.caption(place | {"fake": "a test"}).startswith("MADE UP, no machine was timed (a test): an abacus")
+
+
+def test_what_was_measured_here_has_a_caption():
+    clock = FakeClock()
+    timing = measure({"a": clock.takes("a", [1.0])}, rounds=4, clock=clock)
+    assert timing.caption == machine.caption(timing.provenance, [4])
+    assert f"torch {torch.__version__}, " in timing.caption
+    assert timing.to_text().endswith(f"Measured on {timing.caption}.")
 
 
 def test_provenance_is_plain_data():

@@ -5,6 +5,7 @@ import torch
 from drawings import Drawing
 
 from packviz.bench import Timing
+from packviz.bench.timing import RATIOS
 from packviz.draw.palette import THEMES
 from packviz.studies import compiled
 from packviz.studies.compiled import REFERENCE, Compiled, Point, models
@@ -64,7 +65,8 @@ def test_in_words():
         "compiled, helpers disabled        4   2 (2 to 2)",
         "compiled, disabled island         5   2.5 (2.5 to 2.5)",
         "compiled, ragged_op               6   3 (3 to 3)",
-        "Measured on a test, torch 9, torch threads: 1, compiled by eager; 3 interleaved rounds.",
+        RATIOS,
+        "Compiled by eager. Measured on a test (CPU), torch 9, 1 thread, 3 rounds.",
     ]
 
 

@@ -441,16 +441,13 @@ def test_in_words():
         "     16          –          –              –          –          –\n"
         "\n"
         "ms: median. MB: the most memory in use at once. ?: the spread is larger than the effect. –: no number.\n"
-        "Measured on a test, torch 9, torch threads: 1, 2026-01-02; 3 interleaved rounds after 1 to warm up."
+        "A ratio is the median of the rounds' ratios, not the ratio of two medians.\n"
+        "Measured on a test (CPU), torch 9, 1 thread, 3 rounds, 2026-01-02."
     )
     assert result.ratio("packed", "padded", "B", 8).value == 30
     assert result.ratio("packed", "padded", "B", 8, "forward").value == 2
     with pytest.raises(ValueError, match="setup 'A' at 8 time steps was not measured; there are B: 8, 16"):
         result.point("A", 8)
-
-
-def test_one_round_is_no_plural():
-    assert "; 1 interleaved round after 1 to warm up." in small_result(rounds=1).to_text()
 
 
 def test_the_picture_has_a_row_per_setup_and_a_column_per_pass():
@@ -570,13 +567,25 @@ def test_a_made_up_recording_says_so_everywhere():
     """It proves that curves of a GPU would be drawn; it must never pass for a measurement."""
     fake = experiment.recorded(FAKE)
     assert fake.provenance["device"] == "cuda"
-    for said in (fake.to_text(), fake.to_svg(), fake.machine, results.beside({"a": fake, "b": fake}).to_svg()):
+    for said in (fake.to_text(), fake.to_svg(), fake.caption, results.beside({"a": fake, "b": fake}).to_svg()):
         assert "MADE UP, no machine was timed" in said
     picture = results.beside({"recorded": fake})
     assert [[len(plot.curves) for plot in row] for row in picture.rows] == [[2, 2], [2, 2]]
     (packed,) = [c for c in picture.rows[1][1].curves if c.name == "packed"]
     assert list(packed.x) == [32, 128, 256]  # at 512 it is out of memory, and no point is made up for that
     assert "setup B, 512 time steps, packed, training: out of memory" in picture.notes[-1]
+
+
+def test_a_page_says_that_nothing_was_recorded_on_a_gpu_until_something_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (folder := tmp_path / "recorded").mkdir()
+    assert "none was recorded on a GPU" in experiment.STUDY.without_gpu()
+    (folder / "benchmark_a_gpu.json").write_bytes(FAKE.read_bytes())
+    (folder / "benchmark_cpu.json").write_bytes((RECORDED / "benchmark_cpu.json").read_bytes())
+    assert list(experiment.STUDY.recordings()) == ["benchmark_cpu.json", "benchmark_a_gpu.json"]  # the CPU first
+    assert experiment.STUDY.without_gpu() == ""
+    (folder / "benchmark_a_gpu.json").unlink()
+    assert "none was recorded on a GPU" in experiment.STUDY.without_gpu()
 
 
 def test_no_made_up_recording_among_the_measured_ones():

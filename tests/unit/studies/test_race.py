@@ -120,7 +120,7 @@ def test_the_text_has_all_times():
     said = str(made_up(split=1.25, auto=1.5))
     assert "split 1.25" in said
     assert "best: split" in said
-    assert said.endswith("Measured on a machine, torch 9.9, torch threads: 1, 2026-01-02.")
+    assert said.endswith("Measured on a machine (CPU), torch 9.9, 1 thread, 3 rounds, 2026-01-02.")
 
 
 def test_the_figure_shows_the_ratios():

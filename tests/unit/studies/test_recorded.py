@@ -1,12 +1,14 @@
 """Recorded files: all are up to date, and those of an older packviz can be brought there without a number changing."""
 
 import json
+import re
 from pathlib import Path
 
 import migrate_recorded
 import pytest
 
-from packviz.studies import compilers, helpers, savings, thumb
+from packviz.studies import compiled, compilers, helpers, race, rules, savings, thumb
+from packviz.studies.forum import sweep
 
 RECORDED = sorted((Path(__file__).parents[3] / "notebooks" / "recorded").glob("*.json"))
 
@@ -16,6 +18,28 @@ def test_every_recorded_file_is_up_to_date(path):
     before = path.read_bytes()
     assert migrate_recorded.migrate(path).endswith("nothing to do")
     assert path.read_bytes() == before
+
+
+CHARTS = {
+    "benchmark": (sweep, lambda found: found.to_svg()),
+    "race": (race, lambda found: found.chart().to_json()),
+    "savings": (savings, lambda found: found.chart(found.points[0]).to_json()),
+    "compiled": (compiled, lambda found: found.to_svg()),
+    "rules": (thumb, lambda found: rules.chart([rules.judge("never", lambda case: False, found.cases)], found.caption)),
+    "cases": (thumb, lambda found: rules.where_packing_pays(found.of("GRU"), "GRU", found.caption)),
+    "costs": (thumb, lambda found: rules.CostModel.fit(found.cases).chart(found.cases[0], found.caption)),
+}
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_every_measured_chart_says_what_it_was_measured_on(name):
+    """Processor, torch, threads, load, rounds and date: in one form, under each."""
+    study, draw = CHARTS[name]
+    found = study.STUDY.load()
+    drawn = draw(found)
+    said = drawn if isinstance(drawn, str) else drawn.to_json()
+    assert re.search(r"\(CPU\), torch .*, 1 thread, load .* on \d+ cores, .* rounds?, \d{4}-\d\d-\d\d", found.caption)
+    assert found.caption in said
 
 
 def old(path, kind, **data):

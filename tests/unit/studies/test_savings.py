@@ -59,7 +59,7 @@ def test_in_words():
         "packed (2 lengths) takes 2 times as long as padded (quartiles 2 to 2).\n"
         "packed (16 lengths) takes 3 times as long as padded (quartiles 3 to 3).\n"
         "packed (16 lengths) takes 1.5 times as long as packed (2 lengths) (quartiles 1.5 to 1.5).\n"
-        "Measured on a test, torch 9, torch threads: 1; 3 interleaved rounds, load average 0.5 on 2 cores."
+        "Measured on a test (CPU), torch 9, 1 thread, load 0.5 on 2 cores, 3 rounds."
     )
 
 
@@ -85,6 +85,7 @@ def test_chart():
     assert said == [
         "GFLOPs (GEMM)",
         "milliseconds (median, quartiles)",
+        f"Measured on {fake().caption}.",
         "0.000436",
         "1",
         "0.000229",
