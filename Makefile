@@ -3,8 +3,9 @@
 
 # The Python that makes .venv. Empty: the first of python3, python3.11 … python3.14 that will do.
 PYTHON ?=
-# A package index to take torch from: PyTorch's install page names one per CUDA version, and one for CPU.
-TORCH_INDEX ?=
+# A package index to take torch from: PyTorch's install page names one per CUDA version. Empty: pip's default.
+# auto: that, too; but on Linux without an NVIDIA driver the one for CPU.
+TORCH_INDEX ?= auto
 # Passed on to JupyterLab, as in: make lab LAB_ARGS="--no-browser --port 8899"
 LAB_ARGS ?=
 

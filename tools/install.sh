@@ -4,6 +4,8 @@
 set -eu
 extra=$1
 venv_python=.venv/bin/python
+# PyTorch's own, as its install page gives it for Linux, Pip, CPU.
+cpu_index=https://download.pytorch.org/whl/cpu
 
 runs() { command -v "$1" >/dev/null 2>&1 && "$1" -c '' >/dev/null 2>&1; }
 is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
@@ -43,8 +45,38 @@ venv_is_good() {
 }
 
 pip_install() { "$venv_python" -m pip install --disable-pip-version-check -c constraints.txt "$@"; }
-has_torch() { "$venv_python" -m pip show --quiet torch >/dev/null 2>&1; }
+# Installed, or in a folder of wheels that pip is set up to look into.
+has_torch() { pip_install --dry-run --no-index --no-deps torch >/dev/null 2>&1; }
 has_nvidia_driver() { command -v nvidia-smi >/dev/null 2>&1 || [ -e /proc/driver/nvidia ]; }
+
+# Fails where a command takes longer than so many seconds. Not every machine has `timeout`, but this one has Python.
+within() {
+    "$venv_python" -c 'import subprocess, sys
+sys.exit(subprocess.run(sys.argv[2:], timeout=float(sys.argv[1])).returncode)' "$@"
+}
+
+# Sets $index to where torch is to come from; empty is pip's default.
+choose_index() {
+    index=${TORCH_INDEX-auto}
+    [ "$index" = auto ] || return 0
+    index=
+    # Elsewhere pip's default is the small one already.
+    if [ "$(uname -s)" = Linux ] && ! has_nvidia_driver && ! has_torch; then
+        index=$cpu_index
+        echo "No NVIDIA driver here: taking torch for the CPU from $index (200 MB; with CUDA it is several GB)." \
+            "To have it otherwise, remove .venv, then: make $extra TORCH_INDEX=URL, or TORCH_INDEX= for pip's default."
+    fi
+}
+
+# Torch alone, from $index. First a question with a time limit: pip's own timeout counts anew for each address and
+# each try, and not while a name is looked up, and a host that swallows packets must cost seconds. An installed torch
+# that meets the constraint is left alone.
+install_torch() {
+    [ -n "$index" ] || return 0
+    within 10 "$venv_python" -m pip index versions --retries 0 --index-url "$index" torch >/dev/null 2>&1 &&
+        pip_install --no-deps --index-url "$index" torch ||
+        echo "$index gave no torch: going on with pip's default index." >&2
+}
 
 if ! venv_is_good; then
     find_python
@@ -53,16 +85,8 @@ if ! venv_is_good; then
 fi
 pwd -P >.venv/.home
 
-if [ -n "${TORCH_INDEX:-}" ]; then
-    # --no-deps: only torch comes from there. No retries and a short timeout: an index that is not
-    # reachable must cost seconds. An installed torch that meets the constraint is left alone.
-    pip_install --no-deps --index-url "$TORCH_INDEX" --retries 0 --timeout 5 torch ||
-        echo "TORCH_INDEX=$TORCH_INDEX gave no torch: going on with pip's default index." >&2
-elif [ "$(uname -s)" = Linux ] && [ -z "${CI:-}" ] && ! has_nvidia_driver && ! has_torch; then
-    echo "No NVIDIA driver here, and pip's default torch for Linux carries CUDA (several GB). Smaller: make lab" \
-        "TORCH_INDEX=URL, with the index URL that https://pytorch.org/get-started/locally/ gives for CPU."
-fi
-
+choose_index
+install_torch
 pip_install -e ".[$extra]"
 touch ".venv/.installed-$extra"
 # The extra `test` holds the extra `lab`.

@@ -7,11 +7,17 @@ with a stand-in for Python that writes down what it is asked to do: no network, 
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import time
 import tomllib
+import zipfile
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import yaml
@@ -157,7 +163,8 @@ def test_repo2docker_builds_binders_dockerfile(tmp_path):
 
 # --- the Makefile ---
 
-# Answers as the versions of Python, pip and venv that the environment variables ask for.
+# Answers as the versions of Python, pip and venv that the environment variables ask for. An index has
+# what it is asked for, but with REAL_PIP pip itself asks it.
 STAND_IN = """#!/bin/sh
 echo "$*" >>"$LOG"
 case "$*" in
@@ -165,8 +172,9 @@ case "$*" in
 *ensurepip*) [ -z "${FAKE_NO_VENV:-}" ] ;;
 --version) echo "Python ${FAKE_VERSION:-3.11.9}" ;;
 *"-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
-*"pip show"*) [ -n "${FAKE_TORCH:-}" ] ;;
-*--index-url*) [ -z "${FAKE_NO_INDEX:-}" ] ;;
+*"import subprocess"*) code=$2; shift 3; "$REAL" -c "$code" "${FAKE_LIMIT:-60}" "$@" ;;
+*--no-index*) [ -z "${FAKE_NO_TORCH:-}" ] ;;
+*--index-url*) [ -z "${REAL_PIP:-}" ] || "$REAL" "$@" ;;
 *"install"*"-e ."*) [ -z "${FAKE_NO_INSTALL:-}" ] ;;
 esac
 """
@@ -222,7 +230,8 @@ class Checkout:
         return run.returncode, run.stdout + run.stderr
 
     def installs(self):
-        return [line.split("constraints.txt ")[1] for line in self.asked if "pip install" in line]
+        asked = [line for line in self.asked if "pip install" in line and "--dry-run" not in line]
+        return [line.split("constraints.txt ")[1] for line in asked]
 
 
 @pytest.fixture
@@ -326,39 +335,92 @@ def test_a_missing_venv_module_is_told(checkout):
     assert "apt install python3-venv" in said
 
 
+# PyTorch's own, the one host that is written down, and only here and in tools/install.sh.
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+no_driver = pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this machine has an NVIDIA driver")
+
+
+@no_driver
+@pytest.mark.parametrize("environment", [{}, {"CI": "true"}])
+def test_a_linux_without_a_driver_takes_the_small_torch(checkout, environment):
+    checkout.program("uname", "#!/bin/sh\necho Linux\n")
+    _, said = checkout.make("lab", FAKE_NO_TORCH="1", **environment)
+    assert checkout.installs() == [f"--no-deps --index-url {CPU_INDEX} torch", "-e .[lab]"]
+    assert f"taking torch for the CPU from {CPU_INDEX}" in said
+    assert "make lab TORCH_INDEX=" in said
+    # Not when one is there.
+    shutil.rmtree(checkout.path / ".venv")
+    _, said = checkout.make("lab")
+    assert checkout.installs() == ["-e .[lab]"]
+    assert "No NVIDIA driver" not in said
+
+
+@pytest.mark.parametrize(
+    ("program", "says", "arguments"),
+    [("uname", "Darwin", []), ("nvidia-smi", "a GPU", []), ("uname", "Linux", ["TORCH_INDEX="])],
+)
+def test_others_take_pips_default(checkout, program, says, arguments):
+    checkout.program(program, f"#!/bin/sh\necho {says}\n")
+    _, said = checkout.make("lab", *arguments, FAKE_NO_TORCH="1")
+    assert checkout.installs() == ["-e .[lab]"]
+    assert "No NVIDIA driver" not in said
+
+
 def test_torch_index_serves_torch_alone(checkout):
     _, said = checkout.make("lab", "TORCH_INDEX=https://index.invalid/cpu")
-    torch, rest = checkout.installs()
-    assert torch == "--no-deps --index-url https://index.invalid/cpu --retries 0 --timeout 5 torch"
-    assert rest == "-e .[lab]"
+    assert checkout.installs() == ["--no-deps --index-url https://index.invalid/cpu torch", "-e .[lab]"]
     assert "going on with pip's default index" not in said
 
 
-def test_an_unreachable_torch_index_falls_back_to_the_default(checkout):
-    status, said = checkout.make("lab", "TORCH_INDEX=https://index.invalid/cpu", FAKE_NO_INDEX="1")
-    assert status == 0
-    assert "https://index.invalid/cpu gave no torch: going on with pip's default index" in said
+@pytest.fixture
+def index(tmp_path):
+    """The address of an index that has one torch, for the CPU and without content, in the pinned version."""
+    name = f"torch-{pinned(constraints()['torch'])}+cpu"
+    folder = tmp_path / "index/torch"
+    folder.mkdir(parents=True)
+    with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w") as wheel:
+        metadata = f"Metadata-Version: 2.1\nName: torch\nVersion: {name.removeprefix('torch-')}\n"
+        wheel.writestr(f"{name}.dist-info/METADATA", metadata)
+        wheel.writestr(f"{name}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{name}.dist-info/RECORD", "")
+    handler = partial(QuietHandler, directory=str(tmp_path / "index"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+# For pip itself: nothing that this machine sets up comes along.
+ONLY_THE_INDEX = {"REAL_PIP": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
+
+
+def test_a_cpu_build_meets_the_pin(checkout, index, tmp_path):
+    into = tmp_path / "into"
+    status, said = checkout.make("lab", f"TORCH_INDEX={index}", PIP_TARGET=str(into), **ONLY_THE_INDEX)
+    assert status == 0, said
+    assert "Successfully installed torch-" in said
+    assert (into / f"torch-{pinned(constraints()['torch'])}+cpu.dist-info").exists()
     assert checkout.installs()[-1] == "-e .[lab]"
 
 
-HINT = "make lab TORCH_INDEX=URL"
-
-
-@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this machine has an NVIDIA driver")
-def test_a_linux_without_a_gpu_is_told_of_the_smaller_torch(checkout):
-    checkout.program("uname", "#!/bin/sh\necho Linux\n")
-    assert HINT in checkout.make("lab")[1]
-    # Once is enough: not when torch is there, and not where nobody reads it.
-    shutil.rmtree(checkout.path / ".venv")
-    assert HINT not in checkout.make("lab", FAKE_TORCH="1")[1]
-    shutil.rmtree(checkout.path / ".venv")
-    assert HINT not in checkout.make("lab", CI="true")[1]
-
-
-@pytest.mark.parametrize(("program", "says"), [("uname", "Darwin"), ("nvidia-smi", "a GPU")])
-def test_others_are_not_told(checkout, program, says):
-    checkout.program(program, f"#!/bin/sh\necho {says}\n")
-    assert HINT not in checkout.make("lab")[1]
+@pytest.mark.parametrize("listens", [False, True])
+def test_an_index_that_refuses_or_never_answers_costs_seconds(checkout, listens):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        if not listens:
+            silent.close()
+        begun = time.monotonic()
+        status, said = checkout.make("lab", f"TORCH_INDEX=http://127.0.0.1:{port}", FAKE_LIMIT="2", **ONLY_THE_INDEX)
+    # pip itself would have asked six times, for 15 s each.
+    assert time.monotonic() - begun < 10
+    assert status == 0
+    assert f"http://127.0.0.1:{port} gave no torch: going on with pip's default index" in said
+    assert checkout.installs() == ["-e .[lab]"]
 
 
 def test_make_badge_needs_an_address_and_invents_none(checkout):
@@ -477,4 +539,6 @@ def test_no_package_registry_is_written_down():
     files = [path for name in run.stdout.split("\0") if name and (path := ROOT / name).is_file()]
     assert len(files) > 20
     found = {path: [host for host in hosts if host.encode() in path.read_bytes()] for path in files}
+    for name in ("tools/install.sh", "tests/unit/test_setup_files.py"):  # PyTorch's own: see CPU_INDEX
+        found[ROOT / name].remove("download.pytorch" + ".org")
     assert {path: names for path, names in found.items() if names} == {}
