@@ -24,24 +24,42 @@ class Picture(Drawn):
         layout: the `Layout` that is drawn.
     """
 
-    def __init__(self, layout: Layout, labels: text.Labels | None = None, caption: str = "") -> None:
-        """Draws `layout`, with `labels` in its cells and a `caption` over it."""
+    def __init__(
+        self,
+        layout: Layout,
+        labels: text.Labels | None = None,
+        caption: str = "",
+        *,
+        names: Sequence[str] | None = None,
+        indices: bool = False,
+        explain: bool = False,
+    ) -> None:
+        """Draws `layout`, with `labels` in its cells and a `caption` over it; the others are as in `show`."""
         self.layout = layout
-        self._labels = labels
-        self._caption = caption
+        self._labels, self._caption = labels, caption
+        self._names, self._indices, self._explain = names, indices, explain
 
     def to_text(self) -> str:
         """The picture in words: what a screen reader, a terminal or a diff sees."""
-        body = text.describe(self.layout, self._labels)
-        return f"{self._caption}\n{body}" if self._caption else body
+        parts = [self._caption] * bool(self._caption) + [text.describe(self.layout, self._labels, self._names)]
+        return "\n".join(parts + ["", *text.EXPLAINED.values()] * self._explain)
 
     def sheet(self, theme: str) -> Sheet:
         """The batch, padded and packed, under its caption if it has one."""
-        drawing = layouts.draw(self.layout, self._labels, theme=theme)
+        looks: dict[str, Any] = {"names": self._names, "indices": self._indices, "explain": self._explain}
+        drawing = layouts.draw(self.layout, self._labels, theme=theme, **looks)
         return stack(self._caption, [drawing], theme) if self._caption else drawing
 
 
-def show(what: Any, lengths: Any = None, batch_first: bool = False) -> Picture:
+def show(
+    what: Any,
+    lengths: Any = None,
+    batch_first: bool = False,
+    *,
+    names: Sequence[str] | None = None,
+    indices: bool = False,
+    explain: bool = False,
+) -> Picture:
     """Draws a batch of variable-length sequences: padded, packed, and as it lies in memory.
 
     Args:
@@ -53,14 +71,33 @@ def show(what: Any, lengths: Any = None, batch_first: bool = False) -> Picture:
             a `Layout`.
         lengths: `(B,)` the real time steps of each sequence, if `what` is a padded batch.
         batch_first: whether the batch is the first dimension of a padded `x`, as in torch.
+        names: what the sequences are called, one word for each; `a`, `b`, … if not given.
+        indices: draws `sorted_indices` and `unsorted_indices`, too, each entry at the row that it is about. The text
+            always has them where the batch is not sorted.
+        explain: says beside each part of the picture what it is.
 
     Returns:
         A `Picture`. A notebook draws it; `print` writes its text; `.to_svg()` gives a file to keep.
 
     Raises:
-        ValueError: the lengths are not valid, or do not fit `x`.
-        TypeError: `what` is none of the above.
+        ValueError: the lengths are not valid, or do not fit `x`; or there are not as many names as sequences.
+        TypeError: `what` is none of the above, or `names` is not a list of words.
     """
+    layout, labels, caption = _read(what, lengths, batch_first)
+    if names is not None:
+        names = [names] if isinstance(names, str) else list(names)
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError(f"names is {names!r}; give a word for each sequence, as in names=['abc', 'x']")
+        if len(names) != layout.batch_size:
+            raise ValueError(f"names has {len(names)} entries for {layout.batch_size} sequences: give one for each")
+    return Picture(layout, labels, caption, names=names, indices=indices, explain=explain)
+
+
+_Read = tuple[Layout, text.Labels | None, str]
+"""A batch, what stands in its cells, and what is said above it."""
+
+
+def _read(what: Any, lengths: Any, batch_first: bool) -> _Read:
     packed = hasattr(what, "batch_sizes") and hasattr(what, "data")
     if isinstance(what, tuple) and [min(getattr(v, "ndim", 0), 2) for v in what] == [2, 1]:
         raise ValueError(
@@ -71,7 +108,7 @@ def show(what: Any, lengths: Any = None, batch_first: bool = False) -> Picture:
             raise ValueError(f"a {type(what).__name__} knows its lengths: call show() with nothing else")
         return _padded(what, lengths, batch_first)
     if isinstance(what, Layout):
-        return Picture(what)
+        return what, None, ""
     if packed:
         return _packed(what)
     if isinstance(what, (list, tuple)) and what and all(_is_sequence(item) for item in what):
@@ -80,10 +117,10 @@ def show(what: Any, lengths: Any = None, batch_first: bool = False) -> Picture:
         raise TypeError(f"show() cannot draw a {type(what).__name__}: {_GIVE}")
     if getattr(what, "ndim", 1) > 1:
         raise ValueError(f"x of shape {tuple(what.shape)} needs its lengths: call show(x, lengths, batch_first=…)")
-    return Picture(Layout(what))
+    return Layout(what), None, ""
 
 
-def _padded(x: Any, lengths: Any, batch_first: bool) -> Picture:
+def _padded(x: Any, lengths: Any, batch_first: bool) -> _Read:
     try:
         x = x if hasattr(x, "shape") else np.asarray(x)
     except ValueError:  # NumPy's word for rows of unequal length
@@ -97,31 +134,31 @@ def _padded(x: Any, lengths: Any, batch_first: bool) -> Picture:
     if layout.batch_size == layout.max_len:
         caption += f". B and T are equal, so torch cannot tell: check batch_first={batch_first}"
     if not text.is_few(layout):
-        return Picture(layout, None, caption)
+        return layout, None, caption
     values = _host(x)
     if not batch_first:
         values = values.swapaxes(0, 1)
     grid = _numbers(values, 2)
-    return Picture(layout, None if grid is None else [[_value(v) for v in row] for row in grid], caption)
+    return layout, None if grid is None else [[_value(v) for v in row] for row in grid], caption
 
 
-def _packed(packed: Any) -> Picture:
+def _packed(packed: Any) -> _Read:
     layout = Layout.from_packed(packed)
     caption = f"PackedSequence with data of shape {tuple(packed.data.shape)}"
     flat = _numbers(_host(packed.data)) if text.is_few(layout) else None
     if flat is None:
-        return Picture(layout, None, caption)
+        return layout, None, caption
     rows = zip(layout.packed_index, layout.lengths, strict=True)
-    return Picture(layout, [[_value(flat[i]) for i in row[:length]] for row, length in rows], caption)
+    return layout, [[_value(flat[i]) for i in row[:length]] for row, length in rows], caption
 
 
-def _sequences(sequences: Sequence[Any]) -> Picture:
+def _sequences(sequences: Sequence[Any]) -> _Read:
     layout = Layout([len(sequence) for sequence in sequences])
     if not text.is_few(layout):
-        return Picture(layout)
+        return layout, None, ""
     rows = [_numbers(_host(sequence)) for sequence in sequences]
     labels = [[_value(v) for v in row] for row in rows if row is not None]
-    return Picture(layout, labels if len(labels) == len(rows) else None)
+    return layout, labels if len(labels) == len(rows) else None, ""
 
 
 def _numbers(values: Any, dimensions: int = 1) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette
-from packviz.draw.sheet import Point, Sheet
+from packviz.draw.sheet import CHAR, Point, Sheet, width_of
 
 
 def real_cells(
@@ -38,10 +38,21 @@ def real_cells(
         sheet.cell(x + t * width, y, width, height, fill, label(b, t), size=size)
 
 
-def row_name(sheet: Sheet, layout: Layout, b: int, left: float, y: float) -> None:
-    """Letter and length of sequence `b`, left of its row."""
-    sheet.text(6, y, sequence_name(b), bold=True)
-    sheet.text(left - 8, y, str(layout.lengths[b]), anchor="end", ink=sheet.colours.muted)
+def row_name(sheet: Sheet, layout: Layout, b: int, right: float, y: float, name: str = "") -> None:
+    """The name of sequence `b`, or its letter, and its length, left of its row: in columns that end at `right`."""
+    sheet.text(6, y, name or sequence_name(b), size=13, bold=True)
+    sheet.text(right, y, str(layout.lengths[b]), anchor="end", ink=sheet.colours.muted)
+
+
+def clip(said: str, width: float, size: int = 12) -> str:
+    """Words that fit into so many px: cut, with dots, where they are longer."""
+    char = CHAR * size / 12
+    room = int(width / char) * char
+    if width_of(said, size) <= room:
+        return said
+    while said and width_of(said, size) > room - char:
+        said = said[:-1]
+    return said + "…"
 
 
 def stride(sequences: int, most: int) -> int:

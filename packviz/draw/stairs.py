@@ -219,7 +219,7 @@ class _Grid:
         if self.tall < 11:
             return
         for i, b in enumerate(self.order):
-            row_name(self.sheet, self.layout, b, _LEFT, _TOP + (i + 0.5) * self.tall + 4)
+            row_name(self.sheet, self.layout, b, _LEFT - 8, _TOP + (i + 0.5) * self.tall + 4)
 
     def _key(self) -> None:
         sheet, y = self.sheet, self.foot + 24

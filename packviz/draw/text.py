@@ -13,6 +13,15 @@ from packviz.core.layout import IntArray, Layout, sequence_name
 Labels = Sequence[Sequence[str]]
 """What stands in each cell, sequence by sequence. A row may go on into the padding; a missing cell is left blank."""
 
+EXPLAINED = {
+    "padding": "hatched: padding",
+    "order": "packed: the longest sequence comes first",
+    "batch_sizes": "batch_sizes: how many sequences reach each step",
+    "stretch": "each column is one stretch of data",
+    "data": "data and batch_sizes: these make a PackedSequence",
+}
+"""What the parts of a picture are."""
+
 FEW = 16
 """Up to this many sequences and time steps every cell is written out."""
 
@@ -26,10 +35,10 @@ def summary(layout: Layout) -> str:
     )
 
 
-def describe(layout: Layout, labels: Labels | None = None) -> str:
+def describe(layout: Layout, labels: Labels | None = None, names: Sequence[str] | None = None) -> str:
     """The padded batch and the packed data in words, cell by cell when there are few."""
     if is_few(layout):
-        return "\n".join([summary(layout), "", *_padded(layout, labels), "", *_packed(layout, labels)])
+        return "\n".join([summary(layout), "", *_padded(layout, labels, names), "", *_packed(layout, labels, names)])
     return "\n".join([summary(layout), "", *_outline(layout)])
 
 
@@ -143,10 +152,15 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
     return lines
 
 
-def cell_label(labels: Labels | None, b: int, t: int) -> str:
+def name(names: Sequence[str] | None, b: int) -> str:
+    """What sequence `b` is called: by its name, or its letter."""
+    return sequence_name(b) if names is None else names[b]
+
+
+def cell_label(labels: Labels | None, b: int, t: int, names: Sequence[str] | None = None) -> str:
     """What to write into the cell of sequence `b` at time step `t`."""
     if labels is None:
-        return f"{sequence_name(b)}{t}"
+        return f"{name(names, b)}{t}"
     return labels[b][t] if t < len(labels[b]) else ""
 
 
@@ -166,28 +180,24 @@ def _scaled(n: float) -> str:
     return f"{value:.3g} {signs[0]}"
 
 
-def _padded(layout: Layout, labels: Labels | None) -> list[str]:
+def _padded(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[str]:
     steps = range(layout.max_len)
     rows = [["padded (· marks padding)", *(f"t={t}" for t in steps)]]
+    wide = max(2, *(len(name(names, b)) for b in range(layout.batch_size)))
     for b, length in enumerate(layout.lengths):
-        head = f"{sequence_name(b):>2}  length {length:>2} "
-        rows.append([head, *(_padded_cell(labels, b, t, length) for t in steps)])
+        real = [cell_label(labels, b, t, names) for t in range(length)]
+        padding = ["·" + ("" if labels is None else cell_label(labels, b, t)) for t in range(length, layout.max_len)]
+        rows.append([f"{name(names, b):>{wide}}  length {length:>2} ", *real, *padding])
     return table(rows)
 
 
-def _padded_cell(labels: Labels | None, b: int, t: int, length: int) -> str:
-    if t < length:
-        return cell_label(labels, b, t)
-    return "·" if labels is None else "·" + cell_label(labels, b, t)
-
-
-def _packed(layout: Layout, labels: Labels | None) -> list[str]:
+def _packed(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[str]:
     lines = [f"packed: {count(layout.n_valid, 'row')} of data, time step by time step"]
     rows = []
     for t, size in enumerate(layout.batch_sizes):
         first = layout.offsets[t]
         where = f"row  {first}" if size == 1 else f"rows {first}–{first + size - 1}"
-        cells = " ".join(cell_label(labels, b, t) for b in layout.sorted_indices[:size])
+        cells = " ".join(cell_label(labels, b, t, names) for b in layout.sorted_indices[:size])
         rows.append([f"t={t}", f"batch_sizes[{t}]", f"{size}", where, cells])
     lines += table(rows, "  <4  < = <2  <12 <")
     lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")

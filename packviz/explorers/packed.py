@@ -26,6 +26,7 @@ class PackedExplorer(Panel):
         play: walks the cursor.
         enforce_sorted: torch's switch of that name: with it on, torch refuses lengths that are not sorted.
         mistaken: adds the order that many expect, one sequence after another.
+        indices: adds `sorted_indices` and `unsorted_indices`, each entry at its row.
         shown: the `Layout` in the picture.
     """
 
@@ -42,10 +43,13 @@ class PackedExplorer(Panel):
         self.mistaken = widgets.Checkbox(
             value=False, description="show the common mistake", indent=False, layout=_NARROW
         )
+        self.indices = widgets.Checkbox(value=False, description="show the index lists", indent=False, layout=_NARROW)
         self.shown = _packed_by_torch(start, enforce_sorted=False)
         self._asked: Any = (self.typed.value, False)
         super().__init__(
-            row(self.typed, self.enforce_sorted, self.mistaken), row(self.play, self.t), quiet=(self.play,)
+            row(self.typed, self.enforce_sorted, self.mistaken, self.indices),
+            row(self.play, self.t),
+            quiet=(self.play,),
         )
 
     def view(self) -> View:
@@ -61,10 +65,10 @@ class PackedExplorer(Panel):
                 last = self.shown.max_len - 1
                 self.t.max = self.play.max = last  # moves the cursor if it stood beyond
         layout, t = self.shown, self.t.value
-        mistaken, summary = self.mistaken.value, text.at_step(layout, t)
+        mistaken, indices, summary = self.mistaken.value, self.indices.value, text.at_step(layout, t)
         said = [summary, text.describe(layout)] + [text.mistaken_order(layout, t)] * mistaken
         return View(
-            draw=lambda theme: layouts.draw(layout, theme=theme, step=t, mistaken=mistaken),
+            draw=lambda theme: layouts.draw(layout, theme=theme, step=t, mistaken=mistaken, indices=indices),
             summary=summary,
             describe=lambda: "\n\n".join(said),
             complaint=complaint,

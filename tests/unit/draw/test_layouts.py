@@ -46,41 +46,41 @@ def parts(layout, *labels, **kwargs):
 
 
 def test_all_of_a_small_batch():
-    """Margin 70, cells of 26 × 24 from y = 46; the second panel 110 beyond the room of the first, at 70 + 70 + 110.
+    """Margin 87 (name, length, "t ="), cells of 36 × 28 from y = 44; the second panel 118 beyond the first.
 
-    The data starts 48 below the panels; the labels in cells stand 4 below the middle.
+    The data starts 84 below the panels; the labels in cells stand 4 below the middle.
     """
     drawing = drawn([1, 2])
     a, b, line = "#56B4E9", "#E69F00", LIGHT.line
-    cells = [(70, 46, a), (70, 70, b), (96, 70, b)]  # the padded grid: everything hatched, the real cells over it
-    cells += [(250, 46, b), (276, 46, b), (250, 70, a)]  # the steps: b first
-    boxes = [Box(0, 0, 560, 232, LIGHT.ground), Box(70, 46, 52, 48, LIGHT.padding, line)]
-    boxes += [Box(x, y, 26, 24, fill, line) for x, y, fill in cells]
-    boxes += [Box(x, 164, 26, 22, fill, line) for x, fill in ((4, b), (30, a), (61, b))]  # b0 a0, a gap of 5, b1
+    cells = [(87, 44, a), (87, 72, b), (123, 72, b)]  # the padded grid
+    cells += [(277, 44, b), (313, 44, b), (277, 72, a)]  # the steps: b first
+    boxes = [Box(0, 0, 560, 222, LIGHT.ground), Box(123, 44, 36, 28, LIGHT.padding, line)]
+    boxes += [Box(x, y, 36, 28, fill, line) for x, y, fill in cells]
+    boxes += [Box(x, 184, 36, 24, fill, line) for x, fill in ((4, b), (40, a), (82, b))]  # b0 a0, a gap of 6, b1
     assert sorted(drawing.boxes) == sorted(boxes)
     assert sorted((text.said, text.x, text.y) for text in drawing.texts) == sorted(
         [
-            ("padded: 4 cells", 70, 14), ("t =", 62, 28), ("0", 83, 28), ("1", 109, 28),
-            ("length", 62, 40), ("a", 6, 62), ("1", 62, 62), ("b", 6, 86), ("2", 62, 86),
-            ("a0", 83, 62), ("b0", 83, 86), ("b1", 109, 86),
-            ("packed: longest first, no padding", 250, 14), ("t =", 242, 28), ("0", 263, 28), ("1", 289, 28),
-            ("b0", 263, 62), ("b1", 289, 62), ("a0", 263, 86), ("b", 244, 62), ("a", 244, 86),
-            ("batch_sizes", 228, 109), ("2", 263, 109), ("1", 289, 109),
-            ("data: 3 rows, time step by time step", 4, 142), ("t=0", 5, 160), ("t=1", 62, 160),
-            ("b0", 17, 179), ("a0", 43, 179), ("b1", 74, 179),
-            ("sorted_indices [1, 0]", 4, 204), ("unsorted_indices [1, 0]", 4, 220),
+            ("padded: 4 cells", 87, 14), ("t =", 93, 35), ("0", 105, 35), ("1", 141, 35),
+            ("length", 65, 35), ("a", 6, 62), ("1", 65, 62), ("b", 6, 90), ("2", 65, 90),
+            ("a0", 105, 62), ("b0", 105, 90), ("b1", 141, 90),
+            ("packed: longest first, no padding", 277, 14), ("t =", 283, 35), ("0", 295, 35), ("1", 331, 35),
+            ("b0", 295, 62), ("b1", 331, 62), ("a0", 295, 90), ("b", 271, 62), ("a", 271, 90),
+            ("batch_sizes", 255, 116), ("2", 295, 116), ("1", 331, 116),
+            ("data: 3 rows, step by step", 4, 135), ("b0", 22, 200), ("a0", 58, 200), ("b1", 100, 200),
         ]
     )  # fmt: skip
-    # The sort, from 6 right of the grid to 20 left of the steps: b's row is the first, a's the second.
-    curves = {b: "M128 82C179 82 179 58 230 58", a: "M128 58C179 58 179 82 230 82"}
-    found = {e.get("stroke"): e.get("d") for e in drawing.elements if "C" in e.get("d", "")}
-    assert found == curves | {line: "".join(curves.values())}
+    # The sort, from 6 right of the grid to 22 left of the steps: b's row is the first, a's the second.
+    curves = {b: "M165 86C210 86 210 58 255 58", a: "M165 58C210 58 210 86 255 86"}
+    # From each column down to the bracket over its stretch of data.
+    falls = "M295 124C295 159.7 40 139.3 40 175M5 181v-6H75v6M331 124C331 159.7 100 139.3 100 175M83 181v-6H117v6"
+    curves |= {line: "".join(curves.values()), LIGHT.muted: falls}
+    assert {e.get("stroke"): e.get("d") for e in drawing.elements if "C" in e.get("d", "")} == curves
     # One diagonal in every 6 px, from corner to corner of what is hatched: x + y is a multiple of 6√2.
     (hatch,) = [e.get("d") for e in drawing.elements if e.get("stroke") == LIGHT.hatch]
     starts = [float(x) + float(y) for x, y in re.findall(r"M([\d.]+) ([\d.]+)", hatch)]
-    first = math.ceil((70 + 46) / math.sqrt(72))
+    first = math.ceil((123 + 44) / math.sqrt(72))
     assert starts == pytest.approx([math.sqrt(72) * (first + i) for i in range(len(starts))], abs=0.11)
-    assert starts[-1] > 122 + 94 - math.sqrt(72)
+    assert starts[-1] > 159 + 72 - math.sqrt(72)
     assert drawing.root.get("aria-label") == (
         "2 sequences padded to 2 time steps: 4 cells, 3 real, 1 padding (25 % wasted)."
     )
@@ -98,12 +98,12 @@ def test_every_real_cell_is_drawn_once_in_each_part(lengths, extra):
         assert len(set(boxes)) == len(boxes) == layout.n_valid
 
     left, top = min(b.x for b in found.padded), min(b.y for b in found.padded)
-    places = {(round((b.y - top) / 24), round((b.x - left) / width)): b.fill for b in found.padded}
+    places = {(round((b.y - top) / 28), round((b.x - left) / width)): b.fill for b in found.padded}
     assert [list(place) for place in sorted(places)] == np.argwhere(layout.mask).tolist()
     assert all(fill == palette.sequence_colour(b) for (b, _), fill in places.items())
 
     left, top = min(b.x for b in found.steps), min(b.y for b in found.steps)
-    places = {(round((b.x - left) / width), round((b.y - top) / 24)): b.fill for b in found.steps}
+    places = {(round((b.x - left) / width), round((b.y - top) / 28)): b.fill for b in found.steps}
     by_step = [palette.sequence_colour(int(b)) for b in layout.source[:, 0]]
     assert [places[t, rank] for t, size in enumerate(layout.batch_sizes) for rank in range(size)] == by_step
 
@@ -118,13 +118,10 @@ def test_the_strips_are_in_the_order_that_they_claim(lengths):
     layout = Layout(lengths)
     drawing = drawn(layout, mistaken=True)
     truth, mistake = drawing.text("data: ").y, drawing.text("✗").y
-    below = drawing.text("sorted").y if not layout.is_sorted else drawing.height
     cells = [t for t in drawing.texts if t.anchor == "middle" and re.fullmatch(r"[a-p]\d+", t.said)]
     name = "abcdefghijklmnop"
     assert reading_order(t for t in cells if truth < t.y < mistake) == [f"{name[b]}{t}" for b, t in layout.source]
-    assert reading_order(t for t in cells if mistake < t.y < below) == [
-        f"{name[b]}{t}" for b, t in np.argwhere(layout.mask)
-    ]
+    assert reading_order(t for t in cells if mistake < t.y) == [f"{name[b]}{t}" for b, t in np.argwhere(layout.mask)]
 
 
 @given(many, st.integers(0, 50))
@@ -142,11 +139,15 @@ def test_runs_are_as_long_as_their_sequences(lengths, extra):
     assert grid.height == pytest.approx(len(lengths) * found.padded[0].height, abs=0.01 * len(lengths))
 
 
-def test_padding_is_what_stays_hatched():
-    drawing = drawn(Layout([1, 2], max_len=4))
-    (grid,) = [b for b in drawing.boxes if b.fill == LIGHT.padding]
-    assert (grid.width, grid.height) == (4 * 26, 2 * 24)
-    assert drawing.boxes.index(grid) == 1  # right after the ground: the real cells are painted over it
+@given(few, st.integers(0, 3))
+def test_padding_and_nothing_else_is_hatched_cell_by_cell(lengths, extra):
+    layout = Layout(lengths, min(max(lengths) + extra, 16))
+    found = parts(layout)
+    left, top, width = found.padded[0].x, found.padded[0].y, found.padded[0].width
+    hatched = [b for b in found.drawing.boxes if b.fill == LIGHT.padding]
+    places = sorted([round((b.y - top) / 28), round((b.x - left) / width)] for b in hatched)
+    assert places == np.argwhere(~layout.mask).tolist()
+    assert {(round(b.width, 2), b.height, b.stroke) for b in hatched} <= {(round(width, 2), 28, LIGHT.line)}
 
 
 def test_batch_sizes_stand_under_their_steps():
@@ -182,7 +183,7 @@ def test_a_step_is_framed_in_every_part(lengths, data):
     frames = [b for b in drawing.boxes if b.stroke == LIGHT.accent]
     size = int(layout.batch_sizes[t])
     grid, column, *cells = frames
-    assert (grid.height, column.height) == (24 * len(lengths), 24 * size)
+    assert (grid.height, column.height) == (28 * len(lengths), 28 * size)
     assert len(cells) == 2 * size
     truth, mistake = drawing.text("data: ").y, drawing.text("✗").y
     framed = [b for b in cells if truth < b.y < mistake]
@@ -190,7 +191,7 @@ def test_a_step_is_framed_in_every_part(lengths, data):
         f"{'abcdefghijklmnop'[b]}{t}" for b in layout.sorted_indices[:size]
     ]
     start, end = layout.offsets[t : t + 2]
-    assert drawing.text("data: ").said.endswith(f"; step {t} fills data[{start}:{end}]")
+    assert any(said.endswith(f"data[{start}:{end}]") for said in drawing.said())
     # What is not packed yet is an empty, dashed place.
     assert len(parts(layout, step=t).data) == end
 
@@ -224,6 +225,98 @@ def test_the_mistake_is_marked_as_one():
     pointed = drawn([3, 2], mistaken=True, step=1).text("✗")
     assert pointed.said == "✗ not so: one sequence after another (the rows of step 1 would lie apart)"
     assert pointed.fill == LIGHT.wrong
+
+
+# From each packed column to its stretch of data.
+
+FALL = re.compile(r"M([\d.]+) [\d.]+C[\d. ]+ ([\d.]+) [\d.]+M([\d.]+) ([\d.]+)v-6H([\d.]+)v6")
+
+
+def falls(drawing):
+    """Where each line begins, and where it and its bracket end."""
+    d = "".join(e.get("d", "") for e in drawing.elements if e.get("stroke") in (LIGHT.muted, LIGHT.accent))
+    return [tuple(map(float, fall)) for fall in FALL.findall(d)]
+
+
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=5))
+def test_a_bracket_ties_each_column_to_its_rows(lengths):
+    layout = Layout(lengths)
+    found = parts(layout)
+    tied = sorted(falls(found.drawing))
+    assert len(tied) == max(lengths)
+    columns = sorted({b.x + b.width / 2 for b in found.steps})
+    data = sorted(found.data)
+    for t, (start, middle, left, foot, right) in enumerate(tied):
+        rows = data[layout.offsets[t] : layout.offsets[t + 1]]
+        assert start == pytest.approx(columns[t], abs=0.01)
+        assert (left, right) == (pytest.approx(rows[0].x + 1, abs=0.02), pytest.approx(rows[-1].right - 1, abs=0.02))
+        assert middle == pytest.approx((left + right) / 2, abs=0.01)
+        assert foot < rows[0].y
+
+
+@given(many)
+def test_in_a_large_batch_the_steps_with_a_number_are_tied(lengths):
+    layout = Layout(lengths)
+    drawing = drawn(layout)
+    numbered = sorted(t.x for t in drawing.texts if t.anchor == "middle" and t.y == drawing.text("batch_sizes").y)
+    bar = next(b for b in drawing.boxes if b.height == 18)
+    tied = sorted(falls(drawing))
+    assert [start for start, *_ in tied] == pytest.approx(numbered, abs=0.01)
+    cell = next(b.width for b in drawing.boxes if b.fill == LIGHT.padding) / layout.max_len
+    for start, middle, *_ in tied:
+        t = round((start - drawing.text("packed: longest").x) / cell - 0.5)
+        rows = layout.offsets[t : t + 2].mean() / layout.n_valid
+        assert (middle - bar.x) / bar.width == pytest.approx(rows, abs=0.001)
+
+
+def test_where_the_data_takes_several_lines_each_stretch_has_its_bracket_and_step():
+    drawing = drawn([16] * 16)
+    assert falls(drawing) == []
+    assert [f"t={t}" in drawing.said() for t in range(16)] == [True] * 16
+    assert "".join(e.get("d", "") for e in drawing.elements).count("v-6H") == 16
+
+
+# The lists of indices, names, and words beside the parts.
+
+
+@given(few)
+def test_index_lists_stand_at_their_rows(lengths):
+    layout = Layout(lengths)
+    drawing = drawn(layout, indices=True)
+    unsorted, sorted_ = drawing.text("unsorted_indices"), drawing.text("sorted_indices")
+    if unsorted.y > 40:  # no room beside each other
+        assert unsorted.said == f"unsorted_indices {text.numbers(layout.unsorted_indices)}"
+        assert sorted_.said == f"sorted_indices {text.numbers(layout.sorted_indices)}"
+        return
+    slope = [t for t in drawing.texts if unsorted.x < t.x < sorted_.x + 34 and t.y > 40 and t.said.isdigit()]
+    ends = {t.x for t in slope if t.y < 44 + 28 * len(lengths)}
+    columns = [[t.said for t in sorted(slope, key=lambda t: t.y) if t.x == x] for x in sorted(ends)]
+    assert columns == [[str(i) for i in layout.unsorted_indices], [str(i) for i in layout.sorted_indices]]
+
+
+def test_index_lists_of_a_large_batch_are_lines_below():
+    said = drawn([2, 3] * 50, indices=True).said()
+    assert any(one.startswith("sorted_indices [1, 3, 5, ") for one in said)
+    assert not any("indices" in one for one in drawn([2, 3] * 50).said() + drawn([2, 3]).said())
+
+
+def test_sequences_are_called_by_their_names():
+    drawing = drawn([1, 2], names=["one", "the second"], mistaken=True)
+    assert drawing.said().count("one") == drawing.said().count("the second") == 3  # both panels, and the wrong strip
+    assert "the second1" in drawing.said()
+    assert not {"a", "b", "a0"} & set(drawing.said())
+
+
+@pytest.mark.parametrize("lengths", [[5, 3, 2], [1], [2, 7], [16] * 16, [9] * 40])
+def test_what_the_parts_are_is_said(lengths):
+    layout = Layout(lengths)
+    drawing = drawn(lengths, explain=True)
+    inside(drawing)
+    said = " ".join(drawing.said())
+    wanted = {**text.EXPLAINED}
+    if layout.is_sorted and layout.n_padding == 0 and text.is_few(layout) and layout.n_valid < 50:
+        del wanted["padding"]
+    assert all(words in said for words in wanted.values())
 
 
 # Whatever the layout, labels and theme: valid, the same again, and inside its frame.
@@ -266,7 +359,7 @@ def at(layout, step):
 @example([1], 15, None, False)
 def test_form_of_small_pictures(lengths, extra, step, mistaken):
     layout = Layout(lengths, min(max(lengths) + extra, 16))
-    check_form(layout, step=at(layout, step), mistaken=mistaken)
+    check_form(layout, step=at(layout, step), mistaken=mistaken, indices=mistaken)
 
 
 @given(many, st.integers(0, 50), steps, st.booleans())
@@ -285,9 +378,11 @@ def test_form_of_large_pictures(lengths, extra, step, mistaken):
 @example([["internationalisation"]] * 7 + [["a", "b"]], None)
 @example([["x"] * 15 + ["donaudampfschifffahrt"]], None)
 @example([["\x00", "\ud800", "\uffff", "\n"]], None)
-def test_any_labels_can_be_drawn(labels, step):
+def test_any_labels_and_names_can_be_drawn(labels, step):
     layout = Layout([len(row) for row in labels])
     check_form(layout, labels, step=at(layout, step), mistaken=True)
+    check_form(layout, labels, names=[row[0] for row in labels], indices=True)
+    check_form(layout, names=[row[0] for row in labels])
 
 
 @given(st.lists(st.lists(words, min_size=1, max_size=16), min_size=1, max_size=8))
@@ -306,8 +401,8 @@ def label_in(drawing, box):
 
 def test_long_labels_are_clipped_and_chinese_ones_take_twice_the_room():
     said = drawn([3], [["short", "supercalifragilistic", "数据结构与算法分析导论"]]).said()
-    # A cell is 100 wide at most, 96 within: 13 characters of 7.3, the last of them the dots.
-    assert [said.count(cell) for cell in ("short", "supercalifra…", "数据结构与算…")] == [3, 3, 3]
+    # A cell is 100 wide at most, 96 within: 12 characters of 7.9, the last of them the dots.
+    assert [said.count(cell) for cell in ("short", "supercalifr…", "数据结构与…")] == [3, 3, 3]
 
 
 def test_a_missing_label_leaves_its_cell_blank():
@@ -339,7 +434,7 @@ def test_what_is_left_out_is_said():
     assert len(found.padded) == len(found.steps) == 334
     drawing = found.drawing
     assert "padded: 9,000 cells" in drawing.said()
-    assert "data: 9,000 rows, time step by time step" in drawing.said()
+    assert "data: 9,000 rows, step by step" in drawing.said()
 
 
 @pytest.mark.parametrize("lengths", [[5] * 18 + [4] * 4, [5] * 40, [9] * 512])

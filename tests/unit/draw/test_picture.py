@@ -3,12 +3,14 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import ipywidgets
 import numpy as np
 import pytest
 import torch
+from drawings import Drawing
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence
@@ -206,6 +208,41 @@ def test_forms_of_a_picture():
     with pytest.raises(ValueError, match="theme is 'sepia'"):
         picture.to_svg("sepia")
     assert Picture(picture.layout, caption="Mine.").to_text() == f"Mine.\n{SAID}"
+
+
+def test_rows_have_the_names_they_are_given():
+    picture = show(["abc", "x"], names=("abc", "x"))
+    rows = picture.to_text().splitlines()[3:5]
+    assert [row.split() for row in rows] == [["abc", "length", "3", "a", "b", "c"], ["x", "length", "1", "x", "·", "·"]]
+    assert "abc" in Drawing(picture.to_svg()).said()
+    lettered = show([2, 1], names=["u", "v"]).to_text()
+    assert "v0" in lettered
+    assert "b0" not in lettered
+
+
+@pytest.mark.parametrize(
+    ("names", "kind", "said"),
+    [
+        (["a"], ValueError, "names has 1 entries for 2 sequences: give one for each"),
+        ("ab", ValueError, "names has 1 entries for 2 sequences"),
+        ([1, 2], TypeError, "names is [1, 2]; give a word for each sequence, as in names=['abc', 'x']"),
+    ],
+)
+def test_names_that_do_not_fit_are_refused(names, kind, said):
+    with pytest.raises(kind, match=re.escape(said)):
+        show([2, 1], names=names)
+
+
+def test_what_is_asked_for_is_drawn_and_said():
+    assert "sorted_indices" not in show([1, 2]).to_svg()
+    assert "sorted_indices" in show([1, 2], indices=True).to_svg()
+    assert show([2, 1], explain=True).to_text() == "\n".join([show([2, 1]).to_text(), "", *text.EXPLAINED.values()])
+    assert text.EXPLAINED["data"] in show([2, 1], explain=True).to_svg()
+
+
+def test_the_readmes_picture_is_what_show_draws():
+    stored = Path(__file__).parents[3] / "docs" / "picture.svg"
+    assert stored.read_text(encoding="utf-8") == show([4, 6, 8, 5, 4, 3, 7, 8]).to_svg() + "\n"
 
 
 def test_outside_a_notebook_a_picture_is_an_image_and_its_text():
