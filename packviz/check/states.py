@@ -109,6 +109,7 @@ class StatesComparison(Drawn):
         h_n: `(L, D, B)`.
         c_n: `(L, D, B)`; none unless it is an LSTM.
         batch_first: of the module, and so of the two outputs.
+        h_0: `(L·D, B, H)` the initial hidden states.
         gradients: one entry per loss; empty without `gradients=True`.
         notes: what else the reader must know, such as that dropout was left out.
     """
@@ -123,6 +124,7 @@ class StatesComparison(Drawn):
     h_n: Difference
     c_n: Difference | None
     batch_first: bool
+    h_0: Tensor
     gradients: tuple[Gradients, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -179,11 +181,14 @@ class StatesComparison(Drawn):
         return grids.draw(self.panels(), self.verdict, theme)
 
     def trajectory(self, direction: str = "forward", unit: int | None = None) -> Trajectory:
-        """The way of the last layer's hidden state through time, and padded through the padding.
+        """How far the padded hidden state of the last layer is from the packed one, step by step.
+
+        Packed, a sequence keeps its state after its end; in the reverse direction it has its initial state before it.
 
         Args:
             direction: `"forward"` or `"reverse"`; the reverse one starts at the last time step.
-            unit: which of its units; the length (2-norm) of the whole state if not given.
+            unit: draws one of its units instead, padded and packed; of the whole state the length (2-norm) of the
+                difference if not given.
 
         Raises:
             ValueError: there is no such direction, or no such unit.
@@ -191,21 +196,37 @@ class StatesComparison(Drawn):
         has = DIRECTIONS[: len(self._halves)]
         if direction not in has:
             raise ValueError(f"direction is {direction!r}; this module has {', '.join(map(repr, has))}")
-        forward = direction == "forward"
+        d, reverse = has.index(direction), direction == "reverse"
         size = self.padded.h_n.shape[-1]
         if unit is not None and not 0 <= unit < size:
             raise ValueError(f"unit is {unit}; the hidden state has units 0 … {size - 1}")
-        ways = []
-        for run in (self.padded, self.packed):
-            half = _by_direction(run.output, self.batch_first, len(has))[:, :, has.index(direction)]
-            half = half.to("cpu", torch.float64)
-            ways.append((half.norm(dim=-1) if unit is None else half[..., unit]).tolist())
+        padded, packed = (
+            _by_direction(run.output, self.batch_first, len(has))[:, :, d].to("cpu", torch.float64).numpy().copy()
+            for run in (self.padded, self.packed)
+        )
+        begins = self.h_0[d - len(has)].to("cpu", torch.float64).numpy()
         curves = []
-        for b, (n, padded, packed) in enumerate(zip(self.layout.lengths.tolist(), *ways, strict=True)):
-            rest = packed[n - 1] if forward else math.nan
-            curves.append(Curve(sequence_name(b), n, padded, packed[:n] + [rest] * (self.layout.max_len - n)))
-        what = "length (2-norm) of the hidden state" if unit is None else f"unit {unit} of the hidden state"
-        return Trajectory(f"{what}, last layer, {direction}", tuple(curves), frozen=forward)
+        for b, length in enumerate(self.layout.lengths.tolist()):
+            packed[b, length:] = begins[b] if reverse else packed[b, length - 1]
+            gap = np.where(np.isnan(padded[b]) & np.isnan(packed[b]), 0.0, padded[b] - packed[b])
+            gap[np.abs(gap).max(axis=-1) <= self.tolerance * self.h_n.scale[b]] = 0.0  # rounding is no distance
+            apart = np.linalg.norm(gap, axis=-1)
+            one, other = (apart, np.zeros_like(apart)) if unit is None else (padded[b, :, unit], packed[b, :, unit])
+            if reverse and unit is not None:
+                other[length:] = math.nan
+            off = float(apart[0 if reverse else -1])
+            curves.append(Curve(sequence_name(b), length, one.tolist(), other.tolist(), off))
+        what = "distance |padded − packed| of the hidden state" if unit is None else f"unit {unit} of the hidden state"
+        spoilt = [curve.name for curve in curves if curve.off]
+        names = _and(spoilt, 6) if spoilt else ""
+        title = (
+            "Padded and packed end in the same states"
+            if not spoilt
+            else f"Padded, the reverse direction starts in the padding: h_n of {names} is off"
+            if reverse
+            else f"Padded, the state moves on through the padding before h_n is read: that of {names} is off"
+        )
+        return Trajectory(title, f"{what}, last layer, {direction}", tuple(curves), reverse, unit is None)
 
     @property
     def _halves(self) -> list[str]:
@@ -340,6 +361,7 @@ def compare(
         h_n=state("h_n", padded.h_n, packed.h_n),
         c_n=None if padded.c_n is None or packed.c_n is None else state("c_n", padded.c_n, packed.c_n),
         batch_first=rnn.batch_first,
+        h_0=torch.zeros_like(padded.h_n) if hx is None else hx[0] if isinstance(hx, tuple) else hx,
         gradients=tuple(_compared(loss, tolerance, grads[0][loss], grads[1][loss]) for loss in grads[0]),
         notes=tuple(notes),
     )

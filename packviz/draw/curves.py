@@ -1,4 +1,4 @@
-"""A number per time step of each sequence, padded and packed, drawn and as text. Pure."""
+"""A number per time step of each sequence, padded against packed, drawn and as text. Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from packviz.draw import palette
-from packviz.draw.chart import Axes, line_key, ticks
+from packviz.draw.chart import Axes, line_key, mark, ticks
 from packviz.draw.drawn import Drawn
-from packviz.draw.sheet import Point, Sheet
+from packviz.draw.sheet import HATCHED, Point, Sheet, n, width_of
 from packviz.draw.text import FEW, difference, table
 
 MOST = len(palette.SEQUENCES)
-"""As many curves are drawn as there are colours."""
+"""As many sequences are drawn as there are colours."""
 
-_LEFT, _RIGHT, _TOP, _HEIGHT, _WIDTH = 56.0, 100.0, 30.0, 200.0, 900.0  # px: the plot within the picture
+READ = "h_n off by"
+"""What stands above the numbers at the read-out."""
+
+_LEFT, _RIGHT, _TALL, _APART, _WIDTH = 84.0, 110.0, 46.0, 12.0, 900.0  # px: the strips within the picture
+_DOT = "m-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
 
 
 @dataclass(frozen=True)
@@ -27,97 +31,132 @@ class Curve:
         length: its real time steps; what comes after is padding.
         padded: `(T,)` the number at each time step of the padded run, NaN where it is none.
         packed: `(T,)` that of the packed run, where it goes on after the end of the sequence, NaN where it has none.
+        off: how far padded is from packed where the final state is read, NaN where it is no number.
     """
 
     name: str
     length: int
     padded: Sequence[float]
     packed: Sequence[float]
+    off: float
 
 
 @dataclass(frozen=True, repr=False)
 class Trajectory(Drawn):
-    """The way of one number of the hidden state through time, for each sequence, padded and packed.
+    """The way of the hidden state through time, a strip for each sequence.
 
     Attributes:
-        title: which number.
+        title: the finding.
+        what: which number is drawn.
         curves: one per sequence.
-        frozen: whether a packed sequence keeps its state after its end (the reverse direction has none there).
+        reverse: whether time runs from right to left: the final state is then read at step 0, else at the last one.
+        distances: whether the numbers are distances from packed, which is then 0 everywhere.
     """
 
     title: str
+    what: str
     curves: tuple[Curve, ...]
-    frozen: bool
+    reverse: bool = False
+    distances: bool = True
 
     def to_text(self) -> str:
-        """The numbers, in two significant digits; of a large batch only those at the end and after the padding."""
-        lines = [self.title]
-        steps = max(len(curve.padded) for curve in self.curves)
+        """The numbers, in two significant digits; of a large batch only those at the read-out."""
+        lines, steps = [self.title, self.what], len(self.curves[0].padded)
         if steps <= FEW and len(self.curves) <= FEW:
-            rows = [["", "", *(f"t={t}" for t in range(steps))]]
+            rows = [["", "", *(f"t={t}" for t in range(steps)), f"  {READ}"]]
             for curve in self.curves:
-                for way, values in (("padded", curve.padded), ("packed", curve.packed)):
-                    cells = (
-                        f"[{self._said(way, v)}]" if t >= curve.length else difference(v) for t, v in enumerate(values)
-                    )
-                    rows.append([curve.name, way, *cells])
-            lines += [*table(rows, " >2  <6   >9>9"), "[ ]: after the end of the sequence"]
-        else:
-            for c in self.curves:
-                at_end, after = difference(c.padded[c.length - 1]), difference(c.padded[-1])
-                lines.append(f" {c.name}: {at_end} at its end, {after} after padding")
-        return "\n".join(lines)
+                for way, values in (("padded", curve.padded), ("packed", curve.packed))[: 1 if self.distances else 2]:
+                    said = [difference(v) if way == "padded" or not math.isnan(v) else "–" for v in values]
+                    cells = [f"[{cell}]" if t >= curve.length else cell for t, cell in enumerate(said)]
+                    rows.append([curve.name, way, *cells, difference(curve.off) if way == "padded" else ""])
+            return "\n".join([*lines, *table(rows, " >2  <6   >9>9"), "[ ]: padding"])
+        return "\n".join([*lines, *(f" {c.name}: {READ} {difference(c.off)}" for c in self.curves)])
 
     def sheet(self, theme: str) -> Sheet:
-        """Solid at real steps, dashed through the padding; packed as a thin line, dotted where it is frozen."""
-        sheet, drawn, steps = Sheet(theme, self.title), self.curves[:MOST], len(self.curves[0].padded)
+        """Real steps plain, padding hatched, the padded state as a line, and a dot where it is read out."""
+        sheet, drawn, steps = Sheet(theme, self.to_text()), self.curves[:MOST], len(self.curves[0].padded)
         sheet.title(self.title)
-        finite = [v for c in drawn for v in (*c.padded, *c.packed) if math.isfinite(v)] or [0.0, 1.0]
-        heights, wide = ticks(min(finite), max(finite)), _WIDTH - _LEFT - _RIGHT
-        axes = Axes(sheet, _LEFT, _TOP + 8, wide, _HEIGHT - 16, heights, lambda t: (t + 0.5) / (steps - 0.5))
-        axes.rows()
-        axes.columns(range(0, steps, max(1, math.ceil(30 * steps / wide))), before="t =")
+        sheet.text(4, 34, self.what, size=11, ink=sheet.colours.muted)
+        finite = [v for c in drawn for v in (*c.padded, *c.packed) if math.isfinite(v)] or [0.0]
+        low = 0.0 if self.distances else min(finite)
+        heights = ticks(low, max(finite) if max(finite) > low else low + 1)
+        wide, top = _WIDTH - _LEFT - _RIGHT, 78.0
+        axes = [
+            Axes(sheet, _LEFT, top + i * (_TALL + _APART), wide, _TALL, heights, lambda t: (t + 0.5) / steps)
+            for i in range(len(drawn))
+        ]
+        self._arrow(sheet, axes[0])
+        for i, (place, curve) in enumerate(zip(axes, drawn, strict=True)):
+            self._strip(place, curve, palette.sequence_colour(i))
+        axes[-1].columns(range(0, steps, max(1, math.ceil(30 * steps / wide))), before="t =")
+        foot = axes[-1].foot + 42
+        if not self.distances:
+            x = line_key(sheet, 4, foot, "padded", width=4)
+            line_key(
+                sheet, x, foot, "packed, dotted: frozen after its end" if not self.reverse else "packed", width=1.6
+            )
+            foot += 18
+        if len(self.curves) > MOST:
+            sheet.text(4, foot, f"The first {MOST} sequences are drawn.", size=11)
+            foot += 18
+        sheet.size(_WIDTH, foot - 8)
+        return sheet
+
+    def _arrow(self, sheet: Sheet, axes: Axes) -> None:
+        """Which way the state is carried, and where the final one is read."""
+        y, ends = axes.top - 12, (axes.left + 4, axes.right - 4)
+        start, end = ends[::-1] if self.reverse else ends
+        back = 7 if self.reverse else -7
+        said = "from the last step to the first" if self.reverse else "from the first step to the last"
+        middle = (start + end) / 2
+        sheet.line([(start, y), (end, y)], width=1.4)
+        sheet.path(f"M{n(end)} {n(y)}l{back} -4v8z", fill=sheet.colours.line)
+        halo = sheet.colours.ground
+        sheet.box(middle - width_of(said, 11) / 2 - 6, y - 8, width_of(said, 11) + 12, 16, halo, stroke="")
+        sheet.text(middle, y + 4, said, anchor="middle", size=11)
+        sheet.text(axes.right + 16, y + 4, f"● {READ}", size=11, ink=sheet.colours.muted)
+
+    def _strip(self, axes: Axes, curve: Curve, colour: str) -> None:
+        sheet, steps = axes.sheet, len(curve.padded)
+        border, read = axes.left + axes.wide * curve.length / steps, 0 if self.reverse else steps - 1
+        sheet.layer()
+        sheet.box(axes.left, axes.top, border - axes.left, axes.tall, sheet.colours.ground)
+        if curve.length < steps:
+            sheet.box(border, axes.top, axes.right - border, axes.tall, HATCHED)
+        sheet.text(6, axes.top + axes.tall / 2 + 4, curve.name, bold=True)
+        for value in (axes.heights[0], axes.heights[-1]):
+            shift = 4 if value == axes.heights[0] else 8
+            sheet.text(
+                axes.left - 6, axes.y(value) + shift, f"{value:g}", anchor="end", size=11, ink=sheet.colours.muted
+            )
 
         def places(values: Sequence[float]) -> list[Point]:
             # Whole pixels, so that rounding in the RNN, which differs between processors, does not show.
             return [(axes.x(t), round(axes.y(v)) if math.isfinite(v) else math.nan) for t, v in enumerate(values)]
 
-        thins = [places(curve.packed) for curve in drawn]
-        for curve, thin in zip(drawn, thins, strict=True):  # first, so that a padded line that is the same covers it
+        sheet.layer()
+        points = places(curve.padded)
+        sheet.line(points, colour, width=3.4, outlined=True)
+        if not self.distances:
+            thin = places(curve.packed)
             sheet.line(thin[: curve.length], sheet.colours.text, width=1.6)
             sheet.line(thin[curve.length - 1 :], sheet.colours.text, width=1.6, dash="2 3")
-        names, marks = [], []
-        for i, (curve, thin) in enumerate(zip(drawn, thins, strict=True)):
-            sheet.layer()
-            points, ends_early = places(curve.padded), curve.length < steps
-            sheet.line(points[: curve.length], palette.sequence_colour(i), width=3.4, outlined=True)
-            sheet.line(points[curve.length - 1 :], palette.sequence_colour(i), width=3.4, dash="7 4", outlined=True)
-            lost = next((t for t, v in enumerate(curve.padded) if not math.isfinite(v)), None)
-            if lost is not None:
-                at = points[lost - 1] if lost else (axes.x(0), _TOP + _HEIGHT - 12 - 14 * i)
-                marks.append((at, f"✗ {curve.name}: NaN", sheet.colours.wrong))
-            elif ends_early:
-                names.append((points[-1], f"{curve.name} padded"))
-            if ends_early and not self.frozen:
-                marks.append((thin[curve.length - 1], f"{curve.name} packed", ""))
-            else:
-                names.append((thin[-1], f"{curve.name} packed" if ends_early else curve.name))
-        for (x, y), said, ink in marks:
-            sheet.text(x + 6, y + 4, said, size=11, ink=ink, halo=sheet.colours.ground)
-        axes.names(names, axes.foot + 8)
-        foot = self._key(sheet, _TOP + _HEIGHT + 38) + 12
-        if len(self.curves) > MOST:
-            sheet.text(4, foot + 8, f"The first {MOST} sequences are drawn.", size=11)
-            foot += 18
-        sheet.size(_WIDTH, foot)
-        return sheet
-
-    def _key(self, sheet: Sheet, y: float) -> float:
-        x = line_key(sheet, 4, y, "padded, at real steps", width=4)
-        x = line_key(sheet, x, y, "padded, through the padding", width=4, dash="7 4")
-        said, dash = ("packed, dotted: frozen after its end", "2 3") if self.frozen else ("packed", "")
-        line_key(sheet, x, y, said, sheet.colours.text, width=1.6, dash=dash)
-        return y
-
-    def _said(self, way: str, value: float) -> str:
-        return "–" if way == "packed" and not self.frozen else difference(value)
+        sheet.layer()
+        if math.isfinite(points[read][1]):
+            mark(sheet, points[read], _DOT, colour, sheet.colours.text)
+        lost = [t for t, v in enumerate(curve.padded) if not math.isfinite(v)]
+        if lost:
+            at = axes.x(lost[-1] if self.reverse else lost[0])
+            said, anchor = ("✗ NaN", "end" if self.reverse else "")
+            sheet.text(
+                at, axes.top + 16, said, anchor=anchor, bold=True, ink=sheet.colours.wrong, halo=sheet.colours.padding
+            )
+        agrees = curve.off == 0
+        ink = sheet.colours.muted if agrees else sheet.colours.wrong
+        sheet.text(
+            axes.right + 16,
+            axes.top + axes.tall / 2 + 4,
+            "=" if agrees else difference(curve.off),
+            bold=not agrees,
+            ink=ink,
+        )

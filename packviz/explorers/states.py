@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 HIDDEN, INPUT = 4, 3
 MOST_CELLS = 2048
-NORM = "length of the whole state"
+WHOLE = "distance from packed"
 PADDING = ZEROS, NOISE, NAN = "zeros", "noise", "NaN"
 CELLS = ("LSTM", "GRU", "RNN")
 
 
 class StatesExplorer(Panel):
-    """A small RNN of your choice, run padded and packed: its hidden state through time, and where the two differ.
+    """A small RNN of your choice, run padded and packed: how far its hidden states come apart, and where.
 
     Attributes:
         typed: the lengths.
@@ -33,7 +33,7 @@ class StatesExplorer(Panel):
         layers: how many.
         bidirectional: whether it reads the sequences backwards as well.
         direction: whose hidden state is drawn.
-        number: what is drawn of the hidden state: its length, or one of its units.
+        number: what is drawn of the hidden state: its distance from the packed one, or one of its units.
         seed: chooses the weights and the data.
         result: the `StatesComparison` in the picture.
     """
@@ -61,7 +61,7 @@ class StatesExplorer(Panel):
         self.layers = slider("layers", layers, 1, 3, width=230)
         self.bidirectional = widgets.Checkbox(value=bidirectional, description="bidirectional", indent=False)
         self.direction = dropdown("direction", "forward", ["forward", "reverse"])
-        self.number = dropdown("draw", NORM, [NORM, *(f"unit {i}" for i in range(HIDDEN))])
+        self.number = dropdown("draw", WHOLE, [WHOLE, *(f"unit {i}" for i in range(HIDDEN))])
         self.seed = slider("seed", seed, 0, 99, width=230)
         super().__init__(
             row(self.typed, self.padding, self.cell),

@@ -423,24 +423,29 @@ def test_large_batches_are_said_and_drawn_shortly():
 
 
 @given(cases(paddings=(3.0,)))
-def test_the_trajectory_is_the_hidden_state(case):
+def test_the_trajectory_is_how_far_the_hidden_states_are_apart(case):
     result = case.compare(gradients=False)
     halves = 1 + case.rnn.bidirectional
     padded, packed = (case.run(way)[0].reshape(*case.x.shape[:2], halves, -1) for way in (False, True))
+    final = padded.new_zeros(2, len(case.lengths), padded.shape[-1])  # where nothing is given it begins with zeros
+    h_0 = final if case.hx is None else (case.hx[0] if isinstance(case.hx, tuple) else case.hx)[-halves:]
     for d, direction in enumerate(("forward", "reverse")[:halves]):
         path = result.trajectory(direction)
         one = result.trajectory(direction, 0)
         for b, (n, curve, unit) in enumerate(zip(case.lengths, path.curves, one.curves, strict=True)):
             assert curve.length == n
-            same(curve.padded, padded[b, :, d].norm(dim=-1))
             same(unit.padded, padded[b, :, d, 0])
-            same(curve.packed[:n], packed[b, :n, d].norm(dim=-1))
-            rest = curve.packed[n:]
-            if direction == "forward":
-                final = case.alone(b)[1].reshape(case.rnn.num_layers, halves, -1)[-1, 0].norm().item()
-                same(rest, [final] * len(rest))
-            else:
-                assert np.isnan(rest).all()
+            same(unit.packed[:n], packed[b, :n, d, 0])
+            kept = packed[b, :, d].clone()
+            kept[n:] = h_0[d, b] if d else packed[b, n - 1, d]
+            apart = (padded[b, :, d] - kept).norm(dim=-1).numpy()
+            np.testing.assert_allclose(curve.padded, apart, atol=1e-6)
+            assert not any(curve.packed)
+            assert curve.off == unit.off == curve.padded[0 if d else -1]
+            assert bool(curve.off) == bool(result.h_n.differs[-1, d, b])
+            if not d:
+                same(unit.packed[n:], [kept[-1, 0]] * (len(kept) - n))
+            assert np.isnan(unit.packed[n:]).all() == (d == 1 or n == len(kept))
 
 
 def test_a_trajectory_that_is_not_there():

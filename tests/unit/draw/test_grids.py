@@ -1,17 +1,15 @@
-"""Grids of differences and curves through time: what stands where, and how it is marked."""
+"""Grids of differences: what stands where, and how it is marked."""
 
 import math
 import re
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from drawings import BOX, Drawing
+from drawings import Drawing
 from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.draw import grids, palette
-from packviz.draw.curves import MOST, Curve, Trajectory
 from packviz.draw.grids import SHADES, Grid
 from packviz.draw.text import difference
 
@@ -124,74 +122,3 @@ def test_many_rows_show_the_worst_of_several():
 def test_inks_on_shades_are_legible():
     for fill in SHADES:
         assert palette.contrast(palette.ink_on(fill), fill) >= 4.5
-
-
-# Curves.
-
-STEPS = 6
-HEIGHTS = st.floats(-2, 2).map(lambda v: round(v, 3))
-
-
-@st.composite
-def trajectories(draw):
-    curves = []
-    for b in range(draw(st.integers(1, 10))):
-        n = draw(st.integers(1, STEPS))
-        padded = draw(st.lists(st.one_of(HEIGHTS, st.just(math.nan)), min_size=STEPS, max_size=STEPS))
-        packed = draw(st.lists(HEIGHTS, min_size=n, max_size=n))
-        curves.append(Curve(chr(97 + b), n, padded, packed + [packed[-1]] * (STEPS - n)))
-    return Trajectory("the norm", tuple(curves), frozen=True)
-
-
-@given(trajectories(), st.sampled_from(list(palette.THEMES)))
-def test_curves_stay_within_the_picture_and_their_labels_apart(path, theme):
-    svg = path.to_svg(theme)
-    drawing = Drawing(svg)
-    assert not drawing.outside()
-    assert all(text.box.y >= 0 for text in drawing.texts)
-    beside = sorted(
-        t.y for t in drawing.texts if t.said.endswith((" packed", " padded")) or (len(t.said) == 1 and t.x > 800)
-    )
-    assert all(b - a >= 11.9 for a, b in pairwise(beside))
-    for x, y in re.findall(r"[ML]([\d.]+) ([\d.-]+)", "".join(re.findall(r'<path d="(M[^"]*)" fill="none"', svg))):
-        assert 0 <= float(x) <= drawing.width
-        assert 0 <= float(y) <= drawing.height
-    nan = [c for c in path.curves[:MOST] if any(map(math.isnan, c.padded))]
-    assert sum("NaN" in said for said in drawing.said()) == len(nan)
-    assert (f"The first {MOST} sequences are drawn." in drawing.said()) == (len(path.curves) > MOST)
-
-
-@given(trajectories())
-def test_curves_in_words(path):
-    lines = path.to_text().splitlines()
-    assert lines[0] == "the norm"
-    for i, curve in enumerate(path.curves):
-        for line, values in zip(lines[2 + 2 * i :], (curve.padded, curve.packed), strict=False):
-            name, _, *said = line.split()
-            assert name == curve.name
-            assert said == [f"[{difference(v)}]" if t >= curve.length else difference(v) for t, v in enumerate(values)]
-
-
-def test_a_solid_line_becomes_dashed_where_the_padding_begins():
-    path = Trajectory("n", (Curve("a", 3, [0.0, 1, 0, 1, 0], [0.0, 1, 0, 0, 0]),), frozen=True)
-    svg = path.to_svg()
-    solid, dashed = (
-        re.search(rf'd="([^"]*)" fill="none" stroke="{palette.SEQUENCES[0]}" stroke-width="3.4"{dash} stroke-l', svg)[1]
-        for dash in ("", ' stroke-dasharray="7 4"')
-    )
-    assert solid.count("L") == 2
-    assert dashed.count("L") == 2
-    assert solid.split("L")[-1] == dashed[1:].split("L")[0]
-    dotted = re.search(r'<path d="([^"]*)" fill="none" stroke="#1f1f1f" stroke-width="1.6" stroke-dasharray', svg)[1]
-    assert len({point.split()[1] for point in dotted[1:].split("L")}) == 1  # frozen
-
-
-def test_a_flat_curve_has_an_axis():
-    Drawing(Trajectory("n", (Curve("a", 2, [0.5, 0.5], [0.5, 0.5]),), frozen=True).to_svg())
-    Drawing(Trajectory("n", (Curve("a", 1, [math.nan] * 2, [math.nan] * 2),), frozen=False).to_svg())
-
-
-def test_long_curves_in_words():
-    path = Trajectory("n", (Curve("a", 10, [0.5] * 10 + [0.25] * 20, [0.5] * 30),), frozen=True)
-    assert path.to_text() == "n\n a: 0.5 at its end, 0.25 after padding"
-    assert BOX.search(path.to_svg())

@@ -6,7 +6,7 @@ from panels import move, move_each_and_back, visible, words
 
 import packviz as pv
 from packviz.explorers import StatesExplorer
-from packviz.explorers.states import CELLS, HIDDEN, INPUT, NAN, NOISE, NORM, ZEROS
+from packviz.explorers.states import CELLS, HIDDEN, INPUT, NAN, NOISE, WHOLE, ZEROS
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_every_control_changes_the_picture_over_its_whole_range(explorer):
             (explorer.layers, [2, 3, 1]),
             (explorer.seed, [*range(1, 100), 0]),
             (explorer.direction, ["reverse", "forward"]),
-            (explorer.number, [*units, NORM]),
+            (explorer.number, [*units, WHOLE]),
             (explorer.bidirectional, [False, True]),
             (explorer.typed, ["3, 3", "1", "9, 1, 1", "6, 4, 2"]),
         ),
