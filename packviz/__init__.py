@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from packviz.count.flops import flops
     from packviz.draw import figures as figures
     from packviz.draw.cells import Aligned
+    from packviz.draw.handover import Handover
+    from packviz.draw.heatmap import Attention
     from packviz.draw.picture import Picture, show
     from packviz.draw.stairs import Stairs
     from packviz.ops.masks import align, masked_loss, padding_mask, unpack_to_length
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Aligned",
+    "Attention",
     "Buckets",
+    "Handover",
     "Layout",
     "Picture",
     "Ragged",
@@ -64,6 +68,8 @@ _HOME = {
     "Layout": "packviz.core.layout",
     "Spec": "packviz.core.spec",
     "Aligned": "packviz.draw.cells",
+    "Attention": "packviz.draw.heatmap",
+    "Handover": "packviz.draw.handover",
     "Picture": "packviz.draw.picture",
     "show": "packviz.draw.picture",
     "Stairs": "packviz.draw.stairs",

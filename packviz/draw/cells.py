@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from packviz.core.layout import Layout, sequence_name
 from packviz.core.padded import order
-from packviz.draw import palette
+from packviz.draw import palette, text
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import HATCHED, Sheet, width_of
 from packviz.draw.text import FEW
@@ -29,18 +30,27 @@ class Aligned(Drawn):
         labels: `(B, T)` what stands in each cell.
         real: `(B, T)` booleans, true where a cell is real. The others are hatched.
         wrong: `(B, T)` booleans, true where a cell shall be framed; none if there are no such cells.
+        parts: the stretches that the time axis is divided into, by name the time steps of each; none if it is whole.
     """
 
     title: str
     labels: Sequence[Sequence[str]]
     real: npt.NDArray[np.bool_]
     wrong: npt.NDArray[np.bool_] | None = None
+    parts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, x: Any, lengths: Any, side: str = "left", title: str = "", batch_first: bool = False, like: Any = None
+        cls,
+        x: Any,
+        lengths: Any,
+        side: str = "left",
+        title: str = "",
+        batch_first: bool = False,
+        like: Any = None,
+        parts: Mapping[str, int] | None = None,
     ) -> Aligned:
-        """Draws a padded batch of numbers.
+        """Draws a padded batch of numbers or booleans.
 
         Args:
             x: `(T, B)`, or `(B, T)` with `batch_first`: a tensor or an array, at most 16 × 16.
@@ -49,17 +59,22 @@ class Aligned(Drawn):
             title: what it is.
             batch_first: whether the batch is the first dimension of `x`, as in torch.
             like: what `x` should be, of the same shape; cells that differ are framed.
+            parts: as above, such as `{"past": 4, "future": 3}`.
 
         Raises:
-            ValueError: `x` is not a small padded batch, the lengths do not fit it, or there is no such side.
+            ValueError: `x` is not a small padded batch, the lengths or the parts do not fit it, or there is no such
+                side.
         """
         if side not in ("left", "right"):
             raise ValueError(f"side is {side!r}; choose 'left' (data first, padding at the end) or 'right'")
         values = _grid(x, "x", batch_first)
         real = _mask(lengths, values.shape, batch_first)
         real = real if side == "left" else real[:, ::-1]
+        if parts and sum(parts.values()) != values.shape[1]:
+            raise ValueError(f"parts have {sum(parts.values())} time steps in all, x has {values.shape[1]}")
         labels = [[_label(v) for v in row] for row in values.tolist()]
-        return cls(title, labels, real, None if like is None else values != _grid(like, "like", batch_first))
+        wrong = None if like is None else values != _grid(like, "like", batch_first)
+        return cls(title, labels, real, wrong, dict(parts or {}))
 
     def to_text(self) -> str:
         """The batch in words, a line per sequence: `·` before padding, `!` before a cell that is framed."""
@@ -67,12 +82,27 @@ class Aligned(Drawn):
         width = max(len(cell) for row in marked for cell in row)
         legend = "· marks padding" + (", ! a wrong cell" if self.wrong is not None and self.wrong.any() else "")
         lines = [f"{self.title or 'padded batch'} ({legend})"]
-        lines += [f" {sequence_name(b)}  " + " ".join(c.rjust(width) for c in row) for b, row in enumerate(marked)]
+        if self.parts:
+            parts = (f"{name}: {text.count(steps, 'time step')}" for name, steps in self.parts.items())
+            lines.append(f"    {', then '.join(parts)}")
+        for b, row in enumerate(marked):
+            words = ["| " * (t in self._borders) + cell.rjust(width) for t, cell in enumerate(row)]
+            lines.append(f" {sequence_name(b)}  " + " ".join(words))
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
         """The batch, a row for each sequence."""
         return beside([self], theme)
+
+    @property
+    def head(self) -> float:
+        """The room above its rows, in px."""
+        return _TOP + 18 * bool(self.parts)
+
+    @property
+    def _borders(self) -> list[int]:
+        """The first time step of each part but the first."""
+        return [*accumulate(self.parts.values())][:-1]
 
     def _marks(self, b: int, t: int) -> str:
         return ("!" if self.is_wrong(b, t) else "") + ("" if self.real[b, t] else "·")
@@ -92,14 +122,14 @@ def beside(batches: Sequence[Aligned], theme: str) -> Sheet:
         if x and x + width > _WIDTH:
             x, y, below = 0.0, y + below, 0.0
         _batch(sheet, batch, 4 + x, y, cell)
-        x, below = x + width, max(below, _TOP + _HEIGHT * len(batch.labels) + 14)
+        x, below = x + width, max(below, batch.head + _HEIGHT * len(batch.labels) + 14)
         right = max(right, x)
     sheet.size(max(right, 300), y + below)
     return sheet
 
 
 def _batch(sheet: Sheet, batch: Aligned, x: float, y: float, cell: float) -> None:
-    left, top, muted = x + _MARGIN, y + _TOP, sheet.colours.muted
+    left, top, muted = x + _MARGIN, y + batch.head, sheet.colours.muted
     sheet.text(x, y + 15, batch.title, bold=True)
     sheet.text(left - 5, top - 7, "t =", anchor="end", size=11, ink=muted)
     for t in range(batch.real.shape[1]):
@@ -109,6 +139,11 @@ def _batch(sheet: Sheet, batch: Aligned, x: float, y: float, cell: float) -> Non
         for t, label in enumerate(row):
             fill = palette.sequence_colour(b) if batch.real[b, t] else HATCHED
             sheet.cell(left + t * cell, top + b * _HEIGHT, cell, _HEIGHT, fill, label)
+    for start, (name, steps) in zip([0, *batch._borders], batch.parts.items(), strict=False):
+        border, foot = left + start * cell, top + len(batch.labels) * _HEIGHT + 8
+        sheet.text(border + steps / 2 * cell, y + 32, name, anchor="middle", bold=True)
+        if start:
+            sheet.line([(border, y + 22), (border, foot)], sheet.colours.accent, width=3)
     for b, t in np.argwhere(batch.wrong).tolist() if batch.wrong is not None else ():
         sheet.box(left + t * cell, top + b * _HEIGHT, cell, _HEIGHT, stroke=sheet.colours.wrong, thick=3)
 
@@ -133,6 +168,8 @@ def _mask(lengths: Any, shape: tuple[int, ...], batch_first: bool) -> npt.NDArra
 
 def _label(value: Any) -> str:
     """Whole numbers as they are, others to two digits."""
+    if isinstance(value, bool):
+        return str(value)
     if isinstance(value, float) and not value.is_integer():
         return f"{value:.2g}"
     return str(int(value)) if isinstance(value, (int, float)) else str(value)

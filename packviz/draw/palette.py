@@ -18,6 +18,9 @@ METHODS = {
 }
 """The colour of each way to run an RNN, wherever it is compared to others."""
 
+RAMP = ("#eef3f2", "#c3ddd8", "#86bdb3", "#3f8f83", "#14554b")
+"""From little to much, where a fill says a number."""
+
 FONT = "ui-monospace,Menlo,Consolas,monospace"
 """The face of all pictures, at 12 px."""
 

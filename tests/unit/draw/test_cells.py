@@ -53,6 +53,30 @@ def test_every_real_cell_has_its_colour_and_no_other(lengths, side):
     assert all(box.right <= drawing.width and box.bottom <= drawing.height for box in drawing.boxes)
 
 
+def test_parts_are_divided_and_named():
+    x = torch.arange(14).reshape(2, 7)
+    real = torch.ones(2, 7, dtype=torch.bool)
+    whole, parted = (Aligned.of(x, real, title="t", batch_first=True, parts=p) for p in ({}, {"past": 4, "future": 3}))
+    drawing = Drawing(parted.to_svg())
+    assert not drawing.outside()
+    left, cell = min(box.x for box in drawing.boxes if box.width == 26), 26
+    assert [drawing.text(name).x for name in ("past", "future")] == [left + 2 * cell, left + 5.5 * cell]
+    line = f"M{left + 4 * cell:g} 22L{left + 4 * cell:g} "
+    assert line in parted.to_svg()
+    assert line not in whole.to_svg()
+    assert parted.to_text().splitlines()[1:3] == [
+        "    past: 4 time steps, then future: 3 time steps",
+        " a   0  1  2  3 |  4  5  6",
+    ]
+    with pytest.raises(ValueError, match="parts have 5 time steps in all, x has 7"):
+        Aligned.of(x, real, batch_first=True, parts={"past": 4, "future": 1})
+
+
+def test_a_mask_is_drawn_in_its_own_words():
+    mask = pv.padding_mask([2, 1])
+    assert Aligned.of(mask, [2, 1], batch_first=True).labels == [["True", "True"], ["True", "False"]]
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_contrast(theme):
     for text in Drawing(batch([3, 1, 2] * 3).to_svg(theme)).texts:
