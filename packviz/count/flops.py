@@ -26,6 +26,7 @@ from packviz.core.layout import IntArray, Layout, frozen
 from packviz.core.spec import Spec
 from packviz.draw import bars, text
 from packviz.draw.drawn import Drawn
+from packviz.draw.palette import METHODS
 from packviz.draw.sheet import Sheet, stack
 
 
@@ -191,9 +192,11 @@ class Ledger(Drawn):
     def drawings(self, theme: str) -> list[Sheet]:
         """The parts of the picture."""
         totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
+        both, packed = self.per_step, METHODS["packed"]
+        title, by_step = "FLOPs: what packing computes, and what it leaves out", "GEMM FLOPs at each time step, forward"
         return [
-            bars.totals("FLOPs: what packing computes, and what it leaves out", totals, theme),
-            bars.steps("GEMM FLOPs at each time step, forward", self.per_step.packed, self.per_step.padded, theme),
+            bars.totals(title, totals, theme, solid=packed),
+            bars.steps(by_step, both.packed, both.padded, theme, solid=packed),
         ]
 
     def _cells(self, each: int) -> Work:

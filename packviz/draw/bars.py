@@ -15,6 +15,7 @@ from packviz.core.layout import IntArray
 from packviz.draw import palette, text
 from packviz.draw.chart import nice
 from packviz.draw.sheet import HATCHED, Sheet, width_of
+from packviz.draw.sheet import n as px
 
 SOLID = palette.SEQUENCES[4]
 FLOPS = ("packed computes", "only padded does", "saved")
@@ -24,10 +25,17 @@ _WIDTH = 860.0
 _NAMES = 170.0  # px: the column of names
 _AXIS = 110.0  # px: the column of an axis
 _TALL = 120.0
-_FEW = 64  # more time steps than this are drawn as one outline
+_FEW = 24  # more time steps than this are drawn as one area
+_EDGES = 128  # an edge of more steps than this is not drawn: it would weigh more than the areas
 
 
-def totals(title: str, rows: Mapping[str, tuple[int, int]], theme: str, words: tuple[str, str, str] = FLOPS) -> Sheet:
+def totals(
+    title: str,
+    rows: Mapping[str, tuple[int, int]],
+    theme: str,
+    words: tuple[str, str, str] = FLOPS,
+    solid: str = SOLID,
+) -> Sheet:
     """A bar for each name: its first number solid, its second one hatched behind it.
 
     Args:
@@ -35,12 +43,13 @@ def totals(title: str, rows: Mapping[str, tuple[int, int]], theme: str, words: t
         rows: by name, the number computed packed, and the number left out. Both together are the padded one.
         theme: a key of `palette.THEMES`.
         words: as in `FLOPS`.
+        solid: the fill of what is computed.
     """
-    sheet, y = _titled(title, theme, words), 30.0
+    sheet, y = _titled(title, theme, words, solid), 30.0
     scale = (_WIDTH - _NAMES - 300) / max(1, *(sum(pair) for pair in rows.values()))
     for name, (packed, saved) in rows.items():
         end = _NAMES + packed * scale
-        sheet.box(_NAMES, y, packed * scale, 20, SOLID)
+        sheet.box(_NAMES, y, packed * scale, 20, solid)
         sheet.box(end, y, saved * scale, 20, HATCHED)
         sheet.text(_NAMES - 8, y + 14, name, anchor="end")
         said = f"{text.short(packed)} of {text.short(packed + saved)}: {text.percent(saved, packed + saved)} {words[2]}"
@@ -57,6 +66,7 @@ def steps(
     theme: str,
     words: tuple[str, str, str] = FLOPS,
     axis: str = "t =",
+    solid: str = SOLID,
 ) -> Sheet:
     """A bar for each time step: solid up to what packing computes, hatched up to the padded count.
 
@@ -67,18 +77,23 @@ def steps(
         theme: a key of `palette.THEMES`.
         words: as in `FLOPS`.
         axis: what stands before the numbers of the bars.
+        solid: the fill of what is computed.
     """
-    sheet, n, top = _titled(title, theme, words), len(packed), int(max(padded))
+    sheet, n, top = _titled(title, theme, words, solid), len(packed), int(max(padded))
     each, scale, foot = (_WIDTH - 130) / n, _TALL / max(top, 1), 32.0 + _TALL
     gap = min(3.0, each * 0.15) if n <= _FEW else 0.0
     runs = [(t, t + 1) for t in range(n)] if n <= _FEW else _runs(packed, padded)
-    line = None if n <= _FEW or len(runs) < n / 8 else ""  # so many outlines would hide the colours
+    line = None if n <= _FEW else ""
     for a, b in runs:
         x, width, low, high = _AXIS + a * each + gap / 2, (b - a) * each - gap, int(packed[a]), int(padded[a])
         if low:
-            sheet.box(x, foot - low * scale, width, low * scale, SOLID, stroke=line)
+            sheet.box(x, foot - low * scale, width, low * scale, solid, stroke=line)
         if high > low:
             sheet.box(x, foot - high * scale, width, (high - low) * scale, HATCHED, stroke=line)
+    if n > _FEW and len(runs) <= _EDGES:
+        for counts in (padded, packed):
+            edge = "".join(f"V{px(foot - int(counts[a]) * scale)}H{px(_AXIS + b * each)}" for a, b in runs)
+            sheet.path(f"M{_AXIS:g} {px(foot)}{edge}V{px(foot)}", stroke=sheet.colours.line, width=0.8)
     sheet.line([(_AXIS, foot), (_WIDTH - 20, foot)])
     for value in (top, 0):
         sheet.text(_AXIS - 8, foot - value * scale + 4, text.short(value), anchor="end", ink=sheet.colours.muted)
@@ -159,9 +174,9 @@ def _runs(packed: IntArray, padded: IntArray) -> list[tuple[int, int]]:
     return list(pairwise([0, *changes.tolist(), len(packed)]))
 
 
-def _titled(title: str, theme: str, words: tuple[str, str, str]) -> Sheet:
+def _titled(title: str, theme: str, words: tuple[str, str, str], solid: str) -> Sheet:
     sheet = Sheet(theme, title)
     sheet.title(title)
-    sheet.key(490, 6, [(SOLID, words[0])])
+    sheet.key(490, 6, [(solid, words[0])])
     sheet.key(660, 6, [(HATCHED, words[1])])
     return sheet

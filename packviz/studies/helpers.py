@@ -19,7 +19,7 @@ from packviz.bench.study import Contest, How, Study, Timings, timed
 from packviz.bench.timing import RATIOS, Timing
 from packviz.bench.ways import training
 from packviz.core.lengths import uniform
-from packviz.draw.text import table
+from packviz.draw.table import Table, Tabled
 from packviz.ops import masks
 
 HELPER, LOOP, TORCH = "helper", "loop", "torch"
@@ -51,24 +51,34 @@ class Point:
         return f"{self.batch} sequences of 1 to {self.steps} time steps, {self.features} features"
 
 
-class Helpers(Timings[Point]):
+class Helpers(Tabled, Timings[Point]):
     """The `Timing` of `"helper"`, `"loop"` and, where there is one, `"torch"`, for every helper."""
 
     def faster(self, point: Point, than: str = LOOP) -> float:
         """How many times as long the other takes as the helper: the median over the rounds."""
         return self.ratio(point, than, HELPER).value
 
-    def to_text(self) -> str:
-        """A line per helper with median times in milliseconds, and how many times as long the others take."""
+    @property
+    def table(self) -> Table:
+        """A line per helper with median times, and how many times as long the others take."""
         rows: list[list[str]] = []
         for batch, points in groupby(self.values, lambda point: point.said):
-            rows += [[batch], ["", "helper ms", "loop ms", "how many times as long"]]
+            rows.append([f"{batch}:"])
             for point in points:
                 timing = self.values[point]
-                others = [timing.ratio(other, HELPER) for other in timing.seconds if other != HELPER]
-                said = ", ".join(f"{r.name} {r.value:.2g}{'' if r.is_clear else ' (not clear)'}" for r in others)
-                rows.append([point.helper, *(f"{1e3 * timing.median(one):.2g}" for one in (HELPER, LOOP)), said])
-        return "\n".join([*table(rows, "<18>10>9   <"), RATIOS, f"Measured on {self.caption}."])
+                cells = [point.helper, f"{1e3 * timing.median(HELPER):.3f}"]
+                for other in (LOOP, TORCH):
+                    if other in timing.seconds:
+                        ratio = timing.ratio(other, HELPER)
+                        doubt = "" if ratio.is_clear else "?"
+                        cells += [f"{1e3 * timing.median(other):.3f}", f"{doubt}{ratio.value:.1f} ×"]
+                    else:
+                        cells += ["–", "–"]
+                rows.append(cells)
+        unclear = any("?" in cell for row in rows for cell in row[1:])
+        notes = [RATIOS, *["?: the spread is larger than the effect."] * unclear, f"Measured on {self.caption}."]
+        head = ["", "helper, ms", "a loop, ms", "it takes", "torch's own, ms", "it takes"]
+        return Table(rows, head, "The helpers against a plain Python loop, and against torch's own", notes)
 
 
 def contest(helper: str, lengths: Sequence[int], steps: int, features: int, device: Any = "cpu") -> Contest:

@@ -29,10 +29,13 @@ from torch.nn.utils import rnn as torchs
 
 from packviz.bench import ways
 from packviz.bench.study import Contest, How, Results, Study, timed
-from packviz.bench.timing import Timing
+from packviz.bench.timing import RATIOS, Ratio, Timing
 from packviz.core import lengths
-from packviz.core.layout import IntArray
-from packviz.draw import palette
+from packviz.core.layout import IntArray, Layout
+from packviz.core.spec import Spec
+from packviz.count.flops import flops
+from packviz.draw import palette, text
+from packviz.draw.dumbbells import Dumbbells, Row
 from packviz.draw.text import milliseconds
 from packviz.ops import packing
 from packviz.ops.running import forget
@@ -94,6 +97,11 @@ class Point:
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def spec(self) -> Spec:
+        """Its RNN."""
+        return Spec(self.mode, self.input_size, self.hidden_size, bidirectional=self.directions == 2)
 
     def drawn(self) -> list[int]:
         """`(B,)` its lengths, in no particular order (longest first where nothing but packing is timed)."""
@@ -184,6 +192,29 @@ class Race(Results[Point, Mapping[str, Timing]]):
                 best = f"; best: {self.best(point, which)}" if point.mode != "none" else ""
                 lines.append(f"  {point.name}: {times}{best}")
         return "\n".join([*lines, self.verdict(), f"Measured on {self.caption}."])
+
+    def packed_faster(self) -> Dumbbells:
+        """Where torch's packing makes a training step clearly faster: FLOPs and time as multiples of torch padded."""
+
+        def ratio(point: Point, which: str) -> Ratio:
+            return self.values[point][which].ratio(PACKED, PADDED)
+
+        faster = {
+            which: [p for p in self.points if ratio(p, which).is_clear and ratio(p, which).value < 1]
+            for which in PASSES
+        }
+        groups = {}
+        for point in sorted(faster["training"], key=lambda point: ratio(point, "training").value):
+            ledger = flops(point.spec, Layout(point.drawn(), max_len=point.steps), input_grad=True)
+            rows = []
+            for which, work in (("training", ledger.training), ("forward", ledger.forward)):
+                time = ratio(point, which)
+                rows.append(Row(which, work.packed / work.padded, time.value, time.low, time.high, time.is_clear))
+            groups[point.name] = rows
+        training, forward = (len(found) for found in faster.values())
+        of = f"of {text.count(len(self.points), 'batch', 'batches')}"
+        title = f"Packed is clearly faster in training at {training} {of}, forward alone at {forward}"
+        return Dumbbells(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
 
     def chart(self, which: str = "training") -> Chart:
         """How many times as long each method takes as torch padded, on a logarithmic axis, a row for each point.

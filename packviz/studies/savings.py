@@ -11,22 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from packviz.bench import ways
 from packviz.bench.study import Contest, How, Study, Timings, timed
-from packviz.bench.timing import Timing
+from packviz.bench.timing import RATIOS, Timing
 from packviz.core.layout import Layout
 from packviz.core.lengths import even_steps
 from packviz.core.spec import Spec
 from packviz.count.flops import Ledger, flops
-from packviz.draw.palette import METHODS
-from packviz.draw.text import milliseconds, table
-
-if TYPE_CHECKING:
-    from packviz.draw.figures import Chart
+from packviz.draw.drawn import Drawn
+from packviz.draw.dumbbells import Dumbbells, Row
+from packviz.draw.sheet import Sheet
+from packviz.draw.text import milliseconds, percent, table
 
 PADDED = "padded"
 
@@ -73,7 +72,7 @@ class Point:
         return {PADDED: self.ledger(self.distinct[0]).training.padded} | packed
 
 
-class Savings(Timings[Point]):
+class Savings(Timings[Point], Drawn):
     """FLOPs and time of one training step, padded and packed, at the same number of real cells."""
 
     def verdict(self, point: Point) -> str:
@@ -101,23 +100,26 @@ class Savings(Timings[Point]):
             rows.append([one, f"{count / 1e9:.3g}", middle, f"{low} to {high}"])
         return "\n".join([*lines, *table(rows, "<21>8>9  <"), self.verdict(point)])
 
-    def chart(self, point: Point) -> Chart:
-        """GEMM FLOPs and milliseconds of one training step side by side, with the quartiles of the time."""
-        from packviz.draw.figures import Fill, axes  # noqa: PLC0415 - a bare GPU machine has no plotly
+    def sheet(self, theme: str) -> Sheet:
+        """FLOPs and time of every batch, as multiples of the padded ones."""
+        return self.picture.sheet(theme)
 
-        timing, gflops = self.values[point], {one: count / 1e9 for one, count in point.flops.items()}
-        times = {one: [1e3 * s for s in (timing.median(one), *timing.quartiles(one))] for one in gflops}
-        panels, names = ["GFLOPs (GEMM)", "milliseconds (median, quartiles)"], list(gflops)
-        title = f"One training step: {point.spec}"
-        chart = axes(
-            title, self.table(point), rows=names, panels=panels, ends=["0,000"], below=[f"Measured on {self.caption}."]
-        )
-        for one, (middle, low, high) in times.items():
-            fill = Fill(METHODS["padded" if one == PADDED else "packed"])
-            chart.bars([one], [gflops[one]], fill=fill).label(gflops[one], one, f"{gflops[one]:.3g}")
-            chart.bars([one], [middle], fill=fill, low=[low], high=[high], panel=1)
-            chart.label(high, one, f"{middle:,.0f}" if middle >= 1000 else f"{middle:.3g}", panel=1)
-        return chart.scale(max(gflops.values())).scale(max(high for _, _, high in times.values()), panel=1)
+    @property
+    def picture(self) -> Dumbbells:
+        """FLOPs and time of every batch, as multiples of the padded ones."""
+        groups = {}
+        for point in self.values:
+            counts, rows = point.flops, []
+            for distinct in point.distinct:
+                one, said = name(distinct), f"packed, {distinct} distinct lengths"
+                ratio, work = self.ratio(point, one, PADDED), counts[one] / counts[PADDED]
+                rows.append(Row(said, work, ratio.value, ratio.low, ratio.high, ratio.is_clear))
+            groups[f"{point.spec}, {point.size} sequences padded to {point.size} steps"] = rows
+        times = [row.time for rows in groups.values() for row in rows]
+        works = [row.work for rows in groups.values() for row in rows]
+        share = "half the FLOPs" if 0.45 < min(works) <= max(works) < 0.55 else f"{percent(max(works))} of the FLOPs"
+        title = f"One training step: {share}, {min(times):.2g} to {max(times):.2g} times the time"
+        return Dumbbells(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
 
 
 def contest(point: Point, device: Any) -> Contest:

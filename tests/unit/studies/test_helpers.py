@@ -32,12 +32,23 @@ def test_how_many_times_as_long():
     found = helpers.Helpers({"device_name": "abacus", "torch": "2", "threads": 1}, {point: timing})
     assert found.faster(point) == 4
     assert found.to_text().splitlines() == [
-        "2 sequences of 1 to 3 time steps, 4 features",
-        "                   helper ms  loop ms   how many times as long",
-        "align                    1.5        6   loop 4",
+        "The helpers against a plain Python loop, and against torch's own",
+        "       helper, ms  a loop, ms  it takes  torch's own, ms  it takes",
+        "2 sequences of 1 to 3 time steps, 4 features:",
+        "align       1.500       6.000     4.0 ×                –         –",
+        "",
         RATIOS,
         "Measured on abacus (CPU), torch 2, 1 thread, 3 rounds.",
     ]
+    assert "<td" in found.to_html()
+
+
+def test_what_is_not_clear_says_so():
+    timing = Timing({"helper": (1.0, 1.0, 1.0), "loop": (0.5, 1.1, 3.0), "torch": (2.0, 2.0, 2.0)})
+    said = helpers.Helpers({"device_name": "abacus", "torch": "2"}, {helpers.Point("align", 2, 3, 4): timing}).to_text()
+    assert "?1.1 ×" in said
+    assert " 2.0 ×" in said
+    assert "?: the spread is larger than the effect." in said
 
 
 def test_recorded():

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.bench.timing import Timing
+from packviz.core.layout import Layout
+from packviz.count.flops import flops
 from packviz.ops import running
 from packviz.studies import race
 from packviz.studies.race import AUTO, COPY, LENGTHS, METHODS, OURS, PACKED, PADDED, PASSES, POINTS, Point, Race
@@ -131,3 +133,21 @@ def test_the_figure_shows_the_ratios():
     assert len({trace.marker.symbol for trace in chart.data}) == len(drawn)
     with pytest.raises(ValueError, match="which is 'backward'; choose from training, forward"):
         made_up().chart("backward")
+
+
+def test_where_packed_is_faster():
+    """Only what is clear, with the FLOPs of these lengths in this tensor."""
+    none = made_up().packed_faster()
+    assert none.title == "Packed is clearly faster in training at 0 of 1 batch, forward alone at 0"
+    assert none.rows == []
+    assert none.to_svg()
+    (training, forward) = (some := made_up(torch_packed=5).packed_faster()).rows
+    assert (training.time, forward.time) == (0.5, 0.5)
+    assert forward.work == sum(TINY.drawn()) / (TINY.batch_size * TINY.steps)
+    ledger = flops(TINY.spec, Layout(TINY.drawn(), max_len=TINY.steps), input_grad=True).training
+    assert training.work == ledger.packed / ledger.padded
+    assert list(some.groups) == [TINY.name]
+    seconds = {PADDED: (0.01,) * 3, PACKED: (0.002, 0.009, 0.02)}  # faster in the median, and not clearly
+    assert Race(PLACE, {TINY: dict.fromkeys(PASSES, Timing(seconds))}).packed_faster().rows == []
+    recorded = race.recorded().packed_faster()
+    assert all(row.time < 1 for row in recorded.rows if row.name == "training")

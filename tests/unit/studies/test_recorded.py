@@ -23,7 +23,8 @@ def test_every_recorded_file_is_up_to_date(path):
 CHARTS = {
     "benchmark": (sweep, lambda found: found.to_svg()),
     "race": (race, lambda found: found.chart().to_json()),
-    "savings": (savings, lambda found: found.chart(found.points[0]).to_json()),
+    "packed faster": (race, lambda found: found.packed_faster().to_svg()),
+    "savings": (savings, lambda found: found.to_svg()),
     "compiled": (compiled, lambda found: found.to_svg()),
     "rules": (thumb, lambda found: rules.chart([rules.judge("never", lambda case: False, found.cases)], found.caption)),
     "cases": (thumb, lambda found: rules.where_packing_pays(found.of("GRU"), "GRU", found.caption)),

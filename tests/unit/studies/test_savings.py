@@ -2,10 +2,9 @@
 
 import json
 
-import numpy as np
+from drawings import Drawing
 
 from packviz.bench import Timing
-from packviz.draw.palette import METHODS
 from packviz.studies import savings
 
 TINY = savings.Point("GRU", 4, (2, 4), hidden_size=3)
@@ -72,38 +71,32 @@ def test_the_verdict_follows_the_numbers():
     )
 
 
-def test_chart():
-    chart = fake().chart(POINT)
-    flops, times = chart.data[::2], chart.data[1::2]
-    assert [bar.y[0] for bar in flops] == [bar.y[0] for bar in times] == list(POINT.flops)
-    assert [bar.x[0] for bar in times] == [1, 2, 3]
-    assert np.allclose([bar.x[0] for bar in flops], [n / 1e9 for n in POINT.flops.values()], rtol=0.01)
-    assert {(bar.error_x.array[0], bar.error_x.arrayminus[0]) for bar in times} == {(0, 0)}
-    assert [bar.marker.color for bar in times] == [METHODS["padded"], METHODS["packed"], METHODS["packed"]]
-    assert chart.to_text() == repr(fake())
-    said = [note.text for note in chart.layout.annotations]
-    assert said == [
-        "GFLOPs (GEMM)",
-        "milliseconds (median, quartiles)",
-        f"Measured on {fake().caption}.",
-        "0.000436",
-        "1",
-        "0.000229",
-        "2",
-        "0.000229",
-        "3",
-    ]
-    json.dumps(chart._repr_mimebundle_())
+def test_the_picture_is_multiples_of_padded():
+    found = fake()
+    rows = found.picture.rows
+    assert [row.name for row in rows] == ["packed, 2 distinct lengths", "packed, 16 distinct lengths"]
+    assert [(row.low, row.time, row.high, row.clear) for row in rows] == [(2, 2, 2, True), (3, 3, 3, True)]
+    padded, *packed = POINT.flops.values()
+    assert [row.work for row in rows] == [count / padded for count in packed]
+    assert found.picture.title == "One training step: half the FLOPs, 2 to 3 times the time"
+    assert "Measured on a test" in Drawing(found.to_svg()).said()[-1]
+    json.dumps(found._repr_mimebundle_())
 
 
-def test_whiskers_are_the_quartiles():
-    race = fake({"padded": [1.0, 2, 3, 4, 5], "few": [1.0] * 5, "many": [1.0] * 5})
-    times = race.chart(POINT).data[1::2]
-    assert [bar.x[0] for bar in times] == [3000, 1000, 1000]
-    assert (times[0].error_x.array[0], times[0].error_x.arrayminus[0]) == (1000, 1000)
+def test_the_title_of_the_recorded_picture_follows_its_numbers():
+    found = savings.recorded()
+    times = [found.ratio(p, savings.name(d), "padded").value for p in found.points for d in p.distinct]
+    assert found.picture.title.endswith(f"half the FLOPs, {min(times):.2g} to {max(times):.2g} times the time")
+
+
+def test_the_quartiles_are_those_of_the_ratios():
+    (few, many) = fake({"padded": [1.0, 2, 4], "few": [1.0, 1, 1], "many": [1.0, 2, 4]}).picture.rows
+    assert (few.low, few.time, few.high) == (0.375, 0.5, 0.75)
+    assert not few.clear or few.high / few.low < 2
+    assert (many.time, many.clear) == (1, False)
 
 
 def test_no_label_calls_flops_a_speed_up():
-    chart = fake().chart(POINT)
-    said = (chart.to_json() + chart.to_text()).lower()
+    found = fake()
+    said = (found.to_svg() + found.to_text() + found.picture.to_text()).lower()
     assert not [word for word in ("speed", "faster", "slower") if word in said]
