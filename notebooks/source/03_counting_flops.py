@@ -9,12 +9,15 @@
 # - check the count with PyTorch's own counter, and know when that counter says 0,
 # - say why a count of FLOPs does not tell how long a training step takes.
 #
-# Time: 15 minutes.
+# Time: 20 minutes.
 #
 # ## Six sequences
 #
-# Lengths 9, 8, 6, 4, 3 and 2, and an `LSTM(3, 7)`. Padded, its forward pass takes 30,240 floating-point operations
-# (FLOPs) in matrix products. Predict the packed count.
+# Six sequences of lengths 9, 8, 6, 4, 3 and 2 go through an `LSTM(3, 7)`: 3 numbers in, a state of 7. Nearly all of
+# its work is matrix products, counted in FLOPs: floating-point operations, one for each multiplication and each
+# addition.
+#
+# Padded, a forward pass takes 30,240 of them. Predict the packed count.
 
 # %%
 import packviz as pv
@@ -27,102 +30,94 @@ import torch
 
 lengths = [9, 8, 6, 4, 3, 2]
 ledger = pv.flops(torch.nn.LSTM(3, 7), lengths)
-assert (ledger.padded, ledger.packed, ledger.saved) == (30240, 17920, 12320)
-assert ledger.packed / ledger.padded == 32 / 54  # real cells over all cells
 ledger
 
+# %% tags=["claims"]
+assert (ledger.padded, ledger.packed, ledger.saved) == (30240, 17920, 12320)
+assert ledger.packed / ledger.padded == 32 / 54  # real cells over all cells
+assert ledger.elementwise.packed == 32 * 21 * 7
+
 # %% [markdown]
-# Nothing was run: the lengths and the sizes say it all. In a forward pass every cell costs the same, so packing
-# saves exactly the share of cells that are padding.
+# Solid is what packing computes; hatched is what only the padded batch does, for nothing.
 #
-# Solid is what packing computes; hatched is what only the padded batch does.
+# Nothing was run: lengths and sizes say it all. In a forward pass every cell costs the same, so packing saves exactly
+# the share of cells that are padding.
+#
+# *GEMM* is what libraries call a matrix product. The last bar is everything else: adding, sigmoids, tanhs, number by
+# number (*element-wise*). It is small, and counted apart.
 
 # %% [markdown]
 # ## What one cell costs
 #
-# At each step an RNN multiplies the input by one weight and the state by another. A product of a vector of `k`
-# numbers with a `(k, n)` matrix takes `2 · k · n` FLOPs: a multiplication and an addition for each entry.
+# At each time step an RNN multiplies the input by one weight and the state by another. A vector of `k` numbers times a
+# `(k, n)` matrix takes `2 · k · n` FLOPs: a multiplication and an addition for each entry of the matrix.
 #
-# An LSTM does that for 4 *gates*, a GRU for 3, a plain RNN once.
+# An LSTM does that 4 times: once for the new content of its memory, and once for each of 3 *gates*, which say what to
+# forget, what to take in and what to show. A GRU does it 3 times, a plain RNN once.
 
 # %%
-for name, gates in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
-    per_cell = 2 * (3 * gates * 7) + 2 * (7 * gates * 7)  # 3 inputs, 7 hidden units
+for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
+    per_cell = times * (2 * 3 * 7 + 2 * 7 * 7)  # 3 inputs, then 7 numbers of the state
     count = pv.flops(getattr(torch.nn, name)(3, 7), lengths)
+    print(f"{name:5} {per_cell:3} per cell × 54 cells = {54 * per_cell:6,}   × 32 real cells = {32 * per_cell:6,}")
+    print(f"      the ledger says padded {count.padded:16,}   packed {count.packed:17,}")
+
+# %% tags=["claims"]
+for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
+    per_cell, count = times * 140, pv.flops(getattr(torch.nn, name)(3, 7), lengths)
     assert (count.padded, count.packed) == (54 * per_cell, 32 * per_cell)
-    print(f"{name:5}{per_cell:4} per cell   padded {count.padded:6}   packed {count.packed:6}")
+both = pv.flops(torch.nn.LSTM(3, 7, bidirectional=True), lengths)
+deep = pv.flops(torch.nn.LSTM(3, 7, num_layers=2, bidirectional=True), lengths)
+assert both.padded == 2 * ledger.padded
+assert deep.padded == both.padded + 2 * pv.flops(torch.nn.LSTM(14, 7), lengths).padded == 187488
 
 # %% [markdown]
-# A second direction doubles the count. A deeper layer reads what the layer below puts out: `H` numbers, or `2 · H`
-# if that one has two directions.
-
-# %%
-for layers, both_ways in [(1, False), (2, False), (1, True), (2, True)]:
-    count = pv.flops(torch.nn.LSTM(3, 7, num_layers=layers, bidirectional=both_ways), lengths)
-    ways = "two directions" if both_ways else "one direction "
-    print(f"layers: {layers}, {ways}   padded {count.padded:6}   packed {count.packed:6}")
-assert (count.padded, count.packed) == (187488, 111104)
-count
-
-# %% [markdown]
+# A second direction doubles the count. A second layer reads what the first puts out: the numbers of its state, from
+# both directions if it has two.
+#
 # ## Try it
 #
-# Find a batch where packing saves nothing. Then one where it saves almost everything.
-# Do `hidden_size` or the kind of RNN change the *share* that a forward pass saves?
+# - Find lengths with which packing saves nothing. Then some with which it saves almost everything.
+# - Do `hidden_size` or the kind of RNN change the *share* that a forward pass saves?
 
 # %%
 from packviz.explorers import CostExplorer
 
-explorer = CostExplorer()
-explorer
+CostExplorer()
+
+# %% tags=["claims"]
+for rnn in (torch.nn.LSTM(3, 7), torch.nn.GRU(3, 7), torch.nn.GRU(3, 64)):
+    count = pv.flops(rnn, lengths)
+    assert count.saved / count.padded == 22 / 54  # the counts change with the RNN, the share does not
 
 # %% [markdown]
-# From code: the counts change with the RNN, the share does not.
-
-# %%
-for mode, hidden_size in [("LSTM", 7), ("GRU", 7), ("GRU", 64)]:
-    explorer.mode.value, explorer.hidden_size.value = mode, hidden_size
-    shown = explorer.shown
-    assert shown.saved / shown.padded == 22 / 54
-    print(f"{mode}(3, {hidden_size}): {shown.saved:,} of {shown.padded:,} saved")
-explorer.mode.value, explorer.hidden_size.value = "LSTM", 7
-
-# %% [markdown]
-# A real batch, the 512 sentences of notebook 01: most are over after a few steps, one goes on to the end. Padded, every
-# step costs the same.
+# A real batch, the 512 sentences of notebook 01. Most are over after a few steps, one goes on to the end, and padded,
+# every step costs the same.
 
 # %%
 from packviz.lessons import sentences
 
-counts = pv.flops(torch.nn.GRU(64, 128), [len(sentence) for sentence in sentences()])
-counts
+pv.flops(torch.nn.GRU(64, 128), [len(sentence) for sentence in sentences()])
 
 # %% [markdown]
 # ## The textbook count
 #
-# You may have seen packing explained by this: multiply the (6, 9) batch by a (9, 3) weight, and count the
-# multiplications and additions of each row.
+# You may have seen packing explained by other numbers: 54 multiplications padded, 32 packed. They are those of a
+# (6, 9) batch times a (9, 3) weight:
 
 # %%
 from packviz.count import textbook
 
-picture = textbook.count(lengths)
-assert picture.padded == (54, 48)
-assert picture.packed == (32, 26)
-assert picture.saved == (22, 22)
-picture
+textbook.count(lengths)
+
+# %% tags=["claims"]
+picture, full = textbook.count(lengths), textbook.count(lengths, columns=3)
+assert (picture.padded, picture.packed, picture.saved) == ((54, 48), (32, 26), (22, 22))
+assert (full.padded, full.packed) == ((3 * 54, 3 * 48), (3 * 32, 3 * 26))
 
 # %% [markdown]
-# Two things to know:
-#
-# - This is **one** output column. The full product has three, so everything is three times that.
-# - An RNN does no such product. It multiplies one *time step* at a time, with the same weights at each.
-
-# %%
-full = textbook.count(lengths, columns=3)
-assert full.padded == (3 * 54, 3 * 48)
-assert full.packed == (3 * 32, 3 * 26)
-print("three columns, padded:", full.padded, "  packed:", full.packed)
+# Two things to know. This is **one** column of the result; there are three, so everything is three times that. And an
+# RNN does no such product: it multiplies one *time step* after the other, each by the same weights.
 
 # %% [markdown]
 # ## Ask PyTorch
@@ -140,16 +135,18 @@ lstm = torch.nn.LSTM(3, 7)
 x = torch.randn(9, 6, 3)
 with FlopCounterMode(display=False) as counter:
     lstm(x)
-fused = torch.backends.mkldnn.is_available()
-assert counter.get_total_flops() == (0 if fused else 30240)
 print("counted:", counter.get_total_flops())
 
+# %% tags=["claims"]
+assert counter.get_total_flops() == (0 if torch.backends.mkldnn.is_available() else 30240)
+
 # %% [markdown]
-# Work was done, and none was counted. On a CPU with oneDNN the padded LSTM is a single *fused* kernel. The counter
-# knows matrix products, and it never sees any. (It has no formula for any RNN kernel, so cuDNN's are missed as
-# well.)
+# Work was done, and none was counted. On a CPU torch hands a padded LSTM to oneDNN, Intel's library of fast kernels
+# (torch also calls it *mkldnn*). There the whole LSTM is one *fused kernel*, a single call that does everything inside.
+# The counter knows matrix products, and it never sees any.
 #
-# Switch oneDNN off, and the products appear.
+# It has no formula for any RNN kernel, so it misses those of a GPU (cuDNN) as well. Switch oneDNN off, and the products
+# appear.
 
 
 # %%
@@ -161,94 +158,124 @@ def counted(run):
 
 
 packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths)
+print(f"padded: {counted(lambda: lstm(x)):,}   packed: {counted(lambda: lstm(packed)):,}")
+
+# %% tags=["claims"]
 assert counted(lambda: lstm(x)) == ledger.padded == 30240
 assert counted(lambda: lstm(packed)) == ledger.packed == 17920
-print("padded:", counted(lambda: lstm(x)), "  packed:", counted(lambda: lstm(packed)))
 
 # %% [markdown]
 # ## The backward pass
 #
 # Each product of the forward pass has two in the backward pass: one for the gradient of the weight, one for that of
-# its input. So "backward is twice forward" is nearly right.
+# what it was multiplied with. So "backward is twice forward" is nearly right.
 #
-# Two kinds are left out: the gradient of `x` if nobody needs it, and that of the zero initial state. The second is at
-# step 0, where nothing is padding. So of what is left, packing saves a little more than of the forward pass.
+# Two gradients nobody computes: that of `x`, if nothing before the RNN learns, and that of the zero state it starts
+# from.
 
 # %%
 for needed in (False, True):
     x.requires_grad_(needed)
     count = pv.flops(lstm, lengths, input_grad=needed)
-    assert counted(lambda: lstm(x)[0].sum().backward()) == count.training.padded
-    print(f"gradient of x: {needed!s:5}   backward = {count.backward.padded / count.padded:.2f} times forward")
+    ratio = count.backward.padded / count.padded
+    print(f"gradient of x: {needed!s:5}   backward {count.backward.padded:,} = {ratio:.2f} × forward")
+    said = counted(lambda: lstm(x)[0].sum().backward())
+    print(f"   both together: {count.training.padded:,} by the ledger, {said:,} by PyTorch")
 
 # %% [markdown]
-# Adding biases, the sigmoids and tanhs, and updating the state are *element-wise*: a counter of products does not see
-# them. The ledger keeps them apart. It counts one for each addition, subtraction, multiplication, sigmoid or tanh.
+# With one direction, packing saves a slightly larger share of the backward pass than of the forward pass: the
+# products left out are those of step 0, where nothing is padding. With two it is the other way round: for the reverse
+# direction, the first step is the last one, and there most of it *is* padding.
 
-# %%
-for name, each in ledger.spec.elementwise_per_cell.items():
-    print(f"{name:11}{each:4} per cell, {each // 7} per hidden unit")
-assert ledger.elementwise.packed == 32 * 21 * 7
+# %% tags=["claims"]
+for needed in (False, True):
+    x.requires_grad_(needed)
+    count = pv.flops(lstm, lengths, input_grad=needed)
+    assert counted(lambda: lstm(x)[0].sum().backward()) == count.training.padded
+    both = pv.flops(torch.nn.LSTM(3, 7, bidirectional=True), lengths, input_grad=needed)
+    shares = [work.saved / work.padded for work in (both.backward, both.forward, count.backward)]
+    assert shares[0] < shares[1] == 22 / 54 < shares[2]
+x.requires_grad = False
 
 # %% [markdown]
 # ## FLOPs are not milliseconds
 #
-# Now two batches of 256 sequences, padded to 256 steps. Both are half padding. One has only 2 distinct lengths, the
-# other 256.
+# Now four batches, each of 256 sequences padded to 256 steps, and half of that padding. The first has only 2 distinct
+# lengths, the others 4, 16 and 256.
 
 # %%
 ask("few and many distinct lengths")
 
 # %%
 gru = torch.nn.GRU(32, 32)
-counts = {n: pv.flops(gru, pv.lengths.even_steps(n, 256), input_grad=True).training for n in (2, 4, 16, 256)}
-for n, count in counts.items():
+for n in (2, 4, 16, 256):
+    count = pv.flops(gru, pv.lengths.even_steps(n, 256), input_grad=True).training
     print(f"{n:3} distinct lengths: {count.packed / count.padded:.3f} of the padded FLOPs")
-assert len({count.packed for count in counts.values()}) == 1
+
+# %% tags=["claims"]
+counts = [pv.flops(gru, pv.lengths.even_steps(n, 256), input_grad=True).training.packed for n in (2, 4, 16, 256)]
+assert len(set(counts)) == 1
 
 # %% [markdown]
-# The same saving, four times. Is it the same time? First your own machine, with smaller batches, in a few seconds.
-# A training step is timed padded, and packed for each batch: pack, GRU, pad, and back.
+# The same saving, four times. Is it the same time? We timed a training step of a GRU and of an LSTM: padded, and
+# packed for each batch (pack, RNN, pad, and back).
 
 # %%
 ask("half the flops")
 
-# %% tags=["live-timing", "nbval-ignore-output"]
+# %%
 from packviz.studies import savings
 
-live = savings.run(rounds=7)
-print(live)
-live.chart(*live.points)
-
-# %% [markdown]
-# How to read it: everything is called in turn, round after round, so that a busy moment hits all alike. You see the
-# median; the whiskers are quartiles. Where the text says *the spread is larger than the effect*, the two are not told
-# apart.
-#
-# Now a larger run, recorded once. Its machine is named in the text, and its file is `recorded/savings_cpu.json`.
-
-# %%
 recorded = savings.recorded()
-one_gru, one_lstm = recorded.points
-print(recorded.verdict(one_gru))
-assert recorded.ratio(one_gru, savings.name(2), "padded").value > 1
-recorded.chart(one_gru)
+recorded
+
+# %% tags=["claims"]
+for point in recorded.points:
+    few, many = savings.name(2), savings.name(256)
+    assert recorded.ratio(point, few, "padded").value > 1
+    assert recorded.ratio(point, many, few).value > 1
 
 # %% [markdown]
-# On that machine half the FLOPs took *more* time, and the same FLOPs took different times.
-# Below, the same for an LSTM, whose padded form has the fused kernel.
+# How to read it: everything was called in turn, round after round, so that a busy moment hits all alike. A **ratio**
+# is formed within each round, and you see the median of these ratios and their quartiles. So where medians of 83.9
+# and 77.2 ms stand in a table, the ratio beside them may be 1.22. *Not clear* means that the spread is larger than
+# the effect. The last line says on what machine it was measured. All measured charts and tables from here on are made
+# like this.
+#
+# On that machine half the FLOPs took *more* time, and the same FLOPs took different times. On yours, with smaller
+# batches, in a few seconds:
 
-# %%
-print(recorded.verdict(one_lstm))
-for point in recorded.points:
-    assert recorded.ratio(point, savings.name(256), savings.name(2)).value > 1
-recorded.chart(one_lstm)
+# %% tags=["live-timing", "nbval-ignore-output"]
+savings.run(rounds=7)
 
 # %% [markdown]
 # Why? A count of FLOPs leaves out how *fast* each FLOP runs, and everything that is none: copies, allocations, kernel
-# calls. Packed, a step is a product with few rows, and the backward pass copies a lot.
+# calls. Packed, a step is a product with few rows, and the backward pass copies a lot. The LSTM loses most, because
+# its padded form has the fused kernel. Notebook 06 times this at many sizes, and 07 finds the cause.
 #
-# Notebook 06 times this at many sizes, and 07 finds the cause.
+# ## Is packing ever faster?
+#
+# Yes. We raced padded and packed on many batches. In these the packed **training step** was clearly faster:
+
+# %%
+from packviz.studies import race
+
+race.recorded().packed_faster()
+
+# %% tags=["claims"]
+found = race.recorded()
+faster = found.packed_faster().groups
+assert "LSTM(128, 256), log-normal, 64 × 200" in faster
+for point in found.points:
+    if point.name in faster:
+        assert point.hidden_size >= 128
+        assert sum(point.drawn()) < 0.55 * point.batch_size * point.steps
+
+# %% [markdown]
+# What they have in common: much padding (*log-normal* lengths are many short ones and a few long ones) and a large
+# state, so that a time step is much work. Forward alone it happens far more often, since most of the copies are made in
+# the backward pass. Notebook [10](10_should_you_pack.ipynb) shows where the border runs, and measures for your own
+# lengths and model.
 
 # %% [markdown]
 # ## What people get wrong

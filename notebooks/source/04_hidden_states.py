@@ -10,13 +10,15 @@
 # - spot the outputs that a bidirectional RNN gets wrong,
 # - get the right ones without packing, where that is possible.
 #
-# Time: 15 minutes.
+# Time: 20 minutes.
 
 # %% [markdown]
 # ## Two sequences
 #
 # Five steps of `[1, 1] … [5, 5]`, and two steps of `[10, 10]` and `[20, 20]`.
 # Padded, an RNN computes 10 steps. Packed, it computes 7.
+#
+# `batch_first=True` says that the batch is the first dimension, `(B, T, …)`; without it torch takes `(T, B, …)`.
 
 # %%
 import torch
@@ -28,26 +30,33 @@ from packviz.lessons import ask, checks
 a = torch.tensor([[1.0, 1], [2, 2], [3, 3], [4, 4], [5, 5]])
 b = torch.tensor([[10.0, 10], [20, 20]])
 x, lengths = pad_sequence([a, b], batch_first=True), [5, 2]
-
 packed = pack_padded_sequence(x, lengths, batch_first=True)
+pv.show(x[..., 0], lengths, batch_first=True)
+
+# %% tags=["claims"]
 assert packed.data[:, 0].tolist() == [1, 10, 2, 20, 3, 4, 5]
 assert packed.batch_sizes.tolist() == [2, 2, 1, 1, 1]
 assert (x[..., 0].numel(), len(packed.data)) == (10, 7)
-pv.show(x[..., 0], lengths, batch_first=True)
 
 # %% [markdown]
-# Now run an LSTM on both. Row a has no padding. Row b has three padding steps. Predict what differs.
+# Run an LSTM on both. It returns `output`, its hidden state at every time step, and two final states: `h_n`, the
+# hidden state, and `c_n`, the *cell state*, the memory behind it. Both are `(layers · directions, B, hidden_size)`.
+#
+# Row a has no padding. Row b has three steps of it. Predict what differs.
 
 # %%
 ask("what padding changes")
 
 # %%
-torch.manual_seed(0)
+torch.manual_seed(9)
 lstm = torch.nn.LSTM(input_size=2, hidden_size=3, batch_first=True)
 output, (h_n, c_n) = lstm(x)
 packed_output, (packed_h_n, packed_c_n) = lstm(packed)
-unpacked, _ = pad_packed_sequence(packed_output, batch_first=True)
+for name, state in [("padded", h_n), ("packed", packed_h_n)]:
+    print(name, " h_n of a:", state[0, 0].detach().numpy().round(2), " of b:", state[0, 1].detach().numpy().round(2))
 
+# %% tags=["claims"]
+unpacked, _ = pad_packed_sequence(packed_output, batch_first=True)
 assert torch.allclose(output[0], unpacked[0], atol=1e-6)  # the outputs at the real steps: equal
 assert torch.allclose(output[1, :2], unpacked[1, :2], atol=1e-6)
 assert unpacked[1, 2:].eq(0).all()  # after them: zeros, where padded goes on
@@ -57,14 +66,17 @@ for padded_state, packed_state in ((h_n, packed_h_n), (c_n, packed_c_n)):
     assert not torch.allclose(padded_state[0, 1], packed_state[0, 1], atol=0.1)  # row b: not
 
 # %% [markdown]
-# `pv.compare` does this for any RNN and any batch, and draws it. It takes your own module, too.
+# `pv.compare` compares everything, for any RNN and any batch. It takes your own module, too.
 
 # %%
 comparison = pv.compare(lstm, x, lengths)
-assert comparison.agrees["outputs at valid steps"]
-assert not comparison.agrees["h_n"]
-assert not comparison.agrees["c_n"]
 comparison
+
+# %% tags=["claims"]
+assert comparison.agrees["outputs at valid steps"]
+assert comparison.agrees["gradient to weights, loss on outputs"]
+for what in ("h_n", "c_n", "gradient to weights, loss on h_n"):
+    assert not comparison.agrees[what]
 
 # %% [markdown]
 # A number is the difference between padded and packed; `=` means none but rounding. Hatched cells are padding.
@@ -75,17 +87,21 @@ comparison
 # %% [markdown]
 # ## Through the padding
 #
-# Why? An RNN does not know what padding is. It reads three steps of zeros, and its state moves on.
-# `h_n` is what it has at the very end.
+# Why? An RNN does not know what padding is. It reads three steps of zeros, and its state moves on. Packed, the state
+# of b stays what it was after its last real step. How far does the padded state go from there?
 
 # %%
-path = comparison.trajectory()
-row_b = path.curves[1]
-assert row_b.packed[1:] == [row_b.packed[1]] * 4  # frozen
-assert abs(row_b.padded[4] - row_b.packed[4]) > 0.1
-path
+comparison.trajectory()
+
+# %% tags=["claims"]
+of_a, of_b = comparison.trajectory().curves
+assert not any(of_a.padded)
+assert of_b.padded[:2] == [0, 0]
+assert min(of_b.padded[2:]) > 0.1
 
 # %% [markdown]
+# The dot is where `h_n` is read: at the last step of the *batch*, for every row.
+#
 # ## Try it
 #
 # - Set *padding* to **NaN**. Which outputs are still right?
@@ -95,20 +111,18 @@ path
 # %%
 from packviz.explorers import StatesExplorer
 
-explorer = StatesExplorer([8, 5, 3])
-explorer
+StatesExplorer([8, 5, 3])
 
 # %% [markdown]
-# The same from code. With one direction, the outputs at real steps survive anything.
+# With one direction, the outputs at real steps survive any padding and any number of layers. The `h_n` of a row with
+# padding survives none.
 
-# %%
+# %% tags=["claims"]
 for padding in ("zeros", "noise", "NaN"):
     for layers in (1, 2, 3):
-        explorer.padding.value, explorer.layers.value = padding, layers
-        assert explorer.result.agrees["outputs at valid steps"]
-        assert not explorer.result.agrees["h_n"]
-explorer.padding.value, explorer.layers.value = "zeros", 1
-print("one direction: outputs at real steps right in all 9 cases, h_n in none")
+        agrees = StatesExplorer([8, 5, 3], padding=padding, layers=layers).result.agrees
+        assert agrees["outputs at valid steps"]
+        assert not agrees["h_n"]
 
 # %% [markdown]
 # ## Both directions
@@ -121,37 +135,40 @@ ask("reverse half")
 
 # %%
 torch.manual_seed(0)
-x = torch.randn(3, 9, 4)
-lengths = [9, 5, 2]
-for row, length in enumerate(lengths):
-    x[row, length:] = 0
-bi = torch.nn.LSTM(4, 5, bidirectional=True, batch_first=True)
-comparison = pv.compare(bi, x, lengths, gradients=False)
-assert comparison.agrees["outputs at valid steps, forward half"]
-assert not comparison.agrees["outputs at valid steps, reverse half"]
+n = [9, 5, 2]
+batch = pad_sequence([torch.randn(length, 4) for length in n], batch_first=True)
+both = torch.nn.LSTM(4, 5, bidirectional=True, batch_first=True)
+comparison = pv.compare(both, batch, n, gradients=False)
 comparison
 
 # %% [markdown]
-# The reverse direction meets the padding **first**, and carries it into the real steps.
-# The cells nearest to the padding suffer most.
+# The reverse direction meets the padding **first**, and carries it into the real steps. Read this one from right to
+# left:
 
 # %%
-last = [n - 1 for n in lengths]
-error = comparison.outputs.relative[range(3), last, 1]
-assert error[0] < 1e-5
-assert (error[1:] > 0.3).all()
-print(f"reverse half at the last real step, relative error: b {error[1]:.2g}, c {error[2]:.2g}")
 comparison.trajectory("reverse")
 
+# %% tags=["claims"]
+assert comparison.agrees["outputs at valid steps, forward half"]
+assert not comparison.agrees["outputs at valid steps, reverse half"]
+for curve, length in list(zip(comparison.trajectory("reverse").curves, n, strict=True))[1:]:
+    real = curve.padded[:length]
+    assert real == sorted(real)  # the nearer to the padding, the worse
+    assert real[0] > 0
+
 # %% [markdown]
-# Two layers are worse: the second layer reads both halves of the first, so its forward half is wrong as well.
+# The steps nearest to the padding suffer most, and some of it is left at step 0, where this direction's `h_n` is read.
+#
+# Two layers are worse. The second one reads both halves of the first, so its forward half is wrong as well.
 
 # %%
 two_layers = torch.nn.LSTM(4, 5, num_layers=2, bidirectional=True, batch_first=True)
-comparison = pv.compare(two_layers, x, lengths, gradients=False)
+comparison = pv.compare(two_layers, batch, n, gradients=False)
+print(comparison.verdict)
+
+# %% tags=["claims"]
 assert not comparison.agrees["outputs at valid steps, forward half"]
 assert not comparison.agrees["outputs at valid steps, reverse half"]
-print(comparison.verdict)
 
 # %% [markdown]
 # ## The whole truth
@@ -163,6 +180,9 @@ print(comparison.verdict)
 # %%
 from packviz.check.truth import truth_table
 
+truth_table("LSTM")
+
+# %% tags=["claims"]
 table = truth_table("LSTM")
 assert all(False not in answer.right.values() for answer in table.answers if answer.method == "packed")
 for directions, layers, right in ((1, 1, True), (1, 2, True), (2, 1, True), (2, 2, False)):
@@ -173,99 +193,70 @@ for directions, layers, right in ((1, 1, True), (1, 2, True), (2, 1, True), (2, 
 for layers in (1, 2):
     assert table.right("outputs, reverse", "padded", directions=2, layers=layers) is False
     assert table.right("output[:, 0]", "padded", directions=2, layers=layers) is False
-table
+bare = truth_table("LSTM", bias=False)  # without biases, a state of zeros that reads zeros stays where it is
+assert bare.right("outputs, reverse", "padded", directions=2, layers=1)
+assert bare.right("outputs, forward", "padded", directions=2, layers=2)
+assert not bare.right("outputs, reverse", "padded", directions=2, layers=2)
 
 # %% [markdown]
 # So with one direction, any number of layers, and only `output` at real steps in use,
 # **you need no packing to be right**.
 #
-# The damage comes from the biases: they push the state away from zero. Without biases, and with zeros as padding,
-# a state that starts at zero stays there.
-
-# %%
-table = truth_table("LSTM", bias=False)
-assert table.right("outputs, reverse", "padded", directions=2, layers=1)
-assert table.right("outputs, forward", "padded", directions=2, layers=2)
-assert not table.right("outputs, reverse", "padded", directions=2, layers=2)
-print("no biases: 1 layer exact; 2 layers: only the reverse half is wrong")
+# Would an RNN without biases help? Only where its state *is* zero: reading zeros, it then stays zero. So the reverse
+# half of a single layer, which starts in the padding, becomes right. A forward state is not zero when it meets the
+# padding, and `h_n` stays wrong.
 
 # %% [markdown]
 # ## NaN in the padding
 #
-# Some pipelines leave NaN where nothing was measured. The loss below looks at real steps only, and is a fine number.
+# Some pipelines leave NaN where nothing was measured. A loss that looks at real steps only is then a fine number.
 # What about its gradients?
 
 # %%
 ask("NaN in the padding")
 
 # %%
-x = pad_sequence([a, b], batch_first=True, padding_value=float("nan"))
-mask = pv.padding_mask([5, 2])
+with_nan = pad_sequence([a, b], batch_first=True, padding_value=float("nan"))
+pv.compare(lstm, with_nan, lengths)
 
-
-def gradient(pack):
-    lstm.zero_grad()
-    packed = pack_padded_sequence(x, [5, 2], batch_first=True)
-    real_steps = lstm(packed)[0].data if pack else lstm(x)[0][mask]
-    real_steps.sum().backward()
-    return torch.cat([weight.grad.flatten() for weight in lstm.parameters()])
-
-
-assert gradient(pack=False).isnan().all()
-assert gradient(pack=True).isfinite().all()
-print("padded: every weight's gradient is NaN. packed: none is")
-
-# %% [markdown]
-# Backward multiplies the zero gradient of a padding step with the NaN in it, and zero times NaN is NaN.
-# One step of the optimiser, and every weight is NaN. Fill the padding with zeros, or pack.
-
-# %%
-comparison = pv.compare(lstm, x, [5, 2])
+# %% tags=["claims"]
+comparison = pv.compare(lstm, with_nan, lengths)
 assert comparison.agrees["outputs at valid steps"]
 assert not comparison.agrees["gradient to weights, loss on outputs"]
-comparison
+for pack in (False, True):
+    lstm.zero_grad()
+    given = pack_padded_sequence(with_nan, lengths, batch_first=True) if pack else with_nan
+    real_steps = lstm(given)[0].data if pack else lstm(given)[0][pv.padding_mask(lengths)]
+    real_steps.sum().backward()
+    gradient = torch.cat([weight.grad.flatten() for weight in lstm.parameters()])
+    assert gradient.isfinite().all() if pack else gradient.isnan().all()
 
 # %% [markdown]
-# ## Dropout
-#
-# Between layers, dropout draws random numbers: one per unit of each *computed* cell. Packed has fewer cells,
-# so the same seed drops other units. Compare in eval mode (`pv.compare` does).
-
-# %%
-torch.manual_seed(0)
-dropping = torch.nn.LSTM(4, 5, num_layers=2, dropout=0.5, batch_first=True)
-x, lengths = torch.randn(2, 6, 4), [6, 3]
-
-
-def outputs(pack):
-    torch.manual_seed(1)
-    result = dropping(pack_padded_sequence(x, lengths, batch_first=True) if pack else x)[0]
-    return (pad_packed_sequence(result, batch_first=True)[0] if pack else result)[pv.padding_mask(lengths)]
-
-
-assert torch.equal(outputs(pack=False), outputs(pack=False))
-assert (outputs(pack=False) - outputs(pack=True)).abs().max() > 0.01
-dropping.eval()
-assert torch.allclose(outputs(pack=False), outputs(pack=True), atol=1e-6)
-print("same seed, training: padded and packed differ. eval mode: equal")
+# The outputs at real steps are right, and every weight's gradient is NaN: backward multiplies the zero gradient of a
+# padding step with the NaN in it, and zero times NaN is NaN. One step of the optimiser, and every weight is NaN. Fill
+# the padding with zeros, or pack.
 
 # %% [markdown]
 # ## Right without packing: gather
 #
-# One direction: read `output` at each sequence's own last step.
-#
-# That is the **last layer's** `h_n` and nothing else: `output` holds no `c`, and no lower layer.
+# One direction: read `output` at each sequence's own last step. What do you get?
 
 # %%
-output, (h_n, c_n) = dropping(x)  # padded
+deep = torch.nn.LSTM(2, 3, num_layers=2, batch_first=True)
+output, _ = deep(x)  # padded
 gathered = output[torch.arange(2), torch.tensor(lengths) - 1]
-_, (packed_h_n, packed_c_n) = dropping(pack_padded_sequence(x, lengths, batch_first=True))
-assert torch.allclose(gathered, packed_h_n[1], atol=1e-6)
-assert not torch.allclose(gathered, packed_h_n[0], atol=0.01)
-assert not torch.allclose(gathered, packed_c_n[1], atol=0.01)
-print("gathered = h_n of layer 1; neither h_n of layer 0 nor c_n")
+_, (h_n, c_n) = deep(packed)
+for name, state in [("h_n, last layer", h_n[1]), ("h_n, first layer", h_n[0]), ("c_n, last layer", c_n[1])]:
+    print(f"gathered against packed {name:17} at most {(gathered - state).abs().max():.2f} apart")
+
+# %% tags=["claims"]
+assert torch.allclose(gathered, h_n[1], atol=1e-6)
+assert not torch.allclose(gathered, h_n[0], atol=0.01)
+assert not torch.allclose(gathered, c_n[1], atol=0.01)
 
 # %% [markdown]
+# The last layer's `h_n`, and nothing else: `output` holds no `c_n`, and no layer below the last.
+#
 # ## Right without packing: flip
 #
 # For the reverse direction, flip each sequence **within its length**, so that its padding stays at the end.
@@ -277,18 +268,16 @@ def flip(x, lengths):
     return pv.align(x, lengths, to="right", batch_first=True).flip(1)
 
 
-x, lengths = torch.randn(3, 9, 4), [9, 5, 2]
-forward, reverse = (torch.nn.LSTM(4, 5, batch_first=True) for _ in range(2))
-weights = bi.state_dict()
-forward.load_state_dict({k: w for k, w in weights.items() if not k.endswith("_reverse")})
+reverse, weights = torch.nn.LSTM(4, 5, batch_first=True), both.state_dict()
 reverse.load_state_dict({k.removesuffix("_reverse"): w for k, w in weights.items() if k.endswith("_reverse")})
-both = torch.cat([forward(x)[0], flip(reverse(flip(x, lengths))[0], lengths)], dim=-1)
+flipped = flip(reverse(flip(batch, n))[0], n)
 
-packed_output, _ = bi(pack_padded_sequence(x, lengths, batch_first=True))
-expected, _ = pad_packed_sequence(packed_output, batch_first=True)
-mask = pv.padding_mask(lengths)
-assert torch.allclose(both[mask], expected[mask], atol=1e-6)
-print("both halves right, without packing")
+output, _ = both(pack_padded_sequence(batch, n, batch_first=True))
+wanted = pad_packed_sequence(output, batch_first=True)[0][..., 5:]  # the reverse half
+print(f"at real steps at most {(flipped - wanted)[pv.padding_mask(n)].abs().max():.2f} apart")
+
+# %% tags=["claims"]
+assert torch.allclose(flipped[pv.padding_mask(n)], wanted[pv.padding_mask(n)], atol=1e-6)
 
 # %% [markdown]
 # ## What people get wrong
@@ -298,6 +287,24 @@ print("both halves right, without packing")
 # - **"The last output is the final state."** `output[:, -1]` is padding for all but the longest.
 # - **"`output` at len−1 holds both final states."** Its reverse half has seen one step only. The reverse
 #   direction ends at step 0.
+# - **"The same seed, so padded and packed must agree in training."** Not with dropout between layers. It draws a
+#   number for each *computed* cell, and packed has fewer, so other units are dropped. Compare in eval mode
+#   (`pv.compare` does).
+
+# %% tags=["claims"]
+dropping = torch.nn.LSTM(2, 3, num_layers=2, dropout=0.5, batch_first=True)
+
+
+def outputs(pack):
+    torch.manual_seed(1)
+    result = dropping(packed if pack else x)[0]
+    return (pad_packed_sequence(result, batch_first=True)[0] if pack else result)[pv.padding_mask(lengths)]
+
+
+assert torch.equal(outputs(pack=False), outputs(pack=False))
+assert (outputs(pack=False) - outputs(pack=True)).abs().max() > 0.01
+dropping.eval()
+assert torch.allclose(outputs(pack=False), outputs(pack=True), atol=1e-6)
 
 # %% [markdown]
 # ## Exercise
@@ -323,7 +330,7 @@ checks.final_states(my_final_states)
 # %% [markdown]
 # ## You can now
 #
-# - say what is wrong on a padded batch: always `h_n` and `c_n`, and what depends on them,
+# - say what is wrong on a padded batch: `h_n` and `c_n` of every row with padding, and what depends on them,
 # - explain why: the RNN reads on through the padding,
 # - spot the wrong outputs of a bidirectional RNN: the reverse half, and with more layers everything,
 # - gather or flip, where you do not want to pack.

@@ -15,21 +15,23 @@
 # %% [markdown]
 # ## A loss that reads the padding
 #
-# Six sequences. Suppose the model is off by the same amount at every real step.
-# At the padding, prediction and target are both 0: they agree.
+# A *mask* says which cells of a padded batch are real. `pv.padding_mask` is True at real cells.
 
 # %%
 import torch
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_sequence
 
 import packviz as pv
 from packviz.lessons import ask, checks
-from packviz.lessons import sentences
 
-torch.set_num_threads(1)  # the products here are so small that a second thread would only wait
 lengths = [9, 8, 6, 4, 3, 2]
-pv.show(lengths)
+mask = pv.padding_mask(lengths)
+pv.Aligned.of(mask, lengths, title="padding_mask(lengths)", batch_first=True)
+
+# %% [markdown]
+# Suppose a model is off by the same amount at every real step. At the padding, prediction and target are both 0: they
+# agree.
 
 # %%
 ask("loss over padding")
@@ -37,152 +39,147 @@ ask("loss over padding")
 # %%
 torch.manual_seed(0)
 target = pad_sequence([torch.randn(n, dtype=torch.double) for n in lengths], batch_first=True)
-mask = pv.padding_mask(lengths)  # True at real cells
 prediction = target + 0.5 * mask
 
 unmasked = F.mse_loss(prediction, target)
 masked = pv.masked_loss(F.mse_loss(prediction, target, reduction="none"), lengths, batch_first=True)
-assert torch.isclose(masked, torch.tensor(0.25).double())
-assert torch.isclose(unmasked / masked, torch.tensor(32 / 54).double())
 print(f"masked {masked:.3g}   unmasked {unmasked:.3g}, too small by the factor {mask.sum()}/{mask.numel()}")
 
-# %% [markdown]
-# The sum is right, the divisor is not: 54 cells instead of 32. Gradients shrink by the same factor,
-# and by another one in the next batch.
-#
-# `masked_loss` takes any loss computed with `reduction="none"`. Every token weighs the same.
-# Accuracy is such a mean, too:
+# %% tags=["claims"]
+assert torch.isclose(masked, torch.tensor(0.25).double())
+assert torch.isclose(unmasked / masked, torch.tensor(32 / 54).double())
+right = (torch.arange(9) % 2 == 0).double().expand(6, 9)  # labels 0, 1, 0, 1, …, and a model that always says 0
+right = torch.where(mask, right, 1.0)  # at the padding the label is 0
+accuracy = pv.masked_loss(right, lengths, batch_first=True)
+assert accuracy == right[mask].mean() < right.mean()
 
-# %%
-classes = torch.where(mask, torch.arange(9) % 2, 0)  # labels 0, 1, 0, 1, …; 0 at the padding
-guess = torch.zeros_like(classes)  # a model that always says 0
-right = (guess == classes).double()
-real_accuracy = pv.masked_loss(right, lengths, batch_first=True)
-assert real_accuracy == (right[mask]).mean()
-print(f"accuracy over all cells {right.mean():.0%}, over real ones {real_accuracy:.0%}")
+# %% [markdown]
+# The sum is right, the divisor is not: 54 cells instead of 32. Gradients shrink by the same factor, and by another one
+# in the next batch.
+#
+# `masked_loss` takes any loss computed with `reduction="none"`, and an accuracy, which is such a mean, too. Every real
+# cell weighs the same.
 
 # %% [markdown]
 # ## Straight on the packed data
 #
-# Packed, there is no padding left to mask. But a layer wants a tensor:
+# Packed, there is no padding left to mask. A layer wants a tensor and no `PackedSequence`, so give it `packed.data`,
+# one row per real cell. `_replace(data=…)` puts the result back and keeps the order.
 
 # %%
 x = pad_sequence([torch.randn(n, 4, dtype=torch.double) for n in lengths], batch_first=True)
 packed = pack_padded_sequence(x, lengths, batch_first=True)
-linear = torch.nn.Linear(4, 1).double()
-try:
-    linear(packed)
-except TypeError as error:
-    print(str(error).splitlines()[0])
-
-# %% [markdown]
-# Give it `packed.data`: one row per real cell. `_replace(data=…)` puts the result back and keeps the order.
-
-# %%
-scores = packed._replace(data=linear(packed.data).squeeze(1))
 targets = pack_padded_sequence(target, lengths, batch_first=True)
+linear = torch.nn.Linear(4, 1).double()
+
+scores = packed._replace(data=linear(packed.data).squeeze(1))
 loss = F.mse_loss(scores.data, targets.data)  # no mask, no reduction="none"
 
-padded_loss = F.mse_loss(linear(x).squeeze(2), target, reduction="none")
-assert torch.allclose(loss, pv.masked_loss(padded_loss, lengths, batch_first=True))
+elementwise = F.mse_loss(linear(x).squeeze(2), target, reduction="none")
+masked = pv.masked_loss(elementwise, lengths, batch_first=True)
+print(f"{loss:.6f} from {len(packed.data)} rows, {masked:.6f} from {mask.numel()} cells and a mask")
+
+# %% tags=["claims"]
+assert torch.allclose(loss, masked)
 assert torch.allclose(pv.unpack_to_length(scores, 9, batch_first=True)[mask], linear(x).squeeze(2)[mask])
-print(f"the same loss, from {len(packed.data)} rows instead of {mask.numel()}")
+try:
+    linear(packed)
+except TypeError:
+    pass
+else:
+    raise AssertionError("a layer took a PackedSequence")
 
 # %% [markdown]
-# This is right for whatever treats each cell alone: Linear, activation, dropout, LayerNorm, an element-wise loss.
-# It is cheap, because rows of padding are not computed.
+# This is right for whatever treats each cell alone: Linear, activation, dropout, LayerNorm, an element-wise loss. It is
+# cheap, because padding is not computed.
 #
 # It is wrong for whatever looks along time: convolution, attention, pooling. In `data` a row's neighbour is another
 # sequence.
+#
+# And it has a price where shapes are fixed: a compiler for fixed shapes accepts nothing but the RNN between packing and
+# padding. For such a device apply the layer before packing or after padding, and mask. ([09](09_static_graphs.ipynb)
+# shows it.)
 
 # %% [markdown]
-# ## Five that read the padding
-#
-# You have seen two, loss and accuracy. Three to go.
+# ## Three more that read the padding
 
 # %%
 ask("reads the padding")
 
 # %% [markdown]
-# **Pooling.** A mean divides by T. A maximum may find the padding's 0, if all real values are negative.
+# **Pooling.** A mean divides by T. A maximum may find the padding's 0, if all real values are negative. Sequence f has
+# 2 real steps of 9:
 
 # %%
-negative = -1 - x.abs() * mask[..., None]  # every real value is below -1
-negative = negative * mask[..., None]  # and the padding is 0
-n = torch.tensor(lengths)[:, None]
+negative = torch.where(mask[..., None], -1 - x.abs(), 0)  # every real value is below -1
+means = negative.mean(1), negative.sum(1) / torch.tensor(lengths)[:, None]
+peaks = negative.amax(1), negative.masked_fill(~mask[..., None], -torch.inf).amax(1)
+for name, (over_all, over_real) in [("mean", means), ("maximum", peaks)]:
+    print(f"{name:8} of f: over all steps {over_all[5, 0]:5.2f}   over real ones {over_real[5, 0]:5.2f}")
 
-mean, peak = negative.mean(1), negative.amax(1)
-right_mean = negative.sum(1) / n
-right_peak = negative.masked_fill(~mask[..., None], -torch.inf).amax(1)
+# %% tags=["claims"]
 for b, length in enumerate(lengths):
-    assert torch.allclose(right_mean[b], negative[b, :length].mean(0))
-    assert torch.allclose(right_peak[b], negative[b, :length].amax(0))
-    assert torch.allclose(mean[b], right_mean[b] * length / 9)
-assert (peak[1:] == 0).all()
-assert (right_peak < -1).all()
-print("mean of the shortest: 2/9 of what it should be;  maximum of five sequences: 0, which nobody wrote")
+    assert torch.allclose(means[1][b], negative[b, :length].mean(0))
+    assert torch.allclose(means[0][b], means[1][b] * length / 9)
+    assert torch.allclose(peaks[1][b], negative[b, :length].amax(0))
+assert (peaks[0][1:] == 0).all()
+assert (peaks[1] < -1).all()
+
+far = packed.data + 10
+padded = pv.unpack_to_length(packed._replace(data=far), 9).flatten(0, 1)
+over_all, over_real = (torch.nn.BatchNorm1d(4, momentum=1.0).double() for _ in range(2))
+over_all(padded)
+over_real(far)
+assert torch.allclose(over_real.running_mean, far.mean(0))
+assert torch.allclose(over_all.running_mean, over_real.running_mean * 32 / 54)
+assert (over_all.running_var > 10 * over_real.running_var).all()
 
 # %% [markdown]
-# **BatchNorm.** Its mean and variance are taken over all cells, so the padding's zeros count. Give it `packed.data`.
-
-# %%
-far = packed._replace(data=packed.data + 10)
-padded_norm, packed_norm = (torch.nn.BatchNorm1d(4, momentum=1.0).double() for _ in range(2))
-padded_norm(pv.unpack_to_length(far, 9).flatten(0, 1))
-normalised = packed_norm(far.data)
-assert torch.allclose(padded_norm.running_mean, packed_norm.running_mean * 32 / 54)
-assert torch.allclose(packed_norm.running_mean, far.data.mean(0))
-for name, norm in (("over all cells", padded_norm), ("over real ones", packed_norm)):
-    print(f"{name}: mean {norm.running_mean[0]:.3g}, standard deviation {norm.running_var[0].sqrt():.2g}")
-
-# %% [markdown]
-# **Attention.** A softmax gives weight to padded keys as well.
-# Mind the two conventions: `scaled_dot_product_attention` wants True at cells to **read**,
-# `MultiheadAttention(key_padding_mask=…)` True at cells to **ignore**.
+# **BatchNorm.** Its mean and variance are taken over all cells, so the padding's zeros pull the mean towards 0 and blow
+# up the variance. Give it `packed.data`.
+#
+# **Attention.** Each query (a row) spreads a weight of 100 % over the keys (the columns), and gives some of it to padded
+# keys as well. Here is sequence d, with 4 real steps:
 
 # %%
 attention = torch.nn.MultiheadAttention(4, 1, batch_first=True, bias=False).double()
 _, blind = attention(x, x, x)
 output, weights = attention(x, x, x, key_padding_mask=~mask)
-lost = (blind * ~mask[:, None, :]).sum(2)[:, 0]  # weight on padding, of each sequence's first query
+pv.Attention(4, {"without a mask": blind[3], "key_padding_mask=~mask": weights[3]}, "where d looks, in percent")
+
+# %% tags=["claims"]
 assert (weights * ~mask[:, None, :] == 0).all()
+assert min(pv.Attention(4, {"blind": blind[3]}).lost("blind")) > 0.3
 for b, length in enumerate(lengths):
     alone, _ = attention(*[x[b : b + 1, :length]] * 3)
     assert torch.allclose(output[b : b + 1, :length], alone)
-print("weight on padding:", "  ".join(f"{share:.0%}" for share in lost))
+
+# %% [markdown]
+# Mind the two conventions: `scaled_dot_product_attention` wants True at cells to **read**,
+# `MultiheadAttention(key_padding_mask=…)` True at cells to **ignore**: hence the `~`.
 
 # %% [markdown]
 # ## Left and right
 #
-# **Left-aligned** means data first, padding at the end. `pack_padded_sequence` wants that.
-# (You will meet the opposite wording. It is wrong: "left" is where the *data* are.)
+# **Left-aligned** means that the data lie on the left and the padding behind them. Others call that *right-padded*.
+# `pack_padded_sequence` wants it so. `pv.align` moves data to either side, by their lengths.
 #
-# `pv.align` moves them, by their lengths.
+# Not every model wants the same side. The TFT family (*Temporal Fusion Transformer*) puts past and future on one time
+# axis: the past right-aligned, the future left-aligned, so that each past ends where its future begins.
 
 # %%
-
-history = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0], [7, 8, 9, 0]])
-right = pv.align(history, [4, 2, 3], to="right", batch_first=True)
-assert right.tolist() == [[1, 2, 3, 4], [0, 0, 5, 6], [0, 7, 8, 9]]
-assert torch.equal(pv.align(right, [4, 2, 3], to="left", batch_first=True), history)
-pv.Aligned.of(right, [4, 2, 3], "right", "right-aligned: padding at the start", batch_first=True)
-
-# %% [markdown]
-# Who wants which? As the documentation of *transformertf* tells it:
-#
-# | | encoder | decoder |
-# |---|---|---|
-# | LSTM encoder–decoders, packed | left | left |
-# | the TFT family (*Temporal Fusion Transformer*) | **right** | left |
-#
-# A TFT puts past and future on one time axis. Aligned like this, each past ends where its future begins:
-
-# %%
+past, behind = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0], [7, 8, 9, 0]]), [4, 2, 3]
 future, ahead = torch.tensor([[5, 6, 7], [7, 0, 0], [10, 11, 0]]), [3, 1, 2]
+
+right = pv.align(past, behind, to="right", batch_first=True)
 axis = torch.cat([right, future], dim=1)
-real = torch.cat([pv.padding_mask([4, 2, 3]).flip(1), pv.padding_mask(ahead)], dim=1)
+real = torch.cat([pv.padding_mask(behind).flip(1), pv.padding_mask(ahead)], dim=1)
+pv.Aligned.of(axis, real, title="One time axis, no gap", batch_first=True, parts={"past": 4, "future": 3})
+
+# %% tags=["claims"]
+assert right.tolist() == [[1, 2, 3, 4], [0, 0, 5, 6], [0, 7, 8, 9]]
+assert torch.equal(pv.align(right, behind, to="left", batch_first=True), past)
 assert real[:, 3:5].all()  # no gap between the last past and the first future step
-pv.Aligned.of(axis, real, title="past (t = 0 to 3) to the right, future to the left", batch_first=True)
 
 # %% [markdown]
 # ## Never guess from zeros
@@ -194,12 +191,12 @@ ask("a guess from zeros")
 
 # %%
 row = torch.tensor([[0, 0, 7, 8, 0, 0]])  # length 4: its first two zeros are data
-first = int(row[0].nonzero()[0])
-guessed = row.roll(-first, dims=1)
-by_length = pv.align(row, [4], to="left", source="left", batch_first=True)
-assert by_length.tolist() == row.tolist()
+guessed = row.roll(-int(row[0].nonzero()[0]), dims=1)
+pv.Aligned.of(guessed, [4], title="guessed from zeros: red is wrong", batch_first=True, like=row)
+
+# %% tags=["claims"]
+assert torch.equal(pv.align(row, [4], to="left", source="left", batch_first=True), row)
 assert pv.align(row, [4], to="right", batch_first=True).tolist() == [[0, 0, 0, 0, 7, 8]]
-pv.Aligned.of(guessed, [4], title="guessed from zeros", batch_first=True, like=by_length)
 
 # %% [markdown]
 # Try it. When is the guess right? Change where the *real zeros* are, and the sides.
@@ -207,142 +204,87 @@ pv.Aligned.of(guessed, [4], title="guessed from zeros", batch_first=True, like=b
 # %%
 from packviz.explorers import AlignExplorer
 
-explorer = AlignExplorer()
-explorer
+AlignExplorer()
 
-# %%
-for zeros in explorer.zeros.options:
-    explorer.zeros.value = zeros
-    wrong = []
-    for source, to in [("left", "right"), ("left", "left"), ("right", "left"), ("right", "right")]:
-        explorer.source.value, explorer.to.value = source, to
-        wrong.append(f"{source} to {to} {explorer.wrong_cells}")
-    assert (zeros == "none") == all(said.endswith(" 0") for said in wrong)
-    print(f"real zeros {zeros}: wrong cells {', '.join(wrong)}")
-explorer.source.value, explorer.to.value, explorer.zeros.value = "right", "left", "at the start"
+# %% tags=["claims"]
+sides = [("left", "right"), ("left", "left"), ("right", "left"), ("right", "right")]
+for zeros in ("none", "at the start", "at the end"):
+    wrong = [AlignExplorer(source=source, to=to, zeros=zeros).wrong_cells for source, to in sides]
+    assert (zeros == "none") == (not any(wrong))  # right only where no sequence holds a zero at its side
 
 # %% [markdown]
 # ## Encoder and decoder
 #
-# An encoder reads the source, a decoder starts from its final state and reads the target.
-# Both batches are ragged, and the longest source rarely has the longest target. So they sort differently.
-
-# %%
-torch.manual_seed(0)
-encoder, decoder = torch.nn.LSTM(3, 5).double(), torch.nn.LSTM(2, 5).double()
-sources = [torch.randn(n, 3, dtype=torch.double) for n in (3, 5, 2, 4)]
-drafts = [torch.randn(n, 2, dtype=torch.double) for n in (2, 1, 4, 3)]
-
-
-def alone(i):
-    _, state = encoder(sources[i])
-    return decoder(drafts[i], state)[1][0][0]  # the decoder's final h of pair i
-
-
-wanted = torch.stack([alone(i) for i in range(4)])
-
-# %%
-from torch.nn.utils.rnn import pack_sequence
-
-_, state = encoder(pack_sequence(sources, enforce_sorted=False))
-_, (h_n, c_n) = decoder(pack_sequence(drafts, enforce_sorted=False), state)
-assert torch.allclose(h_n[0], wanted)
-print("enforce_sorted=False on both sides: every pair is right")
-
-# %% [markdown]
-# `state` comes out in **your** order, and the decoder sorts it for itself. Nothing to do.
+# An encoder reads the source; a decoder starts from its final state and reads the target. The longest source rarely has
+# the longest target, so the two batches sort differently.
 #
-# Older code sorts by hand, because torch once asked for it.
+# With `enforce_sorted=False` on both sides there is nothing to do: states come out in **your** order, and the decoder
+# sorts them for itself. Older code sorts by hand, because torch once asked for it.
 
 # %%
 ask("states between encoder and decoder")
 
 # %%
-by_source = sorted(range(4), key=lambda i: -len(sources[i]))  # 1, 3, 0, 2
-by_draft = sorted(range(4), key=lambda i: -len(drafts[i]))  # 2, 3, 0, 1
-_, state = encoder(pack_sequence([sources[i] for i in by_source]))
-_, (h_n, c_n) = decoder(pack_sequence([drafts[i] for i in by_draft]), state)
-for rank, i in enumerate(by_draft):
-    error = (h_n[0, rank] - wanted[i]).abs().max()
-    assert (error < 1e-9) == (by_source[rank] == i)
-    print(f"draft {i} started from source {by_source[rank]}: {'right' if error < 1e-9 else f'off by {error:.2g}'}")
+torch.manual_seed(0)
+encoder, decoder = torch.nn.LSTM(3, 5).double(), torch.nn.LSTM(2, 5).double()
+sources = [torch.randn(n, 3, dtype=torch.double) for n in (3, 5, 2, 4)]
+targets = [torch.randn(n, 2, dtype=torch.double) for n in (2, 1, 4, 3)]
+_, state = encoder(pack_sequence(sources, enforce_sorted=False))
+_, (wanted, _) = decoder(pack_sequence(targets, enforce_sorted=False), state)  # right
+
+by_source = sorted(range(4), key=lambda i: -len(sources[i]))
+by_target = sorted(range(4), key=lambda i: -len(targets[i]))
+_, (h, c) = encoder(pack_sequence([sources[i] for i in by_source]))  # sorted by hand
+_, (h_n, _) = decoder(pack_sequence([targets[i] for i in by_target]), (h, c))
+for row, i in enumerate(by_target):
+    print(f"target {'abcd'[i]}: its final state is {(h_n[0, row] - wanted[0, i]).abs().max():.2f} off")
 
 # %% [markdown]
-# No error, no warning. The repair is one permutation: row `rank` must hold the state of sequence `by_draft[rank]`.
+# No error, no warning. Row 0 of the state belongs to the longest source, b. It went to the longest target, c.
 
 # %%
-rows = torch.tensor([by_source.index(i) for i in by_draft])
-h, c = state
-_, (h_n, c_n) = decoder(pack_sequence([drafts[i] for i in by_draft]), (h[:, rows], c[:, rows]))
-assert torch.allclose(h_n[0], wanted[by_draft])
-print("re-permuted:", [f"draft {i} from source {by_source[r]}" for i, r in zip(by_draft, rows.tolist(), strict=True)])
+pv.Handover(by_source, by_target)
 
 # %% [markdown]
-# ## What packing does to memory
-#
-# "Packing saves memory." While you pack, the padded and the packed batch **both** exist: that is more, not less.
-# What shrinks is what autograd keeps for the backward pass.
+# The repair is one permutation: row `r` of the decoder must get the state of *its* sequence. With
+# `rows = [by_source.index(i) for i in by_target]` the decoder starts from `h[:, rows], c[:, rows]`.
 
-
-# %%
-def kept(run):
-    """Megabytes that autograd keeps for the backward pass."""
-    storages = {}
-
-    def note(tensor):
-        storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        alive = run()
-    del alive  # not before all is counted
-    return sum(storages.values()) / 1e6
-
-
-# %%
-batch = torch.randn(100, 64, 64)  # 100 steps of 64 sequences
-half = [100 - i * 99 // 63 for i in range(64)]
-gru = torch.nn.GRU(64, 128)
-ragged = pack_padded_sequence(batch, half)
-assert ragged.data.untyped_storage().data_ptr() != batch.untyped_storage().data_ptr()
-both = (batch.nbytes + ragged.data.nbytes) / batch.nbytes
-saved_padded, saved_packed = kept(lambda: gru(batch)), kept(lambda: gru(ragged))
-assert both > 1.5
-assert saved_packed < 0.52 * saved_padded
-if torch.backends.mkldnn.is_available():  # oneDNN, the CPU's fused kernel
-    assert kept(lambda: torch.nn.LSTM(64, 128)(batch)) > 2 * saved_padded
-print(f"input while packing: {both:.3g} times the padded batch")
-print(f"kept for backward: padded {saved_padded:.3g} MB, packed {saved_packed:.3g} MB")
-
-# %% [markdown]
-# Half the cells are real, and half the memory is kept. (A padded *LSTM* keeps more than twice what this GRU does where
-# the CPU's fused kernel runs it, so there the saving is larger.)
+# %% tags=["claims"]
+for i in range(4):  # each pair on its own
+    _, state = encoder(sources[i])
+    assert torch.allclose(decoder(targets[i], state)[1][0][0], wanted[0, i])
+for row, i in enumerate(by_target):
+    assert torch.allclose(h_n[0, row], wanted[0, i]) == (by_source[row] == i)
+rows = [by_source.index(i) for i in by_target]
+assert rows == pv.Handover(by_source, by_target).taken
+_, (repaired, _) = decoder(pack_sequence([targets[i] for i in by_target]), (h[:, rows], c[:, rows]))
+assert torch.allclose(repaired, wanted[:, by_target])
 
 # %% [markdown]
 # ## Trained twice
 #
-# 512 real sentences. A small GRU reads a word and says whether a **punctuation mark** comes next.
-# The padded target is 0: "no mark".
+# The 512 sentences of notebook 01. A small GRU reads a word and says whether a **punctuation mark** comes next. The
+# padded target is 0: "no mark".
 
 # %%
 from collections import Counter
 
-words = Counter(word for sentence in sentences() for word in sentence)
-ids = {word: i + 2 for i, (word, _) in enumerate(words.most_common(200))}  # 0 is padding, 1 any other word
+from packviz.lessons import sentences
 
-
-def make_batch(some):
+common = Counter(word for sentence in sentences() for word in sentence).most_common(200)
+ids = {word: i + 2 for i, (word, _) in enumerate(common)}  # 0 is padding, 1 any other word
+batches = []
+for i in range(0, 512, 32):
+    some = sentences()[i : i + 32]
     x = [torch.tensor([ids.get(word, 1) for word in sentence[:-1]]) for sentence in some]
     y = [torch.tensor([not word[0].isalnum() for word in sentence[1:]]).double() for sentence in some]
-    return pad_sequence(x, batch_first=True), pad_sequence(y, batch_first=True), [len(s) for s in x]
-
-
-batches = [make_batch(sentences()[i : i + 32]) for i in range(0, 512, 32)]
-real = sum(sum(n) for _, _, n in batches) / sum(x.numel() for x, _, _ in batches)
-print(f"{real:.0%} of the cells are real")
+    batches.append((pad_sequence(x, batch_first=True), pad_sequence(y, batch_first=True), [len(s) for s in x]))
 
 
 # %%
+torch.set_num_threads(1)  # the products are so small that a second thread would only wait
+
+
 class Tagger(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -360,17 +302,17 @@ def train(use_mask, epochs=6):
     torch.manual_seed(0)
     model = Tagger().double()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    reported, on_real = [], []
-    for x, y, n in batches * epochs:
-        loss = F.binary_cross_entropy_with_logits(model(x), y, reduction="none")
-        masked = pv.masked_loss(loss, n, batch_first=True)
-        used = masked if use_mask else loss.mean()
-        optimizer.zero_grad()
-        used.backward()
-        optimizer.step()
-        reported.append(used.item())
-        on_real.append(masked.item())
-    return [torch.tensor(losses).reshape(epochs, -1).mean(1).tolist() for losses in (reported, on_real)]
+    losses = torch.zeros(2, epochs)  # of each epoch: as it reports, and at the real words
+    for epoch in range(epochs):
+        for x, y, n in batches:
+            loss = F.binary_cross_entropy_with_logits(model(x), y, reduction="none")
+            masked = pv.masked_loss(loss, n, batch_first=True)
+            used = masked if use_mask else loss.mean()
+            optimizer.zero_grad()
+            used.backward()
+            optimizer.step()
+            losses[:, epoch] += torch.tensor([used.item(), masked.item()]) / len(batches)
+    return losses.tolist()
 
 
 # %%
@@ -381,40 +323,39 @@ from packviz import figures
 
 with_mask, _ = train(use_mask=True)
 says, truth = train(use_mask=False)
-assert all(a < b for a, b in zip(says, with_mask, strict=True))  # it reports less …
-assert all(later > now for later, now in zip(truth[1:], with_mask[:-1], strict=True))  # … and is an epoch behind
 figures.training_curves(
     {
         "trained with mask": with_mask,
         "without: as it reports": says,
         "without: at the real words": truth,
     },
-    "The same GRU, trained twice",
+    "Without a mask the loss looks better, and the GRU has learned less",
 )
 
+# %% tags=["claims"]
+assert all(a < b for a, b in zip(says, with_mask, strict=True))  # it reports less …
+assert all(later > now for later, now in zip(truth[1:], with_mask[:-1], strict=True))  # … and is an epoch behind
+real_cells = sum(sum(n) for _, _, n in batches) / sum(x.numel() for x, _, _ in batches)
+assert 0.3 < real_cells < 0.4
+
 # %% [markdown]
-# The unmasked training looks far better, and is more than an epoch behind, all along.
-# Two thirds of the cells behind its number are padding, which it soon gets right.
-#
-# So the number you would compare models by depends on how much padding the batches happen to have.
+# The unmasked training looks far better, and is more than an epoch behind, all along. Two thirds of the cells behind
+# its number are padding, which it soon gets right. So the number you would compare models by depends on how much
+# padding the batches happen to have.
 
 # %% [markdown]
 # ## What the helpers cost
 #
-# They go by lengths without a Python loop, and never make a GPU wait. Recorded on one CPU:
+# They go by lengths without a Python loop, and never make a GPU wait. (`helpers.run()` measures this on your machine.)
 
 # %%
 from packviz.studies import helpers
 
+helpers.recorded()
+
+# %% tags=["claims"]
 recorded = helpers.recorded()
 assert all(recorded.faster(point) > 1 for point in recorded.points)
-recorded
-
-# %% [markdown]
-# On your machine, smaller and with fewer rounds:
-
-# %% tags=["live-timing", "nbval-ignore-output"]
-helpers.run(rounds=5)
 
 # %% [markdown]
 # ## What people get wrong
@@ -422,14 +363,37 @@ helpers.run(rounds=5)
 # - **`loss * mask`, then `.mean()`.** The sum is masked, the divisor is not.
 # - **`values * mask` against NaN.** 0 × NaN is NaN. Choose with `torch.where` or `masked_fill`.
 # - **A mean of batch means.** Batches hold different numbers of tokens. Add up sums, divide once.
-# - **The mask the wrong way round.** `key_padding_mask` is True at padding.
 # - **`ignore_index` instead of a mask** works for class labels, if no real label has that number.
+# - **"Packing saves memory."** Not while you pack: then the padded batch is there, too. What shrinks, by the share of
+#   padding, is what autograd keeps for the backward pass. Notebook 06 draws it.
 
-# %%
+# %% tags=["claims"]
 dirty = torch.tensor([[1.0, 3.0, float("nan")]])
 assert (dirty * pv.padding_mask([2], 3)).sum().isnan()
 assert pv.masked_loss(dirty, [2], batch_first=True) == 2
-print("multiplied: nan   chosen: 2")
+
+
+def kept(run):
+    """Megabytes that autograd keeps for the backward pass."""
+    storages = {}
+
+    def note(tensor):
+        storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        alive = run()
+    del alive  # not before all is counted
+    return sum(storages.values()) / 1e6
+
+
+batch, gru = torch.randn(100, 64, 64), torch.nn.GRU(64, 128)  # 100 steps of 64 sequences
+ragged = pack_padded_sequence(batch, [100 - i * 99 // 63 for i in range(64)])
+assert ragged.data.untyped_storage().data_ptr() != batch.untyped_storage().data_ptr()
+assert batch.nbytes + ragged.data.nbytes > 1.5 * batch.nbytes
+assert kept(lambda: gru(ragged)) < 0.52 * kept(lambda: gru(batch))
+if torch.backends.mkldnn.is_available():  # where oneDNN, the CPU's fused kernel, runs a padded LSTM
+    assert kept(lambda: torch.nn.LSTM(64, 128)(batch)) > 2 * kept(lambda: gru(batch))
 
 # %% [markdown]
 # ## Exercise
@@ -456,5 +420,5 @@ checks.masked_mean(my_mean)
 # - align by lengths, with data on the side your model wants,
 # - pass states from encoder to decoder in one order: yours.
 #
-# Next: [06 The benchmark](06_benchmark.ipynb). Back: [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb) ·
+# Next: [06 The benchmark](06_benchmark.ipynb). Back: [04 Hidden states](04_hidden_states.ipynb) ·
 # [00 Start here](00_start_here.ipynb)
