@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from packviz.ops.masks import align, masked_loss, padding_mask, unpack_to_length
     from packviz.ops.operator import ragged_op
     from packviz.ops.packing import pack_padded_sequence, pack_sequence, pad_packed_sequence, unpack_sequence
+    from packviz.ops.patching import patch_torch
     from packviz.ops.running import Ragged, plan, run
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "pack_sequence",
     "pad_packed_sequence",
     "padding_mask",
+    "patch_torch",
     "plan",
     "ragged_op",
     "run",
@@ -82,6 +84,7 @@ _HOME = {
     "pack_sequence": "packviz.ops.packing",
     "pad_packed_sequence": "packviz.ops.packing",
     "unpack_sequence": "packviz.ops.packing",
+    "patch_torch": "packviz.ops.patching",
     "Ragged": "packviz.ops.running",
     "plan": "packviz.ops.running",
     "run": "packviz.ops.running",

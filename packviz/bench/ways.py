@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, autograd, nn, no_grad, ones_like
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from packviz.ops import packing, running
+from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 
 def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import rnn as torch_rnn
+from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.fit import exponent as exponent
 from packviz.core.layout import Layout
@@ -24,6 +24,7 @@ from packviz.count.operators import Operator, Step, added_up, backward, observe
 from packviz.draw.graphs import Graph, Node
 from packviz.draw.text import size as size
 from packviz.draw.text import table
+from packviz.ops import original
 
 _FORMULA = re.compile("PackPadded|PadPacked")
 
@@ -165,12 +166,12 @@ def count(
 
     def pack(x: Tensor) -> Tensor:
         nonlocal packed
-        packed = torch_rnn.pack_padded_sequence(x, n, batch_first=batch_first, enforce_sorted=enforce_sorted)
+        packed = original.pack_padded_sequence(x, n, batch_first=batch_first, enforce_sorted=enforce_sorted)
         return packed.data  # type: ignore[no-any-return]
 
     def pad(data: Tensor) -> Tensor:
         again = packed._replace(data=data)
-        return torch_rnn.pad_packed_sequence(again, batch_first=batch_first, total_length=layout.max_len)[0]
+        return original.pad_packed_sequence(again, batch_first=batch_first, total_length=layout.max_len)[0]
 
     packing = _counted("pack", pack, x)
     return Profile(layout, features, str(device), packing, _counted("pad", pad, packed.data))
@@ -196,7 +197,7 @@ def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
     shape = (layout.n_valid,) if packed else cells[::-1] if rnn.batch_first else cells
 
     def run(x: Tensor) -> Tensor:
-        output: Any = rnn(torch_rnn.PackedSequence(x, sizes) if packed else x)[0]
+        output: Any = rnn(PackedSequence(x, sizes) if packed else x)[0]
         return output.data if packed else output  # type: ignore[no-any-return]
 
     kind = f"{'packed' if packed else 'padded'} {type(rnn).__name__}"

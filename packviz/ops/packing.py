@@ -20,11 +20,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.jit import is_scripting  # type: ignore[attr-defined]
-from torch.nn.utils import rnn
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.padded import reading
 from packviz.ops import index as indices
+from packviz.ops import original
 from packviz.ops.index import Slices, needs_grad, packed_rows, padded_cells
 
 P = ParamSpec("P")
@@ -51,7 +51,7 @@ def pack_padded_sequence(
     """
     if not is_scripting():
         return _pack_padded(input, lengths, batch_first, enforce_sorted)
-    return rnn.pack_padded_sequence(input, lengths, batch_first, enforce_sorted)
+    return original.pack_padded_sequence(input, lengths, batch_first, enforce_sorted)
 
 
 def pad_packed_sequence(
@@ -74,7 +74,7 @@ def pad_packed_sequence(
     """
     if not is_scripting():
         return _pad_packed(sequence, batch_first, padding_value, total_length)
-    return rnn.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
+    return original.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
 
 
 def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:
@@ -92,7 +92,7 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
     """
     if not is_scripting():
         return _pack(sequences, enforce_sorted)
-    return rnn.pack_sequence(sequences, enforce_sorted)
+    return original.pack_sequence(sequences, enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
@@ -106,7 +106,7 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """
     if not is_scripting():
         return _unpack(packed_sequences)
-    return rnn.unpack_sequence(packed_sequences)
+    return original.unpack_sequence(packed_sequences)
 
 
 # Where an own way begins to pay: measured, one thread of a server CPU. A wrong guess costs a little time, nothing else.
@@ -119,7 +119,7 @@ _PLAIN = (Tensor, nn.Parameter)
 
 def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enforce_sorted: bool) -> PackedSequence:
     if type(x) not in _PLAIN or x.ndim < 2:
-        return rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+        return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     steps = x.shape[1 if batch_first else 0]
     by_index = not (enforce_sorted and x.is_cpu) and _wants_index(x, steps)
     ours = by_index or (x.requires_grad and torch.is_grad_enabled() and type(steps) is int and steps >= _MANY_STEPS)
@@ -128,7 +128,7 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
     ours = ours and _is_plain(x, batch_first)
     if not ours:
         try:
-            packed = rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+            packed = original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
         except RuntimeError:
             pass  # it may have run out of memory for a length far beyond T
         else:
@@ -147,14 +147,14 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
         fits = n.shape[0] == batch
     values = ranked.tolist() if fits else []
     if not indices.is_falling(values):
-        return rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)  # which raises an error
+        return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)  # which raises an error
     if values[0] > steps:
         b = int(n.argmax())
         raise ValueError(
             f"lengths[{b}] is {n[b]}, but {reading(x.shape, batch_first, 'input')}, has T = {steps}: shorten it"
         )
     if not ours or len(values) < batch:  # torch drops the sequences that have no length
-        return rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+        return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
 
     sorted_indices = None if order is None else order.to(x.device)
     if values[-1] == steps and not indices.is_moved(order, batch):
@@ -180,20 +180,20 @@ def _pad_packed(
     sequence: PackedSequence, batch_first: bool, padding_value: float, total_length: int | None
 ) -> tuple[Tensor, Tensor]:
     if not isinstance(sequence, PackedSequence):
-        return rnn.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
+        return original.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
     data, sizes, _, ranks = sequence
     by_index = not (ranks is None and data.is_cpu) and _wants_index(data, sizes.shape[0])
     ours = by_index or (data.requires_grad and torch.is_grad_enabled())
     if ours and torch.compiler.is_compiling():
         return _run_uncompiled(_pad_packed, sequence, batch_first, padding_value, total_length)
     if not (ours and _is_plain(data, batch_first)):
-        return rnn.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
+        return original.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
     longest = sizes.shape[0]
     steps = longest if total_length is None else total_length
     fits = longest > 1 and type(steps) is int and steps >= longest and isinstance(padding_value, (int, float))
     values = indices.falling_sizes(sequence) if fits else []
     if not values:
-        return rnn.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
+        return original.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
 
     if padding_value:
         data.new_full((2,), padding_value)  # one that does not suit the dtype is an error even without padding
@@ -222,12 +222,12 @@ def _pack(sequences: list[Tensor], enforce_sorted: bool) -> PackedSequence:
     if torch.compiler.is_compiling():
         return _run_uncompiled(_pack, sequences, enforce_sorted)
     if not _are_many(sequences):
-        return rnn.pack_sequence(sequences, enforce_sorted)
+        return original.pack_sequence(sequences, enforce_sorted)
     ranked, order = torch.tensor([s.shape[0] for s in sequences], device="cpu"), None
     if not enforce_sorted:
         ranked, order = torch.sort(ranked, descending=True)
     if not indices.is_falling(ranked.tolist()):
-        return rnn.pack_sequence(sequences, enforce_sorted)  # which raises an error
+        return original.pack_sequence(sequences, enforce_sorted)  # which raises an error
     joined = torch.cat(sequences)
     sorted_indices = None if order is None else order.to(joined.device)
     index = indices.of_lengths(ranked, order, sorted_indices, joined.device)
@@ -245,7 +245,7 @@ def _unpack(packed: PackedSequence) -> list[Tensor]:
         if values and values[0] >= _MANY_SEQUENCES:
             index = indices.of_packed(packed)
     if index is None:
-        return rnn.unpack_sequence(packed)
+        return original.unpack_sequence(packed)
     joined = padded_cells(packed.data, index.joined(), 0.0)
     return [sequence.clone() for sequence in torch.split(joined, index.lengths.tolist())]
 

@@ -15,14 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
-from torch.nn.utils import rnn as torch_rnn
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.cuts import rectangles
 from packviz.core.layout import Layout
 from packviz.core.padded import Padded, order, reading
 from packviz.core.spec import Spec
-from packviz.ops import costs, split, staircase
+from packviz.ops import costs, original, split, staircase
 from packviz.ops.grid import Grid
 from packviz.ops.kernels import Layer, Result, is_fused, layers
 from packviz.ops.masks import whole_numbers
@@ -347,7 +346,7 @@ def _packed_dtypes(
         for dtype, rows, size in zip(given, (2, 1, 1), (1, 1 if projected else 2, 2), strict=True)
     )
     with torch.no_grad(), torch.autocast(device, autocast):
-        packed = torch_rnn.pack_padded_sequence(cast(Tensor, x), [2, 2 if equal else 1])
+        packed = original.pack_padded_sequence(cast(Tensor, x), [2, 2 if equal else 1])
         out, final = rnn(packed, h if c is None else (h, c))
     return out.data.dtype, *((t.dtype for t in final) if mode == "LSTM" else (final.dtype, None))
 
@@ -447,5 +446,5 @@ def _whole_numbers(lengths: Any, x: Tensor, batch_first: bool) -> tuple[int, ...
         return tuple(lengths)
     n = whole_numbers(lengths)
     if n.device.type != "cpu":
-        torch_rnn.pack_padded_sequence(x, n, batch_first, enforce_sorted=False)  # torch's error
+        original.pack_padded_sequence(x, n, batch_first, enforce_sorted=False)  # torch's error
     return tuple(n.tolist())

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from packviz.bench.study import Contest, How, Study, Timings, timed
 from packviz.bench.timing import RATIOS, Timing
@@ -26,6 +25,7 @@ from packviz.draw.sheet import Sheet, stack
 from packviz.draw.text import milliseconds, table
 from packviz.ops.masks import padding_mask
 from packviz.ops.operator import ragged_op
+from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 REFERENCE = "compiled, padded"
 """What the others are compared with."""

@@ -13,7 +13,6 @@ from itertools import groupby
 from typing import Any, cast
 
 import torch
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from packviz.bench.study import Contest, How, Study, Timings, timed
 from packviz.bench.timing import RATIOS, Timing
@@ -21,6 +20,7 @@ from packviz.bench.ways import training
 from packviz.core.lengths import uniform
 from packviz.draw.table import Table, Tabled
 from packviz.ops import masks
+from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 HELPER, LOOP, TORCH = "helper", "loop", "torch"
 NAMES = ("padding_mask", "masked_loss", "align", "unpack_to_length")

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.nn.utils import rnn as torchs
 
 from packviz.bench import ways
 from packviz.bench.study import Contest, How, Results, Study, timed
@@ -37,7 +36,7 @@ from packviz.count.flops import flops
 from packviz.draw import palette, text
 from packviz.draw.dumbbells import Dumbbells, Row
 from packviz.draw.text import milliseconds
-from packviz.ops import packing
+from packviz.ops import original, packing
 from packviz.ops.running import forget
 
 if TYPE_CHECKING:
@@ -282,7 +281,7 @@ def _packers(point: Point, device: Any) -> tuple[dict[str, Callable[[], Any]], l
     def both(module: Any) -> Callable[[], Any]:
         return lambda: module.pad_packed_sequence(module.pack_padded_sequence(x, n))
 
-    runs = {PACKED: both(torchs), OURS: both(packing), COPY: lambda: (x.clone(),)}
+    runs = {PACKED: both(original), OURS: both(packing), COPY: lambda: (x.clone(),)}
     if importlib.util.find_spec("torchrua"):  # not among what packviz depends on
         import torchrua  # type: ignore[import-not-found]  # noqa: PLC0415
 

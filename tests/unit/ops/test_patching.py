@@ -1,0 +1,316 @@
+"""packviz's functions under torch's names: nothing calls itself, nothing that worked breaks, and torch's come back."""
+
+import contextlib
+import importlib.util
+import io
+import itertools
+import subprocess
+import sys
+import types
+import warnings
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.utils import rnn
+from torchs import bad_batches, bits, hand_built, outcome, same, weights
+
+import packviz as pv
+from packviz.ops import original, packing
+
+TORCHS = {name: getattr(rnn, name) for name in original.NAMES}
+OURS = {name: getattr(packing, name) for name in original.NAMES}
+
+
+def in_place():
+    """Whose functions are under torch's names."""
+    return {name: getattr(rnn, name) for name in original.NAMES}
+
+
+@pytest.fixture(autouse=True)
+def torchs_again():
+    assert in_place() == TORCHS
+    yield
+    left = in_place()
+    for name, function in TORCHS.items():
+        setattr(rnn, name, function)
+    assert left == TORCHS
+
+
+def module(name, **names):
+    """A module that has been imported, until the test is over."""
+    made = types.ModuleType(name)
+    vars(made).update(names)
+    return made
+
+
+# --- replaced, and undone
+
+
+def test_replaces_and_says_what():
+    patch = pv.patch_torch()
+    assert in_place() == OURS
+    assert patch.replaced == tuple(f"torch.nn.utils.rnn.{name}" for name in rnn.__all__ if name in original.NAMES)
+    assert patch.foreign == ()
+    assert all(name in repr(patch) for name in patch.replaced)
+    patch.undo()
+    assert in_place() == TORCHS
+    assert repr(patch).startswith("Undone.")
+    patch.undo()
+    assert in_place() == TORCHS
+
+
+def test_ends_with_the_block():
+    with contextlib.suppress(KeyError), pv.patch_torch() as patch:
+        assert patch.is_in_force
+        assert in_place() == OURS
+        raise KeyError
+    assert in_place() == TORCHS
+    with pytest.raises(RuntimeError, match="call patch_torch"), patch:
+        pass
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
+def test_several_end_with_the_last(order):
+    patches = [pv.patch_torch() for _ in order]
+    assert [bool(patch.replaced) for patch in patches] == [True, False, False]
+    assert "there before" in repr(patches[1])
+    for i in order:
+        assert in_place() == OURS
+        patches[i].undo()
+    assert in_place() == TORCHS
+
+
+def test_wherever_torch_has_them(monkeypatch):
+    """Under any name, in a module of torch; and in one that torch imports while the patch is in force."""
+    early, late = module("torch.early", packed=rnn.pack_sequence, other=rnn.pad_sequence), module("torch.late")
+    monkeypatch.setitem(sys.modules, "torch.early", early)
+    with pv.patch_torch() as patch:
+        assert "torch.early.packed" in patch.replaced
+        assert (early.packed, early.other) == (pv.pack_sequence, rnn.pad_sequence)
+        late.packed = rnn.pack_sequence
+        monkeypatch.setitem(sys.modules, "torch.late", late)
+    assert early.packed is late.packed is TORCHS["pack_sequence"]
+
+
+def test_names_those_it_does_not_reach(monkeypatch):
+    mine, torchaudio = module("mine", take=rnn.pad_packed_sequence), module("torchaudio", p=rnn.pack_sequence)
+    for one in (mine, torchaudio):
+        monkeypatch.setitem(sys.modules, one.__name__, one)
+    with pv.patch_torch() as patch:
+        assert {"mine.take", "torchaudio.p"} <= set(patch.unreached)
+        assert not any(name.startswith("packviz.") for name in patch.unreached)
+        assert "mine.take" in repr(patch)
+        assert mine.take is TORCHS["pad_packed_sequence"]
+
+
+def test_imports_nothing(monkeypatch, tmp_path):
+    """Not even a module that waits to be asked for something."""
+    (tmp_path / "waits.py").write_text("raise AssertionError")
+    spec = importlib.util.spec_from_file_location("waits", tmp_path / "waits.py")
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    waits = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(waits)
+    monkeypatch.setitem(sys.modules, "waits", waits)
+    with warnings.catch_warnings(), pv.patch_torch():
+        warnings.simplefilter("error")
+
+
+def test_leaves_others_work_alone():
+    def pack_sequence(sequences, enforce_sorted=True):
+        return TORCHS["pack_sequence"](sequences, enforce_sorted)
+
+    rnn.pack_sequence = pack_sequence
+    with pv.patch_torch() as patch:
+        assert patch.foreign == ("torch.nn.utils.rnn.pack_sequence",)
+        assert "torch.nn.utils.rnn.pack_sequence" in repr(patch)
+        assert rnn.pack_sequence is pack_sequence
+        assert rnn.unpack_sequence is pv.unpack_sequence
+        rnn.unpack_sequence = pack_sequence
+    assert rnn.pack_sequence is rnn.unpack_sequence is pack_sequence
+    rnn.pack_sequence, rnn.unpack_sequence = TORCHS["pack_sequence"], TORCHS["unpack_sequence"]
+
+
+# --- nothing calls itself
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=24), st.booleans(), st.booleans(), st.booleans())
+def test_under_torchs_names_they_are_torchs(lengths, batch_first, enforce_sorted, grad):
+    """By hand, as an owner of much code would: everything falls back on torch's own."""
+    lengths = sorted(lengths, reverse=True) if enforce_sorted else lengths
+    x = torch.randn(len(lengths), 6, 2) if batch_first else torch.randn(6, len(lengths), 2)
+    x.requires_grad_(grad)
+
+    def everything():
+        packed = rnn.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+        parts = rnn.unpack_sequence(packed)
+        y, n = rnn.pad_packed_sequence(packed, batch_first, 2.0, 7)
+        grads = torch.autograd.grad(y, x, weights(y)) if grad else ()
+        return packed, parts, rnn.pack_sequence(parts, enforce_sorted), y, n, grads
+
+    theirs = everything()
+    for name in original.NAMES:
+        setattr(rnn, name, getattr(pv, name))
+    try:
+        ours = everything()
+    finally:
+        for name in original.NAMES:
+            setattr(rnn, name, TORCHS[name])
+    assert same(ours[:-1], theirs[:-1])
+    assert all(torch.equal(bits(a), bits(b)) for a, b in zip(ours[-1], theirs[-1], strict=True))
+
+
+def test_refuses_as_torch_does():
+    for arguments in bad_batches():
+        theirs = outcome(rnn.pack_padded_sequence, *arguments)
+        with pv.patch_torch():
+            assert same(outcome(rnn.pack_padded_sequence, *arguments), theirs), arguments
+    for fields in hand_built():
+        packed = rnn.PackedSequence(*fields)
+        for name in ("pad_packed_sequence", "unpack_sequence"):
+            theirs = outcome(getattr(rnn, name), packed)
+            with pv.patch_torch():
+                assert same(outcome(getattr(rnn, name), packed), theirs), packed
+    with pv.patch_torch(), pytest.raises(ValueError, match="has T = 3: shorten it"):  # the one deviation
+        rnn.pack_padded_sequence(torch.randn(3, 2), [4, 1])
+
+
+REPLACED_FIRST = """
+import torch, packviz as pv
+from torch.nn.utils import rnn
+
+torchs = rnn.pack_padded_sequence
+def mine(x, lengths, batch_first=False, enforce_sorted=True):
+    return pv.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)  # imported at this moment
+rnn.pack_padded_sequence = mine
+packed = rnn.pack_padded_sequence(torch.arange(4.0).reshape(2, 2), [2, 1])
+assert type(packed) is rnn.PackedSequence and packed.data.tolist() == [0, 1, 2], packed
+try:
+    rnn.pack_padded_sequence(torch.randn(2, 2), [1, 2])
+except RuntimeError as error:
+    assert "must be sorted" in str(error)
+"""
+
+IMPORTED_AGAIN = """
+import importlib, sys, torch, packviz as pv
+from torch.nn.utils import rnn
+
+def works():
+    x = torch.arange(60.0).reshape(20, 3).requires_grad_()
+    for lengths in ([20, 4, 1], [1, 1, 1]):
+        packed = rnn.pack_padded_sequence(x, lengths)
+        assert rnn.pad_packed_sequence(packed)[1].tolist() == lengths
+        assert [len(one) for one in rnn.unpack_sequence(packed)] == lengths
+    assert len(rnn.pack_sequence([x[:2], x[:1]]).data) == 3
+    assert packed.data.grad_fn.name() == "PackPaddedSequenceBackward0" or "_Pack" in packed.data.grad_fn.name()
+
+patch = pv.patch_torch()
+for name in ("original", "packing", "patching", "packing", "original"):
+    importlib.reload(sys.modules[f"packviz.ops.{name}"])
+    works()
+for name in [one for one in sys.modules if one.partition(".")[0] == "packviz"]:
+    del sys.modules[name]
+import packviz as pv
+again = pv.patch_torch()
+works()
+again.undo()
+assert rnn.pack_sequence.__module__ == rnn.pack_padded_sequence.__module__ == rnn.__name__
+patch.undo()
+works()
+"""
+
+
+@pytest.mark.parametrize("code", [REPLACED_FIRST, IMPORTED_AGAIN], ids=["replaced first", "imported again"])
+def test_torchs_own_are_found_whoever_is_in_their_place(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert not done.returncode, done.stderr[-2000:]
+
+
+# --- what worked before works
+
+
+class Tagger(torch.nn.Module):
+    """It looks torch's names up when it runs, in two ways."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn = torch.nn.GRU(2, 3)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor):
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+        return rnn.pad_packed_sequence(self.rnn(packed)[0], total_length=20)[0]
+
+
+def there_and_back(x: torch.Tensor, lengths: torch.Tensor):
+    packed = rnn.pack_padded_sequence(x, lengths, False, False)
+    parts = rnn.unpack_sequence(packed)
+    return rnn.pad_packed_sequence(packed, padding_value=2.0)[0], parts, rnn.pack_sequence(parts, False).data
+
+
+def exported(model, inputs):
+    """What ONNX Runtime makes of the export of a model."""
+    file = io.BytesIO()
+    torch.onnx.export(model, inputs, file, dynamo=False, input_names=["x", "lengths"])
+    session = pytest.importorskip("onnxruntime").InferenceSession(file.getvalue())
+    given = {name: one.detach().numpy() for name, one in zip(("x", "lengths"), inputs, strict=True)}
+    return [torch.tensor(one) for one in session.run(None, given)]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("way", ["script", "trace", "onnx", "compile", "vmap"])
+def test_what_torch_makes_of_it(way, grad):
+    torch.manual_seed(0)
+    model, lengths = Tagger(), torch.tensor([5, 20, 3])
+    x = torch.randn(20, 3, 2).requires_grad_(grad)
+    others = torch.randn(20, 3, 2), torch.tensor([20, 1, 2])
+
+    def made():
+        if way == "script":
+            return torch.jit.script(types.FunctionType(there_and_back.__code__, globals()))(*others)
+        if way == "trace":
+            return torch.jit.trace(model, (x, lengths), check_trace=False)(*others)
+        if way == "onnx":
+            return exported(model, (x, lengths))
+        if way == "compile":
+            torch.compiler.reset()
+            return torch.compile(lambda x, n: model(x * 2, n).relu(), backend="eager")(x, lengths)
+        return torch.func.vmap(lambda x: rnn.pack_padded_sequence(x, lengths, enforce_sorted=False).data)(x[None])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = outcome(made)
+        if isinstance(theirs, str):
+            pytest.skip(f"torch itself cannot: {theirs}")
+        with pv.patch_torch():
+            ours = outcome(made)
+        again = outcome(made)
+    torch.compiler.reset()
+    assert same(ours, theirs)
+    assert same(again, theirs)
+
+
+def test_counted_and_timed_as_torchs_are_torchs():
+    """What packviz measures as torch's does not become its own."""
+    from packviz.bench import ways
+    from packviz.count.profile import count
+
+    before = count([3, 2, 1])
+    with pv.patch_torch():
+        assert count([3, 2, 1]) == before
+        assert ways.pack_padded_sequence is TORCHS["pack_padded_sequence"]
+
+
+def test_checks_see_through_it():
+    class Returned(Tagger):
+        def forward(self, x, lengths):
+            return self.rnn(rnn.pack_padded_sequence(x, lengths, enforce_sorted=False))[0]
+
+    inputs = torch.randn(5, 3, 2), torch.tensor([5, 3, 1])
+    theirs = pv.check_static(Returned(), inputs)
+    with pv.patch_torch():
+        ours = pv.check_static(Returned(), inputs)
+        with pytest.raises(RuntimeError) as raised, pv.explain_errors():
+            rnn.pack_padded_sequence(inputs[0], inputs[1].flip(0))
+    assert ours.to_text() == theirs.to_text()
+    assert "enforce_sorted" in "".join(raised.value.__notes__)
