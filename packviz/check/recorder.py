@@ -9,30 +9,28 @@ from __future__ import annotations
 
 import inspect
 import linecache
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any, NamedTuple
+from types import FrameType, FunctionType
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import rnn as rnn_utils
 from torch.nn.utils.rnn import PackedSequence
 from torch.overrides import TorchFunctionMode, resolve_name
+
+from packviz.core.frames import is_readers, package
+from packviz.ops import original, packing, running
 
 RNN_OPERATORS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 PACK, PAD = ("pack_padded_sequence", "pack_sequence"), ("pad_packed_sequence", "unpack_sequence")
 RETURN, RUN = "prim::Return", "packviz.run"
 
-# As code objects name their files: an environment may be reached through a link, so nothing is resolved.
-_TORCH, _HERE, _STDLIB = (
-    f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1], Path(os.__file__).parent)
-)
-_FAST = f"{_HERE}ops{os.sep}"
-_PACKING = (rnn_utils.__file__, f"{_FAST}packing.py")
+# By their code, which tells them from the reader's whatever the paths are.
+_PACKING = {getattr(module, name).__code__ for module in (packing, original) for name in original.NAMES}
+_TENSOR = cast(FunctionType, Tensor.__array__).__globals__  # where the methods of tensors are
 # What tells nothing about sizes or values.
 _SILENT = {"device", "dtype", "layout", "requires_grad", "is_cuda", "is_sparse", "is_meta", "dim", "ndim", "grad_fn"}
 _SILENT |= {"is_floating_point", "is_complex", "is_leaf", "is_contiguous", "stride", "names", "element_size"}
@@ -205,8 +203,7 @@ class _Recorder(TorchFunctionMode):
         self._names = {one: name for name, one in module.named_modules()}
         forward = inspect.unwrap(type(module).forward)
         self._forward = getattr(forward, "__code__", None)
-        # A network of ours is checked like anyone's.
-        self._own_file = self._forward.co_filename if self._forward else ""
+        self._module = getattr(forward, "__globals__", None)
         self._returned: Site | None = None
         self._known: dict[int, _Known] = {}
         self._frames: dict[FrameType, int] = {}
@@ -335,9 +332,9 @@ class _Recorder(TorchFunctionMode):
             if isinstance(local.get("self"), nn.Module) and function in ("_wrapped_call_impl", "forward"):
                 call.name, call.owner = type(local["self"]).__name__, self._names.get(local["self"], "")
                 call.kind = "rnn" if isinstance(local["self"], nn.RNNBase) else "operator"
-            elif callee.f_code.co_filename == f"{_FAST}running.py" and function == "run":
+            elif callee.f_code is running.run.__code__:
                 call.name, call.kind = RUN, "rnn"
-            elif callee.f_code.co_filename in _PACKING and function in PACK + PAD:
+            elif callee.f_code in _PACKING:
                 call.name, call.kind = function, "pack" if function in PACK else "pad"
                 parameters = callee.f_code.co_varnames[: callee.f_code.co_argcount]
                 call.arguments = {one: local[one] for one in parameters if one in local}
@@ -357,16 +354,13 @@ class _Recorder(TorchFunctionMode):
         return None, callee
 
     def _is_its_own(self, frame: FrameType) -> bool:
-        path = frame.f_code.co_filename
-        if path == self._own_file and not path.startswith(_TORCH):
-            return True
-        in_stdlib = path.startswith(_STDLIB) and "site-packages" not in path
-        return not (path.startswith((_TORCH, _HERE, "<frozen")) or in_stdlib)
+        # A network of ours is checked like anyone's.
+        return is_readers(frame) or (frame.f_globals is self._module and package(frame) != "torch")
 
 
 def _is_direct(callee: FrameType | None) -> bool:
     """Whether the network's own code has asked for this, not the inside of a torch module."""
-    return callee is None or callee.f_code.co_filename.endswith("_tensor.py")
+    return callee is None or callee.f_globals is _TENSOR
 
 
 def _short_name(func: Any) -> str:

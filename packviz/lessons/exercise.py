@@ -7,9 +7,9 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ParamSpec
 
+from packviz.core.frames import is_readers
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Sheet, stack
 from packviz.lessons import progress
@@ -160,10 +160,9 @@ def _what_failed(error: Exception) -> str:
         return NOT_YET
     if isinstance(error, _StubError):
         return "Not solved yet: replace the … with your own answer and run the cell again."
-    library = str(Path(__file__).parents[1])
-    theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(library)]
-    if theirs:
-        return f"Your answer raised {type(error).__name__} in line {theirs[0].lineno}: {error}"
+    theirs = next((line for frame, line in traceback.walk_tb(error.__traceback__) if is_readers(frame)), None)
+    if theirs is not None:
+        return f"Your answer raised {type(error).__name__} in line {theirs}: {error}"
     return f"Your answer does not fit: {error}"
 
 

@@ -207,6 +207,17 @@ def test_leaks(text, found, tmp_path):
     assert any(found in hit for hit in hits) if found else not hits, hits
 
 
+def test_a_folder_that_is_a_link_leaks_under_either_name(tmp_path, monkeypatch):
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.mkdir()
+    link.symlink_to(real, target_is_directory=True)
+    monkeypatch.setattr("sys.prefix", str(link))
+    cell = dirty().cells[0]
+    for path in (link, real):
+        cell.outputs[0].text = f"in {path}/lib"
+        assert f"an output holds this machine's path {path}" in leaks(cell, tmp_path / "elsewhere")
+
+
 def sources_differ(root, notebook):
     notebook.cells[6].source += "  # changed by hand"
 

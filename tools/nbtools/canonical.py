@@ -101,8 +101,9 @@ def leaks(cell: Any, root: Path) -> list[str]:
 
 
 def _own_folders(root: Path) -> list[str]:
-    folders = {root.resolve(), Path(sys.prefix), Path.home(), Path(tempfile.gettempdir())}
-    return sorted(str(folder) for folder in folders if folder != Path(folder.anchor))
+    folders = [root, Path(sys.prefix), Path.home(), Path(tempfile.gettempdir())]
+    both = {one for folder in folders for one in (folder, folder.resolve())}  # a folder may be a link
+    return sorted(str(folder) for folder in both if folder != Path(folder.anchor))
 
 
 def _strings(value: Any) -> Iterator[str]:

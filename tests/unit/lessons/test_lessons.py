@@ -4,6 +4,7 @@ import inspect
 import json
 import tomllib
 from importlib import resources
+from pathlib import Path
 
 import ipywidgets
 import pytest
@@ -228,7 +229,7 @@ CHECKS = {
             ([5, 5], "0 of 10 cells are padding; you need more."),
             ([9, 1, 1, 1], "24 of 36 cells are padding; you need less."),
             ([3, 0], "Your answer does not fit: lengths[1] is 0"),
-            ("x", "Your answer does not fit: lengths must be one-dimensional"),
+            ("x", "Your answer does not fit: lengths is 'x'; list the number of real time steps"),
             (None, "Your answer does not fit: "),
         ],
         [[3, 1, 1, 1], [4, 2, 1, 1], torch.tensor([3, 1, 1, 1])],
@@ -616,3 +617,26 @@ def test_sentences_say_where_they_are_from():
     assert "PSF License" in file["licence"]
     assert file["made_by"] == "tools/make_sentences.py"
     assert file["about"]
+
+
+@pytest.mark.parametrize("path", [f"{Path(palette.__file__).parents[1]}_mine.py", "<cell>"])
+def test_a_line_of_the_readers_is_named_wherever_it_lies(path):
+    """Also beside packviz, in a folder whose name begins alike."""
+    names = {"__name__": "packviz_mine"}
+    exec(compile("def answer(lengths):\n    raise KeyError('lost')", path, "exec"), names)
+    assert checks.batch_sizes(names["answer"]).message == "Your answer raised KeyError in line 2: 'lost'"
+
+
+def test_a_line_of_a_library_is_not_the_readers(monkeypatch):
+    monkeypatch.setattr(progress, "_exercises", {})
+
+    names = {
+        "__name__": "packviz.lessons.checks.mine",
+        "pack": pack_padded_sequence,
+        "Verdict": Verdict,
+        "x": torch.zeros(3, 2),
+    }
+    exec('def check(answer):\n    return Verdict(bool(pack(x, answer)), "Packed.")', names)
+    check = exercise("00", "Lengths")(names["check"])
+    assert check([3, 1]).solved
+    assert check([1, 3]).message.startswith("Your answer does not fit: `lengths` array must be sorted")

@@ -1,0 +1,43 @@
+"""Whose code a frame runs, by its module."""
+
+import json
+from pathlib import Path
+from traceback import walk_tb
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence
+
+import packviz as pv
+from packviz.core.frames import is_readers, package
+
+
+def frames(call):
+    """The modules in the traceback of an error, below this one, and whose they are."""
+    try:
+        call()
+    except Exception as error:
+        return [(package(frame), is_readers(frame)) for frame, _ in walk_tb(error.__traceback__)][2:]
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: pack_padded_sequence(torch.zeros(3, 2), [1, 2]), "torch"),
+        (lambda: json.loads("x"), "json"),
+        (lambda: pv.Layout([0]), "packviz"),
+        (lambda: np.stack([]), "numpy"),
+    ],
+)
+def test_libraries(call, name):
+    assert set(frames(call)) == {(name, False)}
+
+
+# What lies where packviz lies, under a name that begins alike; in a cell; and in no file at all.
+@pytest.mark.parametrize("path", [f"{Path(pv.__file__).parent}_mine.py", "/tmp/ipykernel_1/2.py", "<forward>", ""])
+@pytest.mark.parametrize("module", ["__main__", "packviz_mine", "mine.torch", None])
+def test_a_readers_code_wherever_it_lies(path, module):
+    names = {} if module is None else {"__name__": module}
+    exec(compile("def mine():\n    return 1 / 0", path, "exec"), names)
+    assert [one for _, one in frames(lambda: names["mine"]())] == [True]

@@ -1,0 +1,86 @@
+"""The same words where the environment, the checkout or both are reached through a link, as on many clusters."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import packviz as pv
+
+PROGRAM = """
+import sys
+import numpy, torch, packviz as pv
+from torch import nn
+from torch.nn.utils import rnn
+from packviz.check import networks
+from packviz.lessons import checks
+
+print(sum("linked" in module.__file__ for module in (torch, pv)), file=sys.stderr)
+
+class Mine(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(3, 2)
+
+    def forward(self, x, lengths):
+        packed = pv.pack_padded_sequence(x, lengths, enforce_sorted=False)
+        output, _ = self.lstm(packed)
+        if lengths.numpy().max() > 4:
+            output = output._replace(data=output.data.relu())
+        return rnn.pad_packed_sequence(output)
+
+class Runs(Mine):
+    def forward(self, x, lengths):
+        return pv.run(self.lstm, x, lengths)
+
+inputs = torch.zeros(5, 3, 3), torch.tensor([5, 3, 3])
+print(pv.check_static(networks.FullWidth(), networks.example()))
+for module in (Mine(), Runs()):
+    print(pv.check_static(module, inputs))
+
+for pack in (rnn.pack_padded_sequence, pv.pack_padded_sequence):
+    try:
+        with pv.explain_errors():
+            pack(inputs[0], inputs[1].flip(0))
+    except RuntimeError as error:
+        print(error.__notes__)
+
+def fails(lengths):
+    return torch.zeros(3)[numpy.int64(7)]
+
+print(checks.layouts.batch_sizes(fails))
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    """What a program prints, in which of torch and packviz come through a link."""
+    folder = tmp_path_factory.mktemp("links")
+    (folder / "program.py").write_text(PROGRAM)
+    places = {"torch": Path(torch.__file__).parents[1], "packviz": Path(pv.__file__).parents[1]}
+    for name, place in places.items():
+        (folder / f"linked_{name}").symlink_to(place, target_is_directory=True)
+
+    def run(*linked):
+        path = [str(folder / f"linked_{name}" if name in linked else place) for name, place in places.items()]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
+        command = [sys.executable, str(folder / "program.py")]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+        assert not done.returncode, done.stderr[-2000:]
+        assert done.stderr.splitlines()[-1] == str(len(linked))
+        return done.stdout
+
+    return run
+
+
+def test_through_a_link(said):
+    plain = said()
+    for line in ("return rnn.pad_packed_sequence(output)", "return pv.run(", "if lengths.numpy()"):
+        assert f": {line}" in plain
+    assert "IndexError in line" in plain
+    assert plain.count("Lengths not sorted") == 2
+    for linked in (["torch"], ["packviz"], ["torch", "packviz"]):
+        assert said(*linked) == plain
