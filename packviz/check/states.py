@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from packviz.core.given import share
 from packviz.core.layout import BoolArray, Layout, frozen, sequence_name
 from packviz.core.padded import order, reading
 from packviz.draw import grids, text
@@ -320,10 +321,7 @@ def compare(
     if hx is not None:
         check_states(rnn, hx, x, layout.batch_size)
     weight = next(rnn.parameters())
-    if tolerance is None:
-        tolerance = of_states(weight.dtype, x.device.type)
-    elif not tolerance >= 0:
-        raise ValueError(f"tolerance is {tolerance}; give a share of at least 0, or leave it out")
+    tolerance = of_states(weight.dtype, x.device.type) if tolerance is None else share("tolerance", tolerance)
 
     notes = []
     if rnn.training and rnn.dropout and rnn.num_layers > 1:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 Choice = TypeVar("Choice")
 
@@ -30,3 +33,39 @@ def one_of(name: str, choice: Choice, choices: Iterable[Any]) -> Choice:
     if choice not in (listed := [*choices]):
         raise ValueError(f"{name} is {choice!r}; choose one of {', '.join(map(repr, listed))}")
     return choice
+
+
+def share(name: str, value: Any) -> float:
+    """The value as a float.
+
+    Raises:
+        ValueError: it is not a finite number of at least 0.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+        raise ValueError(f"{name} is {value!r}; give a share, a number of at least 0, or leave it out")
+    return float(value)
+
+
+def refuse_entries(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str, why: str) -> None:
+    """Names the first of the bad entries.
+
+    Raises:
+        ValueError: there is one.
+    """
+    where = np.flatnonzero(bad)
+    if where.size:
+        more = f" (and {where.size - 1} more)" if where.size > 1 else ""
+        raise ValueError(f"{name}[{where[0]}] is {array[where[0]]}{more}: {why}")
+
+
+def refuse_unwhole(array: npt.NDArray[Any], name: str) -> None:
+    """Lets integers pass, and floats that are whole: the one rule for all who take lengths, but the drop-ins.
+
+    These do what torch does: it cuts floats off in a list, and refuses a tensor of them.
+
+    Raises:
+        ValueError: an entry is not whole, or too large for a 64-bit number.
+    """
+    refuse_entries(array, ~np.isfinite(array), name, "not a number of time steps")
+    refuse_entries(array, array != np.round(array), name, "not a whole number; torch would silently cut it off")
+    refuse_entries(array, abs(array.astype(float)) >= 2**63, name, "too large for a 64-bit whole number")

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from packviz.core.given import refuse_entries, refuse_unwhole
 from packviz.core.padded import Padded, reading
 
 IntArray = npt.NDArray[np.int64]
@@ -57,7 +58,8 @@ class Layout:
         """Describes the batch with these lengths.
 
         Args:
-            lengths: `(B,)` whole numbers, each at least 1: a list, an array or a tensor on any device.
+            lengths: `(B,)` whole numbers, each at least 1: a list, an array or a tensor on any device. Floats may be
+                among them if they are whole.
             max_len: `T`, the padded length in time steps; `max(lengths)` if not given.
             sorted_indices: `(B,)` the order to pack in, longest first. If not given the sort is stable: sequences
                 of equal length keep their order. (torch's own sort is not stable; pass a `PackedSequence` to
@@ -68,8 +70,8 @@ class Layout:
                 `sorted_indices` is not an order in which the lengths never increase.
         """
         n = _whole_numbers(lengths, "lengths", "list the number of real time steps of each sequence")
-        _refuse_entries(n, n < 1, "lengths", "every sequence needs at least one time step; drop the empty ones")
-        _refuse_entries(n, n > MOST_STEPS, "lengths", f"a Layout has at most {MOST_STEPS:,} time steps")
+        refuse_entries(n, n < 1, "lengths", "every sequence needs at least one time step; drop the empty ones")
+        refuse_entries(n, n > MOST_STEPS, "lengths", f"a Layout has at most {MOST_STEPS:,} time steps")
         longest = int(n.max())
         if max_len is None:
             max_len = longest
@@ -77,7 +79,7 @@ class Layout:
             raise ValueError(f"max_len is {max_len!r}; give a whole number of time steps, or leave it out")
         elif max_len > MOST_STEPS:
             raise ValueError(f"max_len is {max_len}: a Layout has at most {MOST_STEPS:,} time steps")
-        _refuse_entries(n, n > max_len, "lengths", f"longer than max_len={max_len}; shorten it, or raise max_len")
+        refuse_entries(n, n > max_len, "lengths", f"longer than max_len={max_len}; shorten it, or raise max_len")
 
         if sorted_indices is None:
             order = np.argsort(-n, kind="stable")
@@ -112,7 +114,7 @@ class Layout:
                 " (for plain lengths call Layout(lengths))"
             )
         sizes = _whole_numbers(packed.batch_sizes, "packed.batch_sizes", "give one size per time step")
-        _refuse_entries(sizes, sizes < 1, "packed.batch_sizes", "every time step needs at least one sequence")
+        refuse_entries(sizes, sizes < 1, "packed.batch_sizes", "every time step needs at least one sequence")
         growing = np.flatnonzero(np.diff(sizes) > 0)
         if growing.size:
             t = int(growing[0])
@@ -311,6 +313,7 @@ def _host_array(values: Any) -> npt.NDArray[Any]:
     """A NumPy array of anything array-like; tensors come from whatever device they are on."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
+        values = values.double() if values.is_floating_point() else values  # NumPy has no bfloat16
     return np.asarray(values)
 
 
@@ -319,6 +322,9 @@ def _whole_numbers(values: Any, name: str, advice: str) -> IntArray:
         array = _host_array(values)
     except ValueError:  # NumPy's word for rows of unequal length
         raise ValueError(f"{name} must be one-dimensional: {advice}") from None
+    if array.ndim == 0:
+        said = repr(values) if len(repr(values)) < 30 else f"a {type(values).__name__}"
+        raise ValueError(f"{name} is {said}; {advice}, as in [5, 3, 2]")
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}: {advice}")
     if array.size == 0:
@@ -329,10 +335,7 @@ def _whole_numbers(values: Any, name: str, advice: str) -> IntArray:
         array = array.astype(float)  # more than 64 bits; refused below
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must hold whole numbers, got {_some(array)}: {advice}")
-    if array.dtype.kind == "f":
-        _refuse_entries(array, ~np.isfinite(array), name, "not a number of time steps")
-        _refuse_entries(array, array != np.round(array), name, "not a whole number; torch would silently cut it off")
-    _refuse_entries(array, abs(array.astype(float)) >= 2**63, name, "too large for a 64-bit whole number")
+    refuse_unwhole(array, name)
     return np.array(array, dtype=np.int64)
 
 
@@ -341,13 +344,6 @@ def _order(values: Any, size: int, name: str, advice: str) -> IntArray:
     if not np.array_equal(np.sort(order), np.arange(size)):
         raise ValueError(f"{name} must hold each of 0 … {size - 1} exactly once, got {_some(order)}")
     return order
-
-
-def _refuse_entries(array: npt.NDArray[Any], bad: BoolArray, name: str, why: str) -> None:
-    where = np.flatnonzero(bad)
-    if where.size:
-        more = f" (and {where.size - 1} more)" if where.size > 1 else ""
-        raise ValueError(f"{name}[{where[0]}] is {array[where[0]]}{more}: {why}")
 
 
 def _some(array: npt.NDArray[Any], limit: int = 12) -> str:

@@ -467,9 +467,12 @@ def log_log(
         name: of `x`.
 
     Raises:
-        ValueError: a number is not positive, a curve is not as long as `x`, or there are more curves than four.
+        ValueError: a number is not positive, a curve is not as long as `x`, there is nothing to draw, or more curves
+            than four.
     """
-    most = max(map(len, panels.values()), default=0)
+    if not panels or not all(panels.values()):
+        raise ValueError(f"panels is {panels}; give at least one, each with at least one curve")
+    most = max(map(len, panels.values()))
     if most > 4:
         raise ValueError(f"panels holds one with {most} curves; at most 4 can be told apart")
     powers = {(what, curve): fit.exponent(x, y) for what, curves in panels.items() for curve, y in curves.items()}

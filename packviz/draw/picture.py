@@ -121,12 +121,15 @@ def _read(what: Any, lengths: Any, batch_first: bool) -> _Read:
 
 
 def _padded(x: Any, lengths: Any, batch_first: bool) -> _Read:
+    given = x
     try:
         x = x if hasattr(x, "shape") else np.asarray(x)
     except ValueError:  # NumPy's word for rows of unequal length
         wanted = f"x must be a padded batch {order(batch_first)}"
         raise ValueError(f"{wanted}; to draw sequences as they are, call show(x)") from None
     shape = tuple(x.shape)
+    if not hasattr(given, "shape") and not shape:
+        raise TypeError(f"show() cannot draw a {type(given).__name__} with lengths: {_GIVE}")
     if len(shape) < 2:
         raise ValueError(f"x must be a padded batch {order(batch_first)}, got shape {shape}")
     layout = Layout.from_padded(shape, lengths, batch_first)

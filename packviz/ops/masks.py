@@ -19,10 +19,14 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import PackedSequence
 
+from packviz.core.given import refuse_unwhole
 from packviz.core.padded import Padded, order
 
 Lengths = Tensor | Sequence[int]
-"""`(B,)` whole numbers, each at least 0: a list, an array, or an integer tensor on any device."""
+"""`(B,)` whole numbers, each at least 0: a list, an array, or an integer tensor on any device.
+
+Floats may be among them where it can be seen that they are whole: in a list, or on the CPU while nothing is compiled.
+"""
 
 Side = Literal["left", "right"]
 """Where the real steps of a row lie: `"left"` has them first and the padding at the end, `"right"` the reverse."""
@@ -260,8 +264,10 @@ def whole_numbers(lengths: Lengths) -> Tensor:
         raise ValueError("lengths holds booleans; if this is a padding mask (B, T), pass mask.sum(1)")
     if n.ndim != 1:
         raise ValueError(f"lengths must be one-dimensional (one number per sequence), got shape {tuple(n.shape)}")
-    if (n.is_floating_point() or n.is_complex()) and len(n):  # torch makes an empty list a float tensor
-        raise ValueError(f"lengths must hold whole numbers, got {n.dtype}; convert with .long() if they are whole")
+    if (n.is_floating_point() and not _is_readable(n)) or n.is_complex():
+        raise ValueError(f"lengths must hold whole numbers, got {n.dtype} on {n.device}; convert them with .long()")
+    if n.is_floating_point():
+        refuse_unwhole(n.detach().double().numpy(), "lengths")
     return n.long()
 
 

@@ -32,8 +32,8 @@ _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
 
-Gradients = list[Tensor]
-"""Of the weights of one direction, in their order."""
+Gradients = list[Tensor | None]
+"""Of the weights of one direction, in their order; none of what is not used."""
 
 
 class Steps:
@@ -164,7 +164,9 @@ def _backward(how: Any, kept: Sequence[Tensor], needed: Sequence[bool], gradient
     directions, size, each = layer.directions, layer.output_size, len(saved) // layer.directions
     d_data: Tensor | None = None
     states: list[tuple[Tensor, Tensor | None]] = []
-    dw: list[Tensor] = []
+    dw: Gradients = []
+    # After one step no projected state goes into c_n: no gradient. (cuDNN gives 0 all the same.)
+    unprojected = gradients[0] is None and gradients[1] is None and len(steps.sizes) == 1 and data.is_cpu
     for d, own in enumerate(layer.holding(weights).weights):
         walk = _Walk(steps, d == 1, own, layer.bias)
         first = [s if s is None else s[d].index_select(0, steps.order) for s in (h, c)]
@@ -181,6 +183,8 @@ def _backward(how: Any, kept: Sequence[Tensor], needed: Sequence[bool], gradient
         if needed[0]:
             d_data = gates @ own[0] if d_data is None else d_data.addmm_(gates, own[0])
         states.append(tuple(g if g is None else g.index_select(0, steps.rank) for g in running))  # type: ignore[arg-type]
+        if walk.projection is not None and unprojected:
+            found[-1] = None
         dw += found
     dh, dc = (torch.stack(s) if s[0] is not None else None for s in zip(*states, strict=True))
     return None, d_data, dh, dc, *dw

@@ -1,5 +1,6 @@
 """`compare`: packed is each sequence run alone, and every number and flag says what torch's own runs say."""
 
+import math
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -238,8 +239,11 @@ def test_tolerance():
     far = pv.compare(rnn, x, [6, 1], tolerance=100.0)
     assert all(far.agrees.values())
     assert far.h_n.absolute.max() > 0.01
-    with pytest.raises(ValueError, match="tolerance is -1"):
-        pv.compare(rnn, x, [6, 1], tolerance=-1)
+    assert pv.compare(rnn, x, [6, 1], tolerance=np.float32(0)).tolerance == 0
+    for wrong in (-1, "a", math.nan, math.inf, True, [0.1], torch.tensor(0.1), 1j):
+        said = re.escape(f"tolerance is {wrong!r}; give a share, a number of at least 0, or leave it out")
+        with pytest.raises(ValueError, match=f"^{said}$"):
+            pv.compare(rnn, x, [6, 1], tolerance=wrong)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)

@@ -233,3 +233,9 @@ def test_charts_have_the_face_and_the_axes_of_pictures():
         LIGHT.line,
         LIGHT.hatch,
     )
+
+
+@pytest.mark.parametrize("panels", [{}, {"nodes": {}}, {"nodes": {"pad": [1, 2]}, "bytes": {}}])
+def test_a_chart_of_nothing_is_refused(panels):
+    with pytest.raises(ValueError, match=r"panels is .*; give at least one, each with at least one curve"):
+        figures.log_log([1, 2], panels, "Growth")

@@ -185,7 +185,8 @@ def test_large_batches_take_no_labels():
         (lambda: show(["abc", ""]), "lengths[1] is 0"),
         (lambda: show([3, 2.5]), "lengths[1] is 2.5"),
         (lambda: show([[3], 2]), "lengths must be one-dimensional"),
-        (lambda: show(5), "lengths must be one-dimensional, got shape ()"),
+        (lambda: show(5), "lengths is 5; list the number of real time steps of each sequence, as in [5, 3, 2]"),
+        (lambda: show(n for n in [5, 3]), "lengths is a generator; list the number"),
     ],
 )
 def test_what_does_not_fit_is_refused(call, said):
@@ -197,6 +198,13 @@ def test_what_does_not_fit_is_refused(call, said):
 def test_what_cannot_be_drawn_is_refused(thing):
     with pytest.raises(TypeError, match=f"show\\(\\) cannot draw a {type(thing).__name__}: give lengths, a padded x"):
         show(thing)
+
+
+@pytest.mark.parametrize("thing", [None, "abc", 5, iter([[1, 2], [3, 0]])])
+def test_what_is_no_batch_is_not_drawn_with_lengths(thing):
+    said = re.escape(f"show() cannot draw a {type(thing).__name__} with lengths: give lengths, a padded x")
+    with pytest.raises(TypeError, match=said):
+        show(thing, [2, 1])
 
 
 def test_forms_of_a_picture():

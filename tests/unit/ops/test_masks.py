@@ -299,7 +299,14 @@ def packed_pair():
     [
         (lambda: pv.padding_mask([3, -1]), ValueError, r"lengths\[1\] is -1; a sequence has at least 0"),
         (lambda: pv.padding_mask([3, 5], 4), ValueError, r"lengths\[1\] is 5, more than max_len, 4"),
-        (lambda: pv.padding_mask([3.5]), ValueError, r"whole numbers, got torch.float32; convert with .long\(\)"),
+        (lambda: pv.padding_mask([3.5]), ValueError, r"lengths\[0\] is 3.5: not a whole number; torch would"),
+        (lambda: pv.padding_mask([3, NAN]), ValueError, r"lengths\[1\] is nan: not a number of time steps"),
+        (lambda: pv.padding_mask([3j]), ValueError, r"whole numbers, got torch.complex64 on cpu; convert them with"),
+        (
+            lambda: pv.padding_mask(torch.tensor([3.0], device="meta"), 4),
+            ValueError,
+            r"whole numbers, got torch.float32 on meta; convert them with .long\(\)",
+        ),
         (lambda: pv.padding_mask([[3], [4]]), ValueError, r"one-dimensional .* got shape \(2, 1\)"),
         (lambda: pv.padding_mask([[3], [4, 5]]), ValueError, r"list or a tensor of whole numbers, got \[\[3\]"),
         (lambda: pv.padding_mask("ab"), ValueError, "list or a tensor of whole numbers, got 'ab'"),
