@@ -8,6 +8,7 @@ guide (Inf1).
 
 from __future__ import annotations
 
+import copy
 import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.check.findings import Finding, Findings
@@ -74,19 +76,27 @@ def check_static(module: nn.Module, example_inputs: Sequence[Any] | Mapping[str,
         `sequences` (tensors of many lengths), `constant` (lengths that are no tensor, or go to `packviz.run`),
         `conditional` (another path for other lengths), `size` (another size for other lengths): errors.
         `unsorted` (a sort on the host), `total_length` (missing), `value` (read in Python), `fails` (on the lengths
-        tried): warnings. `final_states`, `unused` (padding that nobody reads), `unchecked`: good to know.
+        tried): warnings. `final_states`, `unused` (a result that nobody reads), `unchecked`: good to know.
         What stands on a line that begins with `print(` is passed over.
 
     Raises:
         TypeError: `module` is no module, or `example_inputs` neither a tuple nor a dict.
-        ValueError: the inputs do not fit the network's `forward`, or it is a generator or `async`.
-        Exception: whatever the network raises on the example.
+        ValueError: the inputs do not fit the network's `forward`, or it is a generator or `async`; or the network fails
+            on the example, where lengths are beyond the time steps, or a NumPy array stands for a tensor.
+        Exception: whatever else the network raises on the example.
     """
     bound = _bound(module, example_inputs)
     example = dict(bound.arguments)
     given, full = _lengths(example)
-
-    first = _run(module, example, bound)
+    try:
+        module = _sized(module, example, bound)
+        first = _run(module, example, bound)
+    except Exception as error:
+        if reason := _unfit(example):
+            raise ValueError(
+                f"{reason}. {type(module).__name__} fails on it: {type(error).__name__}: {error}"
+            ) from error
+        raise
     shown = dict.fromkeys(_rules(first))  # what each run shows, said once
     differ: list[Finding] = []  # what other lengths change
     flows = [_flow(first, _with(given))]
@@ -136,13 +146,26 @@ def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
 # Running.
 
 
-def _run(module: nn.Module, example: Mapping[str, Any], bound: inspect.BoundArguments) -> Recording:
+def _sized(module: nn.Module, example: Mapping[str, Any], bound: inspect.BoundArguments) -> nn.Module:
+    """The module; of a lazy one, whose tensors get their sizes in the first run, a copy that has run once."""
+    lazy: list[Any] = [one for one in [*module.parameters(), *module.buffers()] if is_lazy(one)]
+    if not lazy:
+        return module
+    # A deepcopy cannot copy a buffer without a size, so it is handed new ones.
+    made = copy.deepcopy(module, {id(one): type(one)(one.requires_grad, one.device, one.dtype) for one in lazy})
+    _run(made, example, bound, lambda module, inputs, args, kwargs: module(*args, **kwargs))
+    return made
+
+
+def _run(
+    module: nn.Module, example: Mapping[str, Any], bound: inspect.BoundArguments, run: Callable[..., Any] = record
+) -> Any:
     """Records one run on copies of these inputs, and leaves the module as it was."""
     call = inspect.BoundArguments(bound.signature, {name: _copied(value) for name, value in example.items()})
-    devices = {one.device for one in [*module.parameters(), *tensors(dict(example))] if one.is_cuda}
+    devices = {one.device for one in [*module.parameters(), *tensors(dict(example))] if one.device.type == "cuda"}
     with torch.random.fork_rng(devices=[device.index for device in devices]), torch.no_grad(), _restored(module):
         module.eval()
-        return record(module, call.arguments, call.args, call.kwargs)
+        return run(module, call.arguments, call.args, call.kwargs)
 
 
 @contextmanager
@@ -150,7 +173,9 @@ def _restored(module: nn.Module) -> Iterator[None]:
     """Gives every submodule its mode and its buffers back; and Python and numpy their random numbers."""
     drawn = random.getstate(), np.random.get_state()
     states = {one: (one.training, dict(one._buffers)) for one in module.modules()}
-    values = [(b, b.clone()) for _, buffers in states.values() for b in buffers.values() if b is not None]
+    values = [
+        (b, b.clone()) for _, buffers in states.values() for b in buffers.values() if b is not None and not is_lazy(b)
+    ]
     try:
         yield
     finally:
@@ -199,6 +224,27 @@ def _lengths(example: Mapping[str, Any]) -> tuple[dict[str, list[int]], dict[str
     for name, value in example.items():
         _mapped(name, value, look)
     return found, full
+
+
+def _unfit(example: Mapping[str, Any]) -> str:
+    """What is wrong with an example that a network fails on; empty if nothing is known to be."""
+    batches = [one.shape for one in tensors(dict(example)) if one.dim() > 1]
+    wrong: list[str] = []
+
+    def look(name: str, value: Any) -> Any:
+        if isinstance(value, np.ndarray) and value.ndim > 1:
+            wrong.append(f"{name} is a NumPy array; give torch.from_numpy({name})")
+        numbers = _whole_numbers(value)
+        sides = [(s[0], s[1]) for s in batches] + [(s[1], s[0]) for s in batches]
+        most = max((T for B, T in sides if len(numbers) == B), default=0)
+        if numbers and max(numbers) > most > 0:
+            b = numbers.index(max(numbers))
+            wrong.append(f"{name}[{b}] is {numbers[b]}, too much for a length: the batch has {most} time steps")
+        return value
+
+    for name, value in example.items():
+        _mapped(name, value, look)
+    return next(iter(wrong), "")
 
 
 def _whole_numbers(value: Any) -> list[int]:
@@ -275,6 +321,8 @@ def _rules(recording: Recording) -> Iterator[Finding]:
             yield Finding("error", "given", message, where, "Take the padded batch and the lengths, and pack inside.")
         elif call.kind == "pack":
             yield from _pack_rules(call.name, call.operators, call.arguments, where)
+        elif call.kind == "rnn" and call.name != RUN and not takers:
+            yield Finding("info", "unused", f"Nothing uses what {call.name} gives: it can go.", where)
         elif call.kind == "rnn" and _only_states(recording, i):
             message = f"Only the final states of {call.name} are used: no pad_packed_sequence is needed."
             yield Finding("info", "final_states", message, where)

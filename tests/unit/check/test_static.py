@@ -2,13 +2,10 @@
 
 import dataclasses
 import inspect
-import os
 import random
 import re
-import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -701,7 +698,6 @@ def test_nothing_is_run_twice_without_need():
 
 
 def test_the_profiler_of_the_caller_stays(monkeypatch):
-    import sys
 
     calls = []
     sys.setprofile(lambda *event: calls.append(event))
@@ -839,15 +835,61 @@ def test_lengths_may_be_an_array():
     assert "constant" in found.rules
 
 
-def test_an_environment_behind_a_link(tmp_path):
-    """As in a home folder on a cluster: torch's own lines are told from the reader's all the same."""
-    site, link = Path(torch.__file__).parents[1], tmp_path / "linked"
-    link.symlink_to(site, target_is_directory=True)
-    code = (
-        "import torch, packviz as pv; from packviz.check import networks as n; assert 'linked' in torch.__file__;"
-        "print(pv.check_static(n.FullWidth(), n.example()).to_text())"
-    )
-    here = str(Path(pv.__file__).parents[1])
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(link), here])}
-    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert run.stdout == pv.check_static(networks.FullWidth(), networks.example()).to_text() + "\n"
+class Lazy(nn.Module):
+    """Its first two modules get their sizes from the first batch that they see."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.wide, self.rnn = nn.LazyBatchNorm1d(), nn.LazyLinear(3), nn.LSTM(3, 7)
+
+    def forward(self, x, lengths):
+        x = self.wide(self.norm(x.transpose(1, 2)).transpose(1, 2))
+        return pad_packed_sequence(self.rnn(pack_padded_sequence(x, lengths))[0])
+
+
+def test_a_lazy_module_stays_lazy():
+    module = Lazy()
+    found = pv.check_static(module, (X, LENGTHS))
+    assert found.rules == ["total_length"]
+    assert isinstance(module.norm, nn.LazyBatchNorm1d)
+    assert all(map(torch.nn.parameter.is_lazy, [*module.norm.parameters(), module.norm.running_mean, module.wide.bias]))
+    module(X, LENGTHS)  # from here on it has sizes
+    assert pv.check_static(module, (X, LENGTHS)).to_text() == found.to_text()
+
+
+def test_an_example_that_does_not_fit_is_named():
+    def forward(self, x, lengths):
+        return self.rnn(pack_padded_sequence(x, lengths))[1]
+
+    B, T = len(LENGTHS), len(X)
+    far = [T + 4, *LENGTHS.tolist()[1:]]
+    for lengths in (far, torch.tensor(far)):
+        said = rf"^lengths\[0\] is {T + 4}, too much for a length: the batch has {T} time steps\. Net fails on it: "
+        with pytest.raises(ValueError, match=said) as raised:
+            check(forward, (X, lengths))
+        assert isinstance(raised.value.__cause__, RuntimeError)
+    with pytest.raises(ValueError, match=r"^x is a NumPy array; give torch.from_numpy\(x\)\. Net fails on it: "):
+        check(forward, (X.numpy(), LENGTHS))
+    with pytest.raises(RuntimeError, match="must be sorted"):  # what is wrong is said already
+        check(forward, (X, LENGTHS.flip(0)))
+    with pytest.raises(RuntimeError, match="mine"):
+        check(lambda self, x, lengths, labels: fail("mine"), (X, LENGTHS, torch.tensor([1] * B)))
+
+    def takes_arrays(self, x, lengths):
+        return self.rnn(pack_padded_sequence(torch.from_numpy(x), lengths))[1]
+
+    assert check(takes_arrays, (X.numpy(), LENGTHS)).ok
+
+
+def fail(said):
+    raise RuntimeError(said)
+
+
+def test_what_nobody_uses_can_go():
+    def forward(self, x, lengths):
+        self.rnn(pack_padded_sequence(x, lengths))
+        return x * 2
+
+    (found,) = check(forward)
+    assert (found.rule, found.message) == ("unused", "Nothing uses what LSTM gives: it can go.")
+    assert found.where == line_of(forward, "self.rnn")
