@@ -247,12 +247,6 @@ def source(network: type[nn.Module]) -> str:
     return re.sub(r"\Adef forward\([^\n]*:\n", f"def forward({names}):\n", code)
 
 
-def listing(network: type[nn.Module]) -> str:
-    """The same with the numbers of its lines in this file, by which `check_static` names them."""
-    first = inspect.getsourcelines(network.forward)[1]
-    return "\n".join(f"{i:4}  {line}" for i, line in enumerate(source(network).splitlines(), first))
-
-
 def example(steps: int = 5, lengths: Any = (5, 3), seed: int = 0) -> tuple[Tensor, Tensor]:
     """Inputs for a network: `x` of shape `(steps, B, 3)`, and the lengths. Leaves torch's random numbers alone."""
     generator = torch.Generator().manual_seed(seed)

@@ -59,13 +59,17 @@ class Site(NamedTuple):
     @classmethod
     def of(cls, frame: FrameType) -> Site:
         """The line that a frame is at."""
-        path, line = frame.f_code.co_filename, frame.f_lineno
+        return cls.at(frame.f_code.co_filename, frame.f_lineno, _code(frame), frame.f_globals)
+
+    @classmethod
+    def at(cls, path: str, line: int, code: str, variables: Mapping[str, Any]) -> Site:
+        """A line of a file whose code has these global variables."""
         name = Path(path).name
         if not Path(path).is_file() or "ipykernel" in path:
             name = ""
-        elif (module := str(frame.f_globals.get("__name__"))) != "__main__":
+        elif (module := str(variables.get("__name__"))) != "__main__":
             name = "/".join([*module.split(".")[: None if name == "__init__.py" else -1], name])
-        return cls(name, line, _code(frame))
+        return cls(name, line, code)
 
 
 def _code(frame: FrameType) -> str:
@@ -121,6 +125,7 @@ class Recording:
     Attributes:
         calls: in the order in which they were made, the inputs first, the return last.
         links: `{(source, target): packed}`: who hands something to whom, and whether it is a PackedSequence.
+        sizes: `{(source, target): shapes}` of what is handed over.
         misuses: tensors of a PackedSequence where none may be.
         reads: values that were read in Python, where a fixed graph keeps them as constants.
         looks: the same, and sizes: what a condition may stand on.
@@ -128,6 +133,7 @@ class Recording:
 
     calls: list[Call] = field(default_factory=list)
     links: dict[tuple[int, int], bool] = field(default_factory=dict)
+    sizes: dict[tuple[int, int], list[tuple[int, ...]]] = field(default_factory=dict)
     misuses: list[Misuse] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     looks: list[Read] = field(default_factory=list)
@@ -304,6 +310,7 @@ class _Recorder(TorchFunctionMode):
             packed = known.part in ("data", "batch_sizes")
             link = known.call, index
             self.recording.links[link] = packed or self.recording.links.get(link, False)
+            self.recording.sizes.setdefault(link, []).append(tuple(known.tensor.shape))
             wrong |= known.part == "stale"
             if packed and not may and not (kind == "rnn" and known.part == "batch_sizes"):
                 wrong = True

@@ -11,9 +11,10 @@ from __future__ import annotations
 import copy
 import inspect
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,14 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 
-from packviz.check.findings import Finding, Findings
+from packviz.check.findings import LEVELS, Finding, Findings
 from packviz.check.recorder import RETURN, RNN_OPERATORS, RUN, Recording, Site, record, tensors
-from packviz.draw.flowchart import Arrow, Box, Flow, beside
-from packviz.draw.sheet import Sheet
+from packviz.draw.flowchart import Arrow, Box, Flow
+from packviz.draw.listing import Line, Listing
+from packviz.draw.sheet import Sheet, row
 
 _MOST_BOXES = 16  # in a drawing; of a larger network, what touches no PackedSequence is left out
+_MOST_LINES = 24  # of code beside it
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,17 +39,22 @@ class StaticCheck(Findings):
 
     Attributes:
         flows: the data flow of the run on the example; where other lengths take another path, that one too.
+        code: the network's `forward`, if it is short and its lines can be read.
     """
 
     flows: tuple[Flow, ...] = ()
+    code: Listing | None = None
 
     def to_text(self) -> str:
-        """Every finding, and the data flow, in words."""
-        return "\n\n".join([super().to_text(), *(flow.to_text() for flow in self.flows)])
+        """Every finding, the code and the data flow, in words."""
+        return "\n\n".join([super().to_text(), *(part.to_text() for part in (self.code, *self.flows) if part)])
 
     def pictures(self, theme: str) -> list[Sheet]:
-        """The data flow over the findings."""
-        return [beside(self.flows, theme), *super().pictures(theme)]
+        """The code beside the data flow, or over two of them, and the findings below."""
+        code = [self.code.sheet(theme)] if self.code else []
+        flows = [flow.sheet(theme) for flow in self.flows]
+        rows = [[*code, *flows]] if len(flows) == 1 else [code, flows]
+        return [*(row(parts, theme, gap=24) for parts in rows if parts), *super().pictures(theme)]
 
     @property
     def verdict(self) -> str:
@@ -99,7 +107,7 @@ def check_static(module: nn.Module, example_inputs: Sequence[Any] | Mapping[str,
         raise
     shown = dict.fromkeys(_rules(first))  # what each run shows, said once
     differ: list[Finding] = []  # what other lengths change
-    flows = [_flow(first, _with(given))]
+    runs = [(first, _with(given))]  # those to be drawn
     for other in _tries(given, full, first):
         try:
             second = _run(module, _replaced(example, other), bound)
@@ -115,14 +123,15 @@ def check_static(module: nn.Module, example_inputs: Sequence[Any] | Mapping[str,
         shown = {one: None for one in shown if (one.rule, one.where) != ("value", branch)}
         shown |= {one: None for one in _rules(second) if one.where != branch}
         if branch is not None or (second.misuses and not first.misuses):
-            flows.append(_flow(second, _with(other)))
+            runs.append((second, _with(other)))
         if branch is not None:
             break
     found = [*differ, *shown]
     if any(call.kind == "pack" for call in first.calls) and not given:
         message = "No lengths were recognised among the inputs, so the network was run on nothing but the example."
         found.append(Finding("info", "unchecked", message, fix="Give the lengths as an input: a (B,) tensor of int64."))
-    return StaticCheck(f"{type(module).__name__} under fixed shapes", tuple(found), tuple(flows))
+    title, marks = f"{type(module).__name__} under fixed shapes", _marks(found)
+    return StaticCheck(title, tuple(found), tuple(_flow(*run, marks) for run in runs), _listing(module, marks))
 
 
 def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
@@ -442,7 +451,33 @@ def _only_states(recording: Recording, i: int) -> bool:
 # Drawing.
 
 
-def _flow(recording: Recording, lengths: str) -> Flow:
+def _marks(found: Iterable[Finding]) -> dict[str, str]:
+    """By place, the level of the gravest finding there that asks for something to be done."""
+    marks: dict[str, str] = {}
+    for level in ("error", "warning"):
+        for one in found:
+            if one.level == level and one.where:
+                marks.setdefault(one.where, level)
+    return marks
+
+
+def _listing(module: nn.Module, marks: Mapping[str, str]) -> Listing | None:
+    """The code of a short `forward`, its lines marked; none where it cannot be read."""
+    forward = inspect.unwrap(type(module).forward)
+    try:
+        lines, first = inspect.getsourcelines(forward)
+    except (OSError, TypeError):
+        return None
+    if len(lines) > _MOST_LINES or not hasattr(forward, "__code__"):
+        return None
+    said = []
+    for number, line in enumerate(dedent("".join(lines)).rstrip().splitlines(), first):
+        level = marks.get(str(Site.at(forward.__code__.co_filename, number, line.strip(), forward.__globals__)), "")
+        said.append(Line(number, line, LEVELS.get(level, ""), level == "error"))
+    return Listing(said)
+
+
+def _flow(recording: Recording, lengths: str, marks: Mapping[str, str]) -> Flow:
     """The run as boxes and arrows; calls whose results nobody uses are left out."""
     calls, wrong = recording.calls, {(m.source, m.target): m.operator for m in recording.misuses}
     kept = {i for i, call in enumerate(calls) if call.kind not in ("operator", "input")}
@@ -459,13 +494,24 @@ def _flow(recording: Recording, lengths: str) -> Flow:
     arrows, boxes = [], []
     for i in order:
         for source, packed in _sources(recording, i, alive).items():
-            arrows.append(Arrow(order.index(source), order.index(i), packed, wrong.get((source, i), "")))
+            size = "" if calls[source].kind == "input" else _few_shapes(recording.sizes.get((source, i), []))
+            arrows.append(Arrow(order.index(source), order.index(i), packed, wrong.get((source, i), ""), size))
         call = calls[i]
         detail = [call.owner, call.site.short if call.site else ""]
-        boxes.append(Box(call.name, call.kind, ", ".join(filter(None, detail))))
+        warned = marks.get(str(call.site or "")) == "warning"  # an error has its mark at an arrow
+        boxes.append(Box(call.name, call.kind, ", ".join(filter(None, detail)), LEVELS["warning"] * warned))
     title = f"Data flow{lengths}"
     title += f"; {left_out} calls that touch no PackedSequence are left out" if left_out else ""
     return Flow(title, tuple(boxes), tuple(arrows))
+
+
+def _few_shapes(shapes: Sequence[tuple[int, ...]]) -> str:
+    """Shapes in words: `(5, 2, 7)`, `2 × (1, 2, 7)`; of several kinds those of the first, and how many more."""
+    if not shapes:
+        return ""
+    same = shapes.count(shapes[0])
+    more = f" + {len(shapes) - same}" if len(shapes) > same else ""
+    return f"{f'{same} × ' if same > 1 else ''}{shapes[0]}{more}"
 
 
 def _sources(recording: Recording, i: int, alive: set[int]) -> dict[int, bool]:

@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from packviz.draw.drawn import Drawn
-from packviz.draw.sheet import Sheet, n, row, stack, width_of
+from packviz.draw.sheet import Sheet, n, stack, width_of
 
 KINDS = ("input", "operator", "pack", "rnn", "pad", "output")
-_HEIGHT, _BETWEEN, _GAP = 38.0, 32.0, 28.0  # px: of a box; between two layers of boxes; between two boxes of a layer
-_KEY = "thick: a PackedSequence · thin: a tensor"
+_HEIGHT, _BETWEEN, _GAP = 38.0, 46.0, 28.0  # px: of a box; between two layers of boxes; between two boxes of a layer
+_KEY = "thick: a PackedSequence, as many rows as the lengths add up to · thin: a tensor"
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,13 @@ class Box:
         name: what is called, as `LSTM`.
         kind: one of `KINDS`.
         detail: where it stands, and what it is called there. May be empty.
+        mark: what warns of it, as `!`. May be empty.
     """
 
     name: str
     kind: str = "operator"
     detail: str = ""
+    mark: str = ""
 
     def __str__(self) -> str:
         bare = not self.detail or self.detail.startswith("(")
@@ -44,12 +46,14 @@ class Arrow:
         target: index of the box that takes it; a later one.
         packed: whether a PackedSequence is handed over, or a tensor of one.
         wrong: why that is not allowed: the operator that takes it. Empty if it is.
+        size: the shape of what is handed over, as `(8, 7)`. May be empty.
     """
 
     source: int
     target: int
     packed: bool = False
     wrong: str = ""
+    size: str = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,14 +76,17 @@ class Flow(Drawn):
         for i, box in enumerate(self.boxes):
             taken = []
             for arrow in (a for a in self.arrows if a.target == i):
-                wrong = f" ✗ {arrow.wrong}" if arrow.wrong else ""
-                taken.append(f"{'⇐' if arrow.packed else '←'} {self.boxes[arrow.source].name}{wrong}")
+                wrong, size = (f" ✗ {arrow.wrong}" if arrow.wrong else ""), (f" {arrow.size}" if arrow.size else "")
+                taken.append(f"{'⇐' if arrow.packed else '←'} {self.boxes[arrow.source].name}{size}{wrong}")
             said = f"{box} {', '.join(taken)}" if taken else f"{box}, an input" if box.kind == "input" else str(box)
-            lines.append(f"  {said}")
+            lines.append(f"{box.mark or ' '} {said}")
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
-        """Boxes in layers, top down; thick arrows carry a PackedSequence, the forbidden ones are dashed and marked."""
+        """Boxes in layers, top down, sizes at the arrows.
+
+        Thick arrows carry a PackedSequence; the forbidden ones are dashed and marked.
+        """
         sheet, placed = Sheet(theme, self.to_text()), _place(self)
         for arrow in self.arrows:
             _arrow(sheet, arrow, placed)
@@ -88,15 +95,12 @@ class Flow(Drawn):
         for arrow in self.arrows:
             if arrow.wrong:
                 _mark(sheet, arrow, placed)
+            if arrow.size:
+                _size(sheet, self, arrow, placed)
         key = f"{_KEY} · dashed, ✗: not allowed" if any(a.wrong for a in self.arrows) else _KEY
         sheet.text(8, placed.height + 12, key, size=11, ink=sheet.colours.muted)
         sheet.size(max(placed.width, 16 + width_of(key)), placed.height + 20)
         return stack(self.title, [sheet], theme)
-
-
-def beside(flows: Sequence[Flow], theme: str) -> Sheet:
-    """Several data flows side by side."""
-    return row((flow.sheet(theme) for flow in flows), theme, gap=24)
 
 
 class _Spot(NamedTuple):
@@ -207,6 +211,19 @@ def _mark(sheet: Sheet, arrow: Arrow, placed: _Placed) -> None:
     sheet.text(x, y, f"✗ {arrow.wrong}", anchor=anchor, bold=True, ink=colours.wrong, halo=colours.ground)
 
 
+def _size(sheet: Sheet, flow: Flow, arrow: Arrow, placed: _Placed) -> None:
+    """The shape of what an arrow carries, where it leaves its box, on the side that it does not turn to.
+
+    Of several arrows from one box, the first has it on its left, the others on their right.
+    """
+    x, y = placed.ports[arrow, "source"], placed.boxes[arrow.source].y + _HEIGHT + 11
+    ports = [placed.ports[one, "source"] for one in flow.arrows if one.source == arrow.source]
+    to = (placed.bends[arrow] or [placed.boxes[arrow.target]])[0].x
+    left = x == min(ports) if len(ports) > 1 else to > x + 1
+    colours = sheet.colours
+    sheet.text(x - 10 if left else x + 10, y, arrow.size, anchor="end" if left else "", size=11, ink=colours.muted)
+
+
 def _box(sheet: Sheet, flow: Flow, i: int, spot: _Spot) -> None:
     box, colours, end = flow.boxes[i], sheet.colours, flow.boxes[i].kind in ("input", "output")
     stroke, thick = (colours.wrong, 3) if any(a.wrong for a in flow.arrows if a.target == i) else (colours.line, 1)
@@ -222,12 +239,15 @@ def _box(sheet: Sheet, flow: Flow, i: int, spot: _Spot) -> None:
     sheet.text(spot.x, spot.y + (17 if box.detail else 24), box.name, anchor="middle", bold=True)
     if box.detail:
         sheet.text(spot.x, spot.y + 32, box.detail, anchor="middle", size=11, ink=colours.muted)
+    if box.mark:
+        sheet.text(spot.x + spot.width / 2 - 10, spot.y + 15, box.mark, anchor="middle", size=14, bold=True)
 
 
 def _slot(flow: Flow, one: int | Arrow) -> float:
-    """What a box or a passing arrow takes of its layer: beside an arrow that is wrong, its mark needs room."""
-    marks = [20 + width_of(f"✗ {a.wrong}") for a in flow.arrows if a.wrong and a.target == one]
-    return max([_width(flow, one), *(2 * mark for mark in marks)])
+    """What a box or a passing arrow takes of its layer: the mark of a wrong arrow and the sizes need room beside it."""
+    beside = [20 + width_of(f"✗ {a.wrong}") for a in flow.arrows if a.wrong and a.target == one]
+    beside += [20 + width_of(a.size, 11) for a in flow.arrows if a.size and a.source == one]
+    return max([_width(flow, one), *(2 * room for room in beside)])
 
 
 def _width(flow: Flow, one: int | Arrow) -> float:
@@ -235,4 +255,4 @@ def _width(flow: Flow, one: int | Arrow) -> float:
     if isinstance(one, Arrow):
         return 10.0
     box = flow.boxes[one]
-    return max(70.0, 20 + max(width_of(box.name), width_of(box.detail)))
+    return max(70.0, (44 if box.mark else 20) + max(width_of(box.name), width_of(box.detail)))

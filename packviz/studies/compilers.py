@@ -57,7 +57,7 @@ class Cell:
     recorded: bool = False
 
     def __str__(self) -> str:
-        mark = "✓" if self.outcome == RIGHT else "✗"
+        mark = {RIGHT: "✓", WRONG: "✗"}.get(self.outcome, "–")  # an error is said aloud; only what is silent stands out
         compiled = "" if self.compiled is None else f", {self.compiled} of {AROUND}"
         return f"{mark} {self.outcome}{compiled}{'*' if self.recorded else ''}"
 
@@ -96,8 +96,10 @@ class Relatives(Tabled, Results[Point, Cell]):
 
     @property
     def moved(self) -> str:
-        """What to say where the table is not as a text says."""
-        return f"this is torch {self.torch}, and the text was written for torch {WRITTEN_FOR}: believe the table"
+        """What to say of a text that explains this table, if it was written for another torch; else empty."""
+        if self.torch.startswith(f"{WRITTEN_FOR}."):
+            return ""
+        return f"What is said of this table was written for torch {WRITTEN_FOR}: where they differ, believe the table."
 
     @property
     def errors(self) -> list[str]:
@@ -112,7 +114,7 @@ class Relatives(Tabled, Results[Point, Cell]):
             f"right, WRONG: compiled with lengths {list(EXAMPLE)}, compared with the network itself on {lengths}.",
             f"n of {AROUND}: so many operators around the LSTM were compiled; the others run in Python, as without.",
             *(f"error {i}: {said}" for i, said in enumerate(self.errors, 1)),
-            f"torch {self.torch.split('+')[0]}. {self.missing}".strip(),
+            " ".join(filter(None, (f"torch {self.torch.split('+')[0]}.", self.moved, self.missing))),
         ]
         return notes
 

@@ -2,10 +2,12 @@
 
 import dataclasses
 import inspect
+import linecache
 import random
 import re
 import sys
 import warnings
+from textwrap import dedent
 
 import numpy as np
 import pytest
@@ -757,7 +759,7 @@ def test_text_and_picture_mark_the_offending_arrow():
     found = pv.check_static(networks.UsedByMax(), (X, LENGTHS))
     said = found.to_text()
     assert said == repr(found)
-    assert "⇐ LSTM ✗ aten::max" in said
+    assert "⇐ LSTM (8, 7) ✗ aten::max" in said
     for theme in THEMES:
         drawing = Drawing(found.to_svg(theme))
         assert drawing.text("✗ aten::max")
@@ -765,6 +767,47 @@ def test_text_and_picture_mark_the_offending_arrow():
         assert drawing.text("✗ UsedByMax under fixed shapes: 1 error")
     assert LIGHT.wrong in found.to_svg()
     assert LIGHT.wrong not in pv.check_static(networks.FullWidth(), (X, LENGTHS)).to_svg()
+
+
+def test_code_stands_beside_the_data_flow_its_lines_marked():
+    found = pv.check_static(networks.Unsorted(), (X, LENGTHS))
+    code = dedent(inspect.getsource(networks.Unsorted.forward)).splitlines()
+    assert [line.code for line in found.code.lines] == code
+    assert [line.mark for line in found.code.lines] == ["", "!", "", "!", ""]
+    assert [box.mark for box in found.flows[0].boxes] == ["", "", "!", "", "!", ""]
+    drawing = Drawing(found.to_svg())
+    (box,) = [text.box for text in drawing.texts if text.said == "pad_packed_sequence"]
+    assert drawing.text("output, _ = pad").box.right < box.x
+    mistaken = pv.check_static(networks.UsedByMax(), (X, LENGTHS))
+    assert [(line.mark, line.wrong) for line in mistaken.code.lines][3] == ("✗", True)
+    assert not any(box.mark for box in mistaken.flows[0].boxes)  # its arrow has the mark
+    sizes = [(arrow.packed, arrow.size) for arrow in found.flows[0].arrows]
+    assert sizes == [
+        (False, ""),
+        (False, ""),
+        (True, "(8, 3)"),
+        (True, "(8, 7)"),
+        (False, "2 × (1, 2, 7)"),
+        (False, "(5, 2, 7)"),
+    ]
+
+
+def test_code_that_is_long_or_cannot_be_read_is_left_out():
+    def forward(self, x, lengths):
+        return self.rnn(pack_padded_sequence(x, lengths))[1]
+
+    assert check(forward).code is not None
+
+    def made(file, lines):
+        names = {"pack_padded_sequence": pack_padded_sequence}
+        exec(compile("\n".join(lines), file, "exec"), names)
+        return names["forward"]
+
+    lines = dedent(inspect.getsource(forward)).splitlines()
+    assert check(made("<gone>", lines)).code is None
+    lines[1:1] = ["    x = x + 1"] * 30
+    linecache.cache["<long>"] = (1, None, [f"{line}\n" for line in lines], "<long>")
+    assert check(made("<long>", lines)).code is None
 
 
 def test_large_networks_are_drawn_without_what_packs_nothing():

@@ -99,13 +99,13 @@ def test_in_words():
     assert repr(fake()).splitlines() == [
         "          jit.trace  export     compile          compile, fullgraph  ONNX, legacy  ONNX, new",
         "padded    ✓ right    ✓ right    ✓ right, 2 of 5  ✓ right             ✓ right       ✓ right",
-        "<packed>  ✗ WRONG    ✗ error 1  ✗ error 1        ✗ error 1           ✗ error 1     ✗ error 1",
+        "<packed>  ✗ WRONG    – error 1  – error 1        – error 1           – error 1     – error 1",
         "",
         "right, WRONG: compiled with lengths [5, 5, 5], compared with the network itself on [5, 3, 1], [2, 5, 4],"
         " [4, 4, 4].",
         "n of 5: so many operators around the LSTM were compiled; the others run in Python, as without.",
         "error 1: E: one",
-        "torch 9.9.",
+        "torch 9.9. What is said of this table was written for torch 2.13: where they differ, believe the table.",
     ]
 
 
@@ -115,7 +115,7 @@ def test_in_html(table):
         heads, *rows = ([said for cell in row for said in cell.itertext()] for row in html.iter("tr"))
         assert heads == list(relatives.WAYS)
         assert [row[0] for row in rows] == list(one.cells)
-        assert all(len(row) == 1 + len(relatives.WAYS) and {said[0] for said in row[1:]} <= {*"✓✗"} for row in rows)
+        assert all(len(row) == 1 + len(relatives.WAYS) and {said[0] for said in row[1:]} <= {*"✓✗–"} for row in rows)
         said = "".join(html.itertext())
         assert all(note in said for note in one.notes)
 
@@ -161,8 +161,8 @@ def test_a_file_keeps_the_table(tmp_path, table):
 
 
 def test_the_text_is_about_the_torch_that_was_recorded():
-    assert relatives.recorded().torch.startswith(f"{relatives.WRITTEN_FOR}.")
-    assert fake().moved == "this is torch 9.9+cpu, and the text was written for torch 2.13: believe the table"
+    assert not relatives.recorded().moved
+    assert "believe the table" in fake().moved
 
 
 def test_the_command(tmp_path, capsys):

@@ -1,0 +1,20 @@
+"""Code in a picture: every line at its place, the marked ones told from the others without colour."""
+
+from drawings import Drawing
+
+from packviz.draw.listing import Line, Listing
+
+LISTING = Listing([Line(9, "def f(x):"), Line(10, "    return x < 1", "✗", True), Line(11, "    # <end>", "!")])
+
+
+def test_in_words():
+    assert LISTING.to_text() == "    9  def f(x):\n✗  10      return x < 1\n!  11      # <end>"
+
+
+def test_lines_stand_under_each_other_as_they_are_indented():
+    drawing = Drawing(LISTING.to_svg())
+    first, second, third = (drawing.text(said) for said in ("def f(x):", "return x < 1", "# <end>"))
+    assert first.y < second.y < third.y
+    assert first.x < second.x == third.x
+    assert drawing.text("✗").y == second.y
+    assert drawing.text("10").anchor == "end"
