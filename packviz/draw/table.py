@@ -53,6 +53,7 @@ class Table(Tabled):
         head: what stands above each column; nothing if empty.
         title: stands above all.
         notes: stand below.
+        folded: more of them, which a notebook shows when asked; the first says what they are.
         form: how the columns stand, as in `text.table`.
     """
 
@@ -60,6 +61,7 @@ class Table(Tabled):
     head: Sequence[str] = ()
     title: str = ""
     notes: Sequence[str] = ()
+    folded: Sequence[str] = ()
     form: str = "<  >"
 
     @property
@@ -71,7 +73,8 @@ class Table(Tabled):
         """The table in lines, the notes below."""
         lines = [self.title] if self.title else []
         lines += text.table([self.head, *self.rows] if self.head else self.rows, self.form)
-        return "\n".join([*lines, "", *self.notes] if self.notes else lines)
+        notes = [*self.notes, *self.folded]
+        return "\n".join([*lines, "", *notes] if notes else lines)
 
     def to_html(self) -> str:
         """The table as a `<div>`: a caption, names of rows and columns that a screen reader knows as such, notes."""
@@ -84,7 +87,11 @@ class Table(Tabled):
         for name, *rest in self.rows:
             cells = (_cell("td", *pair) for pair in zip(rest, sides[1:], strict=False))
             parts.append(f"<tr>{_cell(_ROW, name, sides[0])}{''.join(cells)}</tr>")
-        notes = "".join(f'<div style="{_NOTE}">{_said(note)}</div>' for note in self.notes)
+        notes = "".join(map(_note, self.notes))
+        if self.folded:
+            what, *more = self.folded
+            summary = f'<summary style="cursor:pointer">{_said(what)}</summary>'
+            notes += f'<details style="{_NOTE}">{summary}{"".join(map(_note, more))}</details>'
         return f'<div class="packviz-table"><table>{"".join(parts)}</table>{notes}</div>'
 
 
@@ -97,6 +104,10 @@ _NOTE = "max-width:100ch;padding:.1em .75em;font-size:.93em;opacity:.85"
 def _cell(tag: str, said: str, side: str) -> str:
     look = next((f";{look}" for sign, look in LOOKS.items() if said.startswith(sign)), "")
     return f'<{tag} style="text-align:{side};{_CELL}{look}">{_said(said)}</{tag.split()[0]}>'
+
+
+def _note(words: str) -> str:
+    return f'<div style="{_NOTE}">{_said(words)}</div>'
 
 
 def _said(words: str) -> str:

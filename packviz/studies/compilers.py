@@ -22,6 +22,7 @@ from packviz.bench.study import How, Results, Study
 from packviz.check import networks
 from packviz.core.quiet import quiet
 from packviz.draw.table import Table, Tabled
+from packviz.draw.text import count
 
 RIGHT, WRONG, ERROR = "right", "WRONG", "error"
 STEPS, EXAMPLE = 5, (5, 5, 5)
@@ -113,7 +114,6 @@ class Relatives(Tabled, Results[Point, Cell]):
         notes = [
             f"right, WRONG: compiled with lengths {list(EXAMPLE)}, compared with the network itself on {lengths}.",
             f"n of {AROUND}: so many operators around the LSTM were compiled; the others run in Python, as without.",
-            *(f"error {i}: {said}" for i, said in enumerate(self.errors, 1)),
             " ".join(filter(None, (f"torch {self.torch.split('+')[0]}.", self.moved, self.missing))),
         ]
         return notes
@@ -130,7 +130,9 @@ class Relatives(Tabled, Results[Point, Cell]):
         rows = [
             [name, *(self.said(name, way) if way in row else "" for way in ways)] for name, row in self.cells.items()
         ]
-        return Table(rows, ["", *ways], notes=self.notes, form="<  <")
+        errors = [f"error {i}: {said}" for i, said in enumerate(self.errors, 1)]
+        folded = [f"{count(len(errors), 'error')}:", *errors] if errors else []
+        return Table(rows, ["", *ways], notes=self.notes, folded=folded, form="<  <")
 
 
 def survey(points: Iterable[Point] = (), record: str = "") -> Relatives:
