@@ -100,7 +100,7 @@ class BatchingExplorer(Panel):
         said = f"{epoch} ({order}): {cells:,} cells, {load.padding:,} padding ({wasted})."
         waits = ""
         if self.workers.value > 1:
-            share = f"{100 * buckets.idle(tokens):.3g} % of the time"
+            share = f"{100 * buckets.idle(tokens):.3g} % of the time, if time goes with tokens"
             waits = f" {self.workers.value} workers ({self.way.value}) wait {share}."
 
         def draw(theme: str) -> Sheet:

@@ -47,7 +47,6 @@ from packviz.core.given import at_least
 from packviz.core.layout import Layout
 from packviz.core.lengths import log_normal, read
 from packviz.core.worded import Worded
-from packviz.draw.palette import SEQUENCES
 from packviz.draw.text import milliseconds, table
 
 if TYPE_CHECKING:
@@ -56,8 +55,6 @@ if TYPE_CHECKING:
 MEANS, WEIGHTED = "mean of means", "token-weighted"
 LOSSES = (MEANS, WEIGHTED)
 """How the workers' losses are made; see above."""
-
-_TEXTURES = ("", ".", "+", "-", "|")  # of the bars of worker 0, 1, …
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,16 +120,16 @@ class Workers(Worded):
 
     def chart(self) -> Chart:
         """The tokens of each worker, for each way of splitting."""
-        from packviz.draw.figures import Fill, axes  # noqa: PLC0415 - a bare machine has no plotly
+        from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
 
         tokens = {way: self.tokens(way) for way in self.errors}
-        chart = axes("Tokens of each worker", self.to_text(), x="split", y="tokens")
-        for rank in range(len(self.shares)):
-            fill = Fill(SEQUENCES[(4 + rank) % len(SEQUENCES)], _TEXTURES[rank % len(_TEXTURES)])
-            chart.bars(list(tokens), [each[rank] for each in tokens.values()], f"worker {rank}", fill)
-        chart.update_traces(texttemplate="%{y:,}", textposition="outside", cliponaxis=False)
-        chart.scale(1.1 * max(map(max, tokens.values()))).update_yaxes(showgrid=False)
-        chart.update_layout(barmode="group")
+        shares = [f"{way}, worker {i}" for way, each in tokens.items() for i in range(len(each))]
+        most = max(map(max, tokens.values()))
+        ends = [f"{most:,}"]
+        chart = axes("Tokens of each worker", self.to_text(), x="tokens", rows=shares, ends=ends)
+        chart.bars(shares, [own for each in tokens.values() for own in each])
+        chart.update_traces(texttemplate="%{x:,}", textposition="outside", cliponaxis=False)
+        chart.scale(most)
         return chart
 
 
