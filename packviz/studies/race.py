@@ -56,6 +56,11 @@ _MARKS = {
     # Last, over the one that it has chosen.
     AUTO: {"symbol": "circle-open", "color": palette.METHODS["run"], "size": 15, "line": {"width": 2.5}},
 }
+_PACKERS = {
+    PACKED: {"symbol": "x", "color": palette.METHODS["packed"]},
+    "torchrua": {"symbol": "diamond", "color": palette.METHODS["split"]},
+    COPY: {"symbol": "line-ns-open", "color": palette.LIGHT.muted},
+}
 
 
 LENGTHS: dict[str, Callable[[int, int, int], IntArray]] = {
@@ -251,6 +256,35 @@ class Race(Results[Point, Mapping[str, Timing]]):
         chart.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
         chart.update_yaxes(showgrid=True)
         return chart
+
+    def packing_chart(self) -> Chart:
+        """Packing and padding alone, forward and backward: how many times as long as packviz everybody takes."""
+        from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
+
+        points = [point for point in self.values if point.mode == "none"]
+        rows = [point.name.removeprefix(f"pack and pad, {point.hidden_size} features, ") for point in points]
+        names = list(dict.fromkeys(name for p in points for name in self.values[p]["training"].seconds if name != OURS))
+        ratios = {name: [self._times_packing(point, name) for point in points] for name in names}
+        worst = max(ratios[PACKED])
+        title = f"Pack and pad: torch takes up to {worst:.3g} times as long as packviz"
+        lines = [title]
+        for i, row in enumerate(rows):
+            said = (f"{name} {ratios[name][i]:.3g}" for name in names if not math.isnan(ratios[name][i]))
+            lines.append(f"{row}: {', '.join(said)}")
+        below = [f"{points[0].hidden_size} features, forward and backward. Measured on {self.caption}."]
+        x = "times as long as packviz (dashed: 1)"
+        chart = axes(title, "\n".join(lines), x=x, rows=rows, tall=26 * len(rows), on_top=True, below=below)
+        for name in names:
+            chart.points(ratios[name], rows, name, marker=_PACKERS[name])
+        chart.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")
+        ticks = [0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200]
+        chart.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+        chart.update_yaxes(showgrid=True)
+        return chart
+
+    def _times_packing(self, point: Point, name: str) -> float:
+        """How many times as long as packviz's packing somebody takes; NaN for who did not take part."""
+        return self.ratio(point, name, OURS) if name in self.values[point]["training"].seconds else math.nan
 
 
 def contest(point: Point, which: str, device: Any) -> Contest:

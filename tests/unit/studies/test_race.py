@@ -151,3 +151,14 @@ def test_where_packed_is_faster():
     assert Race(PLACE, {TINY: dict.fromkeys(PASSES, Timing(seconds))}).packed_faster().rows == []
     recorded = race.recorded().packed_faster()
     assert all(row.time < 1 for row in recorded.rows if row.name == "training")
+
+
+def test_pack_and_pad_have_a_chart_of_their_own():
+    raced = race.recorded()
+    points = [point for point in raced.values if point.mode == "none"]
+    chart = raced.packing_chart()
+    marks = {trace.name: list(trace.x) for trace in chart.data}
+    assert set(marks) <= {race.PACKED, race.COPY, "torchrua"}
+    assert marks[race.PACKED] == pytest.approx([raced.ratio(p, race.PACKED, race.OURS) for p in points], rel=1e-3)
+    assert chart.layout.xaxis.type == "log"
+    assert f"up to {max(marks[race.PACKED]):.3g} times" in str(chart).splitlines()[0]
