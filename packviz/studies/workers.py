@@ -38,7 +38,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils.rnn import pack_padded_sequence
 
 from packviz.bench.command import in_a_line
 from packviz.bench.timing import Timing, measure
@@ -48,6 +47,7 @@ from packviz.core.layout import Layout
 from packviz.core.lengths import log_normal, read
 from packviz.core.worded import Worded
 from packviz.draw.text import milliseconds, table
+from packviz.ops.original import pack_padded_sequence
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
