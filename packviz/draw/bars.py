@@ -17,7 +17,7 @@ from packviz.draw.chart import nice
 from packviz.draw.sheet import HATCHED, Sheet, width_of
 from packviz.draw.sheet import n as px
 
-SOLID = palette.SEQUENCES[4]
+SOLID = palette.REAL
 FLOPS = ("packed computes", "only padded does", "saved")
 """What solid and hatched mean, and a word for the hatched share."""
 

@@ -20,7 +20,7 @@ from plotly.subplots import make_subplots
 
 from packviz.core import fit
 from packviz.core.layout import Layout
-from packviz.draw import text, theme
+from packviz.draw import palette, text, theme
 from packviz.draw.chart import COLOURS, apart, longest_x, ticks
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES
 from packviz.draw.sheet import width_of
@@ -100,7 +100,7 @@ class Fill:
         return {"color": self.colour, "pattern": pattern}
 
 
-REAL, PADDING, NEITHER = Fill(SEQUENCES[4]), Fill(LIGHT.hatch, "/", LIGHT.padding), Fill(LIGHT.ground)
+REAL, PADDING, NEITHER = Fill(palette.REAL), Fill(LIGHT.hatch, "/", LIGHT.padding), Fill(LIGHT.ground)
 
 
 class Chart(go.Figure):
@@ -383,7 +383,10 @@ def batch_sizes(layout: Layout) -> Chart:
     words = f"batch_sizes, sequences still running at each time step: {text.numbers(sizes)}\n{text.summary(layout)}"
     running = sizes.tolist() + [0] * (layout.max_len - sizes.size)
     steps = range(layout.max_len)
-    chart = axes("batch_sizes: who is still running", words, x="time step t", y="sequences")
+    chart = axes(
+        "batch_sizes: how many sequences are still running at each step", words, x="time step t", y="sequences"
+    )
+    chart.update_yaxes(showgrid=False)  # no line over a hatch
     chart.bars(steps, running, "still running (real)")
     chart.bars(steps, [layout.batch_size - size for size in running], "finished (padding)", PADDING)
     chart.update_layout(bargap=0.05)
@@ -405,7 +408,10 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> Chart:
         for (name, layouts), r, p, said in zip(batches.items(), real, padding, wasted, strict=True)
     ]
     names = list(batches)
-    chart = axes("What padding wastes", "\n".join(lines), x="cells", rows=names, ends=wasted)
+    title = "Padding: " + ", ".join(
+        f"{said.removesuffix(' wasted')} {name}" for name, said in zip(names, wasted, strict=True)
+    )
+    chart = axes(title, "\n".join(lines), x="cells", rows=names, ends=wasted)
     chart.bars(names, real, "real").bars(names, padding, "padding", PADDING)
     for name, r, p, said in zip(names, real, padding, wasted, strict=True):
         chart.label(r + p, name, said)
@@ -420,7 +426,8 @@ def length_histogram(layout: Layout, bins: int = 20) -> Chart:
     first = 1 + each * np.arange(counts.size)
     spread = f"shortest {n.min()}, median {np.median(n):g}, mean {n.mean():.3g}, longest {n.max()}"
     words = f"{n.size:,} sequences: {spread}\nsequences per {each} lengths, from 1 up: {text.numbers(counts)}"
-    chart = axes("How long the sequences are", words, x="length in time steps", y="sequences")
+    title = f"Half of the sequences have up to {np.median(n):g} steps, the longest has {n.max()}"
+    chart = axes(title, words, x="length in time steps", y="sequences")
     chart.bars((first + (each - 1) / 2).tolist(), counts.tolist())
     chart.update_traces(width=each)
     return chart

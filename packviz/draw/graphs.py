@@ -30,7 +30,7 @@ MOST = 7
 """More columns than this are not drawn one by one."""
 
 _WIDTH, _LEFT, _GAP, _LINE, _CHAR = 900.0, 4.0, 22.0, 15.0, 6.7  # px; a character of the 11 px monospace face
-_BAR = palette.SEQUENCES[4]
+_BAR = palette.REAL
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from packviz.draw import palette
 from packviz.draw.sheet import HATCHED, Sheet, n, width_of
-from packviz.draw.text import FEW, difference, short_difference, table
+from packviz.draw.text import FEW, share, short_share, table
 
 _WIDTH = 900.0  # px: a JupyterLab cell
 _MARGIN = 44.0  # px: left of a grid, for the names of its rows
@@ -32,7 +32,7 @@ SAID = ("up to 1 %", "up to 10 %", "more", "NaN")
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Differences with a row per sequence.
+    """Differences with a row per sequence, drawn and said as shares of the largest value.
 
     Attributes:
         title: what differs.
@@ -40,7 +40,7 @@ class Grid:
         columns: `(C,)` the names of the columns.
         values: `(R, C)` absolute differences; NaN where they are not numbers.
         differs: `(R, C)` whether each is more than rounding.
-        scale: `(R,)` or one for all: the largest value compared with, which the shades are shares of.
+        scale: `(R,)` or one for all: the largest value compared with.
         padding: `(R, C)` the cells that are padding, hatched and never lit up; none if there are no such cells.
     """
 
@@ -53,15 +53,16 @@ class Grid:
     padding: npt.NDArray[np.bool_] | None = None
 
     def to_text(self) -> list[str]:
-        """The grid in lines: `=` where it agrees, a difference where not, in brackets at padding."""
+        """The grid in lines: `=` where it agrees, a share where not, in brackets at padding."""
         rows = [["", *self.columns]]
         for r, name in enumerate(self.rows):
             rows.append([name])
             for c in range(len(self.columns)):
-                cell = difference(float(self.values[r, c])) if self.differs[r, c] else "="
+                cell = share(self.shares[r, c]) if self.differs[r, c] else "="
                 rows[-1].append(f"[{cell}]" if self.is_padding(r, c) else cell)
         width = max(7, *map(len, self.columns))
-        head = f"{self.title}  (= agrees{', [ ] padding' if self.padding is not None else ''})"
+        padding = ", [ ] padding" if self.padding is not None else ""
+        head = f"{self.title}  (in % of the row's largest value; = agrees{padding})"
         return [head, *table(rows, f" >2 >{width}")]
 
     def is_padding(self, r: int, c: int) -> bool:
@@ -74,11 +75,17 @@ class Grid:
         return None if shade < 0 else shade
 
     @cached_property
+    def shares(self) -> npt.NDArray[np.float64]:
+        """`(R, C)` the differences as shares of the largest value of their row."""
+        scale = np.broadcast_to(self.scale, len(self.rows))[:, None]
+        beyond = np.where(np.isnan(self.values), math.nan, math.inf)
+        shares: npt.NDArray[np.float64] = np.divide(self.values, scale, out=beyond, where=scale != 0)
+        return shares
+
+    @cached_property
     def _shades(self) -> npt.NDArray[np.int64]:
         """All shades at once; -1 where there is none."""
-        scale = np.broadcast_to(self.scale, len(self.rows))[:, None]
-        share = np.divide(self.values, scale, out=np.full(self.values.shape, math.inf), where=scale != 0)
-        shades: npt.NDArray[np.int64] = np.digitize(share, (0.01, 0.1), right=True)
+        shades: npt.NDArray[np.int64] = np.digitize(self.shares, (0.01, 0.1), right=True)
         shades[~np.isfinite(self.values)] = 3
         shades[~self.differs if self.padding is None else ~self.differs | self.padding] = -1
         return shades
@@ -150,7 +157,7 @@ def _draw(sheet: Sheet, grid: Grid, x: float, y: float) -> None:
             fill = {"=": sheet.colours.ground, "#": HATCHED}.get(kind) or SHADES[int(kind)]
             shaded, place = kind not in "=#", (left + c * width, top + r * height, length * width, height)
             if few:
-                said = short_difference(float(grid.values[r, c])) if grid.differs[r, c] else "=" * (kind == "=")
+                said = short_share(grid.shares[r, c]) if grid.differs[r, c] else "=" * (kind == "=")
                 ink = palette.ink_on(fill) if shaded else sheet.colours.muted
                 sheet.cell(*place, fill, said, size=11, bold=shaded, ink=ink)
                 continue

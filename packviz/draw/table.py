@@ -20,7 +20,8 @@ LOOKS = {
 }
 """How a cell looks that begins with a sign, in any theme: what colour says, the sign has said."""
 
-_SIDES = {"<": "left", ">": "right", "^": "center"}
+_SIDES = {"<": "left", ">": "right", "^": "center", ".": "right"}
+_POINT, _DIGIT = "\u2008", "\u2007"  # blanks of their widths
 _LINK = re.compile(r"https?://[^\s<]+")
 
 
@@ -78,13 +79,14 @@ class Table(Tabled):
 
     def to_html(self) -> str:
         """The table as a `<div>`: a caption, names of rows and columns that a screen reader knows as such, notes."""
-        sides = [_SIDES[sign] for sign in re.findall("[<>^]", self.form)]
-        sides += sides[-1:] * max(map(len, self.rows), default=0)
+        signs = re.findall("[<>^.]", self.form)
+        signs += signs[-1:] * max(map(len, self.rows), default=0)
+        sides = [_SIDES[sign] for sign in signs]
         parts = [f'<caption style="{_CAPTION}">{_said(self.title)}</caption>'] if self.title else []
         if self.head:
             heads = (_cell(_COLUMN, *pair) for pair in zip(self.head, sides, strict=False))
             parts.append(f"<thead><tr>{''.join(heads)}</tr></thead>")
-        for name, *rest in self.rows:
+        for name, *rest in text.decimals(self.rows, signs, _POINT, _DIGIT):
             cells = (_cell("td", *pair) for pair in zip(rest, sides[1:], strict=False))
             parts.append(f"<tr>{_cell(_ROW, name, sides[0])}{''.join(cells)}</tr>")
         notes = "".join(map(_note, self.notes))
@@ -96,7 +98,7 @@ class Table(Tabled):
 
 
 _COLUMN, _ROW = 'th scope="col"', 'th scope="row"'
-_CELL = "vertical-align:top;padding:.25em .75em"
+_CELL = "vertical-align:top;padding:.25em .75em;font-variant-numeric:tabular-nums"
 _CAPTION = "caption-side:top;text-align:left;padding:.25em .75em;font-weight:bold;color:inherit"
 _NOTE = "max-width:100ch;padding:.1em .75em;font-size:.93em;opacity:.85"
 

@@ -111,18 +111,24 @@ def difference(value: float) -> str:
     return "NaN" if math.isnan(value) else f"{value:.2g}"
 
 
-def short_difference(value: float) -> str:
-    """A difference in one significant digit and at most four characters: `.04`, `2`, `1e-4`, `≈0` under 1e-9."""
-    if math.isnan(value):
-        return "NaN"
-    if value < 1e-9:
-        return "≈0"
-    if 0.001 <= value < 1:
-        return f"{value:.1g}".lstrip("0")
-    if 1 <= value < 1000 or math.isinf(value):
-        return f"{value:.0f}"
-    mantissa, power = f"{min(value, 9e99):.0e}".split("e")
-    return f"{mantissa}e{int(power)}"
+def share(value: float) -> str:
+    """A share of 1 in percent, in two significant digits: `0.038%`, `17%`, `NaN`."""
+    return "NaN" if math.isnan(value) else f"{100 * value:.2g}%" if 100 * value < 99.5 else f"{100 * value:.3g}%"
+
+
+def short_share(value: float) -> str:
+    """The same in at most four characters: `.4%`, `17%`, `<.1%`, `3e4%`."""
+    percent = 100 * value
+    if math.isnan(value) or math.isinf(value):
+        return "NaN" if math.isnan(value) else "inf"
+    if percent < 0.095:
+        return "<.1%"
+    if percent < 0.95:
+        return f"{percent:.1f}%".lstrip("0")
+    if percent < 999.5:
+        return f"{percent:.0f}%"
+    mantissa, power = f"{percent:.0e}".split("e")
+    return f"{mantissa}e{int(power)}%" if int(power) < 10 else "≫1k%"
 
 
 def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
@@ -130,12 +136,14 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
 
     Args:
         rows: the cells, those of the head first. A row may end early; its last cell then goes on across the columns.
-        form: a line of the table: each column as `<`, `>` or `^` (left, right, centred) with its least width if there
-            is one, as in `<24>9`. What is between stands between the cells. The last column is that of all further.
+        form: a line of the table: each column as `<`, `>`, `^` or `.` (left, right, centred, by the decimal points)
+            with its least width if there is one, as in `<24>9`. What is between stands between the cells. The last
+            column is that of all further.
     """
-    columns = re.findall(r"([^<>^]*)([<>^])(\d*)", form)
+    columns = re.findall(r"([^<>^.]*)([<>^.])(\d*)", form)
     many = max(map(len, rows), default=0)
     columns += columns[-1:] * (many - len(columns))
+    rows = decimals(rows, [side for _, side, _ in columns])
     widths = [int(least or 0) for _, _, least in columns]
     for row in rows:
         for i, cell in enumerate(row if len(row) == many else row[:-1]):
@@ -143,13 +151,38 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
     lines = []
     for row in rows:
         parts = [
-            f"{before}{cell:{side}{widths[i]}}"
+            f"{before}{cell:{side.replace('.', '>')}{widths[i]}}"
             for i, (cell, (before, side, _)) in enumerate(zip(row, columns, strict=False))
         ]
         if 0 < len(row) < many:
             parts[-1] = columns[len(row) - 1][0] + row[-1]
         lines.append("".join(parts).rstrip())
     return lines
+
+
+def decimals(
+    rows: Sequence[Sequence[str]], sides: Sequence[str], point: str = " ", digit: str = " "
+) -> list[list[str]]:
+    """The cells, their decimal points below each other where a column stands on the right edge and its side is `.`.
+
+    Args:
+        rows: the cells. What does not begin with a number, such as a head or a sign, stays as it is.
+        sides: of each column, as in `table`.
+        point: a blank as wide as a point.
+        digit: a blank as wide as a digit.
+    """
+    aligned = [[*row] for row in rows]
+    for i, side in enumerate(sides):
+        found = {r: _NUMBER.fullmatch(row[i]) for r, row in enumerate(rows) if side == "." and i < len(row)}
+        most = max((len(match[2]) for match in found.values() if match), default=0)
+        for r, match in found.items():
+            if match and (short := most - len(match[2])):
+                blank = digit * short if match[2] else point + digit * (short - 1)
+                aligned[r][i] = match[1] + match[2] + blank + match[3]
+    return aligned
+
+
+_NUMBER = re.compile(r"([-−+]?\d[\d,]*)((?:\.\d+)?)(.*)", re.DOTALL)  # whole part, decimals, and what follows
 
 
 def name(names: Sequence[str] | None, b: int) -> str:

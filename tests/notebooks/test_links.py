@@ -1,5 +1,6 @@
-"""Every relative link of the notebooks and the README leads somewhere, and the index in 00 names every notebook."""
+"""Every relative link of notebooks and of the pages beside them leads somewhere; 00 names every notebook."""
 
+import re
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -13,11 +14,14 @@ NOTEBOOKS = stored_notebooks(ROOT)
 
 
 def texts(path: Path) -> list[str]:
-    """The Markdown of a notebook, or of a Markdown file."""
+    """The Markdown of a notebook and the tables that it has stored, or a Markdown file."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         return [text]
-    return [cell.source for cell in loads(text).cells if cell.cell_type == "markdown"]
+    cells = loads(text).cells
+    stored = (output.get("data", {}).get("text/html", "") for cell in cells for output in cell.get("outputs", ()))
+    tables = [f"[table]({link})" for html in stored for link in re.findall('href="([^"]+)"', "".join(html))]
+    return [cell.source for cell in cells if cell.cell_type == "markdown"] + tables
 
 
 def targets(path: Path) -> list[Path]:
@@ -30,7 +34,10 @@ def broken(path: Path) -> list[str]:
     return [str(target) for target in targets(path) if not target.exists()]
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", *NOTEBOOKS], ids=lambda path: path.relative_to(ROOT).as_posix())
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+
+
+@pytest.mark.parametrize("path", [*PAGES, *NOTEBOOKS], ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(path: Path):
     assert broken(path) == []
 

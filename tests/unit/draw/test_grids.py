@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from packviz.draw import grids, palette
 from packviz.draw.grids import SHADES, Grid
-from packviz.draw.text import difference
+from packviz.draw.text import difference, share
 
 VALUES = st.one_of(st.floats(0, 1e6), st.sampled_from([0.0, 1e-12, math.nan, math.inf]))
 
@@ -68,7 +68,7 @@ def test_the_text_has_every_cell(grid):
         name, *said = line.split()
         assert name == grid.rows[r]
         for c, cell in enumerate(said):
-            inside = difference(float(grid.values[r, c])) if grid.differs[r, c] else "="
+            inside = share(grid.shares[r, c]) if grid.differs[r, c] else "="
             assert cell == (f"[{inside}]" if grid.is_padding(r, c) else inside)
 
 
@@ -78,7 +78,7 @@ def test_padding_is_hatched_and_never_lit_up():
     svg = grids.draw([grid], "", "light").svg()
     assert len(cells(svg, SHADES[2])) == 1
     assert sum(b.fill == palette.LIGHT.padding for b in Drawing(svg).boxes) == 2  # the cell and the key
-    assert svg.count(">.5<") == 2
+    assert svg.count(">50%<") == 2
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,26 @@ def test_the_columns_stand_as_in_the_text():
     assert [re.search("text-align:(.*?);", cell.get("style"))[1] for cell in long.iter("td")] == ["right"] * 3
 
 
+numbers = st.from_regex(r"-?\d{1,5}(\.\d{1,3})?", fullmatch=True)
+
+
+@given(st.lists(numbers, min_size=1, max_size=6))
+def test_decimal_points_stand_below_each_other(values):
+    table = Table([["", value] for value in [*values, "NaN"]], form="<  .")
+    blank = str.maketrans({"\u2007": " ", "\u2008": " "})  # as wide as a digit, as wide as a point
+    html = [said(row[1]).translate(blank) for row in read(table).iter("tr")]
+    lines = table.to_text().split("\n")
+    for cells in (
+        [cell.rjust(max(map(len, html))) for cell in html],
+        [line.ljust(max(map(len, lines))) for line in lines],
+    ):
+        *cells, other = cells
+        assert len({cell.index(".") if "." in cell else len(cell.rstrip()) for cell in cells}) == 1, cells
+        assert [cell.strip() for cell in cells] == values
+        assert other.endswith("NaN")
+    assert Table([["", value] for value in values]).to_html().count("\u2007") == 0
+
+
 def test_what_is_wrong_is_told_without_colour_too():
     html = read(Table([["x", "✗ wrong", "– none", "✓ right"]]))
     wrong, none, right = (cell.get("style") for cell in html.iter("td"))

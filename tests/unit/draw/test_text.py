@@ -181,28 +181,34 @@ def test_durations(seconds, said):
 
 
 @pytest.mark.parametrize(
+    ("value", "said"),
+    [(0.0348, "0.035"), (0.4, "0.4"), (1.66, "1.7"), (123.4, "1.2e+02"), (math.nan, "NaN"), (math.inf, "inf")],
+)
+def test_differences(value, said):
+    assert text.difference(value) == said
+
+
+@pytest.mark.parametrize(
     ("value", "said", "cut"),
     [
-        (0.0348, "0.035", ".03"),
-        (0.96, "0.96", "1"),
-        (0.4, "0.4", ".4"),
-        (0.0012, "0.0012", ".001"),
-        (1.66, "1.7", "2"),
-        (123.4, "1.2e+02", "123"),
-        (0.00012, "0.00012", "1e-4"),
-        (4e12, "4e+12", "4e12"),
+        (0.0000348, "0.0035%", "<.1%"),
+        (0.0041, "0.41%", ".4%"),
+        (0.0349, "3.5%", "3%"),
+        (0.456, "46%", "46%"),
+        (1.0, "100%", "100%"),
+        (12.34, "1.23e+03%", "1e3%"),
         (math.nan, "NaN", "NaN"),
-        (math.inf, "inf", "inf"),
+        (math.inf, "inf%", "inf"),
     ],
 )
-def test_differences(value, said, cut):
-    assert text.difference(value) == said
-    assert text.short_difference(value) == cut
+def test_shares(value, said, cut):
+    assert text.share(value) == said
+    assert text.short_share(value) == cut
 
 
-@given(st.one_of(st.floats(0, 1e6), st.sampled_from([0.0, 1e-12, math.nan, math.inf])))
-def test_short_differences_fit_their_cell(value):
-    assert len(text.short_difference(value)) <= 4
+@given(st.one_of(st.floats(0, 1e30), st.sampled_from([0.0, 1e-12, math.nan, math.inf])))
+def test_short_shares_fit_their_cell(value):
+    assert len(text.short_share(value)) <= 5 - (value < 1e7)
 
 
 @pytest.mark.parametrize(
