@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from packviz.draw.heatmap import Attention
     from packviz.draw.picture import Picture, show
     from packviz.draw.stairs import Stairs
+    from packviz.draw.strips import Strips
     from packviz.ops.masks import align, masked_loss, padding_mask, unpack_to_length
     from packviz.ops.operator import ragged_op
     from packviz.ops.packing import pack_padded_sequence, pack_sequence, pad_packed_sequence, unpack_sequence
@@ -43,6 +44,7 @@ __all__ = [
     "Ragged",
     "Spec",
     "Stairs",
+    "Strips",
     "advise",
     "align",
     "calibrate",
@@ -75,6 +77,7 @@ _HOME = {
     "Picture": "packviz.draw.picture",
     "show": "packviz.draw.picture",
     "Stairs": "packviz.draw.stairs",
+    "Strips": "packviz.draw.strips",
     "align": "packviz.ops.masks",
     "masked_loss": "packviz.ops.masks",
     "padding_mask": "packviz.ops.masks",

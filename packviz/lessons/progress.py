@@ -1,4 +1,4 @@
-"""Which exercises there are and which the reader has solved: kept in a file beside the notebooks, shown in notebook 00.
+"""The notebooks, their exercises and which the reader has solved: kept in a file beside them, shown in notebook 00.
 
 A check that passes in a notebook leaves its name in `.packviz-progress.json`, in the folder of the notebooks. Not in
 strict mode, not in CI, not from the folder of solutions, and not where the file cannot be written: it is a convenience,
@@ -21,24 +21,27 @@ from weakref import WeakSet
 import ipywidgets as widgets
 
 from packviz.core import files as recorded
-from packviz.draw import palette, text
+from packviz.draw import palette
 from packviz.explorers.panel import Companion
 
 FILE = ".packviz-progress.json"
-NOTEBOOKS = (
-    "00_start_here",
-    "01_why_pack",
-    "02_inside_a_packed_sequence",
-    "03_counting_flops",
-    "04_hidden_states",
-    "05_masks_and_alignment",
-    "06_benchmark",
-    "07_why_backward_is_slow",
-    "08_making_packing_pay",
-    "09_static_graphs",
-    "10_should_you_pack",
-    "11_error_museum",
-)
+NOTEBOOKS = {
+    "00_start_here": ("What is here, and is my set-up alive?", 5),
+    "01_why_pack": ("What does padding waste, and what does it corrupt?", 12),
+    "02_inside_a_packed_sequence": ("What are data order, `batch_sizes` and sorting, there and back?", 20),
+    "03_counting_flops": ("How much work is saved, and why is that not time saved?", 15),
+    "04_hidden_states": ("Where do outputs, states and gradients differ, padded against packed?", 15),
+    "05_masks_and_alignment": ("How do masks, losses, pooling and alignment work?", 20),
+    "06_benchmark": ("What do the forum's plots look like on your device?", 15),
+    "07_why_backward_is_slow": ("What makes it slow, counted?", 12),
+    "08_making_packing_pay": ("What is exact, and faster than both?", 15),
+    "09_static_graphs": ("What happens under tracing, compile, export and fixed shapes?", 15),
+    "10_should_you_pack": ("With your lengths and your model: should you?", 20),
+    "11_error_museum": ("What does each real error mean, and what is its fix?", None),
+}
+"""By file name: the question that it answers, and the minutes it takes; none where one walks at will."""
+
+_FIRST = next(iter(NOTEBOOKS))
 _KIND, _VERSION = "progress", 1
 _shown: WeakSet[Overview] = WeakSet()
 
@@ -114,9 +117,9 @@ def reset() -> None:
 
 
 class Overview(widgets.VBox):
-    """The exercises of all notebooks, and which of them are solved here.
+    """All notebooks with the question each answers, the minutes it takes and its exercises: which are solved here.
 
-    Where no kernel runs it is the list alone.
+    Where no kernel runs it is the table without the marks.
 
     Attributes:
         table: the list, with its marks.
@@ -125,7 +128,7 @@ class Overview(widgets.VBox):
     """
 
     def __init__(self) -> None:
-        """Lists what is solved now."""
+        """Shows what is solved now."""
         self.table = widgets.HTML()
         self.table.add_class("packviz-summary")
         self.again = widgets.Button(description="Look again")
@@ -143,8 +146,12 @@ class Overview(widgets.VBox):
         self.table.value = _table(exercises(), solved())
 
     def to_text(self) -> str:
-        """The exercises, without the marks: the same for every reader."""
-        return "\n".join(text.table([[exercise.notebook, exercise.task] for exercise in exercises()], "<  <"))
+        """The notebooks and their exercises, without the marks: the same for every reader."""
+        lines = []
+        for stem, (question, minutes) in NOTEBOOKS.items():
+            lines.append(f"{stem}: {question}" + (f" {minutes} minutes." if minutes else " At will."))
+            lines += [f"    exercise: {one.task}" for one in exercises() if one.notebook == stem]
+        return "\n".join(lines)
 
     def _forget(self, button: Any = None) -> None:
         if self.forget.description == _FORGET:
@@ -161,18 +168,26 @@ _FORGET, _SURE = "Forget all", "Press again to forget all"
 
 
 def _table(listed: Sequence[Exercise], done: set[str] | None) -> str:
-    """The list in HTML, with links; with marks unless `done` is none."""
+    """The notebooks in HTML, with links; the exercises with marks unless `done` is none."""
     rows = []
-    for one in listed:
-        look = "color:inherit;text-decoration:underline"
-        link = f'<a href="{one.notebook}.ipynb" style="{look}">{one.notebook.replace("_", " ")}</a>'
-        mark = "" if done is None else f"<td>{'✓ solved' if one.name in done else '○ open'}</td>"
-        rows.append(f"<tr>{mark}<td>{link}</td><td>{_code(one.task)}</td></tr>")
-    head = "" if done is None else "<th>here</th>"
+    for stem, (question, minutes) in NOTEBOOKS.items():
+        link = f'<a href="{stem}.ipynb" style="color:inherit;text-decoration:underline">{stem.replace("_", " ")}</a>'
+        tasks = []
+        for one in (one for one in listed if one.notebook == stem):
+            mark = "" if done is None else "✓ " if one.name in done else "○ "
+            tasks.append(f"<div>{mark}{_code(one.task)}</div>")
+        name = stem.replace("_", " ") if stem == _FIRST else link
+        cells = [_code(question), "at&nbsp;will" if minutes is None else f"{minutes}&nbsp;min", "".join(tasks)]
+        parts = "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells)
+        rows.append(f'<tr><th scope="row" style="{_CELL};white-space:nowrap">{name}</th>{parts}</tr>')
     count = "" if done is None else f"<div>{len(done & {one.name for one in listed})} of {len(listed)} solved</div>"
-    style = f"color:{palette.LIVE.text};text-align:left;border-spacing:12px 2px;line-height:1.4"
-    titles = f"<tr>{head}<th>notebook</th><th>exercise</th></tr>"
-    return f'{count}<table style="{style}"><thead>{titles}</thead><tbody>{"".join(rows)}</tbody></table>'
+    heads = ("notebook", "the question it answers", "time", "exercises")
+    titles = "".join(f'<th scope="col" style="{_CELL}">{head}</th>' for head in heads)
+    style = f"color:{palette.LIVE.text};border-collapse:collapse;line-height:1.4"
+    return f'{count}<table style="{style}"><thead><tr>{titles}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+
+
+_CELL = "text-align:left;vertical-align:top;padding:.3em .8em .3em 0"
 
 
 def _code(said: str) -> str:
@@ -186,7 +201,7 @@ def _path() -> Path | None:
         here = Path.cwd()
     except OSError:  # the folder is gone
         return None
-    beside = (here / f"{NOTEBOOKS[0]}.ipynb").is_file() and here.name != "solutions"
+    beside = (here / f"{_FIRST}.ipynb").is_file() and here.name != "solutions"
     return here / FILE if beside else None
 
 

@@ -55,7 +55,20 @@ def test_an_exercise_stands_in_the_notebook_that_it_names(exercise):
 
 def test_no_notebook_has_another_name():
     assert set(SOURCES) <= set(progress.NOTEBOOKS)
-    assert [name[:2] for name in progress.NOTEBOOKS] == [f"{i:02d}" for i in range(12)]
+    assert [name[:2] for name in progress.NOTEBOOKS] == [f"{i:02d}" for i in range(len(progress.NOTEBOOKS))]
+
+
+@pytest.mark.parametrize("notebook", SOURCES)
+def test_a_notebook_takes_as_long_as_it_says(notebook):
+    said = re.search(r"^# Time: (\d+) minutes\.", SOURCES[notebook], re.MULTILINE)
+    assert progress.NOTEBOOKS[notebook][1] == (int(said[1]) if said else None)
+
+
+def test_the_readme_asks_the_same_questions():
+    asked = re.findall(
+        r"^\| \[`(\w+)`\]\(\S+\) \| (.+?) \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert dict(asked) == {name: question for name, (question, _) in progress.NOTEBOOKS.items()}
 
 
 @pytest.mark.parametrize("notebook", ["12", "0", "", "start"])
@@ -220,7 +233,7 @@ def test_what_is_stored_does_not_depend_on_the_reader(here):
         assert not set("✓○") & set(text)
         assert "solved" not in text
     for one in EXERCISES:
-        assert f'href="{one.notebook}.ipynb"' in before["text/html"]
+        assert f'href="{one.notebook}.ipynb"' in before["text/html"] or one.notebook == "00_start_here"
         assert one.task in before["text/plain"]
 
 

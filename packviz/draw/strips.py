@@ -1,0 +1,102 @@
+"""Vectors as strips of cells, one under the other, with their distance from the first: drawn and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from packviz.draw import palette, text
+from packviz.draw.drawn import Drawn
+from packviz.draw.sheet import Sheet, width_of
+
+_CELL, _HIGH, _PITCH, _TOP, _BAR = 52.0, 26.0, 34.0, 52.0, 130.0  # px: a cell, a row, the head, the longest bar
+_ROUNDING = 1e-5  # a distance up to this, as a share of the largest value, is none
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Strips(Drawn):
+    """Vectors of one size, drawn as strips.
+
+    Attributes:
+        names: of the vectors; the first is the one that the others are compared with.
+        values: `(R, H)` the vectors.
+        title: stands above.
+    """
+
+    names: tuple[str, ...]
+    values: npt.NDArray[np.float64]
+    title: str
+
+    def __init__(self, vectors: Mapping[str, Any], title: str = "") -> None:
+        """Takes vectors.
+
+        Args:
+            vectors: by name, `(H,)` numbers each: tensors, arrays or lists, at most 16 numbers long.
+            title: as above.
+
+        Raises:
+            ValueError: there is no vector, or they are not of one such size.
+        """
+        rows = [np.asarray(v.detach().cpu() if hasattr(v, "detach") else v, float) for v in vectors.values()]
+        shapes = {row.shape for row in rows}
+        if len(shapes) != 1 or not all(len(shape) == 1 and 0 < shape[0] <= text.FEW for shape in shapes):
+            said = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
+            raise ValueError(f"vectors must have one dimension, and one size of up to {text.FEW}; got shapes: {said}")
+        for name, value in (("names", tuple(vectors)), ("values", np.stack(rows)), ("title", title)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def distances(self) -> list[float]:
+        """`(R,)` of each from the first: the length (2-norm) of the difference, 0 where there is but rounding."""
+        found = np.linalg.norm(self.values - self.values[0], axis=1)
+        return np.where(found <= _ROUNDING * np.abs(self.values).max(), 0.0, found).tolist()  # type: ignore[no-any-return]
+
+    def to_text(self) -> str:
+        """A line for each vector, two decimals of each number, and its distance."""
+        rows = [["", *(str(i) for i in range(self.values.shape[1])), f"  distance from {self.names[0]}"]]
+        for name, row, apart in zip(self.names, self.values, self.distances, strict=True):
+            rows.append([name, *map(_said, row), _apart(apart)])
+        return "\n".join([self.title] * bool(self.title) + text.table(rows, "<  >7"))
+
+    def sheet(self, theme: str) -> Sheet:
+        """A row for each vector, its distance as a bar and a number."""
+        sheet, left, y = Sheet(theme, self.to_text()), max(20 + max(map(width_of, self.names)), 60), _TOP
+        muted, longest = sheet.colours.muted, max(*self.distances, 0.0) or 1.0
+        right = left + _CELL * self.values.shape[1] + 28
+        sheet.title(self.title)
+        for i in range(self.values.shape[1]):
+            sheet.text(left + (i + 0.5) * _CELL, y - 8, str(i), anchor="middle", size=11, ink=muted)
+        sheet.text(left - 12, y - 8, "unit", anchor="end", size=11, ink=muted)
+        sheet.text(right, y - 8, f"distance from {self.names[0]}", size=11, ink=muted)
+        scale = np.abs(self.values[np.isfinite(self.values)]).max(initial=1e-9)
+        for name, row, apart in zip(self.names, self.values, self.distances, strict=True):
+            sheet.text(left - 12, y + 17, name, anchor="end")
+            for i, value in enumerate(row):
+                fill = _shade(value / scale)
+                sheet.cell(left + i * _CELL, y, _CELL, _HIGH, fill, _said(value), ink=palette.ink_on(fill))
+            wide = _BAR * apart / longest if np.isfinite(apart) else 0.0
+            if wide:
+                sheet.box(right, y + 5, wide, 16, palette.REAL)
+            sheet.text(right + wide + 8 * (wide > 0), y + 17, _apart(apart), bold=apart > 0)
+            y += _PITCH
+        sheet.size(max(sheet.width, right + _BAR + 80), y + 4)
+        return sheet
+
+
+def _shade(share: float) -> str:
+    """The fill of a number, as a share of the largest one: from -1 to 1."""
+    if not np.isfinite(share):
+        return palette.SIGNED[0]
+    return palette.SIGNED[round((np.clip(share, -1, 1) + 1) / 2 * (len(palette.SIGNED) - 1))]
+
+
+def _said(value: float) -> str:
+    return f"{value:.2f}".replace("-0.00", "0.00").replace("nan", "NaN")
+
+
+def _apart(distance: float) -> str:
+    return "=" if distance == 0 else text.difference(distance)

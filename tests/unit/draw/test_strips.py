@@ -1,0 +1,60 @@
+"""Vectors as strips: every number and distance stands in the picture and in the text."""
+
+import numpy as np
+import pytest
+import torch
+from drawings import Drawing
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import packviz as pv
+from packviz.draw import palette
+from packviz.draw.text import difference
+
+floats = st.floats(-3, 3, width=32)
+
+
+@given(st.integers(1, 16).flatmap(lambda h: st.lists(arrays(float, h, elements=floats), min_size=1, max_size=5)))
+def test_numbers_and_distances(vectors):
+    strips = pv.Strips({f"v{i}": vector for i, vector in enumerate(vectors)}, "Title")
+    apart = [torch.dist(torch.tensor(v), torch.tensor(vectors[0])).item() for v in vectors]
+    largest = max(np.abs(v).max() for v in vectors)
+    assert strips.distances == pytest.approx(apart, abs=max(1.01e-5 * largest, 1e-12))
+    for theme in palette.THEMES:
+        drawing = Drawing(strips.to_svg(theme))
+        assert drawing.outside() == []
+    lines = strips.to_text().splitlines()[2:]
+    for line, vector, distance in zip(lines, vectors, strips.distances, strict=True):
+        name, *cells, last = line.split()
+        assert [float(cell) for cell in cells] == pytest.approx(vector, abs=0.0051)
+        assert last == ("=" if distance == 0 else difference(distance))
+        assert name in drawing.said()
+        assert set(cells) <= set(drawing.said())
+
+
+def test_the_shade_says_what_the_number_says():
+    drawing = Drawing(pv.Strips({"x": [-1.0, -0.5, 0.0, 0.5, 1.0]}).to_svg())
+    cells = [box.fill for box in drawing.boxes if box.fill in palette.SIGNED]
+    signed = palette.SIGNED
+    assert cells == [signed[0], signed[1], signed[3], signed[5], signed[6]] or cells[0::2] == [
+        signed[0],
+        signed[3],
+        signed[6],
+    ]
+
+
+def test_bars_are_as_long_as_the_distances():
+    drawing = Drawing(pv.Strips({"x": [0.0, 0], "y": [3.0, 4], "z": [0.0, 1]}).to_svg())
+    bars = [box.width for box in drawing.boxes if box.fill == palette.REAL]
+    assert bars == [130, 26]
+
+
+def test_numbers_that_are_none_are_said():
+    assert "NaN" in pv.Strips({"x": [1.0], "y": [float("nan")]}).to_svg()
+
+
+@pytest.mark.parametrize("vectors", [{}, {"x": [1.0], "y": [1.0, 2]}, {"x": [[1.0]]}, {"x": [0.0] * 17}, {"x": []}])
+def test_what_does_not_fit_is_refused(vectors):
+    with pytest.raises(ValueError, match="vectors must have one dimension, and one size of up to 16; got shapes: "):
+        pv.Strips(vectors)
