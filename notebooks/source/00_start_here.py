@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Start here
 #
-# **Is everything working, and what is in these notebooks?**
+# **What is here, and is my set-up alive?**
 #
 # After this page you can
 #
-# - tell whether your set-up is alive,
 # - read a picture of a padded and of a packed batch,
+# - tell whether your set-up is alive,
 # - find the notebook that answers your question.
 #
 # Time: 5 minutes. Run a cell with <kbd>Shift</kbd>+<kbd>Enter</kbd>.
@@ -14,18 +14,27 @@
 # %%
 import packviz as pv
 
-pv.show([5, 3, 2])  # a batch of three sequences, of 5, 3 and 2 steps
+pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 time steps
 
 # %% [markdown]
-# ## How to read it
-#
-# Three sequences, **a**, **b** and **c**, of 5, 3 and 2 time steps.
-#
-# - **Left:** padded. Every row is filled up to the longest. The hatched cells are padding.
-# - **Right:** packed. The padding is gone. `batch_sizes` counts the sequences that reach each time step.
-# - **Below:** the packed cells as they lie in memory.
+# A network wants a rectangle. **Padding** fills every row up to the longest one.
+# **Packing** keeps the real cells only, and writes them down step by step.
 #
 # A cell's name says where it comes from: `b2` is sequence b at time step 2. Time steps count from 0.
+
+# %% [markdown]
+# ## The notebooks
+#
+# New to packing? Take 01, then 02. You have a slow model and an hour? Go [to the end of this page](#An-hour-and-a-slow-model).
+
+# %%
+from packviz.lessons import Overview, ask, checks
+
+Overview()
+
+# %% [markdown]
+# What you have solved is kept in one file beside the notebooks and nowhere else. "Forget all" removes it.
+# The folder `solutions` has the exercises solved.
 
 # %% [markdown]
 # ## Is it alive?
@@ -33,8 +42,6 @@ pv.show([5, 3, 2])  # a batch of three sequences, of 5, 3 and 2 steps
 # First predict. You can change your mind until you press the button.
 
 # %%
-from packviz.lessons import ask, checks
-
 ask("padding gained")
 
 # %% [markdown]
@@ -49,17 +56,6 @@ explorer = PaddingExplorer([5, 3, 2])
 explorer
 
 # %% [markdown]
-# The panel is a Python object too. This cell moves slider a as your mouse would, and checks the prediction.
-
-# %%
-before = explorer.shown.n_padding
-explorer.picker.sliders[0].value = 6
-gained = explorer.shown.n_padding - before
-explorer.picker.sliders[0].value = 5
-assert gained == 2
-print("padding cells gained:", gained)
-
-# %% [markdown]
 # Last check: does torch pack the batch as the picture says?
 
 # %%
@@ -67,8 +63,13 @@ import torch
 from torch.nn.utils.rnn import pack_sequence
 
 packed = pack_sequence([torch.zeros(n) for n in (5, 3, 2)])
+print("torch:  ", packed.batch_sizes.tolist())
+print("packviz:", pv.Layout([5, 3, 2]).batch_sizes.tolist())
+
+# %% tags=["claims"]
 assert pv.Layout.from_packed(packed) == pv.Layout([5, 3, 2])
-print("torch and packviz agree:", packed.batch_sizes.tolist())
+assert pv.Layout([6, 3, 2]).n_padding - pv.Layout([5, 3, 2]).n_padding == 2
+assert explorer.shown == pv.Layout([5, 3, 2])
 
 # %% [markdown]
 # ## Exercise
@@ -86,41 +87,24 @@ my_lengths = (
 checks.half_padding(my_lengths)
 
 # %% [markdown]
-# ## All exercises
+# ## An hour and a slow model
 #
-# Each notebook has at least one. Here they are in their order, and which of them you have solved.
-# That is kept in one file beside the notebooks and nowhere else. "Forget all" removes it.
-
-# %%
-from packviz.lessons import Overview
-
-Overview()
-
-# %% [markdown]
-# ## The notebooks
+# You have a model with an RNN that trains too slowly. In this order:
 #
-# | | question it answers |
-# |---|---|
-# | 00 start here | *you are here* |
-# | [01 why pack](01_why_pack.ipynb) | what padding wastes, and what it corrupts |
-# | [02 inside a packed sequence](02_inside_a_packed_sequence.ipynb) | data order, `batch_sizes`, sorting, there and back |
-# | [03 counting FLOPs](03_counting_flops.ipynb) | the ledger; and why FLOPs saved is not time saved |
-# | [04 hidden states](04_hidden_states.ipynb) | `h_n`, `c_n`, outputs, gradients: padded against packed |
-# | [05 masks and alignment](05_masks_and_alignment.ipynb) | masks, losses, pooling, alignment, encoder–decoder |
-# | [06 benchmark](06_benchmark.ipynb) | the forum's plots, on your device |
-# | [07 why backward is slow](07_why_backward_is_slow.ipynb) | the cause, counted |
-# | [08 making packing pay](08_making_packing_pay.ipynb) | exact and faster than both |
-# | [09 static graphs](09_static_graphs.ipynb) | tracing, compile, export, ONNX, the Neuron rules |
-# | [10 should you pack](10_should_you_pack.ipynb) | measured advice for your lengths and your model |
-# | [11 error museum](11_error_museum.ipynb) | every real error, live, with its fix |
-#
-# New to packing? Take 01, then 02. Solved versions of the exercises are in the folder `solutions`.
+# 1. **Keep** the outputs and the gradients of one batch, computed in eval mode: they are what must stay equal.
+# 2. **Use [`pv.run`](08_making_packing_pay.ipynb)** in place of pack → RNN → pad. Compare with what you kept, in eval
+#    mode again: with dropout no two runs agree.
+# 3. **Ask [`pv.advise(rnn, lengths)`](10_should_you_pack.ipynb)** with your own lengths. It measures on your machine, and
+#    prints the code to paste.
+# 4. **Bucket**: batches of [similar lengths](01_why_pack.ipynb) leave less padding to avoid.
+# 5. **Time a whole step again.** If the RNN is a small part of it now, stop here.
+# 6. **Only then compile**, and read [what breaks](09_static_graphs.ipynb) first.
 
 # %% [markdown]
 # ## You can now
 #
-# - tell that your set-up is alive: the picture followed your slider,
 # - read a padded and a packed batch,
+# - tell that your set-up is alive: the picture followed your slider,
 # - find the notebook for your question.
 #
 # Next: [01 Why pack?](01_why_pack.ipynb)

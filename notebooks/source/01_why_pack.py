@@ -19,20 +19,21 @@
 
 # %%
 import packviz as pv
-from packviz.lessons import ask, checks
-from packviz.lessons import sentences
+from packviz.lessons import ask, checks, sentences
 
 ask("cells that are real")
 
 # %%
 batch = pv.show([4, 6, 8, 5, 4, 3, 7, 8])
-assert batch.layout.n_cells == 64
-assert batch.layout.n_valid == 4 + 6 + 8 + 5 + 4 + 3 + 7 + 8 == 45
 batch
 
 # %% [markdown]
 # A network that reads the padded batch computes 64 cells to use 45.
 # The packed batch on the right holds the 45 and nothing else.
+
+# %% tags=["claims"]
+assert batch.layout.n_cells == 64
+assert batch.layout.n_valid == 4 + 6 + 8 + 5 + 4 + 3 + 7 + 8 == 45
 
 # %% [markdown]
 # ## Which lengths waste most?
@@ -48,18 +49,12 @@ explorer = PaddingExplorer()
 explorer
 
 # %% [markdown]
-# The same from code: equal lengths waste nothing, and one long sequence makes everyone pay.
+# Equal lengths waste nothing. One long sequence makes everyone pay.
 
-# %%
+# %% tags=["claims"]
 for length, others in [(8, 8), (12, 3), (12, 1)]:
-    for slider in explorer.picker.sliders:
-        slider.value = others
-    explorer.picker.sliders[0].value = length
-    layout = explorer.shown
-    assert layout.n_padding == 7 * (length - others)
-    print(f"one of {length:2}, seven of {others}: {layout.n_padding} of {layout.n_cells} cells wasted")
-for slider, length in zip(explorer.picker.sliders, [4, 6, 8, 5, 4, 3, 7, 8], strict=True):
-    slider.value = length
+    assert pv.Layout([length] + [others] * 7).n_padding == 7 * (length - others)
+assert explorer.shown == batch.layout
 
 # %% [markdown]
 # ## Your own lengths
@@ -118,11 +113,17 @@ figures.padding_waste(
 #
 # So waste alone is not the reason to pack. The next section is.
 
+# %% tags=["claims"]
+waste = [1 - sum(b.n_valid for b in some) / sum(b.n_cells for b in some)
+         for some in (batches(all_lengths), batches(sorted(all_lengths)))]  # fmt: skip
+assert waste[0] > 0.5 > 0.2 > waste[1] > 0
+
 # %% [markdown]
 # ## What padding corrupts
 #
 # An LSTM is a recurrent network (RNN): it reads a sequence step by step and carries a state along.
-# The *final state* `h_n` sums the sequence up. Classifiers and encoders use it.
+# Its *final state* `h_n`, of shape (layers × directions, batch, hidden size), sums the sequence up.
+# Classifiers and encoders use it.
 #
 # Take one sequence of 3 steps. Put it in a batch with another one, its *batch-mate*. The two never mix.
 
@@ -138,29 +139,34 @@ lstm = torch.nn.LSTM(input_size=4, hidden_size=5)
 ours, mate = torch.randn(3, 4), torch.randn(12, 4)
 
 
-def final_state(batch, pack):
+def final_state(batch, pack=False):
     x = pad_sequence(batch)
-    if pack:
+    if pack:  # enforce_sorted=False: torch sorts the batch by length, and undoes it afterwards
         x = pack_padded_sequence(x, [len(s) for s in batch], enforce_sorted=False)
     _, (h_n, _) = lstm(x)
-    return h_n[0, 0]  # of the last layer, our row
+    return h_n[0, 0]  # of the first layer, our row
 
 
 # %%
-alone = final_state([ours], pack=False)
-print("mate   padded              packed")
-for n in (3, 4, 6, 12):
-    padded, packed = (final_state([ours, mate[:n]], pack) for pack in (False, True))
-    change = (padded - alone).abs().max()
-    assert torch.allclose(packed, alone, atol=1e-6)
-    assert torch.allclose(padded, alone, atol=1e-6) == (n == 3)
-    print(f"{n:4}   {'the same' if n == 3 else f'changed by {change:.1g}':18}  the same")
+states = {"alone": final_state([ours])}
+for n in (4, 6, 12):
+    states[f"padded, mate of {n} steps"] = final_state([ours, mate[:n]])
+for n in (4, 6, 12):
+    states[f"packed, mate of {n} steps"] = final_state([ours, mate[:n]], pack=True)
+
+pv.Strips(states, title="Padded, our final state depends on the mate; packed, it does not")
 
 # %% [markdown]
 # With padding, the *same* sequence gets another summary in another batch. Nothing warns you.
 # The model trains, and its answer depends on who happened to be in the batch.
 #
 # Packed, the LSTM stops each sequence at its own end.
+
+# %% tags=["claims"]
+for name, state in states.items():
+    assert torch.allclose(state, states["alone"], atol=1e-6) == (not name.startswith("padded")), name
+assert torch.allclose(final_state([ours, mate[:3]]), states["alone"], atol=1e-6)  # no padding, no harm
+assert torch.allclose(lstm(pad_sequence([ours, mate]))[0][:3, 0], lstm(ours)[0], atol=1e-6)
 
 # %%
 pv.show(pad_sequence([ours[:, 0], mate[:6, 0]]), [3, 6])  # the first of the 4 features
@@ -173,14 +179,9 @@ pv.show(pad_sequence([ours[:, 0], mate[:6, 0]]), [3, 6])  # the first of the 4 f
 # ## What people get wrong
 #
 # - **"Padding spoils everything."** No. The outputs *at the real steps* of a one-directional RNN are right.
-#   What is wrong is what is read after them: `h_n`, `c_n`, `output[-1]`.
+#   What is wrong is what is read after them: `h_n`, `output[-1]`, and `c_n`, the second state that an LSTM carries.
 # - **"Packing is for speed."** It is for correctness first. It saves computations, but saved computations are not
 #   saved time: packed training is often slower. Notebook 03 counts it, 06 times it, 07 finds the cause.
-
-# %%
-padded_output, _ = lstm(pad_sequence([ours, mate]))
-assert torch.allclose(padded_output[:3, 0], lstm(ours)[0], atol=1e-6)
-print("outputs at the real steps: the same, padded or alone")
 
 # %% [markdown]
 # ## Exercise

@@ -7,13 +7,14 @@
 #
 # - read `data` and `batch_sizes` of any packed sequence,
 # - say why the data is not one sequence after another,
-# - follow a sequence through sorting, and get it back in your order.
+# - follow a sequence through sorting, and get it back in your order,
+# - train a model on packed batches.
 #
-# Time: 15 minutes.
+# Time: 20 minutes.
 #
 # ## Two sequences, packed
 #
-# `a = [1, 2, 3]` and `b = [3, 4]`. Predict what torch puts into `data`.
+# `a = [1, 2, 3]` and `b = [10, 20]`. Predict what torch puts into `data`.
 
 # %%
 import torch
@@ -25,10 +26,8 @@ from packviz.lessons import ask, checks
 ask("order of data")
 
 # %%
-a, b = torch.tensor([1, 2, 3]), torch.tensor([3, 4])
+a, b = torch.tensor([1, 2, 3]), torch.tensor([10, 20])
 packed = pack_sequence([a, b])
-assert packed.data.tolist() == [1, 3, 2, 4, 3]
-assert packed.batch_sizes.tolist() == [2, 2, 1]
 print(packed)
 pv.show(packed)
 
@@ -36,6 +35,10 @@ pv.show(packed)
 # Read the right panel **column by column**, top to bottom. That is `data`.
 #
 # A column is one time step. `batch_sizes` says how tall each column is: how many rows of `data` belong to that step.
+
+# %% tags=["claims"]
+assert packed.data.tolist() == [1, 10, 2, 20, 3]
+assert packed.batch_sizes.tolist() == [2, 2, 1]
 
 # %% [markdown]
 # ## Walk the steps
@@ -51,16 +54,13 @@ explorer = PackedExplorer([3, 5, 2, 4])
 explorer
 
 # %% [markdown]
-# The cursor moves from code as well. At every step the rows are one slice, and the slices follow each other.
+# At every step the rows are one slice, and the slices follow each other.
 
-# %%
-layout = explorer.shown
+# %% tags=["claims"]
 for t in range(5):
-    explorer.t.value = t
-    start, end = layout.offsets[t], layout.offsets[t + 1]
-    assert f"data[{start}:{end}]" in explorer.summary.value
-    print(f"step {t}: batch_sizes[{t}] = {layout.batch_sizes[t]}, data[{start}:{end}]")
-explorer.t.value = 0
+    start, end = explorer.shown.offsets[t : t + 2]
+    assert end - start == explorer.shown.batch_sizes[t]
+    assert f"data[{start}:{end}]" in PackedExplorer([3, 5, 2, 4], t=t).summary.value
 
 # %% [markdown]
 # ## Why interleaved?
@@ -89,49 +89,39 @@ for size in packed.batch_sizes.tolist():
 
 # %%
 output, h_n = rnn(packed)
-assert torch.allclose(h, h_n[0], atol=1e-6)
-print("our loop gives torch's final states")
+print("equal to torch's final states:", torch.allclose(h, h_n[0], atol=1e-6))
 
 # %% [markdown]
 # Look at `h[size:]`. A sequence that has ended keeps its state. That is why packed final states are right.
 # And it is why the longest must come first: whoever ends next is always the last row.
 
+# %% tags=["claims"]
+assert torch.allclose(h, h_n[0], atol=1e-6)
+
 # %% [markdown]
 # ## `batch_sizes` are not the lengths
 #
 # The sequences `abc` and `x` have lengths 3 and 1.
-# (In the picture packviz names the rows a and b; the letters in the cells are ours.)
 
 # %%
 ask("batch sizes of abc and x")
 
 # %%
-letters = [torch.tensor([ord(letter) for letter in word]) for word in ("abc", "x")]
-packed = pack_sequence(letters)
+pv.show(["abc", "x"], names=["abc", "x"])
+
+# %% [markdown]
+# Six sequences: start with all six, and lose one whenever a sequence ends.
+# Each number of `batch_sizes` is the height of its column.
+
+# %%
+pv.show([9, 8, 6, 4, 3, 2])
+
+# %% tags=["claims"]
+packed = pack_sequence([torch.tensor([ord(letter) for letter in word]) for word in ("abc", "x")])
 assert "".join(map(chr, packed.data)) == "axbc"
 assert packed.batch_sizes.tolist() == [2, 1, 1]
-pv.show(["abc", "x"])
-
-# %% [markdown]
-# Six sequences of lengths 9, 8, 6, 4, 3 and 2. Start with all six, and lose one whenever a sequence ends.
-
-# %%
-from packviz import figures
-
 packed = pack_sequence([torch.zeros(n) for n in (9, 8, 6, 4, 3, 2)])
 assert packed.batch_sizes.tolist() == [6, 6, 5, 4, 3, 3, 2, 2, 1]
-figures.batch_sizes(pv.Layout.from_packed(packed))
-
-# %% [markdown]
-# The same with token ids, as a tokenizer gives them: `Hello, sailor` and `Example`. 101 and 102 mark start and end;
-# 0 is padding.
-
-# %%
-tokens = torch.tensor([[101, 7592, 1010, 11803, 102], [101, 2742, 102, 0, 0]])
-packed = pack_padded_sequence(tokens, lengths=[5, 3], batch_first=True)
-assert packed.data.tolist() == [101, 101, 7592, 2742, 1010, 102, 11803, 102]
-assert packed.batch_sizes.tolist() == [2, 2, 2, 1, 1]
-pv.show(tokens, [5, 3], batch_first=True)
 
 # %% [markdown]
 # ## Sorting, and your own order
@@ -146,39 +136,90 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# With `enforce_sorted=False` torch sorts for you, longest first, and remembers how.
+# With `enforce_sorted=False` torch sorts for you, longest first, and remembers how, in two lists.
 
 # %%
 packed = pack_padded_sequence(x, [3, 5, 2, 4], enforce_sorted=False)
-print("sorted_indices  ", packed.sorted_indices.tolist(), " who stands at rank 0, 1, 2, 3")
-print("unsorted_indices", packed.unsorted_indices.tolist(), " the rank of sequence 0, 1, 2, 3")
-
-# %%
-# The cells named by letter and position, counted from 1 here.
-named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]
-picture = pv.show(named)
-order = [named[b][t] for b, t in picture.layout.source]
-assert " ".join(order) == "b1 d1 a1 c1 b2 d2 a2 c2 b3 d3 a3 b4 d4 b5"
-assert picture.layout.batch_sizes.tolist() == packed.batch_sizes.tolist() == [4, 4, 3, 2, 1]
-picture
+pv.show(packed, indices=True)
 
 # %% [markdown]
-# The lines between the panels are the sort: each sequence's way from your row to its rank.
-# Read them from right to left for the way back.
+# - `sorted_indices`, at the right: which of your sequences stands in this row now.
+# - `unsorted_indices`, at the left: the row to which your sequence has gone. Read them for the way back.
 #
 # You rarely need them: an RNN hands `h_n` back in **your** order, and `pad_packed_sequence` does too.
 
 # %%
 ask("order of h_n")
 
-# %%
+# %% tags=["claims"]
+named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]
+layout = pv.show(named).layout
+order = [named[b][t] for b, t in layout.source]
+assert " ".join(order) == "b1 d1 a1 c1 b2 d2 a2 c2 b3 d3 a3 b4 d4 b5"
+assert layout.batch_sizes.tolist() == packed.batch_sizes.tolist() == [4, 4, 3, 2, 1]
+assert packed.sorted_indices.tolist() == [1, 3, 0, 2]
+assert packed.unsorted_indices.tolist() == [2, 0, 3, 1]
 torch.manual_seed(0)
 lstm = torch.nn.LSTM(input_size=4, hidden_size=3)
 sequences = [torch.randn(n, 4) for n in (3, 5, 2, 4)]
 output, (h_n, c_n) = lstm(pack_sequence(sequences, enforce_sorted=False))
 for row, sequence in enumerate(sequences):
     assert torch.allclose(h_n[0, row], lstm(sequence)[1][0][0], atol=1e-6)
-print("row i of h_n is the final state of sequence i, in your order")
+
+# %% [markdown]
+# ## A training loop
+#
+# Two sentences as token ids, `Hello, sailor` and `Example`; 101 and 102 mark start and end, 0 is padding. The
+# `lengths` say what is real. `batch_first=True`, because the batch is the first dimension of `tokens`.
+#
+# The model predicts each next token: embedding → pack → LSTM → loss → step.
+
+# %%
+from torch import nn
+
+from packviz import figures
+
+tokens = torch.tensor([[101, 7592, 1010, 11803, 102], [101, 2742, 102, 0, 0]])
+lengths = torch.tensor([5, 3])
+
+torch.manual_seed(0)
+embedding, lstm, head = nn.Embedding(12000, 16), nn.LSTM(16, 32, batch_first=True), nn.Linear(32, 12000)
+optimizer = torch.optim.Adam([*embedding.parameters(), *lstm.parameters(), *head.parameters()], lr=0.03)
+
+
+def pack(x, lengths):
+    return pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+
+
+# %%
+losses = []
+for _ in range(30):
+    inputs = pack(embedding(tokens[:, :-1]), lengths - 1)
+    targets = pack(tokens[:, 1:], lengths - 1)
+    output, _ = lstm(inputs)  # packed in, packed out
+    loss = nn.functional.cross_entropy(head(output.data), targets.data)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+
+figures.training_curves({"loss": losses}, "Trained on packed batches, the model learns both sentences", y="loss")
+
+# %% [markdown]
+# (It cannot reach 0: after 101 either sentence may follow.) No mask, and no padding in the loss: `output.data` and `targets.data` have one row for each real step, in the same
+# order.
+#
+# **What may work on `.data`?** A layer that treats every row alone: `Linear`, an activation, `Dropout`, `LayerNorm`,
+# `Embedding`. Not what looks along time, such as convolution or attention: neighbours in `data` are other sequences.
+
+# %% tags=["claims"]
+import math
+
+assert 2 / 6 * math.log(2) < losses[-1] < 0.35 < 9 < losses[0] < 10
+packed = pack(tokens, lengths)
+assert packed.data.tolist() == [101, 101, 7592, 2742, 1010, 102, 11803, 102]
+assert packed.batch_sizes.tolist() == [2, 2, 2, 1, 1]
+assert output.data.shape[0] == targets.data.shape[0] == 6
 
 # %% [markdown]
 # ## There and back
@@ -188,16 +229,19 @@ print("row i of h_n is the final state of sequence i, in your order")
 # %%
 x = pad_sequence([a, b], batch_first=True)
 packed = pack_padded_sequence(x, [3, 2], batch_first=True)
-back, lengths = pad_packed_sequence(packed, batch_first=True)
-assert torch.equal(back, x)
-assert lengths.tolist() == [3, 2]
 
+back, lengths = pad_packed_sequence(packed, batch_first=True)
 time_major, _ = pad_packed_sequence(packed)
-assert torch.equal(time_major, x.T)
 wide, _ = pad_packed_sequence(packed, batch_first=True, total_length=6)
-assert wide.shape == (2, 6)
+
 print("batch_first=True:", tuple(back.shape), " forgotten:", tuple(time_major.shape))
 print("total_length=6:  ", tuple(wide.shape))
+
+# %% tags=["claims"]
+assert torch.equal(back, x)
+assert lengths.tolist() == [3, 2]
+assert torch.equal(time_major, x.T)
+assert wide.shape == (2, 6)
 
 # %% [markdown]
 # ## What people get wrong
@@ -206,14 +250,17 @@ print("total_length=6:  ", tuple(wide.shape))
 # - **A padded batch wider than its longest sequence.** Unpacking gives `max(lengths)` steps, not yours.
 #   Ask with `total_length=`.
 # - **"Sequences must be sorted."** Only with `enforce_sorted=True`, which is torch's default.
-# - **Building a `PackedSequence` by hand.** `PackedSequence(data, batch_sizes)` knows nothing of your order.
+# - **Building a `PackedSequence` by hand.** `PackedSequence(data, batch_sizes)` knows nothing of your order:
 
 # %%
 unsorted = pack_sequence([b, a], enforce_sorted=False)
 by_hand = torch.nn.utils.rnn.PackedSequence(unsorted.data, unsorted.batch_sizes)
+for name, packed in {"from torch": unsorted, "built by hand": by_hand}.items():
+    print(f"{name}: lengths {pad_packed_sequence(packed, batch_first=True)[1].tolist()}")
+
+# %% tags=["claims"]
 assert pad_packed_sequence(unsorted, batch_first=True)[1].tolist() == [2, 3]
 assert pad_packed_sequence(by_hand, batch_first=True)[1].tolist() == [3, 2]
-print("lengths, from torch: [2, 3]   from the one built by hand: [3, 2]")
 
 # %% [markdown]
 # ## Exercise 1
@@ -250,7 +297,8 @@ checks.packed_order(my_packed_order)
 #
 # - read `data` (step by step) and `batch_sizes` (how many rows each step has) of any packed sequence,
 # - say why: an RNN needs one step of everybody, as one slice,
-# - follow the sort, and trust torch to undo it.
+# - follow the sort, and trust torch to undo it,
+# - train on packed batches, with the loss on `.data`.
 #
 # Next: [03 Counting FLOPs](03_counting_flops.ipynb). Back: [01 Why pack?](01_why_pack.ipynb) ·
 # [00 Start here](00_start_here.ipynb)

@@ -65,8 +65,8 @@ def packed_order(answer: Callable[[list[str]], Any]) -> Verdict:
         rows = Comparison(f"data of {words}", *entries(yours, target))
         if rows.yours != rows.target:
             hint = "Go step by step; within a step, the longest sequence comes first."
-            return Verdict(False, f"Not yet for {words}. {hint}", [show(words), rows])
-    return Verdict(True, "Equal to the order of torch's data for every case.", [show(["abc", "x"])])
+            return Verdict(False, f"Not yet for {words}. {hint}", [show(words, names=words), rows])
+    return Verdict(True, "Equal to the order of torch's data for every case.", [show(["abc", "x"], names=["abc", "x"])])
 
 
 def _padding(batches: Iterable[Sequence[int]]) -> int:
