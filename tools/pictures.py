@@ -11,6 +11,7 @@ from packviz.draw.grids import SAID, SHADES
 from packviz.draw.picture import show
 from packviz.draw.sheet import HATCHED, Sheet, row
 
+_SIGNS, _SHARES = ("−−−", "−−", "−", "0", "+", "++", "+++"), ("least", "less", "half", "more", "most")
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
@@ -32,10 +33,8 @@ def _colours(theme: str) -> Sheet:
     groups: list[dict[str, str]] = [
         {f"sequence {sequence_name(i)}": fill for i, fill in enumerate(palette.SEQUENCES)},
         {f"method: {name}": fill for name, fill in palette.METHODS.items()},
-        {
-            f"a number, {sign}": fill
-            for sign, fill in zip(("−−−", "−−", "−", "0", "+", "++", "+++"), palette.SIGNED, strict=True)
-        },
+        {f"a number, {sign}": fill for sign, fill in zip(_SIGNS, palette.SIGNED, strict=True)},
+        {f"a weight, {share}": fill for share, fill in zip(_SHARES, palette.RAMP, strict=True)},
         {"real, useful": palette.REAL, "padding, wasted work": HATCHED},
         differs | {"pointed at": own.accent, "wrong": own.wrong, "words": own.text, "axes and notes": own.muted},
     ]

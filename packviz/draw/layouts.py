@@ -51,6 +51,11 @@ class _Scale:
         """Whether a row is high enough for a letter."""
         return self.height >= 11
 
+    @property
+    def names(self) -> int:
+        """The size of a row's name, in px."""
+        return 13 if self.few else 12
+
 
 def draw(
     layout: Layout,
@@ -355,7 +360,8 @@ class _Picture:
         if scale.letters:
             self.sheet.text(self.lengths, top - 9, "length", anchor="end", size=11, ink=self.muted)
             for i, b in enumerate(rows):
-                row_name(self.sheet, self.layout, b, self.lengths, top + (i + 0.5) * scale.height + 4, self._name(b))
+                y = top + (i + 0.5) * scale.height + 4
+                row_name(self.sheet, self.layout, b, self.lengths, y, self._name(b), scale.names)
             return
         for i in range(0, len(rows), nice(24 / scale.height)):
             said = f"b = {rows[i]}" if i == 0 else str(rows[i])
@@ -375,7 +381,7 @@ class _Picture:
             curve = f"M{n(start)} {n(y0)}C{middle} {n(y0)} {middle} {n(y1)} {n(end)} {n(y1)}"
             sheet.path(curve, stroke=sheet.colours.line, width=3.5)  # its outline
             sheet.path(curve, stroke=palette.sequence_colour(b), width=2.5)
-            sheet.text(left - 6, y1 + 4, self._name(b), anchor="end", size=13, bold=True)
+            sheet.text(left - 6, y1 + 4, self._name(b), anchor="end", size=self.scale.names, bold=True)
             if self.listed:
                 sheet.text(grid + 28, y0 + 4, str(rank), anchor="end")
                 sheet.text(end + 24, y1 + 4, str(b), anchor="end")

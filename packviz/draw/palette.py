@@ -20,6 +20,7 @@ METHODS = {
 
 RAMP = ("#eef3f2", "#c3ddd8", "#86bdb3", "#3f8f83", "#14554b")
 """From little to much, where a fill says a number."""
+
 SIGNED = ("#6b4710", "#b98a3e", "#e6cfa3", "#f4f4f0", "#c3ddd8", "#5fa79b", "#14554b")
 """From most negative to most positive, where a fill says a number."""
 

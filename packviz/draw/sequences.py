@@ -38,9 +38,9 @@ def real_cells(
         sheet.cell(x + t * width, y, width, height, fill, label(b, t), size=size)
 
 
-def row_name(sheet: Sheet, layout: Layout, b: int, right: float, y: float, name: str = "") -> None:
+def row_name(sheet: Sheet, layout: Layout, b: int, right: float, y: float, name: str = "", size: int = 12) -> None:
     """The name of sequence `b`, or its letter, and its length, left of its row: in columns that end at `right`."""
-    sheet.text(6, y, name or sequence_name(b), size=13, bold=True)
+    sheet.text(6, y, name or sequence_name(b), size=size, bold=True)
     sheet.text(right, y, str(layout.lengths[b]), anchor="end", ink=sheet.colours.muted)
 
 

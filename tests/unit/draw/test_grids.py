@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from packviz.draw import grids, palette
 from packviz.draw.grids import SHADES, Grid
-from packviz.draw.text import difference, share
+from packviz.draw.text import share
 
 VALUES = st.one_of(st.floats(0, 1e6), st.sampled_from([0.0, 1e-12, math.nan, math.inf]))
 

@@ -26,7 +26,7 @@ def test_the_page_shows_the_palette_and_is_linked():
 
 def test_the_palette_has_every_colour():
     said = " ".join(Drawing(pictures.colours()).said())
-    for colour in (*palette.SEQUENCES, *palette.METHODS.values(), *palette.SIGNED, palette.REAL):
+    for colour in (*palette.SEQUENCES, *palette.METHODS.values(), *palette.SIGNED, *palette.RAMP, palette.REAL):
         assert said.count(colour) >= 2, colour  # light and dark
     for theme in (palette.LIGHT, palette.DARK):
         assert not [
