@@ -36,7 +36,7 @@ NOTEBOOKS = {
     "07_why_backward_is_slow": ("What makes it slow, counted?", 12),
     "08_making_packing_pay": ("What is exact, and faster than both?", 15),
     "09_static_graphs": ("What happens under tracing, compile, export and fixed shapes?", 15),
-    "10_should_you_pack": ("With your lengths and your model: should you?", 20),
+    "10_should_you_pack": ("With your lengths and your model: should you?", 15),
     "11_error_museum": ("What does each real error mean, and what is its fix?", None),
 }
 """By file name: the question that it answers, and the minutes it takes; none where one walks at will."""
