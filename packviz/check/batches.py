@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,14 @@ from packviz.core.layout import BoolArray, IntArray, Layout, Packed, sequence_na
 from packviz.core.padded import Padded, order
 from packviz.draw.text import count, numbers
 
-CHANCE = 1e-4
-"""A pattern in the data is evidence if it is less likely than this to come about by chance."""
+SURE = 0.12
+"""What chance makes less likely than this is told as a mistake. Larger, it gives more than 1 % of false alarms on small
+batches of data that are sometimes zero: `tests/unit/check/test_odds.py` prints how many, for every kind of data."""
 
-AGAIN = 0.7
-"""Where no two other steps of the data are alike: how likely, at most, one value shall be to come twice running."""
+RARE = 0.1
+"""How likely it is that the padding holds this and that without a mistake."""
+
+TOO_LONG = "padding inside the length"
 
 
 def diagnose(
@@ -38,6 +42,8 @@ def diagnose(
 
     A finding needs evidence in what was given. Where two readings explain the data equally well there is none: a batch
     and its transpose with `B = T`, sorted lengths 3, 2, 1 and zeros as padding, say. So nothing found is no proof.
+    What data may show by chance is judged by odds, and the finding says in words how sure it is: three sequences are
+    enough where the data never hold what padding holds.
 
     Padding is known by its value: cells behind the lengths that all hold the same vector, zeros or not. Looking for it
     waits for the device a few times, so this is for a look at some batches and not for a training loop.
@@ -64,7 +70,7 @@ def diagnose(
     if batch.readable:
         found += _counts(batch)
         if batch.fits:
-            found += [*_data(batch), *_widths(batch)]
+            found += [*(_data(batch) if batch.tells else ()), *_widths(batch)]
             if packed is not None:
                 found += _order(batch, packed)
             if last is not None:
@@ -113,6 +119,12 @@ class _Batch:
         return cut
 
     @property
+    def tells(self) -> bool:
+        """Whether the data may tell something: every length is one that x can have, and there are values."""
+        possible = (self.given == self.n) & (self.n >= 1) & (self.n <= self.steps)
+        return bool(possible.all()) and not self.x.is_meta
+
+    @property
     def fits(self) -> bool:
         """Whether every sequence of x has its length, so that data and lengths can be held against each other."""
         return len(self.n) == self.size and self.size > 0 and self.steps > 0
@@ -138,14 +150,33 @@ class _Batch:
         """`(B, T)` true where a cell holds a NaN."""
         return self._where(lambda x: x.isnan().any(-1))
 
-    def differs(self, cells: BoolArray) -> bool:
-        """Whether no two of these cells hold the same."""
-        rows = self.x[torch.tensor(cells, device=self.x.device)].view(torch.uint8).cpu().numpy()
-        return len(np.unique(rows, axis=0)) == len(rows)
+    @cached_property
+    def padding(self) -> BoolArray | None:
+        """`(B, T)` true where a cell holds what all padding holds; or zero, if there is no padding."""
+        filled = ~self.mask & ~self.nan
+        if not filled.any():
+            return self.zero if self.mask.all() else self.nan
+        same, cell = self.value(*_last_of(filled))
+        alone = cell is not None and filled.sum() == 1  # one cell is like itself, whatever it holds
+        return same if same[filled].all() and not alone else None
+
+    def value(self, b: int, t: int) -> tuple[BoolArray, tuple[int, int] | None]:
+        """`(B, T)` true where a cell holds what cell `(b, t)` holds; and this cell, unless that is zero."""
+        return (self.zero, None) if self.zero[b, t] else (self.like(b, t), (b, t))
+
+    @cached_property
+    def commonest_end(self) -> tuple[int, int]:
+        """A cell of the last step that holds what most sequences hold there."""
+        rows = self.x[:, -1].contiguous().view(torch.uint8).cpu().numpy()
+        _, first, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
+        return int(first[counts.argmax()]), self.steps - 1
+
+    def repeats(self, along: int) -> BoolArray:
+        """True where a cell holds what the one before it holds: `(B, T - 1)`, or `(T, B - 1)` along the sequences."""
+        x = self.x if along else self.x.transpose(0, 1)
+        return self._where(lambda _: (x[:, 1:] == x[:, :-1]).all(-1))
 
     def _where(self, test: Callable[[Tensor], Tensor]) -> BoolArray:
-        if self.x.is_meta:  # no values, no evidence
-            return np.zeros((self.size, self.steps), dtype=bool)
         found: BoolArray = test(self.x).cpu().numpy()
         return found
 
@@ -212,125 +243,156 @@ def _uncounted(batch: _Batch) -> str:
 
 @dataclass(frozen=True)
 class _Reading:
-    """Another way to read the batch."""
+    """Another way to read the batch: some cells are data, and all others hold one value, the padding's."""
 
+    level: str
     rule: str
-    real: BoolArray
-    """`(B, T)` where the data lie, read like this."""
-    along: int
-    """The axis of time."""
     said: str
     fix: str
+    wrong: BoolArray
+    """`(B,)` the sequences that do not lie where the lengths put them."""
+    real: BoolArray
+    """`(B, T)` where the data lie, read like this."""
+    same: BoolArray
+    """`(B, T)` where a cell holds the value."""
+    cell: tuple[int, int] | None
+    """Where the value was taken from; none for zeros, which need no example."""
+    along: int = 1
+    """The axis of time."""
+    ways: float = 0.0
+    """The logarithm of the number of mistakes of this kind."""
+
+    @cached_property
+    def inside(self) -> BoolArray:
+        """`(B, T)` where data hold the value."""
+        return self.real & self.same
+
+    def chance(self, batch: _Batch) -> float:
+        """How likely it is that data hold the value just there by chance, judged by the other data.
+
+        Say that data hold it at some rate, and where they do, hold it on at another. After `k` of `n` steps that did,
+        the next one does with probability `(k + 1) / (n + 2)`, by Laplace's rule of succession, and so on:
+
+            chance = ways · p(all first cells, after k of n) · p(all further cells, after k' of n')
+
+        The first cell of each run is held against the `k` of all `n` steps of data that hold the value. The further
+        ones are held against the `k'` of `n'` steps behind such a step that hold it again; or if data hold it nowhere,
+        against the steps that repeat the one before, whatever it is. So zeros tell much where data are never zero, and
+        little where they are sparse, fall silent or stand still. Where the lengths leave data in the padding, that has
+        to be chance, too: `RARE`.
+        """
+        broken = batch.padding is None
+        doubtful = ~self.real & (batch.mask | broken)  # padding that is as it should be needs no explanation
+        if self.cell:
+            doubtful[self.cell] = False
+        doubtful, real, inside = (one if self.along else one.T for one in (doubtful, self.real, self.inside))
+        behind, again = real[:, 1:] & inside[:, :-1], inside[:, 1:]
+        if not behind.any():
+            behind, again = real[:, 1:] & real[:, :-1], batch.repeats(self.along)
+        first = int(doubtful.any(axis=1).sum())
+        chance = self.ways + math.log(RARE if broken else 1) + _succession(first, inside, real)
+        chance += _succession(int(doubtful.sum()) - first, behind & again, behind)
+        return math.exp(min(chance, 0)) if first else 1.0
+
+
+def _succession(more: int, hits: BoolArray, tried: BoolArray) -> float:
+    """The logarithm of how likely it is that so many more cells are all hits, by Laplace's rule."""
+    k, n = int(hits.sum()), int(tried.sum())
+    return math.lgamma(k + 1 + more) - math.lgamma(k + 1) - math.lgamma(n + 2 + more) + math.lgamma(n + 2)
 
 
 def _data(batch: _Batch) -> Iterator[Finding]:
     """Where the cells that hold one and the same value lie, against where the lengths put the padding."""
-    padding = ~batch.mask
-    if padding.any() and not batch.like(*_last_of(padding))[padding].all():
-        other = next((r for r in _readings(batch) if _is_evident(batch, r)), None)
-        if other is not None:
-            astray = padding & other.real
-            said = (
-                f"{other.said} As the lengths are read now, {count(int(astray.sum()), 'cell')} of data lie in the"
-                " padding, and as many of padding are packed as data."
-            )
-            yield Finding("error", other.rule, said, _names(astray.any(axis=1)), other.fix)
-            return
-        yield from _cut_off(batch)
-    else:
-        yield from _zeros_inside(batch)
-    if (hidden := batch.nan & padding).any():
+    if judged := [(one.chance(batch), one) for one in _readings(batch)]:
+        chance, one = min(judged, key=itemgetter(0))
+        k, others = int(one.inside.sum()), count(int(one.real.sum()), "other step")
+        if chance < SURE:
+            sure = "almost certain" if chance < 1e-6 else "very likely" if chance < 1e-3 else "likely"
+            said = f"{one.said} This is {sure}: of {others}, {k or 'none'} {'are' if k > 1 else 'is'} like padding."
+            yield Finding(one.level, one.rule, said, _names(one.wrong), one.fix)
+        elif one.rule == TOO_LONG and not k:
+            said = f"{one.said} They may as well be data that end so: {others} are too few to tell."
+            yield Finding("info", one.rule, said, _names(one.wrong), one.fix)
+    if (hidden := batch.nan & ~batch.mask).any():
         said = (
-            f"{count(int(hidden.sum()), 'cell')} of {int(padding.sum())} of the padding hold NaN. Packed, nothing reads"
-            " them. Padded, the gradients of all weights become NaN, even of a loss over the real steps."
+            f"{count(int(hidden.sum()), 'cell')} of {int((~batch.mask).sum())} of the padding hold NaN. Packed, nothing"
+            " reads them. Padded, the gradients of all weights become NaN, even of a loss over the real steps."
         )
         fix = "pack, or clean the padding first: x = x.masked_fill(~mask, 0)"
         yield Finding("warning", "NaN in the padding", said, _names(hidden.any(axis=1)), fix)
 
 
 def _readings(batch: _Batch) -> Iterator[_Reading]:
-    n, steps = np.clip(batch.n, 0, batch.steps), batch.steps
-    yield _Reading(
-        "right-aligned",
-        np.arange(steps) >= steps - n[:, None],
-        1,
-        "Every sequence lies at the end of its row, behind its padding. Packing takes the first steps of each row.",
-        "move the data first: pv.align(x, lengths, to='left', batch_first=…)",
-    )
-    if batch.size == steps:
-        yield _Reading(
-            "batch and time swapped",
-            batch.mask.T,
-            0,
-            f"B and T are both {steps}, so torch cannot tell them apart. The padding in x fits these lengths along the"
-            " other dimension, and not along this one.",
-            _turned(batch),
+    """Every other way to read the batch in which all padding holds one value."""
+    if batch.padding is not None:
+        yield from _ending(batch, batch.padding, None)
+        return
+    said = "Every sequence lies at the end of its row, behind its padding. Packing takes the first steps of each row."
+    fix = "move the data first: pv.align(x, lengths, to='left', batch_first=…)"
+    yield from _lying(batch, "right-aligned", said, fix, batch.mask[:, ::-1])
+    if batch.size == batch.steps:
+        said = (
+            f"B and T are both {batch.steps}, so torch cannot tell them apart. The padding in x fits these lengths"
+            " along the other dimension, and not along this one."
         )
+        yield from _lying(batch, "batch and time swapped", said, _turned(batch), batch.mask.T, along=0)
+    yield from _ending(batch, batch.zero, None)
+    yield from _ending(batch, *batch.value(*batch.commonest_end))
 
 
-def _is_evident(batch: _Batch, reading: _Reading) -> bool:
-    """Whether everything this reading calls padding holds one value, and too much of it to be chance."""
-    padding = ~reading.real
-    if not padding.any():
-        return False
-    cell = _last_of(padding)
-    same = batch.like(*cell)
-    if not same[padding].all():
-        return False
-    surprising = padding & batch.mask  # data, as the batch is read now
-    if not batch.zero[cell]:
-        surprising[cell] = False  # its value was taken from there
-    same, data, surprising = (a if reading.along else a.T for a in (same, reading.real, surprising))
-    rows, cells = int(surprising.any(axis=1).sum()), int(surprising.sum())
-    # How often this value stands in the data, and how often another one follows it: never 0, for want of seeing.
-    inside = same & data
-    follows, after = int((inside[:, 1:] & inside[:, :-1]).sum()), int((inside[:, :-1] & data[:, 1:]).sum())
-    once, again = (int(inside.sum()) + 1) / (int(data.sum()) + 2), (follows + 1) / (after + 2)
-    return rows > 0 and once**rows * again ** (cells - rows) < CHANCE
+def _lying(batch: _Batch, rule: str, said: str, fix: str, real: BoolArray, along: int = 1) -> Iterator[_Reading]:
+    """Sequences that lie elsewhere."""
+    same, cell = batch.value(*_last_of(~real))
+    if same[~real].all():
+        astray = real & ~batch.mask
+        said += (
+            f" As the lengths are read now, {count(int(astray.sum()), 'cell')} of data lie in the padding, and as many"
+            " of padding are packed as data."
+        )
+        yield _Reading("error", rule, said, fix, astray.any(axis=1), real, same, cell, along)
 
 
-def _cut_off(batch: _Batch) -> Iterator[Finding]:
-    """Data after the stated length, and padding after that."""
+def _ending(batch: _Batch, same: BoolArray, cell: tuple[int, int] | None) -> Iterator[_Reading]:
+    """Sequences that end elsewhere, if this value is the padding: all of them, and only those that are longer."""
     n, steps = batch.n, batch.steps
-    shortest = int(np.argmin(n))
-    for source in (None, shortest):
-        blank = batch.zero if source is None else batch.like(source, steps - 1)
-        ends = _ends(blank)
-        late = ends > n
-        rows = int((ends < steps).sum()) - (source is not None)  # the value was taken from one of them
-        if late.any() and _chance(batch, blank, ends, rows, int((steps - ends).sum())) < CHANCE:
-            b = int(np.argmax(late))
+    last = _ends(same)
+    ends = np.where(last > 0, last, n)  # a row of nothing else tells nothing
+    for read in (ends, np.maximum(n, ends)):
+        late, wrong = read > n, read != n
+        if not wrong.any():
+            continue
+        many, other = int(wrong.sum()), max(steps - 1, 1)
+        ways = math.log(math.comb(len(n), many) * other**many)
+        if np.array_equal(
+            np.clip(read + (n - read)[wrong][0], 1, steps), n
+        ):  # all are off by the same, as far as may be
+            ways = math.log(other)
+        ways += math.log(len(n)) if cell else 0  # so many values might have been taken for the padding
+        b = int(np.argmax(late if late.any() else wrong))
+        at = f"lengths[{b}] is {batch.n[b]}, the data"
+        if np.array_equal(np.sort(read), np.sort(n)):
+            level, rule, ways = "error", "lengths in another order", min(ways, math.lgamma(len(n) + 1))
+            said = f"The data end where these lengths say, but for other sequences: {at} end at {read[b]}."
+            fix = "give the lengths in the order of x; if you sorted one of the two, sort the other alike"
+        elif late.any():
+            level, rule, wrong = "warning", "data after the length", late
             said = (
-                f"{count(int((ends - n)[late].sum()), 'step')} of data in {count(int(late.sum()), 'sequence')} lie"
-                f" behind the stated length, and {'zeros' if source is None else 'padding'} after them: lengths[{b}] is"
-                f" {n[b]}, the data go on to {ends[b]}. Packing leaves these steps out without a word."
+                f"{count(int((read - n)[late].sum()), 'step')} of data in {count(int(late.sum()), 'sequence')} lie"
+                f" behind the stated length, and {'padding' if cell else 'zeros'} after them: {at} go on to {read[b]}."
+                " Packing leaves these steps out without a word."
             )
             fix = "give the full lengths; if you shorten on purpose, cut x as well"
-            yield Finding("warning", "data after the length", said, _names(late), fix)
-            return
-
-
-def _zeros_inside(batch: _Batch) -> Iterator[Finding]:
-    """What looks like padding, at the end of the stated length."""
-    padding = ~batch.mask
-    blank = batch.like(*_last_of(padding)) if padding.any() else batch.zero
-    n = np.clip(batch.n, 0, batch.steps)
-    ends = np.minimum(_ends(blank), n)
-    short = (ends < n) & (ends > 0)
-    if not short.any() or _chance(batch, blank, ends, int(short.sum()), int((n - ends).sum())) >= CHANCE:
-        return
-    # The same number in every sequence may be an end mark that is written like the padding.
-    extra = (n - ends)[short]
-    marks = bool((n - ends == extra[0]).all())
-    b = int(np.argmax(short))
-    said = (
-        f"The last {count(int(extra.sum()), 'step')} of {count(int(short.sum()), 'sequence')} look like padding, a"
-        f" value that the data hold nowhere else: lengths[{b}] is {n[b]}, the data end at {ends[b]}. If it is padding,"
-        " the RNN reads it, and h_n is the state after it."
-    )
-    fix = f"nothing, if these are {'end marks' if marks else 'data'}; else give each sequence's own length"
-    fix += ", not the width of x" * bool((n == batch.steps).all())
-    yield Finding("info" if marks else "warning", "padding inside the length", said, _names(short), fix)
+        else:
+            # The same number in every sequence may be an end mark that is written like the padding.
+            marks = bool((n - last == n[0] - last[0]).all())
+            level, rule = "info" if marks else "warning", TOO_LONG
+            said = (
+                f"The last {count(int((n - read).sum()), 'step')} of {count(many, 'sequence')} look like"
+                f" padding: {at} end at {read[b]}. If it is padding, the RNN reads it, and h_n is the state after it."
+            )
+            fix = f"nothing, if these are {'end marks' if marks else 'data'}; else give each sequence's own length"
+            fix += ", not the width of x" * bool((n == steps).all())
+        yield _Reading(level, rule, said, fix, wrong, np.arange(steps) < read[:, None], same, cell, ways=ways)
 
 
 # What the shapes, the packed batch, the last step and the state say.
@@ -451,37 +513,17 @@ def _states(batch: _Batch, hx: Any) -> Iterator[Finding]:
         yield Finding("error", "rows of the state", said, fix=fix)
 
 
-# Counting, naming, and how likely it is that all this is chance.
+# Counting and naming.
 
 
 def _last_of(cells: BoolArray) -> tuple[int, int]:
-    b, t = np.argwhere(cells)[-1].tolist()
-    return b, t
+    return divmod(int(np.flatnonzero(cells)[-1]), cells.shape[1])
 
 
 def _ends(blank: BoolArray) -> IntArray:
     """`(B,)` one more than the last step that is not blank."""
     filled = ~blank[:, ::-1]
     return np.where(filled.any(axis=1), blank.shape[1] - filled.argmax(axis=1), 0)
-
-
-def _chance(batch: _Batch, blank: BoolArray, ends: IntArray, rows: int, blanks: int) -> float:
-    """How likely it is, at most, that so many rows end in a value which their data hold nowhere else.
-
-    Were it data, each cell might hold it with some probability q: so many ends of rows do, and no other cell. This is
-    the largest value that binom(B, rows) · q^rows · (1 - q)^cells takes for any q: for the q that suits it best.
-
-    Of each run only the first cell counts: data may fall silent. Where that is not enough, and no two other steps of
-    the data are alike, each further cell counts as well, with the probability `AGAIN`.
-    """
-    cells = int(ends.sum())
-    data = np.arange(blank.shape[1]) < ends[:, None]
-    if rows < 1 or (blank & data).any():
-        return 1.0
-    q = rows / (rows + cells)
-    chance = math.comb(len(ends), rows) * q**rows * (1 - q) ** cells
-    further = chance * AGAIN ** (blanks - rows)
-    return further if further < CHANCE <= chance and ends.all() and batch.differs(data) else chance
 
 
 def _turned(batch: _Batch) -> str:

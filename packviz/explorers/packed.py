@@ -85,7 +85,7 @@ def _packed_by_torch(wanted: Layout, enforce_sorted: bool) -> Layout:
     from torch.nn.utils.rnn import pack_padded_sequence  # noqa: PLC0415
 
     try:
-        cells = torch.empty(wanted.max_len, wanted.batch_size)
+        cells = torch.zeros(wanted.max_len, wanted.batch_size)
         packed = pack_padded_sequence(cells, torch.tensor(wanted.lengths), enforce_sorted=enforce_sorted)
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
