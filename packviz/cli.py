@@ -8,8 +8,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from packviz.bench.command import STOPPED, add_studies
+from packviz.bench.command import STOPPED, add_advise, add_studies
 from packviz.bench.machine import own_version
+from packviz.check.command import add_check, add_diagnose
 from packviz.core import lengths
 from packviz.draw.picture import show
 from packviz.studies.forum import command as forum
@@ -26,16 +27,30 @@ STUDIES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status: 0, 2 for input it cannot use, 130 after Ctrl-C."""
-    parser = argparse.ArgumentParser(prog="packviz", description="See PyTorch packed sequences from a terminal.")
+    """Runs the command and returns its exit status.
+
+    That is 0; 1 where `check` or `diagnose` found an error; 2 for input it cannot use; 130 after Ctrl-C.
+    """
+    said = "See, check and time PyTorch packed sequences from a terminal."
+    parser = argparse.ArgumentParser(prog="packviz", description=said)
     parser.add_argument("--version", action="version", version=f"packviz {own_version() or '(not installed)'}")
     commands = parser.add_subparsers(title="commands", required=True)
 
     shower = commands.add_parser("show", help="print a batch, padded and packed")
-    shower.add_argument("lengths", nargs="*", help="the real time steps of each sequence, as in 5 3 2")
-    shower.add_argument("--file", metavar="PATH", help="read the lengths from a CSV or JSON file; - is standard input")
+    _add_lengths(shower)
     shower.add_argument("--svg", metavar="PATH", help="write the picture to this file instead of printing text")
     shower.set_defaults(run=_show)
+
+    diagnose = "find the mistakes that torch is silent about in a batch and its lengths"
+    add_diagnose(commands.add_parser("diagnose", help=diagnose, description=f"{diagnose.capitalize()}."))
+
+    check = "find what breaks in a network under fixed shapes, with the line of your code"
+    add_check(commands.add_parser("check", help=check, description=f"{check.capitalize()}."))
+
+    advise = "measure the ways to run an RNN on batches of these lengths, and recommend one"
+    adviser = commands.add_parser("advise", help=advise, description=f"{advise.capitalize()}.")
+    _add_lengths(adviser)
+    add_advise(adviser)
 
     bench = "time the forum's network, padded and packed, on this machine"
     forum.add_to(commands.add_parser("bench", help=bench, description=f"{bench.capitalize()}."))
@@ -43,9 +58,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     study = "run a study again: what notebooks show as recorded, measured on this machine"
     add_studies(commands.add_parser("study", help=study, description=f"{study.capitalize()}."), STUDIES)
 
-    options = parser.parse_args(arguments)
+    options, status = parser.parse_args(arguments), 0
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks our dashes and dots still gets the numbers
+        sys.stdout.reconfigure(errors="replace")
     try:
-        return options.run(options) or 0
+        status = options.run(options) or 0
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, `head` say, has had enough; spare it the interpreter's complaint at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except ValueError as error:
         print(f"packviz: {error}", file=sys.stderr)
         return 2
@@ -57,22 +77,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("packviz: stopped", file=sys.stderr)
         return STOPPED
+    return status
+
+
+def _add_lengths(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("lengths", nargs="*", help="the real time steps of each sequence, as in 5 3 2; or a file that holds them")
+    add("--file", metavar="PATH", help="read them from a text, CSV, JSON or .npy file; - is standard input")
 
 
 def _show(options: argparse.Namespace) -> None:
-    if bool(options.lengths) == bool(options.file):
-        raise ValueError("give the lengths, as in `packviz show 5 3 2`, or a file with --file, not both")
-    picture = show(lengths.read(options.file) if options.file else lengths.parse(" ".join(options.lengths)))
-    if options.svg:
-        try:
-            with open(options.svg, "w", encoding="utf-8") as file:
-                file.write(picture.to_svg())
-        except OSError as error:
-            raise ValueError(f"cannot write {options.svg}: {error.strerror}") from None
+    picture = show(lengths.typed(options.lengths, options.file))
+    if not options.svg:
+        print(picture)
         return
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks our dashes and dots still gets the numbers
-        sys.stdout.reconfigure(errors="replace")
     try:
-        print(picture, flush=True)
-    except BrokenPipeError:  # the reader, `head` say, has had enough; spare it the interpreter's complaint at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with open(options.svg, "w", encoding="utf-8") as file:
+            file.write(picture.to_svg())
+    except OSError as error:
+        raise ValueError(f"cannot write {options.svg}: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""What the commands that measure have in common: the bar, Ctrl-C, errors in a line; and `packviz study`."""
+"""The commands `packviz study` and `packviz advise`, and what all that measure have in common: bar, Ctrl-C, errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+from packviz.bench.machine import check_device
 from packviz.bench.study import ConflictError, Progress, Results, Study
+from packviz.core import lengths
+from packviz.core.spec import GATES
 from packviz.draw.text import count, table
 
 STOPPED = 130
@@ -46,14 +49,16 @@ def add_studies(parser: argparse.ArgumentParser, studies: Mapping[str, str]) -> 
         add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
         add("--threads", type=int, default=1, metavar="N", help="torch's CPU threads (default: 1)")
         effort = one.add_mutually_exclusive_group()
-        effort.add_argument("--rounds", type=_positive(int), metavar="N", help="timed rounds for each point")
-        effort.add_argument("--budget", type=_positive(float), metavar="SECONDS", help="for each point, roughly")
+        effort.add_argument("--rounds", type=positive(int), metavar="N", help="timed rounds for each point")
+        effort.add_argument("--budget", type=positive(float), metavar="SECONDS", help="for each point, roughly")
         add("--quick", action="store_true", help="few and small points")
         add("--only", default="", metavar="WORDS", help="the points whose name holds this")
         one.set_defaults(run=partial(_study, f"packviz.studies.{name}"))
 
 
-def _positive(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+def positive(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A type for argparse: `int` or `float`, over 0."""
+
     def number(said: str) -> Any:
         if not 0 < (value := kind(said)) < float("inf"):
             raise ValueError
@@ -88,6 +93,51 @@ def _study(module: str, options: argparse.Namespace) -> int:
     return carry_out(study, begin, points, options.out)
 
 
+def add_advise(parser: argparse.ArgumentParser) -> None:
+    """Gives the parser the options of `packviz advise`, but for the lengths."""
+    add, number = parser.add_argument, positive(int)
+    add("--rnn", choices=[*GATES], default="LSTM", help="(default: LSTM)")
+    add("--input-size", type=number, required=True, metavar="N", help="features of a time step")
+    add("--hidden-size", type=number, required=True, metavar="N", help="of the RNN")
+    add("--layers", type=number, default=1, metavar="N", help="(default: 1)")
+    add("--bidirectional", action="store_true", help="each layer runs backwards, too")
+    add("--forward", action="store_true", help="measure the forward pass alone, as without training")
+    add("--batch-size", type=number, default=64, metavar="N", help="sequences per batch (default: 64)")
+    add("--seconds", type=positive(float), default=20.0, metavar="N", help="for everything, roughly (default: 20)")
+    add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
+    add("--threads", type=number, metavar="N", help="torch's CPU threads (default: as torch has it)")
+    parser.set_defaults(run=_advise)
+
+
+def _advise(options: argparse.Namespace) -> None:
+    import torch  # noqa: PLC0415 - other commands do without
+
+    from packviz.bench.advice import advise  # noqa: PLC0415 - torch
+
+    n = lengths.typed(options.lengths, options.file)
+    kind: Callable[..., Any] = getattr(torch.nn, options.rnn)
+    rnn = kind(options.input_size, options.hidden_size, options.layers, bidirectional=options.bidirectional)
+    rnn.to(check_device(options.device)).train(not options.forward)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    with Bar(sys.stderr) as bar, noting_ctrl_c() as pressed:
+        try:
+            advice = advise(
+                rnn,
+                n,
+                batch_size=options.batch_size,
+                budget=options.seconds,
+                progress=bar.show_rounds,
+                stop=lambda: bool(pressed),
+            )
+        except ValueError:
+            if not pressed:
+                raise
+        if pressed:
+            raise KeyboardInterrupt
+    print(f"{advice}\n\n{advice.code}")
+
+
 def carry_out(
     study: Study[Any, Any, Any],
     begin: Callable[..., Iterator[Any]],
@@ -111,7 +161,7 @@ def carry_out(
         ValueError: the file cannot be read or written, or its results were measured otherwise.
     """
     result = start = _start(study, out)
-    with Bar(sys.stderr) as bar, _noting_ctrl_c() as pressed:
+    with Bar(sys.stderr) as bar, noting_ctrl_c() as pressed:
         try:
             for result in begin(start=start, progress=bar.show, stop=lambda: bool(pressed)):
                 bar.clear()
@@ -160,7 +210,7 @@ def writing(path: str | Path) -> Iterator[None]:
 
 
 @contextmanager
-def _noting_ctrl_c() -> Iterator[list[bool]]:
+def noting_ctrl_c() -> Iterator[list[bool]]:
     """A list that is empty until Ctrl-C: Python drops a KeyboardInterrupt that meets it within a finalizer."""
     pressed: list[bool] = []
     if threading.current_thread() is not threading.main_thread():

@@ -249,7 +249,7 @@ class _Reading:
     rule: str
     said: str
     fix: str
-    wrong: BoolArray
+    wrong: BoolArray | np.bool_
     """`(B,)` the sequences that do not lie where the lengths put them."""
     real: BoolArray
     """`(B, T)` where the data lie, read like this."""
@@ -517,7 +517,7 @@ def _states(batch: _Batch, hx: Any) -> Iterator[Finding]:
 
 
 def _last_of(cells: BoolArray) -> tuple[int, int]:
-    return divmod(int(np.flatnonzero(cells)[-1]), cells.shape[1])
+    return divmod(int(np.flatnonzero(cells)[-1]), int(cells.shape[1]))
 
 
 def _ends(blank: BoolArray) -> IntArray:

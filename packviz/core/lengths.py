@@ -7,7 +7,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -41,16 +41,34 @@ def parse(text: str) -> list[float]:
 
 
 def read(path: str) -> list[float]:
-    """Reads lengths from a CSV or JSON file, or from standard input if `path` is `-`.
+    """Reads lengths from a file of text, CSV, JSON or numpy (.npy), or from standard input if `path` is `-`.
 
     Raises:
         ValueError: there is no such file, or it does not hold lengths (see `parse`).
     """
     try:
+        if path.endswith(".npy"):
+            return _from_array(path)
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not a text file'}") from None
     return parse_file("standard input" if path == "-" else path, text)
+
+
+def typed(words: Sequence[str], file: str | None = None) -> list[float]:
+    """Reads the lengths that a command was given: numbers, or the name of a file, in their place or as an option.
+
+    Raises:
+        ValueError: there are neither, or both; or they are not lengths (see `parse`).
+    """
+    if bool(words) == bool(file):
+        raise ValueError("give the lengths, as in 5 3 2, or a file with --file, not both")
+    if not file and len(words) == 1 and (Path(words[0]).suffix in _SUFFIXES or Path(words[0]).is_file()):
+        file = words[0]
+    return read(file) if file else parse(" ".join(words))
+
+
+_SUFFIXES = (".csv", ".json", ".npy", ".txt")
 
 
 def parse_file(name: str, text: str) -> list[float]:
@@ -156,6 +174,16 @@ def even_steps(distinct: int, size: int) -> list[int]:
         fits = [d for d in range(2, size + 1) if size % d == 0 and (size - 1) % (d - 1) == 0]
         raise ValueError(f"distinct is {distinct}; for {size} sequences choose one of {fits}")
     return spread(distinct, size, size)
+
+
+def _from_array(path: str) -> list[float]:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError):
+        raise ValueError(f"{path} is not a numpy file of numbers") from None
+    if array.ndim != 1 or array.dtype.kind not in "iuf":
+        raise ValueError(f"{path} holds {array.dtype} of shape {array.shape}; lengths are one row of numbers")
+    return [_number(str(entry), i) for i, entry in enumerate(array.tolist())]
 
 
 def _from_json(text: str) -> list[float]:

@@ -1,13 +1,19 @@
 """The command, called as a function and run as a program."""
 
 import json
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
+import packviz as pv
 from packviz import cli
+from packviz.bench import advice
 from packviz.draw.picture import show
 
 PROGRAM = [sys.executable, "-m", "packviz"]
@@ -35,6 +41,14 @@ def test_show_reads_files(tmp_path, capsys, name, text):
     assert capsys.readouterr().out == f"{show([5, 3])}\n"
 
 
+@pytest.mark.parametrize("option", [["--file"], []])
+def test_a_file_may_be_numpys_and_stand_where_the_lengths_do(tmp_path, capsys, option):
+    path = str(tmp_path / "a.npy")
+    np.save(path, np.array([5, 3]))
+    assert cli.main(["show", *option, path]) == 0
+    assert capsys.readouterr().out == f"{show([5, 3])}\n"
+
+
 def test_show_writes_an_svg(tmp_path, capsys):
     path = tmp_path / "a picture.svg"
     assert cli.main(["show", "5", "3", "--svg", str(path)]) == 0
@@ -45,7 +59,7 @@ def test_show_writes_an_svg(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["show"], "give the lengths, as in `packviz show 5 3 2`, or a file with --file, not both"),
+        (["show"], "give the lengths, as in 5 3 2, or a file with --file, not both"),
         (["show", "5", "--file", "-"], "give the lengths"),
         (["show", "5", "x"], "entry 1 is 'x'"),
         (["show", "5", "-3"], "lengths[1] is -3: every sequence needs at least one time step"),
@@ -111,3 +125,266 @@ def test_a_terminal_without_our_dashes_still_gets_the_numbers():
         done.stdout.encode("ascii").decode().replace("?", "")
         == str(show([5, 3])).replace("·", "").replace("–", "") + "\n"
     )
+
+
+# diagnose
+
+
+def saved(folder, name, x, lengths=None):
+    """The path of a batch as torch or numpy saves it."""
+    path = folder / name
+    held = {"x": x} if lengths is None else {"x": x, "lengths": torch.tensor(lengths)}
+    if path.suffix == ".pt":
+        torch.save(held, path)
+    elif path.suffix == ".npz":
+        np.savez(path, **{key: value.numpy() for key, value in held.items()})
+    else:
+        np.save(path, x.numpy())
+    return str(path)
+
+
+BATCH = torch.randn(3, 6, 2) * pv.padding_mask([6, 4, 2]).unsqueeze(2)
+
+
+@pytest.mark.parametrize("name", ["a.pt", "a.npz"])
+@pytest.mark.parametrize(("lengths", "status"), [([6, 4, 2], 0), ([2, 4, 6], 1)])
+def test_diagnose_prints_the_findings_and_fails_on_errors(tmp_path, capsys, name, lengths, status):
+    assert cli.main(["diagnose", saved(tmp_path, name, BATCH, lengths), "--batch-first"]) == status
+    assert capsys.readouterr() == (f"{pv.diagnose(BATCH, lengths, batch_first=True)}\n", "")
+
+
+@pytest.mark.parametrize("name", ["a.pt", "a.npz", "a.npy"])
+def test_diagnose_takes_lengths_of_its_own(tmp_path, capsys, name):
+    path = saved(tmp_path, name, BATCH.transpose(0, 1).contiguous())
+    for words in (["6", "4", "6"], ["6,4,6"], [str(tmp_path / "lengths.csv")]):
+        (tmp_path / "lengths.csv").write_text("6\n4\n6\n")
+        assert cli.main(["diagnose", path, "--lengths", *words]) == 0  # a warning is no error
+        assert capsys.readouterr().out == f"{pv.diagnose(BATCH, [6, 4, 6], batch_first=True)}\n".replace(
+            "(3, 6, 2), read as (B, T, …)", "(6, 3, 2), read as (T, B, …)"
+        )
+
+
+def test_diagnose_takes_a_pair(tmp_path, capsys):
+    torch.save((BATCH, [6, 4, 2]), tmp_path / "a.pt")
+    assert cli.main(["diagnose", str(tmp_path / "a.pt"), "--batch-first"]) == 0
+    assert "nothing found" in capsys.readouterr().out
+
+
+def complaint(capsys, *arguments):
+    """What the command says of input that it cannot use."""
+    assert cli.main([*map(str, arguments)]) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.startswith("packviz: ")
+    assert error.count("\n") == 1
+    return error.removeprefix("packviz: ").strip()
+
+
+def test_diagnose_refuses_what_is_no_batch(tmp_path, capsys):
+    def say(path, *more):
+        return complaint(capsys, "diagnose", path, *more)
+
+    assert say("no such.pt") == "cannot read no such.pt: No such file or directory"
+    assert say("x.txt").startswith("x.txt is no .pt, .npz or .npy file")
+    assert "holds no lengths; give them, as in --lengths 5 3 2" in say(saved(tmp_path, "a.npy", BATCH))
+    assert "entry 0 is 'a'" in say(saved(tmp_path, "a.npy", BATCH), "--lengths", "a", "b")
+    assert say(saved(tmp_path, "a.npy", BATCH[0, 0]), "--lengths", 2) == "x must be (T, B, …), got shape (2,)"
+    torch.save({"y": BATCH, "n": 1}, tmp_path / "named.pt")
+    assert "named.pt holds y, n; name the batch x" in say(tmp_path / "named.pt")
+    torch.save(torch.nn.GRU(1, 1), tmp_path / "network.pt")
+    np.save(tmp_path / "objects.npy", np.array([None]))
+    np.save(tmp_path / "words.npy", np.array([["a"]]))
+    (tmp_path / "text.npz").write_text("hello")
+    (tmp_path / "empty.pt").touch()
+    for name in ("network.pt", "objects.npy", "text.npz", "empty.pt"):
+        assert say(tmp_path / name).endswith("it is damaged, or holds more than tensors and arrays")
+    assert "numpy.str_" in say(tmp_path / "words.npy", "--lengths", 1)
+
+
+# check
+
+NETWORKS = """
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+class Good(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(4, 8, batch_first=True)
+    def forward(self, x, lengths):
+        packed = pack_padded_sequence(x, lengths, batch_first=True)
+        return pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=x.shape[1])[0]
+
+class Bad(Good):
+    def forward(self, x, lengths):
+        return self.rnn(pack_padded_sequence(x, lengths, batch_first=True))[0]
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.rnn = nn.Embedding(9, 4), nn.GRU(4, 8)
+    def forward(self, x):
+        return self.rnn(self.embedding(x))[0]
+
+instance = Good()
+number = 3
+
+def make():
+    return Bad(), (torch.randn(2, 3, 4), torch.tensor([3, 2]))
+
+def fails():
+    raise KeyError("weights")
+
+def no_rnn():
+    return nn.Linear(2, 2)
+"""
+
+
+@pytest.fixture
+def networks(tmp_path, monkeypatch):
+    """A file of networks, in the folder where the command runs."""
+    (tmp_path / "some_networks.py").write_text(NETWORKS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield "some_networks.py"
+    sys.modules.pop("some_networks", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "said"),
+    [
+        ("Good", 0, "✓ Good under fixed shapes: nothing found"),
+        ("instance", 0, "✓ Good under fixed shapes: nothing found"),
+        ("Words", 0, "✓ Words under fixed shapes: nothing found"),
+        ("Bad", 1, "✗ Bad under fixed shapes: 1 error"),
+        ("make", 1, "✗ Bad under fixed shapes: 1 error"),
+    ],
+)
+@pytest.mark.parametrize("place", ["some_networks.py", "some_networks"])
+def test_check_prints_the_findings_and_fails_on_errors(networks, capsys, place, name, status, said):
+    assert cli.main(["check", f"{place}:{name}"]) == status
+    out, error = capsys.readouterr()
+    assert out.startswith(f"{said}\n")
+    assert not status or re.search(r"where: some_networks\.py:\d+|where: .*some_networks\.py", out)
+    assert error == ""
+
+
+def test_check_takes_lengths_for_its_example(networks, capsys):
+    assert cli.main(["check", f"{networks}:Good", "--lengths", "7", "2"]) == 0
+    assert "Data flow with lengths [7, 2]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("some_networks.py", "some_networks.py is no MODULE:NAME, such as package.module:name or path/file.py:name"),
+        ("some_networks.py:Nothing", "some_networks.py has no Nothing"),
+        ("nowhere.py:Good", "cannot import nowhere.py: FileNotFoundError: "),
+        ("no.where:Good", "cannot import no.where: ModuleNotFoundError: No module named 'no'"),
+        ("some_networks.py:fails", "some_networks.py:fails: KeyError: 'weights'"),
+        ("some_networks.py:number", "some_networks.py:number: it is a int; give a network, or a function that returns"),
+        ("some_networks.py:no_rnn", "some_networks.py:no_rnn: there is no RNN in it to make an example for; give a"),
+    ],
+)
+def test_check_says_in_a_line_what_is_no_network(networks, capsys, target, said):
+    assert complaint(capsys, "check", target).startswith(said)
+
+
+def test_a_file_takes_no_other_modules_place(networks, capsys):
+    Path("types.py").write_text(NETWORKS)
+    types = sys.modules["types"]
+    assert cli.main(["check", "types.py:Good"]) == 0
+    assert sys.modules["types"] is types
+
+
+def test_a_file_that_does_not_run_is_told_in_a_line(networks, capsys):
+    for code, said in (
+        ("x =", "SyntaxError"),
+        ("import sys; sys.exit('enough')", "SystemExit: enough"),
+        ("1 / 0", "Zero"),
+    ):
+        Path("broken.py").write_text(code)
+        assert complaint(capsys, "check", "broken.py:x").startswith(f"cannot import broken.py: {said}")
+
+
+# advise
+
+SIZES = ["--input-size", "4", "--hidden-size", "8"]
+
+
+def test_advise_measures_and_recommends(capsys):
+    assert cli.main(["advise", "9", "5", "2", "--rnn", "GRU", *SIZES, "--seconds", "0.2", "--bidirectional"]) == 0
+    out, error = capsys.readouterr()
+    assert out.startswith("Use ")
+    assert "GRU(4, 8), bidirectional, forward and backward" in out
+    assert "3 sequences of 2 to 9 time steps" in out
+    assert out.count("rnn(") + out.count("pv.run(rnn") == 1  # the code to paste
+    assert error == ""
+
+
+def test_advise_hands_on_what_is_asked_for(monkeypatch, tmp_path, capsys):
+    asked = {}
+
+    class Advice(str):
+        code = "the code"
+
+    def advise(rnn, lengths, **options):
+        asked.update(options, rnn=rnn, lengths=lengths)
+        return Advice("the advice")
+
+    monkeypatch.setattr(advice, "advise", advise)
+    (tmp_path / "a.json").write_text("[5, 3]")
+    options = ["--layers", "2", "--forward", "--batch-size", "7", "--seconds", "3.5"]
+    assert cli.main(["advise", str(tmp_path / "a.json"), *SIZES, *options]) == 0
+    assert capsys.readouterr().out == "the advice\n\nthe code\n"
+    assert str(asked["rnn"]) == "LSTM(4, 8, num_layers=2)"
+    assert not asked["rnn"].training
+    assert (asked["lengths"], asked["batch_size"], asked["budget"]) == ([5, 3], 7, 3.5)
+
+
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_ctrl_c_ends_advice(monkeypatch, capsys, swallowed):
+    def advise(rnn, lengths, *, stop, **options):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            if not swallowed:  # as within a finalizer
+                raise
+        assert stop()
+        raise ValueError("stopped before every method was looked at")
+
+    monkeypatch.setattr(advice, "advise", advise)
+    before = signal.getsignal(signal.SIGINT)
+    assert cli.main(["advise", "5", "3", *SIZES]) == 130
+    assert capsys.readouterr() == ("", "packviz: stopped\n")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give the lengths, as in 5 3 2, or a file with --file, not both"),
+        (["5", "0"], "lengths[1] is 0: every sequence needs at least one time step"),
+        (["no such.npy"], "cannot read no such.npy: No such file or directory"),
+        (["5", "--device", "tpu"], "device is 'tpu'; choose cpu, cuda"),
+    ],
+)
+def test_advise_refuses_in_a_line(capsys, arguments, said):
+    assert complaint(capsys, "advise", *arguments, *SIZES).startswith(said)
+
+
+@pytest.mark.parametrize("option", [["--hidden-size", "0"], ["--rnn", "MLP"], ["--seconds", "-1"], ["--layers", "x"]])
+def test_a_wrong_option_gets_the_usage(capsys, option):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["advise", "5", "3", *SIZES, *option])
+    assert "usage: packviz advise" in capsys.readouterr().err
+
+
+def test_the_help_fits_a_screen(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--help"])
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) <= 24
+    assert all(f"\n    {name} " in out for name in ("show", "diagnose", "check", "advise", "bench", "study"))

@@ -1,0 +1,147 @@
+"""The commands `packviz diagnose` and `packviz check`. They bring torch when they run, and not when they are named."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from packviz.core import lengths
+from packviz.core.layout import Layout
+
+
+def add_diagnose(parser: argparse.ArgumentParser) -> None:
+    """Gives the parser the options of `packviz diagnose`."""
+    add = parser.add_argument
+    add("file", metavar="FILE", help="a .pt, .npz or .npy file that holds the padded batch x, or x and lengths")
+    add("--lengths", nargs="+", metavar="N", help="the length of each sequence, or a file of them; else those in FILE")
+    add("--batch-first", action="store_true", help="x is (B, T, …) and not (T, B, …)")
+    parser.set_defaults(run=_diagnose)
+
+
+def _diagnose(options: argparse.Namespace) -> int:
+    from packviz.check.batches import diagnose  # noqa: PLC0415 - torch
+
+    x, n = _batch(options.file)
+    n = lengths.typed(options.lengths) if options.lengths else n
+    if n is None:
+        raise ValueError(f"{options.file} holds no lengths; give them, as in --lengths 5 3 2")
+    with _complaining(TypeError):
+        found = diagnose(x, n, options.batch_first)
+    print(found)
+    return int(not found.ok)
+
+
+def _batch(path: str) -> tuple[Any, Any]:
+    """`x`, and the lengths or none, from what torch or numpy has saved."""
+    import torch  # noqa: PLC0415
+
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".pt", ".pth", ".npz", ".npy"):
+        raise ValueError(f"{path} is no .pt, .npz or .npy file; save the batch with torch.save or numpy.savez")
+    try:
+        if suffix.startswith(".pt"):
+            held = torch.load(path, map_location="cpu", weights_only=True)
+        else:
+            held = np.load(path, allow_pickle=False)
+            held = dict(held) if suffix == ".npz" else held
+    except FileNotFoundError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except Exception as error:  # pickle, zip files, torch and numpy have each their own, which speak of unsafe options
+        raise ValueError(f"cannot read {path}: it is damaged, or holds more than tensors and arrays") from error
+    if isinstance(held, Mapping):
+        if "x" not in held:
+            raise ValueError(
+                f"{path} holds {', '.join(map(str, held)) or 'nothing'}; name the batch x, its lengths lengths"
+            )
+        held = held["x"], held.get("lengths")
+    x, n = held if isinstance(held, (tuple, list)) and len(held) == 2 else (held, None)
+    with _complaining(TypeError):
+        return torch.from_numpy(x) if isinstance(x, np.ndarray) else x, n
+
+
+def add_check(parser: argparse.ArgumentParser) -> None:
+    """Gives the parser the options of `packviz check`."""
+    add = parser.add_argument
+    add("target", metavar="MODULE:NAME", help="a network, or a function that returns (network, example_inputs): as in"
+        " package.module:name, or path/file.py:name")  # fmt: skip
+    add("--lengths", nargs="+", metavar="N", default=["5", "3", "2"], help="of the example that is made up where there"
+        " is but a network (default: 5 3 2)")  # fmt: skip
+    parser.set_defaults(run=_check)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from torch import nn  # noqa: PLC0415
+
+    from packviz.check.static import check_static  # noqa: PLC0415 - torch
+
+    n = Layout(lengths.typed(options.lengths)).lengths.tolist()
+    given = _named(options.target)
+    with _complaining(Exception, f"{options.target}: "):
+        if not isinstance(given, nn.Module) and callable(given):
+            given = given()
+        if isinstance(given, nn.Module):
+            given = given, _example(given, n)
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise TypeError(
+                f"it is a {type(given).__name__}; give a network, or a function that returns (network, inputs)"
+            )
+        found = check_static(*given)
+    print(found)
+    return int(not found.ok)
+
+
+def _named(target: str) -> Any:
+    """What `package.module:name` or `path/file.py:name` names."""
+    place, _, name = target.rpartition(":")
+    if not place or not name:
+        raise ValueError(f"{target} is no MODULE:NAME, such as package.module:name or path/file.py:name")
+    with _complaining((Exception, SystemExit), f"cannot import {place}: "):
+        if place.endswith(".py"):
+            sys.path.insert(0, str(Path(place).resolve().parent))  # as `python path/file.py` does
+            form: Any = importlib.util.spec_from_file_location(place, place)  # a name that no other module has
+            module = sys.modules[form.name] = importlib.util.module_from_spec(form)
+            form.loader.exec_module(module)
+        else:
+            sys.path.insert(0, os.getcwd())  # as `python -m package.module` does
+            module = importlib.import_module(place)
+    if not hasattr(module, name):
+        raise ValueError(f"{place} has no {name}")
+    return getattr(module, name)
+
+
+def _example(network: Any, n: list[int]) -> tuple[Any, ...]:
+    """A batch for the first RNN of a network, or for an embedding before it; and the lengths, where it takes them."""
+    import torch  # noqa: PLC0415
+
+    rnn = next((one for one in network.modules() if isinstance(one, torch.nn.RNNBase)), None)
+    if rnn is None:
+        raise TypeError("there is no RNN in it to make an example for; give a function that returns (network, inputs)")
+    shape = (len(n), max(n)) if rnn.batch_first else (max(n), len(n))
+    embeds = any(isinstance(one, torch.nn.Embedding) for one in network.modules())
+    x = torch.zeros(shape, dtype=torch.long) if embeds else torch.randn(*shape, rnn.input_size)
+    second = [*inspect.signature(network.forward).parameters.values()][1:2]
+    takes = any("len" in one.name or one.default is one.empty for one in second)
+    return (x, torch.tensor(n)) if takes else (x,)
+
+
+@contextmanager
+def _complaining(errors: Any, before: str = "") -> Iterator[None]:
+    """Makes a complaint of what another's code raises: the command prints it in a line."""
+    try:
+        yield
+    except errors as error:
+        raise ValueError(f"{before}{_line(error)}") from error
+
+
+def _line(error: BaseException) -> str:
+    said = str(error).strip().partition("\n")[0]
+    return said if isinstance(error, (TypeError, ValueError)) and said else f"{type(error).__name__}: {said}"
