@@ -19,7 +19,7 @@ from packviz.core.layout import BoolArray, IntArray, Layout, Packed, sequence_na
 from packviz.core.padded import Padded, order
 from packviz.draw.text import count, numbers
 
-SURE = 0.12
+SURE = 0.1
 """What chance makes less likely than this is told as a mistake. Larger, it gives more than 1 % of false alarms on small
 batches of data that are sometimes zero: `tests/unit/check/test_odds.py` prints how many, for every kind of data."""
 

@@ -61,6 +61,8 @@ KINDS = {
     "token ids, padding 0 inside, too": (drawn(0, 30), 0),
     "rounded floats": (lambda rng, shape: (floats(rng, shape)[..., 0] * 5).round() / 5, 0),
     "whole numbers": (drawn(-5, 6), 0),
+    "rectified": (lambda rng, shape: floats(rng, shape)[..., 0].relu(), 0),
+    "bits": (lambda rng, shape: drawn(0, 2)(rng, shape).bool(), 0),
     "one-hot": (lambda rng, shape: torch.eye(5)[drawn(0, 5)(rng, shape)], 0),
     "sparse": (lambda rng, shape: floats(rng, shape) * torch.tensor(rng.random((*shape, 3)) < 0.3), 0),
     "some steps all zero": (lambda rng, shape: floats(rng, shape) * torch.tensor(rng.random((*shape, 1)) > 0.2), 0),
