@@ -28,15 +28,14 @@ desk
 # %%
 from packviz.check import museum
 
+for text in ("my lengths are floats", "output shorter than input", "IndexError: index out of range in self"):
+    print(f"{text:<40} → {museum.search(text)[0].name}")
+
+# %% tags=["claims"]
 assert desk.found[0].name == "Lengths on the GPU"
 desk.pasted.value = "is h_n in my order?"
 assert desk.found[0].name == "Whose order is it"
-
-part_of_a_text = "must be Tensor, not PackedSequence"
-assert museum.search(part_of_a_text)[0].name == "A layer that wants a tensor"
-for text in ("my lengths are floats", "output shorter than input", "IndexError: index out of range in self"):
-    print(f"{text:<40} → {museum.search(text)[0].name}")
-desk.pasted.value = "RuntimeError: Length of all samples has to be greater than 0"
+assert museum.search("must be Tensor, not PackedSequence")[0].name == "A layer that wants a tensor"
 
 # %% [markdown]
 # ## Plan
@@ -58,7 +57,8 @@ desk.pasted.value = "RuntimeError: Length of all samples has to be greater than 
 # ## How an exhibit works
 #
 # In a `with museum.exhibit(…)` a mistake is made, live. Below it: what torch says, why, the fix, and where people
-# asked. Then the fix is asserted, and the layout at fault drawn.
+# asked. Where the fault can be seen, it is drawn: misplaced cells are framed in red. That every fix mends its mistake is
+# checked in the solutions of this page.
 #
 # Each cell stands alone, once this one has run. In its batches, sequence a is 10, 11, 12, …, b is 20, 21, and so on.
 
@@ -84,10 +84,7 @@ pv.show(make([5, 3, 2]), [5, 3, 2], batch_first=True)
 # Two tools for your own code. `pv.diagnose` looks at a batch *before* you trust it:
 
 # %%
-found = pv.diagnose(make([5, 3, 2]), [5, 3, 7], batch_first=True)
-assert found.rules == ["longer than x"]
-assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # nothing to say
-found
+pv.diagnose(make([5, 3, 2]), [5, 3, 7], batch_first=True)
 
 # %% [markdown]
 # `pv.explain_errors` adds a note to an exception from packing: what was passed, why it fails, and the fix.
@@ -99,6 +96,10 @@ try:
 except RuntimeError as error:
     (note,) = error.__notes__
 print(note)
+
+# %% tags=["claims"]
+assert pv.diagnose(make([5, 3, 2]), [5, 3, 7], batch_first=True).rules == ["longer than x"]
+assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # nothing to say
 
 # %% [markdown]
 # ## Room 1: no error, and a wrong answer
@@ -121,11 +122,12 @@ with museum.exhibit("Batch and time swapped") as told:
     told(pack_padded_sequence, torch.zeros(2, 5), [2, 1], enforce_sorted=False)  # 2 of 5 columns
     told(pack_padded_sequence, x, lengths, enforce_sorted=False)
 
-found = pv.diagnose(x, lengths)
-assert found.rules == ["batch and time swapped"]
+print(f"\n{pv.diagnose(x, lengths)}")
+pv.Aligned.of(x.T, lengths, title="x, read as (T, B)", batch_first=True, like=x)
+
+# %% tags=["claims"]
+assert pv.diagnose(x, lengths).rules == ["batch and time swapped"]
 assert not pv.diagnose(x, lengths, batch_first=True)
-print(f"\n{found}")
-pv.show(x, lengths)  # data in the padding, padding among the data
 
 # %% [markdown]
 # ### 2. Unpacked time first
@@ -137,11 +139,14 @@ packed = pack_padded_sequence(make([5, 3, 2]), [5, 3, 2], batch_first=True)
 with museum.exhibit("Unpacked time first"):
     output, _ = pad_packed_sequence(packed)
 
+title = "output read as (B, T): each row is a time step"
+pv.Aligned.of(output, pv.padding_mask([5, 3, 2]).T, title=title, batch_first=True)
+
+# %% tags=["claims"]
 assert output.shape == (5, 3)  # (T, B)
 right, _ = pad_packed_sequence(packed, batch_first=True)
 assert torch.equal(right, make([5, 3, 2]))
 assert torch.equal(right, output.T)
-pv.Aligned.of(output, pv.padding_mask([5, 3, 2]).T, title="output read as (B, T): each row is a time step", batch_first=True)
 
 # %% [markdown]
 # ### 3. Lengths too short
@@ -153,13 +158,15 @@ x, lengths = make([6, 2, 4, 1, 5, 3]), [4, 2, 4, 1, 4, 3]
 with museum.exhibit("Lengths too short"):
     packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
 
+print(f"\n{pv.diagnose(x, lengths, batch_first=True)[0]}")
+real, kept = (pv.padding_mask(n, 6).numpy() for n in ([6, 2, 4, 1, 5, 3], lengths))
+pv.Aligned("left out: the last steps of a and e", [[f"{v:g}" for v in row] for row in x.tolist()], kept, real & ~kept)
+
+# %% tags=["claims"]
 assert len(packed.data) == 18  # of 21
-found = pv.diagnose(x, lengths, batch_first=True)
-assert "data after the length" in found.rules
+assert "data after the length" in pv.diagnose(x, lengths, batch_first=True).rules
 assert not pv.diagnose(x, [6, 2, 4, 1, 5, 3], batch_first=True)
 assert not pv.diagnose(x[:, :4], lengths, batch_first=True)  # cut on purpose
-print(f"\n{found[0]}")
-pv.show(x, lengths, batch_first=True)
 
 # %% [markdown]
 # ### 4. Lengths beyond T
@@ -173,12 +180,14 @@ with museum.exhibit("Lengths beyond T") as told:
     told(torch.nn.GRU(1, 4), packed)
     told(pad_packed_sequence, packed)
 
-assert (sum(packed.batch_sizes), len(packed.data)) == (7, 5)
-assert pv.diagnose(x, lengths).rules == ["longer than x"]
-assert len(pack_padded_sequence(x, [3, 2]).data) == 5  # its own lengths
 promised = pv.padding_mask(lengths).numpy()
 missing = promised & [False, False, False, True, True]
 pv.Aligned("promised, and not there (?)", [["10", "11", "12", "?", "?"], ["20", "21", "", "", ""]], promised, missing)
+
+# %% tags=["claims"]
+assert (sum(packed.batch_sizes), len(packed.data)) == (7, 5)
+assert pv.diagnose(x, lengths).rules == ["longer than x"]
+assert len(pack_padded_sequence(x, [3, 2]).data) == 5  # its own lengths
 
 # %%
 ask("a float among the lengths")
@@ -194,13 +203,15 @@ with museum.exhibit("Fractional lengths"):
     packed = pack_padded_sequence(x, before / 2, batch_first=True)  # 5, 3.5, 2.5
 
 _, taken = pad_packed_sequence(packed)
+print(f"\ngiven {(before / 2).tolist()}, taken {taken.tolist()}")
+
+# %% tags=["claims"]
 assert taken.tolist() == [5, 3, 2]
 assert pv.diagnose(x, before / 2, batch_first=True).rules == ["fractional length"]
 assert not pv.diagnose(x, (before + 1) // 2, batch_first=True)
 share = torch.tensor([22, 15]).double() / 22  # another way to get there
 assert (share * 22).long().tolist() == [22, 14]
 assert (share * 22).round().long().tolist() == [22, 15]
-pv.show(x, taken, batch_first=True)
 
 # %% [markdown]
 # ### 6. Too few lengths
@@ -213,11 +224,13 @@ with museum.exhibit("Too few lengths") as told:
     packed = told(pack_padded_sequence, x, [5, 3], batch_first=True, enforce_sorted=False)
     told(pack_padded_sequence, x, [5, 3, 2, 2], batch_first=True, enforce_sorted=False)
 
-assert packed.batch_sizes[0] == 2  # c is gone
+pv.show(packed)  # c is gone
+
+# %% tags=["claims"]
+assert packed.batch_sizes[0] == 2
 assert pv.diagnose(x, [5, 3], batch_first=True).rules == ["wrong count"]
 assert pv.diagnose(x, [5, 3, 2, 2], batch_first=True).rules == ["wrong count"]
 assert pack_padded_sequence(x, [5, 3, 2], batch_first=True).batch_sizes[0] == 3
-pv.show(packed)
 
 # %% [markdown]
 # ### 7. Cut on unpacking
@@ -230,11 +243,13 @@ packed = pack_padded_sequence(x, lengths, batch_first=True)
 with museum.exhibit("Cut on unpacking"):
     output, _ = pad_packed_sequence(packed, batch_first=True)
 
+print(f"\nx {tuple(x.shape)}, output {tuple(output.shape)}")
+
+# %% tags=["claims"]
 assert output.shape == (3, 5)
 output, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
 assert torch.equal(output, x)
 assert pv.diagnose(x, lengths, batch_first=True).rules == ["narrower when unpacked"]
-pv.show(x, lengths, batch_first=True)
 
 # %% [markdown]
 # ### 8. Order lost by hand
@@ -248,13 +263,14 @@ with museum.exhibit("Order lost by hand"):
     by_hand = PackedSequence(2 * packed.data, packed.batch_sizes)
 
 output, _ = pad_packed_sequence(by_hand, batch_first=True)
+print(f"\n{pv.diagnose(x, lengths, batch_first=True, packed=by_hand)}")
+pv.Aligned.of(output, [5, 3, 2], title="output, against 2 · x", batch_first=True, like=2 * x)
+
+# %% tags=["claims"]
 assert output[0, 0] == 40  # sequence b, in the row of a
 kept, _ = pad_packed_sequence(packed._replace(data=2 * packed.data), batch_first=True)
 assert torch.equal(kept, 2 * x)
-found = pv.diagnose(x, lengths, batch_first=True, packed=by_hand)
-assert found.rules == ["order lost"]
-print(f"\n{found}")
-pv.Aligned.of(output, [5, 3, 2], title="output, against 2 · x", batch_first=True, like=2 * x)
+assert pv.diagnose(x, lengths, batch_first=True, packed=by_hand).rules == ["order lost"]
 
 # %% [markdown]
 # ### 9. Too many rows in h_0
@@ -269,10 +285,12 @@ gru, h_0 = torch.nn.GRU(1, 4), torch.randn(1, 6, 4)
 with museum.exhibit("Too many rows in h_0"):
     _, h_n = gru(packed, h_0)
 
+print(f"\nh_0 {tuple(h_0.shape)}, h_n {tuple(h_n.shape)}")
+
+# %% tags=["claims"]
 assert torch.equal(h_n, gru(packed, h_0[:, :3])[1])  # the other three: dropped
 assert pv.diagnose(x, lengths, batch_first=True, hx=h_0).rules == ["rows of the state"]
 assert not pv.diagnose(x, lengths, batch_first=True, hx=h_0[:, :3])
-pv.show(x, lengths, batch_first=True)  # three sequences: three states
 
 # %%
 ask("what GRU returns")
@@ -296,9 +314,11 @@ with museum.exhibit("Layers taken for h and c") as told:
     told(two, torch.nn.GRU(1, 4)(packed)[1])
     told(two, packed)
 
+print(f"\nh {tuple(h.shape)}, c {tuple(c.shape)}: layer 0 and layer 1")
+
+# %% tags=["claims"]
 output, h_n = gru(packed)
-assert torch.equal(torch.stack([h, c]), h_n)  # layer 0 and layer 1
-pv.show(packed)
+assert torch.equal(torch.stack([h, c]), h_n)
 
 # %% [markdown]
 # ## Room 2: an error that does not say why
@@ -310,10 +330,10 @@ x, lengths = make([3, 5, 2]), [3, 5, 2]
 with museum.exhibit("Lengths not sorted"):
     pack_padded_sequence(x, lengths, batch_first=True)
 
+# %% tags=["claims"]
 packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
 output, _ = pad_packed_sequence(packed, batch_first=True)
 assert torch.equal(output, x)  # your order
-pv.show(packed)
 
 # %% [markdown]
 # ### 12. Lengths on the GPU
@@ -326,10 +346,10 @@ x, lengths = make([5, 3, 2]), torch.tensor([5, 3, 2])
 with museum.exhibit("Lengths on the GPU"):
     pack_padded_sequence(x, lengths.to("meta"), batch_first=True)
 
+# %% tags=["claims"]
 assert pv.diagnose(x, lengths.to("meta"), batch_first=True).rules == ["lengths not on the CPU"]
 packed = pack_padded_sequence(x, lengths, batch_first=True)
 assert packed.batch_sizes.device.type == "cpu"  # they plan the steps, too
-pv.show(packed)
 
 # %% [markdown]
 # ### 13. Two devices
@@ -340,10 +360,11 @@ output, lengths = pad_packed_sequence(packed, batch_first=True)
 with museum.exhibit("Two devices"):
     output * pv.padding_mask(lengths)
 
-assert (output.device.type, lengths.device.type) == ("meta", "cpu")
+print(f"\noutput on {output.device}, lengths on {lengths.device}")
+
+# %% tags=["claims"]
 mask = pv.padding_mask(lengths, output.shape[1]).to(output.device)
 assert (output * mask).device == output.device
-pv.show(lengths)  # the mask that must move
 
 # %% [markdown]
 # ### 14. An empty sequence
@@ -353,13 +374,15 @@ x, lengths = make([3, 0, 2]), torch.tensor([3, 0, 2])
 with museum.exhibit("An empty sequence"):
     pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
 
+pv.Aligned.of(x, pv.padding_mask(lengths), title="b has no step to pack", batch_first=True)
+
+# %% tags=["claims"]
 full = lengths > 0
 packed = pack_padded_sequence(x[full], lengths[full], batch_first=True, enforce_sorted=False)
 output = torch.zeros_like(x)
 output[full], _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
 assert torch.equal(output, x)
 assert pv.diagnose(x, lengths, batch_first=True).rules == ["empty sequence"]
-pv.Aligned.of(x, pv.padding_mask(lengths), title="b has no step to pack", batch_first=True)
 
 # %% [markdown]
 # ### 15. State batch first
@@ -370,10 +393,10 @@ gru, h_0 = torch.nn.GRU(1, 4, batch_first=True), torch.zeros(3, 1, 4)  # (B, lay
 with museum.exhibit("State batch first"):
     gru(packed, h_0)
 
+# %% tags=["claims"]
 output, h_n = gru(packed, h_0.transpose(0, 1))
 assert h_n.shape == (1, 3, 4)
 assert h_n[-1].shape == (3, 4)  # the last layer, a row for each sequence
-pv.show(packed)
 
 # %% [markdown]
 # ### 16. Workers of different widths
@@ -387,9 +410,11 @@ with museum.exhibit("Workers of different widths") as told:
     told(torch.cat, [pad_packed_sequence(share, batch_first=True)[0] for share in shares])
     told(pad_packed_sequence, shares[0], batch_first=True, total_length=3)  # the other one's width
 
+pv.show(x[2:], lengths[2:], batch_first=True)  # the second worker's share: two columns are cut
+
+# %% tags=["claims"]
 outputs = [pad_packed_sequence(share, batch_first=True, total_length=5)[0] for share in shares]
 assert torch.equal(torch.cat(outputs), x)
-pv.show(x[2:], lengths[2:], batch_first=True)  # the second worker's share: two columns are cut
 
 # %% [markdown]
 # ### 17. No size of its own
@@ -401,9 +426,7 @@ with museum.exhibit("No size of its own") as told:
     told(lambda: packed.shape)
     told(lambda: packed[:, -1])
 
-assert packed.data.shape == (10,)
-assert (len(packed.batch_sizes), packed.batch_sizes[0]) == (5, 3)  # steps, sequences
-pv.show(packed)
+print(f"\n{len(packed.batch_sizes)} steps, {packed.batch_sizes[0]} sequences, data {tuple(packed.data.shape)}")
 
 # %% [markdown]
 # ### 18. A layer that wants a tensor
@@ -414,11 +437,11 @@ with museum.exhibit("A layer that wants a tensor") as told:
     for layer in (torch.sigmoid, torch.nn.Linear(1, 4), torch.nn.Dropout()):
         told(layer, packed)
 
+# %% tags=["claims"]
 packed = packed._replace(data=torch.relu(packed.data - 22))
 output, lengths = pad_packed_sequence(packed, batch_first=True)
 assert lengths.tolist() == [2, 5, 3]  # in your order; PackedSequence(…) would lose it: exhibit 8
 assert torch.equal(output, torch.relu(make([2, 5, 3]) - 22))
-pv.show(packed)
 
 # %% [markdown]
 # ### 19. Compiling a packed RNN
@@ -438,8 +461,8 @@ with museum.exhibit("Compiling a packed RNN") as told:
     told(torch.compile(gru, fullgraph=True, backend="eager"), x)
     h_n = told(torch.compile(network, backend="eager"), x)
 
+# %% tags=["claims"]
 assert torch.equal(h_n, network(x))  # without fullgraph: right
-pv.show(x, [5, 3, 2], batch_first=True)
 
 # %% [markdown]
 # ### 20. Exporting one half
@@ -456,17 +479,20 @@ class Half(torch.nn.Module):
         return pack_padded_sequence(x, lengths).data
 
 
+x, lengths = make([5, 3, 2]).T, torch.tensor([5, 3, 2])
+with museum.exhibit("Exporting one half"):
+    torch.onnx.export(Half(), (x, lengths), io.BytesIO(), dynamo=False)
+
+pv.show(Half()(x, lengths).unsqueeze(1).T, [10], batch_first=True)  # what would leave the model: rows without a plan
+
+
+# %% tags=["claims"]
 class Whole(torch.nn.Module):
     def forward(self, x, lengths):
         return pad_packed_sequence(pack_padded_sequence(x, lengths), total_length=len(x))[0]
 
 
-x, lengths = make([5, 3, 2]).T, torch.tensor([5, 3, 2])
-with museum.exhibit("Exporting one half"):
-    torch.onnx.export(Half(), (x, lengths), io.BytesIO(), dynamo=False)
-
 assert torch.equal(Whole()(x, lengths), x)  # a tensor comes out
-pv.show(Half()(x, lengths).unsqueeze(1).T, [10], batch_first=True)  # what would leave the model: rows without a plan
 
 # %% [markdown]
 # ## Room 3: no error, and nothing wrong
@@ -476,11 +502,15 @@ pv.show(Half()(x, lengths).unsqueeze(1).T, [10], batch_first=True)  # what would
 # %%
 packed = pack_padded_sequence(make([3, 1]), [3, 1], batch_first=True)
 with museum.exhibit("batch_sizes are not lengths"):
-    assert packed.batch_sizes.tolist() == [2, 1, 1]
+    sizes = packed.batch_sizes.tolist()
 
+print(f"\nbatch_sizes {sizes}, lengths {pad_packed_sequence(packed)[1].tolist()}")
+pv.show(["abc", "x"])
+
+# %% tags=["claims"]
+assert sizes == [2, 1, 1]
 assert pad_packed_sequence(packed)[1].tolist() == [3, 1]
 assert packed.batch_sizes.sum() == len(packed.data) == 3 + 1
-pv.show(["abc", "x"])  # data is a x b c
 
 # %% [markdown]
 # ### 22. The last output is not h_n
@@ -494,13 +524,14 @@ output, _ = pad_packed_sequence(packed_output, batch_first=True)
 with museum.exhibit("The last output is not h_n"):
     last = output[range(3), [4, 2, 1]]  # step len − 1
 
-assert torch.equal(last[:, :4], h_n[0])  # forward: yes
-assert not torch.isclose(last[:, 4:], h_n[1]).any()  # reverse: no
+print(f"\nforward: {torch.equal(last[:, :4], h_n[0])}, reverse: {torch.equal(last[:, 4:], h_n[1])}")
+print(f"And output[:, -1]? {pv.diagnose(output, lengths, batch_first=True, last=output[:, -1])}")
+
+# %% tags=["claims"]
+assert torch.equal(last[:, :4], h_n[0])
+assert not torch.isclose(last[:, 4:], h_n[1]).any()
 assert torch.equal(output[:, 0, 4:], h_n[1])  # it ends at step 0
-found = pv.diagnose(output, lengths, batch_first=True, last=output[:, -1])
-assert found.rules == ["read at the padding"]
-print(f"\nAnd output[:, -1]? {found}")
-pv.show(lengths)
+assert pv.diagnose(output, lengths, batch_first=True, last=output[:, -1]).rules == ["read at the padding"]
 
 # %% [markdown]
 # ### 23. Who reads the padding
@@ -514,11 +545,14 @@ gru = torch.nn.GRU(2, 4, bidirectional=True, batch_first=True).double()
 with museum.exhibit("Who reads the padding"):
     other = x.masked_fill(~pv.padding_mask(lengths).unsqueeze(2), 99.0)
 
-one, two = (gru(pack_padded_sequence(y, lengths, batch_first=True))[0].data for y in (x, other))
-assert torch.equal(one, two)  # packed: the padding has no say
 comparison = pv.compare(gru, other, lengths, gradients=False)
-assert not comparison.agrees["outputs at valid steps, reverse half"]
 comparison
+
+# %% tags=["claims"]
+packed = (pack_padded_sequence(y, lengths, batch_first=True) for y in (x, other))
+one, two = (gru(each)[0].data for each in packed)
+assert torch.equal(one, two)  # packed: the padding has no say
+assert not comparison.agrees["outputs at valid steps, reverse half"]
 
 # %% [markdown]
 # ### 24. Does packing matter
@@ -530,10 +564,12 @@ gru = torch.nn.GRU(2, 4, batch_first=True).double()
 with museum.exhibit("Does packing matter"):
     comparison = pv.compare(gru, x, lengths, gradients=False)
 
+comparison
+
+# %% tags=["claims"]
 assert comparison.agrees["outputs at valid steps"]
 assert not comparison.agrees["h_n"]
 assert comparison.h_n.differs[0, 0].tolist() == [False, True, True]  # a is the longest
-comparison
 
 # %% [markdown]
 # ### 25. Whose order is it
@@ -546,11 +582,13 @@ packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False
 with museum.exhibit("Whose order is it"):
     output, h_n = gru(packed)
 
+print(f"\ndata begins with sequence {'abc'[packed.sorted_indices[0]]}, h_n with sequence a")
+
+# %% tags=["claims"]
 for b, n in enumerate(lengths):
     _, alone = gru(x[b : b + 1, :n])
     assert torch.allclose(h_n[:, b], alone[:, 0], atol=1e-6)
 assert torch.equal(packed.data[0], x[1, 0])  # in the data, b comes first
-pv.show(packed)
 
 # %% [markdown]
 # ### 26. Slower when packed
@@ -570,9 +608,10 @@ def nodes(lengths):
 with museum.exhibit("Slower when packed"):
     counts = [nodes([8] * 8), nodes([8, 7, 6, 5, 4, 3, 2, 1])]
 
-assert counts[1] > 5 * counts[0]
 print(f"\nautograd nodes: {counts[0]} with eight equal lengths, {counts[1]} with eight different ones")
-pv.show([8, 7, 6, 5, 4, 3, 2, 1])
+
+# %% tags=["claims"]
+assert counts[1] > 5 * counts[0]
 
 # %% [markdown]
 # ## What people get wrong
@@ -584,9 +623,12 @@ pv.show([8, 7, 6, 5, 4, 3, 2, 1])
 
 # %%
 ambiguous = make([3, 2, 1])  # fits its lengths along either dimension
+for batch_first in (False, True):
+    print(f"batch_first={batch_first}: {pv.diagnose(ambiguous, [3, 2, 1], batch_first=batch_first).headline}")
+
+# %% tags=["claims"]
 assert not pv.diagnose(ambiguous, [3, 2, 1])
 assert not pv.diagnose(ambiguous, [3, 2, 1], batch_first=True)
-pv.show(ambiguous, [3, 2, 1])
 
 # %% [markdown]
 # ## Exercise
@@ -600,7 +642,6 @@ pv.show(ambiguous, [3, 2, 1])
 from packviz.lessons.checks.mistakes import spoilt_batches
 
 one, two, three = spoilt_batches()
-assert all(pv.diagnose(*batch) for batch in (one, two, three))  # it has something to say of each
 pv.show(*one)
 
 # %%
@@ -618,6 +659,9 @@ my_batches = [
     # end solution
 ]
 checks.repaired_batches(my_batches)
+
+# %% tags=["claims"]
+assert all(pv.diagnose(*batch) for batch in (one, two, three))  # it has something to say of each
 
 # %% [markdown]
 # ## You can now
