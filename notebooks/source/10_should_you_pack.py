@@ -307,7 +307,7 @@ for way in ("contiguous", "strided", "snake"):
     assert found.errors[way]["token-weighted"] < 1e-6
 assert found.errors["contiguous"]["mean of means"] > 0.1
 assert found.errors["snake"]["mean of means"] > 1e-4
-assert found.tokens("contiguous") == (2136, 641)  # as in the question
+assert found.tokens("contiguous") == [2136, 641]  # as in the question
 
 # %% [markdown]
 # And the time?
