@@ -29,8 +29,10 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
 from packviz.lessons import ask, checks
+from packviz.studies import race
 
 torch.set_num_threads(1)  # more gain little on products this small, and may wait for each other
+print(race.STUDY.without_gpu())
 ask("one gather")
 
 # %% [markdown]
@@ -87,8 +89,6 @@ for T in (32, 64):
 # floor. *torchrua* is a library for ragged batches.
 
 # %%
-from packviz.studies import race
-
 raced = race.recorded()
 raced.packing_chart()
 
