@@ -20,6 +20,7 @@ STUDIES = {
     "helpers": "the everyday helpers against a plain loop over the sequences",
     "compiled": "compiling and packing, together and apart",
     "race": "torch padded, torch packed, and every method of pv.run",
+    "untuned": "the race on a grid that nothing was tuned to",
     "thumb": "rules of thumb, held against a grid of batches",
     "compilers": "what tracing, export, compile and ONNX make of packing",
 }

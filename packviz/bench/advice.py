@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from numbers import Real
 from os import PathLike
 from typing import Any, NamedTuple
@@ -18,13 +19,14 @@ from torch import Tensor, nn
 
 from packviz.bench import ways
 from packviz.bench.command import Bar
-from packviz.bench.timing import FEWEST_ROUNDS, Ratio, Timing, clock_for, measure
+from packviz.bench.timing import FEWEST_ROUNDS, RATIOS, Ratio, Timing, clock_for, measure
 from packviz.core import batches as buckets
 from packviz.core import lengths as sources
-from packviz.core.batches import BUCKETED, SHUFFLED, Load
+from packviz.core.batches import BUCKETED, SHUFFLED, WINDOW, Load
+from packviz.core.given import at_least
 from packviz.core.layout import IntArray, Layout
 from packviz.core.spec import Spec
-from packviz.draw import bars, text
+from packviz.draw import bars, palette, text
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Sheet, stack
 from packviz.ops.tolerance import apart, of_states
@@ -32,6 +34,29 @@ from packviz.ops.tolerance import apart, of_states
 PADDED, PACKED = "torch, padded", "torch, packed"
 METHODS = ("auto", "padded", "packed", "split", "staircase")
 """What `pv.run` offers; all give the results of packing."""
+
+OWN_PAD, OWN_BOTH = "torch, packviz's pad", "torch, packviz's pack and pad"
+"""torch's packed run with one part after the other exchanged: no advice, but what a step's time is made of."""
+
+_PARTS = {
+    "pad": "pad_packed_sequence",
+    "pack": "pack_padded_sequence",
+    "RNN": "the RNN on packed data",
+    "rest": "what is left: pv.run",
+}
+_EXCHANGED = (PACKED, "its pad exchanged", "its pack, too", "its RNN, too: pv.run")
+_AUTO = f"pv.run, {METHODS[0]}"
+_COLOURS = {
+    PADDED: palette.METHODS["padded"],
+    PACKED: palette.METHODS["packed"],
+    OWN_PAD: palette.METHODS["drop-in"],
+    OWN_BOTH: palette.METHODS["drop-in"],
+    _AUTO: palette.METHODS["run"],
+    "pv.run, padded": palette.METHODS["padded"],
+    "pv.run, packed": palette.METHODS["drop-in"],
+    "pv.run, split": palette.METHODS["split"],
+    "pv.run, staircase": palette.METHODS["staircase"],
+}
 
 SAMPLE = 5
 """Batches that stand for an epoch, at most."""
@@ -65,6 +90,7 @@ class Advice(Drawn):
         training: whether forward and backward were measured; else forward alone.
         lengths: `(N,)` of the whole data set.
         batch_size: sequences per batch.
+        window: batches that are sorted together, in buckets.
         loads: under `"shuffled"` and `"bucketed"` the cells of all batches of an epoch.
         sample: how many batches were measured of each.
         timing: the time of one pass over these batches, by method, or `bucketed(method)`. Where its `warmup` is 0 there
@@ -79,6 +105,7 @@ class Advice(Drawn):
     training: bool
     lengths: IntArray
     batch_size: int
+    window: int
     loads: Mapping[str, Load]
     sample: int
     timing: Timing
@@ -117,16 +144,49 @@ class Advice(Drawn):
         return None
 
     @property
+    def in_buckets(self) -> bool:
+        """Whether batches of similar lengths are part of the advice: they clearly take less time."""
+        ratio = self.bucketing
+        return ratio is not None and ratio.is_clear and ratio.value < 1
+
+    @property
+    def recommended(self) -> str:
+        """The method to use on the batches that are recommended: `best`, or the best one on buckets."""
+        return self._best(BUCKETED) if self.in_buckets else self.best
+
+    @property
     def code(self) -> str:
-        """What to write for the best method."""
-        method = self.best.removeprefix("pv.run, ")
-        code = _CODE.get(self.best) or _CODE["run"].format("" if method == "auto" else f", method={method!r}")
-        return code.replace("h_n", "(h_n, c_n)") if self.spec.mode == "LSTM" else code
+        """What to write for what is recommended: buckets, if they are, and the method."""
+        method = self.recommended.removeprefix("pv.run, ")
+        code = _CODE.get(self.recommended) or _CODE["run"].format("" if method == "auto" else f", method={method!r}")
+        code = code.replace("h_n", "(h_n, c_n)") if self.spec.mode == "LSTM" else code
+        if not self.in_buckets:
+            return code
+        return f"{self.bucket_code}\n\n{code.removeprefix('import packviz as pv').lstrip()}"
 
     @property
     def bucket_code(self) -> str:
         """What to write for batches of similar lengths."""
-        return _CODE[BUCKETED].format(self.batch_size)
+        return _CODE[BUCKETED].format(self.batch_size, self.window)
+
+    @property
+    def parts(self) -> Mapping[str, Ratio]:
+        """What is left of the time of torch's packing as one part after the other is exchanged for packviz's.
+
+        First `pad_packed_sequence`, then `pack_padded_sequence`, then the RNN in between; each with its way back, if
+        there is one. Empty if that was not measured.
+        """
+        names = (PACKED, OWN_PAD, OWN_BOTH, _AUTO)
+        if not all(name in self.timing.seconds for name in names):
+            return {}
+        return {name: self.timing.ratio(name, PACKED) for name in names}
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """The share of torch's packed time that each exchange saves, and the rest: in sum 1. Empty as `parts` is."""
+        left = [ratio.value for ratio in self.parts.values()]
+        saved = [before - after for before, after in pairwise(left)]
+        return dict(zip(("pad", "pack", "RNN", "rest"), [*saved, *left[-1:]], strict=False))
 
     def is_exact(self, method: str) -> bool:
         """Whether a method gives the results of packing on these lengths; torch's padding only where none is padded."""
@@ -138,15 +198,17 @@ class Advice(Drawn):
 
     def to_text(self) -> str:
         """The recommendation, the table behind it, and how it was measured."""
-        return "\n".join([self.verdict(), "", *self._table(), "", *self._notes()])
+        return "\n".join([self.verdict(), "", *self._table(), RATIOS, *self._said_shares(), "", *self._notes()])
 
     def sheet(self, theme: str) -> Sheet:
-        """The recommendation above a bar per method."""
-        return stack(self.verdict().replace("\n", " "), [self._bars(theme)], theme)
+        """The recommendation above a bar per method; and what torch's packed run spends its time on."""
+        pictures = [self._bars(theme), *([self._exchanged(theme)] if self.parts else [])]
+        return stack(self.verdict().replace("\n", " "), pictures, theme)
 
     def verdict(self) -> str:
         """What to do, what it gains, and what bucketing would add."""
-        lines = [f"Use {self.best}.", self._said_gain(), *self._said_bucketing()]
+        where = ", on buckets of similar lengths" if self.in_buckets else ""
+        lines = [f"Use {self.recommended}{where}.", self._said_gain(), *self._said_bucketing()]
         return "\n".join(lines)
 
     def _said_gain(self) -> str:
@@ -165,14 +227,15 @@ class Advice(Drawn):
         percent = text.percent(1 - self.gain.value)
         between = f"quartiles {_seconds(low)} to {_seconds(high)}"
         doubt = "" if fastest == self.best else f" {fastest} has a lower median, but is not told apart from it."
-        return f"It saves {_seconds(middle)} per epoch against {PACKED}, {percent} ({between}).{doubt}"
+        it = f"On shuffled batches {self.best}" if self.in_buckets else "It"
+        return f"{it} saves {_seconds(middle)} per epoch against {PACKED}, {percent} ({between}).{doubt}"
 
     def _said_bucketing(self) -> list[str]:
         before, after = (self.loads[order] for order in (SHUFFLED, BUCKETED))
         if after.padding >= before.padding:
-            return ["Bucketing by length leaves no less padding here."]
+            return [f"Bucketing by length ({self._together}) leaves no less padding here."]
         wasted = [text.percent(load.padding, int(load.cells.sum())) for load in (before, after)]
-        said = f"Bucketing by length leaves {wasted[1]} padding of {wasted[0]}"
+        said = f"Bucketing by length ({self._together}) leaves {wasted[1]} padding of {wasted[0]}"
         ratio = self.bucketing
         if ratio is None:
             return [f"{said}; its time was not measured."]
@@ -183,34 +246,66 @@ class Advice(Drawn):
 
     def _table(self) -> list[str]:
         rows = [["seconds per epoch", "median", "quartiles", "× packed", "results of packing"]]
-        for name in self.timing.seconds:
+        for name in self._compared:
             middle, low, high = map(text.plain, self.epoch(name))
             ratio = f"{self.timing.ratio(name, PACKED).value:.3g}"
             same = "yes" if self.is_exact(_method(name)) else "no: padding is read"
             spread = f"{low} to {high}" if self.timing.rounds >= FEWEST_ROUNDS else "–"
             rows.append([name, middle, spread, ratio, same])
         for name, seconds in self.once.items():
+            if name in (OWN_PAD, OWN_BOTH):
+                continue
             rows.append([name, f"~ {text.plain(seconds * self.batches)}", "(a look at one batch)"])
         return text.table([*rows, *map(list, self.failed.items())], "<  >8  >20  >8  <")
 
+    def _said_shares(self) -> list[str]:
+        """What torch's packed run spends its time on."""
+        if not self.shares:
+            return []
+        rows = []
+        for name, (part, share) in zip((*[*self.parts][1:], ""), self.shares.items(), strict=True):
+            told = not name or self._tells(name)
+            rows.append([f"  {_PARTS[part]}", f"{share:.0%}" if told else "not told apart from 0%"])
+        title = (
+            f"What {PACKED} spends its time on: what is saved when one part after the other is exchanged for packviz's"
+        )
+        return ["", title, *text.table(rows, "<  <")]
+
+    def _tells(self, name: str) -> bool:
+        """Whether an exchange is told apart from the one before it."""
+        names = [*self.parts]
+        return self.timing.ratio(name, names[names.index(name) - 1]).is_clear
+
     def _notes(self) -> list[str]:
-        place, n = self.timing.provenance, self.lengths
+        n = self.lengths
         what = "forward and backward" if self.training else "forward alone"
         looking, measuring = (f"{self.seconds[name]:.2g} s" for name in ("looking", "measuring"))
         each = text.count(self.sample, "batch", "batches")
         lines = [
-            f"{self.rnn}, {what}, on {place.get('device_name')}, torch threads: {place.get('threads')}. The RNN alone,"
-            " not the rest of a model.",
+            f"{self.rnn}, {what}. The RNN alone, not the rest of a model.",
             f"{text.count(n.size, 'sequence')} of {n.min()} to {n.max()} time steps in"
             f" {text.count(self.batches, 'batch', 'batches')} of {self.batch_size}.",
             f"An epoch is {each}, times {self._scale:.3g}: batches ranked by their cells, cut into equal groups, and"
             " the middle one of each taken.",
-            f"Time spent: {looking} for a look at each method, {measuring} in interleaved rounds. Rounds:"
-            f" {self.timing.rounds}{'' if self.timing.warmup else ', the look being the first'}.",
+            f"bucketed: {self._together}, as Buckets(lengths, {self.batch_size}, window={self.window}) does.",
+            f"Time spent: {looking} for a look at each method, {measuring} in interleaved rounds"
+            f"{'' if self.timing.warmup else ', the look being the first'}.",
+            f"Measured on {self.timing.caption}.",
         ]
         if self.timing.rounds < _ENOUGH_ROUNDS:
             lines.append(f"Under {_ENOUGH_ROUNDS} rounds say little of the spread: give a larger budget.")
         return lines
+
+    @property
+    def _together(self) -> str:
+        """The window of the buckets, in words."""
+        together = "all" if self.window >= self.batches else f"{self.window}"
+        return f"window {self.window}: {together} of {text.count(self.batches, 'batch', 'batches')} sorted together"
+
+    @property
+    def _compared(self) -> list[str]:
+        """What is measured to be chosen from."""
+        return [name for name in self.timing.seconds if name not in (OWN_PAD, OWN_BOTH)]
 
     @property
     def _scale(self) -> float:
@@ -218,7 +313,7 @@ class Advice(Drawn):
 
     def _measured(self, order: str) -> list[str]:
         """The methods measured in an order, simplest first."""
-        return [_method(name) for name in self.timing.seconds if (_method(name) != name) == (order == BUCKETED)]
+        return [_method(name) for name in self._compared if (_method(name) != name) == (order == BUCKETED)]
 
     def _best(self, order: str) -> str:
         named = {method: bucketed(method) if order == BUCKETED else method for method in self._measured(order)}
@@ -232,13 +327,22 @@ class Advice(Drawn):
 
     def _bars(self, theme: str) -> Sheet:
         rows = {}
-        for name in self.timing.seconds:
-            middle, low, high = self.epoch(name)
-            said = f"{_seconds(middle)}, {self.timing.ratio(name, PACKED).value:.3g} × packed"
-            reads_padding = not self.is_exact(_method(name))
-            rows[name] = bars.Spread(low, middle, high, said, hatched=reads_padding, bold=name == self.best)
-        title = "seconds per epoch: median and quartiles"
-        return bars.spreads(title, rows, theme, hatched="other results than packing")
+        for name in self._compared:
+            ratio, method = self.timing.ratio(name, PACKED), _method(name)
+            chosen = name == (bucketed(self.recommended) if self.in_buckets else self.recommended)
+            rows[name] = _spread(ratio, f"{ratio.value:.3g}", hatched=not self.is_exact(method), bold=chosen)
+        title = f"times as long as {PACKED}: median and quartiles of the rounds' ratios"
+        together = [f"bucketed: {self._together}."] if self._measured(BUCKETED) else []
+        notes = [*together, f"Measured on {self.timing.caption}."]
+        return bars.spreads(title, rows, theme, hatched="other results than packing", line=1, notes=notes)
+
+    def _exchanged(self, theme: str) -> Sheet:
+        rows = {}
+        for said, (name, ratio), part in zip(_EXCHANGED, self.parts.items(), ("", *self.shares), strict=False):
+            saved = f": {part} was {self.shares[part]:.0%}" if part and self._tells(name) else ""
+            rows[said] = _spread(ratio, f"{ratio.value:.3g}{saved}")
+        title = f"what {PACKED} spends its time on: one part after the other exchanged for packviz's"
+        return bars.spreads(title, rows, theme, line=1)
 
 
 def advise(
@@ -246,6 +350,7 @@ def advise(
     lengths: Any,
     *,
     batch_size: int = 64,
+    window: int = WINDOW,
     longest: int | None = None,
     count: int = 2000,
     budget: float = 20.0,
@@ -260,15 +365,20 @@ def advise(
     in training mode, forward alone after `rnn.eval()`. On the RNN's own device, with its dtype; its gradients stay as
     they are.
 
+    And torch's packing once more with one part after the other exchanged for packviz's, which shows what its time is
+    made of: the pad, the pack, the run of the RNN, the rest.
+
     An epoch is made up as training does it: all sequences shuffled and cut into batches; and once more in buckets (see
-    `packviz.core.batches.Buckets`). Of the batches of each, ranked by their padded cells and cut into up to five equal
-    groups, the middle one of each group is measured. So the same call measures the same batches.
+    `packviz.core.batches.Buckets`), `window` batches sorted together. Of the batches of each, ranked by their padded
+    cells and cut into up to five equal groups, the middle one of each group is measured. So the same call measures the
+    same batches.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`.
         lengths: `(N,)` of the whole data set: a list, an array, a tensor or a `Layout`; or the path of a CSV or JSON
             file; or a distribution, a key of `pv.lengths.DISTRIBUTIONS` such as `"log-normal"`.
         batch_size: sequences per batch.
+        window: batches that are sorted together, in buckets.
         longest: the upper end of a distribution in time steps; only with one.
         count: the number of sequences of a distribution.
         budget: seconds for everything. First every method is called on one batch, and once more where that leaves
@@ -284,7 +394,7 @@ def advise(
         stop: asked before every call whether to stop; what is measured by then is used, at least the look.
 
     Returns:
-        An `Advice`: `.best`, `.gain`, `.saved`, `.bucketing`, `.code`; its text has the table.
+        An `Advice`: `.best`, `.gain`, `.saved`, `.bucketing`, `.shares`, `.code`; its text has the table.
 
     Raises:
         TypeError: `rnn` is not an RNN.
@@ -300,7 +410,8 @@ def advise(
     if device.type == "meta":
         raise ValueError("rnn is on the meta device, where nothing can be measured: give it weights with to_empty()")
     n = _lengths(lengths, longest, count, seed)
-    orders = {order: buckets.batches(n, batch_size, order, seed=seed) for order in (SHUFFLED, BUCKETED)}
+    at_least("window", window)
+    orders = {order: buckets.batches(n, batch_size, order, window=window, seed=seed) for order in (SHUFFLED, BUCKETED)}
     loads = {order: Load.of(n, groups) for order, groups in orders.items()}
     methods, bar = contestants(), Bar(sys.stderr)
 
@@ -316,7 +427,7 @@ def advise(
         def fast(times: float, always: tuple[str, ...]) -> list[str]:
             return [name for name in methods if name in always or looks.get(name, math.inf) <= times * fastest]
 
-        kept = fast(SLOW, tuple(looks.keys() & {PADDED, PACKED}))
+        kept = fast(SLOW, tuple(looks.keys() & {PADDED, PACKED, OWN_PAD, OWN_BOTH}))
         if rest < (_ENOUGH_ROUNDS + 1) * sum(looks[name] for name in kept):
             kept = fast(SLOW_IF_TIGHT, (PACKED,))
         each = sum(looks[name] for name in kept)  # of a batch, in one order
@@ -328,6 +439,8 @@ def advise(
         for order in (SHUFFLED, BUCKETED)[: 1 + both]:
             some = [_make(rnn, n[group], seed) for group in _middle(orders[order], loads[order], sample)]
             for name in kept:
+                if order == BUCKETED and name in (OWN_PAD, OWN_BOTH):
+                    continue
                 calls[bucketed(name) if order == BUCKETED else name] = _Pass(rnn, methods[name], some)
         rounds = min(_MOST_ROUNDS, int(rest / ((1 + both) * each * sample)) - warmup)
         timing = measure(
@@ -351,6 +464,7 @@ def advise(
         training=rnn.training,
         lengths=n,
         batch_size=batch_size,
+        window=window,
         loads=loads,
         sample=sample,
         timing=timing,
@@ -361,14 +475,20 @@ def advise(
 
 
 def contestants() -> dict[str, Method]:
-    """Every way to run an RNN on a batch, by name, the simplest first."""
+    """Every way to run an RNN on a batch, by name, the simplest first; last torch's with parts exchanged."""
     offered = {f"pv.run, {method}": partial(ways.run, method=method) for method in METHODS}
-    return {PADDED: ways.padded, PACKED: ways.packed, **offered}
+    return {PADDED: ways.padded, PACKED: ways.packed, **offered, OWN_PAD: ways.own_pad, OWN_BOTH: ways.drop_in}
 
 
 def bucketed(method: str) -> str:
     """What the timing of a method on buckets is called."""
     return f"{method}, bucketed"
+
+
+def _spread(ratio: Ratio, said: str, **more: bool) -> bars.Spread:
+    """The bar of a ratio, in the colour of its method."""
+    fill = _COLOURS.get(_method(ratio.name), bars.SOLID)
+    return bars.Spread(ratio.low, ratio.value, ratio.high, said, fill=fill, **more)
 
 
 def _method(name: str) -> str:
@@ -519,7 +639,9 @@ import packviz as pv
 
 output, h_n = pv.run(rnn, x, lengths{})""",
     BUCKETED: """\
-from packviz.core.batches import Buckets
+import packviz as pv
+from torch.utils.data import DataLoader
 
-loader = DataLoader(dataset, batch_sampler=Buckets(lengths, {}))  # the lengths of the whole data set""",
+sampler = pv.Buckets(all_lengths, {}, window={})  # all_lengths: of the whole data set
+loader = DataLoader(dataset, batch_sampler=sampler)""",
 }

@@ -34,6 +34,13 @@ def drop_in(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, in_order: bool = False)
     return packing.pad_packed_sequence(output, batch_first=first)[0], state
 
 
+def own_pad(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> Any:
+    """As `packed`, but padded again by packviz."""
+    first = rnn.batch_first
+    output, state = rnn(pack_padded_sequence(x, lengths, batch_first=first, enforce_sorted=False))
+    return packing.pad_packed_sequence(output, batch_first=first)[0], state
+
+
 def run(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Any, method: str = "auto") -> Any:
     """`pv.run`, by one of its methods."""
     return running.run(rnn, x, lengths, method=method)

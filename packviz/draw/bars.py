@@ -115,6 +115,7 @@ class Spread:
         said: stands behind the bar.
         hatched: whether it is set apart from the others.
         bold: whether its name is.
+        fill: its colour.
     """
 
     low: float
@@ -123,6 +124,7 @@ class Spread:
     said: str
     hatched: bool = False
     bold: bool = False
+    fill: str = SOLID
 
 
 def spreads(
@@ -152,7 +154,7 @@ def spreads(
     whiskers, y = "", 32.0
     for name, spread in rows.items():
         low, middle, high = (left + scale * value for value in (spread.low, spread.middle, spread.high))
-        sheet.box(left, y, middle - left, 20, HATCHED if spread.hatched else SOLID)
+        sheet.box(left, y, middle - left, 20, HATCHED if spread.hatched else spread.fill)
         sheet.text(left - 8, y + 14, name, anchor="end", bold=spread.bold)
         sheet.text(max(middle, high) + 10, y + 14, spread.said)
         whiskers += f"M{low:.2f} {y + 10:g}H{high:.2f}M{low:.2f} {y + 5:g}v10M{high:.2f} {y + 5:g}v10"

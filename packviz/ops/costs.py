@@ -1,13 +1,16 @@
 """What a run costs by each method, as a small model, and the choice that follows from it.
 
 A run takes some time for each layer and direction, and in each of these for every call of a kernel, every time step and
-every cell: constants, and shares that grow with the layer's sizes. `packviz.bench.calibration` measures them. In force
-are those in `packviz/ops`, until `Costs.use` puts others in their place.
+every cell: constants, and shares that grow with the layer's sizes. `packviz.bench.calibration` measures them, on the
+CPU for one number of torch's threads at a time: two threads halve the time of a large product, and not that of a step
+or of a copy. Of the numbers that were measured the nearest counts. In force are the constants in `packviz/ops`, until
+`Costs.use` puts others in their place.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,12 +39,16 @@ TERMS = (
 the `G · H` numbers that a cell computes first. The last: torch's packed backward on the CPU goes through all cells at
 every step."""
 
+NEAR = 1.05
+"""Predictions err by some per cent. Of methods that are this close the simplest is taken: torch's own kernel on all of
+the batch, rather than ways around it."""
+
 _VERSION = 1
 
 
 @dataclass(frozen=True, repr=False)
 class Costs(Worded):
-    """The constants of the model for one kind of device.
+    """The constants of the model for one kind of device; on the CPU, for one number of threads.
 
     Attributes:
         device: `"cpu"` or `"cuda"`.
@@ -54,9 +61,21 @@ class Costs(Worded):
     seconds: Mapping[str, Sequence[float]]
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def threads(self) -> int:
+        """Torch's threads that they were measured with; 0 if they hold for any number: on CUDA, and if guessed."""
+        return int(self.provenance.get("threads", 0)) if self.device == "cpu" else 0
+
     def use(self) -> None:
-        """Puts them in force, for this process: from here on `method="auto"` decides by them."""
-        _in_force[self.device] = self
+        """Puts them in force, for this process: from here on `method="auto"` decides by them.
+
+        They take the place of those for the same number of threads; if they hold for any number, of all.
+        """
+        known = _known(self.device)
+        if not self.threads:
+            known.clear()
+        known.pop(0, None)
+        known[self.threads] = self
         rates.cache_clear()
         choose.cache_clear()
 
@@ -121,7 +140,8 @@ class Plan(Worded):
         times = sorted(self.seconds.items(), key=lambda pair: pair[1])
         stairs = f", {len(self.cuts) - 1} rectangles" if len(self.cuts) > 2 else ""
         lines = [f"{method:9} {1e3 * seconds:8.2g} ms predicted" for method, seconds in times]
-        return "\n".join([*lines, f"auto takes: {self.method}{stairs}"])
+        near = f", simpler and within {NEAR - 1:.0%} of the fastest" if times and self.method != times[0][0] else ""
+        return "\n".join([*lines, f"auto takes: {self.method}{stairs}{near}"])
 
 
 def key(method: str, spec: Spec, training: bool, fused: bool) -> str:
@@ -141,28 +161,38 @@ def key(method: str, spec: Spec, training: bool, fused: bool) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def rates(method: str, spec: Spec, training: bool = True, device: str = "cpu", fused: bool = True) -> Rates:
+def rates(
+    method: str, spec: Spec, training: bool = True, device: str = "cpu", fused: bool = True, threads: int = 1
+) -> Rates:
     """What a method's calls, steps and cells cost for an RNN, all layers and directions together.
 
     Args:
-        method: as in `key`. `"packed"` and `"split"` have no calls; for `"padded"` and `"staircase"` they are the
-            rectangles.
+        method: as in `key`. Calls are the rectangles of `"padded"` and `"staircase"`; for `"packed"` and `"split"` the
+            distinct lengths, since they go on with fewer sequences after each.
         spec: of the RNN.
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
         fused: whether torch runs padded data of an LSTM without projection on oneDNN's fused kernel: in float32, on a
             CPU.
+        threads: of torch, on a CPU.
     """
-    constants = in_force(device).seconds[key(method, spec, training, fused)]
+    constants = in_force(device, threads).seconds[key(method, spec, training, fused)]
     each = [c * a for c, a in zip(constants, amounts(spec, 1, 1, 1), strict=True)]
     return Rates(sum(each[:2]), sum(each[2:4]), sum(each[4:6]), sum(each[6:9]), each[9])
 
 
 @functools.lru_cache(maxsize=64)
 def choose(
-    spec: Spec, lengths: tuple[int, ...], training: bool = True, device: str = "cpu", fused: bool = True
+    spec: Spec,
+    lengths: tuple[int, ...],
+    training: bool = True,
+    device: str = "cpu",
+    fused: bool = True,
+    threads: int = 1,
 ) -> Plan:
-    """The method and the cuts that should be fastest for a batch. Deterministic; it measures nothing.
+    """The method and the cuts that should be fastest for a batch, or a simpler one that comes `NEAR`.
+
+    Deterministic; it measures nothing.
 
     Args:
         spec: of the RNN.
@@ -170,38 +200,56 @@ def choose(
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
         fused: as in `rates`.
+        threads: as in `rates`.
     """
-    steps, real = max(lengths), sum(lengths)
-    seconds = {m: rates(m, spec, training, device, fused).seconds(0, steps, real) for m in ("packed", "split")}
+    steps, real, how = max(lengths), sum(lengths), (spec, training, device, fused, threads)
+    changes = len(set(lengths))
+    packed, split = (rates(method, *how).seconds(changes, steps, real) for method in ("packed", "split"))
+    seconds, cuts = {"packed": packed}, (0, steps)  # the simplest come first
     if steps == min(lengths):
         method = "whole" if fused or spec.mode != "LSTM" else "padded"
-        seconds["padded"] = rates(method, spec, training, device, fused).seconds(1, steps, real)
+        seconds = {"padded": rates(method, *how).seconds(1, steps, real), "packed": packed}
     elif fused and _is_fusable(spec):  # no other kernel is better on padded data than on packed
-        padded = rates("padded", spec, training, device, fused)
+        padded = rates("padded", *how)
         seconds["padded"] = padded.seconds(1, steps, steps * len(lengths))
-        if min(seconds.values()) > padded.seconds(2, steps, real):  # else no staircase can be the fastest
+        if min(split, *seconds.values()) > padded.seconds(2, steps, real):  # else no staircase can be the fastest
             cuts = best_cuts(lengths, padded)
             if len(cuts) > 2:
                 seconds["staircase"] = predict(lengths, cuts, padded).seconds
-    method = min(seconds, key=seconds.__getitem__)
+    seconds["split"] = split
+    most = NEAR * min(seconds.values())
+    method = next(method for method, predicted in seconds.items() if predicted <= most)
     return Plan(method, cuts if method == "staircase" else (0, steps), MappingProxyType(seconds))
 
 
 def staircase(
-    spec: Spec, lengths: tuple[int, ...], training: bool = True, device: str = "cpu", fused: bool = True
+    spec: Spec,
+    lengths: tuple[int, ...],
+    training: bool = True,
+    device: str = "cpu",
+    fused: bool = True,
+    threads: int = 1,
 ) -> tuple[int, ...]:
     """The cuts of the staircase that should be fastest, among staircases. Takes what `choose` does."""
-    return best_cuts(lengths, rates("staircase", spec, training, device, fused))
+    return best_cuts(lengths, rates("staircase", spec, training, device, fused, threads))
 
 
-def in_force(device: str) -> Costs:
+def in_force(device: str, threads: int = 1) -> Costs:
     """The constants that `choose` goes by on a kind of device; those that come with the package if no others are.
 
     Args:
         device: `"cpu"` or `"cuda"`.
+        threads: of torch, on a CPU. Those of the nearest number that was measured, by its ratio to this one.
     """
+    known = _known(device)
+    return known[min(known, key=lambda measured: abs(math.log((measured or threads) / threads)))]
+
+
+def _known(device: str) -> dict[int, Costs]:
+    """By number of threads, the constants in force on a kind of device."""
     if device not in _in_force:
-        _in_force[device] = Costs.load(Path(__file__).with_name(f"costs_{device}.json"))
+        every = map(Costs.load, sorted(Path(__file__).parent.glob(f"costs_{device}*.json")))
+        _in_force[device] = {costs.threads: costs for costs in every}
     return _in_force[device]
 
 
@@ -210,4 +258,4 @@ def _is_fusable(spec: Spec) -> bool:
     return spec.mode == "LSTM" and not spec.proj_size
 
 
-_in_force: dict[str, Costs] = {}
+_in_force: dict[str, dict[int, Costs]] = {}

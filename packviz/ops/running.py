@@ -23,7 +23,7 @@ from packviz.core.padded import Padded, order, reading
 from packviz.core.spec import Spec
 from packviz.ops import costs, original, split, staircase
 from packviz.ops.grid import Grid
-from packviz.ops.kernels import Layer, Result, is_fused, layers
+from packviz.ops.kernels import KERNELS, Layer, Result, is_fused, layers
 from packviz.ops.masks import whole_numbers
 from packviz.ops.packing import pack_padded_sequence, pad_packed_sequence
 
@@ -70,16 +70,18 @@ def run(
     1e-6), and 1e-10 in float64. In training mode dropout between layers is drawn anew in each run, from the same
     distribution, at real cells.
 
-    * `"packed"` packs, calls the module, and pads.
+    * `"packed"` packs, runs torch's kernel on packed data, and pads.
     * `"padded"` runs torch's kernel for padded data once. LSTM: the cell state is frozen through the padding.
     * `"staircase"` does so on several rectangles of time, each with the sequences that still go on. See
       `packviz.ops.staircase`. Pays for an LSTM on the CPU, where torch has a fused kernel for padded data. An `nn.RNN`
       with ReLU, whose state could grow beyond all bounds in the padding, is run by `"split"` instead of these two.
     * `"split"` runs step by step on the packed data, with a backward pass of its own. See `packviz.ops.split`. Pays
       for training on the CPU.
-    * `"auto"` takes the one that should be fastest for these lengths and sizes, by the constants in force: see
-      `plan` and `calibrate`. The choice depends on nothing else. Small batches, and nearly equal ones, are one
-      call of torch's kernel.
+    * `"auto"` takes the one that should be fastest, and of those that come within 5 % of it the simplest: where nothing
+      is gained, torch's own kernel. It goes by the lengths, the sizes, whether there is a gradient, and measured
+      constants for the number of torch's threads, or for the nearest number that was measured; by nothing else. Those
+      that come with packviz were measured with 1 and 2 threads of one server CPU. See `plan`, and `calibrate` for
+      constants of your machine.
 
     The weights are read by their names at the call, so that parametrised ones and `torch.func.functional_call` work.
     The module is not called, except by `"packed"`. What must be called is therefore always run that way: a module with
@@ -135,12 +137,13 @@ def plan(rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool 
     """
     n = tuple((lengths if isinstance(lengths, Layout) else Layout(lengths)).lengths.tolist())
     if isinstance(rnn, Spec):
-        return costs.choose(rnn, n, training)
+        return costs.choose(rnn, n, training, threads=torch.get_num_threads())
     _check_rnn(rnn)
     weight = next(rnn.parameters())  # the batch will be of its dtype, and on its device
     if not _is_ours(rnn, weight):
         return costs.Plan("packed", (0, max(n)), {})
-    return costs.choose(Spec.of(rnn), n, training, weight.device.type, is_fused(rnn.mode, weight, bool(rnn.proj_size)))
+    fused = is_fused(rnn.mode, weight, bool(rnn.proj_size))
+    return costs.choose(Spec.of(rnn), n, training, weight.device.type, fused, torch.get_num_threads())
 
 
 class Ragged(nn.Module):
@@ -195,13 +198,14 @@ def _run(
     total_length = None if total_length is None else operator.index(total_length)
     steps, fused = max(n), is_fused(rnn.mode, x, bool(rnn.proj_size))
     cuts: tuple[int, ...] = (0, steps)
-    if not _is_ours(rnn, x):
+    ours = _is_ours(rnn, x)
+    if not ours:
         method = "packed"
     elif isinstance(method, Staircase):
         method, cuts = "staircase", method.cuts  # type: ignore[attr-defined]
         rectangles(n, cuts)  # an error if they do not fit
     elif method in ("auto", "staircase"):
-        batch = Spec.of(rnn), n, _needs_gradient(rnn, x, hx), x.device.type, fused
+        batch = Spec.of(rnn), n, _needs_gradient(rnn, x, hx), x.device.type, fused, torch.get_num_threads()
         if method == "auto":
             choice = costs.choose(*batch)
             method, cuts = choice.method, choice.cuts
@@ -209,11 +213,12 @@ def _run(
             cuts = costs.staircase(*batch)
     if rnn.mode == "RNN_RELU" and method in ("padded", "staircase") and _wastes(n, cuts):
         method = "split"  # in the padding its state may grow to infinity, whose gradient is NaN
-    own = [] if method == "packed" else layers(rnn)
+    own = layers(rnn) if ours else []
     if not all(type(weight) in (Tensor, nn.Parameter) for layer in own for weight in layer.flat):
-        method = "packed"
+        method, own = "packed", []
     if method == "packed":
-        return _packed(rnn, x, list(n), hx, total_length, padding_value)
+        as_given = isinstance(lengths, Tensor) and lengths.dtype == torch.int64
+        return _packed(rnn, x, lengths if as_given else list(n), hx, total_length, padding_value, own)
 
     if hx is not None:  # the caller's may be a buffer for the next states, and lie in any strides
         own_hx = tuple(s.clone(memory_format=torch.contiguous_format) for s in (hx if isinstance(hx, tuple) else (hx,)))
@@ -222,7 +227,7 @@ def _run(
     autocast = torch.is_autocast_enabled(x.device.type) and weight.dtype == torch.float32
     is_whole = method != "split" and len(cuts) == 2 and steps == min(n) and not autocast
     if is_whole and not (fused and torch.is_grad_enabled()):
-        return _as_it_is(rnn, x, steps, hx, total_length, padding_value)
+        return _as_it_is(rnn, own, x, steps, hx, total_length, padding_value)
     h, c = hx if rnn.mode == "LSTM" and hx is not None else (hx, None)
     dtypes = None
     working: AbstractContextManager[Any] = nullcontext()
@@ -250,11 +255,42 @@ def _run(
 
 
 def _packed(
-    rnn: Any, x: Tensor, lengths: Any, hx: State | None, total_length: int | None, padding_value: float
+    rnn: Any,
+    x: Tensor,
+    lengths: Any,
+    hx: State | None,
+    total_length: int | None,
+    padding_value: float,
+    own: Sequence[Layer] = (),
 ) -> tuple[Tensor, State]:
     """As it is said in torch."""
-    out, final = rnn(pack_padded_sequence(x, lengths, rnn.batch_first, enforce_sorted=False), hx)
+    packed = pack_padded_sequence(x, lengths, rnn.batch_first, enforce_sorted=False)
+    out, final = _called(rnn, own, packed, hx)
     return pad_packed_sequence(out, rnn.batch_first, padding_value, total_length)[0], final
+
+
+def _called(rnn: Any, own: Sequence[Layer], x: Tensor | PackedSequence, hx: State | None) -> tuple[Any, State]:
+    """What `rnn(x, hx)` gives. With its `own` weights on a CPU the kernel is called as the module would in the end.
+
+    On a batch of a few short sequences the module's own way there takes as long as packing. (cuDNN wants all weights in
+    one piece of memory; the module sees to that.)
+    """
+    if not own or not own[0].flat[0].is_cpu:
+        return rnn(x, hx)  # type: ignore[no-any-return]
+    data, sizes, order, rank = x if isinstance(x, PackedSequence) else (x, None, None, None)
+    if hx is None:
+        sequences = data.shape[0 if rnn.batch_first else 1] if sizes is None else int(sizes[0])
+        rows = len(own) * own[0].directions, sequences
+        states = [data.new_zeros(*rows, own[0].output_size), data.new_zeros(*rows, rnn.hidden_size)]
+    else:
+        states = [s if order is None else s.index_select(1, order) for s in (hx if isinstance(hx, tuple) else (hx,))]
+    weights = [weight for layer in own for weight in layer.flat]
+    options = [rnn.bias, rnn.num_layers, rnn.dropout, rnn.training, rnn.bidirectional]
+    given = [data, *([] if sizes is None else [sizes]), states if rnn.mode == "LSTM" else states[0], weights, *options]
+    out, *final = KERNELS[rnn.mode](*given, *([rnn.batch_first] if sizes is None else []))
+    if rank is not None:
+        final = [s.index_select(1, rank) for s in final]
+    return out if sizes is None else x._replace(data=out), tuple(final) if rnn.mode == "LSTM" else final[0]  # type: ignore[union-attr]
 
 
 def _wastes(n: Sequence[int], cuts: Sequence[int]) -> bool:
@@ -293,11 +329,17 @@ def _through(
 
 
 def _as_it_is(
-    rnn: nn.RNNBase, x: Tensor, steps: int, hx: State | None, total_length: int | None, padding_value: float
+    rnn: nn.RNNBase,
+    own: Sequence[Layer],
+    x: Tensor,
+    steps: int,
+    hx: State | None,
+    total_length: int | None,
+    padding_value: float,
 ) -> tuple[Tensor, State]:
     """All sequences have the same length: the module does what is wanted."""
     time = 1 if rnn.batch_first else 0
-    out, final = rnn(x.narrow(time, 0, steps), hx)
+    out, final = _called(rnn, own, x.narrow(time, 0, steps), hx)
     if total_length is not None and total_length > steps:
         widths = (0, 0) * (2 - time) + (0, total_length - steps)
         out = nn.functional.pad(out, widths, value=padding_value)

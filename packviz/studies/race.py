@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from packviz.core.spec import Spec
 from packviz.count.flops import flops
 from packviz.draw import palette, text
 from packviz.draw.dumbbells import Dumbbells, Row
-from packviz.draw.text import milliseconds
+from packviz.draw.text import milliseconds, table
 from packviz.ops import original, packing
 from packviz.ops.running import forget
 
@@ -135,6 +135,9 @@ POINTS = (
 )
 
 
+_HARDLY_PADDED = ("equal", "nearly equal")
+
+
 class Race(Results[Point, Mapping[str, Timing]]):
     """What a race found: by point and pass, the `Timing` of everybody who took part."""
 
@@ -163,16 +166,19 @@ class Race(Results[Point, Mapping[str, Timing]]):
 
     def misses(self, which: str = "training") -> dict[str, list[Point]]:
         """By what `auto` aims at, the points where it misses."""
+
+        def over(most: float, to: Callable[[Point], str], points: Sequence[Point]) -> list[Point]:
+            return [point for point in points if self.ratio(point, AUTO, to(point), which) > most]
+
         every = self.points
-        slow = [p for p in every if self.values[p][which].median(PADDED) > 5e-3]
+        slow = [point for point in every if self.values[point][which].median(PADDED) > 5e-3]
         return {
-            "within 10 % of the best method": [
-                p for p in every if self.ratio(p, AUTO, self.best(p, which), which) > 1.1
-            ],
-            "at most 1.05 times torch packed": [p for p in every if self.ratio(p, AUTO, PACKED, which) > 1.05],
-            "at most 1.15 times torch padded where that takes over 5 ms": [
-                p for p in slow if self.ratio(p, AUTO, PADDED, which) > 1.15
-            ],
+            "at most 1.05 times its own best method": over(1.05, lambda point: self.best(point, which), every),
+            "at most 1.03 times torch packed": over(1.03, lambda point: PACKED, every),
+            "at most 1.1 times torch padded where hardly anything is padded": over(
+                1.1, lambda point: PADDED, [point for point in every if point.lengths in _HARDLY_PADDED]
+            ),
+            "at most 1.15 times torch padded where that takes over 5 ms": over(1.15, lambda point: PADDED, slow),
         }
 
     def verdict(self) -> str:
@@ -186,8 +192,8 @@ class Race(Results[Point, Mapping[str, Timing]]):
         return "\n".join(lines)
 
     def to_text(self) -> str:
-        """For every point and pass the times, the best method, and the verdict."""
-        lines = []
+        """What `auto` takes in both passes side by side, all times, and the verdict."""
+        lines = [*self._ratios(), RATIOS, ""] if self.points else []
         for which, said in PASSES.items():
             lines.append(f"{said}, ms")
             for point, timings in self.values.items():
@@ -219,6 +225,20 @@ class Race(Results[Point, Mapping[str, Timing]]):
         of = f"of {text.count(len(self.points), 'batch', 'batches')}"
         title = f"Packed is clearly faster in training at {training} {of}, forward alone at {forward}"
         return Dumbbells(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
+
+    def _ratios(self) -> list[str]:
+        """A table: how many times as long `auto` takes as torch and as its own best method."""
+        columns = ("auto, ms", "× packed", "× padded", "× best")
+        rows = [["auto", *(f"{which}:" if i == 0 else "" for which in PASSES for i in range(len(columns)))]]
+        rows.append(["", *columns * len(PASSES)])
+        for point in self.points:
+            row = [point.name]
+            for which in PASSES:
+                others = PACKED, PADDED, self.best(point, which)
+                row.append(milliseconds(self.values[point][which].median(AUTO)))
+                row += [f"{self.ratio(point, AUTO, other, which):.2f}" for other in others]
+            rows.append(row)
+        return table(rows, "<" + "  >" * (len(columns) * len(PASSES)))
 
     def chart(self, which: str = "training") -> Chart:
         """How many times as long each method takes as torch padded, on a logarithmic axis, a row for each point.

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
 from packviz.bench import advice, timing
-from packviz.bench.advice import PACKED, PADDED, SAMPLE, Advice, Batch, bucketed
+from packviz.bench.advice import OWN_BOTH, OWN_PAD, PACKED, PADDED, SAMPLE, Advice, Batch, bucketed
 from packviz.bench.timing import Timing
 from packviz.core.batches import BUCKETED, SHUFFLED, Load, batches
 from packviz.core.lengths import DISTRIBUTIONS
@@ -33,7 +33,7 @@ def given_times(seconds, lengths=(5, 3, 8, 2) * 50, spread=0.01, **options):
     rounds = {name: tuple(middle * (1 + spread * wobble.standard_normal(9))) for name, middle in seconds.items()}
     place = {"device_name": "an abacus", "threads": 1}
     spec, spent = Spec("GRU", 32, 64), {"looking": 1.0, "measuring": 8.0}
-    given = Advice("GRU(32, 64)", spec, True, n, 64, loads, 4, Timing(rounds, 1, False, place), {}, {}, spent)
+    given = Advice("GRU(32, 64)", spec, True, n, 64, 50, loads, 4, Timing(rounds, 1, False, place), {}, {}, spent)
     return replace(given, **options)
 
 
@@ -65,6 +65,7 @@ def test_of_what_is_not_told_apart_the_simplest():
     found = given_times({PADDED: 1.0, PACKED: 9.0, AUTO: 2.02, STAIRCASE: 2.0}, spread=0.1)
     assert found.best == AUTO
     assert "pv.run(rnn, x, lengths)" in found.code
+    assert "Buckets" not in found.code
     assert (
         found.verdict()
         .splitlines()[1]
@@ -101,9 +102,18 @@ def test_what_bucketing_adds():
     assert found.best == AUTO
     assert found.bucketing.value == pytest.approx(0.5, rel=0.05)
     assert f"of 43.8 %, and takes {100 * (1 - found.bucketing.value):.3g} % less" in found.verdict()
+    assert found.verdict().startswith(
+        "Use pv.run, auto, on buckets of similar lengths.\nOn shuffled batches pv.run, auto"
+    )
     assert found.verdict().endswith("less time per epoch, with pv.run, auto.")
+    assert "(window 50: all of 4 batches sorted together)" in found.verdict()
+    assert "pv.Buckets(all_lengths, 64, window=50)" in found.code
+    assert found.code.endswith("pv.run(rnn, x, lengths)")
+    assert found.code.count("import packviz") == 1
     slower = given_times(shuffled | {bucketed(name): 2 * seconds for name, seconds in shuffled.items()})
     assert "more time per epoch" in slower.verdict()
+    assert not slower.in_buckets
+    assert "Buckets" not in slower.code
     measured = given_times(shuffled).timing.seconds
     same = Timing(measured | {bucketed(name): seconds for name, seconds in measured.items()})
     assert "in time it is not told apart from shuffled batches" in replace(found, timing=same).verdict()
@@ -125,7 +135,7 @@ def test_the_table():
     assert repr(found) == found.to_text()
     start = next(i for i, line in enumerate(lines) if line.startswith("seconds per epoch"))
     rows = [" ".join(line.split()) for line in lines[start:]]
-    assert rows[:7] == [
+    assert rows[:8] == [
         "seconds per epoch median quartiles × packed results of packing",
         "torch, padded 1 1 to 1 0.25 no: padding is read",
         "torch, packed 4 4 to 4 1 yes",
@@ -133,9 +143,12 @@ def test_the_table():
         "torch, packed, bucketed 2 2 to 2 0.5 yes",
         "pv.run, split ~ 6 (a look at one batch)",
         "pv.run, packed gives another h_n than packing",
+        "A ratio is the median of the rounds' ratios, not the ratio of two medians.",
     ]
-    assert "GRU(32, 64), forward and backward, on an abacus, torch threads: 1" in rows[8]
-    assert "200 sequences of 2 to 8 time steps in 4 batches of 64." in rows[9]
+    assert "GRU(32, 64), forward and backward." in rows[9]
+    assert "200 sequences of 2 to 8 time steps in 4 batches of 64." in rows[10]
+    assert "bucketed: window 50: all of 4 batches sorted together, as Buckets(lengths, 64, window=50) does." in rows
+    assert rows[-1] == "Measured on an abacus (CPU), torch None, 1 thread, 9 rounds."
 
 
 def test_few_rounds_are_said():
@@ -150,6 +163,42 @@ def test_an_epoch_is_as_many_batches_as_there_are():
     found = given_times({PADDED: 1.0, PACKED: 4.0}, n, spread=0, sample=4)
     assert (found.batches, found.sample) == (10, 4)
     assert found.epoch(PACKED)[0] == pytest.approx(10.0)
+
+
+EXCHANGED = {PADDED: 1.0, PACKED: 4.0, OWN_PAD: 2.4, OWN_BOTH: 2.0, AUTO: 1.0}
+
+
+def test_what_torchs_packing_spends_its_time_on():
+    """By exchanging one part after the other; these runs are no methods to choose."""
+    found = given_times(EXCHANGED, spread=0)
+    expected = {"pad": 0.4, "pack": 0.1, "RNN": 0.25, "rest": 0.25}
+    assert found.shares == {name: pytest.approx(share) for name, share in expected.items()}
+    assert "  pad_packed_sequence     40%" in found.to_text()
+    assert "pad was 40%" in found.to_svg()
+    fast = given_times(EXCHANGED | {OWN_PAD: 0.1, OWN_BOTH: 0.1})
+    assert fast.best == AUTO
+    assert not any(name in line for name in (OWN_PAD, OWN_BOTH) for line in fast.to_text().splitlines())
+    same = given_times(EXCHANGED | {OWN_BOTH: 2.4}, spread=0.1)
+    assert "  pack_padded_sequence    not told apart from 0%" in same.to_text()
+    assert sum(same.shares.values()) == pytest.approx(1)
+    none = given_times({PADDED: 1.0, PACKED: 4.0, AUTO: 1.0})
+    assert none.parts == none.shares == {}
+    assert "exchang" not in none.to_text() + none.to_svg()
+
+
+def test_a_longer_bar_is_a_larger_ratio():
+    """One quantity for each bar: medians and paired ratios may say opposite things."""
+    found = given_times({PADDED: 1.0, PACKED: 4.0, AUTO: 3.9})
+    packed, auto = (1.0, 10.0, 2.0), (1.1, 8.0, 2.2)  # a median of 2.2 against 2, a ratio of 1.1
+    seconds = {PADDED: (1.0, 1.0, 1.0), PACKED: packed, AUTO: auto, STAIRCASE: (0.9, 12.0, 1.0)}
+    found = replace(found, timing=replace(found.timing, seconds=seconds))
+    drawing = Drawing(found.to_svg())
+    bars = {box.fill: box.width for box in drawing.boxes}
+    wide = bars[palette.METHODS["packed"]]
+    for name, method in ((AUTO, "run"), (STAIRCASE, "staircase")):
+        ratio = found.timing.ratio(name, PACKED).value
+        assert bars[palette.METHODS[method]] == pytest.approx(ratio * wide, abs=0.02)
+        assert f"{ratio:.3g}" in [text.said for text in drawing.texts]
 
 
 @pytest.mark.parametrize("theme", palette.THEMES)
@@ -192,9 +241,10 @@ def test_the_code_does_what_it_says(best, mode):
 def test_the_code_for_buckets():
     found = given_times({PADDED: 1.0, PACKED: 4.0}, batch_size=2)
     data = [torch.zeros(n, 1) for n in (3, 1, 2)]
-    scope = {"DataLoader": torch.utils.data.DataLoader, "dataset": data, "lengths": [3, 1, 2]}
+    scope = {"dataset": data, "all_lengths": [3, 1, 2]}
     exec(found.bucket_code, scope)
     assert len(scope["loader"]) == 2
+    assert scope["sampler"].window == found.window
 
 
 # The measurement, on a clock that the contestants wind.
@@ -306,7 +356,7 @@ def test_a_look_that_is_all_there_is_time_for(monkeypatch):
     assert found.best == PACKED  # one round tells nothing
     assert "1 round cannot tell the methods apart; the fastest was pv.run, auto." in found.verdict()
     assert "quartiles" not in found.verdict()
-    assert "Rounds: 1, the look being the first." in found.to_text()
+    assert "in interleaved rounds, the look being the first." in found.to_text()
 
 
 def test_buckets_are_not_measured_where_they_change_nothing(monkeypatch):
@@ -314,7 +364,7 @@ def test_buckets_are_not_measured_where_they_change_nothing(monkeypatch):
         race = Race(monkeypatch, COSTS)
         found = advice.advise(nn.GRU(1, 2), lengths, batch_size=8, budget=1000.0, progress=lambda *n: None)
         assert found.bucketing is None
-        assert found.verdict().endswith("Bucketing by length leaves no less padding here.")
+        assert found.verdict().endswith(" sorted together) leaves no less padding here.")
         assert {name for name in found.timing.seconds if name != advice._method(name)} == set()
         assert race.calls
 

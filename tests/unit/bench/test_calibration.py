@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from packviz.bench import calibration
 from packviz.core.spec import Spec
-from packviz.ops.costs import TERMS, amounts, in_force
+from packviz.ops.costs import TERMS, Costs, amounts, in_force
 
 
 @given(st.lists(st.sampled_from([0.0, 1e-8, 1e-6, 1e-3]), min_size=len(TERMS) - 1, max_size=len(TERMS) - 1))
@@ -42,6 +42,16 @@ def test_calibrating_measures_every_method(monkeypatch):
         assert (row == before.seconds[name]) == ("GRU" in name)
         assert any(row)
     assert found.provenance["parameters"] == {"modes": ["RNN", "LSTM"], "batches": 2}
+    assert found.threads == 1
+
+
+def test_the_files_that_come_along_are_made_for_each_number_of_threads(monkeypatch, tmp_path, two_threads):
+    monkeypatch.setattr(calibration, "SHAPES", ((2, 3, 4, 4, 1, 1),))
+    monkeypatch.setattr(calibration, "_MOST_PASSES", 1)
+    calibration.main(["--out", str(tmp_path), "--threads", "1", "2", "--seconds", "0"])
+    assert {path.name for path in tmp_path.iterdir()} == {"costs_cpu_1.json", "costs_cpu_2.json"}
+    assert [Costs.load(tmp_path / f"costs_cpu_{n}.json").threads for n in (1, 2)] == [1, 2]
+    assert torch.get_num_threads() == two_threads
 
 
 @pytest.mark.parametrize(
@@ -49,6 +59,7 @@ def test_calibrating_measures_every_method(monkeypatch):
     [
         ({"device": "tpu"}, "device is 'tpu'; choose 'cpu' or 'cuda'"),
         ({"modes": ["MLP"]}, "modes has 'MLP'; choose among"),
+        ({"threads": 0}, "threads is 0; give a whole number of at least 1"),
     ],
 )
 def test_nothing_to_calibrate(options, said):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from packviz.core.cuts import rectangles
 from packviz.core.spec import Spec
 from packviz.ops import costs
-from packviz.ops.costs import TERMS, Costs, amounts, choose, in_force, rates
+from packviz.ops.costs import NEAR, TERMS, Costs, amounts, choose, in_force, rates
 
 sizes = st.builds(
     Spec,
@@ -34,22 +34,36 @@ def test_rates_are_the_constants_times_what_they_are_for(sizes, calls, steps, ce
         assert rates(method, sizes, training, device, fused).seconds(calls, steps, cells) == pytest.approx(expected)
 
 
+@pytest.fixture
+def own_costs(monkeypatch):
+    """What a test puts in force goes with it."""
+    monkeypatch.setattr(costs, "_in_force", {})
+    yield
+    for remembered in (rates, choose):
+        remembered.cache_clear()
+
+
 @given(
     sizes,
     st.lists(st.integers(1, 700), min_size=1, max_size=60).map(tuple),
     st.booleans(),
     st.sampled_from(["cpu", "cuda"]),
     st.booleans(),
+    st.sampled_from([1, 2, 3, 64]),
 )
-def test_a_choice_is_made_of_everything_and_always_the_same(sizes, lengths, training, device, fused):
-    found = choose(sizes, lengths, training, device, fused and device == "cpu")
-    assert found.method == min(found.seconds, key=found.seconds.get)
+def test_a_choice_is_made_of_everything_and_always_the_same(sizes, lengths, training, device, fused, threads):
+    batch = sizes, lengths, training, device, fused and device == "cpu", threads
+    found = choose(*batch)
+    least = min(found.seconds.values())
+    assert found.seconds[found.method] <= NEAR * least
+    before = itertools.takewhile(lambda method: method != found.method, found.seconds)
+    assert all(found.seconds[simpler] > NEAR * least for simpler in before)
     assert all(seconds > 0 for seconds in found.seconds.values())
     rectangles(lengths, found.cuts)
     assert (len(found.cuts) > 2) == (found.method == "staircase")
     choose.cache_clear()
     rates.cache_clear()
-    assert choose(sizes, lengths, training, device, fused and device == "cpu") == found
+    assert choose(*batch) == found
 
 
 def test_equal_lengths_are_not_cut():
@@ -63,10 +77,11 @@ def test_a_staircase_is_chosen_where_it_pays():
     assert costs.staircase(Spec("LSTM", 128, 256), tuple(range(128, 0, -1))) == found.cuts
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_the_constants_that_come_along(device, tmp_path):
-    shipped = in_force(device)
+@pytest.mark.parametrize(("device", "threads"), [("cpu", 1), ("cpu", 2), ("cuda", 1)])
+def test_the_constants_that_come_along(device, threads, tmp_path):
+    shipped = in_force(device, threads)
     assert shipped.device == device
+    assert shipped.threads == (threads if device == "cpu" else 0)
     assert bool(shipped.provenance) == (device == "cpu")
     ways, modes, passes = ("whole", "rectangles", "packed", "split"), ("RNN", "GRU", "LSTM"), ("forward", "training")
     keys = {" ".join(named) for named in itertools.product(ways, modes, passes)}
@@ -80,6 +95,55 @@ def test_the_constants_that_come_along(device, tmp_path):
     assert (again.device, dict(again.seconds), again.provenance) == (device, dict(shipped.seconds), shipped.provenance)
 
 
+@pytest.mark.usefixtures("own_costs")
+@given(st.sets(st.sampled_from([1, 2, 4, 8, 16, 64]), min_size=1), st.integers(1, 128))
+def test_the_nearest_number_of_threads_counts(measured, threads):
+    costs._in_force["cpu"] = {}
+    for number in measured:
+        Costs("cpu", {}, {"threads": number}).use()
+    found = in_force("cpu", threads).threads
+    assert found in measured
+    times = {number: max(number, threads) / min(number, threads) for number in measured}
+    assert times[found] == pytest.approx(min(times.values()))
+    Costs("cpu", {}).use()
+    assert in_force("cpu", threads).threads == 0
+
+
+@pytest.mark.usefixtures("own_costs")
+def test_threads_make_another_choice():
+    """Two threads shorten products and not steps: the constants of each number are their own."""
+    names, free = in_force("cpu").seconds, [0.0] * len(TERMS)
+    slow = [1.0, *free[1:]]
+    for threads, fast in ((1, "packed"), (2, "split")):
+        Costs("cpu", {name: free if fast in name else slow for name in names}, {"threads": threads}).use()
+    assert [choose(Spec("GRU", 8, 8), (5, 4, 2), threads=n).method for n in (1, 2, 16)] == ["packed", "split", "split"]
+
+
+def constant(names, **seconds):
+    """A model in which a run takes so many seconds by each method, whatever it is."""
+    rows = {name: [seconds.get(name.split()[0], 9.0), *[0.0] * (len(TERMS) - 1)] for name in names}
+    return Costs("cpu", rows)
+
+
+@pytest.mark.usefixtures("own_costs")
+@pytest.mark.parametrize(
+    ("seconds", "lengths", "taken"),
+    [
+        ({"packed": 1.04, "split": 1.0}, (5, 3), "packed"),  # what a model errs by is no gain
+        ({"packed": 1.06, "split": 1.0}, (5, 3), "split"),
+        ({"packed": 1.2, "fused": 1.03, "split": 1.0}, (5, 3), "padded"),
+        ({"packed": 1.0, "whole": 1.04}, (5, 5), "padded"),  # nothing has to be packed
+        ({"packed": 1.0, "whole": 1.06}, (5, 5), "packed"),
+    ],
+)
+def test_of_what_is_near_the_simplest_is_taken(seconds, lengths, taken):
+    constant(in_force("cpu").seconds, **seconds).use()
+    found = choose(Spec("LSTM", 8, 8), lengths)
+    assert found.method == taken
+    fastest = min(found.seconds, key=found.seconds.get)
+    assert ("simpler and within 5%" in found.to_text()) == (taken != fastest)
+
+
 @pytest.mark.parametrize(
     "change", [{"version": 99}, {"terms": ["run"]}, {"seconds": {"a": [1]}}, {"packviz": "else"}, {"seconds": None}]
 )
@@ -91,14 +155,12 @@ def test_a_file_of_something_else(change, tmp_path):
         Costs.load(path)
 
 
+@pytest.mark.usefixtures("own_costs")
 def test_constants_put_in_force_decide():
     shipped = in_force("cpu")
     sizes, lengths = Spec("GRU", 8, 8), (5, 4, 2)
     free = {name: [0.0] * len(TERMS) if "packed" in name else [1.0] * len(TERMS) for name in shipped.seconds}
-    try:
-        Costs("cpu", free).use()
-        assert choose(sizes, lengths).method == "packed"
-        Costs("cpu", dict(shipped.seconds) | {"split GRU training": [0.0] * len(TERMS)}).use()
-        assert choose(sizes, lengths).method == "split"
-    finally:
-        shipped.use()
+    Costs("cpu", free).use()
+    assert choose(sizes, lengths).method == "packed"
+    Costs("cpu", dict(shipped.seconds) | {"split GRU training": [0.0] * len(TERMS)}).use()
+    assert choose(sizes, lengths).method == "split"

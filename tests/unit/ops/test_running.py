@@ -401,8 +401,8 @@ def test_the_module():
 def test_the_plan_is_what_run_goes_by(cell, dtype, lengths, training, monkeypatch):
     rnn, gone_by, choose = cell(16, 32, dtype=dtype), [], running.costs.choose
 
-    def spy(*batch):
-        gone_by.append(choose(*batch))
+    def spy(*batch, **threads):
+        gone_by.append(choose(*batch, **threads))
         return gone_by[-1]
 
     spy.cache_clear = choose.cache_clear
@@ -413,6 +413,34 @@ def test_the_plan_is_what_run_goes_by(cell, dtype, lengths, training, monkeypatc
     assert gone_by == [planned]
     if dtype == torch.float32 and running.is_fused("LSTM", rnn.weight_ih_l0, False):
         assert pv.plan(pv.Spec.of(rnn), pv.Layout(lengths), training=training) == planned
+
+
+def test_the_choice_goes_by_the_number_of_threads(two_threads, monkeypatch):
+    asked, choose = [], running.costs.choose
+
+    def spy(*batch):
+        asked.append(batch[-1])
+        return choose(*batch)
+
+    monkeypatch.setattr(running.costs, "choose", spy)
+    pv.run(GRU, torch.zeros(2, 6, 3), [5, 2])
+    pv.plan(GRU, [5, 2])
+    assert asked == [two_threads] * 2
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("lengths", [[5, 5], [5, 2]])
+@pytest.mark.parametrize("grad", [True, False])
+def test_torchs_kernel_is_called_without_a_detour(cell, lengths, grad, monkeypatch):
+    """Where nothing is gained, no time is lost on the way: what the module asks was asked already."""
+    rnn, x = cell(3, 4, num_layers=2, bidirectional=True, batch_first=True), torch.randn(2, 6, 3)
+    with torch.set_grad_enabled(grad):
+        expected = flat(packed(rnn, x, lengths))
+        monkeypatch.setattr(nn.RNNBase, "check_forward_args", None)
+        monkeypatch.setattr(nn.LSTM, "check_forward_args", None)
+        same(flat(pv.run(rnn, x, lengths, method="packed")), expected)
+        if not grad:
+            same(flat(pv.run(rnn, x, lengths, method="padded")), expected)
 
 
 def test_a_plan_in_words():
