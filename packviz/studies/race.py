@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,9 +33,9 @@ from packviz.core import lengths
 from packviz.core.layout import IntArray, Layout
 from packviz.core.spec import Spec
 from packviz.count.flops import flops
-from packviz.draw import palette, text
+from packviz.draw import palette
 from packviz.draw.dumbbells import Dumbbells, Row
-from packviz.draw.text import milliseconds, table
+from packviz.draw.text import count, milliseconds, table
 from packviz.ops import original, packing
 from packviz.ops.running import forget
 
@@ -138,6 +138,18 @@ POINTS = (
 _HARDLY_PADDED = ("equal", "nearly equal")
 
 
+class Aim(NamedTuple):
+    """Whether `auto` does what it should.
+
+    Attributes:
+        missed: the points where it does not.
+        of: those that the aim is for.
+    """
+
+    missed: list[Point]
+    of: list[Point]
+
+
 class Race(Results[Point, Mapping[str, Timing]]):
     """What a race found: by point and pass, the `Timing` of everybody who took part."""
 
@@ -164,31 +176,31 @@ class Race(Results[Point, Mapping[str, Timing]]):
         timing = self.values[point][which]
         return min((name for name in timing.seconds if name not in (PADDED, AUTO)), key=timing.median)
 
-    def misses(self, which: str = "training") -> dict[str, list[Point]]:
-        """By what `auto` aims at, the points where it misses."""
-
-        def over(most: float, to: Callable[[Point], str], points: Sequence[Point]) -> list[Point]:
-            return [point for point in points if self.ratio(point, AUTO, to(point), which) > most]
-
+    def aims(self, which: str = "training") -> dict[str, Aim]:
+        """What `auto` aims at, and where it misses."""
         every = self.points
         slow = [point for point in every if self.values[point][which].median(PADDED) > 5e-3]
+        even = [point for point in every if point.lengths in _HARDLY_PADDED]
+
+        def at_most(times: float, to: str, points: list[Point]) -> Aim:
+            others = {point: to or self.best(point, which) for point in points}
+            return Aim([p for p in points if self.ratio(p, AUTO, others[p], which) > times], points)
+
         return {
-            "at most 1.05 times its own best method": over(1.05, lambda point: self.best(point, which), every),
-            "at most 1.03 times torch packed": over(1.03, lambda point: PACKED, every),
-            "at most 1.1 times torch padded where hardly anything is padded": over(
-                1.1, lambda point: PADDED, [point for point in every if point.lengths in _HARDLY_PADDED]
-            ),
-            "at most 1.15 times torch padded where that takes over 5 ms": over(1.15, lambda point: PADDED, slow),
+            "at most 1.05 times its own best method": at_most(1.05, "", every),
+            "at most 1.03 times torch packed": at_most(1.03, PACKED, every),
+            "at most 1.1 times torch padded where hardly anything is padded": at_most(1.1, PADDED, even),
+            "at most 1.15 times torch padded where that takes over 5 ms": at_most(1.15, PADDED, slow),
         }
 
     def verdict(self) -> str:
         """What `auto` aims at, and where it misses."""
         lines = []
         for which, said in PASSES.items() if self.points else ():
-            for aim, missed in self.misses(which).items():
-                where = "; ".join(point.name for point in missed)
-                lines.append(f"{said}, auto {aim}: missed at {len(missed)} of {len(self.points)} points")
-                lines[-1] += f" ({where})" if missed else ""
+            for name, aim in self.aims(which).items():
+                where = "; ".join(point.name for point in aim.missed)
+                lines.append(f"{said}, auto {name}: missed at {len(aim.missed)} of {count(len(aim.of), 'point')}")
+                lines[-1] += f" ({where})" if where else ""
         return "\n".join(lines)
 
     def to_text(self) -> str:
@@ -222,7 +234,7 @@ class Race(Results[Point, Mapping[str, Timing]]):
                 rows.append(Row(which, work.packed / work.padded, time.value, time.low, time.high, time.is_clear))
             groups[point.name] = rows
         training, forward = (len(found) for found in faster.values())
-        of = f"of {text.count(len(self.points), 'batch', 'batches')}"
+        of = f"of {count(len(self.points), 'batch', 'batches')}"
         title = f"Packed is clearly faster in training at {training} {of}, forward alone at {forward}"
         return Dumbbells(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
 

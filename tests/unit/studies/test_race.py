@@ -117,21 +117,22 @@ OURS_SLOW = {"torch_packed": 20, "split": 20, "staircase": 20, "padded": 20, "pa
     ],
 )
 def test_the_aims(times, missed, which):
-    misses = made_up(**times).misses(which)
-    assert list(misses) == [OWN, SLOWER, HARDLY, WIDE]
-    assert [aim for aim, points in misses.items() if points] == missed
+    aims = made_up(**times).aims(which)
+    assert list(aims) == [OWN, SLOWER, HARDLY, WIDE]
+    assert [name for name, aim in aims.items() if aim.missed] == missed
+    assert [len(aim.of) for aim in aims.values()] == [1, 1, 0, times.get("torch_padded", 10) > 5]
 
 
 def test_what_hardly_pads_has_an_aim_of_its_own():
     even = replace(TINY, lengths="nearly equal")
-    assert made_up(even, auto=11.2, **OURS_SLOW).misses()[HARDLY] == [even]
-    assert made_up(even, auto=10.9, **OURS_SLOW).misses()[HARDLY] == []
+    assert made_up(even, auto=11.2, **OURS_SLOW).aims()[HARDLY] == ([even], [even])
+    assert made_up(even, auto=10.9, **OURS_SLOW).aims()[HARDLY] == ([], [even])
 
 
 def test_the_verdict_names_the_points():
     said = made_up(auto=20).verdict()
-    assert f"forward pass, auto {OWN}: missed at 1 of 1 points (GRU(2, 3), uniform, 3 × 5)" in said
-    assert "missed at 0 of 1 points" in made_up().verdict()
+    assert f"forward pass, auto {OWN}: missed at 1 of 1 point (GRU(2, 3), uniform, 3 × 5)" in said
+    assert "missed at 0 of 1 point\n" in made_up().verdict()
 
 
 def test_the_text_has_all_times():
