@@ -48,7 +48,7 @@ def test_calibrating_measures_every_method(monkeypatch):
 def test_the_files_that_come_along_are_made_for_each_number_of_threads(monkeypatch, tmp_path, two_threads):
     monkeypatch.setattr(calibration, "SHAPES", ((2, 3, 4, 4, 1, 1),))
     monkeypatch.setattr(calibration, "_MOST_PASSES", 1)
-    calibration.main(["--out", str(tmp_path), "--threads", "1", "2", "--seconds", "0"])
+    calibration.main(["--out", str(tmp_path), "--threads", "2", "1", "--seconds", "0"])
     assert {path.name for path in tmp_path.iterdir()} == {"costs_cpu_1.json", "costs_cpu_2.json"}
     assert [Costs.load(tmp_path / f"costs_cpu_{n}.json").threads for n in (1, 2)] == [1, 2]
     assert torch.get_num_threads() == two_threads
