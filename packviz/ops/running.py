@@ -123,7 +123,8 @@ def plan(rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool 
     """How `run` would run a batch with `method="auto"`, and the times it goes by. Nothing is run, nothing is measured.
 
     Args:
-        rnn: an RNN; or the sizes of one, which is then taken to be in float32 on a CPU where torch has a fused LSTM.
+        rnn: an RNN; or the sizes of one, which is then taken to be in float32 on a CPU where torch has a fused LSTM. As
+            many threads count as torch is set to.
         lengths: `(B,)` whole numbers of at least 1; or a `Layout`.
         training: whether there will be a backward pass.
 
