@@ -205,7 +205,8 @@ def choose(
     steps, real, how = max(lengths), sum(lengths), (spec, training, device, fused, threads)
     changes = len(set(lengths))
     packed, split = (rates(method, *how).seconds(changes, steps, real) for method in ("packed", "split"))
-    seconds, cuts = {"packed": packed}, (0, steps)  # the simplest come first
+    seconds: dict[str, float] = {"packed": packed}  # the simplest come first
+    cuts: tuple[int, ...] = (0, steps)
     if steps == min(lengths):
         method = "whole" if fused or spec.mode != "LSTM" else "padded"
         seconds = {"padded": rates(method, *how).seconds(1, steps, real), "packed": packed}
