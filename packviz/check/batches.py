@@ -311,7 +311,7 @@ def _data(batch: _Batch) -> Iterator[Finding]:
             said = f"{one.said} This is {sure}: of {others}, {k or 'none'} {'are' if k > 1 else 'is'} like padding."
             yield Finding(one.level, one.rule, said, _names(one.wrong), one.fix)
         elif one.rule == TOO_LONG and not k:
-            said = f"{one.said} They may as well be data that end so: {others} are too few to tell."
+            said = f"{one.said} They may as well be data that end so: {others} do not rule it out."
             yield Finding("info", one.rule, said, _names(one.wrong), one.fix)
     if (hidden := batch.nan & ~batch.mask).any():
         said = (
@@ -372,7 +372,7 @@ def _ending(batch: _Batch, same: BoolArray, cell: tuple[int, int] | None) -> Ite
         at = f"lengths[{b}] is {batch.n[b]}, the data"
         if np.array_equal(np.sort(read), np.sort(n)):
             level, rule, ways = "error", "lengths in another order", min(ways, math.lgamma(len(n) + 1))
-            said = f"The data end where these lengths say, but for other sequences: {at} end at {read[b]}."
+            said = f"In another order, these lengths fit the data: {at} end at {read[b]}."
             fix = "give the lengths in the order of x; if you sorted one of the two, sort the other alike"
         elif late.any():
             level, rule, wrong = "warning", "data after the length", late
