@@ -10,22 +10,33 @@
 # - read such a plot: how high, how fast it grows, how far to trust it.
 #
 # Time: 15 minutes.
+#
+# > **What to do**
+# >
+# > - Before you pack, or stop packing: time *your* step. `pv.advise(rnn, lengths)` does it fairly (notebook 10).
+# > - Training on many distinct lengths, on a CPU: expect torch's packing to take many times as long as padding. `pv.run`
+# >   gives the same results without that (notebook 08).
+# > - Short of memory? Packing is worth a look all the same: it keeps no padding.
+# > - Believe a ratio only if it was taken in turns, over several rounds, and is larger than its spread.
+
+# %%
+from packviz.studies.forum import sweep
+
+print(sweep.STUDY.without_gpu())
 
 # %% [markdown]
 # ## A question from the forum
 #
-# A user of PyTorch trained a small classifier on padded sequences, with packing and without. Packing cost almost
-# nothing in the forward pass. But on padded data it made the **backward** pass much slower. They asked whether that is
-# normal. (*Slow pack_padded_sequence/pad_packed_sequence in backward pass*, on discuss.pytorch.org.)
+# On PyTorch's forum, discuss.pytorch.org, a user asked about *Slow pack_padded_sequence/pad_packed_sequence in backward
+# pass*. They trained a small classifier with packing and without. Where all sequences were equally long, packing cost
+# almost nothing. On padded data it made the **backward** pass much slower. Is that normal?
 #
-# The batches: in setup **A** all sequences are equally long. In setup **B** the lengths count down and start over.
+# In setup **A** all sequences are equally long. In setup **B** the lengths count down and start over:
 
 # %%
 import packviz as pv
 from packviz import lengths
 
-assert lengths.equal(8, 5).tolist() == [5] * 8  # A
-assert lengths.triangle(8, 5).tolist() == [5, 4, 3, 2, 1, 5, 4, 3]  # B
 pv.show(lengths.triangle(8, 5))
 
 # %% [markdown]
@@ -34,21 +45,23 @@ pv.show(lengths.triangle(8, 5))
 # steps.
 
 # %%
-import torch
-
-from packviz.studies.forum import network as forum, results, sweep
+from packviz.studies.forum import network as forum, results
 
 network = forum.Network()
-b = results.setup_lengths("B", 512, 512)
-ids, n, targets = forum.batch(b, 512, vocabulary=10, classes=2, seed=0, device="cpu")
-padded = network(ids, n, forum.padded)
-packed = network(ids, n, forum.packed)
-assert torch.allclose(padded, packed, atol=1e-3)  # two ways to the same logits
+b = pv.Layout(results.setup_lengths("B", 512, 512))
 print(network)
-print(f"padding in B: {pv.Layout(b).n_padding / pv.Layout(b).n_cells:.0%} of the cells")
+print(f"padding in B: {b.n_padding / b.n_cells:.0%} of the cells")
+
+# %% tags=["claims"]
+import torch
+
+assert lengths.equal(8, 5).tolist() == [5] * 8  # A
+assert lengths.triangle(8, 5).tolist() == [5, 4, 3, 2, 1, 5, 4, 3]  # B
+ids, n, targets = forum.batch(b.lengths, 512, vocabulary=10, classes=2, seed=0, device="cpu")
+assert torch.allclose(network(ids, n, forum.padded), network(ids, n, forum.packed), atol=1e-3)  # the same logits
 
 # %% [markdown]
-# Both ways give the same, and packing computes half as many cells. Predict:
+# Padded or packed, the logits are the same, and packing computes half as many cells. Predict:
 
 # %%
 from packviz.lessons import ask, checks
@@ -56,70 +69,59 @@ from packviz.lessons import ask, checks
 ask("the price of packing")
 
 # %%
+from IPython.display import display
+
+recorded = sweep.recordings()  # every machine that was recorded: a picture each
+display(*(found.chart("ratio") for found in recorded.values()))
+
+# %% [markdown]
+# Both axes are logarithmic. On the line at 1 packing costs nothing.
+#
+# A ratio is taken within a round, between two calls that have met the same machine. Drawn is the median of these ratios;
+# the band reaches from quartile to quartile. (The ratio of two medians may be another number.)
+#
+# In A, packing is nearly free. In B it costs something in the forward pass, and in training a multiple, though it
+# computes only half as much. That is what the user saw.
+
+# %% tags=["claims"]
 cpu = sweep.recorded("benchmark_cpu.json")
 last = cpu.steps("B")[-1]
 assert cpu.ratio("packed", "padded", "B", last).value > 10
-cpu
-
-# %% [markdown]
-# Left: the forward pass. Right: forward and backward. The upper row is setup A, the lower one B. Each point is the
-# median of several rounds; half of the rounds lie within the thin line through it. Mind the scales: they differ.
-#
-# Which machine is this? A recorded file says so itself:
-
-# %%
-print(cpu.caption)
-gpus = [name for name in sweep.STUDY.available() if sweep.recorded(name).provenance["device"] != "cpu"]
-print("recorded on a GPU:", ", ".join(gpus) or "nothing yet (the user of the forum had one; the form below takes yours)")
-
-# %% [markdown]
-# ## How to read it
-#
-# **How high?** Compare two methods at the same point: they were measured in turn, so the ratio means something.
-
-# %%
-for setup in "AB":
-    for which in ("forward", "training"):
-        ratio = cpu.ratio("packed", "padded", setup, last, which)
-        print(f"{setup}, {last} time steps, {which:8}  packed/padded = {ratio.value:.2g}")
-assert 0.7 < cpu.ratio("packed", "padded", "A", last).value < 1.4
 assert cpu.ratio("packed", "padded", "B", last, "forward").value < 3
+assert 0.7 < cpu.ratio("packed", "padded", "A", last).value < 1.4
+assert all(point.difference["packed"] < point.tolerance for found in recorded.values() for point in found.points)
 
 # %% [markdown]
-# In A, packing is nearly free, in both passes. In B it costs something in the forward pass, and in training a
-# multiple, though it computes only half as much. That is what the user saw.
-#
-# **How fast does it grow?**
+# ## How fast does it grow?
 
 # %%
 ask("twice the length")
 
 # %%
-short, long = 128, 512  # four times the length
-for method in ("padded", "packed"):
-    name = results.call_name(method, "training")
-    growth = cpu.point("B", long).timing.median(name) / cpu.point("B", short).timing.median(name)
-    print(f"B, training, {method}: {growth:.2g} times as long")
-    assert growth < 6 if method == "padded" else growth > 8
+display(*(found.chart("time") for found in recorded.values()))
 
 # %% [markdown]
-# Padded grows with the length. Packed grows faster, so no length is long enough for it to catch up. *Why* is counted
-# in notebook 07.
+# The thin lines have slope 1 (twice the length, twice the time) and slope 2 (four times the time). Padded follows the
+# first. Packed training in B follows the second: no length is long enough for it to catch up. *Why* is counted in
+# notebook 07.
 #
-# **How far to trust it?** Where the table has a `?`, the spread of the rounds is larger than the effect: the two are
-# not told apart.
+# ## What packing is good for
+#
+# The most memory in use at once:
 
 # %%
-print(cpu)
+display(*(found.chart("memory") for found in recorded.values()))
 
 # %% [markdown]
-# The last columns hold the most memory in use at once. In B packing is ahead: no padding is kept, and the packed LSTM
-# keeps less for each cell.
+# In B packed training needs far less than padded: no padding is kept, and the packed LSTM keeps less for each cell. A
+# batch that does not fit padded may fit packed.
 
-# %%
-memory = cpu.point("B", last).timing.memory
-assert memory["packed, training"] < 0.6 * memory["padded, training"]
-print(f"B, {last} time steps, training: {memory['packed, training'] / memory['padded, training']:.2g} of the memory")
+# %% tags=["claims"]
+short, long = cpu.point("B", 128).timing, cpu.point("B", 512).timing  # four times the length
+for method, most in (("padded", 6), ("packed", 32)):
+    growth = long.median(results.call_name(method, "training")) / short.median(results.call_name(method, "training"))
+    assert (8 if method == "packed" else 2) < growth < most
+assert long.memory["packed, training"] < 0.6 * long.memory["padded, training"]
 
 # %% [markdown]
 # ## A fair clock
@@ -135,22 +137,17 @@ print(f"B, {last} time steps, training: {memory['packed, training'] / memory['pa
 ask("one curve after the other")
 
 # %% [markdown]
-# Here all four curves take turns: every round calls everything once, in an order drawn anew. Ratios are taken within
-# rounds. Before any time is written down, the results of both ways are compared: logits and gradients. A fast wrong
-# answer is worth nothing.
-
-# %%
-for point in cpu.points:
-    assert point.difference["packed"] < point.tolerance
-worst = max(point.difference["packed"] for point in cpu.points)
-print(f"packed and padded differ by less than {'0.1 %' if worst < 1e-3 else '1 %'} everywhere")
+# Here all curves take turns: every round calls everything once, in an order drawn anew. Before any time is written down,
+# logits and gradients of both ways are compared: a fast wrong answer is worth nothing.
+#
+# Where a band reaches the line at 1, the rounds do not tell the two apart. And every picture says below what it was
+# measured on: look at the *load*. One thread is a load of 1; what is above that, others took.
 
 # %% [markdown]
 # ## Your machine
 #
-# Choose, then press **Start**. The notebook stays free meanwhile; after **Stop** the call that is running still ends.
-# *Quick* takes seconds; *full* takes many minutes on a CPU, and says how many. The little marks under the axes are the
-# sizes to come. Dashed: the recorded run.
+# Choose, then press **Start**. The notebook stays free meanwhile. *Quick* takes seconds; *full* takes many minutes on a
+# CPU, and says how many. Dashed stands a recorded run: its ratios, and its times too where network and batch are yours.
 #
 # From a command line, papermill runs notebooks and sets the values of the next cell. `None` means: as *quick* or *full*
 # has it.
@@ -168,35 +165,19 @@ methods = "padded, packed"
 # %%
 from packviz.explorers import BenchmarkExplorer
 
-explorer = BenchmarkExplorer(
-    device,
-    quick=quick,
-    setups=setups,
-    batch_size=batch_size,
-    shortest=shortest,
-    longest=longest,
-    step=step,
-    methods=methods,
-)
+sizes = {"batch_size": batch_size, "shortest": shortest, "longest": longest, "step": step}
+explorer = BenchmarkExplorer(device, quick=quick, setups=setups, methods=methods, **sizes)
 explorer
-
-# %% [markdown]
-# From code: what the form will do follows its controls.
-
-# %%
-before = explorer.setups.value
-explorer.setups.value = "B"
-assert "setup B" in explorer.summary.value
-assert explorer.to_text().count("Setup A") == cpu.to_text().count("Setup A")  # what was measured stays
-explorer.setups.value = before
 
 # %% [markdown]
 # The same without a button, here and now. This is what runs headless.
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 yours = explorer.measure()
-assert not [point for point in yours.points if point.wrong]
 print(yours)
+
+# %% tags=["claims"]
+assert not [point for point in yours.points if point.wrong]
 
 # %% [markdown]
 # Small batches and short sequences have few distinct lengths, so the effect is small too. Try *full*, if you have the
@@ -206,12 +187,14 @@ print(yours)
 # packviz bench --device cpu --setup A B --out mine.json
 # packviz bench plot mine.json notebooks/recorded/benchmark_cpu.json --out compared.html
 # ```
+#
+# A file `benchmark_….json` in `notebooks/recorded/` is drawn above, whatever the device.
 
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Packing is slow."** For this network: not in A, and little in the forward pass. It is training on *many distinct
-#   lengths*. Other networks differ: notebook 10.
+# - **"Packing is slow."** For this network: not in A, and not by much in the forward pass. It is training on *many
+#   distinct lengths*. Other networks differ: notebook 10.
 # - **"I time it with `time.time()` on a GPU."** A call returns before the GPU has done its work. Wait for it, or use
 #   CUDA events.
 # - **"Run it once."** The first calls are slow; one call in a while is interrupted.

@@ -117,14 +117,26 @@ class Ratio(Worded):
 
     @property
     def is_clear(self) -> bool:
-        """Whether the effect is larger than the spread: else, or in under three rounds, the two are not told apart."""
-        return self.rounds >= FEWEST_ROUNDS and self.high / self.low < max(self.value, 1 / self.value)
+        """Whether the effect is larger than the spread: else, or in under three rounds, the two are not told apart.
+
+        It asks for more than quartiles that leave out 1: these may lie wide apart.
+        """
+        return self.rounds >= FEWEST_ROUNDS and self.spread < max(self.value, 1 / self.value)
+
+    @property
+    def spread(self) -> float:
+        """How many times as large the third quartile is as the first."""
+        return self.high / self.low
 
     def to_text(self) -> str:
         """The ratio in words, with a warning where it means nothing."""
         said = f"{self.name} takes {self.value:.3g} times as long as {self.to}"
         few = self.rounds < FEWEST_ROUNDS
-        why = "too few rounds to tell" if few else "the spread is larger than the effect"
+        why = (
+            "too few rounds to tell"
+            if few
+            else f"the spread is larger than the effect: × {self.spread:.3g} from quartile to quartile"
+        )
         doubt = "" if self.is_clear else f"; {why}"
         return f"{said} (quartiles {self.low:.3g} to {self.high:.3g}){doubt}"
 
@@ -169,6 +181,11 @@ class Timing(Worded):
     def quartiles(self, name: str) -> tuple[float, float]:
         """First and third quartile in seconds. Raises as `median` does."""
         return _quartiles(self._of(name))
+
+    def spread(self, name: str) -> tuple[float, float, float]:
+        """First quartile, median and third quartile in seconds. Raises as `median` does."""
+        low, high = self.quartiles(name)
+        return low, self.median(name), high
 
     def ratio(self, name: str, to: str) -> Ratio:
         """How many times as long `name` takes as `to`. Raises as `median` does."""

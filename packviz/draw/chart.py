@@ -1,4 +1,4 @@
-"""Axes with curves: what every chart drawn by the pen shares, and times against a size in plots in rows. Pure.
+"""Axes with curves: what every chart drawn by the pen shares, and numbers against a size in plots in rows. Pure.
 
 A method is told by its colour, its marker and the name at the end of its curve; where a curve comes from (your machine,
 a recorded one) by its dashes.
@@ -32,6 +32,7 @@ _MARKERS = (
 )
 _LEFT, _RIGHT, _TOP, _WIDE, _TALL = 66.0, 92.0, 40.0, 300.0, 170.0  # px: a plot and the room around it
 _BELOW = 36.0
+_MOST_TICKS = 8  # of a logarithmic axis; and as many marks on a curve
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Axes:
         tall: its height.
         heights: the numbers that stand beside it, from the one at its foot to the one at its top.
         across: gives the share of the width, from 0 to 1, at which a number lies.
+        log: whether heights lie at their logarithms.
     """
 
     sheet: Sheet
@@ -55,6 +57,7 @@ class Axes:
     tall: float
     heights: Sequence[float]
     across: Callable[[float], float]
+    log: bool = False
 
     @property
     def right(self) -> float:
@@ -71,9 +74,10 @@ class Axes:
         return self.left + self.across(value) * self.wide
 
     def y(self, value: float) -> float:
-        """Where a number lies in height."""
-        low, high = self.heights[0], self.heights[-1]
-        return self.top + (high - value) / (high - low) * self.tall
+        """Where a number lies in height; one that has no logarithm lies at the foot."""
+        scale, low, high = math.log if self.log else float, self.heights[0], self.heights[-1]
+        value = max(value, low) if self.log else value
+        return self.top + (scale(high) - scale(value)) / (scale(high) - scale(low)) * self.tall
 
     def rows(self, title: str = "", unit: str = "") -> None:
         """A line at each of the heights with its number; the title above, and what the numbers are."""
@@ -112,6 +116,15 @@ class Axes:
             d += f"M{n(x)} {n(low)}V{n(high)}M{n(x - 4)} {n(low)}h8M{n(x - 4)} {n(high)}h8"
         self.sheet.path(d, stroke=self.sheet.colours.line)
 
+    def band(self, spreads: Sequence[tuple[float, float, float]], fill: str) -> None:
+        """The area from low to high along a curve, `(number, low, high)`; of a single point a whisker."""
+        if len(spreads) == 1:
+            return self.whiskers(spreads)
+        edge = [(x, high) for x, _, high in spreads] + [(x, low) for x, low, _ in reversed(spreads)]
+        d = "M" + "L".join(f"{n(self.x(x))} {n(self.y(value))}" for x, value in edge) + "z"
+        self.sheet.path(d, fill=fill, opacity=0.3)
+        return None
+
     def names(self, ends: Iterable[tuple[Point, str]], lowest: float) -> None:
         """A name beside the end of each curve, none over another or below the lowest height, in px."""
         sheet, ends = self.sheet, list(ends)
@@ -129,6 +142,24 @@ def ticks(low: float, high: float) -> list[float]:
     step = next(s * power for s in (1, 2, 5, 10) if s * power >= span / 4)
     first, last = math.floor(low / step), math.ceil(high / step)
     return [round(i * step, 10) + 0.0 for i in range(first, max(last, first + 1) + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """At least two round numbers that enclose the range, 1, 2 or 5 at the ends; if they are many, powers of ten."""
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+    steps = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+    first = max(i for i, step in enumerate(steps) if step <= low * (1 + 1e-9))
+    last = min(i for i, step in enumerate(steps) if step >= high * (1 - 1e-9))
+    found = steps[first : max(last, first + 1) + 1]
+    if len(found) <= _MOST_TICKS:
+        return found
+    return [step for step in found if step in (found[0], found[-1]) or f"{step:e}".startswith("1.000000")]
+
+
+def doublings(sizes: Sequence[float]) -> list[float]:
+    """Of rising sizes the first, and those 2, 4, 8, … times as large, if most of the range is so covered; else all."""
+    found = [size for size in sizes if math.log2(size / sizes[0]).is_integer()]
+    return found if len(found) > 2 else [*sizes]
 
 
 def nice(at_least: float) -> int:
@@ -164,12 +195,12 @@ def mark(sheet: Sheet, at: Point, shape: str, fill: str, stroke: str = "") -> No
 
 
 def line_key(
-    sheet: Sheet, x: float, y: float, said: str, stroke: str = "", *, width: float = 2.5, dash: str = ""
+    sheet: Sheet, x: float, y: float, said: str, stroke: str = "", *, width: float = 2.5, dash: str = "", size: int = 12
 ) -> float:
     """What a look of lines means, on the line `y`; gives the x behind it."""
     sheet.line([(x, y - 4), (x + 34, y - 4)], stroke, width=width, dash=dash)
-    sheet.text(x + 40, y, said)
-    return x + 60 + width_of(said)
+    sheet.text(x + 40, y, said, size=size)
+    return x + 60 + width_of(said, size)
 
 
 def _number(value: float) -> str:
@@ -188,6 +219,7 @@ class Curve:
         y: a time for each, in milliseconds.
         low: first quartile of each.
         high: third quartile of each.
+        hollow: whether its marks are, to tell two curves of a method apart.
     """
 
     name: str
@@ -197,6 +229,20 @@ class Curve:
     y: Sequence[float]
     low: Sequence[float]
     high: Sequence[float]
+    hollow: bool = False
+
+
+@dataclass(frozen=True)
+class Guide:
+    """A thin line to hold curves against.
+
+    Attributes:
+        name: stands at its end.
+        points: where it begins and ends.
+    """
+
+    name: str
+    points: tuple[Point, Point]
 
 
 @dataclass(frozen=True)
@@ -207,11 +253,32 @@ class Plot:
         title: stands above.
         curves: those of the first source last: they are painted over the others.
         planned: sizes to mark on the axis.
+        guides: thin lines to hold the curves against.
+        y: what the heights are.
+        log: whether both axes are logarithmic; such plots in a row have the same heights.
     """
 
     title: str
     curves: Sequence[Curve]
     planned: Sequence[float] = ()
+    guides: Sequence[Guide] = ()
+    y: str = "ms"
+    log: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """What may stand at the ends of curves and guides."""
+        return [*(curve.name for curve in self.curves), *(guide.name for guide in self.guides)]
+
+    @property
+    def sizes(self) -> list[float]:
+        """All that are measured or planned, rising."""
+        return sorted({*self.planned, *(x for curve in self.curves for x in curve.x)})
+
+    def spread(self) -> list[float]:
+        """All that the heights have to hold."""
+        drawn = [value for curve in self.curves for some in (curve.low, curve.y, curve.high) for value in some]
+        return drawn + [y for guide in self.guides for _, y in guide.points]
 
 
 @dataclass(frozen=True, repr=False)
@@ -225,7 +292,6 @@ class Sweep(Drawn):
         notes: lines that stand below.
         text: the text twin.
         x: what the sizes are.
-        y: what the heights are.
     """
 
     title: str
@@ -234,7 +300,6 @@ class Sweep(Drawn):
     notes: Sequence[str]
     text: str
     x: str = "time steps"
-    y: str = "ms"
 
     def to_text(self) -> str:
         """The times as tables."""
@@ -246,38 +311,69 @@ class Sweep(Drawn):
         sheet.title(self.title)
         each, y = _LEFT + _WIDE + _RIGHT, 22.0
         for row in self.rows:
-            for i, plot in enumerate(row):
-                self._plot(sheet, plot, i * each + _LEFT, y + _TOP)
+            for i, (plot, heights) in enumerate(zip(row, heights_of(row), strict=True)):
+                self._plot(sheet, plot, heights, i * each + _LEFT, y + _TOP)
             y += _TOP + _TALL + _BELOW
         for i, source in enumerate(self.sources):
-            line_key(sheet, 4, y + 12, source, sheet.colours.text, dash=DASHES[i % len(DASHES)])
+            line_key(sheet, 4, y + 12, source, sheet.colours.text, dash=DASHES[i % len(DASHES)], size=11)
             y += 18
         y = sheet.paragraph(4, y + 1, self.notes, size=11, ink=sheet.colours.muted)
         sheet.size(max(max(map(len, self.rows), default=1) * each, sheet.width), y + 8)
         return sheet
 
-    def _plot(self, sheet: Sheet, plot: Plot, left: float, top: float) -> None:
-        right, longest = longest_x(plot), max((max(c.high) for c in plot.curves), default=0.0)
-        heights = ticks(0.0, longest) if plot.curves else ()
-        axes = Axes(sheet, left, top, _WIDE, _TALL, heights, lambda x: x / right)
-        axes.rows(plot.title, self.y)
-        axes.columns([value for value in ticks(0.0, right) if value <= right], self.x)
+    def _plot(self, sheet: Sheet, plot: Plot, heights: Sequence[float], left: float, top: float) -> None:
+        sizes, right = plot.sizes, longest_x(plot)
+        room = max((width_of(name, 11) + 26 for name in plot.names), default=0.0)
+        wide = min(_WIDE, _WIDE + _RIGHT - room)
+        if plot.log and len(sizes) > 1:
+            whole = math.log(sizes[-1] / sizes[0])
+            axes = Axes(sheet, left, top, wide, _TALL, heights, lambda x: math.log(x / sizes[0]) / whole, log=True)
+            columns = doublings(sizes)
+        else:
+            axes = Axes(sheet, left, top, wide, _TALL, heights, lambda x: x / right, log=plot.log)
+            columns = [value for value in ticks(0.0, right) if value <= right]
+        crowded = plot.log and len(columns) < len(sizes) > _MOST_TICKS  # there the marks would hide the curves
+        axes.rows(plot.title, plot.y)
+        axes.columns(columns, self.x)
         for size in plot.planned:
             mark(sheet, (axes.x(size), axes.foot), "l3 6h-6z", sheet.colours.accent)
         if not plot.curves:
-            middle = left + _WIDE / 2, top + _TALL / 2
+            middle = left + wide / 2, top + _TALL / 2
             sheet.text(*middle, "nothing measured yet", anchor="middle", ink=sheet.colours.muted)
+        ends = []
+        for guide in plot.guides:
+            points = [(axes.x(x), axes.y(y)) for x, y in guide.points]
+            sheet.line(points, sheet.colours.muted, width=1)
+            ends.append((points[-1], guide.name))
         for curve in plot.curves:
             sheet.layer()
-            axes.whiskers(zip(curve.x, curve.low, curve.high, strict=True))
+            spreads = list(zip(curve.x, curve.low, curve.high, strict=True))
             points = [(axes.x(x), axes.y(y)) for x, y in zip(curve.x, curve.y, strict=True)]
             fill, dash = COLOURS[curve.method % len(COLOURS)], DASHES[curve.source % len(DASHES)]
+            if plot.log:
+                axes.band(spreads, fill)
+            else:
+                axes.whiskers(spreads)
             sheet.line(points, fill, width=2.6, dash=dash, outlined=True)
-            for point in points:
-                mark(sheet, point, _MARKERS[curve.method % len(_MARKERS)], fill, sheet.colours.line)
-        axes.names([((axes.x(c.x[-1]), axes.y(c.y[-1])), c.name) for c in plot.curves], axes.foot)
+            shape, inside = _MARKERS[curve.method % len(_MARKERS)], sheet.colours.ground if curve.hollow else fill
+            for point, size in zip(points, curve.x, strict=True):
+                if not crowded or size in columns or size == curve.x[-1]:
+                    mark(sheet, point, shape, inside, sheet.colours.line)
+            ends.append((points[-1], curve.name))
+        # A name in the middle would cover what goes on there; it stands once where its namesake ends.
+        last = max((x for (x, _), _ in ends), default=0.0)
+        outermost = {name for (x, _), name in ends if x == last}
+        axes.names([end for end in ends if end[0][0] == last or end[1] not in outermost], axes.foot)
+
+
+def heights_of(row: Sequence[Plot]) -> list[Sequence[float]]:
+    """The numbers beside each plot of a row: its own, or those of all where axes are logarithmic."""
+    together = [value for plot in row for value in plot.spread() if plot.log and value > 0]
+    shared = log_ticks(min(together), max(together)) if together else [1.0, 10.0]
+    own = [ticks(0.0, max(plot.spread(), default=0.0)) if plot.curves else () for plot in row]
+    return [shared if plot.log else heights for plot, heights in zip(row, own, strict=True)]
 
 
 def longest_x(plot: Plot) -> float:
     """Where the axis of sizes ends."""
-    return max([1.0, *plot.planned, *(curve.x[-1] for curve in plot.curves)])
+    return max([1.0, *plot.sizes])

@@ -21,7 +21,7 @@ from plotly.subplots import make_subplots
 from packviz.core import fit
 from packviz.core.layout import Layout
 from packviz.draw import palette, text, theme
-from packviz.draw.chart import COLOURS, apart, longest_x, ticks
+from packviz.draw.chart import COLOURS, apart, doublings, heights_of, log_ticks, longest_x, ticks
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES
 from packviz.draw.sheet import width_of
 
@@ -232,12 +232,21 @@ class Chart(go.Figure):
             ends: the last point of each line, by its name.
             panel: the number of the panel.
         """
-        top, tall = self._axis("y", panel).range[1], self._tall
+        # On a logarithmic axis plotly wants the powers of ten.
+        across, up = (math.log10 if self._axis(one, panel).type == "log" else float for one in "xy")
+        (low, high), tall = self._axis("y", panel).range, self._tall
         order = sorted(ends, key=lambda name: -ends[name][1])
-        heights = [tall * (1 - ends[name][1] / top) for name in order]  # px from the top
+        heights = [tall * (high - up(ends[name][1])) / (high - low) for name in order]  # px from the top
         for name, height, free in zip(order, heights, apart(heights, tall, room=14), strict=True):
             x, y = ends[name]
-            self.label(_digits(x), _digits(y), name, panel=panel, down=free - height)
+            self.label(_digits(across(x)), _digits(up(y)), name, panel=panel, down=free - height)
+        return self
+
+    def _log_heights(self, panel: int) -> Chart:
+        """Makes an axis of heights, which has its numbers, logarithmic between their ends."""
+        axis = self._axis("y", panel)
+        ends = [_digits(math.log10(axis.tickvals[end])) for end in (0, -1)]
+        axis.update(type="log", range=ends)
         return self
 
     def scale(self, longest: float, *, panel: int = 0) -> Chart:
@@ -462,16 +471,31 @@ def training_curves(curves: Mapping[str, Sequence[float]], title: str, y: str = 
     return chart.name_ends({name: (len(values), values[-1]) for name, values in rounded.items() if values})
 
 
+Spread = Sequence[float]
+"""First quartile, median, third quartile."""
+
+
 def log_log(
-    x: Sequence[float], panels: Mapping[str, Mapping[str, Sequence[float]]], title: str, name: str = "time steps T"
+    x: Sequence[float],
+    panels: Mapping[str, Mapping[str, Sequence[float | Spread]]],
+    title: str,
+    name: str = "time steps T",
+    *,
+    methods: Mapping[str, str] | None = None,
+    together: bool = False,
+    below: Sequence[str] = (),
 ) -> Chart:
-    """How counts grow with `x`: on double logarithmic axes a power of `x` is a straight line, and its slope the power.
+    """How counts or times grow with `x`: on double logarithmic axes a power is a straight line, its slope the power.
 
     Args:
         x: at least two positive numbers.
-        panels: for each panel, by what is counted in it, up to four curves: by their names, a number for each `x`.
+        panels: for each panel, by what is counted in it, up to four curves: by their names, for each `x` a number, or a
+            median between its quartiles.
         title: stands above.
         name: of `x`.
+        methods: by the name of a curve the method, a key of `palette.METHODS`, whose colour it has.
+        together: whether all panels have the same heights: what is counted is the same.
+        below: lines that stand below.
 
     Raises:
         ValueError: a number is not positive, a curve is not as long as `x`, there is nothing to draw, or more curves
@@ -482,27 +506,44 @@ def log_log(
     most = max(map(len, panels.values()))
     if most > 4:
         raise ValueError(f"panels holds one with {most} curves; at most 4 can be told apart")
-    powers = {(what, curve): fit.exponent(x, y) for what, curves in panels.items() for curve, y in curves.items()}
-    slopes = {curve: f"slope {round(power, 2) + 0:.2f}" for curve, power in powers.items()}
+    spreads = {
+        (what, curve): [value if isinstance(value, Sequence) else (value,) * 3 for value in values]
+        for what, curves in panels.items()
+        for curve, values in curves.items()
+    }
+    middles = {key: [middle for _, middle, _ in spread] for key, spread in spreads.items()}
+    powers = {key: fit.exponent(x, y) for key, y in middles.items()}
+    slopes = {key: f"slope {round(power, 2) + 0:.2f}" for key, power in powers.items()}
+    named = {key: f"{key[1]}: {said}" for key, said in slopes.items()}
     lines = [f"{title}. {name}: {_numbers(x)}"]
-    lines += [f"{what}, {curve}: {_numbers(panels[what][curve])}; {said}" for (what, curve), said in slopes.items()]
-    chart = axes(title, "\n".join(lines), x=name, panels=list(panels), ends=slopes.values())
+    lines += [f"{what}, {curve}: {_numbers(middles[what, curve])}; {said}" for (what, curve), said in slopes.items()]
+    chart = axes(title, "\n".join([*lines, *below]), x=name, panels=list(panels), ends=named.values(), below=below)
+    # No grid: it would strike through the names.
+    axis = {"type": "log", "showgrid": False, "showline": True, "ticks": "inside"}
+    left, right = np.log10(min(x)), np.log10(max(x))
+    edge = 0.05 * (right - left)
+    chart.update_xaxes(tickvals=list(x), range=[_digits(left - edge), _digits(right + edge)], tickformat="", **axis)
+    chart.update_yaxes(**axis)
+    looks = list(palette.METHODS)
     for panel, (what, curves) in enumerate(panels.items()):
-        for i, (curve, y) in enumerate(curves.items()):
-            power = powers[what, curve]
+        ends = {}
+        for i, curve in enumerate(curves):
+            y, power, spread = middles[what, curve], powers[what, curve], spreads[what, curve]
+            look = looks.index(methods[curve]) if methods else i
             height = np.mean(np.log(y)) - power * np.mean(np.log(x))
             straight = [float(np.exp(height)) * value**power for value in x]
             chart._line(x, straight, DASHES[i], panel, LIGHT.line, 4)
-            chart._line(x, straight, DASHES[i], panel, _colour(i), 2.6)
-            chart.points(x, y, curve, i, panel=panel, key=panel == 0)
-            ends = np.log10(x[-1]), np.log10(_digits(straight[-1]))
-            chart.label(*ends, slopes[what, curve], panel=panel, away=10)
-    # No grid: it would strike through the slopes.
-    axis = {"type": "log", "showgrid": False, "showline": True, "ticks": "inside", "tickformat": ""}
-    left, right = np.log10(min(x)), np.log10(max(x))
-    edge = 0.05 * (right - left)
-    chart.update_xaxes(tickvals=list(x), range=[_digits(left - edge), _digits(right + edge)], **axis)
-    chart.update_yaxes(exponentformat="power", dtick=1, **axis)
+            chart._line(x, straight, DASHES[i], panel, _colour(look), 2.6)
+            error = {"error_y": _whiskers(y, [low for low, _, _ in spread], [high for _, _, high in spread])}
+            marker = {"symbol": SYMBOLS[i % len(SYMBOLS)]}
+            chart.points(
+                x, y, curve, look, panel=panel, key=False, marker=marker, **error if spread[0][0] < spread[0][2] else {}
+            )
+            ends[named[what, curve]] = (x[-1], straight[-1])
+        shown = [spread for key, spread in spreads.items() if together or key[0] == what]
+        every = [value for spread in shown for some in spread for value in some]
+        chart._axis("y", panel).tickvals = log_ticks(min(every), max(every))
+        chart._log_heights(panel).name_ends(ends, panel=panel)
     return chart
 
 
@@ -510,27 +551,43 @@ def times_by_size(sweep: Sweep) -> Chart:
     """The plots of a sweep as a chart, for who wants a page to hover over; whiskers are quartiles."""
     plots = [plot for row in sweep.rows for plot in row]
     named = len(sweep.sources) <= 1  # with more the ends are too many to be named
+    units = {plot.y for plot in plots}
     chart = axes(
         sweep.title,
         sweep.to_text(),
         x=sweep.x,
-        y=sweep.y,
-        panels=[plot.title for plot in plots],
+        y=min(units) if len(units) == 1 else "",
+        panels=[plot.title if len(units) == 1 else f"{plot.title}, {plot.y}" for plot in plots],
         across=max(map(len, sweep.rows), default=1),
-        ends={curve.name for plot in plots for curve in plot.curves} if named else (),
+        ends={name for plot in plots for name in plot.names} if named else (),
         below=[*sweep.sources, *sweep.notes],
     )
     keys: set[str] = set()
+    heights = [found for row in sweep.rows for found in heights_of(row)]
     for panel, plot in enumerate(plots):
-        chart.scale(max((max(curve.high) for curve in plot.curves), default=1.0), panel=panel)
+        if plot.log:
+            chart._axis("y", panel).tickvals = heights[panel]
+            chart._log_heights(panel)
+        else:
+            chart.scale(max((max(curve.high) for curve in plot.curves), default=1.0), panel=panel)
+        for guide in plot.guides:
+            x, y = zip(*guide.points, strict=True)
+            chart._line(x, y, DASHES[0], panel, LIGHT.muted, 1)
         for curve in reversed(plot.curves):
             name = curve.name if named else f"{curve.name}, {sweep.sources[curve.source].partition(':')[0]}"
             key, spread = not named and name not in keys, {"low": curve.low, "high": curve.high}
             chart.lines(curve.x, curve.y, name, curve.method, dash=curve.source, panel=panel, key=key, **spread)
+            if curve.hollow:
+                chart.data[-1].marker.update(color=LIGHT.ground)
             keys.add(name)
+        if plot.log and len(plot.sizes) > 1:
+            edges = [_digits(math.log10(plot.sizes[end]) + beyond) for end, beyond in ((0, -0.02), (-1, 0.02))]
+            chart._axis("x", panel).update(type="log", range=edges, tickvals=doublings(plot.sizes))
+        else:
+            chart._axis("x", panel).range = [0, _digits(1.01 * longest_x(plot))]
         if named:
-            chart.name_ends({curve.name: (curve.x[-1], curve.y[-1]) for curve in plot.curves}, panel=panel)
-        chart._axis("x", panel).range = [0, _digits(1.01 * longest_x(plot))]
+            ends = {curve.name: (curve.x[-1], curve.y[-1]) for curve in plot.curves}
+            chart.name_ends(ends | {guide.name: guide.points[-1] for guide in plot.guides}, panel=panel)
     return chart
 
 
@@ -583,4 +640,4 @@ def _digits(value: float) -> float:
 
 
 def _numbers(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:,}" if isinstance(value, int) else f"{value:.3g}" for value in values)
+    return ", ".join(f"{value:,}" if isinstance(value, int) else text.plain(value) for value in values)

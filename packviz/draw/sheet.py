@@ -68,10 +68,18 @@ class Sheet:
     # Shapes.
 
     def path(
-        self, d: str, *, fill: str = "none", stroke: str = "", width: float = 1, dash: str = "", joined: str = ""
+        self,
+        d: str,
+        *,
+        fill: str = "none",
+        stroke: str = "",
+        width: float = 1,
+        dash: str = "",
+        joined: str = "",
+        opacity: float = 1,
     ) -> str:
         """A shape by its SVG path; gives its look. Like a line, it does not widen the sheet: see `reach`."""
-        look = f'fill="{fill}"'
+        look = f'fill="{fill}"' + (f' fill-opacity="{n(opacity)}"' if opacity != 1 else "")
         if stroke:
             look += f' stroke="{stroke}"' + (f' stroke-width="{n(width)}"' if width != 1 else "")
             look += f' stroke-dasharray="{dash}"' * bool(dash) + f' stroke-linejoin="{joined}"' * bool(joined)

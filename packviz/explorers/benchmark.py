@@ -56,10 +56,11 @@ class BenchmarkExplorer(Panel):
         longest: int | None = None,
         step: int | None = None,
         methods: str = "padded, packed",
-        beside: str | None = "benchmark_cpu.json",
+        beside: str | None = "",
     ) -> None:
         """Starts with this in the form; what is none is as quick or full has it.
 
+        `beside` is the name of a recorded file, or none; if empty, one of a device of this kind, or else the first.
         `quick` may also be `"true"` or `"false"`: papermill's `-p quick false` brings it as text.
 
         Raises:
@@ -80,6 +81,7 @@ class BenchmarkExplorer(Panel):
         self.longest = slider("longest", start["longest"], 1, max(512, start["longest"]))
         self.step = slider("step", start["step"], 1, max(256, start["step"]))
         files = [NOTHING, *experiment.STUDY.available()]
+        beside = _like(device) if beside == "" else beside
         self.beside = dropdown("beside", beside if beside in files else NOTHING, files, width="300px")
         self.job = job.Job("Start", self._prepare)
         self.size.observe(self._preset, names="value")
@@ -101,15 +103,19 @@ class BenchmarkExplorer(Panel):
         """What Start would measure, over what was measured."""
         parameters, setups, sizes = self._plan()
         shown: dict[str, Benchmark | None] = {YOURS: self.result}
+        notes = []
         if self.beside.value != NOTHING:
             if self.beside.value not in self._loaded:
                 self._loaded[self.beside.value] = experiment.recorded(self.beside.value)
-            shown["recorded"] = self._loaded[self.beside.value]
+            shown["recorded"] = beside = self._loaded[self.beside.value]
+            here, there = (_kind(device) for device in (self.device.value, beside.provenance.get("device")))
+            if here != there:
+                notes.append(f"The recorded run is not one of your kind of device: {there}, not {here}.")
         plan = (
             f"Start measures {parameters.batch_size} sequences of {_listed(sizes)} time steps, setup"
             f" {self.setups.value}, {parameters.rounds} rounds, on {self.device.value}."
         )
-        sweep = results.beside(shown, setups, sizes, [plan])
+        sweep = results.beside(shown, setups, sizes, [plan, *notes], ("ratio", "time"))
         return View(draw=sweep.sheet, summary=plan, describe=sweep.to_text)
 
     def measure(self) -> Benchmark:
@@ -199,6 +205,20 @@ def _devices(given: str) -> list[tuple[str, str]]:
         devices[f"cuda:{i}" if i else "cuda"] = f"cuda:{i}, {torch.cuda.get_device_name(i)}"
     devices.setdefault(check_device(given), given)
     return [(said, device) for device, said in devices.items()]
+
+
+def _like(device: str) -> str | None:
+    """The recorded file of a device of this kind, or else the first one; none where there is none."""
+    try:
+        found = {name: _kind(result.provenance.get("device")) for name, result in experiment.recordings().items()}
+    except ValueError:  # one cannot be read; the list of files says which, when it is chosen
+        return None
+    alike = [name for name, kind in found.items() if kind == _kind(device)]
+    return next(iter([*alike, *found]), None)
+
+
+def _kind(device: object) -> str:
+    return str(device).partition(":")[0]
 
 
 def _is_true(value: bool | str) -> bool:

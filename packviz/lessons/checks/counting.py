@@ -53,7 +53,7 @@ def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
     batches = [(spread(d, 128, 64), 32) for d in DISTINCT] + [(spread(12, 30, 50), 5), ([*range(40, 20, -1)], 1)]
     yours = [float(answer(list(lengths), features)) for lengths, features in batches]
     counted = [_counted(tuple(lengths), features) for lengths, features in batches]
-    finite = all(math.isfinite(y) and y >= 0 for y in yours[: len(DISTINCT)])
+    finite = all(math.isfinite(y) and y > 0 for y in yours[: len(DISTINCT)])
     drawn = [_drawn(yours[: len(DISTINCT)], counted)] if finite else []
     for (lengths, features), y, right in zip(batches, yours, counted, strict=True):
         if not abs(y - right) <= NEAR * right:
@@ -73,13 +73,15 @@ def _counted(lengths: Sequence[int], features: int) -> int:
 
 def _drawn(yours: Sequence[float], counted: Sequence[float]) -> Sweep:
     curves = []
-    for i, (name, values) in enumerate((("counted", counted), ("yours", yours))):
+    for i, (name, look, values) in enumerate(
+        (("counted", 1, counted), ("yours", 6, yours))
+    ):  # that of packed; and none's
         megabytes = [value / 1e6 for value, _ in zip(values, DISTINCT, strict=False)]
-        curves.append(Curve(name, i, i, DISTINCT, megabytes, megabytes, megabytes))
+        curves.append(Curve(name, look, i, DISTINCT, megabytes, megabytes, megabytes))
     title, batch = "megabytes that pad's backward writes", "128 sequences of at most 64 steps, 32 features"
     rows = [["distinct", *map(str, DISTINCT)], *([curve.name, *(f"{y:.3g}" for y in curve.y)] for curve in curves)]
     text = "\n".join([f"{title}: {batch}", *table(rows, "  <8>10")])
-    return Sweep(title, [[Plot("", curves)]], (), (batch,), text, "distinct lengths", "MB")
+    return Sweep(title, [[Plot("", curves, y="MB", log=True)]], (), (batch,), text, "distinct lengths")
 
 
 def _bytes_hint(lengths: list[int], features: int, yours: float) -> str:

@@ -34,17 +34,21 @@ import numpy as np
 from packviz.bench.study import Results
 from packviz.bench.timing import RATIOS, Ratio, Timing
 from packviz.core import lengths
+from packviz.core.given import one_of
 from packviz.core.layout import IntArray
-from packviz.draw.chart import Curve, Plot, Sweep
+from packviz.draw.chart import Curve, Guide, Plot, Sweep
 from packviz.draw.drawn import Drawn
 from packviz.draw.palette import METHODS
 from packviz.draw.sheet import Sheet
-from packviz.draw.text import milliseconds, table
+from packviz.draw.text import milliseconds, plain, table
 
 SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
 """The forum's two ways to fill a batch, and one more."""
 
 PASSES = {"forward": "forward pass", "training": "forward and backward pass"}
+
+QUANTITIES = {"ratio": ("times as long as {}", "×"), "time": ("time", "ms"), "memory": ("most memory in use", "MB")}
+"""What is drawn: how many times as long as the first method, the times, and the memory."""
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -271,8 +275,55 @@ class Benchmark(Drawn, Results[At, Point]):
         return "\n".join([f"{self.parameters.to_text()}.", *self._tables(), *self._remarks()])
 
     def sheet(self, theme: str) -> Sheet:
-        """A row of two plots for each setup."""
-        return beside({"": self}).sheet(theme)
+        """A row of plots for each quantity, with a plot for each setup."""
+        return self.chart().sheet(theme)
+
+    def chart(self, *what: str) -> Sweep:
+        """Some of `QUANTITIES` against the time steps, a plot for each setup; all if none are given.
+
+        Raises:
+            ValueError: there is no such quantity.
+        """
+        return beside({"": self}, what=[one_of("what", one, QUANTITIES) for one in what] or [*QUANTITIES])
+
+    def finding(self, quantity: str) -> str:
+        """What the measurement says of a quantity, in a line."""
+        first, *others = self.parameters.methods
+        setup = "B" if "B" in self.setups else self.setups[-1]
+        if quantity == "time":
+            return self._growth(setup) or f"Milliseconds per batch, up to {self.steps(setup)[-1]} time steps"
+        shares, clear = {}, {}
+        for point, method, which in product(self.points, others, PASSES):
+            name, to, timing = call_name(method, which), call_name(first, which), point.timing
+            if quantity == "ratio" and {name, to} <= timing.seconds.keys():
+                ratio = timing.ratio(name, to)
+                shares[method, which, point.setup, point.steps] = ratio.value
+                if ratio.is_clear:
+                    clear[method, which, point.setup, point.steps] = ratio.value
+            elif quantity == "memory" and {name, to} <= timing.memory.keys():
+                shares[method, which, point.setup, point.steps] = timing.memory[name] / max(timing.memory[to], 1)
+        if not shares:
+            return f"{', '.join(self.parameters.methods)}: {QUANTITIES[quantity][0].format(first)}"
+        shares = clear or shares  # what noise has made large is no finding
+        where = (max if quantity == "ratio" else min)(shares, key=lambda one: shares[one])
+        method, which, setup, steps = where
+        said = {"ratio": "takes up to {:.2g} times as long as", "memory": "needs as little as {:.2g} of the memory of"}
+        what = said[quantity].format(shares[where])
+        return f"{method.capitalize()} {what} {first} ({which}, setup {setup}, {steps} time steps)"
+
+    def _growth(self, setup: str) -> str:
+        """How many times as long each method trains at about four times the length."""
+        sizes = self.steps(setup)
+        long, short = sizes[-1], min(sizes, key=lambda size: abs(size - sizes[-1] / 4))
+        timings = [self.point(setup, size).timing for size in (short, long)]
+        names = {method: call_name(method, "training") for method in self.parameters.methods}
+        grown = [
+            f"{method} × {timings[1].median(name) / timings[0].median(name):.2g}"
+            for method, name in names.items()
+            if all(name in timing.seconds for timing in timings)
+        ]
+        said = f"From {short} to {long} time steps, training in setup {setup}: {', '.join(grown)}"
+        return said if short < long and grown else ""
 
     def _tables(self) -> Iterator[str]:
         for setup in self.setups:
@@ -297,7 +348,7 @@ class Benchmark(Drawn, Results[At, Point]):
         return table(rows, ">7  >9")
 
     def _remarks(self) -> Iterator[str]:
-        yield "\nms: median. MB: the most memory in use at once. ?: the spread is larger than the effect. –: no number."
+        yield "\nms: median. MB: the most memory in use at once. ?: not told apart. –: no number."
         yield RATIOS
         for point in self.points:
             where = f"Setup {point.setup} at {point.steps} time steps"
@@ -313,44 +364,90 @@ def beside(
     setups: Sequence[str] = (),
     planned: Sequence[int] = (),
     notes: Sequence[str] = (),
+    what: Sequence[str] = tuple(QUANTITIES),
 ) -> Sweep:
-    """Results side by side: a row for each setup, a column for each pass.
+    """Results side by side: a row for each quantity, a column for each setup, both axes logarithmic.
+
+    Times and memory of another network or batch than the first result's are left out; ratios are not.
 
     Args:
         results: by what to call them; the first is drawn with solid lines, the others dashed. None is one to come.
         setups: to draw; those that were measured, if none are given.
         planned: sizes to mark on the axes.
         notes: lines to put beneath.
+        what: some of `QUANTITIES`.
     """
     there = {name: result for name, result in results.items() if result}
+    first = next(iter(there.values()), None)
     wanted = setups or [s for s in SETUPS if any(s in result.setups for result in there.values())]
-    # Those of the palette first: a method has the same colour in every picture, whoever else is in it.
-    methods = list(dict.fromkeys([*METHODS, *(m for result in there.values() for m in result.parameters.methods)]))
+    networks = {name: result.parameters.to_text() for name, result in there.items()}
+    alike = {name for name, network in networks.items() if first and network == first.parameters.to_text()}
     rows = []
-    for setup in wanted:
+    for quantity in what:
         plots = []
-        for which, said in PASSES.items():
+        for setup in wanted:
             curves = [
-                _curve(result, method, methods.index(method), source, setup, which)
-                for source, result in enumerate(results.values())
-                if result
-                for method in result.parameters.methods
+                _curve(result, quantity, method, source, setup, which)
+                for source, (name, result) in enumerate(results.items())
+                if result and (quantity == "ratio" or name in alike)
+                for method in result.parameters.methods[quantity == "ratio" :]
+                for which in PASSES
             ]
             drawn = [curve for curve in reversed(curves) if curve]
-            plots.append(Plot(f"{setup} ({SETUPS[setup]}): {said}", drawn, planned))
+            said, unit = QUANTITIES[quantity]
+            title = f"{setup} ({SETUPS[setup]}): {said.format(first.parameters.methods[0] if first else '…')}"
+            plots.append(Plot(title, drawn, planned, _guides(quantity, drawn, planned, first), unit, log=True))
         rows.append(plots)
-    networks = {name: result.parameters.to_text() for name, result in there.items()}
-    alike = len(set(networks.values())) == 1
-    title = f"Milliseconds: {next(iter(networks.values()))}" if alike else "Milliseconds of the forum's network"
+    title = first.finding(what[0]) if first and first.points else "The forum's network"
     sources, below = [], [*notes]
+    if first and len(alike) == len(there):
+        name = f"{next(iter(there))}: " if len(there) < len(results) else ""
+        below.append(f"{name}{first.parameters.to_text()}.")
     for name, result in results.items():
         prefix = f"{name}: " if name else ""
-        sources.append(prefix + (result.caption if result else "nothing measured yet"))
+        if prefix or not result:
+            sources.append(prefix + (result.caption if result else "nothing measured yet"))
+        else:
+            below.append(f"Measured on {result.caption}.")
         if result:
-            below += [f"{prefix}{networks[name]}"] if not alike else []
+            if len(alike) < len(there):
+                apart = "" if name in alike else "; only its ratios are drawn"
+                below.append(f"{prefix}{networks[name]}{apart}.")
             below += [f"{prefix}{line}" for line in _gaps(result)]
     text = "\n\n".join([*notes, *(f"{name}\n{result}" if name else f"{result}" for name, result in there.items())])
-    return Sweep(title, rows, sources, below, text)
+    if len(what) == 1 and len(there) == 1:  # no more than is drawn
+        text = "\n".join([title, *(line for plot in rows[0] for line in _in_words(plot)), *below])
+    return Sweep(title, rows, sources, [*below, *_KEY], text)
+
+
+def _in_words(plot: Plot) -> list[str]:
+    """A line for each size, a column for each curve."""
+    curves = [dict(zip(curve.x, curve.y, strict=True)) for curve in plot.curves]
+    rows = [["time steps", *(curve.name for curve in plot.curves)]]
+    for size in sorted({x for curve in curves for x in curve}):
+        rows.append([f"{size:g}", *(plain(curve[size]) if size in curve else "–" for curve in curves)])
+    return ["", f"{plot.title}, {plot.y}", *table(rows, ">10  >8")]
+
+
+_SLOPES = (("slope 1: T", 1), ("slope 2: T²", 2))
+_KEY = ("Filled marks: training. Hollow marks: forward. Bands and whiskers: quartiles.",)
+
+
+def _guides(quantity: str, curves: Sequence[Curve], planned: Sequence[int], first: Benchmark | None) -> list[Guide]:
+    """The line at 1, or how times grow with the length and with its square, from where the first method's begin."""
+    sizes = [*planned, *(x for curve in curves for x in curve.x)]
+    start, end = min(sizes, default=1), max(sizes, default=1)
+    if first is None or start == end:
+        return []
+    method = first.parameters.methods[0]
+    if quantity == "ratio":
+        return [Guide(f"1: as {method}", ((start, 1), (end, 1)))]
+    name = _end_name(quantity, method, "training", first)
+    own = [curve for curve in curves if curve.name == name and len(curve.x) > 1]
+    if quantity != "time" or not own:
+        return []
+    x, y, last = own[-1].x[0], own[-1].y[0], own[-1].x[-1]
+    return [Guide(said, ((x, y), (last, y * (last / x) ** power))) for said, power in _SLOPES]
 
 
 def _gaps(result: Benchmark) -> Iterator[str]:
@@ -359,22 +456,32 @@ def _gaps(result: Benchmark) -> Iterator[str]:
         yield from (f"✗ {point}: {method} gives other results" for method in point.wrong)
 
 
-def _curve(result: Benchmark, method: str, number: int, source: int, setup: str, which: str) -> Curve | None:
-    name = call_name(method, which)
-    timed = [(steps, result.point(setup, steps).timing) for steps in result.steps(setup)]
-    timed = [(steps, timing) for steps, timing in timed if name in timing.seconds]
-    if not timed:
+def _curve(result: Benchmark, quantity: str, method: str, source: int, setup: str, which: str) -> Curve | None:
+    values: dict[int, tuple[float, float, float]] = {}  # first quartile, median, third quartile
+    name, to = (call_name(one, which) for one in (method, result.parameters.methods[0]))
+    for steps in result.steps(setup):
+        timing = result.point(setup, steps).timing
+        if quantity == "ratio" and {name, to} <= timing.seconds.keys():
+            ratio = timing.ratio(name, to)
+            values[steps] = (ratio.low, ratio.value, ratio.high)
+        elif quantity == "time" and name in timing.seconds:
+            low, middle, high = timing.spread(name)
+            values[steps] = (1e3 * low, 1e3 * middle, 1e3 * high)
+        elif quantity == "memory" and name in timing.memory:
+            most = timing.memory[name] / 1e6
+            values[steps] = (most, most, most)
+    if not values:
         return None
-    spread = [timing.quartiles(name) for _, timing in timed]
-    return Curve(
-        method,
-        number,
-        source,
-        [steps for steps, _ in timed],
-        [1e3 * timing.median(name) for _, timing in timed],
-        [1e3 * low for low, _ in spread],
-        [1e3 * high for _, high in spread],
-    )
+    # Those of the palette first: a method has the same colour in every picture, whoever else is in it.
+    number = [*dict.fromkeys([*METHODS, *result.parameters.methods])].index(method)
+    lows, middles, highs = ([spread[i] for spread in values.values()] for i in range(3))
+    said = _end_name(quantity, method, which, result)
+    return Curve(said, number, source, list(values), middles, lows, highs, hollow=which != "training")
+
+
+def _end_name(quantity: str, method: str, which: str, result: Benchmark) -> str:
+    """What stands at the end of a curve."""
+    return which if quantity == "ratio" and len(result.parameters.methods) == 2 else call_name(method, which)
 
 
 def call_name(method: str, which: str) -> str:

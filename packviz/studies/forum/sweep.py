@@ -262,3 +262,9 @@ STUDY = Study(
     remark=lambda point: point.remark,
 )
 recorded = STUDY.load
+
+
+def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, Benchmark]:
+    """All recorded files that compare just these methods, by name, those of a CPU first. Raises as `recorded` does."""
+    found = STUDY.recordings()
+    return {name: result for name, result in found.items() if result.parameters.methods == tuple(methods)}

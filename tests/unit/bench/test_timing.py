@@ -292,6 +292,7 @@ def test_median_and_quartiles(values):
     result = Timing({"a": values})
     assert result.median("a") == pytest.approx(np.median(values))
     assert result.quartiles("a") == pytest.approx(np.percentile(values, [25, 75]))
+    assert result.spread("a") == (result.quartiles("a")[0], result.median("a"), result.quartiles("a")[1])
 
 
 @given(st.lists(st.tuples(seconds, seconds), min_size=1, max_size=30))
@@ -314,7 +315,7 @@ def test_a_spread_larger_than_the_effect_is_said(base, effect, spread):
     low, high = effect / spread**0.5, effect * spread**0.5
     ratio = timing.Ratio("a", "b", effect, low, high)
     assert ratio.is_clear == (high / low < max(effect, 1 / effect))
-    assert ("spread is larger than the effect" in ratio.to_text()) == (not ratio.is_clear)
+    assert ("; the spread is larger than the effect: " in ratio.to_text()) == (not ratio.is_clear)
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
@@ -335,7 +336,8 @@ def test_in_words():
     )
     noisy = Timing({"a": [1.0, 2.0, 3.0], "b": [2.0, 3.0, 1.0]}, stopped=True)
     assert noisy.to_text().splitlines()[2:] == [
-        "b takes 1.5 times as long as a (quartiles 0.917 to 1.75); the spread is larger than the effect",
+        "b takes 1.5 times as long as a (quartiles 0.917 to 1.75);"
+        " the spread is larger than the effect: × 1.91 from quartile to quartile",
         "3 interleaved rounds after 0 to warm up, then stopped;"
         " a ratio is the median of the rounds' ratios, not the ratio of two medians.",
     ]

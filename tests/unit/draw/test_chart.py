@@ -11,7 +11,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from packviz.draw import figures, palette
-from packviz.draw.chart import COLOURS, DASHES, Curve, Plot, Sweep, apart, ticks
+from packviz.draw.chart import (
+    COLOURS,
+    DASHES,
+    Curve,
+    Guide,
+    Plot,
+    Sweep,
+    apart,
+    doublings,
+    heights_of,
+    log_ticks,
+    ticks,
+)
 
 numbers = st.floats(1e-4, 1e6)
 
@@ -54,6 +66,26 @@ def test_ticks_are_round_and_enclose(one, other):
     assert f"{steps[0]:.1e}"[0] in "125"
 
 
+@given(numbers, numbers)
+@example(1.0, 1.0)
+@example(0.001, 0.001)
+def test_ticks_of_a_logarithmic_axis_are_round_and_enclose(one, other):
+    low, high = sorted((one, other))
+    found = log_ticks(low, high)
+    assert found[0] <= low * (1 + 1e-6)
+    assert found[-1] >= high * (1 - 1e-6)
+    assert 2 <= len(found) <= 14
+    assert found == sorted(set(found))
+    assert all(f"{value:.3e}"[:5] in ("1.000", "2.000", "5.000") for value in found)
+    assert all(f"{value:.0e}"[0] == "1" for value in found[1:-1]) or len(found) <= 8
+
+
+def test_sizes_that_double_are_enough_for_an_axis():
+    assert doublings([*range(32, 513, 32)]) == [32, 64, 128, 256, 512]
+    assert doublings([5, 7, 9]) == [5, 7, 9]
+    assert doublings([1]) == [1]
+
+
 @given(st.lists(st.integers(30, 230), max_size=14))
 @example([40] * 14)
 @example([230] * 14)
@@ -79,6 +111,50 @@ def test_a_curve_lies_where_its_numbers_are(y):
     scale = ticks(0.0, 1.2 * max(y))[-1] / 170
     assert np.allclose(heights * scale, y, atol=0.06 * scale)
     assert np.allclose(got[:, 0] - 66, 300 * np.arange(1, len(y) + 1) / len(y), atol=0.06)
+
+
+@given(st.lists(numbers, min_size=2, max_size=6))
+def test_on_logarithmic_axes_a_factor_is_a_distance(y):
+    x = [2**i for i in range(len(y))]
+    plot = Plot("one", [curve(x=x, y=y)], log=True)
+    drawn = Sweep("Title", [[plot]], (), (), "").to_svg()
+    got, ends = coordinates(drawn), log_ticks(0.9 * min(y), 1.2 * max(y))
+    assert np.allclose(np.diff(got[:, 0]), 300 / (len(y) - 1), atol=0.06)
+    heights = np.log(np.array(y) / ends[0]) / np.log(ends[-1] / ends[0])
+    assert np.allclose(232 - got[:, 1], 170 * heights, atol=0.06)
+    (band,) = [e for e in Drawing(drawn).elements if e.get("fill-opacity")]
+    edge = points(band.get("d").removesuffix("z"))
+    assert np.allclose(edge[: len(y), 0], got[:, 0], atol=0.02)
+    assert (edge[: len(y), 1] < got[:, 1]).all()  # the upper quartiles
+    assert (edge[: len(y) - 1 : -1, 1] > got[:, 1]).all()
+
+
+def test_logarithmic_plots_in_a_row_have_the_same_heights():
+    small, large = (Plot("", [curve(y=(v, v, v))], log=True) for v in (1.0, 90.0))
+    assert heights_of([small, large]) == [log_ticks(0.9, 1.2 * 90)] * 2
+    linear = [Plot("", [curve(y=(v, v, v))]) for v in (1.0, 90.0)]
+    assert heights_of(linear) == [ticks(0, 1.2), ticks(0, 1.2 * 90)]
+
+
+def test_guides_are_named_and_within_the_plot():
+    guide = Guide("slope 2", ((1, 1.0), (4, 500.0)))
+    drawn = Sweep("Title", [[Plot("one", [curve()], (), [guide], log=True)]], (), (), "").to_svg()
+    assert "slope 2" in Drawing(drawn).said()
+    line, *_ = paths(drawn, stroke=palette.LIGHT.muted, fill="none")  # the others lead to the names
+    assert np.allclose(points(line)[1], [366, 62], atol=0.01)  # 500 is the highest tick
+
+
+def test_hollow_marks_have_the_ground_inside():
+    drawn = Sweep("", [[Plot("", [Curve("a", 0, 0, [1], [1.0], [1.0], [1.0], hollow=True)])]], (), (), "").to_svg()
+    assert not paths(drawn, fill=COLOURS[0])
+    assert [p for p in paths(drawn, fill=palette.LIGHT.ground, stroke=palette.LIGHT.line) if p.startswith("M366")]
+
+
+def test_a_name_in_the_middle_gives_way_to_the_same_name_at_the_end():
+    short, long = curve("packed", 1, 0, x=(1, 2), y=(1.0, 2.0)), curve("packed", 1, 1)
+    assert Drawing(sweep(long, short, sources=("a", "b")).to_svg()).said().count("packed") == 1
+    other = curve("padded", 0, 0, x=(1, 2), y=(1.0, 2.0))
+    assert {"packed", "padded"} <= set(Drawing(sweep(long, other, sources=("a", "b")).to_svg()).said())
 
 
 def test_whiskers_reach_from_quartile_to_quartile():

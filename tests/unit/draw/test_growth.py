@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.draw import figures
+from packviz.draw.palette import METHODS
 
 X = [2, 4, 8, 16]
 
@@ -38,17 +39,47 @@ def test_points_lines_and_slopes():
     assert {line.mode for line in lines} == {"lines"}
     assert {p.mode for p in points} == {"markers"}
     assert list(lines[3].y) == [1, 4, 16, 64]
-    assert [p.name for p in points if p.showlegend] == ["A", "B"]
+    assert not [p.name for p in points if p.showlegend]  # a curve is named where it ends
     assert len({(line.line.dash, p.marker.symbol) for line, p in zip(lines, points, strict=True)}) == 2
-    assert [note.text for note in drawn.layout.annotations if "slope" in note.text] == [
-        "slope 0.00",
-        "slope 0.94",
-        "slope 1.00",
-        "slope 2.00",
-    ]
+    named = [note for note in drawn.layout.annotations if "slope" in note.text]
+    assert {note.text for note in named} == {"A: slope 0.00", "B: slope 0.94", "A: slope 1.00", "B: slope 2.00"}
+    assert {note.text: (note.x, round(note.y, 1)) for note in named}["B: slope 2.00"] == (1.2, 1.8)  # powers of ten
     assert all(axis.type == "log" for axis in (drawn.layout.xaxis, drawn.layout.yaxis2))
-    assert drawn.layout.margin.r > 7 * len("slope 0.00")  # room for the slopes
+    assert drawn.layout.margin.r > 7 * len("A: slope 0.00")  # room for the names
     json.dumps(drawn._repr_mimebundle_())
+
+
+def test_an_axis_has_round_numbers_at_its_ends_and_at_least_two():
+    drawn = figures.log_log(X, {"narrow": {"a": [3.0, 3.1, 3.2, 3.3]}, "wide": {"a": [3e-4, 1, 40, 7e3]}}, "t")
+    axes = drawn.layout.yaxis, drawn.layout.yaxis2
+    assert [list(axis.tickvals) for axis in axes] == [[2, 5], [2e-4, *(10.0**i for i in range(-3, 5))]]
+    for axis in axes:
+        assert np.allclose(axis.range, np.log10([axis.tickvals[0], axis.tickvals[-1]]), atol=0.01)
+
+
+def test_panels_of_one_kind_have_the_same_heights():
+    panels = {"A": {"a": [1.0, 2, 3, 4]}, "B": {"a": [20.0, 30, 40, 90]}}
+    for together, same in ((False, False), (True, True)):
+        layout = figures.log_log(X, panels, "t", together=together).layout
+        assert (layout.yaxis.range == layout.yaxis2.range) == same
+
+
+def test_quartiles_and_the_colours_of_methods():
+    timed = [(0.9 * y, y, 1.5 * y) for y in (1.0, 4.0, 16.0, 64.0)]
+    drawn = figures.log_log(
+        X, {"ms": {"A": timed, "B": X}}, "t", methods={"A": "packed", "B": "padded"}, below=["Why."]
+    )
+    one, other = drawn.data[2::3]
+    assert np.allclose(one.error_y.array, [0.5, 2, 8, 32])
+    assert np.allclose(one.error_y.arrayminus, [0.1, 0.4, 1.6, 6.4])
+    assert other.error_y.array is None
+    assert [one.marker.color, other.marker.color] == [METHODS["packed"], METHODS["padded"]]
+    assert drawn.to_text().splitlines()[1:] == [
+        "ms, A: 1, 4, 16, 64; slope 2.00",
+        "ms, B: 2, 4, 8, 16; slope 1.00",
+        "Why.",
+    ]
+    assert "Why." in [note.text for note in drawn.layout.annotations]
 
 
 @given(st.floats(-2, 3), st.floats(0.1, 1e6))

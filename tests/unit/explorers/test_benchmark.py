@@ -13,6 +13,7 @@ from packviz.studies.forum import network as forum
 from packviz.studies.forum import sweep as experiment
 
 FAKE = Path(__file__).parents[1] / "studies" / "recordings" / "benchmark_fake_cuda.json"
+RECORDED = Path(__file__).parents[3] / "notebooks" / "recorded" / "benchmark_cpu.json"
 TINY = {"batch_size": 8, "shortest": 1, "longest": 2, "step": 1}
 
 
@@ -244,6 +245,25 @@ def test_recorded_files_are_drawn_beside(tmp_path, monkeypatch):
     drawn = panel._view.svg("light")
     assert drawn.count("stroke-dasharray") > 4
     assert "yours: " in drawn
+
+
+def test_beside_stands_what_was_recorded_on_a_device_of_this_kind(tmp_path, monkeypatch):
+    """As soon as somebody has recorded a GPU, whatever the file is called; until then the CPU's, and that is said."""
+    (folder := tmp_path / "recorded").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert BenchmarkExplorer(**TINY).beside.value == "nothing"
+    (folder / "benchmark_a.json").write_bytes(RECORDED.read_bytes())
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda i: "invented")
+    panel = BenchmarkExplorer("cuda", **TINY)
+    assert panel.beside.value == "benchmark_a.json"
+    assert "not one of your kind of device: cpu, not cuda." in words(panel.picture)
+    (folder / "benchmark_b.json").write_bytes(FAKE.read_bytes())
+    panel = BenchmarkExplorer("cuda", **TINY)
+    assert panel.beside.value == "benchmark_b.json"
+    assert "kind of device" not in words(panel.picture)
+    assert BenchmarkExplorer(**TINY).beside.value == "benchmark_a.json"
 
 
 def test_a_recorded_file_that_cannot_be_read_is_said(tmp_path, monkeypatch):

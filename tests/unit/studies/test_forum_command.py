@@ -331,7 +331,7 @@ def test_plot_as_png(monkeypatch, capsys, tmp_path):
     assert said(["bench", "plot", FAKE, "--out", out], capsys) == (0, "", "")
     assert out.read_bytes() == b"\x89PNG"
     assert asked[0][1]["kopts"] == {"mathjax": False}  # which would come from a network
-    assert sum(bool(trace.name) for trace in asked[0][0].data) == 8  # the others are outlines
+    assert sum(bool(trace.name) for trace in asked[0][0].data) == 20  # the others are outlines
 
     def fail(*given, **options):
         raise RuntimeError("Kaleido requires Google Chrome\nand so on")

@@ -440,7 +440,7 @@ def test_in_words():
         "      8         10        300             30          –          –\n"
         "     16          –          –              –          –          –\n"
         "\n"
-        "ms: median. MB: the most memory in use at once. ?: the spread is larger than the effect. –: no number.\n"
+        "ms: median. MB: the most memory in use at once. ?: not told apart. –: no number.\n"
         "A ratio is the median of the rounds' ratios, not the ratio of two medians.\n"
         "Measured on a test (CPU), torch 9, 1 thread, 3 rounds, 2026-01-02."
     )
@@ -450,27 +450,101 @@ def test_in_words():
         result.point("A", 8)
 
 
-def test_the_picture_has_a_row_per_setup_and_a_column_per_pass():
-    times = dict.fromkeys(CALLS, 1e-3)
-    result = small_result(*(made(times, setup, steps) for setup in ("B", "A") for steps in (4, 8)))
-    titles = [t for t in Drawing(result.to_svg()).said() if "pass" in t]
+def test_the_picture_has_a_row_per_quantity_and_a_column_per_setup():
+    times = {"padded, forward": 1e-3, "packed, forward": 2e-3, "padded, training": 0.01, "packed, training": 0.3}
+    memory = {name: round(1e9 * seconds) for name, seconds in times.items()}
+    measured = Timing({name: (seconds, seconds) for name, seconds in times.items()}, memory=memory)
+    result = small_result(*(Point(setup, steps, measured) for setup in ("B", "A") for steps in (4, 8)))
+    titles = [t for t in Drawing(result.to_svg()).said() if "(no padding): " in t or "(triangle): " in t]
     assert titles == [
-        "A (no padding): forward pass",
-        "A (no padding): forward and backward pass",
-        "B (triangle): forward pass",
-        "B (triangle): forward and backward pass",
+        "A (no padding): times as long as padded",
+        "B (triangle): times as long as padded",
+        "A (no padding): time",
+        "B (triangle): time",
+        "A (no padding): most memory in use",
+        "B (triangle): most memory in use",
     ]
-    picture = results.beside({"": result})
-    for row in picture.rows:
+    ratios, *others = result.chart().rows
+    for plot in ratios:
+        assert {c.name: (tuple(c.x), tuple(c.y)) for c in plot.curves} == {
+            "forward": ((4, 8), (2, 2)),
+            "training": ((4, 8), (30, 30)),
+        }
+        assert [guide.points for guide in plot.guides] == [((4, 1), (8, 1))]
+        assert [curve.hollow for curve in plot.curves] == [False, True]  # painted last: forward
+    for row, factor in zip(others, (1e3, 1e3), strict=True):
         for plot in row:
-            assert {(c.name, tuple(c.x), tuple(c.y)) for c in plot.curves} == {
-                (m, (4, 8), (1, 1)) for m in ("padded", "packed")
+            assert {c.name: tuple(c.y) for c in plot.curves} == {
+                name: pytest.approx((factor * seconds,) * 2) for name, seconds in times.items()
             }
+    assert [(guide.name, *guide.points) for guide in others[0][0].guides] == [
+        ("slope 1: T", (4, 10), (8, 20)),
+        ("slope 2: T²", (4, 10), (8, 40)),
+    ]
+    assert result.chart("ratio").to_text().splitlines() == [
+        result.chart("ratio").title,
+        "",
+        "A (no padding): times as long as padded, ×",
+        "time steps  training   forward",
+        "         4        30         2",
+        "         8        30         2",
+        "",
+        "B (triangle): times as long as padded, ×",
+        "time steps  training   forward",
+        "         4        30         2",
+        "         8        30         2",
+        f"{result.parameters.to_text()}.",
+        f"Measured on {result.caption}.",
+    ]
+    assert [plot.y for row in result.chart("memory", "ratio").rows for plot in row] == ["MB", "MB", "×", "×"]
+    with pytest.raises(ValueError, match="what is 'speed'; choose one of 'ratio', 'time', 'memory'"):
+        result.chart("speed")
+
+
+def test_titles_say_what_was_found():
+    def point(setup, steps, packed):
+        seconds = {
+            "padded, forward": 1.0,
+            "packed, forward": 1.0,
+            "padded, training": steps,
+            "packed, training": packed,
+        }
+        memory = {"padded, training": 100, "packed, training": round(packed), "packed, forward": 7}
+        return Point(setup, steps, Timing({name: (value,) for name, value in seconds.items()}, memory=memory))
+
+    result = small_result(point("A", 8, 9), point("B", 2, 4), point("B", 8, 64))
+    assert result.chart().title == "Packed takes up to 8 times as long as padded (training, setup B, 8 time steps)"
+    assert result.chart("time").title == "From 2 to 8 time steps, training in setup B: padded × 4, packed × 16"
+    assert (
+        result.chart("memory").title
+        == "Packed needs as little as 0.04 of the memory of padded (training, setup B, 2 time steps)"
+    )
+    noisy = {"padded, forward": (1.0, 1, 1), "packed, forward": (0.1, 3, 90), "padded, training": (1.0, 1, 1)}
+    noisy = Point("B", 8, Timing(noisy | {"packed, training": (2.0, 2, 2)}))
+    assert small_result(noisy).chart().title.endswith("2 times as long as padded (training, setup B, 8 time steps)")
+    alone = small_result(made(dict.fromkeys(["padded, forward", "padded, training"], 1.0)), methods=("padded",))
+    assert alone.chart().title == "padded: times as long as padded"
+    assert alone.chart("time").title == "Milliseconds per batch, up to 8 time steps"
+    assert small_result().chart().title == "The forum's network"
+
+
+def test_times_of_another_batch_are_not_drawn_beside():
+    """Yours with batch 64 on the axes of 512 would say that your machine is fast; a ratio can be compared."""
+    one = small_result(made(dict.fromkeys(CALLS, 1e-3)))
+    other = small_result(made(dict.fromkeys(CALLS, 1e-3)), batch_size=8)
+    sources = [
+        {curve.source for plot in row for curve in plot.curves}
+        for row in results.beside({"yours": one, "recorded": other}, what=("ratio", "time")).rows
+    ]
+    assert sources == [{0, 1}, {0}]
+    (row,) = results.beside({"yours": None, "recorded": other}, what=("time",)).rows
+    assert {curve.source for plot in row for curve in plot.curves} == {1}
 
 
 def test_a_method_has_its_colour_whoever_else_is_measured():
     alone = small_result(made(dict.fromkeys(CALLS, 1e-3)), methods=("packed", "run"))
-    numbers = {c.name: c.method for row in results.beside({"": alone}).rows for plot in row for c in plot.curves}
+    (plot,) = results.beside({"": alone}).rows[1]
+    numbers = {curve.name.partition(",")[0]: curve.method for curve in plot.curves}
     assert [COLOURS[number] for number in numbers.values()] == [METHODS[name] for name in numbers] != []
 
 
@@ -478,12 +552,11 @@ def test_results_side_by_side():
     one = small_result(made(dict.fromkeys(CALLS, 1e-3)))
     other = small_result(made(dict.fromkeys(CALLS, 1e-3)), batch_size=8)
     picture = results.beside({"yours": one, "theirs": other, "to come": None}, planned=(4,), notes=("Start.",))
-    (row,) = picture.rows
-    assert sorted((c.name, c.source) for c in row[0].curves) == [
-        ("packed", 0),
-        ("packed", 1),
-        ("padded", 0),
-        ("padded", 1),
+    assert sorted((c.name, c.source) for c in picture.rows[0][0].curves) == [
+        ("forward", 0),
+        ("forward", 1),
+        ("training", 0),
+        ("training", 1),
     ]
     assert picture.sources[0].startswith("yours: a test")
     assert picture.sources[2] == "to come: nothing measured yet"
@@ -491,7 +564,7 @@ def test_results_side_by_side():
     assert next(note for note in picture.notes if "batch size 8" in note).startswith("theirs: ")
     assert picture.to_text().startswith("Start.\n\nyours\nEmbedding")
     alike = results.beside({"yours": one, "theirs": one})
-    assert alike.notes == []
+    assert [note for note in alike.notes if "batch size" in note] == [f"{one.parameters.to_text()}."]
     empty = results.beside({"yours": None}, ["A"])
     assert "nothing measured yet" in Drawing(empty.to_svg()).said()
 
@@ -570,10 +643,10 @@ def test_a_made_up_recording_says_so_everywhere():
     for said in (fake.to_text(), fake.to_svg(), fake.caption, results.beside({"a": fake, "b": fake}).to_svg()):
         assert "MADE UP, no machine was timed" in said
     picture = results.beside({"recorded": fake})
-    assert [[len(plot.curves) for plot in row] for row in picture.rows] == [[2, 2], [2, 2]]
-    (packed,) = [c for c in picture.rows[1][1].curves if c.name == "packed"]
+    assert [[len(plot.curves) for plot in row] for row in picture.rows] == [[2, 2], [4, 4], [4, 4]]
+    (packed,) = [c for c in picture.rows[1][1].curves if c.name == "packed, training"]
     assert list(packed.x) == [32, 128, 256]  # at 512 it is out of memory, and no point is made up for that
-    assert "setup B, 512 time steps, packed, training: out of memory" in picture.notes[-1]
+    assert any("setup B, 512 time steps, packed, training: out of memory" in note for note in picture.notes)
 
 
 def test_a_page_says_that_nothing_was_recorded_on_a_gpu_until_something_is(tmp_path, monkeypatch):
@@ -584,6 +657,8 @@ def test_a_page_says_that_nothing_was_recorded_on_a_gpu_until_something_is(tmp_p
     (folder / "benchmark_cpu.json").write_bytes((RECORDED / "benchmark_cpu.json").read_bytes())
     assert list(experiment.STUDY.recordings()) == ["benchmark_cpu.json", "benchmark_a_gpu.json"]  # the CPU first
     assert experiment.STUDY.without_gpu() == ""
+    assert list(experiment.recordings()) == ["benchmark_cpu.json", "benchmark_a_gpu.json"]
+    assert not experiment.recordings(["padded", "run"])
     (folder / "benchmark_a_gpu.json").unlink()
     assert "none was recorded on a GPU" in experiment.STUDY.without_gpu()
 
