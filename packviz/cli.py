@@ -21,6 +21,7 @@ STUDIES = {
     "compiled": "compiling and packing, together and apart",
     "race": "torch padded, torch packed, and every method of pv.run",
     "untuned": "the race on a grid that nothing was tuned to",
+    "parts": "what a packed training step spends its time on: its parts exchanged one after the other",
     "thumb": "rules of thumb, held against a grid of batches",
     "compilers": "what tracing, export, compile and ONNX make of packing",
 }

@@ -1,25 +1,42 @@
 # %% [markdown]
 # # Why the backward pass is slow
 #
-# **Packing costs little in the forward pass. What makes the backward pass so slow?**
+# **Training on a packed batch can take many times as long as on a padded one. What takes so long?**
 #
 # After this page you can
 #
-# - name the operation behind it, and draw its autograd graph,
-# - count kernels, nodes and bytes for any batch,
+# - name the two operations behind it, and what they have in common,
+# - count kernels, nodes and bytes for any batch, and draw its autograd graph,
 # - say how they grow with the time steps and with the number of distinct lengths,
 # - rule out the usual suspects.
 #
-# Time: 12 minutes.
+# Time: 15 minutes.
 
 # %% [markdown]
-# ## Two batches
+# ## Where the time goes
 #
-# A question from PyTorch's forum: 512 sequences go through pack, LSTM, pad. In setup **A** all are equally long,
-# and packing is nearly free. In **B** the lengths count down from T to 1, over and over. Forward is fine,
-# backward gets slow. (Notebook 06 times it.)
+# The step is that of notebook 06: a user of discuss.pytorch.org sends 512 sequences through pack, LSTM, pad. In setup
+# **A** all are equally long. In **B** the lengths count down from T to 1, over and over, and training is slow.
 #
-# Times depend on the machine. So here we **count**. Predict:
+# Exchange one part after the other for one that gives the same results, and time the step each time. What it takes less
+# was that part's share.
+
+# %%
+from packviz.studies import parts
+
+shares = parts.recorded()
+shares
+
+# %% [markdown]
+# The longer the sequences, the more of it is taken by two parts: the packed LSTM, and the padding after it. Pack itself
+# costs little. (Exchanging pack and pad alone leaves the larger part as it is.)
+#
+# Times depend on the machine. So from here on we **count**. Why `pad_packed_sequence`, which only copies? Predict:
+
+# %% tags=["claims"]
+for found in map(shares.shares, shares.points):
+    assert found["packed LSTM"] > found["pad"] > found["pack"]
+assert found["packed LSTM"] + found["pad"] > 0.85  # at the longest
 
 # %%
 from packviz.lessons import ask, checks
@@ -27,60 +44,33 @@ from packviz.lessons import ask, checks
 ask("nodes after pad")
 
 # %% [markdown]
-# First a small B: four sequences, three distinct lengths. The picture is drawn from the graph that autograd has made,
-# and what each node writes was counted while it ran. Follow the gradient from the left.
+# A small B: four sequences, three distinct lengths. The picture is drawn from the graph that autograd has made, and what
+# each node writes was counted while it ran. Follow the gradient from the left.
 
 # %%
 from packviz.count import profile
 
 small = profile.count([5, 4, 2, 2], features=8)
-recorded = small.pad.formula is None  # if not, torch has changed since this page was written
-assert not recorded or small.pad.nodes == 3 * 3 + 1
 small.pad.graph()
 
 # %% [markdown]
 # ## The chain of copies
 #
 # To pad, torch fills a tensor and copies one slice into it per distinct length. Undoing *one* of these copies needs
-# one slice of the gradient. But `CopySlices` copies **all** of it first, and `SliceBackward` hands back a **whole**
-# packed tensor, zero but for its slice. These are then added up.
+# one slice of the gradient: the solid part of a bar. But `CopySlices` copies **all** of it first, and `SliceBackward`
+# hands back a **whole** packed tensor, zero but for its slice. These are then added up.
 #
-# So there is a full-size copy, a zero-fill and an addition *per distinct length*. A small A has one:
+# So there is a full-size copy, a zero-fill and an addition *per distinct length*.
 
 # %%
 print(small.pad.verdict())
-full_copies = [o for o in small.pad.backward.operators if (o.name, o.bytes) == ("copy_", small.pad.gradient)]
-print("copies of the whole gradient:", len(full_copies))
-assert not recorded or len(full_copies) == 3
-
-equal = profile.count([5, 5, 5, 5], features=8)
-assert not recorded or equal.pad.nodes == 4
-equal.pad.graph()
 
 # %% [markdown]
-# ## The counts
+# If this line names a derivative formula, your torch has been repaired since this page was written: believe the counts.
 #
-# Now the forum's 512 sequences, up to 32 steps.
-#
-# - **kernels**: operators that write to memory, each call counted. Views write nothing.
-# - **nodes**: what autograd has recorded on the way forward, and walks on the way back.
-# - **written**: the bytes of what each operator fills. Reads are not counted.
-
-# %%
-from packviz import lengths
-
-A, B = (profile.count(make(512, 32)) for make in (lengths.equal, lengths.triangle))
-print(f"A: {A}\n\nB: {B}")
-assert not recorded or (A.pad.nodes, B.pad.nodes) == (4, 3 * 32 + 1)
-assert not recorded or (A.pad.backward.kernels, B.pad.backward.kernels) == (4, 7 * 32 - 3)
-
-# %% [markdown]
-# Three of the four lines write no more in B than in A. The last one does.
-
-# %% [markdown]
 # ## Try it
 #
-# - Leave T alone and move *distinct lengths*.
+# - Leave T alone and move *distinct lengths*. What is left of the chain at 1?
 # - Double T. Then double both.
 # - What does the graph of `pack_padded_sequence` depend on?
 
@@ -91,39 +81,42 @@ explorer = GraphExplorer()
 explorer
 
 # %% [markdown]
-# The same from code:
+# ## The packed LSTM does the same
+#
+# On the CPU a *padded* LSTM is one **fused kernel**: oneDNN (torch calls it `mkldnn`), a library, computes all time steps
+# in one call. A *packed* RNN goes step by step. At each step it takes its rows out of one large tensor by a `narrow`: a
+# view of some rows, a slice. In the backward pass each of these slices again becomes a **whole** tensor: filled with
+# zeros, then added to the others.
 
 # %%
-for steps, distinct in [(8, 1), (8, 4), (16, 4), (16, 8)]:
-    explorer.steps.value, explorer.distinct.value = steps, distinct
-    shown = explorer.counted
-    assert not recorded or shown.nodes == 3 * distinct + 1
-    print(f"T = {steps:2}, distinct lengths: {distinct}, {shown.nodes:2} nodes, {profile.size(shown.backward.bytes)} written")
+import torch
+
+from packviz import lengths
+
+lstm = torch.nn.LSTM(16, 32)
+print(profile.count_rnn(lstm, lengths.triangle(64, 64)).backward)
+
+# %% tags=["claims"]
+recorded = small.pad.formula is None  # if not, torch has changed since this page was written
+if recorded:
+    whole = [o for o in small.pad.backward.operators if (o.name, o.bytes) == ("copy_", small.pad.gradient)]
+    assert len(whole) == 3
+    for steps, distinct in [(8, 1), (8, 4), (16, 4), (16, 8)]:
+        assert profile.count(lengths.spread(distinct, 32, steps)).pad.nodes == 3 * distinct + 1
+rnn = profile.count_rnn(lstm, lengths.triangle(64, 64)).backward
+assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")) > 0.8 * rnn.bytes
 
 # %% [markdown]
+# Zero-fills (`slice_backward`) and additions are nearly all of what it writes.
+#
+# On a GPU, cuDNN takes `batch_sizes` as they are, so this part should be missing there (not measured here).
+#
 # ## How it grows
 #
-# Back to 512 sequences. T doubles.
+# Batches like A and B, of 128 sequences. T doubles, and doubles again.
 
 # %%
 ask("twice as long")
-
-# %% [markdown]
-# On PyTorch's *meta* device tensors have a shape and no data. Operators and bytes are counted as ever, but nothing is
-# computed or stored.
-
-# %%
-T = [32, 64, 128, 256, 512]
-setups = {"A": lengths.equal, "B": lengths.triangle}
-counts = {name: [profile.count(make(512, t), device="meta") for t in T] for name, make in setups.items()}
-
-print("  T   nodes in A    in B   written in A      in B")
-for t, a, b in zip(T, counts["A"], counts["B"], strict=True):
-    written = [profile.size(each.pad.backward.bytes) for each in (a, b)]
-    print(f"{t:3}{a.pad.nodes:13}{b.pad.nodes:8}{written[0]:>15}{written[1]:>10}")
-print("The gradient itself, at T = 512:", profile.size(counts["B"][-1].pad.gradient))
-assert counts["A"][0].pad.backward == A.pad.backward  # meta counts what the CPU counts
-assert counts["B"][0].pad.backward == B.pad.backward
 
 # %% [markdown]
 # On log–log axes a power of T is a straight line, and its slope is the power:
@@ -131,23 +124,40 @@ assert counts["B"][0].pad.backward == B.pad.backward
 # %%
 from packviz import figures
 
-nodes = {name: [each.pad.nodes for each in some] for name, some in counts.items()}
-gigabytes = {name: [each.pad.backward.bytes / 1e9 for each in some] for name, some in counts.items()}
-if recorded:
-    assert 0.99 < profile.exponent(T, nodes["B"]) < 1.01
-    assert 0.99 < profile.exponent(T, gigabytes["A"]) < 1.01
-    assert 1.95 < profile.exponent(T, gigabytes["B"]) < 2.05
-panels = {"autograd nodes after pad": nodes, "gigabytes written by its backward": gigabytes}
-figures.log_log(T, panels, "512 sequences, 32 features, on torch's pad_packed_sequence")
+T = [16, 32, 64, 128]
+written = {}
+for setup, make in {"A: all equally long": lengths.equal, "B: T different lengths": lengths.triangle}.items():
+    counts = [profile.count(make(128, t)) for t in T]
+    rnns = [profile.count_rnn(lstm, make(128, t)) for t in T]
+    passes = {"pad": [c.pad for c in counts], "pack": [c.pack for c in counts], "packed LSTM": rnns}
+    written[setup] = {name: [one.backward.bytes / 1e6 for one in some] for name, some in passes.items()}
+
+title = "Megabytes that backward passes write: in B, pad and the packed LSTM grow with the square"
+figures.log_log(T, written, title, methods=dict.fromkeys(passes, "packed"), together=True)
+
+# %% tags=["claims"]
+slopes = {name: profile.exponent(T, values) for name, values in written["B: T different lengths"].items()}
+assert slopes["packed LSTM"] > 1.7
+assert 0.9 < slopes["pack"] < 1.1
+assert not recorded or slopes["pad"] > 1.9
+assert not recorded or 0.9 < profile.exponent(T, written["A: all equally long"]["pad"]) < 1.1
 
 # %% [markdown]
-# In A the bytes double with T, as the gradient does. In B they quadruple: twice as many copies, each twice as large.
-# That is **quadratic**.
+# In A, what pad writes doubles with T, as the gradient does. In B it quadruples: twice as many copies, each twice as
+# large. That is **quadratic**. So is the packed LSTM. (In A it escapes, from about torch 2.10 on: the fused kernel runs on
+# a packed LSTM of equal lengths. A packed GRU never escapes.)
+#
+# At the forum's full size, counted on PyTorch's *meta* device, where tensors have a shape and no data:
+
+# %%
+full = profile.count(lengths.triangle(512, 512), device="meta")
+written_by_pad = profile.size(full.pad.backward.bytes)
+print(f"{full.pad.nodes:,} nodes write {written_by_pad}, for a gradient of {profile.size(full.pad.gradient)}")
 
 # %% [markdown]
 # ## Not the padding: the distinct lengths
 #
-# Now four batches with equally many real cells and the same T. They differ in one thing.
+# Five batches with equally many real cells. The first has no padding; in the others half of the cells are padding.
 
 # %%
 ask("the same cells")
@@ -155,120 +165,77 @@ ask("the same cells")
 # %%
 import packviz as pv
 
-print("distinct   real cells   nodes   kernels   written")
-for distinct in (1, 4, 64, 512):
-    batch = pv.Layout(lengths.spread(distinct, 512, 513), max_len=513)
-    assert batch.n_valid == 131584
+batches = {"1, no padding": pv.Layout([257] * 512)}
+batches |= {str(d): pv.Layout(lengths.spread(d, 512, 513), max_len=513) for d in (1, 4, 64, 512)}
+print("distinct        nodes   kernels   written")
+for name, batch in batches.items():
     pad = profile.count(batch, device="meta").pad
-    assert not recorded or (pad.nodes, pad.backward.kernels) == (3 * distinct + 1, 7 * distinct - 3)
-    kernels, written = pad.backward.kernels, profile.size(pad.backward.bytes)
-    print(f"{distinct:8}{batch.n_valid:13,}{pad.nodes:8,}{kernels:10,}{written:>10}")
+    print(f"{name:13}{pad.nodes:8,}{pad.backward.kernels:10,}{profile.size(pad.backward.bytes):>10}")
 
 # %% [markdown]
-# Half of each batch is padding; by itself that costs nothing extra. Do bytes become time?
-# Your machine, with smaller batches: 64 sequences, 65 steps. Only compare within one run.
+# Padding alone costs a copy that is twice as large: the first two rows. Distinct lengths cost hundreds of copies.
+#
+# Do bytes become time? Your machine, with smaller batches: 64 sequences, 65 steps.
+
+# %% tags=["claims"]
+assert {batch.n_valid for batch in batches.values()} == {131584}
+for distinct in (1, 4, 64, 512) if recorded else ():
+    pad = profile.count(batches[str(distinct)], device="meta").pad
+    assert (pad.nodes, pad.backward.kernels) == (3 * distinct + 1, 7 * distinct - 3)
 
 # %%
-import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
-def backward_of_pad(lengths, enforce_sorted=True):
-    x = torch.randn(65, len(lengths), 32)
-    packed = pack_padded_sequence(x, lengths, enforce_sorted=enforce_sorted)
-    data = packed.data.requires_grad_()
-    output, _ = pad_packed_sequence(packed._replace(data=data), total_length=65)
-    gradient = torch.ones_like(output)
-    return lambda: torch.autograd.grad(output, data, gradient, retain_graph=True)
+def backward_of_pad(batch):
+    x = torch.randn(65, 64, 32, requires_grad=True)
+    packed = pack_padded_sequence(x, batch.lengths.tolist())
+    output, _ = pad_packed_sequence(packed, total_length=65)
+    return lambda: torch.autograd.grad(output, packed.data, torch.ones_like(output), retain_graph=True)
 
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 from packviz.bench import measure
 
-D = (1, 4, 16, 64)
-batches = [pv.Layout(lengths.spread(d, 64, 65), max_len=65) for d in D]
-calls = {f"{d} distinct": backward_of_pad(batch.lengths.tolist()) for d, batch in zip(D, batches, strict=True)}
-timing = measure(calls, rounds=10)
-print(timing)
-megabytes = [profile.count(batch, device="meta").pad.backward.bytes / 1e6 for batch in batches]
-milliseconds = [1e3 * timing.median(name) for name in calls]
-panels = {"megabytes, counted": {"pad's backward": megabytes}, "milliseconds, here": {"pad's backward": milliseconds}}
-figures.log_log(D, panels, "The same cells from more and more distinct lengths", "distinct lengths")
-
-# %% [markdown]
-# ## The other two
-#
-# **pack's backward** has a formula of its own: zeros, then one copy per *time step*. It does so even in A, where one
-# copy would do. Many small kernels; but together they write a few times the gradient, no more.
-
-# %%
-for name, some in counts.items():
-    kernels = [each.pack.backward.kernels for each in some]
-    assert kernels == [t + 1 for t in T]
-    print(f"{name}: kernels {kernels}, written", *[profile.size(each.pack.backward.bytes) for each in some])
-
-# %% [markdown]
-# **The packed RNN**, on the CPU: at each step it takes its rows out of one large tensor by a `narrow` (a view of some
-# rows). In the backward pass each of these fills a *whole* large tensor with zeros, which is then added to the others.
-# Quadratic again, and in A as well. One escapes: a packed *LSTM* whose lengths are all equal, as in 06's setup A. torch
-# runs the fused padded kernel on it.
-#
-# On a GPU, cuDNN takes `batch_sizes` as they are, so this part should be missing there (not measured here).
-
-# %%
-gru, steps = torch.nn.GRU(16, 32), [8, 16, 32, 64]
-
-
-def megabytes(make, packed):
-    return [profile.count_rnn(gru, make(64, t), packed=packed).backward.bytes / 1e6 for t in steps]
-
-
-curves = {"packed, A": megabytes(lengths.equal, True), "packed, B": megabytes(lengths.triangle, True)}
-curves["padded"] = megabytes(lengths.equal, False)
-assert 1.8 < profile.exponent(steps, curves["packed, A"]) < 2.2
-assert 0.9 < profile.exponent(steps, curves["padded"]) < 1.1
-print(profile.count_rnn(gru, lengths.equal(64, 64)).backward)
-figures.log_log(steps, {"megabytes written": curves}, "Backward pass of GRU(16, 32) alone, 64 sequences")
-
-# %% [markdown]
-# Zero-fills (`slice_backward`) and additions are nearly all of it.
+some = {d: pv.Layout(lengths.spread(d, 64, 65), max_len=65) for d in (1, 4, 16, 64)}
+timing = measure({str(d): backward_of_pad(batch) for d, batch in some.items()}, rounds=15)
+megabytes = [profile.count(batch, device="meta").pad.backward.bytes / 1e6 for batch in some.values()]
+milliseconds = [[1e3 * seconds for seconds in timing.spread(name)] for name in timing.seconds]
+figures.log_log(
+    list(some),
+    {"megabytes, counted": {"pad": megabytes}, "milliseconds, with quartiles": {"pad": milliseconds}},
+    "The same cells from more and more distinct lengths",
+    "distinct lengths",
+    methods={"pad": "packed"},
+    below=[f"Measured on {timing.caption}."],
+)
 
 # %% [markdown]
 # ## What it is not
 #
-# **Sorting.** `profile.count` had sorted the lengths, so torch sorted nothing for the table above. Let it sort:
+# **Sorting.** `profile.count` had sorted the lengths, so torch sorted nothing so far. Let it sort:
 
 # %%
-for name, make in setups.items():
-    before = profile.count(make(512, 32)).pad
-    after = profile.count(make(512, 32), enforce_sorted=False).pad
-    extra = after.backward.bytes - before.backward.bytes
-    assert extra == 2 * before.gradient
-    print(f"{name}: {profile.size(before.backward.bytes)}, and {profile.size(extra)} more if torch sorts")
+for name, make in {"A": lengths.equal, "B": lengths.triangle}.items():
+    before = profile.count(make(512, 32)).pad.backward.bytes
+    after = profile.count(make(512, 32), enforce_sorted=False).pad.backward.bytes
+    print(f"{name}: {profile.size(before)}, and {profile.size(after - before)} more if torch sorts")
 
 # %% [markdown]
-# Putting the order back costs a little, and as much in A as in B. It does not grow with the distinct lengths.
+# Putting the order back costs a little, and as much in A as in B.
 #
-# **Copying the lengths to the CPU**, and waiting for it. That happens in the forward pass, for A as for B. And here
-# everything is on the CPU: there is nothing to copy or wait for. See what the two backward passes call:
+# **Copying the lengths to the CPU**, and waiting for it. That happens in the forward pass, for A as for B, and the
+# backward pass holds no such call.
 
-# %%
+# %% tags=["claims"]
+B = profile.count(lengths.triangle(512, 32))
 called = {operator.name for some in (B.pack, B.pad) for operator in some.backward.operators}
 assert not {"sort", "_to_copy", "_local_scalar_dense"} & called
-print(*sorted(called))
-
-# %% [markdown]
-# And timed, on your machine:
-
-# %% tags=["live-timing", "nbval-ignore-output"]
-sizes = lengths.spread(64, 64, 65)
-calls = {
-    "pad's backward": backward_of_pad(sizes),
-    "pad's backward, torch sorts": backward_of_pad(sizes[::-1], enforce_sorted=False),
-    "sorting the lengths": lambda: torch.sort(torch.tensor(sizes), descending=True),
-    "copying the lengths": lambda: torch.tensor(sizes).clone(),
-}
-measure(calls, rounds=10)
+for make in (lengths.equal, lengths.triangle):
+    in_order, sorting = (profile.count(make(512, 32), enforce_sorted=order).pad for order in (True, False))
+    assert sorting.backward.bytes - in_order.backward.bytes == 2 * in_order.gradient
+    assert profile.count(make(512, 32)).pack.backward.kernels == 33  # zeros, and a copy per time step
+assert profile.count(lengths.triangle(512, 32), device="meta").pad.backward == B.pad.backward
 
 # %% [markdown]
 # ## Upstream
@@ -280,24 +247,23 @@ measure(calls, rounds=10)
 #   makes a tensor of the full size.
 # - [PR #149219](https://github.com/pytorch/pytorch/pull/149219) (closed): would make pack's backward faster.
 # - [PR #185483](https://github.com/pytorch/pytorch/pull/185483) (closed, outcome unknown): a derivative for
-#   `_pad_packed_sequence`. With it, the chain would be gone; the line at the top of this page would say so.
+#   `_pad_packed_sequence`. With it, the chain would be gone.
 # - [#15225](https://github.com/pytorch/pytorch/pull/15225): brought `enforce_sorted`.
 
 # %% [markdown]
 # ## What to do about it
 #
 # - Put sequences of similar length into a batch: fewer distinct lengths.
-# - Need only `h_n`? Then do not pad again, and the chain is not there.
-# - Pack and pad by an **index**: one gather, one scatter, each the gradient of the other. Exact, and linear.
-#   Notebook 08 does it, and replaces the packed RNN too.
+# - Need only `h_n`? Then do not pad again, and the chain is not there. The packed LSTM stays slow.
+# - `pv.run(rnn, x, lengths)` replaces both: pack and pad by an **index** (one gather, one scatter, each the gradient of the
+#   other), and the packed RNN by runs without slices. Exact, and linear. Notebook 08 shows how.
 
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"It is the padding."** The four batches above have the same padding. Only their distinct lengths differ.
+# - **"It is the padding."** Half of a batch may be padding and cost one larger copy. Its distinct lengths cost hundreds.
 # - **"It is the sorting."** Sorted beforehand, the backward pass writes nearly as much.
-# - **"A backward pass takes twice the time of the forward pass."** About so for products of matrices. A chain of copies
-#   has no such rule.
+# - **"Then I only replace pack and pad."** The packed LSTM was the larger part.
 # - **"On a GPU it is different."** For the RNN, perhaps. But `pad_packed_sequence` is made of the same operators there.
 
 # %% [markdown]
@@ -325,8 +291,9 @@ checks.backward_bytes(my_bytes)
 # %% [markdown]
 # ## You can now
 #
-# - name the operation: `pad_packed_sequence`, whose copies autograd has recorded one by one,
-# - count kernels, nodes and bytes of any batch with `profile.count`,
+# - name the two operations: `pad_packed_sequence` and the packed RNN. Both take slices, and the gradient of each slice is
+#   a whole tensor,
+# - count kernels, nodes and bytes of any batch with `profile.count` and `profile.count_rnn`,
 # - say how they grow: three nodes per distinct length; bytes with their number times the size of the batch,
 # - rule out sorting, padding, and waiting for the lengths.
 #

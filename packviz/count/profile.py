@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +98,11 @@ class Counted(Worded):
 
     def graph(self) -> Graph:
         """The autograd nodes, to be drawn."""
-        nodes = tuple(Node(s.name, tuple((o.name, o.bytes) for o in s.operators), s.next) for s in self.steps)
+        useful = _useful(self.steps)
+        nodes = tuple(
+            Node(step.name, tuple((o.name, o.bytes) for o in step.operators), step.next, useful.get(i))
+            for i, step in enumerate(self.steps)
+        )
         return Graph(f"The autograd graph after {self.name}", nodes, self.gradient)
 
     def to_text(self) -> str:
@@ -202,6 +206,26 @@ def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
 
     kind = f"{'packed' if packed else 'padded'} {type(rnn).__name__}"
     return _counted(kind, run, torch.zeros(*shape, rnn.input_size, dtype=weight.dtype, device=weight.device))
+
+
+def _useful(steps: Sequence[Step]) -> dict[int, int]:
+    """By the number of a node in a chain of copies, the bytes of the one slice that it is there for.
+
+    A `CopySlices` takes the gradient of its slice out of a copy of the whole; the `SliceBackward` below it puts that
+    into a tensor of zeros; where these meet they are added up, though no two of them overlap.
+    """
+    useful: dict[int, int] = {}
+    for i, step in enumerate(steps):
+        if step.name == "CopySlices":
+            here: int | None = i
+            taken = sum(operator.bytes for operator in step.operators if operator.name == "clone")
+            while taken and here is not None and steps[here].next:
+                if steps[here].operators:
+                    useful[here] = min(taken, sum(operator.bytes for operator in steps[here].operators))
+                here = steps[here].next[-1]
+            if taken and here is not None and steps[here].operators:
+                useful[here] = 0
+    return useful
 
 
 def _counted(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Counted:

@@ -170,6 +170,57 @@ def spreads(
     return sheet
 
 
+@dataclass(frozen=True)
+class Share:
+    """A part of a whole.
+
+    Attributes:
+        name: what it is.
+        share: how much of the whole, from 0 to 1.
+        fill: of its stretch of the bar; `HATCHED` is wasted work.
+    """
+
+    name: str
+    share: float
+    fill: str
+
+
+def shares(
+    title: str, rows: Mapping[str, tuple[Sequence[Share], str]], theme: str, *, notes: Sequence[str] = ()
+) -> Sheet:
+    """Bars of equal length, each cut into the shares of a whole, which are named below it.
+
+    Args:
+        title: stands above.
+        rows: by name, the shares of a bar from left to right, and what is said behind it.
+        theme: a key of `palette.THEMES`.
+        notes: lines that stand below.
+    """
+    sheet, left = Sheet(theme, title), 24 + width_of(max(rows, key=len))
+    sheet.title(title)
+    wide, y = _WIDTH - left - 110, 32.0
+    for name, (parts, said) in rows.items():
+        sheet.text(left - 8, y + 14, name, anchor="end")
+        sheet.text(left + wide + 10, y + 14, said)
+        x, labels = left, []
+        for part in parts:
+            sheet.box(x, y, wide * part.share, 20, part.fill)
+            labels.append((x + wide * part.share / 2, f"{part.name} {100 * part.share:.0f} %"))
+            x += wide * part.share
+        # Each below the middle of its stretch, moved to the left where the next ones leave no room.
+        free = left + wide + 90
+        for middle, label in reversed(labels):
+            room = width_of(label, 11)
+            at = min(middle + room / 2, free)
+            sheet.text(at, y + 36, label, anchor="end", size=11)
+            sheet.line([(middle, y + 20), (at - room / 2, y + 26)], sheet.colours.muted)
+            free = at - room - 14
+        y += 54
+    foot = sheet.paragraph(4, y, notes, size=11, ink=sheet.colours.muted)
+    sheet.size(max(_WIDTH, sheet.width), foot if notes else y + 4)
+    return sheet
+
+
 def _runs(packed: IntArray, padded: IntArray) -> list[tuple[int, int]]:
     """Stretches of time steps with the same numbers."""
     changes = np.flatnonzero((packed[1:] != packed[:-1]) | (padded[1:] != padded[:-1])) + 1

@@ -14,7 +14,7 @@ from typing import cast
 
 from packviz.draw import palette, text
 from packviz.draw.drawn import Drawn
-from packviz.draw.sheet import CHAR, Sheet, n
+from packviz.draw.sheet import CHAR, HATCHED, Sheet, n
 
 DOES = {
     "CopySlices": "copies the whole gradient, then takes one slice out of it",
@@ -41,11 +41,13 @@ class Node:
         name: as autograd calls it.
         operators: name and bytes written of everything that it did.
         next: where in the graph the nodes are that it hands gradients to; none where nobody needs one.
+        useful: the bytes of the slice that it is there for; none where it is not known.
     """
 
     name: str
     operators: tuple[tuple[str, int], ...]
     next: tuple[int | None, ...]
+    useful: int | None = None
 
     @property
     def bytes(self) -> int:
@@ -169,6 +171,9 @@ class _Picture:
             sheet.text(4, 17 + 17 * i, line, bold=True)
         y = 34.0 + 17 * len(lines)
         sheet.text(4, y + 2, f"the gradient comes in: {text.size(self.graph.gradient)}", ink=muted)
+        if any(node.useful is not None for node in self.graph.nodes):
+            sheet.key(360, y - 8, [(_BAR, "the slice it is about"), (HATCHED, "written for nothing")])
+            sheet.layer()
         y += 10
         depth = max(map(len, self.columns), default=0)
         bottoms = [y] * len(self.columns)
@@ -219,11 +224,14 @@ class _Picture:
         sheet.text(x + 6, y + 16, node.name if len(node.name) <= chars else node.name[: chars - 1] + "…", bold=True)
         for k, line in enumerate(self._lines(i, width)):
             sheet.text(x + 6, y + 32 + _LINE * k, line, size=11)
-        # A bar as long as what the node writes; of all columns the largest fills its box.
+        # A bar as long as what the node writes; of all columns the largest fills its box. Hatched: for nothing.
         foot = y + height - 18
         if node.bytes:
-            length = (self.width - 82) * node.bytes / self.largest
-            sheet.box(x + 6, foot + 1, min(max(length, 1), width - 82), 10, _BAR)
+            length = min(max((self.width - 82) * node.bytes / self.largest, 1), width - 82)
+            solid = length if node.useful is None else length * node.useful / node.bytes
+            sheet.box(x + 6, foot + 1, solid, 10, _BAR)
+            if solid < length:
+                sheet.box(x + 6 + solid, foot + 1, length - solid, 10, HATCHED)
         sheet.text(x + width - 6, foot + 10, text.size(node.bytes), anchor="end")
 
     def _arrow(self, x0: float, y0: float, x1: float, y1: float) -> None:

@@ -60,6 +60,29 @@ def test_bars_are_as_long_as_what_is_written(d):
         assert bars[-1].width / copies[0].width == pytest.approx((d - 1) * 5000 / 10_010, rel=0.02)
 
 
+def test_of_a_chain_the_slices_are_solid_and_the_rest_is_hatched():
+    """What a node is there for, in torch's own graph: its slice once taken out, and once put in."""
+    lengths = [5, 4, 2, 2]
+    pad = profile.count(lengths, 8).pad
+    if pad.formula:
+        pytest.skip(f"changed upstream: {pad.verdict()}")
+    useful = {
+        name: [node.useful for node in pad.graph().nodes if node.name == name]
+        for name in ("CopySlices", "SliceBackward", "ViewBackward")
+    }
+    row = 8 * 4  # bytes of a cell
+    slices = [row * (a - b) * n for a, b, n in ((5, 4, 1), (4, 2, 2), (2, 0, 4))]
+    assert useful == {"CopySlices": slices, "SliceBackward": slices, "ViewBackward": [None] * 3}
+    assert [node.useful for node in pad.graph().nodes if node.name == "AccumulateGrad"] == [0]
+    drawing = Drawing(pad.graph().to_svg())
+    bars = [box for box in drawing.boxes if box.height == 10]
+    solid, hatched = (sum(b.width for b in bars if (b.fill == graphs._BAR) == kind) for kind in (True, False))
+    written = sum(node.bytes for node in pad.graph().nodes)
+    assert solid / (solid + hatched) == pytest.approx(2 * sum(slices) / written, rel=0.02)
+    assert "written for nothing" in drawing.said()
+    assert "written for nothing" not in Drawing(profile.count(lengths, 8).pack.graph().to_svg()).said()
+
+
 def test_real_graphs_say_what_each_node_did():
     pad = profile.count([5, 4, 2, 2], 8).pad
     if pad.formula:

@@ -7,7 +7,7 @@ from pathlib import Path
 import migrate_recorded
 import pytest
 
-from packviz.studies import compiled, compilers, helpers, race, rules, savings, thumb
+from packviz.studies import compiled, compilers, helpers, parts, race, rules, savings, thumb
 from packviz.studies.forum import sweep
 
 RECORDED = sorted((Path(__file__).parents[3] / "notebooks" / "recorded").glob("*.json"))
@@ -26,6 +26,7 @@ CHARTS = {
     "packed faster": (race, lambda found: found.packed_faster().to_svg()),
     "savings": (savings, lambda found: found.to_svg()),
     "compiled": (compiled, lambda found: found.to_svg()),
+    "parts": (parts, lambda found: found.to_svg()),
     "rules": (thumb, lambda found: rules.chart([rules.judge("never", lambda case: False, found.cases)], found.caption)),
     "cases": (thumb, lambda found: rules.where_packing_pays(found.of("GRU"), "GRU", found.caption)),
     "costs": (thumb, lambda found: rules.CostModel.fit(found.cases).chart(found.cases[0], found.caption)),

@@ -1,0 +1,148 @@
+"""What a packed training step spends its time on: one part after the other is exchanged for one that does not copy.
+
+The step is that of the forum's network (see `packviz.studies.forum.network`), setup B. Exchanged are, in this order,
+torch's pad, its pack and its packed LSTM; all give the same. What the step then takes less was that part's share.
+
+`packviz study parts --out notebooks/recorded/parts_cpu.json` makes the recorded file, in about two minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import rnn as torchs
+
+from packviz.bench import ways
+from packviz.bench.study import Contest, How, Study, Timings, timed
+from packviz.bench.timing import RATIOS, Timing
+from packviz.draw import bars
+from packviz.draw.drawn import Drawn
+from packviz.draw.palette import METHODS
+from packviz.draw.sheet import HATCHED, Sheet
+from packviz.draw.text import milliseconds, table
+from packviz.ops import packing
+from packviz.ops.running import forget
+from packviz.studies.forum import network as forum
+from packviz.studies.forum.results import setup_lengths
+
+TORCH = "all of torch's"
+EXCHANGED = {"pad": "pad exchanged", "pack": "pack too", "packed LSTM": "and the LSTM: pv.run"}
+"""By the name of a part, the step in which it and those before it are exchanged."""
+
+REST = "the rest"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A batch: sequences whose lengths count down from `steps` to 1, over and over."""
+
+    steps: int
+    batch_size: int = 512
+
+    def __str__(self) -> str:
+        return f"{self.batch_size} sequences of up to {self.steps} time steps"
+
+
+class Parts(Drawn, Timings[Point]):
+    """One training step of the forum's network, with more and more of its parts exchanged."""
+
+    def shares(self, point: Point) -> dict[str, float]:
+        """The share of each part in the time of the step, and of all the rest; they add up to 1."""
+        left = [1.0]
+        for name in EXCHANGED.values():  # what noise turns round is nothing
+            left.append(min(left[-1], self.ratio(point, name, TORCH).value))
+        return dict(zip(EXCHANGED, (a - b for a, b in pairwise(left)), strict=True)) | {REST: left[-1]}
+
+    def finding(self) -> str:
+        """What the largest batch says, in a line."""
+        point = self.points[-1]
+        said = ", ".join(f"{part} {100 * share:.0f} %" for part, share in self.shares(point).items())
+        return f"Of a packed training step at {point.steps} time steps: {said}"
+
+    def to_text(self) -> str:
+        """Milliseconds of every step, and the shares that follow."""
+        lines = [f"{self.finding()}."]
+        for point, timing in self.values.items():
+            rows = [[f"{point}", "ms", f"times {TORCH} (quartiles)"]]
+            for name in timing.seconds:
+                ratio = timing.ratio(name, TORCH)
+                rows.append(
+                    [
+                        name,
+                        milliseconds(timing.median(name)),
+                        f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})",
+                    ]
+                )
+            shares = ", ".join(f"{part} {100 * share:.0f} %" for part, share in self.shares(point).items())
+            lines += ["", *table(rows, "<8   <"), f"Shares: {shares}."]
+        return "\n".join([*lines, "", RATIOS, f"Measured on {self.caption}."])
+
+    def sheet(self, theme: str) -> Sheet:
+        """A bar for each batch, cut into shares."""
+        rows = {}
+        for point in self.points:
+            shares = [
+                bars.Share(part, share, METHODS["run"] if part == REST else HATCHED)
+                for part, share in self.shares(point).items()
+            ]
+            rows[f"{point.steps} steps"] = (shares, f"{milliseconds(self.values[point].median(TORCH))} ms")
+        notes = [
+            "Hatched: what the step takes less when this part is exchanged for one with the same results.",
+            f"Measured on {self.caption}.",
+        ]
+        return bars.shares(self.finding(), rows, theme, notes=notes)
+
+
+def contest(point: Point, device: Any) -> Contest:
+    """The step by its loss and the gradients of its weights, with more and more of its parts exchanged."""
+    torch.manual_seed(0)
+    network = forum.Network().to(device)
+    n = setup_lengths("B", point.batch_size, point.steps)
+    batch = forum.batch(n, point.steps, vocabulary=10, classes=2, seed=0, device=device)
+    weights = list(network.parameters())
+
+    def step(method: forum.Method) -> Callable[[], Any]:
+        def call() -> Any:
+            loss = cross_entropy(network(batch.ids, batch.lengths, method), batch.targets)
+            return loss.detach(), *torch.autograd.grad(loss, weights)
+
+        return call
+
+    exchanged: tuple[forum.Method, ...] = (
+        partial(_packed, torchs, torchs),
+        partial(_packed, torchs, packing),
+        partial(_packed, packing, packing),
+        ways.run,
+    )
+    calls = dict(zip((TORCH, *EXCHANGED.values()), map(step, exchanged), strict=True))
+    return Contest(calls, forget, alike=list(calls))
+
+
+def _packed(pack: Any, pad: Any, rnn: Any, x: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
+    """By the packing of one module, and the padding of another."""
+    output, states = rnn(pack.pack_padded_sequence(x, lengths, batch_first=True))
+    return pad.pad_packed_sequence(output, batch_first=True)[0], states
+
+
+def measure(point: Point, how: How) -> Timing:
+    """All of them against each other."""
+    return timed(contest(point, how.device), how, warmup=1)
+
+
+STUDY = Study(
+    "parts",
+    Point,
+    measure,
+    Parts,
+    full=[Point(64), Point(128), Point(256)],
+    quick=[Point(32, 64), Point(64, 64)],
+    parameters={"rounds": 15},
+)
+run, recorded = STUDY.run, STUDY.load

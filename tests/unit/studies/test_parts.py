@@ -1,0 +1,76 @@
+"""The parts of a packed training step: exchanged one after the other, and what their shares add up to."""
+
+from itertools import pairwise
+
+import pytest
+from drawings import Drawing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packviz.bench.timing import Timing
+from packviz.draw.palette import THEMES
+from packviz.studies import parts
+from packviz.studies.parts import EXCHANGED, REST, TORCH, Parts, Point
+
+NAMES = [TORCH, *EXCHANGED.values()]
+POINT = Point(8, 4)
+
+
+def made(*seconds):
+    place = {"device_name": "a test", "torch": "9", "threads": 1}
+    return Parts(place, {POINT: Timing({name: (s, s, s) for name, s in zip(NAMES, seconds, strict=True)})})
+
+
+def test_shares_are_what_each_exchange_saves():
+    shares = made(10.0, 6.0, 5.0, 1.0).shares(POINT)
+    assert shares == pytest.approx({"pad": 0.4, "pack": 0.1, "packed LSTM": 0.4, REST: 0.1})
+
+
+@given(st.lists(st.floats(0.1, 100), min_size=4, max_size=4))
+def test_shares_are_never_negative_and_add_up(seconds):
+    shares = made(*seconds).shares(POINT)
+    assert all(share >= 0 for share in shares.values())
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_in_words():
+    assert repr(made(10.0, 6.0, 5.0, 1.0)).splitlines() == [
+        "Of a packed training step at 8 time steps: pad 40 %, pack 10 %, packed LSTM 40 %, the rest 10 %.",
+        "",
+        "4 sequences of up to 8 time steps   ms       times all of torch's (quartiles)",
+        "all of torch's                      10,000   1 (1 to 1)",
+        "pad exchanged                       6,000    0.6 (0.6 to 0.6)",
+        "pack too                            5,000    0.5 (0.5 to 0.5)",
+        "and the LSTM: pv.run                1,000    0.1 (0.1 to 0.1)",
+        "Shares: pad 40 %, pack 10 %, packed LSTM 40 %, the rest 10 %.",
+        "",
+        "A ratio is the median of the rounds' ratios, not the ratio of two medians.",
+        "Measured on a test (CPU), torch 9, 1 thread, 3 rounds.",
+    ]
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_a_bar_is_cut_into_shares_and_what_is_wasted_is_hatched(theme):
+    drawing = Drawing(made(10.0, 6.0, 5.0, 1.0).to_svg(theme))
+    bars = [box for box in drawing.boxes if box.height == 20]
+    whole = sum(bar.width for bar in bars)
+    assert [bar.width / whole for bar in sorted(bars)] == pytest.approx([0.4, 0.1, 0.4, 0.1], abs=1e-3)
+    assert sum(bar.fill == THEMES[theme].padding for bar in bars) == 3
+    assert {"pad 40 %", "pack 10 %", "packed LSTM 40 %", "the rest 10 %"} <= set(drawing.said())
+    assert not drawing.outside()
+
+
+@given(st.lists(st.floats(0.0001, 1), min_size=3, max_size=3))
+def test_labels_of_narrow_shares_do_not_cover_each_other(seconds):
+    drawing = Drawing(made(1.0, *sorted(seconds, reverse=True)).to_svg())
+    boxes = sorted(text.box for text in drawing.texts if text.said.endswith(" %") and text.size == 11)
+    assert len(boxes) == 4
+    assert all(one.right < other.x for one, other in pairwise(boxes))
+
+
+def test_all_of_them_take_the_same_step():
+    """The contest compares loss and gradients before anything is timed."""
+    found = parts.run([Point(5, 6)], rounds=3)
+    (timing,) = found.values.values()
+    assert list(timing.seconds) == NAMES
+    assert list(parts.contest(Point(5, 6), "cpu").alike) == NAMES
