@@ -365,7 +365,7 @@ assert all(recorded.faster(point) > 1 for point in recorded.points)
 # - **A mean of batch means.** Batches hold different numbers of tokens. Add up sums, divide once.
 # - **`ignore_index` instead of a mask** works for class labels, if no real label has that number.
 # - **"Packing saves memory."** Not while you pack: then the padded batch is there, too. What shrinks, by the share of
-#   padding, is what autograd keeps for the backward pass. Notebook 06 draws it.
+#   padding, is what autograd keeps for the backward pass. Notebook 06 measures it.
 
 # %% tags=["claims"]
 dirty = torch.tensor([[1.0, 3.0, float("nan")]])
