@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -53,8 +53,6 @@ _MARKS = {
     "packed": {"symbol": "square", "color": palette.METHODS["drop-in"]},
     "split": {"symbol": "diamond", "color": palette.METHODS["split"]},
     "staircase": {"symbol": "triangle-left", "color": palette.METHODS["staircase"]},
-    # Last, over the one that it has chosen.
-    AUTO: {"symbol": "circle-open", "color": palette.METHODS["run"], "size": 15, "line": {"width": 2.5}},
 }
 _PACKERS = {
     PACKED: {"symbol": "x", "color": palette.METHODS["packed"]},
@@ -116,6 +114,7 @@ class Point:
 
 
 _MODES = ("LSTM", "GRU", "RNN")
+_GROUPS, _TINY = (*_MODES, "two directions", "tiny"), 256  # the groups of the chart; cells of a batch that is tiny
 _KINDS = ("evenly", "uniform", "log-normal", "nearly equal", "sentences", "equal")
 _WIDTHS = {"log-normal": 96, "sentences": 32}  # 64 such lengths are about so long; all others reach 128
 POINTS = (
@@ -265,29 +264,36 @@ class Race(Results[Point, Mapping[str, Timing]]):
 
         if which not in PASSES:
             raise ValueError(f"which is {which!r}; choose from {', '.join(PASSES)}")
-        title, rows = PASSES[which].capitalize(), [point.name for point in self.points]
-        ratios = {name: [self.ratio(point, name, PADDED, which) for point in self.points] for name in _MARKS}
-        lines = [f"{title}: how many times as long as torch padded"]
-        for i, point in enumerate(self.points):
-            said = ", ".join(f"{name} {ratios[name][i]:.2g}" for name in (PACKED, *METHODS))
-            lines.append(f"{point.name}: {said}; best: {self.best(point, which)}")
+        groups = {name: [p for p in self.points if _group(p) == name] for name in _GROUPS}
+        for points in groups.values():
+            points.sort(key=lambda point: self.ratio(point, AUTO, PADDED, which))
+        points = [point for group in groups.values() for point in group]
+        rows = [row for name, group in groups.items() if group for row in (f"{name}:", *(p.name for p in group))]
+        against = {point: self.values[point][which].ratio(AUTO, PADDED) for point in points}
+        slower = [point for point in points if against[point].is_clear and against[point].value > 1]
+        faster = sum(ratio.is_clear and ratio.value < 1 for ratio in against.values())
+        title = f"{which.capitalize()}: auto is faster than torch padded at {faster} of {len(points)} points"
+        ratios = {name: {p: self.ratio(p, name, PADDED, which) for p in points} for name in (*_MARKS, AUTO)}
+        lines = [f"{title}, slower at {len(slower)}; {PASSES[which]}"]
+        for name, group in groups.items():
+            lines += [f"{name}:"] * bool(group)
+            for point in group:
+                said = ", ".join(f"{one} {ratios[one][point]:.2g}" for one in (PACKED, *METHODS))
+                lines.append(f"{point.name}: {said}; best: {self.best(point, which)}")
+        below = [f"Measured on {self.caption}."]
         x = "times as long as torch padded (dashed: 1)"
-        chart = axes(
-            title,
-            "\n".join(lines),
-            x=x,
-            rows=rows,
-            tall=22 * len(rows),
-            on_top=True,
-            below=[f"Measured on {self.caption}."],
-        )
+        chart = axes(title, "\n".join(lines), x=x, rows=rows, tall=22 * len(rows), on_top=True, below=below)
         for name, mark in _MARKS.items():
-            chart.points(ratios[name], rows, name, marker=mark)
-        chart.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")
-        ticks = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
-        chart.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
-        chart.update_yaxes(showgrid=True)
-        return chart
+            chart.points([*ratios[name].values()], [point.name for point in points], name, marker=mark)
+        # Last, over the method that it has chosen.
+        for name, some, look in (
+            (AUTO, [point for point in points if point not in slower], {"color": palette.METHODS["run"]}),
+            (f"{AUTO}, slower", slower, {"color": palette.LIGHT.wrong}),
+        ):
+            mark = {"symbol": "circle-open", "size": 15, "line": {"width": 2.5}} | look
+            if some:
+                chart.points([against[p].value for p in some], [p.name for p in some], name, marker=mark)
+        return _around_one(chart, (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50))
 
     def packing_chart(self) -> Chart:
         """Packing and padding alone, forward and backward: how many times as long as packviz everybody takes."""
@@ -303,20 +309,31 @@ class Race(Results[Point, Mapping[str, Timing]]):
         for i, row in enumerate(rows):
             said = (f"{name} {ratios[name][i]:.3g}" for name in names if not math.isnan(ratios[name][i]))
             lines.append(f"{row}: {', '.join(said)}")
-        below = [f"{points[0].hidden_size} features, forward and backward. Measured on {self.caption}."]
+        below = [f"{points[0].hidden_size} features, forward and backward.", f"Measured on {self.caption}."]
         x = "times as long as packviz (dashed: 1)"
         chart = axes(title, "\n".join(lines), x=x, rows=rows, tall=26 * len(rows), on_top=True, below=below)
         for name in names:
             chart.points(ratios[name], rows, name, marker=_PACKERS[name])
-        chart.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")
-        ticks = [0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200]
-        chart.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
-        chart.update_yaxes(showgrid=True)
-        return chart
+        return _around_one(chart, (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200))
 
     def _times_packing(self, point: Point, name: str) -> float:
         """How many times as long as packviz's packing somebody takes; NaN for who did not take part."""
         return self.ratio(point, name, OURS) if name in self.values[point]["training"].seconds else math.nan
+
+
+def _around_one(chart: Chart, ticks: Sequence[float]) -> Chart:
+    """Ratios on a logarithmic axis, with a line at 1."""
+    chart.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")
+    chart.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+    chart.update_yaxes(showgrid=True)
+    return chart
+
+
+def _group(point: Point) -> str:
+    """What a point stands under in the chart."""
+    if point.batch_size * point.steps <= _TINY:
+        return "tiny"
+    return "two directions" if point.directions == 2 else point.mode
 
 
 def contest(point: Point, which: str, device: Any) -> Contest:

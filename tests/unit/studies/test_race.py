@@ -152,6 +152,9 @@ def test_the_figure_shows_the_ratios():
     assert drawn == {PACKED: 1, "padded": 1, "packed": 1, "split": 0.25, "staircase": 1, AUTO: 0.5}
     assert "split 0.25" in chart.to_text()
     assert len({trace.marker.symbol for trace in chart.data}) == len(drawn)
+    lost = made_up(auto=25).chart()
+    assert {trace.name: trace.x[0] for trace in lost.data}["auto, slower"] == 2.5
+    assert "faster than torch padded at 0 of 1 points, slower at 1" in lost.to_text()
     with pytest.raises(ValueError, match="which is 'backward'; choose from training, forward"):
         made_up().chart("backward")
 
