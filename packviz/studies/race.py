@@ -290,9 +290,9 @@ class Race(Results[Point, Mapping[str, Timing]]):
             (AUTO, [point for point in points if point not in slower], {"color": palette.METHODS["run"]}),
             (f"{AUTO}, slower", slower, {"color": palette.LIGHT.wrong}),
         ):
-            mark = {"symbol": "circle-open", "size": 15, "line": {"width": 2.5}} | look
+            ring = {"symbol": "circle-open", "size": 15, "line": {"width": 2.5}, **look}
             if some:
-                chart.points([against[p].value for p in some], [p.name for p in some], name, marker=mark)
+                chart.points([against[p].value for p in some], [p.name for p in some], name, marker=ring)
         return _around_one(chart, (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50))
 
     def packing_chart(self) -> Chart:
