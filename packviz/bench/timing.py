@@ -204,7 +204,7 @@ class Timing(Worded):
             most = f", at most {self.memory[name] / 1e6:.3g} MB at once" if name in self.memory else ""
             spread = f"(quartiles {milliseconds(low)} to {milliseconds(high)})"
             rows.append([name, f"{milliseconds(self.median(name))} ms", f"{spread}{most}"])
-        lines = table(rows, "<  >12  <")
+        lines = table(rows, "<  .12  <")
         lines += [self.ratio(name, names[0]).to_text() for name in names[1:]]
         stopped = ", then stopped" if self.stopped else ""
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} interleaved rounds"

@@ -156,7 +156,7 @@ class Compiled(Timings[Point], Drawn):
             doubt = "" if ratio.is_clear or name == REFERENCE else ", not told apart"
             rows.append([name, milliseconds(timing.median(name)), f"{said}{doubt}"])
         title = f"One training step of an encoder–decoder LSTM: {point}."
-        return "\n".join([title, *table(rows, "<27>8   <"), RATIOS, self._place(timing)])
+        return "\n".join([title, *table(rows, "<27.8   <"), RATIOS, self._place(timing)])
 
     def sheet(self, theme: str) -> Sheet:
         """A bar for each: how many times as long as the reference, with a line from quartile to quartile."""

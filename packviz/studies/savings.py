@@ -98,7 +98,7 @@ class Savings(Timings[Point], Drawn):
         for one, count in point.flops.items():
             middle, low, high = map(milliseconds, (timing.median(one), *timing.quartiles(one)))
             rows.append([one, f"{count / 1e9:.3g}", middle, f"{low} to {high}"])
-        return "\n".join([*lines, *table(rows, "<21>8>9  <"), self.verdict(point)])
+        return "\n".join([*lines, *table(rows, "<21.8.9  <"), self.verdict(point)])
 
     def sheet(self, theme: str) -> Sheet:
         """FLOPs and time of every batch, as multiples of the padded ones."""
