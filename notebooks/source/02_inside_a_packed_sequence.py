@@ -146,6 +146,8 @@ pv.show(packed, indices=True)
 # - `sorted_indices`, at the right: which of your sequences stands in this row now.
 # - `unsorted_indices`, at the left: the row to which your sequence has gone. Read them for the way back.
 #
+# The explorer above has both: tick *enforce_sorted*, or *show the index lists*.
+#
 # You rarely need them: an RNN hands `h_n` back in **your** order, and `pad_packed_sequence` does too.
 
 # %%
@@ -194,8 +196,8 @@ def pack(x, lengths):
 # %%
 losses = []
 for _ in range(30):
-    inputs = pack(embedding(tokens[:, :-1]), lengths - 1)
-    targets = pack(tokens[:, 1:], lengths - 1)
+    inputs = pack(embedding(tokens[:, :-1]), lengths - 1)  # all but the last token of each
+    targets = pack(tokens[:, 1:], lengths - 1)  # the token that comes next
     output, _ = lstm(inputs)  # packed in, packed out
     loss = nn.functional.cross_entropy(head(output.data), targets.data)
     optimizer.zero_grad()
@@ -206,7 +208,9 @@ for _ in range(30):
 figures.training_curves({"loss": losses}, "Trained on packed batches, the model learns both sentences", y="loss")
 
 # %% [markdown]
-# (It cannot reach 0: after 101 either sentence may follow.) No mask, and no padding in the loss: `output.data` and `targets.data` have one row for each real step, in the same
+# It cannot reach 0, because after 101 either sentence may follow. Every step is a whole epoch: there is one batch.
+#
+# No mask, and no padding in the loss: `output.data` and `targets.data` have one row for each real step, in the same
 # order.
 #
 # **What may work on `.data`?** A layer that treats every row alone: `Linear`, an activation, `Dropout`, `LayerNorm`,
