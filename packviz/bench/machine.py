@@ -108,6 +108,8 @@ def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
     """
     import torch  # noqa: PLC0415
 
+    from packviz.ops.private import memory_changes  # noqa: PLC0415
+
     device = torch.device(device)
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -118,20 +120,9 @@ def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
         return torch.cuda.max_memory_allocated(device) - before
     if device.type != "cpu":
         return None
-    # The public profiler stands on the same counts, but torch 2.13's writes to stderr whenever it starts.
-    autograd: Any = torch.autograd
-    if not hasattr(autograd, "_enable_profiler_legacy"):
-        return None
-    only_memory = (False, True, False, False, False, torch._C._profiler._ExperimentalConfig())
-    config = autograd.ProfilerConfig(autograd.ProfilerState.CPU, *only_memory)
     with own_pages(), closed(2):
-        autograd._enable_profiler_legacy(config)
-        try:
-            call()
-        finally:
-            events = [event for thread in autograd._disable_profiler_legacy() for event in thread]
-    changes = (event.cpu_memory_usage() for event in events if event.kind() == "memory_alloc")
-    return max(accumulate(changes), default=0)
+        changes = memory_changes(call)
+    return None if changes is None else max(accumulate(changes), default=0)
 
 
 def page_faults() -> int | None:
@@ -151,6 +142,8 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
         parameters: what was measured: sizes, seeds and so on, themselves plain data.
     """
     import torch  # noqa: PLC0415 - seconds, for those who only read results
+
+    from packviz.ops.tolerance import multiplies_in_tf32  # noqa: PLC0415
 
     device = torch.device(device)
     record: dict[str, Any] = {
@@ -178,7 +171,7 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
             "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
             "driver": _driver(),
             "device_memory": torch.cuda.get_device_properties(device).total_memory,
-            "tf32": torch.backends.cudnn.allow_tf32,
+            "tf32": multiplies_in_tf32(),
         }
     return record
 

@@ -179,7 +179,7 @@ def _running(given: dict[str, Any], caller: FrameType | None) -> _Passed:
     rnn: Any = given["self"]
     x: Any = given.get("orig_input", given.get("input"))
     # The frame's own hx is torch's, where there was none; the caller's arguments are what was passed.
-    called = caller.f_locals if caller and caller.f_code.co_name in ("_call_impl", "inner") else {}
+    called = caller.f_locals if caller and caller.f_globals.get("__name__") == "torch.nn.modules.module" else {}
     args = called.get("args", ())
     hx = args[1] if len(args) > 1 else called.get("kwargs", {}).get("hx")
     said = f"{rnn} called with {_said(x)}" + (f" and hx {_said(hx)}" if hx is not None else "")

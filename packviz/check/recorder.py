@@ -22,7 +22,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from packviz.core.frames import is_readers, package
-from packviz.ops import original, packing, running
+from packviz.ops import original, packing, private, running
 
 RNN_OPERATORS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 PACK, PAD = ("pack_padded_sequence", "pack_sequence"), ("pad_packed_sequence", "unpack_sequence")
@@ -34,7 +34,7 @@ _TENSOR = cast(FunctionType, Tensor.__array__).__globals__  # where the methods 
 # What tells nothing about sizes or values.
 _SILENT = {"device", "dtype", "layout", "requires_grad", "is_cuda", "is_sparse", "is_meta", "dim", "ndim", "grad_fn"}
 _SILENT |= {"is_floating_point", "is_complex", "is_leaf", "is_contiguous", "stride", "names", "element_size"}
-_SILENT |= {"_version", "__repr__", "__format__"}  # the last two are for people, not for the graph
+_SILENT |= {private.VERSION, "__repr__", "__format__"}  # the last two are for people, not for the graph
 _READS = {"item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "__contains__", "__array__"}
 _READS |= {"__int__", "__float__", "__bool__", "__index__"}
 _ALIASES = {"shape": "size", "__len__": "size", "__setitem__": "index_put_", "__iter__": "unbind", "T": "numpy_T"}
@@ -287,7 +287,7 @@ class _Recorder(TorchFunctionMode):
         misused = self._take(taken, index, operator, packed_rnn)
         part = "stale" if misused else "index" if call.kind == "pack" else ""
         parts = [part] * len(made)
-        if name == "_pack_padded_sequence":
+        if name == private.PACKING:
             parts = ["data", "batch_sizes"]
         elif packed_rnn:
             parts[0] = "data"
@@ -336,7 +336,8 @@ class _Recorder(TorchFunctionMode):
         call = Call(name.strip("_"), kind, site and Site.of(site))
         if callee is not None:
             function, local = callee.f_code.co_name, callee.f_locals
-            if isinstance(local.get("self"), nn.Module) and function in ("_wrapped_call_impl", "forward"):
+            is_call = callee.f_code is nn.Module.__call__.__code__
+            if isinstance(local.get("self"), nn.Module) and (is_call or function == "forward"):
                 call.name, call.owner = type(local["self"]).__name__, self._names.get(local["self"], "")
                 call.kind = "rnn" if isinstance(local["self"], nn.RNNBase) else "operator"
             elif callee.f_code is running.run.__code__:
@@ -385,7 +386,7 @@ def operator_name(func: Any, args: tuple[Any, ...]) -> str:
     for one in (bare, bare.removeprefix("r"), name):
         if hasattr(torch.ops.aten, one):
             return f"aten::{one}"
-    return str(getattr(func, "_qualified_op_name", None) or resolve_name(func) or name)
+    return str(private.custom_name(func) or resolve_name(func) or name)
 
 
 def _getitem(key: Any) -> str:

@@ -28,6 +28,7 @@ from packviz.check.recorder import RETURN, RNN_OPERATORS, RUN, Recording, Site, 
 from packviz.draw.flowchart import Arrow, Box, Flow
 from packviz.draw.listing import Line, Listing
 from packviz.draw.sheet import Sheet, row
+from packviz.ops import private
 
 _MOST_BOXES = 16  # in a drawing; of a larger network, what touches no PackedSequence is left out
 _MOST_LINES = 24  # of code beside it
@@ -181,7 +182,7 @@ def _run(
 def _restored(module: nn.Module) -> Iterator[None]:
     """Gives every submodule its mode and its buffers back; and Python and numpy their random numbers."""
     drawn = random.getstate(), np.random.get_state()
-    states = {one: (one.training, dict(one._buffers)) for one in module.modules()}
+    states = {one: (one.training, dict(private.buffers(one))) for one in module.modules()}
     values = [
         (b, b.clone()) for _, buffers in states.values() for b in buffers.values() if b is not None and not is_lazy(b)
     ]
@@ -192,8 +193,8 @@ def _restored(module: nn.Module) -> Iterator[None]:
         np.random.set_state(drawn[1])
         for one, (training, buffers) in states.items():
             one.training = training
-            one._buffers.clear()
-            one._buffers.update(buffers)
+            private.buffers(one).clear()
+            private.buffers(one).update(buffers)
         for buffer, before in values:
             if not torch.equal(buffer, before):
                 buffer.copy_(before)

@@ -18,19 +18,17 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import Node
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+
+from packviz.ops import private
 
 Result = TypeVar("Result")
-
-_KEYS = {"cpu": torch._C.DispatchKey.CPU, "meta": torch._C.DispatchKey.Meta}
 
 
 class Operator(NamedTuple):
@@ -49,7 +47,7 @@ class Operator(NamedTuple):
     bytes: int
 
 
-class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Counting(private.OperatorMode):  # type: ignore[misc]
     """Counts every operator that is called under it.
 
     Autograd runs CPU work in the thread that asks for it, where a mode sees it; for other devices in threads of their
@@ -62,7 +60,7 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         """Starts at nothing."""
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.calls: list[tuple[Operator, Any]] = []
         self.during: Any = None
         self._open: list[Any] = []
@@ -89,9 +87,9 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if kind.consists_of_others and func not in self._open[:-1]:
             place = next((a for a in (*args, *kwargs.values()) if isinstance(a, (Tensor, torch.device))), None)
             device = place.device.type if isinstance(place, Tensor) else place.type if place else "cpu"
-            if device in _KEYS:
+            if device in ("cpu", "meta"):
                 with self:  # a mode is off while it is asked; on again, it sees what the operator itself calls
-                    return func.redispatch(torch._C.DispatchKeySet(_KEYS[device]), *args, **kwargs)
+                    return private.run_inside(func, device, args, kwargs)
         return func(*args, **kwargs)
 
 
@@ -207,29 +205,28 @@ class _Kind:
     def filled(self, args: Any, kwargs: Any, result: Any) -> list[Tensor]:
         """The tensors that a call has written to."""
         if self.writes:
-            return _tensors([kwargs[name] if name in kwargs else args[i] for i, name in self.writes])
+            return list(_tensors([kwargs[name] if name in kwargs else args[i] for i, name in self.writes]))
         if self.allocates:
             return []
         # Not by the schema alone: unsafe_split, say, gives views and declares none.
-        old = {_storage(t) for t in _tensors((*args, *kwargs.values()))}
-        return [t for t in _tensors(result) if _storage(t) not in old]
+        old = {private.storage(t) for t in _tensors((*args, *kwargs.values()))}
+        return [t for t in _tensors(result) if private.storage(t) not in old]
 
 
 @functools.cache
 def _kind(func: Any) -> _Kind:
-    schema = func._schema
+    schema = private.schema(func)
     name = schema.name.partition("::")[2]
     arguments = [(i, a.name, a.alias_info) for i, a in enumerate(schema.arguments)]
     writes = tuple((i, name) for i, name, alias in arguments if alias and alias.is_write)
     fresh = not any(a.alias_info for a in (*schema.arguments, *schema.returns))
-    composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeExplicitAutograd")
-    return _Kind(name, writes, name.startswith(("empty", "new_empty")), fresh and composite)
+    return _Kind(name, writes, name.startswith(("empty", "new_empty")), fresh and private.consists_of_others(func))
 
 
-def _storage(tensor: Tensor) -> int:
-    # The address of the data would do, but on the meta device there is none.
-    return int(tensor.untyped_storage()._cdata)
-
-
-def _tensors(values: Any) -> list[Tensor]:
-    return [value for value in tree_leaves(values) if isinstance(value, Tensor)]
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """Those of an operator's arguments or results."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _tensors(one)

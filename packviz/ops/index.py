@@ -12,9 +12,11 @@ from typing import Any, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import _VF, Tensor
-from torch.nn.utils.rnn import PackedSequence, invert_permutation
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, invert_permutation, pack_padded_sequence, pad_packed_sequence
 from torch.utils.weak import WeakIdKeyDictionary
+
+from packviz.ops.private import version
 
 
 class Way(Protocol):
@@ -44,12 +46,14 @@ class Slices:
 
     def pack(self, cells: Tensor) -> Tensor:
         """`(T, B, …)` to `(N, …)`."""
-        rows, self.batch_sizes = _VF._pack_padded_sequence(cells, self.lengths, False)
-        return rows
+        packed = pack_padded_sequence(cells, self.lengths)
+        self.batch_sizes = packed.batch_sizes
+        return packed.data
 
     def pad(self, rows: Tensor, padding_value: float) -> Tensor:
         """`(N, …)` to `(T, B, …)`."""
-        cells, self.lengths = _VF._pad_packed_sequence(rows, self.batch_sizes, False, padding_value, self.steps)
+        packed = PackedSequence(rows, self.batch_sizes)
+        cells, self.lengths = pad_packed_sequence(packed, False, padding_value, self.steps)
         return cells
 
 
@@ -237,12 +241,10 @@ def keep(index: Index, packed: PackedSequence) -> None:
         _kept[packed.batch_sizes] = (index, packed.unsorted_indices, versions)
 
 
-def _versions(packed: PackedSequence) -> tuple[int, int] | None:
+def _versions(packed: PackedSequence) -> tuple[int | None, ...] | None:
     """Changes with every change in place; none where torch does not count them."""
-    sizes, ranks = packed.batch_sizes, packed.unsorted_indices
-    if sizes.is_inference() or (ranks is not None and ranks.is_inference()):
-        return None
-    return sizes._version, 0 if ranks is None else ranks._version
+    found = tuple(0 if t is None else version(t) for t in (packed.batch_sizes, packed.unsorted_indices))
+    return None if None in found else found
 
 
 _kept: Any = WeakIdKeyDictionary()

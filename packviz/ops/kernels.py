@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-KERNELS: dict[str, Callable[..., Any]] = {
-    "LSTM": torch.lstm,
-    "GRU": torch.gru,
-    "RNN_TANH": torch.rnn_tanh,
-    "RNN_RELU": torch.rnn_relu,
-}
-"""By `rnn.mode`, torch's function for any number of layers, padded or packed."""
+from packviz.ops import private
 
 Result = tuple[Tensor, Tensor, Tensor | None]
 """A layer's padded output, its `h_n` `(D, B, P)` and, of an LSTM, `c_n` `(D, B, H)`, in the caller's order."""
@@ -54,17 +48,30 @@ class Layer(NamedTuple):
         return self._replace(weights=tuple(tuple(flat[i : i + each]) for i in range(0, len(flat), each)))
 
 
+def weight_names(rnn: nn.RNNBase) -> list[tuple[str, ...]]:
+    """The names of the weights, by layer and direction, in torch's order."""
+    kinds = ("weight_ih", "weight_hh", *("bias_ih", "bias_hh") * rnn.bias, *("weight_hr",) * bool(rnn.proj_size))
+    ways = ("", "_reverse") if rnn.bidirectional else ("",)
+    return [tuple(f"{kind}_l{i}{way}" for kind in kinds) for i in range(rnn.num_layers) for way in ways]
+
+
+def flat_names(rnn: nn.RNNBase) -> tuple[str, ...]:
+    """The same of all layers and directions."""
+    return tuple(name for names in weight_names(rnn) for name in names)
+
+
 def layers(rnn: nn.RNNBase) -> list[Layer]:
     """The layers of a module, with its weights as they are now; parametrised ones are computed here."""
-    weights = [tuple(getattr(rnn, name) for name in names) for names in rnn._all_weights]
+    weights = [tuple(getattr(rnn, name) for name in names) for names in weight_names(rnn)]
     each = 2 if rnn.bidirectional else 1
     return [Layer(rnn.mode, rnn.bias, tuple(weights[i : i + each])) for i in range(0, len(weights), each)]
 
 
 def is_fused(mode: str, x: Tensor, projected: bool) -> bool:
     """Whether torch runs padded data of this kind on oneDNN's fused LSTM."""
-    usable = torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()  # type: ignore[no-untyped-call]
-    return bool(usable) and mode == "LSTM" and x.device.type == "cpu" and x.dtype == torch.float32 and not projected
+    onednn: Any = torch.backends.mkldnn
+    usable = onednn.is_available() and onednn.enabled and private.has_fused_lstm()
+    return usable and mode == "LSTM" and x.device.type == "cpu" and x.dtype == torch.float32 and not projected
 
 
 def rectangle(
@@ -73,11 +80,11 @@ def rectangle(
     """One direction on a rectangle `(t, n, I)`: its output, h `(n, P)` and, of an LSTM, c `(n, H)`."""
     grad = torch.is_grad_enabled()
     if c is None:
-        out, h = KERNELS[mode](x, h[None], weights, bias, 1, 0.0, grad, False, False)
+        out, h = private.kernel(mode)(x, h[None], weights, bias, 1, 0.0, grad, False, False)
         return out, h[0], None
     if grad and is_fused(mode, x, len(weights) % 2 == 1):
         return Fused.apply(False, x, h, c, *weights)  # type: ignore[no-untyped-call,no-any-return]
-    out, h, c = torch.lstm(x, (h[None], c[None]), weights, bias, 1, 0.0, grad, False, False)  # type: ignore[call-overload]
+    out, h, c = private.kernel("LSTM")(x, (h[None], c[None]), weights, bias, 1, 0.0, grad, False, False)
     return out, h[0], c[0]
 
 
@@ -119,7 +126,7 @@ class Fused(torch.autograd.Function):
         options = [], _LSTM, c.shape[1], 1, True, False, False, train  # type: ignore[var-annotated]
         given = [t.detach().contiguous() for t in (x, *_four(weights), h, c)]  # oneDNN reads memory as it lies
         with torch.set_grad_enabled(train):  # without, the operator keeps nothing for its backward
-            out, h_n, c_n, space = torch.mkldnn_rnn_layer(*given, reverse, *options)  # type: ignore[arg-type, call-arg]
+            out, h_n, c_n, space = private.fused_lstm(*given, reverse, *options)
         if train:
             ctx.save_for_backward(x, h, c, out, h_n, c_n, space, *weights)
         return out, h_n, c_n
@@ -134,17 +141,16 @@ class Fused(torch.autograd.Function):
             along = x.flip(0) if ctx.reverse else x
             sizes = torch.full((x.shape[0],), x.shape[1], device="cpu")
             options = len(weights) == 4, 1, 0.0, True, False
+            kernel = private.kernel("LSTM")
             with torch.autocast("cpu", enabled=False):
-                again, *states = torch.lstm(along.flatten(0, 1), sizes, (h[None], c[None]), weights, *options)
+                again, *states = kernel(along.flatten(0, 1), sizes, (h[None], c[None]), weights, *options)
             again = again.view_as(out)
             outputs = again.flip(0) if ctx.reverse else again, *(state[0] for state in states)
             return None, *gradients_again(outputs, gradients, (x, h, c, *weights), ctx.needs_input_grad[1:])
         options = _LSTM, c.shape[1], 1, True, True, False, [], False  # type: ignore[assignment]
         x, h, c = x.contiguous(), h.contiguous(), c.contiguous()
         results = h, c, out, h_n, c_n, *gradients
-        dx, *dw, dh, dc = torch.ops.aten.mkldnn_rnn_layer_backward(
-            x, *_four(weights), *results, ctx.reverse, *options, space
-        )
+        dx, *dw, dh, dc = private.fused_lstm_backward(x, *_four(weights), *results, ctx.reverse, *options, space)
         return None, dx, dh, dc, *dw[: len(weights)]
 
 

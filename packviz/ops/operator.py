@@ -17,6 +17,8 @@ from torch import Tensor, nn
 
 from packviz.core.padded import Padded
 from packviz.core.spec import GATES
+from packviz.ops.kernels import flat_names
+from packviz.ops.private import recorded
 from packviz.ops.running import State, run
 
 _SETTINGS = "str mode, int num_layers, bool bias, bool batch_first, bool bidirectional"
@@ -34,7 +36,7 @@ class RaggedOp(nn.Module):
         if not isinstance(rnn, nn.RNNBase):
             raise TypeError(f"rnn is a {type(rnn).__name__}; give the nn.RNN, nn.GRU or nn.LSTM itself")
         parameters = dict(rnn.named_parameters())
-        self._names = tuple(rnn._flat_weights_names)
+        self._names = flat_names(rnn)
         if set(parameters) != set(self._names):
             raise ValueError("rnn has parametrised weights; remove the parametrisation first")
         for name in self._names:
@@ -144,7 +146,7 @@ def _holding(weights: Sequence[Tensor], mode: str, *settings: Any) -> Iterator[A
     rows, columns = weights[0].shape
     hidden, state = rows // GATES.get(mode, 1), weights[1].shape[1]
     rnn = _hollow(threading.get_ident(), mode, columns, hidden, 0 if state == hidden else state, *settings)
-    names = rnn._flat_weights_names
+    names = flat_names(rnn)
     for name, weight in zip(names, weights, strict=True):
         setattr(rnn, name, weight)
     try:
@@ -164,7 +166,7 @@ def _hollow(
     settings |= {"proj_size": projection} if projection else {}
     settings |= {"bias": bias, "batch_first": first, "bidirectional": both, "device": "meta"}
     rnn: nn.RNNBase = getattr(nn, kind)(inputs, hidden, layers, **settings)
-    for name in rnn._flat_weights_names:
+    for name in flat_names(rnn):
         delattr(rnn, name)  # a parameter, in whose place no plain tensor may be set
     return rnn.eval()
 
@@ -203,10 +205,12 @@ def _ragged_rnn_backward(*taken: Any) -> list[Tensor]:
     """The gradients to x, the initial states and the weights, by way of torch's autograd."""
     gradients, (x, lengths, hx, weights, *settings) = taken[:3], taken[3:]
     leaves = [one.detach().requires_grad_() for one in (x, *hx, *weights)]
-    with _autograd():
+
+    def differentiated() -> Sequence[Tensor]:
         made = _run(leaves[0], lengths, leaves[1 : 1 + len(hx)], leaves[1 + len(hx) :], *settings)
-        found = torch.autograd.grad(made, leaves, gradients[: len(made)], allow_unused=True, materialize_grads=True)
-    return _apart(found, [*gradients, x, *hx, *weights])
+        return torch.autograd.grad(made, leaves, gradients[: len(made)], allow_unused=True, materialize_grads=True)
+
+    return _apart(recorded(differentiated), [*gradients, x, *hx, *weights])
 
 
 @_ragged_rnn_backward.register_fake
@@ -242,17 +246,3 @@ def _backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
 
 
 _ragged_rnn.register_autograd(_backward, setup_context=_keep)
-
-
-@contextmanager
-def _autograd() -> Iterator[None]:
-    """Lets autograd record within an operator, where torch has switched it off below `enable_grad`.
-
-    There is no public way. `torch.func.vjp` is one in principle, but it refuses the modes that `opcheck` runs under.
-    """
-    keys, off = torch._C.DispatchKey, torch._C._dispatch_tls_local_exclude_set()
-    for key in (keys.AutogradFunctionality, keys.AutogradOther, keys.AutogradCPU, keys.AutogradCUDA):
-        off = off.remove(key)
-    off = off.remove(keys.ADInplaceOrView)
-    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), off), torch.enable_grad():
-        yield

@@ -18,14 +18,14 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
-from torch.jit import is_scripting  # type: ignore[attr-defined]
+from torch.jit import is_scripting, is_tracing  # type: ignore[attr-defined]
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.padded import reading
 from packviz.ops import index as indices
 from packviz.ops import original
 from packviz.ops.index import Slices, needs_grad, packed_rows, padded_cells
+from packviz.ops.private import may_derive_otherwise
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -181,6 +181,7 @@ def _pad_packed(
 ) -> tuple[Tensor, Tensor]:
     if not isinstance(sequence, PackedSequence):
         return original.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
+    _refuse_empty(sequence)
     data, sizes, _, ranks = sequence
     by_index = not (ranks is None and data.is_cpu) and _wants_index(data, sizes.shape[0])
     ours = by_index or (data.requires_grad and torch.is_grad_enabled())
@@ -240,6 +241,8 @@ def _unpack(packed: PackedSequence) -> list[Tensor]:
     if torch.compiler.is_compiling():
         return _run_uncompiled(_unpack, packed)
     index = None
+    if isinstance(packed, PackedSequence):
+        _refuse_empty(packed)
     if isinstance(packed, PackedSequence) and _is_plain(packed.data):
         values = indices.falling_sizes(packed)
         if values and values[0] >= _MANY_SEQUENCES:
@@ -248,6 +251,12 @@ def _unpack(packed: PackedSequence) -> list[Tensor]:
         return original.unpack_sequence(packed)
     joined = padded_cells(packed.data, index.joined(), 0.0)
     return [sequence.clone() for sequence in torch.split(joined, index.lengths.tolist())]
+
+
+def _refuse_empty(packed: PackedSequence) -> None:
+    """Raises torch's error where older releases of torch, 2.9 among them, read beyond the end and die."""
+    if packed.batch_sizes.ndim == 1 and packed.batch_sizes.shape[0] == 0:
+        raise RuntimeError("batch_sizes can not be empty")
 
 
 def _run_uncompiled(function: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
@@ -263,15 +272,14 @@ def _is_plain(x: Tensor, batch_first: bool = False) -> bool:
         and (x.is_cpu or (x.is_cuda and not torch.cuda.is_current_stream_capturing()))
         and not x.is_complex()  # torch cannot differentiate packing these
         and isinstance(batch_first, bool)  # nothing else will do for torch
-        and torch._C._get_tracing_state() is None
-        and not torch._C._are_functorch_transforms_active()
-        and forward_ad.unpack_dual(x).tangent is None  # type: ignore[no-untyped-call]
+        and not is_tracing()  # type: ignore[no-untyped-call]
+        and not may_derive_otherwise()
     )
 
 
 def _wants_index(x: Tensor, n_distinct: int) -> bool:
     """Whether an index pays, for sequences out of order or on a GPU, with at most so many distinct lengths."""
-    if torch._C._get_tracing_state():
+    if is_tracing():  # type: ignore[no-untyped-call]
         return False
     grad = needs_grad(x)
     if x.is_cuda:

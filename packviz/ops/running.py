@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import numbers
 import operator
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -13,19 +12,18 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
-from torch.nn.modules.module import _has_any_global_hook
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.cuts import rectangles
 from packviz.core.layout import Layout
 from packviz.core.padded import Padded, order, reading
 from packviz.core.spec import Spec
-from packviz.ops import costs, original, split, staircase
+from packviz.ops import costs, original, split, staircase, trial
 from packviz.ops.grid import Grid
-from packviz.ops.kernels import KERNELS, Layer, Result, is_fused, layers
+from packviz.ops.kernels import Layer, Result, flat_names, is_fused, layers
 from packviz.ops.masks import whole_numbers
 from packviz.ops.packing import pack_padded_sequence, pad_packed_sequence
+from packviz.ops.private import has_kernel, is_compiler_loaded, kernel, may_derive_otherwise, may_have_hooks
 
 METHODS = ("auto", "packed", "padded", "split", "staircase")
 
@@ -112,7 +110,7 @@ def run(
         RuntimeError: the lengths are on an accelerator, as in torch.
     """
     arguments = rnn, x, lengths, hx, total_length, padding_value, method
-    if "torch._dynamo" not in sys.modules:  # no compiler that could be told to keep out, and loading one takes seconds
+    if not is_compiler_loaded():  # none that could be told to keep out, and loading one takes seconds
         return _run(*arguments)
     if not _uncompiled:
         _uncompiled.append(torch.compiler.disable(_run))  # type: ignore[no-untyped-call]
@@ -288,7 +286,7 @@ def _called(rnn: Any, own: Sequence[Layer], x: Tensor | PackedSequence, hx: Stat
     weights = [weight for layer in own for weight in layer.flat]
     options = [rnn.bias, rnn.num_layers, rnn.dropout, rnn.training, rnn.bidirectional]
     given = [data, *([] if sizes is None else [sizes]), states if rnn.mode == "LSTM" else states[0], weights, *options]
-    out, *final = KERNELS[rnn.mode](*given, *([rnn.batch_first] if sizes is None else []))
+    out, *final = kernel(rnn.mode)(*given, *([rnn.batch_first] if sizes is None else []))
     if rank is not None:
         final = [s.index_select(1, rank) for s in final]
     return out if sizes is None else x._replace(data=out), tuple(final) if rnn.mode == "LSTM" else final[0]  # type: ignore[union-attr]
@@ -396,24 +394,29 @@ def _packed_dtypes(
 
 def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
     """Whether the module's weights may be run without calling the module, on values that are there."""
-    hooks = (rnn._forward_hooks, rnn._forward_pre_hooks, rnn._backward_hooks, rnn._backward_pre_hooks)
     return (
         type(rnn).forward in (nn.RNN.forward, nn.GRU.forward, nn.LSTM.forward)
         and "forward" not in rnn.__dict__
-        and not any(hooks)
-        and not _has_any_global_hook()  # type: ignore[no-untyped-call]
+        and has_kernel(rnn.mode)
+        and not may_have_hooks(rnn)
         and x.device.type in ("cpu", "cuda")
         and type(x) in (Tensor, nn.Parameter)
-        and not torch._C._are_functorch_transforms_active()
-        and forward_ad._current_level < 0
+        and not may_derive_otherwise()
+        and trial.passed(_every_way, rnn.mode, bool(rnn.proj_size), x.device.type)
     )
+
+
+def _every_way(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Sequence[int]) -> list[tuple[Tensor, State]]:
+    """What torch gives, called by its public names; then what each method gives."""
+    given = lengths, None, None, 0.0
+    return [_packed(rnn, x, *given), *(_run(rnn, x, *given, method) for method in METHODS[1:])]
 
 
 def _needs_gradient(rnn: nn.RNNBase, x: Tensor, hx: State | None) -> bool:
     if not torch.is_grad_enabled():
         return False
     states = () if hx is None else hx if isinstance(hx, tuple) else (hx,)
-    return any(t is not None and t.requires_grad for t in (x, *states, *rnn._flat_weights))
+    return any(t.requires_grad for t in (x, *states)) or any(getattr(rnn, n).requires_grad for n in flat_names(rnn))
 
 
 def _check_rnn(rnn: Any) -> None:

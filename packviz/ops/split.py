@@ -23,13 +23,11 @@ from packviz.core.layout import IntArray
 from packviz.core.padded import Padded
 from packviz.ops.grid import MOST_SHAPES
 from packviz.ops.index import Route, packed_rows
-from packviz.ops.kernels import KERNELS, Layer, Result, aliases, gradients_again
+from packviz.ops.kernels import Layer, Result, aliases, gradients_again
+from packviz.ops.private import kernel, sigmoid_backward, tanh_backward
 
 BLOCK = 1 << 16
 """How many numbers of one gate the factors are computed of at once: they should stay in the processor's cache."""
-
-_sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
-_tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
 
 Gradients = list[Tensor | None]
@@ -115,7 +113,7 @@ def _packed(
     """The same from packed rows, as torch runs them: on the CPU it can be differentiated any number of times."""
     hx = [state.index_select(1, steps.order) for state in (h, c) if state is not None]
     options = (layer.bias, 1, 0.0, torch.is_grad_enabled(), layer.directions == 2)
-    data, *final = KERNELS[layer.mode](data, steps.batch_sizes, hx if c is not None else hx[0], layer.flat, *options)
+    data, *final = kernel(layer.mode)(data, steps.batch_sizes, hx if c is not None else hx[0], layer.flat, *options)
     out = data.new_full(target.shape(data.shape[1]), padding_value).view(-1, data.shape[1])
     out = out.index_copy(0, steps.route(target).rows, data).view(target.shape(data.shape[1]))
     h_n, c_n = [state.index_select(1, steps.rank) for state in final] + [None] * (c is None)
@@ -321,10 +319,10 @@ def _gru_back(
     for rows, steps in walk.back(y.shape[1], three, d_gates, dy, z):
         at_r, at_z, at_n = gates[rows].chunk(3, 1)
         of_r, of_z, of_n = three[rows].unbind(1)
-        factor = _tanh_backward(1 - at_z, at_n, grad_input=d_n[rows])
+        factor = tanh_backward(1 - at_z, at_n, grad_input=d_n[rows])
         torch.mul(factor, at_r, out=of_n)
-        _sigmoid_backward(states[rows] - at_n, at_z, grad_input=of_z)
-        _sigmoid_backward(factor * inner[rows], at_r, grad_input=of_r)
+        sigmoid_backward(states[rows] - at_n, at_z, grad_input=of_z)
+        sigmoid_backward(factor * inner[rows], at_r, grad_input=of_r)
         for n, each, step, g, through in steps:
             if n != before:
                 before, running = n, dh[:n]
@@ -373,11 +371,11 @@ def _lstm_back(
     for rows, steps in walk.back(cells.shape[1], four[:, :3], four[:, 3], d_gates, dy, through, f):
         at_i, at_f, at_n, at_o = gates[rows].chunk(4, 1)
         of_i, of_f, of_n, of_o = four[rows].unbind(1)
-        _sigmoid_backward(at_n, at_i, grad_input=of_i)
-        _sigmoid_backward(earlier[rows], at_f, grad_input=of_f)
-        _tanh_backward(at_i, at_n, grad_input=of_n)
-        _sigmoid_backward(bent[rows], at_o, grad_input=of_o)
-        _tanh_backward(at_o, bent[rows], grad_input=through[rows])
+        sigmoid_backward(at_n, at_i, grad_input=of_i)
+        sigmoid_backward(earlier[rows], at_f, grad_input=of_f)
+        tanh_backward(at_i, at_n, grad_input=of_n)
+        sigmoid_backward(bent[rows], at_o, grad_input=of_o)
+        tanh_backward(at_o, bent[rows], grad_input=through[rows])
         for n, by_c, by_h, step, g, into_c, keep in steps:
             if n != before:
                 before, running, c = n, dh[:n], dc[:n]

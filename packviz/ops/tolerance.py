@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,8 +29,17 @@ def of_gradients(dtype: torch.dtype, device: str) -> float:
     """The same of gradients to weights, sums of many terms that cancel: half of the digits. 0 for whole numbers."""
     if not dtype.is_floating_point:
         return 0.0
-    coarse = _may_be_tf32(dtype, device) and torch.backends.cudnn.allow_tf32
+    coarse = _may_be_tf32(dtype, device) and multiplies_in_tf32()
     return 4 * math.sqrt(2**-10 if coarse else torch.finfo(dtype).eps)
+
+
+def multiplies_in_tf32() -> bool:
+    """Whether cuDNN may run an RNN in TF32."""
+    cudnn: Any = torch.backends.cudnn
+    try:
+        return bool(cudnn.allow_tf32)
+    except RuntimeError:  # set apart for RNNs and convolutions, as torch 2.9 and newer can
+        return bool(cudnn.rnn.fp32_precision == "tf32")
 
 
 def apart(ours: Tensor, theirs: Tensor) -> float:

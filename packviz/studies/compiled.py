@@ -184,7 +184,7 @@ def contest(point: Point, device: Any) -> Contest:
         inputs.append(torch.randn(point.batch, steps, point.features).to(device))
         inputs.append(torch.as_tensor(uniform(point.batch, steps, seed)))
     mask = padding_mask(inputs[3].to(device), point.future)[..., None]
-    torch._dynamo.reset()
+    torch.compiler.reset()
 
     def step(model: nn.Module, run: Callable[..., Tensor]) -> Callable[[], Any]:
         weights = list(model.parameters())

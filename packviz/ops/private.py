@@ -1,0 +1,232 @@
+"""Every private or undocumented name of torch that packviz leans on: what it is for, and what happens without it.
+
+torch may change these in any release. No other file of packviz names them, and each is looked up when it is used: a
+torch without one makes `run` slower, or cannot be counted, and says so. No result changes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+OLDEST, NEWEST = "2.7", "2.15"
+"""The releases of torch that the tests are run on, from … to."""
+
+Result = TypeVar("Result")
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
+
+
+IS_TESTED = _release(OLDEST) <= _release(torch.__version__) <= _release(NEWEST)
+"""Whether this torch is one of them."""
+
+
+# Operators without a documentation.
+
+
+def has_kernel(mode: str) -> bool:
+    """Whether torch's function for this `rnn.mode` is there. Without it: no, and `run` calls the module."""
+    return hasattr(torch, mode.lower())
+
+
+def kernel(mode: str) -> Callable[..., Any]:
+    """This function: any number of layers, padded or packed."""
+    return getattr(torch, mode.lower())  # type: ignore[no-any-return]
+
+
+def has_fused_lstm() -> bool:
+    """Whether there are oneDNN's LSTM layer and its gradient, which the next two call.
+
+    Without them: no, and `run` leaves an LSTM on the CPU to torch.
+    """
+    return hasattr(torch, "mkldnn_rnn_layer") and hasattr(torch.ops.aten, "mkldnn_rnn_layer_backward")
+
+
+def fused_lstm(*taken: Any) -> Any:
+    """One direction of a layer."""
+    return torch.mkldnn_rnn_layer(*taken)
+
+
+def fused_lstm_backward(*taken: Any) -> Any:
+    """Its gradients."""
+    return torch.ops.aten.mkldnn_rnn_layer_backward(*taken)
+
+
+def sigmoid_backward(gradient: Tensor, y: Tensor, *, grad_input: Tensor) -> Tensor:
+    """`gradient · (1 - y) · y` of a sigmoid's result `y`, into `grad_input`.
+
+    Without it: by other operators.
+    """
+    try:
+        backward = torch.ops.aten.sigmoid_backward.grad_input
+    except AttributeError:
+        return torch.mul(gradient, (1 - y) * y, out=grad_input)
+    return backward(gradient, y, grad_input=grad_input)  # type: ignore[no-any-return]
+
+
+def tanh_backward(gradient: Tensor, y: Tensor, *, grad_input: Tensor) -> Tensor:
+    """`gradient · (1 - y²)` of a tanh's result `y`, into `grad_input`.
+
+    Without it: by other operators.
+    """
+    try:
+        backward = torch.ops.aten.tanh_backward.grad_input
+    except AttributeError:
+        return torch.mul(gradient, 1 - y * y, out=grad_input)
+    return backward(gradient, y, grad_input=grad_input)  # type: ignore[no-any-return]
+
+
+def custom_name(function: Any) -> str | None:
+    """The name of a custom operator, as `packviz::ragged_rnn`; none of any other function.
+
+    Without it: none, and `check_static` names the function instead.
+    """
+    return getattr(function, "_qualified_op_name", None)
+
+
+PACKING = "_pack_padded_sequence"
+"""The operator within torch's packing. Without it: `check_static` follows what the function returns, and no more."""
+
+# What stands on the way of a tensor or a module.
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def may_have_hooks(module: nn.Module) -> bool:
+    """Whether hooks run when a module is called: its own, or those for all modules.
+
+    Without it: yes, and `run` calls the module.
+    """
+    try:
+        own = any(getattr(module, name) for name in _HOOKS)
+        return own or any(getattr(nn.modules.module, f"_global{name}") for name in _HOOKS)
+    except AttributeError:
+        return True
+
+
+def may_derive_otherwise() -> bool:
+    """Whether `torch.func` or forward-mode differentiation is at work.
+
+    Without it: yes, and packing and `run` are torch's own.
+    """
+    try:
+        return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    except AttributeError:
+        return True
+
+
+VERSION = "_version"
+
+
+def version(tensor: Tensor) -> int | None:
+    """Grows with every change of the tensor in place; none where torch does not count them.
+
+    Without it: none, and the index of a packed batch is made anew for every use.
+    """
+    return None if tensor.is_inference() else getattr(tensor, VERSION, None)
+
+
+def buffers(module: nn.Module) -> dict[str, Tensor | None]:
+    """The very dictionary, so that what a network sets or adds can be undone.
+
+    Without it: another, and such a network keeps what `check_static` made it set.
+    """
+    return getattr(module, "_buffers", {})
+
+
+def is_compiler_loaded() -> bool:
+    """Whether `torch.compile` was used in this process. Without it: only while it compiles."""
+    return "torch._dynamo" in sys.modules or torch.compiler.is_compiling()
+
+
+# Autograd within an operator.
+
+
+def recorded(call: Callable[[], Result]) -> Result:
+    """Makes a call that autograd records, within an operator, where torch has switched it off below `enable_grad`.
+
+    There is no public way. `torch.func.vjp` is one in principle, but it refuses the modes that `opcheck` runs under.
+    Without it: the call is made in a thread of its own, where nothing is switched off.
+    """
+    try:
+        keys, off = torch._C.DispatchKey, torch._C._dispatch_tls_local_exclude_set()
+        for key in (keys.AutogradFunctionality, keys.AutogradOther, keys.AutogradCPU, keys.AutogradCUDA):
+            off = off.remove(key)
+        off = off.remove(keys.ADInplaceOrView)
+        guard = torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), off)
+    except AttributeError:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(call).result()
+    with guard, torch.enable_grad():
+        return call()
+
+
+# Counting operators. Without any of these: an error, never another number.
+
+
+class _NoMode:
+    def __init__(self) -> None:
+        raise RuntimeError(f"torch {torch.__version__} has no TorchDispatchMode, by which packviz counts operators")
+
+
+OperatorMode: Any = _NoMode
+"""What sees every operator that is called under it."""
+
+with suppress(ImportError):
+    from torch.utils import _python_dispatch
+
+    OperatorMode = getattr(_python_dispatch, "TorchDispatchMode", _NoMode)
+
+
+def schema(function: Any) -> Any:
+    """An operator's name, arguments and returns."""
+    return function._schema
+
+
+def consists_of_others(function: Any) -> bool:
+    """Whether an operator is written in terms of other operators."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(function.name(), "CompositeExplicitAutograd")
+
+
+def run_inside(function: Any, device: str, args: Any, kwargs: Any) -> Any:
+    """Runs such an operator on a kind of device, so that a mode that is on sees the others."""
+    key = torch._C.DispatchKey.CPU if device == "cpu" else torch._C.DispatchKey.Meta
+    return function.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
+
+
+def storage(tensor: Tensor) -> int:
+    """Tells the memory of tensors apart. The address of the data would do, but on the meta device there is none."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+# Memory.
+
+
+def memory_changes(call: Callable[[], object]) -> list[int] | None:
+    """Makes a call, and gives the bytes that torch's CPU allocator gave out and (less than 0) took back, in order.
+
+    The public profiler stands on the same counts, but torch 2.13's writes to stderr whenever it starts.
+    Without it: none, the call is not made, and the most memory in use is not said.
+    """
+    autograd: Any = torch.autograd
+    try:
+        start, stop = autograd._enable_profiler_legacy, autograd._disable_profiler_legacy
+        only_memory = (False, True, False, False, False, torch._C._profiler._ExperimentalConfig())
+        config = autograd.ProfilerConfig(autograd.ProfilerState.CPU, *only_memory)
+    except AttributeError:
+        return None
+    start(config)
+    try:
+        call()
+    finally:
+        events = [event for thread in stop() for event in thread]
+    return [event.cpu_memory_usage() for event in events if event.kind() == "memory_alloc"]
