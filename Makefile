@@ -6,6 +6,8 @@ PYTHON ?=
 # A package index to take torch from: PyTorch's install page names one per CUDA version. Empty: pip's default.
 # auto: that, too; but on Linux without an NVIDIA driver the one for CPU.
 TORCH_INDEX ?= auto
+# The release that `make test-torch` runs the unit tests on, as in: make test-torch TORCH=2.9.1
+TORCH ?=
 # Passed on to JupyterLab, as in: make lab LAB_ARGS="--no-browser --port 8899"
 LAB_ARGS ?=
 
@@ -19,7 +21,7 @@ STALE := $(shell [ -x $(PY) ] && [ "$$(cat .venv/.home 2>/dev/null)" = "$$(pwd -
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab test test-full notebooks check-notebooks lint bench-ui badge clean stale
+.PHONY: help lab test test-full test-torch notebooks check-notebooks lint bench-ui badge clean stale
 
 help: ## list what make can do here
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-24s%s\n", $$1, $$2 }'
@@ -34,6 +36,12 @@ test: .venv/.installed-test ## run every check and test, in the quick profile
 
 test-full: .venv/.installed-test ## the same, with many more random examples
 	@$(WITH_VENV) HYPOTHESIS_PROFILE=full $(PY) tools/run_tests.py
+
+test-torch: ## run the unit tests on another torch: make test-torch TORCH=2.9.1
+	@[ -n "$(TORCH)" ] || { echo "Say which torch: make test-torch TORCH=2.9.1" >&2; exit 2; }
+	@PYTHON="$(PYTHON)" TORCH_INDEX="$(TORCH_INDEX)" sh tools/install.sh test "$(TORCH)"
+	@PATH="$$PWD/.venv-torch-$(TORCH)/bin:$$PATH" TORCH="$(TORCH)" HYPOTHESIS_PROFILE=quick \
+		.venv-torch-$(TORCH)/bin/python tools/run_tests.py unit
 
 notebooks: .venv/.installed-test ## run notebooks/source/*.py and write the notebooks with their outputs
 	@$(WITH_VENV) $(PY) tools/notebooks.py write
@@ -51,8 +59,8 @@ badge: ## print README's Binder badge: make badge REPO=owner/name
 	@[ -n "$(REPO)" ] || { echo "Say where the repository lives: make badge REPO=owner/name" >&2; exit 2; }
 	@echo "[![Open in Binder](https://mybinder.org/badge_logo.svg)](https://mybinder.org/v2/gh/$(REPO)/HEAD?urlpath=lab/tree/notebooks/00_start_here.ipynb)"
 
-clean: ## remove caches and test artefacts (keeps .venv)
-	rm -rf artefacts build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+clean: ## remove caches, test artefacts and what test-torch installed (keeps .venv)
+	rm -rf .venv-torch-* artefacts build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find packviz tools tests notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
 # One stamp per extra, inside .venv, so that removing .venv removes them too.

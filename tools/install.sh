@@ -1,9 +1,13 @@
 #!/bin/sh
-# Make .venv and install packviz into it:   sh tools/install.sh lab|test
+# Make .venv and install packviz into it:   sh tools/install.sh lab|test [TORCH]
+# With a version of torch, make .venv-torch-TORCH instead, where this one stands in place of the pinned one.
 # Reads PYTHON and TORCH_INDEX (see the Makefile). Plain sh: it runs before any Python is known to be there.
 set -eu
 extra=$1
-venv_python=.venv/bin/python
+torch=${2:-}
+venv=.venv${torch:+-torch-$torch}
+venv_python=$venv/bin/python
+constraints=constraints.txt
 # PyTorch's own, as its install page gives it for Linux, Pip, CPU.
 cpu_index=https://download.pytorch.org/whl/cpu
 
@@ -38,13 +42,15 @@ find_python() {
     exit 1
 }
 
+version() { "$1" -c 'import sys; print(sys.version_info[:2])' 2>/dev/null; }
 # Is the .venv that stands here usable, and was it made here? (An editable install holds the checkout's path.)
 venv_is_good() {
-    runs "$venv_python" && is_new_enough "$venv_python" && "$venv_python" -m pip --version >/dev/null 2>&1 &&
-        { [ ! -e .venv/.home ] || [ "$(cat .venv/.home)" = "$(pwd -P)" ]; }
+    runs "$venv_python" && { [ -z "${PYTHON:-}" ] || [ "$(version "$PYTHON")" = "$(version "$venv_python")" ]; } &&
+         is_new_enough "$venv_python" && "$venv_python" -m pip --version >/dev/null 2>&1 &&
+        { [ ! -e "$venv/.home" ] || [ "$(cat "$venv/.home")" = "$(pwd -P)" ]; }
 }
 
-pip_install() { "$venv_python" -m pip install --disable-pip-version-check -c constraints.txt "$@"; }
+pip_install() { "$venv_python" -m pip install --disable-pip-version-check -c "$constraints" "$@"; }
 # Installed, or in a folder of wheels that pip is set up to look into.
 has_torch() { pip_install --dry-run --no-index --no-deps torch >/dev/null 2>&1; }
 has_nvidia_driver() { command -v nvidia-smi >/dev/null 2>&1 || [ -e /proc/driver/nvidia ]; }
@@ -64,7 +70,7 @@ choose_index() {
     if [ "$(uname -s)" = Linux ] && ! has_nvidia_driver && ! has_torch; then
         index=$cpu_index
         echo "No NVIDIA driver here: taking torch for the CPU from $index (200 MB; with CUDA it is several GB)." \
-            "To have it otherwise, remove .venv, then: make $extra TORCH_INDEX=URL, or TORCH_INDEX= for pip's default."
+            "To have it otherwise, remove $venv, then: make $extra TORCH_INDEX=URL, or TORCH_INDEX= for pip's default."
     fi
 }
 
@@ -80,14 +86,18 @@ install_torch() {
 
 if ! venv_is_good; then
     find_python
-    echo "Making .venv with $("$python" --version 2>&1)"
-    "$python" -m venv --clear .venv
+    echo "Making $venv with $("$python" --version 2>&1)"
+    "$python" -m venv --clear "$venv"
 fi
-pwd -P >.venv/.home
+pwd -P >"$venv/.home"
+if [ -n "$torch" ]; then
+    constraints=$venv/constraints.txt
+    sed "s/^torch==.*/torch==$torch/" constraints.txt >"$constraints"
+fi
 
 choose_index
 install_torch
 pip_install -e ".[$extra]"
-touch ".venv/.installed-$extra"
+touch "$venv/.installed-$extra"
 # The extra `test` holds the extra `lab`.
-if [ "$extra" = test ]; then touch .venv/.installed-lab; fi
+if [ "$extra" = test ]; then touch "$venv/.installed-lab"; fi

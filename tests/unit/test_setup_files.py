@@ -25,6 +25,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from packviz.ops import private
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 README = (ROOT / "README.md").read_text()
@@ -78,7 +80,16 @@ def test_every_pin_lies_in_the_range_that_pyproject_states():
 
 def test_the_tests_run_on_the_pinned_versions():
     found = {name: Version(Version(version(name)).public) for name in constraints()}
-    assert found == {name: pinned(requirement) for name, requirement in constraints().items()}
+    expected = {name: pinned(requirement) for name, requirement in constraints().items()}
+    if asked := os.environ.get("TORCH"):  # `make test-torch`
+        expected["torch"] = Version(asked)
+    assert found == expected
+
+
+def test_the_range_of_torch_is_what_run_trusts():
+    (oldest,) = requirements()["torch"].specifier
+    assert str(oldest) == f">={private.OLDEST}"
+    assert Version(private.OLDEST) <= pinned(constraints()["torch"]) <= Version(f"{private.NEWEST}.999")
 
 
 def test_environment_holds_every_runtime_and_lab_dependency_in_the_same_version():
@@ -171,7 +182,7 @@ case "$*" in
 *version_info*) "$REAL" -c "import sys; sys.version_info = tuple(map(int, '${FAKE_VERSION:-3.11.9}'.split('.'))); $2" ;;
 *ensurepip*) [ -z "${FAKE_NO_VENV:-}" ] ;;
 --version) echo "Python ${FAKE_VERSION:-3.11.9}" ;;
-*"-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+*"-m venv"*) mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
 *"import subprocess"*) code=$2; shift 3; "$REAL" -c "$code" "${FAKE_LIMIT:-60}" "$@" ;;
 *--no-index*) [ -z "${FAKE_NO_TORCH:-}" ] ;;
 *--index-url*) [ -z "${REAL_PIP:-}" ] || "$REAL" "$@" ;;
@@ -442,6 +453,37 @@ def test_make_clean_keeps_the_venv(checkout):
     assert "install.sh" not in checkout.make("-n", "lab")[1]
 
 
+def test_make_test_torch_runs_the_unit_tests_in_an_environment_of_its_own(checkout):
+    status, said = checkout.make("test-torch", "TORCH=2.9.1")
+    assert status == 0, said
+    assert "-m venv --clear .venv-torch-2.9.1" in checkout.asked
+    assert checkout.installs() == ["-e .[test]"]
+    assert checkout.asked[-1] == "tools/run_tests.py unit"
+    assert not (checkout.path / ".venv").exists()
+    own = (checkout.path / ".venv-torch-2.9.1/constraints.txt").read_text().splitlines()
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    assert [(a, b) for a, b in zip(pins, own, strict=True) if a != b] == [("torch==2.13.0", "torch==2.9.1")]
+    checkout.make("clean")
+    assert not (checkout.path / ".venv-torch-2.9.1").exists()
+
+
+def test_make_test_torch_takes_the_python_that_is_asked_for(checkout):
+    checkout.make("test-torch", "TORCH=2.9.1")
+    checkout.make("test-torch", "TORCH=2.9.1")
+    assert not any("-m venv" in line for line in checkout.asked)
+    checkout.program("python3.13", STAND_IN.replace(":-3.11.9", ":-3.13.9"))
+    checkout.make("test-torch", "TORCH=2.9.1", "PYTHON=python3.13")
+    assert "-m venv --clear .venv-torch-2.9.1" in checkout.asked
+    checkout.make("test-torch", "TORCH=2.9.1", "PYTHON=python3.13")
+    assert not any("-m venv" in line for line in checkout.asked)
+
+
+def test_make_test_torch_needs_a_version(checkout):
+    status, said = checkout.make("test-torch")
+    assert status != 0
+    assert "Say which torch: make test-torch TORCH=2.9.1" in said
+
+
 # --- CI ---
 
 
@@ -454,6 +496,15 @@ def test_ci_runs_make_test():
     steps = workflow["jobs"]["test"]["steps"]
     assert "bash .ci/run" in [step.get("run") for step in steps]
     assert "artefacts/" in [step.get("with", {}).get("path") for step in steps]
+
+
+def test_ci_runs_the_oldest_the_pinned_and_the_newest_torch_on_every_python():
+    job = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]["torch"]
+    pairs = [(row["torch"], row["python"]) for row in job["strategy"]["matrix"]["include"]]
+    minors = {".".join(torch.split(".")[:2]) for torch, _ in pairs}
+    assert minors == {private.OLDEST, private.NEWEST, ".".join(str(pinned(constraints()["torch"])).split(".")[:2])}
+    assert {python for _, python in pairs} == {"3.11", "3.12", "3.13", "3.14"}
+    assert job["steps"][-1]["run"] == "make test-torch TORCH=${{ matrix.torch }}"
 
 
 def test_ci_installs_chromium_where_it_is_missing(checkout):
