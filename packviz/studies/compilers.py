@@ -186,7 +186,7 @@ def _cell(network: Any, way: str) -> Cell:
         except Exception as error:
             return Cell(ERROR, _first_line(error))
         finally:
-            torch._dynamo.reset()
+            torch.compiler.reset()
     right = all(a.shape == b.shape and torch.allclose(a, b, atol=1e-5) for a, b in answers)
     return Cell(RIGHT if right else WRONG, compiled=sum(counted) if way.startswith("compile") else None)
 
@@ -209,7 +209,7 @@ def _compile(network: Any, counted: list[int], fullgraph: bool = False) -> Answe
         counted.append(sum(name in ("linear", "relu", "tanh") for name in calls))
         return graph.forward
 
-    torch._dynamo.reset()
+    torch.compiler.reset()
     compiled: Answer = torch.compile(network, backend=backend, fullgraph=fullgraph)
     compiled(*_batch(EXAMPLE))
     once = list(counted)

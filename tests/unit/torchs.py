@@ -56,7 +56,7 @@ def bad_batches():
 
 def hand_built():
     data = torch.randn(7, 2).requires_grad_()
-    for sizes in ([3, 2, 1, 1], [3, 2, 1], [3, 2, 2, 2], [3, 2, 1, 2], [4, 3], [7], [1] * 7, [1, 3, 3], []):
+    for sizes in ([3, 2, 1, 1], [3, 2, 1], [3, 2, 2, 2], [3, 2, 1, 2], [4, 3], [7], [1] * 7, [1, 3, 3]):
         yield data, torch.tensor(sizes, dtype=torch.int64)
     yield data, torch.tensor([3, 2, 1, 1], dtype=torch.int32)
     yield data[:6], torch.tensor([3, 3])

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from habits import habit_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,6 +71,14 @@ def verdict(name, said, broken):
     return "" if name in said else f"broken here: no cell of the notebook shows {name!r}"
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_every_exhibit_is_shown_on_any_torch(name, shown):
+    said, broken = shown
+    assert name in said
+    assert name not in broken
+
+
+@habit_of(museum.TORCH)
 @pytest.mark.parametrize("name", NAMES)
 def test_torch_says_what_is_recorded(name, shown):
     if complaint := verdict(name, *shown):

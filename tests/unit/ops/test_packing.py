@@ -326,6 +326,17 @@ def test_packed_by_hand(way):
 
 
 @ways
+@pytest.mark.parametrize("name", ["pad_packed_sequence", "unpack_sequence"])
+def test_no_time_steps_are_an_error_and_no_crash(way, name):
+    packed = PackedSequence(torch.randn(7, 2).requires_grad_(), torch.tensor([], dtype=torch.int64))
+    with by(way), pytest.raises(RuntimeError, match="batch_sizes can not be empty"):
+        getattr(pv, name)(packed)
+    if torch.__version__ >= "2.13":  # 2.9 dies
+        with pytest.raises(RuntimeError, match="batch_sizes can not be empty"):
+            getattr(rnn, name)(packed)
+
+
+@ways
 def test_what_is_not_packed(way):
     with by(way):
         for thing in (torch.randn(3, 2), (torch.randn(3, 2), torch.tensor([2, 1])), None):

@@ -464,6 +464,13 @@ LSTM, GRU = nn.LSTM(3, 4), nn.GRU(3, 4, batch_first=True)
 X = torch.zeros(6, 2, 3)
 
 
+def torchs_error(call):
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     ("call", "error", "said"),
@@ -503,11 +510,7 @@ X = torch.zeros(6, 2, 3)
             "lengths must be a list or a tensor of whole numbers",
         ),
         (lambda **m: pv.run(LSTM, X[..., :2], [6, 2], **m), ValueError, "has I = 2, but rnn.input_size is 3"),
-        (
-            lambda **m: pv.run(LSTM, X.double(), [6, 2], **m),
-            ValueError,
-            "RNN input dtype (torch.float64) does not match",
-        ),
+        (lambda **m: pv.run(LSTM, X.double(), [6, 2], **m), ValueError, torchs_error(lambda: LSTM(X.double()))),
         (lambda **m: pv.run(LSTM, X, [4, 2], total_length=3, **m), ValueError, "total_length is 3; give at least 4"),
         (
             lambda **m: pv.run(LSTM, X, [6, 2], torch.zeros(1, 2, 4), **m),
