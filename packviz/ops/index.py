@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence, invert_permutation, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, invert_permutation
 from torch.utils.weak import WeakIdKeyDictionary
 
+from packviz.ops import original
 from packviz.ops.private import version
 
 
@@ -46,14 +47,14 @@ class Slices:
 
     def pack(self, cells: Tensor) -> Tensor:
         """`(T, B, …)` to `(N, …)`."""
-        packed = pack_padded_sequence(cells, self.lengths)
+        packed = original.pack_padded_sequence(cells, self.lengths)
         self.batch_sizes = packed.batch_sizes
         return packed.data
 
     def pad(self, rows: Tensor, padding_value: float) -> Tensor:
         """`(N, …)` to `(T, B, …)`."""
         packed = PackedSequence(rows, self.batch_sizes)
-        cells, self.lengths = pad_packed_sequence(packed, False, padding_value, self.steps)
+        cells, self.lengths = original.pad_packed_sequence(packed, False, padding_value, self.steps)
         return cells
 
 

@@ -255,7 +255,8 @@ def _unpack(packed: PackedSequence) -> list[Tensor]:
 
 def _refuse_empty(packed: PackedSequence) -> None:
     """Raises torch's error where older releases of torch, 2.9 among them, read beyond the end and die."""
-    if packed.batch_sizes.ndim == 1 and packed.batch_sizes.shape[0] == 0:
+    steps = packed.batch_sizes.shape[0] if packed.batch_sizes.ndim else 1
+    if type(steps) is int and steps == 0:  # a tracer's number must not be looked at
         raise RuntimeError("batch_sizes can not be empty")
 
 

@@ -3,8 +3,10 @@
 import logging
 import os
 import re
+import sys
 import warnings
 from pathlib import Path
+from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
@@ -43,7 +45,9 @@ def shown():
     patch = pytest.MonkeyPatch()
     patch.delenv("PACKVIZ_STRICT", raising=False)
     patch.setattr(museum, "_put_up", lambda one, texts: said.setdefault(one.name, tuple(texts)))
-    threads, names = torch.get_num_threads(), {"__name__": "a notebook"}
+    notebook = ModuleType("a notebook")
+    patch.setitem(sys.modules, notebook.__name__, notebook)  # older compilers import what they compile
+    threads, names = torch.get_num_threads(), vars(notebook)
     for kind, code in cells():
         if kind == "code":
             here = re.search(r'museum\.exhibit\("(.*?)"\)', code)

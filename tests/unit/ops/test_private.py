@@ -206,7 +206,7 @@ def test_without_all_of_them_run_is_torchs_own(monkeypatch):
     rnn = nn.LSTM(3, 4)
     assert pv.plan(rnn, LENGTHS).method == "packed"
     exact(rnn, pv.run)
-    assert pv.advise(rnn, LENGTHS, batch_size=5, budget=0.1).to_text().startswith("Use torch, packed.")
+    assert "torch, packed" in pv.advise(rnn, LENGTHS, batch_size=5, budget=0.1).to_text()
 
 
 def test_objects_that_lack_a_name():
