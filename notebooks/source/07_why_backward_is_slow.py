@@ -22,18 +22,21 @@
 # was that part's share.
 
 # %%
+from IPython.display import display
+
 from packviz.studies import parts
 
-shares = parts.recorded()
-shares
+display(*parts.STUDY.recordings().values())  # every machine that was recorded
 
 # %% [markdown]
-# The longer the sequences, the more of it is taken by two parts: the packed LSTM, and the padding after it. Pack itself
-# costs little. (Exchanging pack and pad alone leaves the larger part as it is.)
+# On a CPU, the longer the sequences, the more of it is taken by two parts: the packed LSTM, and the padding after it.
+# Pack itself costs little. (So to exchange pack and pad alone leaves the larger part as it is. `pv.advise` says the
+# shares of *your* step: notebook 10.)
 #
 # Times depend on the machine. So from here on we **count**. Why `pad_packed_sequence`, which only copies? Predict:
 
 # %% tags=["claims"]
+shares = parts.recorded()
 for found in map(shares.shares, shares.points):
     assert found["packed LSTM"] > found["pad"] > found["pack"]
 assert found["packed LSTM"] + found["pad"] > 0.85  # at the longest
@@ -253,7 +256,7 @@ assert profile.count(lengths.triangle(512, 32), device="meta").pad.backward == B
 # %% [markdown]
 # ## What to do about it
 #
-# - Put sequences of similar length into a batch: fewer distinct lengths.
+# - Put sequences of similar length into a batch: fewer distinct lengths, a shorter chain.
 # - Need only `h_n`? Then do not pad again, and the chain is not there. The packed LSTM stays slow.
 # - `pv.run(rnn, x, lengths)` replaces both: pack and pad by an **index** (one gather, one scatter, each the gradient of the
 #   other), and the packed RNN by runs without slices. Exact, and linear. Notebook 08 shows how.

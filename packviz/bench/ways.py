@@ -34,10 +34,10 @@ def drop_in(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, in_order: bool = False)
     return packing.pad_packed_sequence(output, batch_first=first)[0], state
 
 
-def own_pad(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> Any:
+def own_pad(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, in_order: bool = False) -> Any:
     """As `packed`, but padded again by packviz."""
     first = rnn.batch_first
-    output, state = rnn(pack_padded_sequence(x, lengths, batch_first=first, enforce_sorted=False))
+    output, state = rnn(pack_padded_sequence(x, lengths, batch_first=first, enforce_sorted=in_order))
     return packing.pad_packed_sequence(output, batch_first=first)[0], state
 
 

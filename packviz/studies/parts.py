@@ -15,9 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.functional import cross_entropy
-from torch.nn.utils import rnn as torchs
 
 from packviz.bench import ways
 from packviz.bench.study import Contest, How, Study, Timings, timed
@@ -27,7 +25,6 @@ from packviz.draw.drawn import Drawn
 from packviz.draw.palette import METHODS
 from packviz.draw.sheet import HATCHED, Sheet
 from packviz.draw.text import milliseconds, table
-from packviz.ops import packing
 from packviz.ops.running import forget
 from packviz.studies.forum import network as forum
 from packviz.studies.forum.results import setup_lengths
@@ -115,20 +112,10 @@ def contest(point: Point, device: Any) -> Contest:
 
         return call
 
-    exchanged: tuple[forum.Method, ...] = (
-        partial(_packed, torchs, torchs),
-        partial(_packed, torchs, packing),
-        partial(_packed, packing, packing),
-        ways.run,
-    )
-    calls = dict(zip((TORCH, *EXCHANGED.values()), map(step, exchanged), strict=True))
+    own_pad: forum.Method = partial(ways.own_pad, in_order=True)
+    methods = (forum.packed, own_pad, forum.METHODS["drop-in"], forum.METHODS["run"])
+    calls = dict(zip((TORCH, *EXCHANGED.values()), map(step, methods), strict=True))
     return Contest(calls, forget, alike=list(calls))
-
-
-def _packed(pack: Any, pad: Any, rnn: Any, x: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
-    """By the packing of one module, and the padding of another."""
-    output, states = rnn(pack.pack_padded_sequence(x, lengths, batch_first=True))
-    return pad.pad_packed_sequence(output, batch_first=True)[0], states
 
 
 def measure(point: Point, how: How) -> Timing:
