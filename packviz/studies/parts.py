@@ -112,8 +112,8 @@ def contest(point: Point, device: Any) -> Contest:
 
         return call
 
-    own_pad: forum.Method = partial(ways.own_pad, in_order=True)
-    methods = (forum.packed, own_pad, forum.METHODS["drop-in"], forum.METHODS["run"])
+    own_pad = partial(ways.own_pad, in_order=True)
+    methods: list[forum.Method] = [forum.packed, own_pad, forum.METHODS["drop-in"], forum.METHODS["run"]]
     calls = dict(zip((TORCH, *EXCHANGED.values()), map(step, methods), strict=True))
     return Contest(calls, forget, alike=list(calls))
 
