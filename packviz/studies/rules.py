@@ -243,38 +243,44 @@ _WINNERS = {
 }
 
 
-def where_packing_pays(cases: Sequence[Case], title: str, caption: str = "") -> Chart:
-    """Each case by its padding and by its work per packed time step, forward and training side by side.
+def where_packing_pays(cases: Sequence[Case], name: str, caption: str = "") -> Chart:
+    """Each case by its padding and by its work per packed time step: a panel for each pass and number of steps.
 
     Args:
         cases: those of one kind of RNN.
-        title: stands above.
+        name: of that kind.
         caption: what they were measured on; stands below.
     """
     from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
 
-    sides = {"forward alone": False, "forward and backward": True}
-    won = {
-        (side, winner): [case for case in cases if case.training == training and case.faster == winner]
-        for side, training in sides.items()
-        for winner in _WINNERS
+    steps = sorted({case.longest for case in cases})
+    panels = {
+        f"{side}, {count} steps": [case for case in cases if (case.training, case.longest) == (training, count)]
+        for side, training in {"forward": False, "training": True}.items()
+        for count in steps
     }
-    lines = [f"{side}, {_WINNERS[winner][0]}: {_outline(some)}" for (side, winner), some in won.items()]
-    words = "\n".join([title, *lines])
+    packed = [sum(case.faster == "packed" for case in cases if case.training == side) for side in (False, True)]
+    of = len(cases) // 2
+    title = f"{name}: packing is faster forward at {packed[0]}, in training at {packed[1]} of {of} each"
+    lines = [title]
+    for panel, some in panels.items():
+        for winner, (said, _) in _WINNERS.items():
+            lines.append(f"{panel}, {said}: {_outline([case for case in some if case.faster == winner])}")
     chart = axes(
         title,
-        words,
+        "\n".join(lines),
         x="padding, % of the cells",
         y="FLOPs per time step",
-        panels=list(sides),
-        tall=300,
+        panels=list(panels),
+        across=len(steps),
+        tall=220,
         below=_below(caption),
     )
-    for panel, side in enumerate(sides):
-        for winner, (name, marker) in _WINNERS.items():
-            x = [100 * padding_share(case) for case in won[side, winner]]
-            y = [work_per_step(case) for case in won[side, winner]]
-            chart.points(x, y, name, marker=marker, panel=panel, key=panel == 0)
+    for i, some in enumerate(panels.values()):
+        for winner, (said, marker) in _WINNERS.items():
+            here = [case for case in some if case.faster == winner]
+            x, y = [100 * padding_share(case) for case in here], [work_per_step(case) for case in here]
+            chart.points(x, y, said, marker=marker, panel=i, key=i == 0)
     chart.update_xaxes(range=[-5, 75])
     chart.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
     return chart
