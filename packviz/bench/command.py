@@ -161,6 +161,8 @@ def carry_out(
         ValueError: the file cannot be read or written, or its results were measured otherwise.
     """
     result = start = _start(study, out)
+    import torch  # noqa: F401, PLC0415 - here: a KeyboardInterrupt half-way through it would leave any error at all
+
     with Bar(sys.stderr) as bar, noting_ctrl_c() as pressed:
         try:
             for result in begin(start=start, progress=bar.show, stop=lambda: bool(pressed)):

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,40 @@ def test_the_installed_program():
     program = Path(sys.executable).with_name("packviz")
     done = subprocess.run([program, "show", "--file", "-"], input="[5, 3]", capture_output=True, text=True, check=True)
     assert done.stdout == f"{show([5, 3])}\n"
+
+
+@pytest.mark.parametrize("begun", ["packviz.cli", "argparse", "numpy", "torch", "torch.nn.modules.rnn"])
+@pytest.mark.parametrize("command", [["bench", "--quick"], ["study", "savings", "--quick", "--out"]])
+def test_ctrl_c_while_it_starts_ends_it_quietly(tmp_path, begun, command):
+    code = f"""
+import signal, sys
+
+class Press:
+    def find_spec(name, *where):
+        if name == {begun!r}:
+            signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs in its background deaf to Ctrl-C
+sys.meta_path.insert(0, Press)
+from packviz.__main__ import main
+sys.exit(main())
+"""
+    command = [*command, tmp_path / "out.json"] if "--out" in command else command
+    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "packviz: stopped\n")
+
+
+def test_a_program_that_is_to_be_deaf_to_ctrl_c_is():
+    """As what a shell starts in its background, and what stands behind nohup."""
+    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); from packviz.__main__ import main; main();"
+    code += "print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+    done = subprocess.run([sys.executable, "-c", code, "show", "2"], capture_output=True, text=True)
+    assert done.stdout.endswith("True\n"), done.stderr
+
+
+def test_the_script_begins_where_the_module_does():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"packviz": "packviz.__main__:main"}
 
 
 def test_a_reader_that_stops_reading_is_no_error():
