@@ -64,7 +64,7 @@ class BenchmarkExplorer(Panel):
         `quick` may also be `"true"` or `"false"`: papermill's `-p quick false` brings it as text.
 
         Raises:
-            ValueError: the device is not here, or one of the others cannot be.
+            ValueError: the device or the recorded file is not here, or one of the others cannot be.
         """
         self.result = None
         self._methods = tuple(method.strip() for method in methods.split(","))
@@ -82,7 +82,7 @@ class BenchmarkExplorer(Panel):
         self.step = slider("step", start["step"], 1, max(256, start["step"]))
         files = [NOTHING, *experiment.STUDY.available()]
         beside = _like(device) if beside == "" else beside
-        self.beside = dropdown("beside", beside if beside in files else NOTHING, files, width="300px")
+        self.beside = dropdown("beside", beside or NOTHING, files, width="300px")
         self.job = job.Job("Start", self._prepare)
         self.size.observe(self._preset, names="value")
         why = no_cuda()

@@ -23,7 +23,7 @@ function render({ model, el }) {
   function start() {
     if (!panel()) return void (frame = requestAnimationFrame(start)); // not in the page yet
     name(panel());
-    panel().querySelector(".packviz-summary")?.setAttribute("aria-live", "polite");
+    for (const part of panel().querySelectorAll(".packviz-summary, .packviz-note")) part.setAttribute("aria-live", "polite");
     panel().querySelector(".packviz-error")?.setAttribute("role", "alert");
     observer.observe(panel(), { childList: true, subtree: true });
   }

@@ -59,7 +59,8 @@ class Panel(widgets.VBox):
     """Controls, and the picture that follows them.
 
     A subclass makes its controls, calls `super().__init__(…)`, and says in `view` what they show. Whatever `view`
-    raises is shown in the panel, and the last good picture stays. `view` may move a control, or change its range.
+    raises is shown in the panel, and the last good picture stays. `view` may move a control, or change its range: the
+    panel says so for as long as the control does not stand where the reader has set it.
     """
 
     def __init__(self, *controls: widgets.Widget, quiet: Sequence[widgets.Widget] = ()) -> None:
@@ -72,18 +73,21 @@ class Panel(widgets.VBox):
         self.picture = widgets.HTML()
         self.summary = widgets.HTML()
         self.error = widgets.HTML()
+        self.note = widgets.HTML()
         self.as_text = widgets.ToggleButton(
             value=False, description="Picture as text", layout=widgets.Layout(width="auto", align_self="flex-start")
         )
         self._words = widgets.HTML()
-        for part, name in ((self.picture, "picture"), (self.summary, "summary"), (self.error, "error")):
-            part.add_class(f"packviz-{name}")
+        for name in ("picture", "summary", "error", "note"):
+            getattr(self, name).add_class(f"packviz-{name}")
         self._view: View | None = None
         self._drawing, self._one_at_a_time = False, RLock()
-        super().__init__([Companion(), *controls, self.error, self.summary, self.picture, self.as_text, self._words])
+        shown = [self.error, self.note, self.summary, self.picture, self.as_text, self._words]
+        super().__init__([Companion(), *controls, *shown])
         self.add_class("packviz-explorer")
         self.add_class("packviz")
-        for control in _moved(controls, quiet):
+        self._set = {control: control.value for control in _moved(controls, quiet)}
+        for control in self._set:
             control.observe(self._refresh, names="value")
         self.as_text.observe(self._show_words, names="value")
         self._refresh()
@@ -103,11 +107,14 @@ class Panel(widgets.VBox):
     def _refresh(self, change: Any = None) -> None:
         with self._one_at_a_time:  # a job's thread draws too
             if not self._drawing:  # else view has moved a control, and goes on to draw what it says now
+                if change:
+                    self._set[change["owner"]] = change["new"]
                 self._drawing = True
                 try:
                     self._draw()
                 finally:
                     self._drawing = False
+                    self._say_what_moved()
 
     def _draw(self) -> None:
         try:
@@ -136,6 +143,14 @@ class Panel(widgets.VBox):
         )
         if self.error.value != value:
             self.error.value = value
+
+    def _say_what_moved(self) -> None:
+        moved = [
+            f"{control.description} went from {was} to {control.value} to fit."
+            for control, was in self._set.items()
+            if control.value != was and control.layout.display != "none"
+        ]
+        self.note.value = f'<div style="{_LINE}">{escape(" ".join(moved))}</div>' if moved else ""
 
     def _show_words(self, change: Any = None) -> None:
         self._words.value = f'<pre style="{_LINE}">{escape(self.to_text())}</pre>' if self.as_text.value else ""

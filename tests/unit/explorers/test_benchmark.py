@@ -89,6 +89,8 @@ def test_it_starts_as_told():
         BenchmarkExplorer(quick="no")
     with pytest.raises(ValueError, match="setups is 'AB'; choose one of 'A', 'B', 'A and B'"):
         BenchmarkExplorer(setups="AB")
+    with pytest.raises(ValueError, match="beside is 'mine'; choose one of 'nothing', "):
+        BenchmarkExplorer(beside="mine")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA here")

@@ -2,6 +2,7 @@
 
 import threading
 from functools import partial
+from operator import attrgetter
 
 import ipywidgets
 import pytest
@@ -11,6 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from packviz import explorers
 from packviz.core import lengths as sources
+from packviz.core.batches import BUCKETED
 from packviz.core.layout import Layout
 from packviz.draw import layouts, palette, text, theme
 from packviz.explorers import (
@@ -330,6 +332,45 @@ def test_a_control_that_view_itself_moves_draws_nothing_twice():
     assert words(panel.summary) == "(3, 4, False)"
 
 
+def test_a_control_that_view_moves_is_said_until_the_reader_moves_it():
+    panel = Curious()
+    move(panel.left, 9)
+    move(panel.right, 8)
+    assert panel.note.value == ""
+    move(panel.left, 3)
+    assert words(panel.note) == "right went from 8 to 4 to fit."
+    move(panel.left, 2)  # dragged on: what the reader had set is 8 all the while
+    move(panel.left, 9)
+    assert words(panel.note) == "right went from 8 to 3 to fit."
+    panel.right.layout.display = "none"  # of what is not there, no word
+    move(panel.tick, True)
+    assert panel.note.value == ""
+    panel.right.layout.display = None
+    move(panel.right, 5)
+    assert panel.note.value == ""
+
+
+@pytest.mark.parametrize(
+    ("panel", "moves", "said"),
+    [
+        (CostExplorer, [("proj_size", 6), ("hidden_size", 4)], "proj_size went from 6 to 3 to fit."),
+        (explorers.GraphExplorer, [("steps", 2)], "distinct lengths went from 3 to 2 to fit."),
+        (partial(PackedExplorer, t=4), [("typed", "2, 1")], "time step t went from 4 to 1 to fit."),
+        (partial(BatchingExplorer, order=BUCKETED), [("workers", 4), ("batch_size", 128)], ""),
+        (partial(BatchingExplorer, many=256, order=BUCKETED), [("batch_size", 128)], "window went from 4 to 2 to fit."),
+        (partial(BatchingExplorer, many=256), [("batch_size", 128)], ""),  # the window has no say
+        (partial(StaircaseExplorer, [5, 4, 3, 2]), [("picker.typed", "5, 4")], "rectangles went from 4 to 2 to fit."),
+        (partial(StaircaseExplorer, [5, 4], rectangles=9), [], "rectangles went from 9 to 2 to fit."),
+    ],
+)
+def test_no_panel_moves_a_control_without_a_word(panel, moves, said):
+    explorer = panel()
+    for name, value in moves:
+        move(attrgetter(name)(explorer), value)
+    assert words(explorer.note) == said
+    assert explorer.error.value == ""
+
+
 def test_what_a_thread_draws_and_what_a_control_draws_wait_for_each_other():
     panel = Curious()
     drawing, go_on = threading.Event(), threading.Event()
@@ -396,11 +437,12 @@ def test_the_picture_can_be_read_as_text(explorer):
 def test_what_the_page_adds_for_a_screen_reader_is_there(explorer):
     panel = explorer()
     (companion,) = [part for part in parts(panel) if isinstance(part, Companion)]
-    for found_by in ("packviz-explorer", "packviz-quiz", "packviz-summary", "packviz-error"):
+    for found_by in ("packviz-explorer", "packviz-quiz", "packviz-summary", "packviz-error", "packviz-note"):
         assert found_by in companion._esm
     assert "packviz-explorer" in panel._dom_classes
     assert "packviz-summary" in panel.summary._dom_classes
     assert "packviz-error" in panel.error._dom_classes
+    assert "packviz-note" in panel.note._dom_classes
     # Whatever can be moved has a name for the companion to give it.
     only_shown = ipywidgets.HTML, ipywidgets.Label, ipywidgets.IntProgress
     moved = [part for part in parts(panel) if hasattr(part, "value") and not isinstance(part, only_shown)]
