@@ -341,8 +341,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         Path(options.out).write_text(_write(found), encoding="utf-8")
     elif found is not None:
         print(f"{found}\n\n{found.times()}")
-    if options.init != _TORCHRUN:
-        os._exit(0)  # all is said; threads that an interpreter meets on its way out have been seen to abort it
+    if "RANK" in os.environ:
+        # A thread of gloo's may still hold a last tensor, and needs Python to let go of it: met by an interpreter that
+        # is on its way out, it aborts the process. All is said by now, so nothing is left to do on the way.
+        sys.stdout.flush()
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Two real processes: their shares, their gradients, and that none outlives the call."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -193,6 +194,21 @@ def test_the_command_under_torchrun(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "2 sequences, 5 tokens, workers: 1" in done.stdout
+
+
+def test_a_worker_leaves_when_all_is_said(tmp_path):
+    """On the way out of the interpreter gloo's threads abort one in four: that way is not taken."""
+    (tmp_path / "lengths.csv").write_text("length\n3\n2\n")
+    code = "import atexit; atexit.register(print, 'on the way out'); from packviz.studies.workers import main; main()"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    place = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--lengths", tmp_path / "lengths.csv", "--rounds", "1"],
+        capture_output=True, text=True, check=True, env=os.environ | place,
+    )  # fmt: skip
+    assert "2 sequences, 5 tokens, workers: 1" in done.stdout
+    assert "on the way out" not in done.stdout
 
 
 def test_the_command_alone(monkeypatch, found, tmp_path, capsys):
