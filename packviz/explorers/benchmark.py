@@ -70,7 +70,9 @@ class BenchmarkExplorer(Panel):
         self._methods = tuple(method.strip() for method in methods.split(","))
         self._loaded: dict[str, Benchmark] = {}
         self.device = widgets.Dropdown(
-            options=_devices(device), value=device, description="device", layout=widgets.Layout(width="300px")
+            options=_devices(device),
+            value=device,
+            description="device",
         )
         self.setups = _buttons("setup", one_of("setups", setups, [*_SETUPS]), [*_SETUPS], "80px")
         self.size = _buttons("size", QUICK if _is_true(quick) else FULL, [QUICK, FULL], "70px")
@@ -82,7 +84,7 @@ class BenchmarkExplorer(Panel):
         self.step = slider("step", start["step"], 1, max(256, start["step"]))
         files = [NOTHING, *experiment.STUDY.available()]
         beside = _like(device) if beside == "" else beside
-        self.beside = dropdown("beside", beside or NOTHING, files, width="300px")
+        self.beside = dropdown("beside", beside or NOTHING, files)
         self.job = job.Job("Start", self._prepare)
         self.size.observe(self._preset, names="value")
         why = no_cuda()

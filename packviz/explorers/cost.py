@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import ipywidgets as widgets
-
 from packviz.core.spec import GATES, Spec
 from packviz.count.flops import Ledger, flops
 from packviz.draw import layouts, text
 from packviz.draw.sheet import stack
 from packviz.explorers.lengths import LengthsField
-from packviz.explorers.panel import Panel, View, dropdown, row, show, slider
+from packviz.explorers.panel import Panel, View, dropdown, row, show, slider, tick
 
 
 class CostExplorer(Panel):
@@ -36,14 +34,14 @@ class CostExplorer(Panel):
     ) -> None:
         """Starts with these lengths and an RNN of one layer in one direction."""
         start = flops(Spec(mode, input_size, hidden_size), lengths)
-        self.typed = LengthsField(lengths, layout=widgets.Layout(width="340px"))
+        self.typed = LengthsField(lengths)
         self.mode = dropdown("mode", start.spec.mode, [*GATES], "RNN", width="200px")
         self.input_size = slider("input_size", start.spec.input_size, 1, max(128, input_size))
         self.hidden_size = slider("hidden_size", start.spec.hidden_size, 1, max(128, hidden_size))
         self.num_layers = slider("num_layers", 1, 1, 4)
         self.proj_size = slider("proj_size", 0, 0, max(start.spec.hidden_size - 1, 1))
-        self.bidirectional = widgets.Checkbox(value=False, description="bidirectional", indent=False)
-        self.input_grad = widgets.Checkbox(value=False, description="x needs a gradient", indent=False)
+        self.bidirectional = tick("bidirectional")
+        self.input_grad = tick("x needs a gradient")
         super().__init__(
             row(self.typed, self.mode, self.bidirectional, self.input_grad),
             row(self.input_size, self.hidden_size),

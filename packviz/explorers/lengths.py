@@ -78,7 +78,7 @@ class LengthsPicker(widgets.VBox):
         self.kind = dropdown("kind", kind or (ONE_BY_ONE if few else TYPED), KINDS, "lengths")
         self.few = slider("sequences", len(first), 1, MOST_SLIDERS)
         self.sliders = [
-            slider(sequence_name(i), n, 1, LONGEST_SLIDER, width=230)
+            slider(sequence_name(i), n, 1, LONGEST_SLIDER, narrow=True)
             for i, n in enumerate((first + [6] * MOST_SLIDERS)[:MOST_SLIDERS])
         ]
         self.many = slider("sequences", many, *sizes)

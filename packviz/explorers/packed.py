@@ -10,9 +10,7 @@ import ipywidgets as widgets
 from packviz.core.layout import Layout
 from packviz.draw import layouts, text
 from packviz.explorers.lengths import LengthsField
-from packviz.explorers.panel import Panel, View, row, slider
-
-_NARROW = {"width": "auto", "margin": "2px 24px 2px 0"}
+from packviz.explorers.panel import Panel, View, row, slider, tick
 
 
 class PackedExplorer(Panel):
@@ -39,11 +37,9 @@ class PackedExplorer(Panel):
         self.t = slider("time step t", t, 0, start.max_len - 1)
         self.play = widgets.Play(value=t, min=0, max=start.max_len - 1, interval=900, description="walk the steps")
         widgets.jslink((self.play, "value"), (self.t, "value"))
-        self.enforce_sorted = widgets.Checkbox(value=False, description="enforce_sorted", indent=False, layout=_NARROW)
-        self.mistaken = widgets.Checkbox(
-            value=False, description="show the common mistake", indent=False, layout=_NARROW
-        )
-        self.indices = widgets.Checkbox(value=False, description="show the index lists", indent=False, layout=_NARROW)
+        self.enforce_sorted = tick("enforce_sorted")
+        self.mistaken = tick("show the common mistake")
+        self.indices = tick("show the index lists")
         self.shown = _packed_by_torch(start, enforce_sorted=False)
         self._asked: Any = (self.typed.value, False)
         super().__init__(

@@ -27,7 +27,7 @@ class Companion(anywidget.AnyWidget):
     """
 
     _esm = Path(__file__).with_name("companion.js")
-    _css = palette.STYLE
+    _css = palette.STYLE + Path(__file__).with_name("companion.css").read_text(encoding="utf-8")
     dark = traitlets.Bool(None, allow_none=True).tag(sync=True)
 
     @traitlets.observe("dark")
@@ -177,11 +177,11 @@ def _moved(parts: Sequence[widgets.Widget], quiet: Sequence[widgets.Widget]) -> 
 
 def row(*children: widgets.Widget) -> widgets.Box:
     """Controls side by side, wrapping where the page is narrow."""
-    return widgets.Box(children, layout=widgets.Layout(flex_flow="row wrap", align_items="center"))
+    return widgets.Box(children, layout=widgets.Layout(flex_flow="row wrap", align_items="center", grid_gap="0 16px"))
 
 
-def slider(description: str, value: int, low: int, high: int, width: int = 340) -> widgets.IntSlider:
-    """A slider for a whole number, `width` pixels wide with its name and its value.
+def slider(description: str, value: int, low: int, high: int, narrow: bool = False) -> widgets.IntSlider:
+    """A slider for a whole number; a narrow one has a name of one letter.
 
     Raises:
         ValueError: `value` is out of its range.
@@ -193,9 +193,14 @@ def slider(description: str, value: int, low: int, high: int, width: int = 340) 
         min=low,
         max=high,
         description=description,
-        layout=widgets.Layout(width=f"{width}px"),
-        style={"description_width": "initial" if width < 300 else "90px"},
+        layout=widgets.Layout(width="230px" if narrow else None),
+        style={"description_width": "14px" if narrow else ""},
     )
+
+
+def tick(description: str, value: bool = False) -> widgets.Checkbox:
+    """A box to tick, as wide as its name."""
+    return widgets.Checkbox(value=value, description=description, indent=False)
 
 
 def dropdown(name: str, value: str, choices: Sequence[str], description: str = "", **layout: str) -> widgets.Dropdown:

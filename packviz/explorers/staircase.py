@@ -86,8 +86,8 @@ class StaircaseExplorer(Panel):
             longest=longest,
         )
         self.mode = dropdown("mode", mode, [*GATES], "RNN", width="210px")
-        self.input_size = slider("input_size", input_size, 1, max(256, input_size), width=290)
-        self.hidden_size = slider("hidden_size", hidden_size, 1, max(256, hidden_size), width=290)
+        self.input_size = slider("input_size", input_size, 1, max(256, input_size))
+        self.hidden_size = slider("hidden_size", hidden_size, 1, max(256, hidden_size))
         self.rectangles = widgets.SelectionSlider(
             options=[rectangles],
             description="rectangles",

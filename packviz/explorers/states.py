@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import ipywidgets as widgets
-
 from packviz.core.layout import Layout
 from packviz.draw import grids
 from packviz.draw.sheet import Sheet, stack
 from packviz.explorers.lengths import LengthsField
-from packviz.explorers.panel import Panel, View, dropdown, row, show, slider
+from packviz.explorers.panel import Panel, View, dropdown, row, show, slider, tick
 
 if TYPE_CHECKING:
     from packviz.check.states import StatesComparison
@@ -58,11 +56,11 @@ class StatesExplorer(Panel):
         self.typed = LengthsField(lengths)
         self.padding = dropdown("padding", padding, PADDING)
         self.cell = dropdown("cell", cell, CELLS)
-        self.layers = slider("layers", layers, 1, 3, width=230)
-        self.bidirectional = widgets.Checkbox(value=bidirectional, description="bidirectional", indent=False)
+        self.layers = slider("layers", layers, 1, 3)
+        self.bidirectional = tick("bidirectional", bidirectional)
         self.direction = dropdown("direction", "forward", ["forward", "reverse"])
         self.number = dropdown("draw", WHOLE, [WHOLE, *(f"unit {i}" for i in range(HIDDEN))])
-        self.seed = slider("seed", seed, 0, 99, width=230)
+        self.seed = slider("seed", seed, 0, 99)
         super().__init__(
             row(self.typed, self.padding, self.cell),
             row(self.layers, self.seed, self.bidirectional),

@@ -455,7 +455,8 @@ def test_the_companion_passes_on_whether_the_page_is_dark(monkeypatch):
     monkeypatch.setattr(theme, "_dark", False)
     monkeypatch.setattr(theme, "_followers", [told.append])
     companion = Companion()
-    assert (companion.dark, theme.is_dark(), companion._css) == (None, False, palette.STYLE)
+    assert (companion.dark, theme.is_dark()) == (None, False)
+    assert palette.STYLE in companion._css
     companion.set_state({"dark": False})
     assert told == []  # no news
     companion.set_state({"dark": True})
