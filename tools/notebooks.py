@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from nbtools.alternative import describe_pictures
 from nbtools.canonical import dumps, leaks, loads
 from nbtools.check import defects
 from nbtools.execute import RunError, draw_charts, executed
@@ -99,6 +100,7 @@ def _made(edition: Edition, root: Path, stored: Any | None) -> str:
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     if found := [f"cell {cell.id}: {leak}" for cell in code for leak in leaks(cell, root)]:
         raise RunError("\n  ".join(["its outputs belong to this run or machine", *found]))
+    describe_pictures(notebook)
     return dumps(notebook)
 
 

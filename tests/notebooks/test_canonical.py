@@ -3,12 +3,14 @@
 import base64
 import copy
 import json
+import re
 import shutil
 import struct
 from pathlib import Path
 
 import nbformat
 import pytest
+from nbconvert import HTMLExporter
 from nbhelp import Tool, write
 from nbtools.canonical import PLOTLY, WIDGET_VIEW, canonical, dumps, leaks, loads
 from nbtools.check import defects
@@ -124,8 +126,8 @@ def test_what_is_stored(written: Path):
     assert {key for cell in raw["cells"] for key in cell["metadata"]} == {"tags"}
     streams, slider, chart, _, error, timing = [cell.get("outputs") for cell in raw["cells"]][2:]
     assert [output["text"] for output in streams] == [["first\n", "second\n"]]
-    assert sorted(slider[0]["data"]) == ["image/svg+xml", "text/plain"]
-    assert sorted(chart[0]["data"]) == [PLOTLY, "image/png", "text/plain"]
+    assert sorted(slider[0]["data"]) == ["image/svg+xml", "text/html", "text/plain"]
+    assert sorted(chart[0]["data"]) == [PLOTLY, "image/png", "text/html", "text/plain"]
     png = base64.b64decode(chart[0]["data"]["image/png"])
     assert struct.unpack(">II", png[16:24]) == (600, 400)
     assert chart[0]["metadata"]["image/png"] == {"height": 200, "width": 300}
@@ -133,6 +135,15 @@ def test_what_is_stored(written: Path):
     assert "Cell" in trace
     assert "decoder.py" not in trace
     assert "Timed live" in timing[0]["text"][0]
+
+
+def test_every_picture_of_an_html_export_has_words(written: Path):
+    exported, _ = HTMLExporter().from_filename(str(written / "notebooks" / f"{STEM}.ipynb"))
+    slider, chart = re.findall(r"<img\b[^>]*>", exported)
+    assert 'alt="a slider at 0"' in slider
+    assert "data:image/svg+xml;base64," in slider
+    assert re.search(r'alt="bars of \[[\d, ]+\]"', chart)
+    assert ('height="200"' in chart, 'width="300"' in chart, "data:image/png;base64," in chart) == (True, True, True)
 
 
 def test_the_picture_of_an_unchanged_chart_is_kept(written: Path):
@@ -244,7 +255,7 @@ def widget_view(root, notebook):
 
 def view_without_twin(root, notebook):
     data = data_with(notebook, "image/svg+xml")
-    del data["image/svg+xml"]
+    del data["image/svg+xml"], data["text/html"]
     data[WIDGET_VIEW] = {"model_id": "1"}
 
 
@@ -254,6 +265,10 @@ def bare_widget(root, notebook):
 
 def no_png(root, notebook):
     del data_with(notebook, PLOTLY)["image/png"]
+
+
+def no_words(root, notebook):
+    del data_with(notebook, "image/svg+xml")["text/html"]
 
 
 def no_chart_text(root, notebook):
@@ -301,6 +316,7 @@ def kernel_version(root, notebook):
         (view_without_twin, "a widget view has no picture"),
         (bare_widget, "the bare IntSlider(value="),
         (no_png, "a chart has no image/png"),
+        (no_words, "a picture has no text/html with its words"),
         (no_chart_text, "a chart has no text twin"),
         (error, "stores an error (ZeroDivisionError)"),
         (no_error, "raises none"),

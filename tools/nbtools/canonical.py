@@ -26,6 +26,7 @@ _KEPT_CELL_METADATA = ("tags", "jupyter")
 _BINARY = {"image/png", "image/jpeg", "bdata"}
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _SOMEBODYS_FOLDER = re.compile(r"(?<![\w.])(?:/home/|/Users/|/root/|/tmp/|/var/folders/|[A-Za-z]:\\+Users\\)\S*")
+_BASE64 = re.compile(r";base64,[A-Za-z0-9+/=]+")
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{6,}")
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _RANDOM_ID = re.compile(rf"\b(?:{_UUID}|[0-9a-f]{{32}})\b")
@@ -91,6 +92,7 @@ def leaks(cell: Any, root: Path) -> list[str]:
     """
     found: list[str] = []
     for text in map(plain, _strings(cell.outputs)):
+        text = _BASE64.sub("", text)
         for path in _own_folders(root):
             if re.search(rf"(?<![\w.]){re.escape(path)}(?![\w.-])", text):
                 found.append(f"an output holds this machine's path {path}")
