@@ -84,7 +84,7 @@ class Table(Tabled):
         sides = [_SIDES[sign] for sign in signs]
         parts = [f'<caption style="{_CAPTION}">{_said(self.title)}</caption>'] if self.title else []
         if self.head:
-            heads = (_cell(_COLUMN, *pair) for pair in zip(self.head, sides, strict=False))
+            heads = (_cell(_COLUMN if said else "td", said, side) for said, side in zip(self.head, sides, strict=False))
             parts.append(f"<thead><tr>{''.join(heads)}</tr></thead>")
         for name, *rest in text.decimals(self.rows, signs, _POINT, _DIGIT):
             cells = (_cell("td", *pair) for pair in zip(rest, sides[1:], strict=False))
