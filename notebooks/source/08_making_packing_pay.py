@@ -13,7 +13,7 @@
 # Time: 15 minutes.
 #
 # > **What to do.** Write `output, h_n = pv.run(rnn, x, lengths)` where you pack, run and pad. The results are the same,
-# > by the fastest way. To change no line of your code, call `pv.patch_torch()` once: that repairs packing and padding.
+# > by the fastest way. To change no line of your code, call `pv.patch_torch()` first: that repairs packing and padding.
 
 # %% [markdown]
 # ## Two causes, two repairs
