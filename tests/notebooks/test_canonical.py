@@ -347,6 +347,7 @@ LONG = "# %%\n" + "\n".join(f"x{i} = {i}" for i in range(16)) + "\n"
         ('# %% tags=["nbval-ignore-output"]\nprint(1)\n', "though it is no live timing"),
         ('# %% tags=["nbval-skip"]\nprint(1)\n', "though it is no live timing"),
         ('# %% tags=["live-timing"]\nprint(1)\n', "without 'nbval-ignore-output'"),
+        ("# %%\nx = 1\nassert x\n", "asserts: a teaching cell shows"),
         ("# %%\n# NBVAL_IGNORE_OUTPUT\nprint(1)\n", "the comment NBVAL_IGNORE_OUTPUT hides it"),
         ("# %%\n# PYTEST_VALIDATE_IGNORE_OUTPUT\nprint(1)\n", "hides it"),
     ],

@@ -151,6 +151,8 @@ def _odd_tags(cell: Any) -> Iterator[str]:
 
 def _claims(cell: Any) -> Iterator[str]:
     if CLAIMS not in tags(cell):
+        if _ASSERTS.search(cell.source) and "exercise" not in tags(cell):
+            yield "asserts: a teaching cell shows; what it claims stands in a cell tagged 'claims' behind it"
         return
     if not _ASSERTS.search(cell.source):
         yield "is tagged 'claims' and asserts nothing"
