@@ -79,7 +79,9 @@ def test_the_picture_has_a_bar_for_each():
     for theme in THEMES:
         drawing = Drawing(fake().to_svg(theme))
         assert all(name in drawing.said() for name in NAMES)
-        lengths = [box.width for box in drawing.boxes if box.height == 20]
+        bars = sorted((box for box in drawing.boxes if box.height == 20), key=lambda box: box.y)
+        lengths = [box.width for box in bars]
+        assert len({box.fill for box in bars}) == 3  # padded, packed, our operator
         assert lengths == pytest.approx([lengths[1] * n for n in (0.5, 1, 1.5, 2, 2.5, 3)], abs=0.2)
         assert all(text.box.right <= drawing.width for text in drawing.texts)
 
