@@ -147,8 +147,8 @@ assert not recorded or 0.9 < profile.exponent(T, written["A: all equally long"][
 
 # %% [markdown]
 # In A, what pad writes doubles with T, as the gradient does. In B it quadruples: twice as many copies, each twice as
-# large. That is **quadratic**. So is the packed LSTM. (In A it escapes, from about torch 2.10 on: the fused kernel runs on
-# a packed LSTM of equal lengths. A packed GRU never escapes.)
+# large. That is **quadratic**. So is the packed LSTM. (In A it escapes in torch 2.13, and did not in 2.11: the fused
+# kernel runs on a packed LSTM of equal lengths. A packed GRU never escapes.)
 #
 # At the forum's full size, counted on PyTorch's *meta* device, where tensors have a shape and no data:
 

@@ -144,7 +144,7 @@ class CostModel:
     of copies (notebook 07): a padded gradient per distinct length, and a tensor of all gates per time step.
 
     Batches without padding are not for this model: packing has nothing to save there. (And a packed LSTM whose
-    lengths are all equal gets the fused kernel of the padded one, where there is one.)
+    lengths are all equal gets the fused kernel of the padded one, where there is one: in torch 2.13, not in 2.11.)
 
     Attributes:
         seconds: by RNN, pass and choice (`"padded"` or `"packed"`) the constants, in the order of `_terms`.

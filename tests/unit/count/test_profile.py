@@ -153,7 +153,7 @@ def test_each_narrow_fills_a_whole_tensor():
     assert zero_fills == Operator("slice_backward", steps, 2 * steps, steps * 4 * steps * rows * 3 * hidden)
 
 
-@habit_since("2.10")
+@habit_since("2.13")
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="without oneDNN an LSTM has no fused kernel")
 def test_a_packed_lstm_of_equal_lengths_is_fused():
     short, long = (profile.count_rnn(nn.LSTM(3, 4), [t] * 4) for t in (5, 20))
