@@ -1,12 +1,13 @@
 """When two results agree: rounding is let pass, in every dtype, and anything else is not."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
-from packviz.ops.tolerance import TOLERANCE, apart, of_gradients, of_states
+from packviz.ops.tolerance import TOLERANCE, apart, multiplies_in_tf32, of_gradients, of_states
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -37,3 +38,19 @@ def test_how_far_apart():
     assert apart(one, one) == apart(torch.zeros(2), torch.zeros(2)) == 0
     assert apart(torch.ones(2), torch.zeros(2)) > 1e9
     assert apart(one * math.nan, one) == apart(one, one / 0) == math.inf
+
+
+@pytest.mark.parametrize(("precision", "coarse"), [("tf32", True), ("ieee", False)])
+def test_tf32_that_is_set_for_rnns_alone_is_seen(monkeypatch, precision, coarse):
+    class Cudnn:
+        """As torch's is from 2.9 on, where convolutions and RNNs differ: to ask for both is an error."""
+
+        rnn = SimpleNamespace(fp32_precision=precision)
+
+        @property
+        def allow_tf32(self):
+            raise RuntimeError("without a specific operator name")
+
+    monkeypatch.setattr(torch.backends, "cudnn", Cudnn())
+    assert multiplies_in_tf32() == coarse
+    assert (of_gradients(torch.float32, "cuda") > of_gradients(torch.float32, "cpu")) == coarse
