@@ -2,6 +2,7 @@
 
 import math
 import re
+from html import escape
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from packviz.draw import grids, palette
 from packviz.draw.grids import SHADES, Grid
-from packviz.draw.text import share
+from packviz.draw.text import share, short_share
 
 VALUES = st.one_of(st.floats(0, 1e6), st.sampled_from([0.0, 1e-12, math.nan, math.inf]))
 
@@ -87,6 +88,9 @@ def test_padding_is_hatched_and_never_lit_up():
 def test_shades_are_shares_of_the_scale(value, shade):
     grid = Grid("d", ["a"], ["0"], np.array([[value * 5]]), np.array([[True]]), 5.0)
     assert grid.shade(0, 0) == shade
+    # The number in the cell is that share, too, and so is what the text says.
+    assert f">{escape(short_share(value))}<" in grids.draw([grid], "", "light").svg()
+    assert grid.to_text()[-1].split() == ["a", share(value)]
 
 
 @given(st.lists(random_grids(), min_size=1, max_size=5), st.sampled_from(list(palette.THEMES)))
