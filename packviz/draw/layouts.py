@@ -23,8 +23,8 @@ from packviz.draw.text import Labels, cell_label, is_few, summary
 
 _PANEL = 460  # px: two panels of this width stand side by side in a JupyterLab cell
 _TALL = 400  # px: the tallest panel of runs
-_WIDEST = 1160  # px: panels that would be wider together stand one below the other
-_LINE = 940  # px: the data goes on in a second line where it would be wider, or wider than the panels
+_WIDEST = 1160  # px: panels that would be wider together stand one below the other, and data goes on in a second line
+_LINE = 940  # px: up to here, or to the panels' width, cells of data are as wide as they can be
 _MOST_ROWS = 512  # more sequences than this would share pixels: some are left out, and the picture says so
 _TOP = 44  # px: a panel's title and its time axis
 _STEPS_TITLE = "packed: longest first, no padding"
@@ -124,15 +124,14 @@ class _Picture:
             self.steps_left = max(self.left + self.grid_width + slope, ceil(width_of(self.title)) + 16)
         self.width = max(560, self.steps_left + max(self.grid_width, width_of(_STEPS_TITLE)) + 20)
         # The data: bars of runs, or cells; those in one line, under panels side by side, if they can be so narrow.
-        self.gap, self.per_row = 0.0, (self.width - 8) / layout.n_valid
-        self.one_line = not self.scale.few
+        self.gap, self.per_row, self.one_line = 0.0, (self.width - 8) / layout.n_valid, True
         if self.scale.few:
-            self.gap = _GAP
-            room = (max(self.width, _LINE) - 8 - _GAP * (layout.batch_sizes.size - 1)) / layout.n_valid
-            self.per_row = min(self.scale.width, room)
-            self.one_line = not self.stacked and room >= min(4 + _longest(layout, self.labels, self.names, 12), 100)
-            if not self.one_line:
-                self.per_row = self.scale.width
+            self.gap, self.per_row, self.one_line = _GAP, self.scale.width, False
+            least = min(4 + _longest(layout, self.labels, self.names, 12), 100)
+            for wide in (max(self.width, _LINE), _WIDEST):
+                room = (wide - 8 - _GAP * (layout.batch_sizes.size - 1)) / layout.n_valid
+                if room >= least and not self.stacked and not self.one_line:
+                    self.per_row, self.one_line = min(self.scale.width, room), True
 
     def draw(self) -> Sheet:
         """The picture's parts, from top to bottom."""
