@@ -10,7 +10,7 @@
 # - say how they grow with the time steps and with the number of distinct lengths,
 # - rule out the usual suspects.
 #
-# Time: 15 minutes.
+# Time: 20 minutes.
 
 # %% [markdown]
 # ## Where the time goes
@@ -248,10 +248,8 @@ assert profile.count(lengths.triangle(512, 32), device="meta").pad.backward == B
 # - [#149194](https://github.com/pytorch/pytorch/issues/149194) (open): a packed LSTM's forward pass, many times slower.
 # - [#1788](https://github.com/pytorch/pytorch/issues/1788) (closed): a maintainer names the cause, `narrow`: backward, each
 #   makes a tensor of the full size.
-# - [PR #149219](https://github.com/pytorch/pytorch/pull/149219) (closed): would make pack's backward faster.
 # - [PR #185483](https://github.com/pytorch/pytorch/pull/185483) (closed, outcome unknown): a derivative for
 #   `_pad_packed_sequence`. With it, the chain would be gone.
-# - [#15225](https://github.com/pytorch/pytorch/pull/15225): brought `enforce_sorted`.
 
 # %% [markdown]
 # ## What to do about it
@@ -265,7 +263,6 @@ assert profile.count(lengths.triangle(512, 32), device="meta").pad.backward == B
 # ## What people get wrong
 #
 # - **"It is the padding."** Half of a batch may be padding and cost one larger copy. Its distinct lengths cost hundreds.
-# - **"It is the sorting."** Sorted beforehand, the backward pass writes nearly as much.
 # - **"Then I only replace pack and pad."** The packed LSTM was the larger part.
 # - **"On a GPU it is different."** For the RNN, perhaps. But `pad_packed_sequence` is made of the same operators there.
 
@@ -275,8 +272,6 @@ assert profile.count(lengths.triangle(512, 32), device="meta").pad.backward == B
 # Write the bytes that pad's backward fills, from the lengths alone, to within 10 %. Numbers are float32. You need the
 # large parts only: what does *one* distinct length cost, and how often is that? (To fill with zeros is one fill, to add
 # is another.)
-#
-# The check draws your numbers over the counted ones.
 
 
 # %% tags=["exercise"]

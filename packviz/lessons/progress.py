@@ -33,7 +33,7 @@ NOTEBOOKS = {
     "04_hidden_states": ("Where do outputs, states and gradients differ, padded against packed?", 20),
     "05_masks_and_alignment": ("How do masks, losses, pooling and alignment work?", 20),
     "06_benchmark": ("What do the forum's plots look like on your device?", 15),
-    "07_why_backward_is_slow": ("What makes it slow, counted?", 15),
+    "07_why_backward_is_slow": ("What makes it slow, counted?", 20),
     "08_making_packing_pay": ("What is exact, and faster than both?", 15),
     "09_static_graphs": ("What happens under tracing, compile, export and fixed shapes?", 15),
     "10_should_you_pack": ("With your lengths and your model: should you?", 15),
