@@ -159,9 +159,9 @@ class _Grid:
         self.right, self.foot = _LEFT + self.each * layout.max_len, _TOP + self.tall * len(self.order)
 
     def draw(self) -> Sheet:
-        calls = self.stairs.calls
-        many = f"{calls:,} rectangles, longest sequence first"
-        self.sheet.title("one rectangle: the padded batch" if calls == 1 else many)
+        calls, share = self.stairs.calls, text.percent(self.stairs.wasted, self.stairs.cells)
+        what = "one rectangle, the padded batch" if calls == 1 else f"{calls:,} rectangles"
+        self.sheet.title(f"{what}: {share} of what is computed is padding")
         self._cells()
         self._frames()
         self._axis()
