@@ -154,7 +154,8 @@ def test_few_cells_have_letters_and_cuts_their_steps():
     cells = [text for text in said if text in ("a0", "b0", "c0")]
     assert cells == ["b0", "a0", "c0"]  # the longest is in the first row
     assert {"0", "1", "3", "3×1", "2×2"} <= set(said)
-    assert "one rectangle, the padded batch: 16.7 % of what is computed is padding" in Drawing(Stairs([2, 3], (0, 3)).to_svg()).said()
+    whole = "one rectangle, the padded batch: 16.7 % of what is computed is padding"
+    assert whole in Drawing(Stairs([2, 3], (0, 3)).to_svg()).said()
 
 
 def test_a_picture_that_leaves_rows_out_says_so():
