@@ -417,7 +417,8 @@ def beside(
     text = "\n\n".join([*notes, *(f"{name}\n{result}" if name else f"{result}" for name, result in there.items())])
     if len(what) == 1 and len(there) == 1:  # no more than is drawn
         text = "\n".join([title, *(line for plot in rows[0] for line in _in_words(plot)), *below])
-    return Sweep(title, rows, sources, [*below, *_KEY], text)
+    key = _MARKS if [*what] == ["memory"] else f"{_MARKS} {_BANDS}"
+    return Sweep(title, rows, sources, [*below, key], text)
 
 
 def _in_words(plot: Plot) -> list[str]:
@@ -430,7 +431,7 @@ def _in_words(plot: Plot) -> list[str]:
 
 
 _SLOPES = (("slope 1: T", 1), ("slope 2: T²", 2))
-_KEY = ("Filled marks: training. Hollow marks: forward. Bands and whiskers: quartiles.",)
+_MARKS, _BANDS = "Filled marks: training. Hollow marks: forward.", "Bands and whiskers: quartiles."
 
 
 def _guides(quantity: str, curves: Sequence[Curve], planned: Sequence[int], first: Benchmark | None) -> list[Guide]:

@@ -496,6 +496,8 @@ def test_the_picture_has_a_row_per_quantity_and_a_column_per_setup():
         f"{result.parameters.to_text()}.",
         f"Measured on {result.caption}.",
     ]
+    assert "Bands" in result.chart("ratio").notes[-1]
+    assert "Bands" not in result.chart("memory").notes[-1]  # memory is counted, once
     assert [plot.y for row in result.chart("memory", "ratio").rows for plot in row] == ["MB", "MB", "×", "×"]
     with pytest.raises(ValueError, match="what is 'speed'; choose one of 'ratio', 'time', 'memory'"):
         result.chart("speed")
