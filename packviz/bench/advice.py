@@ -256,12 +256,14 @@ class Advice(Drawn):
             if name in (OWN_PAD, OWN_BOTH):
                 continue
             rows.append([name, f"~ {text.plain(seconds * self.batches)}", "(a look at one batch)"])
-        return text.table([*rows, *map(list, self.failed.items())], "<  >8  >20  >8  <")
+        rows += [[name, why] for name, why in self.failed.items() if name not in (OWN_PAD, OWN_BOTH)]
+        return text.table(rows, "<  >8  >20  >8  <")
 
     def _said_shares(self) -> list[str]:
         """What torch's packed run spends its time on."""
         if not self.shares:
-            return []
+            there = OWN_PAD in {**self.once, **self.failed}
+            return [f"What {PACKED} spends its time on was not measured: give a larger budget."] if there else []
         rows = []
         for name, (part, share) in zip((*[*self.parts][1:], ""), self.shares.items(), strict=True):
             told = not name or self._tells(name)

@@ -183,6 +183,10 @@ def test_what_torchs_packing_spends_its_time_on():
     assert sum(same.shares.values()) == pytest.approx(1)
     none = given_times({PADDED: 1.0, PACKED: 4.0, AUTO: 1.0})
     assert none.parts == none.shares == {}
+    tight = replace(none, once={OWN_PAD: 1.0}, failed={OWN_BOTH: "left out: the budget was used up"})
+    assert "What torch, packed spends its time on was not measured: give a larger budget." in tight.to_text()
+    assert OWN_PAD not in tight.to_text()
+    assert OWN_BOTH not in tight.to_text()
     assert "exchang" not in none.to_text() + none.to_svg()
 
 
