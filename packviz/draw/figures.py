@@ -417,9 +417,10 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> Chart:
         for (name, layouts), r, p, said in zip(batches.items(), real, padding, wasted, strict=True)
     ]
     names = list(batches)
-    title = "Padding: " + ", ".join(
-        f"{said.removesuffix(' wasted')} {name}" for name, said in zip(names, wasted, strict=True)
-    )
+    shares = sorted((p / max(r + p, 1), name) for name, r, p in zip(names, real, padding, strict=True))
+    (least, best), (most, worst) = shares[0], shares[-1]
+    title = f"Padding: {text.percent(most)} of the cells ({worst})"
+    title += f", {text.percent(least)} ({best})" if least < most else ""
     chart = axes(title, "\n".join(lines), x="cells", rows=names, ends=wasted)
     chart.bars(names, real, "real").bars(names, padding, "padding", PADDING)
     for name, r, p, said in zip(names, real, padding, wasted, strict=True):

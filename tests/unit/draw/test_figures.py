@@ -59,6 +59,8 @@ def test_padding_waste(groups):
 
 def test_padding_waste_in_words():
     groups = {"one": [Layout([1, 3])], "none": [], "two": [Layout([2, 1]), Layout([1])]}
+    assert figures.padding_waste(groups).layout.title.text == "Padding: 33.3 % of the cells (one), 0 % (none)"
+    assert figures.padding_waste({"one": groups["one"]}).layout.title.text == "Padding: 33.3 % of the cells (one)"
     assert figures.padding_waste(groups).to_text() == (
         "one: 1 batch, 4 real cells, 2 padding (33.3 % wasted)\n"
         "none: 0 batches, 0 real cells, 0 padding (0 % wasted)\n"
