@@ -6,12 +6,23 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from axe_playwright_python.sync_playwright import Axe
 from browser.lab import Control, Notebook, Panel
 
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "artefacts" / "screenshots"
 GARBAGE = "3, two, -1; ☠"
 MODES = ("dropdown", "choice", "radio", "toggle", "checkbox")
 CONTRAST = 4.5
+# What we make. All around it is JupyterLab's own, and so is what stands within but is left out:
+AUDITED = {
+    "include": [[".jp-Notebook .jp-OutputArea-output"], [".jp-Notebook .jp-RenderedMarkdown"]],
+    "exclude": [
+        [".jp-InternalAnchorLink"],  # the sign behind a heading that shows when the mouse is there
+        [".jp-RenderedMarkdown a"],  # in the dark told from words by nothing but its colour; ours are underlined
+        ["[class^=ansi-]"],  # the colours of a traceback
+    ],
+}
+GRAVE = ("serious", "critical")
 PLAYS_WITHIN = 5.0  # seconds in which a page that plays moves
 
 Key = tuple[str, str, int]
@@ -231,4 +242,17 @@ def faint_texts(notebook: Notebook, cell: int, sample: int = 60) -> list[str]:
         f"cell {cell}: {text['text']!r} has contrast {text['ratio']:.1f}:1 ({text['ink']} on {text['ground']})"
         for text in notebook.call("contrasts", cell, sample)
         if text["ratio"] < CONTRAST
+    ]
+
+
+def barriers(notebook: Notebook, *rules: str) -> list[str]:
+    """What axe-core finds serious or critical in outputs, panels and Markdown; by these of its rules, or by all."""
+    notebook.call("unclip")
+    options = {"resultTypes": ["violations"]} | ({"runOnly": list(rules)} if rules else {})
+    found = Axe().run(notebook.page, AUDITED, options).response["violations"]
+    return [
+        f"cell {notebook.call('cellOf', node['target'][-1])}: {one['id']} ({one['impact']}): {node['html']}"
+        for one in found
+        if one["impact"] in GRAVE
+        for node in one["nodes"]
     ]

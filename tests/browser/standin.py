@@ -136,6 +136,7 @@ only(e, "typed")
     "faint text": "Explorer(ink='#888')",
     "no tab": "e = Explorer(); e.reset.add_class('no-tab'); e",
     "mute quiz": "Quiz(mute=True)",
+    "faint words": "HTML('<p style=\"color:#999;background:#fff\">faint</p>')",
     "outside image": "HTML('<img src=\"https://packviz.invalid/pixel.png\">')",
     "outside fetch": "Javascript('fetch(\"https://packviz.invalid/data.json\").catch(() => 0)')",
     "outside socket": "Javascript('new WebSocket(\"wss://packviz.invalid/socket\")')",

@@ -13,7 +13,7 @@ import pytest
 import run_tests
 from browser.chromium import find_chromium
 from browser.lab import Lab, Notebook, Panel, Problem, cut, tracebacks
-from browser_checks import Walk, faint_texts, unanswering_quiz, unreached_by_tab
+from browser_checks import Walk, barriers, faint_texts, unanswering_quiz, unreached_by_tab
 from standin import GOOD, GOOD_QUIZ, SETUP, SPOILT
 
 CELLS = {"set-up": SETUP, "good": GOOD, "good quiz": GOOD_QUIZ, **SPOILT}
@@ -81,6 +81,14 @@ def faint_text_is_seen(notebook: Notebook) -> None:
     assert "contrast" in faint_texts(notebook, panel(notebook, "faint text").cell)[0]
 
 
+def barriers_are_seen(notebook: Notebook) -> None:
+    cells = {f"cell {i}": name for i, name in enumerate(CELLS)}
+    found = {(cells[text.partition(":")[0]], text.split()[2]) for text in barriers(notebook)}
+    assert found >= {("faint words", "color-contrast"), ("nameless slider", "aria-input-field-name")}
+    assert "good" not in dict(found)
+    assert {text.split()[2] for text in barriers(notebook, "color-contrast")} == {"color-contrast"}
+
+
 def control_out_of_tabs_reach_is_seen(notebook: Notebook) -> None:
     missed = unreached_by_tab(notebook, panel(notebook, "no tab"))
     assert [text.partition(": ")[2] for text in missed] == ["Tab does not come to button 'reset'"]
@@ -124,6 +132,7 @@ CANARIES = (
     careless_field_is_seen,
     lost_picture_is_seen,
     faint_text_is_seen,
+    barriers_are_seen,
     control_out_of_tabs_reach_is_seen,
     mute_quiz_is_seen,
     theme_switch_is_real_and_comes_back,

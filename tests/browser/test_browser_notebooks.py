@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 from browser.lab import Lab, Notebook
-from browser_checks import SCREENSHOTS, Walk, faint_texts, unanswering_quiz, unreached_by_tab
+from browser_checks import SCREENSHOTS, Walk, barriers, faint_texts, unanswering_quiz, unreached_by_tab
 
 
 def legible(notebook: Notebook, theme: str) -> list[str]:
-    """What is faint in a theme; pictures of all cells are stored for our own eyes."""
+    """What is faint in a theme, and in light what else bars someone; pictures of all cells are stored for our eyes."""
     notebook.set_theme(dark=theme == "dark")
     try:
         assert notebook.screenshots(SCREENSHOTS, f"{Path(notebook.name).stem}-{theme}")
-        return [text for i in range(len(notebook.call("cells"))) for text in faint_texts(notebook, i)]
+        faint = [text for i in range(len(notebook.call("cells"))) for text in faint_texts(notebook, i)]
+        # Names, roles and texts for pictures are the same in both.
+        return faint + barriers(notebook, *(["color-contrast", "link-in-text-block"] if theme == "dark" else []))
     finally:
         notebook.set_theme(dark=False)
 
@@ -35,8 +37,8 @@ def not_answering(notebook: Notebook) -> list[str]:
 
 CHECKS: dict[str, Callable[[Notebook], Iterable[object]]] = {
     "every cell runs clean": Notebook.cell_problems,
-    "text in pictures is legible in light": lambda notebook: legible(notebook, "light"),
-    "text in pictures is legible in dark": lambda notebook: legible(notebook, "dark"),
+    "all is legible in light, and nobody is barred": lambda notebook: legible(notebook, "light"),
+    "all is legible in dark": lambda notebook: legible(notebook, "dark"),
     "Tab reaches every control": unreached,
     "every control of every panel works": not_working,
     "every quiz answers": not_answering,

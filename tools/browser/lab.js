@@ -232,6 +232,18 @@
   pv.panelText = (id) => text(panelNode(id));
   pv.focused = () => document.activeElement?.dataset?.pvControl ?? null;
 
+  /**
+   * Let nothing around the notebook clip it: JupyterLab's body is 0 px high, and what is scrolled out of its shell can
+   * be seen as well, but axe-core takes both for hidden.
+   */
+  pv.unclip = () => {
+    for (let at = notebook().parentElement; at; at = at.parentElement) at.style.overflow = 'visible';
+  };
+
+  /** The number of the cell that holds what a selector finds first. */
+  pv.cellOf = (selector) => [...notebook().querySelectorAll('.jp-Cell')]
+    .indexOf(document.querySelector(selector)?.closest('.jp-Cell'));
+
   // ---- contrast ----------------------------------------------------------------------------------
 
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
