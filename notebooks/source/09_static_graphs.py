@@ -15,8 +15,9 @@
 # %% [markdown]
 # ## Every size is fixed
 #
-# Some compilers run a network once, on an example. They keep the operators, and the **size of every tensor**. We
-# follow a guide for one of them, PyTorch on AWS Neuron (Inf1): *Developer Guide – PyTorch Neuron LSTM Support*.
+# Some compilers run a network once, on an example. They keep its operators (a *graph*), and the **size of every
+# tensor**. We follow a guide for one of them, PyTorch on AWS Neuron (Inf1), a chip for running trained networks:
+# *Developer Guide – PyTorch Neuron LSTM Support*.
 
 # %%
 import torch
@@ -48,7 +49,8 @@ pv.check_static(Network(), (x, lengths))
 # `pv.check_static` runs your module on an example and follows every tensor. On the left the line to mend, on the right
 # the sizes: the LSTM gives 8 rows here, and another number for other lengths.
 #
-# The message is the guide's, with one name put right: the guide has `aten::_pad_packed_input`, which does not exist.
+# The message is the guide's, with one name put right: it has `aten::_pad_packed_input`, which does not exist. (`aten`
+# is torch's library of operators.)
 
 # %% tags=["claims"]
 assert pv.check_static(Network(), (x, lengths)).rules == ["returned"]
@@ -62,7 +64,7 @@ assert not hasattr(torch.ops.aten, "_pad_packed_input")
 # The rule: a PackedSequence may go into an **RNN** and into **`pad_packed_sequence`**, because there the compiler can
 # pad by itself. Nowhere else.
 #
-# The guide's networks that pack:
+# The guide's networks that pack, checked:
 
 # %%
 from packviz.check import networks
@@ -173,8 +175,7 @@ assert explorer.result.rules == ["batch_sizes", "used"]
 # %% [markdown]
 # ## Two paths
 #
-# A page on packing, *RNN Packed Sequences* in the documentation of transformertf, packs only where lengths differ
-# enough, to be fast.
+# *RNN Packed Sequences*, a page of transformertf's documentation, packs only where lengths differ enough, to be fast.
 
 # %%
 ask("conditional packing")
@@ -189,8 +190,8 @@ pv.check_static(networks.ConditionalTagger(), (x, lengths))
 # %% [markdown]
 # ## torch's own compilers
 #
-# torch has ways of its own to a graph. They differ in what they make of packing. Every network in the table has layers,
-# an LSTM and layers again.
+# torch has ways of its own to a graph: `jit.trace` and `export` record one, ONNX is a file format for one, and
+# `torch.compile` makes one of each part that it can. Every network in the table has layers, an LSTM and layers again.
 
 # %%
 ask("which cannot trace packing")
@@ -205,7 +206,7 @@ table
 # Read it by columns:
 #
 # - `jit.trace` (deprecated) keeps one of two paths, **without an error**.
-# - `export`, and ONNX by it, cannot trace packing at all.
+# - `export`, and the new ONNX exporter, which uses it, cannot trace packing at all.
 # - The legacy ONNX exporter wants pack and pad in pairs. Unsorted batches are fine, though torch's documentation
 #   says otherwise. Without `total_length` it pads to all steps, and torch to the longest: **wrong, without an error**.
 # - `torch.compile` is right everywhere. What does it compile?
@@ -217,9 +218,9 @@ ask("what is compiled")
 # The column says it: 2 of the 5 operators around the LSTM. Where `torch.compile` meets packing, or any LSTM, it gives
 # up on **the rest of that forward**.
 #
-# The page on packing disables the function that packs, because of an error that is gone (pytorch #155238; there it was
+# transformertf's page disables the function that packs, because of an error that is gone (pytorch #155238; there it was
 # *pad* that failed). That gains nothing: the rest is still lost. What helps is to hide pack, LSTM **and** pad in one
-# submodule. Then the layers after it are compiled.
+# submodule, as below. Then the layers after it are compiled.
 
 # %% tags=["claims"]
 cells = table.cells
@@ -254,8 +255,8 @@ class PackedLSTM(torch.nn.Module):
 # The other way: make pack → RNN → pad **one custom operator**, padded in and padded out. A compiler keeps it as it
 # is, like any operator.
 #
-# `pv.ragged_op` makes one of your RNN: the same parameters under the same names. With it, `fullgraph=True` works, and
-# `torch.export` with any batch size and any number of steps.
+# `pv.ragged_op` makes one of your RNN: the same parameters under the same names. With it `fullgraph=True` (one graph, or
+# an error) works, and `torch.export` with any batch size and any number of steps.
 
 
 # %%
@@ -304,7 +305,7 @@ assert all(torch.allclose(*pair, atol=1e-5) for pair in zip(*gradients, strict=T
 # %% [markdown]
 # ## Does it pay?
 #
-# The page on packing reports, for one GPU: compiled without packing was the fastest, packed without compiling the
+# transformertf's page reports, for one GPU: compiled without packing was the fastest, packed without compiling the
 # slowest, and both, with packing disabled for the compiler, came between. (Its findings, not ours.)
 #
 # The same ways and more, for an encoder–decoder LSTM on a CPU, recorded in one run. All but the padded ones give exact

@@ -13,7 +13,7 @@
 #
 # Time: 15 minutes.
 #
-# > **What to do.** Call `pv.advise(rnn, lengths)` with your own RNN and lengths, and paste the code that it prints. It
+# > **What to do.** Call `pv.advise(rnn, lengths)` with your own RNN and lengths, and paste the code in its `.code`. It
 # > only recommends what gives the results of packing. The order for a whole model:
 # > [an hour and a slow model](00_start_here.ipynb#An-hour-and-a-slow-model).
 
@@ -23,7 +23,7 @@
 # The documentation of transformertf (*RNN Packed Sequences*) gives one: pack if the lengths vary by more than 10 % of
 # the longest, or if there are 8 sequences or more. Pad if all lengths are equal.
 #
-# We measured 432 batches on one CPU, padded and packed: LSTM, GRU and RNN, several sizes, forward alone and training.
+# We measured 432 batches on one CPU, padded and packed: three kinds of RNN, several sizes, forward alone and training.
 
 # %%
 import packviz as pv
@@ -43,7 +43,7 @@ rules.chart([thumb_rule, never, always], measured.caption)
 
 # %% [markdown]
 # "× the best" is the mean, over all cases, of the time taken over that of the better choice. On this CPU, never
-# packing is the better habit *for speed*. (It reads the padding: for your results it may be wrong. More on that below.)
+# packing is the better habit *for speed*. For your results it may be wrong, because it reads the padding.
 
 # %% tags=["claims"]
 assert len(measured.cases) == 432
@@ -53,7 +53,7 @@ lstms = rules.judge("rule of thumb", lambda case: rules.rule_of_thumb(case.layou
 assert lstms.count(packs=True, faster="padded") > lstms.count(packs=True, faster="packed")
 
 # %% [markdown]
-# Your machine is another one. A small grid, in a few seconds:
+# On your machine, a small grid in a few seconds:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 live = thumb.run(rounds=3)
@@ -62,7 +62,7 @@ print(rules.judge("rule of thumb", lambda case: rules.rule_of_thumb(case.layout.
 # %% [markdown]
 # ## It changes results
 #
-# The rule has a worse fault than being slow.
+# The rule has a worse fault.
 
 # %%
 ask("equal lengths, wider tensor")
@@ -88,15 +88,14 @@ apart = (encodings[0] - encodings[1]).abs().max()
 print(f"the same sequence, with a mate of 4 and of 6 steps: {apart:.2g} apart")
 
 # %% [markdown]
-# With a mate of 6 steps the rule packs, and our state is right. With a mate of 4 it does not, and our state has read
-# two steps of zeros. The encoding of a sequence depends on its batch-mates, and nobody is told.
+# With a mate of 6 steps the rule packs, and our final state is right. With a mate of 4 it does not, and our state has
+# read two steps of zeros. The encoding of a sequence depends on its batch-mates, and nobody is told.
 
 # %%
 pv.Picture(pv.Layout([4, 4], max_len=6))  # the batch that the rule does not pack
 
 # %% [markdown]
-# **A choice of speed must never change results.** `pv.run` has several methods, and all of them give what packing
-# gives:
+# **A choice of speed must never change results.** All methods of `pv.run` (page 08) give what packing gives:
 
 # %%
 x[0, 4:] = 99  # whatever stands in the padding
@@ -114,7 +113,7 @@ for method in ("auto", "padded", "packed", "split", "staircase"):
 # %% [markdown]
 # ## What decides
 #
-# Three numbers decide together, and none of them alone:
+# On this CPU three numbers decide together, and none of them alone:
 #
 # - the **share of padding**: what packing can save,
 # - the **work per time step**: packing takes one step at a time, and each has a fixed price,
@@ -125,13 +124,11 @@ cases = measured.of("GRU")
 rules.where_packing_pays(cases, "GRU", measured.caption)
 
 # %% [markdown]
-# Forward alone, packing pays where there is much padding *and* enough work in a step. In training, more steps make it
-# worse: from left to right the circles vanish. So there are sizes at which packed training is faster than padded: large
-# ones with few steps and much padding.
-
-# %% [markdown]
-# Why? Take a run's time apart: a fixed time per call, per time step, per cell, and, when training a packed batch, the
-# copies of the backward pass (notebook 07). A model of these few constants can be fitted to the measurements.
+# Forward alone, packing pays where there is much padding *and* enough work in a step. In training more steps make it
+# worse: at 256 no circle is left. So packed training *can* be faster: with much padding, large steps, and few of them.
+#
+# Why? Take a run's time apart: so much per call, per time step, per cell, and, in packed training, for the copies of the
+# backward pass. Such a model can be fitted to the measurements.
 
 # %%
 model = rules.CostModel.fit(measured.cases)
@@ -140,9 +137,10 @@ sizes = {"mode": "LSTM", "training": True, "batch_size": 64, "longest": 256, "si
 model.chart(case, measured.caption)
 
 # %% [markdown]
-# Packed, the cells do cost less. But a padded LSTM is one fused kernel, in which a time step is nearly free.
+# Packed, the cells do cost less. But a padded LSTM is one *fused kernel*, a single call for all steps, in which a step is
+# nearly free.
 #
-# As rules, each fitted to some of the sizes and then tried on **another** one:
+# Now as rules, each fitted to some sizes and tried on **another** one:
 
 # %%
 judged = [
@@ -156,9 +154,7 @@ rules.chart(judged, measured.caption)
 
 # %% [markdown]
 # One number alone is hardly better than never packing. The cost model is nearly always right, *on the machine it was
-# fitted on*. Its constants are that machine's.
-#
-# So do not take a rule from somewhere. Not this one either. Measure.
+# fitted on*. So take no rule from elsewhere, not this one either. Measure.
 
 # %% tags=["claims"]
 same = {"training": True, "batch_size": 64, "size": 128, "kind": "log-normal"}
@@ -172,8 +168,8 @@ assert judged[-1].slowdown == min(rule.slowdown for rule in judged)
 # %% [markdown]
 # ## Measured advice
 #
-# `pv.advise` times every method on batches of your lengths: padded, packed, and those of `pv.run`. It recommends only
-# what gives the results of packing, and says when the spread is larger than the effect.
+# `pv.advise` times every method on batches of your lengths: padded, packed, and those of `pv.run`. It says when the
+# spread is larger than the effect.
 #
 # Put in your own lengths: a list, or the path of a CSV or JSON file. Without any, the 512 sentences of notebook 01.
 
@@ -197,19 +193,17 @@ print(advice.code)
 advice
 
 # %% [markdown]
-# How to read it: everything is called in turn, round after round, so that a busy moment hits all alike. A bar is a
-# ratio of times, with its quartiles. A hatched bar, if there is one, gives other results than packing: it is there for
-# comparison alone. Below stands what torch's packed run spends its time on, found by exchanging one part after the
-# other.
+# A bar is a ratio of times, with its quartiles. A hatched one gives other results than packing, and stands there for
+# comparison alone. Below it: what torch's packed run spends its time on, found by exchanging one part after the other.
 #
-# For your real model give it more time: `budget=60`. The advice holds for this machine, these lengths, this RNN and
-# this number of threads.
+# The advice holds for this machine, these lengths, this RNN and this number of threads. For a real decision give it
+# more seconds: `budget=60`.
 
 # %% [markdown]
 # ## Batches of similar lengths
 #
-# The cheapest padding is the one that is not there. A batch is as wide as its longest sequence, so let similar lengths
-# meet (*bucketing*). Predict, for the 512 sentences in batches of 32:
+# A batch is as wide as its longest sequence, so let similar lengths meet (*bucketing*). Predict, for the 512 sentences in
+# batches of 32:
 
 # %%
 ask("buckets of sentences")
@@ -225,8 +219,8 @@ layouts = {
 pv.figures.padding_waste(layouts)
 
 # %% [markdown]
-# Sorting everything gives the same batches in every epoch, and all long ones together. A **window** is the compromise:
-# shuffle, sort so many batches' worth at a time, cut, shuffle the batches. `Buckets` does that anew in each epoch.
+# Sorting everything gives the same batches in every epoch. A **window** is the compromise: shuffle, sort so many
+# batches' worth at a time, cut, shuffle the batches. `Buckets` does that anew in each epoch.
 
 # %%
 data = [torch.zeros(length, 32) for length in lengths]
@@ -243,10 +237,7 @@ assert sorted(n for batch in first for n in batch) == sorted(lengths)
 assert first != second
 
 # %% [markdown]
-# Which sequences share a batch changes, and with it the noise of training. No sequence's result does, as long as you
-# pack.
-#
-# Try it: your own lengths too, typed, pasted or from a file. Where does a small window suffice?
+# Try it, with your own lengths too. Where does a small window suffice?
 
 # %%
 from packviz.explorers import BatchingExplorer
@@ -269,8 +260,9 @@ assert shares[-1][0] == explorer.load.padding  # a window of all batches is sort
 # %% [markdown]
 # ## Several workers
 #
-# Training on several processes or GPUs, each takes a share of the batch. `DistributedDataParallel` (DDP) averages their
-# gradients, so a step is over when the slowest worker is. Take 64 sequences, longest first:
+# Several processes or GPUs can train together. Each, a *worker*, takes a share of the batch. torch's
+# `DistributedDataParallel` (DDP) averages their gradients, so a step is over when the slowest worker is. Take 64
+# sequences, longest first:
 #
 # - **contiguous**: worker 0 gets the longer half,
 # - **strided**: in turn, 0 1 0 1 …,
@@ -280,8 +272,7 @@ assert shares[-1][0] == explorer.load.padding  # a window of all batches is sort
 ask("mean of means")
 
 # %% [markdown]
-# Two real processes, on this machine. They train a GRU for one step, and compare the averaged gradient with the one of
-# a single process.
+# Two processes train a GRU for one step. Their averaged gradient is compared with that of a single process.
 
 # %%
 from packviz.studies import workers
@@ -294,9 +285,10 @@ found.chart()
 # *Mean of means*: every worker takes the mean over its own tokens, as `loss.mean()` does. Fair shares make the error
 # small. Only the **token-weighted** loss makes it vanish:
 #
-# 1. Add up the tokens of all workers: `total = torch.tensor(my_tokens)`, then `torch.distributed.all_reduce(total)`.
-# 2. Each worker's loss is its **sum** of losses, divided by `total`, times the number of workers, because DDP divides
-#    by that number again.
+# 1. Add up the tokens of all workers: `total = torch.tensor(my_tokens, device=device)`, the worker's own device, then
+#    `torch.distributed.all_reduce(total)`, which puts the sum over all workers into `total`.
+# 2. Each worker's loss is the **sum** over its tokens, divided by `total`, times `torch.distributed.get_world_size()`,
+#    the number of workers: DDP's average divides by that again.
 
 # %% tags=["claims"]
 for way in ("contiguous", "strided", "snake"):
@@ -312,12 +304,12 @@ assert found.tokens("contiguous") == [2136, 641]  # as in the question
 print(found.times())
 
 # %% [markdown]
-# With the contiguous split one worker waits for the other. But a step costs more than its tokens: with fair shares
-# *both* workers walk all time steps.
+# With the contiguous split one worker waits for the other. But tokens are not the only cost: with fair shares *both*
+# workers walk all time steps.
 #
 # ### Outputs that fit together
 #
-# Each worker pads to its **own** longest sequence. Gathered, the outputs do not fit, unless all are told a common
+# Each worker pads to its **own** longest sequence. Put together, the outputs do not fit, unless all are told a common
 # `total_length`.
 
 # %%
@@ -335,28 +327,29 @@ assert torch.allclose(common, pv.run(rnn, x, n)[0], atol=1e-6)
 # %% [markdown]
 # ### The same, larger
 #
-# What ran here is an ordinary script under PyTorch's own launcher. On one machine with 8 GPUs, with your lengths:
+# The same script runs under torchrun, PyTorch's launcher. On one machine with 8 GPUs, with your lengths:
 #
 # ```sh
 # torchrun --standalone --nproc-per-node 8 -m packviz.studies.workers --device cuda --lengths my_lengths.csv
 # ```
 #
-# On several machines torchrun takes `--nnodes` and `--rdzv-endpoint`; the script stays the same.
+# For several machines torchrun has `--nnodes` and `--rdzv-endpoint`.
 
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Pack when lengths vary."** What decides is the RNN, its size, the pass and the device. Measure.
+# - **"Pack when lengths vary."** What decides is also the RNN, its size, the pass and the device. Measure.
 # - **"It is only an optimisation."** Not if it decides whether padding is read.
-# - **"Packing always pays on a GPU."** The page the rule comes from reports one where packing lost, with a repair too.
-# - **"Sort once, by length."** Then every epoch has the same batches, and their order follows the length.
+# - **"Packing always pays on a GPU."** The page that the rule comes from reports one where packing lost.
+# - **"Sort once, by length."** Then every epoch has the same batches.
 # - **"DDP averages the loss."** It averages gradients, each worker with the same weight.
 
 # %% [markdown]
 # ## Exercise
 #
-# A worker has the losses of its own tokens, `(N,)`. It also knows `total_tokens`, the number of tokens of all workers
-# together, and how many workers there are. Return the loss it should call `backward()` on, so that DDP's average is the gradient of the mean over **all** tokens.
+# A worker has the losses of its own tokens, `(N,)`. It also knows `total_tokens` of all workers together, and how many
+# workers there are. Return the loss it should call `backward()` on, so that DDP's average is the gradient of the mean
+# over **all** tokens.
 
 
 # %% tags=["exercise"]
@@ -371,7 +364,7 @@ checks.worker_loss(my_loss)
 # %% [markdown]
 # ## You can now
 #
-# - say why a rule about lengths is a poor guide: it does not see the RNN, its size, the pass or the device,
+# - say why a rule about lengths is a poor guide: it sees neither RNN, size, pass nor device,
 # - keep speed from changing results: choose among exact methods only,
 # - ask `pv.advise` for a measured recommendation,
 # - remove most padding with buckets, and keep the epochs random,

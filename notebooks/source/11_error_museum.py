@@ -314,10 +314,10 @@ with museum.exhibit("Layers taken for h and c") as told:
     told(two, torch.nn.GRU(1, 4)(packed)[1])
     told(two, packed)
 
-print(f"\nh {tuple(h.shape)}, c {tuple(c.shape)}: layer 0 and layer 1")
+_, h_n = gru(packed)
+print(f"\nh is the first layer's state: {torch.equal(h, h_n[0])}; c is the second's: {torch.equal(c, h_n[1])}")
 
 # %% tags=["claims"]
-output, h_n = gru(packed)
 assert torch.equal(torch.stack([h, c]), h_n)
 
 # %% [markdown]
@@ -467,7 +467,8 @@ assert torch.equal(h_n, network(x))  # without fullgraph: right
 # %% [markdown]
 # ### 20. Exporting one half
 #
-# The model packs, and what it returns is packed. (Notebook 09 exports a whole pair, with the package `onnx`.)
+# The model packs, and what it returns is packed. ONNX, a file format for networks, has no such thing. (Notebook 09
+# exports a whole pair, with the package `onnx`.)
 
 
 # %%
@@ -483,7 +484,7 @@ x, lengths = make([5, 3, 2]).T, torch.tensor([5, 3, 2])
 with museum.exhibit("Exporting one half"):
     torch.onnx.export(Half(), (x, lengths), io.BytesIO(), dynamo=False)
 
-pv.show(Half()(x, lengths).unsqueeze(1).T, [10], batch_first=True)  # what would leave the model: rows without a plan
+print(f"\nwhat would leave the model: {Half()(x, lengths).tolist()}, and nothing that tells whose these are")
 
 
 # %% tags=["claims"]

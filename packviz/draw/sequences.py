@@ -17,6 +17,7 @@ def real_cells(
     cell: Point,
     label: Callable[[int, int], str] | None,
     size: int = 12,
+    fill: str = "",
 ) -> None:
     """The real cells of sequence `b`, side by side.
 
@@ -28,8 +29,9 @@ def real_cells(
         cell: width and height of each.
         label: what stands in the cell of a sequence and a time step; none to draw all cells as one stretch.
         size: of the letters, in px.
+        fill: instead of the sequence's colour.
     """
-    (x, y), (width, height), fill = at, cell, palette.sequence_colour(b)
+    (x, y), (width, height), fill = at, cell, fill or palette.sequence_colour(b)
     length = int(layout.lengths[b])
     if label is None:  # on lower rows the outlines would hide the colours
         sheet.box(x, y, length * width, height, fill, stroke=None if height >= 4 else "")

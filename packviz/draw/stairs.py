@@ -156,6 +156,8 @@ class _Grid:
         self.order = layout.sorted_indices[:: self.stride].tolist()
         self.each = min(30.0, _WIDE / layout.max_len)  # the width of a time step
         self.tall = min(22.0, _TALL / len(self.order))  # the height of a row
+        self.named = self.tall >= 11
+        self.fill = "" if self.named else palette.REAL  # a sequence has its colour where its name stands
         self.right, self.foot = _LEFT + self.each * layout.max_len, _TOP + self.tall * len(self.order)
 
     def draw(self) -> Sheet:
@@ -179,7 +181,8 @@ class _Grid:
             sheet.box(*box, HATCHED, stroke="")
         label = partial(text.cell_label, None) if self.few else None
         for i, b in enumerate(self.order):
-            real_cells(sheet, self.layout, b, (_LEFT, _TOP + i * self.tall), (self.each, self.tall), label, size=11)
+            at, cell = (_LEFT, _TOP + i * self.tall), (self.each, self.tall)
+            real_cells(sheet, self.layout, b, at, cell, label, size=11, fill=self.fill)
 
     def _foot(self, sequences: int) -> float:
         """Where so many sequences end."""
@@ -216,7 +219,7 @@ class _Grid:
 
     def _names(self) -> None:
         """Letter and length of each sequence, where the rows are high enough."""
-        if self.tall < 11:
+        if not self.named:
             return
         for i, b in enumerate(self.order):
             row_name(self.sheet, self.layout, b, _LEFT - 8, _TOP + (i + 0.5) * self.tall + 4)
@@ -224,7 +227,7 @@ class _Grid:
     def _key(self) -> None:
         sheet, y = self.sheet, self.foot + 24
         sheet.layer()
-        x = sheet.key(4, y, [(palette.sequence_colour(0), "real"), (HATCHED, "padding, computed")])
+        x = sheet.key(4, y, [(self.fill or palette.sequence_colour(0), "real"), (HATCHED, "padding, computed")])
         sheet.box(x, y, 14, 12, stroke=self.colours.muted, thick=1, dash="2 3")
         sheet.text(x + 20, y + 10, "padding, left out")
         if self.stride > 1:

@@ -190,7 +190,8 @@ class CostModel:
         parts = {choice: self.parts(case, choice) for choice in choices}
         measured = [1e3 * case.seconds[choice] for choice in choices]
         batch = f"{case.batch_size} {case.kind} lengths up to {case.longest}"
-        title = f"{case.spec}, {'training' if case.training else 'forward'}: {batch}"
+        what = f"{case.spec}, {'training' if case.training else 'forward'}, {batch}"
+        title = f"{what}: packed takes {case.ratio.value:.2g} × as long"
         rows = [["", "measured", *PARTS]]
         for choice, ms in zip(choices, measured, strict=True):
             rows.append([choice, f"{ms:.3g}", *(f"{1e3 * seconds:.2g}" for seconds in parts[choice].values())])
@@ -228,7 +229,9 @@ def chart(verdicts: Sequence[Judged], caption: str = "") -> Chart:
     for v, *counts in zip(verdicts, *parts.values(), strict=True):
         rows.append([v.name, *map(str, counts), f"{v.slowdown:.2f}"])
     words = "\n".join(text.table(rows, "<  >  >  >  <"))
-    chart = axes("Rules against measurements", words, x="cases", rows=names, ends=said, below=_below(caption))
+    best = max(verdicts, key=lambda verdict: verdict.accuracy)
+    title = f"Most often right: {best.name}, in {best.accuracy:.0%} of the cases that are told apart"
+    chart = axes(title, words, x="cases", rows=names, ends=said, below=_below(caption))
     for (part, counts), fill in zip(parts.items(), (REAL, Fill(SEQUENCES[5], "."), NEITHER), strict=True):
         chart.bars(names, counts, part, fill)
     for v, end in zip(verdicts, said, strict=True):

@@ -126,7 +126,10 @@ class Workers(Worded):
         shares = [f"{way}, worker {i}" for way, each in tokens.items() for i in range(len(each))]
         most = max(map(max, tokens.values()))
         ends = [f"{most:,}"]
-        chart = axes("Tokens of each worker", self.to_text(), x="tokens", rows=shares, ends=ends)
+        times = {way: max(each) / min(each) for way, each in tokens.items()}
+        worst = max(times, key=lambda way: times[way])
+        title = f"{worst.capitalize()} gives one worker {times[worst]:.2g} times the tokens of another"
+        chart = axes(title, self.to_text(), x="tokens", rows=shares, ends=ends)
         chart.bars(shares, [own for each in tokens.values() for own in each])
         chart.update_traces(texttemplate="%{x:,}", textposition="outside", cliponaxis=False)
         chart.scale(most)

@@ -118,11 +118,12 @@ def test_rectangles_and_real_cells_stand_where_they_belong(stairs):
         assert near(box.y, y)
         assert near(box.bottom, y + rows * height)
     order = stairs.layout.sorted_indices[:: stride(stairs)].tolist()
-    real = [b for b in drawing.boxes if b.fill in SEQUENCES][:-1]
+    named = len(order) <= 30  # with more rows there is no room for a name, and colours would tell nobody apart
+    real = [b for b in drawing.boxes if b.fill in (SEQUENCES if named else [palette.REAL])][:-1]
     reach = {}
     for box in real:
         r = round((box.y - y) / height)
-        assert box.fill == palette.sequence_colour(order[r])
+        assert box.fill == (palette.sequence_colour(order[r]) if named else palette.REAL)
         assert near(box.height, height)
         reach[r] = max(reach.get(r, 0), box.right)
     assert all(near(reach[r], x + stairs.layout.lengths[b] * width) for r, b in enumerate(order))
