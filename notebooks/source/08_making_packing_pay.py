@@ -83,8 +83,8 @@ for T in (32, 64):
 # %% [markdown]
 # Twice the steps: four times the bytes with torch, twice the bytes with packviz.
 #
-# The time of pack and pad, recorded on one machine. *copy* is one plain copy of the padded tensor, *torchrua* another
-# library for ragged batches.
+# The time of pack and pad, recorded. *copy* is one copy of the padded tensor, *torchrua* another library for ragged
+# batches.
 
 # %%
 raced = race.recorded()
@@ -129,7 +129,7 @@ assert torch.allclose(split_rnn(rnn, packed), rnn(packed)[0].data, atol=1e-6)
 # %% [markdown]
 # ## Fewer, larger steps
 #
-# Linear, but every step is a small product and a few calls. A padded LSTM wastes cells, and is *one* call for all steps:
+# Linear, but every step is a few calls. A padded LSTM wastes cells, and is *one* call for all steps:
 # a *fused kernel*, on a CPU that of the library oneDNN.
 #
 # There is something between. Sort the sequences, and cut time into pieces. In each, run the padded RNN on the
@@ -308,8 +308,9 @@ print(patch)
 # %% [markdown]
 # ## What `auto` goes by
 #
-# A small model of the time: so much for a call, a time step, a cell. Its constants were measured once; `pv.calibrate()`
-# measures yours. Of methods within 5 % of the fastest, `auto` takes the simplest. Four batches, then the one above:
+# A small model of the time: so much for a call, a time step, a cell. Its constants were measured on another machine;
+# `pv.calibrate().use()` measures and takes yours, in minutes. Of methods within 5 % of the fastest, `auto` takes the
+# simplest. Four batches, then the one above:
 
 # %%
 cases = {
@@ -340,7 +341,7 @@ small = results.Parameters(methods=methods, batch_size=64, rounds=3)
 live
 
 # %% [markdown]
-# In so small a step the calls that `run` adds may weigh as much as what it saves.
+# In so small a step the calls that `run` adds may cost what it saves.
 #
 # Recorded with the forum's 512 sequences, after comparing logits and gradients of all methods:
 
@@ -392,7 +393,7 @@ assert sum(len(aim.missed) for aim in training.values()) < sum(len(aim.missed) f
 # - **"The same seed, the same dropout."** Between layers dropout is drawn in another order. Compare in `eval` mode.
 # - **"Fewer cells, less time."** Cuts cost calls. A batch of nearly equal lengths stays one rectangle.
 # - **"It must be so on a GPU."** There cuDNN, NVIDIA's library, takes `batch_sizes` as they are. The times above are a
-#   CPU's; race on yours: `packviz study race --device cuda --out mine.json`.
+#   CPU's. Yours: `packviz study race --device cuda --out mine.json`.
 
 # %% [markdown]
 # ## Exercise
