@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from packviz.check.findings import Finding, Findings
+from packviz.core.given import refuse_nested
 from packviz.core.layout import BoolArray, IntArray, Layout, Packed, sequence_name
 from packviz.core.padded import Padded, order
 from packviz.draw.text import count, numbers
@@ -89,16 +90,15 @@ class _Batch:
         if not isinstance(x, Tensor):
             hint = "; pass it as packed=…, and as x the padded batch" if hasattr(x, "batch_sizes") else ""
             raise TypeError(f"x is a {type(x).__name__}; give the padded batch as a tensor {self.order}{hint}")
-        if x.is_nested or x.layout != torch.strided:
-            raise TypeError(
-                "x is a sparse or nested tensor; give the padded batch as a dense one: x.to_dense(), or"
-                " torch.nested.to_padded_tensor(x, 0.0)"
-            )
+        refuse_nested("x", x)
+        if x.layout != torch.strided:
+            raise TypeError("x is a sparse tensor; give the padded batch as a dense one: x.to_dense()")
         if x.ndim < 2:
             raise ValueError(f"x must be {self.order}, got shape {tuple(x.shape)}")
         self.size, self.steps, _ = Padded.of(x.shape, batch_first)
         x = x.detach() if batch_first else x.detach().transpose(0, 1)
         self.x = x.flatten(2) if x.ndim > 2 else x.unsqueeze(2)
+        refuse_nested("lengths", lengths)
         try:
             given = lengths.detach() if isinstance(lengths, Tensor) else torch.tensor(np.array(lengths))
         except (TypeError, ValueError, RuntimeError):
@@ -376,9 +376,11 @@ def _ending(batch: _Batch, same: BoolArray, cell: tuple[int, int] | None) -> Ite
             fix = "give the lengths in the order of x; if you sorted one of the two, sort the other alike"
         elif late.any():
             level, rule, wrong = "warning", "data after the length", late
+            lost = int((read - n)[late].sum())
+            after = f", and {'padding' if cell else 'zeros'} after them" if (read[late] < steps).any() else ""
             said = (
-                f"{count(int((read - n)[late].sum()), 'step')} of data in {count(int(late.sum()), 'sequence')} lie"
-                f" behind the stated length, and {'padding' if cell else 'zeros'} after them: {at} go on to {read[b]}."
+                f"{count(lost, 'step')} of data in {count(int(late.sum()), 'sequence')}"
+                f" {'lies' if lost == 1 else 'lie'} behind the stated length{after}: {at} go on to {read[b]}."
                 " Packing leaves these steps out without a word."
             )
             fix = "give the full lengths; if you shorten on purpose, cut x as well"
@@ -386,9 +388,11 @@ def _ending(batch: _Batch, same: BoolArray, cell: tuple[int, int] | None) -> Ite
             # The same number in every sequence may be an end mark that is written like the padding.
             marks = bool((n - last == n[0] - last[0]).all())
             level, rule = "info" if marks else "warning", TOO_LONG
+            over = int((n - read).sum())
+            ending = "step" if over == 1 else f"{over:,} steps"
             said = (
-                f"The last {count(int((n - read).sum()), 'step')} of {count(many, 'sequence')} look like"
-                f" padding: {at} end at {read[b]}. If it is padding, the RNN reads it, and h_n is the state after it."
+                f"The last {ending} of {count(many, 'sequence')} {'looks' if over == 1 else 'look'} like padding:"
+                f" {at} end at {read[b]}. If it is padding, the RNN reads it, and h_n is the state after it."
             )
             fix = f"nothing, if these are {'end marks' if marks else 'data'}; else give each sequence's own length"
             fix += ", not the width of x" * bool((n == steps).all())

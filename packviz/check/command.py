@@ -92,7 +92,7 @@ def _check(options: argparse.Namespace) -> int:
             given = given, _example(given, n)
         if not isinstance(given, tuple) or len(given) != 2:
             raise TypeError(
-                f"it is a {type(given).__name__}; give a network, or a function that returns (network, inputs)"
+                f"{type(given).__name__} is no network; give one, or a function that returns (network, inputs)"
             )
         found = check_static(*given)
     print(found)

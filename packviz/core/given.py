@@ -46,6 +46,19 @@ def share(name: str, value: Any) -> float:
     return float(value)
 
 
+def refuse_nested(name: str, value: Any) -> None:
+    """Lets everything pass but torch's nested tensors: in these the size of a dimension is no number.
+
+    Raises:
+        TypeError: it is one.
+    """
+    if getattr(value, "is_nested", False):
+        raise TypeError(
+            f"{name} is a nested tensor; give torch.nested.to_padded_tensor(nested, 0.0), which is batch first, and as"
+            " lengths [len(one) for one in nested.unbind()]"
+        )
+
+
 def refuse_entries(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str, why: str) -> None:
     """Names the first of the bad entries.
 

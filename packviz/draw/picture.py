@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from packviz.core.given import refuse_nested
 from packviz.core.layout import Layout
 from packviz.core.padded import order, reading
 from packviz.draw import layouts, text
@@ -98,6 +99,7 @@ _Read = tuple[Layout, text.Labels | None, str]
 
 
 def _read(what: Any, lengths: Any, batch_first: bool) -> _Read:
+    refuse_nested("x", what)
     packed = hasattr(what, "batch_sizes") and hasattr(what, "data")
     if isinstance(what, tuple) and [min(getattr(v, "ndim", 0), 2) for v in what] == [2, 1]:
         raise ValueError(

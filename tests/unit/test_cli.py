@@ -318,7 +318,7 @@ def test_check_takes_lengths_for_its_example(networks, capsys):
         ("nowhere.py:Good", "cannot import nowhere.py: FileNotFoundError: "),
         ("no.where:Good", "cannot import no.where: ModuleNotFoundError: No module named 'no'"),
         ("some_networks.py:fails", "some_networks.py:fails: KeyError: 'weights'"),
-        ("some_networks.py:number", "some_networks.py:number: it is a int; give a network, or a function that returns"),
+        ("some_networks.py:number", "some_networks.py:number: int is no network; give one, or a function that returns"),
         ("some_networks.py:no_rnn", "some_networks.py:no_rnn: there is no RNN in it to make an example for; give a"),
     ],
 )

@@ -212,6 +212,16 @@ def test_padding_inside_the_length(lengths, seed):
         assert ("not the width of x" in found.fix) == (len(set(wrong)) == 1)
 
 
+def test_one_step_is_said_in_the_singular_and_no_zeros_where_the_row_ends():
+    x = batch([6, 4, 3])
+    (at_the_end,) = serious(pv.diagnose(x, [5, 4, 3], True))
+    assert "1 step of data in 1 sequence lies behind the stated length: lengths[0] is 5" in at_the_end.message
+    (before,) = serious(pv.diagnose(x, [6, 4, 2], True))
+    assert "1 step of data in 1 sequence lies behind the stated length, and zeros after them: " in before.message
+    (found,) = pv.diagnose(x, [6, 5, 3], True)
+    assert "The last step of 1 sequence looks like padding" in found.message
+
+
 def test_a_batch_as_small_as_a_first_try():
     lengths = [7, 3, 5, 2]
     x = batch(lengths)
@@ -437,11 +447,11 @@ def test_a_state_with_other_rows():
     [
         (([1, 2], [1, 2]), TypeError, "x is a list; give the padded batch as a tensor (T, B, …)"),
         ((torch.zeros(3), [3]), ValueError, "x must be (T, B, …), got shape (3,)"),
-        ((torch.zeros(3, 2).to_sparse(), [3, 2]), TypeError, "x is a sparse or nested tensor; give the padded batch"),
+        ((torch.zeros(3, 2).to_sparse(), [3, 2]), TypeError, "x is a sparse tensor; give the padded batch"),
         (
             (torch.nested.nested_tensor([X, X], layout=torch.jagged), [3, 2]),
             TypeError,
-            "x is a sparse or nested tensor; give the padded",
+            "x is a nested tensor; give torch.nested.to_padded_tensor",
         ),
         ((torch.zeros(3, 2), "ab"), ValueError, "lengths must be a list or a tensor of numbers, got 'ab'"),
         ((torch.zeros(3, 2), [[3, 2]]), ValueError, "lengths must hold one number per sequence, got torch.int64 of"),

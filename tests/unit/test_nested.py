@@ -1,0 +1,51 @@
+"""Nested tensors: whoever takes a batch or lengths refuses them by name, and what the refusal advises works."""
+
+import pytest
+import torch
+
+import packviz as pv
+
+LENGTHS = [5, 3, 2]
+RNN = torch.nn.GRU(3, 4, batch_first=True)
+
+TAKES_A_BATCH = {
+    "run": lambda x, n: pv.run(RNN, x, n),
+    "Ragged": lambda x, n: pv.Ragged(RNN)(x, n),
+    "ragged_op": lambda x, n: pv.ragged_op(RNN)(x, torch.tensor(n)),
+    "compare": lambda x, n: pv.compare(RNN, x, n),
+    "diagnose": lambda x, n: pv.diagnose(x, n, batch_first=True),
+    "show": lambda x, n: pv.show(x, n, batch_first=True),
+    "align": lambda x, n: pv.align(x, n, batch_first=True),
+    "masked_loss": lambda x, n: pv.masked_loss(x, n, batch_first=True),
+}
+TAKES_LENGTHS = {
+    "padding_mask": pv.padding_mask,
+    "flops": lambda n: pv.flops(RNN, n),
+    "plan": lambda n: pv.plan(RNN, n),
+    "Layout": pv.Layout,
+    "run": lambda n: pv.run(RNN, torch.zeros(3, 5, 3), n),
+    "diagnose": lambda n: pv.diagnose(torch.zeros(3, 5, 3), n, batch_first=True),
+}
+
+
+@pytest.fixture(params=[torch.jagged, torch.strided], ids=str)
+def nested(request):
+    return torch.nested.nested_tensor([torch.randn(n, 3) for n in LENGTHS], layout=request.param)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("name", TAKES_A_BATCH)
+def test_a_nested_batch_is_refused_and_runs_as_advised(name, nested):
+    called = "loss" if name == "masked_loss" else "x"
+    with pytest.raises(TypeError, match=f"^{called} is a nested tensor; give torch"):
+        TAKES_A_BATCH[name](nested, LENGTHS)
+    lengths = [len(one) for one in nested.unbind()]
+    assert lengths == LENGTHS
+    TAKES_A_BATCH[name](torch.nested.to_padded_tensor(nested, 0.0), lengths)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("name", TAKES_LENGTHS)
+def test_nested_lengths_are_refused(name, nested):
+    with pytest.raises(TypeError, match=r"^lengths is a nested tensor; give torch"):
+        TAKES_LENGTHS[name](nested)
