@@ -239,6 +239,7 @@ def outcome(rnn, x, lengths, method=None):
     return output, *final, *torch.autograd.grad(loss, [x, *rnn.parameters()])
 
 
+# %%
 lengths = [9, 2, 5, 5, 1, 7]  # in no order
 x = torch.randn(6, 9, 4)
 x[~pv.padding_mask(torch.tensor(lengths))] = float("nan")  # whatever is in the padding
@@ -279,6 +280,7 @@ class Network(torch.nn.Module):
         return self.linear(output).sum(1)
 
 
+# %%
 class Faster(Network):
     def forward(self, ids, lengths):
         output, _ = pv.run(self.lstm, self.embedding(ids), lengths)

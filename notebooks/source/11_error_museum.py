@@ -428,6 +428,10 @@ with museum.exhibit("No size of its own") as told:
 
 print(f"\n{len(packed.batch_sizes)} steps, {packed.batch_sizes[0]} sequences, data {tuple(packed.data.shape)}")
 
+# %% tags=["claims"]
+assert packed.data.shape == (10,)
+assert (len(packed.batch_sizes), packed.batch_sizes[0]) == (5, 3)
+
 # %% [markdown]
 # ### 18. A layer that wants a tensor
 
