@@ -72,6 +72,17 @@ from packviz.check import networks
 for network in [networks.Sorted, networks.Unsorted, networks.FinalStates, networks.Returned, networks.UsedByMax]:
     print(pv.check_static(network(), (x, lengths)).headline)
 
+# %% tags=["claims"]
+rules = {network: pv.check_static(network(), (x, lengths)).rules for network in networks.GUIDE[1:]}
+assert rules == {
+    networks.Sorted: ["total_length"],
+    networks.Unsorted: ["unsorted", "total_length"],
+    networks.FinalStates: ["final_states"],
+    networks.Returned: ["returned"],
+    networks.UsedByMax: ["used"],
+}
+assert not pv.check_static(networks.FixedLength(), (x,))
+
 # %% [markdown]
 # `FinalStates` returns only `h_n` and `c_n`. Their size never varies, so nothing has to be padded.
 #
@@ -93,15 +104,6 @@ output = mended(x[:, order], n[order])[0][:, order.argsort()]  # back in the cal
 print("the same output:", torch.equal(output, unsorted(x, n)[0]))
 
 # %% tags=["claims"]
-rules = {network: pv.check_static(network(), (x, lengths)).rules for network in networks.GUIDE[1:]}
-assert rules == {
-    networks.Sorted: ["total_length"],
-    networks.Unsorted: ["unsorted", "total_length"],
-    networks.FinalStates: ["final_states"],
-    networks.Returned: ["returned"],
-    networks.UsedByMax: ["used"],
-}
-assert not pv.check_static(networks.FixedLength(), (x,))
 assert not pv.check_static(mended, (x, lengths))
 assert len(mended(x, torch.tensor([4, 2]))[0]) == 5
 assert torch.equal(output, unsorted(x, n)[0])
