@@ -8,8 +8,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from packviz.bench.command import STOPPED, add_advise, add_studies
+from packviz.bench.command import add_advise, add_studies
 from packviz.bench.machine import own_version
+from packviz.bench.terminal import STOPPED
 from packviz.check.command import add_check, add_diagnose
 from packviz.core import lengths
 from packviz.draw.picture import show

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from packviz.bench import ways
-from packviz.bench.command import Bar
+from packviz.bench.terminal import Bar
 from packviz.bench.timing import FEWEST_ROUNDS, RATIOS, Ratio, Timing, clock_for, measure
 from packviz.core import batches as buckets
 from packviz.core import lengths as sources

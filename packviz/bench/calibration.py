@@ -23,8 +23,8 @@ import numpy as np
 import torch
 
 from packviz.bench import ways
-from packviz.bench.command import in_a_line
 from packviz.bench.machine import check_device, provenance
+from packviz.bench.terminal import in_a_line
 from packviz.bench.timing import measure
 from packviz.core.cuts import Rates, best_cuts, predict
 from packviz.core.fit import nonnegative

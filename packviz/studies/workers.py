@@ -39,7 +39,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from packviz.bench.command import in_a_line
+from packviz.bench.terminal import in_a_line
 from packviz.bench.timing import Timing, measure
 from packviz.core import batches as buckets
 from packviz.core.given import at_least

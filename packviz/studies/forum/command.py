@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from packviz.bench.command import carry_out, writing
+from packviz.bench.terminal import carry_out, writing
 from packviz.draw.chart import Sweep
 from packviz.studies.forum import results
 from packviz.studies.forum import sweep as experiment

@@ -13,7 +13,7 @@ import pytest
 
 from packviz import cli
 from packviz.bench import calibration
-from packviz.bench.command import Bar
+from packviz.bench.terminal import Bar
 from packviz.bench.study import Progress
 from packviz.studies import helpers, workers
 from packviz.studies.forum import network as forum
