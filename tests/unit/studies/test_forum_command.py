@@ -13,8 +13,8 @@ import pytest
 
 from packviz import cli
 from packviz.bench import calibration
-from packviz.bench.terminal import Bar
 from packviz.bench.study import Progress
+from packviz.bench.terminal import Bar
 from packviz.studies import helpers, workers
 from packviz.studies.forum import network as forum
 from packviz.studies.forum import results
