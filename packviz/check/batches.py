@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from packviz.check.findings import Finding, Findings
-from packviz.core.given import refuse_nested
+from packviz.core.given import only_dense
 from packviz.core.layout import BoolArray, IntArray, Layout, Packed, sequence_name
 from packviz.core.padded import Padded, order
 from packviz.draw.text import count, numbers
@@ -90,15 +90,13 @@ class _Batch:
         if not isinstance(x, Tensor):
             hint = "; pass it as packed=…, and as x the padded batch" if hasattr(x, "batch_sizes") else ""
             raise TypeError(f"x is a {type(x).__name__}; give the padded batch as a tensor {self.order}{hint}")
-        refuse_nested("x", x)
-        if x.layout != torch.strided:
-            raise TypeError("x is a sparse tensor; give the padded batch as a dense one: x.to_dense()")
+        only_dense("x", x)
         if x.ndim < 2:
             raise ValueError(f"x must be {self.order}, got shape {tuple(x.shape)}")
         self.size, self.steps, _ = Padded.of(x.shape, batch_first)
         x = x.detach() if batch_first else x.detach().transpose(0, 1)
         self.x = x.flatten(2) if x.ndim > 2 else x.unsqueeze(2)
-        refuse_nested("lengths", lengths)
+        only_dense("lengths", lengths)
         try:
             given = lengths.detach() if isinstance(lengths, Tensor) else torch.tensor(np.array(lengths))
         except (TypeError, ValueError, RuntimeError):

@@ -46,8 +46,8 @@ def share(name: str, value: Any) -> float:
     return float(value)
 
 
-def refuse_nested(name: str, value: Any) -> None:
-    """Lets everything pass but torch's nested tensors: in these the size of a dimension is no number.
+def only_dense(name: str, value: Any) -> None:
+    """Lets everything pass but two kinds of torch's tensors: nested ones, whose sizes are no numbers, and sparse ones.
 
     Raises:
         TypeError: it is one.
@@ -57,6 +57,8 @@ def refuse_nested(name: str, value: Any) -> None:
             f"{name} is a nested tensor; give torch.nested.to_padded_tensor(nested, 0.0), which is batch first, and as"
             " lengths [len(one) for one in nested.unbind()]"
         )
+    if str(getattr(value, "layout", "")).startswith("torch.sparse"):
+        raise TypeError(f"{name} is a sparse tensor; give a dense one: {name}.to_dense()")
 
 
 def refuse_entries(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str, why: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from packviz.core.given import refuse_entries, refuse_nested, refuse_unwhole
+from packviz.core.given import only_dense, refuse_entries, refuse_unwhole
 from packviz.core.padded import Padded, reading
 
 IntArray = npt.NDArray[np.int64]
@@ -318,7 +318,9 @@ def _host_array(values: Any) -> npt.NDArray[Any]:
 
 
 def _whole_numbers(values: Any, name: str, advice: str) -> IntArray:
-    refuse_nested(name, values)
+    only_dense(name, values)
+    if getattr(values, "is_meta", False):
+        raise ValueError(f"{name} is on the meta device, which holds no values: {advice}")
     try:
         array = _host_array(values)
     except ValueError:  # NumPy's word for rows of unequal length

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from packviz.core.given import refuse_nested
+from packviz.core.given import only_dense
 from packviz.core.layout import Layout
 from packviz.core.padded import order, reading
 from packviz.draw import layouts, text
@@ -99,7 +99,7 @@ _Read = tuple[Layout, text.Labels | None, str]
 
 
 def _read(what: Any, lengths: Any, batch_first: bool) -> _Read:
-    refuse_nested("x", what)
+    only_dense("x", what)
     packed = hasattr(what, "batch_sizes") and hasattr(what, "data")
     if isinstance(what, tuple) and [min(getattr(v, "ndim", 0), 2) for v in what] == [2, 1]:
         raise ValueError(
@@ -114,6 +114,8 @@ def _read(what: Any, lengths: Any, batch_first: bool) -> _Read:
     if packed:
         return _packed(what)
     if isinstance(what, (list, tuple)) and what and all(_is_sequence(item) for item in what):
+        if all(isinstance(item, str) and item.strip().isdecimal() for item in what):
+            raise TypeError(f"show() cannot tell whether {what!r} are lengths; give lengths as numbers, words as lists")
         return _sequences(what)
     if what is None or isinstance(what, (str, dict)):
         raise TypeError(f"show() cannot draw a {type(what).__name__}: {_GIVE}")
@@ -179,7 +181,9 @@ def _is_sequence(item: Any) -> bool:
 
 
 def _host(values: Any) -> Any:
-    """Values that can be read here and now: tensors detached and on the CPU, as arrays."""
+    """Values that can be read here and now: tensors detached and on the CPU, as arrays; none of a meta tensor."""
+    if getattr(values, "is_meta", False):
+        return np.empty((*values.shape, 0))
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         values = values.float() if values.is_floating_point() else values  # NumPy has no bfloat16

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import PackedSequence
 
-from packviz.core.given import refuse_nested, refuse_unwhole
+from packviz.core.given import only_dense, refuse_unwhole
 from packviz.core.padded import Padded, order
 
 Lengths = Tensor | Sequence[int]
@@ -101,7 +101,7 @@ def masked_loss(
         raise TypeError(f"loss must be a floating-point tensor, got {kind}; {advice}")
     if reduction not in ("mean", "sum", "sequence"):
         raise ValueError(f"reduction is {reduction!r}; choose 'mean', 'sum' or 'sequence'")
-    refuse_nested("loss", loss)
+    only_dense("loss", loss)
     if loss.ndim < 2:
         raise ValueError(
             f"loss has shape {tuple(loss.shape)}, it needs a batch and a time dimension: compute it with"
@@ -238,7 +238,7 @@ def _fitted(lengths: Lengths, x: Tensor, name: str, batch_first: bool) -> tuple[
     """The lengths on the device of `x`, within its number of time steps; and how `x` is read."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor {order(batch_first)}, got {type(x).__name__}")
-    refuse_nested(name, x)
+    only_dense(name, x)
     if x.ndim < 2:
         raise ValueError(f"{name} must be {order(batch_first)}, got shape {tuple(x.shape)}")
     n = whole_numbers(lengths)
@@ -258,7 +258,7 @@ def whole_numbers(lengths: Lengths) -> Tensor:
     Raises:
         ValueError: they are no whole numbers, or not one for each sequence.
     """
-    refuse_nested("lengths", lengths)
+    only_dense("lengths", lengths)
     try:
         n = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths, device="cpu")
     except (TypeError, ValueError, RuntimeError):

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from packviz.core.given import refuse_nested
+from packviz.core.given import only_dense
 from packviz.core.padded import Padded
 from packviz.core.spec import GATES
 from packviz.ops.kernels import flat_names
@@ -78,7 +78,7 @@ class RaggedOp(nn.Module):
         """
         if not isinstance(x, Tensor):
             raise TypeError(f"x is a {type(x).__name__}; give the padded batch, a tensor, which is packed in here")
-        refuse_nested("x", x)
+        only_dense("x", x)
         if not isinstance(lengths, Tensor):
             raise TypeError(f"lengths is a {type(lengths).__name__}; give a tensor, which a compiler can follow")
         if self.training and self.dropout and self.num_layers > 1:

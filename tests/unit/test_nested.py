@@ -1,4 +1,4 @@
-"""Nested tensors: whoever takes a batch or lengths refuses them by name, and what the refusal advises works."""
+"""Nested and sparse tensors: who takes a batch or lengths refuses them by name, and what the refusal advises works."""
 
 import pytest
 import torch
@@ -49,3 +49,27 @@ def test_a_nested_batch_is_refused_and_runs_as_advised(name, nested):
 def test_nested_lengths_are_refused(name, nested):
     with pytest.raises(TypeError, match=r"^lengths is a nested tensor; give torch"):
         TAKES_LENGTHS[name](nested)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
+@pytest.mark.parametrize("name", TAKES_A_BATCH)
+def test_a_sparse_batch_is_refused_and_runs_as_advised(name, layout):
+    called = "loss" if name == "masked_loss" else "x"
+    dense = torch.randn(3, 5, 3)
+    sparse = dense.to_sparse(layout=layout)
+    with pytest.raises(TypeError, match=rf"^{called} is a sparse tensor; give a dense one: {called}\.to_dense\(\)$"):
+        TAKES_A_BATCH[name](sparse, LENGTHS)
+    TAKES_A_BATCH[name](sparse.to_dense(), LENGTHS)
+
+
+@pytest.mark.parametrize("name", TAKES_LENGTHS)
+def test_sparse_lengths_are_refused(name):
+    with pytest.raises(TypeError, match=r"^lengths is a sparse tensor; give a dense one"):
+        TAKES_LENGTHS[name](torch.tensor(LENGTHS).to_sparse())
+
+
+@pytest.mark.parametrize("name", ["flops", "plan", "Layout"])
+def test_lengths_without_values_are_refused(name):
+    with pytest.raises(ValueError, match=r"^lengths is on the meta device, which holds no values: list the number of"):
+        TAKES_LENGTHS[name](torch.tensor(LENGTHS, device="meta"))

@@ -447,7 +447,7 @@ def test_a_state_with_other_rows():
     [
         (([1, 2], [1, 2]), TypeError, "x is a list; give the padded batch as a tensor (T, B, …)"),
         ((torch.zeros(3), [3]), ValueError, "x must be (T, B, …), got shape (3,)"),
-        ((torch.zeros(3, 2).to_sparse(), [3, 2]), TypeError, "x is a sparse tensor; give the padded batch"),
+        ((torch.zeros(3, 2).to_sparse(), [3, 2]), TypeError, "x is a sparse tensor; give a dense one"),
         (
             (torch.nested.nested_tensor([X, X], layout=torch.jagged), [3, 2]),
             TypeError,

@@ -107,6 +107,8 @@ def test_cells_that_hold_vectors_keep_their_letters():
         show(pack_sequence(rows, enforce_sorted=False)),
         show(rows),
         show(x[..., :0], LENGTHS),
+        show(x.to("meta"), LENGTHS),
+        show([row.to("meta") for row in rows]),
     ):
         assert picture.to_text().endswith(SAID)
 
@@ -197,6 +199,14 @@ def test_what_does_not_fit_is_refused(call, said):
 def test_what_cannot_be_drawn_is_refused(thing):
     with pytest.raises(TypeError, match=f"show\\(\\) cannot draw a {type(thing).__name__}: give lengths, a padded x"):
         show(thing)
+
+
+@pytest.mark.parametrize("words", [["5", "3", "2"], ["5"], ("5", " 3 ")])
+def test_numbers_as_text_are_neither_lengths_nor_sequences(words):
+    with pytest.raises(TypeError, match="are lengths; give lengths as numbers, words as lists"):
+        show(words)
+    assert show([list(word) for word in words]).layout == pv.Layout([len(word) for word in words])
+    assert show([*words, "abc"]).layout.batch_size == len(words) + 1
 
 
 @pytest.mark.parametrize("thing", [None, "abc", 5, iter([[1, 2], [3, 0]])])
