@@ -265,7 +265,13 @@ class _Reading:
         """`(B, T)` where data hold the value."""
         return self.real & self.same
 
-    def chance(self, batch: _Batch) -> float:
+    def are_marks(self, batch: _Batch) -> bool:
+        """Whether these may be end marks, written like padding: all sequences end so, and go beyond that by chance."""
+        end = self.real.sum(axis=1)
+        every = int((batch.n - end)[~self.same.all(axis=1)].min(initial=batch.steps))
+        return self.rule == TOO_LONG and every > 0 and self.chance(batch, every) >= SURE
+
+    def chance(self, batch: _Batch, marks: int = 0) -> float:
         """How likely it is that data hold the value just there by chance, judged by the other data.
 
         Say that data hold it at some rate, and where they do, hold it on at another. After `k` of `n` steps that did,
@@ -277,10 +283,11 @@ class _Reading:
         ones are held against the `k'` of `n'` steps behind such a step that hold it again; or if data hold it nowhere,
         against the steps that repeat the one before, whatever it is. So zeros tell much where data are never zero, and
         little where they are sparse, fall silent or stand still. Where the lengths leave data in the padding, that has
-        to be chance, too: `RARE`.
+        to be chance, too: `RARE`. So many `marks` at the end of each sequence need no explanation.
         """
         broken = batch.padding is None
-        doubtful = ~self.real & (batch.mask | broken)  # padding that is as it should be needs no explanation
+        # Nor does padding that is as it should be.
+        doubtful = ~self.real & ((np.arange(batch.steps) < batch.n[:, None] - marks) | (broken & ~batch.mask))
         if self.cell:
             doubtful[self.cell] = False
         doubtful, real, inside = (one if self.along else one.T for one in (doubtful, self.real, self.inside))
@@ -304,12 +311,14 @@ def _data(batch: _Batch) -> Iterator[Finding]:
     if judged := [(one.chance(batch), one) for one in _readings(batch)]:
         chance, one = min(judged, key=itemgetter(0))
         k, others = int(one.inside.sum()), count(int(one.real.sum()), "other step")
-        if chance < SURE:
+        marks = one.are_marks(batch)
+        if chance < SURE and not marks:
             sure = "almost certain" if chance < 1e-6 else "very likely" if chance < 1e-3 else "likely"
             said = f"{one.said} This is {sure}: of {others}, {k or 'none'} {'are' if k > 1 else 'is'} like padding."
             yield Finding(one.level, one.rule, said, _names(one.wrong), one.fix)
-        elif one.rule == TOO_LONG and not k:
-            said = f"{one.said} They may as well be data that end so: {others} do not rule it out."
+        elif one.rule == TOO_LONG and (chance < SURE or not k):
+            why = "end marks: every sequence ends so" if marks else f"data that end so: {others} do not rule it out"
+            said = f"{one.said} They may as well be {why}."
             yield Finding("info", one.rule, said, _names(one.wrong), one.fix)
     if (hidden := batch.nan & ~batch.mask).any():
         said = (
@@ -383,16 +392,14 @@ def _ending(batch: _Batch, same: BoolArray, cell: tuple[int, int] | None) -> Ite
             )
             fix = "give the full lengths; if you shorten on purpose, cut x as well"
         else:
-            # The same number in every sequence may be an end mark that is written like the padding.
-            marks = bool((n - last == n[0] - last[0]).all())
-            level, rule = "info" if marks else "warning", TOO_LONG
+            level, rule = "warning", TOO_LONG
             over = int((n - read).sum())
             ending = "step" if over == 1 else f"{over:,} steps"
             said = (
                 f"The last {ending} of {count(many, 'sequence')} {'looks' if over == 1 else 'look'} like padding:"
                 f" {at} end at {read[b]}. If it is padding, the RNN reads it, and h_n is the state after it."
             )
-            fix = f"nothing, if these are {'end marks' if marks else 'data'}; else give each sequence's own length"
+            fix = "nothing, if these are data; else give each sequence's own length"
             fix += ", not the width of x" * bool((n == steps).all())
         yield _Reading(level, rule, said, fix, wrong, np.arange(steps) < read[:, None], same, cell, ways=ways)
 

@@ -96,13 +96,23 @@ def test_zeros_at_the_end_of_a_sequence_are_data():
     assert not serious(pv.diagnose(ends, [9] * 8, True))
 
 
-@given(st.lists(st.integers(1, 12), min_size=8, max_size=12), seeds)
-def test_an_end_mark_may_be_all_there_is_of_a_sequence(lengths, seed):
-    assume(len(set(lengths)) > 1)
+@given(lengths_of, st.integers(1, 3), st.integers(0, 4), st.sampled_from(["numbers", "words"]), seeds)
+def test_end_marks_may_be_all_there_is_of_a_sequence(lengths, marks, extra, kind, seed):
     torch.manual_seed(seed)
-    words = torch.randint(1, 30, (len(lengths), 12))
-    words[~pv.padding_mask([n - 1 for n in lengths], 12)] = 0  # one mark, written like the padding
-    assert not serious(pv.diagnose(words, lengths, True))
+    steps = max(lengths) + extra
+    x = KINDS[kind]((len(lengths), steps))
+    x[~pv.padding_mask([max(n - marks, 0) for n in lengths], steps)] = 0  # so many, written like the padding
+    found = pv.diagnose(x, lengths, True)
+    assert not serious(found)
+    said = [one.message for one in found if one.rule == "padding inside the length"]
+    assert len(said) == 1 or min(lengths) <= marks  # with zeros alone in a sequence, they may be common
+    assert all("They may as well be end marks: every sequence ends so." in one for one in said)
+
+
+def test_all_lengths_those_of_a_wider_batch_are_no_end_marks():
+    x = batch([9, 7, 5, 2], steps=12)
+    (found,) = pv.diagnose(x, [12] * 4, True)
+    assert (found.level, found.rule) == ("warning", "padding inside the length")
 
 
 @pytest.mark.parametrize("name", ["00_start_here", "01_why_pack", "02_inside_a_packed_sequence", "04_hidden_states"])

@@ -46,8 +46,22 @@ def levels(rng, shape):
     return torch.tensor(x)
 
 
+def some_all_zero(rng, shape):
+    return floats(rng, shape) * torch.tensor(rng.random((*shape, 1)) > 0.2)
+
+
 def drawn(low, high):
     return lambda rng, shape: torch.tensor(rng.integers(low, high, shape))
+
+
+def marked(make):
+    """Each sequence ends in two end marks, which `batch` writes like the padding."""
+
+    def make_marked(rng, shape):
+        return make(rng, shape)
+
+    make_marked.marks = 2
+    return make_marked
 
 
 KINDS = {
@@ -65,8 +79,11 @@ KINDS = {
     "bits": (lambda rng, shape: drawn(0, 2)(rng, shape).bool(), 0),
     "one-hot": (lambda rng, shape: torch.eye(5)[drawn(0, 5)(rng, shape)], 0),
     "sparse": (lambda rng, shape: floats(rng, shape) * torch.tensor(rng.random((*shape, 3)) < 0.3), 0),
-    "some steps all zero": (lambda rng, shape: floats(rng, shape) * torch.tensor(rng.random((*shape, 1)) > 0.2), 0),
+    "some steps all zero": (some_all_zero, 0),
     "sequences that end in zeros": (ends_in_zeros, 0),
+    "floats, each ends in two marks like padding": (marked(floats), 0),
+    "token ids, padding 0 inside, two marks": (marked(drawn(0, 30)), 0),
+    "some steps all zero, two marks": (marked(some_all_zero), 0),
     "steady levels": (levels, 0),
     "ones": (lambda rng, shape: torch.ones(*shape, 2), 0),
 }
@@ -131,7 +148,8 @@ def batch(rng, kind, size, steps):
         x[0, n[0] - int(rng.integers(1, 3)) : n[0]] = 0
         x[1, int(rng.integers(0, n[1] - 1))] = 0
         x[1, n[1] - 1] = 1
-    x[~pv.padding_mask(torch.tensor(n), steps)] = padding
+    real = np.maximum(n - getattr(make, "marks", 0), 0)
+    x[~pv.padding_mask(torch.tensor(real), steps)] = padding
     return x, n
 
 
