@@ -13,6 +13,7 @@ other than CPU and CUDA. Under `torch.compile` each function is a graph break, a
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -118,6 +119,13 @@ _PLAIN = (Tensor, nn.Parameter)
 
 
 def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enforce_sorted: bool) -> PackedSequence:
+    if not isinstance(lengths, Tensor) and is_tracing():  # type: ignore[no-untyped-call]
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            packed = original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+        for one in said:  # as torch does, in the name of the line that calls
+            warnings.warn(one.message, one.category, stacklevel=3)
+        return packed
     if type(x) not in _PLAIN or x.ndim < 2:
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     steps = x.shape[1 if batch_first else 0]

@@ -665,6 +665,7 @@ def test_tracing_and_onnx(way, grad):
             warnings.simplefilter("always")
             traces.append(torch.jit.trace(model, (x, lengths), check_trace=False))
             torch.jit.trace(lambda x, m=module: m.pack_padded_sequence(x, [20, 4, 3]).data, (x,), check_trace=False)
+            assert [w.filename for w in caught if "Python list" in str(w.message)] == [__file__]
             file = io.BytesIO()
             torch.onnx.export(model, (x, lengths), file, dynamo=False)
         told.append(sorted(str(w.message).replace(str(w.filename), "") for w in caught))
