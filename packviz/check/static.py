@@ -12,7 +12,7 @@ import copy
 import inspect
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any
@@ -91,20 +91,18 @@ def check_static(module: nn.Module, example_inputs: Sequence[Any] | Mapping[str,
     Raises:
         TypeError: `module` is no module, or `example_inputs` neither a tuple nor a dict.
         ValueError: the inputs do not fit the network's `forward`, or it is a generator or `async`; or the network fails
-            on the example, where lengths are beyond the time steps, or a NumPy array stands for a tensor.
+            on the example, and not with lengths within the time steps, or with a tensor for a NumPy array.
         Exception: whatever else the network raises on the example.
     """
     bound = _bound(module, example_inputs)
     example = dict(bound.arguments)
     given, full = _lengths(example)
     try:
-        module = _sized(module, example, bound)
-        first = _run(module, example, bound)
+        module, first = _first_run(module, example, bound)
     except Exception as error:
-        if reason := _unfit(example):
-            raise ValueError(
-                f"{reason}. {type(module).__name__} fails on it: {type(error).__name__}: {error}"
-            ) from error
+        for reason, mended in _mended(example):
+            if _runs(module, mended, bound):
+                raise ValueError(reason) from error
         raise
     shown = dict.fromkeys(_rules(first))  # what each run shows, said once
     differ: list[Finding] = []  # what other lengths change
@@ -156,13 +154,36 @@ def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
 # Running.
 
 
+def _first_run(
+    module: nn.Module, example: Mapping[str, Any], bound: inspect.BoundArguments
+) -> tuple[nn.Module, Recording]:
+    """The module, of a lazy one a copy that has its sizes; and its run on the example."""
+    module = _sized(module, example, bound)
+    return module, _run(module, example, bound)
+
+
+def _runs(*given: Any) -> bool:
+    """Whether a first run of these fails not."""
+    with suppress(Exception):
+        _first_run(*given)
+        return True
+    return False
+
+
 def _sized(module: nn.Module, example: Mapping[str, Any], bound: inspect.BoundArguments) -> nn.Module:
     """The module; of a lazy one, whose tensors get their sizes in the first run, a copy that has run once."""
     lazy: list[Any] = [one for one in [*module.parameters(), *module.buffers()] if is_lazy(one)]
     if not lazy:
         return module
     # A deepcopy cannot copy a buffer without a size, so it is handed new ones.
-    made = copy.deepcopy(module, {id(one): type(one)(one.requires_grad, one.device, one.dtype) for one in lazy})
+    new = {id(one): type(one)(one.requires_grad, one.device, one.dtype) for one in lazy}
+    try:
+        made = copy.deepcopy(module, new)
+    except Exception as error:
+        name = type(module).__name__
+        raise ValueError(
+            f"{name} has modules without sizes yet, and cannot be copied; run it once on a batch, then check it"
+        ) from error
     _run(made, example, bound, lambda module, inputs, args, kwargs: module(*args, **kwargs))
     return made
 
@@ -236,25 +257,29 @@ def _lengths(example: Mapping[str, Any]) -> tuple[dict[str, list[int]], dict[str
     return found, full
 
 
-def _unfit(example: Mapping[str, Any]) -> str:
-    """What is wrong with an example that a network fails on; empty if nothing is known to be."""
+def _mended(example: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What may be wrong with an example, and the example without it: one thing, then two, up to all that is known."""
     batches = [one.shape for one in tensors(dict(example)) if one.dim() > 1]
-    wrong: list[str] = []
+    wrong: dict[str, tuple[str, Any]] = {}
 
     def look(name: str, value: Any) -> Any:
         if isinstance(value, np.ndarray) and value.ndim > 1:
-            wrong.append(f"{name} is a NumPy array; give torch.from_numpy({name})")
+            wrong[name] = f"{name} is a NumPy array; give torch.from_numpy({name})", torch.from_numpy(value)
         numbers = _whole_numbers(value)
         sides = [(s[0], s[1]) for s in batches] + [(s[1], s[0]) for s in batches]
         most = max((T for B, T in sides if len(numbers) == B), default=0)
         if numbers and max(numbers) > most > 0:
             b = numbers.index(max(numbers))
-            wrong.append(f"{name}[{b}] is {numbers[b]}, too much for a length: the batch has {most} time steps")
+            said = f"{name}[{b}] is {numbers[b]}, too much for a length: the batch has {most} time steps"
+            wrong[name] = said, [min(number, most) for number in numbers]
         return value
 
     for name, value in example.items():
         _mapped(name, value, look)
-    return next(iter(wrong), "")
+    for i in range(1, 1 + len(wrong)):
+        some = dict(list(wrong.items())[:i])
+        mended = _replaced(example, {name: value for name, (_, value) in some.items()})
+        yield "; ".join(said for said, _ in some.values()), mended
 
 
 def _whole_numbers(value: Any) -> list[int]:
@@ -278,13 +303,14 @@ def _other(lengths: list[int]) -> list[int]:
     return [max(1, top - i) for i in range(batch)]
 
 
-def _replaced(example: Mapping[str, Any], other: Mapping[str, list[int]]) -> dict[str, Any]:
-    """The example with other lengths in place of those that were recognised."""
+def _replaced(example: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The example with other values in place of those of these names: lists of lengths in the form they had there."""
 
     def change(name: str, value: Any) -> Any:
-        if name not in other:
-            return value
-        return value.new_tensor(other[name]) if isinstance(value, Tensor) else type(value)(other[name])
+        new = other.get(name, value)
+        if not isinstance(new, list):
+            return new
+        return value.new_tensor(new) if isinstance(value, Tensor) else type(value)(new)
 
     return {name: _mapped(name, value, change) for name, value in example.items()}
 
