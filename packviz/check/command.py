@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib.util
 import inspect
 import os
@@ -45,6 +46,8 @@ def _batch(path: str) -> tuple[Any, Any]:
     import torch  # noqa: PLC0415
 
     suffix = Path(path).suffix.lower()
+    if not Path(path).exists():
+        raise ValueError(f"cannot read {path}: {os.strerror(errno.ENOENT)}")
     if suffix not in (".pt", ".pth", ".npz", ".npy"):
         raise ValueError(f"{path} is no .pt, .npz or .npy file; save the batch with torch.save or numpy.savez")
     try:
@@ -53,8 +56,6 @@ def _batch(path: str) -> tuple[Any, Any]:
         else:
             held = np.load(path, allow_pickle=False)
             held = dict(held) if suffix == ".npz" else held
-    except FileNotFoundError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from None
     except Exception as error:  # pickle, zip files, torch and numpy have each their own, which speak of unsafe options
         raise ValueError(f"cannot read {path}: it is damaged, or holds more than tensors and arrays") from error
     if isinstance(held, Mapping):
@@ -64,6 +65,8 @@ def _batch(path: str) -> tuple[Any, Any]:
             )
         held = held["x"], held.get("lengths")
     x, n = held if isinstance(held, (tuple, list)) and len(held) == 2 else (held, None)
+    if isinstance(x, np.ndarray) and x.dtype.kind not in "biufc":
+        raise ValueError(f"{path} holds x as {x.dtype}; give numbers")
     with _complaining(TypeError):
         return torch.from_numpy(x) if isinstance(x, np.ndarray) else x, n
 

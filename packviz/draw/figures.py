@@ -407,8 +407,13 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> Chart:
 
     Args:
         groups: a name for each way to form batches, with the batches it forms.
+
+    Raises:
+        ValueError: there are none.
     """
     batches = {name: list(layouts) for name, layouts in groups.items()}
+    if not batches:
+        raise ValueError("groups is empty; give a name with its batches, as in {'shuffled': [Layout([5, 3, 2])]}")
     real = [sum(layout.n_valid for layout in layouts) for layouts in batches.values()]
     padding = [sum(layout.n_padding for layout in layouts) for layouts in batches.values()]
     wasted = [f"{text.percent(p, r + p)} wasted" for r, p in zip(real, padding, strict=True)]

@@ -219,8 +219,10 @@ def test_diagnose_refuses_what_is_no_batch(tmp_path, capsys):
     def say(path, *more):
         return complaint(capsys, "diagnose", path, *more)
 
-    assert say("no such.pt") == "cannot read no such.pt: No such file or directory"
-    assert say("x.txt").startswith("x.txt is no .pt, .npz or .npy file")
+    for missing in ("no such.pt", "missing", "folder/missing.npz"):
+        assert say(missing) == f"cannot read {missing}: No such file or directory"
+    (tmp_path / "x.txt").touch()
+    assert "x.txt is no .pt, .npz or .npy file" in say(tmp_path / "x.txt")
     assert "holds no lengths; give them, as in --lengths 5 3 2" in say(saved(tmp_path, "a.npy", BATCH))
     assert "entry 0 is 'a'" in say(saved(tmp_path, "a.npy", BATCH), "--lengths", "a", "b")
     assert say(saved(tmp_path, "a.npy", BATCH[0, 0]), "--lengths", 2) == "x must be (T, B, …), got shape (2,)"
@@ -233,7 +235,9 @@ def test_diagnose_refuses_what_is_no_batch(tmp_path, capsys):
     (tmp_path / "empty.pt").touch()
     for name in ("network.pt", "objects.npy", "text.npz", "empty.pt"):
         assert say(tmp_path / name).endswith("it is damaged, or holds more than tensors and arrays")
-    assert "numpy.str_" in say(tmp_path / "words.npy", "--lengths", 1)
+    np.savez(tmp_path / "words.npz", x=np.array([["a"]]), lengths=[1])
+    for name in ("words.npy", "words.npz"):
+        assert say(tmp_path / name, "--lengths", 1).endswith(f"{name} holds x as <U1; give numbers")
 
 
 # check

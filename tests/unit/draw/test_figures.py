@@ -57,6 +57,11 @@ def test_padding_waste(groups):
     assert list(padding.x) == [sum(int((~b.mask).sum()) for b in batches) for batches in groups.values()]
 
 
+def test_padding_waste_of_nothing_is_refused():
+    with pytest.raises(ValueError, match=r"^groups is empty; give a name with its batches"):
+        figures.padding_waste({})
+
+
 def test_padding_waste_in_words():
     groups = {"one": [Layout([1, 3])], "none": [], "two": [Layout([2, 1]), Layout([1])]}
     assert figures.padding_waste(groups).layout.title.text == "Padding: 33.3 % of the cells (one), 0 % (none)"
