@@ -28,7 +28,7 @@ from packviz.ops.tolerance import of_states
 FloatArray = npt.NDArray[np.float64]
 
 LOSSES = {
-    "outputs": "the sum of the outputs at valid steps, each times a fixed random weight",
+    "outputs": "the sum of the outputs at real steps, each times a fixed random weight",
     "h_n": "the sum of h_n, each entry times a fixed random weight",
 }
 """What the gradients are taken of."""
@@ -243,12 +243,12 @@ class StatesComparison(Drawn):
         return list(self._find())
 
     def _find(self) -> Iterator[_Finding]:
-        """Every difference by what it is of, valid steps and padding apart."""
+        """Every difference by what it is of, real steps and padding apart."""
         mask = self.layout.mask
         padding = bool(self.layout.n_padding)
         for d, half in enumerate(self._halves):
             here = np.arange(len(self._halves)) == d
-            yield _finding(f"outputs at valid steps{half}", self.outputs, mask[..., None] & here)
+            yield _finding(f"outputs at real steps{half}", self.outputs, mask[..., None] & here)
         if padding:
             yield _finding("outputs at padding", self.outputs, ~mask[..., None], matters=False)
         for state in self._states:

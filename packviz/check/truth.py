@@ -42,8 +42,8 @@ class Answer:
 
 
 QUESTIONS = {
-    "outputs, forward": "the forward half of the outputs at valid steps (all there is, with one direction)",
-    "outputs, reverse": "the reverse half of the outputs at valid steps",
+    "outputs, forward": "the forward half of the outputs at real steps (all there is, with one direction)",
+    "outputs, reverse": "the reverse half of the outputs at real steps",
     "h_n": "the final hidden states of every layer and direction",
     "gather len-1": "the output at step len-1, forward half, as the last layer's final forward state",
     "output[:, 0]": "the output at step 0, reverse half, as the last layer's final reverse state",
@@ -85,7 +85,7 @@ class TruthTable(Tabled):
         ]
         notes = []
         if spared[0]:
-            notes.append(f"Packing is not needed for the outputs at valid steps of: {'; '.join(spared[0])}.")
+            notes.append(f"Packing is not needed for the outputs at real steps of: {'; '.join(spared[0])}.")
         if spared[1]:
             notes.append(f"Nor for the gather at len-1 of: {'; '.join(spared[1])}.")
         notes.append(
@@ -97,7 +97,7 @@ class TruthTable(Tabled):
     def table(self) -> Table:
         """The table with a sign and a word in each cell."""
         rows = [[answer.name, *(_SAID[answer.right[q]] for q in QUESTIONS)] for answer in self.answers]
-        return Table(rows, ["", *QUESTIONS], self._title, self.notes, "<  ^")
+        return Table(rows, ["", *QUESTIONS], self._title, self.notes, form="<  ^")
 
     def to_text(self) -> str:
         """The table with a word in each cell, and what is asked."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from html import escape
 from typing import Any
 
@@ -62,6 +62,7 @@ class Table(Tabled):
     head: Sequence[str] = ()
     title: str = ""
     notes: Sequence[str] = ()
+    _: KW_ONLY
     folded: Sequence[str] = ()
     form: str = "<  >"
 

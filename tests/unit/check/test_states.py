@@ -180,11 +180,11 @@ def test_the_flags_are_what_theory_says(case):
     assert agrees.get("c_n", False) is False
     assert not agrees["outputs at padding"]
     if not bidirectional:
-        assert agrees["outputs at valid steps"]
+        assert agrees["outputs at real steps"]
         assert not result.outputs.differs[case.mask.numpy()].any()
     else:
-        assert agrees["outputs at valid steps, forward half"] == (layers == 1)
-        assert not agrees["outputs at valid steps, reverse half"]
+        assert agrees["outputs at real steps, forward half"] == (layers == 1)
+        assert not agrees["outputs at real steps, reverse half"]
     assert result.verdict.count("Padded is wrong for") == 1
     nan = bool(case.x.isnan().any())
     assert ("NaN reaches" in result.verdict) == nan
@@ -203,8 +203,8 @@ def test_without_biases_zeros_as_padding_do_no_harm_to_one_layer():
         x = torch.randn(5, 2, 3)
         x[2:, 1] = 0
         agrees = pv.compare(rnn, x, [5, 2]).agrees
-        assert agrees["outputs at valid steps, forward half"]
-        assert agrees["outputs at valid steps, reverse half"] == (layers == 1)
+        assert agrees["outputs at real steps, forward half"]
+        assert agrees["outputs at real steps, reverse half"] == (layers == 1)
 
 
 def test_nan_and_infinity_count_as_different():
@@ -220,7 +220,7 @@ def test_nan_and_infinity_count_as_different():
     assert np.isnan(result.h_n.absolute[0, 0, 1])
     assert result.h_n.differs[0, 0, 1]
     assert np.isnan(result.h_n.worst()).all()
-    assert result.agrees["outputs at valid steps"]
+    assert result.agrees["outputs at real steps"]
     assert not result.agrees["gradient to weights, loss on outputs"]
     tanh = nn.RNN(1, 1)
     assert not pv.compare(tanh, x, [3, 1]).agrees["gradient to x, loss on outputs"]
@@ -254,7 +254,7 @@ def test_rounding_is_within_the_tolerance_of_every_dtype(dtype, cell):
     x = torch.randn(40, 12, 8).to(dtype)
     result = pv.compare(rnn, x, list(range(29, 41)))
     assert result.dtype == str(dtype).removeprefix("torch.")
-    assert result.agrees["outputs at valid steps"]
+    assert result.agrees["outputs at real steps"]
     assert result.agrees["gradient to x, loss on outputs"]
     assert result.agrees["gradient to weights, loss on outputs"]
     assert not result.agrees["h_n"]
@@ -285,7 +285,7 @@ def test_nothing_of_the_callers_is_changed(training, gradients):
         assert torch.equal(p, weights[name])
     assert ("Dropout (0.5) was left out" in result.to_text()) == training
     assert ("Frozen parameters" in result.to_text()) == gradients
-    assert result.agrees["outputs at valid steps"]
+    assert result.agrees["outputs at real steps"]
     for g in result.gradients:
         assert set(g.weights) == set(before) - {"weight_hh_l0"}
     assert not any(part is not None and part.requires_grad for run in (result.padded, result.packed) for part in run)
@@ -382,7 +382,7 @@ def test_the_worked_example():
     result = worked_example()
     assert isinstance(result, StatesComparison)
     assert result.agrees == {
-        "outputs at valid steps": True,
+        "outputs at real steps": True,
         "outputs at padding": False,
         "h_n": False,
         "c_n": False,
@@ -395,7 +395,7 @@ def test_the_worked_example():
     }
     assert result.h_n.differs.tolist() == result.c_n.differs.tolist() == [[[False, True]]]
     assert result.verdict == (
-        "Packing is not needed for outputs at valid steps and gradients (loss on outputs)."
+        "Packing is not needed for outputs at real steps and gradients (loss on outputs)."
         " Padded is wrong for h_n, c_n and gradients (loss on h_n). Affected: b."
     )
 
@@ -405,7 +405,7 @@ def test_text_and_picture():
     said = result.to_text()
     assert said.startswith("LSTM(2, 3), padded against packed: 2 sequences, 5 time steps, float32\n" + result.verdict)
     assert repr(result) == said
-    assert re.search(r"^  outputs at valid steps +agree$", said, re.MULTILINE)
+    assert re.search(r"^  outputs at real steps +agree$", said, re.MULTILINE)
     assert re.search(r"^  h_n +differ at 1 of 2 states \(in b\), by up to 0\.\d+ \(relative ", said, re.MULTILINE)
     bundle = result._repr_mimebundle_()
     assert bundle == {"text/plain": said, "image/svg+xml": result.to_svg()}
@@ -503,10 +503,12 @@ def test_the_truth_table_says_and_draws_itself():
     line = next(line for line in said.splitlines() if line.startswith("bidirectional, 2 layers, padded"))
     assert line.split("padded")[1].split() == ["WRONG"] * 5
     assert (
-        "Packing is not needed for the outputs at valid steps of: one direction, 1 layer; one direction, 2 lay" in said
+        "Packing is not needed for the outputs at real steps of: one direction, 1 layer; one direction, 2 lay" in said
     )
     assert "output holds no c, and no layer below the last" in said
-    picture = "".join(ElementTree.fromstring(table.to_html()).itertext())
+    drawn = ElementTree.fromstring(table.to_html())
+    assert drawn.find("details") is None  # its notes are few: none is folded
+    picture = "".join(drawn.itertext())
     assert picture.count("✗ WRONG") == 10
     assert picture.count("✓ right") == said.count("right ") + said.count("right\n") - said.count("is right")
 
