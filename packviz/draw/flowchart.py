@@ -13,7 +13,8 @@ from packviz.draw.sheet import Sheet, n, stack, width_of
 
 KINDS = ("input", "operator", "pack", "rnn", "pad", "output")
 _HEIGHT, _BETWEEN, _GAP = 38.0, 46.0, 28.0  # px: of a box; between two layers of boxes; between two boxes of a layer
-_KEY = "thick: a PackedSequence, as many rows as the lengths add up to · thin: a tensor"
+_KEY = ("thick: a PackedSequence, as many rows as the lengths add up to", "thin: a tensor")
+_NOT_ALLOWED = " · dashed, ✗: not allowed"
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,11 @@ class Flow(Drawn):
                 _mark(sheet, arrow, placed)
             if arrow.size:
                 _size(sheet, self, arrow, placed)
-        key = f"{_KEY} · dashed, ✗: not allowed" if any(a.wrong for a in self.arrows) else _KEY
-        sheet.text(8, placed.height + 12, key, size=11, ink=sheet.colours.muted)
-        sheet.size(max(placed.width, 16 + width_of(key)), placed.height + 20)
+        thick, thin = _KEY
+        key = thick, thin + (_NOT_ALLOWED if any(a.wrong for a in self.arrows) else "")
+        for i, line in enumerate(key):
+            sheet.text(8, placed.height + 12 + 15 * i, line, size=11, ink=sheet.colours.muted)
+        sheet.size(max(placed.width, 16 + width_of(thick, 11)), placed.height + 35)
         return stack(self.title, [sheet], theme)
 
 
