@@ -56,7 +56,8 @@ explorer = PaddingExplorer([5, 3, 2])
 explorer
 
 # %% [markdown]
-# Last check: does torch pack the batch as the picture says?
+# Last check: does torch pack the batch as the picture says? `pv.Layout` is what the picture is drawn from: the lengths
+# of a batch, and what follows from them.
 
 # %%
 import torch

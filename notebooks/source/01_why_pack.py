@@ -121,8 +121,8 @@ assert waste[0] > 0.5 > 0.2 > waste[1] > 0
 # %% [markdown]
 # ## What padding corrupts
 #
-# An LSTM is a recurrent network (RNN): it reads a sequence step by step and carries a state along.
-# Its *final state* `h_n`, of shape (layers × directions, batch, hidden size), sums the sequence up.
+# An LSTM is a recurrent network (RNN): it reads a sequence step by step and carries a state along. Its `output` is that
+# state at every step. Its *final state* `h_n`, of shape (layers × directions, batch, hidden size), sums the sequence up.
 # Classifiers and encoders use it.
 #
 # Take one sequence of 3 steps. Put it in a batch with another one, its *batch-mate*. The two never mix.
@@ -140,7 +140,7 @@ ours, mate = torch.randn(3, 4), torch.randn(12, 4)
 
 
 def final_state(batch, pack=False):
-    x = pad_sequence(batch)
+    x = pad_sequence(batch)  # filled up with zeros
     if pack:  # enforce_sorted=False: torch sorts the batch by length, and undoes it afterwards
         x = pack_padded_sequence(x, [len(s) for s in batch], enforce_sorted=False)
     _, (h_n, _) = lstm(x)
@@ -178,8 +178,8 @@ pv.show(pad_sequence([ours[:, 0], mate[:6, 0]]), [3, 6])  # the first of the 4 f
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Padding spoils everything."** No. The outputs *at the real steps* of a one-directional RNN are right.
-#   What is wrong is what is read after them: `h_n`, `output[-1]`, and `c_n`, the second state that an LSTM carries.
+# - **"Padding spoils everything."** No. The outputs *at the real steps* are right, as long as the RNN reads in one
+#   direction. Wrong is what is read after them: `h_n`, `output[-1]`, and `c_n`, the second state that an LSTM carries.
 # - **"Packing is for speed."** It is for correctness first. It saves computations, but saved computations are not
 #   saved time: packed training is often slower. Notebook 03 counts it, 06 times it, 07 finds the cause.
 

@@ -35,6 +35,7 @@ pv.show(packed)
 # Read the right panel **column by column**, top to bottom. That is `data`.
 #
 # A column is one time step. `batch_sizes` says how tall each column is: how many rows of `data` belong to that step.
+# (The two `None`s are for sorting, further down.)
 
 # %% tags=["claims"]
 assert packed.data.tolist() == [1, 10, 2, 20, 3]
@@ -65,7 +66,8 @@ for t in range(5):
 # %% [markdown]
 # ## Why interleaved?
 #
-# An RNN goes through time. At step t it multiplies step t of *every* sequence by the same weights, in one product.
+# An RNN goes through time. At step t it multiplies step t of *every* sequence by the same weights, in one product. In a
+# plain RNN the new state is tanh(input · weight + bias + state · weight + bias).
 #
 # Stored this way, all it needs is one slice, and the sequences that have ended are simply not in it.
 # Here is a whole RNN over a packed sequence, in a few lines.
@@ -79,12 +81,8 @@ h = torch.zeros(4, 5)
 start = 0
 for size in packed.batch_sizes.tolist():
     rows = packed.data[start : start + size]  # step t of everybody who is still running
-    h = torch.cat(
-        [
-            torch.tanh(rows @ rnn.weight_ih_l0.T + rnn.bias_ih_l0 + h[:size] @ rnn.weight_hh_l0.T + rnn.bias_hh_l0),
-            h[size:],  # those who have ended keep their state
-        ]
-    )
+    new = torch.tanh(rows @ rnn.weight_ih_l0.T + rnn.bias_ih_l0 + h[:size] @ rnn.weight_hh_l0.T + rnn.bias_hh_l0)
+    h = torch.cat([new, h[size:]])  # those who have ended keep their state
     start += size
 
 # %%
@@ -111,7 +109,6 @@ pv.show(["abc", "x"], names=["abc", "x"])
 
 # %% [markdown]
 # Six sequences: start with all six, and lose one whenever a sequence ends.
-# Each number of `batch_sizes` is the height of its column.
 
 # %%
 pv.show([9, 8, 6, 4, 3, 2])
@@ -126,7 +123,8 @@ assert packed.batch_sizes.tolist() == [6, 6, 5, 4, 3, 3, 2, 2, 1]
 # %% [markdown]
 # ## Sorting, and your own order
 #
-# Real batches are not sorted. By default torch refuses them:
+# `pack_sequence` takes a list of sequences, `pack_padded_sequence` a padded batch and its lengths. Real batches are not
+# sorted. By default torch refuses them:
 
 # %%
 x = torch.arange(20.0).reshape(5, 4)  # 5 steps of 4 sequences
@@ -136,22 +134,24 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# With `enforce_sorted=False` torch sorts for you, longest first, and remembers how, in two lists.
+# With `enforce_sorted=False` torch sorts for you, longest first, and remembers how, in two lists. (ONNX is a file format
+# for networks: notebook 09.)
 
 # %%
 packed = pack_padded_sequence(x, [3, 5, 2, 4], enforce_sorted=False)
 pv.show(packed, indices=True)
 
 # %% [markdown]
-# - `sorted_indices`, at the right: which of your sequences stands in this row now.
+# - `sorted_indices`, at the right: which of your sequences stands in this row now (a is 0, b is 1, …).
 # - `unsorted_indices`, at the left: the row to which your sequence has gone. Read them for the way back.
 #
 # The explorer above has both: tick *enforce_sorted*, or *show the index lists*.
-#
-# You rarely need them: an RNN hands `h_n` back in **your** order, and `pad_packed_sequence` does too.
 
 # %%
 ask("order of h_n")
+
+# %% [markdown]
+# You rarely need the lists: an RNN hands `h_n` back in **your** order, and `pad_packed_sequence` the batch.
 
 # %% tags=["claims"]
 named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]
@@ -174,7 +174,8 @@ for row, sequence in enumerate(sequences):
 # Two sentences as token ids, `Hello, sailor` and `Example`; 101 and 102 mark start and end, 0 is padding. The
 # `lengths` say what is real. `batch_first=True`, because the batch is the first dimension of `tokens`.
 #
-# The model predicts each next token: embedding → pack → LSTM → loss → step.
+# The model predicts each next token: embedding (a vector for each id) → pack → LSTM → head (a score for each id that
+# may come next) → loss → step.
 
 # %%
 from torch import nn
@@ -208,7 +209,8 @@ for _ in range(30):
 figures.training_curves({"loss": losses}, "Trained on packed batches, the model learns both sentences", y="loss")
 
 # %% [markdown]
-# It cannot reach 0, because after 101 either sentence may follow. Every step is a whole epoch: there is one batch.
+# It cannot reach 0, because after 101 either sentence may follow. Every step is a whole epoch, a pass over all data:
+# there is one batch.
 #
 # No mask, and no padding in the loss: `output.data` and `targets.data` have one row for each real step, in the same
 # order.
@@ -235,11 +237,18 @@ x = pad_sequence([a, b], batch_first=True)
 packed = pack_padded_sequence(x, [3, 2], batch_first=True)
 
 back, lengths = pad_packed_sequence(packed, batch_first=True)
+print(back)
+print(lengths)
+
+# %% [markdown]
+# Forget `batch_first` on the way back, and there is no error: you get time × batch. And you get `max(lengths)` steps. If
+# your batch was wider than that, ask for its width with `total_length`.
+
+# %%
 time_major, _ = pad_packed_sequence(packed)
 wide, _ = pad_packed_sequence(packed, batch_first=True, total_length=6)
-
-print("batch_first=True:", tuple(back.shape), " forgotten:", tuple(time_major.shape))
-print("total_length=6:  ", tuple(wide.shape))
+print("batch_first forgotten:", tuple(time_major.shape))
+print("total_length=6:       ", tuple(wide.shape))
 
 # %% tags=["claims"]
 assert torch.equal(back, x)
@@ -250,9 +259,6 @@ assert wide.shape == (2, 6)
 # %% [markdown]
 # ## What people get wrong
 #
-# - **Forgetting `batch_first` on the way back.** No error: you get time × batch.
-# - **A padded batch wider than its longest sequence.** Unpacking gives `max(lengths)` steps, not yours.
-#   Ask with `total_length=`.
 # - **"Sequences must be sorted."** Only with `enforce_sorted=True`, which is torch's default.
 # - **Building a `PackedSequence` by hand.** `PackedSequence(data, batch_sizes)` knows nothing of your order:
 

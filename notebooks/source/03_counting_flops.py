@@ -6,7 +6,7 @@
 # After this page you can
 #
 # - count the FLOPs of any RNN, GRU or LSTM from the lengths of a batch,
-# - check the count with PyTorch's own counter, and know when that counter says 0,
+# - check the count with PyTorch's own counter, and know what that counter misses,
 # - say why a count of FLOPs does not tell how long a training step takes.
 #
 # Time: 20 minutes.
@@ -44,7 +44,7 @@ assert ledger.elementwise.packed == 32 * 21 * 7
 # the share of cells that are padding.
 #
 # *GEMM* is what libraries call a matrix product. The last bar is everything else: adding, sigmoids, tanhs, number by
-# number (*element-wise*). It is small, and counted apart.
+# number (*element-wise*). It is small, and counted apart. The backward pass has a section of its own below.
 
 # %% [markdown]
 # ## What one cell costs
@@ -59,8 +59,8 @@ assert ledger.elementwise.packed == 32 * 21 * 7
 for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
     per_cell = times * (2 * 3 * 7 + 2 * 7 * 7)  # 3 inputs, then 7 numbers of the state
     count = pv.flops(getattr(torch.nn, name)(3, 7), lengths)
-    print(f"{name:5} {per_cell:3} per cell × 54 cells = {54 * per_cell:6,}   × 32 real cells = {32 * per_cell:6,}")
-    print(f"      the ledger says padded {count.padded:16,}   packed {count.packed:17,}")
+    print(f"{name:4} {per_cell} a cell: {54 * per_cell:6,} for 54 cells, {32 * per_cell:6,} for the 32 real ones.", end="  ")
+    print(f"The ledger: {count.padded:6,} and {count.packed:6,}.")
 
 # %% tags=["claims"]
 for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
@@ -92,7 +92,7 @@ for rnn in (torch.nn.LSTM(3, 7), torch.nn.GRU(3, 7), torch.nn.GRU(3, 64)):
 
 # %% [markdown]
 # A real batch, the 512 sentences of notebook 01. Most are over after a few steps, one goes on to the end, and padded,
-# every step costs the same.
+# every step costs the same. (M is a million, G a thousand million.)
 
 # %%
 from packviz.lessons import sentences
@@ -102,8 +102,8 @@ pv.flops(torch.nn.GRU(64, 128), [len(sentence) for sentence in sentences()])
 # %% [markdown]
 # ## The textbook count
 #
-# You may have seen packing explained by other numbers: 54 multiplications padded, 32 packed. They are those of a
-# (6, 9) batch times a (9, 3) weight:
+# You may have seen packing explained by other numbers: 54 multiplications padded, 32 packed. They belong to another
+# product. It takes each padded row for one vector of 9 numbers: a (6, 9) batch times a (9, 3) weight.
 
 # %%
 from packviz.count import textbook
@@ -116,8 +116,8 @@ assert (picture.padded, picture.packed, picture.saved) == ((54, 48), (32, 26), (
 assert (full.padded, full.packed) == ((3 * 54, 3 * 48), (3 * 32, 3 * 26))
 
 # %% [markdown]
-# Two things to know. This is **one** column of the result; there are three, so everything is three times that. And an
-# RNN does no such product: it multiplies one *time step* after the other, each by the same weights.
+# Two things to know. This is **one** column of the result, and it has three: the full count is three times that. And
+# an RNN does no such product: it multiplies one *time step* after the other, each by the same weights.
 
 # %% [markdown]
 # ## Ask PyTorch
@@ -141,8 +141,9 @@ print("counted:", counter.get_total_flops())
 assert counter.get_total_flops() == (0 if torch.backends.mkldnn.is_available() else 30240)
 
 # %% [markdown]
-# Work was done, and none was counted. On a CPU torch hands a padded LSTM to oneDNN, Intel's library of fast kernels
-# (torch also calls it *mkldnn*). There the whole LSTM is one *fused kernel*, a single call that does everything inside.
+# Work was done, and none was counted. On a CPU torch hands a padded LSTM to oneDNN, Intel's library of fast routines,
+# called *kernels* (torch also calls it *mkldnn*). There the whole LSTM is one *fused* kernel: a single call that does
+# everything inside.
 # The counter knows matrix products, and it never sees any.
 #
 # It has no formula for any RNN kernel, so it misses those of a GPU (cuDNN) as well. Switch oneDNN off, and the products
@@ -183,9 +184,9 @@ for needed in (False, True):
     print(f"   both together: {count.training.padded:,} by the ledger, {said:,} by PyTorch")
 
 # %% [markdown]
-# With one direction, packing saves a slightly larger share of the backward pass than of the forward pass: the
-# products left out are those of step 0, where nothing is padding. With two it is the other way round: for the reverse
-# direction, the first step is the last one, and there most of it *is* padding.
+# So packing saves 42.7 % of the backward pass and 40.7 % of the forward pass. What backward leaves out belongs to the
+# first step, where no cell is padding. (A reverse direction starts at the last step, which is mostly padding. With two
+# directions, packing saves a smaller share of backward than of forward.)
 
 # %% tags=["claims"]
 for needed in (False, True):
@@ -209,7 +210,8 @@ ask("few and many distinct lengths")
 # %%
 gru = torch.nn.GRU(32, 32)
 for n in (2, 4, 16, 256):
-    count = pv.flops(gru, pv.lengths.even_steps(n, 256), input_grad=True).training
+    lengths = pv.lengths.even_steps(n, 256)  # 256 lengths up to 256, n of them distinct
+    count = pv.flops(gru, lengths, input_grad=True).training
     print(f"{n:3} distinct lengths: {count.packed / count.padded:.3f} of the padded FLOPs")
 
 # %% tags=["claims"]
@@ -236,11 +238,10 @@ for point in recorded.points:
     assert recorded.ratio(point, many, few).value > 1
 
 # %% [markdown]
-# How to read it: everything was called in turn, round after round, so that a busy moment hits all alike. A **ratio**
-# is formed within each round, and you see the median of these ratios and their quartiles. So where medians of 83.9
-# and 77.2 ms stand in a table, the ratio beside them may be 1.22. *Not clear* means that the spread is larger than
-# the effect. The last line says on what machine it was measured. All measured charts and tables from here on are made
-# like this.
+# How to read it: everything was called in turn, round after round, so that a busy moment hits all alike. A **ratio** is
+# formed within each round. You see the median of these ratios (not the ratio of the medians) and their *quartiles*:
+# half of the rounds lie between them. *Not clear* means that the spread is larger than the effect. The last line says
+# on what machine it was measured. All measured charts and tables from here on are made like this.
 #
 # On that machine half the FLOPs took *more* time, and the same FLOPs took different times. On yours, with smaller
 # batches, in a few seconds:
@@ -255,7 +256,8 @@ savings.run(rounds=7)
 #
 # ## Is packing ever faster?
 #
-# Yes. We raced padded and packed on many batches. In these the packed **training step** was clearly faster:
+# Yes. We raced padded and packed on many batches. In these the packed **training step** was clearly faster (64 × 200:
+# 64 sequences of up to 200 steps):
 
 # %%
 from packviz.studies import race
@@ -278,9 +280,8 @@ for case in thumb.recorded().of("GRU", training=True):
 
 # %% [markdown]
 # What they have in common: much padding (*log-normal* lengths are many short ones and a few long ones) and a large
-# state, so that a time step is much work. A GRU with a state of 128 and such lengths trains faster packed at 16 and at
-# 64 steps, and no longer at 256: the copies of the backward pass grow faster than the work. Forward alone those copies
-# are not made, and packing pays far more often.
+# state, so that a time step is much work. Few steps help, too: the copies of the backward pass grow faster than the
+# work. Forward alone those copies are not made, and packing pays far more often.
 #
 # Notebook [10](10_should_you_pack.ipynb) shows where the border runs, and measures for your own lengths and model.
 

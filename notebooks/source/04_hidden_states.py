@@ -73,13 +73,14 @@ comparison = pv.compare(lstm, x, lengths)
 comparison
 
 # %% tags=["claims"]
-assert comparison.agrees["outputs at valid steps"]
+assert comparison.agrees["outputs at real steps"]
 assert comparison.agrees["gradient to weights, loss on outputs"]
 for what in ("h_n", "c_n", "gradient to weights, loss on h_n"):
     assert not comparison.agrees[what]
 
 # %% [markdown]
-# A number is the difference between padded and packed; `=` means none but rounding. Hatched cells are padding.
+# A number is the difference between padded and packed, in percent of the row's largest value; `=` means none but
+# rounding. Hatched cells are padding.
 #
 # Look at the two gradients. A loss on the outputs at real steps has right gradients, padded.
 # A loss on `h_n` has wrong ones.
@@ -106,7 +107,6 @@ assert min(of_b.padded[2:]) > 0.1
 #
 # - Set *padding* to **NaN**. Which outputs are still right?
 # - Add *layers*. Does anything at the real steps break?
-# - Tick **bidirectional**. Look for lit cells with a bold number among the outputs.
 
 # %%
 from packviz.explorers import StatesExplorer
@@ -121,7 +121,7 @@ StatesExplorer([8, 5, 3])
 for padding in ("zeros", "noise", "NaN"):
     for layers in (1, 2, 3):
         agrees = StatesExplorer([8, 5, 3], padding=padding, layers=layers).result.agrees
-        assert agrees["outputs at valid steps"]
+        assert agrees["outputs at real steps"]
         assert not agrees["h_n"]
 
 # %% [markdown]
@@ -149,8 +149,8 @@ comparison
 comparison.trajectory("reverse")
 
 # %% tags=["claims"]
-assert comparison.agrees["outputs at valid steps, forward half"]
-assert not comparison.agrees["outputs at valid steps, reverse half"]
+assert comparison.agrees["outputs at real steps, forward half"]
+assert not comparison.agrees["outputs at real steps, reverse half"]
 for curve, length in list(zip(comparison.trajectory("reverse").curves, n, strict=True))[1:]:
     real = curve.padded[:length]
     assert real == sorted(real)  # the nearer to the padding, the worse
@@ -158,6 +158,7 @@ for curve, length in list(zip(comparison.trajectory("reverse").curves, n, strict
 
 # %% [markdown]
 # The steps nearest to the padding suffer most, and some of it is left at step 0, where this direction's `h_n` is read.
+# Tick **bidirectional** in the explorer above: the numbers without a hatch are wrong outputs at real steps.
 #
 # Two layers are worse. The second one reads both halves of the first, so its forward half is wrong as well.
 
@@ -167,8 +168,8 @@ comparison = pv.compare(two_layers, batch, n, gradients=False)
 print(comparison.verdict)
 
 # %% tags=["claims"]
-assert not comparison.agrees["outputs at valid steps, forward half"]
-assert not comparison.agrees["outputs at valid steps, reverse half"]
+assert not comparison.agrees["outputs at real steps, forward half"]
+assert not comparison.agrees["outputs at real steps, reverse half"]
 
 # %% [markdown]
 # ## The whole truth
@@ -201,10 +202,6 @@ assert not bare.right("outputs, reverse", "padded", directions=2, layers=2)
 # %% [markdown]
 # So with one direction, any number of layers, and only `output` at real steps in use,
 # **you need no packing to be right**.
-#
-# Would an RNN without biases help? Only where its state *is* zero: reading zeros, it then stays zero. So the reverse
-# half of a single layer, which starts in the padding, becomes right. A forward state is not zero when it meets the
-# padding, and `h_n` stays wrong.
 
 # %% [markdown]
 # ## NaN in the padding
@@ -221,7 +218,7 @@ pv.compare(lstm, with_nan, lengths)
 
 # %% tags=["claims"]
 comparison = pv.compare(lstm, with_nan, lengths)
-assert comparison.agrees["outputs at valid steps"]
+assert comparison.agrees["outputs at real steps"]
 assert not comparison.agrees["gradient to weights, loss on outputs"]
 for pack in (False, True):
     lstm.zero_grad()
@@ -259,8 +256,8 @@ assert not torch.allclose(gathered, c_n[1], atol=0.01)
 #
 # ## Right without packing: flip
 #
-# For the reverse direction, flip each sequence **within its length**, so that its padding stays at the end.
-# Run a forward RNN with the reverse weights, and flip back. Several layers: flip in each.
+# For the reverse direction, flip each sequence **within its length**, so that its padding stays at the end. `pv.align`
+# moves the data to the right; reversed in time, they are on the left again, last step first.
 
 
 # %%
@@ -268,6 +265,12 @@ def flip(x, lengths):
     return pv.align(x, lengths, to="right", batch_first=True).flip(1)
 
 
+pv.Aligned.of(flip(x[..., 0], lengths), lengths, title="Flipped, and the padding still behind", batch_first=True)
+
+# %% [markdown]
+# Run a forward RNN with the reverse direction's weights, and flip back. Several layers: flip in each.
+
+# %%
 reverse, weights = torch.nn.LSTM(4, 5, batch_first=True), both.state_dict()
 reverse.load_state_dict({k.removesuffix("_reverse"): w for k, w in weights.items() if k.endswith("_reverse")})
 flipped = flip(reverse(flip(batch, n))[0], n)
@@ -284,6 +287,8 @@ assert torch.allclose(flipped[pv.padding_mask(n)], wanted[pv.padding_mask(n)], a
 #
 # - **"Padding does not lead to inaccurate representations."** True at real steps in one direction. False for the
 #   reverse half, for both halves with two bidirectional layers, and for `h_n` and `c_n` of every row with padding.
+# - **"Without biases, zeros do no harm."** Only to a state that *is* zero, such as that of a reverse direction that
+#   starts in the padding. A forward state is not zero when it meets the padding, and `h_n` stays wrong.
 # - **"The last output is the final state."** `output[:, -1]` is padding for all but the longest.
 # - **"`output` at len−1 holds both final states."** Its reverse half has seen one step only. The reverse
 #   direction ends at step 0.

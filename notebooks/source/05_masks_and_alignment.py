@@ -64,7 +64,8 @@ assert accuracy == right[mask].mean() < right.mean()
 # ## Straight on the packed data
 #
 # Packed, there is no padding left to mask. A layer wants a tensor and no `PackedSequence`, so give it `packed.data`,
-# one row per real cell. `_replace(data=…)` puts the result back and keeps the order.
+# one row per real cell. `_replace(data=…)` puts the result back and keeps the order. (A `PackedSequence` is a named
+# tuple: they all have `_replace`.)
 
 # %%
 x = pad_sequence([torch.randn(n, 4, dtype=torch.double) for n in lengths], batch_first=True)
@@ -96,9 +97,8 @@ else:
 # It is wrong for whatever looks along time: convolution, attention, pooling. In `data` a row's neighbour is another
 # sequence.
 #
-# And it has a price where shapes are fixed: a compiler for fixed shapes accepts nothing but the RNN between packing and
-# padding. For such a device apply the layer before packing or after padding, and mask. ([09](09_static_graphs.ipynb)
-# shows it.)
+# And a compiler for fixed shapes refuses it. There, apply the layer before packing or after padding, and mask
+# ([notebook 09](09_static_graphs.ipynb)).
 
 # %% [markdown]
 # ## Three more that read the padding
@@ -112,18 +112,20 @@ ask("reads the padding")
 
 # %%
 negative = torch.where(mask[..., None], -1 - x.abs(), 0)  # every real value is below -1
-means = negative.mean(1), negative.sum(1) / torch.tensor(lengths)[:, None]
-peaks = negative.amax(1), negative.masked_fill(~mask[..., None], -torch.inf).amax(1)
-for name, (over_all, over_real) in [("mean", means), ("maximum", peaks)]:
-    print(f"{name:8} of f: over all steps {over_all[5, 0]:5.2f}   over real ones {over_real[5, 0]:5.2f}")
+mean_of_all = negative.mean(1)
+mean_of_real = negative.sum(1) / torch.tensor(lengths)[:, None]
+max_of_all = negative.amax(1)
+max_of_real = negative.masked_fill(~mask[..., None], -torch.inf).amax(1)
+print(f"mean of f:    over all steps {mean_of_all[5, 0]:5.2f}   over real ones {mean_of_real[5, 0]:5.2f}")
+print(f"maximum of f: over all steps {max_of_all[5, 0]:5.2f}   over real ones {max_of_real[5, 0]:5.2f}")
 
 # %% tags=["claims"]
 for b, length in enumerate(lengths):
-    assert torch.allclose(means[1][b], negative[b, :length].mean(0))
-    assert torch.allclose(means[0][b], means[1][b] * length / 9)
-    assert torch.allclose(peaks[1][b], negative[b, :length].amax(0))
-assert (peaks[0][1:] == 0).all()
-assert (peaks[1] < -1).all()
+    assert torch.allclose(mean_of_real[b], negative[b, :length].mean(0))
+    assert torch.allclose(mean_of_all[b], mean_of_real[b] * length / 9)
+    assert torch.allclose(max_of_real[b], negative[b, :length].amax(0))
+assert (max_of_all[1:] == 0).all()
+assert (max_of_real < -1).all()
 
 far = packed.data + 10
 padded = pv.unpack_to_length(packed._replace(data=far), 9).flatten(0, 1)
@@ -139,17 +141,17 @@ assert (over_all.running_var > 10 * over_real.running_var).all()
 # up the variance. Give it `packed.data`.
 #
 # **Attention.** Each query (a row) spreads a weight of 100 % over the keys (the columns), and gives some of it to padded
-# keys as well. Here is sequence d, with 4 real steps:
+# keys as well. Here is sequence d, with 4 real steps, in percent:
 
 # %%
 attention = torch.nn.MultiheadAttention(4, 1, batch_first=True, bias=False).double()
 _, blind = attention(x, x, x)
 output, weights = attention(x, x, x, key_padding_mask=~mask)
-pv.Attention(4, {"without a mask": blind[3], "key_padding_mask=~mask": weights[3]}, "where d looks, in percent")
+pv.Attention(4, {"without a mask": blind[3], "key_padding_mask=~mask": weights[3]}, "Without a mask d looks mostly at padding")
 
 # %% tags=["claims"]
 assert (weights * ~mask[:, None, :] == 0).all()
-assert min(pv.Attention(4, {"blind": blind[3]}).lost("blind")) > 0.3
+assert min(pv.Attention(4, {"blind": blind[3]}).lost("blind")) > 0.5
 for b, length in enumerate(lengths):
     alone, _ = attention(*[x[b : b + 1, :length]] * 3)
     assert torch.allclose(output[b : b + 1, :length], alone)
@@ -363,7 +365,7 @@ assert all(recorded.faster(point) > 1 for point in recorded.points)
 # - **`loss * mask`, then `.mean()`.** The sum is masked, the divisor is not.
 # - **`values * mask` against NaN.** 0 × NaN is NaN. Choose with `torch.where` or `masked_fill`.
 # - **A mean of batch means.** Batches hold different numbers of tokens. Add up sums, divide once.
-# - **`ignore_index` instead of a mask** works for class labels, if no real label has that number.
+# - **`ignore_index` of `cross_entropy` instead of a mask** works for class labels, if no real label has that number.
 # - **"Packing saves memory."** Not while you pack: then the padded batch is there, too. What shrinks, by the share of
 #   padding, is what autograd keeps for the backward pass. Notebook 06 measures it.
 

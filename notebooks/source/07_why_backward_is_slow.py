@@ -18,8 +18,8 @@
 # The step is that of notebook 06: a user of discuss.pytorch.org sends 512 sequences through pack, LSTM, pad. In setup
 # **A** all are equally long. In **B** the lengths count down from T to 1, over and over, and training is slow.
 #
-# Exchange one part after the other for one that gives the same results, and time the step each time. What it takes less
-# was that part's share.
+# Exchange one part after the other for one that gives the same results, and time the step each time. The time that it
+# saves was that part's share.
 
 # %%
 from IPython.display import display
@@ -33,7 +33,11 @@ display(*parts.STUDY.recordings().values())  # every machine that was recorded
 # Pack itself costs little. (So to exchange pack and pad alone leaves the larger part as it is. `pv.advise` says the
 # shares of *your* step: notebook 10.)
 #
-# Times depend on the machine. So from here on we **count**. Why `pad_packed_sequence`, which only copies? Predict:
+# Times depend on the machine. So from here on we **count**. Autograd records what a forward pass does as *nodes*. Backward,
+# each node is handed a gradient and writes another: so many bytes, by so many *kernels*. (A kernel is one run over the
+# data: a copy, an addition.)
+#
+# Why `pad_packed_sequence`, which only copies? Predict:
 
 # %% tags=["claims"]
 shares = parts.recorded()
@@ -74,7 +78,6 @@ print(small.pad.verdict())
 # ## Try it
 #
 # - Leave T alone and move *distinct lengths*. What is left of the chain at 1?
-# - Double T. Then double both.
 # - What does the graph of `pack_padded_sequence` depend on?
 
 # %%
@@ -97,7 +100,7 @@ import torch
 from packviz import lengths
 
 lstm = torch.nn.LSTM(16, 32)
-print(profile.count_rnn(lstm, lengths.triangle(64, 64)).backward)
+print(profile.count_rnn(lstm, lengths.triangle(64, 64)).backward)  # 64 sequences of 64, 63, … 1 steps
 
 # %% tags=["claims"]
 recorded = small.pad.formula is None  # if not, torch has changed since this page was written
@@ -132,11 +135,14 @@ written = {}
 for setup, make in {"A: all equally long": lengths.equal, "B: T different lengths": lengths.triangle}.items():
     counts = [profile.count(make(128, t)) for t in T]
     rnns = [profile.count_rnn(lstm, make(128, t)) for t in T]
-    passes = {"pad": [c.pad for c in counts], "pack": [c.pack for c in counts], "packed LSTM": rnns}
-    written[setup] = {name: [one.backward.bytes / 1e6 for one in some] for name, some in passes.items()}
+    written[setup] = {
+        "pad": [count.pad.backward.bytes / 1e6 for count in counts],
+        "pack": [count.pack.backward.bytes / 1e6 for count in counts],
+        "packed LSTM": [rnn.backward.bytes / 1e6 for rnn in rnns],
+    }
 
 title = "Megabytes that backward passes write: in B, pad and the packed LSTM grow with the square"
-figures.log_log(T, written, title, methods=dict.fromkeys(passes, "packed"), together=True)
+figures.log_log(T, written, title, methods=dict.fromkeys(written[setup], "packed"), together=True)
 
 # %% tags=["claims"]
 slopes = {name: profile.exponent(T, values) for name, values in written["B: T different lengths"].items()}
@@ -147,8 +153,8 @@ assert not recorded or 0.9 < profile.exponent(T, written["A: all equally long"][
 
 # %% [markdown]
 # In A, what pad writes doubles with T, as the gradient does. In B it quadruples: twice as many copies, each twice as
-# large. That is **quadratic**. So is the packed LSTM. (In A it escapes in torch 2.13, and did not in 2.11: the fused
-# kernel runs on a packed LSTM of equal lengths. A packed GRU never escapes.)
+# large. That is **quadratic**. So is the packed LSTM. (Not in A: in torch 2.13 a packed LSTM of equal lengths runs on
+# the fused kernel.)
 #
 # At the forum's full size, counted on PyTorch's *meta* device, where tensors have a shape and no data:
 
@@ -176,7 +182,7 @@ for name, batch in batches.items():
     print(f"{name:13}{pad.nodes:8,}{pad.backward.kernels:10,}{profile.size(pad.backward.bytes):>10}")
 
 # %% [markdown]
-# Padding alone costs a copy that is twice as large: the first two rows. Distinct lengths cost hundreds of copies.
+# Padding alone makes the one copy larger: the first two rows. Distinct lengths make hundreds of copies.
 #
 # Do bytes become time? Your machine, with smaller batches: 64 sequences, 65 steps.
 

@@ -49,8 +49,8 @@ pv.check_static(Network(), (x, lengths))
 # `pv.check_static` runs your module on an example and follows every tensor. On the left the line to mend, on the right
 # the sizes: the LSTM gives 8 rows here, and another number for other lengths.
 #
-# The message is the guide's, with one name put right: it has `aten::_pad_packed_input`, which does not exist. (`aten`
-# is torch's library of operators.)
+# The message is the guide's, with one name put right. (`aten` is torch's library of operators. The guide's
+# `aten::_pad_packed_input` does not exist.)
 
 # %% tags=["claims"]
 assert pv.check_static(Network(), (x, lengths)).rules == ["returned"]
@@ -192,7 +192,8 @@ pv.check_static(networks.ConditionalTagger(), (x, lengths))
 # %% [markdown]
 # ## torch's own compilers
 #
-# torch has ways of its own to a graph: `jit.trace` and `export` record one, ONNX is a file format for one, and
+# torch has ways of its own to a graph. `jit.trace` records what one example does. `export` records a graph for all
+# inputs: it runs the network on stand-ins, tensors with a shape and no values. ONNX is a file format for graphs, and
 # `torch.compile` makes one of each part that it can. Every network in the table has layers, an LSTM and layers again.
 
 # %%
@@ -220,9 +221,8 @@ ask("what is compiled")
 # The column says it: 2 of the 5 operators around the LSTM. Where `torch.compile` meets packing, or any LSTM, it gives
 # up on **the rest of that forward**.
 #
-# transformertf's page disables the function that packs, because of an error that is gone (pytorch #155238; there it was
-# *pad* that failed). That gains nothing: the rest is still lost. What helps is to hide pack, LSTM **and** pad in one
-# submodule, as below. Then the layers after it are compiled.
+# To disable the compiler for the function that packs, as transformertf's page does, gains nothing: the rest is still
+# lost. What helps is to hide pack, LSTM **and** pad in one submodule, as below. Then the layers after it are compiled.
 
 # %% tags=["claims"]
 cells = table.cells
@@ -274,12 +274,14 @@ class Model(torch.nn.Module):
 
 model = Model(pv.ragged_op(torch.nn.LSTM(3, 7)))
 whole = torch.compile(model, backend="eager", fullgraph=True)
+other, n = torch.randn(9, 4, 3), torch.tensor([1, 9, 5, 5])
+print("one graph, the same output:", torch.equal(whole(other, n), model(other, n)))
+
+# %%
 B, T = torch.export.Dim("B"), torch.export.Dim("T")
 shapes = {"x": {0: T, 1: B}, "lengths": {0: B}}
 program = torch.export.export(model, (x, lengths), dynamic_shapes=shapes).module()
-other, n = torch.randn(9, 4, 3), torch.tensor([1, 9, 5, 5])
-for way, result in {"one graph": whole(other, n), "exported": program(other, n)}.items():
-    print(f"{way}: the same output on another batch: {torch.equal(result, model(other, n))}")
+print("exported, the same output on a larger batch:", torch.equal(program(other, n), model(other, n)))
 
 # %% [markdown]
 # Its results are those of pack → RNN → pad, gradients too, to rounding. (It computes the forward pass again in the

@@ -56,8 +56,8 @@ assert museum.search("must be Tensor, not PackedSequence")[0].name == "A layer t
 # %% [markdown]
 # ## How an exhibit works
 #
-# In a `with museum.exhibit(…)` a mistake is made, live. Below it: what torch says, why, the fix, and where people
-# asked. Where the fault can be seen, it is drawn: misplaced cells are framed in red. That every fix mends its mistake is
+# In a `with museum.exhibit(…)` a mistake is made, live. `told(f, x)` calls `f(x)` and notes what torch says, where there
+# is more than one mistake to make. Below it: what torch says, why, the fix, and where people asked. Where the fault can be seen, it is drawn: misplaced cells are framed in red. That every fix mends its mistake is
 # checked in the solutions of this page.
 #
 # Each cell stands alone, once this one has run. In its batches, sequence a is 10, 11, 12, …, b is 20, 21, and so on.
@@ -557,7 +557,7 @@ comparison
 packed = (pack_padded_sequence(y, lengths, batch_first=True) for y in (x, other))
 one, two = (gru(each)[0].data for each in packed)
 assert torch.equal(one, two)  # packed: the padding has no say
-assert not comparison.agrees["outputs at valid steps, reverse half"]
+assert not comparison.agrees["outputs at real steps, reverse half"]
 
 # %% [markdown]
 # ### 24. Does packing matter
@@ -572,7 +572,7 @@ with museum.exhibit("Does packing matter"):
 comparison
 
 # %% tags=["claims"]
-assert comparison.agrees["outputs at valid steps"]
+assert comparison.agrees["outputs at real steps"]
 assert not comparison.agrees["h_n"]
 assert comparison.h_n.differs[0, 0].tolist() == [False, True, True]  # a is the longest
 
@@ -601,22 +601,15 @@ assert torch.equal(packed.data[0], x[1, 0])  # in the data, b comes first
 # What makes the backward pass slow can be counted: the nodes that autograd keeps for one unpacking.
 
 # %%
-from packviz.count.operators import walk
-
-
-def nodes(lengths):
-    data = torch.zeros(sum(lengths), 4, requires_grad=True)
-    sizes = torch.tensor(pv.Layout(lengths).batch_sizes)
-    return len(walk(pad_packed_sequence(PackedSequence(data, sizes))[0]))
-
+from packviz.count import profile
 
 with museum.exhibit("Slower when packed"):
-    counts = [nodes([8] * 8), nodes([8, 7, 6, 5, 4, 3, 2, 1])]
+    equal, different = profile.count([8] * 8), profile.count([8, 7, 6, 5, 4, 3, 2, 1])
 
-print(f"\nautograd nodes: {counts[0]} with eight equal lengths, {counts[1]} with eight different ones")
+print(f"\nautograd nodes: {equal.pad.nodes} with eight equal lengths, {different.pad.nodes} with eight different ones")
 
 # %% tags=["claims"]
-assert counts[1] > 5 * counts[0]
+assert different.pad.nodes > 5 * equal.pad.nodes
 
 # %% [markdown]
 # ## What people get wrong

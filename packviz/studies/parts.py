@@ -91,7 +91,7 @@ class Parts(Drawn, Timings[Point]):
             ]
             rows[f"{point.steps} steps"] = (shares, f"{milliseconds(self.values[point].median(TORCH))} ms")
         notes = [
-            "Hatched: what the step takes less when this part is exchanged for one with the same results.",
+            "Hatched: the time that is saved when this part is exchanged for one with the same results.",
             f"Measured on {self.caption}.",
         ]
         return bars.shares(self.finding(), rows, theme, notes=notes)
