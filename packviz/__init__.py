@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from packviz.draw.handover import Handover
     from packviz.draw.heatmap import Attention
     from packviz.draw.picture import Picture, show
+    from packviz.draw.scores import Scores
     from packviz.draw.stairs import Stairs
     from packviz.draw.strips import Strips
     from packviz.ops.masks import align, masked_loss, padding_mask, unpack_to_length
@@ -42,6 +43,7 @@ __all__ = [
     "Layout",
     "Picture",
     "Ragged",
+    "Scores",
     "Spec",
     "Stairs",
     "Strips",
@@ -76,6 +78,7 @@ _HOME = {
     "Handover": "packviz.draw.handover",
     "Picture": "packviz.draw.picture",
     "show": "packviz.draw.picture",
+    "Scores": "packviz.draw.scores",
     "Stairs": "packviz.draw.stairs",
     "Strips": "packviz.draw.strips",
     "align": "packviz.ops.masks",

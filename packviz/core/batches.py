@@ -24,8 +24,10 @@ SPLITS = (CONTIGUOUS, STRIDED, SNAKE)
 """How a batch, longest sequence first, is dealt out to workers: in blocks; in turn; in turn there and back."""
 
 NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING = "next-fit", "first-fit", "first-fit decreasing"
-FILLS = (NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING)
-"""Which row takes a sequence: the last one begun; the first with room; the first with room, longest sequence first."""
+PADDED, CUT = "padded", "cut where the row ends"
+FILLS = (PADDED, NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING, CUT)
+"""Which row takes a sequence: one of its own; the last one begun; the first with room; the first with room, longest
+sequence first; or the last one begun takes what it has room for, and the next ones the rest."""
 
 WINDOW = 50
 """Batches that are sorted together: enough for little padding, few enough that an epoch stays random."""
@@ -124,7 +126,7 @@ def split(lengths: Any, workers: int, way: str = SNAKE) -> list[IntArray]:
 
 
 def fill(lengths: Any, room: int, way: str = FIRST_FIT_DECREASING) -> list[IntArray]:
-    """Puts several sequences into each row of a fixed size, none of them cut: documents for a transformer.
+    """Puts several sequences into each row of a fixed size: documents for a transformer.
 
     Whatever runs on such a row must keep its sequences apart: attention by a mask, an RNN by unpacking them.
 
@@ -134,10 +136,12 @@ def fill(lengths: Any, room: int, way: str = FIRST_FIT_DECREASING) -> list[IntAr
         way: one of `FILLS`. First-fit decreasing needs at most 11/9 of the fewest rows possible, and 6/9 of a row.
 
     Returns:
-        For each row the indices of its sequences, in the order they were put in.
+        For each row the indices of its sequences, in the order they were put in. None is cut, but where the way is to
+        cut: then a sequence may be in several rows, each but its last one full.
 
     Raises:
-        ValueError: a length is not valid or over `room`, `room` is under 1, or there is no such way.
+        ValueError: a length is not valid, or over `room` though none may be cut; `room` is under 1, or there is no
+            such way.
 
     Source:
         G. Dósa (2007), "The tight bound of first fit decreasing bin-packing algorithm is FFD(I) ≤ 11/9 OPT(I) + 6/9".
@@ -145,10 +149,18 @@ def fill(lengths: Any, room: int, way: str = FIRST_FIT_DECREASING) -> list[IntAr
     at_least("room", room)
     one_of("way", way, FILLS)
     n = Layout(lengths).lengths
+    if way == CUT:
+        ends = np.cumsum(n)
+        tops = np.arange(0, ends[-1], room)
+        firsts = np.searchsorted(ends, tops, "right")  # the sequence that the first time step of each row is of
+        lasts = np.searchsorted(ends, np.minimum(tops + room, ends[-1]) - 1, "right")
+        return [np.arange(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]
     if (n > room).any():
         b = int(np.argmax(n > room))
         raise ValueError(f"lengths[{b}] is {n[b]}, over room={room}: give the rows more room, or cut the sequence")
     everyone = np.arange(n.size)
+    if way == PADDED:
+        return _cut(everyone, 1)
     left = np.full(n.size, room)  # of every row, begun or not: there are never more rows than sequences
     rows: list[list[int]] = []
     for b in _longest_first(n, everyone) if way == FIRST_FIT_DECREASING else everyone:

@@ -16,7 +16,7 @@ import numpy as np
 
 from packviz.core.layout import IntArray, Layout
 from packviz.draw import palette, text
-from packviz.draw.chart import nice
+from packviz.draw.chart import nice, roomy
 from packviz.draw.sequences import clip, one_in, real_cells, row_name, stride
 from packviz.draw.sheet import CHAR, HATCHED, Point, Sheet, n, width_of
 from packviz.draw.text import Labels, cell_label, is_few, summary
@@ -67,6 +67,7 @@ def draw(
     mistaken: bool = False,
     indices: bool = False,
     explain: bool = False,
+    flat: bool = False,
 ) -> Sheet:
     """Draws the padded batch, the packed steps and the packed data.
 
@@ -80,6 +81,7 @@ def draw(
         mistaken: adds the order that `data` is often taken to have, one sequence after another.
         indices: adds `sorted_indices` and `unsorted_indices`, each value at the row that it is about.
         explain: says beside each part what it is.
+        flat: adds the flat rows, one sequence after another as attention wants them, and where each packed row lies.
 
     Raises:
         ValueError: there is no such theme, or no such time step.
@@ -87,7 +89,8 @@ def draw(
     last = layout.batch_sizes.size - 1
     if step is not None and not 0 <= step <= last:
         raise ValueError(f"step is {step}; the longest sequence has time steps 0 … {last}")
-    return _Picture(layout, labels, names, Sheet(theme, summary(layout)), step, mistaken, indices, explain).draw()
+    sheet = Sheet(theme, summary(layout))
+    return _Picture(layout, labels, names, sheet, step, mistaken, indices, explain, flat).draw()
 
 
 @dataclass
@@ -102,6 +105,7 @@ class _Picture:
     mistaken: bool
     indices: bool
     explain: bool
+    flat: bool
 
     def __post_init__(self) -> None:
         layout, self.scale = self.layout, _scale(self.layout, self.labels, self.names)
@@ -126,10 +130,11 @@ class _Picture:
         # The data: bars of runs, or cells; those in one line, under panels side by side, if they can be so narrow.
         self.gap, self.per_row, self.one_line = 0.0, (self.width - 8) / layout.n_valid, True
         if self.scale.few:
-            self.gap, self.per_row, self.one_line = _GAP, self.scale.width, False
+            # A row that flat lies where it lies packed is to stand right below it.
+            self.gap, self.per_row, self.one_line = 0 if self.flat else _GAP, self.scale.width, False
             least = min(4 + _longest(layout, self.labels, self.names, 12), 100)
             for wide in (max(self.width, _LINE), _WIDEST):
-                room = (wide - 8 - _GAP * (layout.batch_sizes.size - 1)) / layout.n_valid
+                room = (wide - 8 - self.gap * (layout.batch_sizes.size - 1)) / layout.n_valid
                 if room >= least and not self.stacked and not self.one_line:
                     self.per_row, self.one_line = min(self.scale.width, room), True
 
@@ -143,10 +148,12 @@ class _Picture:
         if explained:
             self.annotations(y)
         y = self.data(y) if self.one_line else self.lines(y, self._true_order())
-        if self.mistaken:
-            y = self.lines(y + 8, self._mistaken_order())
+        if self.flat and self.one_line and self.scale.few:
+            y = self.permutation(y - 8)
+        elif self.flat or self.mistaken:
+            y = self.lines(y + 8, self._flat_order())
         if explained:
-            y = self.sheet.paragraph(4, y - 4, [f"↑ {text.EXPLAINED['data']}"], ink=self.accent)
+            y = self.sheet.paragraph(4, y - 4, ["↑ " * (not self.flat) + text.EXPLAINED["data"]], ink=self.accent)
         y = self.sheet.paragraph(4, y - 1, self._notes(explained), size=11, ink=self.muted) + 1
         self.sheet.size(self.width, y + 6)
         return self.sheet
@@ -204,6 +211,28 @@ class _Picture:
         middle = min(max((left + right) / 2, 4 + width_of(said) / 2), self.width - 4 - width_of(said) / 2)
         self.sheet.text(middle, y + height + 17, said, anchor="middle", bold=True, ink=self.accent)
         return y + height + 26
+
+    def permutation(self, top: float) -> float:
+        """From each packed row a line to its flat row below; gives the y where these end.
+
+        Args:
+            top: where the packed rows end, in px.
+        """
+        layout, sheet, y = self.layout, self.sheet, top + _FALL
+        middle = n((top + y) / 2)
+        for place, (b, row) in enumerate(zip(layout.source[:, 0].tolist(), layout.flat_rows.tolist(), strict=True)):
+            x0, x1 = (n(4 + (i + 0.5) * self.per_row) for i in (place, row))
+            curve = f"M{x0} {n(top)}C{x0} {middle} {x1} {middle} {x1} {n(y)}"
+            sheet.path(curve, stroke=sheet.colours.line, width=3)
+            sheet.path(curve, stroke=palette.sequence_colour(b), width=2)
+        self._stretch(4, y, np.argwhere(layout.mask).tolist())
+        for x, said in roomy([(4 + start * self.per_row, str(start)) for start in layout.starts.tolist()]):
+            sheet.text(x, y + 37, said, anchor="middle", size=11, ink=self.muted)
+        end = 4 + layout.n_valid * self.per_row + width_of(str(layout.n_valid))
+        sheet.text(end, y + 37, "starts", size=11, ink=self.muted)
+        self.width = max(self.width, end + width_of("starts"))
+        sheet.text(4, y + 55, text.flat(layout), bold=True)
+        return y + 68
 
     def lines(self, top: float, order: _Order) -> float:
         """The rows of data in as many lines as they need, group by group; gives the y where they end."""
@@ -269,16 +298,16 @@ class _Picture:
             title, marks = f"{title}; step {self.step} fills data[{start}:{end}]", [(start, end)]
         return _Order(title, "t={}".format, layout.batch_sizes.tolist(), lambda: layout.source, marks)
 
-    def _mistaken_order(self) -> _Order:
-        layout = self.layout
-        title, marks = "✗ not so: one sequence after another", []
+    def _flat_order(self) -> _Order:
+        layout, marks = self.layout, []
+        title = "✗ not so: one sequence after another" if self.mistaken else text.flat(layout)
         if self.step is not None:
             if layout.batch_sizes[self.step] > 1:
                 title += f" (the rows of step {self.step} would lie apart)"
-            starts = np.cumsum(layout.lengths) - layout.lengths + self.step
-            marks = [(int(row), int(row) + 1) for row in starts[layout.lengths > self.step]]
+            rows = layout.starts[:-1][layout.lengths > self.step] + self.step
+            marks = [(row, row + 1) for row in rows.tolist()]
         cells = partial(np.argwhere, layout.mask)
-        return _Order(title, self._name, layout.lengths.tolist(), cells, marks, wrong=True)
+        return _Order(title, self._name, layout.lengths.tolist(), cells, marks, wrong=self.mistaken)
 
     # Words.
 
@@ -323,7 +352,7 @@ class _Picture:
         if not scale.few and layout.batch_sizes.min() * self.per_row < 1:
             notes.append("Where the bar of data is plain, its steps are too thin to be told apart.")
         if scale.stride > 1:
-            notes.append(one_in(scale.stride, layout))
+            notes.append(one_in(scale.stride, layout.batch_size))
         return notes
 
     def _name(self, b: int) -> str:

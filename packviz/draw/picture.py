@@ -34,21 +34,24 @@ class Picture(Drawn):
         names: Sequence[str] | None = None,
         indices: bool = False,
         explain: bool = False,
+        flat: bool = False,
     ) -> None:
         """Draws `layout`, with `labels` in its cells and a `caption` over it; the others are as in `show`."""
         self.layout = layout
         self._labels, self._caption = labels, caption
-        self._names, self._indices, self._explain = names, indices, explain
+        self._names, self._indices, self._explain, self._flat = names, indices, explain, flat
 
     def to_text(self) -> str:
         """The picture in words: what a screen reader, a terminal or a diff sees."""
-        parts = [self._caption] * bool(self._caption) + [text.describe(self.layout, self._labels, self._names)]
+        batch = self.layout, self._labels, self._names
+        parts = [self._caption] * bool(self._caption) + [text.describe(*batch)]
+        parts += ["", text.describe_flat(*batch)] * self._flat
         return "\n".join(parts + ["", *text.EXPLAINED.values()] * self._explain)
 
     def sheet(self, theme: str) -> Sheet:
         """The batch, padded and packed, under its caption if it has one."""
-        looks: dict[str, Any] = {"names": self._names, "indices": self._indices, "explain": self._explain}
-        drawing = layouts.draw(self.layout, self._labels, theme=theme, **looks)
+        looks: dict[str, Any] = {"indices": self._indices, "explain": self._explain, "flat": self._flat}
+        drawing = layouts.draw(self.layout, self._labels, theme=theme, names=self._names, **looks)
         return stack(self._caption, [drawing], theme) if self._caption else drawing
 
 
@@ -60,6 +63,7 @@ def show(
     names: Sequence[str] | None = None,
     indices: bool = False,
     explain: bool = False,
+    flat: bool = False,
 ) -> Picture:
     """Draws a batch of variable-length sequences: padded, packed, and as it lies in memory.
 
@@ -68,6 +72,7 @@ def show(
             `lengths`: `(B,)` whole numbers;
             `x`: a padded batch `(T, B, …)`, or `(B, T, …)` with `batch_first`, given with its `lengths`;
             a `PackedSequence`, also a hand-built one;
+            a nested tensor of torch's layout `torch.jagged`, without holes;
             a list of sequences, each a string, a list or a tensor;
             a `Layout`.
         lengths: `(B,)` the real time steps of each sequence, if `what` is a padded batch.
@@ -76,13 +81,16 @@ def show(
         indices: draws `sorted_indices` and `unsorted_indices`, too, each entry at the row that it is about. The text
             always has them where the batch is not sorted.
         explain: says beside each part of the picture what it is.
+        flat: draws the flat rows too, one sequence after another as attention wants them, and where each packed row
+            lies among them. The text then has `starts` and `flat_rows`.
 
     Returns:
         A `Picture`. A notebook draws it; `print` writes its text; `.to_svg()` gives a file to keep.
 
     Raises:
         ValueError: the lengths are not valid, or do not fit `x`; or there are not as many names as sequences.
-        TypeError: `what` is none of the above, or `names` is not a list of words.
+        TypeError: `what` is none of the above (a nested tensor of another layout, say), or `names` is not a list of
+            words.
     """
     layout, labels, caption = _read(what, lengths, batch_first)
     if names is not None:
@@ -91,7 +99,7 @@ def show(
             raise TypeError(f"names is {names!r}; give a word for each sequence, as in names=['abc', 'x']")
         if len(names) != layout.batch_size:
             raise ValueError(f"names has {len(names)} entries for {layout.batch_size} sequences: give one for each")
-    return Picture(layout, labels, caption, names=names, indices=indices, explain=explain)
+    return Picture(layout, labels, caption, names=names, indices=indices, explain=explain, flat=flat)
 
 
 _Read = tuple[Layout, text.Labels | None, str]
@@ -99,20 +107,24 @@ _Read = tuple[Layout, text.Labels | None, str]
 
 
 def _read(what: Any, lengths: Any, batch_first: bool) -> _Read:
-    only_dense("x", what)
+    jagged = getattr(what, "is_nested", False) and hasattr(what, "offsets")
+    if not jagged:
+        only_dense("x", what)
     packed = hasattr(what, "batch_sizes") and hasattr(what, "data")
     if isinstance(what, tuple) and [min(getattr(v, "ndim", 0), 2) for v in what] == [2, 1]:
         raise ValueError(
             "this pair looks like x and its lengths, as pad_packed_sequence returns them: call show(*pair)"
         )
     if lengths is not None:
-        if packed or isinstance(what, Layout):
+        if packed or jagged or isinstance(what, Layout):
             raise ValueError(f"a {type(what).__name__} knows its lengths: call show() with nothing else")
         return _padded(what, lengths, batch_first)
     if isinstance(what, Layout):
         return what, None, ""
     if packed:
         return _packed(what)
+    if jagged:
+        return _jagged(what)
     if isinstance(what, (list, tuple)) and what and all(_is_sequence(item) for item in what):
         if all(isinstance(item, str) and item.strip().isdecimal() for item in what):
             raise TypeError(f"show() cannot tell whether {what!r} are lengths; give lengths as numbers, words as lists")
@@ -157,6 +169,19 @@ def _packed(packed: Any) -> _Read:
         return layout, None, caption
     rows = zip(layout.packed_index, layout.lengths, strict=True)
     return layout, [[_value(flat[i]) for i in row[:length]] for row, length in rows], caption
+
+
+def _jagged(nested: Any) -> _Read:
+    if nested.lengths() is not None:
+        raise ValueError(
+            "x is a nested tensor with holes, as torch.nested.narrow makes them: call show(x.contiguous())"
+        )
+    layout, values = Layout.from_offsets(nested.offsets()), nested.values()
+    caption = f"nested tensor (torch.jagged) with values of shape {tuple(values.shape)}"
+    flat = _numbers(_host(values)) if text.is_few(layout) else None
+    if flat is None:
+        return layout, None, caption
+    return layout, [[_value(v) for v in row] for row in np.split(flat, layout.starts[1:-1])], caption
 
 
 def _sequences(sequences: Sequence[Any]) -> _Read:

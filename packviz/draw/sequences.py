@@ -62,6 +62,6 @@ def stride(sequences: int, most: int) -> int:
     return -(-sequences // most) | 1  # odd: a step through the colours that meets them all
 
 
-def one_in(stride: int, layout: Layout) -> str:
+def one_in(stride: int, many: int, what: str = "sequences") -> str:
     """Says so."""
-    return f"One in {stride} of {layout.batch_size:,} sequences is drawn. Counts are of all."
+    return f"One in {stride} of {many:,} {what} is drawn. Counts are of all."

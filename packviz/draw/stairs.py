@@ -231,7 +231,7 @@ class _Grid:
         sheet.box(x, y, 14, 12, stroke=self.colours.muted, thick=1, dash="2 3")
         sheet.text(x + 20, y + 10, "padding, left out")
         if self.stride > 1:
-            sheet.text(4, y + 30, one_in(self.stride, self.layout), size=11, ink=self.colours.muted)
+            sheet.text(4, y + 30, one_in(self.stride, self.layout.batch_size), size=11, ink=self.colours.muted)
 
 
 class _Chart:

@@ -55,12 +55,28 @@ def at_step(layout: Layout, t: int) -> str:
 
 def mistaken_order(layout: Layout, t: int) -> str:
     """The order that `data` is often taken to have, and where the rows of time step `t` would lie in it."""
-    starts = np.cumsum(layout.lengths) - layout.lengths
-    rows = numbers(starts[layout.lengths > t] + t)
+    rows = numbers(layout.starts[:-1][layout.lengths > t] + t)
     said = f"Not so: one sequence after another. The rows of step {t} would be {rows}."
     if not is_few(layout):
         return said
     return f"{said}\n  {' '.join(cell_label(None, b, s) for b, s in np.argwhere(layout.mask).tolist())}"
+
+
+def flat(layout: Layout) -> str:
+    """One sentence about the flat rows."""
+    stay = int((layout.flat_rows == np.arange(layout.n_valid)).sum())
+    rows = count(layout.n_valid, "row")
+    return f"flat: {rows}, one sequence after another; data has {stay:,} of them in the same place"
+
+
+def describe_flat(layout: Layout, labels: Labels | None = None, names: Sequence[str] | None = None) -> str:
+    """The flat rows in words, cell by cell when there are few."""
+    rows = []
+    for b, (start, length) in enumerate(zip(layout.starts, layout.lengths, strict=False) if is_few(layout) else ()):
+        cells = " ".join(cell_label(labels, b, t, names) for t in range(length))
+        rows.append([name(names, b), _rows(start, length), cells])
+    lists = [f"starts           {numbers(layout.starts)}", f"flat_rows        {numbers(layout.flat_rows)}"]
+    return "\n".join([flat(layout), *table(rows, "  <  <12 <"), *lists])
 
 
 def is_few(layout: Layout) -> bool:
@@ -229,15 +245,18 @@ def _packed(layout: Layout, labels: Labels | None, names: Sequence[str] | None) 
     rows = []
     for t, size in enumerate(layout.batch_sizes):
         first = layout.offsets[t]
-        where = f"row  {first}" if size == 1 else f"rows {first}–{first + size - 1}"
         cells = " ".join(cell_label(labels, b, t, names) for b in layout.sorted_indices[:size])
-        rows.append([f"t={t}", f"batch_sizes[{t}]", f"{size}", where, cells])
+        rows.append([f"t={t}", f"batch_sizes[{t}]", f"{size}", _rows(first, size), cells])
     lines += table(rows, "  <4  < = <2  <12 <")
     lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")
     if not layout.is_sorted:
         lines.append(f"sorted_indices   {numbers(layout.sorted_indices)}")
         lines.append(f"unsorted_indices {numbers(layout.unsorted_indices)}")
     return lines
+
+
+def _rows(first: int, size: int) -> str:
+    return f"row  {first}" if size == 1 else f"rows {first}–{first + size - 1}"
 
 
 def _outline(layout: Layout) -> list[str]:

@@ -8,6 +8,7 @@ from packviz.explorers.graph import GraphExplorer
 from packviz.explorers.museum import MuseumExplorer
 from packviz.explorers.packed import PackedExplorer
 from packviz.explorers.padding import PaddingExplorer
+from packviz.explorers.rows import RowExplorer
 from packviz.explorers.staircase import StaircaseExplorer
 from packviz.explorers.states import StatesExplorer
 from packviz.explorers.static import StaticExplorer
@@ -21,6 +22,7 @@ __all__ = [
     "MuseumExplorer",
     "PackedExplorer",
     "PaddingExplorer",
+    "RowExplorer",
     "StaircaseExplorer",
     "StatesExplorer",
     "StaticExplorer",

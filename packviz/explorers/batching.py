@@ -9,11 +9,8 @@ from packviz.core.batches import BUCKETED, ORDERS, SPLITS, Load
 from packviz.core.layout import IntArray
 from packviz.draw import bars, text
 from packviz.draw.sheet import Sheet, stack
-from packviz.explorers.lengths import TYPED, LengthsPicker
+from packviz.explorers.lengths import MOST, TYPED, LengthsPicker
 from packviz.explorers.panel import Panel, View, dropdown, row, show, slider
-
-MOST = 5000
-"""More sequences than this are for `packviz.core.batches` and a script."""
 
 _CELLS = ("real cells", "padding", "padding")
 _TOKENS = ("works on", "waits, in tokens", "waiting")
@@ -67,6 +64,7 @@ class BatchingExplorer(Panel):
             many=many,
             longest=longest,
             sizes=(8, 2000),
+            most=MOST,
         )
         self.batch_size = slider("batch size", batch_size, 1, 128)
         self.order = dropdown("order", order, ORDERS, "batches")
@@ -78,8 +76,6 @@ class BatchingExplorer(Panel):
     def view(self) -> View:
         """The batches of an epoch, and the workers' shares."""
         n = self.picker.lengths().lengths
-        if n.size > MOST:
-            raise ValueError(f"there are {n.size:,} lengths; the panel takes at most {MOST:,}: see packviz.batches")
         order, seed = self.order.value, self.picker.seed.value
         several = n.size > self.batch_size.value and bool(n.min() < n.max())
         if several:  # moves the slider if it stood beyond

@@ -17,6 +17,8 @@ MOST_SLIDERS = 8
 LONGEST_SLIDER = 12
 LONGEST = 512
 """The upper end of the slider of `longest`."""
+MOST = 5000
+"""More sequences than this are for `packviz.core.batches` and a script, where each has to find its place."""
 
 
 class LengthsField(widgets.Text):
@@ -58,6 +60,7 @@ class LengthsPicker(widgets.VBox):
         longest: int = 128,
         seed: int = 0,
         sizes: tuple[int, int] = (1, 512),
+        most: int | None = None,
     ) -> None:
         """Starts with these lengths, or with a distribution.
 
@@ -68,10 +71,12 @@ class LengthsPicker(widgets.VBox):
             longest: its upper end in time steps, up to 512.
             seed: of a random distribution, up to 99.
             sizes: the range of `many`.
+            most: how many lengths a list or a file may have.
 
         Raises:
             ValueError: a length is not valid, a number is out of range, or there is no such kind.
         """
+        self._most = most
         start = Layout(lengths)
         few = start.batch_size <= MOST_SLIDERS and start.max_len <= LONGEST_SLIDER
         first = start.lengths.tolist() if few else [4, 6, 8, 5, 4, 3, 7, 8]
@@ -109,15 +114,17 @@ class LengthsPicker(widgets.VBox):
         """The lengths that the controls say now.
 
         Raises:
-            ValueError: a list or a file does not hold lengths, or there is no file yet.
+            ValueError: a list or a file does not hold lengths, or too many, or there is no file yet.
         """
         kind = self.kind.value
         if kind == ONE_BY_ONE:
             return Layout([control.value for control in self.sliders[: self.few.value]])
-        if kind == TYPED:
-            return Layout(sources.parse(self.typed.value))
-        if kind == FILE:
-            return Layout(_read(self.upload.value))
+        if kind in (TYPED, FILE):
+            layout = Layout(sources.parse(self.typed.value) if kind == TYPED else _read(self.upload.value))
+            if self._most and layout.batch_size > self._most:
+                many = f"there are {layout.batch_size:,} lengths; the panel takes at most {self._most:,}"
+                raise ValueError(f"{many}: see packviz.batches")
+            return layout
         return Layout(sources.DISTRIBUTIONS[kind](self.many.value, self.longest.value, self.seed.value))
 
     def _show_controls(self, change: Any = None) -> None:

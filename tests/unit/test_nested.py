@@ -14,7 +14,6 @@ TAKES_A_BATCH = {
     "ragged_op": lambda x, n: pv.ragged_op(RNN)(x, torch.tensor(n)),
     "compare": lambda x, n: pv.compare(RNN, x, n),
     "diagnose": lambda x, n: pv.diagnose(x, n, batch_first=True),
-    "show": lambda x, n: pv.show(x, n, batch_first=True),
     "align": lambda x, n: pv.align(x, n, batch_first=True),
     "masked_loss": lambda x, n: pv.masked_loss(x, n, batch_first=True),
 }

@@ -50,7 +50,8 @@ class Subject:
 
 # The one place that knows the explorers' arguments.
 IMPORT = """from packviz.explorers import (
-    BatchingExplorer, CostExplorer, GraphExplorer, PackedExplorer, PaddingExplorer, StaircaseExplorer, StatesExplorer
+    BatchingExplorer, CostExplorer, GraphExplorer, PackedExplorer, PaddingExplorer, RowExplorer, StaircaseExplorer,
+    StatesExplorer,
 )"""
 SUBJECTS = (
     Subject("padding", "8×10", "PaddingExplorer([4, 6, 10, 5, 4, 3, 7, 8])", "a", None),
@@ -69,6 +70,9 @@ SUBJECTS = (
     Subject("graph", "32×10", "GraphExplorer(10, 10)", "time steps T", None),  # it packs and pads, and counts
     Subject("batching", "512×128", "BatchingExplorer()", "batch size", 2.5),
     Subject("batching", "2000×512", "BatchingExplorer(many=2000, longest=512)", "batch size", 3.0),
+    Subject("rows", "8×10", "RowExplorer([4, 6, 10, 5, 4, 3, 7, 8], room=16)", "row size", None),
+    Subject("rows", "64×128", "RowExplorer(kind='uniform', many=64, longest=128, room=128)", "row size", 2.5),
+    Subject("rows", "512×512", "RowExplorer(kind='uniform', many=512, longest=512, room=512)", "row size", 3.0),
 )
 BARE = """
 import ipywidgets

@@ -10,11 +10,13 @@ from packviz.core import batches as buckets
 from packviz.core.batches import (
     BUCKETED,
     CONTIGUOUS,
+    CUT,
     FILLS,
     FIRST_FIT,
     FIRST_FIT_DECREASING,
     NEXT_FIT,
     ORDERS,
+    PADDED,
     SHUFFLED,
     SNAKE,
     SORTED,
@@ -167,7 +169,7 @@ def fewest(lengths, room, rows=()):
     return min(fewest(rest, room, tried) for tried in [*tries, (*rows, room - first)])
 
 
-@given(lengths, st.integers(0, 200), st.sampled_from(FILLS))
+@given(lengths, st.integers(0, 200), st.sampled_from([way for way in FILLS if way != CUT]))
 def test_no_sequence_is_cut_or_lost_and_no_row_overfull(n, spare, way):
     room = max(n) + spare
     rows = [row.tolist() for row in fill(n, room, way)]
@@ -175,7 +177,9 @@ def test_no_sequence_is_cut_or_lost_and_no_row_overfull(n, spare, way):
     held = [sum(n[b] for b in row) for row in rows]
     assert max(held) <= room
     assert len(rows) >= -(-sum(n) // room)
-    if way == NEXT_FIT:  # a new row is begun only for what did not fit the last
+    if way == PADDED:
+        assert rows == [[b] for b in range(len(n))]
+    elif way == NEXT_FIT:  # a new row is begun only for what did not fit the last
         assert [b for row in rows for b in row] == list(range(len(n)))
         assert all(held[i] + n[rows[i + 1][0]] > room for i in range(len(rows) - 1))
     else:  # a sequence lies in the first row that had room for it
@@ -185,6 +189,14 @@ def test_no_sequence_is_cut_or_lost_and_no_row_overfull(n, spare, way):
             first = next(r for r, some in enumerate(left) if some >= n[b])
             assert b in rows[first]
             left[first] -= n[b]
+
+
+@given(lengths, st.integers(1, 70))
+def test_cut_rows_are_full_but_for_the_last(n, room):
+    """Each row holds the sequences of its stretch of all time steps, however long they are."""
+    stream = [b for b, size in enumerate(n) for _ in range(size)]
+    stretches = [stream[i : i + room] for i in range(0, len(stream), room)]
+    assert [row.tolist() for row in fill(n, room, CUT)] == [sorted({*stretch}) for stretch in stretches]
 
 
 @given(st.lists(st.integers(1, 10), min_size=1, max_size=7), st.integers(0, 10))

@@ -1,5 +1,6 @@
 """The picture: exactly what is drawn for a small batch, and what must hold for the drawing of any."""
 
+import itertools
 import math
 import re
 from types import SimpleNamespace
@@ -225,6 +226,54 @@ def test_the_mistake_is_marked_as_one():
     pointed = drawn([3, 2], mistaken=True, step=1).text("✗")
     assert pointed.said == "✗ not so: one sequence after another (the rows of step 1 would lie apart)"
     assert pointed.fill == LIGHT.wrong
+
+
+# From each packed row to its flat row.
+
+WAY = re.compile(r"M([\d.]+) ([\d.]+)C[\d. ]+ ([\d.]+) ([\d.]+)")
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=5))
+def test_a_line_goes_from_each_packed_row_to_its_flat_row(lengths):
+    layout = Layout(lengths)
+    drawing = drawn(layout, flat=True)
+    said = text.flat(layout)
+    cells = [(label_in(drawing, b), b) for b in drawing.boxes if b.fill in SEQUENCES and drawing.text("data: ").y < b.y]
+    packed, flat = (
+        sorted((b for _, b in cells if b.y == y), key=lambda b: b.x) for y in sorted({b.y for _, b in cells})
+    )
+    names = {b: label.said for label, b in cells}
+    order = [f"{'abcde'[b]}{t}" for b, t in layout.source]
+    assert [names[b] for b in packed] == order
+    assert [names[b] for b in flat] == [f"{'abcde'[b]}{t}" for b, t in np.argwhere(layout.mask)]
+    found = []
+    for element in drawing.elements:
+        if element.get("stroke") in SEQUENCES:
+            ways = [tuple(map(float, way)) for way in WAY.findall(element.get("d"))]
+            found += [(way, element.get("stroke")) for way in ways if way[1] >= packed[0].bottom]
+    assert len(found) == layout.n_valid
+    for (x0, y0, x1, y1), colour in found:
+        (start,) = [i for i, b in enumerate(packed) if b.x < x0 < b.right]
+        (end,) = [i for i, b in enumerate(flat) if b.x < x1 < b.right]
+        assert end == layout.flat_rows[start]
+        assert (y0, y1) == (packed[0].bottom, flat[0].y)
+        assert colour == packed[start].fill == flat[end].fill
+        assert (x0 == x1) == (start == end)  # what stays in place stands below itself
+    assert drawing.text("flat").said == said
+    starts = [t.said for t in sorted(drawing.texts, key=lambda t: t.x) if flat[0].bottom < t.y < drawing.text("flat").y]
+    assert starts == [*(str(start) for start in layout.starts), "starts"]
+
+
+@given(few | many)
+def test_flat_rows_lie_below_the_data_whatever_its_size(lengths):
+    layout = Layout(lengths)
+    drawing = drawn(layout, flat=True, indices=True, explain=True)
+    assert drawing.text("flat").said == text.flat(layout)
+    assert drawing.text("flat").y > drawing.text("data: ").y
+    assert not drawing.outside()
+    for one, other in itertools.combinations([t.box for t in drawing.texts], 2):
+        beside = one.right <= other.x + 0.1 or other.right <= one.x + 0.1
+        assert beside or one.bottom <= other.y or other.bottom <= one.y
 
 
 # From each packed column to its stretch of data.

@@ -123,6 +123,47 @@ def test_packed_sequences():
     assert in_order.layout.is_sorted
 
 
+def jagged(rows, **options):
+    return torch.nested.nested_tensor(rows, layout=torch.jagged, **options)
+
+
+def test_jagged_tensors():
+    rows = [torch.tensor([1, 2, 3]), torch.tensor([4]), torch.tensor([6, 7])]
+    picture = show(jagged(rows))
+    assert picture.to_text().startswith("nested tensor (torch.jagged) with values of shape (6,)\n3 sequences")
+    assert grid(picture) == [["1", "2", "3"], ["4", "·", "·"], ["6", "7", "·"]]
+    assert picture.layout == pv.Layout([3, 1, 2])
+    assert grid(show(jagged([torch.tensor([[0.5], [3]])], requires_grad=True))) == [["0.5", "3"]]
+    heads = jagged([torch.zeros(n, 1, 4) for n in LENGTHS]).transpose(1, 2)
+    vectors = jagged([torch.zeros(n, 4) for n in LENGTHS])
+    for letters in (heads, vectors):
+        assert show(letters).to_text().endswith(SAID)
+    assert show(jagged([torch.zeros(40), torch.zeros(3)])).layout == pv.Layout([40, 3])
+
+
+@given(st.lists(st.integers(1, 16), min_size=1, max_size=16))
+def test_a_jagged_tensor_is_drawn_as_the_padded_batch_it_is(lengths):
+    rows = [torch.arange(n) + 100 * b for b, n in enumerate(lengths)]
+    cells = grid(show(jagged(rows)))
+    assert [[int(c) for c in row if c != "·"] for row in cells] == [row.tolist() for row in rows]
+
+
+def test_a_jagged_tensor_with_holes_is_drawn_as_advised():
+    holes = torch.nested.narrow(torch.zeros(3, 3), 1, 0, torch.tensor(LENGTHS), layout=torch.jagged)
+    with pytest.raises(ValueError, match=r"with holes, as .* makes them: call show\(x.contiguous\(\)\)"):
+        show(holes)
+    assert show(holes.contiguous()).layout == pv.Layout(LENGTHS)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_strided_nested_tensor_is_drawn_as_advised():
+    strided = torch.nested.nested_tensor([torch.zeros(n) for n in LENGTHS])
+    with pytest.raises(TypeError, match=r"^x is a nested tensor; give torch"):
+        show(strided)
+    padded = torch.nested.to_padded_tensor(strided, 0.0), [len(one) for one in strided.unbind()]
+    assert show(*padded, batch_first=True).layout == pv.Layout(LENGTHS)
+
+
 def test_a_hand_built_packed_sequence():
     picture = show(PackedSequence(torch.tensor([1.5, 3, 2, 4, 3]).unsqueeze(1), torch.tensor([2, 2, 1])))
     assert grid(picture) == [["1.5", "2", "3"], ["3", "4", "·"]]
@@ -182,6 +223,11 @@ def test_large_batches_take_no_labels():
         (lambda: show(torch.zeros(3, 2), [2, 0]), "lengths[1] is 0"),
         (lambda: show(pack_sequence([torch.zeros(2)]), [2]), "a PackedSequence knows its lengths"),
         (lambda: show(pv.Layout([2]), [2]), "a Layout knows its lengths"),
+        (
+            lambda: show(jagged([torch.zeros(2)]), [2]),
+            "a NestedTensor knows its lengths: call show() with nothing else",
+        ),
+        (lambda: show(jagged([torch.zeros(2), torch.zeros(0)])), "offsets must rise, but go from 2 to 2 at entry 2"),
         (lambda: show([]), "lengths is empty"),
         (lambda: show(["abc", ""]), "lengths[1] is 0"),
         (lambda: show([3, 2.5]), "lengths[1] is 2.5"),
@@ -255,6 +301,23 @@ def test_what_is_asked_for_is_drawn_and_said():
     assert "sorted_indices" in show([1, 2], indices=True).to_svg()
     assert show([2, 1], explain=True).to_text() == "\n".join([show([2, 1]).to_text(), "", *text.EXPLAINED.values()])
     assert text.EXPLAINED["data"] in show([2, 1], explain=True).to_svg()
+
+
+def test_flat_rows_are_drawn_and_said_when_asked_for():
+    picture = show(["abc", "x"], names=["one", "two"], flat=True)
+    assert picture.to_text() == "\n".join(
+        [
+            show(["abc", "x"], names=["one", "two"]).to_text(),
+            "",
+            "flat: 4 rows, one sequence after another; data has 1 of them in the same place",
+            "  one  rows 0–2     a b c",
+            "  two  row  3       x",
+            "starts           [0, 3, 4]",
+            "flat_rows        [0, 3, 1, 2]",
+        ]
+    )
+    assert "flat: 4 rows, one sequence after another" in picture.to_svg()
+    assert "flat" not in show(["abc", "x"]).to_svg()
 
 
 def test_outside_a_notebook_a_picture_is_an_image_and_its_text():

@@ -94,6 +94,32 @@ def test_every_cell_stands_where_it_lies(lengths, extra):
 
 
 @given(lengths)
+def test_flat_rows_in_words(lengths):
+    layout = Layout(lengths)
+    head, *groups, starts, order = text.describe_flat(layout).splitlines()
+    stay = sum(row == place for place, row in enumerate(layout.flat_rows))
+    rows = text.count(layout.n_valid, "row")
+    assert head == f"flat: {rows}, one sequence after another; data has {stay} of them in the same place"
+    found = [re.fullmatch(r"  (\w) +rows? +([\d–]+) +(.*)", line).groups() for line in groups]
+    for b, (name, where, cells) in enumerate(found):
+        first, last = layout.starts[b], layout.starts[b + 1] - 1
+        assert (name, where) == (chr(97 + b), f"{first}–{last}" if last > first else f"{first}")
+        assert cells.split() == [f"{name}{t}" for t in range(lengths[b])]
+    assert starts == f"starts           {text.numbers(layout.starts)}"
+    assert order == f"flat_rows        {text.numbers(layout.flat_rows)}"
+
+
+def test_flat_rows_of_a_large_batch_in_words():
+    assert text.describe_flat(Layout([30, 1, 1, 10] * 5)).splitlines() == [
+        "flat: 210 rows, one sequence after another; data has 3 of them in the same place",
+        "starts           [0, 30, 31, 32, 42, 72, 73, 74, 84, 114, 115, 116, 126, 156, 157, 158, 168, 198, 199, 200,"
+        " 210]",
+        "flat_rows        [0, 42, 84, 126, 168, 32, 74, 116, 158, 200, 30, 31, 72, 73, 114, 115, 156, 157, 198, 199, …,"
+        " 113, 155, 197] (210 in all)",
+    ]
+
+
+@given(lengths)
 def test_the_columns_stand_under_each_other(lengths):
     lines = text.describe(Layout(lengths)).split("\n\n")[1].splitlines()
     ends = [i for i in range(len(lines[0])) if lines[0][i : i + 1].isdigit() and not lines[0][i + 1 : i + 2].isdigit()]

@@ -12,8 +12,7 @@ from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED, ORDERS, SHUFFLED, SPLITS, Load
 from packviz.draw.text import count
 from packviz.explorers import BatchingExplorer
-from packviz.explorers.batching import MOST
-from packviz.explorers.lengths import FILE, TYPED
+from packviz.explorers.lengths import FILE, MOST, TYPED
 
 OWN = [12, 3, 7, 4, 9, 2, 8, 5]
 

@@ -21,6 +21,7 @@ from packviz.explorers import (
     CostExplorer,
     PackedExplorer,
     PaddingExplorer,
+    RowExplorer,
     StaircaseExplorer,
     StatesExplorer,
 )
@@ -134,7 +135,7 @@ def test_a_list_of_your_own(typed, lengths):
 
 WITH_LENGTHS = [
     *(AlignExplorer, BatchingExplorer, CostExplorer, PackedExplorer, StaircaseExplorer, StatesExplorer),
-    partial(PaddingExplorer, kind=TYPED),
+    *(partial(explorer, kind=TYPED) for explorer in (PaddingExplorer, RowExplorer)),
 ]
 GARBAGE = [
     ("", "no lengths given; type some, as in 5, 3, 2"),
@@ -361,6 +362,11 @@ def test_a_control_that_view_moves_is_said_until_the_reader_moves_it():
         (partial(BatchingExplorer, many=256), [("batch_size", 128)], ""),  # the window has no say
         (partial(StaircaseExplorer, [5, 4, 3, 2]), [("picker.typed", "5, 4")], "rectangles went from 4 to 2 to fit."),
         (partial(StaircaseExplorer, [5, 4], rectangles=9), [], "rectangles went from 9 to 2 to fit."),
+        (
+            partial(RowExplorer, [5, 3], kind=TYPED, room=5),
+            [("picker.typed", "9, 3")],
+            "row size went from 5 to 9 to fit.",
+        ),
     ],
 )
 def test_no_panel_moves_a_control_without_a_word(panel, moves, said):
@@ -400,7 +406,7 @@ def test_a_slider_does_not_start_beyond_its_ends(value):
         slider("knob", value, 0, 9)
 
 
-@pytest.mark.parametrize("explorer", [PaddingExplorer, BatchingExplorer, StaircaseExplorer])
+@pytest.mark.parametrize("explorer", [PaddingExplorer, BatchingExplorer, RowExplorer, StaircaseExplorer])
 def test_lengths_are_chosen_in_the_same_way_everywhere(explorer):
     panel = explorer([3, 1, 2])
     picker = panel.picker

@@ -1,0 +1,300 @@
+"""Documents in rows of one size, and the scores that attention computes in each row: counted, drawn and as text. Pure.
+
+A row of `C` time steps (tokens) has a score for every query (a row of the grid) and every key (a column): `C · C`
+cells, or with a causal mask `C · (C + 1) / 2`, because kernels leave the future out. What a document mask hides is
+computed all the same, and wasted, but by a kernel that knows the documents: it computes what is needed and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import permutations
+from math import ceil
+from typing import Any
+
+from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING, NEXT_FIT, PADDED, fill
+from packviz.core.given import one_of
+from packviz.core.layout import Layout, sequence_name
+from packviz.draw import palette, text
+from packviz.draw.drawn import Drawn
+from packviz.draw.sequences import one_in, stride
+from packviz.draw.sheet import HATCHED, Sheet, n, width_of
+
+NONE, CAUSAL, DOCUMENT, BOTH = "none", "causal", "document", "both"
+MASKS = (NONE, CAUSAL, DOCUMENT, BOTH)
+"""What attention may not see: nothing; the future; other documents; neither of the two."""
+
+_WIDTH, _LEFT, _TALL = 900.0, 64.0, 260  # px: a JupyterLab cell, left of the rows, the most they take
+_GRIDS, _SIDE, _STRIP, _GAP = 4, 194.0, 18.0, 14.0  # grids side by side; px: of each, of its strips, between them
+
+Piece = tuple[int, int, int]
+"""A stretch of a row: the document, its time step there at first, and how many follow."""
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Scores(Drawn):
+    """Documents in rows, and what attention computes there.
+
+    Attributes:
+        layout: the documents.
+        room: `C`, the time steps of a row.
+        way: how the rows are filled: one of `pv.batches.FILLS`.
+        mask: one of `MASKS`.
+        rows: of each row its pieces.
+    """
+
+    layout: Layout
+    room: int
+    way: str
+    mask: str
+    rows: tuple[tuple[Piece, ...], ...]
+
+    def __init__(
+        self, lengths: Any, room: int | None = None, way: str = FIRST_FIT_DECREASING, mask: str = NONE
+    ) -> None:
+        """Fills rows.
+
+        Args:
+            lengths: `(B,)` of the documents, or a `Layout`.
+            room: as above. If not given, all documents lie in one row, one after another; with the way `"padded"` each
+                lies in a row as long as the longest: a padded batch.
+            way: as above.
+            mask: as above.
+
+        Raises:
+            ValueError: a length is not valid or over `room`, or there is no such way or mask.
+        """
+        layout = lengths if isinstance(lengths, Layout) else Layout(lengths)
+        one_of("way", way, FILLS)
+        one_of("mask", mask, MASKS)
+        if room is None:
+            room, way = (int(layout.lengths.max()), way) if way == PADDED else (layout.n_valid, NEXT_FIT)
+        rows = tuple(_pieces(layout, room, way))
+        for name, value in (("layout", layout), ("room", room), ("way", way), ("mask", mask), ("rows", rows)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def padding(self) -> int:
+        """Time steps of all rows that hold no document."""
+        return len(self.rows) * self.room - self.layout.n_valid
+
+    @property
+    def cut(self) -> int:
+        """How many documents are cut: each lies in several rows."""
+        return len({b for row in self.rows for b, t, _ in row if t})
+
+    @property
+    def computed(self) -> int:
+        """Scores computed in all rows."""
+        return len(self.rows) * self._square(self.room)
+
+    @property
+    def needed(self) -> int:
+        """Scores of a document's own queries and keys: those that it has when it runs alone, unless it is cut."""
+        return sum(self._square(size) for row in self.rows for _, _, size in row)
+
+    @property
+    def foreign(self) -> int:
+        """Scores of one document's queries and another one's keys that no mask hides."""
+        if self.mask in (DOCUMENT, BOTH):
+            return 0
+        return sum(self._square(sum(size for _, _, size in row)) for row in self.rows) - self.needed
+
+    @property
+    def wasted(self) -> int:
+        """Scores computed for nothing: of padding, or hidden by the mask."""
+        return self.computed - self.needed - self.foreign
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether the mask hides the future."""
+        return self.mask in (CAUSAL, BOTH)
+
+    def summary(self) -> str:
+        """The counts in two sentences, and those of a padded batch."""
+        many, cells = len(self.rows), len(self.rows) * self.room
+        cut = f" {self.cut:,} of {text.count(self.layout.batch_size, 'document')} cut." if self.way == CUT else ""
+        padded = self.layout.batch_size * self._square(int(self.layout.lengths.max()))
+        return (
+            f"{text.count(many, 'row')} of {text.count(self.room, 'time step')}: {text.count(cells, 'cell')},"
+            f" {self.layout.n_valid:,} real,"
+            f" {self.padding:,} padding ({text.percent(self.padding, cells)} wasted).{cut}"
+            f" Attention computes {text.count(self.computed, 'score')}: {self.needed:,} needed,"
+            f" {self.foreign:,} of other documents, {self.wasted:,} wasted. A padded batch computes {padded:,}."
+        )
+
+    def to_text(self) -> str:
+        """The counts, the rows, of which many are left out, and the grids of few."""
+        table = []
+        for i, row in enumerate(self.rows):
+            real = sum(size for _, _, size in row)
+            needed = f"{sum(self._square(size) for _, _, size in row):,}"
+            pieces = " ".join(f"{sequence_name(b)}[{t}:{t + size}]" for b, t, size in row)
+            table.append([f"row {i}", f"{real} real,", f"{self.room - real} padding,", f"{needed} needed:", pieces])
+        if len(table) > text.FEW:
+            table[8:-3] = [["…"]]
+        lines = [self.summary(), "", *text.table(table, "<  > > >  <")]
+        if self.room <= text.FEW:
+            for i in range(min(len(self.rows), _GRIDS)):
+                marks = "# needed" + ", x another document's" * (self.foreign > 0) + ", · wasted" * (self.wasted > 0)
+                lines += ["", f"row {i}, a line for each query, a column for each key ({marks})", *self._marks(i)]
+        return "\n".join(lines)
+
+    def sheet(self, theme: str) -> Sheet:
+        """The rows, a colour for each document; below, the scores of the first ones, as grids."""
+        return _Picture(self, theme).draw()
+
+    def _square(self, size: int) -> int:
+        """The scores among so many time steps."""
+        return size * (size + 1) // 2 if self.is_causal else size * size
+
+    def _marks(self, i: int) -> list[str]:
+        """The grid of a row in words."""
+        owners = [f"{sequence_name(b)}{t}" for b, first, size in self.rows[i] for t in range(first, first + size)]
+        which = [j for j, (_, _, size) in enumerate(self.rows[i]) for _ in range(size)]
+        which += [-1] * (self.room - len(which))
+        hidden = "·" if self.mask in (DOCUMENT, BOTH) else "x"
+        table = []
+        for q, own in enumerate(which):
+            keys = which[: q + 1] if self.is_causal else which
+            cells = ["·" if -1 in (own, other) else "#" if other == own else hidden for other in keys]
+            table.append([owners[q] if q < len(owners) else "·", " ".join(cells)])
+        return text.table(table, "  >  <")
+
+
+def _pieces(layout: Layout, room: int, way: str) -> Iterator[tuple[Piece, ...]]:
+    """What lies in each row. A document that is cut goes on where it was left."""
+    done = [0] * layout.batch_size
+    lengths = layout.lengths.tolist()
+    for row in fill(layout.lengths, room, way):
+        pieces, free = [], room
+        for b in row.tolist():
+            size = min(lengths[b] - done[b], free)
+            pieces.append((b, done[b], size))
+            done[b], free = done[b] + size, free - size
+        yield tuple(pieces)
+
+
+class _Picture:
+    """The drawing in the making."""
+
+    def __init__(self, it: Scores, theme: str) -> None:
+        self.it, self.sheet = it, Sheet(theme, it.to_text())
+        self.colours = self.sheet.colours
+
+    def draw(self) -> Sheet:
+        it, sheet = self.it, self.sheet
+        computed = f"attention computes {text.count(it.computed, 'score')}, {it.needed:,} of them needed"
+        y = self._rows(sheet.title(f"{text.count(len(it.rows), 'row')} of {it.room:,}: {computed}") + 10) + 22
+        shown = it.rows[:_GRIDS]
+        side = _SIDE if len(shown) > 1 else 1.5 * _SIDE
+        left, y = _STRIP + 4 if len(shown) > 1 else _LEFT, y + 34 + _STRIP
+        lefts = [left + i * (side + _STRIP + _GAP) for i in range(len(shown))]
+        for i, x in enumerate(lefts):
+            self._fills(i, x, y, side)
+        sheet.layer()
+        for x in lefts:
+            self._lines(x, y, side)
+        sheet.layer()
+        y += side + 12
+        self._key(y)
+        notes = ["A line of a grid is a query, a column a key."]
+        if len(it.rows) > _GRIDS:
+            notes[0] += f" Drawn are those of the first {_GRIDS} of {len(it.rows):,} rows."
+        if (each := stride(len(it.rows), _TALL)) > 1:
+            notes.append(one_in(each, len(it.rows), "rows"))
+        y = sheet.paragraph(4, y + 18, notes, size=11, ink=self.colours.muted)
+        sheet.size(_WIDTH, y + 4)
+        return sheet
+
+    def _rows(self, y: float) -> float:
+        """What lies in each row; gives the y below."""
+        it, sheet, many = self.it, self.sheet, len(self.it.rows)
+        each = stride(many, _TALL)
+        drawn = range(0, many, each)
+        tall, wide = min(24.0, _TALL / len(drawn)), min(36.0, (_WIDTH - _LEFT - 8) / it.room)
+        for i, r in enumerate(drawn):
+            x, top = _LEFT, y + i * tall
+            for b, first, size in it.rows[r]:
+                self._piece(b, first, size, (x, top), (wide, tall))
+                x += size * wide
+            if x < _LEFT + (it.room - 0.5) * wide:
+                _cell(sheet, x, top, _LEFT + it.room * wide - x, tall, HATCHED)
+        for i in range(0, len(drawn), ceil(13 / tall)):
+            said = f"row {drawn[i]}" if i == 0 or tall >= 11 else f"{drawn[i]}"
+            middle = y + i * tall + (tall / 2 + 4 if tall >= 12 else 9)
+            sheet.text(_LEFT - 8, middle, said, anchor="end", ink=self.colours.muted)
+        return y + len(drawn) * tall
+
+    def _piece(self, b: int, first: int, size: int, at: tuple[float, float], cell: tuple[float, float]) -> None:
+        (x, y), (wide, tall), fill = at, cell, palette.sequence_colour(b)
+        name = sequence_name(b)
+        if wide >= 8 + width_of(f"{name}{first + size - 1}") and tall >= 16:
+            for t in range(size):
+                _cell(self.sheet, x + t * wide, y, wide, tall, fill, f"{name}{first + t}")
+        else:
+            said = name * (tall >= 11 and size * wide >= 4 + width_of(name))
+            _cell(self.sheet, x, y, size * wide, tall, fill, said)
+
+    def _fills(self, i: int, x: float, y: float, side: float) -> None:
+        """A grid as squares: all of it, in it the documents, in these each one's own."""
+        it, sheet, each = self.it, self.sheet, side / self.it.room
+        needed = sum(it._square(size) for _, _, size in it.rows[i])
+        sheet.text(x, y - _STRIP - 20, f"row {i}", bold=True)
+        said = f"{needed:,} of {it._square(it.room):,} needed"
+        sheet.text(x, y - _STRIP - 6, said, size=11, ink=self.colours.muted)
+        sheet.box(x, y, side, side, HATCHED)
+        if it.foreign:
+            real = each * sum(size for _, _, size in it.rows[i])
+            sheet.box(x, y, real, real, self.colours.wrong)
+        at, middles, thick = 0.0, [], _STRIP - 4
+        for b, _, size in it.rows[i]:
+            own, fill, name = size * each, palette.sequence_colour(b), sequence_name(b)
+            room = width_of(name, 11)
+            for left, top, wide, tall in ((x + at, y - _STRIP, own, thick), (x - _STRIP, y + at, thick, own)):
+                _cell(sheet, left, top, wide, tall, fill, name * (wide > room and tall > 11), size=11)
+            _cell(sheet, x + at, y + at, own, own, palette.REAL)
+            middles += [at + own / 2] * (it.foreign > 0 and own >= 12)
+            at += own
+        for query, key in permutations(middles, 2):
+            sheet.text(x + key, y + query + 4, "✗", anchor="middle", bold=True, ink=self.colours.ground)
+
+    def _lines(self, x: float, y: float, side: float) -> None:
+        """Over it a raster where cells are large, and nothing where the future is."""
+        sheet, steps = self.sheet, self.it.room
+        each = side / steps
+        if each >= 6:
+            d = "".join(
+                f"M{n(x)} {n(y + i * each)}h{n(side)}M{n(x + i * each)} {n(y)}v{n(side)}" for i in range(1, steps)
+            )
+            sheet.path(d, stroke=self.colours.line, width=0.5)
+        if self.it.is_causal and steps > 1:
+            some = ceil(2 / each)  # steps of the stairs that are 2 px high, or one of them
+            stairs = "".join(f"V{n(y + i * each)}H{n(x + (i + 1) * each)}" for i in range(some, steps, some))
+            d = f"M{n(x + side)} {n(y)}H{n(x + each)}{stairs}V{n(y + side - each)}H{n(x + side)}z"
+            sheet.path(d, fill=self.colours.ground, stroke=self.colours.ground, width=2)
+            sheet.path(d, stroke=self.colours.muted, dash="2 3")
+
+    def _key(self, y: float) -> None:
+        it, sheet = self.it, self.sheet
+        parts = [(palette.REAL, "needed")]
+        if it.foreign:
+            parts.append((self.colours.wrong, "✗ another document's"))
+        if it.wasted:
+            why = ["padding"] * (it.padding > 0) + ["hidden by the mask"] * (it.mask in (DOCUMENT, BOTH))
+            parts.append((HATCHED, f"wasted: {' or '.join(why)}"))
+        x = sheet.key(4, y, parts)
+        if it.is_causal:
+            sheet.box(x, y, 14, 12, stroke=self.colours.muted, thick=1, dash="2 3")
+            sheet.text(x + 20, y + 10, "the future: not computed")
+
+
+def _cell(
+    sheet: Sheet, x: float, y: float, wide: float, tall: float, fill: str, said: str = "", size: int = 12
+) -> None:
+    """A box with a word in it; where it is thin, its outline would hide its colour."""
+    if min(wide, tall) < 4:
+        sheet.box(x, y, wide, tall, fill, stroke="")
+    else:
+        sheet.cell(x, y, wide, tall, fill, said, size=size)

@@ -1,0 +1,72 @@
+"""Documents in rows: choose how rows are filled and what attention may not see, and count the scores it computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING
+from packviz.draw.scores import MASKS, NONE, Scores
+from packviz.explorers.lengths import MOST, LengthsPicker
+from packviz.explorers.panel import Panel, View, dropdown, row, slider
+
+LEAST, TIMES = 16, 4
+"""The size of a row goes up to so many time steps at least, and to so many times the longest document."""
+
+
+class RowExplorer(Panel):
+    """Documents of your choice in rows of one size, and the scores that attention computes in these rows.
+
+    Attributes:
+        picker: the controls that choose the lengths.
+        room: the time steps of a row.
+        way: how rows are filled.
+        mask: what attention may not see.
+        shown: the `Scores` in the picture.
+    """
+
+    shown: Scores
+
+    def __init__(
+        self,
+        lengths: Sequence[int] = (5, 3, 2),
+        *,
+        kind: str | None = None,
+        many: int = 64,
+        longest: int = 128,
+        room: int = 10,
+        way: str = FIRST_FIT_DECREASING,
+        mask: str = NONE,
+    ) -> None:
+        """Starts from these lengths, or from a distribution.
+
+        Args:
+            lengths: of the documents. Up to 8 of up to 12 steps get a slider each.
+            kind: start from this instead: a key of `pv.lengths.DISTRIBUTIONS` such as `"sentences"`.
+            many: documents of a distribution, up to 512.
+            longest: its upper end in time steps, up to 512.
+            room: the time steps of a row.
+            way: one of `pv.batches.FILLS`.
+            mask: `"none"`, `"causal"`, `"document"` or `"both"`.
+
+        Raises:
+            ValueError: a length is not valid, a number is out of range, or there is no such kind, way or mask.
+        """
+        self.picker = LengthsPicker(lengths, kind, many=many, longest=longest, most=MOST)
+        self._reach = max(room, LEAST)
+        self.room = slider("row size", room, 1, self._reach)
+        self.way = dropdown("way", way, FILLS, "rows")
+        self.mask = dropdown("mask", mask, MASKS)
+        super().__init__(self.picker, row(self.room, self.way, self.mask))
+
+    def view(self) -> View:
+        """The rows, and their scores."""
+        layout, way = self.picker.lengths(), self.way.value
+        longest = int(layout.lengths.max())
+        self._offer(1 if way == CUT else longest, max(self._reach, TIMES * longest))
+        self.shown = scores = Scores(layout, self.room.value, way, self.mask.value)
+        return View(scores.sheet, scores.summary(), scores.to_text)
+
+    def _offer(self, least: int, most: int) -> None:
+        """Lets the row have these sizes, and leaves it where it is, or moves it to the nearest."""
+        self.room.max = max(most, self.room.max)  # first, so that the range is never empty
+        self.room.min, self.room.max = least, most

@@ -1,0 +1,255 @@
+"""Scores of documents in rows: counted against a mask built cell by cell, drawn where they belong, said in words."""
+
+import re
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from drawings import Drawing
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import packviz as pv
+from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING, NEXT_FIT, PADDED
+from packviz.core.sentences import sentences
+from packviz.draw import palette
+from packviz.draw.palette import LIGHT, REAL, THEMES
+from packviz.draw.scores import BOTH, CAUSAL, DOCUMENT, MASKS, NONE, Scores
+
+ways, masks = st.sampled_from(FILLS), st.sampled_from(MASKS)
+
+
+@st.composite
+def filled(draw, longest=16, most=10):
+    n = draw(st.lists(st.integers(1, longest), min_size=1, max_size=most))
+    return Scores(n, max(n) + draw(st.integers(0, 12)), draw(ways), draw(masks))
+
+
+def owners(it):
+    """`(R, C)` whose each time step of each row is, -1 at padding: from the lengths and the way alone."""
+    n, room = it.layout.lengths, it.room
+    if it.way == CUT:
+        stream = np.repeat(np.arange(n.size), n)
+        rows = [stream[i : i + room] for i in range(0, stream.size, room)]
+    else:
+        rows = [np.repeat(row, n[row]) for row in pv.batches.fill(n, room, it.way)]
+    return np.stack([np.pad(row, (0, room - row.size), constant_values=-1) for row in rows])
+
+
+def kinds(it):
+    """`(R, C, C)` of each score: `#` needed, `x` foreign, `·` wasted, a blank where none is computed."""
+    own = owners(it)
+    q, k = own[:, :, None], own[:, None, :]
+    foreign = "·" if it.mask in (DOCUMENT, BOTH) else "x"
+    found = np.where((q < 0) | (k < 0), "·", np.where(q == k, "#", foreign))
+    if it.mask in (CAUSAL, BOTH):
+        found[:, np.triu(np.ones((it.room, it.room), dtype=bool), 1)] = " "
+    return found
+
+
+@given(filled())
+def test_every_score_is_counted_once(it):
+    cells = kinds(it)
+    counts = it.computed, it.needed, it.foreign, it.wasted
+    assert counts == (*((cells != " ").sum(),), *((cells == kind).sum() for kind in "#x·"))
+    own = owners(it)
+    assert it.padding == (own < 0).sum()
+    assert it.cut == sum(len({r for r, row in enumerate(own) if b in row}) > 1 for b in range(it.layout.batch_size))
+    for row, whose in zip(it.rows, own.tolist(), strict=True):
+        assert [b for b, _, size in row for _ in range(size)] == [b for b in whose if b >= 0]
+    steps = sorted((b, t) for row in it.rows for b, first, size in row for t in range(first, first + size))
+    assert steps == [(b, t) for b, n in enumerate(it.layout.lengths.tolist()) for t in range(n)]
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_what_is_needed_are_the_scores_of_documents_that_run_alone(n):
+    own = torch.block_diag(*(torch.ones(size, size) for size in n))
+    seen = {NONE: torch.ones_like(own), CAUSAL: torch.ones_like(own).tril(), DOCUMENT: own, BOTH: own.tril()}
+    for mask in MASKS:
+        row, padded = Scores(n, mask=mask), Scores(n, way=PADDED, mask=mask)
+        assert len(row.rows) == 1
+        assert (len(padded.rows), padded.room) == (len(n), max(n))
+        assert row.needed == padded.needed == (own * seen[mask]).sum()
+        assert row.foreign == ((1 - own) * seen[mask]).sum()
+        assert padded.foreign == row.padding == 0
+
+
+def test_five_three_two():
+    def computed(mask):
+        return Scores([5, 3, 2], way=PADDED, mask=mask).computed, Scores([5, 3, 2], mask=mask).computed
+
+    assert [(*computed(mask), Scores([5, 3, 2], mask=mask).needed) for mask in MASKS] == [
+        (75, 100, 38),
+        (45, 55, 24),
+        (75, 100, 38),
+        (45, 55, 24),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("room", "way", "rows", "computed", "cut"),
+    [
+        (64, FIRST_FIT_DECREASING, 102, 417_792, 0),
+        (64, NEXT_FIT, 117, 479_232, 0),
+        (64, CUT, 102, 417_792, 93),
+        (256, FIRST_FIT_DECREASING, 26, 1_703_936, 0),
+        (None, PADDED, 512, 1_331_712, 0),
+        (None, NEXT_FIT, 1, 41_912_676, 0),
+    ],
+)
+def test_the_sentences(room, way, rows, computed, cut):
+    it = Scores([len(sentence) for sentence in sentences()], room, way)
+    assert (len(it.rows), it.computed, it.cut) == (rows, computed, cut)
+    assert it.needed == 110_368 or way == CUT
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: Scores([5, 0]), r"^lengths\[1\] is 0"),
+        (lambda: Scores([5, 3], 4), r"^lengths\[0\] is 5, over room=4"),
+        (lambda: Scores([5, 3], way="best"), "^way is 'best'; choose one of 'padded', 'next-fit'"),
+        (lambda: Scores([5, 3], mask="diagonal"), "^mask is 'diagonal'; choose one of 'none', 'causal', 'document'"),
+    ],
+)
+def test_bad_input(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()
+
+
+# In words.
+
+
+def test_words():
+    assert repr(Scores([3, 1, 2], 4, mask=CAUSAL)).splitlines() == [
+        "2 rows of 4 time steps: 8 cells, 6 real, 2 padding (25 % wasted). Attention computes 20 scores: 10 needed,"
+        " 3 of other documents, 7 wasted. A padded batch computes 18.",
+        "",
+        "row 0  4 real, 0 padding, 7 needed:  a[0:3] b[0:1]",
+        "row 1  2 real, 2 padding, 3 needed:  c[0:2]",
+        "",
+        "row 0, a line for each query, a column for each key (# needed, x another document's, · wasted)",
+        "  a0  #",
+        "  a1  # #",
+        "  a2  # # #",
+        "  b0  x x x #",
+        "",
+        "row 1, a line for each query, a column for each key (# needed, x another document's, · wasted)",
+        "  c0  #",
+        "  c1  # #",
+        "   ·  · · ·",
+        "   ·  · · · ·",
+    ]
+    assert "1 row of 4 time steps" in Scores([3, 1]).summary()
+    assert "1 of 2 documents cut." in Scores([3, 2], 4, CUT).summary()
+    assert "b[1:2]" in Scores([3, 2], 4, CUT).to_text()
+    many = Scores([3] * 40, 17, PADDED).to_text().splitlines()
+    assert len(many) == 2 + 8 + 1 + 3
+    assert many[10] == "…"
+
+
+@given(filled(most=4))
+def test_the_grids_in_words_are_the_scores(it):
+    if it.room > 16:
+        assert "#" not in it.to_text()
+        return
+    blocks = it.to_text().split("\n\n")[2:]
+    assert len(blocks) == min(len(it.rows), 4)
+    for i, (block, cells) in enumerate(zip(blocks, kinds(it), strict=False)):
+        lines = [line.split() for line in block.splitlines()[1:]]
+        assert [line[1:] for line in lines] == [[cell for cell in row if cell != " "] for row in cells.tolist()]
+        names = [f"{chr(97 + b)}{t}" for b, first, size in it.rows[i] for t in range(first, first + size)]
+        assert [line[0] for line in lines] == names + ["·"] * (it.room - len(names))
+
+
+# The drawing.
+
+
+def grids(drawing, it):
+    """The corner and the side of each grid that is drawn: its hatched square."""
+    squares = [b for b in drawing.boxes if b.fill == LIGHT.padding and b.width == b.height > 100]
+    assert len(squares) == min(len(it.rows), 4)
+    return [(square.x, square.y, square.width) for square in squares]
+
+
+def futures(drawing):
+    """The corners of what is painted over each grid."""
+    found = []
+    for element in drawing.elements:
+        for d in element.get("d", "").split("z") if element.get("stroke-width") == "2" else ():
+            corners = []
+            for sign, value, other in re.findall(r"([MHV])([\d.]+) ?([\d.]*)", d):
+                x, y = (corners or [(0, 0)])[-1]
+                corners.append((x if sign == "V" else float(value), float(other or value) if sign != "H" else y))
+            found += [corners] * bool(corners)
+    return found
+
+
+def inside(x, y, corners):
+    """Whether a point lies in a polygon: crossings of a line to the right."""
+    crossed = 0
+    for (x0, y0), (x1, y1) in zip(corners, [*corners[1:], corners[0]], strict=True):
+        crossed += (y0 > y) != (y1 > y) and x < x0 + (y - y0) / (y1 - y0) * (x1 - x0)
+    return crossed % 2 == 1
+
+
+@given(filled())
+@example(Scores([5, 3, 2], mask=BOTH))
+@example(Scores([1]))
+def test_every_score_is_drawn_as_what_it_is(it):
+    drawing = Drawing(it.to_svg())
+    hidden = futures(drawing)
+    fills = {REAL: "#", LIGHT.wrong: "x", LIGHT.padding: "·"}
+    for i, (left, top, side) in enumerate(grids(drawing, it)):
+        each, cells = side / it.room, kinds(it)[i]
+        boxes = [b for b in drawing.boxes if b.fill in fills and left - 0.1 < b.x < left + side and b.y > top - 0.1]
+        for q, k in np.ndindex(it.room, it.room):
+            x, y = left + (k + 0.5) * each, top + (q + 0.5) * each
+            seen = [fills[b.fill] for b in boxes if b.x < x < b.right and b.y < y < b.bottom][-1]
+            if any(inside(x, y, corners) for corners in hidden):
+                seen = " "
+            assert seen == cells[q, k], (i, q, k)
+
+
+@given(filled())
+def test_every_time_step_lies_in_its_row(it):
+    drawing = Drawing(it.to_svg())
+    top = next(t.y for t in drawing.texts if t.said == "row 0" and t.anchor == "end") - 16  # in a row of 24 px
+    boxes = [b for b in drawing.boxes if b.x >= 64 and b.bottom <= top + 24.1 * len(it.rows) and b.fill != LIGHT.ground]
+    each = (max(b.right for b in boxes) - 64) / it.room
+    for (r, t), b in np.ndenumerate(owners(it)):
+        x, y = 64 + (t + 0.5) * each, top + 24 * r + 12
+        (fill,) = [box.fill for box in boxes if box.x < x < box.right and box.y < y < box.bottom]
+        assert fill == (LIGHT.padding if b < 0 else palette.sequence_colour(b))
+
+
+@given(filled(), st.sampled_from(list(THEMES)))
+@example(Scores([5, 3, 2], mask=BOTH), "dark")
+@example(Scores(range(1, 513), 512), "light")
+def test_texts_are_in_the_picture_and_apart(it, theme):
+    drawing = Drawing(it.to_svg(theme))
+    assert not drawing.outside()
+    for one, other in combinations([t.box for t in drawing.texts], 2):
+        beside = one.right <= other.x + 0.1 or other.right <= one.x + 0.1
+        assert beside or one.bottom <= other.y or other.bottom <= one.y
+
+
+def test_a_foreign_score_has_a_sign_and_the_key_says_what_is_drawn():
+    said = {mask: Drawing(Scores([5, 3, 2], 16, mask=mask).to_svg()).said() for mask in MASKS}
+    assert [lines.count("✗") for lines in said.values()] == [6, 6, 0, 0]
+    assert all("needed" in lines for lines in said.values())
+    assert ["✗ another document's" in lines for lines in said.values()] == [True, True, False, False]
+    assert "wasted: padding" in said[NONE]
+    assert "wasted: padding or hidden by the mask" in said[DOCUMENT]
+    assert "wasted: hidden by the mask" in Drawing(Scores([5, 3, 2], mask=BOTH).to_svg()).said()
+    assert ["the future: not computed" in lines for lines in said.values()] == [False, True, False, True]
+    assert "wasted: padding" not in Drawing(Scores([5, 3, 2]).to_svg()).said()
+
+
+def test_a_large_picture_stays_light_and_says_what_it_leaves_out():
+    large = Scores([len(sentence) for sentence in sentences()], 64, mask=CAUSAL)
+    assert large.to_svg() == large.to_svg()
+    assert len(large.to_svg()) < 60_000
+    assert any("the first 4 of 102 rows" in said for said in Drawing(large.to_svg()).said())
+    assert "One in 3 of 512 rows is drawn." in Scores([9] * 512, way=PADDED).to_svg()
