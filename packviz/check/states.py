@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from packviz.core.given import only_dense, share
+from packviz.core.given import only_dense, only_values, share
 from packviz.core.layout import BoolArray, Layout, frozen, sequence_name
 from packviz.core.padded import order, reading
 from packviz.draw import grids, text
@@ -318,6 +318,7 @@ def compare(
         hint = " (unpack it with pad_packed_sequence first)" if hasattr(x, "batch_sizes") else ""
         raise TypeError(f"x is a {type(x).__name__}; give the padded batch as a tensor{hint}")
     only_dense("x", x)
+    only_values("x", x)
     layout = _checked(rnn, x, lengths)
     if hx is not None:
         check_states(rnn, hx, x, layout.batch_size)

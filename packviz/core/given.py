@@ -61,6 +61,16 @@ def only_dense(name: str, value: Any) -> None:
         raise TypeError(f"{name} is a sparse tensor; give a dense one: {name}.to_dense()")
 
 
+def only_values(name: str, value: Any) -> None:
+    """Lets everything pass but tensors on torch's meta device, which have a shape and no values.
+
+    Raises:
+        ValueError: it is one.
+    """
+    if getattr(value, "is_meta", False):
+        raise ValueError(f"{name} is on the meta device, which holds no values; give it on a device that does")
+
+
 def refuse_entries(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str, why: str) -> None:
     """Names the first of the bad entries.
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from packviz.core.given import only_dense, refuse_entries, refuse_unwhole
+from packviz.core.given import only_dense, only_values, refuse_entries, refuse_unwhole
 from packviz.core.padded import Padded, reading
 
 IntArray = npt.NDArray[np.int64]
@@ -319,8 +319,7 @@ def _host_array(values: Any) -> npt.NDArray[Any]:
 
 def _whole_numbers(values: Any, name: str, advice: str) -> IntArray:
     only_dense(name, values)
-    if getattr(values, "is_meta", False):
-        raise ValueError(f"{name} is on the meta device, which holds no values: {advice}")
+    only_values(name, values)
     try:
         array = _host_array(values)
     except ValueError:  # NumPy's word for rows of unequal length

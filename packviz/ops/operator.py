@@ -86,7 +86,7 @@ class RaggedOp(nn.Module):
         steps = x.shape[1 if self.batch_first else 0] if total_length is None else total_length
         states = [] if hx is None else [hx] if isinstance(hx, Tensor) else list(hx)
         weights = [getattr(self, name) for name in self._names]
-        if torch.is_autocast_enabled(x.device.type):
+        if not x.is_meta and torch.is_autocast_enabled(x.device.type):
             x, states = x.to(weights[0].dtype), [one.to(weights[0].dtype) for one in states]
         output, h_n, c_n = _ragged_rnn(
             *(x, lengths, states, weights, self.mode, self.num_layers),

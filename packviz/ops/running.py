@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.cuts import rectangles
-from packviz.core.given import only_dense
+from packviz.core.given import only_dense, only_values
 from packviz.core.layout import Layout
 from packviz.core.padded import Padded, order, reading
 from packviz.core.spec import Spec
@@ -441,6 +441,7 @@ def _checked(
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a tensor, got {type(x).__name__}")
     only_dense("x", x)
+    only_values("x", x)
     shape, batch_first = x.shape, rnn.batch_first
     if len(shape) != 3:
         raise ValueError(f"x must be {order(batch_first, ', I')}, got shape {tuple(shape)}")

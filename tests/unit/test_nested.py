@@ -70,5 +70,21 @@ def test_sparse_lengths_are_refused(name):
 
 @pytest.mark.parametrize("name", ["flops", "plan", "Layout"])
 def test_lengths_without_values_are_refused(name):
-    with pytest.raises(ValueError, match=r"^lengths is on the meta device, which holds no values: list the number of"):
+    with pytest.raises(ValueError, match=r"^lengths is on the meta device, which holds no values; give it on a device"):
         TAKES_LENGTHS[name](torch.tensor(LENGTHS, device="meta"))
+
+
+@pytest.mark.parametrize("name", ["run", "Ragged", "compare"])
+def test_a_batch_without_values_is_not_run(name):
+    with pytest.raises(ValueError, match=r"^x is on the meta device, which holds no values; give it on a device"):
+        TAKES_A_BATCH[name](torch.zeros(3, 5, 3, device="meta"), LENGTHS)
+
+
+@pytest.mark.parametrize("name", ["ragged_op", "diagnose", "show", "align", "masked_loss"])
+def test_shapes_need_no_values(name):
+    x = torch.zeros(3, 5, 3)
+    found, expected = (TAKES_A_BATCH[name](one, LENGTHS) for one in (x.to("meta"), x))
+    if name in ("diagnose", "show"):
+        assert found.to_text().splitlines()[0] == expected.to_text().splitlines()[0]
+    for one, other in zip(*(one if isinstance(one, tuple) else [one] for one in (found, expected)), strict=True):
+        assert getattr(one, "shape", None) == getattr(other, "shape", None)
