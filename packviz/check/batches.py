@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import Any
@@ -267,9 +267,12 @@ class _Reading:
 
     def are_marks(self, batch: _Batch) -> bool:
         """Whether these may be end marks, written like padding: all sequences end so, and go beyond that by chance."""
-        end = self.real.sum(axis=1)
-        every = int((batch.n - end)[~self.same.all(axis=1)].min(initial=batch.steps))
-        return self.rule == TOO_LONG and every > 0 and self.chance(batch, every) >= SURE
+        end, blank = self.real.sum(axis=1), self.same.all(axis=1)
+        marks = int((batch.n - end)[~blank].min(initial=batch.steps))
+        if self.rule != TOO_LONG or not marks:
+            return False
+        beyond = replace(self, ways=_ways(batch, np.where(blank, end, batch.n - marks), end, self.cell))
+        return beyond.chance(batch, marks) >= SURE
 
     def chance(self, batch: _Batch, marks: int = 0) -> float:
         """How likely it is that data hold the value just there by chance, judged by the other data.
@@ -368,13 +371,7 @@ def _ending(batch: _Batch, same: BoolArray, cell: tuple[int, int] | None) -> Ite
         late, wrong = read > n, read != n
         if not wrong.any():
             continue
-        many, other = int(wrong.sum()), max(steps - 1, 1)
-        ways = math.log(math.comb(len(n), many) * other**many)
-        if np.array_equal(
-            np.clip(read + (n - read)[wrong][0], 1, steps), n
-        ):  # all are off by the same, as far as may be
-            ways = math.log(other)
-        ways += math.log(len(n)) if cell else 0  # so many values might have been taken for the padding
+        ways = _ways(batch, n, read, cell)
         b = int(np.argmax(late if late.any() else wrong))
         at = f"lengths[{b}] is {batch.n[b]}, the data"
         if np.array_equal(np.sort(read), np.sort(n)):
@@ -394,14 +391,23 @@ def _ending(batch: _Batch, same: BoolArray, cell: tuple[int, int] | None) -> Ite
         else:
             level, rule = "warning", TOO_LONG
             over = int((n - read).sum())
-            ending = "step" if over == 1 else f"{over:,} steps"
+            ending = f"{'step' if over == 1 else f'{over:,} steps'} of {count(int(wrong.sum()), 'sequence')}"
             said = (
-                f"The last {ending} of {count(many, 'sequence')} {'looks' if over == 1 else 'look'} like padding:"
+                f"The last {ending} {'looks' if over == 1 else 'look'} like padding:"
                 f" {at} end at {read[b]}. If it is padding, the RNN reads it, and h_n is the state after it."
             )
             fix = "nothing, if these are data; else give each sequence's own length"
             fix += ", not the width of x" * bool((n == steps).all())
         yield _Reading(level, rule, said, fix, wrong, np.arange(steps) < read[:, None], same, cell, ways=ways)
+
+
+def _ways(batch: _Batch, n: IntArray, read: IntArray, cell: tuple[int, int] | None) -> float:
+    """The logarithm of the number of mistakes of this kind: to give these lengths where data end as they are read."""
+    wrong, other = read != n, max(batch.steps - 1, 1)
+    ways = math.comb(len(n), many := int(wrong.sum())) * other**many
+    if many and np.array_equal(np.clip(read + (n - read)[wrong][0], 1, batch.steps), n):
+        ways = other  # all are off by the same, as far as may be
+    return math.log(ways) + (math.log(len(n)) if cell else 0)  # so many values might have been taken for the padding
 
 
 # What the shapes, the packed batch, the last step and the state say.
