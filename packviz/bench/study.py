@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from packviz.bench.machine import calm_allocator, caption, check_device, provenance
-from packviz.bench.timing import Ratio, Timing, measure
+from packviz.bench.timing import Ratio, Timing, clock_for, measure
 from packviz.core import files
 from packviz.core.worded import Worded
 from packviz.draw.text import duration
@@ -144,7 +144,8 @@ class Contest(NamedTuple):
     Attributes:
         calls: by name.
         clear: what to do before each call, outside of the time.
-        alike: names of calls that have to give the same as the first of them, but for rounding.
+        alike: names of calls that have to give the same as the first of them, but for rounding. Who does not, or
+            fails, is left out.
         parameters: what else to keep beside the times, as plain data.
     """
 
@@ -165,17 +166,18 @@ def timed(contest: Contest, how: How, *, warmup: int = 3, memory: bool = False, 
         share: of the budget.
 
     Returns:
-        A `Timing`; of its provenance what changes from point to point, and the contest's parameters.
+        A `Timing`; of its provenance what changes from point to point, the contest's parameters, and by name the
+        largest `difference` from the first that is alike. Who was left out is among the missing.
 
     Raises:
-        RuntimeError: one gives something else than the first that is alike.
+        Exception: that of the first that is alike: there is nothing to hold the others against.
         StoppedError: it was stopped.
     """
-    if contest.alike:
-        _compare(contest, how.name)
+    difference, missing = _compared(contest)
+    contest = contest._replace(calls={name: call for name, call in contest.calls.items() if name not in missing})
     timing = measure(
         contest.calls,
-        rounds=how.parameters.get("rounds") or _within(how.parameters["budget"] * share, contest),
+        rounds=how.parameters.get("rounds") or _within(how.parameters["budget"] * share, contest, how.device),
         warmup=warmup,
         device=how.device,
         before=dict.fromkeys(contest.calls, contest.clear),
@@ -186,7 +188,8 @@ def timed(contest: Contest, how: How, *, warmup: int = 3, memory: bool = False, 
     )
     if timing.stopped:
         raise StoppedError
-    return without_place(timing)
+    own = without_place(timing)
+    return dataclasses.replace(own, provenance={**own.provenance, "difference": difference}, missing=missing)
 
 
 def without_place(timing: Timing) -> Timing:
@@ -197,15 +200,30 @@ def without_place(timing: Timing) -> Timing:
     return dataclasses.replace(timing, provenance=own)
 
 
-def _compare(contest: Contest, point: str) -> None:
-    from packviz.ops.tolerance import apart, of_gradients  # noqa: PLC0415 - it stands on torch
+def _compared(contest: Contest) -> tuple[dict[str, float], dict[str, str]]:
+    """How far everybody is from the first that is alike; and who must not take part, and why: it differs, or fails."""
+    from packviz.ops.tolerance import apart, full_precision, of_gradients  # noqa: PLC0415 - it stands on torch
 
-    first, *others = contest.alike
-    right = _tensors(contest.calls[first]())
-    for name in others:
-        for ours, theirs in zip(_tensors(contest.calls[name]()), right, strict=True):
-            if (far := apart(ours, theirs)) > of_gradients(theirs.dtype, theirs.device.type):
-                raise RuntimeError(f"{point}: {name} is {far:.2g} from {first}")
+    difference: dict[str, float] = {}
+    missing: dict[str, str] = {}
+    right: list[Any] = []
+    with full_precision():
+        for name in contest.alike:
+            contest.clear()
+            try:
+                found = _tensors(contest.calls[name]())
+                right = right or found
+                far = [(apart(*pair), of_gradients(pair[1].dtype)) for pair in zip(found, right, strict=True)]
+            except Exception as error:  # whatever a compiler or a driver may raise: the others are worth measuring
+                if not right:
+                    raise
+                missing[name] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+                continue
+            if wrong := [share for share, allowed in far if share > allowed]:
+                missing[name] = f"{max(wrong):.2g} from {contest.alike[0]}"
+            elif found is not right:
+                difference[name] = max(share for share, _ in far)
+    return difference, missing
 
 
 def _tensors(nested: Any) -> list[Any]:
@@ -214,16 +232,16 @@ def _tensors(nested: Any) -> list[Any]:
     return [nested]
 
 
-def _within(budget: float, contest: Contest) -> int:
+def _within(budget: float, contest: Contest, device: str) -> int:
     """The rounds that a budget buys."""
-    took = 0.0
+    took, clock = 0.0, clock_for(device)
     for call in contest.calls.values():
         contest.clear()
         call()  # the first call of all is slow
         contest.clear()
-        began = time.perf_counter()
+        clock.start()
         call()
-        took += time.perf_counter() - began
+        took += clock.stop()
     return int(min(max(budget / took, _FEWEST), _MOST))
 
 

@@ -152,6 +152,7 @@ class Timing(Worded):
         provenance: what it was measured on, as plain data.
         memory: for each name the most bytes that a call had in use at once (see `machine.peak`), where that was asked
             for and could be counted.
+        missing: why somebody who belongs here was not timed, by name.
     """
 
     seconds: Mapping[str, Sequence[float]]
@@ -159,6 +160,7 @@ class Timing(Worded):
     stopped: bool = False
     provenance: Mapping[str, Any] = field(default_factory=dict)
     memory: Mapping[str, int] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rounds(self) -> int:
@@ -206,6 +208,7 @@ class Timing(Worded):
             rows.append([name, f"{milliseconds(self.median(name))} ms", f"{spread}{most}"])
         lines = table(rows, "<  .12  <")
         lines += [self.ratio(name, names[0]).to_text() for name in names[1:]]
+        lines += [f"✗ {name} was left out: {why}" for name, why in self.missing.items()]
         stopped = ", then stopped" if self.stopped else ""
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} interleaved rounds"
         how = f"; a ratio is {_FORMED}" if len(names) > 1 else ""
@@ -226,11 +229,14 @@ class Timing(Worded):
         try:
             seconds = {str(name): tuple(map(float, values)) for name, values in data["seconds"].items()}
             memory = {str(name): int(most) for name, most in data.get("memory", {}).items()}
-            return cls(seconds, int(data["warmup"]), bool(data["stopped"]), dict(data["provenance"]), memory)
+            missing = {str(name): str(why) for name, why in data.get("missing", {}).items()}
+            return cls(seconds, int(data["warmup"]), bool(data["stopped"]), dict(data["provenance"]), memory, missing)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"data is no record of a Timing: {type(error).__name__} {error}") from None
 
     def _of(self, name: str) -> Sequence[float]:
+        if name in self.missing:
+            raise ValueError(f"{name} was left out: {self.missing[name]}")
         if name not in self.seconds:
             raise ValueError(f"there is no timing of {name!r}; there are {', '.join(map(repr, self.seconds))}")
         if not self.rounds:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,7 +14,7 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, tor
 """By dtype, of states: two values agree if they differ by at most this share of the largest value."""
 
 TOLERANCE_TF32 = 5e-3
-"""The same for float32 on a CUDA device, where cuDNN may multiply in TF32: 10 bits behind the point."""
+"""The same for float32 on a CUDA device where cuDNN multiplies in TF32: 10 bits behind the point."""
 
 
 def of_states(dtype: torch.dtype, device: str) -> float:
@@ -22,24 +24,48 @@ def of_states(dtype: torch.dtype, device: str) -> float:
         dtype: they were computed in.
         device: `"cpu"` or `"cuda"`, where they were computed.
     """
-    return TOLERANCE_TF32 if _may_be_tf32(dtype, device) else TOLERANCE.get(dtype, TOLERANCE[torch.float32])
+    if dtype == torch.float32 and device == "cuda" and multiplies_in_tf32():
+        return TOLERANCE_TF32
+    return TOLERANCE.get(dtype, TOLERANCE[torch.float32])
 
 
-def of_gradients(dtype: torch.dtype, device: str) -> float:
-    """The same of gradients to weights, sums of many terms that cancel: half of the digits. 0 for whole numbers."""
-    if not dtype.is_floating_point:
-        return 0.0
-    coarse = _may_be_tf32(dtype, device) and multiplies_in_tf32()
-    return 4 * math.sqrt(2**-10 if coarse else torch.finfo(dtype).eps)
+def of_gradients(dtype: torch.dtype) -> float:
+    """The same of gradients to weights, sums of many terms that cancel: half of the digits. 0 for whole numbers.
+
+    In TF32 so few digits are left that a wrong gradient could pass: compare in `full_precision`.
+    """
+    return 4 * math.sqrt(torch.finfo(dtype).eps) if dtype.is_floating_point else 0.0
 
 
 def multiplies_in_tf32() -> bool:
     """Whether cuDNN may run an RNN in TF32."""
-    cudnn: Any = torch.backends.cudnn
+    (where, name, _), _ = _switches()
+    return getattr(where, name) in (True, "tf32")
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """For the whole process, float32 is multiplied as float32 on CUDA: not in TF32, as cuDNN does unless told."""
+    before = [(where, name, getattr(where, name)) for where, name, _ in _switches()]
     try:
-        return bool(cudnn.allow_tf32)
-    except RuntimeError:  # set apart for RNNs and convolutions, as torch 2.9 and newer can
-        return bool(cudnn.rnn.fp32_precision == "tf32")
+        for switch in _switches():
+            setattr(*switch)
+        yield
+    finally:
+        for switch in before:
+            setattr(*switch)
+
+
+def _switches() -> list[tuple[Any, str, Any]]:
+    """Where torch is told how to multiply float32 on CUDA, in RNNs and in products: the place, its name, and exactly.
+
+    Torch 2.9 and newer have a switch for each; where one was set, asking for the older one is an error.
+    """
+    cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
+    return [
+        (new, "fp32_precision", "ieee") if hasattr(new, "fp32_precision") else (old, "allow_tf32", False)
+        for new, old in ((cudnn.rnn, cudnn), (products, products))
+    ]
 
 
 def apart(ours: Tensor, theirs: Tensor) -> float:
@@ -47,7 +73,3 @@ def apart(ours: Tensor, theirs: Tensor) -> float:
     ours, theirs = ours.detach().double(), theirs.detach().double()
     found = float((ours - theirs).abs().max()) / max(float(theirs.abs().max()), 1e-300)
     return found if math.isfinite(found) else math.inf
-
-
-def _may_be_tf32(dtype: torch.dtype, device: str) -> bool:
-    return dtype == torch.float32 and device == "cuda"

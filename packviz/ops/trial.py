@@ -42,11 +42,12 @@ def _agree(ways: Callable[..., list[Any]], mode: str, projected: bool, device: s
     kind, _, nonlinearity = mode.partition("_")
     options: dict[str, Any] = {"nonlinearity": nonlinearity.lower()} if nonlinearity else {}
     options |= {"proj_size": 2} if projected else {}
+    dtype = torch.float32 if device == "cpu" else torch.float64  # oneDNN knows the one, cuDNN's TF32 blurs it
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device, enabled=False):
-        rnn = getattr(nn, kind)(2, 3, bidirectional=True, device="meta", dtype=torch.float32, **options)
+        rnn = getattr(nn, kind)(2, 3, bidirectional=True, device="meta", dtype=dtype, **options)
         rnn.to_empty(device=device)  # draws no random numbers
         for weight in rnn.parameters():
-            weight.data = _numbers(*weight.shape).to(device)
+            weight.data = _numbers(*weight.shape).to(device, dtype)
         try:
             return all(_agree_on(ways, rnn, lengths) for lengths in _LENGTHS)
         except Exception:
@@ -55,7 +56,7 @@ def _agree(ways: Callable[..., list[Any]], mode: str, projected: bool, device: s
 
 def _agree_on(ways: Callable[..., list[Any]], rnn: nn.RNNBase, lengths: list[int]) -> bool:
     weights = list(rnn.parameters())
-    x = _numbers(max(lengths), len(lengths), 2).to(weights[0].device).requires_grad_()
+    x = _numbers(max(lengths), len(lengths), 2).to(weights[0]).requires_grad_()
     expected, *others = (_with_gradients(result, [x, *weights]) for result in ways(rnn, x, lengths))
     return all(apart(a, b) < _MOST for one in others for a, b in zip(one, expected, strict=True))
 

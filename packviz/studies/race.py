@@ -2,8 +2,9 @@
 
 A point is an RNN and a batch. At each, all are timed against each other in two passes: *training* (forward and
 backward, with a gradient of ones, to the input and all weights) and *forward* (without a graph for autograd). Before a
-point is timed, the results and gradients of all methods are held against torch's packed ones. torch padded is timed as
-a measure of speed only: its states are read after the padding, and so are wrong.
+point is timed, the results and gradients of all methods are held against torch's packed ones, on a GPU without TF32;
+who differs is left out there, and the point says why. torch padded is timed as a measure of speed only: its states are
+read after the padding, and so are wrong.
 
 What is built once for a batch's lengths (indices, the choice of `auto`) is forgotten before every call, because in
 training every batch has lengths of its own.
@@ -163,12 +164,9 @@ class Race(Results[Point, Mapping[str, Timing]]):
         return [timing for passes in self.values.values() for timing in passes.values()]
 
     def ratio(self, point: Point, name: str, to: str, which: str = "training") -> float:
-        """How many times as long one takes as another: the median over the rounds.
-
-        Raises:
-            ValueError: one of them did not take part.
-        """
-        return self.values[point][which].ratio(name, to).value
+        """How many times as long one takes as another: the median over the rounds; NaN if one did not take part."""
+        timing = self.values[point][which]
+        return timing.ratio(name, to).value if {name, to} <= timing.seconds.keys() else math.nan
 
     def best(self, point: Point, which: str = "training") -> str:
         """The fastest of those whose results are right, `auto` apart: it only chooses among them."""
@@ -183,7 +181,7 @@ class Race(Results[Point, Mapping[str, Timing]]):
 
         def at_most(times: float, to: str, points: list[Point]) -> Aim:
             others = {point: to or self.best(point, which) for point in points}
-            return Aim([p for p in points if self.ratio(p, AUTO, others[p], which) > times], points)
+            return Aim([p for p in points if not self.ratio(p, AUTO, others[p], which) <= times], points)
 
         return {
             "at most 1.05 times its own best method": at_most(1.05, "", every),
@@ -212,6 +210,7 @@ class Race(Results[Point, Mapping[str, Timing]]):
                 times = ", ".join(f"{name} {milliseconds(timing.median(name))}" for name in timing.seconds)
                 best = f"; best: {self.best(point, which)}" if point.mode != "none" else ""
                 lines.append(f"  {point.name}: {times}{best}")
+                lines += [f"  ✗ {name} was left out: {why}" for name, why in timing.missing.items()]
         return "\n".join([*lines, self.verdict(), f"Measured on {self.caption}."])
 
     def packed_faster(self) -> Dumbbells:
@@ -246,8 +245,9 @@ class Race(Results[Point, Mapping[str, Timing]]):
             row = [point.name]
             for which in PASSES:
                 others = PACKED, PADDED, self.best(point, which)
-                row.append(milliseconds(self.values[point][which].median(AUTO)))
-                row += [f"{self.ratio(point, AUTO, other, which):.2f}" for other in others]
+                timing = self.values[point][which]
+                row.append(milliseconds(timing.median(AUTO)) if AUTO in timing.seconds else "–")
+                row += [f"{self.ratio(point, AUTO, other, which):.2f}".replace("nan", "–") for other in others]
             rows.append(row)
         return table(rows, "<" + "  >" * (len(columns) * len(PASSES)))
 
@@ -264,7 +264,8 @@ class Race(Results[Point, Mapping[str, Timing]]):
 
         if which not in PASSES:
             raise ValueError(f"which is {which!r}; choose from {', '.join(PASSES)}")
-        groups = {name: [p for p in self.points if _group(p) == name] for name in _GROUPS}
+        there = [point for point in self.points if AUTO in self.values[point][which].seconds]
+        groups = {name: [p for p in there if _group(p) == name] for name in _GROUPS}
         for points in groups.values():
             points.sort(key=lambda point: self.ratio(point, AUTO, PADDED, which))
         points = [point for group in groups.values() for point in group]
@@ -278,7 +279,7 @@ class Race(Results[Point, Mapping[str, Timing]]):
         for name, group in groups.items():
             lines += [f"{name}:"] * bool(group)
             for point in group:
-                said = ", ".join(f"{one} {ratios[one][point]:.2g}" for one in (PACKED, *METHODS))
+                said = ", ".join(f"{one} {ratios[one][point]:.2g}".replace("nan", "–") for one in (PACKED, *METHODS))
                 lines.append(f"{point.name}: {said}; best: {self.best(point, which)}")
         below = [f"Measured on {self.caption}."]
         x = "times as long as torch padded (dashed: 1)"
@@ -299,10 +300,11 @@ class Race(Results[Point, Mapping[str, Timing]]):
         """Packing and padding alone, forward and backward: how many times as long as packviz everybody takes."""
         from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
 
-        points = [point for point in self.values if point.mode == "none"]
+        packing = [point for point in self.values if point.mode == "none"]
+        points = [point for point in packing if OURS in self.values[point]["training"].seconds]
         rows = [point.name.removeprefix(f"pack and pad, {point.hidden_size} features, ") for point in points]
         names = list(dict.fromkeys(name for p in points for name in self.values[p]["training"].seconds if name != OURS))
-        ratios = {name: [self._times_packing(point, name) for point in points] for name in names}
+        ratios = {name: [self.ratio(point, name, OURS) for point in points] for name in names}
         worst = max(ratios[PACKED])
         title = f"Pack and pad: torch takes up to {worst:.3g} times as long as packviz"
         lines = [title]
@@ -315,10 +317,6 @@ class Race(Results[Point, Mapping[str, Timing]]):
         for name in names:
             chart.points(ratios[name], rows, name, marker=_PACKERS[name])
         return _around_one(chart, (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200))
-
-    def _times_packing(self, point: Point, name: str) -> float:
-        """How many times as long as packviz's packing somebody takes; NaN for who did not take part."""
-        return self.ratio(point, name, OURS) if name in self.values[point]["training"].seconds else math.nan
 
 
 def _around_one(chart: Chart, ticks: Sequence[float]) -> Chart:

@@ -29,7 +29,7 @@ Method = Callable[[Any, Tensor, Tensor], tuple[Tensor, Any]]
 
 def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
     """Runs over everything, the padding too, and sets the output there to zero with a mask."""
-    mask = padding_mask(lengths.to(x.device), x.shape[1 if rnn.batch_first else 0])
+    mask = padding_mask(lengths.to(x.device, non_blocking=True), x.shape[1 if rnn.batch_first else 0])
     output, states = rnn(x)
     return output * (mask if rnn.batch_first else mask.T).unsqueeze(-1), states
 

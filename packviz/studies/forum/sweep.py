@@ -13,7 +13,7 @@ What the original did, and what is done here:
 | warms up with the forward pass only, so the first backward passes are timed cold | warms up what is timed |
 | clears gradients and takes the loss within the time, of the forward pass too | gradients are cleared outside of the time; the forward pass is the network alone |
 | sets gradients to zero, so that every backward pass adds to the last one | drops them |
-| every token is 1, so a sequence in a wrong place would show nowhere | random tokens; logits and gradients of all methods are compared at every point |
+| every token is 1, so a sequence in a wrong place would show nowhere | random tokens; logits and gradients of all methods are compared at every point, on a GPU without TF32 |
 | repeats the mask to the size of the output | broadcasts it |
 | CUDA only | CUDA events on a GPU, a monotonic clock on a CPU with an allocator that keeps its pages |
 | neither seed nor spread nor memory | all three, and a record of the machine |
@@ -101,6 +101,7 @@ def _measure(at: At, how: How) -> Point:
         try:
             trial = _Trial(parameters, methods, at, how.device)
             calls = {name: trial.call(name) for name in names if name not in missing}
+            apart = trial.differences(calls, how.stop)
             timing = measure(
                 calls,
                 rounds=parameters.rounds,
@@ -114,7 +115,7 @@ def _measure(at: At, how: How) -> Point:
             )
             if timing.stopped:
                 raise StoppedError
-            return Point(at.setup, at.steps, without_place(timing), missing, *trial.differences())
+            return Point(at.setup, at.steps, without_place(timing), missing, *apart)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 what = trial.running if trial else "the network"
@@ -151,7 +152,6 @@ class _Trial:
         cast = partial(torch.autocast, self._device.type, getattr(torch, p.autocast)) if p.autocast else nullcontext
         self._cast: Callable[[], AbstractContextManager[Any]] = cast
         self._dtype = p.autocast or p.dtype
-        self._results: dict[str, list[Tensor]] = {}
         self.running = ""
 
     def clear(self) -> None:
@@ -161,8 +161,8 @@ class _Trial:
         self._network.zero_grad()
         forget()
 
-    def call(self, name: str) -> Callable[[], None]:
-        """The function to time under this name."""
+    def call(self, name: str) -> Callable[[], list[Tensor]]:
+        """The function to time under this name. It gives the logits; in training also the gradients."""
         import torch  # noqa: PLC0415
         from torch.nn.functional import cross_entropy  # noqa: PLC0415
 
@@ -170,39 +170,48 @@ class _Trial:
         way, network, (ids, lengths, targets) = self._methods[method], self._network, self._batch
         weights = list(network.parameters())
 
-        def forward() -> None:
+        def forward() -> list[Tensor]:
             self.running = name
             with torch.no_grad(), self._cast():
-                logits = network(ids, lengths, way)
-            self._results[name] = [logits]
+                return [network(ids, lengths, way)]
 
-        def training() -> None:
+        def training() -> list[Tensor]:
             self.running = name
             with self._cast():
                 logits = network(ids, lengths, way)
                 loss = cross_entropy(logits, targets)
             loss.backward()  # type: ignore[no-untyped-call]
             gradients = (torch.zeros_like(w) if w.grad is None else w.grad for w in weights)
-            self._results[name] = [logits.detach(), *gradients]
+            return [logits.detach(), *gradients]
 
         return forward if which == "forward" else training
 
-    def differences(self) -> tuple[dict[str, float], float]:
+    def differences(
+        self, calls: Mapping[str, Callable[[], list[Tensor]]], stop: Callable[[], bool]
+    ) -> tuple[dict[str, float], float]:
         """By method, how far its results are from the first method's, relative to these; and what rounding explains."""
         import torch  # noqa: PLC0415
 
-        from packviz.ops.tolerance import apart, of_gradients  # noqa: PLC0415 - it stands on torch
+        from packviz.ops.tolerance import apart, full_precision, of_gradients  # noqa: PLC0415 - it stands on torch
 
         first, *others = self._methods
-        found = {
-            method: max((apart(*pair) for which in PASSES for pair in self._pairs(method, first, which)), default=0.0)
-            for method in others
-        }
-        return found, of_gradients(getattr(torch, self._dtype), self._device.type)
-
-    def _pairs(self, method: str, first: str, which: str) -> Iterator[tuple[Tensor, Tensor]]:
-        ours, theirs = (self._results.get(call_name(name, which), []) for name in (method, first))
-        yield from zip(ours, theirs, strict=False)  # one may have run out of memory
+        found = dict.fromkeys(others, 0.0)
+        with full_precision():
+            for which in PASSES if others else ():
+                right: list[Tensor] = []
+                for method in self._methods:
+                    if (name := call_name(method, which)) not in calls:
+                        continue  # it has run out of memory
+                    if stop():
+                        raise StoppedError
+                    self.clear()
+                    results = calls[name]()
+                    if method == first:
+                        right = results
+                    else:
+                        pairs = zip(results, right, strict=False)  # none if the first has run out of memory
+                        found[method] = max(found[method], *(apart(*pair) for pair in pairs), 0.0)
+        return found, of_gradients(getattr(torch, self._dtype))
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -12,6 +12,8 @@ from packviz import cli
 from packviz.bench import study as form
 from packviz.bench import ways
 from packviz.bench.study import ConflictError, Contest, Study, Timings, timed
+from packviz.bench.timing import Timing
+from packviz.ops.tolerance import multiplies_in_tf32
 from packviz.studies import savings
 
 
@@ -72,7 +74,8 @@ def test_results_grow_point_by_point():
     timing = found.values[Point(1)]
     assert (timing.rounds, timing.warmup) == (3, 1)
     assert found.provenance["parameters"] == {"rounds": 3}
-    assert {"date", "load_average", "page_faults_per_round"} >= set(timing.provenance) >= {"date"}
+    assert {"date", "load_average", "page_faults_per_round"} >= set(timing.provenance) - {"difference"} >= {"date"}
+    assert timing.provenance["difference"] == {"twice": 0.0}
     assert found.ratio(Point(1), "once", "twice").rounds == 3
 
 
@@ -93,11 +96,40 @@ def test_what_does_not_agree_is_not_timed():
     def of(**calls):
         return toy(lambda point, device: Contest(calls, alike=tuple(calls)))
 
+    def failing():
+        raise RuntimeError("cuDNN is not in the mood\nand more")
+
     right = torch.ones(2), [torch.ones(1)]
-    with pytest.raises(RuntimeError, match=r"size 2: wrong is 0\.01 from right"):
-        steps(study=of(right=lambda: right, wrong=lambda: (torch.ones(2), [torch.ones(1) * 1.01])))
-    with pytest.raises(RuntimeError, match="size 2: nothing is inf from right"):
-        steps(study=of(right=lambda: torch.ones(1), nothing=lambda: torch.ones(1) * float("nan")))
+    wrong = torch.ones(2), [torch.ones(1) * 1.01]
+    nothing = torch.ones(2), [torch.ones(1) * float("nan")]
+    study = of(right=lambda: right, same=lambda: right, wrong=lambda: wrong, nothing=lambda: nothing, failing=failing)
+    *_, found = steps(study=study)
+    timing = found.values[Point(3)]
+    assert set(timing.seconds) == {"right", "same"}
+    assert timing.missing == {
+        "wrong": "0.01 from right",
+        "nothing": "inf from right",
+        "failing": "RuntimeError: cuDNN is not in the mood",
+    }
+    assert timing.provenance["difference"] == {"same": 0.0}
+    assert "✗ wrong was left out: 0.01 from right" in timing.to_text()
+    assert Timing.from_dict(json.loads(json.dumps(timing.to_dict()))) == timing
+    with pytest.raises(ValueError, match="wrong was left out"):
+        found.ratio(Point(3), "wrong", "right")
+    with pytest.raises(RuntimeError, match="not in the mood"):  # nothing to hold the others against
+        steps(study=of(failing=failing, right=lambda: right))
+
+
+def test_tf32_is_off_while_results_are_compared_and_on_while_they_are_timed():
+    seen = []
+
+    def call():
+        seen.append(multiplies_in_tf32())
+        return torch.ones(1)
+
+    before = multiplies_in_tf32()
+    steps([Point(1)], toy(lambda point, device: Contest({"a": call, "b": call}, alike=("a", "b"))))
+    assert seen == [False, False] + [before] * 6
 
 
 def test_a_budget_buys_rounds():

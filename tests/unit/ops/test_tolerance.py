@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from packviz.ops.tolerance import TOLERANCE, apart, multiplies_in_tf32, of_gradients, of_states
+from packviz.ops.tolerance import TOLERANCE, apart, full_precision, multiplies_in_tf32, of_gradients, of_states
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -19,38 +19,61 @@ def test_rounding_passes_and_more_does_not(dtype):
     if dtype != torch.float64:  # float32 is what it is held against
         assert apart(found, wanted) <= of_states(dtype, "cpu")
     assert apart(wanted.double() * (1 + 2 * of_states(dtype, "cpu")), wanted) > of_states(dtype, "cpu")
-    assert of_states(dtype, "cpu") < of_gradients(dtype, "cpu") < 0.5
+    assert of_states(dtype, "cpu") < of_gradients(dtype) < 0.5
 
 
-def test_tf32_is_coarse_on_a_gpu_alone(monkeypatch):
+def test_tf32_is_coarse_where_it_is_on():
+    assert multiplies_in_tf32()
     assert of_states(torch.float32, "cuda") > 100 * of_states(torch.float32, "cpu")
     assert of_states(torch.float64, "cuda") == of_states(torch.float64, "cpu")
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
-    assert of_gradients(torch.float32, "cuda") > of_gradients(torch.float32, "cpu")
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    assert of_gradients(torch.float32, "cuda") == of_gradients(torch.float32, "cpu")
+    with full_precision():
+        assert not multiplies_in_tf32()
+        assert of_states(torch.float32, "cuda") == of_states(torch.float32, "cpu")
+    assert multiplies_in_tf32()
+
+
+@pytest.mark.parametrize("tf32", [True, False])
+def test_full_precision_leaves_torchs_switches_as_they_were(tf32):
+    cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = cudnn.allow_tf32, products.allow_tf32
+    try:
+        cudnn.allow_tf32 = products.allow_tf32 = tf32
+        with full_precision():
+            assert not multiplies_in_tf32()
+        assert (cudnn.allow_tf32, products.allow_tf32, multiplies_in_tf32()) == (tf32,) * 3
+    finally:
+        cudnn.allow_tf32, products.allow_tf32 = before
 
 
 def test_how_far_apart():
     one = torch.tensor([2.0, -4.0])
     assert apart(one + 1, one) == 0.25  # of the largest
-    assert of_gradients(torch.int64, "cpu") == 0
+    assert of_gradients(torch.int64) == 0
     assert apart(one, one) == apart(torch.zeros(2), torch.zeros(2)) == 0
     assert apart(torch.ones(2), torch.zeros(2)) > 1e9
     assert apart(one * math.nan, one) == apart(one, one / 0) == math.inf
 
 
-@pytest.mark.parametrize(("precision", "coarse"), [("tf32", True), ("ieee", False)])
-def test_tf32_that_is_set_for_rnns_alone_is_seen(monkeypatch, precision, coarse):
-    class Cudnn:
-        """As torch's is from 2.9 on, where convolutions and RNNs differ: to ask for both is an error."""
+class Older:
+    """Torch's `backends.cudnn` before 2.9: no switch for RNNs alone."""
 
-        rnn = SimpleNamespace(fp32_precision=precision)
+    rnn, allow_tf32 = SimpleNamespace(), True
 
-        @property
-        def allow_tf32(self):
-            raise RuntimeError("without a specific operator name")
 
-    monkeypatch.setattr(torch.backends, "cudnn", Cudnn())
-    assert multiplies_in_tf32() == coarse
-    assert (of_gradients(torch.float32, "cuda") > of_gradients(torch.float32, "cpu")) == coarse
+class Newer:
+    """From 2.9 on, where one was set: RNNs and convolutions differ, and to ask for both is an error."""
+
+    rnn = SimpleNamespace(fp32_precision="tf32")
+
+    @property
+    def allow_tf32(self):
+        raise RuntimeError("without a specific operator name")
+
+
+@pytest.mark.parametrize("kind", [Older, Newer])
+def test_every_torch_is_asked_in_its_own_way(monkeypatch, kind):
+    monkeypatch.setattr(torch.backends, "cudnn", kind())
+    assert multiplies_in_tf32()
+    with full_precision():
+        assert not multiplies_in_tf32()
+    assert multiplies_in_tf32()

@@ -226,7 +226,7 @@ def test_what_is_timed(monkeypatch, two_threads):
     monkeypatch.setattr(experiment, "measure", lambda *a, **k: measured.append(a) or experiment_measure(*a, **k))
     result = run(dataclasses.replace(SMALL, methods=("padded", "spy")), setups=("B",), sizes=(3,))
     assert set(seen) == {(False, True, 1, True, "cpu"), (True, True, 1, True, "cpu")}
-    assert len(seen) == 2 * (2 + 1)  # two rounds, and once for the memory
+    assert len(seen) == 2 * (2 + 2)  # two rounds, once to compare, once for the memory
     assert len(measured) == 1
     assert torch.get_num_threads() == two_threads
     assert result.point("B", 3).wrong == []

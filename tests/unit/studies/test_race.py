@@ -1,6 +1,7 @@
 """The race: who takes part, that only right results are timed, what it says of times that a test makes up."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -65,8 +66,25 @@ def test_a_method_with_other_results_is_not_timed(monkeypatch):
         return (out * 1.01 if method == "split" else out), final
 
     monkeypatch.setattr(running, "run", wrong)
-    with pytest.raises(RuntimeError, match=r"GRU\(2, 3\), uniform, 3 × 5, training: split is .* from torch packed"):
-        race.run([TINY], budget=0.01)
+    found = race.run([TINY], budget=0.01)
+    for timing in found.values[TINY].values():
+        assert set(timing.seconds) == {PADDED, PACKED, *METHODS} - {"split"}
+        assert re.fullmatch(r"0\.\d+ from torch packed", timing.missing["split"])
+    assert found.best(TINY) != "split"
+    assert found.to_text().count("✗ split was left out: 0.0") == 2
+    assert "split –" in found.chart().to_text()
+
+
+def test_where_auto_is_wrong_it_misses_every_aim():
+    found = made_up()
+    timings = {
+        which: replace(timing, seconds={n: s for n, s in timing.seconds.items() if n != AUTO}, missing={AUTO: "wrong"})
+        for which, timing in found.values[TINY].items()
+    }
+    found = Race(PLACE, {TINY: timings, PACKING: made_up(PACKING).values[PACKING]})
+    assert all(aim.missed == aim.of for aim in found.aims().values())
+    assert "GRU(2, 3), uniform, 3 × 5" in found.to_text()
+    assert "at 0 of 0 points" in found.chart().to_text()
 
 
 def test_a_file_keeps_everything(found, tmp_path):
