@@ -13,6 +13,7 @@ from torch import Tensor
 from packviz.core.cuts import rectangles
 from packviz.core.layout import IntArray
 from packviz.core.padded import Padded
+from packviz.ops.index import placed
 
 MOST_SHAPES = 4
 """For how many shapes of padded tensors the indices of a batch are kept."""
@@ -129,14 +130,16 @@ class Grid:
         """Lays out the staircase with these cuts; see `cuts.rectangles`."""
         self.rectangles = rectangles(lengths, cuts)
         self._device, self._lengths = device, np.array(lengths)
-        self._order, self.order, self.rank = np.arange(len(lengths)), None, None
-        if len(self.rectangles) > 1:
-            self._order = np.argsort(-self._lengths, kind="stable")
-            self.order, self.rank = self._index(self._order), self._index(np.argsort(self._order))
+        is_ordered = len(self.rectangles) > 1
+        self._order = np.argsort(-self._lengths, kind="stable") if is_ordered else np.arange(len(lengths))
         self._masks = [
             np.arange(a, b)[:, None] >= self._lengths[self._order[:n]] for a, b, n in self.rectangles
         ]  # true at padding
-        self.waste = [self._index(np.flatnonzero(mask)) for mask in self._masks]
+        orders = [self._order, np.argsort(self._order)] if is_ordered else []
+        found = placed(device, *orders, *map(np.flatnonzero, self._masks))
+        self.order: Tensor | None = found[0] if is_ordered else None
+        self.rank: Tensor | None = found[1] if is_ordered else None
+        self.waste = found[len(orders) :]
         self._cells: dict[tuple[Padded, range, int], Cells | Whole] = {}
         self._last: dict[tuple[Padded, int], Tensor] = {}
 
@@ -155,7 +158,7 @@ class Grid:
                 self._last.clear()
             sequence, ends = np.arange(shape.batch), (self._lengths - 1, 0)[:directions]
             rows = [shape.rows(sequence, end) * directions + d for d, end in enumerate(ends)]
-            self._last[shape, directions] = self._index(np.concatenate(rows))
+            (self._last[shape, directions],) = placed(self._device, np.concatenate(rows))
         return self._last[shape, directions]
 
     def _found(self, shape: Padded, which: range, directions: int) -> Cells | Whole:
@@ -170,21 +173,20 @@ class Grid:
         return self._cells[key]
 
     def _scattered(self, shape: Padded, which: range, directions: int) -> Cells:
-        found = []
+        found: list[IntArray] = []
         for d in which:
-            for (a, b, n), mask, waste in zip(self.rectangles, self._masks, self.waste, strict=True):
+            for (a, b, n), mask in zip(self.rectangles, self._masks, strict=True):
                 step, sequence = np.arange(a, b)[:, None], self._order[:n]
                 if d:
                     step = np.where(mask, step, self._lengths[sequence] - 1 - step)
                 rows = shape.rows(sequence, step)
                 if directions > 1:
                     rows = rows * directions + d
-                found.append(Rows(b - a, n, self._index(rows.ravel()), waste))
-        return Cells(found, shape.batch * shape.steps * directions)
-
-    def _index(self, values: IntArray) -> Tensor:
-        with torch.inference_mode(False):
-            return torch.from_numpy(values).to(self._device)
+                found.append(rows.ravel())
+        each = [(b - a, n, waste) for (a, b, n), waste in zip(self.rectangles, self.waste, strict=True)] * len(which)
+        placed_rows = placed(self._device, *found)
+        cells = [Rows(steps, n, rows, waste) for (steps, n, waste), rows in zip(each, placed_rows, strict=True)]
+        return Cells(cells, shape.batch * shape.steps * directions)
 
 
 class Take(torch.autograd.Function):

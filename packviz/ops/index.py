@@ -7,6 +7,7 @@ kept for whoever handles that batch next.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -16,8 +17,31 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, invert_permutation
 from torch.utils.weak import WeakIdKeyDictionary
 
+from packviz.core.layout import IntArray
 from packviz.ops import original
 from packviz.ops.private import version
+
+ACCELERATORS = ("cuda",)
+"""The kinds of device, other than the CPU, that packviz was written for."""
+
+
+def is_at_hand(x: Tensor) -> bool:
+    """Whether operators on a tensor run when they are called: on a known device, and not captured for a CUDA graph.
+
+    A graph would go on reading indices at addresses where they are kept for the next few batches only.
+    """
+    return x.is_cpu or (x.device.type in ACCELERATORS and not torch.cuda.is_current_stream_capturing())
+
+
+def placed(device: torch.device, *values: IntArray) -> Sequence[Tensor]:
+    """Indices as tensors on a device. They go there in one copy, and nobody waits for it."""
+    with torch.inference_mode(False):  # else autograd could not keep them
+        if device.type == "cpu":
+            return [torch.from_numpy(each) for each in values]
+        sizes = [len(each) for each in values]
+        every = torch.empty(sum(sizes), dtype=torch.int64, device="cpu", pin_memory=device.type == "cuda")
+        np.concatenate(values, out=every.numpy())
+        return every.to(device, non_blocking=True).split(sizes)  # type: ignore[no-untyped-call,no-any-return]
 
 
 class Way(Protocol):
@@ -134,7 +158,6 @@ class Index:
         order: `(B,)` the caller's index of the sequence at each rank; none where they come longest first already.
         device: of `order` and of the routes.
         n_rows: `N`, real cells.
-        n_distinct: how many different lengths there are.
     """
 
     def __init__(
@@ -142,7 +165,6 @@ class Index:
     ) -> None:
         self.sizes, self.lengths, self.order, self.device = sizes, lengths, order, device
         self.n_rows = int(sizes.sum())
-        self.n_distinct = int(np.count_nonzero(sizes[1:] != sizes[:-1])) + 1
         self._padded: dict[tuple[int, bool], Route] = {}
 
     @property
@@ -219,10 +241,9 @@ def of_packed(packed: PackedSequence) -> Index | None:
 
     Its `batch_sizes` must be falling.
     """
+    if (index := kept(packed)) is not None:
+        return index
     sizes, ranks, device = packed.batch_sizes, packed.unsorted_indices, packed.data.device
-    index, of_ranks, versions = _kept.get(sizes, (None, None, None))
-    if index is not None and of_ranks is ranks and versions == _versions(packed) and index.device == device:
-        return cast(Index, index)
     values = sizes.numpy().copy()
     lengths = torch.from_numpy(np.searchsorted(-values, -np.arange(values[0])))  # how many steps reach each rank
     order = None
@@ -233,6 +254,13 @@ def of_packed(packed: PackedSequence) -> Index | None:
         lengths = lengths[there]
         order = invert_permutation(ranks.long()) if is_moved(there, len(there)) else None
     return Index(values, lengths, order, device)
+
+
+def kept(packed: PackedSequence) -> Index | None:
+    """The index that `keep` has for a packed batch, if it still fits."""
+    index, ranks, versions = _kept.get(packed.batch_sizes, (None, None, None))
+    fits = index is not None and ranks is packed.unsorted_indices and versions == _versions(packed)
+    return cast(Index, index) if fits and index.device == packed.data.device else None
 
 
 def keep(index: Index, packed: PackedSequence) -> None:

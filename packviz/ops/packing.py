@@ -4,11 +4,12 @@ The four functions take and return what their namesakes in `torch.nn.utils.rnn` 
 torch's own, so both kinds mix. **One deviation**: a length beyond the time steps of the input is a ValueError. torch
 accepts it and returns less data than `batch_sizes` says; what goes wrong then depends on who uses it.
 
-torch's own functions do the work where theirs is the faster way (no gradient on a CPU; small batches, or few distinct
-lengths), where the input is none that they accept (so that the error is theirs), and where not values but a program is
-asked for, or another kind of derivative: while tracing, scripting or exporting, under `torch.func`, in forward-mode
-differentiation, for subclasses of `Tensor`, for complex numbers, during the capture of a CUDA graph, and on devices
-other than CPU and CUDA. Under `torch.compile` each function is a graph break, as torch's are.
+torch's own functions do the work where theirs is the faster way (on a CPU no gradient, or a small batch), where the
+input is none that they accept (so that the error is theirs), and where not values but a program is asked for, or
+another kind of derivative: while tracing, scripting or exporting, under `torch.func`, in forward-mode differentiation,
+for subclasses of `Tensor`, for complex numbers, during the capture of a CUDA graph, and on devices other than CPU and
+CUDA. On a GPU nothing here waits for it, but where a batch is padded that somebody else has packed. Under
+`torch.compile` each function is a graph break, as torch's are.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.core.padded import reading
 from packviz.ops import index as indices
 from packviz.ops import original
-from packviz.ops.index import Slices, needs_grad, packed_rows, padded_cells
+from packviz.ops.index import Slices, is_at_hand, needs_grad, packed_rows, padded_cells, placed
 from packviz.ops.private import may_derive_otherwise
 
 P = ParamSpec("P")
@@ -113,7 +114,6 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
 # Where an own way begins to pay: measured, one thread of a server CPU. A wrong guess costs a little time, nothing else.
 _MANY_STEPS = 16  # torch's gradient of packing is a copy per time step
 _MANY_NUMBERS = 2**16  # torch moves whole sequences to sort them; without a gradient this pays later
-_MANY_LENGTHS = {True: 8, False: 32}  # with gradient, without: torch launches a kernel for each, which CUDA waits for
 _MANY_SEQUENCES = 16  # torch handles them one by one to pack and unpack a list
 _PLAIN = (Tensor, nn.Parameter)
 
@@ -129,7 +129,7 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
     if type(x) not in _PLAIN or x.ndim < 2:
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     steps = x.shape[1 if batch_first else 0]
-    by_index = not (enforce_sorted and x.is_cpu) and _wants_index(x, steps)
+    by_index = not (enforce_sorted and x.is_cpu) and _wants_index(x)
     ours = by_index or (x.requires_grad and torch.is_grad_enabled() and type(steps) is int and steps >= _MANY_STEPS)
     if ours and torch.compiler.is_compiling():
         return _run_uncompiled(_pack_padded, x, lengths, batch_first, enforce_sorted)
@@ -164,11 +164,14 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
     if not ours or len(values) < batch:  # torch drops the sequences that have no length
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
 
-    sorted_indices = None if order is None else order.to(x.device)
+    sorted_indices = None if order is None else _moved(order, x.device)
     if values[-1] == steps and not indices.is_moved(order, batch):
         data = _time_major(x, batch_first).clone(memory_format=torch.contiguous_format).flatten(0, 1)
-        return PackedSequence(data, torch.full((steps,), batch, device="cpu"), sorted_indices)
-    if by_index and _wants_index(x, len(set(values))):
+        packed = PackedSequence(data, torch.full((steps,), batch, device="cpu"), sorted_indices)
+        if not x.is_cpu:  # to pad again without asking the device for the order
+            indices.keep(indices.of_lengths(ranked, None, None, x.device), packed)
+        return packed
+    if by_index:
         index = indices.of_lengths(ranked, order, sorted_indices, x.device)
         is_batch_major = x.is_contiguous() if batch_first else x.transpose(0, 1).is_contiguous()
         cells = (x if is_batch_major == batch_first else x.transpose(0, 1)).flatten(0, 1)
@@ -191,7 +194,7 @@ def _pad_packed(
         return original.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
     _refuse_empty(sequence)
     data, sizes, _, ranks = sequence
-    by_index = not (ranks is None and data.is_cpu) and _wants_index(data, sizes.shape[0])
+    by_index = not (ranks is None and data.is_cpu) and _wants_index(data)
     ours = by_index or (data.requires_grad and torch.is_grad_enabled())
     if ours and torch.compiler.is_compiling():
         return _run_uncompiled(_pad_packed, sequence, batch_first, padding_value, total_length)
@@ -208,11 +211,11 @@ def _pad_packed(
         data.new_full((2,), padding_value)  # one that does not suit the dtype is an error even without padding
     batch = values[0]
     is_batch_major = batch_first and ranks is not None  # as torch's result lies in memory
-    if batch * steps == len(data) and not indices.is_moved(None if ranks is None else ranks.cpu(), batch):
+    if batch * steps == len(data) and not _is_moved(sequence, batch):
         x = data.view(steps, batch, *data.shape[1:])
         x = _time_major(x, is_batch_major).clone(memory_format=torch.contiguous_format)
         lengths = torch.full((batch,), steps, device="cpu")
-    elif by_index and _wants_index(data, len(set(values))) and (index := indices.of_packed(sequence)):
+    elif by_index and (index := indices.of_packed(sequence)):
         x = padded_cells(data, index.padded(steps, is_batch_major), padding_value)
         x = x.view(*((batch, steps) if is_batch_major else (steps, batch)), *data.shape[1:])
         lengths = index.lengths.clone()
@@ -230,7 +233,7 @@ def _pad_packed(
 def _pack(sequences: list[Tensor], enforce_sorted: bool) -> PackedSequence:
     if torch.compiler.is_compiling():
         return _run_uncompiled(_pack, sequences, enforce_sorted)
-    if not _are_many(sequences):
+    if not _pays_to_join(sequences):
         return original.pack_sequence(sequences, enforce_sorted)
     ranked, order = torch.tensor([s.shape[0] for s in sequences], device="cpu"), None
     if not enforce_sorted:
@@ -238,7 +241,7 @@ def _pack(sequences: list[Tensor], enforce_sorted: bool) -> PackedSequence:
     if not indices.is_falling(ranked.tolist()):
         return original.pack_sequence(sequences, enforce_sorted)  # which raises an error
     joined = torch.cat(sequences)
-    sorted_indices = None if order is None else order.to(joined.device)
+    sorted_indices = None if order is None else _moved(order, joined.device)
     index = indices.of_lengths(ranked, order, sorted_indices, joined.device)
     packed = PackedSequence(packed_rows(joined, index.joined()), torch.from_numpy(index.sizes.copy()), sorted_indices)
     indices.keep(index, packed)
@@ -253,12 +256,25 @@ def _unpack(packed: PackedSequence) -> list[Tensor]:
         _refuse_empty(packed)
     if isinstance(packed, PackedSequence) and _is_plain(packed.data):
         values = indices.falling_sizes(packed)
-        if values and values[0] >= _MANY_SEQUENCES:
+        if values and (values[0] >= _MANY_SEQUENCES or not packed.data.is_cpu):
             index = indices.of_packed(packed)
     if index is None:
         return original.unpack_sequence(packed)
     joined = padded_cells(packed.data, index.joined(), 0.0)
     return [sequence.clone() for sequence in torch.split(joined, index.lengths.tolist())]
+
+
+def _moved(order: Tensor, device: torch.device) -> Tensor:
+    """An order of the sequences on a device."""
+    return order if device.type == "cpu" else placed(device, order.numpy())[0]
+
+
+def _is_moved(packed: PackedSequence, batch: int) -> bool:
+    """Whether the sequences were in another order before they were packed."""
+    if (index := indices.kept(packed)) is not None:
+        return index.order is not None
+    ranks = packed.unsorted_indices
+    return indices.is_moved(None if ranks is None else ranks.cpu(), batch)  # torch waits for them too
 
 
 def _refuse_empty(packed: PackedSequence) -> None:
@@ -278,7 +294,7 @@ def _is_plain(x: Tensor, batch_first: bool = False) -> bool:
     """Whether a tensor holds values to compute with, now, and an ordinary gradient at most is asked for."""
     return (
         type(x) in _PLAIN
-        and (x.is_cpu or (x.is_cuda and not torch.cuda.is_current_stream_capturing()))
+        and is_at_hand(x)
         and not x.is_complex()  # torch cannot differentiate packing these
         and isinstance(batch_first, bool)  # nothing else will do for torch
         and not is_tracing()  # type: ignore[no-untyped-call]
@@ -286,24 +302,23 @@ def _is_plain(x: Tensor, batch_first: bool = False) -> bool:
     )
 
 
-def _wants_index(x: Tensor, n_distinct: int) -> bool:
-    """Whether an index pays, for sequences out of order or on a GPU, with at most so many distinct lengths."""
+def _wants_index(x: Tensor) -> bool:
+    """Whether an index pays, for sequences out of order or on a GPU."""
     if is_tracing():  # type: ignore[no-untyped-call]
         return False
-    grad = needs_grad(x)
-    if x.is_cuda:
-        return n_distinct >= _MANY_LENGTHS[grad]
-    return x.numel() >= (_MANY_NUMBERS if grad else 16 * _MANY_NUMBERS)
+    if not x.is_cpu:  # torch would wait for a GPU, and launch a kernel for each distinct length
+        return x.device.type in indices.ACCELERATORS
+    return x.numel() >= (_MANY_NUMBERS if needs_grad(x) else 16 * _MANY_NUMBERS)
 
 
-def _are_many(sequences: Any) -> bool:
-    """Whether these are so many tensors that packing them without torch pays, and none that torch would convert."""
-    if not isinstance(sequences, (list, tuple)) or len(sequences) < _MANY_SEQUENCES:
+def _pays_to_join(sequences: Any) -> bool:
+    """Whether packing these without torch pays: they are many, or on a GPU. None is one that torch would convert."""
+    if not isinstance(sequences, (list, tuple)) or not sequences:
         return False
     first = sequences[0]
     return (
         all(isinstance(s, Tensor) and s.ndim for s in sequences)
-        and (first.is_cuda or any(map(needs_grad, sequences)))
+        and (not first.is_cpu or (len(sequences) >= _MANY_SEQUENCES and any(map(needs_grad, sequences))))
         and all(map(_is_plain, sequences))
         and all(s.dtype == first.dtype and s.device == first.device for s in sequences)
         and all(s.shape[1:] == first.shape[1:] for s in sequences)

@@ -21,6 +21,7 @@ from packviz.core.padded import Padded, order, reading
 from packviz.core.spec import Spec
 from packviz.ops import costs, original, split, staircase, trial
 from packviz.ops.grid import Grid
+from packviz.ops.index import is_at_hand
 from packviz.ops.kernels import Layer, Result, flat_names, is_fused, layers
 from packviz.ops.masks import whole_numbers
 from packviz.ops.packing import pack_padded_sequence, pad_packed_sequence
@@ -401,7 +402,7 @@ def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
         and "forward" not in rnn.__dict__
         and has_kernel(rnn.mode)
         and not may_have_hooks(rnn)
-        and x.device.type in ("cpu", "cuda")
+        and is_at_hand(x)
         and type(x) in (Tensor, nn.Parameter)
         and not may_derive_otherwise()
         and trial.passed(_every_way, rnn.mode, bool(rnn.proj_size), x.device.type)

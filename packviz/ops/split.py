@@ -11,7 +11,7 @@ multiplied by factors that are known before: they are computed for many steps at
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -19,15 +19,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packviz.core.layout import IntArray
 from packviz.core.padded import Padded
 from packviz.ops.grid import MOST_SHAPES
-from packviz.ops.index import Route, packed_rows
+from packviz.ops.index import Route, packed_rows, placed
 from packviz.ops.kernels import Layer, Result, aliases, gradients_again
 from packviz.ops.private import kernel, sigmoid_backward, tanh_backward
 
 BLOCK = 1 << 16
-"""How many numbers of one gate the factors are computed of at once: they should stay in the processor's cache."""
+"""How many numbers of one gate the factors are computed of at once on a CPU: they should stay in its cache."""
 
 
 Gradients = list[Tensor | None]
@@ -41,6 +40,7 @@ class Steps:
         batch_sizes: `(max(lengths),)` sequences at each time step, on the CPU.
         order: `(B,)` the caller's index of the sequence at each rank.
         rank: `(B,)` the rank of each sequence.
+        first: `(B,)` for either direction the packed row with which the sequence at each rank begins.
     """
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
@@ -55,7 +55,10 @@ class Steps:
         self._sequence = order[self._rank]
         self.sizes: list[int] = sizes.tolist()
         self.batch_sizes = torch.from_numpy(sizes)
-        self.order, self.rank = self._index(order), self._index(np.argsort(order))
+        rank = np.arange(len(n))
+        last = self._starts[self._lengths - 1] + rank
+        self.order, self.rank, *first = placed(device, order, np.argsort(order), rank, last)
+        self.first = tuple(first)
         self._routes: dict[Padded, Route] = {}
         self._before: dict[bool, Tensor] = {}
 
@@ -64,15 +67,9 @@ class Steps:
         if shape not in self._routes:
             if len(self._routes) == MOST_SHAPES:
                 self._routes.clear()
-            rows = self._index(shape.rows(self._sequence, self._step))
+            (rows,) = placed(self._device, shape.rows(self._sequence, self._step))
             self._routes[shape] = Route(rows, shape.batch * shape.steps)
         return self._routes[shape]
-
-    @cached_property
-    def first(self) -> tuple[Tensor, Tensor]:
-        """`(B,)` for either direction the packed row with which the sequence at each rank begins."""
-        rank = np.arange(len(self._lengths))
-        return self._index(rank), self._index(self._starts[self._lengths - 1] + rank)
 
     def before(self, reverse: bool) -> Tensor:
         """`(N,)` for a direction the packed row that comes before each one; any row where the sequence begins."""
@@ -81,12 +78,8 @@ class Steps:
                 step = np.minimum(self._step + 1, self._lengths[self._rank] - 1)
             else:
                 step = np.maximum(self._step - 1, 0)
-            self._before[reverse] = self._index(self._starts[step] + self._rank)
+            (self._before[reverse],) = placed(self._device, self._starts[step] + self._rank)
         return self._before[reverse]
-
-    def _index(self, values: IntArray) -> Tensor:
-        with torch.inference_mode(False):  # else autograd could not keep it
-            return torch.from_numpy(values).to(self._device)
 
 
 def run(
@@ -217,7 +210,7 @@ class _Walk:
         for t in order:
             some.append(every[t])
             low, high = min(low, ends[t] - self.sizes[t]), max(high, ends[t])
-            if (high - low) * numbers >= BLOCK or t == order[-1]:
+            if (tensors[0].is_cpu and (high - low) * numbers >= BLOCK) or t == order[-1]:
                 yield slice(low, high), some
                 low, high, some = ends[-1], 0, []
 

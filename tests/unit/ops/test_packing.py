@@ -560,7 +560,6 @@ def test_routes(batch, batch_major, in_order):
     target = rnn.pad_packed_sequence(packed, batch_major, -1.0, steps)[0]
     assert torch.equal(bits(route.pad(packed.data, -1.0)), bits(target))
     assert torch.equal(bits(index.joined().pad(packed.data, 0.0)), bits(torch.cat(rnn.unpack_sequence(packed))))
-    assert index.n_distinct == len(set(lengths))
     assert index.lengths.tolist() == lengths
 
 
@@ -711,11 +710,9 @@ def test_compile(way):
 
 
 @cuda
-@pytest.mark.parametrize("few", [0, 1000])
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("enforce_sorted", [False, True])
-def test_same_on_a_gpu(monkeypatch, few, batch_first, enforce_sorted):
-    monkeypatch.setattr(packing, "_MANY_LENGTHS", {True: few, False: few})
+def test_same_on_a_gpu(batch_first, enforce_sorted):
     for lengths in ([9, 7, 7, 5, 4, 3, 3, 2, 1], [9] * 20, list(range(40, 0, -1))):
         if not enforce_sorted:
             lengths = lengths[::-1]

@@ -1,0 +1,91 @@
+"""Nothing makes Python wait for a GPU: run and the drop-ins on the meta device, where a value that is read is an error.
+
+`packviz study exact --device cuda` does the same on a GPU, where torch itself refuses to wait.
+"""
+
+from contextlib import nullcontext
+from itertools import product
+
+import pytest
+import torch
+from torch import nn
+from waits import NoWaiting
+
+import packviz as pv
+from packviz.ops import costs, index, packing, running
+from packviz.ops.running import METHODS
+
+LENGTHS = {"ragged": [4, 7, 1, 4, 6], "equal": [5, 5, 5], "sorted": [4, 2, 1], "one": [3]}
+
+
+@pytest.fixture(autouse=True)
+def meta(monkeypatch):
+    """The meta device taken for a GPU."""
+    monkeypatch.setattr(index, "ACCELERATORS", ("meta",))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)  # a torch for the CPU cannot say
+    monkeypatch.setitem(costs._in_force, "meta", {0: costs.in_force("cuda")})
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)  # torch knows no autocast there
+    monkeypatch.setattr(torch, "autocast", lambda *given, **options: nullcontext())
+    running.forget()
+
+
+def test_the_watch_sees_a_wait():
+    here, there = torch.tensor([4.0, 0.0]), torch.ones(2, device="meta")
+    waits = {
+        "_local_scalar_dense waits": lambda: there.max().item(),
+        "_local_scalar_dense": lambda: bool(there[0]),
+        "nonzero waits": lambda: there.nonzero(),
+        "equal waits": lambda: torch.equal(there, there),
+        "a mask": lambda: there[torch.tensor([True, False], device="meta")],
+        "a copy to the device waits": lambda: here.to("meta"),
+        "it unless it is told": lambda: there.copy_(here),
+    }
+    with NoWaiting():
+        assert here.to("meta", non_blocking=True).tolist is not None
+        assert here.max().item() == 4
+        for said, call in waits.items():
+            with pytest.raises(AssertionError, match=said):
+                call()
+        for call in (there.tolist, there.cpu, lambda: here.copy_(there)):
+            with pytest.raises((NotImplementedError, AssertionError)):
+                call()
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("method", METHODS)
+def test_run_does_not_wait(kind, lengths, method):
+    for training, (layers, both) in product((True, False), [(1, False), (2, True)]):
+        rnn = kind(3, 4, layers, bidirectional=both, batch_first=True, device="meta")
+        x = torch.ones(len(lengths), 8, 3, device="meta", requires_grad=training)
+        running.forget()
+        with NoWaiting(), torch.set_grad_enabled(training):
+            out, _ = pv.run(rnn, x, lengths, method=method)
+            assert out.shape == (len(lengths), max(lengths), 4 * (1 + both))
+            if training:
+                out.sum().backward()
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize(("training", "in_order"), [(True, False), (True, True), (False, False), (False, True)])
+def test_the_drop_ins_do_not_wait(lengths, training, in_order):
+    lengths = sorted(lengths, reverse=True) if in_order else lengths
+    x = torch.ones(7, len(lengths), 3, device="meta", requires_grad=training)
+    rnn = nn.GRU(3, 4, device="meta")
+    with NoWaiting():
+        packed = pv.pack_padded_sequence(x, lengths, enforce_sorted=in_order)
+        out, n = pv.pad_packed_sequence(rnn(packed)[0], padding_value=2.0, total_length=9)
+        assert n.tolist() == lengths
+        again = pv.pack_sequence(pv.unpack_sequence(packed) * 8, enforce_sorted=False)
+        assert len(pv.unpack_sequence(again)) == 8 * len(lengths)
+        if training:
+            out.sum().backward()
+
+
+def test_what_is_captured_for_a_graph_is_left_to_torch(monkeypatch):
+    """A graph would read indices at addresses that are given to others after the next few batches."""
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    there = torch.ones(5, 2, 3, device="meta")
+    assert not running._is_ours(nn.LSTM(3, 4, device="meta"), there)
+    assert not packing._is_plain(there)
+    assert running._is_ours(nn.LSTM(3, 4), torch.ones(5, 2, 3))
