@@ -14,8 +14,9 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
-from packviz.bench import advice, timing
-from packviz.bench.advice import OWN_BOTH, OWN_PAD, PACKED, PADDED, SAMPLE, Advice, Batch, bucketed
+from packviz.bench import advice, contest, timing
+from packviz.bench.advice import SAMPLE, Advice, bucketed
+from packviz.bench.contest import OWN_BOTH, OWN_PAD, PACKED, PADDED, Batch
 from packviz.bench.timing import Timing
 from packviz.core.batches import BUCKETED, SHUFFLED, Load, batches
 from packviz.core.lengths import DISTRIBUTIONS
@@ -261,7 +262,7 @@ class Race:
         self.now, self.costs, self.calls = start, costs, []
         monkeypatch.setattr(advice, "contestants", self.contestants)
         monkeypatch.setattr(advice.time, "monotonic", lambda: self.now)
-        for module in (advice, timing):
+        for module in (contest, timing):
             monkeypatch.setattr(module, "clock_for", lambda device: self)
         monkeypatch.setattr(advice, "_MOST_ROUNDS", 8)
 
@@ -521,14 +522,14 @@ def test_the_batches_that_stand_for_all(lengths, batch_size):
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_the_data(batch_first):
     rnn = nn.GRU(2, 3, batch_first=batch_first).double()
-    batch = advice._make(rnn, np.array([3, 5]), 0)
+    batch = contest.batch_of(rnn, np.array([3, 5]), 0)
     assert isinstance(batch, Batch)
     assert tuple(batch.x.shape) == ((2, 5, 2) if batch_first else (5, 2, 2))
     assert batch.x.dtype == torch.float64
     assert batch.x.requires_grad
     assert batch.x.is_leaf
     assert batch.lengths.tolist() == [3, 5]
-    assert not advice._make(rnn.eval(), np.array([3]), 0).x.requires_grad
+    assert not contest.batch_of(rnn.eval(), np.array([3]), 0).x.requires_grad
     rnn.train()
 
 

@@ -1,0 +1,146 @@
+"""Every way to run an RNN on a batch, in one contest: a look at each, and passes over batches to be timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from packviz.bench import ways
+from packviz.bench.timing import clock_for
+from packviz.core.layout import IntArray
+from packviz.ops.tolerance import apart, of_states
+
+PADDED, PACKED = "torch, padded", "torch, packed"
+METHODS = ("auto", "padded", "packed", "split", "staircase")
+"""What `pv.run` offers; all give the results of packing."""
+
+OWN_PAD, OWN_BOTH = "torch, packviz's pad", "torch, packviz's pack and pad"
+"""torch's packed run with one part after the other exchanged: no advice, but what a step's time is made of."""
+
+_STOPPED = "stopped before every method was looked at: nothing was measured"
+
+
+class Batch(NamedTuple):
+    """A padded batch `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`, and its lengths `(B,)` on the CPU."""
+
+    x: Tensor
+    lengths: Tensor
+
+
+Method = Callable[[Any, Any, Any], Any]
+"""Takes the RNN and a batch, as in `packviz.bench.ways`, and returns what the RNN does: output and final states."""
+
+
+def contestants() -> dict[str, Method]:
+    """Every way to run an RNN on a batch, by name, the simplest first; last torch's with parts exchanged."""
+    offered = {f"pv.run, {method}": partial(ways.run, method=method) for method in METHODS}
+    return {PADDED: ways.padded, PACKED: ways.packed, **offered, OWN_PAD: ways.own_pad, OWN_BOTH: ways.drop_in}
+
+
+def batch_of(rnn: Any, lengths: IntArray, seed: int) -> Batch:
+    """A batch of random numbers, the padding too, on the RNN's device; its gradient is asked for in training."""
+    weight = next(rnn.parameters())
+    shape = (lengths.size, int(lengths.max())) if rnn.batch_first else (int(lengths.max()), lengths.size)
+    numbers = torch.randn(*shape, rnn.input_size, generator=torch.Generator().manual_seed(seed))
+    x = numbers.to(weight.device, weight.dtype).requires_grad_(rnn.training)
+    return Batch(x, torch.tensor(lengths))
+
+
+def look(
+    rnn: Any, methods: Mapping[str, Method], batch: Batch, left: Callable[[], float], stop: Callable[[], bool]
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Calls each method on one batch, and once more if there is time: seconds; and why a method is out of the race."""
+    clock = clock_for(batch.x.device)
+    wanted: list[Any] = []
+    looks: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    passes: dict[str, Pass] = {}
+    drops = rnn.training and rnn.dropout and rnn.num_layers > 1
+    ragged = batch.lengths.min() < batch.lengths.max()
+    # Packing first, as all are compared with it; last the padded run, if it is no candidate.
+    for name in sorted(methods, key=lambda name: (name != PACKED, name == PADDED and ragged)):
+        if stop():
+            raise ValueError(_STOPPED)
+        if looks and left() <= 0:
+            failed[name] = "left out: the budget was used up"
+            continue
+        call = Pass(rnn, methods[name], [batch])
+        try:
+            clock.start()
+            results = call()
+            took = clock.stop()
+            if drops and name != PADDED:
+                results = _evaluated(rnn, methods[name], batch)
+        except (NotImplementedError, ValueError) as error:
+            if name in (PADDED, PACKED):
+                raise
+            failed[name] = f"cannot run this: {str(error).partition(chr(10))[0]}"
+            continue
+        wanted = wanted or results
+        if name != PADDED and (other := _unlike(results, wanted)):
+            failed[name] = f"gives another {other} than packing"
+        else:
+            looks[name], passes[name] = took, call
+    if 2 * sum(looks.values()) <= left():  # a first call does what later ones need not: imports, kernels, memory
+        for name, call in passes.items():
+            if stop():
+                break
+            call.reorder()
+            clock.start()
+            call()
+            looks[name] = clock.stop()
+    return looks, failed
+
+
+def _evaluated(rnn: Any, method: Method, batch: Batch) -> list[Any]:
+    """What a method gives without dropout."""
+    was_training = rnn.training
+    rnn.eval()
+    try:
+        with torch.no_grad():
+            return _results(method(rnn, *batch))
+    finally:
+        rnn.train(was_training)
+
+
+def _unlike(found: Sequence[Any], wanted: Sequence[Any]) -> str:
+    """The first of the results that is not as it should be, but for rounding."""
+    for name, one, other in zip(("output", "h_n", "c_n"), found, wanted, strict=False):
+        if one.shape != other.shape or apart(one, other) > of_states(other.dtype, other.device.type):
+            return name
+    return ""
+
+
+class Pass:
+    """One pass over batches: forward, and in training backward to `x` and to every weight that is trained."""
+
+    def __init__(self, rnn: Any, method: Method, batches: Iterable[Batch]) -> None:
+        self.rnn, self.method, self.batches = rnn, method, list(batches)
+        self.weights = [weight for weight in rnn.parameters() if weight.requires_grad]
+        self.random = np.random.default_rng(0)
+
+    def reorder(self) -> None:
+        """Deals the lengths out anew: a new batch, as training has it, whatever a method remembers of the last one."""
+        self.batches = [b._replace(lengths=b.lengths[self.random.permutation(len(b.lengths))]) for b in self.batches]
+
+    def __call__(self) -> list[Any]:
+        """Gives the results of the last batch."""
+        with torch.set_grad_enabled(self.rnn.training):
+            for batch in self.batches:
+                results = _results(self.method(self.rnn, *batch))
+                if self.rnn.training:
+                    # Not backward(): the gradients that the RNN holds are its owner's.
+                    ones = [torch.ones_like(result) for result in results]
+                    torch.autograd.grad(results, [batch.x, *self.weights], ones)
+        return [result.detach() for result in results]
+
+
+def _results(returned: Any) -> list[Any]:
+    """Output and final states in one list."""
+    output, state = returned
+    return [output, *(state if isinstance(state, tuple) else (state,))]
