@@ -25,7 +25,8 @@ pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 ti
 # %% [markdown]
 # ## The notebooks
 #
-# New to packing? Take 01, then 02. You have a slow model and an hour? Go [to the end of this page](#An-hour-and-a-slow-model).
+# New to packing? Take 01, then 02. You train transformers? Take 12. You have a slow model and an hour? Go
+# [to the end of this page](#An-hour-and-a-slow-model).
 
 # %%
 from packviz.lessons import Overview, ask, checks

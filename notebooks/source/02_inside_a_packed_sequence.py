@@ -56,6 +56,9 @@ explorer
 
 # %% [markdown]
 # At every step the rows are one slice, and the slices follow each other.
+#
+# One sequence after another is a mistake only here. It is the order that transformers want: page
+# [12](12_beyond_rnns.ipynb).
 
 # %% tags=["claims"]
 for t in range(5):

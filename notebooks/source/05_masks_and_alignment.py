@@ -158,7 +158,8 @@ for b, length in enumerate(lengths):
 
 # %% [markdown]
 # Mind the two conventions: `scaled_dot_product_attention` wants True at cells to **read**,
-# `MultiheadAttention(key_padding_mask=…)` True at cells to **ignore**: hence the `~`.
+# `MultiheadAttention(key_padding_mask=…)` True at cells to **ignore**: hence the `~`. Page [12](12_beyond_rnns.ipynb)
+# asks other functions, and masks several documents in one row.
 
 # %% [markdown]
 # ## Left and right

@@ -297,7 +297,8 @@ pairs = [(old.grad, new.grad) for old, new in zip(before.parameters(), after.par
 print("the same gradients:", all(torch.allclose(b, a, atol=1e-4 * b.abs().max()) for b, a in pairs))
 
 # %% [markdown]
-# Nothing needs to be sorted for it. As a module: `pv.Ragged(rnn)` takes the lengths in its call.
+# Nothing needs to be sorted for it. As a module: `pv.Ragged(rnn)` takes the lengths in its call. If your rows lie one
+# sequence after another, with `cu_seqlens`, page [12](12_beyond_rnns.ipynb) brings them to it.
 #
 # Does much of your code call torch's functions? One line puts packviz's pack and pad under torch's names, until the
 # block ends. Call it first: names imported before, like the two at the top of this page, keep torch's functions.

@@ -221,6 +221,8 @@ pv.figures.padding_waste(layouts)
 # %% [markdown]
 # Sorting everything gives the same batches in every epoch. A **window** is the compromise: shuffle, sort so many
 # batches' worth at a time, cut, shuffle the batches. `Buckets` does that anew in each epoch.
+#
+# A transformer can also put several sequences in one row: page [12](12_beyond_rnns.ipynb).
 
 # %%
 data = [torch.zeros(length, 32) for length in lengths]

@@ -668,4 +668,5 @@ assert all(pv.diagnose(*batch) for batch in (one, two, three))  # it has somethi
 # - let the data tell you: `pv.diagnose` before training, `pv.explain_errors` around it,
 # - repair each: most fixes are one argument.
 #
-# Back: [10 Should you pack?](10_should_you_pack.ipynb) · [00 Start here](00_start_here.ipynb)
+# Next: [12 Beyond RNNs](12_beyond_rnns.ipynb). Back: [10 Should you pack?](10_should_you_pack.ipynb) ·
+# [00 Start here](00_start_here.ipynb)

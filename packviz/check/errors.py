@@ -119,7 +119,7 @@ def _explain(error: Exception) -> None:
         known = museum.named(name) if name else None
     if not (passed and passed.packed) and not (known and (at.packed or _OWN_WORDS.search(said))):
         return
-    head = f"{known.name} (exhibit {known.number} of notebook 11)" if known else "what was passed"
+    head = f"{known.name} ({known.place})" if known else "what was passed"
     parts = [f"why: {known.why}", f"fix: {known.fix}"] if known else []
     parts += [f"passed: {at.said}"] * bool(at.said)
     lines = [line for part in parts for line in wrap(part, 100, initial_indent="  ", subsequent_indent="    ")]
@@ -128,6 +128,7 @@ def _explain(error: Exception) -> None:
 
 _OWN_WORDS = re.compile(
     r"PackedSequence|enforce_sorted|pack(ed)?_pad|pad_packed|pack_sequence|RNN, GRU, or LSTM|hidden\S* size"
+    r"|cu_seqlens|jagged NT|NestedTensor|, j\d+, "
 )
 """A text with these is about packing, wherever it was raised."""
 

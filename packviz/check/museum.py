@@ -1,7 +1,7 @@
 """The exhibits of the error museum: what people meet with packed sequences, why it happens, and what to do.
 
-The texts are in museum.toml. Notebook 11 makes each mistake happen, `search` finds the exhibit of an error text, and
-`explain_errors` adds it to an exception.
+The texts are in museum.toml. Notebook 11 (or 12) makes each mistake happen, `search` finds the exhibit of an error
+text, and `explain_errors` adds it to an exception.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Exhibit(Tabled):
         asked: where people asked: `repository#number`, of GitHub unless it is the forum.
         words: what people say of it, where there is no text to search for.
         unless: a regular expression: a text with this is of another cause.
+        notebook: the number of the one that shows it.
     """
 
     name: str
@@ -62,11 +63,17 @@ class Exhibit(Tabled):
     asked: tuple[str, ...] = ()
     words: str = ""
     unless: str = ""
+    notebook: str = "11"
 
     @property
     def number(self) -> int:
-        """Its place in the walk, from 1."""
-        return 1 + [one.name for one in EXHIBITS].index(self.name)
+        """Its place in the walk of its notebook, from 1."""
+        return 1 + [one.name for one in EXHIBITS if one.notebook == self.notebook].index(self.name)
+
+    @property
+    def place(self) -> str:
+        """Where it is shown."""
+        return f"exhibit {self.number} of notebook {self.notebook}"
 
     @property
     def texts(self) -> list[str]:
@@ -86,7 +93,7 @@ class Exhibit(Tabled):
         """
         lines = [f"{self.number}. {self.name}"]
         for label, text in self._parts(said):
-            rest = [text] if label == "torch says" else wrap(text, _WIDTH - 12)
+            rest = [text] if label == "torch says" else wrap(text, _WIDTH - 12, break_on_hyphens=label != "asked")
             lines += [f"{label if not i else '':<12}{line}" for i, line in enumerate(rest)]
         return "\n".join(lines)
 
@@ -186,13 +193,17 @@ def recognise(text: str) -> Exhibit | None:
 
 
 def first_line(error: BaseException) -> str:
-    """The type of an exception and the first line of its text."""
+    """The type of an exception and the first line of its text; without the numbers that torch gives to ragged sizes.
+
+    They count the jagged tensors that were made before.
+    """
     lines = str(error).splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}".rstrip(": ")
+    return _RAGGED.sub("j…", f"{type(error).__name__}: {lines[0]}".rstrip(": "))
 
 
 _ENOUGH = 0.2  # of a score; a text that is held in full has 1 or more
 _PART = 0.6  # less than this of a text is no likeness: many errors end with "out of range"
+_RAGGED = re.compile(r"\bj\d+\b")
 _DEVICE = re.compile(r"\b(?:cuda|cpu|mps|xpu|hpu|xla|meta)(?::\d+)?\b", re.IGNORECASE)
 _IDLE = {
     *("a", "an", "and", "are", "be", "by", "can", "do", "does", "for", "from", "how", "i", "in", "is", "it", "my"),

@@ -25,18 +25,21 @@ class Strips(Drawn):
         names: of the vectors; the first is the one that the others are compared with.
         values: `(R, H)` the vectors.
         title: stands above.
+        axis: what the numbers of the cells count.
     """
 
     names: tuple[str, ...]
     values: npt.NDArray[np.float64]
     title: str
+    axis: str
 
-    def __init__(self, vectors: Mapping[str, Any], title: str = "") -> None:
+    def __init__(self, vectors: Mapping[str, Any], title: str = "", axis: str = "unit") -> None:
         """Takes vectors.
 
         Args:
             vectors: by name, `(H,)` numbers each: tensors, arrays or lists, at most 16 numbers long.
             title: as above.
+            axis: as above.
 
         Raises:
             ValueError: there is no vector, or they are not of one such size.
@@ -46,7 +49,7 @@ class Strips(Drawn):
         if len(shapes) != 1 or not all(len(shape) == 1 and 0 < shape[0] <= text.FEW for shape in shapes):
             said = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
             raise ValueError(f"vectors must have one dimension, and one size of up to {text.FEW}; got shapes: {said}")
-        for name, value in (("names", tuple(vectors)), ("values", np.stack(rows)), ("title", title)):
+        for name, value in (("names", tuple(vectors)), ("values", np.stack(rows)), ("title", title), ("axis", axis)):
             object.__setattr__(self, name, value)
 
     @property
@@ -70,7 +73,7 @@ class Strips(Drawn):
         sheet.title(self.title)
         for i in range(self.values.shape[1]):
             sheet.text(left + (i + 0.5) * _CELL, y - 8, str(i), anchor="middle", size=11, ink=muted)
-        sheet.text(left - 12, y - 8, "unit", anchor="end", size=11, ink=muted)
+        sheet.text(left - 12, y - 8, self.axis, anchor="end", size=11, ink=muted)
         sheet.text(right, y - 8, f"distance from {self.names[0]}", size=11, ink=muted)
         scale = np.abs(self.values[np.isfinite(self.values)]).max(initial=1e-9)
         for name, row, apart in zip(self.names, self.values, self.distances, strict=True):

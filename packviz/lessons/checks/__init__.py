@@ -7,14 +7,17 @@ from packviz.lessons.checks.counting import backward_bytes, gru_flops
 from packviz.lessons.checks.layouts import batch_sizes, half_padding, packed_order, two_batches
 from packviz.lessons.checks.mistakes import mended, repaired_batches
 from packviz.lessons.checks.results import final_states, masked_mean
+from packviz.lessons.checks.rows import document_ids, first_fit_decreasing
 from packviz.lessons.checks.timing import cheapest_staircase, fair_ratio, worker_loss
 
 __all__ = [
     "backward_bytes",
     "batch_sizes",
     "cheapest_staircase",
+    "document_ids",
     "fair_ratio",
     "final_states",
+    "first_fit_decreasing",
     "gru_flops",
     "half_padding",
     "mended",

@@ -7,6 +7,7 @@ import traceback
 
 import pytest
 import torch
+from habits import habit_of
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -66,12 +67,51 @@ KNOWN = {
 }
 
 
+def jagged(*lengths):
+    return torch.nested.nested_tensor([torch.zeros(n, 2) for n in lengths], layout=torch.jagged)
+
+
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_museum_speaks(name):
-    note = note_of(*KNOWN[name])
-    (shown,) = [one for one in museum.EXHIBITS if one.name == name]
+    says(note_of(*KNOWN[name]), name)
+
+
+@habit_of(museum.TORCH)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: nn.LSTM(2, 3, batch_first=True)(jagged(5, 3, 2)),
+        lambda: nn.GRU(2, 3, batch_first=True)(jagged(5, 3, 2)),
+        lambda: pack_padded_sequence(jagged(5, 3, 2), [5, 3, 2], batch_first=True),
+        lambda: pad_packed_sequence(jagged(5, 3, 2)),
+    ],
+)
+def test_the_museum_speaks_of_jagged_tensors(call):
+    says(note_of(call), "A jagged tensor in an RNN")
+
+
+@habit_of(museum.TORCH)
+def test_the_museum_speaks_of_jagged_tensors_that_do_not_fit():
+    says(note_of(torch.add, jagged(5, 3, 2), jagged(5, 3, 2)), "Two jagged tensors that do not fit")
+
+
+def test_the_museum_speaks_of_offsets():
+    def flash_attention():
+        raise RuntimeError("cu_seqlens_q must have shape (batch_size + 1)")
+
+    says(note_of(flash_attention), "cu_seqlens without its 0")
+
+
+def test_other_errors_of_jagged_tensors_get_no_note():
+    assert note_of(lambda: jagged(5, 3, 2).no_such_thing) is None
+    assert note_of(lambda: jagged(5, 3, 2).cumsum(1)) is None
+
+
+def says(note, name):
+    shown = museum.named(name)
+    assert note, "no note"
     lines = note.splitlines()
-    assert lines[0] == f"packviz: {name} (exhibit {shown.number} of notebook 11)"
+    assert lines[0] == f"packviz: {name} (exhibit {shown.number} of notebook {shown.notebook})"
     flat = " ".join(note.split())
     assert f"why: {' '.join(shown.why.split())}" in flat
     assert f"fix: {' '.join(shown.fix.split())}" in flat

@@ -1,4 +1,4 @@
-"""The museum: every text is what torch says now, every text is found again, and the notebook shows every exhibit."""
+"""The museum: every text is what torch says now, every text is found again, and a notebook shows every exhibit."""
 
 import logging
 import os
@@ -19,7 +19,11 @@ from hypothesis import strategies as st
 from packviz.check import museum
 from packviz.check.museum import EXHIBITS, NOTHING, ROOMS
 
-SOURCE = Path(__file__).parents[3] / "notebooks" / "source" / "11_error_museum.py"
+SOURCES = {
+    path.name[:2]: path.read_text(encoding="utf-8")
+    for name in ("11_error_museum.py", "12_beyond_rnns.py")
+    for path in [Path(__file__).parents[3] / "notebooks" / "source" / name]
+}
 NAMES = [one.name for one in EXHIBITS]
 TEXTS = [(one.name, said) for one in EXHIBITS for said in one.texts]
 
@@ -28,10 +32,16 @@ def named(name):
     return EXHIBITS[NAMES.index(name)]
 
 
-def cells():
-    """The notebook's cells, as (kind, text): markdown, code, or claims, which check what the code before them shows."""
-    parts = re.split(r"(?m)^# %%(.*)\n", SOURCE.read_text(encoding="utf-8"))[1:]
+def shown_in(notebook):
+    return [one for one in EXHIBITS if one.notebook == notebook]
+
+
+def cells(notebook):
+    """A notebook's cells, as (kind, text): markdown, code, or claims, which check what the code before them shows."""
+    parts = re.split(r"(?m)^# %%(.*)\n", SOURCES[notebook])[1:]
     for head, body in zip(parts[::2], parts[1::2], strict=True):
+        if "live-timing" in head:
+            continue
         kind = "markdown" if "[markdown]" in head else "claims" if "claims" in head else "code"
         yield kind, re.sub(r"(?m)^# ?", "", body).strip() if kind == "markdown" else body
 
@@ -46,16 +56,17 @@ def shown():
     patch = pytest.MonkeyPatch()
     patch.delenv("PACKVIZ_STRICT", raising=False)
     patch.setattr(museum, "_put_up", lambda one, texts: said.setdefault(one.name, tuple(texts)))
-    notebook = ModuleType("a notebook")
-    patch.setitem(sys.modules, notebook.__name__, notebook)  # older compilers import what they compile
-    threads, names = torch.get_num_threads(), vars(notebook)
-    for kind, code in cells():
-        if kind != "markdown":
-            here = re.search(r'museum\.exhibit\("(.*?)"\)', code)
-            try:
-                exec(compile(code, "11_error_museum", "exec"), names)
-            except Exception as error:
-                broken[here[1] if here else code] = error
+    threads = torch.get_num_threads()
+    for number in SOURCES:
+        notebook = ModuleType("a notebook")
+        patch.setitem(sys.modules, notebook.__name__, notebook)  # older compilers import what they compile
+        for kind, code in cells(number):
+            if kind != "markdown":
+                here = re.search(r'museum\.exhibit\("(.*?)"\)', code)
+                try:
+                    exec(compile(code, f"notebook {number}", "exec"), vars(notebook))
+                except Exception as error:
+                    broken[here[1] if here else code] = error
     patch.undo()
     torch.set_num_threads(threads)
     return said, broken
@@ -90,7 +101,7 @@ def test_torch_says_what_is_recorded(name, shown):
         pytest.fail(complaint, pytrace=False)
 
 
-def test_no_other_cell_of_the_notebook_fails(shown):
+def test_no_other_cell_of_the_notebooks_fails(shown):
     _, broken = shown
     assert not set(broken) - set(NAMES)
 
@@ -111,12 +122,20 @@ def test_a_changed_text_is_told_from_a_broken_cell():
 # The collection, and the notebook's walk through it.
 
 
-def test_there_are_26_exhibits_in_three_rooms():
-    assert len(EXHIBITS) == len(set(NAMES)) == 26
-    rooms = [one.room for one in EXHIBITS]
-    assert {room: rooms.count(room) for room in ROOMS} == {"silent": 10, "error": 10, "surprise": 6}
+@pytest.mark.parametrize(
+    ("notebook", "counts"),
+    [("11", {"silent": 10, "error": 10, "surprise": 6}), ("12", {"silent": 2, "error": 2, "surprise": 0})],
+)
+def test_there_are_so_many_exhibits_in_three_rooms(notebook, counts):
+    here = shown_in(notebook)
+    rooms = [one.room for one in here]
+    assert {room: rooms.count(room) for room in ROOMS} == counts
     assert rooms == sorted(rooms, key=list(ROOMS).index)
-    assert [one.number for one in EXHIBITS] == list(range(1, 27))
+    assert [one.number for one in here] == list(range(1, len(here) + 1))
+
+
+def test_every_exhibit_is_in_order():
+    assert len(EXHIBITS) == len(set(NAMES)) == sum(len(shown_in(notebook)) for notebook in SOURCES)
     for one in EXHIBITS:
         assert (one.says[0] == NOTHING or NOTHING in one.says) or one.room == "error"
         assert one.texts or one.words
@@ -124,25 +143,28 @@ def test_there_are_26_exhibits_in_three_rooms():
         assert one.fix.endswith((".", "?"))
 
 
-def test_the_notebook_has_them_all_in_order():
-    headings = re.findall(r"(?m)^### (\d+)\. (.*)$", "\n".join(text for kind, text in cells() if kind == "markdown"))
-    assert headings == [(str(one.number), one.name) for one in EXHIBITS]
-    assert re.findall(r'with museum\.exhibit\("(.*?)"\)', SOURCE.read_text(encoding="utf-8")) == NAMES
+@pytest.mark.parametrize("notebook", SOURCES)
+def test_the_notebook_has_them_all_in_order(notebook):
+    markdown = "\n".join(text for kind, text in cells(notebook) if kind == "markdown")
+    here = [(str(one.number), one.name) for one in shown_in(notebook)]
+    assert re.findall(r"(?m)^### (\d+)\. (.*)$", markdown) == here
+    assert re.findall(r'with museum\.exhibit\("(.*?)"\)', SOURCES[notebook]) == [name for _, name in here]
 
 
-def test_every_exhibit_has_the_same_form():
+@pytest.mark.parametrize("notebook", SOURCES)
+def test_every_exhibit_has_the_same_form(notebook):
     """A mistake that is made, and behind it the claims: that it is what the plate says, and that the fix mends it."""
-    for (kind, code), (after, claims) in pairwise(cells()):
+    for (kind, code), (after, claims) in pairwise(cells(notebook)):
         if kind == "code" and "museum.exhibit(" in code:
             assert after == "claims", f"nothing is checked behind\n{code}"
             assert "assert" in claims
 
 
 def test_the_plan_leads_to_every_exhibit():
-    (plan,) = [text for kind, text in cells() if kind == "markdown" and text.startswith("## Plan")]
+    (plan,) = [text for kind, text in cells("11") if kind == "markdown" and text.startswith("## Plan")]
     links = re.findall(r"(\d+) \[(.*?)\]\(#(.*?)\)", plan)
     assert sorted(links, key=lambda link: int(link[0])) == [
-        (str(one.number), one.name, f"{one.number}. {one.name}".replace(" ", "-")) for one in EXHIBITS
+        (str(one.number), one.name, f"{one.number}. {one.name}".replace(" ", "-")) for one in shown_in("11")
     ]
 
 
@@ -199,6 +221,9 @@ def test_a_part_is_enough(name, said):
         ("truncated sequences", "Lengths too short"),
         ("LSTM output wrong because output[:, -1]", "The last output is not h_n"),
         ("loss becomes nan with padding", "Who reads the padding"),
+        ("cross-contamination when packing documents", "Borders lost on the way"),
+        ("nested tensor into an LSTM", "A jagged tensor in an RNN"),
+        ("what is the shape of cu_seqlens", "cu_seqlens without its 0"),
     ],
 )
 def test_words_find_what_has_no_text(asked, name):
@@ -215,6 +240,7 @@ def test_words_find_what_has_no_text(asked, name):
         "RuntimeError: mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)",
         "KeyError: 'foo'",
         "ModuleNotFoundError: No module named 'torch'",
+        "AttributeError: 'NestedTensor' object has no attribute 'vocabulary'",
         "RuntimeError: CUDA error: device-side assert triggered",
         # Like an exhibit's text, and of another cause.
         "AttributeError: 'list' object has no attribute 'to'",
@@ -329,3 +355,4 @@ def test_an_exhibit_that_is_not_there():
 def test_the_first_line_of_an_error():
     assert museum.first_line(ValueError("a\nb")) == "ValueError: a"
     assert museum.first_line(KeyboardInterrupt()) == "KeyboardInterrupt"
+    assert museum.first_line(RuntimeError("(3, j17, 4)")) == "RuntimeError: (3, j…, 4)"

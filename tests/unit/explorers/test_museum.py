@@ -20,7 +20,7 @@ def drawn(panel):
 def test_it_starts_empty_handed():
     panel = MuseumExplorer()
     assert panel.found == []
-    assert words(panel.summary).startswith("26 exhibits. Paste an error text, ")
+    assert words(panel.summary).startswith("30 exhibits. Paste an error text, ")
     assert panel.error.value == ""
     assert panel.to_text() == words(panel.summary)
     assert not list(drawn(panel))
@@ -29,7 +29,7 @@ def test_it_starts_empty_handed():
 def test_it_starts_as_told():
     panel = MuseumExplorer("KeyError: x\nRuntimeError: Length of all samples has to be greater than 0")
     assert panel.found[0].name == "An empty sequence"
-    assert words(panel.summary).startswith("Most like it: exhibit 14, An empty sequence")
+    assert words(panel.summary).startswith("Most like it: An empty sequence, exhibit 14 of notebook 11")
 
 
 @pytest.mark.parametrize("said", TEXTS)
@@ -70,6 +70,6 @@ def test_any_text_may_be_pasted(text):
 
 def test_its_stored_form():
     bundle = MuseumExplorer(TEXTS[0])._repr_mimebundle_()
-    assert bundle["text/plain"].startswith("Most like it: exhibit 1, Batch and time swapped")
+    assert bundle["text/plain"].startswith("Most like it: Batch and time swapped, exhibit 1 of notebook 11")
     assert museum.named("Batch and time swapped").to_html() in bundle["text/html"]
     assert "image/svg+xml" not in bundle

@@ -215,6 +215,23 @@ def bytes_per_length(lengths, features, packed=2):
     return len(set(lengths)) * (max(lengths) * len(lengths) + packed * sum(lengths)) * features * 4
 
 
+def ids(lengths):
+    return torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+
+
+def filled(lengths, room, longest_first=True, look_back=True):
+    rows = []
+    for n in sorted(lengths, reverse=True) if longest_first else lengths:
+        begun = rows if look_back else rows[-1:]
+        row = next((row for row in begun if sum(row) + n <= room), None)
+        if row is None:
+            rows.append(row := [])
+        row.append(n)
+    return rows
+
+
+FIRST_ROWS = "Not yet for lengths [3, 7, 4, 5, 4] and room 8. "
+
 SPOILT = spoilt_batches()
 REPAIRED = [
     (SPOILT[0][0], SPOILT[0][1], True),
@@ -414,6 +431,36 @@ CHECKS = {
             (lambda: 5, "Your answer does not fit: 'int' object has no attribute"),
         ],
         [a_network(lambda packed, x, n: pad_packed_sequence(packed, total_length=x.size(0))[0])],
+    ),
+    checks.document_ids: (
+        [..., no_answer, stub],
+        [
+            (lambda n: ids(n) + 1, "Not yet for lengths [5, 3, 2]. Number the documents from 0."),
+            (lambda n: [t for k in n for t in range(k)], "Not yet for lengths [5, 3, 2]. These are positions"),
+            (
+                lambda n: [b for t in range(max(n)) for b, k in enumerate(n) if t < k],
+                "Not yet for lengths [5, 3, 2]. T",
+            ),
+            (lambda n: ids(n)[:-1], "Not yet for lengths [5, 3, 2]. Document b fills lengths[b] rows"),
+            (lambda n: ids(sorted(n, reverse=True)), "Not yet for lengths [2, 3]. Document b fills lengths[b] rows"),
+            (lambda n: 3, "Your answer does not fit: "),
+            (raises, f"Your answer raised KeyError in line {LINE_OF_RAISE}: 'lost'"),
+        ],
+        [ids, lambda n: ids(n).tolist(), lambda n: (b for b, k in enumerate(n) for _ in range(k))],
+    ),
+    checks.first_fit_decreasing: (
+        [..., lambda n, room: None, lambda n, room: ...],
+        [
+            (lambda n, room: filled(n, room, False, False), f"{FIRST_ROWS}5 rows, and 3 suffice. That is next-fit"),
+            (lambda n, room: filled(n, room, False), f"{FIRST_ROWS}4 rows, and 3 suffice. That is first-fit"),
+            (lambda n, room: [[k] for k in sorted(n)], f"{FIRST_ROWS}5 rows, and 3 suffice. Take the longest first"),
+            (lambda n, room: [n], f"{FIRST_ROWS}[3, 7, 4, 5, 4] makes 23, over 8."),
+            (lambda n, room: [[k] for k in set(n)], f"{FIRST_ROWS}Put each of the lengths into one row"),
+            (lambda n, room: filled(n, room, len(n) < 9), "Not yet for lengths [1, 15, 6, 20, 11, 2, …] and room 24."),
+            (lambda n, room: n, "Your answer does not fit: "),
+            (raises, "Your answer"),
+        ],
+        [filled, lambda n, room: tuple(map(torch.tensor, filled(n, room)))],
     ),
     checks.worker_loss: (
         [..., lambda x, n, w: None, lambda x, n, w: ...],

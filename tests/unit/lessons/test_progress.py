@@ -71,9 +71,9 @@ def test_the_readme_asks_the_same_questions():
     assert dict(asked) == {name: question for name, (question, _) in progress.NOTEBOOKS.items()}
 
 
-@pytest.mark.parametrize("notebook", ["12", "0", "", "start"])
+@pytest.mark.parametrize("notebook", ["13", "0", "", "start"])
 def test_an_exercise_of_a_notebook_that_is_not_there(notebook):
-    with pytest.raises(ValueError, match=f"notebook is '{notebook}'; give a number from '00' to '11'"):
+    with pytest.raises(ValueError, match=f"notebook is '{notebook}'; give a number from '00' to '12'"):
         exercise(notebook, "Half of it")(lambda answer: None)
     assert progress.exercises() == EXERCISES
 

@@ -1,0 +1,547 @@
+# %% [markdown]
+# # Beyond RNNs
+#
+# **Transformers on texts of different lengths: where do the tokens lie, who may see whom, and what does it cost?**
+#
+# After this page you can
+#
+# - say what `cu_seqlens` is, and bring tokens into either of two orders,
+# - mask padding in attention, whatever a function means by True,
+# - put several documents in one row, without letting them mix,
+# - say when one row is more work than padding.
+#
+# Time: 15 minutes. It needs no other page.
+
+# %% [markdown]
+# ## The mistake was a layout
+#
+# Three documents: a has 5 tokens, b has 3, c has 2. A tensor is a rectangle, so people fill it up with *padding*: 15
+# cells, 5 of them padding. Without it the ten tokens are a block of ten rows. In which order?
+#
+# - **Step after step**: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) reads token after token, of all documents at
+#   once. torch's `PackedSequence` holds this order, *packed rows*, and in `batch_sizes` how many rows each step has.
+# - **Document after document**: a0 a1 a2 a3 a4, b0 … It is what people expect in a `PackedSequence`, a common mistake.
+#   And it is exactly what attention wants: *flat rows*.
+
+# %%
+import torch
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence
+
+import packviz as pv
+from packviz.lessons import ask, checks
+
+ask("rows that stay")
+
+# %%
+pv.show([5, 3, 2], flat=True)
+
+# %% [markdown]
+# Flat rows need a note of where each document begins: `cu_seqlens`, the *cumulative sequence lengths*. It starts with
+# 0 and ends with the number of rows.
+
+# %%
+lengths = torch.tensor([5, 3, 2])
+cu_seqlens = F.pad(lengths.cumsum(0), (1, 0)).int()
+layout = pv.Layout(lengths)
+
+torch.manual_seed(0)
+documents = [torch.randn(n, 4) for n in lengths.tolist()]  # 4 features for each token
+flat, packed = torch.cat(documents), pack_sequence(documents).data
+order = torch.tensor(layout.flat_rows)
+print("cu_seqlens:", *cu_seqlens.tolist())
+print("packed = flat[order], order:", *order.tolist())
+print("the same rows:", torch.equal(packed, flat[order]))
+
+# %% [markdown]
+# One permutation leads from one order to the other. What differs besides is where the block is *cut*:
+
+# %%
+for name, block, cuts in (("flat rows", flat, layout.starts), ("packed rows", packed, layout.offsets)):
+    parts = block.tensor_split(cuts[1:-1].tolist())
+    print(f"{name}, cut at {cuts.tolist()}: parts of {[len(part) for part in parts]} rows")
+
+# %% [markdown]
+# Cut by documents, or by steps: packing is transposing, for a ragged batch. torch's *jagged tensor* is such a block with
+# its cuts, called offsets; most have documents for parts.
+
+# %% tags=["claims"]
+assert cu_seqlens.tolist() == layout.starts.tolist() == [0, 5, 8, 10]
+assert torch.equal(packed, flat[order])
+assert (order == torch.arange(10)).nonzero().flatten().tolist() == [0, 7]  # two rows stay
+assert [len(part) for part in parts] == layout.batch_sizes.tolist() == [3, 3, 2, 1, 1]
+assert pv.Layout(layout.batch_sizes).batch_sizes.tolist() == [5, 3, 2]  # transposed twice
+assert pv.Layout.from_offsets(cu_seqlens) == layout
+
+# %% [markdown]
+# ## Who wants which order?
+#
+# An RNN needs one step of all documents as one slice. Attention needs one document as one slice. And a layer that
+# treats each token alone?
+
+# %%
+ask("who wants which order")
+
+# %%
+linear, rnn = torch.nn.Linear(4, 4), torch.nn.RNN(4, 4)
+convolution = torch.nn.Conv1d(4, 4, kernel_size=3, padding=1)
+layers = {
+    "Linear": linear,
+    "cross-entropy": lambda x: F.cross_entropy(x, x.argmax(1), reduction="none")[:, None],
+    "convolution": lambda x: convolution(x.T).T,
+    "RNN": lambda x: rnn(x)[0],
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x),
+}
+errors = {"alone": torch.zeros(10)}
+for name, layer in layers.items():
+    alone = torch.cat([layer(document) for document in documents])
+    errors[f"{name}, on flat rows"] = (layer(flat) - alone).abs().amax(1)
+pv.Strips(errors, "Linear and cross-entropy need no borders; what looks along the rows reads strangers", axis="row")
+
+# %% [markdown]
+# So keep Linear, LayerNorm, embedding and loss on flat rows: no padding is computed, and nothing needs a mask. Only
+# what looks along the rows has to know the borders.
+
+# %% tags=["claims"]
+wrong = {name.split(",")[0]: (error > 1e-5).nonzero().flatten().tolist() for name, error in errors.items()}
+assert wrong["Linear"] == wrong["cross-entropy"] == []
+assert wrong["convolution"] == [4, 5, 7, 8]  # beside the borders
+assert wrong["RNN"] == [5, 6, 7, 8, 9]  # after the first document
+assert wrong["attention"] == [*range(10)]
+norm = torch.nn.LayerNorm(4)
+assert torch.equal(norm(flat), torch.cat([norm(document) for document in documents]))
+
+# %% [markdown]
+# ## Padding in attention
+#
+# Each token, a *query*, meets all tokens, the *keys*. Each meeting gives a *score*, and the scores of a query become
+# weights that add up to 100 %. Padding gets its share. Let all scores be equal, and the values 1 at real cells, 0 at
+# padding:
+
+# %%
+real = pv.padding_mask(lengths)  # (3, 5), True at real cells
+q = k = torch.zeros(3, 5, 4)
+values = real[..., None].float()
+without = F.scaled_dot_product_attention(q, k, values)
+masked = F.scaled_dot_product_attention(q, k, values, attn_mask=real[:, None])
+for name, output in (("without a mask", without), ("with a mask", masked)):
+    print(f"{name:15} a, b, c see real tokens with a weight of", *(f"{w:.1f}" for w in output[:, 0, 0]))
+
+# %%
+ask("a mask of numbers")
+
+# %%
+attention = torch.nn.MultiheadAttention(4, 1, batch_first=True)
+masks = {"no mask": None, "1 at padding, a number": (~real).float(), "True at padding": ~real}
+weights = {name: attention(q, k, k, key_padding_mask=mask)[1][2] for name, mask in masks.items()}
+pv.Attention(2, weights, "Document c: a mask of numbers is added to the scores, and draws weight to the padding")
+
+# %% [markdown]
+# True, too, has two meanings. Which one? Ask the function: give it the mask, change the padding, and see whether real
+# tokens notice.
+
+# %%
+x = pad_sequence(documents, batch_first=True)
+other = x.masked_fill(~real[..., None], 9)  # the same but for the padding
+layer = torch.nn.TransformerEncoderLayer(4, 1, 8, dropout=0, batch_first=True)
+calls = {
+    "scaled_dot_product_attention(attn_mask=)": lambda x: F.scaled_dot_product_attention(x, x, x, real[:, None]),
+    "nn.MultiheadAttention(attn_mask=)": lambda x: attention(x, x, x, attn_mask=real[:, None].expand(3, 5, 5))[0],
+    "nn.MultiheadAttention(key_padding_mask=)": lambda x: attention(x, x, x, key_padding_mask=real)[0],
+    "nn.TransformerEncoderLayer(src_key_padding_mask=)": lambda x: layer(x, src_key_padding_mask=real),
+}
+for name, call in calls.items():
+    notices = not torch.equal(call(x)[2, :2], call(other)[2, :2])
+    print(f"{name:50} True means: {'leave out' if notices else 'take part'}")
+
+# %% [markdown]
+# In [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) a `mask_mod` is True for *take
+# part*, and so is the 1 of Hugging Face's `attention_mask`.
+
+# %% tags=["claims"]
+assert torch.allclose(without[:, 0, 0], torch.tensor([1, 0.6, 0.4]))
+assert (masked[real] == 1).all()
+lost = {name: w[0, 2:].sum().item() for name, w in weights.items()}
+assert lost["True at padding"] == 0
+assert abs(lost["no mask"] - 0.6) < 1e-6
+assert abs(lost["1 at padding, a number"] - 3 * 2.71828 / (2 + 3 * 2.71828)) < 1e-5
+takes_part = {name: torch.equal(call(x)[2, :2], call(other)[2, :2]) for name, call in calls.items()}
+assert [*takes_part.values()] == [True, False, False, False]
+
+# %% [markdown]
+# ## Three documents, one row
+#
+# Padding is waste, so people put several documents in one row. (They call that *packing*, too.) A language model is
+# *causal*: a token sees itself and what came before. In one row that includes other documents.
+
+# %%
+document = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])  # whose token is this row? The *document ids*
+causal = torch.ones(10, 10, dtype=torch.bool).tril()
+own = document[:, None] == document  # (10, 10), True where query and key are of one document
+foreign = (causal & ~own).sum(1) / causal.sum(1)
+print("weight on strangers, all scores equal:", *(f"{w:.2f}" for w in foreign))
+pv.Scores([5, 3, 2], mask="causal")
+
+# %% [markdown]
+# Five sixths of b0's weight go to a. A mark for *end of text* between the two is no wall: it is one more token to look
+# at. The cure is a mask with blocks, `causal & own`:
+
+# %%
+alone = torch.cat([F.scaled_dot_product_attention(*[d[None]] * 3, is_causal=True)[0] for d in documents])
+for name, mask in {"causal": causal, "causal & own": causal & own}.items():
+    far = (F.scaled_dot_product_attention(*[flat[None]] * 3, attn_mask=mask)[0] - alone).abs()
+    print(f"{name:13} distance from alone: a, b, c", *(f"{part.max():.2f}" for part in far.split(lengths.tolist())))
+
+# %% [markdown]
+# With it every document gets what it gets alone.
+#
+# ### Positions
+#
+# If a table of learned positions is added to the tokens, positions must restart in each document. RoPE *rotates* queries
+# and keys instead, and only differences of positions count: with the mask it does not care.
+
+# %%
+table = torch.randn(10, 4)
+
+
+def learned(x, position):
+    return x + table[position]
+
+
+def rotated(x, position):  # RoPE: pairs of features, turned by an angle that grows with the position
+    angle = position[:, None] / torch.tensor([1.0, 10.0])
+    return torch.view_as_real(torch.view_as_complex(x.view(-1, 2, 2)) * torch.polar(torch.ones(()), angle)).flatten(1)
+
+
+def attend(place, x, position, mask):
+    q = place(x, position)[None]
+    return F.scaled_dot_product_attention(q, q, x[None], attn_mask=mask)[0]
+
+
+# %%
+runs_on = torch.arange(10)
+restarts = runs_on - cu_seqlens[document]
+for place in (learned, rotated):
+    alone = torch.cat([attend(place, d, runs_on[: len(d)], causal[: len(d), : len(d)]) for d in documents])
+    for name, position in {"run on": runs_on, "restart": restarts}.items():
+        far = (attend(place, flat, position, causal & own) - alone).abs().max()
+        print(f"{place.__name__} positions, {name:8} {far:.2f} from alone")
+
+# %% [markdown]
+# ### Labels
+#
+# Each token shall predict the next one. The last token of a document has no label, or it learns to predict a stranger:
+
+# %%
+labels = torch.arange(10).roll(-1)  # the row that comes next
+labels[cu_seqlens[1:] - 1] = -100  # which cross_entropy leaves out
+print(*labels.tolist(), f"  {(labels >= 0).sum()} targets; without the cuts, 9")
+
+# %% [markdown]
+# Nobody warns you, and the wrong loss may look *better*: if all documents begin with the same token, that one is easy
+# to predict.
+#
+# ### Work
+
+# %%
+ask("most work")
+
+# %%
+pv.Scores([5, 3, 2], 5, way="padded")
+
+# %%
+pv.Scores([5, 3, 2])
+
+# %% [markdown]
+# No padding, and yet more work. A mask only *hides* foreign scores: they are computed all the same.
+#
+# Padded, B documents cost B · T² scores, with T tokens in the longest. One row of all N tokens costs N². So it is less
+# work only if N < T · √B. Here N is 10, and 5 · √3 is 8.7.
+
+# %% tags=["claims"]
+assert torch.allclose(foreign, torch.tensor([0, 0, 0, 0, 0, 5 / 6, 5 / 7, 5 / 8, 8 / 9, 8 / 10]))
+assert torch.equal(own, torch.block_diag(*(torch.ones(n, n, dtype=torch.bool) for n in lengths)))
+assert restarts.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1]
+
+
+def apart(place, position, mask):
+    alone = torch.cat([attend(place, d, runs_on[: len(d)], causal[: len(d), : len(d)]) for d in documents])
+    return (attend(place, flat, position, mask) - alone).abs().max()
+
+
+assert apart(learned, restarts, causal & own) < 1e-5 < 1e-2 < apart(learned, runs_on, causal & own)
+assert apart(rotated, restarts, causal & own) < 1e-5 > apart(rotated, runs_on, causal & own)
+assert min(apart(rotated, position, causal) for position in (restarts, runs_on)) > 1e-2
+assert labels.tolist() == [1, 2, 3, 4, -100, 6, 7, -100, 9, -100]
+padded, one_row = pv.Scores([5, 3, 2], 5, way="padded"), pv.Scores([5, 3, 2])
+assert (padded.computed, one_row.computed, one_row.needed) == (75, 100, 38)
+assert 3**0.5 * 5 < 10
+
+# %% [markdown]
+# ## Filling rows
+#
+# Between the two: rows of a fixed size, several documents in each. Which document goes where?
+#
+# - **next-fit**: into the last row if there is room, else into a new one,
+# - **first-fit decreasing**: the longest first, each into the first row that has room,
+# - **cut where the row ends**: no room is left, and documents are torn. Others say *concatenate and chunk*.
+#
+# packviz comes with 512 sentences, of 1 to 51 words.
+
+# %%
+ask("cutting documents")
+
+# %%
+from packviz.lessons import sentences
+
+sizes = [len(sentence) for sentence in sentences()]
+for way in ("next-fit", "first-fit decreasing", "cut where the row ends"):
+    filled = pv.Scores(sizes, 64, way)
+    print(f"{way:23} {len(filled.rows)} rows, {filled.cut:3} sentences cut, {filled.computed:,} scores")
+
+# %% [markdown]
+# Cutting wins nothing here. Try it with five documents: how many rows does each way take? Then choose *sentences* for
+# the lengths, and make the rows larger: the padding vanishes, the foreign scores grow.
+
+# %%
+from packviz.explorers import RowExplorer
+
+explorer = RowExplorer([3, 7, 4, 5, 4], room=8, way="next-fit")
+explorer
+
+# %% tags=["claims"]
+ways = {way: pv.Scores(sizes, 64, way) for way in pv.batches.FILLS if way != "padded"}
+found = [len(ways[way].rows) for way in ("next-fit", "first-fit decreasing", "cut where the row ends")]
+assert found == [117, 102, 102]
+assert sum(sizes) == 6474
+assert ways["cut where the row ends"].cut == 93
+foreign = [pv.Scores(sizes, room).foreign for room in (64, 128, 256, 512)]
+assert foreign == sorted(foreign)
+assert len(explorer.shown.rows) == 5
+assert len(pv.Scores([3, 7, 4, 5, 4], 8).rows) == 3
+
+# %% [markdown]
+# ## What it costs here
+#
+# First counted, without a clock. FLOPs are multiplications and additions. A transformer layer of width D takes about
+# 24 · D² of them for a token, and 4 · D for a score. All 512 sentences, with D = 64:
+
+# %%
+D, names = 64, ["padded", "rows of 64", "one row"]
+found = [pv.Scores(sizes, max(sizes), "padded"), pv.Scores(sizes, 64), pv.Scores(sizes)]
+least = 24 * D**2 * sum(sizes) + 4 * D * found[0].needed
+times = [(24 * D**2 * len(one.rows) * one.room + 4 * D * one.computed) / least for one in found]
+
+title = "Times the work that is needed: " + ", ".join(f"{name} {t:.3g}" for name, t in zip(names, times, strict=True))
+chart = pv.figures.axes(title, title, x="times the work that is needed", rows=names)
+chart.bars(names, [1] * 3, "needed")
+chart.bars(names, [t - 1 for t in times], "padding and foreign scores", pv.figures.PADDING)
+chart.scale(max(times))
+
+# %% [markdown]
+# One row of everything drowns in foreign scores. Rows of 64 are close to what is needed. With documents this short most
+# of that gain is in the Linear layers, which compute no padding any more.
+#
+# And the time, on your machine? First a Linear layer, then attention.
+
+# %%
+ask("flat and padded")
+
+# %%
+torch.set_num_threads(1)
+texts = [torch.randn(n, 128) for n in sizes]
+padded, real = pad_sequence(texts, batch_first=True), pv.padding_mask(sizes)
+rows = pv.batches.fill(sizes, 64)
+filled = pad_sequence([torch.cat([texts[i] for i in row]) for row in rows], batch_first=True)
+ids = [torch.cat([torch.full((sizes[i],), i) for i in row]) for row in rows]
+ids = pad_sequence(ids, batch_first=True, padding_value=-1)
+own = ids[:, :, None] == ids[:, None, :]
+
+
+def attend(x, mask=None):
+    q = x.unflatten(-1, (4, 32)).transpose(-3, -2)  # 4 heads
+    return F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+
+
+# %% tags=["live-timing", "nbval-ignore-output"]
+from packviz.bench import measure
+
+
+def bar(done, of):
+    print("▮", end="\n" * (done == of))
+
+
+linear, tokens = torch.nn.Linear(128, 512), torch.cat(texts)
+print(measure({"Linear, padded": lambda: linear(padded), "Linear, flat": lambda: linear(tokens)}, progress=bar))
+ways = {
+    "attention, padded": lambda: attend(padded, real[:, None, None]),
+    "filled rows": lambda: attend(filled, own[:, None]),
+    "a loop": lambda: [attend(text) for text in texts],
+}
+print(measure(ways, progress=bar))
+
+# %% [markdown]
+# On a CPU torch has no kernel that knows documents. On a GPU some do, and compute only what is needed:
+# [FlashAttention](https://github.com/Dao-AILab/flash-attention) and torch's
+# [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html) take flat rows and `cu_seqlens`, and
+# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) skips blocks that a mask of
+# document ids leaves empty. We did not run them here.
+#
+# And an RNN? On a flat row its state runs on into the next document. There is no mask to stop it: for an RNN the *order*
+# is the mask.
+
+# %%
+gru = torch.nn.GRU(4, 4, batch_first=True)
+alone = torch.cat([gru(d[None])[0][0] for d in documents])
+one_row, _ = gru(flat[None])
+output, _ = pv.run(gru, pad_sequence(flat.split(lengths.tolist()), batch_first=True), lengths)
+for name, rows in {"one flat row": one_row[0], "pv.run": output[pv.padding_mask(lengths)]}.items():
+    far = (rows - alone).abs().split(lengths.tolist())
+    print(f"{name:13} distance from alone: a, b, c", *(f"{part.max():.2f}" for part in far))
+
+# %% tags=["claims"]
+assert [round(t, 1) for t in times] == [4.4, 1.1, 17.1]
+padded_for_nothing = 24 * D**2 * found[0].padding, 4 * D * found[0].wasted
+assert padded_for_nothing[0] > 5 * padded_for_nothing[1]
+real_again = attend(padded, real[:, None, None]).transpose(1, 2)[real].flatten(1)
+in_rows = attend(filled, own[:, None]).transpose(1, 2).flatten(2)[ids >= 0]
+by_document = torch.cat([attend(text).transpose(-3, -2).flatten(-2) for text in texts])
+back = torch.cat([in_rows[ids[ids >= 0] == i] for i in range(len(sizes))])
+assert torch.allclose(real_again, by_document, atol=1e-5)
+assert torch.allclose(back, by_document, atol=1e-5)
+assert torch.allclose(output[pv.padding_mask(lengths)], alone, atol=1e-5)
+assert (one_row[0] - alone)[5:].abs().amax(1).min() > 1e-3
+
+# %% [markdown]
+# ## What people get wrong
+#
+# Four mistakes, made live: what torch says, why, the fix, and where people asked. `museum.search` finds them by their
+# error texts.
+
+# %%
+ask("offsets without 0")
+
+# %% [markdown]
+# ### 1. cu_seqlens without its 0
+
+# %%
+from packviz.check import museum
+
+jagged = torch.nested.nested_tensor_from_jagged
+with museum.exhibit("cu_seqlens without its 0") as told:
+    nested = told(jagged, flat, torch.tensor([5, 8, 10]))
+print("\nthe documents in it have", *nested.offsets().diff().tolist(), "rows")
+
+# %% tags=["claims"]
+assert nested.offsets().diff().tolist() == [3, 2]  # a is gone
+by_step = jagged(packed, torch.tensor(layout.offsets))  # packing is transposing
+assert [len(part) for part in by_step.unbind()] == layout.batch_sizes.tolist()
+try:
+    pv.Layout.from_offsets([5, 8, 10])
+except ValueError:
+    pass
+else:
+    raise AssertionError("offsets without a 0 were taken")
+
+# %% [markdown]
+# ### 2. Borders lost on the way
+#
+# The document ids are gone, and a library reads the borders from positions instead: where one is 0, a document begins.
+
+# %%
+def borders(position):
+    return [*(position == 0).nonzero().flatten().tolist(), len(position)]
+
+
+with museum.exhibit("Borders lost on the way") as told:
+    found = told(borders, runs_on)
+print("\npositions that run on:  ", found, "\npositions that restart: ", borders(restarts))
+
+# %% tags=["claims"]
+assert found == [0, 10]
+assert borders(restarts) == cu_seqlens.tolist()
+
+# %% [markdown]
+# ### 3. A jagged tensor in an RNN
+
+# %%
+nested = jagged(flat, cu_seqlens.long())
+with museum.exhibit("A jagged tensor in an RNN") as told:
+    told(torch.nn.LSTM(4, 5, batch_first=True), nested)
+    told(pack_padded_sequence, nested, [5, 3, 2], batch_first=True)
+    told(pad_packed_sequence, nested)
+
+# %% tags=["claims"]
+lstm = torch.nn.LSTM(4, 5)
+for part, output in zip(documents, torch.nn.utils.rnn.unpack_sequence(lstm(pack_sequence(nested.unbind(), enforce_sorted=False))[0]), strict=True):
+    assert torch.allclose(lstm(part)[0], output, atol=1e-6)
+
+# %% [markdown]
+# ### 4. Two jagged tensors that do not fit
+
+# %%
+with museum.exhibit("Two jagged tensors that do not fit") as told:
+    told(torch.add, nested, jagged(flat, cu_seqlens.long()))
+total = nested + jagged(flat, nested.offsets())  # the very same offsets
+
+# %% tags=["claims"]
+assert torch.equal(total.values(), 2 * flat)
+
+# %% [markdown]
+# Some more:
+#
+# - **The last token predicts a stranger.** 9 targets instead of 7
+#   ([torchtitan](https://github.com/pytorch/torchtitan/pull/4075)).
+# - **Masks the wrong way round**, also [in a book](https://github.com/rasbt/LLMs-from-scratch/issues/1061). Change the
+#   padding, and look.
+# - **A row that is masked completely** may give [NaN](https://github.com/pytorch/pytorch/issues/103963).
+# - **A jagged tensor padded again** is [as wide as all rows together](https://github.com/pytorch/pytorch/issues/159380),
+#   unless it is told `max_seqlen`.
+# - **Building on jagged tensors.** They are a prototype that is
+#   [no longer a priority](https://github.com/pytorch/pytorch/issues/155065). Learn the layout: rows and offsets.
+
+# %% [markdown]
+# ## Exercise 1
+#
+# Write the document ids: from a list of lengths to the number of each flat row's document.
+
+# %% tags=["exercise"]
+def my_document_ids(lengths):
+    # solution
+    return torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    # end solution
+
+
+checks.document_ids(my_document_ids)
+
+# %% [markdown]
+# ## Exercise 2
+#
+# Fill rows by first-fit decreasing. `lengths` is a list, `room` the tokens that a row has. Return the rows, each a list
+# of lengths. `[3, 7, 4, 5, 4]` in rows of 8 takes three: `[[7], [5, 3], [4, 4]]`.
+
+# %% tags=["exercise"]
+def my_rows(lengths, room):
+    # solution
+    rows = []
+    for length in sorted(lengths, reverse=True):
+        row = next((row for row in rows if sum(row) + length <= room), None)
+        if row is None:
+            rows.append(row := [])
+        row.append(length)
+    return rows
+    # end solution
+
+
+checks.first_fit_decreasing(my_rows)
+
+# %% [markdown]
+# ## You can now
+#
+# - say what `cu_seqlens` is: where each document begins in flat rows, from 0 to the number of rows,
+# - mask padding, and try which way round a function wants its mask,
+# - keep documents in one row apart: a mask of blocks, positions that restart, labels that end,
+# - say when one row is more work than padding: when its N tokens are more than T · √B.
+#
+# Back: [11 The error museum](11_error_museum.ipynb) · [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb) ·
+# [00 Start here](00_start_here.ipynb)

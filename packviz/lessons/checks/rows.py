@@ -1,0 +1,65 @@
+"""The exercises on flat rows, and on rows that hold several documents (notebook 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from packviz.core.batches import FIRST_FIT, FIRST_FIT_DECREASING, NEXT_FIT, fill
+from packviz.lessons.exercise import Comparison, Verdict, entries, exercise
+
+
+@exercise("12", "A function from lengths to the number of the document that each flat row belongs to")
+def document_ids(answer: Callable[[list[int]], Any]) -> Verdict:
+    for lengths in ([5, 3, 2], [2, 3], [1], [1, 1, 4], [3, 3]):
+        target = [b for b, n in enumerate(lengths) for _ in range(n)]
+        rows = Comparison(f"document ids of lengths {lengths}", *entries(answer(list(lengths)), target))
+        if rows.yours != rows.target:
+            return Verdict(False, f"Not yet for lengths {lengths}. {_ids_hint(rows, lengths)}", [rows])
+    return Verdict(True, f"Right for every case; here is lengths {lengths}.", [rows])
+
+
+def _ids_hint(rows: Comparison, lengths: Sequence[int]) -> str:
+    said = [*rows.yours]
+    if said == [str(t) for n in lengths for t in range(n)]:
+        return "These are positions: which token of its document a row is. Say which document."
+    if said == [str(b + 1) for b, n in enumerate(lengths) for _ in range(n)]:
+        return "Number the documents from 0."
+    if said == [str(b) for t in range(max(lengths)) for b, n in enumerate(lengths) if t < n]:
+        return "That is step after step. In flat rows one document follows the other."
+    return "Document b fills lengths[b] rows, one after another."
+
+
+@exercise("12", "A function from lengths and the room of a row to rows, as few as first-fit decreasing needs")
+def first_fit_decreasing(answer: Callable[[list[int], int], Any]) -> Verdict:
+    many, drawn = [1 + 37 * i % 23 for i in range(40)], list[Comparison]()
+    for lengths, room in (([3, 7, 4, 5, 4], 8), ([5, 3, 2], 7), ([2, 2, 2, 2], 4), ([6], 6), (many, 24)):
+        yours = [[int(n) for n in row] for row in answer(list(lengths), room)]
+        ways = {way: _filled(lengths, room, way) for way in (FIRST_FIT_DECREASING, NEXT_FIT, FIRST_FIT)}
+        few = len(ways[FIRST_FIT_DECREASING])
+        shown = [Comparison(f"rows of {room}", _said(yours), _said(ways[FIRST_FIT_DECREASING]))] * (few < 8)
+        case = f"Not yet for lengths {lengths if few < 8 else f'{str(lengths[:6])[:-1]}, …]'} and room {room}."
+        if sorted(n for row in yours for n in row) != sorted(lengths):
+            return Verdict(False, f"{case} Put each of the lengths into one row, none of them twice.", shown)
+        if full := [row for row in yours if sum(row) > room]:
+            return Verdict(False, f"{case} {full[0]} makes {sum(full[0])}, over {room}.", shown)
+        if len(yours) > few:
+            used = next((way for way, rows in ways.items() if rows == yours), "")
+            return Verdict(False, f"{case} {len(yours)} rows, and {few} suffice. {_HINTS[used]}", shown)
+        drawn = drawn or shown
+    return Verdict(True, f"As few rows as first-fit decreasing, also for {len(many)} documents.", drawn)
+
+
+_HINTS = {
+    NEXT_FIT: "That is next-fit: it never looks back. Try every row that is begun, from the first one on.",
+    FIRST_FIT: "That is first-fit, in the order given. Take the longest first: the short ones fill what is left.",
+    "": "Take the longest first, and put each into the first row that has room.",
+}
+
+
+def _filled(lengths: Sequence[int], room: int, way: str) -> list[list[int]]:
+    return [[lengths[i] for i in row] for row in fill(lengths, room, way)]
+
+
+def _said(rows: Sequence[Sequence[int]]) -> list[str]:
+    return ["+".join(map(str, row)) for row in rows]
