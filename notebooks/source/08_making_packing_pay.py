@@ -87,17 +87,18 @@ for T in (32, 64):
 # batches.
 
 # %%
-raced = race.recorded()
-raced.packing_chart()
+raced = race.STUDY.recordings()  # every machine that was recorded
+race.packing_chart(raced)
 
 # %% tags=["claims"]
 assert torch.equal(gathered, packed.data)
 assert torch.equal(scattered, padded)
 assert nodes == 3
 assert megabytes < 10  # and torch's over 500: linear, and quadratic
-for point in [point for point in raced.values if point.mode == "none"]:
+cpu = race.recorded()  # what the text says of times, it says of this one
+for point in [point for point in cpu.values if point.mode == "none"]:
     large = point.lengths == "triangle" and point.batch_size == 512
-    assert raced.ratio(point, "torch packed", "packviz") > (12 if large else 1)
+    assert cpu.ratio(point, "torch packed", "packviz") > (12 if large else 1)
 
 # %% [markdown]
 # ## Step by step
@@ -301,19 +302,20 @@ print("the same gradients:", all(torch.allclose(b, a, atol=1e-4 * b.abs().max())
 # sequence after another, with `cu_seqlens`, page [12](12_beyond_rnns.ipynb) brings them to it.
 #
 # Does much of your code call torch's functions? One line puts packviz's pack and pad under torch's names, until the
-# block ends. Call it first: names imported before, like the two at the top of this page, keep torch's functions.
+# block ends. It says where they stand now. Call it first: names imported before, like the two at the top of this page,
+# keep torch's functions.
 
 # %%
 with pv.patch_torch() as patch:
+    print(patch)
     torch.nn.utils.rnn.pack_padded_sequence(torch.zeros(512, 128, 16), lengths, batch_first=True)
-print(patch)
 
 # %% [markdown]
 # ## What `auto` goes by
 #
 # A small model of the time: so much for a call, a time step, a cell. Its constants were measured on another machine;
 # `pv.calibrate().use()` measures and takes yours, in minutes. Of methods within 5 % of the fastest, `auto` takes the
-# simplest. Four batches, then the one above:
+# simplest:
 
 # %%
 cases = {
@@ -323,68 +325,81 @@ cases = {
     "the same, for a GRU": ("GRU", range(1, 513)),
 }
 for said, (mode, batch) in cases.items():
-    plan = pv.plan(pv.Spec(mode, 16, 32), batch)
-    cuts = f", {len(plan.cuts) - 1} rectangles" if plan.method == "staircase" else ""
-    print(f"{said:30} {plan.method}{cuts}")
+    print(f"{said:30} {pv.plan(pv.Spec(mode, 16, 32), batch).method}")
+
+# %% [markdown]
+# A plan has the predicted times, too. For the batch above:
+
+# %%
 plan = pv.plan(pv.Spec.of(after.lstm), lengths)
-print(f"\n{plan}")
+print(plan)
 pv.Stairs(lengths, plan.cuts)
 
 # %% [markdown]
 # ## The forum's plot, again
 #
-# The whole network, batch B. First small, on your machine: `drop-in` exchanges pack and pad only, `run` is `pv.run`.
+# The whole network, batch B with the forum's 512 sequences: `drop-in` exchanges pack and pad only, `run` is `pv.run`.
+# Before anything was timed, logits and gradients of all methods were compared.
 
-# %% tags=["live-timing", "nbval-ignore-output"]
-from packviz.studies.forum import sweep as experiment, results
+# %%
+from packviz.studies.forum import results, sweep
 
 methods = ("padded", "packed", "drop-in", "run")
-small = results.Parameters(methods=methods, batch_size=64, rounds=3)
-*_, live = experiment.sweep(small, ["B"], sizes=(32, 64, 128))
-live
+machines = sweep.recordings(methods)
+results.on_machines(machines, "ratio", "B")
 
 # %% [markdown]
-# In so small a step the calls that `run` adds may cost what it saves.
-#
-# Recorded with the forum's 512 sequences, after comparing logits and gradients of all methods:
+# On the CPU packed training was many times as slow as padded. With `run` it is faster: same results, fewer cells.
+# `drop-in` repairs pack and pad, the smaller part of the loss. The larger part is torch's packed LSTM.
 
 # %%
-full = experiment.recorded("benchmark_methods_cpu.json")
-longest = full.steps("B")[-1]
-memory = full.point("B", longest).timing.memory
-print(f"B, {longest} time steps, training:")
-for method in methods:
-    times = full.ratio(method, "padded", "B", longest).value
-    print(f"  {method:8} {times:5.2g} × the time of padded, {memory[f'{method}, training'] / 1e6:4.0f} MB at most in use")
-full
+results.on_machines(machines, "memory", "B")
 
 # %% [markdown]
-# Packed training was many times as slow as padded. With `run` it is faster: same results, fewer cells. `drop-in` repairs
-# pack and pad, the smaller part of the loss. The larger part is torch's packed LSTM.
-#
-# `run` pays with memory: more than packed, because the staircase keeps the rows of every rectangle beside the padded
-# batch. Padded needs more still.
-#
-# One network is one case, so the methods race at many. Left of the line is faster than torch padded, whose states are
-# wrong. No method wins everywhere. `auto` has to choose: where does it miss its aims?
-
-# %%
-for which in ("training", "forward"):
-    for aim, found in raced.aims(which).items():
-        print(f"{which:8}  missed at {len(found.missed)} of {len(found.of)} points: {aim}")
-raced.chart()
-
-# %% [markdown]
-# In training `auto` took at most 1.03 times as long as torch packed. It can lose to torch's *padded* LSTM, the fused
-# kernel: with tiny batches, short sequences, or hardly any padding. Forward alone it misses more often.
+# There `run` pays with memory: more than packed, because the staircase keeps the rows of every rectangle beside the
+# padded batch. Padded needs more still.
 
 # %% tags=["claims"]
-assert not [point for point in full.points if point.wrong]
+assert not [point for found in machines.values() for point in found.points if point.wrong]
+full = sweep.recorded("benchmark_cpu.json")
+longest = full.steps("B")[-1]
+memory = full.point("B", longest).timing.memory
 assert full.ratio("run", "padded", "B", longest).value < 1 < full.ratio("packed", "padded", "B", longest).value
+took = {method: full.point("B", longest).timing.median(f"{method}, training") for method in methods}
+assert took["packed"] - took["drop-in"] < took["drop-in"] - took["run"]
 assert memory["packed, training"] < memory["run, training"] < memory["padded, training"]
-training, forward = raced.aims(), raced.aims("forward")
+
+# %% [markdown]
+# On your machine, with small batches. In so small a step the calls that `run` adds may cost what it saves:
+
+# %% tags=["live-timing", "nbval-ignore-output"]
+small = results.Parameters(methods=methods, batch_size=64, rounds=3)
+*_, live = sweep.sweep(small, ["B"], sizes=(32, 64, 128))
+live.chart("ratio")
+
+# %% [markdown]
+# ## Who wins
+#
+# One network is one case, so the methods race at many. Left of the line is faster than torch padded, whose states are
+# wrong. No method wins everywhere: `auto` has to choose.
+
+# %%
+race.chart(raced)
+
+# %% [markdown]
+# Where does `auto` miss what it aims at?
+
+# %%
+race.missed(raced)
+
+# %% [markdown]
+# In training on the CPU `auto` took at most 1.03 times as long as torch packed. It can lose to torch's *padded* LSTM,
+# the fused kernel: with tiny batches, short sequences, or hardly any padding. Forward alone it misses more often.
+
+# %% tags=["claims"]
+training, forward = cpu.aims(), cpu.aims("forward")
 assert not training["at most 1.03 times torch packed"].missed
-lost = [point for point in raced.points if raced.ratio(point, "auto", "torch padded") > 1.05]
+lost = [point for point in cpu.points if cpu.ratio(point, "auto", "torch padded") > 1.05]
 assert lost
 assert {point.mode for point in lost} == {"LSTM"}
 assert sum(len(aim.missed) for aim in training.values()) < sum(len(aim.missed) for aim in forward.values())
@@ -395,8 +410,8 @@ assert sum(len(aim.missed) for aim in training.values()) < sum(len(aim.missed) f
 # - **"A faster method gives other results."** It may change the last bits, and nothing else.
 # - **"The same seed, the same dropout."** Between layers dropout is drawn in another order. Compare in `eval` mode.
 # - **"Fewer cells, less time."** Cuts cost calls. A batch of nearly equal lengths stays one rectangle.
-# - **"It must be so on a GPU."** There cuDNN, NVIDIA's library, takes `batch_sizes` as they are. The times above are a
-#   CPU's. Yours: `packviz study race --device cuda --out mine.json`.
+# - **"It must be so on a GPU."** There cuDNN, NVIDIA's library, takes `batch_sizes` as they are. Race on yours:
+#   `packviz study race --device cuda --out mine.json`.
 
 # %% [markdown]
 # ## Exercise

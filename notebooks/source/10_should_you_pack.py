@@ -21,48 +21,46 @@
 # ## A rule of thumb
 #
 # The documentation of transformertf (*RNN Packed Sequences*) gives one: pack if the lengths vary by more than 10 % of
-# the longest, or if there are 8 sequences or more. Pad if all lengths are equal.
-#
-# We measured 432 batches on one CPU, padded and packed: three kinds of RNN, several sizes, forward alone and training.
+# the longest, or if there are 8 sequences or more; pad if all are equal. We tried it on 432 batches that were measured
+# both ways: three kinds of RNN, several sizes, forward alone and training.
 
 # %%
 import packviz as pv
 from packviz.lessons import ask, checks
+from packviz.studies import rules, thumb
 
+print(thumb.STUDY.without_gpu())
 ask("a rule of thumb")
 
 # %%
-from packviz.studies import rules, thumb
-
-measured = thumb.recorded()
-print(thumb.STUDY.without_gpu())
-thumb_rule = rules.judge("rule of thumb", lambda case: rules.rule_of_thumb(case.layout.lengths), measured.cases)
-never = rules.judge("never pack", lambda case: False, measured.cases)
-always = rules.judge("always pack", lambda case: True, measured.cases)
-rules.chart([thumb_rule, never, always], measured.caption)
+machines = thumb.STUDY.recordings()  # every machine that was recorded
+habits = {
+    "rule of thumb": lambda case: rules.rule_of_thumb(case.layout.lengths),
+    "never pack": lambda case: False,
+    "always pack": lambda case: True,
+}
+rules.compare(machines, habits)
 
 # %% [markdown]
-# "× the best" is the mean, over all cases, of the time taken over that of the better choice. On this CPU, never
-# packing is the better habit *for speed*. For your results it may be wrong, because it reads the padding.
+# "× the best" is the time taken over that of the better choice, on average. On the CPU, never packing is the better habit
+# *for speed*. For your results it may be wrong, because it reads the padding.
 
 # %% tags=["claims"]
-assert len(measured.cases) == 432
+cpu = thumb.recorded()  # what the text says of times, it says of this one
+thumb_rule, never, always = (rules.judge(name, packs, cpu.cases) for name, packs in habits.items())
+assert {len(measured.cases) for measured in machines.values()} == {432}
 assert thumb_rule.accuracy < 0.6 < never.accuracy
 assert never.slowdown < thumb_rule.slowdown < always.slowdown
-lstms = rules.judge("rule of thumb", lambda case: rules.rule_of_thumb(case.layout.lengths), measured.of("LSTM"))
-assert lstms.count(packs=True, faster="padded") > lstms.count(packs=True, faster="packed")
 
 # %% [markdown]
 # On your machine, a small grid in a few seconds:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 live = thumb.run(rounds=3)
-print(rules.judge("rule of thumb", lambda case: rules.rule_of_thumb(case.layout.lengths), live.cases))
+rules.judge("rule of thumb", habits["rule of thumb"], live.cases)
 
 # %% [markdown]
-# ## It changes results
-#
-# The rule has a worse fault.
+# ## A worse fault
 
 # %%
 ask("equal lengths, wider tensor")
@@ -89,13 +87,8 @@ print(f"the same sequence, with a mate of 4 and of 6 steps: {apart:.2g} apart")
 
 # %% [markdown]
 # With a mate of 6 steps the rule packs, and our final state is right. With a mate of 4 it does not, and our state has
-# read two steps of zeros. The encoding of a sequence depends on its batch-mates, and nobody is told.
-
-# %%
-pv.Picture(pv.Layout([4, 4], max_len=6))  # the batch that the rule does not pack
-
-# %% [markdown]
-# **A choice of speed must never change results.** All methods of `pv.run` (page 08) give what packing gives:
+# read two steps of zeros. **A choice of speed must never change results.** All methods of `pv.run` (notebook 08) give
+# what packing gives:
 
 # %%
 x[0, 4:] = 99  # whatever stands in the padding
@@ -113,65 +106,63 @@ for method in ("auto", "padded", "packed", "split", "staircase"):
 # %% [markdown]
 # ## What decides
 #
-# On this CPU three numbers decide together, and none of them alone:
+# On the CPU three numbers together, and none of them alone:
 #
 # - the **share of padding**: what packing can save,
 # - the **work per time step**: packing takes one step at a time, and each has a fixed price,
 # - in training, the **number of steps**: the copies of notebook 07 grow with its square.
 
 # %%
-cases = measured.of("GRU")
-rules.where_packing_pays(cases, "GRU", measured.caption)
+from IPython.display import display
+
+display(*rules.where_packing_pays(machines, "GRU"))
 
 # %% [markdown]
 # Forward alone, packing pays where there is much padding *and* enough work in a step. In training more steps make it
-# worse: at 256 no circle is left. So packed training *can* be faster: with much padding, large steps, and few of them.
+# worse: at 256 no circle is left.
 #
 # Why? Take a run's time apart: so much per call, per time step, per cell, and, in packed training, for the copies of the
-# backward pass. Such a model can be fitted to the measurements.
+# backward pass. Fitted to the measurements, such a *cost model* says of one batch:
 
 # %%
-model = rules.CostModel.fit(measured.cases)
 sizes = {"mode": "LSTM", "training": True, "batch_size": 64, "longest": 256, "size": 32, "kind": "log-normal"}
-(case,) = [case for case in measured.cases if all(getattr(case, name) == value for name, value in sizes.items())]
-model.chart(case, measured.caption)
+display(*rules.where_time_goes(machines, **sizes))
 
 # %% [markdown]
-# Packed, the cells do cost less. But a padded LSTM is one *fused kernel*, a single call for all steps, in which a step is
-# nearly free.
+# Packed, the cells do cost less. But on a CPU a padded LSTM is one *fused kernel*, a single call for all steps, in which
+# a step is nearly free.
 #
 # Now as rules, each fitted to some sizes and tried on **another** one:
 
 # %%
-judged = [
-    thumb_rule,
-    never,
-    rules.judge_fitted("share of padding", rules.fit_threshold(rules.padding_share), measured.cases),
-    rules.judge_fitted("work per step", rules.fit_threshold(rules.work_per_step), measured.cases),
-    rules.judge_fitted("cost model", rules.fit_model, measured.cases),
-]
-rules.chart(judged, measured.caption)
+fits = {
+    "share of padding": rules.fit_threshold(rules.padding_share),
+    "work per step": rules.fit_threshold(rules.work_per_step),
+    "cost model": rules.fit_model,
+}
+rules.compare(machines, {"never pack": habits["never pack"]}, fits)
 
 # %% [markdown]
 # One number alone is hardly better than never packing. The cost model is nearly always right, *on the machine it was
-# fitted on*. So take no rule from elsewhere, not this one either. Measure.
+# fitted on*. So take no rule from elsewhere. Measure.
 
 # %% tags=["claims"]
 same = {"training": True, "batch_size": 64, "size": 128, "kind": "log-normal"}
-longer = [one for one in cases if all(getattr(one, name) == value for name, value in same.items())]
+longer = [one for one in cpu.of("GRU") if all(getattr(one, name) == value for name, value in same.items())]
 assert all((one.ratio.value < 1) == (one.longest < 256) for one in longer)
+model = rules.CostModel.fit(cpu.cases)
+(case,) = [case for case in cpu.cases if all(getattr(case, name) == value for name, value in sizes.items())]
 assert model.parts(case, "packed")["each cell"] < model.parts(case, "padded")["each cell"]  # what packing saves …
 assert model.predict(case, "packed") > model.predict(case, "padded")  # … and yet
+judged = [rules.judge_fitted(name, fit, cpu.cases) for name, fit in fits.items()]
 assert judged[-1].accuracy > 0.95
-assert judged[-1].slowdown == min(rule.slowdown for rule in judged)
+assert judged[-1].slowdown == min(rule.slowdown for rule in [*judged, never])
 
 # %% [markdown]
 # ## Measured advice
 #
-# `pv.advise` times every method on batches of your lengths: padded, packed, and those of `pv.run`. It says when the
-# spread is larger than the effect.
-#
-# Put in your own lengths: a list, or the path of a CSV or JSON file. Without any, the 512 sentences of notebook 01.
+# `pv.advise` times every method on batches of your lengths: a list, or the path of a CSV or JSON file. Without any, they
+# are those of the 512 sentences of notebook 01.
 
 # %% tags=["parameters"]
 my_lengths = []
@@ -188,13 +179,13 @@ mine = getattr(torch.nn, mode)(32, hidden_size, batch_first=True)
 print(f"{len(lengths)} sequences, {mine}")
 
 # %% tags=["live-timing", "nbval-ignore-output"]
-advice = pv.advise(mine, lengths, batch_size=batch_size, budget=5)
+advice = pv.advise(mine, lengths, batch_size=batch_size, window=4, budget=5)
 print(advice.code)
 advice
 
 # %% [markdown]
-# A bar is a ratio of times, with its quartiles. A hatched one gives other results than packing, and stands there for
-# comparison alone. Below it: what torch's packed run spends its time on, found by exchanging one part after the other.
+# A hatched bar gives other results than packing, and stands there for comparison alone. Where the seconds suffice, more
+# bars say what torch's packed run spends its time on.
 #
 # The advice holds for this machine, these lengths, this RNN and this number of threads. For a real decision give it
 # more seconds: `budget=60`.
@@ -202,8 +193,9 @@ advice
 # %% [markdown]
 # ## Batches of similar lengths
 #
-# A batch is as wide as its longest sequence, so let similar lengths meet (*bucketing*). Predict, for the 512 sentences in
-# batches of 32:
+# A batch is as wide as its longest sequence, so let similar lengths meet: *bucketing*. To sort everything gives the same
+# batches in every epoch. A **window** is the compromise: shuffle, sort so many batches' worth at a time, cut, shuffle
+# the batches. The sentences, in batches of 32:
 
 # %%
 ask("buckets of sentences")
@@ -219,10 +211,8 @@ layouts = {
 pv.figures.padding_waste(layouts)
 
 # %% [markdown]
-# Sorting everything gives the same batches in every epoch. A **window** is the compromise: shuffle, sort so many
-# batches' worth at a time, cut, shuffle the batches. `Buckets` does that anew in each epoch.
-#
-# A transformer can also put several sequences in one row: page [12](12_beyond_rnns.ipynb).
+# `Buckets` forms such batches anew in each epoch. A transformer can also put several sequences in one row: notebook
+# [12](12_beyond_rnns.ipynb).
 
 # %%
 data = [torch.zeros(length, 32) for length in lengths]
@@ -247,9 +237,6 @@ from packviz.explorers import BatchingExplorer
 explorer = BatchingExplorer([len(sentence) for sentence in sentences()])
 explorer
 
-# %% [markdown]
-# The wider the window, the less padding, and the less two workers wait for each other.
-
 # %% tags=["claims"]
 explorer.order.value, shares = "bucketed", []
 for window in (1, 2, 4, 8, 16):
@@ -262,9 +249,8 @@ assert shares[-1][0] == explorer.load.padding  # a window of all batches is sort
 # %% [markdown]
 # ## Several workers
 #
-# Several processes or GPUs can train together. Each, a *worker*, takes a share of the batch. torch's
-# `DistributedDataParallel` (DDP) averages their gradients, so a step is over when the slowest worker is. Take 64
-# sequences, longest first:
+# Several processes or GPUs, *workers*, can share a batch. torch's `DistributedDataParallel` (DDP) averages their
+# gradients, so a step is over when the slowest worker is. Take 64 sequences, longest first:
 #
 # - **contiguous**: worker 0 gets the longer half,
 # - **strided**: in turn, 0 1 0 1 …,
@@ -287,7 +273,7 @@ found.chart()
 # *Mean of means*: every worker takes the mean over its own tokens, as `loss.mean()` does. Fair shares make the error
 # small. Only the **token-weighted** loss makes it vanish:
 #
-# 1. Add up the tokens of all workers: `total = torch.tensor(my_tokens, device=device)`, the worker's own device, then
+# 1. Add up the tokens of all workers: `total = torch.tensor(my_tokens, device=device)`, then
 #    `torch.distributed.all_reduce(total)`, which puts the sum over all workers into `total`.
 # 2. Each worker's loss is the **sum** over its tokens, divided by `total`, times `torch.distributed.get_world_size()`,
 #    the number of workers: DDP's average divides by that again.
@@ -309,10 +295,13 @@ print(found.times())
 # With the contiguous split one worker waits for the other. But tokens are not the only cost: with fair shares *both*
 # workers walk all time steps.
 #
-# ### Outputs that fit together
+# The same script runs under torchrun, PyTorch's launcher; on one machine with 8 GPUs, and your lengths:
 #
-# Each worker pads to its **own** longest sequence. Put together, the outputs do not fit, unless all are told a common
-# `total_length`.
+# ```sh
+# torchrun --standalone --nproc-per-node 8 -m packviz.studies.workers --device cuda --lengths my_lengths.csv
+# ```
+#
+# Each worker pads to its **own** longest sequence. To put the outputs together, tell all a common `total_length`:
 
 # %%
 n = torch.tensor([9, 7, 3, 2])
@@ -327,31 +316,17 @@ assert [output.shape[1] for output in own] == [9, 3]
 assert torch.allclose(common, pv.run(rnn, x, n)[0], atol=1e-6)
 
 # %% [markdown]
-# ### The same, larger
-#
-# The same script runs under torchrun, PyTorch's launcher. On one machine with 8 GPUs, with your lengths:
-#
-# ```sh
-# torchrun --standalone --nproc-per-node 8 -m packviz.studies.workers --device cuda --lengths my_lengths.csv
-# ```
-#
-# For several machines torchrun has `--nnodes` and `--rdzv-endpoint`.
-
-# %% [markdown]
 # ## What people get wrong
 #
 # - **"Pack when lengths vary."** What decides is also the RNN, its size, the pass and the device. Measure.
-# - **"It is only an optimisation."** Not if it decides whether padding is read.
 # - **"Packing always pays on a GPU."** The page that the rule comes from reports one where packing lost.
-# - **"Sort once, by length."** Then every epoch has the same batches.
 # - **"DDP averages the loss."** It averages gradients, each worker with the same weight.
 
 # %% [markdown]
 # ## Exercise
 #
-# A worker has the losses of its own tokens, `(N,)`. It also knows `total_tokens` of all workers together, and how many
-# workers there are. Return the loss it should call `backward()` on, so that DDP's average is the gradient of the mean
-# over **all** tokens.
+# A worker has the losses of its own tokens, `(N,)`. It knows `total_tokens` of all workers, and how many workers there
+# are. Return the loss for its `backward()`, so that DDP's average is the gradient of the mean over **all** tokens.
 
 
 # %% tags=["exercise"]

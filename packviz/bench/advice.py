@@ -246,7 +246,7 @@ class Advice(Drawn):
         rows = []
         for name, (part, share) in zip((*[*self.parts][1:], ""), self.shares.items(), strict=True):
             told = not name or self._tells(name)
-            rows.append([f"  {_PARTS[part]}", f"{share:.0%}" if told else "not told apart from 0%"])
+            rows.append([f"  {_PARTS[part]}", text.whole_percent(share) if told else "not told apart from 0 %"])
         title = (
             f"What {PACKED} spends its time on: what is saved when one part after the other is exchanged for packviz's"
         )
@@ -320,7 +320,7 @@ class Advice(Drawn):
     def _exchanged(self, theme: str) -> Sheet:
         rows = {}
         for said, (name, ratio), part in zip(_EXCHANGED, self.parts.items(), ("", *self.shares), strict=False):
-            saved = f": {part} was {self.shares[part]:.0%}" if part and self._tells(name) else ""
+            saved = f": {part} was {text.whole_percent(self.shares[part])}" if part and self._tells(name) else ""
             rows[said] = _spread(ratio, f"{ratio.value:.3g}{saved}")
         title = f"what {PACKED} spends its time on: one part after the other exchanged for packviz's"
         return bars.spreads(title, rows, theme, line=1)

@@ -421,9 +421,14 @@ class Study(Generic[P, V, R]):
         return files.available(self.name)
 
     def recordings(self) -> dict[str, R]:
-        """All recorded files by name, those of a CPU first. Raises as `load` does."""
+        """All recorded results by what to call the machine, one thread of a CPU first. Raises as `load` does."""
         found = {name: self.load(name) for name in self.available()}
-        return dict(sorted(found.items(), key=lambda item: _on_gpu(item[1].provenance)))
+        order = sorted(found, key=lambda name: (_on_gpu(found[name].provenance), _threads(found[name].provenance)))
+        for names in (_machine, _machine_in_full, None):
+            called = [names(found[file].provenance) if names else file for file in order]
+            if len(set(called)) == len(called):
+                break
+        return {said: found[file] for said, file in zip(called, order, strict=True)}
 
     def without_gpu(self) -> str:
         """A line for a page whose times are all of a CPU; empty where a recorded file is of a GPU."""
@@ -434,6 +439,22 @@ class Study(Generic[P, V, R]):
 
 def _on_gpu(provenance: Mapping[str, Any]) -> bool:
     return str(provenance.get("device")).startswith("cuda")
+
+
+def _threads(provenance: Mapping[str, Any]) -> int:
+    return int(provenance.get("threads") or 1)
+
+
+def _machine(provenance: Mapping[str, Any], name: str = "") -> str:
+    """In a word or two, as in `CPU`, `CPU, 4 threads`, `GPU`; or with a name of its own."""
+    if _on_gpu(provenance):
+        return name or "GPU"
+    threads = _threads(provenance)
+    return (name or "CPU") + (f", {threads} threads" if threads > 1 else "")
+
+
+def _machine_in_full(provenance: Mapping[str, Any]) -> str:
+    return _machine(provenance, str(provenance.get("device_name")))
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:

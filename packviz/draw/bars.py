@@ -205,7 +205,7 @@ def shares(
         x, labels = left, []
         for part in parts:
             sheet.box(x, y, wide * part.share, 20, part.fill)
-            labels.append((x + wide * part.share / 2, f"{part.name} {100 * part.share:.0f} %"))
+            labels.append((x + wide * part.share / 2, f"{part.name} {text.whole_percent(part.share)}"))
             x += wide * part.share
         # Each below the middle of its stretch, moved to the left where the next ones leave no room.
         free = left + wide + 90

@@ -255,7 +255,7 @@ class Plot:
         planned: sizes to mark on the axis.
         guides: thin lines to hold the curves against.
         y: what the heights are.
-        log: whether both axes are logarithmic; such plots in a row have the same heights.
+        log: whether both axes are logarithmic; such plots of one unit have the same heights.
     """
 
     title: str
@@ -310,8 +310,8 @@ class Sweep(Drawn):
         sheet = Sheet(theme, self.title)
         sheet.title(self.title)
         each, y = _LEFT + _WIDE + _RIGHT, 22.0
-        for row in self.rows:
-            for i, (plot, heights) in enumerate(zip(row, heights_of(row), strict=True)):
+        for row, heights_in_row in zip(self.rows, heights_of(self.rows), strict=True):
+            for i, (plot, heights) in enumerate(zip(row, heights_in_row, strict=True)):
                 self._plot(sheet, plot, heights, i * each + _LEFT, y + _TOP)
             y += _TOP + _TALL + _BELOW
         for i, source in enumerate(self.sources):
@@ -366,12 +366,17 @@ class Sweep(Drawn):
         axes.names([end for end in ends if end[0][0] == last or end[1] not in outermost], axes.foot)
 
 
-def heights_of(row: Sequence[Plot]) -> list[Sequence[float]]:
-    """The numbers beside each plot of a row: its own, or those of all where axes are logarithmic."""
-    together = [value for plot in row for value in plot.spread() if plot.log and value > 0]
-    shared = log_ticks(min(together), max(together)) if together else [1.0, 10.0]
-    own = [ticks(0.0, max(plot.spread(), default=0.0)) if plot.curves else () for plot in row]
-    return [shared if plot.log else heights for plot, heights in zip(row, own, strict=True)]
+def heights_of(rows: Sequence[Sequence[Plot]]) -> list[list[Sequence[float]]]:
+    """The numbers beside each plot: its own; where axes are logarithmic, those of all with the same unit."""
+    values: dict[str, list[float]] = {}
+    for plot in (plot for row in rows for plot in row if plot.log):
+        values.setdefault(plot.y, []).extend(value for value in plot.spread() if value > 0)
+    shared = {unit: log_ticks(min(some), max(some)) if some else [1.0, 10.0] for unit, some in values.items()}
+
+    def own(plot: Plot) -> Sequence[float]:
+        return ticks(0.0, max(plot.spread(), default=0.0)) if plot.curves else ()
+
+    return [[shared[plot.y] if plot.log else own(plot) for plot in row] for row in rows]
 
 
 def longest_x(plot: Plot) -> float:

@@ -82,25 +82,25 @@ class Fill:
     """How a bar is filled.
 
     Attributes:
-        colour: of the bar, or of its texture.
-        texture: one of plotly's pattern shapes; `"/"` is the hatch, and means padding or wasted work.
-        ground: the colour under a texture.
+        colour: of the bar, or of its hatch.
+        hatched: for padding or wasted work.
+        ink: of what is written on it.
     """
 
     colour: str
-    texture: str = ""
-    ground: str = LIGHT.ground
+    hatched: bool = False
+    ink: str = LIGHT.text
 
     def marker(self) -> dict[str, Any]:
         """As plotly has it."""
-        if not self.texture:
+        if not self.hatched:
             return {"color": self.colour}
-        size, solidity = (8.5, 0.17) if self.texture == "/" else (7, 0.3)
-        pattern = {"shape": self.texture, "bgcolor": self.ground, "size": size, "solidity": solidity}
+        pattern = {"shape": "/", "bgcolor": LIGHT.padding, "size": 8.5, "solidity": 0.17}
         return {"color": self.colour, "pattern": pattern}
 
 
-REAL, PADDING, NEITHER = Fill(palette.REAL), Fill(LIGHT.hatch, "/", LIGHT.padding), Fill(LIGHT.ground)
+REAL, PADDING = Fill(palette.REAL, ink=palette.ink_on(palette.REAL)), Fill(LIGHT.hatch, hatched=True)
+WRONG, NEITHER = Fill(LIGHT.wrong, ink=LIGHT.ground), Fill(LIGHT.ground)
 
 
 class Chart(go.Figure):
@@ -134,6 +134,7 @@ class Chart(go.Figure):
         panel: int = 0,
         low: Sequence[float] = (),
         high: Sequence[float] = (),
+        said: Sequence[str] = (),
     ) -> Chart:
         """Adds bars: lying where the chart has rows, else upright; bars at one place stand on each other.
 
@@ -145,8 +146,13 @@ class Chart(go.Figure):
             panel: the number of the panel they stand in.
             low: where the whisker of each begins, if they have any.
             high: where it ends.
+            said: what is written in each, where it has room.
         """
         looks = {"name": name, "showlegend": bool(name), "marker": fill.marker()}
+        if said:
+            ink = {"size": _SMALL, "color": fill.ink}
+            looks |= {"text": list(said), "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
+            looks |= {"insidetextfont": ink, "constraintext": "none"}
         if self._lying:
             bar = go.Bar(y=list(at), x=_short(values), orientation="h", error_x=_whiskers(values, low, high), **looks)
         else:
@@ -371,7 +377,8 @@ def axes(
     small, own = {"font": {"size": _SMALL}}, {"xref": "x domain", "yref": "y domain"}
     for i, panel in enumerate(panels):
         if panel:
-            beside = {"x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom", "yshift": 18 * bool(y) + 2}
+            higher = 18 * bool(y) + named * on_top + 2
+            beside = {"x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom", "yshift": higher}
             chart._note(panel, i, **beside, **own)
         if y:
             fits = width_of(y, _SMALL) < left - 12
@@ -569,7 +576,7 @@ def times_by_size(sweep: Sweep) -> Chart:
         below=[*sweep.sources, *sweep.notes],
     )
     keys: set[str] = set()
-    heights = [found for row in sweep.rows for found in heights_of(row)]
+    heights = [found for row in heights_of(sweep.rows) for found in row]
     for panel, plot in enumerate(plots):
         if plot.log:
             chart._axis("y", panel).tickvals = heights[panel]

@@ -94,6 +94,11 @@ def percent(part: float, whole: float = 1) -> str:
     return f"{100 * part / max(whole, 1):.3g} %"
 
 
+def whole_percent(share: float) -> str:
+    """A share of 1 in whole percent: `91 %`, of what was measured."""
+    return f"{100 * share:.0f} %"
+
+
 def short(n: int) -> str:
     """A count, exact as long as it is short: `7,654,321`, then `76.5 M`, `1.2 G`, `3.02 T`."""
     return f"{n:,}" if abs(n) < 10**7 else _scaled(n)

@@ -9,7 +9,6 @@ import ipywidgets as widgets
 
 from packviz.bench.machine import check_device, no_cuda
 from packviz.bench.study import Progress
-from packviz.core.given import one_of
 from packviz.explorers import job
 from packviz.explorers.panel import Panel, View, dropdown, row, slider
 from packviz.studies.forum import results
@@ -74,8 +73,8 @@ class BenchmarkExplorer(Panel):
             value=device,
             description="device",
         )
-        self.setups = _buttons("setup", one_of("setups", setups, [*_SETUPS]), [*_SETUPS], "80px")
-        self.size = _buttons("size", QUICK if _is_true(quick) else FULL, [QUICK, FULL], "70px")
+        self.setups = dropdown("setups", setups, [*_SETUPS], "setup")
+        self.size = dropdown("size", QUICK if _is_true(quick) else FULL, [QUICK, FULL])
         given = {"batch_size": batch_size, "shortest": shortest, "longest": longest, "step": step}
         start = _PRESETS[self.size.value] | {name: value for name, value in given.items() if value is not None}
         self.batch_size = slider("batch_size", start["batch_size"], 8, max(512, start["batch_size"]))
@@ -109,7 +108,7 @@ class BenchmarkExplorer(Panel):
         if self.beside.value != NOTHING:
             if self.beside.value not in self._loaded:
                 self._loaded[self.beside.value] = experiment.recorded(self.beside.value)
-            shown["recorded"] = beside = self._loaded[self.beside.value]
+            shown["recorded"] = beside = self._loaded[self.beside.value].only(self._methods)
             here, there = (_kind(device) for device in (self.device.value, beside.provenance.get("device")))
             if here != there:
                 notes.append(f"The recorded run is not one of your kind of device: {there}, not {here}.")
@@ -193,11 +192,6 @@ class BenchmarkExplorer(Panel):
             control.value = preset[control.description]
 
 
-def _buttons(description: str, value: str, options: list[str], each: str) -> widgets.ToggleButtons:
-    look = {"layout": {"width": "auto", "margin": "2px 24px 2px 0"}, "style": {"button_width": each}}
-    return widgets.ToggleButtons(options=options, value=value, description=description, **look)
-
-
 def _devices(given: str) -> list[tuple[str, str]]:
     """What can be chosen, and what it is called."""
     import torch  # noqa: PLC0415
@@ -211,8 +205,9 @@ def _devices(given: str) -> list[tuple[str, str]]:
 
 def _like(device: str) -> str | None:
     """The recorded file of a device of this kind, or else the first one; none where there is none."""
+    study = experiment.STUDY
     try:
-        found = {name: _kind(result.provenance.get("device")) for name, result in experiment.recordings().items()}
+        found = {name: _kind(study.load(name).provenance.get("device")) for name in study.available()}
     except ValueError:  # one cannot be read; the list of files says which, when it is chosen
         return None
     alike = [name for name, kind in found.items() if kind == _kind(device)]

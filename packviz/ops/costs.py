@@ -139,7 +139,7 @@ class Plan(Worded):
         """The times, shortest first, and what follows."""
         times = sorted(self.seconds.items(), key=lambda pair: pair[1])
         stairs = f", {len(self.cuts) - 1} rectangles" if len(self.cuts) > 2 else ""
-        lines = [f"{method:9} {1e3 * seconds:8.2g} ms predicted" for method, seconds in times]
+        lines = [f"{method:9} {float(f'{1e3 * seconds:.2g}'):8g} ms predicted" for method, seconds in times]
         near = f", simpler and within {NEAR - 1:.0%} of the fastest" if times and self.method != times[0][0] else ""
         return "\n".join([*lines, f"auto takes: {self.method}{stairs}{near}"])
 

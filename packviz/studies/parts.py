@@ -24,7 +24,7 @@ from packviz.draw import bars
 from packviz.draw.drawn import Drawn
 from packviz.draw.palette import METHODS
 from packviz.draw.sheet import HATCHED, Sheet
-from packviz.draw.text import milliseconds, table
+from packviz.draw.text import milliseconds, table, whole_percent
 from packviz.ops.running import forget
 from packviz.studies.forum import network as forum
 from packviz.studies.forum.results import setup_lengths
@@ -60,7 +60,7 @@ class Parts(Drawn, Timings[Point]):
     def finding(self) -> str:
         """What the largest batch says, in a line."""
         point = self.points[-1]
-        said = ", ".join(f"{part} {100 * share:.0f} %" for part, share in self.shares(point).items())
+        said = ", ".join(f"{part} {whole_percent(share)}" for part, share in self.shares(point).items())
         return f"Of a packed training step at {point.steps} time steps: {said}"
 
     def to_text(self) -> str:
@@ -77,7 +77,7 @@ class Parts(Drawn, Timings[Point]):
                         f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})",
                     ]
                 )
-            shares = ", ".join(f"{part} {100 * share:.0f} %" for part, share in self.shares(point).items())
+            shares = ", ".join(f"{part} {whole_percent(share)}" for part, share in self.shares(point).items())
             lines += ["", *table(rows, "<8   <"), f"Shares: {shares}."]
         return "\n".join([*lines, "", RATIOS, f"Measured on {self.caption}."])
 

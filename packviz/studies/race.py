@@ -36,6 +36,7 @@ from packviz.core.spec import Spec
 from packviz.count.flops import flops
 from packviz.draw import palette
 from packviz.draw.dumbbells import Dumbbells, Row
+from packviz.draw.table import Table
 from packviz.draw.text import count, milliseconds, table
 from packviz.ops import original, packing
 from packviz.ops.running import forget
@@ -251,78 +252,144 @@ class Race(Results[Point, Mapping[str, Timing]]):
             rows.append(row)
         return table(rows, "<" + "  >" * (len(columns) * len(PASSES)))
 
-    def chart(self, which: str = "training") -> Chart:
-        """How many times as long each method takes as torch padded, on a logarithmic axis, a row for each point.
 
-        Args:
-            which: a key of `PASSES`.
+def chart(machines: Mapping[str, Race], which: str = "training") -> Chart:
+    """How many times as long each method takes as torch padded: a row for each point, a panel for each machine.
 
-        Raises:
-            ValueError: there is no such pass.
-        """
-        from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
+    Args:
+        machines: what each found, by what to call it. The first gives the order of the rows.
+        which: a key of `PASSES`.
 
-        if which not in PASSES:
-            raise ValueError(f"which is {which!r}; choose from {', '.join(PASSES)}")
-        there = [point for point in self.points if AUTO in self.values[point][which].seconds]
-        groups = {name: [p for p in there if _group(p) == name] for name in _GROUPS}
-        for points in groups.values():
-            points.sort(key=lambda point: self.ratio(point, AUTO, PADDED, which))
-        points = [point for group in groups.values() for point in group]
-        rows = [row for name, group in groups.items() if group for row in (f"{name}:", *(p.name for p in group))]
-        against = {point: self.values[point][which].ratio(AUTO, PADDED) for point in points}
-        slower = [point for point in points if against[point].is_clear and against[point].value > 1]
-        faster = sum(ratio.is_clear and ratio.value < 1 for ratio in against.values())
-        title = f"{which.capitalize()}: auto is faster than torch padded at {faster} of {len(points)} points"
-        ratios = {name: {p: self.ratio(p, name, PADDED, which) for p in points} for name in (*_MARKS, AUTO)}
-        lines = [f"{title}, slower at {len(slower)}; {PASSES[which]}"]
+    Raises:
+        ValueError: there is no such pass.
+    """
+    from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
+
+    if which not in PASSES:
+        raise ValueError(f"which is {which!r}; choose from {', '.join(PASSES)}")
+    there = {
+        name: [point for point in race.points if AUTO in race.values[point][which].seconds]
+        for name, race in machines.items()
+    }
+    first = {point: machines[name] for name in reversed([*machines]) for point in there[name]}
+    groups = {name: [point for point in first if _group(point) == name] for name in _GROUPS}
+    for group in groups.values():
+        group.sort(key=lambda point: first[point].ratio(point, AUTO, PADDED, which))
+    rows = [row for name, group in groups.items() if group for row in (f"{name}:", *(p.name for p in group))]
+    against = {
+        name: {point: race.values[point][which].ratio(AUTO, PADDED) for point in first if point in there[name]}
+        for name, race in machines.items()
+    }
+    slower = {name: [p for p, r in some.items() if r.is_clear and r.value > 1] for name, some in against.items()}
+    faster = {name: sum(r.is_clear and r.value < 1 for r in some.values()) for name, some in against.items()}
+    title = f"{which.capitalize()}: auto is faster than torch padded at {_each(faster)} of {len(first)} points"
+    lines = [f"{title}, slower at {_each({name: len(some) for name, some in slower.items()})}; {PASSES[which]}"]
+    for machine, race in machines.items():
+        lines += ["", f"{machine}:"] if len(machines) > 1 else []
         for name, group in groups.items():
             lines += [f"{name}:"] * bool(group)
-            for point in group:
-                said = ", ".join(f"{one} {ratios[one][point]:.2g}".replace("nan", "–") for one in (PACKED, *METHODS))
-                lines.append(f"{point.name}: {said}; best: {self.best(point, which)}")
-        below = [f"Measured on {self.caption}."]
-        x = "times as long as torch padded (dashed: 1)"
-        chart = axes(title, "\n".join(lines), x=x, rows=rows, tall=22 * len(rows), on_top=True, below=below)
+            for point in (point for point in group if point in there[machine]):
+                ratios = {one: race.ratio(point, one, PADDED, which) for one in (PACKED, *METHODS)}
+                said = ", ".join(f"{one} {ratio:.2g}".replace("nan", "–") for one, ratio in ratios.items())
+                lines.append(f"{point.name}: {said}; best: {race.best(point, which)}")
+    x = "times as long as torch padded (dashed: 1)"
+    panels = _panels(machines)
+    words = "\n".join([*lines, "", *panels["below"]])
+    drawn = axes(title, words, x=x, rows=rows, tall=22 * len(rows), on_top=True, **panels)
+    for panel, (machine, race) in enumerate(machines.items()):
+        points = [*against[machine]]
         for name, mark in _MARKS.items():
-            chart.points([*ratios[name].values()], [point.name for point in points], name, marker=mark)
+            ratios = [race.ratio(point, name, PADDED, which) for point in points]
+            drawn.points(ratios, [point.name for point in points], name, marker=mark, panel=panel, key=not panel)
         # Last, over the method that it has chosen.
-        for name, some, look in (
-            (AUTO, [point for point in points if point not in slower], {"color": palette.METHODS["run"]}),
-            (f"{AUTO}, slower", slower, {"color": palette.LIGHT.wrong}),
+        for name, some, colour in (
+            (AUTO, [point for point in points if point not in slower[machine]], palette.METHODS["run"]),
+            (f"{AUTO}, slower", slower[machine], palette.LIGHT.wrong),
         ):
-            ring = {"symbol": "circle-open", "size": 15, "line": {"width": 2.5}, **look}
+            ring = {"symbol": "circle-open", "size": 15, "line": {"width": 2.5}, "color": colour}
             if some:
-                chart.points([against[p].value for p in some], [p.name for p in some], name, marker=ring)
-        return _around_one(chart, (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50))
-
-    def packing_chart(self) -> Chart:
-        """Packing and padding alone, forward and backward: how many times as long as packviz everybody takes."""
-        from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
-
-        packing = [point for point in self.values if point.mode == "none"]
-        points = [point for point in packing if OURS in self.values[point]["training"].seconds]
-        rows = [point.name.removeprefix(f"pack and pad, {point.hidden_size} features, ") for point in points]
-        names = list(dict.fromkeys(name for p in points for name in self.values[p]["training"].seconds if name != OURS))
-        ratios = {name: [self.ratio(point, name, OURS) for point in points] for name in names}
-        worst = max(ratios[PACKED])
-        title = f"Pack and pad: torch takes up to {worst:.3g} times as long as packviz"
-        lines = [title]
-        for i, row in enumerate(rows):
-            said = (f"{name} {ratios[name][i]:.3g}" for name in names if not math.isnan(ratios[name][i]))
-            lines.append(f"{row}: {', '.join(said)}")
-        below = [f"{points[0].hidden_size} features, forward and backward.", f"Measured on {self.caption}."]
-        x = "times as long as packviz (dashed: 1)"
-        chart = axes(title, "\n".join(lines), x=x, rows=rows, tall=26 * len(rows), on_top=True, below=below)
-        for name in names:
-            chart.points(ratios[name], rows, name, marker=_PACKERS[name])
-        return _around_one(chart, (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200))
+                key = name not in {trace.name for trace in drawn.data}
+                ratios = [against[machine][point].value for point in some]
+                drawn.points(ratios, [point.name for point in some], name, marker=ring, panel=panel, key=key)
+    return _around_one(drawn, (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50), len(machines))
 
 
-def _around_one(chart: Chart, ticks: Sequence[float]) -> Chart:
-    """Ratios on a logarithmic axis, with a line at 1."""
+def packing_chart(machines: Mapping[str, Race]) -> Chart:
+    """Packing and padding alone, forward and backward: how many times as long as packviz's everybody's take.
+
+    Args:
+        machines: what each found, by what to call it: a panel for each.
+    """
+    from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
+
+    points = list(dict.fromkeys(p for race in machines.values() for p in race.values if p.mode == "none"))
+    rows = {point: point.name.removeprefix(f"pack and pad, {point.hidden_size} features, ") for point in points}
+    ratios: dict[str, dict[str, dict[Point, float]]] = {}  # by machine, name and point
+    for machine, race in machines.items():
+        ratios[machine] = {}
+        for point in (point for point in points if point in race.values):
+            seconds = race.values[point]["training"].seconds
+            for name in seconds if OURS in seconds else ():
+                if name != OURS:
+                    ratios[machine].setdefault(name, {})[point] = race.ratio(point, name, OURS)
+    worst = {machine: f"{max(found[PACKED].values()):.3g}" for machine, found in ratios.items()}
+    title = f"Pack and pad: torch takes up to {_each(worst)} times as long as packviz"
+    lines = [title]
+    for machine, found in ratios.items():
+        lines += ["", f"{machine}:"] if len(machines) > 1 else []
+        for point, row in rows.items():
+            said = [f"{name} {values[point]:.3g}" for name, values in found.items() if point in values]
+            lines += [f"{row}: {', '.join(said)}"] * bool(said)
+    x = "times as long as packviz (dashed: 1)"
+    panels = _panels(machines, f"{points[0].hidden_size} features, forward and backward.")
+    words = "\n".join([*lines, "", *panels["below"]])
+    drawn = axes(title, words, x=x, rows=[*rows.values()], tall=26 * len(rows), on_top=True, **panels)
+    keys: set[str] = set()
+    for panel, found in enumerate(ratios.values()):
+        for name, values in found.items():
+            at = [rows[point] for point in values]
+            mark = _PACKERS[name]
+            drawn.points([*values.values()], at, name, marker=mark, panel=panel, key=name not in keys)
+            keys.add(name)
+    return _around_one(drawn, (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200), len(machines))
+
+
+def missed(machines: Mapping[str, Race]) -> Table:
+    """How often `auto` misses each of its aims, on every machine and in both passes."""
+    aims = {(name, which): race.aims(which) for name, race in machines.items() for which in PASSES}
+    head = [f"{name}, {which}" if len(machines) > 1 else which for name, which in aims]
+    rows = [
+        [said, *(f"{len(found[said].missed)} of {len(found[said].of)}" for found in aims.values())]
+        for said in next(iter(aims.values()))
+    ]
+    return Table(rows, ["auto shall take", *head], "Points where auto misses its aim")
+
+
+def _panels(machines: Mapping[str, Race], *below: str) -> dict[str, Any]:
+    """What `figures.axes` is to be told of the machines: a panel for each, and what was measured on, below."""
+    if len(machines) == 1:
+        (race,) = machines.values()
+        return {"below": [*below, f"Measured on {race.caption}."]}
+    return {
+        "panels": list(machines),
+        "below": [*below, *(f"{name}: {race.caption}" for name, race in machines.items())],
+    }
+
+
+def _each(values: Mapping[str, object]) -> str:
+    """The value of the only machine, or those of all with their names."""
+    if len(values) == 1:
+        return f"{next(iter(values.values()))}"
+    return ", ".join(f"{value} ({name})" for name, value in values.items())
+
+
+def _around_one(chart: Chart, ticks: Sequence[float], panels: int) -> Chart:
+    """Ratios on logarithmic axes, with a line at 1; of the numbers as many as have room."""
     chart.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")
-    chart.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+    shown = [tick for tick in ticks if panels == 1 or math.log10(tick).is_integer()]
+    chart.update_xaxes(type="log", tickvals=shown, ticktext=[f"{tick:g}" for tick in shown])
+    if panels > 1:
+        chart.update_xaxes(matches="x")
     chart.update_yaxes(showgrid=True)
     return chart
 

@@ -18,14 +18,17 @@ from packviz.core.layout import Layout
 from packviz.core.spec import GATES
 from packviz.core.worded import Worded
 from packviz.draw import text
-from packviz.draw.palette import LIGHT, METHODS, SEQUENCES
-from packviz.studies.thumb import PACKED, PADDED, Case
+from packviz.draw.palette import LIGHT, METHODS, RAMP
+from packviz.studies.thumb import PACKED, PADDED, Case, Measured, Point
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
 
 Packs = Callable[[Case], bool]
 """A rule: whether to pack this case."""
+
+Fit = Callable[[Sequence[Case]], Packs]
+"""Makes a rule from cases."""
 
 
 def rule_of_thumb(lengths: Any) -> bool:
@@ -93,7 +96,12 @@ class Judged(Worded):
         for packs, said in ((True, 'says "pack"'), (False, 'says "pad"')):
             rows.append([said, *(str(self.count(packs, faster)) for faster in (PACKED, PADDED, None))])
         lines = [f"{self.name}, tried on {len(self.cases)} cases", *text.table(rows, "<12>20>20>17")]
-        return "\n".join([*lines, f"{self.accuracy:.0%} right; {self.slowdown:.2f} times as long as the better choice"])
+        return "\n".join(
+            [
+                *lines,
+                f"{text.whole_percent(self.accuracy)} right; {self.slowdown:.2f} times as long as the better choice",
+            ]
+        )
 
 
 def judge(name: str, packs: Packs, cases: Sequence[Case]) -> Judged:
@@ -101,7 +109,7 @@ def judge(name: str, packs: Packs, cases: Sequence[Case]) -> Judged:
     return Judged(name, tuple(cases), tuple(bool(packs(case)) for case in cases))
 
 
-def judge_fitted(name: str, fit: Callable[[Sequence[Case]], Packs], cases: Sequence[Case]) -> Judged:
+def judge_fitted(name: str, fit: Fit, cases: Sequence[Case]) -> Judged:
     """Tries a rule that is fitted to cases, each time on cases of a size that it was not fitted to.
 
     A size is batch size, time steps and hidden size together: `fit` never sees those that its rule is then tried on.
@@ -114,7 +122,7 @@ def judge_fitted(name: str, fit: Callable[[Sequence[Case]], Packs], cases: Seque
     return Judged(name, tuple(cases), tuple(choices[i] for i in range(len(cases))))
 
 
-def fit_threshold(number: Callable[[Case], float]) -> Callable[[Sequence[Case]], Packs]:
+def fit_threshold(number: Callable[[Case], float]) -> Fit:
     """Makes a fit of the rule "pack if this number is over a threshold", one threshold per RNN and pass.
 
     The threshold is the one with the least slowdown on the cases it is fitted to.
@@ -177,30 +185,31 @@ class CostModel:
         """The rule that follows: pack what is predicted to be faster packed."""
         return bool(case.layout.n_padding) and self.predict(case, PACKED) < self.predict(case, PADDED)
 
-    def chart(self, case: Case, caption: str = "") -> Chart:
+    def chart(self, case: Case, caption: str = "", machine: str = "") -> Chart:
         """What the time of a case is made of, padded and packed, as the model has it; and what was measured.
 
         Args:
             case: one that was measured.
             caption: on what; stands below.
+            machine: what to call that, where there are several.
         """
-        from packviz.draw.figures import REAL, Fill, axes  # noqa: PLC0415 - a bare machine has no plotly
+        from packviz.draw.figures import NEITHER, PADDING, REAL, Fill, axes  # noqa: PLC0415 - a bare machine has none
 
         choices = (PADDED, PACKED)
         parts = {choice: self.parts(case, choice) for choice in choices}
         measured = [1e3 * case.seconds[choice] for choice in choices]
         batch = f"{case.batch_size} {case.kind} lengths up to {case.longest}"
         what = f"{case.spec}, {'training' if case.training else 'forward'}, {batch}"
-        title = f"{what}: packed takes {case.ratio.value:.2g} × as long"
+        title = f"{what}: packed takes {case.ratio.value:.2g} × as long{machine and ' on the '}{machine}"
         rows = [["", "measured", *PARTS]]
         for choice, ms in zip(choices, measured, strict=True):
             rows.append([choice, f"{ms:.3g}", *(f"{1e3 * seconds:.2g}" for seconds in parts[choice].values())])
-        words = "\n".join([f"{title}, milliseconds", *text.table(rows, "<8>10>30")])
-        chart = axes(title, words, x="milliseconds", rows=choices, below=_below(caption))
-        fills = (Fill(SEQUENCES[6], "."), Fill(SEQUENCES[1], "|"), REAL, Fill(SEQUENCES[5], "+"))
-        for part, fill in zip(PARTS, fills, strict=True):
+        below = [f"Measured on {caption}."] if caption else []
+        words = "\n".join([f"{title}, milliseconds", *text.table(rows, "<8>10>30"), *below])
+        chart = axes(title, words, x="milliseconds", rows=choices, below=below)
+        for part, fill in zip(PARTS, (NEITHER, Fill(RAMP[2]), REAL, PADDING), strict=True):
             chart.bars(choices, [1e3 * parts[choice][part] for choice in choices], part, fill)
-        mark = {"symbol": "diamond", "size": 14, "color": SEQUENCES[3], "line": {"width": 2, "color": LIGHT.text}}
+        mark = {"symbol": "diamond", "size": 14, "color": LIGHT.ground, "line": {"width": 2, "color": LIGHT.accent}}
         return chart.points(measured, choices, "measured", marker=mark)
 
 
@@ -209,51 +218,101 @@ def fit_model(cases: Sequence[Case]) -> Packs:
     return CostModel.fit(cases).packs
 
 
-def chart(verdicts: Sequence[Judged], caption: str = "") -> Chart:
-    """A bar per rule: the cases it gets right and wrong, and those the measurement does not tell apart.
+def compare(
+    machines: Mapping[str, Measured], rules: Mapping[str, Packs], fits: Mapping[str, Fit] | None = None
+) -> Chart:
+    """How often rules are right, on the measured cases of every machine.
 
     Args:
-        verdicts: the rules, tried on the same cases.
-        caption: what these were measured on; stands below.
+        machines: what was measured, by what to call the machine.
+        rules: by name.
+        fits: by name, those that are fitted, as `judge_fitted` does it.
     """
-    from packviz.draw.figures import NEITHER, REAL, Fill, axes  # noqa: PLC0415 - a bare machine has no plotly
-
-    names = [v.name for v in verdicts]
-    said = [f"{v.accuracy:.0%} right, {v.slowdown:.2f} × the best" for v in verdicts]
-    parts = {
-        "right": [v.right for v in verdicts],
-        "wrong": [v.wrong for v in verdicts],
-        "not told apart": [v.count(True, None) + v.count(False, None) for v in verdicts],
+    verdicts = {
+        machine: [
+            *(judge(name, packs, measured.cases) for name, packs in rules.items()),
+            *(judge_fitted(name, fit, measured.cases) for name, fit in (fits or {}).items()),
+        ]
+        for machine, measured in machines.items()
     }
-    rows = [["cases", *parts, "times as long as the better choice"]]
-    for v, *counts in zip(verdicts, *parts.values(), strict=True):
-        rows.append([v.name, *map(str, counts), f"{v.slowdown:.2f}"])
-    words = "\n".join(text.table(rows, "<  >  >  >  <"))
-    best = max(verdicts, key=lambda verdict: verdict.accuracy)
-    title = f"Most often right: {best.name}, in {best.accuracy:.0%} of the cases that are told apart"
-    chart = axes(title, words, x="cases", rows=names, ends=said, below=_below(caption))
-    for (part, counts), fill in zip(parts.items(), (REAL, Fill(SEQUENCES[5], "."), NEITHER), strict=True):
-        chart.bars(names, counts, part, fill)
-    for v, end in zip(verdicts, said, strict=True):
-        chart.label(len(v.cases), v.name, end)
-    return chart.scale(max(len(v.cases) for v in verdicts))
+    return chart(verdicts, _below(machines))
+
+
+def chart(verdicts: Mapping[str, Sequence[Judged]], below: Sequence[str] = ()) -> Chart:
+    """A bar per rule and machine: the cases it gets right and wrong, and those the measurement does not tell apart.
+
+    Args:
+        verdicts: by machine, the rules tried on what was measured there.
+        below: lines that stand below, such as what was measured on.
+    """
+    from packviz.draw.figures import NEITHER, REAL, WRONG, axes  # noqa: PLC0415 - a bare machine has no plotly
+
+    rows = {
+        f"{machine}: {one.name}" if len(verdicts) > 1 else one.name: one
+        for machine, some in verdicts.items()
+        for one in some
+    }
+    ends = [f"{text.whole_percent(v.accuracy)} right, {v.slowdown:.2f} × the best" for v in rows.values()]
+    parts = {
+        "✓ right": [v.right for v in rows.values()],
+        "✗ wrong": [v.wrong for v in rows.values()],
+        "not told apart": [v.count(True, None) + v.count(False, None) for v in rows.values()],
+    }
+    lines = [["cases", *parts, "times as long as the better choice"]]
+    for (name, v), *counts in zip(rows.items(), *parts.values(), strict=True):
+        lines.append([name, *map(str, counts), f"{v.slowdown:.2f}"])
+    words = "\n".join([*text.table(lines, "<  >  >  >  <"), *below])
+    best = {machine: max(some, key=lambda one: one.accuracy) for machine, some in verdicts.items()}
+    said = [
+        f"{one.name}, {text.whole_percent(one.accuracy)}{f' ({machine})' if len(best) > 1 else ''}"
+        for machine, one in best.items()
+    ]
+    title = f"Most often right, of the cases that are told apart: {'; '.join(said)}"
+    drawn = axes(title, words, x="cases", rows=[*rows], ends=ends, below=below)
+    for (part, counts), fill in zip(parts.items(), (REAL, WRONG, NEITHER), strict=True):
+        sign = part[0] if part[0] in "✓✗" else ""
+        drawn.bars([*rows], counts, part, fill, said=[f"{sign} {count}".strip() for count in counts])
+    for (name, v), end in zip(rows.items(), ends, strict=True):
+        drawn.label(len(v.cases), name, end)
+    return drawn.scale(max(len(v.cases) for v in rows.values()))
 
 
 _WINNERS = {
     PACKED: ("packed is faster", {"symbol": "circle", "color": METHODS["packed"]}),
     PADDED: ("padded is faster", {"symbol": "x", "color": METHODS["padded"]}),
-    None: ("not told apart", {"symbol": "diamond-open", "color": SEQUENCES[1]}),
+    None: ("not told apart", {"symbol": "diamond-open", "color": LIGHT.muted}),
 }
 
 
-def where_packing_pays(cases: Sequence[Case], name: str, caption: str = "") -> Chart:
+def where_time_goes(machines: Mapping[str, Measured], **fields: Any) -> list[Chart]:
+    """What the time of a case is made of, as a `CostModel` fitted to all cases has it.
+
+    Args:
+        machines: what was measured, by what to call the machine: a chart for each that has the case.
+        fields: of the case, all that `thumb.Point` has.
+    """
+    at = Point(**fields)
+    return [
+        CostModel.fit(found.cases).chart(found.values[at], found.caption, machine if len(machines) > 1 else "")
+        for machine, found in machines.items()
+        if at in found.values
+    ]
+
+
+def where_packing_pays(machines: Mapping[str, Measured], mode: str) -> list[Chart]:
     """Each case by its padding and by its work per packed time step: a panel for each pass and number of steps.
 
     Args:
-        cases: those of one kind of RNN.
-        name: of that kind.
-        caption: what they were measured on; stands below.
+        machines: what was measured, by what to call the machine: a chart for each, on the same axes.
+        mode: the kind of RNN.
     """
+    return [
+        _where(found.of(mode), f"{mode}, {machine}" if len(machines) > 1 else mode, _below({machine: found}))
+        for machine, found in machines.items()
+    ]
+
+
+def _where(cases: Sequence[Case], name: str, below: Sequence[str]) -> Chart:
     from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
 
     steps = sorted({case.longest for case in cases})
@@ -271,13 +330,13 @@ def where_packing_pays(cases: Sequence[Case], name: str, caption: str = "") -> C
             lines.append(f"{panel}, {said}: {_outline([case for case in some if case.faster == winner])}")
     chart = axes(
         title,
-        "\n".join(lines),
+        "\n".join([*lines, *below]),
         x="padding, % of the cells",
         y="FLOPs per time step",
         panels=list(panels),
         across=len(steps),
         tall=220,
-        below=_below(caption),
+        below=below,
     )
     for i, some in enumerate(panels.values()):
         for winner, (said, marker) in _WINNERS.items():
@@ -289,8 +348,10 @@ def where_packing_pays(cases: Sequence[Case], name: str, caption: str = "") -> C
     return chart
 
 
-def _below(caption: str) -> list[str]:
-    return [f"Measured on {caption}."] if caption else []
+def _below(machines: Mapping[str, Measured]) -> list[str]:
+    """What was measured on: of several machines a line for each."""
+    name = "{}: {}." if len(machines) > 1 else "Measured on {1}."
+    return [name.format(machine, found.caption) for machine, found in machines.items()]
 
 
 def _outline(cases: Sequence[Case]) -> str:

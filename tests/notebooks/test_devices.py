@@ -1,5 +1,7 @@
-"""The benchmark's page with other recorded files than those that come with packviz: an invented GPU's, and none."""
+"""Pages 06, 08 and 10 with other recorded files than those that come with packviz: invented devices', and none."""
 
+import ast
+import json
 import shutil
 
 import IPython.display
@@ -7,53 +9,119 @@ import pytest
 from nbhelp import ROOT
 from nbtools.source import editions
 
-from packviz.studies.forum import sweep
+RECORDED = ROOT / "notebooks" / "recorded"
+PAGES = {"06_benchmark": "benchmark", "08_making_packing_pay": "race", "10_should_you_pack": "thumb"}
 
-RECORDED = ROOT / "notebooks" / "recorded" / "benchmark_cpu.json"
-FAKE = ROOT / "tests" / "unit" / "studies" / "recordings" / "benchmark_fake_cuda.json"
+
+def invent(kind, path, speed=20.0, packed=0.1, **place):
+    """Writes a file of an invented device: so many times as fast as the recorded CPU, packing in a tenth of that time.
+
+    It says in every picture that it is made up.
+    """
+
+    def seconds(name, value):
+        return value / speed * (packed if "packed" in name else 1)
+
+    def timing(one):
+        one["seconds"] = {name: [seconds(name, value) for value in some] for name, some in one["seconds"].items()}
+
+    data = json.loads((RECORDED / f"{kind}_cpu.json").read_text())
+    data["provenance"] |= {"device": "cuda", "cuda": "0.0", "device_name": "no such GPU", "fake": "a test"} | place
+    for point in data["points"]:
+        if kind == "benchmark":
+            timing(point["timing"])
+        elif kind == "race":
+            timing(point["training"])
+            timing(point["forward"])
+        else:
+            point |= {name: seconds(name, point[name]) for name in ("padded", "packed")}
+            point["ratio"] = [packed * ratio for ratio in point["ratio"]]
+    path.write_text(json.dumps(data))
 
 
 @pytest.fixture
 def page(tmp_path, monkeypatch):
-    """Runs the page up to where it starts to measure; returns what it drew."""
+    """Runs a page with its claims, as far as it shows what was recorded; returns what it drew."""
+    (folder := tmp_path / "recorded").mkdir()
+    monkeypatch.chdir(tmp_path)
+    shown = []
+    monkeypatch.setattr(IPython.display, "display", lambda *drawn: shown.extend(drawn))
 
-    def run(**files):
-        (folder := tmp_path / "recorded").mkdir()
-        for name, path in files.items():
-            shutil.copy(path, folder / f"{name}.json")
-        monkeypatch.chdir(tmp_path)
-        shown = []
-        monkeypatch.setattr(IPython.display, "display", lambda *drawn: shown.append(drawn))
-        source = ROOT / "notebooks" / "source" / "06_benchmark.py"
+    def run(name, *kinds, claims=True):
+        for kind in kinds:
+            shutil.copy(RECORDED / f"{kind}_cpu.json", folder)
         names = {}
-        for cell in editions(source)[0].notebook.cells:
-            if "parameters" in cell.metadata.get("tags", []):
-                return shown
-            if cell.cell_type == "code":
-                exec(cell.source, names)
-        raise AssertionError("the page has no cell with parameters")
+        for cell in editions(ROOT / "notebooks" / "source" / f"{name}.py")[1].notebook.cells:
+            tags = cell.metadata.get("tags", [])
+            if "parameters" in tags:
+                break
+            skipped = "live-timing" in tags or (not claims and "claims" in tags)
+            if cell.cell_type == "code" and not skipped:
+                shown.append(execute(cell.source, names))
+        return [str(drawn) for drawn in shown if drawn is not None]
 
+    run.folder = folder
     return run
 
 
-def test_whatever_was_recorded_is_drawn_the_cpu_first(page, capsys):
-    shown = page(benchmark_cpu=RECORDED, benchmark_somebodys_gpu=FAKE)
-    assert len(shown) == 3
-    for cpu, gpu in shown:
-        assert sweep.recorded(RECORDED).caption in cpu.to_svg()
-        assert "MADE UP" not in cpu.to_svg()
-        assert "no such GPU (GPU, CUDA 0.0)" in gpu.to_svg()
-    assert "Packed takes up to 12 times as long as padded" in shown[0][1].to_svg()
+def execute(code, names):
+    """Runs a cell; returns what its last line gives."""
+    *body, last = ast.parse(code).body
+    if not isinstance(last, ast.Expr):
+        body.append(last)
+    exec(compile(ast.Module(body, []), "<cell>", "exec"), names)
+    return eval(compile(ast.Expression(last.value), "<cell>", "eval"), names) if isinstance(last, ast.Expr) else None
+
+
+def of(shown, *words):
+    """What was drawn that has all these words."""
+    return [drawn for drawn in shown if all(word in drawn for word in words)]
+
+
+@pytest.mark.parametrize(("name", "kind"), PAGES.items())
+def test_a_gpu_stands_beside_the_cpu_and_the_claims_hold(page, capsys, name, kind):
+    for one in {kind, "benchmark"} if kind == "race" else {kind}:
+        invent(one, page.folder / f"{one}_cuda.json")
+    shown = page(name, kind, "benchmark")
     assert "none was recorded on a GPU" not in capsys.readouterr().out
+    both = of(shown, "CPU: ", "GPU: MADE UP, no machine was timed")
+    if name == "06_benchmark":
+        assert len(both) == 3
+        assert "CPU: packed up to" in both[0]
+        assert of(both, "training, CPU", "training, GPU", "forward, GPU")
+        assert not of(both[1:], "forward, GPU")  # so many curves share a plot
+    elif name == "08_making_packing_pay":
+        assert len(both) == 4
+        assert of(both, "auto is faster than torch padded at", "(CPU)", "(GPU)")
+        assert of(shown, "Points where auto misses its aim", "CPU, training", "GPU, forward")
+    else:
+        assert of(both, "CPU: rule of thumb", "GPU: always pack")
+        assert of(both, "GPU: cost model")
+        assert of(shown, "GRU, CPU: packing is faster")
+        assert of(shown, "GRU, GPU: packing is faster", "MADE UP")
+        assert of(shown, "as long on the GPU", "milliseconds")
 
 
-def test_a_page_without_a_gpu_says_so_on_its_first_screen(page, capsys):
-    assert [len(drawn) for drawn in page(benchmark_cpu=RECORDED)] == [1, 1, 1]
+def test_more_threads_and_a_second_gpu_stand_there_too(page):
+    place = {"device": "cpu", "device_name": "an abacus", "threads": 4}
+    invent("benchmark", page.folder / "benchmark_cpu_4.json", 2.0, 1.0, **place)
+    invent("benchmark", page.folder / "benchmark_cuda.json")
+    shown = page("06_benchmark", "benchmark")
+    assert len(of(shown, "\nCPU: ", "\nCPU, 4 threads: ", "\nGPU: ")) == 3
+    invent("benchmark", page.folder / "benchmark_other.json", device_name="another GPU")
+    shown = page("06_benchmark")
+    assert len(of(shown, "\nan abacus, 4 threads: ", "\nno such GPU: ", "\nanother GPU: ")) == 3
+
+
+@pytest.mark.parametrize(("name", "kind"), PAGES.items())
+def test_a_page_without_a_gpu_says_so_on_its_first_screen(page, capsys, name, kind):
+    shown = page(name, kind, "benchmark", claims=False)
     assert capsys.readouterr().out.startswith(
         "All times on this page are those of a CPU: none was recorded on a GPU yet."
     )
+    assert not of(shown, "GPU: ")
 
 
 def test_with_nothing_recorded_the_page_still_runs(page, capsys):
-    assert page() == [(), (), ()]
+    assert of(page("06_benchmark", claims=False), "Nothing was recorded")
     assert "none was recorded on a GPU" in capsys.readouterr().out

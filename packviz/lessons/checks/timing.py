@@ -8,7 +8,8 @@ from typing import Any
 
 from packviz.core.cuts import Prediction, Rates, best_cuts, every_cut, predict
 from packviz.core.layout import Layout
-from packviz.draw.chart import Curve, Plot, Sweep
+from packviz.draw.chart import COLOURS, Curve, Plot, Sweep
+from packviz.draw.palette import sequence_colour
 from packviz.draw.stairs import Stairs
 from packviz.lessons.exercise import Comparison, Verdict, exercise
 
@@ -85,7 +86,7 @@ def _drawn(runs: dict[str, Simulated], ratios: dict[str, float]) -> Sweep:
             calls = [(i, 1e3 * seconds) for i, (called, seconds) in enumerate(machine.calls, 1) if called == name]
             if calls:
                 x, y = zip(*calls, strict=True)
-                curves.append(Curve(name, number, 0, x, y, y, y))
+                curves.append(Curve(name, COLOURS.index(sequence_colour(number)), 0, x, y, y, y))
         plots.append(Plot(f"{kind}: yours {ratios[kind]:.3g}, true {_TRUTHS[kind]:g}", curves))
         order = "".join(name for name, _ in machine.calls)
         short = order if len(order) <= 60 else f"{order[:56]}… ({len(order)} calls)"

@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -196,6 +196,17 @@ class Point(At):
         lost = "".join(f", {name}: {why}" for name, why in self.missing.items())
         return lost + "".join(f", {method} gives other results" for method in self.wrong)
 
+    def only(self, methods: Sequence[str]) -> Point:
+        """The same of these methods alone."""
+        calls = {call_name(method, which) for method in methods for which in PASSES}
+
+        def kept(some: Mapping[str, Any], names: Iterable[str] = calls) -> dict[str, Any]:
+            return {name: value for name, value in some.items() if name in names}
+
+        timing = replace(self.timing, seconds=kept(self.timing.seconds), memory=kept(self.timing.memory))
+        apart = kept(self.difference, methods)
+        return replace(self, timing=timing, missing=kept(self.missing), difference=apart)
+
     def to_dict(self) -> dict[str, Any]:
         """What was measured, as plain data for a JSON file."""
         # JSON has no NaN and no infinity, and a method that goes so wrong must be kept.
@@ -270,6 +281,14 @@ class Benchmark(Drawn, Results[At, Point]):
         """
         return self.point(setup, steps).timing.ratio(call_name(name, which), call_name(to, which))
 
+    def only(self, methods: Sequence[str]) -> Benchmark:
+        """The same of these methods alone, and of the first: the others are compared to it."""
+        first, *others = self.parameters.methods
+        kept = [first, *(method for method in others if method in methods)]
+        parameters = {**self.provenance["parameters"], "methods": kept}
+        values = {at: point.only(kept) for at, point in self.values.items()}
+        return Benchmark({**self.provenance, "parameters": parameters}, values)
+
     def to_text(self) -> str:
         """A table for each setup and pass."""
         return "\n".join([f"{self.parameters.to_text()}.", *self._tables(), *self._remarks()])
@@ -288,10 +307,48 @@ class Benchmark(Drawn, Results[At, Point]):
 
     def finding(self, quantity: str) -> str:
         """What the measurement says of a quantity, in a line."""
-        first, *others = self.parameters.methods
-        setup = "B" if "B" in self.setups else self.setups[-1]
+        first = self.parameters.methods[0]
         if quantity == "time":
+            setup = self._telling
             return self._growth(setup) or f"Milliseconds per batch, up to {self.steps(setup)[-1]} time steps"
+        if (most := self._most(quantity)) is None:
+            return f"{', '.join(self.parameters.methods)}: {QUANTITIES[quantity][0].format(first)}"
+        value, (method, which, setup, steps) = most
+        said = {"ratio": "takes up to {:.2g} times as long as", "memory": "needs as little as {:.2g} of the memory of"}
+        what = said[quantity].format(value)
+        return f"{method.capitalize()} {what} {first} ({which}, setup {setup}, {steps} time steps)"
+
+    def brief(self, quantity: str) -> str:
+        """The same in so few words that those of several machines stand in a line; empty where there is nothing."""
+        if quantity == "time":
+            return self._growth(self._telling, brief=True)
+        if (most := self._most(quantity)) is None:
+            return ""
+        value, (method, *_) = most
+        return f"{method} {'up to' if quantity == 'ratio' else 'down to'} {value:.2g} × {self.parameters.methods[0]}"
+
+    def at_longest(self, quantity: str, setup: str) -> str:
+        """What a training step takes at the longest size of a setup, in words, method by method."""
+        calls = {method: call_name(method, "training") for method in self.parameters.methods}
+        timing = self.point(setup, self.steps(setup)[-1]).timing
+        timed = {method: name for method, name in calls.items() if name in timing.seconds}
+        if quantity == "memory":
+            said = {m: f"{timing.memory[name] / 1e6:.3g}" for m, name in calls.items() if name in timing.memory}
+        elif quantity == "time":
+            said = {m: milliseconds(timing.median(name)) for m, name in timed.items()}
+        else:
+            (first, to), *others = calls.items()
+            said = {m: f"{timing.ratio(name, to).value:.2g}" for m, name in others if {m, first} <= timed.keys()}
+        return ", ".join(f"{method} {value}" for method, value in said.items())
+
+    @property
+    def _telling(self) -> str:
+        """The setup that a finding is about."""
+        return "B" if "B" in self.setups else self.setups[-1]
+
+    def _most(self, quantity: str) -> tuple[float, tuple[str, str, str, int]] | None:
+        """The largest ratio of times, or the smallest of memory, to the first method's; and where it was found."""
+        first, *others = self.parameters.methods
         shares, clear = {}, {}
         for point, method, which in product(self.points, others, PASSES):
             name, to, timing = call_name(method, which), call_name(first, which), point.timing
@@ -302,28 +359,28 @@ class Benchmark(Drawn, Results[At, Point]):
                     clear[method, which, point.setup, point.steps] = ratio.value
             elif quantity == "memory" and {name, to} <= timing.memory.keys():
                 shares[method, which, point.setup, point.steps] = timing.memory[name] / max(timing.memory[to], 1)
-        if not shares:
-            return f"{', '.join(self.parameters.methods)}: {QUANTITIES[quantity][0].format(first)}"
         shares = clear or shares  # what noise has made large is no finding
+        if not shares:
+            return None
         where = (max if quantity == "ratio" else min)(shares, key=lambda one: shares[one])
-        method, which, setup, steps = where
-        said = {"ratio": "takes up to {:.2g} times as long as", "memory": "needs as little as {:.2g} of the memory of"}
-        what = said[quantity].format(shares[where])
-        return f"{method.capitalize()} {what} {first} ({which}, setup {setup}, {steps} time steps)"
+        return shares[where], where
 
-    def _growth(self, setup: str) -> str:
+    def _growth(self, setup: str, brief: bool = False) -> str:
         """How many times as long each method trains at about four times the length."""
         sizes = self.steps(setup)
         long, short = sizes[-1], min(sizes, key=lambda size: abs(size - sizes[-1] / 4))
         timings = [self.point(setup, size).timing for size in (short, long)]
         names = {method: call_name(method, "training") for method in self.parameters.methods}
-        grown = [
+        grown = ", ".join(
             f"{method} × {timings[1].median(name) / timings[0].median(name):.2g}"
             for method, name in names.items()
             if all(name in timing.seconds for timing in timings)
-        ]
-        said = f"From {short} to {long} time steps, training in setup {setup}: {', '.join(grown)}"
-        return said if short < long and grown else ""
+        )
+        if short == long or not grown:
+            return ""
+        if brief:
+            return f"{grown} ({setup}, {short} to {long} steps)"
+        return f"From {short} to {long} time steps, training in setup {setup}: {grown}"
 
     def _tables(self) -> Iterator[str]:
         for setup in self.setups:
@@ -342,10 +399,10 @@ class Benchmark(Drawn, Results[At, Point]):
             cells = [milliseconds(timing.median(calls[m])) if m in there else "–" for m in calls]
             for method in others:
                 ratio = timing.ratio(calls[method], calls[first]) if {first, method} <= there else None
-                cells.append(f"{ratio.value:.3g}{'' if ratio.is_clear else '?'}" if ratio else "–")
+                cells.append(f"{ratio.value:.3g}{' ' if ratio.is_clear else '?'}" if ratio else "–")
             cells += [f"{timing.memory[c] / 1e6:.3g}" if c in timing.memory else "–" for c in calls.values()]
             rows.append([f"{steps}", *cells])
-        return table(rows, ">7  >9")
+        return table(rows, ">7  .9")
 
     def _remarks(self) -> Iterator[str]:
         yield "\nms: median. MB: the most memory in use at once. ?: not told apart. –: no number."
@@ -379,30 +436,124 @@ def beside(
     """
     there = {name: result for name, result in results.items() if result}
     first = next(iter(there.values()), None)
-    wanted = setups or [s for s in SETUPS if any(s in result.setups for result in there.values())]
-    networks = {name: result.parameters.to_text() for name, result in there.items()}
-    alike = {name for name, network in networks.items() if first and network == first.parameters.to_text()}
-    rows = []
-    for quantity in what:
-        plots = []
-        for setup in wanted:
-            curves = [
-                _curve(result, quantity, method, source, setup, which)
-                for source, (name, result) in enumerate(results.items())
-                if result and (quantity == "ratio" or name in alike)
-                for method in result.parameters.methods[quantity == "ratio" :]
-                for which in PASSES
-            ]
-            drawn = [curve for curve in reversed(curves) if curve]
-            said, unit = QUANTITIES[quantity]
-            title = f"{setup} ({SETUPS[setup]}): {said.format(first.parameters.methods[0] if first else '…')}"
-            plots.append(Plot(title, drawn, planned, _guides(quantity, drawn, planned, first), unit, log=True))
-        rows.append(plots)
+    wanted = setups or _setups(there)
+    rows = [[_plot(results, quantity, setup, planned) for setup in wanted] for quantity in what]
     title = first.finding(what[0]) if first and first.points else "The forum's network"
-    sources, below = [], [*notes]
-    if first and len(alike) == len(there):
-        name = f"{next(iter(there))}: " if len(there) < len(results) else ""
-        below.append(f"{name}{first.parameters.to_text()}.")
+    sources, below = _sources(results)
+    below = [*notes, *below]
+    text = "\n\n".join([*notes, *(f"{name}\n{result}" if name else f"{result}" for name, result in there.items())])
+    if len(what) == 1 and len(there) == 1:  # no more than is drawn
+        text = _all_in_words(title, rows, below)
+    return Sweep(title, rows, sources, [*below, *_key(what)], text)
+
+
+def on_machines(found: Mapping[str, Benchmark], quantity: str, setup: str = "") -> Sweep:
+    """A quantity on every machine, on the same axes.
+
+    Times and memory are those of training alone, but for a single machine in plots of both setups; those of another
+    network or batch than the first machine's are left out.
+
+    Args:
+        found: results by what to call the machine.
+        quantity: one of `QUANTITIES`.
+        setup: to draw this one alone, each machine in a plot of its own: for more than two methods. If empty, there is
+            a plot for each setup, and all machines are in it.
+
+    Raises:
+        ValueError: there is no such quantity.
+    """
+    one_of("quantity", quantity, QUANTITIES)
+    found = {name: result for name, result in found.items() if setup in ("", *result.setups) and result.points}
+    if not found:
+        return Sweep("Nothing was recorded", [], [], [], "Nothing was recorded.")
+    if len(found) == 1:
+        found = {"": next(iter(found.values()))}
+    crowded = quantity != "ratio" and (len(found) > 1 or bool(setup))
+    passes = ["training"] if crowded else [*PASSES]
+    sources, below = _sources(found)
+    if setup:
+        drawn = _comparable(found, quantity)
+        plots = [_plot({name: result}, quantity, setup, passes=passes, before=name) for name, result in drawn.items()]
+        rows = [plots[i : i + 2] for i in range(0, len(plots), 2)]
+        said = {name: result.at_longest(quantity, setup) for name, result in found.items()}
+        what, unit = QUANTITIES[quantity]
+        what = what.format(next(iter(found.values())).parameters.methods[0]).capitalize()
+        title = f"{what}{'' if quantity == 'ratio' else f' in {unit}'}, training in {setup}: {_of_each(said)}"
+        sources, below = list[str](), [*sources, *below]
+    else:
+        rows = [[_plot(found, quantity, one, passes=passes, named=len(found) > 1) for one in _setups(found)]]
+        briefs = {name: result.brief(quantity) for name, result in found.items()}
+        title = _of_each(briefs) if len(found) > 1 else found[""].finding(quantity)
+    text = _all_in_words(title, rows, [*sources, *below])
+    return Sweep(title, rows, sources, [*below, *_key([quantity], passes)], text)
+
+
+def _of_each(said: Mapping[str, str]) -> str:
+    """What is said of each machine, in a line."""
+    return "; ".join(f"{name}: {words}" if name else words for name, words in said.items() if words)
+
+
+def _setups(results: Mapping[str, Benchmark]) -> list[str]:
+    return [setup for setup in SETUPS if any(setup in result.setups for result in results.values())]
+
+
+def _comparable(results: Mapping[str, Benchmark | None], quantity: str) -> dict[str, Benchmark]:
+    """Those whose numbers can stand on the axes of the first: of the same network and batch, or ratios."""
+    there = {name: result for name, result in results.items() if result}
+    networks = [result.parameters.to_text() for result in there.values()]
+    return {
+        name: result
+        for (name, result), network in zip(there.items(), networks, strict=True)
+        if quantity == "ratio" or network == networks[0]
+    }
+
+
+def _plot(
+    results: Mapping[str, Benchmark | None],
+    quantity: str,
+    setup: str,
+    planned: Sequence[int] = (),
+    passes: Sequence[str] = tuple(PASSES),
+    named: bool = False,
+    before: str = "",
+) -> Plot:
+    """A quantity in a setup: a curve for each result, method and pass.
+
+    Args:
+        results: by their names; the number of each gives the dashes.
+        quantity: one of `QUANTITIES`.
+        setup: one of `SETUPS`.
+        planned: sizes to mark on the axis.
+        passes: to draw.
+        named: whether curves have the name of the result as well.
+        before: stands before the name of the setup.
+    """
+    drawn = _comparable(results, quantity)
+    first = next(iter(drawn.values()), None)
+    curves = []
+    for source, name in enumerate(results):
+        if name in drawn:
+            result = drawn[name]
+            for method, which in product(result.parameters.methods[quantity == "ratio" :], passes):
+                said = _end_name(quantity, method, which if len(passes) > 1 else "", result)
+                said = ", ".join(filter(None, (said, name if named else "")))
+                curves.append(_curve(result, quantity, method, source, setup, which, said))
+    shown = [curve for curve in reversed(curves) if curve]
+    said, unit = QUANTITIES[quantity]
+    what = said.format(first.parameters.methods[0] if first else "…")
+    where = f"{before}, {setup}" if before else f"{setup} ({SETUPS[setup]})"
+    title = ", ".join([f"{where}: {what}", *passes][: 2 if len(passes) == 1 else 1])
+    return Plot(title, shown, planned, _guides(quantity, shown, planned, first), unit, log=True)
+
+
+def _sources(results: Mapping[str, Benchmark | None]) -> tuple[list[str], list[str]]:
+    """Lines for where each result comes from, if it has a name; and what else is to be said of it."""
+    there = {name: result for name, result in results.items() if result}
+    alike = _comparable(results, "time")
+    sources, below = [], []
+    if there and len(alike) == len(there):
+        name, first = next(iter(there.items()))
+        below.append(f"{f'{name}: ' if len(there) < len(results) else ''}{first.parameters.to_text()}.")
     for name, result in results.items():
         prefix = f"{name}: " if name else ""
         if prefix or not result:
@@ -412,13 +563,19 @@ def beside(
         if result:
             if len(alike) < len(there):
                 apart = "" if name in alike else "; only its ratios are drawn"
-                below.append(f"{prefix}{networks[name]}{apart}.")
+                below.append(f"{prefix}{result.parameters.to_text()}{apart}.")
             below += [f"{prefix}{line}" for line in _gaps(result)]
-    text = "\n\n".join([*notes, *(f"{name}\n{result}" if name else f"{result}" for name, result in there.items())])
-    if len(what) == 1 and len(there) == 1:  # no more than is drawn
-        text = "\n".join([title, *(line for plot in rows[0] for line in _in_words(plot)), *below])
-    key = _MARKS if [*what] == ["memory"] else f"{_MARKS} {_BANDS}"
-    return Sweep(title, rows, sources, [*below, key], text)
+    return sources, below
+
+
+def _key(what: Sequence[str], passes: Sequence[str] = tuple(PASSES)) -> list[str]:
+    """What marks and bands mean, in a line, if there are any."""
+    said = [_MARKS] * (len(passes) > 1) + [_BANDS] * ([*what] != ["memory"])
+    return [" ".join(said)] if said else []
+
+
+def _all_in_words(title: str, rows: Sequence[Sequence[Plot]], below: Sequence[str]) -> str:
+    return "\n".join([title, *(line for row in rows for plot in row for line in _in_words(plot)), *below])
 
 
 def _in_words(plot: Plot) -> list[str]:
@@ -427,7 +584,7 @@ def _in_words(plot: Plot) -> list[str]:
     rows = [["time steps", *(curve.name for curve in plot.curves)]]
     for size in sorted({x for curve in curves for x in curve}):
         rows.append([f"{size:g}", *(plain(curve[size]) if size in curve else "–" for curve in curves)])
-    return ["", f"{plot.title}, {plot.y}", *table(rows, ">10  >8")]
+    return ["", f"{plot.title}, {plot.y}", *table(rows, ">10  .8")]
 
 
 _SLOPES = (("slope 1: T", 1), ("slope 2: T²", 2))
@@ -443,8 +600,8 @@ def _guides(quantity: str, curves: Sequence[Curve], planned: Sequence[int], firs
     method = first.parameters.methods[0]
     if quantity == "ratio":
         return [Guide(f"1: as {method}", ((start, 1), (end, 1)))]
-    name = _end_name(quantity, method, "training", first)
-    own = [curve for curve in curves if curve.name == name and len(curve.x) > 1]
+    number = _number_of(method, first)
+    own = [c for c in curves if (c.method, c.source, c.hollow) == (number, 0, False) and len(c.x) > 1]
     if quantity != "time" or not own:
         return []
     x, y, last = own[-1].x[0], own[-1].y[0], own[-1].x[-1]
@@ -457,7 +614,9 @@ def _gaps(result: Benchmark) -> Iterator[str]:
         yield from (f"✗ {point}: {method} gives other results" for method in point.wrong)
 
 
-def _curve(result: Benchmark, quantity: str, method: str, source: int, setup: str, which: str) -> Curve | None:
+def _curve(
+    result: Benchmark, quantity: str, method: str, source: int, setup: str, which: str, said: str
+) -> Curve | None:
     values: dict[int, tuple[float, float, float]] = {}  # first quartile, median, third quartile
     name, to = (call_name(one, which) for one in (method, result.parameters.methods[0]))
     for steps in result.steps(setup):
@@ -473,16 +632,22 @@ def _curve(result: Benchmark, quantity: str, method: str, source: int, setup: st
             values[steps] = (most, most, most)
     if not values:
         return None
-    # Those of the palette first: a method has the same colour in every picture, whoever else is in it.
-    number = [*dict.fromkeys([*METHODS, *result.parameters.methods])].index(method)
     lows, middles, highs = ([spread[i] for spread in values.values()] for i in range(3))
-    said = _end_name(quantity, method, which, result)
-    return Curve(said, number, source, list(values), middles, lows, highs, hollow=which != "training")
+    return Curve(
+        said, _number_of(method, result), source, list(values), middles, lows, highs, hollow=which != "training"
+    )
+
+
+def _number_of(method: str, result: Benchmark) -> int:
+    """Those of the palette first: a method has the same colour in every picture, whoever else is in it."""
+    return [*dict.fromkeys([*METHODS, *result.parameters.methods])].index(method)
 
 
 def _end_name(quantity: str, method: str, which: str, result: Benchmark) -> str:
-    """What stands at the end of a curve."""
-    return which if quantity == "ratio" and len(result.parameters.methods) == 2 else call_name(method, which)
+    """What stands at the end of a curve; nothing of the pass where there is but one."""
+    if quantity == "ratio" and len(result.parameters.methods) == 2:
+        return which
+    return call_name(method, which) if which else method
 
 
 def call_name(method: str, which: str) -> str:

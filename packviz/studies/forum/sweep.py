@@ -274,6 +274,6 @@ recorded = STUDY.load
 
 
 def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, Benchmark]:
-    """All recorded files that compare just these methods, by name, those of a CPU first. Raises as `recorded` does."""
+    """What was recorded of these methods, by machine as `Study.recordings` calls it. Raises as `recorded` does."""
     found = STUDY.recordings()
-    return {name: result for name, result in found.items() if result.parameters.methods == tuple(methods)}
+    return {name: result.only(methods) for name, result in found.items() if {*methods} <= {*result.parameters.methods}}

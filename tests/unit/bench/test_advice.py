@@ -174,13 +174,13 @@ def test_what_torchs_packing_spends_its_time_on():
     found = given_times(EXCHANGED, spread=0)
     expected = {"pad": 0.4, "pack": 0.1, "RNN": 0.25, "rest": 0.25}
     assert found.shares == {name: pytest.approx(share) for name, share in expected.items()}
-    assert "  pad_packed_sequence     40%" in found.to_text()
-    assert "pad was 40%" in found.to_svg()
+    assert "  pad_packed_sequence     40 %" in found.to_text()
+    assert "pad was 40 %" in found.to_svg()
     fast = given_times(EXCHANGED | {OWN_PAD: 0.1, OWN_BOTH: 0.1})
     assert fast.best == AUTO
     assert not any(name in line for name in (OWN_PAD, OWN_BOTH) for line in fast.to_text().splitlines())
     same = given_times(EXCHANGED | {OWN_BOTH: 2.4}, spread=0.1)
-    assert "  pack_padded_sequence    not told apart from 0%" in same.to_text()
+    assert "  pack_padded_sequence    not told apart from 0 %" in same.to_text()
     assert sum(same.shares.values()) == pytest.approx(1)
     none = given_times({PADDED: 1.0, PACKED: 4.0, AUTO: 1.0})
     assert none.parts == none.shares == {}

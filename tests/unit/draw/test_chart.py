@@ -129,11 +129,13 @@ def test_on_logarithmic_axes_a_factor_is_a_distance(y):
     assert (edge[: len(y) - 1 : -1, 1] > got[:, 1]).all()
 
 
-def test_logarithmic_plots_in_a_row_have_the_same_heights():
+def test_logarithmic_plots_of_one_unit_have_the_same_heights():
     small, large = (Plot("", [curve(y=(v, v, v))], log=True) for v in (1.0, 90.0))
-    assert heights_of([small, large]) == [log_ticks(0.9, 1.2 * 90)] * 2
+    shared = log_ticks(0.9, 1.2 * 90)
+    assert heights_of([[small, large]]) == [[shared] * 2]
+    assert heights_of([[small], [large, Plot("", [curve(y=(7.0,) * 3)], y="MB", log=True)]])[0] == [shared]
     linear = [Plot("", [curve(y=(v, v, v))]) for v in (1.0, 90.0)]
-    assert heights_of(linear) == [ticks(0, 1.2), ticks(0, 1.2 * 90)]
+    assert heights_of([linear]) == [[ticks(0, 1.2), ticks(0, 1.2 * 90)]]
 
 
 def test_guides_are_named_and_within_the_plot():

@@ -432,12 +432,12 @@ def test_in_words():
         "\n"
         "Setup B (triangle), forward pass:\n"
         "  steps  padded ms  packed ms  packed/padded  padded MB  packed MB\n"
-        "      8          1          2              2          –          –\n"
+        "      8          1          2           2             –          –\n"
         "     16      2,000      2,000           1.5?          5          –\n"
         "\n"
         "Setup B (triangle), forward and backward pass:\n"
         "  steps  padded ms  packed ms  packed/padded  padded MB  packed MB\n"
-        "      8         10        300             30          –          –\n"
+        "      8         10        300            30           –          –\n"
         "     16          –          –              –          –          –\n"
         "\n"
         "ms: median. MB: the most memory in use at once. ?: not told apart. –: no number.\n"
@@ -656,13 +656,43 @@ def test_a_page_says_that_nothing_was_recorded_on_a_gpu_until_something_is(tmp_p
     (folder := tmp_path / "recorded").mkdir()
     assert "none was recorded on a GPU" in experiment.STUDY.without_gpu()
     (folder / "benchmark_a_gpu.json").write_bytes(FAKE.read_bytes())
-    (folder / "benchmark_cpu.json").write_bytes((RECORDED / "benchmark_cpu.json").read_bytes())
-    assert list(experiment.STUDY.recordings()) == ["benchmark_cpu.json", "benchmark_a_gpu.json"]  # the CPU first
     assert experiment.STUDY.without_gpu() == ""
-    assert list(experiment.recordings()) == ["benchmark_cpu.json", "benchmark_a_gpu.json"]
-    assert not experiment.recordings(["padded", "run"])
     (folder / "benchmark_a_gpu.json").unlink()
     assert "none was recorded on a GPU" in experiment.STUDY.without_gpu()
+
+
+def test_recordings_are_called_by_their_machine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (folder := tmp_path / "recorded").mkdir()
+
+    def record(file, **place):
+        result = small_result(made(dict.fromkeys(CALLS, 1e-3)))
+        moved = dataclasses.replace(result, provenance={**result.provenance, **place})
+        experiment.STUDY.save(folder / f"benchmark_{file}.json", moved)
+
+    record("a", device="cuda:1", device_name="a GPU")
+    record("b", device="cpu", threads=4, device_name="a CPU")
+    record("c", device="cpu", device_name="a CPU")
+    assert list(experiment.STUDY.recordings()) == ["CPU", "CPU, 4 threads", "GPU"]
+    record("d", device="cuda", device_name="another")
+    assert list(experiment.STUDY.recordings()) == ["a CPU", "a CPU, 4 threads", "a GPU", "another"]
+    record("e", device="cuda", device_name="another")
+    files = [f"benchmark_{name}.json" for name in "cbade"]
+    assert list(experiment.STUDY.recordings()) == files
+    assert list(experiment.recordings()) == files
+    assert not experiment.recordings(["padded", "run"])
+
+
+def test_some_methods_of_a_result():
+    times = {call_name(method, which): 1e-3 for method in ("padded", "packed", "run") for which in results.PASSES}
+    whole = small_result(made(times), methods=("padded", "packed", "run"))
+    some = whole.only(["run", "packed of another"])
+    assert some.parameters.methods == ("padded", "run")  # the first stays, since the others are compared to it
+    assert {name for point in some.points for name in point.timing.seconds} == {
+        call_name(method, which) for method in ("padded", "run") for which in results.PASSES
+    }
+    ratio = ("run", "padded", whole.setups[0], whole.points[0].steps)
+    assert some.ratio(*ratio) == whole.ratio(*ratio)
 
 
 def test_no_made_up_recording_among_the_measured_ones():
@@ -676,8 +706,9 @@ def test_the_recorded_run_is_complete():
     assert result.steps("A") == result.steps("B")
     assert {32, 128, 512} <= set(result.steps("A"))
     assert (result.parameters.batch_size, result.parameters.threads) == (512, 1)
+    assert result.parameters.methods == ("padded", "packed", "drop-in", "run")
     for point in result.points:
-        assert set(point.timing.seconds) == set(point.timing.memory) == CALLS
+        assert set(point.timing.seconds) == set(point.timing.memory) > CALLS
         assert not point.wrong
         assert not point.missing
     assert "benchmark_cpu.json" in experiment.STUDY.available()

@@ -17,6 +17,7 @@ from packviz.studies import race
 from packviz.studies.race import AUTO, COPY, LENGTHS, METHODS, OURS, PACKED, PADDED, PASSES, POINTS, Point, Race
 
 TINY = Point("GRU", "uniform", 3, 5, 2, 3)
+OTHER = Point("LSTM", "equal", 3, 5, 2, 3)
 PACKING = Point("none", "triangle", 3, 5, 2, 2)
 PLACE = {"device_name": "a machine", "torch": "9.9", "threads": 1, "date": "2026-01-02T03:04:05"}
 
@@ -72,7 +73,7 @@ def test_a_method_with_other_results_is_not_timed(monkeypatch):
         assert re.fullmatch(r"0\.\d+ from torch packed", timing.missing["split"])
     assert found.best(TINY) != "split"
     assert found.to_text().count("✗ split was left out: 0.0") == 2
-    assert "split –" in found.chart().to_text()
+    assert "split –" in race.chart({"": found}).to_text()
 
 
 def test_where_auto_is_wrong_it_misses_every_aim():
@@ -84,7 +85,7 @@ def test_where_auto_is_wrong_it_misses_every_aim():
     found = Race(PLACE, {TINY: timings, PACKING: made_up(PACKING).values[PACKING]})
     assert all(aim.missed == aim.of for aim in found.aims().values())
     assert "GRU(2, 3), uniform, 3 × 5" in found.to_text()
-    assert "at 0 of 0 points" in found.chart().to_text()
+    assert "at 0 of 0 points" in race.chart({"": found}).to_text()
 
 
 def test_a_file_keeps_everything(found, tmp_path):
@@ -165,16 +166,40 @@ def test_the_text_has_all_times():
 
 
 def test_the_figure_shows_the_ratios():
-    chart = made_up(split=2.5, auto=5).chart()
+    chart = race.chart({"": made_up(split=2.5, auto=5)})
     drawn = {trace.name: trace.x[0] for trace in chart.data}
     assert drawn == {PACKED: 1, "padded": 1, "packed": 1, "split": 0.25, "staircase": 1, AUTO: 0.5}
     assert "split 0.25" in chart.to_text()
     assert len({trace.marker.symbol for trace in chart.data}) == len(drawn)
-    lost = made_up(auto=25).chart()
+    lost = race.chart({"": made_up(auto=25)})
     assert {trace.name: trace.x[0] for trace in lost.data}["auto, slower"] == 2.5
     assert "faster than torch padded at 0 of 1 points, slower at 1" in lost.to_text()
     with pytest.raises(ValueError, match="which is 'backward'; choose from training, forward"):
-        made_up().chart("backward")
+        race.chart({"": made_up()}, "backward")
+
+
+def test_every_machine_has_a_panel_on_the_same_rows_and_axis():
+    gpu = Race(PLACE | {"device": "cuda"}, {**made_up(auto=25).values, **made_up(OTHER, auto=25).values})
+    chart = race.chart({"CPU": made_up(auto=5), "GPU": gpu})
+    assert str(chart).startswith(
+        "Training: auto is faster than torch padded at 1 (CPU), 0 (GPU) of 2 points, slower at 0 (CPU), 2 (GPU)"
+    )
+    rings = {(trace.name, trace.xaxis): (list(trace.x), list(trace.y)) for trace in chart.data if AUTO in trace.name}
+    assert rings == {
+        (AUTO, "x"): ([0.5], [TINY.name]),
+        (f"{AUTO}, slower", "x2"): ([2.5, 2.5], [TINY.name, OTHER.name]),
+    }
+    assert chart.layout.xaxis2.matches == "x"
+    assert [t.name for t in chart.data if t.showlegend] == [PACKED, *METHODS[1:], AUTO, f"{AUTO}, slower"]
+    notes = " ".join(note.text for note in chart.layout.annotations)
+    assert all(f"{name}: {raced.caption}" in notes for name, raced in {"CPU": made_up(), "GPU": gpu}.items())
+
+
+def test_the_missed_aims_of_every_machine_stand_in_a_table():
+    said = race.missed({"CPU": made_up(), "GPU": made_up(auto=20)})
+    assert said.head[1:] == ["CPU, training", "CPU, forward", "GPU, training", "GPU, forward"]
+    assert said.rows[0] == [OWN, *["0 of 1"] * 2, *["1 of 1"] * 2]
+    assert race.missed({"CPU": made_up()}).head[1:] == ["training", "forward"]
 
 
 def test_where_packed_is_faster():
@@ -198,7 +223,7 @@ def test_where_packed_is_faster():
 def test_pack_and_pad_have_a_chart_of_their_own():
     raced = race.recorded()
     points = [point for point in raced.values if point.mode == "none"]
-    chart = raced.packing_chart()
+    chart = race.packing_chart({"": raced})
     marks = {trace.name: list(trace.x) for trace in chart.data}
     assert set(marks) <= {race.PACKED, race.COPY, "torchrua"}
     assert marks[race.PACKED] == pytest.approx([raced.ratio(p, race.PACKED, race.OURS) for p in points], rel=5e-3)

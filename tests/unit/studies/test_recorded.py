@@ -22,13 +22,13 @@ def test_every_recorded_file_is_up_to_date(path):
 
 CHARTS = {
     "benchmark": (sweep, lambda found: found.to_svg()),
-    "race": (race, lambda found: found.chart().to_json()),
+    "race": (race, lambda found: race.chart({"": found}).to_json()),
     "packed faster": (race, lambda found: found.packed_faster().to_svg()),
     "savings": (savings, lambda found: found.to_svg()),
     "compiled": (compiled, lambda found: found.to_svg()),
     "parts": (parts, lambda found: found.to_svg()),
-    "rules": (thumb, lambda found: rules.chart([rules.judge("never", lambda case: False, found.cases)], found.caption)),
-    "cases": (thumb, lambda found: rules.where_packing_pays(found.of("GRU"), "GRU", found.caption)),
+    "rules": (thumb, lambda found: rules.compare({"": found}, {"never": lambda case: False})),
+    "cases": (thumb, lambda found: rules.where_packing_pays({"": found}, "GRU")[0]),
     "costs": (thumb, lambda found: rules.CostModel.fit(found.cases).chart(found.cases[0], found.caption)),
 }
 

@@ -13,7 +13,6 @@ from packviz.bench.timing import Ratio
 from packviz.core.layout import Layout
 from packviz.core.lengths import DISTRIBUTIONS
 from packviz.core.spec import Spec
-from packviz.draw.palette import LIGHT
 from packviz.studies import rules, thumb
 from packviz.studies.thumb import PACKED, PADDED, Case, grid
 
@@ -116,7 +115,7 @@ def test_a_confusion_table():
         "               packed was faster   padded was faster   not told apart",
         'says "pack"                    1                   1                1',
         'says "pad"                     1                   1                0',
-        "50% right; 1.80 times as long as the better choice",
+        "50 % right; 1.80 times as long as the better choice",
     ]
 
 
@@ -222,20 +221,36 @@ def test_what_is_not_padded_is_not_packed():
 
 def test_rules_judged():
     cases = [case(2.0), case(0.5), case(1.0, spread=1.5)]
-    chart = rules.chart([rules.judge("always", lambda c: True, cases), rules.judge("no", lambda c: False, cases)])
+    some = [rules.judge("always", lambda c: True, cases), rules.judge("no", lambda c: False, cases)]
+    chart = rules.chart({"": some})
     right, wrong, neither = chart.data
     assert [list(part.x) for part in (right, wrong, neither)] == [[1, 1], [1, 1], [1, 1]]
     assert right.y[0] == "always"
-    assert "50% right, 1.33 × the best" in [note.text for note in chart.layout.annotations if note.y == "always"]
-    looks = {(part.marker.pattern.shape, part.marker.color == LIGHT.ground) for part in chart.data}
-    assert len(looks) == 3  # not by colour alone
-    assert "/" not in {part.marker.pattern.shape for part in chart.data}  # the hatch is for padding
+    assert "50 % right, 1.33 × the best" in [note.text for note in chart.layout.annotations if note.y == "always"]
+    assert [part.text[0] for part in chart.data] == ["✓ 1", "✗ 1", "1"]  # not by colour alone
+    assert not any(part.marker.pattern.shape for part in chart.data)  # the hatch is for padding
     assert chart.to_text().splitlines()[1].split() == ["always", "1", "1", "1", "1.33"]
+
+
+def test_rules_are_judged_on_every_machine():
+    def found(*ratios):
+        return thumb.Measured({"device_name": "a machine"}, dict(enumerate(map(case, ratios))))
+
+    habits = {"pack": lambda c: True, "never": lambda c: False}
+    chart = rules.compare({"CPU": found(2.0, 4.0), "GPU": found(0.5)}, habits)
+    assert list(chart.data[0].y) == ["CPU: pack", "CPU: never", "GPU: pack", "GPU: never"]
+    assert list(chart.data[0].x) == [0, 2, 1, 0]
+    assert chart.layout.title.text.endswith("never, 100 % (CPU); pack, 100 % (GPU)")
+    assert "GPU: a machine" in "".join(note.text for note in chart.layout.annotations)
+    cases = thumb.Measured({}, {size: case(batch_size=size) for size in (4, 16)})
+    fitted = rules.compare({"CPU": cases}, {}, {"share": rules.fit_threshold(rules.padding_share)})
+    assert list(fitted.data[0].y) == ["share"]
 
 
 def test_where_packing_pays():
     cases = [case(2.0), case(0.5, kind="log-normal"), case(1.0, spread=1.5, training=False)]
-    chart = rules.where_packing_pays(cases, "GRU")
+    measured = thumb.Measured({}, dict(enumerate(cases)))
+    (chart,) = rules.where_packing_pays({"CPU": measured}, "GRU")
     points = {(trace.name, trace.xaxis): list(zip(trace.x, trace.y, strict=True)) for trace in chart.data}
     assert sum(map(len, points.values())) == 3
     (point,) = points["packed is faster", "x2"]
@@ -246,6 +261,8 @@ def test_where_packing_pays():
     assert f"training, {steps} steps, packed is faster: 1 case with" in chart.to_text()
     assert f"forward, {steps} steps, packed is faster: no case" in chart.to_text()
     json.dumps(chart._repr_mimebundle_())
+    titles = [one.layout.title.text for one in rules.where_packing_pays({"CPU": measured, "GPU": measured}, "GRU")]
+    assert [title.partition(":")[0] for title in titles] == ["GRU, CPU", "GRU, GPU"]
 
 
 def test_cost_of():
