@@ -213,7 +213,9 @@ def test_peak_memory_agrees_with_torchs_own_profiler(packed):
 
     call()
     lstm.zero_grad()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    # acc_events: else torch 2.11 warns, once in a process, that one cycle is all it keeps.
+    with torch.profiler.profile(activities=activities, profile_memory=True, acc_events=True) as profiler:
         call()
     events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]
     lstm.zero_grad()

@@ -334,7 +334,7 @@ def test_a_fully_frozen_module():
         (nn.GRU(3, 4), torch.zeros(5, 2, 3), [6, 2], None, "lengths[0] is 6, but x of shape (5, 2, 3)"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 0], None, "lengths[1] is 0"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 3).double(), [5, 2], None, "x has dtype torch.float64 but the module"),
-        (nn.GRU(3, 4), torch.zeros(5, 2, 3, device="meta"), [5, 2], None, "x has device meta but the module"),
+        (nn.GRU(3, 4), torch.zeros(5, 2, 3, device="meta"), [5, 2], None, "x is on the meta device, which holds no"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 2], torch.zeros(1, 3, 4), "hx must be h_0 (1, 2, 4), got (1, 3, 4)"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 2], (1, 2), "hx must be h_0 (1, 2, 4), got tuple"),
         (nn.LSTM(3, 4), torch.zeros(5, 2, 3), [5, 2], torch.zeros(1, 2, 4), "h_0 (1, 2, 4) and c_0 (1, 2, 4), got (1,"),
