@@ -14,6 +14,7 @@ from packviz.bench.terminal import STOPPED
 from packviz.check.command import add_check, add_diagnose
 from packviz.core import lengths
 from packviz.draw.picture import show
+from packviz.studies import adopt, record
 from packviz.studies.forum import command as forum
 
 STUDIES = {
@@ -24,6 +25,7 @@ STUDIES = {
     "untuned": "the race on a grid that nothing was tuned to",
     "parts": "what a packed training step spends its time on: its parts exchanged one after the other",
     "thumb": "rules of thumb, held against a grid of batches",
+    "exact": "what is offered as equal to torch's, held against torch on your device",
     "compilers": "what tracing, export, compile and ONNX make of packing",
 }
 """What `packviz study` runs: modules of `packviz.studies`, and what each is about."""
@@ -56,7 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_advise(adviser)
 
     bench = "time the forum's network, padded and packed, on this machine"
-    forum.add_to(commands.add_parser("bench", help=bench, description=f"{bench.capitalize()}."))
+    more = forum.add_to(commands.add_parser("bench", help=bench, description=f"{bench.capitalize()}."))
+    record.add_to(more)
+    adopt.add_to(more)
 
     study = "run a study again: what notebooks show as recorded, measured on this machine"
     add_studies(commands.add_parser("study", help=study, description=f"{study.capitalize()}."), STUDIES)

@@ -4,7 +4,8 @@ Runs of known sizes are timed by every method, and the constants are those that 
 the relative errors, with no constant below zero.
 
 `python -m packviz.bench.calibration --threads 1 2 --out packviz/ops` makes the constants that come with the package, a
-file for each number of torch's threads: `costs_cpu_1.json` and so on.
+file for each number of torch's threads: `costs_cpu_1.json` and so on. `packviz bench record` measures them too, and can
+be stopped and gone on with: it is a study like the others.
 """
 
 from __future__ import annotations
@@ -13,19 +14,20 @@ import argparse
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from packviz.bench import ways
-from packviz.bench.machine import check_device, provenance
+from packviz.bench.study import How, Results, StoppedError, Study
 from packviz.bench.terminal import in_a_line
-from packviz.bench.timing import measure
+from packviz.bench.timing import measure as time_each
 from packviz.core.cuts import Rates, best_cuts, predict
 from packviz.core.fit import nonnegative
 from packviz.core.given import at_least
@@ -57,10 +59,87 @@ SHAPES = (
 """`(B, T, I, H, layers, directions)`, those that say most first. Lengths run evenly from `T` down to 1. What works step
 by step has them nearly equal as well: it goes on with fewer sequences after each distinct one, at a cost."""
 
-_FIRST, _MOST_PASSES = 4, 20
+_FIRST, _PASSES, _MOST_PASSES = 4, 3, 20  # shapes in any case; passes over all, as recorded and at most
 
-_Points = defaultdict[str, dict[str, tuple[tuple[float, ...], float]]]
-"""By key of `Costs.seconds`, and then by what was run: how much of each term it takes, and how many seconds."""
+
+@dataclass(frozen=True)
+class Point:
+    """An RNN and a batch, and which time it is that they are measured.
+
+    Attributes:
+        mode: one of `MODES`.
+        shape: as in `SHAPES`.
+        again: how often it was measured before.
+    """
+
+    mode: str
+    shape: tuple[int, ...]
+    again: int = 0
+
+    def __str__(self) -> str:
+        number = f"{SHAPES.index(self.shape) + 1} of {len(SHAPES)}" if self.shape in SHAPES else f"{self.shape}"
+        return f"{self.mode}, shape {number}" + f", time {self.again + 1}" * bool(self.again)
+
+    @property
+    def spec(self) -> Spec:
+        """The RNN."""
+        _, _, inputs, hidden, layers, directions = self.shape
+        return Spec(self.mode, inputs, hidden, layers, directions == 2)
+
+
+class _Run(NamedTuple):
+    """One way to run the batch of a point.
+
+    Attributes:
+        name: of the constants that explain it, as `key` takes it.
+        what: tells it from others of that name.
+        lengths: of the batch.
+        method: as `pv.run` takes it.
+        amount: its calls, time steps and cells.
+    """
+
+    name: str
+    what: str
+    lengths: Sequence[int]
+    method: Any
+    amount: tuple[int, int, int]
+
+
+_Seconds = Mapping[str, Mapping[str, float]]
+"""What a point took: by key of `Costs.seconds`, and by what was run."""
+
+
+class Calibration(Results[Point, _Seconds]):
+    """Times of runs of known sizes, and the constants that explain them."""
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether every RNN was measured at every shape: fewer leave constants that nothing tells apart."""
+        return {(point.mode, point.shape) for point in self.values} >= {*product(MODES, SHAPES)}
+
+    @property
+    def costs(self) -> Costs:
+        """The constants. The shortest time of a run counts, for a busy machine only ever makes things slower.
+
+        For RNNs that were not measured those in force are taken over.
+        """
+        device = str(self.provenance["device"]).partition(":")[0]
+        known: defaultdict[str, dict[Any, tuple[tuple[float, ...], float]]] = defaultdict(dict)
+        for point, found in self.values.items():
+            for name, run in _every_run(point, device):
+                if run.what in found.get(name, {}):
+                    here, seconds = (point.shape, run.what), found[name][run.what]
+                    _, before = known[name].get(here, ((), math.inf))
+                    known[name][here] = amounts(point.spec, *run.amount), min(before, seconds)
+        modes = list(dict.fromkeys(point.mode for point in self.values))
+        constants = {**in_force(device, int(self.provenance["threads"])).seconds}
+        constants |= {name: _fitted(name, some.values()) for name, some in known.items()}
+        how = {"parameters": {"modes": modes, "batches": len(self.values)}}
+        return Costs(device, constants, {**self.provenance, **how})
+
+    def to_text(self) -> str:
+        """The constants."""
+        return f"{self.costs}"
 
 
 def calibrate(
@@ -89,65 +168,81 @@ def calibrate(
     """
     if device not in ("cpu", "cuda"):
         raise ValueError(f"device is {device!r}; choose 'cpu' or 'cuda'")
-    check_device(device)
     if unknown := set(modes) - set(MODES):
         raise ValueError(f"modes has {sorted(unknown)[0]!r}; choose among {', '.join(map(repr, MODES))}")
-    before = torch.get_num_threads()
-    torch.set_num_threads(at_least("threads", before if threads is None else threads))
-    try:
-        return _calibrated(device, modes, seconds, progress)
-    finally:
-        torch.set_num_threads(before)
+    count = at_least("threads", torch.get_num_threads() if threads is None else threads)
+    points = [Point(*some) for some in _points(modes, _MOST_PASSES)]
+    first = len(SHAPES[:_FIRST]) * len(modes)
+    began = time.monotonic()
+    with torch.inference_mode(False):
+        for found in STUDY.steps(points, parameters=STUDY.parameters, device=device, threads=count):
+            done = len(found.values)
+            if done == len(points) or (done >= first and time.monotonic() - began > seconds):
+                break
+            progress(str(points[done]))
+    return found.costs
 
 
-def _calibrated(device: str, modes: Sequence[str], seconds: float, progress: Callable[[str], object]) -> Costs:
-    began, points, done = time.monotonic(), _Points(dict), 0
-    for again, (i, shape), mode in product(range(_MOST_PASSES), enumerate(SHAPES), modes):
-        if (again or i >= _FIRST) and time.monotonic() - began > seconds:
-            break
-        progress(f"{mode}, shape {i + 1} of {len(SHAPES)}" + f", time {again + 1}" * bool(again))
-        with torch.inference_mode(False):
-            _measure(points, mode, shape, device)
-        done += 1
-    known = in_force(device, torch.get_num_threads()).seconds
-    constants = {**known, **{name: _fitted(name, points[name].values()) for name in points}}
-    return Costs(device, constants, provenance(device, {"modes": list(modes), "batches": done}))
+def _points(modes: Sequence[str], passes: int) -> Iterator[tuple[str, tuple[int, ...], int]]:
+    for again, shape, mode in product(range(passes), SHAPES, modes):
+        yield mode, shape, again
 
 
-def _measure(points: _Points, mode: str, shape: Sequence[int], device: str) -> None:
-    """Times one RNN on one batch by every method."""
-    batch, steps, inputs, hidden, layers, directions = shape
+def _every_run(point: Point, device: str) -> Iterator[tuple[str, _Run]]:
+    """By key of `Costs.seconds` everything that is run at a point."""
+    for fused, training, runs in _rounds(point, device):
+        for run in runs:
+            yield key(run.name, point.spec, training, fused), run
+
+
+def _rounds(point: Point, device: str) -> Iterator[tuple[bool, bool, list[_Run]]]:
+    """What is timed against each other: on torch's fused kernel or another, with a backward pass or without."""
+    batch, steps, *_ = point.shape
     lengths = tuple(evenly(batch, steps).tolist())
-    spec = Spec(mode, inputs, hidden, layers, directions == 2)
     distinct = len(set(lengths))
     cuts = [best_cuts(lengths, Rates(0, 1, 0, 1), k) for k in sorted({1, min(4, distinct), min(12, distinct)})]
-    stairs: list[Any] = [Staircase(each) for each in cuts]
-    fused = mode == "LSTM" and device == "cpu"
-    for kernel, training in product({fused, False}, (True, False)):
-        # oneDNN has no LSTM in double precision. The other methods are the same on either kernel.
-        dtype = torch.float64 if kernel != fused else torch.float32
-        with torch.random.fork_rng():  # the caller's random numbers stay the caller's
-            rnn = getattr(torch.nn, mode)(inputs, hidden, layers, bidirectional=directions == 2, batch_first=True)
+    stairs = []
+    for method in map(Staircase, cuts):
+        found = predict(lengths, method.cuts, Rates(0, 0, 0, 0))
+        stairs.append(_Run("staircase", str(method), lengths, method, (found.calls, steps, found.cells)))
+    rest = [_Run("whole", "whole", [steps] * batch, "padded", (1, steps, steps * batch))]
+    few = nearly_equal(batch, steps).tolist()
+    for n in (lengths, few) if len(set(few)) > 1 else (lengths,):  # torch has a kernel of its own for one
+        for name in ("packed", "split"):
+            rest.append(_Run(name, f"{name}, {sum(n)} cells", n, name, (len(set(n)), max(n), sum(n))))
+    own = point.mode == "LSTM" and device == "cpu"
+    for fused, training in product([True, False] if own else [False], (True, False)):
+        yield fused, training, stairs + rest * (fused == own)  # the others are the same on either kernel
+
+
+def measure(point: Point, how: How) -> _Seconds:
+    """Times one RNN on one batch by every method."""
+    (batch, steps, inputs, hidden, layers, directions), device = point.shape, how.device
+    rounds, taken = [*_rounds(point, device.partition(":")[0])], defaultdict[str, dict[str, float]](dict)
+    own = rounds[0][0]
+    for i, (fused, training, runs) in enumerate(rounds):
+        # oneDNN has no LSTM in double precision.
+        dtype = torch.float64 if fused != own else torch.float32
+        rnn = getattr(torch.nn, point.mode)(inputs, hidden, layers, bidirectional=directions == 2, batch_first=True)
         rnn.to(device, dtype)
         x = torch.ones(batch, steps, inputs, device=device, dtype=dtype, requires_grad=True)
         leaves = [x, *rnn.parameters()]
-        tried: dict[str, tuple[Sequence[int], Any, str, tuple[int, int, int]]] = {}
-        for method in stairs:
-            found = predict(lengths, method.cuts, Rates(0, 0, 0, 0))
-            tried[str(method)] = lengths, method, "staircase", (found.calls, steps, found.cells)
-        if kernel == fused:
-            tried["whole"] = [steps] * batch, "padded", "whole", (1, steps, steps * batch)
-            few = nearly_equal(batch, steps).tolist()
-            for n in (lengths, few) if len(set(few)) > 1 else (lengths,):  # torch has a kernel of its own for one
-                for name in ("packed", "split"):
-                    tried[f"{name}, {sum(n)} cells"] = n, name, name, (len(set(n)), max(n), sum(n))
-        runs = {what: partial(ways.run, rnn, x, n, method) for what, (n, method, *_) in tried.items()}
-        calls = {name: ways.training(run, leaves) if training else ways.forward(run) for name, run in runs.items()}
-        timing = measure(calls, rounds=3, warmup=1, device=device, before=dict.fromkeys(calls, forget))
-        for what, (_, _, name, amount) in tried.items():
-            known, point = points[key(name, spec, training, kernel)], f"{shape} {what}"
-            before = known[point][1] if point in known else math.inf
-            known[point] = amounts(spec, *amount), min(before, timing.median(what))
+        made = {run.what: partial(ways.run, rnn, x, run.lengths, run.method) for run in runs}
+        calls = {what: ways.training(run, leaves) if training else ways.forward(run) for what, run in made.items()}
+        timing = time_each(
+            calls,
+            rounds=how.parameters["rounds"],
+            warmup=1,
+            device=device,
+            before=dict.fromkeys(calls, forget),
+            progress=how.part("training" if training else "forward", i, len(rounds)).progress,
+            stop=how.stop,
+        )
+        if timing.stopped:
+            raise StoppedError
+        for run in runs:
+            taken[key(run.name, point.spec, training, fused)][run.what] = timing.median(run.what)
+    return taken
 
 
 def _fitted(name: str, points: Iterable[tuple[tuple[float, ...], float]]) -> list[float]:
@@ -157,6 +252,19 @@ def _fitted(name: str, points: Iterable[tuple[tuple[float, ...], float]]) -> lis
     if not (name.startswith("packed") and name.endswith("training")):
         rows[:, TERMS.index("cell, step, gate")] = 0
     return [float(f"{value:.4g}") for value in nonnegative(rows)]
+
+
+STUDY = Study(
+    "calibration",
+    Point,
+    measure,
+    Calibration,
+    full=[Point(*some) for some in _points(MODES, _PASSES)],
+    quick=[Point(mode, SHAPES[0]) for mode in MODES],
+    parameters={"rounds": 3},
+    read=lambda point, entry: entry["seconds"],
+    write=lambda found: {"seconds": found},
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

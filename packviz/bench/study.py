@@ -67,7 +67,32 @@ class Results(Worded, Generic[P, V]):
     @property
     def timings(self) -> Iterable[Timing]:
         """Everything that was timed, as far as it was kept round by round."""
-        return [value for value in self.values.values() if isinstance(value, Timing)]
+        return [timing for value in self.values.values() for timing in self.timed(value).values()]
+
+    def timed(self, value: V) -> Mapping[str, Timing]:
+        """What was timed against each other at a point, by pass where there are several."""
+        return {"": value} if isinstance(value, Timing) else {}
+
+    @property
+    def ratios(self) -> dict[str, Ratio]:
+        """How many times as long each takes as the first of those it was timed against, by a name for each."""
+        return {
+            ", ".join(filter(None, (str(point), which, name))): timing.ratio(name, first)
+            for point, value in self.values.items()
+            for which, timing in self.timed(value).items()
+            if timing.seconds
+            for first, *others in [timing.seconds]
+            for name in others
+        }
+
+    @property
+    def unheld(self) -> list[str]:
+        """The points where nobody looked whether all that was timed gives the same, or where it does not."""
+        return [
+            str(point)
+            for point, value in self.values.items()
+            if any("difference" not in timing.provenance for timing in self.timed(value).values())
+        ]
 
     @property
     def caption(self) -> str:
@@ -415,6 +440,11 @@ class Study(Generic[P, V, R]):
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             what = f"it has no {error}" if isinstance(error, KeyError) else f"{error}"
             raise ValueError(f"{os.fspath(name)} is damaged: {what}") from None
+
+    def file(self, device: str, threads: int = 1) -> str:
+        """The name of a recorded file: `race_cpu.json`, `race_cuda.json`, and `race_cpu_4.json` of four threads."""
+        kind = device.partition(":")[0]
+        return f"{self.name}_{kind}{f'_{threads}' * (kind == 'cpu' and threads > 1)}.json"
 
     def available(self) -> list[str]:
         """The names of the recorded files, `NAME_….json`, as `load` takes them."""

@@ -62,7 +62,7 @@ def carry_out(
     Raises:
         ValueError: the file cannot be read or written, or its results were measured otherwise.
     """
-    result = start = _start(study, out)
+    result = start = kept(study, out)
     import torch  # noqa: F401, PLC0415 - here: a KeyboardInterrupt half-way through it would leave any error at all
 
     with Bar(sys.stderr) as bar, noting_ctrl_c() as pressed:
@@ -74,8 +74,8 @@ def carry_out(
                         study.save(out, result)
                 if result is start:
                     left = len({*points} - result.values.keys())
-                    kept = f"holds {count(len(result.values), 'point')}, which stay"
-                    bar.say(f"{out} {kept}; {left or 'nothing'} left to measure")
+                    stay = f"holds {count(len(result.values), 'point')}, which stay"
+                    bar.say(f"{out} {stay}; {left or 'nothing'} left to measure")
                 elif result.values:
                     point, value = [*result.values.items()][-1]
                     bar.say(f"{point}: done{study.remark(value)}")
@@ -90,7 +90,7 @@ def carry_out(
     return 0
 
 
-def _start(study: Study[Any, Any, Any], out: str | None) -> Any:
+def kept(study: Study[Any, Any, Any], out: str | Path | None) -> Any:
     """What the file holds, if there is one."""
     if not out or not Path(out).exists():
         return None

@@ -44,11 +44,15 @@ def multiplies_in_tf32() -> bool:
 
 
 @contextmanager
-def full_precision() -> Iterator[None]:
-    """For the whole process, float32 is multiplied as float32 on CUDA: not in TF32, as cuDNN does unless told."""
+def full_precision(tf32: bool = False) -> Iterator[None]:
+    """For the whole process, float32 is multiplied as float32 on CUDA: not in TF32, as cuDNN does unless told.
+
+    Args:
+        tf32: the opposite: RNNs and products all multiply in TF32.
+    """
     before = [(where, name, getattr(where, name)) for where, name, _ in _switches()]
     try:
-        for switch in _switches():
+        for switch in _switches(tf32):
             setattr(*switch)
         yield
     finally:
@@ -56,14 +60,16 @@ def full_precision() -> Iterator[None]:
             setattr(*switch)
 
 
-def _switches() -> list[tuple[Any, str, Any]]:
-    """Where torch is told how to multiply float32 on CUDA, in RNNs and in products: the place, its name, and exactly.
+def _switches(tf32: bool = False) -> list[tuple[Any, str, Any]]:
+    """Where torch is told how to multiply float32 on CUDA, in RNNs and in products: the place, its name, and how.
 
     Torch 2.9 and newer have a switch for each; where one was set, asking for the older one is an error.
     """
     cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
     return [
-        (new, "fp32_precision", "ieee") if hasattr(new, "fp32_precision") else (old, "allow_tf32", False)
+        (new, "fp32_precision", "tf32" if tf32 else "ieee")
+        if hasattr(new, "fp32_precision")
+        else (old, "allow_tf32", tf32)
         for new, old in ((cudnn.rnn, cudnn), (products, products))
     ]
 

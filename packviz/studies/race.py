@@ -159,10 +159,9 @@ class Race(Results[Point, Mapping[str, Timing]]):
         """Those with an RNN."""
         return [point for point in self.values if point.mode != "none"]
 
-    @property
-    def timings(self) -> list[Timing]:
-        """Those of all points and passes."""
-        return [timing for passes in self.values.values() for timing in passes.values()]
+    def timed(self, value: Mapping[str, Timing]) -> Mapping[str, Timing]:
+        """Both passes."""
+        return value
 
     def ratio(self, point: Point, name: str, to: str, which: str = "training") -> float:
         """How many times as long one takes as another: the median over the rounds; NaN if one did not take part."""
@@ -455,7 +454,7 @@ STUDY = Study(
     Race,
     full=POINTS,
     quick=[Point("none", "triangle", 8, 32, 32, 32), *(Point(m, "uniform", 8, 32, 16, 16) for m in _MODES)],
-    parameters={"budget": 8.0},
+    parameters={"budget": 3.0},
     read=lambda point, entry: {which: Timing.from_dict(entry[which]) for which in PASSES},
     write=lambda timings: {which: timing.to_dict() for which, timing in timings.items()},
 )

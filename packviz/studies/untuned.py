@@ -26,7 +26,7 @@ STUDY = Study(
         for kind in _KINDS
     ],
     quick=[Point(mode, "uniform", 4, 16, 8, 12) for mode in ("LSTM", "GRU", "RNN")],
-    parameters={"budget": 2.0},
+    parameters={"budget": 1.0},
     read=RACE.read,
     write=RACE.write,
 )

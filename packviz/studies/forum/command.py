@@ -12,16 +12,17 @@ from packviz.bench.terminal import carry_out, writing
 from packviz.draw.chart import Sweep
 from packviz.studies.forum import results
 from packviz.studies.forum import sweep as experiment
-from packviz.studies.forum.results import AUTOCAST, DTYPES, SETUPS, At
-
-METHODS = ("padded", "packed", "drop-in", "run")
-"""The names of `forum.METHODS`, which brings torch."""
+from packviz.studies.forum.results import AUTOCAST, DTYPES, METHODS, SETUPS, At
 
 _OPTIONS = {"shortest": "--min", "longest": "--max", "batch_size": "--batch-size"}
 
 
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Gives the parser the options of `packviz bench`, and `packviz bench plot`."""
+def add_to(parser: argparse.ArgumentParser) -> Any:
+    """Gives the parser the options of `packviz bench`, and `packviz bench plot`.
+
+    Returns:
+        What takes further commands.
+    """
     parser.set_defaults(run=_measure)
     full, standard = experiment.FULL, results.Parameters()
     number: dict[str, Any] = {"type": int, "metavar": "N"}
@@ -49,12 +50,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add("--seed", default=standard.seed, **number, help=f"of weights, tokens and order (default: {standard.seed})")
     add("--out", metavar="FILE", help="keep the results here, as JSON; if the file is there, go on with it")
 
-    plot = parser.add_subparsers(title="commands", metavar="[plot …]").add_parser(
+    commands = parser.add_subparsers(title="commands", metavar="[plot … | record … | adopt …]")
+    plot = commands.add_parser(
         "plot", help="draw result files side by side", description="Draws result files side by side."
     )
     plot.add_argument("files", nargs="+", metavar="FILE", help="what `packviz bench --out FILE` wrote")
     plot.add_argument("--out", required=True, metavar="PICTURE", help="ends in .svg, .html or .png")
     plot.set_defaults(run=_plot)
+    return commands
 
 
 def _measure(options: argparse.Namespace) -> int:

@@ -36,9 +36,9 @@ from packviz.bench.timing import RATIOS, Ratio, Timing
 from packviz.core import lengths
 from packviz.core.given import one_of
 from packviz.core.layout import IntArray
+from packviz.draw import palette
 from packviz.draw.chart import Curve, Guide, Plot, Sweep
 from packviz.draw.drawn import Drawn
-from packviz.draw.palette import METHODS
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import milliseconds, plain, table
 
@@ -46,6 +46,9 @@ SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
 """The forum's two ways to fill a batch, and one more."""
 
 PASSES = {"forward": "forward pass", "training": "forward and backward pass"}
+
+METHODS = ("padded", "packed", "drop-in", "run")
+"""The names of `network.METHODS`, which brings torch."""
 
 QUANTITIES = {"ratio": ("times as long as {}", "×"), "time": ("time", "ms"), "memory": ("most memory in use", "MB")}
 """What is drawn: how many times as long as the first method, the times, and the memory."""
@@ -248,10 +251,22 @@ class Benchmark(Drawn, Results[At, Point]):
         """What was measured, in this order."""
         return tuple(self.values.values())
 
+    def timed(self, value: Point) -> Mapping[str, Timing]:
+        """The methods in each pass."""
+        timing, seconds, methods = value.timing, value.timing.seconds, self.parameters.methods
+        names = {which: {method: call_name(method, which) for method in methods} for which in PASSES}
+        return {
+            which: dataclasses.replace(
+                timing, seconds={m: seconds[call] for m, call in calls.items() if call in seconds}
+            )
+            for which, calls in names.items()
+        }
+
     @property
-    def timings(self) -> list[Timing]:
-        """Those of all points."""
-        return [point.timing for point in self.points]
+    def unheld(self) -> list[str]:
+        """The points where a method was not compared to the first, or gives something else."""
+        _, *others = self.parameters.methods
+        return [str(at) for at, point in self.values.items() if point.wrong or {*others} - point.difference.keys()]
 
     @property
     def setups(self) -> list[str]:
@@ -640,7 +655,7 @@ def _curve(
 
 def _number_of(method: str, result: Benchmark) -> int:
     """Those of the palette first: a method has the same colour in every picture, whoever else is in it."""
-    return [*dict.fromkeys([*METHODS, *result.parameters.methods])].index(method)
+    return [*dict.fromkeys([*palette.METHODS, *result.parameters.methods])].index(method)
 
 
 def _end_name(quantity: str, method: str, which: str, result: Benchmark) -> str:

@@ -34,7 +34,17 @@ from typing import TYPE_CHECKING, Any
 
 from packviz.bench.study import How, StoppedError, Study, without_place
 from packviz.bench.timing import Timing, measure
-from packviz.studies.forum.results import PASSES, At, Benchmark, Parameters, Point, call_name, checked, setup_lengths
+from packviz.studies.forum.results import (
+    METHODS,
+    PASSES,
+    At,
+    Benchmark,
+    Parameters,
+    Point,
+    call_name,
+    checked,
+    setup_lengths,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -82,12 +92,12 @@ def sweep(
 
 
 def _methods(names: Sequence[str]) -> dict[str, Method]:
-    from packviz.studies.forum.network import METHODS  # noqa: PLC0415 - brings torch
+    from packviz.studies.forum import network  # noqa: PLC0415 - brings torch
 
     for name in names:
-        if name not in METHODS:
-            raise ValueError(f"there is no method {name!r}; there are {', '.join(METHODS)}")
-    return {name: METHODS[name] for name in names}
+        if name not in network.METHODS:
+            raise ValueError(f"there is no method {name!r}; there are {', '.join(network.METHODS)}")
+    return {name: network.METHODS[name] for name in names}
 
 
 def _measure(at: At, how: How) -> Point:
@@ -265,6 +275,9 @@ STUDY = Study(
     At,
     _measure,
     checked,
+    full=[At(setup, steps) for steps in range(32, 513, 32) for setup in "AB"],
+    quick=[At(setup, steps) for steps in (32, 64) for setup in "AB"],
+    parameters=dataclasses.asdict(Parameters(methods=METHODS, rounds=7)),
     read=Point.from_dict,
     write=Point.to_dict,
     foresee=expected,

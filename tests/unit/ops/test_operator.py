@@ -257,16 +257,3 @@ def test_check_static_has_nothing_to_say():
     assert not pv.check_static(Model("LSTM"), (torch.randn(2, 5, 3), torch.tensor([5, 3])))
     x, lengths = networks.example()
     assert not pv.check_static(networks.OperatorTagger(), (x, lengths))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("on_host", [True, False])
-def test_on_a_gpu(on_host):
-    rnn = build("LSTM", 2, True, dtype=torch.float64).cuda()
-    x, lengths, hx = batch(rnn, [4, 2, 3], 1, True, "cuda")
-    n = lengths if on_host else lengths.cuda()
-    ours, theirs = flat(pv.ragged_op(rnn)(x, n, hx)), flat(by_torch(rnn, x, lengths, hx))
-    assert_close(ours, theirs)
-    leaves = [x, *hx, *rnn.parameters()]
-    weights = [torch.randn_like(one) for one in theirs]
-    assert_close(torch.autograd.grad(ours, leaves, weights), torch.autograd.grad(theirs, leaves, weights))

@@ -714,20 +714,3 @@ def test_what_is_kept_of_lengths_is_little():
             pv.run(some.rnn, some.x, some.lengths, total_length=total_length, method=method)
     steps = running._steps(tuple(some.lengths), some.x.device)
     assert len(steps._routes) <= 4
-
-
-# On a GPU.
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("options", [{}, {"bidirectional": True, "num_layers": 2, "hx": True}])
-def test_on_a_gpu(cell, options):
-    some = case(cell, torch.float64, **options)
-    some.rnn.cuda()
-    some.x, some.hx = some.x.detach().cuda().requires_grad_(), None
-    some.inputs = [some.x, *some.rnn.parameters()]
-    expected = some.expected()
-    for method in some.methods():
-        found = some.run(method)
-        same(flat(found), flat(expected), 1e-8)

@@ -1,0 +1,344 @@
+"""What is offered as equal to torch's, held against torch's on a device, on batches drawn at random.
+
+torch itself is right: its packing bit for bit, its packed RNN in double precision for every method of `pv.run`, loops
+over the sequences for the helpers. A method may be as far from double precision as a few times what torch's own packed
+run is, in float32, with TF32 and under autocast alike. And nothing that is asked of a GPU may wait for it.
+
+A check that does not hold raises, and its point is not recorded.
+
+`packviz study exact --device cuda --out FILE` runs them: a machine needs torch and numpy for it, and no test runner.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from packviz.bench import ways
+from packviz.bench.study import How, Results, Study
+from packviz.core.spec import Spec
+from packviz.draw.text import table
+from packviz.ops import masks, original, packing, running
+from packviz.ops.operator import ragged_op
+from packviz.ops.tolerance import TOLERANCE, apart, full_precision
+from packviz.studies import helpers
+
+_FARTHER = 4
+"""How many times as far from double precision as torch a method may be. Both round; neither does so by design."""
+
+_TRIES = 3  # batches of a kind in one check
+
+
+class Held(NamedTuple):
+    """Something of ours beside torch's: tensors, in tuples and lists or alone. Bit for bit if nothing is allowed."""
+
+    what: str
+    ours: Any
+    theirs: Any
+    allowed: float = 0.0
+
+
+class Found(NamedTuple):
+    """What a check has found.
+
+    Attributes:
+        held: tensors that were held against torch's.
+        difference: that which comes closest to what is allowed, relative to the largest number of its tensor.
+        allowed: what was allowed there.
+    """
+
+    held: int
+    difference: float
+    allowed: float
+
+
+Check = Callable[[str, random.Random], Iterator[Held]]
+
+
+def hold(check: str, device: str, seed: int) -> Found:
+    """Runs a check.
+
+    Args:
+        check: a key of `CHECKS`.
+        device: where.
+        seed: of what is drawn.
+
+    Raises:
+        AssertionError: something differs by more than is allowed.
+    """
+    torch.manual_seed(seed)
+    held, worst = 0, (0.0, 0.0, 0.0)
+    for one in CHECKS[check](device, random.Random(seed)):
+        for name, ours, theirs in zip(*_leaves(one.what, one.ours), _leaves("", one.theirs)[1], strict=True):
+            far = _difference(ours, theirs, bitwise=not one.allowed)
+            if not far <= one.allowed:
+                raise AssertionError(
+                    f"{check}, seed {seed}: {name} is {far:.2g} from torch's, allowed {one.allowed:.2g}"
+                )
+            held, worst = held + 1, max(worst, (far / (one.allowed or 1), far, one.allowed))
+    return Found(held, *worst[1:])
+
+
+def _leaves(name: str, nested: Any) -> tuple[list[str], list[Any]]:
+    """All tensors, with a name for each."""
+    if not isinstance(nested, (tuple, list)):
+        return [name], [nested]
+    each = [_leaves(f"{name} {i}", part) for i, part in enumerate(nested)]
+    return [name for names, _ in each for name in names], [tensor for _, tensors in each for tensor in tensors]
+
+
+def _difference(ours: Tensor | None, theirs: Tensor | None, bitwise: bool) -> float:
+    if ours is None or theirs is None:
+        return 0.0 if ours is theirs else float("inf")
+    if (ours.shape, ours.dtype, ours.device) != (theirs.shape, theirs.dtype, theirs.device):
+        return float("inf")
+    bits = (tensor.detach().contiguous().flatten().view(torch.uint8) for tensor in (ours, theirs))
+    return 0.0 if torch.equal(*bits) else float("inf") if bitwise else apart(ours, theirs)
+
+
+# What is drawn.
+
+
+def _lengths(rng: random.Random) -> list[int]:
+    """Of one sequence or many, equal or of many lengths: the ways through packing part at some of these."""
+    longest = rng.choice([1, 7, 24, 60])
+    n = [rng.randint(1, longest) for _ in range(rng.choice([1, 5, 40]))]
+    return rng.choice([n, n, n, [longest] * len(n)])
+
+
+class _Case:
+    """An RNN with any options, and a batch: what a way to run it gives, and the gradients of that."""
+
+    def __init__(self, mode: str, rng: random.Random, dtype: torch.dtype, device: str) -> None:
+        kind, _, nonlinearity = mode.partition("_")
+        hidden = rng.choice([2, 32, 64, 256])  # cuDNN has kernels of its own for small ones
+        options: dict[str, Any] = {"nonlinearity": nonlinearity} if nonlinearity else {}
+        options |= {"num_layers": rng.randint(1, 2), "bidirectional": rng.random() < 0.5, "bias": rng.random() < 0.8}
+        options |= {"proj_size": hidden // 2} if kind == "LSTM" and rng.random() < 0.25 else {}
+        first = rng.random() < 0.5
+        self.rnn = getattr(nn, kind)(rng.choice([1, 16, 33]), hidden, batch_first=first, **options).to(device, dtype)
+        self.lengths = _lengths(rng)
+        rows, batch, steps = self.rnn.num_layers * (1 + self.rnn.bidirectional), len(self.lengths), max(self.lengths)
+        x = torch.randn(batch, steps, self.rnn.input_size) if first else torch.randn(steps, batch, self.rnn.input_size)
+        sizes = [self.rnn.proj_size or hidden, *[hidden] * (kind == "LSTM")] if rng.random() < 0.5 else []
+        self.given = [one.to(device, dtype) for one in (x, *(torch.randn(rows, batch, size) for size in sizes))]
+
+    def __str__(self) -> str:
+        return f"{Spec.of(self.rnn)} on {len(self.lengths)} sequences of up to {max(self.lengths)} steps"
+
+    def double(self) -> _Case:
+        """The same in double precision."""
+        other = copy.copy(self)
+        other.rnn = copy.deepcopy(self.rnn).double()
+        other.given = [one.double() for one in self.given]
+        return other
+
+    def results(self, way: Callable[..., Any], cast: AbstractContextManager[Any]) -> list[Tensor]:
+        """Output and states without a graph, then with one, then all gradients."""
+        x, *states = self.given
+        hx = None if not states else tuple(states) if self.rnn.mode == "LSTM" else states[0]
+        with cast, torch.no_grad():
+            alone = _leaves("", way(self.rnn, x, self.lengths, hx))[1]
+        leaves = [one.detach().clone().requires_grad_() for one in self.given]
+        hx = None if not states else tuple(leaves[1:]) if self.rnn.mode == "LSTM" else leaves[1]
+        with cast:
+            found = _leaves("", way(self.rnn, leaves[0], self.lengths, hx))[1]
+        leaves += self.rnn.parameters()
+        whole = [torch.arange(t.numel(), device=t.device).remainder(7).sub(3).reshape(t.shape) for t in found]
+        weights = [w.to(t.dtype) for w, t in zip(whole, found, strict=True)]  # the same in every dtype
+        gradients = torch.autograd.grad(found, leaves, weights, allow_unused=True, materialize_grads=True)
+        return [*alone, *(t.detach() for t in found), *gradients]
+
+
+def _torchs(rnn: Any, x: Tensor, lengths: Sequence[int], hx: Any) -> Any:
+    """Pack → RNN → pad, all of it torch's own."""
+    packed = original.pack_padded_sequence(x, torch.tensor(lengths), rnn.batch_first, enforce_sorted=False)
+    out, final = rnn(packed, hx)
+    return original.pad_packed_sequence(out, rnn.batch_first)[0], final
+
+
+def _run(method: str) -> Callable[..., Any]:
+    return lambda rnn, x, lengths, hx: running.run(rnn, x, lengths, hx, method=method)
+
+
+def _by_module(rnn: Any, x: Tensor, lengths: Sequence[int], hx: Any) -> Any:
+    return running.Ragged(rnn)(x, lengths, hx)
+
+
+def _by_operator(rnn: Any, x: Tensor, lengths: Sequence[int], hx: Any) -> Any:
+    on_device = torch.tensor(lengths, device=x.device if len(lengths) % 2 else "cpu")
+    return ragged_op(rnn)(x, on_device, hx)
+
+
+_WAYS = {**{method: _run(method) for method in running.METHODS}, "Ragged": _by_module}
+_MODES = ("RNN_tanh", "RNN_relu", "GRU", "LSTM")
+
+
+# The checks.
+
+
+def _packing(device: str, rng: random.Random) -> Iterator[Held]:
+    """The four drop-ins, with gradients."""
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.int64):
+        for first, in_order in ((a, b) for a in (False, True) for b in (False, True)):
+            lengths = sorted(_lengths(rng), reverse=True) if in_order else _lengths(rng)
+            shape = rng.choice([(), (3,), (2, 40)])
+            x = torch.randn(len(lengths), max(lengths) + 2, *shape).mul(9)
+            x[0] *= 0.0  # of either sign
+            x = x.to(device, dtype)
+            x = x if first else x.transpose(0, 1).contiguous()
+            found = []
+            for module in (packing, original):
+                leaf = x.clone().requires_grad_(dtype.is_floating_point)
+                packed: PackedSequence = module.pack_padded_sequence(leaf, lengths, first, in_order)
+                y, n = module.pad_packed_sequence(packed, first, 2.0, max(lengths) + 5)
+                parts = module.unpack_sequence(packed)
+                again = module.pack_sequence(parts, in_order)
+                weights = (torch.arange(y.numel()) % 7).reshape(y.shape).to(y)
+                gradient = torch.autograd.grad(y, leaf, weights) if leaf.requires_grad else ()
+                found.append([*packed, y, n, parts, *again, *gradient])
+            yield Held(f"{dtype}, lengths {lengths}, {first=}, {in_order=}, result", ours=found[0], theirs=found[1])
+
+
+def _running(
+    device: str,
+    rng: random.Random,
+    every: Mapping[str, Callable[..., Any]] = _WAYS,
+    *,
+    dtype: torch.dtype = torch.float32,
+    tf32: bool = False,
+    autocast: torch.dtype | None = None,
+) -> Iterator[Held]:
+    """Every way to run an RNN, in one precision: compared to double precision, and in dtypes to torch's own."""
+    cast = torch.autocast(device.partition(":")[0], autocast) if autocast else nullcontext()
+    with full_precision(tf32):
+        for mode in _MODES * _TRIES:
+            case = _Case(mode, rng, dtype, device)
+            theirs = case.results(_torchs, cast)
+            right = case.double().results(_torchs, nullcontext())
+            rounding = [apart(t, r) for t, r in zip(theirs, right, strict=True)]
+            middle = statistics.median(rounding)
+            allowed = [max(_FARTHER * max(one, middle), TOLERANCE[dtype]) for one in rounding]
+            for name, way in every.items():
+                ours, what = case.results(way, cast), f"{case}, {name}, result"
+                kinds = [[(t.shape, t.dtype) for t in some] for some in (ours, theirs)]
+                if kinds[0] != kinds[1]:
+                    raise AssertionError(f"{what}: shapes and dtypes are {kinds[0]}, torch's {kinds[1]}")
+                for i, (one, other) in enumerate(zip(ours, right, strict=True)):
+                    yield Held(f"{what} {i}", one.double(), other, allowed[i])
+
+
+def _autocast(device: str, rng: random.Random) -> Iterator[Held]:
+    """Under autocast; on a CPU few kernels know float16."""
+    for dtype in (torch.bfloat16, *[torch.float16] * device.startswith("cuda")):
+        yield from _running(device, rng, autocast=dtype)
+
+
+def _helpers(device: str, rng: random.Random) -> Iterator[Held]:
+    """The everyday helpers, with gradients, against loops over the sequences."""
+    for name in helpers.NAMES * _TRIES:
+        lengths = _lengths(rng)
+        steps = max(lengths) + rng.choice([0, 3])
+        (ours, *others), words = helpers.contest(name, lengths, steps, 3, device).calls.values(), f"{name} of {lengths}"
+        for other in others:
+            yield Held(words, ours(), other(), 1e-5)
+
+
+def _waiting(device: str, rng: random.Random) -> Iterator[Held]:
+    """Nothing waits for a GPU, forward or backward, on a batch whose lengths are new; what would is torch's error."""
+    for mode in _MODES if device.startswith("cuda") else ():
+        case = _Case(mode, rng, torch.float32, device)
+        for name, call in _asked_of_a_gpu(case, device).items():
+            before = call()  # memory is asked for, kernels are loaded
+            running.forget()
+            torch.cuda.set_sync_debug_mode("error")
+            try:
+                after = call()
+            except RuntimeError as error:
+                raise AssertionError(f"{case}: {name} waits for the GPU") from error
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+            yield Held(f"{case}: {name}, called again", after, before, 1e-3)
+
+
+def _asked_of_a_gpu(case: _Case, device: str) -> dict[str, Callable[[], Any]]:
+    n, steps = torch.tensor(case.lengths), max(case.lengths)
+    x, on_device = torch.randn(steps, len(n), 3).to(device).requires_grad_(), n.to(device)
+
+    def pack_and_pad() -> Tensor:
+        return packing.pad_packed_sequence(packing.pack_padded_sequence(x, n, enforce_sorted=False))[0]
+
+    calls: dict[str, Callable[[], Any]] = {}
+    for name, way in _WAYS.items():
+        calls[name] = partial(case.results, way, nullcontext())
+    for name in helpers.NAMES[1:]:
+        calls[name] = helpers.contest(name, case.lengths, steps, 3, device).calls[helpers.HELPER]
+    calls["padding_mask"] = lambda: masks.padding_mask(on_device, steps)
+    calls["pack and pad"] = ways.training(pack_and_pad, [x])
+    return calls
+
+
+CHECKS: dict[str, Check] = {
+    "pack and pad, bit for bit": _packing,
+    "run, float64": partial(_running, dtype=torch.float64),
+    "run, float32": _running,
+    "run, TF32": partial(_running, tf32=True),
+    "run, autocast": _autocast,
+    "ragged_op": partial(_running, every={"ragged_op": _by_operator}, dtype=torch.float64),
+    "helpers": _helpers,
+    "nothing waits": _waiting,
+}
+"""What is held against torch. Each draws batches, and gives ours beside torch's."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A check, and the seed of what it draws."""
+
+    check: str
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.check}, seed {self.seed}"
+
+
+class Exact(Results[Point, Found]):
+    """The checks that hold on a device."""
+
+    def to_text(self) -> str:
+        """How many tensors were held against torch's, and how close they come to what is allowed."""
+        rows = [["", "tensors", "difference", "allowed"]]
+        for check in dict.fromkeys(point.check for point in self.values):
+            some = [found for point, found in self.values.items() if point.check == check]
+            worst = max(some, key=lambda found: found.difference / (found.allowed or 1))
+            held = sum(found.held for found in some)
+            rows.append([check, f"{held:,}", *(f"{value:.2g}" for value in (worst.difference, worst.allowed))])
+        return "\n".join([*table(rows, "<  >"), f"Measured on {self.caption}."])
+
+
+def measure(point: Point, how: How) -> Found:
+    """The check."""
+    return hold(point.check, how.device, point.seed)
+
+
+STUDY = Study(
+    "exact",
+    Point,
+    measure,
+    Exact,
+    full=[Point(check, seed) for seed in range(4) for check in CHECKS],
+    quick=[Point(check) for check in CHECKS],
+    read=lambda point, entry: Found(entry["held"], entry["difference"], entry["allowed"]),
+    write=lambda found: found._asdict(),
+)
+run, recorded = STUDY.run, STUDY.load
