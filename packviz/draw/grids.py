@@ -161,7 +161,7 @@ def _draw(sheet: Sheet, grid: Grid, x: float, y: float) -> None:
                 ink = palette.ink_on(fill) if shaded else sheet.colours.muted
                 sheet.cell(*place, fill, said, size=11, bold=shaded, ink=ink)
                 continue
-            sheet.box(*place, fill, stroke=None if height >= 4 else "")
+            sheet.cell(*place, fill)
             if shaded:
                 struck += f"M{n(place[0])} {n(place[1] + height / 2)}h{n(place[2])}"
     if struck:  # a mark that needs no colour, where there is no room for a number

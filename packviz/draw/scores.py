@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import permutations
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING, NEXT_FIT, PADDED, fill
 from packviz.core.given import one_of
@@ -19,7 +20,7 @@ from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette, text
 from packviz.draw.drawn import Drawn
 from packviz.draw.sequences import one_in, stride
-from packviz.draw.sheet import HATCHED, Sheet, n, width_of
+from packviz.draw.sheet import HATCHED, Point, Sheet, n, width_of
 
 NONE, CAUSAL, DOCUMENT, BOTH = "none", "causal", "document", "both"
 MASKS = (NONE, CAUSAL, DOCUMENT, BOTH)
@@ -28,8 +29,16 @@ MASKS = (NONE, CAUSAL, DOCUMENT, BOTH)
 _WIDTH, _LEFT, _TALL = 900.0, 64.0, 260  # px: a JupyterLab cell, left of the rows, the most they take
 _GRIDS, _SIDE, _STRIP, _GAP = 4, 194.0, 18.0, 14.0  # grids side by side; px: of each, of its strips, between them
 
-Piece = tuple[int, int, int]
-"""A stretch of a row: the document, its time step there at first, and how many follow."""
+
+class Piece(NamedTuple):
+    """A stretch of a row: so many time steps of a document, from one on. All of them, where none is cut."""
+
+    document: int
+    first: int
+    size: int
+
+
+Row = tuple[Piece, ...]
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -48,7 +57,7 @@ class Scores(Drawn):
     room: int
     way: str
     mask: str
-    rows: tuple[tuple[Piece, ...], ...]
+    rows: tuple[Row, ...]
 
     def __init__(
         self, lengths: Any, room: int | None = None, way: str = FIRST_FIT_DECREASING, mask: str = NONE
@@ -69,7 +78,7 @@ class Scores(Drawn):
         one_of("way", way, FILLS)
         one_of("mask", mask, MASKS)
         if room is None:
-            room, way = (int(layout.lengths.max()), way) if way == PADDED else (layout.n_valid, NEXT_FIT)
+            room, way = (layout.max_len, way) if way == PADDED else (layout.n_valid, NEXT_FIT)
         rows = tuple(_pieces(layout, room, way))
         for name, value in (("layout", layout), ("room", room), ("way", way), ("mask", mask), ("rows", rows)):
             object.__setattr__(self, name, value)
@@ -82,24 +91,24 @@ class Scores(Drawn):
     @property
     def cut(self) -> int:
         """How many documents are cut: each lies in several rows."""
-        return len({b for row in self.rows for b, t, _ in row if t})
+        return len({piece.document for row in self.rows for piece in row if piece.first})
 
     @property
     def computed(self) -> int:
         """Scores computed in all rows."""
         return len(self.rows) * self._square(self.room)
 
-    @property
+    @cached_property
     def needed(self) -> int:
         """Scores of a document's own queries and keys: those that it has when it runs alone, unless it is cut."""
-        return sum(self._square(size) for row in self.rows for _, _, size in row)
+        return sum(map(self._needed, self.rows))
 
-    @property
+    @cached_property
     def foreign(self) -> int:
         """Scores of one document's queries and another one's keys that no mask hides."""
         if self.mask in (DOCUMENT, BOTH):
             return 0
-        return sum(self._square(sum(size for _, _, size in row)) for row in self.rows) - self.needed
+        return sum(self._square(_real(row)) for row in self.rows) - self.needed
 
     @property
     def wasted(self) -> int:
@@ -115,7 +124,7 @@ class Scores(Drawn):
         """The counts in two sentences, and those of a padded batch."""
         many, cells = len(self.rows), len(self.rows) * self.room
         cut = f" {self.cut:,} of {text.count(self.layout.batch_size, 'document')} cut." if self.way == CUT else ""
-        padded = self.layout.batch_size * self._square(int(self.layout.lengths.max()))
+        padded = self.layout.batch_size * self._square(self.layout.max_len)
         return (
             f"{text.count(many, 'row')} of {text.count(self.room, 'time step')}: {text.count(cells, 'cell')},"
             f" {self.layout.n_valid:,} real,"
@@ -128,8 +137,7 @@ class Scores(Drawn):
         """The counts, the rows, of which many are left out, and the grids of few."""
         table = []
         for i, row in enumerate(self.rows):
-            real = sum(size for _, _, size in row)
-            needed = f"{sum(self._square(size) for _, _, size in row):,}"
+            real, needed = _real(row), f"{self._needed(row):,}"
             pieces = " ".join(f"{sequence_name(b)}[{t}:{t + size}]" for b, t, size in row)
             table.append([f"row {i}", f"{real} real,", f"{self.room - real} padding,", f"{needed} needed:", pieces])
         if len(table) > text.FEW:
@@ -149,6 +157,10 @@ class Scores(Drawn):
         """The scores among so many time steps."""
         return size * (size + 1) // 2 if self.is_causal else size * size
 
+    def _needed(self, row: Row) -> int:
+        """The scores needed in a row."""
+        return sum(self._square(piece.size) for piece in row)
+
     def _marks(self, i: int) -> list[str]:
         """The grid of a row in words."""
         owners = [f"{sequence_name(b)}{t}" for b, first, size in self.rows[i] for t in range(first, first + size)]
@@ -163,7 +175,12 @@ class Scores(Drawn):
         return text.table(table, "  >  <")
 
 
-def _pieces(layout: Layout, room: int, way: str) -> Iterator[tuple[Piece, ...]]:
+def _real(row: Row) -> int:
+    """The time steps of a row that are no padding."""
+    return sum(piece.size for piece in row)
+
+
+def _pieces(layout: Layout, room: int, way: str) -> Iterator[Row]:
     """What lies in each row. A document that is cut goes on where it was left."""
     done = [0] * layout.batch_size
     lengths = layout.lengths.tolist()
@@ -171,7 +188,7 @@ def _pieces(layout: Layout, room: int, way: str) -> Iterator[tuple[Piece, ...]]:
         pieces, free = [], room
         for b in row.tolist():
             size = min(lengths[b] - done[b], free)
-            pieces.append((b, done[b], size))
+            pieces.append(Piece(b, done[b], size))
             done[b], free = done[b] + size, free - size
         yield tuple(pieces)
 
@@ -216,45 +233,44 @@ class _Picture:
         tall, wide = min(24.0, _TALL / len(drawn)), min(36.0, (_WIDTH - _LEFT - 8) / it.room)
         for i, r in enumerate(drawn):
             x, top = _LEFT, y + i * tall
-            for b, first, size in it.rows[r]:
-                self._piece(b, first, size, (x, top), (wide, tall))
-                x += size * wide
-            if x < _LEFT + (it.room - 0.5) * wide:
-                _cell(sheet, x, top, _LEFT + it.room * wide - x, tall, HATCHED)
+            for piece in it.rows[r]:
+                self._piece(piece, (x, top), (wide, tall))
+                x += piece.size * wide
+            if left := it.room - _real(it.rows[r]):
+                sheet.cell(x, top, left * wide, tall, HATCHED)
         for i in range(0, len(drawn), ceil(13 / tall)):
             said = f"row {drawn[i]}" if i == 0 or tall >= 11 else f"{drawn[i]}"
             middle = y + i * tall + (tall / 2 + 4 if tall >= 12 else 9)
             sheet.text(_LEFT - 8, middle, said, anchor="end", ink=self.colours.muted)
         return y + len(drawn) * tall
 
-    def _piece(self, b: int, first: int, size: int, at: tuple[float, float], cell: tuple[float, float]) -> None:
-        (x, y), (wide, tall), fill = at, cell, palette.sequence_colour(b)
-        name = sequence_name(b)
+    def _piece(self, piece: Piece, at: Point, cell: Point) -> None:
+        (b, first, size), (x, y), (wide, tall) = piece, at, cell
+        fill, name = palette.sequence_colour(b), sequence_name(b)
         if wide >= 8 + width_of(f"{name}{first + size - 1}") and tall >= 16:
             for t in range(size):
-                _cell(self.sheet, x + t * wide, y, wide, tall, fill, f"{name}{first + t}")
+                self.sheet.cell(x + t * wide, y, wide, tall, fill, f"{name}{first + t}")
         else:
             said = name * (tall >= 11 and size * wide >= 4 + width_of(name))
-            _cell(self.sheet, x, y, size * wide, tall, fill, said)
+            self.sheet.cell(x, y, size * wide, tall, fill, said)
 
     def _fills(self, i: int, x: float, y: float, side: float) -> None:
         """A grid as squares: all of it, in it the documents, in these each one's own."""
-        it, sheet, each = self.it, self.sheet, side / self.it.room
-        needed = sum(it._square(size) for _, _, size in it.rows[i])
+        it, sheet, each, row = self.it, self.sheet, side / self.it.room, self.it.rows[i]
         sheet.text(x, y - _STRIP - 20, f"row {i}", bold=True)
-        said = f"{needed:,} of {it._square(it.room):,} needed"
+        said = f"{it._needed(row):,} of {it._square(it.room):,} needed"
         sheet.text(x, y - _STRIP - 6, said, size=11, ink=self.colours.muted)
         sheet.box(x, y, side, side, HATCHED)
         if it.foreign:
-            real = each * sum(size for _, _, size in it.rows[i])
+            real = each * _real(row)
             sheet.box(x, y, real, real, self.colours.wrong)
         at, middles, thick = 0.0, [], _STRIP - 4
-        for b, _, size in it.rows[i]:
+        for b, _, size in row:
             own, fill, name = size * each, palette.sequence_colour(b), sequence_name(b)
             room = width_of(name, 11)
             for left, top, wide, tall in ((x + at, y - _STRIP, own, thick), (x - _STRIP, y + at, thick, own)):
-                _cell(sheet, left, top, wide, tall, fill, name * (wide > room and tall > 11), size=11)
-            _cell(sheet, x + at, y + at, own, own, palette.REAL)
+                sheet.cell(left, top, wide, tall, fill, name * (wide > room and tall > 11), size=11)
+            sheet.cell(x + at, y + at, own, own, palette.REAL)
             middles += [at + own / 2] * (it.foreign > 0 and own >= 12)
             at += own
         for query, key in permutations(middles, 2):
@@ -282,19 +298,10 @@ class _Picture:
         if it.foreign:
             parts.append((self.colours.wrong, "✗ another document's"))
         if it.wasted:
-            why = ["padding"] * (it.padding > 0) + ["hidden by the mask"] * (it.mask in (DOCUMENT, BOTH))
+            hides = it.mask in (DOCUMENT, BOTH) and any(len(row) > 1 for row in it.rows)
+            why = ["padding"] * (it.padding > 0) + ["hidden by the mask"] * hides
             parts.append((HATCHED, f"wasted: {' or '.join(why)}"))
         x = sheet.key(4, y, parts)
         if it.is_causal:
             sheet.box(x, y, 14, 12, stroke=self.colours.muted, thick=1, dash="2 3")
             sheet.text(x + 20, y + 10, "the future: not computed")
-
-
-def _cell(
-    sheet: Sheet, x: float, y: float, wide: float, tall: float, fill: str, said: str = "", size: int = 12
-) -> None:
-    """A box with a word in it; where it is thin, its outline would hide its colour."""
-    if min(wide, tall) < 4:
-        sheet.box(x, y, wide, tall, fill, stroke="")
-    else:
-        sheet.cell(x, y, wide, tall, fill, said, size=size)

@@ -33,8 +33,8 @@ def real_cells(
     """
     (x, y), (width, height), fill = at, cell, fill or palette.sequence_colour(b)
     length = int(layout.lengths[b])
-    if label is None:  # on lower rows the outlines would hide the colours
-        sheet.box(x, y, length * width, height, fill, stroke=None if height >= 4 else "")
+    if label is None:
+        sheet.cell(x, y, length * width, height, fill)
         return
     for t in range(length):
         sheet.cell(x + t * width, y, width, height, fill, label(b, t), size=size)

@@ -30,6 +30,7 @@ HATCHED = "hatched"
 
 Point = tuple[float, float]
 
+_THIN = 4.0  # px
 _APART = 6 * math.sqrt(2)  # px along an axis from one diagonal to the next: 6 px from line to line
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -119,8 +120,11 @@ class Sheet:
         self.reach(x + width, y + height)
 
     def cell(self, x: float, y: float, width: float, height: float, fill: str, label: str = "", **look: Any) -> None:
-        """A box with a word in its middle; in ink that is read on its fill, unless its look, as in `text`, has one."""
-        self.box(x, y, width, height, fill)
+        """A box with a word in its middle; in ink that is read on its fill, unless its look, as in `text`, has one.
+
+        Where it is thin it has no outline: that would hide its colour.
+        """
+        self.box(x, y, width, height, fill, stroke=None if min(width, height) >= _THIN else "")
         if label:
             if fill == HATCHED:
                 look = {"ink": self.colours.muted, "halo": self.colours.padding} | look
