@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from packviz.core.layout import sequence_name
 from packviz.draw import palette
 from packviz.draw.drawn import Drawn
-from packviz.draw.sheet import Sheet, n
+from packviz.draw.sheet import Sheet
 
 _TALL, _PITCH, _BOX, _BETWEEN = 22.0, 30.0, 92.0, 120.0  # px: a row, to the next one, its box, between the columns
 
@@ -67,12 +67,8 @@ class Handover(Drawn):
         sheet.text(right, top - 8, "the decoder starts", size=11, ink=muted)
         for r, (i, j) in enumerate(zip(self.rows, taken, strict=True)):
             start, end = (top + _PITCH * row + _TALL / 2 for row in (j, r))
-            ok, middle = self.states[j] == i, n((x + _BOX + right) / 2)
-            curve = f"M{n(x + _BOX)} {n(start)}C{middle} {n(start)} {middle} {n(end)} {n(right)} {n(end)}"
-            colour = palette.sequence_colour(self.states[j])
-            sheet.path(curve, stroke=sheet.colours.line, width=3.6)
-            sheet.path(curve, stroke=colour, width=2.4)
-            if not ok:
+            sheet.curve((x + _BOX, start), (right, end), palette.sequence_colour(self.states[j]))
+            if self.states[j] != i:
                 sheet.text(right + _BOX + 8, end + 4, "✗", bold=True, ink=sheet.colours.wrong)
         for r, (one, other) in enumerate(zip(self.states, self.rows, strict=True)):
             for left, i, said in ((x, one, "state of"), (right, other, "target of")):

@@ -219,12 +219,9 @@ class _Picture:
             top: where the packed rows end, in px.
         """
         layout, sheet, y = self.layout, self.sheet, top + _FALL
-        middle = n((top + y) / 2)
         for place, (b, row) in enumerate(zip(layout.source[:, 0].tolist(), layout.flat_rows.tolist(), strict=True)):
-            x0, x1 = (n(4 + (i + 0.5) * self.per_row) for i in (place, row))
-            curve = f"M{x0} {n(top)}C{x0} {middle} {x1} {middle} {x1} {n(y)}"
-            sheet.path(curve, stroke=sheet.colours.line, width=3)
-            sheet.path(curve, stroke=palette.sequence_colour(b), width=2)
+            x0, x1 = (4 + (i + 0.5) * self.per_row for i in (place, row))
+            sheet.curve((x0, top), (x1, y), palette.sequence_colour(b), width=2, down=True)
         self._stretch(4, y, np.argwhere(layout.mask).tolist())
         for x, said in roomy([(4 + start * self.per_row, str(start)) for start in layout.starts.tolist()]):
             sheet.text(x, y + 37, said, anchor="middle", size=11, ink=self.muted)
@@ -403,12 +400,9 @@ class _Picture:
             sheet.text(grid + 8, top - 9, "unsorted_indices", size=11, ink=self.muted)
             sheet.text(left - 34, top - 9, "sorted_indices", anchor="end", size=11, ink=self.muted)
             start, end = grid + 34, end - 28
-        middle = n((start + end) / 2)
         for rank, b in enumerate(order):
             y0, y1 = (top + (i + 0.5) * height for i in (b, rank))
-            curve = f"M{n(start)} {n(y0)}C{middle} {n(y0)} {middle} {n(y1)} {n(end)} {n(y1)}"
-            sheet.path(curve, stroke=sheet.colours.line, width=3.5)  # its outline
-            sheet.path(curve, stroke=palette.sequence_colour(b), width=2.5)
+            sheet.curve((start, y0), (end, y1), palette.sequence_colour(b))
             sheet.text(left - 6, y1 + 4, self._name(b), anchor="end", size=self.scale.names, bold=True)
             if self.listed:
                 sheet.text(grid + 28, y0 + 4, str(rank), anchor="end")

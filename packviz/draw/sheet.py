@@ -159,6 +159,15 @@ class Sheet:
             self.path(d, stroke=self.colours.line, width=width + 1.6, dash=dash, joined="round")
         self.path(d, stroke=stroke or self.colours.line, width=width, dash=dash, joined="round" * outlined)
 
+    def curve(self, start: Point, end: Point, stroke: str, *, width: float = 2.5, down: bool = False) -> None:
+        """An outlined line that leaves one point level and arrives level at another; upright if it goes down."""
+        (x0, y0), (x1, y1) = start, end
+        middle = n((y0 + y1) / 2 if down else (x0 + x1) / 2)
+        near, far = (f"{n(x0)} {middle}", f"{n(x1)} {middle}") if down else (f"{middle} {n(y0)}", f"{middle} {n(y1)}")
+        d = f"M{n(x0)} {n(y0)}C{near} {far} {n(x1)} {n(y1)}"
+        self.path(d, stroke=self.colours.line, width=width + 1)
+        self.path(d, stroke=stroke, width=width)
+
     # Words.
 
     def text(

@@ -264,10 +264,11 @@ def test_a_line_goes_from_each_packed_row_to_its_flat_row(lengths):
     assert starts == [*(str(start) for start in layout.starts), "starts"]
 
 
-@given(few | many)
-def test_flat_rows_lie_below_the_data_whatever_its_size(lengths):
+@given(few | many, st.booleans())
+@example([4, 6, 8, 5, 4, 3, 7, 8], False)  # its rows take all the width
+def test_flat_rows_lie_below_the_data_whatever_its_size(lengths, words):
     layout = Layout(lengths)
-    drawing = drawn(layout, flat=True, indices=True, explain=True)
+    drawing = drawn(layout, flat=True, indices=words, explain=words)
     assert drawing.text("flat").said == text.flat(layout)
     assert drawing.text("flat").y > drawing.text("data: ").y
     assert not drawing.outside()

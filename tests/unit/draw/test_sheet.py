@@ -94,6 +94,14 @@ def test_shapes_of_one_look_are_one_path_and_layers_cover_each_other():
     assert svg.index("#111111") < svg.index("<text") < svg.index("#222222")
 
 
+def test_a_thin_cell_has_no_outline():
+    sheet = Sheet("light")
+    for width, height in ((4, 4), (3.9, 20), (20, 3.9)):
+        sheet.cell(0, 0, width, height, "#123456")
+    cells = {(b.width, b.height): bool(b.stroke) for b in Drawing(sheet.svg()).boxes if b.fill == "#123456"}
+    assert cells == {(4, 4): True, (3.9, 20): False, (20, 3.9): False}
+
+
 def test_a_hatch_lies_on_its_own_box_whatever_came_before():
     sheet = Sheet("light")
     sheet.box(0, 0, 50, 50, HATCHED)
