@@ -127,6 +127,8 @@ class _Picture:
             slope = (_LISTS if self.listed else _SLOPE) + self.name_width
             self.steps_left = max(self.left + self.grid_width + slope, ceil(width_of(self.title)) + 16)
         self.width = max(560, self.steps_left + max(self.grid_width, width_of(_STEPS_TITLE)) + 20)
+        if self.flat:
+            self.width = max(self.width, 8 + width_of(text.flat(layout)))
         # The data: bars of runs, or cells; those in one line, under panels side by side, if they can be so narrow.
         self.gap, self.per_row, self.one_line = 0.0, (self.width - 8) / layout.n_valid, True
         if self.scale.few:
