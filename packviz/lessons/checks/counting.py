@@ -35,10 +35,12 @@ def _flops_hint(ledger: Ledger, yours: Any) -> str:
     if 2 * yours == ledger.packed:
         return "Each entry of a product takes a multiplication and an addition."
     if 3 * yours == ledger.packed:
-        return "A GRU has three gates, each with its own rows of the weights."
+        return "At each step a GRU multiplies three times, each time by other weights."
+    if 3 * yours == 4 * ledger.packed:
+        return "That is an LSTM: it multiplies four times at each step, a GRU three times."
     if yours in [cells * product for product in spec.products[0]]:
         return "There are two products: one with the input, one with the state."
-    return "A cell costs 2 · gates · hidden_size for each number of the input and of the state; then count the cells."
+    return "A cell costs 2 · 3 · hidden_size for each number of the input and of the state; then count the cells."
 
 
 NEAR = 0.1

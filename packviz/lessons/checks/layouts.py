@@ -17,13 +17,16 @@ def half_padding(lengths: Any) -> Verdict:
     picture = [Picture(layout)]
     if 2 * layout.n_padding == layout.n_cells:
         return Verdict(True, f"{layout.n_padding} of {layout.n_cells} cells are padding: exactly half.", picture)
-    more = "less" if 2 * layout.n_padding > layout.n_cells else "more"
-    hint = "One long sequence makes padding in every other row."
+    more, hint = "more", "One long sequence makes padding in every other row."
+    if 2 * layout.n_padding > layout.n_cells:
+        more, hint = "less", "Shorten the longest sequence, or make another one longer."
     return Verdict(False, f"{layout.n_padding} of {layout.n_cells} cells are padding; you need {more}. {hint}", picture)
 
 
 @exercise("01", "A split of `lengths` into two batches of equal size with the least padding")
 def two_batches(lengths: Sequence[int], batches: Any) -> Verdict:
+    if not all(hasattr(batch, "__len__") for batch in batches):
+        return Verdict(False, "Give two lists of lengths, one for each batch.")
     if sorted(n for batch in batches for n in batch) != sorted(lengths):
         return Verdict(False, f"Use each of the lengths {list(lengths)} exactly once.")
     half = len(lengths) // 2
@@ -49,6 +52,8 @@ def batch_sizes(answer: Callable[[list[int]], Any]) -> Verdict:
         rows = Comparison(f"batch sizes of lengths {lengths}", *entries(yours, target))
         if rows.yours != rows.target:
             hint = "At step t, count the sequences that are longer than t."
+            if len(rows.yours) != len(rows.target):
+                hint += " There are as many steps as the longest sequence has."
             return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [show(lengths), rows])
     return Verdict(True, f"Equal to torch's batch sizes for every case; here is lengths {lengths}.", [rows])
 

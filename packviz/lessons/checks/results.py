@@ -65,7 +65,7 @@ def masked_mean(answer: Callable[[Any, list[int]], Any]) -> Verdict:
         batch = Aligned.of(tensor(rows), lengths, title=f"x[:, :, 0], lengths {lengths}", batch_first=True)
         shape = tuple(getattr(yours, "shape", ()))
         if shape != (len(lengths), 2):
-            kind = f"a tensor of shape {shape}" if shape else f"a {type(yours).__name__}"
+            kind = f"a tensor of shape {shape}" if hasattr(yours, "shape") else f"a {type(yours).__name__}"
             return Verdict(False, f"Return a tensor of shape {(len(lengths), 2)}. Yours is {kind}.", [batch])
         target = stack([row[:n].mean(0) for row, n in zip(x, lengths, strict=True)])
         means = Comparison("means of x[:, :, 0]", *([f"{v:.3g}" for v in m[:, 0].tolist()] for m in (yours, target)))

@@ -244,7 +244,7 @@ CHECKS = {
         [...],
         [
             ([5, 5], "0 of 10 cells are padding; you need more."),
-            ([9, 1, 1, 1], "24 of 36 cells are padding; you need less."),
+            ([9, 1, 1, 1], "24 of 36 cells are padding; you need less. Shorten the longest"),
             ([3, 0], "Your answer does not fit: lengths[1] is 0"),
             ("x", "Your answer does not fit: lengths is 'x'; list the number of real time steps"),
             (None, "Your answer does not fit: "),
@@ -258,6 +258,7 @@ CHECKS = {
             ([[9, 8, 2], [1]], "Make two batches of 2 sequences each; yours have [3, 1]."),
             ([[9, 8]], "Use each of the lengths [9, 2, 8, 1] exactly once."),
             ([[9, 8], [2, 2]], "Use each of the lengths"),
+            ([9, 8, 2, 1], "Give two lists of lengths, one for each batch."),
             (7, "Your answer does not fit: "),
             (None, "Your answer does not fit: "),
         ],
@@ -270,6 +271,10 @@ CHECKS = {
             (lambda lengths: right_sizes(lengths) if lengths != [2, 2, 2] else [3], "Not yet for lengths [2, 2, 2]."),
             (lambda lengths: [*right_sizes(lengths), 0], "Not yet for lengths [3, 2]."),
             (lambda lengths: [], "Not yet for lengths [3, 2]."),
+            (
+                lambda lengths: right_sizes(lengths)[: lengths[0]],
+                "Not yet for lengths [3, 5, 2, 4]. At step t, count the sequences that are longer than t. There are as",
+            ),
             (lambda lengths: 3, "Your answer does not fit: "),
             (raises, f"Your answer raised KeyError in line {LINE_OF_RAISE}: 'lost'"),
             (7, "Your answer does not fit: "),
@@ -351,6 +356,7 @@ CHECKS = {
             ),
             (lambda x, lengths: x.mean(2), "Return a tensor of shape (3, 2). Yours is a tensor of shape (3, 3)."),
             (lambda x, lengths: lengths, "Return a tensor of shape (3, 2). Yours is a list."),
+            (lambda x, lengths: x.mean(), "Return a tensor of shape (3, 2). Yours is a tensor of shape ()."),
             (raises, "Your answer"),
         ],
         [
