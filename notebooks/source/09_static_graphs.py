@@ -10,7 +10,7 @@
 # - tell what `torch.compile`, `torch.export` and ONNX do with packing, and where they are silently wrong,
 # - choose a pattern that compiles.
 #
-# Time: 15 minutes.
+# Time: 20 minutes.
 
 # %% [markdown]
 # ## Every size is fixed
@@ -194,7 +194,10 @@ pv.check_static(networks.ConditionalTagger(), (x, lengths))
 #
 # torch has ways of its own to a graph. `jit.trace` records what one example does. `export` records a graph for all
 # inputs: it runs the network on stand-ins, tensors with a shape and no values. ONNX is a file format for graphs, and
-# `torch.compile` makes one of each part that it can. Every network in the table has layers, an LSTM and layers again.
+# `torch.compile` makes one of each part that it can.
+#
+# Every network in the table has layers, an LSTM and layers again. *Escaped* hands its PackedSequence to the layers, *if
+# ragged* is the network above. *Disabled* parts are kept from `torch.compile`; the last two lines are explained below.
 
 # %%
 ask("which cannot trace packing")

@@ -35,7 +35,7 @@ NOTEBOOKS = {
     "06_benchmark": ("What do the plots of a well-known PyTorch forum question look like on your device?", 15),
     "07_why_backward_is_slow": ("What makes packed training slow, counted?", 20),
     "08_making_packing_pay": ("What is exact, and faster than padding and torch's packing?", 20),
-    "09_static_graphs": ("What happens under tracing, compile, export and fixed shapes?", 15),
+    "09_static_graphs": ("What happens under tracing, compile, export and fixed shapes?", 20),
     "10_should_you_pack": ("With your lengths and your model: should you pack?", 15),
     "11_error_museum": ("What does each real error mean, and what is its fix?", None),
     "12_beyond_rnns": ("For transformers: what are `cu_seqlens`, jagged tensors and several documents in a row?", 15),
