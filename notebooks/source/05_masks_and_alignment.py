@@ -264,10 +264,10 @@ _, (repaired, _) = decoder(pack_sequence([targets[i] for i in by_target]), (h[:,
 assert torch.allclose(repaired, wanted[:, by_target])
 
 # %% [markdown]
-# ## Trained twice
+# ## Does the mask matter in training?
 #
-# The 512 sentences of notebook 01. A small GRU reads a word and says whether a **punctuation mark** comes next. The
-# padded target is 0: "no mark".
+# Back to the loss. A small GRU reads the 512 sentences of notebook 01, and says after each word whether a **punctuation
+# mark** comes next. The padded target is 0: "no mark".
 
 # %%
 from collections import Counter

@@ -193,7 +193,8 @@ class Ledger(Drawn):
         """The parts of the picture."""
         totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
         both, packed = self.per_step, METHODS["packed"]
-        title, by_step = "FLOPs: what packing computes, and what it leaves out", "GEMM FLOPs at each time step, forward"
+        share = text.percent(self.forward.saved, self.forward.padded)
+        title, by_step = f"Packing leaves out {share} of the forward FLOPs", "GEMM FLOPs at each time step, forward"
         return [
             bars.totals(title, totals, theme, solid=packed),
             bars.steps(by_step, both.packed, both.padded, theme, solid=packed),
