@@ -59,8 +59,8 @@ assert ledger.elementwise.packed == 32 * 21 * 7
 for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
     per_cell = times * (2 * 3 * 7 + 2 * 7 * 7)  # 3 inputs, then 7 numbers of the state
     count = pv.flops(getattr(torch.nn, name)(3, 7), lengths)
-    print(f"{name:4} {per_cell} a cell: {54 * per_cell:6,} for 54 cells, {32 * per_cell:6,} for the 32 real ones.", end="  ")
-    print(f"The ledger: {count.padded:6,} and {count.packed:6,}.")
+    by_hand = f"54 cells {54 * per_cell:6,}, 32 real ones {32 * per_cell:6,}"
+    print(f"{name:4} {per_cell} a cell: {by_hand}.  The ledger: {count.padded:6,} and {count.packed:6,}.")
 
 # %% tags=["claims"]
 for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:

@@ -53,7 +53,8 @@ lstm = torch.nn.LSTM(input_size=2, hidden_size=3, batch_first=True)
 output, (h_n, c_n) = lstm(x)
 packed_output, (packed_h_n, packed_c_n) = lstm(packed)
 for name, state in [("padded", h_n), ("packed", packed_h_n)]:
-    print(name, " h_n of a:", state[0, 0].detach().numpy().round(2), " of b:", state[0, 1].detach().numpy().round(2))
+    of_a, of_b = state[0].detach().numpy().round(2)
+    print(f"{name}  h_n of a: {of_a}  of b: {of_b}")
 
 # %% tags=["claims"]
 unpacked, _ = pad_packed_sequence(packed_output, batch_first=True)

@@ -147,7 +147,8 @@ assert (over_all.running_var > 10 * over_real.running_var).all()
 attention = torch.nn.MultiheadAttention(4, 1, batch_first=True, bias=False).double()
 _, blind = attention(x, x, x)
 output, weights = attention(x, x, x, key_padding_mask=~mask)
-pv.Attention(4, {"without a mask": blind[3], "key_padding_mask=~mask": weights[3]}, "Without a mask d looks mostly at padding")
+title = "Without a mask d looks mostly at padding"
+pv.Attention(4, {"without a mask": blind[3], "key_padding_mask=~mask": weights[3]}, title)
 
 # %% tags=["claims"]
 assert (weights * ~mask[:, None, :] == 0).all()

@@ -78,6 +78,7 @@ print(small.pad.verdict())
 # ## Try it
 #
 # - Leave T alone and move *distinct lengths*. What is left of the chain at 1?
+# - Leave *distinct lengths* alone and double T. Which numbers double?
 # - What does the graph of `pack_padded_sequence` depend on?
 
 # %%
@@ -87,6 +88,8 @@ explorer = GraphExplorer()
 explorer
 
 # %% [markdown]
+# At 1 a single copy is left. `pack` has the same two nodes for any lengths: torch has a formula for its gradient.
+#
 # ## The packed LSTM does the same
 #
 # On the CPU a *padded* LSTM is one **fused kernel**: oneDNN (torch calls it `mkldnn`), a library, computes all time steps
@@ -108,7 +111,8 @@ if recorded:
     whole = [o for o in small.pad.backward.operators if (o.name, o.bytes) == ("copy_", small.pad.gradient)]
     assert len(whole) == 3
     for steps, distinct in [(8, 1), (8, 4), (16, 4), (16, 8)]:
-        assert profile.count(lengths.spread(distinct, 32, steps)).pad.nodes == 3 * distinct + 1
+        count = profile.count(lengths.spread(distinct, 32, steps))
+        assert (count.pad.nodes, count.pack.nodes) == (3 * distinct + 1, 2)
 rnn = profile.count_rnn(lstm, lengths.triangle(64, 64)).backward
 assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")) > 0.8 * rnn.bytes
 

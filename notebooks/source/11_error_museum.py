@@ -606,7 +606,7 @@ from packviz.count import profile
 with museum.exhibit("Slower when packed"):
     equal, different = profile.count([8] * 8), profile.count([8, 7, 6, 5, 4, 3, 2, 1])
 
-print(f"\nautograd nodes: {equal.pad.nodes} with eight equal lengths, {different.pad.nodes} with eight different ones")
+print(f"\n{equal.pad.nodes} autograd nodes with eight equal lengths, {different.pad.nodes} with eight different ones")
 
 # %% tags=["claims"]
 assert different.pad.nodes > 5 * equal.pad.nodes

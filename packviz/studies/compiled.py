@@ -170,7 +170,7 @@ class Compiled(Timings[Point], Drawn):
         rows = {r.name: bars.Spread(r.low, r.value, r.high, f"{r.value:.3g}", fill=_colour(r.name)) for r in ratios}
         exact = [ratio for ratio in ratios if "padded" not in ratio.name]
         best = min(exact, key=lambda ratio: ratio.value)
-        title = f"The fastest exact way, {best.name}, takes {best.value:.3g} times as long as {REFERENCE}"
+        title = f"The fastest exact way ({best.name}) takes {best.value:.3g} times as long as {REFERENCE}"
         return bars.spreads(title, rows, theme, line=1, notes=[RATIOS, self._place(timing)])
 
     def _place(self, timing: Timing) -> str:
