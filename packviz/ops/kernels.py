@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -86,6 +87,24 @@ def rectangle(
         return Fused.apply(False, x, h, c, *weights)  # type: ignore[no-untyped-call,no-any-return]
     out, h, c = private.kernel("LSTM")(x, (h[None], c[None]), weights, bias, 1, 0.0, grad, False, False)
     return out, h[0], c[0]
+
+
+def in_one_piece(weights: Sequence[Tensor]) -> Sequence[Tensor]:
+    """One direction's weights as cuDNN wants them: one after the other in memory of their own.
+
+    So modules lay them, for all layers together. Else cuDNN's caller warns, and copies them at every call. It wants the
+    projection before the biases, and room for these where there are none.
+    """
+    matrices, biases = weights[:2], weights[2:4] if len(weights) > 3 else ()
+    laid = [*matrices, *weights[len(matrices) + len(biases) :], *biases]
+    starts = list(accumulate((weight.numel() for weight in laid), initial=0))[:-1]
+    together = len({private.storage(weight) for weight in laid}) == 1
+    if together and [weight.storage_offset() for weight in laid] == starts:
+        return weights
+    none = () if biases else (weights[0].new_zeros(2 * len(weights[0])),)
+    flat = torch.cat([*(weight.flatten() for weight in laid), *none])
+    views = [flat[start : start + w.numel()].view_as(w) for start, w in zip(starts, laid, strict=True)]
+    return [*views[:2], *views[len(laid) - len(biases) :], *views[2 : len(laid) - len(biases)]]
 
 
 def aliases(inputs: Sequence[Tensor | None]) -> list[Any]:

@@ -46,6 +46,18 @@ class RaggedOp(nn.Module):
         self.batch_first, self.bidirectional, self.dropout = rnn.batch_first, rnn.bidirectional, rnn.dropout
         self.train(rnn.training)
 
+    def _apply(self, *given: Any, **options: Any) -> RaggedOp:
+        """Moves the weights, and lays them into one piece of memory where cuDNN wants that, as torch's modules do."""
+        super()._apply(*given, **options)  # type: ignore[no-untyped-call]
+        weights = [getattr(self, name) for name in self._names]
+        laid = [weight.detach() for weight in weights]
+        settings = self.mode, self.num_layers, self.bias, self.batch_first, self.bidirectional
+        with _holding(laid, *settings) as rnn:
+            rnn.flatten_parameters()
+        for weight, own in zip(weights, laid, strict=True):
+            weight.data = own
+        return self
+
     def forward(
         self,
         x: Tensor,
@@ -151,6 +163,7 @@ def _holding(weights: Sequence[Tensor], mode: str, *settings: Any) -> Iterator[A
     names = flat_names(rnn)
     for name, weight in zip(names, weights, strict=True):
         setattr(rnn, name, weight)
+    rnn.train(any(weight.requires_grad for weight in weights))  # for cuDNN's backward; there is no dropout to wake
     try:
         yield rnn
     finally:
@@ -170,7 +183,7 @@ def _hollow(
     rnn: nn.RNNBase = getattr(nn, kind)(inputs, hidden, layers, **settings)
     for name in flat_names(rnn):
         delattr(rnn, name)  # a parameter, in whose place no plain tensor may be set
-    return rnn.eval()
+    return rnn
 
 
 @torch.library.custom_op(

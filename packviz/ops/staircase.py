@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from packviz.core.padded import Padded
 from packviz.ops.grid import Grid, Put, Take
-from packviz.ops.kernels import Fused, Layer, Result, rectangle
+from packviz.ops.kernels import Fused, Layer, Result, in_one_piece, rectangle
 
 FREEZE = 3e4
 """Saturates a sigmoid exactly, and is a number in every dtype: float16 ends at 65,504."""
@@ -50,17 +50,16 @@ def run(
     c_n: list[Tensor] = []
     for d, weights in enumerate(layer.weights):
         state, cell = (s if s is None else _ordered(s[d], grid.order) for s in (h, c))
-        has_waste = [len(waste) > 0 for waste in grid.waste]
-        frozen = weights if cell is None or not any(has_waste) else _with_column(weights)
+        frozen = [cell is not None and len(waste) > 0 for waste in grid.waste]
+        laid = {freeze: _laid(weights, freeze) for freeze in set(frozen)}
         taken = Take.apply(x, x.shape[-1], grid.source(source, d), cell is not None)  # type: ignore[no-untyped-call]
         ended = []
-        for (_, _, n), padded, rows in zip(grid.rectangles, has_waste, taken, strict=True):
+        for (_, _, n), freeze, rows in zip(grid.rectangles, frozen, taken, strict=True):
             state = state[:n]  # type: ignore[index]
             if cell is not None and len(cell) > n:
                 ended.append(cell[n:])
                 cell = cell[:n]
-            use = frozen if padded else weights
-            out, state, cell = rectangle(layer.mode, layer.bias, use, rows, state, cell)
+            out, state, cell = rectangle(layer.mode, layer.bias, laid[freeze], rows, state, cell)
             outs.append(out)
         if cell is not None:
             c_n.append(_ordered(torch.cat([cell, *reversed(ended)]) if ended else cell, grid.rank))
@@ -98,6 +97,12 @@ def run_whole(
 
 def _ordered(states: Tensor, order: Tensor | None) -> Tensor:
     return states if order is None else states.index_select(0, order)
+
+
+def _laid(weights: Sequence[Tensor], freeze: bool) -> Sequence[Tensor]:
+    """The weights for all rectangles of a layer that freeze its cell state, or do not."""
+    weights = _with_column(weights) if freeze else weights
+    return weights if weights[0].is_cpu else in_one_piece(weights)
 
 
 def _with_column(weights: Sequence[Tensor]) -> list[Tensor]:

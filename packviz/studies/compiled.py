@@ -9,8 +9,10 @@ leaves out. All but the padded ones compute the same; padded, the decoder starts
 from __future__ import annotations
 
 import shutil
+import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -127,7 +129,8 @@ class Point:
         future: time steps of the padded output.
         features: of a time step.
         hidden: units of each LSTM.
-        backend: of `torch.compile`; by default inductor where there is a C++ compiler or a GPU, else aot_eager.
+        backend: of `torch.compile`; by default inductor where there are the compiler and the headers of Python that it
+            needs, else aot_eager.
     """
 
     batch: int = 64
@@ -185,7 +188,7 @@ def _colour(name: str) -> str:
 
 def contest(point: Point, device: Any) -> Contest:
     """One training step of everybody, by the gradients of its weights: all but the padded ones have the same."""
-    backend = point.backend or ("inductor" if shutil.which("g++") or str(device).startswith("cuda") else "aot_eager")
+    backend = point.backend or ("inductor" if _can_compile(device) else "aot_eager")
     inputs: list[Tensor] = []
     for steps, seed in ((point.past, 0), (point.future, 1)):
         inputs.append(torch.randn(point.batch, steps, point.features).to(device))
@@ -201,9 +204,15 @@ def contest(point: Point, device: Any) -> Contest:
     for name, (model, compiled) in models(point.features, point.hidden).items():
         model = model.to(device)
         calls[name] = step(model, torch.compile(model, backend=backend) if compiled else model)
-        calls[name]()  # compiles
     exact = [name for name in calls if name not in ("padded", REFERENCE)]
     return Contest(calls, alike=exact, parameters={"backend": backend})
+
+
+def _can_compile(device: Any) -> bool:
+    """Whether inductor finds what it needs: on a GPU Triton builds its launchers in C, on a CPU the loops are C++."""
+    compilers = ("gcc", "clang", "cc") if torch.device(device).type == "cuda" else ("g++",)
+    has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
+    return has_headers and any(map(shutil.which, compilers))
 
 
 def measure(point: Point, how: How) -> Timing:

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
 from packviz.check import networks
+from packviz.ops import operator
 from packviz.ops.operator import RaggedOp
 
 CASES = st.fixed_dictionaries(
@@ -257,3 +258,41 @@ def test_check_static_has_nothing_to_say():
     assert not pv.check_static(Model("LSTM"), (torch.randn(2, 5, 3), torch.tensor([5, 3])))
     x, lengths = networks.example()
     assert not pv.check_static(networks.OperatorTagger(), (x, lengths))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_after_a_move_its_weights_lie_in_one_piece_as_those_of_torchs_modules(monkeypatch, layers):
+    """`flatten_parameters` does nothing on a CPU; here it does what it does on a GPU."""
+
+    def flatten(rnn):
+        each = rnn._flat_weights
+        ends = torch.cat([weight.flatten() for weight in each]).split([weight.numel() for weight in each])
+        with torch.no_grad():
+            for weight, laid in zip(each, ends, strict=True):
+                weight.set_(laid.view_as(weight))
+
+    op = pv.ragged_op(build("LSTM", layers, layers == 2, dtype=torch.float64))
+    x, lengths, _ = batch(op, [4, 2, 3], 1)
+    weights = dict(op.named_parameters())
+    expected = flat(op(x, lengths))
+    monkeypatch.setattr(nn.RNNBase, "flatten_parameters", flatten)
+    op.to(torch.float64)
+    assert all(weight is weights[name] for name, weight in op.named_parameters())
+    assert len({weight.untyped_storage().data_ptr() for weight in weights.values()}) == 1
+    assert_close(flat(op(x, lengths)), expected)
+    torch.autograd.grad(op(x, lengths)[0].sum(), list(weights.values()))
+
+
+def test_the_rnn_inside_is_in_training_mode_where_there_will_be_a_backward_pass(monkeypatch):
+    """cuDNN's backward pass wants it; without one the forward pass keeps nothing."""
+    seen = []
+    true_run = operator.run
+    monkeypatch.setattr(
+        operator, "run", lambda rnn, *args, **options: seen.append(rnn.training) or true_run(rnn, *args, **options)
+    )
+    op = pv.ragged_op(build("GRU", 1, True)).eval()
+    x, lengths, _ = batch(op, [4, 2, 3], 1)
+    output, _ = op(x, lengths)
+    assert seen == [False]
+    output.sum().backward()
+    assert seen == [False, True]

@@ -12,7 +12,7 @@ from torch import nn
 from waits import NoWaiting
 
 import packviz as pv
-from packviz.ops import costs, index, packing, running
+from packviz.ops import costs, index, kernels, packing, running
 from packviz.ops.running import METHODS
 
 LENGTHS = {"ragged": [4, 7, 1, 4, 6], "equal": [5, 5, 5], "sorted": [4, 2, 1], "one": [3]}
@@ -90,3 +90,41 @@ def test_what_is_captured_for_a_graph_is_left_to_torch(monkeypatch):
     assert not running._is_ours(nn.LSTM(3, 4, device="meta"), there)
     assert not packing._is_plain(there)
     assert running._is_ours(nn.LSTM(3, 4), torch.ones(5, 2, 3))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("proj_size", [0, 3])
+def test_weights_lie_as_cudnn_wants_them(bias, proj_size):
+    """From the start of their memory, the projection before the biases, and zeros for biases that are not there."""
+    given = list(nn.LSTM(5, 4, bias=bias, proj_size=proj_size).parameters())
+    laid = kernels.in_one_piece(given)
+    assert all(map(torch.equal, laid, given))
+    order = [0, 1, *[len(laid) - 1] * bool(proj_size), *[2, 3] * bias]
+    every = torch.cat([given[i].detach().flatten() for i in order] + [torch.zeros(0 if bias else 32)])
+    assert torch.equal(torch.tensor(laid[0].untyped_storage(), dtype=torch.uint8).view(torch.float32), every)
+    assert laid[0].storage_offset() == 0
+    assert kernels.in_one_piece(laid) is laid
+    numbers = [torch.randn(weight.shape) for weight in given]
+    gradients = torch.autograd.grad([(w * n).sum() for w, n in zip(laid, numbers, strict=True)], given)
+    assert all(map(torch.equal, gradients, numbers))
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
+@pytest.mark.parametrize("method", ["padded", running.Staircase((0, 4, 7)), running.Staircase((0, 1, 7))])
+def test_every_rectangle_gets_weights_in_one_piece(kind, method, monkeypatch):
+    """Else cuDNN's caller warns at each of them."""
+    seen, kernel = [], kernels.private.kernel
+
+    def spy(mode):
+        def call(x, hx, weights, *options):
+            seen.append(weights)
+            return kernel(mode)(x, hx, weights, *options)
+
+        return call
+
+    monkeypatch.setattr(kernels.private, "kernel", spy)
+    pv.run(
+        kind(3, 4, 2, bidirectional=True, device="meta"), torch.ones(7, 3, 3, device="meta"), [7, 4, 1], method=method
+    )
+    assert len(seen) == 4 * (1 if method == "padded" else 2)
+    assert all(kernels.in_one_piece(weights) is weights for weights in seen)
