@@ -19,6 +19,7 @@ AUDITED = {
     "exclude": [
         [".jp-InternalAnchorLink"],  # the sign behind a heading that shows when the mouse is there
         [".jp-RenderedMarkdown a"],  # in the dark told from words by nothing but its colour; ours are underlined
+        [".jp-RenderedText a"],  # the same: JupyterLab makes links of the addresses in a printed text
         ["[class^=ansi-]"],  # the colours of a traceback
     ],
 }
