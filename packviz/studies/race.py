@@ -298,8 +298,8 @@ def chart(machines: Mapping[str, Race], which: str = "training") -> Chart:
     for panel, (machine, race) in enumerate(machines.items()):
         points = [*against[machine]]
         for name, mark in _MARKS.items():
-            ratios = [race.ratio(point, name, PADDED, which) for point in points]
-            drawn.points(ratios, [point.name for point in points], name, marker=mark, panel=panel, key=not panel)
+            values = [race.ratio(point, name, PADDED, which) for point in points]
+            drawn.points(values, [point.name for point in points], name, marker=mark, panel=panel, key=not panel)
         # Last, over the method that it has chosen.
         for name, some, colour in (
             (AUTO, [point for point in points if point not in slower[machine]], palette.METHODS["run"]),
@@ -308,8 +308,8 @@ def chart(machines: Mapping[str, Race], which: str = "training") -> Chart:
             ring = {"symbol": "circle-open", "size": 15, "line": {"width": 2.5}, "color": colour}
             if some:
                 key = name not in {trace.name for trace in drawn.data}
-                ratios = [against[machine][point].value for point in some]
-                drawn.points(ratios, [point.name for point in some], name, marker=ring, panel=panel, key=key)
+                values = [against[machine][point].value for point in some]
+                drawn.points(values, [point.name for point in some], name, marker=ring, panel=panel, key=key)
     return _around_one(drawn, (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50), len(machines))
 
 
