@@ -110,7 +110,7 @@ class _Picture:
     def __post_init__(self) -> None:
         layout, self.scale = self.layout, _scale(self.layout, self.labels, self.names)
         self.muted, self.accent = self.sheet.colours.muted, self.sheet.colours.accent
-        self.title = f"data: {layout.n_valid:,} rows, step by step"
+        self.title = f"data: {text.count(layout.n_valid, 'row')}, step by step"
         self.rows = range(0, layout.batch_size, self.scale.stride)
         self.grid_width = layout.max_len * self.scale.width
         self.rows_height = len(self.rows) * self.scale.height
@@ -165,7 +165,7 @@ class _Picture:
     def padded(self, top: float) -> None:
         """The grid as the caller's tensor holds it, padding hatched."""
         layout, left, y = self.layout, self.left, top + _TOP
-        self.sheet.text(left, top + 14, f"padded: {layout.n_cells:,} cells", bold=True)
+        self.sheet.text(left, top + 14, f"padded: {text.count(layout.n_cells, 'cell')}", bold=True)
         self._axis(left, y, layout.max_len)
         self._padding(left, y)
         self._runs(left, y, self.rows)
