@@ -110,7 +110,7 @@ class StaircaseExplorer(Panel):
         n = tuple(layout.lengths.tolist())
         stops = staircases(n)
         self._offer(list(stops))
-        at, predictions = self.rectangles.value, _predicted(n, rates("staircase", spec))
+        at, predictions = self.rectangles.value, _predicted(n, rates(spec)["staircase"])
         self.shown = stairs = Stairs(layout, stops[at])
         self.trade_off = trade_off = TradeOff(
             tuple(stops),

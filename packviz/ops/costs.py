@@ -160,25 +160,29 @@ def key(method: str, spec: Spec, training: bool, fused: bool) -> str:
     return f"{method} {spec.mode} {'training' if training else 'forward'}"
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=64)
 def rates(
-    method: str, spec: Spec, training: bool = True, device: str = "cpu", fused: bool = True, threads: int = 1
-) -> Rates:
-    """What a method's calls, steps and cells cost for an RNN, all layers and directions together.
+    spec: Spec, training: bool = True, device: str = "cpu", fused: bool = True, threads: int = 1
+) -> Mapping[str, Rates]:
+    """What calls, steps and cells cost for an RNN by each method, all layers and directions together.
 
     Args:
-        method: as in `key`. Calls are the rectangles of `"padded"` and `"staircase"`; for `"packed"` and `"split"` the
-            distinct lengths, since they go on with fewer sequences after each.
         spec: of the RNN.
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
         fused: whether torch runs padded data of an LSTM without projection on oneDNN's fused kernel: in float32, on a
             CPU.
         threads: of torch, on a CPU.
+
+    Returns:
+        By method, as in `key`. Calls are the rectangles of `"padded"` and `"staircase"`; for `"packed"` and `"split"`
+        the distinct lengths, since they go on with fewer sequences after each.
     """
-    constants = in_force(device, threads).seconds[key(method, spec, training, fused)]
-    each = [c * a for c, a in zip(constants, amounts(spec, 1, 1, 1), strict=True)]
-    return Rates(sum(each[:2]), sum(each[2:4]), sum(each[4:6]), sum(each[6:9]), each[9])
+    known, found, one = in_force(device, threads).seconds, {}, amounts(spec, 1, 1, 1)
+    for method in ("packed", "padded", "staircase", "split", "whole"):
+        each = [c * a for c, a in zip(known[key(method, spec, training, fused)], one, strict=True)]
+        found[method] = Rates(sum(each[:2]), sum(each[2:4]), sum(each[4:6]), sum(each[6:9]), each[9])
+    return MappingProxyType(found)
 
 
 @functools.lru_cache(maxsize=64)
@@ -202,16 +206,16 @@ def choose(
         fused: as in `rates`.
         threads: as in `rates`.
     """
-    steps, real, how = max(lengths), sum(lengths), (spec, training, device, fused, threads)
-    changes = len(set(lengths))
-    packed, split = (rates(method, *how).seconds(changes, steps, real) for method in ("packed", "split"))
-    seconds: dict[str, float] = {"packed": packed}  # the simplest come first
+    steps, real, changes = max(lengths), sum(lengths), len(set(lengths))
+    each = rates(spec, training, device, fused, threads)
+    packed, split = each["packed"].seconds(changes, steps, real), each["split"].seconds(changes, steps, real)
+    seconds = {"packed": packed}  # the simplest come first
     cuts: tuple[int, ...] = (0, steps)
     if steps == min(lengths):
         method = "whole" if fused or spec.mode != "LSTM" else "padded"
-        seconds = {"padded": rates(method, *how).seconds(1, steps, real), "packed": packed}
+        seconds = {"padded": each[method].seconds(1, steps, real), "packed": packed}
     elif fused and _is_fusable(spec):  # no other kernel is better on padded data than on packed
-        padded = rates("padded", *how)
+        padded = each["padded"]
         seconds["padded"] = padded.seconds(1, steps, steps * len(lengths))
         if min(split, *seconds.values()) > padded.seconds(2, steps, real):  # else no staircase can be the fastest
             cuts = best_cuts(lengths, padded)
@@ -232,7 +236,7 @@ def staircase(
     threads: int = 1,
 ) -> tuple[int, ...]:
     """The cuts of the staircase that should be fastest, among staircases. Takes what `choose` does."""
-    return best_cuts(lengths, rates("staircase", spec, training, device, fused, threads))
+    return best_cuts(lengths, rates(spec, training, device, fused, threads)["staircase"])
 
 
 def in_force(device: str, threads: int = 1) -> Costs:

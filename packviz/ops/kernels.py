@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -49,30 +50,38 @@ class Layer(NamedTuple):
         return self._replace(weights=tuple(tuple(flat[i : i + each]) for i in range(0, len(flat), each)))
 
 
-def weight_names(rnn: nn.RNNBase) -> list[tuple[str, ...]]:
-    """The names of the weights, by layer and direction, in torch's order."""
-    kinds = ("weight_ih", "weight_hh", *("bias_ih", "bias_hh") * rnn.bias, *("weight_hr",) * bool(rnn.proj_size))
-    ways = ("", "_reverse") if rnn.bidirectional else ("",)
-    return [tuple(f"{kind}_l{i}{way}" for kind in kinds) for i in range(rnn.num_layers) for way in ways]
-
-
 def flat_names(rnn: nn.RNNBase) -> tuple[str, ...]:
-    """The same of all layers and directions."""
-    return tuple(name for names in weight_names(rnn) for name in names)
+    """The names of the weights, by layer and direction, in torch's order."""
+    return _names(rnn.num_layers, bool(rnn.bidirectional), bool(rnn.bias), bool(rnn.proj_size))
 
 
-def layers(rnn: nn.RNNBase) -> list[Layer]:
-    """The layers of a module, with its weights as they are now; parametrised ones are computed here."""
-    weights = [tuple(getattr(rnn, name) for name in names) for names in weight_names(rnn)]
-    each = 2 if rnn.bidirectional else 1
-    return [Layer(rnn.mode, rnn.bias, tuple(weights[i : i + each])) for i in range(0, len(weights), each)]
+@functools.lru_cache(maxsize=64)
+def _names(num_layers: int, bidirectional: bool, bias: bool, projected: bool) -> tuple[str, ...]:
+    kinds = ("weight_ih", "weight_hh", *("bias_ih", "bias_hh") * bias, *("weight_hr",) * projected)
+    ways = ("", "_reverse") if bidirectional else ("",)
+    return tuple(f"{kind}_l{i}{way}" for i in range(num_layers) for way in ways for kind in kinds)
+
+
+def flat_weights(rnn: nn.RNNBase) -> tuple[Tensor, ...]:
+    """A module's weights as they are now, in the order of their names; parametrised ones are computed here."""
+    own = private.parameters(rnn)  # the module itself would look for each everywhere else first
+    return tuple([own[name] if name in own else getattr(rnn, name) for name in flat_names(rnn)])
+
+
+def layers(rnn: nn.RNNBase, flat: Sequence[Tensor]) -> list[Layer]:
+    """The layers of a module that has these weights."""
+    ways = 2 if rnn.bidirectional else 1
+    each = len(flat) // (rnn.num_layers * ways)
+    directions = [tuple(flat[i : i + each]) for i in range(0, len(flat), each)]
+    return [Layer(rnn.mode, rnn.bias, tuple(directions[i : i + ways])) for i in range(0, len(directions), ways)]
 
 
 def is_fused(mode: str, x: Tensor, projected: bool) -> bool:
     """Whether torch runs padded data of this kind on oneDNN's fused LSTM."""
+    if mode != "LSTM" or projected or x.dtype != torch.float32 or not x.is_cpu:
+        return False
     onednn: Any = torch.backends.mkldnn
-    usable = onednn.is_available() and onednn.enabled and private.has_fused_lstm()
-    return usable and mode == "LSTM" and x.device.type == "cpu" and x.dtype == torch.float32 and not projected
+    return onednn.is_available() and onednn.enabled and private.has_fused_lstm()
 
 
 def rectangle(

@@ -7,7 +7,7 @@ torch without one makes `run` slower, or cannot be counted, and says so. No resu
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -107,8 +107,8 @@ def may_have_hooks(module: nn.Module) -> bool:
     Without it: yes, and `run` calls the module.
     """
     try:
-        own = any(getattr(module, name) for name in _HOOKS)
-        return own or any(getattr(nn.modules.module, f"_global{name}") for name in _HOOKS)
+        every = nn.modules.module
+        return any(getattr(module, name) or getattr(every, f"_global{name}") for name in _HOOKS)
     except AttributeError:
         return True
 
@@ -141,6 +141,14 @@ def buffers(module: nn.Module) -> dict[str, Tensor | None]:
     Without it: another, and such a network keeps what `check_static` made it set.
     """
     return getattr(module, "_buffers", {})
+
+
+def parameters(module: nn.Module) -> Mapping[str, Any]:
+    """The module's own by name, without those of its submodules.
+
+    Without it: none, and `run` asks the module for each.
+    """
+    return getattr(module, "_parameters", {})
 
 
 def is_compiler_loaded() -> bool:

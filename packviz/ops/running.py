@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.cuts import rectangles
@@ -22,7 +23,7 @@ from packviz.core.spec import Spec
 from packviz.ops import costs, original, split, staircase, trial
 from packviz.ops.grid import Grid
 from packviz.ops.index import is_at_hand
-from packviz.ops.kernels import Layer, Result, flat_names, is_fused, layers
+from packviz.ops.kernels import Layer, Result, flat_weights, is_fused, layers
 from packviz.ops.masks import whole_numbers
 from packviz.ops.packing import pack_padded_sequence, pad_packed_sequence
 from packviz.ops.private import has_kernel, is_compiler_loaded, kernel, may_derive_otherwise, may_have_hooks
@@ -193,44 +194,31 @@ _uncompiled: list[Callable[..., tuple[Tensor, State]]] = []
 def _run(
     rnn: Any, x: Any, lengths: Any, hx: Any, total_length: int | None, padding_value: float, method: str | Staircase
 ) -> tuple[Tensor, State]:
-    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+    if is_tracing():  # type: ignore[no-untyped-call]
         return _packed(rnn, x, lengths, hx, total_length, padding_value)  # the lengths are part of the program
     n, source = _checked(rnn, x, lengths, hx, total_length, padding_value, method)
     hx = tuple(hx) if isinstance(hx, list) else hx
     total_length = None if total_length is None else operator.index(total_length)
     steps, fused = max(n), is_fused(rnn.mode, x, bool(rnn.proj_size))
-    cuts: tuple[int, ...] = (0, steps)
-    ours = _is_ours(rnn, x)
-    if not ours:
-        method = "packed"
-    elif isinstance(method, Staircase):
-        method, cuts = "staircase", method.cuts  # type: ignore[attr-defined]
-        rectangles(n, cuts)  # an error if they do not fit
-    elif method in ("auto", "staircase"):
-        batch = Spec.of(rnn), n, _needs_gradient(rnn, x, hx), x.device.type, fused, torch.get_num_threads()
-        if method == "auto":
-            choice = costs.choose(*batch)
-            method, cuts = choice.method, choice.cuts
-        else:
-            cuts = costs.staircase(*batch)
-    if rnn.mode == "RNN_RELU" and method in ("padded", "staircase") and _wastes(n, cuts):
-        method = "split"  # in the padding its state may grow to infinity, whose gradient is NaN
-    own = layers(rnn) if ours else []
-    if not all(type(weight) in (Tensor, nn.Parameter) for layer in own for weight in layer.flat):
-        method, own = "packed", []
+    weights = flat_weights(rnn) if _is_ours(rnn, x) else ()
+    if not {Tensor, nn.Parameter}.issuperset(map(type, weights)):
+        weights = ()
+    method, cuts = _decided(rnn, weights, x, n, hx, fused, method) if weights else ("packed", (0, steps))
+    if weights and x.dtype != weights[0].dtype:
+        rnn.check_input(x, None)  # torch's error, unless autocast makes them fit
     if method == "packed":
         as_given = isinstance(lengths, Tensor) and lengths.dtype == torch.int64
-        return _packed(rnn, x, lengths if as_given else list(n), hx, total_length, padding_value, own)
+        return _packed(rnn, x, lengths if as_given else list(n), hx, total_length, padding_value, weights)
 
     if hx is not None:  # the caller's may be a buffer for the next states, and lie in any strides
         own_hx = tuple(s.clone(memory_format=torch.contiguous_format) for s in (hx if isinstance(hx, tuple) else (hx,)))
         hx = own_hx if rnn.mode == "LSTM" else own_hx[0]
-    weight = own[0].weights[0][0]
-    autocast = torch.is_autocast_enabled(x.device.type) and weight.dtype == torch.float32
+    autocast = torch.is_autocast_enabled(x.device.type) and weights[0].dtype == torch.float32
     is_whole = method != "split" and len(cuts) == 2 and steps == min(n) and not autocast
     if is_whole and not (fused and torch.is_grad_enabled()):
-        return _as_it_is(rnn, own, x, steps, hx, total_length, padding_value)
-    h, c = hx if rnn.mode == "LSTM" and hx is not None else (hx, None)
+        return _as_it_is(rnn, weights, x, steps, hx, total_length, padding_value)
+    own = layers(rnn, weights)
+    h, c = hx if isinstance(hx, tuple) else (hx, None)
     dtypes = None
     working: AbstractContextManager[Any] = nullcontext()
     if autocast:
@@ -239,9 +227,8 @@ def _run(
             x, h, c = (t if t is None else t.float() for t in (x, h, c))
             working = torch.autocast(x.device.type, enabled=False)
     if h is None:
-        rows = rnn.num_layers * own[0].directions, len(n)
-        h = weight.new_zeros(*rows, own[0].output_size)
-        c = weight.new_zeros(*rows, rnn.hidden_size) if rnn.mode == "LSTM" else None
+        zeros = _zeros(rnn, weights[0], len(n))
+        h, c = zeros if isinstance(zeros, tuple) else (zeros, None)
     if is_whole:
         layer_run: Callable[..., Result] = functools.partial(staircase.run_whole, steps=steps)
     elif method == "split":
@@ -256,6 +243,28 @@ def _run(
     return out, h_n if c_n is None else (h_n, c_n)  # type: ignore[return-value]
 
 
+def _decided(
+    rnn: nn.RNNBase, weights: Sequence[Tensor], x: Tensor, n: tuple[int, ...], hx: Any, fused: bool, method: Any
+) -> tuple[str, tuple[int, ...]]:
+    """The method, and its cuts."""
+    cuts: tuple[int, ...] = (0, max(n))
+    if isinstance(method, Staircase):
+        method, cuts = "staircase", method.cuts
+        rectangles(n, cuts)  # an error if they do not fit
+    elif method in ("auto", "staircase"):
+        states = hx if isinstance(hx, tuple) else () if hx is None else (hx,)
+        needs_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *states, *weights))
+        batch = Spec.of(rnn), n, needs_gradient, x.device.type, fused, torch.get_num_threads()
+        if method == "auto":
+            choice = costs.choose(*batch)
+            method, cuts = choice.method, choice.cuts
+        else:
+            cuts = costs.staircase(*batch)
+    if rnn.mode == "RNN_RELU" and method in ("padded", "staircase") and _wastes(n, cuts):
+        method = "split"  # in the padding its state may grow to infinity, whose gradient is NaN
+    return method, cuts
+
+
 def _packed(
     rnn: Any,
     x: Tensor,
@@ -263,36 +272,48 @@ def _packed(
     hx: State | None,
     total_length: int | None,
     padding_value: float,
-    own: Sequence[Layer] = (),
+    weights: Sequence[Tensor] = (),
 ) -> tuple[Tensor, State]:
-    """As it is said in torch."""
+    """As it is said in torch; with the module's own weights its kernel is called without the module."""
     packed = pack_padded_sequence(x, lengths, rnn.batch_first, enforce_sorted=False)
-    out, final = _called(rnn, own, packed, hx)
+    if weights and x.is_cpu:
+        data, sizes, order, rank = packed
+        hx = _zeros(rnn, data, int(sizes[0])) if hx is None else _selected(hx, order)
+        data, final = _kernel(rnn, weights, data, hx, sizes)
+        out, final = PackedSequence(data, sizes, order, rank), _selected(final, rank)
+    else:
+        out, final = rnn(packed, hx)
     return pad_packed_sequence(out, rnn.batch_first, padding_value, total_length)[0], final
 
 
-def _called(rnn: Any, own: Sequence[Layer], x: Tensor | PackedSequence, hx: State | None) -> tuple[Any, State]:
-    """What `rnn(x, hx)` gives. With its `own` weights on a CPU the kernel is called as the module would in the end.
+def _kernel(
+    rnn: nn.RNNBase, weights: Sequence[Tensor], data: Tensor, hx: State, sizes: Tensor | None = None
+) -> tuple[Tensor, State]:
+    """Calls torch's kernel as the module would in the end, on padded data, or packed with `sizes`. On a CPU only.
 
     On a batch of a few short sequences the module's own way there takes as long as packing. (cuDNN wants all weights in
     one piece of memory; the module sees to that.)
     """
-    if not own or not own[0].flat[0].is_cpu:
-        return rnn(x, hx)  # type: ignore[no-any-return]
-    data, sizes, order, rank = x if isinstance(x, PackedSequence) else (x, None, None, None)
-    if hx is None:
-        sequences = data.shape[0 if rnn.batch_first else 1] if sizes is None else int(sizes[0])
-        rows = len(own) * own[0].directions, sequences
-        states = [data.new_zeros(*rows, own[0].output_size), data.new_zeros(*rows, rnn.hidden_size)]
-    else:
-        states = [s if order is None else s.index_select(1, order) for s in (hx if isinstance(hx, tuple) else (hx,))]
-    weights = [weight for layer in own for weight in layer.flat]
-    options = [rnn.bias, rnn.num_layers, rnn.dropout, rnn.training, rnn.bidirectional]
-    given = [data, *([] if sizes is None else [sizes]), states if rnn.mode == "LSTM" else states[0], weights, *options]
-    out, *final = kernel(rnn.mode)(*given, *([rnn.batch_first] if sizes is None else []))
-    if rank is not None:
-        final = [s.index_select(1, rank) for s in final]
-    return out if sizes is None else x._replace(data=out), tuple(final) if rnn.mode == "LSTM" else final[0]  # type: ignore[union-attr]
+    options = weights, rnn.bias, rnn.num_layers, rnn.dropout, rnn.training, rnn.bidirectional
+    given = (data, hx, *options, rnn.batch_first) if sizes is None else (data, sizes, hx, *options)
+    out, *final = kernel(rnn.mode)(*given)
+    return out, tuple(final) if rnn.mode == "LSTM" else final[0]
+
+
+def _selected(states: State, order: Tensor | None) -> State:
+    """States of the sequences in another order."""
+    if order is None:
+        return states
+    if isinstance(states, tuple):
+        return states[0].index_select(1, order), states[1].index_select(1, order)
+    return states.index_select(1, order)
+
+
+def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
+    """The initial state, where none is given."""
+    rows = rnn.num_layers * (2 if rnn.bidirectional else 1), batch
+    h = like.new_zeros(*rows, rnn.proj_size or rnn.hidden_size)
+    return (h, like.new_zeros(*rows, rnn.hidden_size)) if rnn.mode == "LSTM" else h
 
 
 def _wastes(n: Sequence[int], cuts: Sequence[int]) -> bool:
@@ -332,16 +353,20 @@ def _through(
 
 def _as_it_is(
     rnn: nn.RNNBase,
-    own: Sequence[Layer],
+    weights: Sequence[Tensor],
     x: Tensor,
     steps: int,
     hx: State | None,
     total_length: int | None,
     padding_value: float,
 ) -> tuple[Tensor, State]:
-    """All sequences have the same length: the module does what is wanted."""
+    """All sequences have the same length: torch's kernel does what is wanted."""
     time = 1 if rnn.batch_first else 0
-    out, final = _called(rnn, own, x.narrow(time, 0, steps), hx)
+    x = x.narrow(time, 0, steps)
+    if x.is_cpu:
+        out, final = _kernel(rnn, weights, x, _zeros(rnn, x, x.shape[1 - time]) if hx is None else hx)
+    else:
+        out, final = rnn(x, hx)
     if total_length is not None and total_length > steps:
         widths = (0, 0) * (2 - time) + (0, total_length - steps)
         out = nn.functional.pad(out, widths, value=padding_value)
@@ -415,13 +440,6 @@ def _every_way(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Sequence[int]
     return [_packed(rnn, x, *given), *(_run(rnn, x, *given, method) for method in METHODS[1:])]
 
 
-def _needs_gradient(rnn: nn.RNNBase, x: Tensor, hx: State | None) -> bool:
-    if not torch.is_grad_enabled():
-        return False
-    states = () if hx is None else hx if isinstance(hx, tuple) else (hx,)
-    return any(t.requires_grad for t in (x, *states)) or any(getattr(rnn, n).requires_grad for n in flat_names(rnn))
-
-
 def _check_rnn(rnn: Any) -> None:
     if not isinstance(rnn, (nn.RNN, nn.GRU, nn.LSTM)):
         raise TypeError(f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM")
@@ -458,8 +476,7 @@ def _checked(
     if shape[2] != rnn.input_size:
         read = reading(shape, batch_first, features=", I")
         raise ValueError(f"{read}, has I = {shape[2]}, but rnn.input_size is {rnn.input_size}")
-    rnn.check_input(x, None)  # torch's error for a dtype that does not fit
-    if not isinstance(padding_value, numbers.Real):
+    if not isinstance(padding_value, (float, numbers.Real)):  # the abstract class asks for long
         raise TypeError(f"padding_value must be a number, got {padding_value!r}")
     if total_length is not None and (isinstance(total_length, bool) or not hasattr(total_length, "__index__")):
         raise TypeError(f"total_length must be a whole number, got {total_length!r}")
@@ -493,6 +510,8 @@ def check_states(rnn: Any, hx: Any, x: Tensor, batch: int) -> None:
 
 
 def _whole_numbers(lengths: Any, x: Tensor, batch_first: bool) -> tuple[int, ...]:
+    if type(lengths) is Tensor and lengths.dtype == torch.int64 and lengths.is_cpu and lengths.ndim == 1:
+        return tuple(lengths.tolist())  # as nearly all come: nothing more to ask
     if isinstance(lengths, (list, tuple)) and all(type(n) is int for n in lengths):
         return tuple(lengths)
     n = whole_numbers(lengths)

@@ -36,7 +36,7 @@ def shows(explorer, lengths, spec, calls):
     """The picture, the counts and the words are of the best staircase of so many rectangles."""
     n = [int(v) for v in lengths]
     cuts = best_cuts(n, Rates(0, 0, 0, 1), calls)
-    it, price = explorer.trade_off, rates("staircase", spec)
+    it, price = explorer.trade_off, rates(spec)["staircase"]
     assert explorer.error.value == ""
     assert explorer.shown == Stairs(n, explorer.shown.cuts)
     assert explorer.shown.wasted == Stairs(n, cuts).wasted  # there may be several best ones

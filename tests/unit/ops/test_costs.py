@@ -31,7 +31,7 @@ def test_rates_are_the_constants_times_what_they_are_for(sizes, calls, steps, ce
         constants = in_force(device).seconds[costs.key(method, sizes, training, fused)]
         assert len(counted) == len(constants) == len(TERMS)
         expected = sum(c * a for c, a in zip(constants, counted, strict=True))
-        assert rates(method, sizes, training, device, fused).seconds(calls, steps, cells) == pytest.approx(expected)
+        assert rates(sizes, training, device, fused)[method].seconds(calls, steps, cells) == pytest.approx(expected)
 
 
 @pytest.fixture

@@ -328,6 +328,34 @@ def test_parametrised_weights(method):
     same(some.gradients(found), some.gradients(expected))
 
 
+class Counted(nn.Module):
+    """A parametrisation that counts how often it is computed."""
+
+    calls = 0
+
+    def forward(self, weight):
+        self.calls += 1
+        return 2 * weight
+
+
+def test_a_parametrised_weight_is_computed_once_a_run():
+    some, counted = case(nn.GRU), Counted()
+    nn.utils.parametrize.register_parametrization(some.rnn, "weight_ih_l0", counted)
+    before = counted.calls
+    found = pv.run(some.rnn, some.x.detach(), some.lengths)
+    assert counted.calls == before + 1
+    same(flat(found), flat(some.expected()))
+
+
+def test_a_plain_tensor_in_place_of_a_parameter():
+    some = case(nn.LSTM)
+    weight = some.rnn.weight_hh_l0.detach() * 2
+    del some.rnn.weight_hh_l0
+    some.rnn.weight_hh_l0 = weight
+    for method in METHODS:
+        same(flat(some.run(method)), flat(some.expected()))
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("cell", CELLS)
 def test_other_weights_for_one_call(cell, method):
