@@ -45,10 +45,10 @@ pv.show(lengths.triangle(8, 5))
 # steps.
 
 # %%
-from packviz.studies.forum import network as forum, results
+from packviz.studies.forum import network as forum, points, results
 
 network = forum.Network()
-b = pv.Layout(results.setup_lengths("B", 512, 512))
+b = pv.Layout(points.setup_lengths("B", 512, 512))
 print(network)
 print(f"padding in B: {100 * b.n_padding / b.n_cells:.0f} % of the cells")
 
@@ -117,7 +117,7 @@ results.on_machines(machines, "memory")
 # %% tags=["claims"]
 short, long = cpu.point("B", 128).timing, cpu.point("B", 512).timing  # four times the length
 for method, most in (("padded", 6), ("packed", 32)):
-    growth = long.median(results.call_name(method, "training")) / short.median(results.call_name(method, "training"))
+    growth = long.median(points.call_name(method, "training")) / short.median(points.call_name(method, "training"))
     assert (8 if method == "packed" else 2) < growth < most
 assert long.memory["packed, training"] < 0.6 * long.memory["padded, training"]
 

@@ -342,7 +342,7 @@ pv.Stairs(lengths, plan.cuts)
 # Before anything was timed, logits and gradients of all methods were compared.
 
 # %%
-from packviz.studies.forum import results, sweep
+from packviz.studies.forum import points, results, sweep
 
 methods = ("padded", "packed", "drop-in", "run")
 machines = sweep.recordings(methods)
@@ -373,7 +373,7 @@ assert memory["packed, training"] < memory["run, training"] < memory["padded, tr
 # On your machine, with small batches. In so small a step the calls that `run` adds may cost what it saves:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
-small = results.Parameters(methods=methods, batch_size=64, rounds=3)
+small = points.Parameters(methods=methods, batch_size=64, rounds=3)
 *_, live = sweep.sweep(small, ["B"], sizes=(32, 64, 128))
 live.chart("ratio")
 

@@ -11,9 +11,10 @@ from packviz.bench.machine import check_device, no_cuda
 from packviz.bench.study import Progress
 from packviz.explorers import job
 from packviz.explorers.panel import Panel, View, dropdown, row, slider
-from packviz.studies.forum import results
+from packviz.studies.forum import points, results
 from packviz.studies.forum import sweep as experiment
-from packviz.studies.forum.results import Benchmark, Parameters
+from packviz.studies.forum.points import Parameters
+from packviz.studies.forum.results import Benchmark
 
 YOURS, NOTHING = "yours", "nothing"
 QUICK, FULL = "quick", "full"
@@ -153,7 +154,7 @@ class BenchmarkExplorer(Panel):
             rounds=preset["rounds"],
             warmup=preset["warmup"],
         )
-        sizes = results.sizes(self.shortest.value, self.longest.value, self.step.value)
+        sizes = points.sizes(self.shortest.value, self.longest.value, self.step.value)
         return parameters, _SETUPS[self.setups.value], sizes
 
     def _prepare(self) -> job.Work:
@@ -175,12 +176,12 @@ class BenchmarkExplorer(Panel):
                     self.job.said.value = at.to_text()
                     progress(round(100 * at.fraction), 100)
 
-            points, of = 0, len(setups) * len(sizes)
+            done, of = 0, len(setups) * len(sizes)
             for result in experiment.sweep(parameters, setups, sizes, device=device, progress=told, stop=stop):
-                self.result, points = result, len(result.points)
+                self.result, done = result, len(result.points)
                 self._refresh()
-            if points < of:
-                return f"Stopped; {points} of {of} points were measured."
+            if done < of:
+                return f"Stopped; {done} of {of} points were measured."
             progress(1, 1)
             return "Done."
 

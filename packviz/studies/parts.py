@@ -27,7 +27,7 @@ from packviz.draw.sheet import HATCHED, Sheet
 from packviz.draw.text import milliseconds, table, whole_percent
 from packviz.ops.running import forget
 from packviz.studies.forum import network as forum
-from packviz.studies.forum.results import setup_lengths
+from packviz.studies.forum.points import setup_lengths
 
 TORCH = "all of torch's"
 EXCHANGED = {"pad": "pad exchanged", "pack": "pack too", "packed LSTM": "and the LSTM: pv.run"}

@@ -9,7 +9,7 @@ from packviz.bench.timing import RATIOS, Ratio, Timing
 from packviz.draw.table import Table
 from packviz.draw.text import milliseconds
 from packviz.studies import race
-from packviz.studies.forum.results import PASSES, At
+from packviz.studies.forum.points import PASSES, At
 
 _RACES = (
     race.Point("LSTM", "triangle", 512, 512, 16, 32),

@@ -12,7 +12,7 @@ from packviz.bench.terminal import carry_out, writing
 from packviz.draw.chart import Sweep
 from packviz.studies.forum import results
 from packviz.studies.forum import sweep as experiment
-from packviz.studies.forum.results import AUTOCAST, DTYPES, METHODS, SETUPS, At
+from packviz.studies.forum.points import AUTOCAST, DTYPES, METHODS, SETUPS, At, Parameters, sizes
 
 _OPTIONS = {"shortest": "--min", "longest": "--max", "batch_size": "--batch-size"}
 
@@ -24,7 +24,7 @@ def add_to(parser: argparse.ArgumentParser) -> Any:
         What takes further commands.
     """
     parser.set_defaults(run=_measure)
-    full, standard = experiment.FULL, results.Parameters()
+    full, standard = experiment.FULL, Parameters()
     number: dict[str, Any] = {"type": int, "metavar": "N"}
 
     def default(name: str) -> str:
@@ -67,13 +67,13 @@ def _measure(options: argparse.Namespace) -> int:
     same = {name: asked[name] for name in ("dtype", "autocast", "threads", "seed")}
     methods = tuple(method.strip() for method in options.methods.split(",") if method.strip())
     try:
-        sizes = results.sizes(chosen.pop("shortest"), chosen.pop("longest"), chosen.pop("step"))
-        parameters = results.Parameters(methods=methods, **same, **chosen)
+        steps = sizes(chosen.pop("shortest"), chosen.pop("longest"), chosen.pop("step"))
+        parameters = Parameters(methods=methods, **same, **chosen)
     except ValueError as error:
         raise ValueError(_as_options(str(error))) from None
     setups = options.setup or ["A", "B"]
-    begin = partial(experiment.sweep, parameters, setups, sizes, device=options.device)
-    points = [At(setup, steps) for setup in setups for steps in sizes]
+    begin = partial(experiment.sweep, parameters, setups, steps, device=options.device)
+    points = [At(setup, size) for setup in setups for size in steps]
     return carry_out(experiment.STUDY, begin, points, options.out, _as_options)
 
 

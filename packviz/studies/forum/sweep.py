@@ -34,17 +34,8 @@ from typing import TYPE_CHECKING, Any
 
 from packviz.bench.study import How, StoppedError, Study, without_place
 from packviz.bench.timing import Timing, measure
-from packviz.studies.forum.results import (
-    METHODS,
-    PASSES,
-    At,
-    Benchmark,
-    Parameters,
-    Point,
-    call_name,
-    checked,
-    setup_lengths,
-)
+from packviz.studies.forum.points import METHODS, PASSES, At, Parameters, Point, call_name, setup_lengths
+from packviz.studies.forum.results import Benchmark, checked
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

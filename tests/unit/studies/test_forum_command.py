@@ -19,6 +19,7 @@ from packviz.studies import helpers, workers
 from packviz.studies.forum import network as forum
 from packviz.studies.forum import results
 from packviz.studies.forum import sweep as experiment
+from packviz.studies.forum.points import Parameters
 
 ROOT = Path(__file__).parents[3]
 FAKE = Path(__file__).parent / "recordings" / "benchmark_fake_cuda.json"
@@ -47,7 +48,7 @@ def test_every_option_arrives(monkeypatch, capsys, tmp_path):
     status, _, _ = said([*TINY, *options, "--methods", "packed, padded", "--out", path], capsys)
     assert status == 0
     result = experiment.recorded(path)
-    assert result.parameters == results.Parameters(
+    assert result.parameters == Parameters(
         methods=("packed", "padded"), batch_size=4, rounds=2, warmup=0, dtype="float64", threads=2, seed=7
     )
     assert result.setups == ["A", "B", "evenly"]
@@ -306,7 +307,7 @@ def test_plot_of_two_machines(capsys, tmp_path):
 
 def test_nothing_to_draw(capsys, tmp_path):
     path = tmp_path / "empty.json"
-    empty = results.Benchmark({"parameters": asdict(results.Parameters())}, {})
+    empty = results.Benchmark({"parameters": asdict(Parameters())}, {})
     experiment.STUDY.save(path, empty)
     status, _, error = said(["bench", "plot", path, "--out", tmp_path / "a.svg"], capsys)
     assert (status, error) == (2, "packviz: there is no point in these files to draw\n")

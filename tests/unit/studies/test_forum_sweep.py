@@ -21,7 +21,8 @@ from packviz.draw.palette import METHODS
 from packviz.studies.forum import network as forum
 from packviz.studies.forum import results
 from packviz.studies.forum import sweep as experiment
-from packviz.studies.forum.results import At, Benchmark, Parameters, Point, call_name, setup_lengths
+from packviz.studies.forum.points import PASSES, At, Parameters, Point, call_name, setup_lengths, sizes
+from packviz.studies.forum.results import Benchmark
 from packviz.studies.forum.sweep import expected, sweep
 
 RECORDED = Path(__file__).parents[3] / "notebooks" / "recorded"
@@ -134,12 +135,12 @@ def test_parameters_that_cannot_be(wrong, said):
 
 
 def test_sizes():
-    assert results.sizes(32, 512, 32) == tuple(32 * i for i in range(1, 17))
-    assert results.sizes(5, 5, 3) == (5,)
+    assert sizes(32, 512, 32) == tuple(32 * i for i in range(1, 17))
+    assert sizes(5, 5, 3) == (5,)
     with pytest.raises(ValueError, match="shortest is 9 and longest 8: there is nothing between them"):
-        results.sizes(9, 8, 1)
+        sizes(9, 8, 1)
     with pytest.raises(ValueError, match="step is 0"):
-        results.sizes(1, 8, 0)
+        sizes(1, 8, 0)
 
 
 def test_a_method_or_setup_that_is_not_known():
@@ -684,12 +685,12 @@ def test_recordings_are_called_by_their_machine(tmp_path, monkeypatch):
 
 
 def test_some_methods_of_a_result():
-    times = {call_name(method, which): 1e-3 for method in ("padded", "packed", "run") for which in results.PASSES}
+    times = {call_name(method, which): 1e-3 for method in ("padded", "packed", "run") for which in PASSES}
     whole = small_result(made(times), methods=("padded", "packed", "run"))
     some = whole.only(["run", "packed of another"])
     assert some.parameters.methods == ("padded", "run")  # the first stays, since the others are compared to it
     assert {name for point in some.points for name in point.timing.seconds} == {
-        call_name(method, which) for method in ("padded", "run") for which in results.PASSES
+        call_name(method, which) for method in ("padded", "run") for which in PASSES
     }
     ratio = ("run", "padded", whole.setups[0], whole.points[0].steps)
     assert some.ratio(*ratio) == whole.ratio(*ratio)
