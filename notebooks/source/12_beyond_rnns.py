@@ -16,12 +16,14 @@
 # ## The mistake was a layout
 #
 # Three documents: a has 5 tokens, b has 3, c has 2. A tensor is a rectangle, so people fill it up with *padding*: 15
-# cells, 5 of them padding. Without it the ten tokens are a block of ten rows. In which order?
+# cells, 5 of them padding. Without it the ten tokens are a block of ten rows. Two orders are in use:
 #
-# - **Step after step**: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) reads token after token, of all documents at
-#   once. torch's `PackedSequence` holds this order, *packed rows*, and in `batch_sizes` how many rows each step has.
-# - **Document after document**: a0 a1 a2 a3 a4, b0 … It is what people expect in a `PackedSequence`, a common mistake.
-#   And it is exactly what attention wants: *flat rows*.
+# - **Document after document**: a0 a1 a2 a3 a4, b0 … Attention wants this. We call it *flat rows*.
+# - **Step after step**: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) wants this: it reads the first token of all
+#   documents, then the second of all. torch's `PackedSequence` holds these *packed rows*, and in `batch_sizes` how many
+#   of them each step has.
+#
+# To expect flat rows in a `PackedSequence` is a common mistake. The mistake was another layout.
 
 # %%
 import torch
@@ -48,7 +50,7 @@ layout = pv.Layout(lengths)
 torch.manual_seed(0)
 documents = [torch.randn(n, 4) for n in lengths.tolist()]  # 4 features for each token
 flat, packed = torch.cat(documents), pack_sequence(documents).data
-order = torch.tensor(layout.flat_rows)
+order = torch.tensor(layout.flat_rows)  # for each packed row, the flat row that it is
 print("cu_seqlens:", *cu_seqlens.tolist())
 print("packed = flat[order], order:", *order.tolist())
 print("the same rows:", torch.equal(packed, flat[order]))
@@ -63,7 +65,7 @@ for name, block, cuts in (("flat rows", flat, layout.starts), ("packed rows", pa
 
 # %% [markdown]
 # Cut by documents, or by steps: packing is transposing, for a ragged batch. torch's *jagged tensor* is such a block with
-# its cuts, called offsets; most have documents for parts.
+# its cuts, the *offsets*. Cut by documents, they are `cu_seqlens`.
 
 # %% tags=["claims"]
 assert cu_seqlens.tolist() == layout.starts.tolist() == [0, 5, 8, 10]
@@ -157,6 +159,8 @@ for name, call in calls.items():
 # %% [markdown]
 # In [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) a `mask_mod` is True for *take
 # part*, and so is the 1 of Hugging Face's `attention_mask`.
+#
+# One attention needs no mask for padding at the end: a *causal* one, where a token sees itself and what came before.
 
 # %% tags=["claims"]
 assert torch.allclose(without[:, 0, 0], torch.tensor([1, 0.6, 0.4]))
@@ -167,17 +171,19 @@ assert abs(lost["no mask"] - 0.6) < 1e-6
 assert abs(lost["1 at padding, a number"] - 3 * 2.71828 / (2 + 3 * 2.71828)) < 1e-5
 takes_part = {name: torch.equal(call(x)[2, :2], call(other)[2, :2]) for name, call in calls.items()}
 assert [*takes_part.values()] == [True, False, False, False]
+causal = [F.scaled_dot_product_attention(some, some, some, is_causal=True)[real] for some in (x, other)]
+assert torch.equal(*causal)
 
 # %% [markdown]
 # ## Three documents, one row
 #
 # Padding is waste, so people put several documents in one row. (They call that *packing*, too.) A language model is
-# *causal*: a token sees itself and what came before. In one row that includes other documents.
+# causal: what came before, it sees. In one row that includes other documents.
 
 # %%
-document = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])  # whose token is this row? The *document ids*
+ids = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])  # *document ids*: whose token is this row?
 causal = torch.ones(10, 10, dtype=torch.bool).tril()
-own = document[:, None] == document  # (10, 10), True where query and key are of one document
+own = ids[:, None] == ids  # (10, 10), True where query and key are of one document
 foreign = (causal & ~own).sum(1) / causal.sum(1)
 print("weight on strangers, all scores equal:", *(f"{w:.2f}" for w in foreign))
 pv.Scores([5, 3, 2], mask="causal")
@@ -187,9 +193,14 @@ pv.Scores([5, 3, 2], mask="causal")
 # at. The cure is a mask with blocks, `causal & own`:
 
 # %%
-alone = torch.cat([F.scaled_dot_product_attention(*[d[None]] * 3, is_causal=True)[0] for d in documents])
+def attend(x, **mask):
+    q = k = v = x[None]
+    return F.scaled_dot_product_attention(q, k, v, **mask)[0]
+
+
+alone = torch.cat([attend(document, is_causal=True) for document in documents])
 for name, mask in {"causal": causal, "causal & own": causal & own}.items():
-    far = (F.scaled_dot_product_attention(*[flat[None]] * 3, attn_mask=mask)[0] - alone).abs()
+    far = (attend(flat, attn_mask=mask) - alone).abs()
     print(f"{name:13} distance from alone: a, b, c", *(f"{part.max():.2f}" for part in far.split(lengths.tolist())))
 
 # %% [markdown]
@@ -213,18 +224,19 @@ def rotated(x, position):  # RoPE: pairs of features, turned by an angle that gr
     return torch.view_as_real(torch.view_as_complex(x.view(-1, 2, 2)) * torch.polar(torch.ones(()), angle)).flatten(1)
 
 
-def attend(place, x, position, mask):
-    q = place(x, position)[None]
-    return F.scaled_dot_product_attention(q, q, x[None], attn_mask=mask)[0]
+def attend_at(position, place, x):
+    q = k = place(x, position)[None]
+    mask = (causal & own)[: len(x), : len(x)]  # of one document: causal
+    return F.scaled_dot_product_attention(q, k, x[None], attn_mask=mask)[0]
 
 
 # %%
 runs_on = torch.arange(10)
-restarts = runs_on - cu_seqlens[document]
+restarts = runs_on - cu_seqlens[ids]
 for place in (learned, rotated):
-    alone = torch.cat([attend(place, d, runs_on[: len(d)], causal[: len(d), : len(d)]) for d in documents])
+    alone = torch.cat([attend_at(runs_on[: len(d)], place, d) for d in documents])
     for name, position in {"run on": runs_on, "restart": restarts}.items():
-        far = (attend(place, flat, position, causal & own) - alone).abs().max()
+        far = (attend_at(position, place, flat) - alone).abs().max()
         print(f"{place.__name__} positions, {name:8} {far:.2f} from alone")
 
 # %% [markdown]
@@ -264,14 +276,17 @@ assert torch.equal(own, torch.block_diag(*(torch.ones(n, n, dtype=torch.bool) fo
 assert restarts.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1]
 
 
-def apart(place, position, mask):
-    alone = torch.cat([attend(place, d, runs_on[: len(d)], causal[: len(d), : len(d)]) for d in documents])
-    return (attend(place, flat, position, mask) - alone).abs().max()
+def apart(place, position):
+    alone = torch.cat([attend_at(runs_on[: len(d)], place, d) for d in documents])
+    return (attend_at(position, place, flat) - alone).abs().max()
 
 
-assert apart(learned, restarts, causal & own) < 1e-5 < 1e-2 < apart(learned, runs_on, causal & own)
-assert apart(rotated, restarts, causal & own) < 1e-5 > apart(rotated, runs_on, causal & own)
-assert min(apart(rotated, position, causal) for position in (restarts, runs_on)) > 1e-2
+assert apart(learned, restarts) < 1e-5 < 1e-2 < apart(learned, runs_on)
+assert apart(rotated, restarts) < 1e-5 > apart(rotated, runs_on)
+own = ids >= 0  # no mask of documents: RoPE does care
+assert min(apart(rotated, position) for position in (restarts, runs_on)) > 1e-2
+own = ids[:, None] == ids
+assert (attend(flat, attn_mask=causal & own) - torch.cat([attend(d, is_causal=True) for d in documents])).abs().max() < 1e-5
 assert labels.tolist() == [1, 2, 3, 4, -100, 6, 7, -100, 9, -100]
 padded, one_row = pv.Scores([5, 3, 2], 5, way="padded"), pv.Scores([5, 3, 2])
 assert (padded.computed, one_row.computed, one_row.needed) == (75, 100, 38)
@@ -324,7 +339,8 @@ assert len(pv.Scores([3, 7, 4, 5, 4], 8).rows) == 3
 # ## What it costs here
 #
 # First counted, without a clock. FLOPs are multiplications and additions. A transformer layer of width D takes about
-# 24 · D² of them for a token, and 4 · D for a score. All 512 sentences, with D = 64:
+# 24 · D² of them for a token (8 in the projections, 16 in an MLP of 4 · D), and 4 · D for a score. All 512 sentences,
+# with D = 64:
 
 # %%
 D, names = 64, ["padded", "rows of 64", "one row"]
@@ -355,12 +371,12 @@ rows = pv.batches.fill(sizes, 64)
 filled = pad_sequence([torch.cat([texts[i] for i in row]) for row in rows], batch_first=True)
 ids = [torch.cat([torch.full((sizes[i],), i) for i in row]) for row in rows]
 ids = pad_sequence(ids, batch_first=True, padding_value=-1)
-own = ids[:, :, None] == ids[:, None, :]
+own = ids[:, :, None] == ids[:, None, :]  # (102, 64, 64)
 
 
-def attend(x, mask=None):
-    q = x.unflatten(-1, (4, 32)).transpose(-3, -2)  # 4 heads
-    return F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+def heads(x, mask=None):
+    q = k = v = x.unflatten(-1, (4, 32)).transpose(-3, -2)  # 4 of them
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
 # %% tags=["live-timing", "nbval-ignore-output"]
@@ -374,9 +390,9 @@ def bar(done, of):
 linear, tokens = torch.nn.Linear(128, 512), torch.cat(texts)
 print(measure({"Linear, padded": lambda: linear(padded), "Linear, flat": lambda: linear(tokens)}, progress=bar))
 ways = {
-    "attention, padded": lambda: attend(padded, real[:, None, None]),
-    "filled rows": lambda: attend(filled, own[:, None]),
-    "a loop": lambda: [attend(text) for text in texts],
+    "attention, padded": lambda: heads(padded, real[:, None, None]),
+    "filled rows": lambda: heads(filled, own[:, None]),
+    "a loop": lambda: [heads(text) for text in texts],
 }
 print(measure(ways, progress=bar))
 
@@ -403,9 +419,9 @@ for name, rows in {"one flat row": one_row[0], "pv.run": output[pv.padding_mask(
 assert [round(t, 1) for t in times] == [4.4, 1.1, 17.1]
 padded_for_nothing = 24 * D**2 * found[0].padding, 4 * D * found[0].wasted
 assert padded_for_nothing[0] > 5 * padded_for_nothing[1]
-real_again = attend(padded, real[:, None, None]).transpose(1, 2)[real].flatten(1)
-in_rows = attend(filled, own[:, None]).transpose(1, 2).flatten(2)[ids >= 0]
-by_document = torch.cat([attend(text).transpose(-3, -2).flatten(-2) for text in texts])
+real_again = heads(padded, real[:, None, None]).transpose(1, 2)[real].flatten(1)
+in_rows = heads(filled, own[:, None]).transpose(1, 2).flatten(2)[ids >= 0]
+by_document = torch.cat([heads(text).transpose(-3, -2).flatten(-2) for text in texts])
 back = torch.cat([in_rows[ids[ids >= 0] == i] for i in range(len(sizes))])
 assert torch.allclose(real_again, by_document, atol=1e-5)
 assert torch.allclose(back, by_document, atol=1e-5)
@@ -496,15 +512,15 @@ assert torch.equal(total.values(), 2 * flat)
 # - **Masks the wrong way round**, also [in a book](https://github.com/rasbt/LLMs-from-scratch/issues/1061). Change the
 #   padding, and look.
 # - **A row that is masked completely** may give [NaN](https://github.com/pytorch/pytorch/issues/103963).
-# - **A jagged tensor padded again** is [as wide as all rows together](https://github.com/pytorch/pytorch/issues/159380),
-#   unless it is told `max_seqlen`.
+# - **A jagged tensor padded again** is, in torch 2.13,
+#   [as wide as all rows together](https://github.com/pytorch/pytorch/issues/159380), unless it was told `max_seqlen`.
 # - **Building on jagged tensors.** They are a prototype that is
 #   [no longer a priority](https://github.com/pytorch/pytorch/issues/155065). Learn the layout: rows and offsets.
 
 # %% [markdown]
 # ## Exercise 1
 #
-# Write the document ids: from a list of lengths to the number of each flat row's document.
+# Write the document ids: from a list of lengths to the number of each flat row's document. `[2, 1]` gives `[0, 0, 1]`.
 
 # %% tags=["exercise"]
 def my_document_ids(lengths):
