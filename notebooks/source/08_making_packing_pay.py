@@ -301,9 +301,9 @@ print("the same gradients:", all(torch.allclose(b, a, atol=1e-4 * b.abs().max())
 # Nothing needs to be sorted for it. As a module: `pv.Ragged(rnn)` takes the lengths in its call. If your rows lie one
 # sequence after another, with `cu_seqlens`, page [12](12_beyond_rnns.ipynb) brings them to it.
 #
-# Does much of your code call torch's functions? One line puts packviz's pack and pad under torch's names, until the
-# block ends. It says where they stand now. Call it first: names imported before, like the two at the top of this page,
-# keep torch's functions.
+# Does much of your code call torch's functions? In the block below torch's names stand for packviz's pack and pad; it
+# prints which names. Call it first: what was imported before, like the two names at the top of this page, keeps torch's
+# functions.
 
 # %%
 with pv.patch_torch() as patch:

@@ -288,8 +288,8 @@ def chart(machines: Mapping[str, Race], which: str = "training") -> Chart:
         for name, group in groups.items():
             lines += [f"{name}:"] * bool(group)
             for point in (point for point in group if point in there[machine]):
-                ratios = {one: race.ratio(point, one, PADDED, which) for one in (PACKED, *METHODS)}
-                said = ", ".join(f"{one} {ratio:.2g}".replace("nan", "–") for one, ratio in ratios.items())
+                every = {one: race.ratio(point, one, PADDED, which) for one in (PACKED, *METHODS)}
+                said = ", ".join(f"{one} {ratio:.2g}".replace("nan", "–") for one, ratio in every.items())
                 lines.append(f"{point.name}: {said}; best: {race.best(point, which)}")
     x = "times as long as torch padded (dashed: 1)"
     panels = _panels(machines)
