@@ -53,13 +53,6 @@ assert thumb_rule.accuracy < 0.6 < never.accuracy
 assert never.slowdown < thumb_rule.slowdown < always.slowdown
 
 # %% [markdown]
-# On your machine, a small grid in a few seconds:
-
-# %% tags=["live-timing", "nbval-ignore-output"]
-live = thumb.run(rounds=3)
-rules.judge("rule of thumb", habits["rule of thumb"], live.cases)
-
-# %% [markdown]
 # ## A worse fault
 
 # %%
@@ -118,8 +111,8 @@ from IPython.display import display
 display(*rules.where_packing_pays(machines, "GRU"))
 
 # %% [markdown]
-# Forward alone, packing pays where there is much padding *and* enough work in a step. In training more steps make it
-# worse: at 256 no circle is left.
+# On the CPU, forward alone, packing pays where there is much padding *and* enough work in a step. In training more steps
+# make it worse: at 256 no circle is left.
 #
 # Why? Take a run's time apart: so much per call, per time step, per cell, and, in packed training, for the copies of the
 # backward pass. Fitted to the measurements, such a *cost model* says of one batch:
@@ -143,8 +136,8 @@ fits = {
 rules.compare(machines, {"never pack": habits["never pack"]}, fits)
 
 # %% [markdown]
-# One number alone is hardly better than never packing. The cost model is nearly always right, *on the machine it was
-# fitted on*. So take no rule from elsewhere. Measure.
+# On the CPU one number alone is hardly better than never packing. The cost model is nearly always right, *on the machine
+# it was fitted on*. So take no rule from elsewhere. Measure.
 
 # %% tags=["claims"]
 same = {"training": True, "batch_size": 64, "size": 128, "kind": "log-normal"}
@@ -295,7 +288,7 @@ print(found.times())
 # With the contiguous split one worker waits for the other. But tokens are not the only cost: with fair shares *both*
 # workers walk all time steps.
 #
-# The same script runs under torchrun, PyTorch's launcher; on one machine with 8 GPUs, and your lengths:
+# The comparison runs under torchrun, PyTorch's launcher, too; on one machine with 8 GPUs, and your lengths:
 #
 # ```sh
 # torchrun --standalone --nproc-per-node 8 -m packviz.studies.workers --device cuda --lengths my_lengths.csv

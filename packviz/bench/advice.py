@@ -253,9 +253,10 @@ class Advice(Drawn):
         return ["", title, *text.table(rows, "<  <")]
 
     def _tells(self, name: str) -> bool:
-        """Whether an exchange is told apart from the one before it."""
+        """Whether an exchange clearly takes less time than the one before it."""
         names = [*self.parts]
-        return self.timing.ratio(name, names[names.index(name) - 1]).is_clear
+        ratio = self.timing.ratio(name, names[names.index(name) - 1])
+        return ratio.is_clear and ratio.value < 1
 
     def _notes(self) -> list[str]:
         n = self.lengths

@@ -151,12 +151,12 @@ def spreads(
     sheet.title(title)
     if any(spread.hatched for spread in rows.values()):
         sheet.key(_WIDTH - 40 - width_of(hatched), 6, [(HATCHED, hatched)])
-    whiskers, y = "", 32.0
+    whiskers, labels, y = "", [], 32.0
     for name, spread in rows.items():
         low, middle, high = (left + scale * value for value in (spread.low, spread.middle, spread.high))
         sheet.box(left, y, middle - left, 20, HATCHED if spread.hatched else spread.fill)
         sheet.text(left - 8, y + 14, name, anchor="end", bold=spread.bold)
-        sheet.text(max(middle, high) + 10, y + 14, spread.said)
+        labels.append((max(middle, high) + 10, y + 14, spread.said))
         whiskers += f"M{low:.2f} {y + 10:g}H{high:.2f}M{low:.2f} {y + 5:g}v10M{high:.2f} {y + 5:g}v10"
         y += 28
     sheet.layer()
@@ -165,6 +165,8 @@ def spreads(
         sheet.line([(x, 26), (x, y)], sheet.colours.accent, dash="4 3")
     sheet.path(whiskers, stroke=sheet.colours.ground, width=4)
     sheet.path(whiskers, stroke=sheet.colours.text, width=1.5)
+    for label in labels:
+        sheet.text(*label, halo=sheet.colours.ground)
     foot = sheet.paragraph(4, y + 4, notes, size=11, ink=sheet.colours.muted)
     sheet.size(max(_WIDTH, sheet.width), foot if notes else y + 4)
     return sheet

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -287,9 +288,11 @@ class Chart(go.Figure):
         """Adds a trace; and its key in the line of the title, or below where there is no room for all keys."""
         self.add_trace(trace, **self._place(panel))
         names = [trace.name for trace in self.data if trace.showlegend]
-        wide, room = sum(width_of(name) + 48 for name in names), WIDTH - self.layout.margin.l - self.layout.margin.r
+        widths = [width_of(name) + 48 for name in names]
+        wide, room = sum(widths), WIDTH - self.layout.margin.l - self.layout.margin.r
         beside = wide < min(room, WIDTH - 16 - width_of(self.layout.title.text))
-        lines = 0 if beside else math.ceil(wide / room)
+        columns = len(names) if wide < room else max(room // max(widths), 1)  # plotly makes them equally wide then
+        lines = 0 if beside else math.ceil(len(names) / max(columns, 1))
         height = self._height + 18 * lines
         self.update_layout(height=height, margin_t=self._head + 18 * lines)
         self.update_layout(legend_y=_digits(1 - (12 + (9 * lines + 9 if lines else 0)) / height))
@@ -353,6 +356,7 @@ def axes(
         on_top: whether the x axis stands above: for many rows.
     """
     across = across or len(panels)
+    below = [part for line in below for part in textwrap.wrap(line, int((WIDTH - 8) / width_of("x", _SMALL)))]
     down = math.ceil(len(panels) / across)
     tall = tall or (_ROW * len(rows) if rows else 200)
     left = min(max(map(width_of, rows)) + 20, WIDTH / 2) if rows else _LEFT

@@ -291,7 +291,7 @@ def chart(machines: Mapping[str, Race], which: str = "training") -> Chart:
                 every = {one: race.ratio(point, one, PADDED, which) for one in (PACKED, *METHODS)}
                 said = ", ".join(f"{one} {ratio:.2g}".replace("nan", "–") for one, ratio in every.items())
                 lines.append(f"{point.name}: {said}; best: {race.best(point, which)}")
-    x = "times as long as torch padded (dashed: 1)"
+    x = "times as long as torch padded (dashed: 1)" if len(machines) == 1 else "× torch padded"
     panels = _panels(machines)
     words = "\n".join([*lines, "", *panels["below"]])
     drawn = axes(title, words, x=x, rows=rows, tall=22 * len(rows), on_top=True, **panels)
@@ -339,7 +339,7 @@ def packing_chart(machines: Mapping[str, Race]) -> Chart:
         for point, row in rows.items():
             said = [f"{name} {values[point]:.3g}" for name, values in found.items() if point in values]
             lines += [f"{row}: {', '.join(said)}"] * bool(said)
-    x = "times as long as packviz (dashed: 1)"
+    x = "times as long as packviz (dashed: 1)" if len(machines) == 1 else "× packviz"
     panels = _panels(machines, f"{points[0].hidden_size} features, forward and backward.")
     words = "\n".join([*lines, "", *panels["below"]])
     drawn = axes(title, words, x=x, rows=[*rows.values()], tall=26 * len(rows), on_top=True, **panels)

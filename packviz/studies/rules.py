@@ -271,7 +271,9 @@ def chart(verdicts: Mapping[str, Sequence[Judged]], below: Sequence[str] = ()) -
     drawn = axes(title, words, x="cases", rows=[*rows], ends=ends, below=below)
     for (part, counts), fill in zip(parts.items(), (REAL, WRONG, NEITHER), strict=True):
         sign = part[0] if part[0] in "✓✗" else ""
-        drawn.bars([*rows], counts, part, fill, said=[f"{sign} {count}".strip() for count in counts])
+        roomy = [count > 0.06 * len(v.cases) for count, v in zip(counts, rows.values(), strict=True)]
+        said = [f"{sign} {count}".strip() * fits for count, fits in zip(counts, roomy, strict=True)]
+        drawn.bars([*rows], counts, part, fill, said=said)
     for (name, v), end in zip(rows.items(), ends, strict=True):
         drawn.label(len(v.cases), name, end)
     return drawn.scale(max(len(v.cases) for v in rows.values()))

@@ -182,6 +182,9 @@ def test_what_torchs_packing_spends_its_time_on():
     same = given_times(EXCHANGED | {OWN_BOTH: 2.4}, spread=0.1)
     assert "  pack_padded_sequence    not told apart from 0 %" in same.to_text()
     assert sum(same.shares.values()) == pytest.approx(1)
+    slower = given_times(EXCHANGED | {OWN_BOTH: 3.0}, spread=0)  # no share is less than nothing
+    assert "  pack_padded_sequence    not told apart from 0 %" in slower.to_text()
+    assert "pack was" not in slower.to_svg()
     none = given_times({PADDED: 1.0, PACKED: 4.0, AUTO: 1.0})
     assert none.parts == none.shares == {}
     tight = replace(none, once={OWN_PAD: 1.0}, failed={OWN_BOTH: "left out: the budget was used up"})

@@ -246,3 +246,22 @@ def test_charts_have_the_face_and_the_axes_of_pictures():
 def test_a_chart_of_nothing_is_refused(panels):
     with pytest.raises(ValueError, match=r"panels is .*; give at least one, each with at least one curve"):
         figures.log_log([1, 2], panels, "Growth")
+
+
+def test_what_stands_below_is_never_cut():
+    chart = figures.axes("Title", "words", below=["measured on " * 30])
+    lines = chart.layout.annotations[-1].text.split("<br>")
+    assert len(lines) > 2
+    assert max(map(len, lines)) * 6.7 < figures.WIDTH
+    assert chart.layout.margin.b - figures.axes("Title", "words").layout.margin.b == 17 * len(lines)
+
+
+def test_keys_that_wrap_stand_below_the_title():
+    """plotly makes the columns of a legend equally wide as soon as it wraps: so many lines need room."""
+    chart = figures.axes("Title", "words", rows=["a" * 40])
+    bare = chart.layout.height
+    for i in range(7):
+        chart.points([1], ["a" * 40], "a long name" if i else "x")
+    room = figures.WIDTH - chart.layout.margin.l - chart.layout.margin.r
+    columns = int(room // (figures.width_of("a long name") + 48))
+    assert chart.layout.height - bare == 18 * -(-7 // columns)
