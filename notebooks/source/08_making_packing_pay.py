@@ -308,7 +308,7 @@ print("the same gradients:", all(torch.allclose(b, a, atol=1e-4 * b.abs().max())
 # %%
 with pv.patch_torch() as patch:
     print(patch)
-    torch.nn.utils.rnn.pack_padded_sequence(torch.zeros(512, 128, 16), lengths, batch_first=True)
+    torch.nn.utils.rnn.pack_padded_sequence(torch.zeros(512, 128, 16), lengths, batch_first=True)  # packviz's
 
 # %% [markdown]
 # ## What `auto` goes by

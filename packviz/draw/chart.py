@@ -32,6 +32,7 @@ _MARKERS = (
 )
 _LEFT, _RIGHT, _TOP, _WIDE, _TALL = 66.0, 92.0, 40.0, 300.0, 170.0  # px: a plot and the room around it
 _BELOW = 36.0
+_BESIDE = 20.0  # names of curves that end so near to each other stand in one column
 _MOST_TICKS = 8  # of a logarithmic axis; and as many marks on a curve
 
 
@@ -89,7 +90,8 @@ class Axes:
         for value in self.heights:
             y = self.y(value)
             sheet.line([(self.left, y), (self.right, y)], sheet.colours.hatch, width=0.5)
-            sheet.text(self.left - 6, y + 4, _number(value), anchor="end", size=11, ink=sheet.colours.muted)
+            if all(value == end or abs(y - self.y(end)) > 10 for end in (self.heights[0], self.heights[-1])):
+                sheet.text(self.left - 6, y + 4, _number(value), anchor="end", size=11, ink=sheet.colours.muted)
 
     def columns(self, values: Iterable[float], name: str = "", before: str = "") -> None:
         """The line at the foot, and below it the numbers that have room.
@@ -128,6 +130,8 @@ class Axes:
     def names(self, ends: Iterable[tuple[Point, str]], lowest: float) -> None:
         """A name beside the end of each curve, none over another or below the lowest height, in px."""
         sheet, ends = self.sheet, list(ends)
+        last = max((x for (x, _), _ in ends), default=0.0)
+        ends = [((last if last - x < _BESIDE else x, y), name) for (x, y), name in ends]
         for right in sorted({x for (x, _), _ in ends}):
             here = sorted((y, name) for (x, y), name in ends if x == right)
             for beside, (y, name) in zip(apart([y for y, _ in here], lowest), here, strict=True):

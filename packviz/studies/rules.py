@@ -19,6 +19,7 @@ from packviz.core.spec import GATES
 from packviz.core.worded import Worded
 from packviz.draw import text
 from packviz.draw.palette import LIGHT, METHODS, RAMP
+from packviz.draw.sheet import width_of
 from packviz.studies.thumb import PACKED, PADDED, Case, Measured, Point
 
 if TYPE_CHECKING:
@@ -271,9 +272,10 @@ def chart(verdicts: Mapping[str, Sequence[Judged]], below: Sequence[str] = ()) -
     drawn = axes(title, words, x="cases", rows=[*rows], ends=ends, below=below)
     for (part, counts), fill in zip(parts.items(), (REAL, WRONG, NEITHER), strict=True):
         sign = part[0] if part[0] in "✓✗" else ""
-        roomy = [count > 0.06 * len(v.cases) for count, v in zip(counts, rows.values(), strict=True)]
-        said = [f"{sign} {count}".strip() * fits for count, fits in zip(counts, roomy, strict=True)]
-        drawn.bars([*rows], counts, part, fill, said=said)
+        said = [f"{sign} {count}".strip() for count in counts]
+        wide = [400 * count / len(v.cases) for count, v in zip(counts, rows.values(), strict=True)]  # px, at least
+        roomy = [words if width_of(words, 11) < px else "" for words, px in zip(said, wide, strict=True)]
+        drawn.bars([*rows], counts, part, fill, said=roomy)
     for (name, v), end in zip(rows.items(), ends, strict=True):
         drawn.label(len(v.cases), name, end)
     return drawn.scale(max(len(v.cases) for v in rows.values()))

@@ -260,8 +260,10 @@ def test_keys_that_wrap_stand_below_the_title():
     """plotly makes the columns of a legend equally wide as soon as it wraps: so many lines need room."""
     chart = figures.axes("Title", "words", rows=["a" * 40])
     bare = chart.layout.height
-    for i in range(7):
-        chart.points([1], ["a" * 40], "a long name" if i else "x")
+    names = ["a rather long name", *(f"n{i}" for i in range(6))]
+    for name in names:
+        chart.points([1], ["a" * 40], name)
     room = figures.WIDTH - chart.layout.margin.l - chart.layout.margin.r
-    columns = int(room // (figures.width_of("a long name") + 48))
-    assert chart.layout.height - bare == 18 * -(-7 // columns)
+    columns = int(room // (figures.width_of(names[0]) + 48))
+    assert columns < len(names)
+    assert chart.layout.height - bare == 18 * -(-len(names) // columns)
