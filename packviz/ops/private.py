@@ -6,11 +6,13 @@ torch without one makes `run` slower, or cannot be counted, and says so. No resu
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
+from warnings import catch_warnings, simplefilter
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +42,29 @@ def has_kernel(mode: str) -> bool:
 
 def kernel(mode: str) -> Callable[..., Any]:
     """This function: any number of layers, padded or packed."""
+    if mode == "LSTM":
+        _hush()
     return getattr(torch, mode.lower())  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _hush() -> None:
+    """Lets torch say to nobody what it says once in a process of a padded LSTM with projections: oneDNN has none.
+
+    `run` may call it padded where the caller's words are packed, and of that torch says nothing.
+    """
+
+    def call() -> None:
+        x, c, weight, bias = (torch.zeros(*shape, dtype=torch.float32, device="cpu") for shape in _SMALLEST)
+        with suppress(Exception), catch_warnings():
+            simplefilter("ignore")
+            torch.lstm(x, (x, c), [weight, weight, bias, bias, c[0]], True, 1, 0.0, False, False, False)
+
+    with ThreadPoolExecutor(1) as thread:  # which has no modes that would see it
+        thread.submit(call).result()
+
+
+_SMALLEST = ((1, 1, 1), (1, 1, 2), (8, 1), (8,))
 
 
 def has_fused_lstm() -> bool:

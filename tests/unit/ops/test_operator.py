@@ -75,7 +75,6 @@ def assert_close(ours, theirs):
         assert torch.allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch says so of its own padded call, too
 @given(CASES)
 def test_values_and_gradients_are_torchs(case):
     rnn = build(**case)
@@ -127,7 +126,6 @@ def test_a_second_derivative_is_refused():
         gradient.sum().backward()
 
 
-@pytest.mark.filterwarnings("ignore:LSTM with projections")
 def test_it_takes_the_place_of_the_rnn():
     rnn = build("projected", 2, True)
     op = pv.ragged_op(rnn)
