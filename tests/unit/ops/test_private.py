@@ -21,7 +21,7 @@ ONE_FILE = HOUSE / "ops/private.py"
 KERNELS = ("torch.lstm", "torch.gru", "torch.rnn_tanh", "torch.rnn_relu")
 UNDOCUMENTED = (*KERNELS, "torch.mkldnn_rnn_layer", "torch.ops.aten.")
 # Of others than torch.
-PUBLIC = {"_replace", "_make", "_getframe", "_exit", "_repr_mimebundle_", "_grid_ref"}
+PUBLIC = {"_asdict", "_replace", "_make", "_getframe", "_exit", "_repr_mimebundle_", "_grid_ref"}
 
 
 def is_private(name):
