@@ -151,7 +151,7 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
         "device_name": _cpu_name(),
         "cpu": _cpu_name(),
         "cores": os.cpu_count(),
-        "load_average": [round(load, 2) for load in os.getloadavg()] if hasattr(os, "getloadavg") else None,
+        "load_average": load_average(),
         "threads": torch.get_num_threads(),
         "interop_threads": torch.get_num_interop_threads(),
         "environment": {name: os.environ[name] for name in _THREADS if os.environ.get(name)},
@@ -174,6 +174,11 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
             "tf32": multiplies_in_tf32(),
         }
     return record
+
+
+def load_average() -> list[float] | None:
+    """How many processes wanted to run in the last 1, 5 and 15 minutes; none where the system does not say."""
+    return [round(load, 2) for load in os.getloadavg()] if hasattr(os, "getloadavg") else None
 
 
 def caption(place: Mapping[str, Any], rounds: Iterable[int] = (), each: Iterable[Mapping[str, Any]] = ()) -> str:

@@ -35,6 +35,11 @@ CHANGING = ("date", "load_average", "page_faults_per_round")
 """What of the provenance each point has for itself."""
 
 _NOT_COMPARED = (*CHANGING, "device", "fake")  # the device has a name too
+_OF_A_GPU = ("device_name", "cpu", "threads", "torch", "packviz", "python", "cuda", "cudnn", "tf32")
+"""What must be equal to go on with results of a GPU on another machine; and its own settings of the allocator. On a CPU
+everything else must be, too."""
+_OF_A_HOST = ("driver", "cores")  # kept by each point of a GPU
+
 _SAID = {"device_name": "device", "cuda": "CUDA", "cudnn": "cuDNN"}
 _FEWEST, _MOST = 3, 25  # rounds that a budget buys
 
@@ -219,7 +224,8 @@ def timed(contest: Contest, how: How, *, warmup: int = 3, memory: bool = False, 
 
 def without_place(timing: Timing) -> Timing:
     """The timing with no more of the provenance than is its own."""
-    own = {name: timing.provenance[name] for name in CHANGING if name in timing.provenance}
+    kept = (*CHANGING, *_OF_A_HOST) if _on_gpu(timing.provenance) else CHANGING
+    own = {name: timing.provenance[name] for name in kept if name in timing.provenance}
     if parameters := timing.provenance.get("parameters"):
         own["parameters"] = parameters
     return dataclasses.replace(timing, provenance=own)
@@ -491,6 +497,9 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]
     """In words, what keeps results of these two provenances from standing side by side; the parameters first."""
     one, other = dict(_flat(ours)), dict(_flat(theirs))
     names = sorted(dict.fromkeys([*one, *other]), key=lambda name: not name.startswith("parameters "))
+    if _on_gpu(ours) and _on_gpu(theirs):
+        own = "parameters ", "allocator environment PYTORCH_"
+        names = [name for name in names if name in _OF_A_GPU or name.startswith(own)]
     found = [
         f"{_SAID.get(name, name.removeprefix('parameters '))} {_said(one.get(name))}, not {_said(other.get(name))}"
         for name in names

@@ -8,15 +8,16 @@ quartiles, because a stray pause should not count.
 from __future__ import annotations
 
 import gc
+import math
 import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
-from packviz.bench.machine import calm_allocator, caption, page_faults, peak, provenance
+from packviz.bench.machine import calm_allocator, caption, load_average, page_faults, peak, provenance
 from packviz.core.worded import Worded
 from packviz.draw.text import milliseconds, table
 
@@ -63,11 +64,15 @@ class WallClock:
 class CudaClock:
     """CUDA events, which the GPU itself stamps: what Python does after the last kernel is asked for does not count."""
 
+    _stopped: ClassVar[dict[str, float]] = {}  # by device, when a clock was last stopped
+
     def __init__(self, device: Any) -> None:
-        """Makes a clock for a CUDA device."""
+        """Makes a clock for a CUDA device, and wakes that: clocks that have slept need up to a second of work."""
         import torch  # noqa: PLC0415
 
         self._cuda, self._device = torch.cuda, device
+        if time.monotonic() - self._stopped.get(str(device), -math.inf) > _AWAKE:
+            _busy(device, _AWAKE)
         with torch.cuda.device(device):
             self._began, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
 
@@ -80,7 +85,20 @@ class CudaClock:
         """Has the GPU note the time, waits for it, and gives the seconds between."""
         self._ended.record(self._cuda.current_stream(self._device))
         self._cuda.synchronize(self._device)
+        self._stopped[str(self._device)] = time.monotonic()
         return float(self._began.elapsed_time(self._ended)) / 1e3
+
+
+_AWAKE = 1.0  # seconds
+
+
+def _busy(device: Any, seconds: float) -> None:
+    """Gives a device something to do."""
+    import torch  # noqa: PLC0415
+
+    x, until = torch.ones(1024, 1024, device=device), time.monotonic() + seconds
+    while time.monotonic() < until:
+        float((x @ x).sum())
 
 
 def clock_for(device: Any) -> Clock:
@@ -275,7 +293,7 @@ def measure(
         clock: in place of the device's own.
         parameters: kept in the provenance: what was measured.
         seed: of the order within the rounds.
-        memory: whether to count the peak memory too: of one more call of each, before the warm-up, untimed.
+        memory: whether to count the peak memory too: of one more call of each, after the warm-up, untimed.
 
     Returns:
         A `Timing`. Its provenance also holds the page faults per round, to tell whether the allocator was calm.
@@ -296,20 +314,23 @@ def measure(
         if str(device).startswith("cpu"):
             calm_allocator()
         clock = clock_for(device)
+    place = provenance(device, parameters)  # first: if it fails, nothing is lost
     order, shuffle = list(calls), random.Random(seed).shuffle
     complete: list[dict[str, float]] = []
     stopped, faults = False, None
     most: dict[str, int] = {}
     with _no_garbage_collection():
-        for name in order if memory else ():
-            if stopped := bool(stop()):
-                break
-            if name in before:
-                before[name]()
-            if (bytes_at_once := peak(calls[name], device)) is not None:
-                most[name] = bytes_at_once
-        for done in range(0 if stopped else warmup + rounds):
+        for done in range(warmup + rounds):
             if done == warmup:
+                for name in order if memory else ():
+                    if stopped := bool(stop()):
+                        break
+                    if name in before:
+                        before[name]()
+                    if (bytes_at_once := peak(calls[name], device)) is not None:
+                        most[name] = bytes_at_once
+                if stopped:
+                    break
                 faults = page_faults()
             shuffle(order)
             times: dict[str, float] = {}
@@ -327,7 +348,7 @@ def measure(
                 complete.append(times)
             progress(done + 1, warmup + rounds)
     seconds = {name: tuple(times[name] for times in complete) for name in calls}
-    place = provenance(device, parameters)
+    place["load_average"] = load_average()
     if faults is not None and complete:
         place["page_faults_per_round"] = ((page_faults() or 0) - faults) // len(complete)
     return Timing(seconds, warmup, stopped, place, most)

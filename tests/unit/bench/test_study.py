@@ -167,6 +167,21 @@ def test_it_goes_on_with_what_is_there():
     assert len(steps(start=dataclasses.replace(half, provenance={**half.provenance, **later}))) == 2
 
 
+def test_on_a_gpu_it_goes_on_on_another_machine_of_the_same_kind():
+    here = {"device": "cuda", "device_name": "H9", "cpu": "Z", "tf32": True, "driver": "1", "cores": 8, "cudnn": 9}
+    here |= {"allocator": {"library": "glibc", "environment": {}, "mallopt": {}}, "parameters": {"rounds": 3}}
+    there = here | {"device": "cuda:1", "driver": "2", "cores": 16, "environment": {"OMP_NUM_THREADS": "4"}}
+    there |= {"allocator": {"library": "musl", "environment": {"MALLOC_ARENA_MAX": "1"}}, "device_memory": 1}
+    assert form.differences(here, there) == []
+    others = {"tf32": False, "device_name": "H8", "cudnn": 8, "cpu": "Y", "parameters": {"rounds": 4}}
+    others["allocator"] = {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}}
+    for name, value in others.items():
+        assert len(form.differences(here, there | {name: value})) == 1
+    assert len(form.differences(here | {"device": "cpu"}, there | {"device": "cpu"})) > 4
+    kept = form.without_place(Timing({}, provenance=here | {"date": "today"})).provenance
+    assert kept == {"date": "today", "driver": "1", "cores": 8, "parameters": {"rounds": 3}}
+
+
 def test_what_cannot_be(monkeypatch):
     with pytest.raises(ValueError, match="device is 'gpu'; choose cpu"):
         steps(device="gpu")

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 
 import numpy as np
@@ -246,12 +247,11 @@ def test_the_profiler_is_off_again_after_a_failure():
     assert machine.peak(allocated(500)) == 500
 
 
-def test_memory_is_counted_before_the_rounds_and_outside_of_the_time():
+def test_memory_is_counted_outside_of_the_time():
     clock = FakeClock()
     calls = {"a": clock.takes("a", [1]), "b": allocated(5000)}
     result = measure(calls, clock=clock, rounds=2, warmup=1, memory=True, before={"a": clock.takes("before", [0])})
     assert result.memory == {"a": 0, "b": 5000}
-    assert clock.log[:2] == ["before", "a"]
     assert clock.log.count("a") == 4
     assert result.seconds["a"] == (1, 1)
     assert "at most 0.005 MB at once" in result.to_text()
@@ -386,10 +386,41 @@ def test_the_cuda_clock_waits_and_asks_the_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: log.append(f"wait for {device}"))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "stream")
     monkeypatch.setattr(torch.cuda, "device", lambda device: threading.Lock())
+    monkeypatch.setattr(timing, "_busy", lambda device, seconds: log.append(f"busy for {seconds:g} s"))
     clock = timing.clock_for("cuda")
     clock.start()
     assert clock.stop() == 1.5
-    assert log == ["wait for cuda", "record on stream", "record on stream", "wait for cuda", "elapsed"]
+    used = ["wait for cuda", "record on stream", "record on stream", "wait for cuda", "elapsed"]
+    assert log == ["busy for 1 s", *used]
+    timing.clock_for("cuda").start()  # it is awake
+    assert log[len(used) + 1 :] == used[:2]
+    timing.CudaClock._stopped["cuda"] -= 9
+    timing.clock_for("cuda")
+    assert log[-1] == "busy for 1 s"
+    timing.CudaClock._stopped.clear()
+
+
+def test_a_busy_device_multiplies():
+    began = time.monotonic()
+    timing._busy("cpu", 0.01)
+    assert 0.01 <= time.monotonic() - began < 5
+
+
+def test_memory_is_counted_once_everything_is_warm(monkeypatch):
+    """What a library keeps from its first call on would fall on whoever comes first."""
+    log = []
+    monkeypatch.setattr(timing, "peak", lambda call, device: log.append("memory"))
+    measure({"a": lambda: log.append("call")}, rounds=3, warmup=2, memory=True)
+    assert log == ["call"] * 2 + ["memory"] + ["call"] * 3
+
+
+def test_a_machine_that_cannot_be_described_is_not_measured(monkeypatch):
+    def fails(*given):
+        raise RuntimeError("no such flag")
+
+    monkeypatch.setattr(timing, "provenance", fails)
+    with pytest.raises(RuntimeError, match="no such flag"):
+        measure({"a": lambda: pytest.fail("called")})
 
 
 def test_the_cpu_has_a_wall_clock():
