@@ -55,6 +55,7 @@ SHAPES = (
     (64, 100, 128, 256, 1, 1),
     (512, 64, 16, 64, 1, 1),
     (8, 512, 16, 32, 1, 1),
+    (8, 64, 64, 512, 1, 1),
 )
 """`(B, T, I, H, layers, directions)`, those that say most first. Lengths run evenly from `T` down to 1. What works step
 by step has them nearly equal as well: it goes on with fewer sequences after each distinct one, at a cost."""
@@ -133,7 +134,7 @@ class Calibration(Results[Point, _Seconds]):
                     known[name][here] = amounts(point.spec, *run.amount), min(before, seconds)
         modes = list(dict.fromkeys(point.mode for point in self.values))
         constants = {**in_force(device, int(self.provenance["threads"])).seconds}
-        constants |= {name: _fitted(name, some.values()) for name, some in known.items()}
+        constants |= {name: _fitted(name, some.values(), device) for name, some in known.items()}
         how = {"parameters": {"modes": modes, "batches": len(self.values)}}
         return Costs(device, constants, {**self.provenance, **how})
 
@@ -192,7 +193,7 @@ def _every_run(point: Point, device: str) -> Iterator[tuple[str, _Run]]:
     """By key of `Costs.seconds` everything that is run at a point."""
     for fused, training, runs in _rounds(point, device):
         for run in runs:
-            yield key(run.name, point.spec, training, fused), run
+            yield key(run.name, point.spec, training, fused, device), run
 
 
 def _rounds(point: Point, device: str) -> Iterator[tuple[bool, bool, list[_Run]]]:
@@ -210,15 +211,16 @@ def _rounds(point: Point, device: str) -> Iterator[tuple[bool, bool, list[_Run]]
     for n in (lengths, few) if len(set(few)) > 1 else (lengths,):  # torch has a kernel of its own for one
         for name in ("packed", "split"):
             rest.append(_Run(name, f"{name}, {sum(n)} cells", n, name, (len(set(n)), max(n), sum(n))))
-    own = point.mode == "LSTM" and device == "cpu"
-    for fused, training in product([True, False] if own else [False], (True, False)):
+    own = point.mode == "LSTM" or device == "cuda"
+    for fused, training in product([own, False] if own and device == "cpu" else [own], (True, False)):
         yield fused, training, stairs + rest * (fused == own)  # the others are the same on either kernel
 
 
 def measure(point: Point, how: How) -> _Seconds:
     """Times one RNN on one batch by every method."""
     (batch, steps, inputs, hidden, layers, directions), device = point.shape, how.device
-    rounds, taken = [*_rounds(point, device.partition(":")[0])], defaultdict[str, dict[str, float]](dict)
+    kind = device.partition(":")[0]
+    rounds, taken = [*_rounds(point, kind)], defaultdict[str, dict[str, float]](dict)
     own = rounds[0][0]
     for i, (fused, training, runs) in enumerate(rounds):
         # oneDNN has no LSTM in double precision.
@@ -241,16 +243,18 @@ def measure(point: Point, how: How) -> _Seconds:
         if timing.stopped:
             raise StoppedError
         for run in runs:
-            taken[key(run.name, point.spec, training, fused)][run.what] = timing.median(run.what)
+            taken[key(run.name, point.spec, training, fused, kind)][run.what] = timing.median(run.what)
     return taken
 
 
-def _fitted(name: str, points: Iterable[tuple[tuple[float, ...], float]]) -> list[float]:
+def _fitted(name: str, points: Iterable[tuple[tuple[float, ...], float]], device: str = "cpu") -> list[float]:
     """Constants, none below zero, with the smallest sum of squares of relative errors."""
     counted, seconds = map(np.array, zip(*points, strict=True))
     rows = counted / seconds[:, None]
-    if not (name.startswith("packed") and name.endswith("training")):
+    if not (device == "cpu" and name.startswith("packed") and name.endswith("training")):
         rows[:, TERMS.index("cell, step, gate")] = 0
+    if not (device == "cuda" and name.startswith(("packed", "whole"))):
+        rows[:, TERMS.index("step of all")] = 0
     return [float(f"{value:.4g}") for value in nonnegative(rows)]
 
 

@@ -34,10 +34,11 @@ TERMS = (
     "cell, gate",
     "cell, weight",
     "cell, step, gate",
+    "step of all",
 )
 """What a constant is for. Layer: each one of each direction. Weight: each number of a layer's weights. Gate: each of
-the `G · H` numbers that a cell computes first. The last: torch's packed backward on the CPU goes through all cells at
-every step."""
+the `G · H` numbers that a cell computes first. The last two: torch's packed backward on the CPU goes through all cells
+at every step; cuDNN, given all layers and directions at once, works on several at the same time."""
 
 NEAR = 1.05
 """Predictions err by some per cent. Of methods that are this close the simplest is taken: torch's own kernel on all of
@@ -93,8 +94,9 @@ class Costs(Worded):
         """
         data = files.load(path, "costs", _VERSION)
         try:
-            seconds = {str(name): tuple(map(float, values)) for name, values in data["seconds"].items()}
-            if tuple(data["terms"]) == TERMS and all(len(values) == len(TERMS) for values in seconds.values()):
+            named = {str(name): dict(zip(data["terms"], row, strict=True)) for name, row in data["seconds"].items()}
+            seconds = {name: tuple(float(row.get(term, 0)) for term in TERMS) for name, row in named.items()}
+            if set(data["terms"]) <= set(TERMS):
                 return cls(data["device"], MappingProxyType(seconds), data["provenance"])
         except (KeyError, TypeError, ValueError, AttributeError):
             pass
@@ -117,7 +119,7 @@ def amounts(spec: Spec, calls: int, steps: int, cells: int) -> tuple[float, ...]
     layers, weights = spec.num_layers * spec.directions, spec.weights
     gates = layers * spec.gates
     each = (layers * calls, weights * calls, layers * steps, weights * steps)
-    return 1, layers, *each, layers * cells, gates * cells, weights * cells, gates * cells * steps
+    return 1, layers, *each, layers * cells, gates * cells, weights * cells, gates * cells * steps, steps
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,7 +146,7 @@ class Plan(Worded):
         return "\n".join([*lines, f"auto takes: {self.method}{stairs}{near}"])
 
 
-def key(method: str, spec: Spec, training: bool, fused: bool) -> str:
+def key(method: str, spec: Spec, training: bool, fused: bool, device: str = "cpu") -> str:
     """Under which key of `Costs.seconds` a method's constants are.
 
     Args:
@@ -154,9 +156,10 @@ def key(method: str, spec: Spec, training: bool, fused: bool) -> str:
         spec: of the RNN.
         training: whether there is a backward pass.
         fused: as in `rates`.
+        device: `"cpu"` or `"cuda"`.
     """
     if method in ("padded", "staircase"):
-        method = "fused" if fused and _is_fusable(spec) else "rectangles"
+        method = "fused" if fused and _is_fusable(spec, training, device) else "rectangles"
     return f"{method} {spec.mode} {'training' if training else 'forward'}"
 
 
@@ -170,8 +173,8 @@ def rates(
         spec: of the RNN.
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
-        fused: whether torch runs padded data of an LSTM without projection on oneDNN's fused kernel: in float32, on a
-            CPU.
+        fused: whether there is a kernel for padded data alone, if the sizes are for it: on a CPU oneDNN's LSTM, in
+            float32; on CUDA cuDNN's for small `H`, but in float64.
         threads: of torch, on a CPU.
 
     Returns:
@@ -180,8 +183,8 @@ def rates(
     """
     known, found, one = in_force(device, threads).seconds, {}, amounts(spec, 1, 1, 1)
     for method in ("packed", "padded", "staircase", "split", "whole"):
-        each = [c * a for c, a in zip(known[key(method, spec, training, fused)], one, strict=True)]
-        found[method] = Rates(sum(each[:2]), sum(each[2:4]), sum(each[4:6]), sum(each[6:9]), each[9])
+        each = [c * a for c, a in zip(known[key(method, spec, training, fused, device)], one, strict=True)]
+        found[method] = Rates(sum(each[:2]), sum(each[2:4]), sum(each[4:6]) + each[10], sum(each[6:9]), each[9])
     return MappingProxyType(found)
 
 
@@ -212,9 +215,9 @@ def choose(
     seconds = {"packed": packed}  # the simplest come first
     cuts: tuple[int, ...] = (0, steps)
     if steps == min(lengths):
-        method = "whole" if fused or spec.mode != "LSTM" else "padded"
+        method = "whole" if fused or spec.mode != "LSTM" or device == "cuda" else "padded"
         seconds = {"padded": each[method].seconds(1, steps, real), "packed": packed}
-    elif fused and _is_fusable(spec):  # no other kernel is better on padded data than on packed
+    elif device == "cuda" or (fused and _is_fusable(spec, training, device)):  # no other CPU kernel is worth padding
         padded = each["padded"]
         seconds["padded"] = padded.seconds(1, steps, steps * len(lengths))
         if min(split, *seconds.values()) > padded.seconds(2, steps, real):  # else no staircase can be the fastest
@@ -258,9 +261,16 @@ def _known(device: str) -> dict[int, Costs]:
     return _in_force[device]
 
 
-def _is_fusable(spec: Spec) -> bool:
-    """Whether oneDNN's fused LSTM does this."""
-    return spec.mode == "LSTM" and not spec.proj_size
+def _is_fusable(spec: Spec, training: bool, device: str) -> bool:
+    """Whether the kernel for padded data alone does this."""
+    if spec.proj_size:
+        return False
+    return spec.mode == "LSTM" if device == "cpu" else spec.hidden_size <= _SMALL[spec.mode][training]
+
+
+_SMALL = {"RNN": (384, 256), "GRU": (192, 128), "LSTM": (192, 128)}
+"""By mode, forward and with a backward pass, up to which `H` torch takes cuDNN's kernel that keeps small weights on a
+GPU's cores from step to step (`use_rnn_persist_small_h` in its `cudnn/RNN.cpp`): a fraction of the time of others."""
 
 
 _in_force: dict[str, dict[int, Costs]] = {}

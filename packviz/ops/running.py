@@ -23,7 +23,7 @@ from packviz.core.spec import Spec
 from packviz.ops import costs, original, split, staircase, trial
 from packviz.ops.grid import Grid
 from packviz.ops.index import is_at_hand
-from packviz.ops.kernels import Layer, Result, flat_weights, is_fused, layers
+from packviz.ops.kernels import Layer, Result, flat_weights, has_padded_kernel, is_fused, layers
 from packviz.ops.masks import whole_numbers
 from packviz.ops.packing import pack_padded_sequence, pad_packed_sequence
 from packviz.ops.private import has_kernel, is_compiler_loaded, kernel, may_derive_otherwise, may_have_hooks
@@ -145,7 +145,7 @@ def plan(rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool 
     weight = next(rnn.parameters())  # the batch will be of its dtype, and on its device
     if not _is_ours(rnn, weight):
         return costs.Plan("packed", (0, max(n)), {})
-    fused = is_fused(rnn.mode, weight, bool(rnn.proj_size))
+    fused = has_padded_kernel(rnn.mode, weight, bool(rnn.proj_size))
     return costs.choose(Spec.of(rnn), n, training, weight.device.type, fused, torch.get_num_threads())
 
 
@@ -254,10 +254,13 @@ def _decided(
     elif method in ("auto", "staircase"):
         states = hx if isinstance(hx, tuple) else () if hx is None else (hx,)
         needs_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *states, *weights))
-        batch = Spec.of(rnn), n, needs_gradient, x.device.type, fused, torch.get_num_threads()
+        alone = fused or has_padded_kernel(rnn.mode, x, bool(rnn.proj_size))
+        batch = Spec.of(rnn), n, needs_gradient, x.device.type, alone, torch.get_num_threads()
         if method == "auto":
             choice = costs.choose(*batch)
             method, cuts = choice.method, choice.cuts
+            if rnn.mode == "RNN_RELU" and choice.method in ("padded", "staircase") and _wastes(n, cuts):
+                method = min(("packed", "split"), key=choice.seconds.__getitem__)
         else:
             cuts = costs.staircase(*batch)
     if rnn.mode == "RNN_RELU" and method in ("padded", "staircase") and _wastes(n, cuts):

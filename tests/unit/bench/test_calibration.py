@@ -7,13 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.bench import calibration
+from packviz.core.cuts import rectangles
 from packviz.core.spec import Spec
+from packviz.ops import costs
 from packviz.ops.costs import TERMS, Costs, amounts, in_force
+from packviz.studies import race
 
 
-@given(st.lists(st.sampled_from([0.0, 1e-8, 1e-6, 1e-3]), min_size=len(TERMS) - 1, max_size=len(TERMS) - 1))
+@given(st.lists(st.sampled_from([0.0, 1e-8, 1e-6, 1e-3]), min_size=len(TERMS) - 2, max_size=len(TERMS) - 2))
 def test_the_fit_finds_the_constants_of_exact_times(constants):
-    constants = np.array([*constants, 0.0]) + 0.0
+    constants = np.array([*constants, 0.0, 0.0]) + 0.0
     if not constants.any():
         constants[0] = 1.0
     rng = np.random.default_rng(0)
@@ -65,3 +68,64 @@ def test_the_files_that_come_along_are_made_for_each_number_of_threads(monkeypat
 def test_nothing_to_calibrate(options, said):
     with pytest.raises(ValueError, match=said):
         calibration.calibrate(**options)
+
+
+# A GPU that is made up.
+
+
+def took(spec, lengths, method, cuts, training):
+    """Seconds on a GPU that does one step after the other, none under a latency, whatever is in it.
+
+    Small layers are run by a faster kernel where they are padded; and cuDNN works on several layers at the same time.
+    """
+    times, layers, small = 3 if training else 1, spec.num_layers * spec.directions, (128, 192)[not training]
+    latency = 3e-6 if spec.hidden_size <= small * (2 if spec.mode == "RNN" else 1) else 10e-6
+    work = times * spec.gemm_per_cell / layers / 40e12
+
+    def steps(sequences, latency):
+        return np.maximum(latency * times, np.array(sequences) * work).sum()
+
+    longest, n = max(lengths), np.array(lengths)
+    running = [(n > t).sum() for t in range(longest)]
+    if method == "packed":
+        return 250e-6 * times + 2e-11 * n.sum() * spec.hidden_size + (0.75 + 0.25 * layers) * steps(running, 10e-6)
+    if method == "split":
+        return 400e-6 * times + layers * steps(running, 75e-6)
+    if method == "whole":
+        return 60e-6 * times + layers * steps([len(n)] * longest, latency)
+    every = (120e-6 * times + steps([rows] * (b - a), latency) for a, b, rows in rectangles(lengths, cuts))
+    return 200e-6 * times + layers * sum(every)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_by_constants_of_a_gpu_auto_is_never_far_from_packed_and_padded(monkeypatch, training):
+    monkeypatch.setattr(costs, "_in_force", {})
+    values = {}
+    for point in (calibration.Point(*some) for some in calibration._points(calibration.MODES, 1)):
+        values[point] = {}
+        for fused, some, runs in calibration._rounds(point, "cuda"):
+            for run in runs:
+                name = costs.key(run.name, point.spec, some, fused, "cuda")
+                seconds = took(point.spec, run.lengths, run.name, getattr(run.method, "cuts", None), some)
+                values[point].setdefault(name, {})[run.what] = seconds
+    found = calibration.Calibration({"device": "cuda", "threads": 1}, values)
+    assert found.is_enough
+    for remembered in (costs.rates, costs.choose):
+        remembered.cache_clear()
+    found.costs.use()
+    chosen = set()
+    for point in race.POINTS:
+        if point.mode == "none":
+            continue
+        n = point.drawn()
+        choice = costs.choose(point.spec, tuple(n), training, "cuda")
+        padded = "whole" if max(n) == min(n) else "staircase"
+        seconds = {"packed": took(point.spec, n, "packed", None, training)}
+        seconds["padded"] = took(point.spec, n, padded, (0, max(n)), training)
+        if choice.method == "staircase":
+            seconds["staircase"] = took(point.spec, n, "staircase", choice.cuts, training)
+        assert seconds[choice.method] <= 1.05 * min(seconds["packed"], seconds["padded"]), point
+        chosen.add(choice.method)
+    assert {"packed", "padded"} <= chosen
+    for remembered in (costs.rates, costs.choose):
+        remembered.cache_clear()

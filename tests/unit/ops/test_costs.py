@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from packviz.core import files
 from packviz.core.cuts import rectangles
 from packviz.core.spec import Spec
 from packviz.ops import costs
@@ -27,11 +28,10 @@ sizes = st.builds(
 def test_rates_are_the_constants_times_what_they_are_for(sizes, calls, steps, cells, training, device):
     for method in ("padded", "packed", "split", "staircase", "whole"):
         counted = amounts(sizes, calls, steps, cells)
-        fused = device == "cpu"
-        constants = in_force(device).seconds[costs.key(method, sizes, training, fused)]
+        constants = in_force(device).seconds[costs.key(method, sizes, training, True, device)]
         assert len(counted) == len(constants) == len(TERMS)
         expected = sum(c * a for c, a in zip(constants, counted, strict=True))
-        assert rates(sizes, training, device, fused)[method].seconds(calls, steps, cells) == pytest.approx(expected)
+        assert rates(sizes, training, device)[method].seconds(calls, steps, cells) == pytest.approx(expected)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def own_costs(monkeypatch):
     st.sampled_from([1, 2, 3, 64]),
 )
 def test_a_choice_is_made_of_everything_and_always_the_same(sizes, lengths, training, device, fused, threads):
-    batch = sizes, lengths, training, device, fused and device == "cpu", threads
+    batch = sizes, lengths, training, device, fused, threads
     found = choose(*batch)
     least = min(found.seconds.values())
     assert found.seconds[found.method] <= NEAR * least
@@ -85,7 +85,8 @@ def test_the_constants_that_come_along(device, threads, tmp_path):
     assert bool(shipped.provenance) == (device == "cpu")
     ways, modes, passes = ("whole", "rectangles", "packed", "split"), ("RNN", "GRU", "LSTM"), ("forward", "training")
     keys = {" ".join(named) for named in itertools.product(ways, modes, passes)}
-    assert set(shipped.seconds) == keys | ({"fused LSTM forward", "fused LSTM training"} if device == "cpu" else set())
+    fused = ("LSTM",) if device == "cpu" else modes
+    assert set(shipped.seconds) == keys | {" ".join(named) for named in itertools.product(["fused"], fused, passes)}
     assert all(value >= 0 for row in shipped.seconds.values() for value in row)
     said = repr(shipped)
     assert ("guesses, not measured" in said) == (device == "cuda")
@@ -119,6 +120,34 @@ def test_threads_make_another_choice():
     assert [choose(Spec("GRU", 8, 8), (5, 4, 2), threads=n).method for n in (1, 2, 16)] == ["packed", "split", "split"]
 
 
+@pytest.mark.parametrize(("mode", "small"), [("RNN", 256), ("GRU", 128), ("LSTM", 128)])
+def test_on_a_gpu_small_rnns_have_a_kernel_for_padded_data_alone(mode, small):
+    for hidden, training, double, kind in (
+        (small, True, False, "fused"),
+        (small + 1, True, False, "rectangles"),
+        (small + 1, False, False, "fused"),
+        (small * 3 // 2, False, False, "fused"),
+        (small * 3 // 2 + 1, False, False, "rectangles"),
+        (small, True, True, "rectangles"),
+    ):
+        which = "training" if training else "forward"
+        assert costs.key("staircase", Spec(mode, 4, hidden), training, not double, "cuda") == f"{kind} {mode} {which}"
+    assert costs.key("padded", Spec("LSTM", 4, 8, proj_size=2), True, True, "cuda") == "rectangles LSTM training"
+    assert (
+        costs.key("padded", Spec(mode, 4, 999), True, True)
+        == f"{'fused' if mode == 'LSTM' else 'rectangles'} {mode} training"
+    )
+
+
+def test_a_file_of_before_a_term_was_added_is_read(tmp_path):
+    shipped = in_force("cpu")
+    rows = {name: row[:-1] for name, row in shipped.seconds.items()}
+    files.save(
+        tmp_path / "c.json", "costs", 1, {"terms": TERMS[:-1], "device": "cpu", "seconds": rows, "provenance": {}}
+    )
+    assert Costs.load(tmp_path / "c.json").seconds == {name: (*row, 0.0) for name, row in rows.items()}
+
+
 def constant(names, **seconds):
     """A model in which a run takes so many seconds by each method, whatever it is."""
     rows = {name: [seconds.get(name.split()[0], 9.0), *[0.0] * (len(TERMS) - 1)] for name in names}
@@ -145,7 +174,15 @@ def test_of_what_is_near_the_simplest_is_taken(seconds, lengths, taken):
 
 
 @pytest.mark.parametrize(
-    "change", [{"version": 99}, {"terms": ["run"]}, {"seconds": {"a": [1]}}, {"packviz": "else"}, {"seconds": None}]
+    "change",
+    [
+        {"version": 99},
+        {"terms": ["run"]},
+        {"terms": [f"a {i}" for i in TERMS]},
+        {"seconds": {"a": [1]}},
+        {"packviz": "else"},
+        {"seconds": None},
+    ],
 )
 def test_a_file_of_something_else(change, tmp_path):
     path = tmp_path / "c.json"
