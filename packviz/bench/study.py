@@ -91,6 +91,16 @@ class Results(Worded, Generic[P, V]):
         }
 
     @property
+    def left_out(self) -> list[str]:
+        """Who was not timed, where, and why."""
+        return [
+            ", ".join(filter(None, (str(point), which, f"{name}: {why}")))
+            for point, value in self.values.items()
+            for which, timing in self.timed(value).items()
+            for name, why in timing.missing.items()
+        ]
+
+    @property
     def unheld(self) -> list[str]:
         """The points where nobody looked whether all that was timed gives the same, or where it does not."""
         return [

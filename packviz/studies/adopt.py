@@ -129,6 +129,7 @@ def _changes(one: Adopted) -> Iterator[str]:
     """What is new about it."""
     here, of = len(one.found.values), len(one.study.full)
     yield f"{one.target.name}: {here} of {count(of, 'point')}. Measured on {one.found.caption}."
+    yield from (f"  left out: {said}" for said in one.found.left_out)
     if one.study.name == "calibration":
         yield from _other_choices(one)
         return

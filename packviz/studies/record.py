@@ -28,14 +28,14 @@ from packviz.core import files
 from packviz.draw.text import count, duration
 
 PARTS: dict[str, tuple[str, float]] = {
-    "exact": ("packviz.studies.exact", 1.0),
-    "calibration": ("packviz.bench.calibration", 8.0),
-    "benchmark": ("packviz.studies.forum.sweep", 13.0),
+    "exact": ("packviz.studies.exact", 1.5),
+    "calibration": ("packviz.bench.calibration", 6.0),
+    "benchmark": ("packviz.studies.forum.sweep", 17.0),
     "race": ("packviz.studies.race", 9.0),
-    "compiled": ("packviz.studies.compiled", 1.0),
-    "thumb": ("packviz.studies.thumb", 8.0),
+    "compiled": ("packviz.studies.compiled", 0.6),
+    "thumb": ("packviz.studies.thumb", 3.0),
     "parts": ("packviz.studies.parts", 2.0),
-    "savings": ("packviz.studies.savings", 1.0),
+    "savings": ("packviz.studies.savings", 2.8),
     "untuned": ("packviz.studies.untuned", 3.0),
     "helpers": ("packviz.studies.helpers", 0.1),
 }
@@ -296,6 +296,7 @@ class Recording:
             of, points = len(part.points), part.open
             left = f", {duration(sum(map(part.expects, points)))} left" if points else ""
             yield f"{part.study.name}: {of - len(points)} of {count(of, 'point')}{left}"
+            yield from (f"  left out: {said}" for said in (part.found.left_out if part.found else ()))
         for name, lines in self.notes.failed.items():
             yield f"failed: {name}: {lines[-1]}"
         if self.notes.failed:

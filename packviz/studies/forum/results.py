@@ -40,7 +40,9 @@ class Benchmark(Drawn, Results[At, Point]):
         names = {which: {method: call_name(method, which) for method in methods} for which in PASSES}
         return {
             which: dataclasses.replace(
-                timing, seconds={m: seconds[call] for m, call in calls.items() if call in seconds}
+                timing,
+                seconds={m: seconds[call] for m, call in calls.items() if call in seconds},
+                missing={m: value.missing[call] for m, call in calls.items() if call in value.missing},
             )
             for which, calls in names.items()
         }

@@ -140,6 +140,20 @@ def test_a_point_that_fails_is_kept_apart_and_tried_again_last(toys, said):
     assert json.loads(Path("out/record.json").read_text())["failed"] == {}
 
 
+def test_who_was_left_out_of_a_point_is_said(toys, said, monkeypatch):
+    def differs(point, device):
+        return Contest({"once": lambda: torch.ones(1), "twice": lambda: 2 * torch.ones(1)}, alike=("once", "twice"))
+
+    study = Study(
+        "one", Point, lambda point, how: timed(differs(point, how), how), Found, [Point(7)], [], {"rounds": 3}
+    )
+    monkeypatch.setitem(sys.modules, "toy_one", SimpleNamespace(STUDY=study))
+    for folder in ("notebooks/recorded", "packviz/ops"):
+        Path(folder).mkdir(parents=True)
+    for out in (said("record", "--out", "out", "--parts", "one")[1], said("adopt", "out", "--check")[1]):
+        assert "  left out: size 7, twice: 1 from once\n" in out
+
+
 def test_a_device_that_answers_no_more_ends_it(toys, said, monkeypatch):
     def lost(*given, **options):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
