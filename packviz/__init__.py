@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from packviz.core.layout import Layout
     from packviz.core.spec import Spec
     from packviz.count.flops import flops
+    from packviz.count.scores import Scores
     from packviz.draw import figures as figures
     from packviz.draw.cells import Aligned
     from packviz.draw.handover import Handover
     from packviz.draw.heatmap import Attention
     from packviz.draw.picture import Picture, show
-    from packviz.draw.scores import Scores
     from packviz.draw.stairs import Stairs
     from packviz.draw.strips import Strips
     from packviz.ops.masks import align, masked_loss, padding_mask, unpack_to_length
@@ -78,7 +78,7 @@ _HOME = {
     "Handover": "packviz.draw.handover",
     "Picture": "packviz.draw.picture",
     "show": "packviz.draw.picture",
-    "Scores": "packviz.draw.scores",
+    "Scores": "packviz.count.scores",
     "Stairs": "packviz.draw.stairs",
     "Strips": "packviz.draw.strips",
     "align": "packviz.ops.masks",

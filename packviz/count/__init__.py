@@ -1,1 +1,1 @@
-"""Counted, never timed: floating-point operations, operators, bytes, autograd nodes."""
+"""Counted, never timed: floating-point operations, scores of attention, operators, bytes, autograd nodes."""
