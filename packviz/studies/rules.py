@@ -114,12 +114,16 @@ def judge_fitted(name: str, fit: Fit, cases: Sequence[Case]) -> Judged:
     """Tries a rule that is fitted to cases, each time on cases of a size that it was not fitted to.
 
     A size is batch size, time steps and hidden size together: `fit` never sees those that its rule is then tried on.
+    Where it sees no case of the same RNN and pass, there is no rule, and the case is not packed.
     """
     sizes = [(case.batch_size, case.longest, case.size) for case in cases]
     choices: dict[int, bool] = {}
     for left_out in dict.fromkeys(sizes):
-        packs = fit([case for case, size in zip(cases, sizes, strict=True) if size != left_out])
-        choices |= {i: bool(packs(case)) for i, case in enumerate(cases) if sizes[i] == left_out}
+        others = [case for case, size in zip(cases, sizes, strict=True) if size != left_out]
+        packs, known = fit(others), _by_kind(others)
+        for i, case in enumerate(cases):
+            if sizes[i] == left_out:
+                choices[i] = (case.mode, case.training) in known and bool(packs(case))
     return Judged(name, tuple(cases), tuple(choices[i] for i in range(len(cases))))
 
 
@@ -313,6 +317,7 @@ def where_packing_pays(machines: Mapping[str, Measured], mode: str) -> list[Char
     return [
         _where(found.of(mode), f"{mode}, {machine}" if len(machines) > 1 else mode, _below({machine: found}))
         for machine, found in machines.items()
+        if found.of(mode)
     ]
 
 

@@ -13,10 +13,10 @@ RECORDED = ROOT / "notebooks" / "recorded"
 PAGES = {"06_benchmark": "benchmark", "08_making_packing_pay": "race", "10_should_you_pack": "thumb"}
 
 
-def invent(kind, path, speed=20.0, packed=0.1, **place):
+def invent(kind, path, speed=20.0, packed=0.1, points=None, **place):
     """Writes a file of an invented device: so many times as fast as the recorded CPU, packing in a tenth of that time.
 
-    It says in every picture that it is made up.
+    It says in every picture that it is made up. It has all points, or the first few of them.
     """
 
     def seconds(name, value):
@@ -27,6 +27,7 @@ def invent(kind, path, speed=20.0, packed=0.1, **place):
 
     data = json.loads((RECORDED / f"{kind}_cpu.json").read_text())
     data["provenance"] |= {"device": "cuda", "cuda": "0.0", "device_name": "no such GPU", "fake": "a test"} | place
+    data["points"] = data["points"][:points]
     for point in data["points"]:
         if kind == "benchmark":
             timing(point["timing"])
@@ -100,6 +101,15 @@ def test_a_gpu_stands_beside_the_cpu_and_the_claims_hold(page, capsys, name, kin
         assert of(shown, "GRU, CPU: packing is faster")
         assert of(shown, "GRU, GPU: packing is faster", "MADE UP")
         assert of(shown, "as long on the GPU", "milliseconds")
+
+
+@pytest.mark.parametrize(("name", "kind"), PAGES.items())
+@pytest.mark.parametrize("points", [1, 60])
+def test_a_gpu_that_was_measured_in_part(page, name, kind, points):
+    """What an hour of a GPU has left unmeasured is left out."""
+    for one in {kind, "benchmark"}:
+        invent(one, page.folder / f"{one}_cuda.json", points=points)
+    assert of(page(name, kind, "benchmark"), "GPU: MADE UP")
 
 
 def test_more_threads_and_a_second_gpu_stand_there_too(page):
