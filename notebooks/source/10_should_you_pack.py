@@ -79,8 +79,8 @@ apart = (encodings[0] - encodings[1]).abs().max()
 print(f"the same sequence, with a mate of 4 and of 6 steps: {apart:.2g} apart")
 
 # %% [markdown]
-# With a mate of 6 steps the rule packs, and our final state is right. With a mate of 4 it does not, and our state has
-# read two steps of zeros. **A choice of speed must never change results.** All methods of `pv.run` (notebook 08) give
+# With a mate of 6 steps the rule packs, and our final state is right. With a mate of 4 it has read two steps of zeros.
+# **A choice of speed must never change results.** All methods of `pv.run` (notebook 08) give
 # what packing gives:
 
 # %%
@@ -177,11 +177,11 @@ print(advice.code)
 advice
 
 # %% [markdown]
-# A hatched bar gives other results than packing, and stands there for comparison alone. Where the seconds suffice, more
-# bars say what torch's packed run spends its time on.
+# A hatched bar gives other results than packing, and stands there for comparison alone. *Bucketed* is explained next.
+# Where the seconds suffice, more bars say what torch's packed run spends its time on.
 #
-# The advice holds for this machine, these lengths, this RNN and this number of threads. For a real decision give it
-# more seconds: `budget=60`.
+# The advice holds for this machine and number of threads, these lengths, this RNN. For a real decision give it more
+# seconds: `budget=60`.
 
 # %% [markdown]
 # ## Batches of similar lengths
@@ -285,8 +285,7 @@ assert found.tokens("contiguous") == [2136, 641]  # as in the question
 print(found.times())
 
 # %% [markdown]
-# With the contiguous split one worker waits for the other. But tokens are not the only cost: with fair shares *both*
-# workers walk all time steps.
+# Contiguous, one worker waits for the other. But with fair shares *both* walk all time steps.
 #
 # The comparison runs under torchrun, PyTorch's launcher, too; on one machine with 8 GPUs, and your lengths:
 #
@@ -311,7 +310,7 @@ assert torch.allclose(common, pv.run(rnn, x, n)[0], atol=1e-6)
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Pack when lengths vary."** What decides is also the RNN, its size, the pass and the device. Measure.
+# - **"Pack when lengths vary."** The RNN, its size, the pass and the device decide, too. Measure.
 # - **"Packing always pays on a GPU."** The page that the rule comes from reports one where packing lost.
 # - **"DDP averages the loss."** It averages gradients, each worker with the same weight.
 
@@ -335,8 +334,7 @@ checks.worker_loss(my_loss)
 # ## You can now
 #
 # - say why a rule about lengths is a poor guide: it sees neither RNN, size, pass nor device,
-# - keep speed from changing results: choose among exact methods only,
-# - ask `pv.advise` for a measured recommendation,
+# - choose by speed among exact methods only, and ask `pv.advise` which,
 # - remove most padding with buckets, and keep the epochs random,
 # - share a batch fairly, and weight the loss by tokens.
 #
