@@ -266,13 +266,13 @@ def chart(verdicts: Mapping[str, Sequence[Judged]], below: Sequence[str] = ()) -
     lines = [["cases", *parts, "times as long as the better choice"]]
     for (name, v), *counts in zip(rows.items(), *parts.values(), strict=True):
         lines.append([name, *map(str, counts), f"{v.slowdown:.2f}"])
-    words = "\n".join([*text.table(lines, "<  >  >  >  <"), *below])
     best = {machine: max(some, key=lambda one: one.accuracy) for machine, some in verdicts.items()}
     said = [
         f"{one.name}, {text.whole_percent(one.accuracy)}{f' ({machine})' if len(best) > 1 else ''}"
         for machine, one in best.items()
     ]
     title = f"Most often right, of the cases that are told apart: {'; '.join(said)}"
+    words = "\n".join([title, *text.table(lines, "<  >  >  >  <"), *below])
     drawn = axes(title, words, x="cases", rows=[*rows], ends=ends, below=below)
     for (part, counts), fill in zip(parts.items(), (REAL, WRONG, NEITHER), strict=True):
         sign = part[0] if part[0] in "✓✗" else ""

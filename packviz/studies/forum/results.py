@@ -276,9 +276,13 @@ def on_machines(found: Mapping[str, Benchmark], quantity: str, setup: str = "") 
         plots = [_plot({name: result}, quantity, setup, passes=passes, before=name) for name, result in drawn.items()]
         rows = [plots[i : i + 2] for i in range(0, len(plots), 2)]
         said = {name: result.at_longest(quantity, setup) for name, result in found.items()}
+        longest = {name: f"{result.steps(setup)[-1]} time steps" for name, result in found.items()}
+        alike = len({*longest.values()}) == 1
+        at = f" at {next(iter(longest.values()))}" if alike else ""
+        said = said if alike else {name: f"{words} at {longest[name]}" for name, words in said.items()}
         what, unit = QUANTITIES[quantity]
         what = what.format(next(iter(found.values())).parameters.methods[0]).capitalize()
-        title = f"{what}{'' if quantity == 'ratio' else f' in {unit}'}, training in {setup}: {_of_each(said)}"
+        title = f"{what}{'' if quantity == 'ratio' else f' in {unit}'}, training in {setup}{at}: {_of_each(said)}"
         sources, below = list[str](), [*sources, *below]
     else:
         rows = [[_plot(found, quantity, one, passes=passes, named=len(found) > 1) for one in _setups(found)]]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from packviz.bench.machine import check_device
 from packviz.bench.study import ConflictError, Progress
 from packviz.bench.timing import Timing
-from packviz.draw.chart import COLOURS
+from packviz.draw.chart import COLOURS, heights_of
 from packviz.draw.palette import METHODS
 from packviz.studies.forum import network as forum
 from packviz.studies.forum import results
@@ -682,6 +682,28 @@ def test_recordings_are_called_by_their_machine(tmp_path, monkeypatch):
     assert list(experiment.STUDY.recordings()) == files
     assert list(experiment.recordings()) == files
     assert not experiment.recordings(["padded", "run"])
+
+
+def test_a_setup_has_a_plot_for_each_machine_and_one_scale():
+    slow, fast = (small_result(*[made(dict.fromkeys(CALLS, t), steps=n) for n in (8, 16)]) for t in (1.0, 1e-3))
+    fast = Benchmark(
+        fast.provenance,
+        {at: made({**dict.fromkeys(CALLS, 1e-3), "packed, training": 2e-3}, steps=at.steps) for at in fast.values},
+    )
+    ratios = results.on_machines({"CPU": slow, "GPU": fast}, "ratio", "B")
+    assert ratios.title == "Times as long as padded, training in B at 16 time steps: CPU: packed 1; GPU: packed 2"
+    assert [plot.title for row in ratios.rows for plot in row] == [
+        f"{name}, B: times as long as padded" for name in ("CPU", "GPU")
+    ]
+    times = results.on_machines({"CPU": slow, "GPU": fast}, "time", "B")
+    assert [{curve.name for curve in plot.curves} for plot in times.rows[0]] == [{"padded", "packed"}] * 2
+    cpu, gpu = (drawn for row in heights_of(times.rows) for drawn in row)
+    assert cpu == gpu
+    short = Benchmark(fast.provenance, dict([*fast.values.items()][:1]))
+    said = results.on_machines({"CPU": slow, "GPU": short}, "ratio", "B").title
+    assert said.endswith("in B: CPU: packed 1 at 16 time steps; GPU: packed 2 at 8 time steps")
+    with pytest.raises(ValueError, match="quantity is 'speed'"):
+        results.on_machines({}, "speed")
 
 
 def test_some_methods_of_a_result():

@@ -229,7 +229,7 @@ def test_rules_judged():
     assert "50 % right, 1.33 × the best" in [note.text for note in chart.layout.annotations if note.y == "always"]
     assert [part.text[0] for part in chart.data] == ["✓ 1", "✗ 1", "1"]  # not by colour alone
     assert not any(part.marker.pattern.shape for part in chart.data)  # the hatch is for padding
-    assert chart.to_text().splitlines()[1].split() == ["always", "1", "1", "1", "1.33"]
+    assert chart.to_text().splitlines()[2].split() == ["always", "1", "1", "1", "1.33"]
 
 
 def test_rules_are_judged_on_every_machine():
