@@ -26,7 +26,7 @@ from packviz.ops.index import is_at_hand
 from packviz.ops.kernels import Layer, Result, flat_weights, has_padded_kernel, is_fused, layers
 from packviz.ops.masks import whole_numbers
 from packviz.ops.packing import pack_padded_sequence, pad_packed_sequence
-from packviz.ops.private import has_kernel, is_compiler_loaded, kernel, may_derive_otherwise, may_have_hooks
+from packviz.ops.private import has_kernel, is_compiler_loaded, kernel, may_derive_otherwise, may_have_hooks, storage
 
 METHODS = ("auto", "packed", "padded", "split", "staircase")
 
@@ -279,7 +279,7 @@ def _packed(
 ) -> tuple[Tensor, State]:
     """As it is said in torch; with the module's own weights its kernel is called without the module."""
     packed = pack_padded_sequence(x, lengths, rnn.batch_first, enforce_sorted=False)
-    if weights and x.is_cpu:
+    if _is_direct(rnn, weights):
         data, sizes, order, rank = packed
         hx = _zeros(rnn, data, int(sizes[0])) if hx is None else _selected(hx, order)
         data, final = _kernel(rnn, weights, data, hx, sizes)
@@ -289,15 +289,26 @@ def _packed(
     return pad_packed_sequence(out, rnn.batch_first, padding_value, total_length)[0], final
 
 
+def _is_direct(rnn: nn.RNNBase, weights: Sequence[Tensor]) -> bool:
+    """Whether the module's kernel is called without the module.
+
+    On a batch of a few short sequences the module's own way there takes as long as packing on a CPU. cuDNN wants all
+    weights in one piece of memory, and the module sees to that; but it can derive in training mode only.
+    """
+    if weights and not weights[0].is_cpu:
+        return len(set(map(storage, weights))) == 1 or (torch.is_grad_enabled() and not rnn.training)
+    return bool(weights)
+
+
 def _kernel(
     rnn: nn.RNNBase, weights: Sequence[Tensor], data: Tensor, hx: State, sizes: Tensor | None = None
 ) -> tuple[Tensor, State]:
-    """Calls torch's kernel as the module would in the end, on padded data, or packed with `sizes`. On a CPU only.
-
-    On a batch of a few short sequences the module's own way there takes as long as packing. (cuDNN wants all weights in
-    one piece of memory; the module sees to that.)
-    """
-    options = weights, rnn.bias, rnn.num_layers, rnn.dropout, rnn.training, rnn.bidirectional
+    """Calls torch's kernel as the module would in the end, on padded data, or packed with `sizes`."""
+    dropout, training = rnn.dropout, rnn.training
+    if not training and not data.is_cpu and torch.is_grad_enabled():
+        states = hx if isinstance(hx, tuple) else (hx,)
+        dropout, training = 0.0, any(t.requires_grad for t in (data, *states, *weights))
+    options = weights, rnn.bias, rnn.num_layers, dropout, training, rnn.bidirectional
     given = (data, hx, *options, rnn.batch_first) if sizes is None else (data, sizes, hx, *options)
     out, *final = kernel(rnn.mode)(*given)
     return out, tuple(final) if rnn.mode == "LSTM" else final[0]
@@ -366,7 +377,7 @@ def _as_it_is(
     """All sequences have the same length: torch's kernel does what is wanted."""
     time = 1 if rnn.batch_first else 0
     x = x.narrow(time, 0, steps)
-    if x.is_cpu:
+    if _is_direct(rnn, weights):
         out, final = _kernel(rnn, weights, x, _zeros(rnn, x, x.shape[1 - time]) if hx is None else hx)
     else:
         out, final = rnn(x, hx)

@@ -8,6 +8,7 @@ from itertools import product
 
 import pytest
 import torch
+import torch._dynamo  # now: loaded later, it would keep what the fixture puts into torch
 from torch import nn
 from waits import NoWaiting
 
@@ -128,3 +129,35 @@ def test_every_rectangle_gets_weights_in_one_piece(kind, method, monkeypatch):
     )
     assert len(seen) == 4 * (1 if method == "padded" else 2)
     assert all(kernels.in_one_piece(weights) is weights for weights in seen)
+
+
+@pytest.mark.parametrize("lengths", [[7, 4, 1], [5, 5, 5]])
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize(
+    ("training", "grad", "frozen", "how"),
+    [
+        (True, True, False, (0.5, True)),
+        (False, True, False, (0.0, True)),  # cuDNN derives in training mode only
+        (False, True, True, (0.0, False)),
+        (False, False, False, (0.5, False)),
+    ],
+)
+def test_in_eval_mode_there_is_a_backward_pass_too(monkeypatch, lengths, flat, training, grad, frozen, how):
+    """With weights in one piece the kernel is called; else the module, which lays them so, where that will do."""
+    rnn = nn.GRU(3, 4, 2, dropout=0.5, device="meta").train(training).requires_grad_(not frozen)
+    if flat:
+        weights = torch.empty(sum(weight.numel() for weight in rnn.parameters()), device="meta")
+        for weight, laid in zip(rnn.parameters(), weights.split([w.numel() for w in rnn.parameters()]), strict=True):
+            weight.data = laid.view_as(weight)
+    seen = []
+    monkeypatch.setattr(running, "kernel", lambda mode: lambda *given: seen.append(given) or torch.gru(*given))
+    with torch.set_grad_enabled(grad):
+        pv.run(
+            rnn, torch.ones(7, 3, 3, device="meta"), lengths, method="packed" if lengths[0] > lengths[1] else "padded"
+        )
+    is_direct = flat or (grad and not training)
+    assert len(seen) == is_direct
+    if is_direct:
+        (given,) = seen
+        at = [type(one) for one in given].index(float)
+        assert given[at : at + 2] == how
