@@ -164,7 +164,7 @@ def _other_choices(one: Adopted) -> Iterator[str]:
     def choices() -> dict[str, str]:
         return {
             f"{point}, {'training' if training else 'forward'}": costs.choose(
-                point.spec, tuple(point.drawn()), training, measured.device, measured.device == "cpu", threads
+                point.spec, tuple(point.drawn()), training, measured.device, threads=threads
             ).method
             for point in POINTS
             if point.mode != "none"
