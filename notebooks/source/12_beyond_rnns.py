@@ -23,7 +23,7 @@
 #   documents, then the second of all. torch's `PackedSequence` holds these *packed rows*, and in `batch_sizes` how many
 #   of them each step has.
 #
-# To expect flat rows in a `PackedSequence` is a common mistake. The mistake was another layout.
+# Many expect flat rows in a `PackedSequence`. That is a mistake there, and the right layout here.
 
 # %%
 import torch
@@ -301,7 +301,7 @@ assert 3**0.5 * 5 < 10
 # - **first-fit decreasing**: the longest first, each into the first row that has room,
 # - **cut where the row ends**: no room is left, and documents are torn. Others say *concatenate and chunk*.
 #
-# packviz comes with 512 sentences, of 1 to 51 words.
+# packviz comes with 512 sentences, of 2 to 51 words.
 
 # %%
 ask("cutting documents")
@@ -328,7 +328,7 @@ explorer
 ways = {way: pv.Scores(sizes, 64, way) for way in pv.batches.FILLS if way != "padded"}
 found = [len(ways[way].rows) for way in ("next-fit", "first-fit decreasing", "cut where the row ends")]
 assert found == [117, 102, 102]
-assert sum(sizes) == 6474
+assert (sum(sizes), min(sizes), max(sizes)) == (6474, 2, 51)
 assert ways["cut where the row ends"].cut == 93
 foreign = [pv.Scores(sizes, room).foreign for room in (64, 128, 256, 512)]
 assert foreign == sorted(foreign)
