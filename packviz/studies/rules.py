@@ -271,7 +271,7 @@ def chart(verdicts: Mapping[str, Sequence[Judged]], below: Sequence[str] = ()) -
         f"{one.name}, {text.whole_percent(one.accuracy)}{f' ({machine})' if len(best) > 1 else ''}"
         for machine, one in best.items()
     ]
-    title = f"Most often right, of the cases that are told apart: {'; '.join(said)}"
+    title = f"Most often right{'' if len(best) > 1 else ', of the cases that are told apart'}: {'; '.join(said)}"
     words = "\n".join([title, *text.table(lines, "<  >  >  >  <"), *below])
     drawn = axes(title, words, x="cases", rows=[*rows], ends=ends, below=below)
     for (part, counts), fill in zip(parts.items(), (REAL, WRONG, NEITHER), strict=True):
