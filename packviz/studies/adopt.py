@@ -62,13 +62,13 @@ def _adopt(options: argparse.Namespace) -> None:
     for step, lines in Notes.of(folder / "record.json").failed.items():
         print(f"not there, for it failed: {step}: {lines[-1]}")
     if said := summary({one.study.name: one.found for one in taken}):
-        print(said)
+        print(said, end="\n\n")
     for one in [] if options.check else taken:
         if one.study.name == "calibration":
             one.found.costs.save(one.target)  # type: ignore[attr-defined]
         else:
             one.study.save(one.target, one.found)
-    print(f"\n{'Nothing was changed' if options.check else 'Taken'}: {', '.join(one.target.name for one in taken)}.")
+    print(f"{'Nothing was changed' if options.check else 'Taken'}: {', '.join(one.target.name for one in taken)}.")
 
 
 def _checkout() -> Path:

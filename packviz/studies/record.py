@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import math
+import os
 import sys
 import time
 import traceback
@@ -219,6 +220,11 @@ class Recording:
     def _go_on(self, bar: Bar, pressed: Sequence[bool]) -> None:
         done = count(sum(len(part.points) - len(part.open) for part in self.parts), "point")
         bar.say(f"{self.notes.path.parent} holds {done}; {duration(self.left)} left, about")
+        if (
+            hasattr(os, "getloadavg")
+            and (load := os.getloadavg()[0]) > (os.cpu_count() or 1) - self._how["threads"] + 0.5
+        ):
+            bar.say(f"Something else runs here (load {load:.1f}): times will be off, those of a CPU by a factor")
         for step in self._steps():
             if self.now() + step.part.expects(step.point) > self.until:
                 continue  # a shorter one may fit

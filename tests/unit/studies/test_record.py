@@ -55,6 +55,7 @@ def toys(monkeypatch):
         x = torch.ones(point.size)
         return timed(Contest({"once": lambda: x + x, "twice": lambda: 2 * x}, alike=("once", "twice")), how)
 
+    monkeypatch.setattr("os.getloadavg", lambda: (0.1, 0.1, 0.1), raising=False)
     made = {}
     for name, sizes in {"one": (1, 2, 3), "two": (4, 5)}.items():
         study = Study(name, Point, measure, Found, [*map(Point, sizes)], [Point(sizes[0])], {"rounds": 3})
@@ -109,6 +110,14 @@ def test_everything_is_recorded_in_order_and_once(toys, said):
     assert set(files) == {"one_cpu.json", "two_cpu.json", "record.json"}
     assert said("record", "--out", "out")[0] == 0  # nothing is measured again
     assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == files
+
+
+def test_a_busy_machine_is_warned_of(toys, said, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("os.getloadavg", lambda: (3.6, 0, 0))
+    assert "Something else runs here (load 3.6)" in said("record", "--out", "out", "--quick")[2]
+    monkeypatch.setattr("os.getloadavg", lambda: (3.4, 0, 0))
+    assert "Something else" not in said("record", "--out", "out2", "--quick")[2]
 
 
 def test_parts_and_quick_points(toys, said):
