@@ -226,7 +226,9 @@ def choose(
                 seconds["staircase"] = predict(lengths, cuts, padded).seconds
     seconds["split"] = split
     most = NEAR * min(seconds.values())
-    method = next(method for method, predicted in seconds.items() if predicted <= most)
+    for method in seconds:
+        if seconds[method] <= most:
+            break
     return Plan(method, cuts if method == "staircase" else (0, steps), MappingProxyType(seconds))
 
 

@@ -7,13 +7,14 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from packviz.core.cuts import rectangles
 from packviz.core.layout import IntArray
 from packviz.core.padded import Padded
-from packviz.ops.index import placed
+from packviz.ops.index import needs_grad, placed
 
 MOST_SHAPES = 4
 """For how many shapes of padded tensors the indices of a batch are kept."""
@@ -77,9 +78,9 @@ class Cells:
 class Whole:
     """The one rectangle of a padded batch as it is, up to its longest sequence. It does what `Cells` does."""
 
-    def __init__(self, shape: Padded, steps: int, waste: Tensor) -> None:
-        """Takes the shape of the batch, the time steps of the rectangle, and which of its cells are padding."""
-        self._shape, self._steps, self._waste = shape, steps, waste
+    def __init__(self, shape: Padded, mask: npt.NDArray[np.bool_], waste: Tensor) -> None:
+        """Takes the shape of the batch, where the rectangle `(t, B)` is padding, and which of its cells that are."""
+        self._shape, self._steps, self._mask, self._waste = shape, len(mask), mask, waste
 
     def take(self, x: Tensor, features: int, column: bool) -> list[Tensor]:
         """See `Cells`."""
@@ -102,8 +103,8 @@ class Whole:
 
     @cached_property
     def _waste_rows(self) -> Tensor:
-        with torch.inference_mode(False):
-            return self._shape.rows(self._waste % self._shape.batch, self._waste // self._shape.batch)  # type: ignore[no-any-return]
+        sequence, step = np.nonzero(self._mask.T)
+        return placed(self._waste.device, self._shape.rows(sequence, step))[0]
 
 
 def _blank(cells: Tensor, waste: Tensor, features: int) -> None:
@@ -167,7 +168,7 @@ class Grid:
             if len(self._cells) == 2 * MOST_SHAPES:
                 self._cells.clear()
             if len(self.rectangles) == 1 and directions == 1 and which == range(1):
-                self._cells[key] = Whole(shape, self.rectangles[0][1], self.waste[0])
+                self._cells[key] = Whole(shape, self._masks[0], self.waste[0])
             else:
                 self._cells[key] = self._scattered(shape, which, directions)
         return self._cells[key]
@@ -187,6 +188,20 @@ class Grid:
         placed_rows = placed(self._device, *found)
         cells = [Rows(steps, n, rows, waste) for (steps, n, waste), rows in zip(each, placed_rows, strict=True)]
         return Cells(cells, shape.batch * shape.steps * directions)
+
+
+def taken(x: Tensor, features: int, cells: Cells | Whole, column: bool) -> Sequence[Tensor]:
+    """`cells.take`, which can be differentiated any number of times."""
+    if not needs_grad(x):
+        return cells.take(x, features, column)
+    return Take.apply(x, features, cells, column)  # type: ignore[no-untyped-call,no-any-return]
+
+
+def put(values: Sequence[Tensor], shape: tuple[int, ...], cells: Cells | Whole, padding_value: float) -> Tensor:
+    """`cells.put`, which can be differentiated any number of times."""
+    if not any(map(needs_grad, values)):
+        return cells.put(values, shape, padding_value)
+    return Put.apply(shape, cells, padding_value, *values)  # type: ignore[no-untyped-call,no-any-return]
 
 
 class Take(torch.autograd.Function):

@@ -302,6 +302,11 @@ def _is_plain(x: Tensor, batch_first: bool = False) -> bool:
     )
 
 
+def may_pay(x: Tensor) -> bool:
+    """Whether these functions may do more than hand a tensor over to torch's own."""
+    return not x.is_cpu or needs_grad(x) or x.numel() >= 16 * _MANY_NUMBERS
+
+
 def _wants_index(x: Tensor) -> bool:
     """Whether an index pays, for sequences out of order or on a GPU."""
     if is_tracing():  # type: ignore[no-untyped-call]

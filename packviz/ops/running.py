@@ -20,12 +20,11 @@ from packviz.core.given import only_dense, only_values
 from packviz.core.layout import Layout
 from packviz.core.padded import Padded, order, reading
 from packviz.core.spec import Spec
-from packviz.ops import costs, original, split, staircase, trial
+from packviz.ops import costs, original, packing, split, staircase, trial
 from packviz.ops.grid import Grid
 from packviz.ops.index import is_at_hand
 from packviz.ops.kernels import Layer, Result, flat_weights, has_padded_kernel, is_fused, layers
 from packviz.ops.masks import whole_numbers
-from packviz.ops.packing import pack_padded_sequence, pad_packed_sequence
 from packviz.ops.private import has_kernel, is_compiler_loaded, kernel, may_derive_otherwise, may_have_hooks, storage
 
 METHODS = ("auto", "packed", "padded", "split", "staircase")
@@ -278,15 +277,20 @@ def _packed(
     weights: Sequence[Tensor] = (),
 ) -> tuple[Tensor, State]:
     """As it is said in torch; with the module's own weights its kernel is called without the module."""
-    packed = pack_padded_sequence(x, lengths, rnn.batch_first, enforce_sorted=False)
+    first = rnn.batch_first
     if _is_direct(rnn, weights):
-        data, sizes, order, rank = packed
-        hx = _zeros(rnn, data, int(sizes[0])) if hx is None else _selected(hx, order)
+        data, sizes, order, rank = _packing(x).pack_padded_sequence(x, lengths, first, enforce_sorted=False)
+        hx = _zeros(rnn, data, x.shape[0 if first else 1]) if hx is None else _selected(hx, order)
         data, final = _kernel(rnn, weights, data, hx, sizes)
-        out, final = PackedSequence(data, sizes, order, rank), _selected(final, rank)
-    else:
-        out, final = rnn(packed, hx)
-    return pad_packed_sequence(out, rnn.batch_first, padding_value, total_length)[0], final
+        packed, final = PackedSequence(data, sizes, order, rank), _selected(final, rank)
+        return _packing(data).pad_packed_sequence(packed, first, padding_value, total_length)[0], final
+    out, final = rnn(packing.pack_padded_sequence(x, lengths, first, enforce_sorted=False), hx)
+    return packing.pad_packed_sequence(out, first, padding_value, total_length)[0], final
+
+
+def _packing(x: Tensor) -> Any:
+    """Where to pack or pad it: with torch's own functions where packviz's would only hand it to them."""
+    return packing if packing.may_pay(x) else original
 
 
 def _is_direct(rnn: nn.RNNBase, weights: Sequence[Tensor]) -> bool:

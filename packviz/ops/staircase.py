@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from packviz.core.padded import Padded
-from packviz.ops.grid import Grid, Put, Take
+from packviz.ops.grid import Grid, put, taken
 from packviz.ops.kernels import Fused, Layer, Result, in_one_piece, rectangle
 
 FREEZE = 3e4
@@ -52,9 +52,9 @@ def run(
         state, cell = (s if s is None else _ordered(s[d], grid.order) for s in (h, c))
         frozen = [cell is not None and len(waste) > 0 for waste in grid.waste]
         laid = {freeze: _laid(weights, freeze) for freeze in set(frozen)}
-        taken = Take.apply(x, x.shape[-1], grid.source(source, d), cell is not None)  # type: ignore[no-untyped-call]
+        every = taken(x, x.shape[-1], grid.source(source, d), cell is not None)
         ended = []
-        for (_, _, n), freeze, rows in zip(grid.rectangles, frozen, taken, strict=True):
+        for (_, _, n), freeze, rows in zip(grid.rectangles, frozen, every, strict=True):
             state = state[:n]  # type: ignore[index]
             if cell is not None and len(cell) > n:
                 ended.append(cell[n:])
@@ -64,7 +64,7 @@ def run(
         if cell is not None:
             c_n.append(_ordered(torch.cat([cell, *reversed(ended)]) if ended else cell, grid.rank))
     shape = target.shape(layer.directions * layer.output_size)
-    out = Put.apply(shape, grid.target(target, layer.directions), padding_value, *outs)  # type: ignore[no-untyped-call]
+    out = put(outs, shape, grid.target(target, layer.directions), padding_value)
     ends = out.view(-1, layer.output_size).index_select(0, grid.last(target, layer.directions))
     return out, ends.view(layer.directions, -1, layer.output_size), torch.stack(c_n) if c_n else None
 

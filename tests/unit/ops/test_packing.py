@@ -716,3 +716,14 @@ def test_lengths_on_a_gpu_are_refused_as_torch_does():
         n = torch.tensor([3, 1], device="cuda")
         ours, theirs = (outcome(m.pack_padded_sequence, x, n, False, enforce_sorted) for m in (pv, rnn))
         assert ours == theirs
+
+
+# Who asks beforehand.
+
+
+@given(st.integers(1, 2**21), st.booleans(), st.booleans())
+def test_what_may_not_pay_is_left_to_torch(numbers, requires_grad, grad):
+    x = torch.empty(1).expand(numbers).requires_grad_(requires_grad)
+    with torch.set_grad_enabled(grad):
+        ours = packing._wants_index(x) or indices.needs_grad(x)
+        assert packing.may_pay(x) or not ours
