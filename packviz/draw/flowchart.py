@@ -13,6 +13,7 @@ from packviz.draw.sheet import Sheet, n, stack, width_of
 
 KINDS = ("input", "operator", "pack", "rnn", "pad", "output")
 _HEIGHT, _BETWEEN, _GAP = 38.0, 46.0, 28.0  # px: of a box; between two layers of boxes; between two boxes of a layer
+_PORT = 24.0  # px: between two arrows at one side of a box, where it is wide enough
 _KEY = ("thick: a PackedSequence, as many rows as the lengths add up to", "thin: a tensor")
 _NOT_ALLOWED = " · dashed, ✗: not allowed"
 
@@ -185,7 +186,7 @@ def _ports(flow: Flow, boxes: list[_Spot], bends: dict[Arrow, list[_Spot]]) -> d
             arrows = [a for a in flow.arrows if getattr(a, end) == i]
             arrows.sort(key=lambda a: (bends[a][nearest] if bends[a] else boxes[getattr(a, other)]).x)
             for k, arrow in enumerate(arrows):
-                ports[arrow, end] = box.x + (k - (len(arrows) - 1) / 2) * min(24.0, box.width / (len(arrows) + 1))
+                ports[arrow, end] = box.x + (k - (len(arrows) - 1) / 2) * min(_PORT, box.width / (len(arrows) + 1))
     return ports
 
 
@@ -248,9 +249,10 @@ def _box(sheet: Sheet, flow: Flow, i: int, spot: _Spot) -> None:
 
 def _slot(flow: Flow, one: int | Arrow) -> float:
     """What a box or a passing arrow takes of its layer: the mark of a wrong arrow and the sizes need room beside it."""
-    beside = [20 + width_of(f"✗ {a.wrong}") for a in flow.arrows if a.wrong and a.target == one]
-    beside += [20 + width_of(a.size, 11) for a in flow.arrows if a.size and a.source == one]
-    return max([_width(flow, one), *(2 * room for room in beside)])
+    to, of = ([a for a in flow.arrows if getattr(a, end) == one] for end in ("target", "source"))
+    beside = [_PORT / 2 * len(to) + width_of(f"✗ {a.wrong}") for a in to if a.wrong]
+    beside += [_PORT / 2 * len(of) + width_of(a.size, 11) for a in of if a.size]
+    return max([_width(flow, one), *(2 * (8 + room) for room in beside)])
 
 
 def _width(flow: Flow, one: int | Arrow) -> float:

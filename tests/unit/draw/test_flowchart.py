@@ -95,6 +95,13 @@ def test_no_box_lies_over_another_and_all_are_inside(flow):
             assert boxes[arrow.source][3] <= boxes[arrow.target][1]
 
 
+def test_a_size_beside_the_last_of_many_arrows_has_room():
+    boxes = [Box("x", "input"), *(Box(name) for name in "abc")]
+    arrows = [Arrow(0, 1), Arrow(0, 2), Arrow(0, 3, size="2 × (1, 128, 512) + 1")]
+    drawing = Drawing(Flow("a flow", boxes, arrows).to_svg())
+    assert all(text.box.x >= 0 and text.box.right <= drawing.width for text in drawing.texts)
+
+
 @given(flows())
 def test_the_text_has_a_line_per_box(flow):
     lines = flow.to_text().splitlines()
