@@ -73,7 +73,8 @@ class RaggedOp(nn.Module):
 
         Args:
             x: `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`.
-            lengths: `(B,)` the real time steps of each sequence, in any order, whole numbers from 1 to `T`.
+            lengths: `(B,)` the real time steps of each sequence, in any order, whole numbers from 1 to `T`. Keep them
+                on the CPU: for those on a GPU it has to wait.
             hx: the initial state as the RNN takes it; zeros if not given.
             total_length: the time steps of the output; `T` if not given. (torch's own `pad_packed_sequence` then takes
                 the longest length, but a compiler needs a size that does not depend on the lengths.)

@@ -74,21 +74,22 @@ def run(
     * `"packed"` packs, runs torch's kernel on packed data, and pads.
     * `"padded"` runs torch's kernel for padded data once. LSTM: the cell state is frozen through the padding.
     * `"staircase"` does so on several rectangles of time, each with the sequences that still go on. See
-      `packviz.ops.staircase`. Pays for an LSTM on the CPU, where torch has a fused kernel for padded data. An `nn.RNN`
-      with ReLU, whose state could grow beyond all bounds in the padding, is run by `"split"` instead of these two.
+      `packviz.ops.staircase`. Both pay for an LSTM on the CPU and small layers on a GPU: torch has kernels there that
+      padded data alone gets. An `nn.RNN` with ReLU, whose state could grow beyond all bounds in the padding, is run by
+      `"split"` instead of these two.
     * `"split"` runs step by step on the packed data, with a backward pass of its own. See `packviz.ops.split`. Pays
       for training on the CPU.
     * `"auto"` takes the one that should be fastest, and of those that come within 5 % of it the simplest: where nothing
       is gained, torch's own kernel. It goes by the lengths, the sizes, whether there is a gradient, and measured
       constants for the number of torch's threads, or for the nearest number that was measured; by nothing else. Those
-      that come with packviz were measured with 1 and 2 threads of one server CPU. See `plan`, and `calibrate` for
-      constants of your machine.
+      that come with packviz were measured with 1 and 2 threads of one server CPU; those of a GPU are guesses where
+      `print(packviz.ops.costs.in_force("cuda"))` says so. See `plan`, and `calibrate` for constants of your machine.
 
     The weights are read by their names at the call, so that parametrised ones and `torch.func.functional_call` work.
     The module is not called, except by `"packed"`. What must be called is therefore always run that way: a module with
     hooks or with a `forward` of its own; and what the other methods do not know: tracing, `torch.func`, forward-mode
-    differentiation, tensors on other devices than CPU and CUDA, subclasses of `Tensor`. Under `torch.compile` this
-    function is a graph break. As after any call with a gradient, leave `x` as it is until the backward pass. Under
+    differentiation, tensors on other devices than CPU and CUDA, the capture of a CUDA graph, subclasses of `Tensor`.
+    Nothing here waits for a GPU. Under `torch.compile` this function is a graph break. As after any call with a gradient, leave `x` as it is until the backward pass. Under
     autocast on the CPU all but `"packed"` compute in float32; results have the dtypes that torch gives them.
 
     Args:
