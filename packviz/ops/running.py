@@ -89,8 +89,9 @@ def run(
     The module is not called, except by `"packed"`. What must be called is therefore always run that way: a module with
     hooks or with a `forward` of its own; and what the other methods do not know: tracing, `torch.func`, forward-mode
     differentiation, tensors on other devices than CPU and CUDA, the capture of a CUDA graph, subclasses of `Tensor`.
-    Nothing here waits for a GPU. Under `torch.compile` this function is a graph break. As after any call with a gradient, leave `x` as it is until the backward pass. Under
-    autocast on the CPU all but `"packed"` compute in float32; results have the dtypes that torch gives them.
+    Nothing here waits for a GPU. Under `torch.compile` this function is a graph break. As after any call with a
+    gradient, leave `x` as it is until the backward pass. Under autocast on the CPU all but `"packed"` compute in
+    float32; results have the dtypes that torch gives them.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any options.

@@ -78,6 +78,7 @@ def test_the_drop_ins_do_not_wait(lengths, training, in_order):
         packed = pv.pack_padded_sequence(x, lengths, enforce_sorted=in_order)
         out, n = pv.pad_packed_sequence(rnn(packed)[0], padding_value=2.0, total_length=9)
         assert n.tolist() == lengths
+        assert pv.pad_packed_sequence(packed)[0].shape == (max(lengths), len(lengths), 3)
         again = pv.pack_sequence(pv.unpack_sequence(packed) * 8, enforce_sorted=False)
         assert len(pv.unpack_sequence(again)) == 8 * len(lengths)
         if training:
