@@ -88,7 +88,7 @@ def took(spec, lengths, method, cuts, training):
     longest, n = max(lengths), np.array(lengths)
     running = [(n > t).sum() for t in range(longest)]
     if method == "packed":
-        return 250e-6 * times + 2e-11 * n.sum() * spec.hidden_size + (0.75 + 0.25 * layers) * steps(running, 10e-6)
+        return 150e-6 * times + 2e-11 * n.sum() * spec.hidden_size + (0.75 + 0.25 * layers) * steps(running, 10e-6)
     if method == "split":
         return 400e-6 * times + layers * steps(running, 75e-6)
     if method == "whole":
