@@ -95,9 +95,9 @@ def test_no_box_lies_over_another_and_all_are_inside(flow):
             assert boxes[arrow.source][3] <= boxes[arrow.target][1]
 
 
-def test_a_size_beside_the_last_of_many_arrows_has_room():
-    boxes = [Box("x", "input"), *(Box(name) for name in "abc")]
-    arrows = [Arrow(0, 1), Arrow(0, 2), Arrow(0, 3, size="2 × (1, 128, 512) + 1")]
+def test_a_size_beside_the_first_of_many_arrows_has_room():
+    boxes = [Box("x", "input", "________"), Box("y", "input"), Box("a"), Box("b"), Box("c")]
+    arrows = [Arrow(i, k) for i, k in ((0, 2), (1, 2), (1, 3), (2, 3), (0, 4), (1, 4))] + [Arrow(0, 3, size="(8, 3)")]
     drawing = Drawing(Flow("a flow", boxes, arrows).to_svg())
     assert all(text.box.x >= 0 and text.box.right <= drawing.width for text in drawing.texts)
 
