@@ -8,9 +8,9 @@
 # - say what `cu_seqlens` is, and bring tokens into either of two orders,
 # - mask padding in attention, whatever a function means by True,
 # - put several documents in one row, without letting them mix,
-# - say when one row is more work than padding.
+# - say when attention has more work in one row than with padding.
 #
-# Time: 15 minutes. It needs no other page.
+# Time: 30 minutes. It needs no other page.
 
 # %% [markdown]
 # ## The mistake was a layout
@@ -45,13 +45,17 @@ pv.show([5, 3, 2], flat=True)
 # %%
 lengths = torch.tensor([5, 3, 2])
 cu_seqlens = F.pad(lengths.cumsum(0), (1, 0)).int()
-layout = pv.Layout(lengths)
+print("cu_seqlens:", *cu_seqlens.tolist())
 
+# %% [markdown]
+# Both orders hold the same rows:
+
+# %%
 torch.manual_seed(0)
 documents = [torch.randn(n, 4) for n in lengths.tolist()]  # 4 features for each token
 flat, packed = torch.cat(documents), pack_sequence(documents).data
+layout = pv.Layout(lengths)  # knows both orders
 order = torch.tensor(layout.flat_rows)  # for each packed row, the flat row that it is
-print("cu_seqlens:", *cu_seqlens.tolist())
 print("packed = flat[order], order:", *order.tolist())
 print("the same rows:", torch.equal(packed, flat[order]))
 
@@ -78,8 +82,8 @@ assert pv.Layout.from_offsets(cu_seqlens) == layout
 # %% [markdown]
 # ## Who wants which order?
 #
-# An RNN needs one step of all documents as one slice. Attention needs one document as one slice. And a layer that
-# treats each token alone?
+# An RNN needs one step of all documents as one slice. Attention needs one document as one slice. And the other
+# layers?
 
 # %%
 ask("who wants which order")
@@ -161,6 +165,7 @@ for name, call in calls.items():
 # part*, and so is the 1 of Hugging Face's `attention_mask`.
 #
 # One attention needs no mask for padding at the end: a *causal* one, where a token sees itself and what came before.
+# Padding on the left, as for generating text, needs its mask even then.
 
 # %% tags=["claims"]
 assert torch.allclose(without[:, 0, 0], torch.tensor([1, 0.6, 0.4]))
@@ -224,19 +229,18 @@ def rotated(x, position):  # RoPE: pairs of features, turned by an angle that gr
     return torch.view_as_real(torch.view_as_complex(x.view(-1, 2, 2)) * torch.polar(torch.ones(()), angle)).flatten(1)
 
 
-def attend_at(position, place, x):
-    q = k = place(x, position)[None]
-    mask = (causal & own)[: len(x), : len(x)]  # of one document: causal
-    return F.scaled_dot_product_attention(q, k, x[None], attn_mask=mask)[0]
-
-
 # %%
+def attend_at(position, place, x, **mask):
+    q = k = place(x, position)[None]
+    return F.scaled_dot_product_attention(q, k, x[None], **mask)[0]
+
+
 runs_on = torch.arange(10)
 restarts = runs_on - cu_seqlens[ids]
 for place in (learned, rotated):
-    alone = torch.cat([attend_at(runs_on[: len(d)], place, d) for d in documents])
+    alone = torch.cat([attend_at(runs_on[: len(d)], place, d, is_causal=True) for d in documents])
     for name, position in {"run on": runs_on, "restart": restarts}.items():
-        far = (attend_at(position, place, flat) - alone).abs().max()
+        far = (attend_at(position, place, flat, attn_mask=causal & own) - alone).abs().max()
         print(f"{place.__name__} positions, {name:8} {far:.2f} from alone")
 
 # %% [markdown]
@@ -250,6 +254,8 @@ labels[cu_seqlens[1:] - 1] = -100  # which cross_entropy leaves out
 print(*labels.tolist(), f"  {(labels >= 0).sum()} targets; without the cuts, 9")
 
 # %% [markdown]
+# Hugging Face's models shift labels themselves. Give them the tokens, with -100 at the *first* token of each document.
+#
 # Nobody warns you, and the wrong loss may look *better*: if all documents begin with the same token, that one is easy
 # to predict.
 #
@@ -265,10 +271,11 @@ pv.Scores([5, 3, 2], 5, way="padded")
 pv.Scores([5, 3, 2])
 
 # %% [markdown]
-# No padding, and yet more work. A mask only *hides* foreign scores: they are computed all the same.
+# No padding, and yet more work. `is_causal=True` skips the future, but a mask given as a tensor only *hides* foreign
+# scores: they are computed all the same.
 #
-# Padded, B documents cost B · T² scores, with T tokens in the longest. One row of all N tokens costs N². So it is less
-# work only if N < T · √B. Here N is 10, and 5 · √3 is 8.7.
+# Padded, B documents cost B · T² scores, with T tokens in the longest. One row of all N tokens costs N². So it has
+# fewer scores only if N < T · √B. Here N is 10, and 5 · √3 is 8.7.
 
 # %% tags=["claims"]
 assert torch.allclose(foreign, torch.tensor([0, 0, 0, 0, 0, 5 / 6, 5 / 7, 5 / 8, 8 / 9, 8 / 10]))
@@ -276,17 +283,19 @@ assert torch.equal(own, torch.block_diag(*(torch.ones(n, n, dtype=torch.bool) fo
 assert restarts.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1]
 
 
-def apart(place, position):
-    alone = torch.cat([attend_at(runs_on[: len(d)], place, d) for d in documents])
-    return (attend_at(position, place, flat) - alone).abs().max()
+def apart(place, position, mask=causal & own):
+    alone = torch.cat([attend_at(runs_on[: len(d)], place, d, is_causal=True) for d in documents])
+    return (attend_at(position, place, flat, attn_mask=mask) - alone).abs().max()
 
 
 assert apart(learned, restarts) < 1e-5 < 1e-2 < apart(learned, runs_on)
 assert apart(rotated, restarts) < 1e-5 > apart(rotated, runs_on)
-own = ids >= 0  # no mask of documents: RoPE does care
-assert min(apart(rotated, position) for position in (restarts, runs_on)) > 1e-2
-own = ids[:, None] == ids
+# no mask of documents: RoPE does care
+assert min(apart(rotated, position, causal) for position in (restarts, runs_on)) > 1e-2
 assert (attend(flat, attn_mask=causal & own) - torch.cat([attend(d, is_causal=True) for d in documents])).abs().max() < 1e-5
+unshifted = torch.arange(10)
+unshifted[cu_seqlens[:-1]] = -100  # as Hugging Face's models want it, which shift
+assert torch.equal(F.pad(unshifted, (0, 1), value=-100)[1:], labels)
 assert labels.tolist() == [1, 2, 3, 4, -100, 6, 7, -100, 9, -100]
 padded, one_row = pv.Scores([5, 3, 2], 5, way="padded"), pv.Scores([5, 3, 2])
 assert (padded.computed, one_row.computed, one_row.needed) == (75, 100, 38)
@@ -343,12 +352,12 @@ assert len(pv.Scores([3, 7, 4, 5, 4], 8).rows) == 3
 # with D = 64:
 
 # %%
-D, names = 64, ["padded", "rows of 64", "one row"]
+D, names = 64, ["padded", "in rows of 64", "in one row"]
 found = [pv.Scores(sizes, max(sizes), "padded"), pv.Scores(sizes, 64), pv.Scores(sizes)]
 least = 24 * D**2 * sum(sizes) + 4 * D * found[0].needed
 times = [(24 * D**2 * len(one.rows) * one.room + 4 * D * one.computed) / least for one in found]
 
-title = "Times the work that is needed: " + ", ".join(f"{name} {t:.3g}" for name, t in zip(names, times, strict=True))
+title = "Times the work that is needed: " + ", ".join(f"{t:.3g} {name}" for name, t in zip(names, times, strict=True))
 chart = pv.figures.axes(title, title, x="times the work that is needed", rows=names)
 chart.bars(names, [1] * 3, "needed")
 chart.bars(names, [t - 1 for t in times], "padding and foreign scores", pv.figures.PADDING)
@@ -356,7 +365,7 @@ chart.scale(max(times))
 
 # %% [markdown]
 # One row of everything drowns in foreign scores. Rows of 64 are close to what is needed. With documents this short most
-# of that gain is in the Linear layers, which compute no padding any more.
+# of that gain is in the Linear layers, which compute hardly any padding now.
 #
 # And the time, on your machine? First a Linear layer, then attention.
 
@@ -366,12 +375,12 @@ ask("flat and padded")
 # %%
 torch.set_num_threads(1)
 texts = [torch.randn(n, 128) for n in sizes]
-padded, real = pad_sequence(texts, batch_first=True), pv.padding_mask(sizes)
-rows = pv.batches.fill(sizes, 64)
+padded, token = pad_sequence(texts, batch_first=True), pv.padding_mask(sizes)
+rows = pv.batches.fill(sizes, 64)  # for each row, which sentences
 filled = pad_sequence([torch.cat([texts[i] for i in row]) for row in rows], batch_first=True)
-ids = [torch.cat([torch.full((sizes[i],), i) for i in row]) for row in rows]
-ids = pad_sequence(ids, batch_first=True, padding_value=-1)
-own = ids[:, :, None] == ids[:, None, :]  # (102, 64, 64)
+whose = [torch.cat([torch.full((sizes[i],), i) for i in row]) for row in rows]
+whose = pad_sequence(whose, batch_first=True, padding_value=-1)
+same = whose[:, :, None] == whose[:, None, :]  # (102, 64, 64)
 
 
 def heads(x, mask=None):
@@ -389,28 +398,30 @@ def bar(done, of):
 
 linear, tokens = torch.nn.Linear(128, 512), torch.cat(texts)
 print(measure({"Linear, padded": lambda: linear(padded), "Linear, flat": lambda: linear(tokens)}, progress=bar))
+
+# %% tags=["live-timing", "nbval-ignore-output"]
 ways = {
-    "attention, padded": lambda: heads(padded, real[:, None, None]),
-    "filled rows": lambda: heads(filled, own[:, None]),
+    "attention, padded": lambda: heads(padded, token[:, None, None]),
+    "filled rows": lambda: heads(filled, same[:, None]),
     "a loop": lambda: [heads(text) for text in texts],
 }
 print(measure(ways, progress=bar))
 
 # %% [markdown]
-# On a CPU torch has no kernel that knows documents. On a GPU some do, and compute only what is needed:
+# `scaled_dot_product_attention` knows no documents. Other kernels do, and compute little more than is needed:
 # [FlashAttention](https://github.com/Dao-AILab/flash-attention) and torch's
-# [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html) take flat rows and `cu_seqlens`, and
-# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) skips blocks that a mask of
-# document ids leaves empty. We did not run them here.
+# [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html), on a GPU, take flat rows and `cu_seqlens`.
+# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html), compiled, skips blocks that a
+# mask of document ids leaves empty; on a CPU it has no backward pass. None of them runs on this page.
 #
-# And an RNN? On a flat row its state runs on into the next document. There is no mask to stop it: for an RNN the *order*
-# is the mask.
+# And an RNN? On a flat row its state runs on into the next document, and no mask can stop it. So it needs the other
+# order: `pv.run` packs, runs and pads again.
 
 # %%
 gru = torch.nn.GRU(4, 4, batch_first=True)
 alone = torch.cat([gru(d[None])[0][0] for d in documents])
 one_row, _ = gru(flat[None])
-output, _ = pv.run(gru, pad_sequence(flat.split(lengths.tolist()), batch_first=True), lengths)
+output, _ = pv.run(gru, pad_sequence(documents, batch_first=True), lengths)
 for name, rows in {"one flat row": one_row[0], "pv.run": output[pv.padding_mask(lengths)]}.items():
     far = (rows - alone).abs().split(lengths.tolist())
     print(f"{name:13} distance from alone: a, b, c", *(f"{part.max():.2f}" for part in far))
@@ -419,10 +430,10 @@ for name, rows in {"one flat row": one_row[0], "pv.run": output[pv.padding_mask(
 assert [round(t, 1) for t in times] == [4.4, 1.1, 17.1]
 padded_for_nothing = 24 * D**2 * found[0].padding, 4 * D * found[0].wasted
 assert padded_for_nothing[0] > 5 * padded_for_nothing[1]
-real_again = heads(padded, real[:, None, None]).transpose(1, 2)[real].flatten(1)
-in_rows = heads(filled, own[:, None]).transpose(1, 2).flatten(2)[ids >= 0]
+real_again = heads(padded, token[:, None, None]).transpose(1, 2)[token].flatten(1)
+in_rows = heads(filled, same[:, None]).transpose(1, 2).flatten(2)[whose >= 0]
 by_document = torch.cat([heads(text).transpose(-3, -2).flatten(-2) for text in texts])
-back = torch.cat([in_rows[ids[ids >= 0] == i] for i in range(len(sizes))])
+back = torch.cat([in_rows[whose[whose >= 0] == i] for i in range(len(sizes))])
 assert torch.allclose(real_again, by_document, atol=1e-5)
 assert torch.allclose(back, by_document, atol=1e-5)
 assert torch.allclose(output[pv.padding_mask(lengths)], alone, atol=1e-5)
@@ -558,7 +569,7 @@ checks.first_fit_decreasing(my_rows)
 # - say what `cu_seqlens` is: where each document begins in flat rows, from 0 to the number of rows,
 # - mask padding, and try which way round a function wants its mask,
 # - keep documents in one row apart: a mask of blocks, positions that restart, labels that end,
-# - say when one row is more work than padding: when its N tokens are more than T · √B.
+# - say when attention has more work in one row than with padding: when its N tokens are more than T · √B.
 #
 # Back: [11 The error museum](11_error_museum.ipynb) · [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb) ·
 # [00 Start here](00_start_here.ipynb)

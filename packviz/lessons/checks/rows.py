@@ -27,7 +27,9 @@ def _ids_hint(rows: Comparison, lengths: Sequence[int]) -> str:
         return "Number the documents from 0."
     if said == [str(b) for t in range(max(lengths)) for b, n in enumerate(lengths) if t < n]:
         return "That is step after step. In flat rows one document follows the other."
-    return "Document b fills lengths[b] rows, one after another."
+    if said == [str(n) for n in lengths for _ in range(n)]:
+        return "These are lengths: how long a row's document is. Say which document."
+    return "One number for each row: 0 for the first lengths[0] rows, 1 for the next lengths[1], and so on."
 
 
 @exercise("12", "A function from lengths and the room of a row to rows, as few as first-fit decreasing needs")
