@@ -63,14 +63,15 @@ def full_precision(tf32: bool = False) -> Iterator[None]:
 def _switches(tf32: bool = False) -> list[tuple[Any, str, Any]]:
     """Where torch is told how to multiply float32 on CUDA, in RNNs and in products: the place, its name, and how.
 
-    Torch 2.9 and newer have a switch for each; where one was set, asking for the older one is an error.
+    Torch 2.9 and newer have a switch for each, and where one was set, asking for the older one is an error. Older
+    releases have no `cudnn.rnn`.
     """
     cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
     return [
         (new, "fp32_precision", "tf32" if tf32 else "ieee")
         if hasattr(new, "fp32_precision")
         else (old, "allow_tf32", tf32)
-        for new, old in ((cudnn.rnn, cudnn), (products, products))
+        for new, old in ((getattr(cudnn, "rnn", None), cudnn), (products, products))
     ]
 
 
