@@ -281,11 +281,12 @@ def _packed(
     """As it is said in torch; with the module's own weights its kernel is called without the module."""
     first = rnn.batch_first
     if _is_direct(rnn, weights):
-        data, sizes, order, rank = _packing(x).pack_padded_sequence(x, lengths, first, enforce_sorted=False)
+        module = _packing(x)
+        data, sizes, order, rank = module.pack_padded_sequence(x, lengths, first, enforce_sorted=False)
         hx = _zeros(rnn, data, x.shape[0 if first else 1]) if hx is None else _selected(hx, order)
         data, final = _kernel(rnn, weights, data, hx, sizes)
-        packed, final = PackedSequence(data, sizes, order, rank), _selected(final, rank)
-        return _packing(data).pad_packed_sequence(packed, first, padding_value, total_length)[0], final
+        packed, final, module = PackedSequence(data, sizes, order, rank), _selected(final, rank), _packing(data)
+        return module.pad_packed_sequence(packed, first, padding_value, total_length)[0], final
     out, final = rnn(packing.pack_padded_sequence(x, lengths, first, enforce_sorted=False), hx)
     return packing.pad_packed_sequence(out, first, padding_value, total_length)[0], final
 
@@ -530,7 +531,8 @@ def check_states(rnn: Any, hx: Any, x: Tensor, batch: int) -> None:
 
 
 def _whole_numbers(lengths: Any, x: Tensor, batch_first: bool) -> tuple[int, ...]:
-    if type(lengths) is Tensor and lengths.dtype == torch.int64 and lengths.is_cpu and lengths.ndim == 1:
+    usual = type(lengths) is Tensor and lengths.dtype == torch.int64 and lengths.layout == torch.strided
+    if usual and lengths.is_cpu and lengths.ndim == 1:
         return tuple(lengths.tolist())  # as nearly all come: nothing more to ask
     if isinstance(lengths, (list, tuple)) and all(type(n) is int for n in lengths):
         return tuple(lengths)
