@@ -60,7 +60,7 @@ class Strips(Drawn):
 
     def to_text(self) -> str:
         """A line for each vector, two decimals of each number, and its distance."""
-        rows = [["", *(str(i) for i in range(self.values.shape[1])), f"  distance from {self.names[0]}"]]
+        rows = [["", *(str(i) for i in range(self.values.shape[1])), f"  distance from {self.names[0]} (norm)"]]
         for name, row, apart in zip(self.names, self.values, self.distances, strict=True):
             rows.append([name, *map(_said, row), _apart(apart)])
         return "\n".join([self.title] * bool(self.title) + text.table(rows, "<  >7"))
@@ -74,7 +74,7 @@ class Strips(Drawn):
         for i in range(self.values.shape[1]):
             sheet.text(left + (i + 0.5) * _CELL, y - 8, str(i), anchor="middle", size=11, ink=muted)
         sheet.text(left - 12, y - 8, self.axis, anchor="end", size=11, ink=muted)
-        sheet.text(right, y - 8, f"distance from {self.names[0]}", size=11, ink=muted)
+        sheet.text(right, y - 8, f"distance from {self.names[0]} (norm)", size=11, ink=muted)
         scale = np.abs(self.values[np.isfinite(self.values)]).max(initial=1e-9)
         for name, row, apart in zip(self.names, self.values, self.distances, strict=True):
             sheet.text(left - 12, y + 17, name, anchor="end")
