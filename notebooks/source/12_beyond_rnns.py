@@ -5,87 +5,68 @@
 #
 # After this page you can
 #
-# - say what `cu_seqlens` is, and bring tokens into either of two orders,
+# - say what `cu_seqlens` is,
 # - mask padding in attention, whatever a function means by True,
 # - put several documents in one row, without letting them mix,
-# - say when attention has more work in one row than with padding.
+# - say when one row is more work than padding.
 #
-# Time: 30 minutes. It needs no other page.
+# Time: 20 minutes. It needs no other page.
 
 # %% [markdown]
 # ## The mistake was a layout
 #
-# Three documents: a has 5 tokens, b has 3, c has 2. A tensor is a rectangle, so people fill it up with *padding*: 15
-# cells, 5 of them padding. Without it the ten tokens are a block of ten rows. Two orders are in use:
+# Three documents: a has 5 tokens, b 3, c 2. As a rectangle they take 15 cells, 5 of them *padding*. Without it they are
+# ten rows, in one of two orders:
 #
-# - **Document after document**: a0 a1 a2 a3 a4, b0 … Attention wants this. We call it *flat rows*.
-# - **Step after step**: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) wants this: it reads the first token of all
-#   documents, then the second of all. torch's `PackedSequence` holds these *packed rows*, and in `batch_sizes` how many
-#   of them each step has.
+# - *Flat rows*, document after document: a0 a1 a2 a3 a4, b0 … Attention wants this.
+# - *Packed rows*, step after step: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) wants this, and torch's
+#   `PackedSequence` holds it.
 #
-# Many expect flat rows in a `PackedSequence`. That is a mistake there, and the right layout here.
+# Who expects flat rows in a `PackedSequence` makes a mistake there. Here it is the right layout.
 
 # %%
 import torch
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence
+from torch.nn.utils.rnn import pack_sequence, pad_sequence
 
 import packviz as pv
 from packviz.lessons import ask, checks
 
 ask("rows that stay")
 
-# %%
-pv.show([5, 3, 2], flat=True)
-
 # %% [markdown]
-# Flat rows need a note of where each document begins: `cu_seqlens`, the *cumulative sequence lengths*. It starts with
-# 0 and ends with the number of rows.
+# `cu_seqlens`, the *cumulative sequence lengths*, says where each document begins in the flat rows. It starts with 0 and
+# ends with the number of rows.
 
 # %%
 lengths = torch.tensor([5, 3, 2])
 cu_seqlens = F.pad(lengths.cumsum(0), (1, 0)).int()
 print("cu_seqlens:", *cu_seqlens.tolist())
+pv.show(lengths, flat=True)
 
 # %% [markdown]
-# Both orders hold the same rows:
-
-# %%
-torch.manual_seed(0)
-documents = [torch.randn(n, 4) for n in lengths.tolist()]  # 4 features for each token
-flat, packed = torch.cat(documents), pack_sequence(documents).data
-layout = pv.Layout(lengths)  # knows both orders
-order = torch.tensor(layout.flat_rows)  # for each packed row, the flat row that it is
-print("packed = flat[order], order:", *order.tolist())
-print("the same rows:", torch.equal(packed, flat[order]))
-
-# %% [markdown]
-# One permutation leads from one order to the other. What differs besides is where the block is *cut*:
-
-# %%
-for name, block, cuts in (("flat rows", flat, layout.starts), ("packed rows", packed, layout.offsets)):
-    parts = block.tensor_split(cuts[1:-1].tolist())
-    print(f"{name}, cut at {cuts.tolist()}: parts of {[len(part) for part in parts]} rows")
-
-# %% [markdown]
-# Cut by documents, or by steps: packing is transposing, for a ragged batch. torch's *jagged tensor* is such a block with
-# its cuts, the *offsets*. Cut by documents, they are `cu_seqlens`.
+# Flat rows are cut by documents, packed rows by time steps: packing is transposing, for a ragged batch. torch's *jagged
+# tensor* is such a block with its cuts, the *offsets*.
 
 # %% tags=["claims"]
+layout = pv.Layout(lengths)
 assert cu_seqlens.tolist() == layout.starts.tolist() == [0, 5, 8, 10]
-assert torch.equal(packed, flat[order])
-assert (order == torch.arange(10)).nonzero().flatten().tolist() == [0, 7]  # two rows stay
-assert [len(part) for part in parts] == layout.batch_sizes.tolist() == [3, 3, 2, 1, 1]
+assert (torch.tensor(layout.flat_rows) == torch.arange(10)).nonzero().flatten().tolist() == [0, 7]  # two rows stay
 assert pv.Layout(layout.batch_sizes).batch_sizes.tolist() == [5, 3, 2]  # transposed twice
 assert pv.Layout.from_offsets(cu_seqlens) == layout
 
 # %% [markdown]
 # ## Who wants which order?
 #
-# An RNN needs one step of all documents as one slice. Attention needs one document as one slice. And the other
-# layers?
+# An RNN needs one step of all documents as one slice, attention one document. And the other layers?
 
 # %%
+torch.manual_seed(0)
+documents = [torch.randn(n, 4) for n in lengths.tolist()]  # 4 features for each token
+flat = torch.cat(documents)
+packed = flat[torch.tensor(pv.Layout(lengths).flat_rows)]  # one permutation leads from order to order
+print("as torch packs them:", torch.equal(packed, pack_sequence(documents).data))
+
 ask("who wants which order")
 
 # %%
@@ -105,8 +86,7 @@ for name, layer in layers.items():
 pv.Strips(errors, "Linear and cross-entropy need no borders; what looks along the rows reads strangers", axis="row")
 
 # %% [markdown]
-# So keep Linear, LayerNorm, embedding and loss on flat rows: no padding is computed, and nothing needs a mask. Only
-# what looks along the rows has to know the borders.
+# So keep Linear, LayerNorm, embedding and loss on flat rows. Only what looks along the rows must know the borders.
 
 # %% tags=["claims"]
 wrong = {name.split(",")[0]: (error > 1e-5).nonzero().flatten().tolist() for name, error in errors.items()}
@@ -116,35 +96,27 @@ assert wrong["RNN"] == [5, 6, 7, 8, 9]  # after the first document
 assert wrong["attention"] == [*range(10)]
 norm = torch.nn.LayerNorm(4)
 assert torch.equal(norm(flat), torch.cat([norm(document) for document in documents]))
+assert torch.equal(packed, pack_sequence(documents).data)
 
 # %% [markdown]
 # ## Padding in attention
 #
-# Each token, a *query*, meets all tokens, the *keys*. Each meeting gives a *score*, and the scores of a query become
-# weights that add up to 100 %. Padding gets its share. Let all scores be equal, and the values 1 at real cells, 0 at
-# padding:
-
-# %%
-real = pv.padding_mask(lengths)  # (3, 5), True at real cells
-q = k = torch.zeros(3, 5, 4)
-values = real[..., None].float()
-without = F.scaled_dot_product_attention(q, k, values)
-masked = F.scaled_dot_product_attention(q, k, values, attn_mask=real[:, None])
-for name, output in (("without a mask", without), ("with a mask", masked)):
-    print(f"{name:15} a, b, c see real tokens with a weight of", *(f"{w:.1f}" for w in output[:, 0, 0]))
+# Each token, a *query*, has a *score* with each token, a *key*. Its scores become weights that add up to 100 %. Padding
+# gets its share: if all scores are equal, 0, 40 and 60 % in a, b and c. So it is masked.
 
 # %%
 ask("a mask of numbers")
 
 # %%
+real = pv.padding_mask(lengths)  # (3, 5), True at real cells
+q = k = torch.zeros(3, 5, 4)  # all scores equal
 attention = torch.nn.MultiheadAttention(4, 1, batch_first=True)
 masks = {"no mask": None, "1 at padding, a number": (~real).float(), "True at padding": ~real}
 weights = {name: attention(q, k, k, key_padding_mask=mask)[1][2] for name, mask in masks.items()}
 pv.Attention(2, weights, "Document c: a mask of numbers is added to the scores, and draws weight to the padding")
 
 # %% [markdown]
-# True, too, has two meanings. Which one? Ask the function: give it the mask, change the padding, and see whether real
-# tokens notice.
+# True, too, has two meanings. Ask the function: mask, change the padding, and see whether real tokens notice.
 
 # %%
 x = pad_sequence(documents, batch_first=True)
@@ -164,10 +136,12 @@ for name, call in calls.items():
 # In [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) a `mask_mod` is True for *take
 # part*, and so is the 1 of Hugging Face's `attention_mask`.
 #
-# One attention needs no mask for padding at the end: a *causal* one, where a token sees itself and what came before.
-# Padding on the left, as for generating text, needs its mask even then.
+# *Causal* attention sees nothing that comes later, so it needs a mask for padding on the left only.
 
 # %% tags=["claims"]
+values = real[..., None].float()
+without = F.scaled_dot_product_attention(q, k, values)
+masked = F.scaled_dot_product_attention(q, k, values, attn_mask=real[:, None])
 assert torch.allclose(without[:, 0, 0], torch.tensor([1, 0.6, 0.4]))
 assert (masked[real] == 1).all()
 lost = {name: w[0, 2:].sum().item() for name, w in weights.items()}
@@ -182,8 +156,8 @@ assert torch.equal(*causal)
 # %% [markdown]
 # ## Three documents, one row
 #
-# Padding is waste, so people put several documents in one row. (They call that *packing*, too.) A language model is
-# causal: what came before, it sees. In one row that includes other documents.
+# To save the padding, people put several documents in one row. (They call that *packing*, too.) A language model is
+# causal: it sees what came before. Here that includes other documents.
 
 # %%
 ids = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])  # *document ids*: whose token is this row?
@@ -194,8 +168,8 @@ print("weight on strangers, all scores equal:", *(f"{w:.2f}" for w in foreign))
 pv.Scores([5, 3, 2], mask="causal")
 
 # %% [markdown]
-# Five sixths of b0's weight go to a. A mark for *end of text* between the two is no wall: it is one more token to look
-# at. The cure is a mask with blocks, `causal & own`:
+# Five sixths of b0's weight go to a. A mark for *end of text* is no wall, but one more token to look at. The cure is a
+# mask of blocks, `causal & own`:
 
 # %%
 def attend(x, **mask):
@@ -209,15 +183,55 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
     print(f"{name:13} distance from alone: a, b, c", *(f"{part.max():.2f}" for part in far.split(lengths.tolist())))
 
 # %% [markdown]
-# With it every document gets what it gets alone.
-#
 # ### Positions
 #
-# If a table of learned positions is added to the tokens, positions must restart in each document. RoPE *rotates* queries
-# and keys instead, and only differences of positions count: with the mask it does not care.
+# Learned positions, added to the tokens, must restart in each document:
 
 # %%
-table = torch.randn(10, 4)
+table = torch.randn(10, 4)  # a vector for each position
+runs_on = torch.arange(10)
+restarts = runs_on - cu_seqlens[ids]
+alone = torch.cat([attend(document + table[: len(document)], is_causal=True) for document in documents])
+for name, position in {"run on": runs_on, "restart": restarts}.items():
+    far = (attend(flat + table[position], attn_mask=causal & own) - alone).abs().max()
+    print(f"positions that {name:8} {far:.2f} from alone")
+
+# %% [markdown]
+# With RoPE only differences of positions count: masked so, it does not care.
+#
+# ### Labels
+#
+# Each token predicts the next. The last one of a document has no label, or it learns to predict a stranger:
+
+# %%
+labels = torch.arange(10).roll(-1)  # the row that comes next
+labels[cu_seqlens[1:] - 1] = -100  # which cross_entropy leaves out
+print(*labels.tolist(), f"  {(labels >= 0).sum()} targets; without the cuts, 9")
+
+# %% [markdown]
+# (Hugging Face's models shift labels: they want -100 at each *first* token.) The wrong loss may look *better*: if all
+# documents begin alike, that token is easy.
+#
+# ### Work
+
+# %%
+ask("most work")
+
+# %%
+padded, one_row = pv.Scores([5, 3, 2], way="padded"), pv.Scores([5, 3, 2])
+print(f"padded: {padded.computed} scores. In one row: {one_row.computed}. Needed: {one_row.needed}.")
+one_row
+
+# %% [markdown]
+# No padding, and yet more work: a mask given as a tensor only *hides* foreign scores. They are computed all the same.
+#
+# Padded, B documents of at most T tokens cost B · T² scores. One row of all N tokens costs N²: less only if N < T · √B.
+# Here N is 10, and 5 · √3 is 8.7.
+
+# %% tags=["claims"]
+assert torch.allclose(foreign, torch.tensor([0, 0, 0, 0, 0, 5 / 6, 5 / 7, 5 / 8, 8 / 9, 8 / 10]))
+assert torch.equal(own, torch.block_diag(*(torch.ones(n, n, dtype=torch.bool) for n in lengths)))
+assert restarts.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1]
 
 
 def learned(x, position):
@@ -229,58 +243,9 @@ def rotated(x, position):  # RoPE: pairs of features, turned by an angle that gr
     return torch.view_as_real(torch.view_as_complex(x.view(-1, 2, 2)) * torch.polar(torch.ones(()), angle)).flatten(1)
 
 
-# %%
 def attend_at(position, place, x, **mask):
     q = k = place(x, position)[None]
     return F.scaled_dot_product_attention(q, k, x[None], **mask)[0]
-
-
-runs_on = torch.arange(10)
-restarts = runs_on - cu_seqlens[ids]
-for place in (learned, rotated):
-    alone = torch.cat([attend_at(runs_on[: len(d)], place, d, is_causal=True) for d in documents])
-    for name, position in {"run on": runs_on, "restart": restarts}.items():
-        far = (attend_at(position, place, flat, attn_mask=causal & own) - alone).abs().max()
-        print(f"{place.__name__} positions, {name:8} {far:.2f} from alone")
-
-# %% [markdown]
-# ### Labels
-#
-# Each token shall predict the next one. The last token of a document has no label, or it learns to predict a stranger:
-
-# %%
-labels = torch.arange(10).roll(-1)  # the row that comes next
-labels[cu_seqlens[1:] - 1] = -100  # which cross_entropy leaves out
-print(*labels.tolist(), f"  {(labels >= 0).sum()} targets; without the cuts, 9")
-
-# %% [markdown]
-# Hugging Face's models shift labels themselves. Give them the tokens, with -100 at the *first* token of each document.
-#
-# Nobody warns you, and the wrong loss may look *better*: if all documents begin with the same token, that one is easy
-# to predict.
-#
-# ### Work
-
-# %%
-ask("most work")
-
-# %%
-pv.Scores([5, 3, 2], 5, way="padded")
-
-# %%
-pv.Scores([5, 3, 2])
-
-# %% [markdown]
-# No padding, and yet more work. `is_causal=True` skips the future, but a mask given as a tensor only *hides* foreign
-# scores: they are computed all the same.
-#
-# Padded, B documents cost B · T² scores, with T tokens in the longest. One row of all N tokens costs N². So it has
-# fewer scores only if N < T · √B. Here N is 10, and 5 · √3 is 8.7.
-
-# %% tags=["claims"]
-assert torch.allclose(foreign, torch.tensor([0, 0, 0, 0, 0, 5 / 6, 5 / 7, 5 / 8, 8 / 9, 8 / 10]))
-assert torch.equal(own, torch.block_diag(*(torch.ones(n, n, dtype=torch.bool) for n in lengths)))
-assert restarts.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1]
 
 
 def apart(place, position, mask=causal & own):
@@ -297,20 +262,19 @@ unshifted = torch.arange(10)
 unshifted[cu_seqlens[:-1]] = -100  # as Hugging Face's models want it, which shift
 assert torch.equal(F.pad(unshifted, (0, 1), value=-100)[1:], labels)
 assert labels.tolist() == [1, 2, 3, 4, -100, 6, 7, -100, 9, -100]
-padded, one_row = pv.Scores([5, 3, 2], 5, way="padded"), pv.Scores([5, 3, 2])
 assert (padded.computed, one_row.computed, one_row.needed) == (75, 100, 38)
 assert 3**0.5 * 5 < 10
 
 # %% [markdown]
 # ## Filling rows
 #
-# Between the two: rows of a fixed size, several documents in each. Which document goes where?
+# Between the two: rows of a fixed size, several documents in each. Where does a document go?
 #
-# - **next-fit**: into the last row if there is room, else into a new one,
-# - **first-fit decreasing**: the longest first, each into the first row that has room,
-# - **cut where the row ends**: no room is left, and documents are torn. Others say *concatenate and chunk*.
+# - **next-fit**: into the last row, or into a new one,
+# - **first-fit decreasing**: the longest first, each into the first row with room,
+# - **cut where the row ends**: no room is left, documents are torn (*concatenate and chunk*).
 #
-# packviz comes with 512 sentences, of 2 to 51 words.
+# packviz comes with 512 sentences of 2 to 51 words.
 
 # %%
 ask("cutting documents")
@@ -324,8 +288,8 @@ for way in ("next-fit", "first-fit decreasing", "cut where the row ends"):
     print(f"{way:23} {len(filled.rows)} rows, {filled.cut:3} sentences cut, {filled.computed:,} scores")
 
 # %% [markdown]
-# Cutting wins nothing here. Try it with five documents: how many rows does each way take? Then choose *sentences* for
-# the lengths, and make the rows larger: the padding vanishes, the foreign scores grow.
+# Cutting wins nothing here. Try five documents, then choose *sentences*, and make the rows larger: the padding vanishes,
+# the foreign scores grow.
 
 # %%
 from packviz.explorers import RowExplorer
@@ -347,9 +311,8 @@ assert len(pv.Scores([3, 7, 4, 5, 4], 8).rows) == 3
 # %% [markdown]
 # ## What it costs here
 #
-# First counted, without a clock. FLOPs are multiplications and additions. A transformer layer of width D takes about
-# 24 · D² of them for a token (8 in the projections, 16 in an MLP of 4 · D), and 4 · D for a score. All 512 sentences,
-# with D = 64:
+# First counted. FLOPs are multiplications and additions. A transformer layer of width D takes about 24 · D² for a token
+# (8 in the projections, 16 in an MLP of 4 · D), and 4 · D for a score. For the sentences, with D = 64:
 
 # %%
 D, names = 64, ["padded", "in rows of 64", "in one row"]
@@ -364,13 +327,8 @@ chart.bars(names, [t - 1 for t in times], "padding and foreign scores", pv.figur
 chart.scale(max(times))
 
 # %% [markdown]
-# One row of everything drowns in foreign scores. Rows of 64 are close to what is needed. With documents this short most
-# of that gain is in the Linear layers, which compute hardly any padding now.
-#
-# And the time, on your machine? First a Linear layer, then attention.
-
-# %%
-ask("flat and padded")
+# One row drowns in foreign scores. Rows of 64 are close to what is needed: with sentences this short, mostly because the
+# Linear layers compute hardly any padding. And the time, on your machine?
 
 # %%
 torch.set_num_threads(1)
@@ -388,6 +346,11 @@ def heads(x, mask=None):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
+ask("flat and padded")
+
+# %% [markdown]
+# First a Linear layer, then attention:
+
 # %% tags=["live-timing", "nbval-ignore-output"]
 from packviz.bench import measure
 
@@ -398,8 +361,6 @@ def bar(done, of):
 
 linear, tokens = torch.nn.Linear(128, 512), torch.cat(texts)
 print(measure({"Linear, padded": lambda: linear(padded), "Linear, flat": lambda: linear(tokens)}, progress=bar))
-
-# %% tags=["live-timing", "nbval-ignore-output"]
 ways = {
     "attention, padded": lambda: heads(padded, token[:, None, None]),
     "filled rows": lambda: heads(filled, same[:, None]),
@@ -408,23 +369,14 @@ ways = {
 print(measure(ways, progress=bar))
 
 # %% [markdown]
-# `scaled_dot_product_attention` knows no documents. Other kernels do, and compute little more than is needed:
+# `scaled_dot_product_attention` knows no documents. These do, and compute little more than is needed:
 # [FlashAttention](https://github.com/Dao-AILab/flash-attention) and torch's
-# [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html), on a GPU, take flat rows and `cu_seqlens`.
-# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html), compiled, skips blocks that a
-# mask of document ids leaves empty; on a CPU it has no backward pass. None of them runs on this page.
+# [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html), on a GPU, take flat rows and `cu_seqlens`;
+# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html), compiled, skips blocks that
+# its mask leaves empty. None of them runs on this page.
 #
-# And an RNN? On a flat row its state runs on into the next document, and no mask can stop it. So it needs the other
-# order: `pv.run` packs, runs and pads again.
-
-# %%
-gru = torch.nn.GRU(4, 4, batch_first=True)
-alone = torch.cat([gru(d[None])[0][0] for d in documents])
-one_row, _ = gru(flat[None])
-output, _ = pv.run(gru, pad_sequence(documents, batch_first=True), lengths)
-for name, rows in {"one flat row": one_row[0], "pv.run": output[pv.padding_mask(lengths)]}.items():
-    far = (rows - alone).abs().split(lengths.tolist())
-    print(f"{name:13} distance from alone: a, b, c", *(f"{part.max():.2f}" for part in far))
+# And an RNN? On flat rows its state runs on into the next document, as you saw, and no mask can stop it. It needs the
+# other order: `pv.run(rnn, pad_sequence(documents), lengths)` packs and runs.
 
 # %% tags=["claims"]
 assert [round(t, 1) for t in times] == [4.4, 1.1, 17.1]
@@ -436,14 +388,20 @@ by_document = torch.cat([heads(text).transpose(-3, -2).flatten(-2) for text in t
 back = torch.cat([in_rows[whose[whose >= 0] == i] for i in range(len(sizes))])
 assert torch.allclose(real_again, by_document, atol=1e-5)
 assert torch.allclose(back, by_document, atol=1e-5)
-assert torch.allclose(output[pv.padding_mask(lengths)], alone, atol=1e-5)
-assert (one_row[0] - alone)[5:].abs().amax(1).min() > 1e-3
+alone = pad_sequence([rnn(document)[0] for document in documents])
+assert torch.allclose(pv.run(rnn, pad_sequence(documents), lengths)[0], alone, atol=1e-5)
 
 # %% [markdown]
 # ## What people get wrong
 #
-# Four mistakes, made live: what torch says, why, the fix, and where people asked. `museum.search` finds them by their
-# error texts.
+# Four happened above. Change a token that nobody should see, and look:
+#
+# - **No document mask**, in the belief that an [end mark is enough](https://github.com/huggingface/trl/issues/805).
+# - **The last token predicts a stranger**: [9 targets, not 7](https://github.com/pytorch/torchtitan/pull/4075).
+# - **A mask the wrong way round**, also [in a book](https://github.com/rasbt/LLMs-from-scratch/issues/1061).
+# - **A mask of numbers**, which is added.
+#
+# And two are made here.
 
 # %%
 ask("offsets without 0")
@@ -454,14 +412,13 @@ ask("offsets without 0")
 # %%
 from packviz.check import museum
 
-jagged = torch.nested.nested_tensor_from_jagged
 with museum.exhibit("cu_seqlens without its 0") as told:
-    nested = told(jagged, flat, torch.tensor([5, 8, 10]))
+    nested = told(torch.nested.nested_tensor_from_jagged, flat, torch.tensor([5, 8, 10]))
 print("\nthe documents in it have", *nested.offsets().diff().tolist(), "rows")
 
 # %% tags=["claims"]
 assert nested.offsets().diff().tolist() == [3, 2]  # a is gone
-by_step = jagged(packed, torch.tensor(layout.offsets))  # packing is transposing
+by_step = torch.nested.nested_tensor_from_jagged(packed, torch.tensor(layout.offsets))  # packing is transposing
 assert [len(part) for part in by_step.unbind()] == layout.batch_sizes.tolist()
 try:
     pv.Layout.from_offsets([5, 8, 10])
@@ -473,7 +430,7 @@ else:
 # %% [markdown]
 # ### 2. Borders lost on the way
 #
-# The document ids are gone, and a library reads the borders from positions instead: where one is 0, a document begins.
+# A library without the document ids may read the borders from positions: where one is 0, a document begins.
 
 # %%
 def borders(position):
@@ -489,49 +446,17 @@ assert found == [0, 10]
 assert borders(restarts) == cu_seqlens.tolist()
 
 # %% [markdown]
-# ### 3. A jagged tensor in an RNN
-
-# %%
-nested = jagged(flat, cu_seqlens.long())
-with museum.exhibit("A jagged tensor in an RNN") as told:
-    told(torch.nn.LSTM(4, 5, batch_first=True), nested)
-    told(pack_padded_sequence, nested, [5, 3, 2], batch_first=True)
-    told(pad_packed_sequence, nested)
-
-# %% tags=["claims"]
-lstm = torch.nn.LSTM(4, 5)
-for part, output in zip(documents, torch.nn.utils.rnn.unpack_sequence(lstm(pack_sequence(nested.unbind(), enforce_sorted=False))[0]), strict=True):
-    assert torch.allclose(lstm(part)[0], output, atol=1e-6)
-
-# %% [markdown]
-# ### 4. Two jagged tensors that do not fit
-
-# %%
-with museum.exhibit("Two jagged tensors that do not fit") as told:
-    told(torch.add, nested, jagged(flat, cu_seqlens.long()))
-total = nested + jagged(flat, nested.offsets())
-print("\non the very same offsets they add up:", torch.equal(total.values(), 2 * flat))
-
-# %% tags=["claims"]
-assert torch.equal(total.values(), 2 * flat)
-
-# %% [markdown]
-# Some more:
+# Some more, and `museum.search` knows others by their error texts:
 #
-# - **The last token predicts a stranger.** 9 targets instead of 7
-#   ([torchtitan](https://github.com/pytorch/torchtitan/pull/4075)).
-# - **Masks the wrong way round**, also [in a book](https://github.com/rasbt/LLMs-from-scratch/issues/1061). Change the
-#   padding, and look.
 # - **A row that is masked completely** may give [NaN](https://github.com/pytorch/pytorch/issues/103963).
 # - **A jagged tensor padded again** is, in torch 2.13,
-#   [as wide as all rows together](https://github.com/pytorch/pytorch/issues/159380), unless it was told `max_seqlen`.
-# - **Building on jagged tensors.** They are a prototype that is
-#   [no longer a priority](https://github.com/pytorch/pytorch/issues/155065). Learn the layout: rows and offsets.
+#   [as wide as all rows together](https://github.com/pytorch/pytorch/issues/159380), unless told `max_seqlen`.
+# - **Jagged tensors** are a prototype, [no longer a priority](https://github.com/pytorch/pytorch/issues/155065).
 
 # %% [markdown]
 # ## Exercise 1
 #
-# Write the document ids: from a list of lengths to the number of each flat row's document. `[2, 1]` gives `[0, 0, 1]`.
+# From a list of lengths make the document ids, one for each flat row: `[2, 1]` gives `[0, 0, 1]`.
 
 # %% tags=["exercise"]
 def my_document_ids(lengths):
@@ -545,8 +470,8 @@ checks.document_ids(my_document_ids)
 # %% [markdown]
 # ## Exercise 2
 #
-# Fill rows by first-fit decreasing. `lengths` is a list, `room` the tokens that a row has. Return the rows, each a list
-# of lengths. `[3, 7, 4, 5, 4]` in rows of 8 takes three: `[[7], [5, 3], [4, 4]]`.
+# Fill rows by first-fit decreasing. `lengths` is a list, `room` the tokens of a row. Return the rows, each a list of
+# lengths. `[3, 7, 4, 5, 4]` in rows of 8 gives `[[7], [5, 3], [4, 4]]`.
 
 # %% tags=["exercise"]
 def my_rows(lengths, room):
@@ -566,10 +491,10 @@ checks.first_fit_decreasing(my_rows)
 # %% [markdown]
 # ## You can now
 #
-# - say what `cu_seqlens` is: where each document begins in flat rows, from 0 to the number of rows,
-# - mask padding, and try which way round a function wants its mask,
+# - say what `cu_seqlens` is: where each document begins in flat rows,
+# - mask padding, and try what a function means by True,
 # - keep documents in one row apart: a mask of blocks, positions that restart, labels that end,
-# - say when attention has more work in one row than with padding: when its N tokens are more than T · √B.
+# - say when one row is more work than padding: when N > T · √B.
 #
 # Back: [11 The error museum](11_error_museum.ipynb) · [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb) ·
 # [00 Start here](00_start_here.ipynb)

@@ -128,7 +128,7 @@ def _explain(error: Exception) -> None:
 
 _OWN_WORDS = re.compile(
     r"PackedSequence|enforce_sorted|pack(ed)?_pad|pad_packed|pack_sequence|RNN, GRU, or LSTM|hidden\S* size"
-    r"|cu_seqlens|jagged NT|NestedTensor|, j\d+, "
+    r"|jagged NT|NestedTensor|, j\d+, "
 )
 """A text with these is about packing, wherever it was raised."""
 

@@ -1,7 +1,7 @@
 """The exhibits of the error museum: what people meet with packed sequences, why it happens, and what to do.
 
-The texts are in museum.toml. Notebook 11 (or 12) makes each mistake happen, `search` finds the exhibit of an error
-text, and `explain_errors` adds it to an exception.
+The texts are in museum.toml. Notebook 11 (or 12) makes nearly each mistake happen, `search` finds the exhibit of an
+error text, and `explain_errors` adds it to an exception.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Exhibit(Tabled):
     """One mistake, or one surprise.
 
     Attributes:
-        name: its heading in the notebook.
+        name: of the mistake.
         room: one of `ROOMS`.
         why: what happens.
         fix: what to do.
@@ -51,7 +51,7 @@ class Exhibit(Tabled):
         asked: where people asked: `repository#number`, of GitHub unless it is the forum.
         words: what people say of it, where there is no text to search for.
         unless: a regular expression: a text with this is of another cause.
-        notebook: the number of the one that shows it.
+        notebook: the number of the one that shows it; empty if none does.
     """
 
     name: str
@@ -73,7 +73,12 @@ class Exhibit(Tabled):
     @property
     def place(self) -> str:
         """Where it is shown."""
-        return f"exhibit {self.number} of notebook {self.notebook}"
+        return f"exhibit {self.number} of notebook {self.notebook}" if self.notebook else "in no notebook"
+
+    @property
+    def heading(self) -> str:
+        """Its name, behind its number where a notebook shows it."""
+        return f"{self.number}. {self.name}" if self.notebook else self.name
 
     @property
     def texts(self) -> list[str]:
@@ -91,7 +96,7 @@ class Exhibit(Tabled):
         Args:
             said: what torch has said just now; the recorded texts if not given. Where it differs, both are shown.
         """
-        lines = [f"{self.number}. {self.name}"]
+        lines = [self.heading]
         for label, text in self._parts(said):
             rest = [text] if label == "torch says" else wrap(text, _WIDTH - 12, break_on_hyphens=label != "asked")
             lines += [f"{label if not i else '':<12}{line}" for i, line in enumerate(rest)]
@@ -100,7 +105,7 @@ class Exhibit(Tabled):
     @property
     def table(self) -> Table:
         """The plate beside the exhibit."""
-        return Table(list(self._parts(None)), title=f"{self.number}. {self.name}: {ROOMS[self.room]}", form="<  <")
+        return Table(list(self._parts(None)), title=f"{self.heading}: {ROOMS[self.room]}", form="<  <")
 
     def _parts(self, said: Sequence[str] | None) -> Iterator[tuple[str, str]]:
         for text in self.says if said is None else said:

@@ -41,7 +41,8 @@ class MuseumExplorer(Panel):
         self.found, summary = found, f"{len(museum.EXHIBITS)} exhibits. {_ASK}."
         if found:
             more = f", or {text.count(len(found) - 1, 'other')}" if len(found) > 1 else ""
-            summary = f"Most like it: {found[0].name}, {found[0].place}{more}. There it happens live."
+            live = " There it happens live." * bool(found[0].notebook)
+            summary = f"Most like it: {found[0].name}, {found[0].place}{more}.{live}"
         return View(
             draw=lambda theme: _PLATES.format("".join(one.to_html() for one in found)),
             summary=summary,

@@ -38,7 +38,7 @@ NOTEBOOKS = {
     "09_static_graphs": ("What happens under tracing, compile, export and fixed shapes?", 20),
     "10_should_you_pack": ("With your lengths and your model: should you pack?", 15),
     "11_error_museum": ("What does each real error mean, and what is its fix?", None),
-    "12_beyond_rnns": ("For transformers: what are `cu_seqlens`, jagged tensors and several documents in a row?", 30),
+    "12_beyond_rnns": ("For transformers: what are `cu_seqlens`, jagged tensors and several documents in a row?", 20),
 }
 """By file name: the question that it answers, and the minutes it takes; none where one walks at will."""
 

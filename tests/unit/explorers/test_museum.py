@@ -42,8 +42,14 @@ def test_it_shows_what_the_search_finds(said):
     others = len(found) - 1
     assert (f", or {others} other" in words(panel.summary)) == bool(others)
     assert all(one.to_text() in panel.to_text() for one in found)
-    titles = [f"{one.number}. {one.name}: {museum.ROOMS[one.room]}" for one in found]
+    titles = [f"{one.heading}: {museum.ROOMS[one.room]}" for one in found]
     assert [caption.text for caption in drawn(panel).iter("caption")] == titles
+
+
+def test_it_promises_nothing_live_where_no_notebook_shows_it():
+    assert words(MuseumExplorer("my lengths are floats").summary).endswith(" There it happens live.")
+    summary = words(MuseumExplorer("AttributeError: 'NestedTensor' object has no attribute 'batch_sizes'").summary)
+    assert summary == "Most like it: A jagged tensor in an RNN, in no notebook."
 
 
 def test_what_is_not_there_is_said_and_the_picture_stays():
