@@ -435,8 +435,10 @@ EVERY = {
 }
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("name", EVERY)
+AHEAD = [pytest.param(name, "aot_eager", marks=[pytest.mark.slow] * (name in ("right", "wide"))) for name in EVERY]
+
+
+@pytest.mark.parametrize(("name", "backend"), [*((name, "eager") for name in EVERY), *AHEAD])
 def test_compiles_whole_with_dynamic_shapes(name, backend):
     function = compiled(EVERY[name], backend)
     for lengths, steps in (([3, 0, 2], 4), ([1, 5], 6), ([2, 7, 3, 4], 7)):

@@ -165,16 +165,14 @@ def test_under_torchs_names_they_are_torchs(lengths, batch_first, enforce_sorted
 
 
 def test_refuses_as_torch_does():
-    for arguments in bad_batches():
-        theirs = outcome(rnn.pack_padded_sequence, *arguments)
-        with pv.patch_torch():
-            assert same(outcome(rnn.pack_padded_sequence, *arguments), theirs), arguments
-    for fields in hand_built():
-        packed = rnn.PackedSequence(*fields)
-        for name in ("pad_packed_sequence", "unpack_sequence"):
-            theirs = outcome(getattr(rnn, name), packed)
-            with pv.patch_torch():
-                assert same(outcome(getattr(rnn, name), packed), theirs), packed
+    cases = [("pack_padded_sequence", arguments) for arguments in bad_batches()]
+    packed = [rnn.PackedSequence(*fields) for fields in hand_built()]
+    cases += [(name, (one,)) for one in packed for name in ("pad_packed_sequence", "unpack_sequence")]
+    theirs = [outcome(getattr(rnn, name), *arguments) for name, arguments in cases]
+    with pv.patch_torch():
+        ours = [outcome(getattr(rnn, name), *arguments) for name, arguments in cases]
+    for case, one, other in zip(cases, ours, theirs, strict=True):
+        assert same(one, other), case
     with pv.patch_torch(), pytest.raises(ValueError, match="has T = 3: shorten it"):  # the one deviation
         rnn.pack_padded_sequence(torch.randn(3, 2), [4, 1])
 
