@@ -2,8 +2,8 @@
 
 `python tools/run_tests.py` runs all stages; `… lint unit` only those named. A failed stage does not stop the
 rest: one run shows everything that is wrong. Each stage is its own process, so there is no pipe to lose an
-exit status in. The browser tests wait a lot, so they run beside the other stages; then each stage writes to a file
-in artefacts/logs, which is shown when it has ended.
+exit status in. Kernels and browsers wait a lot, so their stages run beside the others; then each stage writes to a
+file in artefacts/logs, which is shown when it has ended.
 """
 
 from __future__ import annotations
@@ -84,11 +84,14 @@ STAGES = (
     Stage("browser", "browser tests", ("-m", "pytest", "tests/browser")),
 )
 
+WAITING = ("notebooks", "browser")
+"""Groups of stages that wait for kernels and pages about as long as they compute."""
+
 
 def lanes(groups: list[str]) -> list[list[Stage]]:
-    """The stages of these groups, in order, as they run beside each other: the browser's, and the others."""
+    """The stages of these groups, in order, as they run beside each other: those that wait, and the others."""
     asked = [stage for stage in STAGES if stage.group in groups]
-    both = [[stage for stage in asked if (stage.group == "browser") == browser] for browser in (False, True)]
+    both = [[stage for stage in asked if (stage.group in WAITING) == waits] for waits in (False, True)]
     return [lane for lane in both if lane]
 
 
