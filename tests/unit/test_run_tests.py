@@ -83,14 +83,14 @@ def test_{mine}():
 
 
 def test_the_browser_tests_run_beside_the_others_and_each_stage_speaks_in_one_piece(tree):
-    tree.write("tests/notebooks/test_a.py", MEETS.format(mine="one", other="two"))
+    tree.write("tests/unit/test_a.py", MEETS.format(mine="one", other="two"))
     tree.write("tests/browser/test_b.py", MEETS.format(mine="two", other="one"))
-    _, said, last = tree.run("notebooks", "browser", **tree.browser())
+    _, said, last = tree.run("unit", "browser", **tree.browser())
     assert last == ["0 passed, 2 failed"], said
     _, *pieces = said.split("=== what ")
-    assert sorted(piece.split(" said")[0] for piece in pieces) == ["browser tests", "notebook tests"]
+    assert sorted(piece.split(" said")[0] for piece in pieces) == ["browser tests", "unit tests"]
     for piece in pieces:
-        mine, other = ("one", "two") if piece.startswith("notebook") else ("two", "one")
+        mine, other = ("one", "two") if piece.startswith("unit") else ("two", "one")
         told = piece.partition("=== where the time went")[0]
         assert f"test_{mine} - AssertionError: met" in told
         assert f"test_{other}" not in told
@@ -108,9 +108,9 @@ def test_it():
 
 
 def test_ctrl_c_ends_all(tree):
-    tree.write("tests/notebooks/test_a.py", WAITS.replace("LINGERS", "0"))
+    tree.write("tests/unit/test_a.py", WAITS.replace("LINGERS", "0"))
     tree.write("tests/browser/test_b.py", WAITS.replace("LINGERS", "3"))  # as a server takes time to close
-    program = tree.start("notebooks", "browser", **tree.browser())
+    program = tree.start("unit", "browser", **tree.browser())
     try:
         while len(at_work := list(tree.path.glob("pid-*"))) < 2:
             assert program.poll() is None
