@@ -171,6 +171,7 @@ pv.Scores([5, 3, 2], mask="causal")
 # Five sixths of b0's weight go to a. A mark for *end of text* is no wall, but one more token to look at. The cure is a
 # mask of blocks, `causal & own`:
 
+
 # %%
 def attend(x, **mask):
     q = k = v = x[None]
@@ -231,9 +232,18 @@ one_row
 # %% tags=["claims"]
 assert torch.allclose(foreign, torch.tensor([0, 0, 0, 0, 0, 5 / 6, 5 / 7, 5 / 8, 8 / 9, 8 / 10]))
 assert torch.equal(own, torch.block_diag(*(torch.ones(n, n, dtype=torch.bool) for n in lengths)))
+alone = torch.cat([attend(d, is_causal=True) for d in documents])
+assert (attend(flat, attn_mask=causal & own) - alone).abs().max() < 1e-5
 assert restarts.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1]
+unshifted = torch.arange(10)
+unshifted[cu_seqlens[:-1]] = -100  # as Hugging Face's models want it, which shift
+assert torch.equal(F.pad(unshifted, (0, 1), value=-100)[1:], labels)
+assert labels.tolist() == [1, 2, 3, 4, -100, 6, 7, -100, 9, -100]
+assert (padded.computed, one_row.computed, one_row.needed) == (75, 100, 38)
+assert 3**0.5 * 5 < 10
 
 
+# %% tags=["claims"]
 def learned(x, position):
     return x + table[position]
 
@@ -248,6 +258,10 @@ def attend_at(position, place, x, **mask):
     return F.scaled_dot_product_attention(q, k, x[None], **mask)[0]
 
 
+assert torch.allclose(rotated(flat, torch.zeros(10)), flat)
+
+
+# %% tags=["claims"]
 def apart(place, position, mask=causal & own):
     alone = torch.cat([attend_at(runs_on[: len(d)], place, d, is_causal=True) for d in documents])
     return (attend_at(position, place, flat, attn_mask=mask) - alone).abs().max()
@@ -257,13 +271,6 @@ assert apart(learned, restarts) < 1e-5 < 1e-2 < apart(learned, runs_on)
 assert apart(rotated, restarts) < 1e-5 > apart(rotated, runs_on)
 # no mask of documents: RoPE does care
 assert min(apart(rotated, position, causal) for position in (restarts, runs_on)) > 1e-2
-assert (attend(flat, attn_mask=causal & own) - torch.cat([attend(d, is_causal=True) for d in documents])).abs().max() < 1e-5
-unshifted = torch.arange(10)
-unshifted[cu_seqlens[:-1]] = -100  # as Hugging Face's models want it, which shift
-assert torch.equal(F.pad(unshifted, (0, 1), value=-100)[1:], labels)
-assert labels.tolist() == [1, 2, 3, 4, -100, 6, 7, -100, 9, -100]
-assert (padded.computed, one_row.computed, one_row.needed) == (75, 100, 38)
-assert 3**0.5 * 5 < 10
 
 # %% [markdown]
 # ## Filling rows
@@ -346,6 +353,7 @@ def heads(x, mask=None):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
+# %%
 ask("flat and padded")
 
 # %% [markdown]
@@ -432,6 +440,7 @@ else:
 #
 # A library without the document ids may read the borders from positions: where one is 0, a document begins.
 
+
 # %%
 def borders(position):
     return [*(position == 0).nonzero().flatten().tolist(), len(position)]
@@ -458,6 +467,7 @@ assert borders(restarts) == cu_seqlens.tolist()
 #
 # From a list of lengths make the document ids, one for each flat row: `[2, 1]` gives `[0, 0, 1]`.
 
+
 # %% tags=["exercise"]
 def my_document_ids(lengths):
     # solution
@@ -472,6 +482,7 @@ checks.document_ids(my_document_ids)
 #
 # Fill rows by first-fit decreasing. `lengths` is a list, `room` the tokens of a row. Return the rows, each a list of
 # lengths. `[3, 7, 4, 5, 4]` in rows of 8 gives `[[7], [5, 3], [4, 4]]`.
+
 
 # %% tags=["exercise"]
 def my_rows(lengths, room):
