@@ -483,8 +483,7 @@ def _lengths(given: Any, longest: int | None, count: int, seed: int) -> IntArray
             given = sources.read(str(given))
         return given.lengths if isinstance(given, Layout) else Layout(given).lengths
     for name, value, least in (("longest", longest, 1), ("count", count, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-            raise ValueError(f"{name} is {value!r}; a distribution takes a whole number of at least {least}")
+        at_least(name, value, least)
     return Layout(distribution(count, int(longest or 1), seed)).lengths
 
 

@@ -3,14 +3,13 @@
 Runs of known sizes are timed by every method, and the constants are those that explain the times best: least squares of
 the relative errors, with no constant below zero.
 
-`python -m packviz.bench.calibration --threads 1 2 --out packviz/ops` makes the constants that come with the package, a
-file for each number of torch's threads: `costs_cpu_1.json` and so on. `packviz bench record` measures them too, and can
-be stopped and gone on with: it is a study like the others.
+`packviz bench record --parts calibration --threads 2 --out DIR` and `packviz bench adopt DIR` make the constants that
+come with the package, a file for each number of torch's threads: `costs_cpu_1.json` and so on. It is a study like the
+others, and can be stopped and gone on with.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections import defaultdict
@@ -18,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,11 +24,10 @@ import torch
 
 from packviz.bench import ways
 from packviz.bench.study import How, Results, StoppedError, Study
-from packviz.bench.terminal import in_a_line
 from packviz.bench.timing import measure as time_each
 from packviz.core.cuts import Rates, best_cuts, predict
 from packviz.core.fit import nonnegative
-from packviz.core.given import at_least
+from packviz.core.given import at_least, one_of
 from packviz.core.lengths import evenly, nearly_equal
 from packviz.core.spec import Spec
 from packviz.ops.costs import TERMS, Costs, amounts, in_force, key
@@ -167,10 +164,8 @@ def calibrate(
     Raises:
         ValueError: there is no such device or RNN, or `threads` is no whole number of at least 1.
     """
-    if device not in ("cpu", "cuda"):
-        raise ValueError(f"device is {device!r}; choose 'cpu' or 'cuda'")
-    if unknown := set(modes) - set(MODES):
-        raise ValueError(f"modes has {sorted(unknown)[0]!r}; choose among {', '.join(map(repr, MODES))}")
+    one_of("device", device, ("cpu", "cuda"))
+    modes = [one_of("one of modes", mode, MODES) for mode in modes]
     count = at_least("threads", torch.get_num_threads() if threads is None else threads)
     points = [Point(*some) for some in _points(modes, _MOST_PASSES)]
     first = len(SHAPES[:_FIRST]) * len(modes)
@@ -269,24 +264,3 @@ STUDY = Study(
     read=lambda point, entry: entry["seconds"],
     write=lambda found: {"seconds": found},
 )
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures, and writes the files."""
-    parser = argparse.ArgumentParser(prog="python -m packviz.bench.calibration", description=main.__doc__)
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="where to write costs_cpu_1.json and so on")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--seconds", type=float, default=240.0, help="for each number of threads")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1], help="of torch; one number after the other")
-    options = parser.parse_args(arguments)
-    say = partial(print, flush=True)
-    for threads in options.threads:
-        with in_a_line(parser):
-            found = calibrate(options.device, threads=threads, seconds=options.seconds, progress=say)
-        print(found)
-        number = f"_{threads}" if options.device == "cpu" else ""
-        found.save(Path(options.out) / f"costs_{options.device}{number}.json")
-
-
-if __name__ == "__main__":
-    main()

@@ -437,13 +437,7 @@ class Study(Generic[P, V, R]):
             ValueError: there is no such file, it is of another kind or version, or it is damaged.
         """
         name = name or f"{self.name}_cpu.json"
-        try:
-            data = files.load(name, self.name, self.version)
-        except files.VersionError as error:
-            remedy = (
-                f"`python tools/migrate_recorded.py {os.fspath(name)}` brings a file of an older packviz up to date"
-            )
-            raise ValueError(f"{error}. {remedy}") from None
+        data = files.load(name, self.name, self.version)
         try:
             values: dict[P, V] = {}
             for entry in data["points"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import signal
 import sys
@@ -17,15 +16,6 @@ from packviz.draw.text import count
 
 STOPPED = 130
 """The exit status after Ctrl-C, as a shell has it."""
-
-
-@contextmanager
-def in_a_line(parser: argparse.ArgumentParser) -> Iterator[None]:
-    """Ends the program with the usage and the message of a ValueError, and status 2, as for a misspelt option."""
-    try:
-        yield
-    except ValueError as error:
-        parser.error(str(error))
 
 
 def positive(kind: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -11,10 +11,6 @@ from typing import Any
 _FOLDERS = ("recorded", "notebooks/recorded")
 
 
-class VersionError(ValueError):
-    """A result file is of another version."""
-
-
 def save(path: str | os.PathLike[str], kind: str, version: int, data: Mapping[str, Any]) -> None:
     """Writes a result file, all of it or nothing.
 
@@ -39,8 +35,7 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
         version: the version it must have.
 
     Raises:
-        VersionError: it is of another version.
-        ValueError: there is no such file, it is no JSON, or of another kind.
+        ValueError: there is no such file, it is no JSON, or of another kind or version.
     """
     path = find(name)
     try:
@@ -49,8 +44,7 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
         raise ValueError(f"{name} is not a JSON file") from None
     found = (data.get("packviz"), data.get("version")) if isinstance(data, dict) else (None, None)
     if found != (kind, version):
-        error = VersionError if found[0] == kind else ValueError
-        raise error(f"{name} holds {found[0]!r}, version {found[1]!r}; expected {kind!r}, version {version}")
+        raise ValueError(f"{name} holds {found[0]!r}, version {found[1]!r}; expected {kind!r}, version {version}")
     return dict(data)
 
 

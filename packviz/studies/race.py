@@ -31,6 +31,7 @@ from packviz.bench import ways
 from packviz.bench.study import Contest, How, Results, Study, timed
 from packviz.bench.timing import RATIOS, Ratio, Timing
 from packviz.core import lengths
+from packviz.core.given import one_of
 from packviz.core.layout import IntArray, Layout
 from packviz.core.spec import Spec
 from packviz.count.flops import flops
@@ -264,8 +265,7 @@ def chart(machines: Mapping[str, Race], which: str = "training") -> Chart:
     """
     from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
 
-    if which not in PASSES:
-        raise ValueError(f"which is {which!r}; choose from {', '.join(PASSES)}")
+    one_of("which", which, PASSES)
     there = {
         name: [point for point in race.points if AUTO in race.values[point][which].seconds]
         for name, race in machines.items()

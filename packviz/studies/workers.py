@@ -39,10 +39,9 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from packviz.bench.terminal import in_a_line
 from packviz.bench.timing import Timing, measure
 from packviz.core import batches as buckets
-from packviz.core.given import at_least
+from packviz.core.given import at_least, one_of
 from packviz.core.layout import Layout
 from packviz.core.lengths import log_normal, read
 from packviz.core.worded import Worded
@@ -163,9 +162,7 @@ def compare(
     rounds = at_least("rounds", rounds)
     if not isinstance(timeout, Real) or not 0 < timeout < math.inf:
         raise ValueError(f"timeout is {timeout!r}; give a number of seconds over 0")
-    if device not in ("cpu", "cuda"):
-        raise ValueError(f"device is {device!r}; choose 'cpu' or 'cuda'")
-    if device == "cuda" and (gpus := torch.cuda.device_count()) < workers:
+    if one_of("device", device, ("cpu", "cuda")) == "cuda" and (gpus := torch.cuda.device_count()) < workers:
         raise ValueError(f"device is 'cuda', a GPU for each worker; torch finds {gpus} for {workers}")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="packviz-")))
@@ -335,11 +332,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.init != _TORCHRUN:
         threading.Thread(target=_end_with_parent, daemon=True).start()
-    with in_a_line(parser):
+    try:
         if "RANK" in os.environ:
             found = _work(_batch(options.lengths, int(os.environ["WORLD_SIZE"])), options)
         else:
             found = compare(options.lengths, rounds=options.rounds, timeout=options.timeout, device=options.device)
+    except ValueError as error:
+        parser.error(str(error))
     if found is not None and options.out:
         Path(options.out).write_text(_write(found), encoding="utf-8")
     elif found is not None:

@@ -32,6 +32,7 @@ import numpy as np
 
 from packviz.bench.timing import Timing
 from packviz.core import lengths
+from packviz.core.given import at_least, one_of
 from packviz.core.layout import IntArray
 
 SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
@@ -54,9 +55,7 @@ def setup_lengths(setup: str, batch_size: int, steps: int) -> IntArray:
     Raises:
         ValueError: there is no such setup.
     """
-    if setup not in SETUPS:
-        raise ValueError(f"setup is {setup!r}; choose from {', '.join(SETUPS)}")
-    make = {"A": lengths.equal, "B": lengths.triangle, "evenly": lengths.evenly}[setup]
+    make = {"A": lengths.equal, "B": lengths.triangle, "evenly": lengths.evenly}[one_of("setup", setup, SETUPS)]
     return np.sort(make(batch_size, steps))[::-1]
 
 
@@ -99,12 +98,11 @@ class Parameters:
     def __post_init__(self) -> None:
         """Checks the values."""
         for name, least in (("warmup", 0), ("seed", 0), ("vocabulary", 2)):
-            _at_least(name, getattr(self, name), least)
+            at_least(name, getattr(self, name), least)
         for name in ("batch_size", "rounds", "threads", "features", "hidden", "classes"):
-            _at_least(name, getattr(self, name), 1)
-        for name, value, choices in (("dtype", self.dtype, DTYPES), ("autocast", self.autocast, (None, *AUTOCAST))):
-            if value not in choices:
-                raise ValueError(f"{name} is {value!r}; choose from {', '.join(filter(None, choices))}")
+            at_least(name, getattr(self, name))
+        one_of("dtype", self.dtype, DTYPES)
+        one_of("autocast", self.autocast, (*AUTOCAST, None))
         if self.autocast and self.dtype != "float32":
             raise ValueError(f"autocast is {self.autocast!r} and dtype {self.dtype!r}; autocast needs dtype float32")
         if not self.methods or len(set(self.methods)) < len(self.methods):
@@ -138,7 +136,7 @@ def sizes(shortest: int, longest: int, step: int) -> tuple[int, ...]:
         ValueError: there are none.
     """
     for name, value in (("shortest", shortest), ("longest", longest), ("step", step)):
-        _at_least(name, value, 1)
+        at_least(name, value)
     if shortest > longest:
         raise ValueError(f"shortest is {shortest} and longest {longest}: there is nothing between them")
     return tuple(range(shortest, longest + 1, step))
@@ -213,9 +211,7 @@ class Point(At):
         Raises:
             ValueError: `data` is something else.
         """
-        setup, steps = at.setup, _at_least("steps", at.steps, 1)
-        if setup not in SETUPS:
-            raise ValueError(f"setup is {setup!r}; this version knows {', '.join(SETUPS)}")
+        setup, steps = one_of("setup", at.setup, SETUPS), at_least("steps", at.steps)
         timing = Timing.from_dict(data["timing"])
         times = [seconds for some in timing.seconds.values() for seconds in some]
         if not all(0 <= seconds < math.inf for seconds in times):
@@ -230,9 +226,3 @@ class Point(At):
 def call_name(method: str, which: str) -> str:
     """What the timing of a method's pass is called."""
     return f"{method}, {which}"
-
-
-def _at_least(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least {least}")
-    return value

@@ -248,15 +248,6 @@ def test_a_file_keeps_everything(tmp_path):
     assert list(data["points"][0]) == ["size", "shape", "timing"]
 
 
-def test_a_file_of_an_older_version_is_refused_with_what_to_do(tmp_path):
-    path = tmp_path / "toy.json"
-    STUDY.save(path, STUDY.run())
-    path.write_text(path.read_text().replace('"version": 2', '"version": 1'))
-    said = f"{path} holds 'toy', version 1; expected 'toy', version 2. `python tools/migrate_recorded.py {path}` brings"
-    with pytest.raises(ValueError, match=re.escape(said)):
-        STUDY.load(path)
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -61,7 +61,7 @@ def test_the_forums_setups():
     assert setup_lengths("A", 8, 10).tolist() == [10] * 8
     assert setup_lengths("B", 8, 10).tolist() == [10, 9, 8, 7, 6, 5, 4, 3]
     assert setup_lengths("B", 512, 32).tolist() == np.repeat(np.arange(32, 0, -1), 16).tolist()
-    with pytest.raises(ValueError, match="setup is 'C'; choose from A, B, evenly"):
+    with pytest.raises(ValueError, match="setup is 'C'; choose one of 'A', 'B', 'evenly'"):
         setup_lengths("C", 1, 1)
 
 
@@ -116,13 +116,13 @@ def test_the_logits_are_the_sum_over_the_real_steps_and_the_bias_at_padding(setu
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"batch_size": 0}, "batch_size is 0; it must be a whole number of at least 1"),
+        ({"batch_size": 0}, "batch_size is 0; give a whole number of at least 1"),
         ({"rounds": 2.5}, "rounds is 2.5"),
-        ({"warmup": -1}, "warmup is -1; it must be a whole number of at least 0"),
+        ({"warmup": -1}, "warmup is -1; give a whole number of at least 0"),
         ({"threads": True}, "threads is True"),
-        ({"vocabulary": 1}, "vocabulary is 1; it must be a whole number of at least 2"),
-        ({"dtype": "int8"}, "dtype is 'int8'; choose from float32, float64, bfloat16, float16"),
-        ({"autocast": "half"}, "autocast is 'half'; choose from bfloat16, float16"),
+        ({"vocabulary": 1}, "vocabulary is 1; give a whole number of at least 2"),
+        ({"dtype": "int8"}, "dtype is 'int8'; choose one of 'float32', 'float64', 'bfloat16', 'float16'"),
+        ({"autocast": "half"}, "autocast is 'half'; choose one of 'bfloat16', 'float16', None"),
         ({"autocast": "float32"}, "autocast is 'float32'"),  # torch would run without, under its name
         ({"autocast": "bfloat16", "dtype": "float64"}, "autocast is 'bfloat16' and dtype 'float64'; autocast needs"),
         ({"methods": ()}, "methods is empty"),
@@ -623,7 +623,7 @@ def first_times(values):
             "is damaged: setup A, steps 32: packed, training has no time, and nothing says why",
         ),
         (lambda data: data["provenance"]["parameters"].update(rounds=0), "is damaged: rounds is 0"),
-        (first_point(setup="Z"), "is damaged: setup is 'Z'; this version knows A, B, evenly"),
+        (first_point(setup="Z"), "is damaged: setup is 'Z'; choose one of 'A', 'B', 'evenly'"),
         (first_point(steps="long"), "is damaged: steps is 'long'"),
         (first_point(timing={}), "is damaged: data is no record of a Timing"),
         (first_times([1.0]), "setup A, steps 32: not every call has a time in every round"),

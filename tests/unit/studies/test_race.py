@@ -174,7 +174,7 @@ def test_the_figure_shows_the_ratios():
     lost = race.chart({"": made_up(auto=25)})
     assert {trace.name: trace.x[0] for trace in lost.data}["auto, slower"] == 2.5
     assert "faster than torch padded at 0 of 1 points, slower at 1" in lost.to_text()
-    with pytest.raises(ValueError, match="which is 'backward'; choose from training, forward"):
+    with pytest.raises(ValueError, match="which is 'backward'; choose one of 'training', 'forward'"):
         race.chart({"": made_up()}, "backward")
 
 

@@ -165,7 +165,7 @@ def test_they_talk_over_loopback_only(monkeypatch):
         ([2, 0], {}, r"lengths\[1\] is 0"),
         ([2], {}, "workers is 2; give a whole number from 1 to the 1 sequences"),
         ([2, 1], {"workers": 1.5}, "workers is 1.5"),
-        ([2, 1], {"device": "mps"}, "device is 'mps'; choose 'cpu' or 'cuda'"),
+        ([2, 1], {"device": "mps"}, "device is 'mps'; choose one of 'cpu', 'cuda'"),
         ([2, 1], {"rounds": 0}, "rounds is 0; give a whole number of at least 1"),
         ([2, 1], {"rounds": "a"}, "rounds is 'a'; give a whole number"),
         ([2, 1], {"timeout": "x"}, "timeout is 'x'; give a number of seconds over 0"),
