@@ -1,5 +1,11 @@
 """Live panels: move a control, see the picture. The only place that knows a widget."""
 
+from importlib.util import find_spec
+
+if missing := [name for name in ("anywidget", "ipywidgets") if find_spec(name) is None]:
+    needed = f"{' and '.join(missing)}: python -m pip install {' '.join(missing)}"
+    raise ModuleNotFoundError(f"panels and lessons need {needed}", name=missing[0])
+
 from packviz.explorers.align import AlignExplorer
 from packviz.explorers.batching import BatchingExplorer
 from packviz.explorers.benchmark import BenchmarkExplorer

@@ -123,6 +123,19 @@ def test_a_name_that_is_not_there_gets_help():
 
 
 @pytest.mark.parametrize("package", ["explorers", "lessons"])
+@pytest.mark.parametrize("missing", [["ipywidgets"], ["anywidget", "ipywidgets"]])
+def test_panels_without_widgets_say_what_to_install(package, missing):
+    said = fresh(f"""import sys
+sys.modules.update(dict.fromkeys({missing}))  # as Python has it: what cannot be imported
+try:
+    import packviz.{package}
+except ModuleNotFoundError as error:
+    print(error)""")
+    needed, command = " and ".join(missing), " ".join(missing)
+    assert said == f"panels and lessons need {needed}: python -m pip install {command}\n"
+
+
+@pytest.mark.parametrize("package", ["explorers", "lessons"])
 def test_every_name_of_a_subpackage_is_there(package):
     module = importlib.import_module(f"packviz.{package}")
     assert all(hasattr(module, name) for name in module.__all__)
