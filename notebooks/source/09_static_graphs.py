@@ -49,8 +49,8 @@ pv.check_static(Network(), (x, lengths))
 # `pv.check_static` runs your module on an example and follows every tensor. On the left the line to mend, on the right
 # the sizes: the LSTM gives 8 rows here, and another number for other lengths.
 #
-# The message is the guide's, with one name put right. (`aten` is torch's library of operators. The guide's
-# `aten::_pad_packed_input` does not exist.)
+# The message is the guide's, with one name put right. (`aten` is torch's library of operators, `prim::Return` the end of
+# `forward`. The guide's `aten::_pad_packed_input` does not exist.)
 
 # %% tags=["claims"]
 assert pv.check_static(Network(), (x, lengths)).rules == ["returned"]
@@ -62,7 +62,7 @@ assert not hasattr(torch.ops.aten, "_pad_packed_input")
 # ## Where it may go
 #
 # The rule: a PackedSequence may go into an **RNN** and into **`pad_packed_sequence`**, because there the compiler can
-# pad by itself. Nowhere else.
+# put a padded tensor in its place. Nowhere else.
 #
 # The guide's networks that pack, checked:
 
@@ -86,16 +86,16 @@ assert not pv.check_static(networks.FixedLength(), (x,))
 # %% [markdown]
 # `FinalStates` returns only `h_n` and `c_n`. Their size never varies, so nothing has to be padded.
 #
-# `Unsorted` is taken, with two warnings. Where do they come from?
+# `Unsorted` is taken, with two warnings, and `Sorted` with one of them. Where do they come from?
 
 # %%
 pv.check_static(networks.Unsorted(), (x, lengths))
 
 # %% [markdown]
-# Mended: sort outside, and say how many time steps there are. That is the network `FullWidth`. The results stay the
-# same.
+# Mended: sort outside, and say how many time steps there are. The results stay the same.
 
 # %%
+print(networks.source(networks.FullWidth))
 unsorted, mended, n = networks.Unsorted(), networks.FullWidth(), torch.tensor([3, 5])
 mended.load_state_dict(unsorted.state_dict())
 order = n.argsort(descending=True)
@@ -161,23 +161,24 @@ for n in ([5, 5], [5, 3], [5, 1]):
 # %%
 from packviz.explorers import StaticExplorer
 
-explorer = StaticExplorer("PackedSequence used by max")
-explorer
+StaticExplorer("PackedSequence used by max")
 
 # %% tags=["claims"]
-explorer.code.value = """\
+typed = StaticExplorer()
+typed.code.value = """\
 def forward(self, x, lengths):
     packed = pack_padded_sequence(x, lengths)
     mask = torch.arange(5) < packed.batch_sizes.max()
     packed = packed._replace(data=self.before(packed.data))
     return self.lstm(packed)[1]
 """
-assert explorer.result.rules == ["batch_sizes", "used"]
+assert typed.result.rules == ["batch_sizes", "used"]
 
 # %% [markdown]
 # ## Two paths
 #
-# *RNN Packed Sequences*, a page of transformertf's documentation, packs only where lengths differ enough, to be fast.
+# *RNN Packed Sequences*, a page in the documentation of transformertf, a forecasting library, packs only where lengths
+# differ enough, to be fast.
 
 # %%
 ask("conditional packing")
@@ -186,18 +187,19 @@ ask("conditional packing")
 pv.check_static(networks.ConditionalTagger(), (x, lengths))
 
 # %% [markdown]
-# If lengths are among the inputs, `check_static` runs the network on a second batch: equal lengths for ragged ones, and
-# the other way round. What the two runs do differently, a fixed graph cannot do.
+# Where lengths are among the inputs, `check_static` runs the network once more: on equal lengths if yours are ragged, on
+# ragged ones if yours are equal. What the two runs do differently, a fixed graph cannot do.
 
 # %% [markdown]
 # ## torch's own compilers
 #
 # torch has ways of its own to a graph. `jit.trace` records what one example does. `export` records a graph for all
-# inputs: it runs the network on stand-ins, tensors with a shape and no values. ONNX is a file format for graphs, and
-# `torch.compile` makes one of each part that it can.
+# inputs: it runs the network on stand-ins, tensors with a shape and no values. ONNX is a file format for graphs.
+# `torch.compile` makes a graph of each part that it can; with `fullgraph`, of everything or nothing.
 #
-# Every network in the table has layers, an LSTM and layers again. *Escaped* hands its PackedSequence to the layers, *if
-# ragged* is the network above. *Disabled* parts are kept from `torch.compile`; the last two lines are explained below.
+# Every network in the table has two operators, an LSTM and three more, as the one above. *Escaped* hands its packed data
+# to those three, *if ragged* is the one above. *Disabled* parts are kept from `torch.compile`; the last two lines are
+# explained below.
 
 # %%
 ask("which cannot trace packing")
@@ -221,8 +223,8 @@ table
 ask("what is compiled")
 
 # %% [markdown]
-# The column says it: 2 of the 5 operators around the LSTM. Where `torch.compile` meets packing, or any LSTM, it gives
-# up on **the rest of that forward**.
+# The column *compile* says it: 2 of the 5 operators around the LSTM. Where `torch.compile` meets packing, or any LSTM,
+# it gives up on **the rest of that forward**.
 #
 # To disable the compiler for the function that packs, as transformertf's page does, gains nothing: the rest is still
 # lost. What helps is to hide pack, LSTM **and** pad in one submodule, as below. Then the layers after it are compiled.
@@ -260,8 +262,8 @@ class PackedLSTM(torch.nn.Module):
 # The other way: make pack → RNN → pad **one custom operator**, padded in and padded out. A compiler keeps it as it
 # is, like any operator.
 #
-# `pv.ragged_op` makes one of your RNN: the same parameters under the same names. With it `fullgraph=True` (one graph, or
-# an error) works, and `torch.export` with any batch size and any number of steps.
+# `pv.ragged_op` makes one of your RNN: the same parameters under the same names. With it `fullgraph=True` works, and
+# `torch.export` with any batch size and any number of steps.
 
 
 # %%
@@ -276,7 +278,7 @@ class Model(torch.nn.Module):
 
 
 model = Model(pv.ragged_op(torch.nn.LSTM(3, 7)))
-whole = torch.compile(model, backend="eager", fullgraph=True)
+whole = torch.compile(model, backend="eager", fullgraph=True)  # "eager" needs no C++ compiler
 other, n = torch.randn(9, 4, 3), torch.tensor([1, 9, 5, 5])
 print("one graph, the same output:", torch.equal(whole(other, n), model(other, n)))
 
@@ -315,8 +317,8 @@ assert all(torch.allclose(*pair, atol=1e-5) for pair in zip(*gradients, strict=T
 # transformertf's page reports, for one GPU: compiled without packing was the fastest, packed without compiling the
 # slowest, and both, with packing disabled for the compiler, came between. (Its findings, not ours.)
 #
-# The same ways and more, for an encoder–decoder LSTM on a CPU, recorded in one run. All but the padded ones give exact
-# results. Predict the fastest of these.
+# The same ways and more, for an encoder–decoder LSTM on a CPU, recorded in one run. (*Helpers* are the functions that
+# pack and pad.) All but the padded ones give exact results. Predict the fastest of these.
 
 # %%
 ask("fastest exact way")

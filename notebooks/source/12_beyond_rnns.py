@@ -13,7 +13,7 @@
 # Time: 20 minutes. It needs no other page.
 
 # %% [markdown]
-# ## The mistake was a layout
+# ## Ten rows, two orders
 #
 # Three documents: a has 5 tokens, b 3, c 2. As a rectangle they take 15 cells, 5 of them *padding*. Without it they are
 # ten rows, in one of two orders:
@@ -21,8 +21,6 @@
 # - *Flat rows*, document after document: a0 a1 a2 a3 a4, b0 … Attention wants this.
 # - *Packed rows*, step after step: a0 b0 c0, a1 b1 c1, … A recurrent network (RNN) wants this, and torch's
 #   `PackedSequence` holds it.
-#
-# Who expects flat rows in a `PackedSequence` makes a mistake there. Here it is the right layout.
 
 # %%
 import torch
@@ -46,7 +44,7 @@ pv.show(lengths, flat=True)
 
 # %% [markdown]
 # Flat rows are cut by documents, packed rows by time steps: packing is transposing, for a ragged batch. torch's *jagged
-# tensor* is such a block with its cuts, the *offsets*.
+# tensor* is the flat rows with their `cu_seqlens`, which it calls *offsets*.
 
 # %% tags=["claims"]
 layout = pv.Layout(lengths)
@@ -58,7 +56,8 @@ assert pv.Layout.from_offsets(cu_seqlens) == layout
 # %% [markdown]
 # ## Who wants which order?
 #
-# An RNN needs one step of all documents as one slice, attention one document. And the other layers?
+# An RNN takes one step of all documents at a time, attention one document: each is a slice in its order. And the other
+# layers?
 
 # %%
 torch.manual_seed(0)
@@ -79,11 +78,11 @@ layers = {
     "RNN": lambda x: rnn(x)[0],
     "attention": lambda x: F.scaled_dot_product_attention(x, x, x),
 }
-errors = {"alone": torch.zeros(10)}
+errors, rows = {"alone": torch.zeros(10)}, ["a0", "a1", "a2", "a3", "a4", "b0", "b1", "b2", "c0", "c1"]
 for name, layer in layers.items():
     alone = torch.cat([layer(document) for document in documents])
     errors[f"{name}, on flat rows"] = (layer(flat) - alone).abs().amax(1)
-pv.Strips(errors, "Linear and cross-entropy need no borders; what looks along the rows reads strangers", axis="row")
+pv.Strips(errors, "Linear and cross-entropy need no borders; what looks along the rows reads strangers", rows)
 
 # %% [markdown]
 # So keep Linear, LayerNorm, embedding and loss on flat rows. Only what looks along the rows must know the borders.
@@ -112,11 +111,12 @@ real = pv.padding_mask(lengths)  # (3, 5), True at real cells
 q = k = torch.zeros(3, 5, 4)  # all scores equal
 attention = torch.nn.MultiheadAttention(4, 1, batch_first=True)
 masks = {"no mask": None, "1 at padding, a number": (~real).float(), "True at padding": ~real}
-weights = {name: attention(q, k, k, key_padding_mask=mask)[1][2] for name, mask in masks.items()}
+weights = {name: attention(q, k, k, key_padding_mask=mask)[1][2] for name, mask in masks.items()}  # those of c
 pv.Attention(2, weights, "Document c: a mask of numbers is added to the scores, and draws weight to the padding")
 
 # %% [markdown]
-# True, too, has two meanings. Ask the function: mask, change the padding, and see whether real tokens notice.
+# True, too, has two meanings. Ask the function: give it `real` as its mask, and change the padding. If the real tokens
+# notice, they look at what is *not* True.
 
 # %%
 x = pad_sequence(documents, batch_first=True)
@@ -136,7 +136,7 @@ for name, call in calls.items():
 # In [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) a `mask_mod` is True for *take
 # part*, and so is the 1 of Hugging Face's `attention_mask`.
 #
-# *Causal* attention sees nothing that comes later, so it needs a mask for padding on the left only.
+# *Causal* attention sees nothing that comes later: padding at the end needs no mask there, padding at the start does.
 
 # %% tags=["claims"]
 values = real[..., None].float()
@@ -198,7 +198,7 @@ for name, position in {"run on": runs_on, "restart": restarts}.items():
     print(f"positions that {name:8} {far:.2f} from alone")
 
 # %% [markdown]
-# With RoPE only differences of positions count: masked so, it does not care.
+# Rotary positions (RoPE) enter as differences only: behind this mask they may run on.
 #
 # ### Labels
 #
@@ -210,8 +210,8 @@ labels[cu_seqlens[1:] - 1] = -100  # which cross_entropy leaves out
 print(*labels.tolist(), f"  {(labels >= 0).sum()} targets; without the cuts, 9")
 
 # %% [markdown]
-# (Hugging Face's models shift labels: they want -100 at each *first* token.) The wrong loss may look *better*: if all
-# documents begin alike, that token is easy.
+# (Hugging Face's models shift the labels themselves, and want -100 at each *first* token.) The wrong loss may look
+# *better*: if all documents begin alike, that token is easy.
 #
 # ### Work
 
@@ -279,7 +279,7 @@ assert min(apart(rotated, position, causal) for position in (restarts, runs_on))
 #
 # - **next-fit**: into the last row, or into a new one,
 # - **first-fit decreasing**: the longest first, each into the first row with room,
-# - **cut where the row ends**: no room is left, documents are torn (*concatenate and chunk*).
+# - **cut where the row ends**: every row is full, documents are torn (*concatenate and chunk*).
 #
 # packviz comes with 512 sentences of 2 to 51 words.
 
@@ -295,8 +295,8 @@ for way in ("next-fit", "first-fit decreasing", "cut where the row ends"):
     print(f"{way:23} {len(filled.rows)} rows, {filled.cut:3} sentences cut, {filled.computed:,} scores")
 
 # %% [markdown]
-# Cutting wins nothing here. Try five documents, then choose *sentences*, and make the rows larger: the padding vanishes,
-# the foreign scores grow.
+# Cutting wins nothing here. Try five documents. Then choose *sentences* as lengths, and make the rows larger: the padding
+# vanishes, the foreign scores grow.
 
 # %%
 from packviz.explorers import RowExplorer
@@ -328,7 +328,7 @@ least = 24 * D**2 * sum(sizes) + 4 * D * found[0].needed
 times = [(24 * D**2 * len(one.rows) * one.room + 4 * D * one.computed) / least for one in found]
 
 title = "Times the work that is needed: " + ", ".join(f"{t:.3g} {name}" for name, t in zip(names, times, strict=True))
-chart = pv.figures.axes(title, title, x="times the work that is needed", rows=names)
+chart = pv.figures.axes(title, title, rows=names)
 chart.bars(names, [1] * 3, "needed")
 chart.bars(names, [t - 1 for t in times], "padding and foreign scores", pv.figures.PADDING)
 chart.scale(max(times))
@@ -362,19 +362,14 @@ ask("flat and padded")
 # %% tags=["live-timing", "nbval-ignore-output"]
 from packviz.bench import measure
 
-
-def bar(done, of):
-    print("▮", end="\n" * (done == of))
-
-
 linear, tokens = torch.nn.Linear(128, 512), torch.cat(texts)
-print(measure({"Linear, padded": lambda: linear(padded), "Linear, flat": lambda: linear(tokens)}, progress=bar))
+print(measure({"Linear, padded": lambda: linear(padded), "Linear, flat": lambda: linear(tokens)}))
 ways = {
     "attention, padded": lambda: heads(padded, token[:, None, None]),
     "filled rows": lambda: heads(filled, same[:, None]),
     "a loop": lambda: [heads(text) for text in texts],
 }
-print(measure(ways, progress=bar))
+print(measure(ways))
 
 # %% [markdown]
 # `scaled_dot_product_attention` knows no documents. These do, and compute little more than is needed:
@@ -402,14 +397,14 @@ assert torch.allclose(pv.run(rnn, pad_sequence(documents), lengths)[0], alone, a
 # %% [markdown]
 # ## What people get wrong
 #
-# Four happened above. Change a token that nobody should see, and look:
+# Four happened above. To find them, change a token that nobody should see, and look who notices:
 #
 # - **No document mask**, in the belief that an [end mark is enough](https://github.com/huggingface/trl/issues/805).
 # - **The last token predicts a stranger**: [9 targets, not 7](https://github.com/pytorch/torchtitan/pull/4075).
 # - **A mask the wrong way round**, also [in a book](https://github.com/rasbt/LLMs-from-scratch/issues/1061).
 # - **A mask of numbers**, which is added.
 #
-# And two are made here.
+# And two are made here. `museum.exhibit` prints what torch says of them, why, and the fix.
 
 # %%
 ask("offsets without 0")
@@ -504,7 +499,7 @@ checks.first_fit_decreasing(my_rows)
 #
 # - say what `cu_seqlens` is: where each document begins in flat rows,
 # - mask padding, and try what a function means by True,
-# - keep documents in one row apart: a mask of blocks, positions that restart, labels that end,
+# - keep documents in one row apart: a mask of blocks, positions that restart, no label at the last token,
 # - say when one row is more work than padding: when N > T · √B.
 #
 # Back: [11 The error museum](11_error_museum.ipynb) · [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb) ·

@@ -98,14 +98,15 @@ class Exhibit(Tabled):
         """
         lines = [self.heading]
         for label, text in self._parts(said):
-            rest = [text] if label == "torch says" else wrap(text, _WIDTH - 12, break_on_hyphens=label != "asked")
+            rest = wrap(text, _WIDTH - 12, break_on_hyphens=label != "asked")
             lines += [f"{label if not i else '':<12}{line}" for i, line in enumerate(rest)]
         return "\n".join(lines)
 
     @property
     def table(self) -> Table:
         """The plate beside the exhibit."""
-        return Table(list(self._parts(None)), title=f"{self.heading}: {ROOMS[self.room]}", form="<  <")
+        rows = [(label.replace(" ", "\u00a0"), text) for label, text in self._parts(None)]  # a label is one line
+        return Table(rows, title=f"{self.heading}: {ROOMS[self.room]}", form="<  <")
 
     def _parts(self, said: Sequence[str] | None) -> Iterator[tuple[str, str]]:
         for text in self.says if said is None else said:

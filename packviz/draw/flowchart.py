@@ -14,6 +14,7 @@ from packviz.draw.sheet import Sheet, n, stack, width_of
 KINDS = ("input", "operator", "pack", "rnn", "pad", "output")
 _HEIGHT, _BETWEEN, _GAP = 38.0, 46.0, 28.0  # px: of a box; between two layers of boxes; between two boxes of a layer
 _PORT = 24.0  # px: between two arrows at one side of a box, where it is wide enough
+_STEM = 14  # px that an arrow goes straight down beside its size
 _KEY = ("thick: a PackedSequence, as many rows as the lengths add up to", "thin: a tensor")
 _NOT_ALLOWED = " · dashed, ✗: not allowed"
 
@@ -193,11 +194,12 @@ def _ports(flow: Flow, boxes: list[_Spot], bends: dict[Arrow, list[_Spot]]) -> d
 def _arrow(sheet: Sheet, arrow: Arrow, placed: _Placed) -> None:
     source, target = placed.boxes[arrow.source], placed.boxes[arrow.target]
     start, end = (placed.ports[arrow, "source"], source.y + _HEIGHT), (placed.ports[arrow, "target"], target.y - 7)
-    points = [start]
+    stem = _STEM * bool(arrow.size)
+    points = [(start[0], start[1] + stem)]
     for bend in placed.bends[arrow]:
         points += [(bend.x, bend.y), (bend.x, bend.y + _HEIGHT)]
     points.append(end)
-    path = f"M{n(start[0])} {n(start[1])}"
+    path = f"M{n(start[0])} {n(start[1])}v{stem}"
     for (x, y), (to_x, to_y) in pairwise(points):
         half = (to_y - y) / 2
         path += f"C{n(x)} {n(y + half)} {n(to_x)} {n(to_y - half)} {n(to_x)} {n(to_y)}"

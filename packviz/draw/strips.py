@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,15 +25,15 @@ class Strips(Drawn):
         names: of the vectors; the first is the one that the others are compared with.
         values: `(R, H)` the vectors.
         title: stands above.
-        axis: what the numbers of the cells count.
+        axis: what the numbers of the cells count, or the name of each cell.
     """
 
     names: tuple[str, ...]
     values: npt.NDArray[np.float64]
     title: str
-    axis: str
+    axis: str | Sequence[str]
 
-    def __init__(self, vectors: Mapping[str, Any], title: str = "", axis: str = "unit") -> None:
+    def __init__(self, vectors: Mapping[str, Any], title: str = "", axis: str | Sequence[str] = "unit") -> None:
         """Takes vectors.
 
         Args:
@@ -42,15 +42,22 @@ class Strips(Drawn):
             axis: as above.
 
         Raises:
-            ValueError: there is no vector, or they are not of one such size.
+            ValueError: there is no vector, they are not of one such size, or not every cell has a name.
         """
         rows = [np.asarray(v.detach().cpu() if hasattr(v, "detach") else v, float) for v in vectors.values()]
         shapes = {row.shape for row in rows}
         if len(shapes) != 1 or not all(len(shape) == 1 and 0 < shape[0] <= text.FEW for shape in shapes):
             said = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
             raise ValueError(f"vectors must have one dimension, and one size of up to {text.FEW}; got shapes: {said}")
+        if not isinstance(axis, str) and len(axis) != rows[0].size:
+            raise ValueError(f"axis has {len(axis)} names, the vectors have {rows[0].size} numbers; give one for each")
         for name, value in (("names", tuple(vectors)), ("values", np.stack(rows)), ("title", title), ("axis", axis)):
             object.__setattr__(self, name, value)
+
+    @property
+    def _heads(self) -> Sequence[str]:
+        """What stands above each cell."""
+        return [str(i) for i in range(self.values.shape[1])] if isinstance(self.axis, str) else self.axis
 
     @property
     def distances(self) -> list[float]:
@@ -60,7 +67,7 @@ class Strips(Drawn):
 
     def to_text(self) -> str:
         """A line for each vector, two decimals of each number, and its distance."""
-        rows = [["", *(str(i) for i in range(self.values.shape[1])), f"  distance from {self.names[0]} (norm)"]]
+        rows = [["", *self._heads, f"  distance from {self.names[0]} (norm)"]]
         for name, row, apart in zip(self.names, self.values, self.distances, strict=True):
             rows.append([name, *map(_said, row), _apart(apart)])
         return "\n".join([self.title] * bool(self.title) + text.table(rows, "<  >7"))
@@ -71,9 +78,10 @@ class Strips(Drawn):
         muted, longest = sheet.colours.muted, max(*self.distances, 0.0) or 1.0
         right = left + _CELL * self.values.shape[1] + 28
         sheet.title(self.title)
-        for i in range(self.values.shape[1]):
-            sheet.text(left + (i + 0.5) * _CELL, y - 8, str(i), anchor="middle", size=11, ink=muted)
-        sheet.text(left - 12, y - 8, self.axis, anchor="end", size=11, ink=muted)
+        for i, head in enumerate(self._heads):
+            sheet.text(left + (i + 0.5) * _CELL, y - 8, head, anchor="middle", size=11, ink=muted)
+        if isinstance(self.axis, str):
+            sheet.text(left - 12, y - 8, self.axis, anchor="end", size=11, ink=muted)
         sheet.text(right, y - 8, f"distance from {self.names[0]} (norm)", size=11, ink=muted)
         scale = np.abs(self.values[np.isfinite(self.values)]).max(initial=1e-9)
         for name, row, apart in zip(self.names, self.values, self.distances, strict=True):

@@ -131,6 +131,18 @@ def test_a_warning_is_marked_in_its_box_and_sizes_stand_at_arrows():
     assert name.y < sizes[0].y < drawing.text("LSTM").y < sizes[1].y < drawing.text("return").y
 
 
+def test_arrows_turn_below_their_sizes():
+    boxes = (Box("pack", "pack"), Box("left"), Box("right"))
+    arrows = (Arrow(0, 1, size="(5,)"), Arrow(0, 2, size="(8, 3)"))
+    svg = Flow("f", boxes, arrows).to_svg()
+    drawing = Drawing(svg)
+    left, right = drawing.text("(5,)"), drawing.text("(8, 3)")
+    turns = [(float(x), float(down)) for x, down in re.findall(r"M([\d.]+) [\d.]+v([\d.]+)C", svg)]
+    lowest = left.box.bottom - drawing.text("pack").y - 14  # below the box, whose name stands 14 px above its foot
+    assert all(down >= lowest for _, down in turns)
+    assert left.box.right < turns[0][0] < turns[1][0] < right.box.x
+
+
 def test_names_are_text_not_markup():
     svg = Flow("<b>", (Box("<lambda>", "operator", "a & b"),), ()).to_svg()
     assert Drawing(svg).text("<lambda>")

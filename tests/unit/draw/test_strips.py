@@ -50,6 +50,16 @@ def test_bars_are_as_long_as_the_distances():
     assert bars == [130, 26]
 
 
+def test_cells_have_numbers_or_names():
+    vectors = {"x": [0.0, 1]}
+    assert {"unit", "0", "1"} <= set(Drawing(pv.Strips(vectors).to_svg()).said())
+    named = pv.Strips(vectors, axis=["a0", "b0"])
+    assert {"a0", "b0"} <= set(Drawing(named.to_svg()).said())
+    assert named.to_text().split()[:2] == ["a0", "b0"]
+    with pytest.raises(ValueError, match="axis has 1 names, the vectors have 2 numbers; give one for each"):
+        pv.Strips(vectors, axis=["a0"])
+
+
 def test_numbers_that_are_none_are_said():
     assert "NaN" in pv.Strips({"x": [1.0], "y": [float("nan")]}).to_svg()
 
