@@ -39,7 +39,7 @@ assert museum.search("must be Tensor, not PackedSequence")[0].name == "A layer t
 # %% [markdown]
 # ## Plan
 #
-# | room 1: no error, and a wrong answer | room 2: an error | room 3: nothing wrong |
+# | room 1: no error, and a wrong answer | room 2: an error | room 3: a surprise |
 # |---|---|---|
 # | 1 [Batch and time swapped](#1.-Batch-and-time-swapped) | 11 [Lengths not sorted](#11.-Lengths-not-sorted) | 21 [batch_sizes are not lengths](#21.-batch_sizes-are-not-lengths) |
 # | 2 [Unpacked time first](#2.-Unpacked-time-first) | 12 [Lengths on the GPU](#12.-Lengths-on-the-GPU) | 22 [The last output is not h_n](#22.-The-last-output-is-not-h_n) |
@@ -493,7 +493,7 @@ class Whole(torch.nn.Module):
 assert torch.equal(Whole()(x, lengths), x)  # a tensor comes out
 
 # %% [markdown]
-# ## Room 3: no error, and nothing wrong
+# ## Room 3: no bug, but a surprise
 #
 # ### 21. batch_sizes are not lengths
 

@@ -24,7 +24,7 @@ from packviz.draw.table import Table, Tabled
 ROOMS = {
     "silent": "no error, and a wrong answer",
     "error": "an error that does not say why",
-    "surprise": "no error, and nothing wrong",
+    "surprise": "no bug, but a surprise",
 }
 """The rooms of the museum, in the order of the walk."""
 
@@ -73,7 +73,7 @@ class Exhibit(Tabled):
     @property
     def place(self) -> str:
         """Where it is shown."""
-        return f"exhibit {self.number} of notebook {self.notebook}" if self.notebook else "in no notebook"
+        return f"exhibit {self.number} of notebook {self.notebook}" if self.notebook else "shown in no notebook"
 
     @property
     def heading(self) -> str:

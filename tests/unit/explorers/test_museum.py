@@ -49,7 +49,7 @@ def test_it_shows_what_the_search_finds(said):
 def test_it_promises_nothing_live_where_no_notebook_shows_it():
     assert words(MuseumExplorer("my lengths are floats").summary).endswith(" There it happens live.")
     summary = words(MuseumExplorer("AttributeError: 'NestedTensor' object has no attribute 'batch_sizes'").summary)
-    assert summary == "Most like it: A jagged tensor in an RNN, in no notebook."
+    assert summary == "Most like it: A jagged tensor in an RNN, shown in no notebook."
 
 
 def test_what_is_not_there_is_said_and_the_picture_stays():
