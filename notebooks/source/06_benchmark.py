@@ -5,7 +5,7 @@
 #
 # After this page you can
 #
-# - run the forum's benchmark on your own device, here or from a terminal,
+# - run the benchmark of a well-known forum question on your own device, here or from a terminal,
 # - tell a fair timing from an unfair one, and write one yourself,
 # - read such a plot: how high, how fast it grows, how far to trust it.
 #
@@ -13,9 +13,9 @@
 #
 # > **What to do**
 # >
-# > - Before you pack, or stop packing: time *your* step. `pv.advise(rnn, lengths)` does it fairly (notebook 10).
-# > - Training on many distinct lengths, on a CPU: expect torch's packing to take many times as long as padding. `pv.run`
-# >   gives the same results without that (notebook 08).
+# > - Before you pack, or stop packing, measure: `pv.advise(rnn, lengths)` does it fairly for your RNN (notebook 10).
+# > - You train on packed batches of many distinct lengths, on a CPU: `pv.run` gives the same results in a fraction of the
+# >   time (notebook 08).
 # > - Short of memory? Packing is worth a look all the same: it keeps no padding.
 # > - Believe a ratio only if it was taken in turns, over several rounds, and is larger than its spread.
 
@@ -40,9 +40,9 @@ from packviz import lengths
 pv.show(lengths.triangle(8, 5))
 
 # %% [markdown]
-# Eight sequences of up to 5 steps are for looking at. Measured are 512, of up to 32 … 512 steps, the longest first. The
-# network is the user's: an embedding, an LSTM, a linear layer at every step, padding set to zero, and the sum over the
-# steps.
+# This is B for 8 sequences of up to 5 steps. Measured are 512 sequences, the longest first, of up to 32, 64, … 512 steps.
+# The network is the user's: an embedding, an LSTM, a linear layer at every step, padding set to zero, and the sum over
+# the steps.
 
 # %%
 from packviz.studies.forum import network as forum, points, results
@@ -79,7 +79,7 @@ results.on_machines(machines, "ratio")
 # the band reaches from quartile to quartile. (The ratio of two medians may be another number.)
 #
 # On the CPU: in A, packing is nearly free. In B it costs something in the forward pass, and in training a multiple,
-# though it computes only half as much. That is what the user saw. Other machines, if any were recorded, are dashed.
+# though it computes only half as much. That is what the user saw.
 
 # %% tags=["claims"]
 cpu = sweep.recorded("benchmark_cpu.json")  # what the text says of times, it says of this one
@@ -99,9 +99,9 @@ ask("twice the length")
 results.on_machines(machines, "time")
 
 # %% [markdown]
-# The thin lines have slope 1 (twice the length, twice the time) and slope 2 (four times the time). On the CPU padded
-# follows the first. Packed training in B follows the second: no length is long enough for it to catch up. *Why* is
-# counted in notebook 07.
+# The thin lines: twice the length takes twice the time (slope 1), or four times (slope 2). On the CPU padded follows the
+# first. Packed training in B follows the second: no length is long enough for it to catch up. *Why* is counted in
+# notebook 07. (Where the curves bend, beyond 256, B's second countdown is cut short: there is less padding.)
 #
 # ## What packing is good for
 #
@@ -111,8 +111,8 @@ results.on_machines(machines, "time")
 results.on_machines(machines, "memory")
 
 # %% [markdown]
-# On the CPU packed training in B needs far less than padded: no padding is kept, and the packed LSTM keeps less for each cell. A
-# batch that does not fit padded may fit packed.
+# On the CPU packed training in B needs far less than padded: no padding is kept, and the packed LSTM keeps less for each
+# cell. A batch that does not fit padded may fit packed.
 
 # %% tags=["claims"]
 short, long = cpu.point("B", 128).timing, cpu.point("B", 512).timing  # four times the length
@@ -139,22 +139,19 @@ ask("one curve after the other")
 # logits and gradients of both ways are compared: a fast wrong answer is worth nothing.
 #
 # Where a band reaches the line at 1, the rounds do not tell the two apart. And every picture says below what it was
-# measured on: look at the *load*. One thread is a load of 1; what is above that, others took.
+# measured on. Look at the *load*: one busy thread is 1, and more than its threads means that others were at work.
 
 # %% [markdown]
 # ## Your machine
 #
-# Choose, then press **Start**. The notebook stays free meanwhile. *Quick* takes seconds; *full* takes many minutes on a
-# CPU, and says how many. Dashed stands a recorded run: its ratios, and its times too where network and batch are yours.
-#
-# From a command line, papermill runs notebooks and sets the values of the next cell. `None` means: as *quick* or *full*
-# has it.
+# Choose, then press **Start**, and read on meanwhile. *Quick* takes seconds; *full* takes many minutes on a CPU, and says
+# how many. A recorded run is dashed: its ratios, and its times too where network and batch are yours.
 
 # %% tags=["parameters"]
 device = "cpu"
 quick = True
 setups = "A and B"
-batch_size = None
+batch_size = None  # as quick or full has it; so with the next three
 shortest = None
 longest = None
 step = None
@@ -168,7 +165,7 @@ explorer = BenchmarkExplorer(device, quick=quick, setups=setups, methods=methods
 explorer
 
 # %% [markdown]
-# The same without a button, here and now. This is what runs headless.
+# The same without a button, here and now:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 yours = explorer.measure()
@@ -178,15 +175,15 @@ print(yours)
 assert not [point for point in yours.points if point.wrong]
 
 # %% [markdown]
-# Small batches and short sequences have few distinct lengths, so the effect is small too. Try *full*, if you have the
-# time, or start it in a terminal. It shows the time left, and goes on where you stopped it:
+# Small batches and short sequences have few distinct lengths, so the effect is small too. Try *full*, or start it in a
+# terminal. It shows the time left, and goes on where you stopped it:
 #
 # ```
 # packviz bench --device cpu --setup A B --out mine.json
 # packviz bench plot mine.json notebooks/recorded/benchmark_cpu.json --out compared.html
 # ```
 #
-# A file `benchmark_….json` in `notebooks/recorded/` is drawn above, whatever the device.
+# Saved as `notebooks/recorded/benchmark_NAME.json`, yours is drawn in the pictures above, too.
 
 # %% [markdown]
 # ## What people get wrong
@@ -195,16 +192,14 @@ assert not [point for point in yours.points if point.wrong]
 #   distinct lengths*. Other networks differ: notebook 10.
 # - **"I time it with `time.time()` on a GPU."** A call returns before the GPU has done its work. Wait for it, or use
 #   CUDA events.
-# - **"Run it once."** The first calls are slow; one call in a while is interrupted.
 # - **"It took 12.3456 ms."** Look at the spread before you read the digits.
 
 # %% [markdown]
 # ## Exercise
 #
 # `a` and `b` are functions, `clock()` gives the seconds. How many times as long does `b` take as `a`? Four simulated
-# machines wait for you: a quiet one, a cold one, one that gets tired, and a busy one.
-#
-# The longest code of all exercises. Start with one call of each; the check says which machine that fools.
+# machines wait for you: a quiet one, a cold one, one that gets tired, and a busy one. Start with one call of each; the
+# check says which machine that fools.
 
 
 # %% tags=["exercise"]

@@ -19,7 +19,9 @@
 # ## Two causes, two repairs
 #
 # Notebook 07 counted what makes packing slow. To pad again, torch copies slice by slice, and the backward pass copies *all*
-# once per slice. On a CPU its packed RNN does much the same at every time step. First packing and padding. Predict:
+# once per slice. On a CPU its packed RNN does much the same at every time step. First packing and padding.
+#
+# To read rows in a given order is a *gather*; to write rows to given places, a *scatter*. Predict:
 
 # %%
 import torch
@@ -42,8 +44,8 @@ numbers = torch.arange(4 * 5).view(4, 5)
 pv.show(numbers, lengths, batch_first=True)
 
 # %% [markdown]
-# The bottom row says which cell each packed row comes from: an **index**. With it packing is one *gather* (read the
-# rows of these numbers), and padding one *scatter* (write to them).
+# The bottom row says which cell each packed row comes from: an **index**. With it packing is one gather, and padding one
+# scatter.
 
 # %%
 index = pack_padded_sequence(numbers, lengths, batch_first=True).data
@@ -83,8 +85,7 @@ for T in (32, 64):
 # %% [markdown]
 # Twice the steps: four times the bytes with torch, twice the bytes with packviz.
 #
-# The time of pack and pad, recorded. *copy* is one copy of the padded tensor, *torchrua* another library for ragged
-# batches.
+# The time of both, recorded. *copy* is one copy of the padded tensor:
 
 # %%
 raced = race.STUDY.recordings()  # every machine that was recorded
@@ -130,8 +131,8 @@ assert torch.allclose(split_rnn(rnn, packed), rnn(packed)[0].data, atol=1e-6)
 # %% [markdown]
 # ## Fewer, larger steps
 #
-# Linear, but every step is a few calls. A padded LSTM wastes cells, and is *one* call for all steps:
-# a *fused kernel*, on a CPU that of the library oneDNN.
+# Twice the steps, twice the bytes: `split` is linear. But each step is still a few calls. A padded LSTM wastes cells, and
+# is *one* call for all steps: a *fused kernel*, on a CPU that of the library oneDNN.
 #
 # There is something between. Sort the sequences, and cut time into pieces. In each, run the padded RNN on the
 # sequences that still go on, and hand its state to the next. That is a **staircase** of rectangles.
@@ -144,16 +145,16 @@ ten = [16, 15, 15, 14, 9, 9, 8, 4, 3, 3]
 pv.Stairs(ten, [0, 4, 9, 16])
 
 # %% [markdown]
-# Hatched cells are computed for nothing, empty ones not at all. With one rectangle this is padding. With one for every
-# distinct length it is packing.
+# Hatched cells are computed for nothing, empty ones not at all. One rectangle is padding; one for every distinct length,
+# packing.
 #
-# Where to cut needs no measurement: where it leaves out most cells. *How often* depends on what a call costs beside a
-# cell. The chart below predicts it with rates measured before.
+# *Where* to cut needs no measurement: where it leaves out most cells. *How often* depends on what a call costs, compared
+# with a cell. The chart below predicts the time from rates that were measured before.
 #
 # ## Try it
 #
 # - Move *rectangles* from one end to the other. When do cuts stop paying?
-# - Make the RNN larger. Where does the lowest point go, and why?
+# - Make *hidden_size* larger. Where does the lowest point go, and why?
 # - Is it so on your machine? **Measure here.**
 
 # %%
@@ -170,11 +171,13 @@ explorer.rectangles.value = explorer.rectangles.options[-1]
 assert explorer.shown.wasted == 0
 
 # %% [markdown]
+# In a larger RNN a cell costs more, and a call hardly: more cuts pay.
+#
 # ## A state that must not move
 #
 # Most sequences end *inside* a rectangle, and padding follows. The final hidden state `h_n` is the output at the last
 # real step. But `c_n`, an LSTM's final cell state, is no output: it must come through the padding unchanged. Two *gates*,
-# factors between 0 and 1, change it.
+# factors between 0 and 1, say how much of it is kept, and how much comes in.
 
 # %%
 ask("a frozen state")
@@ -219,8 +222,8 @@ assert torch.sigmoid(torch.tensor([1e4, -1e4])).tolist() == [1, 0]
 # ## The same, by every method
 #
 # `pv.run(rnn, x, lengths)` runs an `nn.LSTM`, `nn.GRU` or `nn.RNN` and returns what pack → rnn → pad returns.
-# Its method `"padded"` is one rectangle with the state frozen, so it is right where notebook 04's padding was wrong.
-# `"auto"` chooses.
+# Its method `"packed"` repairs pack and pad alone; `"split"` and `"staircase"` are those above; `"padded"` is one
+# rectangle with the state frozen, so it is right where notebook 04's padding was wrong. `"auto"` chooses.
 
 # %%
 ask("what a method may change")
@@ -263,8 +266,7 @@ for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
 # %% [markdown]
 # ## One line in your code
 #
-# The network of the forum's benchmark, as it was and with `pv.run`. (Its `sum` adds up `linear`'s bias over the padding,
-# too, the mistake of 05. Here it may stay: both versions make it.)
+# A network like the forum's, as it was and with `pv.run`:
 
 
 # %%
@@ -278,14 +280,14 @@ class Network(torch.nn.Module):
     def forward(self, ids, lengths):
         packed = pack_padded_sequence(self.embedding(ids), lengths, batch_first=True)
         output, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
-        return self.linear(output).sum(1)
+        return self.linear(output.sum(1))
 
 
 # %%
 class Faster(Network):
     def forward(self, ids, lengths):
         output, _ = pv.run(self.lstm, self.embedding(ids), lengths)
-        return self.linear(output).sum(1)
+        return self.linear(output.sum(1))
 
 
 before, after = Network(), Faster()
@@ -298,12 +300,11 @@ pairs = [(old.grad, new.grad) for old, new in zip(before.parameters(), after.par
 print("the same gradients:", all(torch.allclose(b, a, atol=1e-4 * b.abs().max()) for b, a in pairs))
 
 # %% [markdown]
-# Nothing needs to be sorted for it. As a module: `pv.Ragged(rnn)` takes the lengths in its call. If your rows lie one
-# sequence after another, with `cu_seqlens`, page [12](12_beyond_rnns.ipynb) brings them to it.
+# Nothing needs to be sorted for it. As a module: `pv.Ragged(rnn)`, which takes the lengths in its call. For rows that lie
+# one sequence after another (`cu_seqlens`): notebook [12](12_beyond_rnns.ipynb).
 #
-# Does much of your code call torch's functions? In the block below torch's names stand for packviz's pack and pad; it
-# prints which names. Call it first: what was imported before, like the two names at the top of this page, keeps torch's
-# functions.
+# Does much of your code call torch's functions? In the block below torch's names stand for packviz's pack and pad. Call
+# it first: a name that was imported before, like the two at the top of this page, keeps torch's function.
 
 # %%
 with pv.patch_torch() as patch:
@@ -314,8 +315,8 @@ with pv.patch_torch() as patch:
 # ## What `auto` goes by
 #
 # A small model of the time: so much for a call, a time step, a cell. Its constants were measured on another machine;
-# `pv.calibrate().use()` measures and takes yours, in minutes. Of methods within 5 % of the fastest, `auto` takes the
-# simplest:
+# `pv.calibrate().use()` measures yours, in minutes, and goes by them. Of methods within 5 % of the fastest, `auto` takes
+# the simplest:
 
 # %%
 cases = {
@@ -328,7 +329,7 @@ for said, (mode, batch) in cases.items():
     print(f"{said:30} {pv.plan(pv.Spec(mode, 16, 32), batch).method}")
 
 # %% [markdown]
-# A plan has the predicted times, too. For the batch above:
+# A plan has the predicted times and the cuts, too. For the batch of the two networks above:
 
 # %%
 plan = pv.plan(pv.Spec.of(after.lstm), lengths)
@@ -338,8 +339,7 @@ pv.Stairs(lengths, plan.cuts)
 # %% [markdown]
 # ## The forum's plot, again
 #
-# The whole network, batch B with the forum's 512 sequences: `drop-in` exchanges pack and pad only, `run` is `pv.run`.
-# Before anything was timed, logits and gradients of all methods were compared.
+# The whole network of notebook 06, batch B with 512 sequences: `drop-in` exchanges pack and pad only, `run` is `pv.run`.
 
 # %%
 from packviz.studies.forum import points, results, sweep
@@ -349,14 +349,14 @@ machines = sweep.recordings(methods)
 results.on_machines(machines, "ratio", "B")
 
 # %% [markdown]
-# On the CPU packed training was many times as slow as padded. With `run` it is faster: same results, fewer cells.
-# `drop-in` repairs pack and pad, the smaller part of the loss. The larger part is torch's packed LSTM.
+# On the CPU packed training takes many times as long as padded. With `run` it takes less: the results of packing, and
+# fewer cells. `drop-in` repairs pack and pad, the smaller part of the loss. The larger part is torch's packed LSTM.
 
 # %%
 results.on_machines(machines, "memory", "B")
 
 # %% [markdown]
-# There `run` pays with memory: more than packed, because the staircase keeps the rows of every rectangle beside the
+# On the CPU `run` pays with memory: more than packed, because the staircase keeps the rows of every rectangle beside the
 # padded batch. Padded needs more still.
 
 # %% tags=["claims"]
@@ -370,18 +370,19 @@ assert took["packed"] - took["drop-in"] < took["drop-in"] - took["run"]
 assert memory["packed, training"] < memory["run, training"] < memory["padded, training"]
 
 # %% [markdown]
-# On your machine, with small batches. In so small a step the calls that `run` adds may cost what it saves:
+# On your machine, with batches of 64. In so small a step `run`'s own calls may cost more than it saves:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 small = points.Parameters(methods=methods, batch_size=64, rounds=3)
 *_, live = sweep.sweep(small, ["B"], sizes=(32, 64, 128))
-live.chart("ratio")
+results.on_machines({"yours": live}, "ratio", "B")
 
 # %% [markdown]
 # ## Who wins
 #
-# One network is one case, so the methods race at many. Left of the line is faster than torch padded, whose states are
-# wrong. No method wins everywhere: `auto` has to choose.
+# One network is one case, so the methods race at many. A row is an RNN (input, hidden size), the kind of lengths, and
+# sequences × steps. Left of the line is faster than torch padded, whose states are wrong. No method wins everywhere:
+# `auto` has to choose.
 
 # %%
 race.chart(raced)
@@ -393,16 +394,13 @@ race.chart(raced)
 race.missed(raced)
 
 # %% [markdown]
-# In training on the CPU `auto` took at most 1.03 times as long as torch packed. It can lose to torch's *padded* LSTM,
-# the fused kernel: with tiny batches, short sequences, or hardly any padding. Forward alone it misses more often.
+# In training on the CPU `auto` hardly ever loses to torch packed. It can lose to torch's *padded* LSTM, the fused kernel:
+# with tiny batches, short sequences, or hardly any padding.
 
 # %% tags=["claims"]
-training, forward = cpu.aims(), cpu.aims("forward")
-assert not training["at most 1.03 times torch packed"].missed
+assert len(cpu.aims()["at most 1.03 times torch packed"].missed) <= 2
 lost = [point for point in cpu.points if cpu.ratio(point, "auto", "torch padded") > 1.05]
-assert lost
-assert {point.mode for point in lost} == {"LSTM"}
-assert sum(len(aim.missed) for aim in training.values()) < sum(len(aim.missed) for aim in forward.values())
+assert sum(point.mode == "LSTM" for point in lost) > len(lost) / 2
 
 # %% [markdown]
 # ## What people get wrong
@@ -410,14 +408,14 @@ assert sum(len(aim.missed) for aim in training.values()) < sum(len(aim.missed) f
 # - **"A faster method gives other results."** It may change the last bits, and nothing else.
 # - **"The same seed, the same dropout."** Between layers dropout is drawn in another order. Compare in `eval` mode.
 # - **"Fewer cells, less time."** Cuts cost calls. A batch of nearly equal lengths stays one rectangle.
-# - **"It must be so on a GPU."** There cuDNN, NVIDIA's library, takes `batch_sizes` as they are. Race on yours:
+# - **"So it is on a GPU."** There cuDNN, NVIDIA's library, takes `batch_sizes` as they are. Not measured here; race on yours:
 #   `packviz study race --device cuda --out mine.json`.
 
 # %% [markdown]
 # ## Exercise
 #
 # Choose the cuts yourself. A call costs as much as **10 cells**, and the 12 sequences are up to 16 steps long. Find a
-# staircase that none undercuts. `(0, 16)` is the padded batch, `(0, 8, 16)` has one cut, after 8 steps.
+# staircase that no other undercuts. `(0, 16)` is the padded batch, `(0, 8, 16)` has one cut, after 8 steps.
 
 # %% tags=["exercise"]
 twelve = [4, 16, 3, 9, 2, 13, 9, 4, 14, 3, 8, 2]

@@ -13,15 +13,15 @@
 #
 # Time: 15 minutes.
 #
-# > **What to do.** Call `pv.advise(rnn, lengths)` with your own RNN and lengths, and paste the code in its `.code`. It
-# > only recommends what gives the results of packing. The order for a whole model:
+# > **What to do.** Call `pv.advise(rnn, lengths)` with your own RNN and lengths, and paste what its `.code` says. It only
+# > recommends what gives the results of packing. The order for a whole model:
 # > [an hour and a slow model](00_start_here.ipynb#An-hour-and-a-slow-model).
 
 # %% [markdown]
 # ## A rule of thumb
 #
-# The documentation of transformertf (*RNN Packed Sequences*) gives one: pack if the lengths vary by more than 10 % of
-# the longest, or if there are 8 sequences or more; pad if all are equal. We tried it on 432 batches that were measured
+# The documentation of transformertf, a library, gives one (*RNN Packed Sequences*): pack if the lengths vary by more than
+# 10 % of the longest, or if there are 8 sequences or more; pad if all are equal. It was tried on 432 batches, measured
 # both ways: three kinds of RNN, several sizes, forward alone and training.
 
 # %%
@@ -42,8 +42,7 @@ habits = {
 rules.compare(machines, habits)
 
 # %% [markdown]
-# "× the best" is the time taken over that of the better choice, on average. On the CPU, never packing is the better habit
-# *for speed*. For your results it may be wrong, because it reads the padding.
+# On the CPU, never packing is the better habit *for speed*. But then the RNN reads the padding.
 
 # %% tags=["claims"]
 cpu = thumb.recorded()  # what the text says of times, it says of this one
@@ -63,38 +62,32 @@ import torch
 from torch.nn.utils.rnn import pack_padded_sequence
 
 
-def encode(rnn, x, lengths):  # x is 6 steps wide, as a model with a fixed size has it
+def by_rule(x, lengths):
     if rules.rule_of_thumb(lengths):
         x = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     return rnn(x)[1][0][0]  # h_n
 
 
 torch.manual_seed(0)
-rnn, ours = torch.nn.LSTM(3, 5, batch_first=True), torch.randn(4, 3)
-encodings = []
-for mate in (4, 6):  # our batch-mate's length
-    x = torch.nn.utils.rnn.pad_sequence([ours, torch.ones(mate, 3), torch.zeros(6, 3)], batch_first=True)[:2]
-    encodings.append(encode(rnn, x, [4, mate])[0])
-apart = (encodings[0] - encodings[1]).abs().max()
-print(f"the same sequence, with a mate of 4 and of 6 steps: {apart:.2g} apart")
+rnn = torch.nn.LSTM(3, 5, batch_first=True)
+x = torch.randn(2, 6, 3)  # 6 steps wide, as in a model with a fixed size
+short, long = by_rule(x, [4, 4]), by_rule(x, [4, 6])
+print(f"sequence 0, with a mate of 4 and of 6 steps: states {(short[0] - long[0]).abs().max():.2f} apart")
 
 # %% [markdown]
-# With a mate of 6 steps the rule packs, and our final state is right. With a mate of 4 it has read two steps of zeros.
-# **A choice of speed must never change results.** All methods of `pv.run` (notebook 08) give
-# what packing gives:
+# With a mate of 6 steps the rule packs, and the state is right. With a mate of 4 it has read two steps of padding.
+# **A choice of speed must never change results.** No method of `pv.run` (notebook 08) does:
 
 # %%
-x[0, 4:] = 99  # whatever stands in the padding
-lengths = torch.tensor([4, 4])
-packed_h_n = rnn(pack_padded_sequence(x, lengths, batch_first=True))[1][0]
 for method in ("auto", "padded", "packed", "split", "staircase"):
-    output, (h_n, c_n) = pv.run(rnn, x, lengths, method=method)
-    print(f"{method:10} the state of packing: {torch.allclose(h_n, packed_h_n, atol=1e-6)}")
+    (short, _), (long, _) = (pv.run(rnn, x, [4, mate], method=method)[1] for mate in (4, 6))
+    print(f"{method:10} states {(short[0, 0] - long[0, 0]).abs().max():.2f} apart")
 
 # %% tags=["claims"]
-assert apart > 0.05
+assert (by_rule(x, [4, 4])[0] - by_rule(x, [4, 6])[0]).abs().max() > 0.05
+packed_h_n = rnn(pack_padded_sequence(x, [4, 4], batch_first=True))[1][0]
 for method in ("auto", "padded", "packed", "split", "staircase"):
-    assert torch.allclose(pv.run(rnn, x, lengths, method=method)[1][0], packed_h_n, atol=1e-6)
+    assert torch.allclose(pv.run(rnn, x, [4, 4], method=method)[1][0], packed_h_n, atol=1e-6)
 
 # %% [markdown]
 # ## What decides
@@ -112,10 +105,10 @@ display(*rules.where_packing_pays(machines, "GRU"))
 
 # %% [markdown]
 # On the CPU, forward alone, packing pays where there is much padding *and* enough work in a step. In training more steps
-# make it worse: at 256 no circle is left.
+# make it worse.
 #
-# Why? Take a run's time apart: so much per call, per time step, per cell, and, in packed training, for the copies of the
-# backward pass. Fitted to the measurements, such a *cost model* says of one batch:
+# Why? A *cost model* takes a run's time apart: so much per call, per time step, per cell, and, in packed training, for the
+# copies of the backward pass. Fitted to the measurements it says of one batch:
 
 # %%
 sizes = {"mode": "LSTM", "training": True, "batch_size": 64, "longest": 256, "size": 32, "kind": "log-normal"}
@@ -125,7 +118,7 @@ display(*rules.where_time_goes(machines, **sizes))
 # Packed, the cells do cost less. But on a CPU a padded LSTM is one *fused kernel*, a single call for all steps, in which
 # a step is nearly free.
 #
-# Now as rules, each fitted to some sizes and tried on **another** one:
+# Let each of these decide, fitted to some sizes and tried on **another**:
 
 # %%
 fits = {
@@ -137,12 +130,13 @@ rules.compare(machines, {"never pack": habits["never pack"]}, fits)
 
 # %% [markdown]
 # On the CPU one number alone is hardly better than never packing. The cost model is nearly always right, *on the machine
-# it was fitted on*. So take no rule from elsewhere. Measure.
+# it was fitted on*. So take no rule from elsewhere: measure.
 
 # %% tags=["claims"]
 same = {"training": True, "batch_size": 64, "size": 128, "kind": "log-normal"}
 longer = [one for one in cpu.of("GRU") if all(getattr(one, name) == value for name, value in same.items())]
-assert all((one.ratio.value < 1) == (one.longest < 256) for one in longer)
+ratios = [one.ratio.value for one in sorted(longer, key=lambda one: one.longest)]
+assert ratios == sorted(ratios)  # more steps make it worse
 model = rules.CostModel.fit(cpu.cases)
 (case,) = [case for case in cpu.cases if all(getattr(case, name) == value for name, value in sizes.items())]
 assert model.parts(case, "packed")["each cell"] < model.parts(case, "padded")["each cell"]  # what packing saves …
@@ -154,8 +148,8 @@ assert judged[-1].slowdown == min(rule.slowdown for rule in [*judged, never])
 # %% [markdown]
 # ## Measured advice
 #
-# `pv.advise` times every method on batches of your lengths: a list, or the path of a CSV or JSON file. Without any, they
-# are those of the 512 sentences of notebook 01.
+# `pv.advise` times every method on batches of your lengths. Give a list, or the path of a CSV or JSON file; while it is
+# empty, the 512 sentences of notebook 01 are taken.
 
 # %% tags=["parameters"]
 my_lengths = []
@@ -178,10 +172,9 @@ advice
 
 # %% [markdown]
 # A hatched bar gives other results than packing, and stands there for comparison alone. *Bucketed* is explained next.
-# Where the seconds suffice, more bars say what torch's packed run spends its time on.
 #
 # The advice holds for this machine and number of threads, these lengths, this RNN. For a real decision give it more
-# seconds: `budget=60`.
+# seconds, `budget=60`. Where they suffice, more bars say what torch's packed run spends its time on.
 
 # %% [markdown]
 # ## Batches of similar lengths
@@ -196,42 +189,40 @@ ask("buckets of sentences")
 # %%
 from packviz import batches
 
-orders = {"shuffled": {}, "bucketed": {"window": 4}, "sorted": {}}
-groups = {order: batches.batches(lengths, batch_size, order, **how) for order, how in orders.items()}
-layouts = {
-    order: [pv.Layout([lengths[i] for i in batch]) for batch in batches] for order, batches in groups.items()
-}
+layouts = {}
+for order in ("shuffled", "bucketed", "sorted"):
+    groups = batches.batches(lengths, batch_size, order, window=4)
+    layouts[order] = [pv.Layout([lengths[i] for i in group]) for group in groups]
 pv.figures.padding_waste(layouts)
 
 # %% [markdown]
-# `Buckets` forms such batches anew in each epoch. A transformer can also put several sequences in one row: notebook
-# [12](12_beyond_rnns.ipynb).
+# `pv.Buckets` forms such batches anew in each epoch:
 
 # %%
 data = [torch.zeros(length, 32) for length in lengths]
 sampler = pv.Buckets(lengths, batch_size, window=4)
-loader = torch.utils.data.DataLoader(data, batch_sampler=sampler, collate_fn=lambda batch: [len(x) for x in batch])
+loader = torch.utils.data.DataLoader(data, batch_sampler=sampler, collate_fn=torch.nn.utils.rnn.pad_sequence)
 for epoch in (1, 2):
-    print(f"epoch {epoch}: the longest sequences of its first batches:", *[max(batch) for batch in loader][:6])
+    print(f"epoch {epoch}: its first batches are so many steps wide:", *[len(batch) for batch in loader][:6])
 
 # %% tags=["claims"]
 padding = {order: sum(layout.n_padding for layout in some) for order, some in layouts.items()}
 assert padding["sorted"] < padding["bucketed"] < padding["shuffled"]
-first, second = list(loader), list(loader)
-assert sorted(n for batch in first for n in batch) == sorted(lengths)
+first, second = list(sampler), list(sampler)
+assert sorted(i for batch in first for i in batch) == list(range(len(lengths)))
 assert first != second
 
 # %% [markdown]
-# Try it, with your own lengths too. Where does a small window suffice?
+# Choose *bucketed*, and move *window*. When does a wider one hardly help any more? Try lengths of your own, too.
 
 # %%
 from packviz.explorers import BatchingExplorer
 
-explorer = BatchingExplorer([len(sentence) for sentence in sentences()])
+explorer = BatchingExplorer([len(sentence) for sentence in sentences()], workers=1)
 explorer
 
 # %% tags=["claims"]
-explorer.order.value, shares = "bucketed", []
+explorer.order.value, explorer.workers.value, shares = "bucketed", 2, []
 for window in (1, 2, 4, 8, 16):
     explorer.window.value = window
     shares.append((explorer.load.padding, batches.idle(explorer.tokens)))
@@ -243,7 +234,7 @@ assert shares[-1][0] == explorer.load.padding  # a window of all batches is sort
 # ## Several workers
 #
 # Several processes or GPUs, *workers*, can share a batch. torch's `DistributedDataParallel` (DDP) averages their
-# gradients, so a step is over when the slowest worker is. Take 64 sequences, longest first:
+# gradients, so a step is over when the slowest worker is. (Move *workers* above.) Take 64 sequences, longest first:
 #
 # - **contiguous**: worker 0 gets the longer half,
 # - **strided**: in turn, 0 1 0 1 …,
@@ -268,8 +259,8 @@ found.chart()
 #
 # 1. Add up the tokens of all workers: `total = torch.tensor(my_tokens, device=device)`, then
 #    `torch.distributed.all_reduce(total)`, which puts the sum over all workers into `total`.
-# 2. Each worker's loss is the **sum** over its tokens, divided by `total`, times `torch.distributed.get_world_size()`,
-#    the number of workers: DDP's average divides by that again.
+# 2. Let every token count alike. Mind that DDP *averages* over its workers, `torch.distributed.get_world_size()` of them.
+#    This loss is the exercise below.
 
 # %% tags=["claims"]
 for way in ("contiguous", "strided", "snake"):
@@ -287,31 +278,26 @@ print(found.times())
 # %% [markdown]
 # Contiguous, one worker waits for the other. But with fair shares *both* walk all time steps.
 #
-# The comparison runs under torchrun, PyTorch's launcher, too; on one machine with 8 GPUs, and your lengths:
+# The same comparison under torchrun, PyTorch's launcher, on one machine with 8 GPUs and your lengths:
 #
 # ```sh
 # torchrun --standalone --nproc-per-node 8 -m packviz.studies.workers --device cuda --lengths my_lengths.csv
 # ```
 #
-# Each worker pads to its **own** longest sequence. To put the outputs together, tell all a common `total_length`:
-
-# %%
-n = torch.tensor([9, 7, 3, 2])
-x, rnn = torch.randn(4, 9, 3), torch.nn.GRU(3, 5, batch_first=True)
-halves = [(x[:2], n[:2]), (x[2:, :3], n[2:])]  # what the two workers hold
-own = [pv.run(rnn, *half)[0] for half in halves]
-common = torch.cat([pv.run(rnn, *half, total_length=9)[0] for half in halves])
-print("own lengths:", *[tuple(output.shape) for output in own], "  total_length=9:", tuple(common.shape))
+# Each worker pads to its **own** longest sequence. To put the outputs together, give all the same `total_length`.
 
 # %% tags=["claims"]
-assert [output.shape[1] for output in own] == [9, 3]
+n = torch.tensor([9, 7, 3, 2])
+x, rnn = torch.randn(4, 9, 3), torch.nn.GRU(3, 5, batch_first=True)
+halves = [(x[:2], n[:2]), (x[2:, :3], n[2:])]  # what two workers hold
+assert [pv.run(rnn, *half)[0].shape[1] for half in halves] == [9, 3]
+common = torch.cat([pv.run(rnn, *half, total_length=9)[0] for half in halves])
 assert torch.allclose(common, pv.run(rnn, x, n)[0], atol=1e-6)
 
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Pack when lengths vary."** The RNN, its size, the pass and the device decide, too. Measure.
-# - **"Packing always pays on a GPU."** The page that the rule comes from reports one where packing lost.
+# - **"Packing always pays on a GPU."** The page that the rule comes from reports a GPU where packing lost.
 # - **"DDP averages the loss."** It averages gradients, each worker with the same weight.
 
 # %% [markdown]
@@ -336,7 +322,7 @@ checks.worker_loss(my_loss)
 # - say why a rule about lengths is a poor guide: it sees neither RNN, size, pass nor device,
 # - choose by speed among exact methods only, and ask `pv.advise` which,
 # - remove most padding with buckets, and keep the epochs random,
-# - share a batch fairly, and weight the loss by tokens.
+# - share a batch fairly, and weight the loss by tokens: `losses.sum() * workers / total`.
 #
 # Next: [11 The error museum](11_error_museum.ipynb). Back:
 # [08 Making packing pay](08_making_packing_pay.ipynb) · [00 Start here](00_start_here.ipynb)

@@ -26,7 +26,6 @@ from packviz.core.layout import IntArray, Layout, frozen
 from packviz.core.spec import Spec
 from packviz.draw import bars, text
 from packviz.draw.drawn import Drawn
-from packviz.draw.palette import METHODS
 from packviz.draw.sheet import Sheet, stack
 
 
@@ -192,12 +191,12 @@ class Ledger(Drawn):
     def drawings(self, theme: str) -> list[Sheet]:
         """The parts of the picture."""
         totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
-        both, packed = self.per_step, METHODS["packed"]
+        both = self.per_step
         share = text.percent(self.forward.saved, self.forward.padded)
         title, by_step = f"Packing leaves out {share} of the forward FLOPs", "GEMM FLOPs at each time step, forward"
         return [
-            bars.totals(title, totals, theme, solid=packed),
-            bars.steps(by_step, both.packed, both.padded, theme, solid=packed),
+            bars.totals(title, totals, theme),
+            bars.steps(by_step, both.packed, both.padded, theme),
         ]
 
     def _cells(self, each: int) -> Work:

@@ -34,7 +34,6 @@ def totals(
     rows: Mapping[str, tuple[int, int]],
     theme: str,
     words: tuple[str, str, str] = FLOPS,
-    solid: str = SOLID,
 ) -> Sheet:
     """A bar for each name: its first number solid, its second one hatched behind it.
 
@@ -43,13 +42,12 @@ def totals(
         rows: by name, the number computed packed, and the number left out. Both together are the padded one.
         theme: a key of `palette.THEMES`.
         words: as in `FLOPS`.
-        solid: the fill of what is computed.
     """
-    sheet, y = _titled(title, theme, words, solid), 30.0
+    sheet, y = _titled(title, theme, words), 30.0
     scale = (_WIDTH - _NAMES - 300) / max(1, *(sum(pair) for pair in rows.values()))
     for name, (packed, saved) in rows.items():
         end = _NAMES + packed * scale
-        sheet.box(_NAMES, y, packed * scale, 20, solid)
+        sheet.box(_NAMES, y, packed * scale, 20, SOLID)
         sheet.box(end, y, saved * scale, 20, HATCHED)
         sheet.text(_NAMES - 8, y + 14, name, anchor="end")
         said = f"{text.short(packed)} of {text.short(packed + saved)}: {text.percent(saved, packed + saved)} {words[2]}"
@@ -66,7 +64,6 @@ def steps(
     theme: str,
     words: tuple[str, str, str] = FLOPS,
     axis: str = "t =",
-    solid: str = SOLID,
 ) -> Sheet:
     """A bar for each time step: solid up to what packing computes, hatched up to the padded count.
 
@@ -77,9 +74,8 @@ def steps(
         theme: a key of `palette.THEMES`.
         words: as in `FLOPS`.
         axis: what stands before the numbers of the bars.
-        solid: the fill of what is computed.
     """
-    sheet, n, top = _titled(title, theme, words, solid), len(packed), int(max(padded))
+    sheet, n, top = _titled(title, theme, words), len(packed), int(max(padded))
     each, scale, foot = (_WIDTH - 130) / n, _TALL / max(top, 1), 32.0 + _TALL
     gap = min(3.0, each * 0.15) if n <= _FEW else 0.0
     runs = [(t, t + 1) for t in range(n)] if n <= _FEW else _runs(packed, padded)
@@ -87,7 +83,7 @@ def steps(
     for a, b in runs:
         x, width, low, high = _AXIS + a * each + gap / 2, (b - a) * each - gap, int(packed[a]), int(padded[a])
         if low:
-            sheet.box(x, foot - low * scale, width, low * scale, solid, stroke=line)
+            sheet.box(x, foot - low * scale, width, low * scale, SOLID, stroke=line)
         if high > low:
             sheet.box(x, foot - high * scale, width, (high - low) * scale, HATCHED, stroke=line)
     if n > _FEW and len(runs) <= _EDGES:
@@ -152,17 +148,19 @@ def spreads(
     if any(spread.hatched for spread in rows.values()):
         sheet.key(_WIDTH - 40 - width_of(hatched), 6, [(HATCHED, hatched)])
     whiskers, labels, y = "", [], 32.0
+    across = left + scale * (line or 0.0)
     for name, spread in rows.items():
         low, middle, high = (left + scale * value for value in (spread.low, spread.middle, spread.high))
         sheet.box(left, y, middle - left, 20, HATCHED if spread.hatched else spread.fill)
         sheet.text(left - 8, y + 14, name, anchor="end", bold=spread.bold)
-        labels.append((max(middle, high) + 10, y + 14, spread.said))
+        behind = max(middle, high) + 10
+        crossed = behind - 8 < across < behind + width_of(spread.said)
+        labels.append((across + 8 if crossed else behind, y + 14, spread.said))
         whiskers += f"M{low:.2f} {y + 10:g}H{high:.2f}M{low:.2f} {y + 5:g}v10M{high:.2f} {y + 5:g}v10"
         y += 28
     sheet.layer()
     if line is not None:
-        x = left + scale * line
-        sheet.line([(x, 26), (x, y)], sheet.colours.accent, dash="4 3")
+        sheet.line([(across, 26), (across, y)], sheet.colours.accent, dash="4 3")
     sheet.path(whiskers, stroke=sheet.colours.ground, width=4)
     sheet.path(whiskers, stroke=sheet.colours.text, width=1.5)
     for label in labels:
@@ -229,9 +227,9 @@ def _runs(packed: IntArray, padded: IntArray) -> list[tuple[int, int]]:
     return list(pairwise([0, *changes.tolist(), len(packed)]))
 
 
-def _titled(title: str, theme: str, words: tuple[str, str, str], solid: str) -> Sheet:
+def _titled(title: str, theme: str, words: tuple[str, str, str]) -> Sheet:
     sheet = Sheet(theme, title)
     sheet.title(title)
-    sheet.key(490, 6, [(solid, words[0])])
+    sheet.key(490, 6, [(SOLID, words[0])])
     sheet.key(660, 6, [(HATCHED, words[1])])
     return sheet

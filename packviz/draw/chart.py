@@ -30,7 +30,7 @@ _MARKERS = (
     "m-1.5-5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z",  # cross
     "m0-5.5l1.5 4h4l-3.2 2.5l1.2 4l-3.5-2.4l-3.5 2.4l1.2-4l-3.2-2.5h4z",  # star
 )
-_LEFT, _RIGHT, _TOP, _WIDE, _TALL = 66.0, 92.0, 40.0, 300.0, 170.0  # px: a plot and the room around it
+_LEFT, _RIGHT, _TOP, _WIDE, _TALL = 70.0, 92.0, 40.0, 300.0, 170.0  # px: a plot and the room around it
 _BELOW = 36.0
 _BESIDE = 20.0  # names of curves that end so near to each other stand in one column
 _MOST_TICKS = 8  # of a logarithmic axis; and as many marks on a curve
@@ -91,7 +91,7 @@ class Axes:
             y = self.y(value)
             sheet.line([(self.left, y), (self.right, y)], sheet.colours.hatch, width=0.5)
             if all(value == end or abs(y - self.y(end)) > 10 for end in (self.heights[0], self.heights[-1])):
-                sheet.text(self.left - 6, y + 4, _number(value), anchor="end", size=11, ink=sheet.colours.muted)
+                sheet.text(self.left - 10, y + 4, _number(value), anchor="end", size=11, ink=sheet.colours.muted)
 
     def columns(self, values: Iterable[float], name: str = "", before: str = "") -> None:
         """The line at the foot, and below it the numbers that have room.

@@ -20,8 +20,8 @@ from packviz.draw.sequences import one_in, real_cells, row_name, stride
 from packviz.draw.sheet import HATCHED, Sheet, n, row, width_of
 
 _LEFT, _TOP, _WIDE, _TALL = 70.0, 46.0, 460.0, 330.0  # px: the margins of the grid, and the most it takes
-_CHART, _CHART_TALL, _AXIS, _END = 350.0, 340.0, 66.0, 24.0  # px: the chart, and what is left and right of its curves
-_CURVE = _MEASURED = palette.METHODS["staircase"]
+_CHART, _CHART_TALL, _AXIS, _END = 354.0, 340.0, 70.0, 24.0  # px: the chart, and what is left and right of its curves
+_CURVE = _MEASURED = palette.REAL  # not a method's: the rows beside it have the colours of sequences
 _WEDGE, _DIAMOND, _DOT = "m0-4l-5 8h10z", "m0-6l6 6l-6 6l-6-6z", "m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z"
 
 

@@ -301,11 +301,11 @@ def chart(machines: Mapping[str, Race], which: str = "training") -> Chart:
             values = [race.ratio(point, name, PADDED, which) for point in points]
             drawn.points(values, [point.name for point in points], name, marker=mark, panel=panel, key=not panel)
         # Last, over the method that it has chosen.
-        for name, some, colour in (
-            (AUTO, [point for point in points if point not in slower[machine]], palette.METHODS["run"]),
-            (f"{AUTO}, slower", slower[machine], palette.LIGHT.wrong),
+        for name, some, colour, shape in (
+            (AUTO, [p for p in points if p not in slower[machine]], palette.METHODS["run"], "circle-open"),
+            (f"{AUTO}, slower", slower[machine], palette.LIGHT.wrong, "square-open"),
         ):
-            ring = {"symbol": "circle-open", "size": 15, "line": {"width": 2.5}, "color": colour}
+            ring = {"symbol": shape, "size": 15, "line": {"width": 2.5}, "color": colour}
             if some:
                 key = name not in {trace.name for trace in drawn.data}
                 values = [against[machine][point].value for point in some]
@@ -361,7 +361,7 @@ def missed(machines: Mapping[str, Race]) -> Table:
         [said, *(f"{len(found[said].missed)} of {len(found[said].of)}" for found in aims.values())]
         for said in next(iter(aims.values()))
     ]
-    return Table(rows, ["auto shall take", *head], "Points where auto misses its aim")
+    return Table(rows, ["auto should take", *head], "Points where auto misses its aim")
 
 
 def _panels(machines: Mapping[str, Race], *below: str) -> dict[str, Any]:

@@ -257,7 +257,8 @@ def chart(verdicts: Mapping[str, Sequence[Judged]], below: Sequence[str] = ()) -
         for machine, some in verdicts.items()
         for one in some
     }
-    ends = [f"{text.whole_percent(v.accuracy)} right, {v.slowdown:.2f} × the best" for v in rows.values()]
+    share = text.whole_percent
+    ends = [f"{share(v.accuracy)} right, on average {v.slowdown:.2f} × the better time" for v in rows.values()]
     parts = {
         "✓ right": [v.right for v in rows.values()],
         "✗ wrong": [v.wrong for v in rows.values()],
@@ -276,10 +277,12 @@ def chart(verdicts: Mapping[str, Sequence[Judged]], below: Sequence[str] = ()) -
     drawn = axes(title, words, x="cases", rows=[*rows], ends=ends, below=below)
     for (part, counts), fill in zip(parts.items(), (REAL, WRONG, NEITHER), strict=True):
         sign = part[0] if part[0] in "✓✗" else ""
-        said = [f"{sign} {count}".strip() for count in counts]
         wide = [400 * count / len(v.cases) for count, v in zip(counts, rows.values(), strict=True)]  # px, at least
-        roomy = [words if width_of(words, 11) < px else "" for words, px in zip(said, wide, strict=True)]
-        drawn.bars([*rows], counts, part, fill, said=roomy)
+        said = [
+            next((words for words in (f"{sign} {count}".strip(), f"{count}") if width_of(words, 11) < px), "")
+            for count, px in zip(counts, wide, strict=True)
+        ]
+        drawn.bars([*rows], counts, part, fill, said=said)
     for (name, v), end in zip(rows.items(), ends, strict=True):
         drawn.label(len(v.cases), name, end)
     return drawn.scale(max(len(v.cases) for v in rows.values()))
@@ -332,7 +335,7 @@ def _where(cases: Sequence[Case], name: str, below: Sequence[str]) -> Chart:
     }
     packed = [sum(case.faster == "packed" for case in cases if case.training == side) for side in (False, True)]
     of = len(cases) // 2
-    title = f"{name}: packing is faster forward at {packed[0]}, in training at {packed[1]} of {of} each"
+    title = f"{name}: packing is faster forward at {packed[0]} of {of} batches, in training at {packed[1]}"
     lines = [title]
     for panel, some in panels.items():
         for winner, (said, _) in _WINNERS.items():

@@ -101,11 +101,11 @@ class Workers(Worded):
     def to_text(self) -> str:
         """Tokens, steps and gradient errors: all that does not depend on the machine."""
         title = f"{self.layout.batch_size} sequences, {self.layout.n_valid:,} tokens, workers: {len(self.shares)}"
-        rows = [["split", "tokens", "steps", f"error of the gradient:  {MEANS}", WEIGHTED]]
+        rows = [["split", "tokens", "steps", *(f"gradient error, {loss}" for loss in LOSSES)]]
         for way, errors in self.errors.items():
             counts = (" / ".join(map(str, some(way))) for some in (self.tokens, self.steps))
             rows.append([way, *counts, *(said(errors[loss]) for loss in LOSSES)])
-        return "\n".join([title, *table(rows, "<12>16>14>40>16")])
+        return "\n".join([title, *table(rows, "<12>16>14   .   <")])
 
     def times(self) -> str:
         """The milliseconds of each worker, and how long the fastest waits for the slowest."""

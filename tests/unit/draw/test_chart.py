@@ -106,11 +106,11 @@ def test_a_curve_lies_where_its_numbers_are(y):
     """Measured in the drawing: heights are proportional to the times, from 0 on, and sizes run to the right."""
     drawn = sweep(curve(x=range(1, len(y) + 1), y=y)).to_svg()
     got = coordinates(drawn)
-    assert any(path.startswith("M66 232L366 232") for path in paths(drawn, stroke=palette.LIGHT.line))  # the axis
+    assert any(path.startswith("M70 232L370 232") for path in paths(drawn, stroke=palette.LIGHT.line))  # the axis
     heights = 232 - got[:, 1]
     scale = ticks(0.0, 1.2 * max(y))[-1] / 170
     assert np.allclose(heights * scale, y, atol=0.06 * scale)
-    assert np.allclose(got[:, 0] - 66, 300 * np.arange(1, len(y) + 1) / len(y), atol=0.06)
+    assert np.allclose(got[:, 0] - 70, 300 * np.arange(1, len(y) + 1) / len(y), atol=0.06)
 
 
 @given(st.lists(numbers, min_size=2, max_size=6))
@@ -143,13 +143,13 @@ def test_guides_are_named_and_within_the_plot():
     drawn = Sweep("Title", [[Plot("one", [curve()], (), [guide], log=True)]], (), (), "").to_svg()
     assert "slope 2" in Drawing(drawn).said()
     line, *_ = paths(drawn, stroke=palette.LIGHT.muted, fill="none")  # the others lead to the names
-    assert np.allclose(points(line)[1], [366, 62], atol=0.01)  # 500 is the highest tick
+    assert np.allclose(points(line)[1], [370, 62], atol=0.01)  # 500 is the highest tick
 
 
 def test_hollow_marks_have_the_ground_inside():
     drawn = Sweep("", [[Plot("", [Curve("a", 0, 0, [1], [1.0], [1.0], [1.0], hollow=True)])]], (), (), "").to_svg()
     assert not paths(drawn, fill=COLOURS[0])
-    assert [p for p in paths(drawn, fill=palette.LIGHT.ground, stroke=palette.LIGHT.line) if p.startswith("M366")]
+    assert [p for p in paths(drawn, fill=palette.LIGHT.ground, stroke=palette.LIGHT.line) if p.startswith("M370")]
 
 
 def test_a_name_in_the_middle_gives_way_to_the_same_name_at_the_end():
@@ -162,7 +162,7 @@ def test_a_name_in_the_middle_gives_way_to_the_same_name_at_the_end():
 def test_whiskers_reach_from_quartile_to_quartile():
     drawn = sweep(Curve("a", 0, 0, [10], [5.0], [4.0], [8.0])).to_svg()
     (whisker,) = [p for p in paths(drawn, stroke=palette.LIGHT.line, fill="none") if "V" in p]
-    assert whisker.startswith("M366 147V62M362 147h8M362 62h8")  # 8 ms is the highest tick, 62 px from the top
+    assert whisker.startswith("M370 147V62M366 147h8M366 62h8")  # 8 ms is the highest tick, 62 px from the top
 
 
 def test_methods_differ_by_colour_marker_and_name_and_sources_by_dashes():
@@ -204,8 +204,8 @@ def test_planned_sizes_are_marked_and_stretch_the_axis():
     assert not paths(plain, fill=palette.LIGHT.accent)
     (pips,) = paths(planned, fill=palette.LIGHT.accent)
     assert pips.count("z") == 2
-    assert coordinates(planned)[-1][0] == 66 + 150  # 4 of 8
-    assert coordinates(plain)[-1][0] == 366
+    assert coordinates(planned)[-1][0] == 70 + 150  # 4 of 8
+    assert coordinates(plain)[-1][0] == 370
 
 
 def test_names_at_the_ends_do_not_cover_each_other():
@@ -220,7 +220,7 @@ def test_names_at_the_ends_do_not_cover_each_other():
 def test_everything_stays_inside():
     long = "x" * 150
     drawn = Drawing(sweep(curve("staircase"), sources=(long,), notes=(long, "<&>")).to_svg("dark"))
-    assert drawn.text("two").x == drawn.text("one").x + 458
+    assert drawn.text("two").x == drawn.text("one").x + 462
     assert not drawn.outside()
     assert "<&>" in drawn.said()
 

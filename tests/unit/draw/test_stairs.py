@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from packviz.core.cuts import every_cut
 from packviz.core.layout import Layout
 from packviz.draw import palette
-from packviz.draw.palette import LIGHT, METHODS, SEQUENCES
+from packviz.draw.palette import LIGHT, REAL, SEQUENCES
 from packviz.draw.stairs import Stairs, TradeOff, beside
 
 few = st.lists(st.integers(1, 16), min_size=1, max_size=16)
@@ -188,7 +188,7 @@ def curves(drawing):
     """The points of the two curves, time first."""
     found = []
     for element in drawing.elements:
-        if element.get("stroke") == METHODS["staircase"] and element.get("stroke-linejoin"):
+        if element.get("stroke") == REAL and element.get("stroke-linejoin"):
             for line in element.get("d")[1:].split("M"):
                 points = line.removesuffix("h.1").split("L")
                 found.append([tuple(map(float, point.split())) for point in points])

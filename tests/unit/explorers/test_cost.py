@@ -1,6 +1,7 @@
 """The explorer and the charts of FLOPs: every control moved over its range, as a browser moves it."""
 
 import pytest
+from drawings import Drawing
 from hypothesis import given
 from hypothesis import strategies as st
 from panels import move, visible, words
@@ -9,6 +10,7 @@ from packviz.core.spec import Spec
 from packviz.count.flops import flops
 from packviz.draw import layouts as pictures
 from packviz.draw import text
+from packviz.draw.palette import REAL, SEQUENCES
 from packviz.explorers import CostExplorer
 from packviz.lessons import checks
 
@@ -33,6 +35,13 @@ def test_it_starts_with_the_worked_example():
     shows(explorer, Spec("LSTM", 3, 7), SIX)
     assert "17,920 of 30,240: 40.7 % saved" in explorer.picture.value
     shows(CostExplorer([2, 1], "GRU", 500, 200), Spec("GRU", 500, 200), [2, 1])
+
+
+def test_colours_are_those_of_sequences_alone():
+    ledger = flops(Spec("LSTM", 3, 7), SIX)
+    fills = {shape.fill for shape in Drawing(ledger.to_svg()).boxes}
+    assert REAL in fills
+    assert not fills & {*SEQUENCES}
 
 
 @pytest.mark.parametrize("name", ["input_size", "hidden_size", "num_layers", "proj_size"])
