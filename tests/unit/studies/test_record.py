@@ -134,10 +134,10 @@ def test_another_number_of_threads_has_files_of_its_own(toys, said, monkeypatch)
 
 
 def test_a_point_that_fails_is_kept_apart_and_tried_again_last(toys, said):
-    toys.append(at(2, lambda: 1 // 0))
+    toys.append(at(2, lambda: 1 / 0))
     status, out, error = said("record", "--out", "out")
     assert (status, there()) == (1, {"one_cpu": [1, 3], "two_cpu": [4, 5]})
-    assert "one: size 2: FAILED, ZeroDivisionError: integer division or modulo by zero\n" in error
+    assert "one: size 2: FAILED, ZeroDivisionError: division by zero\n" in error
     assert "failed: one: size 2: ZeroDivisionError" in out
     notes = json.loads(Path("out/record.json").read_text())
     assert "Traceback (most recent call last):" in notes["failed"]["one: size 2"]
