@@ -122,6 +122,12 @@ class Results(Worded, Generic[P, V]):
         raise NotImplementedError
 
 
+def captions(machines: Mapping[str, Results[Any, Any]]) -> list[str]:
+    """What was measured on, to stand below a chart: of several machines, by what to call them, a line for each."""
+    line = "{}: {}." if len(machines) > 1 else "Measured on {1}."
+    return [line.format(name, found.caption) for name, found in machines.items()]
+
+
 class Timings(Results[P, Timing]):
     """Results of a study that times one contest at each point."""
 

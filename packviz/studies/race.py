@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from packviz.bench import ways
-from packviz.bench.study import Contest, How, Results, Study, timed
+from packviz.bench.study import Contest, How, Results, Study, captions, timed
 from packviz.bench.timing import RATIOS, Ratio, Timing
 from packviz.core import lengths
 from packviz.core.given import one_of
@@ -366,13 +366,7 @@ def missed(machines: Mapping[str, Race]) -> Table:
 
 def _panels(machines: Mapping[str, Race], *below: str) -> dict[str, Any]:
     """What `figures.axes` is to be told of the machines: a panel for each, and what was measured on, below."""
-    if len(machines) == 1:
-        (race,) = machines.values()
-        return {"below": [*below, f"Measured on {race.caption}."]}
-    return {
-        "panels": list(machines),
-        "below": [*below, *(f"{name}: {race.caption}" for name, race in machines.items())],
-    }
+    return {"panels": [*machines] if len(machines) > 1 else [""], "below": [*below, *captions(machines)]}
 
 
 def _each(values: Mapping[str, object]) -> str:
