@@ -24,7 +24,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from packviz.bench.machine import calm_allocator, caption, check_device, provenance
 from packviz.bench.timing import Ratio, Timing, clock_for, measure
 from packviz.core import files
-from packviz.core.worded import Worded
+from packviz.core.worded import Worded, first_line
 from packviz.draw.text import duration
 
 P = TypeVar("P")
@@ -264,7 +264,7 @@ def _compared(contest: Contest) -> tuple[dict[str, float], dict[str, str]]:
             except Exception as error:  # whatever a compiler or a driver may raise: the others are worth measuring
                 if not right:
                     raise
-                missing[name] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+                missing[name] = f"{type(error).__name__}: {first_line(error)}"
                 continue
             if wrong := [share for share, allowed in far if share > allowed]:
                 missing[name] = f"{max(wrong):.2g} from {contest.alike[0]}"

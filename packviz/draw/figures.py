@@ -21,6 +21,7 @@ from plotly.subplots import make_subplots
 
 from packviz.core import fit
 from packviz.core.layout import Layout
+from packviz.core.worded import first_line
 from packviz.draw import palette, text, theme
 from packviz.draw.chart import COLOURS, apart, doublings, heights_of, log_ticks, longest_x, ticks
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES
@@ -132,9 +133,6 @@ class Chart(go.Figure):
         name: str = "",
         fill: Fill = REAL,
         *,
-        panel: int = 0,
-        low: Sequence[float] = (),
-        high: Sequence[float] = (),
         said: Sequence[str] = (),
     ) -> Chart:
         """Adds bars: lying where the chart has rows, else upright; bars at one place stand on each other.
@@ -144,9 +142,6 @@ class Chart(go.Figure):
             values: their lengths.
             name: of these bars in the key; none where all are of one kind.
             fill: how they are filled.
-            panel: the number of the panel they stand in.
-            low: where the whisker of each begins, if they have any.
-            high: where it ends.
             said: what is written in each, where it has room.
         """
         looks = {"name": name, "showlegend": bool(name), "marker": fill.marker()}
@@ -155,10 +150,8 @@ class Chart(go.Figure):
             looks |= {"text": list(said), "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
             looks |= {"insidetextfont": ink, "constraintext": "none"}
         if self._lying:
-            bar = go.Bar(y=list(at), x=_short(values), orientation="h", error_x=_whiskers(values, low, high), **looks)
-        else:
-            bar = go.Bar(x=list(at), y=_short(values), error_y=_whiskers(values, low, high), **looks)
-        return self._put(bar, panel)
+            return self._put(go.Bar(y=list(at), x=_short(values), orientation="h", **looks), 0)
+        return self._put(go.Bar(x=list(at), y=_short(values), **looks), 0)
 
     def lines(
         self,
@@ -219,7 +212,7 @@ class Chart(go.Figure):
         looks = {"mode": "markers", "marker": mark, "name": name, "legendgroup": name, "showlegend": key} | more
         return self._put(go.Scatter(x=_short(x), y=_short(y), **looks), panel)
 
-    def label(self, x: float, y: Any, said: str, *, panel: int = 0, away: float = 8, down: float = 0) -> Chart:
+    def label(self, x: float, y: Any, said: str, *, panel: int = 0, down: float = 0) -> Chart:
         """Writes at the right of a point.
 
         Args:
@@ -227,10 +220,9 @@ class Chart(go.Figure):
             y: its height, or the name of its row.
             said: what is written.
             panel: the number of the panel.
-            away: how far from the point, in px.
             down: how much lower, in px.
         """
-        return self._note(said, panel, x=x, y=y, xanchor="left", xshift=away, yshift=-round(down))
+        return self._note(said, panel, x=x, y=y, xanchor="left", xshift=8, yshift=-round(down))
 
     def name_ends(self, ends: Mapping[str, tuple[float, float]], *, panel: int = 0) -> Chart:
         """Writes the names of lines beside their last points, apart from each other. The axis must have its `scale`.
@@ -626,9 +618,8 @@ def write(sweep: Sweep, path: Path) -> None:
     except ImportError:
         raise ValueError("a PNG needs kaleido: python -m pip install kaleido; .svg and .html do without") from None
     except Exception as error:  # kaleido's and its browser's are many
-        why = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ValueError(
-            f"a PNG needs Chrome or Chromium, found on PATH or named by BROWSER_PATH; it failed: {why}."
+            f"a PNG needs Chrome or Chromium, found on PATH or named by BROWSER_PATH; it failed: {first_line(error)}."
             " .svg and .html do without"
         ) from None
     path.write_bytes(image)

@@ -26,6 +26,7 @@ from packviz.bench.machine import check_device
 from packviz.bench.study import ConflictError, Progress, Results, Study
 from packviz.bench.terminal import STOPPED, Bar, kept, noting_ctrl_c, positive, writing
 from packviz.core import files
+from packviz.core.worded import first_line
 from packviz.draw.text import count, duration
 
 PARTS: dict[str, tuple[str, float]] = {
@@ -238,7 +239,7 @@ class Recording:
                     return
                 self.notes.fail(str(step), traceback.format_exc())
                 bar.clear()
-                bar.say(f"{step}: FAILED, {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+                bar.say(f"{step}: FAILED, {type(error).__name__}: {first_line(error)}")
                 if not self._device_answers():
                     bar.say("The device does not answer any more. The same command again goes on in a new process.")
                     return

@@ -189,23 +189,7 @@ case "$*" in
 *"install"*"-e ."*) [ -z "${FAKE_NO_INSTALL:-}" ] ;;
 esac
 """
-NEEDED = [
-    "awk",
-    "bash",
-    "cat",
-    "chmod",
-    "cp",
-    "dirname",
-    "find",
-    "id",
-    "make",
-    "mkdir",
-    "rm",
-    "sed",
-    "sh",
-    "touch",
-    "uname",
-]
+NEEDED = "awk bash cat chmod cp dirname find id make mkdir rm sed sh touch uname"
 
 
 class Checkout:
@@ -219,7 +203,7 @@ class Checkout:
         for name in ("Makefile", "pyproject.toml", "constraints.txt", "tools/install.sh", ".ci/run"):
             (self.path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.path / name)
-        for name in NEEDED:
+        for name in NEEDED.split():
             (self.bin / name).symlink_to(shutil.which(name))
         self.program("python3", STAND_IN)
 

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from packviz.bench.study import How, StoppedError, Study, without_place
 from packviz.bench.timing import Timing, measure
+from packviz.core.worded import first_line
 from packviz.studies.forum.points import METHODS, PASSES, At, Parameters, Point, call_name, setup_lengths
 from packviz.studies.forum.results import Benchmark, checked
 
@@ -122,7 +123,7 @@ def _measure(at: At, how: How) -> Point:
                 what = trial.running if trial else "the network"
                 autocast = f", autocast {parameters.autocast}" if parameters.autocast else ""
                 where = f"on {how.device} with dtype {parameters.dtype}{autocast}"
-                raise ValueError(f"torch cannot run {what} {where}: {_first_line(error)}") from error
+                raise ValueError(f"torch cannot run {what} {where}: {first_line(error)}") from error
             missing |= dict.fromkeys([trial.running] if trial else names, OUT_OF_MEMORY)
         del trial  # and with it what fills the memory
         _give_back(how.device)
@@ -225,10 +226,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     return any(
         words in said for words in ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
     )
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0].strip() or type(error).__name__
 
 
 def _give_back(device: str) -> None:

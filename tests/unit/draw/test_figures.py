@@ -177,7 +177,8 @@ def test_no_colour_of_the_light_theme_stays_in_the_dark(monkeypatch):
     """Hatches, outlines and whiskers carry colours of the theme too, and words that look like one stay as they are."""
     monkeypatch.setattr(theme, "_dark", True)
     (chart,) = charts()[1:2]
-    chart.label(1, "sorted", LIGHT.text.upper()).bars(["sorted"], [2], low=[1], high=[3])
+    chart.label(1, "sorted", LIGHT.text.upper())
+    chart.points([2], ["sorted"], "more", error_x=figures._whiskers([2], [1], [3]))
     drawn = json.dumps(chart._repr_mimebundle_()["application/vnd.plotly.v1+json"])
     assert not [colour for colour in vars(LIGHT).values() if f'"{colour}"' in drawn and colour != DARK.text]
     assert LIGHT.text.upper() in drawn
