@@ -105,6 +105,6 @@ def _advise(options: argparse.Namespace) -> None:
         except ValueError:
             if not pressed:
                 raise
-        if pressed:
-            raise KeyboardInterrupt
+    if pressed:
+        raise KeyboardInterrupt
     print(f"{advice}\n\n{advice.code}")

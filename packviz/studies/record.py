@@ -200,11 +200,7 @@ class Recording:
         """Measures what there is time for, and says what there is then. Returns the exit status."""
         self._look_for_conflicts()
         with Bar(sys.stderr) as bar, noting_ctrl_c() as pressed:
-            try:
-                self._go_on(bar, pressed)
-            except KeyboardInterrupt:
-                pressed.append(True)
-            bar.clear()
+            self._go_on(bar, pressed)
         if self.notes.begun:
             self.notes.begun = ""
             self.notes.save()
