@@ -56,11 +56,7 @@ def _study(module: str, options: argparse.Namespace) -> int:
     if parameters and not study.parameters:
         raise ValueError(f"{study.name} times nothing, and takes no --{next(iter(parameters))}")
     begin = partial(
-        study.steps,
-        points,
-        parameters=parameters or study.parameters,
-        device=options.device,
-        threads=options.threads,
+        study.steps, points, parameters=parameters or study.parameters, device=options.device, threads=options.threads
     )
     return carry_out(study, begin, points, options.out)
 

@@ -137,12 +137,7 @@ class Profile(Worded):
 
 
 def count(
-    lengths: Any,
-    features: int = 32,
-    *,
-    batch_first: bool = False,
-    enforce_sorted: bool = True,
-    device: Any = "cpu",
+    lengths: Any, features: int = 32, *, batch_first: bool = False, enforce_sorted: bool = True, device: Any = "cpu"
 ) -> Profile:
     """Packs a batch of float32 and pads it again, both forward and backward, and counts.
 

@@ -36,15 +36,7 @@ from typing import Any, Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from playwright.sync_api import (
-    Browser,
-    ConsoleMessage,
-    Locator,
-    Page,
-    Route,
-    WebSocketRoute,
-    sync_playwright,
-)
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, WebSocketRoute, sync_playwright
 
 from browser.chromium import find_chromium, how_to_get_it
 

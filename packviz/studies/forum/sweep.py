@@ -52,12 +52,7 @@ QUICK: dict[str, int] = {"batch_size": 64, "shortest": 32, "longest": 128, "step
 OUT_OF_MEMORY = "out of memory"
 
 
-def sweep(
-    parameters: Parameters,
-    setups: Sequence[str],
-    sizes: Sequence[int],
-    **given: Any,
-) -> Iterator[Benchmark]:
+def sweep(parameters: Parameters, setups: Sequence[str], sizes: Sequence[int], **given: Any) -> Iterator[Benchmark]:
     """Measures every setup at every size, from the smallest up.
 
     A method that runs out of memory is left out of that point, which notes it, and the sweep goes on.
