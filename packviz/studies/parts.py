@@ -60,25 +60,17 @@ class Parts(Drawn, Timings[Point]):
     def finding(self) -> str:
         """What the largest batch says, in a line."""
         point = self.points[-1]
-        said = ", ".join(f"{part} {whole_percent(share)}" for part, share in self.shares(point).items())
-        return f"Of a packed training step at {point.steps} time steps: {said}"
+        return f"Of a packed training step at {point.steps} time steps: {self._said(point)}"
+
+    def _said(self, point: Point) -> str:
+        return ", ".join(f"{part} {whole_percent(share)}" for part, share in self.shares(point).items())
 
     def to_text(self) -> str:
         """Milliseconds of every step, and the shares that follow."""
         lines = [f"{self.finding()}."]
         for point, timing in self.values.items():
-            rows = [[f"{point}", "ms", f"times {TORCH} (quartiles)"]]
-            for name in timing.seconds:
-                ratio = timing.ratio(name, TORCH)
-                rows.append(
-                    [
-                        name,
-                        milliseconds(timing.median(name)),
-                        f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})",
-                    ]
-                )
-            shares = ", ".join(f"{part} {whole_percent(share)}" for part, share in self.shares(point).items())
-            lines += ["", *table(rows, "<8   <"), f"Shares: {shares}."]
+            rows = [[f"{point}", "ms", f"times {TORCH} (quartiles)"], *timing.against(TORCH)]
+            lines += ["", *table(rows, "<8   <"), f"Shares: {self._said(point)}."]
         return "\n".join([*lines, "", RATIOS, f"Measured on {self.caption}."])
 
     def sheet(self, theme: str) -> Sheet:
