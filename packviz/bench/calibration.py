@@ -213,15 +213,14 @@ def _rounds(point: Point, device: str) -> Iterator[tuple[bool, bool, list[_Run]]
 
 def measure(point: Point, how: How) -> _Seconds:
     """Times one RNN on one batch by every method."""
-    (batch, steps, inputs, hidden, layers, directions), device = point.shape, how.device
+    (batch, steps, inputs, *_), device = point.shape, how.device
     kind = device.partition(":")[0]
     rounds, taken = [*_rounds(point, kind)], defaultdict[str, dict[str, float]](dict)
     own = rounds[0][0]
     for i, (fused, training, runs) in enumerate(rounds):
         # oneDNN has no LSTM in double precision.
         dtype = torch.float64 if fused != own else torch.float32
-        rnn = getattr(torch.nn, point.mode)(inputs, hidden, layers, bidirectional=directions == 2, batch_first=True)
-        rnn.to(device, dtype)
+        rnn = ways.rnn_of(point.spec, batch_first=True).to(device, dtype)
         x = torch.ones(batch, steps, inputs, device=device, dtype=dtype, requires_grad=True)
         leaves = [x, *rnn.parameters()]
         made = {run.what: partial(ways.run, rnn, x, run.lengths, run.method) for run in runs}

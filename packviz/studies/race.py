@@ -405,9 +405,7 @@ def contest(point: Point, which: str, device: Any) -> Contest:
 
 
 def _runners(point: Point, device: Any) -> tuple[dict[str, Callable[[], Any]], list[Any]]:
-    rnn = getattr(torch.nn, point.mode)(
-        point.input_size, point.hidden_size, batch_first=True, bidirectional=point.directions == 2, device=device
-    )
+    rnn = ways.rnn_of(point.spec, batch_first=True).to(device)
     n = torch.tensor(point.drawn())
     x = torch.randn(point.batch_size, point.steps, point.input_size).to(device).requires_grad_()
     runs: dict[str, Callable[[], Any]] = {PADDED: lambda: rnn(x), PACKED: lambda: ways.packed(rnn, x, n)}

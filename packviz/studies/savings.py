@@ -124,7 +124,7 @@ class Savings(Timings[Point], Drawn):
 
 def contest(point: Point, device: Any) -> Contest:
     """Padded, and packed with each number of distinct lengths."""
-    rnn = getattr(torch.nn, point.mode)(point.input_size, point.hidden_size).to(device)
+    rnn = ways.rnn_of(point.spec).to(device)
     x = torch.randn(point.size, point.size, point.input_size, device=device).requires_grad_()
 
     def packed(distinct: int) -> Callable[[], Any]:
