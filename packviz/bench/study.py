@@ -238,6 +238,11 @@ def timed(contest: Contest, how: How, *, warmup: int = 3, memory: bool = False, 
     return dataclasses.replace(own, provenance={**own.provenance, "difference": difference}, missing=missing)
 
 
+def by_contest(contest: Callable[[P, str], Contest], warmup: int = 3) -> Callable[[P, How], Timing]:
+    """What a study measures that times one contest at each point, which is made of the point and a device."""
+    return lambda point, how: timed(contest(point, how.device), how, warmup=warmup)
+
+
 def without_place(timing: Timing) -> Timing:
     """The timing with no more of the provenance than is its own."""
     kept = (*CHANGING, *_OF_A_HOST) if _on_gpu(timing.provenance) else CHANGING

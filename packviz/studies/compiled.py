@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from packviz.bench.study import Contest, How, Study, Timings, timed
+from packviz.bench.study import Contest, Study, Timings, by_contest
 from packviz.bench.timing import RATIOS, Timing
 from packviz.core.lengths import uniform
 from packviz.draw import bars, palette
@@ -211,11 +211,6 @@ def _can_compile(device: Any) -> bool:
     return has_headers and any(map(shutil.which, compilers))
 
 
-def measure(point: Point, how: How) -> Timing:
-    """Everybody against each other."""
-    return timed(contest(point, how.device), how)
-
-
 def _layers(inputs: int, outputs: int) -> nn.Module:
     """Something for a compiler to fuse."""
     wide = 2 * max(inputs, outputs)
@@ -225,7 +220,7 @@ def _layers(inputs: int, outputs: int) -> nn.Module:
 STUDY = Study(
     "compiled",
     Point,
-    measure,
+    by_contest(contest),
     Compiled,
     full=[Point()],
     quick=[Point(batch=16, past=32, future=16)],

@@ -18,8 +18,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from packviz.bench import ways
-from packviz.bench.study import Contest, How, Study, Timings, timed
-from packviz.bench.timing import RATIOS, Timing
+from packviz.bench.study import Contest, Study, Timings, by_contest
+from packviz.bench.timing import RATIOS
 from packviz.draw import bars
 from packviz.draw.drawn import Drawn
 from packviz.draw.palette import METHODS
@@ -110,15 +110,10 @@ def contest(point: Point, device: Any) -> Contest:
     return Contest(calls, forget, alike=list(calls))
 
 
-def measure(point: Point, how: How) -> Timing:
-    """All of them against each other."""
-    return timed(contest(point, how.device), how, warmup=1)
-
-
 STUDY = Study(
     "parts",
     Point,
-    measure,
+    by_contest(contest, warmup=1),
     Parts,
     full=[Point(64), Point(128), Point(256)],
     quick=[Point(32, 64), Point(64, 64)],

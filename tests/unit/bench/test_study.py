@@ -12,7 +12,7 @@ from toys import Found, Point
 from packviz import cli
 from packviz.bench import provenance, ways
 from packviz.bench import study as form
-from packviz.bench.study import ConflictError, Contest, Study, Timings, timed
+from packviz.bench.study import ConflictError, Contest, Study, Timings, by_contest
 from packviz.bench.timing import Timing
 from packviz.ops.tolerance import multiplies_in_tf32
 from packviz.studies import savings
@@ -26,10 +26,8 @@ def contest(point, device):
 
 
 def toy(contest=contest, **options):
-    def measure(point, how):
-        return timed(contest(point, how.device), how, warmup=1)
-
-    return Study("toy", Point, measure, Found, [Point(2), Point(3)], [Point(1)], {"rounds": 2}, version=2, **options)
+    points, measure = [Point(2), Point(3)], by_contest(contest, warmup=1)
+    return Study("toy", Point, measure, Found, points, [Point(1)], {"rounds": 2}, version=2, **options)
 
 
 STUDY = toy()
