@@ -98,7 +98,7 @@ checks.half_padding(my_lengths)
 # 1. **Keep** the outputs and the gradients of one batch: they are what must stay equal. Set dropout to 0 for it, since
 #    it is drawn anew in every run. (Eval mode does the same, but on a GPU an RNN then has no backward pass.)
 # 2. **Use [`pv.run`](08_making_packing_pay.ipynb)** in place of pack → RNN → pad, and compare with what you kept. Had you
-#    only padded, the results change: [they were wrong](01_why_pack.ipynb#What-padding-corrupts).
+#    only padded, final states change: [they were wrong](01_why_pack.ipynb#What-padding-corrupts).
 # 3. **Ask [`pv.advise(rnn, lengths)`](10_should_you_pack.ipynb)** with your own lengths. It measures on your machine, and
 #    prints the code to paste.
 # 4. **Bucket**: batches of [similar lengths](01_why_pack.ipynb) leave less padding to avoid.

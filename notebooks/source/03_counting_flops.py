@@ -180,10 +180,10 @@ for needed in (False, True):
     print(f"   forward + backward: {count.training.padded:,} by pv.flops, {said:,} by PyTorch")
 
 # %% [markdown]
-# The zero state belongs to the first step, where no cell is padding. So the rest holds more padding: packing saves
-# 42.7 % of the backward pass and 40.7 % of the forward pass, as the first picture says. (A reverse direction starts at
-# the last step, which is mostly padding. With two directions, packing saves a smaller share of backward than of
-# forward.)
+# The zero state belongs to the first step, where no cell is padding. So a larger share of what is left is padding:
+# packing saves 42.7 % of the backward pass and 40.7 % of the forward pass, as the first picture says. (A reverse
+# direction starts at the last step, which is mostly padding. With two directions, packing saves a smaller share of
+# backward than of forward.)
 
 # %% tags=["claims"]
 for needed in (False, True):
