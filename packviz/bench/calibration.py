@@ -23,8 +23,7 @@ import numpy as np
 import torch
 
 from packviz.bench import ways
-from packviz.bench.study import How, Results, StoppedError, Study
-from packviz.bench.timing import measure as time_each
+from packviz.bench.study import Contest, How, Results, Study, timed
 from packviz.core.cuts import Rates, best_cuts, predict
 from packviz.core.fit import nonnegative
 from packviz.core.given import at_least, one_of
@@ -225,17 +224,8 @@ def measure(point: Point, how: How) -> _Seconds:
         leaves = [x, *rnn.parameters()]
         made = {run.what: partial(ways.run, rnn, x, run.lengths, run.method) for run in runs}
         calls = {what: ways.training(run, leaves) if training else ways.forward(run) for what, run in made.items()}
-        timing = time_each(
-            calls,
-            rounds=how.parameters["rounds"],
-            warmup=1,
-            device=device,
-            before=dict.fromkeys(calls, forget),
-            progress=how.part("training" if training else "forward", i, len(rounds)).progress,
-            stop=how.stop,
-        )
-        if timing.stopped:
-            raise StoppedError
+        part = how.part("training" if training else "forward", i, len(rounds))
+        timing = timed(Contest(calls, forget), part, warmup=1)
         for run in runs:
             taken[key(run.name, point.spec, training, fused, kind)][run.what] = timing.median(run.what)
     return taken

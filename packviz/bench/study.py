@@ -201,7 +201,9 @@ class Contest(NamedTuple):
     parameters: Mapping[str, Any] | None = None
 
 
-def timed(contest: Contest, how: How, *, warmup: int = 3, memory: bool = False, share: float = 1.0) -> Timing:
+def timed(
+    contest: Contest, how: How, *, warmup: int = 3, memory: bool = False, share: float = 1.0, seed: int = 0
+) -> Timing:
     """Holds the contestants against each other, and times them.
 
     Args:
@@ -210,6 +212,7 @@ def timed(contest: Contest, how: How, *, warmup: int = 3, memory: bool = False, 
         warmup: rounds before those that count.
         memory: whether to count the most memory in use at once.
         share: of the budget.
+        seed: of the order within the rounds.
 
     Returns:
         A `Timing`; of its provenance what changes from point to point, the contest's parameters, and by name the
@@ -230,6 +233,7 @@ def timed(contest: Contest, how: How, *, warmup: int = 3, memory: bool = False, 
         progress=how.progress,
         stop=how.stop,
         parameters=contest.parameters,
+        seed=seed,
         memory=memory,
     )
     if timing.stopped:

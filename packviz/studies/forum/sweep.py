@@ -32,8 +32,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from packviz.bench.study import How, StoppedError, Study, without_place
-from packviz.bench.timing import Timing, measure
+from packviz.bench.study import Contest, How, StoppedError, Study, timed
+from packviz.bench.timing import Timing
 from packviz.core.worded import first_line
 from packviz.studies.forum.points import METHODS, PASSES, At, Parameters, Point, call_name, setup_lengths
 from packviz.studies.forum.results import Benchmark, checked
@@ -99,20 +99,9 @@ def _measure(at: At, how: How) -> Point:
             trial = _Trial(parameters, methods, at, how.device)
             calls = {name: trial.call(name) for name in names if name not in missing}
             apart = trial.differences(calls, how.stop)
-            timing = measure(
-                calls,
-                rounds=parameters.rounds,
-                warmup=parameters.warmup,
-                device=how.device,
-                before=dict.fromkeys(calls, trial.clear),
-                progress=how.progress,
-                stop=how.stop,
-                seed=parameters.seed + at.steps,
-                memory=True,
-            )
-            if timing.stopped:
-                raise StoppedError
-            return Point(at.setup, at.steps, without_place(timing), missing, *apart)
+            contest, seed = Contest(calls, trial.clear), parameters.seed + at.steps
+            timing = timed(contest, how, warmup=parameters.warmup, memory=True, seed=seed)
+            return Point(at.setup, at.steps, timing, missing, *apart)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 what = trial.running if trial else "the network"

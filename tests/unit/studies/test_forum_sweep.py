@@ -13,6 +13,7 @@ from drawings import Drawing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from packviz.bench import study
 from packviz.bench.machine import check_device
 from packviz.bench.study import Progress
 from packviz.bench.timing import Timing
@@ -224,16 +225,13 @@ def test_what_is_timed(monkeypatch, two_threads):
 
     measured = []
     monkeypatch.setitem(forum.METHODS, "spy", spy)
-    monkeypatch.setattr(experiment, "measure", lambda *a, **k: measured.append(a) or experiment_measure(*a, **k))
+    monkeypatch.setattr(experiment, "timed", lambda *a, **k: measured.append(a) or study.timed(*a, **k))
     result = run(dataclasses.replace(SMALL, methods=("padded", "spy")), setups=("B",), sizes=(3,))
     assert set(seen) == {(False, True, 1, True, "cpu"), (True, True, 1, True, "cpu")}
     assert len(seen) == 2 * (2 + 2)  # two rounds, once to compare, once for the memory
     assert len(measured) == 1
     assert torch.get_num_threads() == two_threads
     assert result.point("B", 3).wrong == []
-
-
-experiment_measure = experiment.measure
 
 
 @pytest.mark.parametrize(
