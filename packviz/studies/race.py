@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 from packviz.bench import ways
+from packviz.bench.contest import METHODS
 from packviz.bench.study import Contest, How, Results, Study, captions, timed
 from packviz.bench.timing import RATIOS, Ratio, Timing
 from packviz.core import lengths
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from packviz.draw.figures import Chart
 
 PADDED, PACKED, AUTO = "torch padded", "torch packed", "auto"
-METHODS = (AUTO, "padded", "packed", "split", "staircase")
 OURS, COPY = "packviz", "copy"
 PASSES = {"training": "forward and backward pass", "forward": "forward pass"}
 # How each is marked in the chart; those of `pv.run` have the colours of what they do.

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from packviz.bench.machine import check_device
+from packviz.bench.machine import check_device, load_average
 from packviz.bench.study import ConflictError, Progress, Results, Study
 from packviz.bench.terminal import STOPPED, Bar, kept, noting_ctrl_c, positive, writing
 from packviz.core import files
@@ -217,11 +217,8 @@ class Recording:
     def _go_on(self, bar: Bar, pressed: Sequence[bool]) -> None:
         done = count(sum(len(part.points) - len(part.open) for part in self.parts), "point")
         bar.say(f"{self.notes.path.parent} holds {done}; {duration(self.left)} left, about")
-        if (
-            hasattr(os, "getloadavg")
-            and (load := os.getloadavg()[0]) > (os.cpu_count() or 1) - self._how["threads"] + 0.5
-        ):
-            bar.say(f"Something else runs here (load {load:.1f}): times will be off, those of a CPU by a factor")
+        if (load := load_average()) and load[0] > (os.cpu_count() or 1) - self._how["threads"] + 0.5:
+            bar.say(f"Something else runs here (load {load[0]:.1f}): times will be off, those of a CPU by a factor")
         for step in self._steps():
             if self.now() + step.part.expects(step.point) > self.until:
                 continue  # a shorter one may fit
