@@ -284,7 +284,7 @@ for case in thumb.recorded().of("GRU", training=True):
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"40 % fewer FLOPs, so 40 % faster."** You have just seen the opposite.
+# - **"40 % fewer FLOPs, so 40 % faster."** You have seen half the FLOPs take several times as long.
 # - **"The counter says 0, so it is free."** A fused kernel hides its products from the counter.
 # - **"54 multiplications."** For one output column; a count means nothing without its convention.
 # - **"Backward is twice forward."** At most. Look at what needs a gradient.

@@ -129,7 +129,8 @@ class Dumbbells(Drawn):
         mark(sheet, (x(row.work), y), _DIAMOND, sheet.colours.ground, colour)
         mark(sheet, (x(row.time), y), _DOT, colour, sheet.colours.line)
         low, high = (f"{row.low:.2f} –", f"{row.high:.2f}") if row.clear else ("", "not clear")
-        for at, words in ((66, f"{row.work:.2f}"), (122, f"{row.time:.2f}"), (190, low), (238, high)):
+        before = 230 - max(width_of(f"{one.high:.2f}") for one in self.rows)
+        for at, words in ((66, f"{row.work:.2f}"), (122, f"{row.time:.2f}"), (before, low), (238, high)):
             bold = at == 122
             ink = sheet.colours.text if bold else sheet.colours.muted
             sheet.text(right + at, y + 4, words, anchor="end", bold=bold, ink=ink)
