@@ -161,6 +161,7 @@ class Chart(go.Figure):
         look: int = 0,
         *,
         dash: int | None = None,
+        colour: str = "",
         panel: int = 0,
         key: bool = True,
         low: Sequence[float] = (),
@@ -174,6 +175,7 @@ class Chart(go.Figure):
             name: of the line.
             look: the number of its colour, its mark and its dashes.
             dash: the number of its dashes, if it is another.
+            colour: its colour, if it is another.
             panel: the number of the panel it is drawn in.
             key: whether the key has it.
             low: where the whisker of each point begins, if they have any.
@@ -181,7 +183,9 @@ class Chart(go.Figure):
         """
         dashes = DASHES[(look if dash is None else dash) % len(DASHES)]
         self._line(x, y, dashes, panel, LIGHT.line, 4)  # an outline first: some colours are pale
-        mark = {"mode": "lines+markers", "line": {"color": _colour(look), "width": 2.6, "dash": dashes}}
+        colour = colour or _colour(look)
+        mark = {"mode": "lines+markers", "line": {"color": colour, "width": 2.6, "dash": dashes}}
+        mark["marker"] = {"color": colour}
         whiskers = _whiskers(y, low, high)
         return self.points(x, y, name, look, panel=panel, key=key, error_y=whiskers, **mark)
 
@@ -473,7 +477,8 @@ def training_curves(curves: Mapping[str, Sequence[float]], title: str, y: str = 
     chart = axes(title, words, x="epoch", y=y, ends=curves, tall=240)
     chart.scale(max((value for values in rounded.values() for value in values), default=1))
     for i, (name, values) in enumerate(rounded.items()):
-        chart.lines(range(1, len(values) + 1), values, name, i, key=False)
+        # One colour: it is no method's.
+        chart.lines(range(1, len(values) + 1), values, name, i, colour=palette.REAL, key=False)
     longest = max(map(len, curves.values()), default=1)
     step = max(1, round(longest / 10))
     chart.update_xaxes(range=[0.7, longest + 0.2], tick0=step, dtick=step)

@@ -8,7 +8,7 @@ torch's pad, its pack and its packed LSTM; all give the same. What the step then
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -18,7 +18,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from packviz.bench import ways
-from packviz.bench.study import Contest, Study, Timings, by_contest
+from packviz.bench.study import Contest, Study, Timings, by_contest, captions
 from packviz.bench.timing import RATIOS
 from packviz.draw import bars
 from packviz.draw.drawn import Drawn
@@ -73,20 +73,49 @@ class Parts(Drawn, Timings[Point]):
             lines += ["", *table(rows, "<8   <"), f"Shares: {self._said(point)}."]
         return "\n".join([*lines, "", RATIOS, f"Measured on {self.caption}."])
 
+    def bar(self, point: Point) -> tuple[list[bars.Share], str]:
+        """The shares of a step as they are drawn, and the time of all of it."""
+        *exchanged, rest = self.shares(point).items()
+        made = []
+        for part, share in exchanged:
+            ratio = self.ratio(point, EXCHANGED[part], TORCH)
+            low, high = (min(max(1 - end, 0.0), 1.0) for end in (ratio.high, ratio.low))
+            made.append(bars.Share(part, share, HATCHED, (low, high)))
+        made.append(bars.Share(*rest, METHODS["run"]))
+        return made, f"{milliseconds(self.values[point].median(TORCH))} ms"
+
     def sheet(self, theme: str) -> Sheet:
         """A bar for each batch, cut into shares."""
-        rows = {}
-        for point in self.points:
-            shares = [
-                bars.Share(part, share, METHODS["run"] if part == REST else HATCHED)
-                for part, share in self.shares(point).items()
-            ]
-            rows[f"{point.steps} steps"] = (shares, f"{milliseconds(self.values[point].median(TORCH))} ms")
-        notes = [
-            "Hatched: the time that is saved when this part is exchanged for one with the same results.",
-            f"Measured on {self.caption}.",
-        ]
-        return bars.shares(self.finding(), rows, theme, notes=notes)
+        return OnMachines({"": self}).sheet(theme)
+
+
+@dataclass(frozen=True, repr=False)
+class OnMachines(Drawn):
+    """What several machines found.
+
+    Attributes:
+        found: by what to call the machine.
+    """
+
+    found: Mapping[str, Parts]
+
+    def to_text(self) -> str:
+        """One after the other."""
+        several = len(self.found) > 1
+        return "\n\n".join(f"{name}. " * several + found.to_text() for name, found in self.found.items())
+
+    def sheet(self, theme: str) -> Sheet:
+        """A bar for each machine and batch, cut into shares."""
+        several = len(self.found) > 1
+        rows = {
+            f"{name}, " * several + f"{point.steps} steps": found.bar(point)
+            for name, found in self.found.items()
+            for point in found.points
+        }
+        hatched = "Hatched: the time that is saved when this part is exchanged for one with the same results."
+        notes = [f"{hatched} Whiskers: quartiles of where it ends.", *captions(self.found)]
+        name, first = next(iter(self.found.items()))
+        return bars.shares(first.finding() + f" ({name})" * several, rows, theme, notes=notes)
 
 
 def contest(point: Point, device: Any) -> Contest:
