@@ -193,7 +193,7 @@ ask("a guess from zeros")
 # %%
 row = torch.tensor([[0, 0, 7, 8, 0, 0]])  # length 4: its first two zeros are data
 guessed = row.roll(-int(row[0].nonzero()[0]), dims=1)
-pv.Aligned.of(guessed, [4], title="guessed from zeros: red is wrong", batch_first=True, like=row)
+pv.Aligned.of(guessed, [4], title="Guessed from zeros: framed is wrong", batch_first=True, like=row)
 
 # %% tags=["claims"]
 assert torch.equal(pv.align(row, [4], to="left", source="left", batch_first=True), row)

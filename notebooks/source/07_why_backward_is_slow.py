@@ -271,9 +271,9 @@ assert profile.count(lengths.triangle(512, 32), device="meta").pad.backward == B
 # %% [markdown]
 # ## Exercise
 #
-# Write the bytes that pad's backward fills, from the lengths alone, to within 10 %. Numbers are float32. You need the
-# large parts only: what does *one* distinct length cost, and how often is that? (To fill with zeros is one fill, to add
-# is another.)
+# How many bytes does pad's backward pass write? Compute it from the lengths, to within 10 %; numbers are float32. You need
+# the large parts only: what does *one* distinct length cost, and how many are there? (Filling with zeros writes once,
+# adding writes again.)
 
 
 # %% tags=["exercise"]
@@ -294,7 +294,7 @@ checks.backward_bytes(my_bytes)
 # - name the two operations: `pad_packed_sequence` and the packed RNN. Both take slices, and the gradient of each slice is
 #   a whole tensor,
 # - count kernels, nodes and bytes of any batch with `profile.count` and `profile.count_rnn`,
-# - say how they grow: three nodes per distinct length; bytes with their number times the size of the batch,
+# - say how they grow: three nodes per distinct length, and each writes as much as the whole batch,
 # - rule out sorting, padding, and waiting for the lengths.
 #
 # Next: [08 Making packing pay](08_making_packing_pay.ipynb). Back: [06 The benchmark](06_benchmark.ipynb) ·

@@ -184,8 +184,8 @@ class Chart(go.Figure):
         dashes = DASHES[(look if dash is None else dash) % len(DASHES)]
         self._line(x, y, dashes, panel, LIGHT.line, 4)  # an outline first: some colours are pale
         colour = colour or _colour(look)
-        mark = {"mode": "lines+markers", "line": {"color": colour, "width": 2.6, "dash": dashes}}
-        mark["marker"] = {"color": colour}
+        line = {"color": colour, "width": 2.6, "dash": dashes}
+        mark = {"mode": "lines+markers", "line": line, "marker": {"color": colour}}
         whiskers = _whiskers(y, low, high)
         return self.points(x, y, name, look, panel=panel, key=key, error_y=whiskers, **mark)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.core.layout import Layout
-from packviz.draw import figures, text, theme
+from packviz.draw import figures, palette, text, theme
 from packviz.draw.figures import CONFIG, PADDING, REAL
 from packviz.draw.palette import DARK, FONT, LIGHT, contrast
 
@@ -209,6 +209,7 @@ def test_training_curves():
     assert [list(line.y) for line in named(chart)] == [[0.12, 0.1], [1.0, 0.5]]
     assert [list(line.x) for line in named(chart)] == [[1, 2], [1, 2]]
     assert len({(line.line.dash, line.marker.symbol) for line in named(chart)}) == 2  # not by colour alone
+    assert {colour for line in named(chart) for colour in (line.line.color, line.marker.color)} == {palette.REAL}
     assert [(note.x, note.y) for note in chart.layout.annotations if note.text == "one"] == [(2, 0.1)]
     title, *lines = chart.to_text().splitlines()
     assert title == "Trained (error after each epoch)"
