@@ -16,7 +16,6 @@
 # ## Two sequences
 #
 # Five steps of `[1, 1] … [5, 5]`, and two steps of `[10, 10]` and `[20, 20]`.
-# Padded, an RNN computes 10 steps. Packed, it computes 7.
 #
 # `batch_first=True` says that the batch is the first dimension, `(B, T, …)`; without it torch takes `(T, B, …)`.
 

@@ -30,8 +30,7 @@ mask = pv.padding_mask(lengths)
 pv.Aligned.of(mask, lengths, title="padding_mask(lengths)", batch_first=True)
 
 # %% [markdown]
-# Suppose a model is off by the same amount at every real step. At the padding, prediction and target are both 0: they
-# agree.
+# Suppose a model whose predictions at the padding are 0, as the targets are: there they agree.
 
 # %%
 ask("loss over padding")
@@ -165,7 +164,7 @@ for b, length in enumerate(lengths):
 # **Left-aligned** means that the data lie on the left and the padding behind them. Others call that *right-padded*.
 # `pack_padded_sequence` wants it so. `pv.align` moves data to either side, by their lengths.
 #
-# Not every model wants the same side. The TFT family (*Temporal Fusion Transformer*) puts past and future on one time
+# The TFT family (*Temporal Fusion Transformer*) puts past and future on one time
 # axis: the past right-aligned, the future left-aligned, so that each past ends where its future begins.
 
 # %%
@@ -215,7 +214,7 @@ for zeros in ("none", "at the start", "at the end"):
         assert bool(wrong) == (zeros == {"left": "at the start", "right": "at the end"}[to])
 
 # %% [markdown]
-# The guess is right as long as no sequence has a zero at the side to which it is moved. Lengths are always right.
+# The guess is right as long as no sequence has a zero at the side to which it is moved.
 #
 # ## Encoder and decoder
 #

@@ -85,10 +85,9 @@ GraphExplorer()
 #
 # ## The packed LSTM does the same
 #
-# On the CPU a *padded* LSTM is one **fused kernel**: oneDNN (torch calls it `mkldnn`), a library, computes all time steps
-# in one call. A *packed* RNN goes step by step. At each step it takes its rows out of one large tensor by a `narrow`: a
-# view of some rows, a slice. In the backward pass each of these slices again becomes a **whole** tensor: filled with
-# zeros, then added to the others.
+# On the CPU a *padded* LSTM is one **fused kernel** of the library oneDNN: all time steps in one call. A *packed* RNN goes
+# step by step. At each step it takes its rows out of one large tensor by a `narrow`: a view of some rows, a slice. In the
+# backward pass each of these slices again becomes a **whole** tensor: filled with zeros, then added to the others.
 
 # %%
 import torch

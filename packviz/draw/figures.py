@@ -589,8 +589,9 @@ def times_by_size(sweep: Sweep) -> Chart:
             chart._line(x, y, DASHES[0], panel, LIGHT.muted, 1)
         for curve in reversed(plot.curves):
             name = curve.name if named else f"{curve.name}, {sweep.sources[curve.source].partition(':')[0]}"
-            key, spread = not named and name not in keys, {"low": curve.low, "high": curve.high}
-            chart.lines(curve.x, curve.y, name, curve.method, dash=curve.source, panel=panel, key=key, **spread)
+            where = {"panel": panel, "key": not named and name not in keys}
+            low, high = curve.low, curve.high
+            chart.lines(curve.x, curve.y, name, curve.method, dash=curve.source, low=low, high=high, **where)
             if curve.hollow:
                 chart.data[-1].marker.update(color=LIGHT.ground)
             keys.add(name)
