@@ -589,9 +589,8 @@ def times_by_size(sweep: Sweep) -> Chart:
             chart._line(x, y, DASHES[0], panel, LIGHT.muted, 1)
         for curve in reversed(plot.curves):
             name = curve.name if named else f"{curve.name}, {sweep.sources[curve.source].partition(':')[0]}"
-            where = {"panel": panel, "key": not named and name not in keys}
-            low, high = curve.low, curve.high
-            chart.lines(curve.x, curve.y, name, curve.method, dash=curve.source, low=low, high=high, **where)
+            key, look, low, high = not named and name not in keys, curve.method, curve.low, curve.high
+            chart.lines(curve.x, curve.y, name, look, dash=curve.source, panel=panel, key=key, low=low, high=high)
             if curve.hollow:
                 chart.data[-1].marker.update(color=LIGHT.ground)
             keys.add(name)
