@@ -56,7 +56,8 @@ assert pv.Layout.from_offsets(cu_seqlens) == layout
 # %% [markdown]
 # ## Who wants which order?
 #
-# An RNN takes one step of all documents at a time, attention one document. And the other layers?
+# An RNN takes one step of all documents at a time, attention one document: each is a slice in its order. And the other
+# layers?
 
 # %%
 torch.manual_seed(0)
@@ -354,6 +355,9 @@ def heads(x, mask=None):
 
 # %%
 ask("flat and padded")
+
+# %% [markdown]
+# First a Linear layer, then attention:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 from packviz.bench import measure

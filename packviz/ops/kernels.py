@@ -90,15 +90,20 @@ def has_padded_kernel(mode: str, x: Tensor, projected: bool) -> bool:
 
 
 def rectangle(
-    mode: str, bias: bool, weights: Sequence[Tensor], x: Tensor, h: Tensor, c: Tensor | None
+    mode: str, bias: bool, weights: Sequence[Tensor], x: Tensor, h: Tensor, c: Tensor | None, reverse: bool = False
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """One direction on a rectangle `(t, n, I)`: its output, h `(n, P)` and, of an LSTM, c `(n, H)`."""
+    """One direction on a rectangle `(t, n, I)`: its output, h `(n, P)` and, of an LSTM, c `(n, H)`.
+
+    With `reverse` from the last step to the first: only where the kernel is fused.
+    """
     grad = torch.is_grad_enabled()
     if c is None:
         out, h = private.kernel(mode)(x, h[None], weights, bias, 1, 0.0, grad, False, False)
         return out, h[0], None
     if grad and is_fused(mode, x, len(weights) % 2 == 1):
-        return Fused.apply(False, x, h, c, *weights)  # type: ignore[no-untyped-call,no-any-return]
+        return Fused.apply(reverse, x, h, c, *weights)  # type: ignore[no-untyped-call,no-any-return]
+    if reverse:
+        return _fused(False, True, x, h, c, *weights)[:3]
     out, h, c = private.kernel("LSTM")(x, (h[None], c[None]), weights, bias, 1, 0.0, grad, False, False)
     return out, h[0], c[0]
 
@@ -156,10 +161,7 @@ class Fused(torch.autograd.Function):
         """`x` is `(t, n, I)`, `h` and `c` are `(n, H)`, and so is what is returned."""
         ctx.set_materialize_grads(False)
         ctx.reverse, train = reverse, any(ctx.needs_input_grad)
-        options = [], _LSTM, c.shape[1], 1, True, False, False, train  # type: ignore[var-annotated]
-        given = [t.detach().contiguous() for t in (x, *_four(weights), h, c)]  # oneDNN reads memory as it lies
-        with torch.set_grad_enabled(train):  # without, the operator keeps nothing for its backward
-            out, h_n, c_n, space = private.fused_lstm(*given, reverse, *options)
+        out, h_n, c_n, space = _fused(train, reverse, x, h, c, *weights)
         if train:
             ctx.save_for_backward(x, h, c, out, h_n, c_n, space, *weights)
         return out, h_n, c_n
@@ -187,11 +189,23 @@ class Fused(torch.autograd.Function):
         return None, dx, dh, dc, *dw[: len(weights)]
 
 
+def _fused(
+    train: bool, reverse: bool, x: Tensor, h: Tensor, c: Tensor, *weights: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The output, the final states, and what the backward pass needs."""
+    options = [], _LSTM, c.shape[1], 1, True, False, False, train  # type: ignore[var-annotated]
+    given = [t.detach().contiguous() for t in (x, *_four(weights), h, c)]  # oneDNN reads memory as it lies
+    with torch.set_grad_enabled(train):  # without, the operator keeps nothing for its backward
+        return private.fused_lstm(*given, reverse, *options)  # type: ignore[no-any-return]
+
+
 _LSTM = 2
 """torch's number of the mode."""
 
 
 def _four(weights: Sequence[Tensor]) -> Sequence[Tensor]:
     """The weights with biases: zeros if there are none."""
+    if len(weights) == 4:
+        return weights
     zero = weights[0].new_zeros(len(weights[0]))
-    return [*weights, zero, zero][:4]
+    return [*weights, zero, zero]

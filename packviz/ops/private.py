@@ -122,8 +122,6 @@ PACKING = "_pack_padded_sequence"
 
 # What stands on the way of a tensor or a module.
 
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
 
 def may_have_hooks(module: nn.Module) -> bool:
     """Whether hooks run when a module is called: its own, or those for all modules.
@@ -131,8 +129,14 @@ def may_have_hooks(module: nn.Module) -> bool:
     Without it: yes, and `run` calls the module.
     """
     try:
-        every = nn.modules.module
-        return any(getattr(module, name) or getattr(every, f"_global{name}") for name in _HOOKS)
+        own = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+        return bool(
+            own
+            or nn.modules.module._global_forward_hooks
+            or nn.modules.module._global_forward_pre_hooks
+            or nn.modules.module._global_backward_hooks
+            or nn.modules.module._global_backward_pre_hooks
+        )
     except AttributeError:
         return True
 

@@ -80,10 +80,12 @@ def run(
     * `"split"` runs step by step on the packed data, with a backward pass of its own. See `packviz.ops.split`. Pays
       for training on the CPU.
     * `"auto"` takes the one that should be fastest, and of those that come within 5 % of it the simplest: where nothing
-      is gained, torch's own kernel. It goes by the lengths, the sizes, whether there is a gradient, and measured
-      constants for the number of torch's threads, or for the nearest number that was measured; by nothing else. Those
-      that come with packviz were measured with 1 and 2 threads of one server CPU; those of a GPU are guesses where
-      `print(packviz.ops.costs.in_force("cuda"))` says so. See `plan`, and `calibrate` for constants of your machine.
+      is gained, torch's own kernel. That always runs equal lengths, but for a backward pass without a fused kernel; and
+      a GRU on the CPU, without a gradient. Else it goes by the lengths, the sizes, whether there is a gradient, and
+      measured constants for the number of torch's threads, or for the nearest number that was measured; by nothing
+      else. Those that come with packviz were measured with 1 and 2 threads of one server CPU; those of a GPU are
+      guesses where `print(packviz.ops.costs.in_force("cuda"))` says so. See `plan`, and `calibrate` for constants of
+      your machine.
 
     The weights are read by their names at the call, so that parametrised ones and `torch.func.functional_call` work.
     The module is not called, except by `"packed"`. What must be called is therefore always run that way: a module with
@@ -200,11 +202,11 @@ def _run(
     n, source = _checked(rnn, x, lengths, hx, total_length, padding_value, method)
     hx = tuple(hx) if isinstance(hx, list) else hx
     total_length = None if total_length is None else operator.index(total_length)
-    steps, fused = max(n), is_fused(rnn.mode, x, bool(rnn.proj_size))
+    steps = max(n)
     weights = flat_weights(rnn) if _is_ours(rnn, x) else ()
     if not {Tensor, nn.Parameter}.issuperset(map(type, weights)):
         weights = ()
-    method, cuts = _decided(rnn, weights, x, n, hx, fused, method) if weights else ("packed", (0, steps))
+    method, cuts = _decided(rnn, weights, x, n, hx, method) if weights else ("packed", (0, steps))
     if weights and x.dtype != weights[0].dtype:
         rnn.check_input(x, None)  # torch's error, unless autocast makes them fit
     if method == "packed":
@@ -216,7 +218,7 @@ def _run(
         hx = own_hx if rnn.mode == "LSTM" else own_hx[0]
     autocast = torch.is_autocast_enabled(x.device.type) and weights[0].dtype == torch.float32
     is_whole = method != "split" and len(cuts) == 2 and steps == min(n) and not autocast
-    if is_whole and not (fused and torch.is_grad_enabled()):
+    if is_whole and not (torch.is_grad_enabled() and is_fused(rnn.mode, x, bool(rnn.proj_size))):
         return _as_it_is(rnn, weights, x, steps, hx, total_length, padding_value)
     own = layers(rnn, weights)
     h, c = hx if isinstance(hx, tuple) else (hx, None)
@@ -235,7 +237,7 @@ def _run(
     elif method == "split":
         layer_run = functools.partial(split.run, steps=_steps(n, x.device))
     else:
-        layer_run = functools.partial(staircase.run, grid=_grid(n, cuts, x.device))
+        layer_run = functools.partial(staircase.run, grid=_grid(n, cuts, x.device), from_zero=hx is None)
     with working:
         found = _through(rnn, own, layer_run, x, h, c, source, steps, total_length, padding_value)
     out, h_n, c_n = (
@@ -245,7 +247,7 @@ def _run(
 
 
 def _decided(
-    rnn: nn.RNNBase, weights: Sequence[Tensor], x: Tensor, n: tuple[int, ...], hx: Any, fused: bool, method: Any
+    rnn: nn.RNNBase, weights: Sequence[Tensor], x: Tensor, n: tuple[int, ...], hx: Any, method: Any
 ) -> tuple[str, tuple[int, ...]]:
     """The method, and its cuts."""
     cuts: tuple[int, ...] = (0, max(n))
@@ -255,7 +257,11 @@ def _decided(
     elif method in ("auto", "staircase"):
         states = hx if isinstance(hx, tuple) else () if hx is None else (hx,)
         needs_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *states, *weights))
-        alone = fused or has_padded_kernel(rnn.mode, x, bool(rnn.proj_size))
+        stepwise = needs_gradient and not is_fused(rnn.mode, x, bool(rnn.proj_size))
+        settled = costs.unweighed(rnn.mode, cuts[1] == min(n), stepwise, x.device.type)
+        if method == "auto" and settled:
+            return settled, cuts
+        alone = has_padded_kernel(rnn.mode, x, bool(rnn.proj_size))
         batch = Spec.of(rnn), n, needs_gradient, x.device.type, alone, torch.get_num_threads()
         if method == "auto":
             choice = costs.choose(*batch)
@@ -334,7 +340,9 @@ def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
     """The initial state, where none is given."""
     rows = rnn.num_layers * (2 if rnn.bidirectional else 1), batch
     h = like.new_zeros(*rows, rnn.proj_size or rnn.hidden_size)
-    return (h, like.new_zeros(*rows, rnn.hidden_size)) if rnn.mode == "LSTM" else h
+    if rnn.mode == "LSTM":
+        return h, like.new_zeros(*rows, rnn.hidden_size) if rnn.proj_size else h
+    return h
 
 
 def _wastes(n: Sequence[int], cuts: Sequence[int]) -> bool:
@@ -481,8 +489,9 @@ def _checked(
         raise TypeError("x is a PackedSequence: call rnn(x, hx) on it, or give the padded batch and its lengths")
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a tensor, got {type(x).__name__}")
-    only_dense("x", x)
-    only_values("x", x)
+    if x.layout is not torch.strided or x.is_nested or x.is_meta:
+        only_dense("x", x)
+        only_values("x", x)
     shape, batch_first = x.shape, rnn.batch_first
     if len(shape) != 3:
         raise ValueError(f"x must be {order(batch_first, ', I')}, got shape {tuple(shape)}")

@@ -6,11 +6,13 @@ Most sequences end inside a rectangle. What makes their final states exact all t
 * The `c_n` of an LSTM is frozen through the padding by one more input column. It is 1 at padding and 0 elsewhere; its
   weights are -`FREEZE` into the input gate and +`FREEZE` into the forget gate. There the sigmoids are exactly 0 and 1,
   so that `c = 1 · c + 0 · g`, and what the padding adds to any gradient is exactly 0.
-* The reverse direction begins at every sequence's own end.
+* The reverse direction begins at every sequence's own end. In a single rectangle, from a state of zeros, it may come
+  through the padding instead: there the frozen cell stays 0, and with it the output.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import torch
@@ -18,7 +20,7 @@ from torch import Tensor, nn
 
 from packviz.core.padded import Padded
 from packviz.ops.grid import Grid, put, taken
-from packviz.ops.kernels import Fused, Layer, Result, in_one_piece, rectangle
+from packviz.ops.kernels import Fused, Layer, Result, in_one_piece, is_fused, rectangle
 
 FREEZE = 3e4
 """Saturates a sigmoid exactly, and is a number in every dtype: float16 ends at 65,504."""
@@ -33,6 +35,7 @@ def run(
     source: Padded,
     target: Padded,
     padding_value: float = 0.0,
+    from_zero: bool = False,
 ) -> Result:
     """The layer on the rectangles of a grid, from one padded tensor to another.
 
@@ -45,26 +48,29 @@ def run(
         source: of the input.
         target: of the output.
         padding_value: what fills the output's padding.
+        from_zero: whether the initial state is known to be 0.
     """
     outs: list[Tensor] = []
     c_n: list[Tensor] = []
+    through = from_zero and len(grid.rectangles) == 1 and is_fused(layer.mode, x, len(layer.weights[0]) % 2 == 1)
     for d, weights in enumerate(layer.weights):
         state, cell = (s if s is None else _ordered(s[d], grid.order) for s in (h, c))
         frozen = [cell is not None and len(waste) > 0 for waste in grid.waste]
         laid = {freeze: _laid(weights, freeze) for freeze in set(frozen)}
-        every = taken(x, x.shape[-1], grid.source(source, d), cell is not None)
+        if d == 0 or not through:
+            every = taken(x, x.shape[-1], grid.source(source, d), cell is not None)
         ended = []
         for (_, _, n), freeze, rows in zip(grid.rectangles, frozen, every, strict=True):
             state = state[:n]  # type: ignore[index]
             if cell is not None and len(cell) > n:
                 ended.append(cell[n:])
                 cell = cell[:n]
-            out, state, cell = rectangle(layer.mode, layer.bias, laid[freeze], rows, state, cell)
+            out, state, cell = rectangle(layer.mode, layer.bias, laid[freeze], rows, state, cell, through and d == 1)
             outs.append(out)
         if cell is not None:
             c_n.append(_ordered(torch.cat([cell, *reversed(ended)]) if ended else cell, grid.rank))
     shape = target.shape(layer.directions * layer.output_size)
-    out = put(outs, shape, grid.target(target, layer.directions), padding_value)
+    out = put(outs, shape, grid.target(target, 1 if through else layer.directions), padding_value)
     ends = out.view(-1, layer.output_size).index_select(0, grid.last(target, layer.directions))
     return out, ends.view(layer.directions, -1, layer.output_size), torch.stack(c_n) if c_n else None
 
@@ -86,12 +92,11 @@ def run_whole(
     x = (x.transpose(0, 1) if source.batch_first else x)[:steps].contiguous()
     runs = [Fused.apply(d == 1, x, h[d], c[d], *weights) for d, weights in enumerate(layer.weights)]  # type: ignore[no-untyped-call]
     outs, h_n, c_n = zip(*runs, strict=True)
-    is_kernels = layer.directions == 1 and target.steps == steps  # who changes it would change what backward needs
-    out = torch.cat(outs, 2) if layer.directions > 1 else outs[0]
+    # A copy even of one: who changes it would change what backward needs.
+    out = torch.cat([out.transpose(0, 1) for out in outs] if target.batch_first else outs, 2)
     if target.steps > steps:
-        out = nn.functional.pad(out, (0, 0, 0, 0, 0, target.steps - steps), value=padding_value)
-    out = out.transpose(0, 1) if target.batch_first else out
-    out = out.clone(memory_format=torch.contiguous_format) if is_kernels else out.contiguous()
+        widths = (0, 0) * (1 if target.batch_first else 2) + (0, target.steps - steps)
+        out = nn.functional.pad(out, widths, value=padding_value)
     return out, torch.stack(h_n), torch.stack(c_n)
 
 
@@ -108,7 +113,12 @@ def _laid(weights: Sequence[Tensor], freeze: bool) -> Sequence[Tensor]:
 def _with_column(weights: Sequence[Tensor]) -> list[Tensor]:
     """The weights of an LSTM with an input column that freezes its cell state."""
     of_input, *others = weights
-    size = len(of_input) // 4
-    column = of_input.new_zeros(len(of_input), 1)
-    column[:size], column[size : 2 * size] = -FREEZE, FREEZE
-    return [torch.cat([of_input, column], 1), *others]
+    return [torch.cat([of_input, _column(len(of_input), of_input.dtype, of_input.device)], 1), *others]
+
+
+@functools.lru_cache(maxsize=4)
+def _column(rows: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # else autograd could not keep what is made of it
+        column = torch.zeros(rows, 1, dtype=dtype, device=device)  # by gate, of which there are four
+        column[: rows // 4], column[rows // 4 : rows // 2] = -FREEZE, FREEZE
+        return column

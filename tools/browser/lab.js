@@ -185,6 +185,7 @@
     kind: node.classList.contains('packviz-explorer') ? 'explorer'
       : node.classList.contains('packviz-quiz') ? 'quiz' : 'output',
     cell: [...notebook().querySelectorAll('.jp-Cell')].indexOf(node.closest('.jp-Cell')),
+    hasPicture: node.querySelector('.packviz-picture') !== null,
   }));
 
   pv.controls = (id) => [...panelNode(id).querySelectorAll(CONTROLS)].map((node) => {
@@ -199,8 +200,8 @@
       options,
       usable: visible(node) && enabled(node) && !(kind === 'slider' && low === high),
       value: valueOf(node, kind),
-      at_minimum: kind === 'slider' && now <= low,
-      at_maximum: kind === 'slider' && now >= high,
+      atMinimum: kind === 'slider' && now <= low,
+      atMaximum: kind === 'slider' && now >= high,
     };
   });
 

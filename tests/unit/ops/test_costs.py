@@ -156,18 +156,37 @@ def constant(names, **seconds):
 
 @pytest.mark.usefixtures("own_costs")
 @pytest.mark.parametrize(
-    ("seconds", "lengths", "taken"),
+    ("mode", "lengths", "training", "fused", "taken"),
     [
-        ({"packed": 1.04, "split": 1.0}, (5, 3), "packed"),  # what a model errs by is no gain
-        ({"packed": 1.06, "split": 1.0}, (5, 3), "split"),
-        ({"packed": 1.2, "fused": 1.03, "split": 1.0}, (5, 3), "padded"),
-        ({"packed": 1.0, "whole": 1.04}, (5, 5), "padded"),  # nothing has to be packed
-        ({"packed": 1.0, "whole": 1.06}, (5, 5), "packed"),
+        ("LSTM", (5, 5), True, True, "padded"),
+        ("LSTM", (5, 5), True, False, "split"),
+        ("GRU", (5, 5), True, True, "split"),
+        *((mode, (5, 5), False, False, "padded") for mode in ("LSTM", "GRU", "RNN")),
+        ("GRU", (5, 3), False, False, "packed"),
+        ("RNN", (5, 3), False, False, "split"),
     ],
 )
-def test_of_what_is_near_the_simplest_is_taken(seconds, lengths, taken):
+def test_where_nothing_is_weighed_torchs_kernel_runs(mode, lengths, training, fused, taken):
+    constant(in_force("cpu").seconds, split=1.0).use()
+    found = choose(Spec(mode, 8, 8), lengths, training, fused=fused)
+    assert found.method == taken
+    assert taken == "split" or [*found.seconds] == [taken]
+
+
+@pytest.mark.usefixtures("own_costs")
+@pytest.mark.parametrize(
+    ("mode", "seconds", "lengths", "taken"),
+    [
+        ("LSTM", {"packed": 1.04, "split": 1.0}, (5, 3), "packed"),  # what a model errs by is no gain
+        ("LSTM", {"packed": 1.06, "split": 1.0}, (5, 3), "split"),
+        ("LSTM", {"packed": 1.2, "fused": 1.03, "split": 1.0}, (5, 3), "padded"),
+        ("RNN", {"packed": 1.0, "whole": 1.04}, (5, 5), "padded"),  # nothing has to be packed
+        ("RNN", {"packed": 1.0, "whole": 1.06}, (5, 5), "packed"),
+    ],
+)
+def test_of_what_is_near_the_simplest_is_taken(mode, seconds, lengths, taken):
     constant(in_force("cpu").seconds, **seconds).use()
-    found = choose(Spec("LSTM", 8, 8), lengths)
+    found = choose(Spec(mode, 8, 8), lengths)
     assert found.method == taken
     fastest = min(found.seconds, key=found.seconds.get)
     assert ("simpler and within 5%" in found.to_text()) == (taken != fastest)

@@ -230,6 +230,21 @@ def test_large_weights_do_not_thaw_the_frozen_cells(method):
     same(flat(some.run(method)), flat(some.expected()))
 
 
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("hx", [False, True])
+@pytest.mark.parametrize("grad", [False, True])
+def test_the_reverse_direction_comes_through_the_padding(grad, hx, batch_first):
+    """From a state of zeros it may; a state that is given is to be found where each sequence ends."""
+    how = {"extra": 2, "padding": float("nan"), "hx": hx, "num_layers": 2, "bidirectional": True}
+    some = case(nn.LSTM, batch_first=batch_first, **how)
+    some.options = {"total_length": 8, "padding_value": -2.5}
+    with torch.set_grad_enabled(grad):
+        expected, found = some.expected(), some.run("padded")
+        same(flat(found), flat(expected))
+    if grad:
+        same(some.gradients(found), some.gradients(expected))
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_view_of_a_larger_tensor(cell, method):
@@ -437,7 +452,13 @@ def test_the_plan_is_what_run_goes_by(cell, dtype, lengths, training, monkeypatc
     monkeypatch.setattr(running.costs, "choose", spy)
     with torch.set_grad_enabled(training):
         pv.run(rnn, torch.zeros(max(lengths), len(lengths), 16, dtype=dtype), lengths)
-    assert gone_by == [planned]
+    fused = running.is_fused(rnn.mode, rnn.weight_ih_l0, False)
+    equal = len(set(lengths)) == 1
+    if (training and not fused) or not (equal or cell is nn.GRU):
+        assert gone_by == [planned]
+    else:  # there is nothing to weigh
+        assert not gone_by
+        assert planned.method == ("padded" if equal else "packed")
     if dtype == torch.float32 and running.is_fused("LSTM", rnn.weight_ih_l0, False):
         assert pv.plan(pv.Spec.of(rnn), pv.Layout(lengths), training=training) == planned
 
