@@ -139,7 +139,7 @@ ask("one curve after the other")
 # logits and gradients of both ways are compared: a fast wrong answer is worth nothing.
 #
 # Where a band reaches the line at 1, the rounds do not tell the two apart. And every picture says below what it was
-# measured on. Look at the *load*: one busy thread is 1, and more than its threads means that others were at work.
+# measured on. Look at the *load*: one busy thread is 1. A load above the number of threads means that others were at work.
 
 # %% [markdown]
 # ## Your machine

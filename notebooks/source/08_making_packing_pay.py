@@ -134,8 +134,8 @@ assert torch.allclose(split_rnn(rnn, packed), rnn(packed)[0].data, atol=1e-6)
 # Twice the steps, twice the bytes: `split` is linear. But each step is still a few calls. A padded LSTM wastes cells, and
 # is *one* call for all steps: a *fused kernel*, on a CPU that of the library oneDNN.
 #
-# There is something between. Sort the sequences, and cut time into pieces. In each, run the padded RNN on the
-# sequences that still go on, and hand its state to the next. That is a **staircase** of rectangles.
+# Between the two: sort the sequences, and cut time into pieces. In each, run the padded RNN on the sequences that still
+# go on, and hand its state to the next. That is a **staircase** of rectangles.
 
 # %%
 ask("between padding and packing")
@@ -149,7 +149,7 @@ pv.Stairs(ten, [0, 4, 9, 16])
 # packing.
 #
 # *Where* to cut needs no measurement: where it leaves out most cells. *How often* depends on what a call costs, compared
-# with a cell. The chart below predicts the time from rates that were measured before.
+# with a cell. The chart predicts the time from rates measured before.
 #
 # ## Try it
 #
@@ -303,8 +303,8 @@ print("the same gradients:", all(torch.allclose(b, a, atol=1e-4 * b.abs().max())
 # Nothing needs to be sorted for it. As a module: `pv.Ragged(rnn)`, which takes the lengths in its call. For rows that lie
 # one sequence after another (`cu_seqlens`): notebook [12](12_beyond_rnns.ipynb).
 #
-# Does much of your code call torch's functions? In the block below torch's names stand for packviz's pack and pad. Call
-# it first: a name that was imported before, like the two at the top of this page, keeps torch's function.
+# Does much of your code call torch's functions? In this block torch's names stand for packviz's pack and pad. A name that
+# was imported before, like the two at the top of this page, keeps torch's function.
 
 # %%
 with pv.patch_torch() as patch:
@@ -314,9 +314,8 @@ with pv.patch_torch() as patch:
 # %% [markdown]
 # ## What `auto` goes by
 #
-# A small model of the time: so much for a call, a time step, a cell. Its constants were measured on another machine;
-# `pv.calibrate().use()` measures yours, in minutes, and goes by them. Of methods within 5 % of the fastest, `auto` takes
-# the simplest:
+# A small model of the time: so much for a call, a time step, a cell. Its constants are of another machine;
+# `pv.calibrate().use()` measures yours, in minutes. Of methods within 5 % of the fastest, `auto` takes the simplest:
 
 # %%
 cases = {
@@ -356,8 +355,8 @@ results.on_machines(machines, "ratio", "B")
 results.on_machines(machines, "memory", "B")
 
 # %% [markdown]
-# On the CPU `run` pays with memory: more than packed, because the staircase keeps the rows of every rectangle beside the
-# padded batch. Padded needs more still.
+# On the CPU `run` pays with memory: the staircase keeps the rows of every rectangle beside the padded batch. Padded needs
+# more still.
 
 # %% tags=["claims"]
 assert not [point for found in machines.values() for point in found.points if point.wrong]
@@ -394,7 +393,7 @@ race.chart(raced)
 race.missed(raced)
 
 # %% [markdown]
-# In training on the CPU `auto` hardly ever loses to torch packed. It can lose to torch's *padded* LSTM, the fused kernel:
+# On the CPU `auto` hardly ever loses to torch packed in training. It can lose to torch's *padded* LSTM, the fused kernel,
 # with tiny batches, short sequences, or hardly any padding.
 
 # %% tags=["claims"]
@@ -407,7 +406,7 @@ assert sum(point.mode == "LSTM" for point in lost) > len(lost) / 2
 #
 # - **"A faster method gives other results."** It may change the last bits, and nothing else.
 # - **"The same seed, the same dropout."** Between layers dropout is drawn in another order. Compare in `eval` mode.
-# - **"Fewer cells, less time."** Cuts cost calls. A batch of nearly equal lengths stays one rectangle.
+# - **"Fewer cells, less time."** Cuts cost calls. Nearly equal lengths stay one rectangle.
 # - **"So it is on a GPU."** There cuDNN, NVIDIA's library, takes `batch_sizes` as they are. Not measured here; race on yours:
 #   `packviz study race --device cuda --out mine.json`.
 
@@ -430,8 +429,8 @@ checks.cheapest_staircase(twelve, my_cuts, call=10)
 # ## You can now
 #
 # - pack and pad with one gather and one scatter,
-# - cover a batch with a staircase: a cut costs a call, and saves the cells that it leaves out,
-# - freeze an LSTM's state through the padding with one more input column, exactly,
+# - cover a batch with a staircase: a cut costs a call, and saves cells,
+# - freeze an LSTM's state through the padding, exactly,
 # - run your own RNN by a fast and exact way: `pv.run(rnn, x, lengths)`.
 #
 # Next: [09 Static graphs](09_static_graphs.ipynb). Back: [07 Why the backward pass is slow](07_why_backward_is_slow.ipynb) ·

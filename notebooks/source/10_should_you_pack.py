@@ -21,8 +21,8 @@
 # ## A rule of thumb
 #
 # The documentation of transformertf, a library, gives one (*RNN Packed Sequences*): pack if the lengths vary by more than
-# 10 % of the longest, or if there are 8 sequences or more; pad if all are equal. It was tried on 432 batches, measured
-# both ways: three kinds of RNN, several sizes, forward alone and training.
+# 10 % of the longest, or if there are 8 sequences or more; pad if all are equal. Here it meets 432 batches, measured both
+# ways: three kinds of RNN, several sizes, forward alone and training.
 
 # %%
 import packviz as pv
@@ -42,7 +42,8 @@ habits = {
 rules.compare(machines, habits)
 
 # %% [markdown]
-# On the CPU, never packing is the better habit *for speed*. But then the RNN reads the padding.
+# "× the best" is the time taken over that of the better choice, on average. On the CPU, never packing is the better habit
+# *for speed*. But then the RNN reads the padding.
 
 # %% tags=["claims"]
 cpu = thumb.recorded()  # what the text says of times, it says of this one
@@ -107,8 +108,8 @@ display(*rules.where_packing_pays(machines, "GRU"))
 # On the CPU, forward alone, packing pays where there is much padding *and* enough work in a step. In training more steps
 # make it worse.
 #
-# Why? A *cost model* takes a run's time apart: so much per call, per time step, per cell, and, in packed training, for the
-# copies of the backward pass. Fitted to the measurements it says of one batch:
+# Why? A *cost model* takes a run's time apart: so much per call, time step and cell, and for the copies of packed backward
+# passes. Fitted to the measurements it says of one batch:
 
 # %%
 sizes = {"mode": "LSTM", "training": True, "batch_size": 64, "longest": 256, "size": 32, "kind": "log-normal"}
@@ -174,7 +175,7 @@ advice
 # A hatched bar gives other results than packing, and stands there for comparison alone. *Bucketed* is explained next.
 #
 # The advice holds for this machine and number of threads, these lengths, this RNN. For a real decision give it more
-# seconds, `budget=60`. Where they suffice, more bars say what torch's packed run spends its time on.
+# seconds: `budget=60`.
 
 # %% [markdown]
 # ## Batches of similar lengths
@@ -234,7 +235,8 @@ assert shares[-1][0] == explorer.load.padding  # a window of all batches is sort
 # ## Several workers
 #
 # Several processes or GPUs, *workers*, can share a batch. torch's `DistributedDataParallel` (DDP) averages their
-# gradients, so a step is over when the slowest worker is. (Move *workers* above.) Take 64 sequences, longest first:
+# gradients, so a step is over when the slowest worker is. (Move *workers* above to see who waits.) Take 64 sequences,
+# longest first:
 #
 # - **contiguous**: worker 0 gets the longer half,
 # - **strided**: in turn, 0 1 0 1 …,
@@ -258,9 +260,9 @@ found.chart()
 # small. Only the **token-weighted** loss makes it vanish:
 #
 # 1. Add up the tokens of all workers: `total = torch.tensor(my_tokens, device=device)`, then
-#    `torch.distributed.all_reduce(total)`, which puts the sum over all workers into `total`.
-# 2. Let every token count alike. Mind that DDP *averages* over its workers, `torch.distributed.get_world_size()` of them.
-#    This loss is the exercise below.
+#    `torch.distributed.all_reduce(total)`.
+# 2. Let every token count alike. But DDP *averages* over its workers, `torch.distributed.get_world_size()` of them. This
+#    loss is the exercise below.
 
 # %% tags=["claims"]
 for way in ("contiguous", "strided", "snake"):
@@ -319,9 +321,9 @@ checks.worker_loss(my_loss)
 # %% [markdown]
 # ## You can now
 #
-# - say why a rule about lengths is a poor guide: it sees neither RNN, size, pass nor device,
+# - say what a rule about lengths does not see: RNN, size, pass and device,
 # - choose by speed among exact methods only, and ask `pv.advise` which,
-# - remove most padding with buckets, and keep the epochs random,
+# - remove most padding with buckets,
 # - share a batch fairly, and weight the loss by tokens: `losses.sum() * workers / total`.
 #
 # Next: [11 The error museum](11_error_museum.ipynb). Back:

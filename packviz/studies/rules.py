@@ -257,8 +257,7 @@ def chart(verdicts: Mapping[str, Sequence[Judged]], below: Sequence[str] = ()) -
         for machine, some in verdicts.items()
         for one in some
     }
-    share = text.whole_percent
-    ends = [f"{share(v.accuracy)} right, on average {v.slowdown:.2f} × the better time" for v in rows.values()]
+    ends = [f"{text.whole_percent(v.accuracy)} right, {v.slowdown:.2f} × the best" for v in rows.values()]
     parts = {
         "✓ right": [v.right for v in rows.values()],
         "✗ wrong": [v.wrong for v in rows.values()],
