@@ -12,7 +12,8 @@ constraints=constraints.txt
 cpu_index=https://download.pytorch.org/whl/cpu
 
 runs() { command -v "$1" >/dev/null 2>&1 && "$1" -c '' >/dev/null 2>&1; }
-is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+# The pinned packages have wheels for these.
+will_do() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' >/dev/null 2>&1; }
 # Debian's python3 comes without ensurepip, and `python3 -m venv` then fails half-way.
 can_make_venv() { "$1" -c 'import ensurepip, venv' >/dev/null 2>&1; }
 
@@ -27,7 +28,7 @@ find_python() {
     fi
     for python in "$@"; do
         runs "$python" || continue
-        if ! is_new_enough "$python"; then
+        if ! will_do "$python"; then
             found="'$python' is $("$python" --version 2>&1)"
         elif ! can_make_venv "$python"; then
             found="'$python' has no venv module. On Debian and Ubuntu: apt install python3-venv"
@@ -36,7 +37,7 @@ find_python() {
         fi
     done
     {
-        echo "packviz needs Python 3.11 or newer, with its venv module; $found."
+        echo "packviz needs Python 3.11 to 3.14, with its venv module; $found."
         echo "Install one, or name one that is here:  make lab PYTHON=/path/to/python3"
     } >&2
     exit 1
@@ -46,7 +47,7 @@ version() { "$1" -c 'import sys; print(sys.version_info[:2])' 2>/dev/null; }
 # Is the .venv that stands here usable, and was it made here? (An editable install holds the checkout's path.)
 venv_is_good() {
     runs "$venv_python" && { [ -z "${PYTHON:-}" ] || [ "$(version "$PYTHON")" = "$(version "$venv_python")" ]; } &&
-         is_new_enough "$venv_python" && "$venv_python" -m pip --version >/dev/null 2>&1 &&
+         will_do "$venv_python" && "$venv_python" -m pip --version >/dev/null 2>&1 &&
         { [ ! -e "$venv/.home" ] || [ "$(cat "$venv/.home")" = "$(pwd -P)" ]; }
 }
 

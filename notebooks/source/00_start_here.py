@@ -3,6 +3,8 @@
 #
 # **What is here, and is my set-up alive?**
 #
+# Sequences in a batch differ in length. These pages show what PyTorch does about it, what that costs, and what is faster.
+#
 # After this page you can
 #
 # - read a picture of a padded and of a packed batch,
@@ -38,7 +40,7 @@ Overview()
 # The folder `solutions` has the exercises solved.
 
 # %% [markdown]
-# ## Is it alive?
+# ## Is your set-up alive?
 #
 # First predict. You can change your mind until you press the button.
 
@@ -93,9 +95,10 @@ checks.half_padding(my_lengths)
 #
 # You have a model with an RNN that trains too slowly. In this order:
 #
-# 1. **Keep** the outputs and the gradients of one batch, computed in eval mode: they are what must stay equal.
-# 2. **Use [`pv.run`](08_making_packing_pay.ipynb)** in place of pack → RNN → pad. Compare with what you kept, in eval
-#    mode again: with dropout no two runs agree.
+# 1. **Keep** the outputs and the gradients of one batch: they are what must stay equal. Set dropout to 0 for it, since
+#    it is drawn anew in every run. (Eval mode does the same, but on a GPU an RNN then has no backward pass.)
+# 2. **Use [`pv.run`](08_making_packing_pay.ipynb)** in place of pack → RNN → pad, and compare with what you kept. Had you
+#    only padded, final states change: [they were wrong](01_why_pack.ipynb#What-padding-corrupts).
 # 3. **Ask [`pv.advise(rnn, lengths)`](10_should_you_pack.ipynb)** with your own lengths. It measures on your machine, and
 #    prints the code to paste.
 # 4. **Bucket**: batches of [similar lengths](01_why_pack.ipynb) leave less padding to avoid.

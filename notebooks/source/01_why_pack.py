@@ -98,24 +98,19 @@ def batches(lengths, size=32):
     return [pv.Layout(lengths[i : i + size]) for i in range(0, len(lengths), size)]
 
 
-figures.padding_waste(
-    {
-        "as they come": batches(all_lengths),
-        "similar lengths together": batches(sorted(all_lengths)),
-    }
-)
+as_they_come, similar = batches(all_lengths), batches(sorted(all_lengths))
+figures.padding_waste({"as they come": as_they_come, "similar lengths together": similar})
 
 # %% [markdown]
 # Sorting first removes most of the waste, without any packing.
 #
 # It has a price. Batches are no longer random, so people sort within a few hundred sentences at a time
-# (*bucketing*), and shuffle the batches. Some padding always stays.
+# (*bucketing*), and shuffle the batches. Some padding stays.
 #
-# So waste alone is not the reason to pack. The next section is.
+# So waste alone is a weak reason to pack. The next section has a strong one.
 
 # %% tags=["claims"]
-waste = [1 - sum(b.n_valid for b in some) / sum(b.n_cells for b in some)
-         for some in (batches(all_lengths), batches(sorted(all_lengths)))]  # fmt: skip
+waste = [1 - sum(b.n_valid for b in some) / sum(b.n_cells for b in some) for some in (as_they_come, similar)]
 assert waste[0] > 0.5 > 0.2 > waste[1] > 0
 
 # %% [markdown]
@@ -181,7 +176,7 @@ pv.show(pad_sequence([ours[:, 0], mate[:6, 0]]), [3, 6])  # the first of the 4 f
 # - **"Padding spoils everything."** No. The outputs *at the real steps* are right, as long as the RNN reads in one
 #   direction. Wrong is what is read after them: `h_n`, `output[-1]`, and `c_n`, the second state that an LSTM carries.
 # - **"Packing is for speed."** It is for correctness first. It saves computations, but saved computations are not
-#   saved time: packed training is often slower. Notebook 03 counts it, 06 times it, 07 finds the cause.
+#   saved time: packed training is often slower. Notebook 03 counts, 06 times, 07 finds the cause.
 
 # %% [markdown]
 # ## Exercise

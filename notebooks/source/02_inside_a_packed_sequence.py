@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Inside a packed sequence
 #
-# **What is in a `PackedSequence`, why is its data interleaved, and what is `batch_sizes`?**
+# **How does a `PackedSequence` order its data, and what is `batch_sizes`?**
 #
 # After this page you can
 #
 # - read `data` and `batch_sizes` of any packed sequence,
-# - say why the data is not one sequence after another,
+# - say why the data has that order,
 # - follow a sequence through sorting, and get it back in your order,
 # - train a model on packed batches.
 #
@@ -57,8 +57,8 @@ explorer
 # %% [markdown]
 # At every step the rows are one slice, and the slices follow each other.
 #
-# One sequence after another is a mistake only here. It is the order that transformers want: page
-# [12](12_beyond_rnns.ipynb).
+# Elsewhere one sequence after another is no mistake: transformers want that order
+# ([notebook 12](12_beyond_rnns.ipynb)).
 
 # %% tags=["claims"]
 for t in range(5):
@@ -67,7 +67,7 @@ for t in range(5):
     assert f"data[{start}:{end}]" in PackedExplorer([3, 5, 2, 4], t=t).summary.value
 
 # %% [markdown]
-# ## Why interleaved?
+# ## Why this order?
 #
 # An RNN goes through time. At step t it multiplies step t of *every* sequence by the same weights, in one product. In a
 # plain RNN the new state is tanh(input · weight + bias + state · weight + bias).
@@ -111,7 +111,7 @@ ask("batch sizes of abc and x")
 pv.show(["abc", "x"], names=["abc", "x"])
 
 # %% [markdown]
-# Six sequences: start with all six, and lose one whenever a sequence ends.
+# With six sequences `batch_sizes` starts at 6, and falls by one whenever a sequence ends.
 
 # %%
 pv.show([9, 8, 6, 4, 3, 2])
@@ -146,7 +146,7 @@ pv.show(packed, indices=True)
 
 # %% [markdown]
 # - `sorted_indices`, at the right: which of your sequences stands in this row now (a is 0, b is 1, …).
-# - `unsorted_indices`, at the left: the row to which your sequence has gone. Read them for the way back.
+# - `unsorted_indices`, at the left: in which row your sequence stands now. They lead back to your order.
 #
 # The explorer above has both: tick *enforce_sorted*, or *show the index lists*.
 
@@ -263,7 +263,8 @@ assert wide.shape == (2, 6)
 # ## What people get wrong
 #
 # - **"Sequences must be sorted."** Only with `enforce_sorted=True`, which is torch's default.
-# - **Building a `PackedSequence` by hand.** `PackedSequence(data, batch_sizes)` knows nothing of your order:
+# - **Building a `PackedSequence` by hand.** `PackedSequence(data, batch_sizes)` knows nothing of your order. You get the
+#   batch back longest first:
 
 # %%
 unsorted = pack_sequence([b, a], enforce_sorted=False)

@@ -50,7 +50,7 @@ assert ledger.elementwise.packed == 32 * 21 * 7
 # ## What one cell costs
 #
 # At each time step an RNN multiplies the input by one weight and the state by another. A vector of `k` numbers times a
-# `(k, n)` matrix takes `2 · k · n` FLOPs: a multiplication and an addition for each entry of the matrix.
+# `(k, n)` matrix takes `2kn` FLOPs: a multiplication and an addition for each entry of the matrix.
 #
 # An LSTM does that 4 times: once for the new content of its memory, and once for each of 3 *gates*, which say what to
 # forget, what to take in and what to show. A GRU does it 3 times, a plain RNN once.
@@ -59,8 +59,8 @@ assert ledger.elementwise.packed == 32 * 21 * 7
 for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
     per_cell = times * (2 * 3 * 7 + 2 * 7 * 7)  # 3 inputs, then 7 numbers of the state
     count = pv.flops(getattr(torch.nn, name)(3, 7), lengths)
-    by_hand = f"54 cells {54 * per_cell:6,}, 32 real ones {32 * per_cell:6,}"
-    print(f"{name:4} {per_cell} a cell: {by_hand}.  The ledger: {count.padded:6,} and {count.packed:6,}.")
+    print(f"{name:4}  54 cells by hand: {54 * per_cell:6,}  pv.flops: {count.padded:6,}")
+    print(f"{name:4}  32 cells by hand: {32 * per_cell:6,}  pv.flops: {count.packed:6,}")
 
 # %% tags=["claims"]
 for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
@@ -78,7 +78,7 @@ assert deep.padded == both.padded + 2 * pv.flops(torch.nn.LSTM(14, 7), lengths).
 # ## Try it
 #
 # - Find lengths with which packing saves nothing. Then some with which it saves almost everything.
-# - Do `hidden_size` or the kind of RNN change the *share* that a forward pass saves?
+# - Change `hidden_size` and the kind of RNN. Which of the four shares stay as they are?
 
 # %%
 from packviz.explorers import CostExplorer
@@ -91,7 +91,7 @@ for rnn in (torch.nn.LSTM(3, 7), torch.nn.GRU(3, 7), torch.nn.GRU(3, 64)):
     assert count.saved / count.padded == 22 / 54  # the counts change with the RNN, the share does not
 
 # %% [markdown]
-# A real batch, the 512 sentences of notebook 01. Most are over after a few steps, one goes on to the end, and padded,
+# Now a real batch: the 512 sentences of notebook 01. Most are over after a few steps, and one goes on to the end. Padded,
 # every step costs the same. (M is a million, G a thousand million.)
 
 # %%
@@ -102,8 +102,8 @@ pv.flops(torch.nn.GRU(64, 128), [len(sentence) for sentence in sentences()])
 # %% [markdown]
 # ## The textbook count
 #
-# You may have seen packing explained by other numbers: 54 multiplications padded, 32 packed. They belong to another
-# product. It takes each padded row for one vector of 9 numbers: a (6, 9) batch times a (9, 3) weight.
+# On Stack Overflow packing is explained by other numbers: 54 multiplications padded, 32 packed. They belong to another
+# product, which takes each padded row for one vector of 9 numbers: a (6, 9) batch times a (9, 3) weight.
 
 # %%
 from packviz.count import textbook
@@ -116,7 +116,7 @@ assert (picture.padded, picture.packed, picture.saved) == ((54, 48), (32, 26), (
 assert (full.padded, full.packed) == ((3 * 54, 3 * 48), (3 * 32, 3 * 26))
 
 # %% [markdown]
-# Two things to know. This is **one** column of the result, and it has three: the full count is three times that. And
+# Two things to know. This is **one** column of the result, which has three: the full count is three times that. And
 # an RNN does no such product: it multiplies one *time step* after the other, each by the same weights.
 
 # %% [markdown]
@@ -141,10 +141,9 @@ print("counted:", counter.get_total_flops())
 assert counter.get_total_flops() == (0 if torch.backends.mkldnn.is_available() else 30240)
 
 # %% [markdown]
-# Work was done, and none was counted. On a CPU torch hands a padded LSTM to oneDNN, Intel's library of fast routines,
-# called *kernels* (torch also calls it *mkldnn*). There the whole LSTM is one *fused* kernel: a single call that does
-# everything inside.
-# The counter knows matrix products, and it never sees any.
+# Work was done, and none was counted. On a CPU torch hands a padded LSTM to oneDNN (in torch also *mkldnn*), Intel's
+# library of fast routines, called *kernels*. There the whole LSTM is one *fused* kernel: a single call that does
+# everything inside. The counter knows matrix products, and it never sees any.
 #
 # It has no formula for any RNN kernel, so it misses those of a GPU (cuDNN) as well. Switch oneDNN off, and the products
 # appear.
@@ -169,24 +168,22 @@ assert counted(lambda: lstm(packed)) == ledger.packed == 17920
 # ## The backward pass
 #
 # Each product of the forward pass has two in the backward pass: one for the gradient of the weight, one for that of
-# what it was multiplied with. So "backward is twice forward" is nearly right.
-#
-# Two gradients nobody computes: that of `x`, if nothing before the RNN learns, and that of the zero state it starts
-# from.
+# what it was multiplied with. So backward would be twice forward, but for two gradients that nobody computes: that of
+# `x`, if nothing before the RNN learns, and that of the zero state it starts from.
 
 # %%
 for needed in (False, True):
     x.requires_grad_(needed)
     count = pv.flops(lstm, lengths, input_grad=needed)
-    ratio = count.backward.padded / count.padded
-    print(f"gradient of x: {needed!s:5}   backward {count.backward.padded:,} = {ratio:.2f} × forward")
+    print(f"gradient of x: {needed}. Backward is {count.backward.padded / count.padded:.2f} × forward.")
     said = counted(lambda: lstm(x)[0].sum().backward())
-    print(f"   both together: {count.training.padded:,} by the ledger, {said:,} by PyTorch")
+    print(f"   forward + backward: {count.training.padded:,} by pv.flops, {said:,} by PyTorch")
 
 # %% [markdown]
-# So packing saves 42.7 % of the backward pass and 40.7 % of the forward pass. What backward leaves out belongs to the
-# first step, where no cell is padding. (A reverse direction starts at the last step, which is mostly padding. With two
-# directions, packing saves a smaller share of backward than of forward.)
+# The zero state belongs to the first step, where no cell is padding. So a larger share of what is left is padding:
+# packing saves 42.7 % of the backward pass and 40.7 % of the forward pass, as the first picture says. (A reverse
+# direction starts at the last step, which is mostly padding. With two directions, packing saves a smaller share of
+# backward than of forward.)
 
 # %% tags=["claims"]
 for needed in (False, True):
@@ -220,7 +217,7 @@ assert len(set(counts)) == 1
 
 # %% [markdown]
 # The same saving, four times. Is it the same time? We timed a training step of a GRU and of an LSTM: padded, and
-# packed for each batch (pack, RNN, pad, and back).
+# packed for each batch (pack, RNN, pad, and the backward pass).
 
 # %%
 ask("half the flops")
@@ -234,17 +231,16 @@ recorded
 # %% tags=["claims"]
 for point in recorded.points:
     few, many = savings.name(2), savings.name(256)
-    assert recorded.ratio(point, few, "padded").value > 1
+    assert recorded.ratio(point, few, "padded").value > 2
     assert recorded.ratio(point, many, few).value > 1
 
 # %% [markdown]
 # How to read it: everything was called in turn, round after round, so that a busy moment hits all alike. A **ratio** is
 # formed within each round. You see the median of these ratios (not the ratio of the medians) and their *quartiles*:
-# half of the rounds lie between them. *Not clear* means that the spread is larger than the effect. The last line says
-# on what machine it was measured. All measured charts and tables from here on are made like this.
+# half of the rounds lie between them. *Not clear* means that these lie further apart than the effect is large. The last
+# line says on what machine it was measured. All measured charts and tables from here on are made like this.
 #
-# On that machine half the FLOPs took *more* time, and the same FLOPs took different times. On yours, with smaller
-# batches, in a few seconds:
+# The same FLOPs took different times, too. On your machine, with smaller batches, in a few seconds:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 savings.run(rounds=7)
@@ -288,10 +284,10 @@ for case in thumb.recorded().of("GRU", training=True):
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"40 % fewer FLOPs, so 40 % faster."** You have just seen the opposite.
+# - **"40 % fewer FLOPs, so 40 % faster."** You have seen half the FLOPs take several times as long.
 # - **"The counter says 0, so it is free."** A fused kernel hides its products from the counter.
 # - **"54 multiplications."** For one output column; a count means nothing without its convention.
-# - **"Backward is twice forward."** Nearly. Look at what needs a gradient.
+# - **"Backward is twice forward."** At most. Look at what needs a gradient.
 
 # %% [markdown]
 # ## Exercise

@@ -30,8 +30,7 @@ mask = pv.padding_mask(lengths)
 pv.Aligned.of(mask, lengths, title="padding_mask(lengths)", batch_first=True)
 
 # %% [markdown]
-# Suppose a model is off by the same amount at every real step. At the padding, prediction and target are both 0: they
-# agree.
+# Suppose a model whose predictions at the padding are 0, as the targets are: there they agree.
 
 # %%
 ask("loss over padding")
@@ -57,8 +56,8 @@ assert accuracy == right[mask].mean() < right.mean()
 # The sum is right, the divisor is not: 54 cells instead of 32. Gradients shrink by the same factor, and by another one
 # in the next batch.
 #
-# `masked_loss` takes any loss computed with `reduction="none"`, and an accuracy, which is such a mean, too. Every real
-# cell weighs the same.
+# `masked_loss` takes any loss computed with `reduction="none"`. Give it 1 for right and 0 for wrong, and you have the
+# accuracy. Every real cell weighs the same.
 
 # %% [markdown]
 # ## Straight on the packed data
@@ -91,11 +90,8 @@ else:
     raise AssertionError("a layer took a PackedSequence")
 
 # %% [markdown]
-# This is right for whatever treats each cell alone: Linear, activation, dropout, LayerNorm, an element-wise loss. It is
-# cheap, because padding is not computed.
-#
-# It is wrong for whatever looks along time: convolution, attention, pooling. In `data` a row's neighbour is another
-# sequence.
+# This is right for whatever treats each cell alone, and cheap: padding is not computed. It is wrong for whatever looks
+# along time, as pooling and attention do: in `data` a row's neighbour is another sequence.
 #
 # And a compiler for fixed shapes refuses it. There, apply the layer before packing or after padding, and mask
 # ([notebook 09](09_static_graphs.ipynb)).
@@ -137,8 +133,8 @@ assert torch.allclose(over_all.running_mean, over_real.running_mean * 32 / 54)
 assert (over_all.running_var > 10 * over_real.running_var).all()
 
 # %% [markdown]
-# **BatchNorm.** Its mean and variance are taken over all cells, so the padding's zeros pull the mean towards 0 and blow
-# up the variance. Give it `packed.data`.
+# **BatchNorm.** Its mean and variance are taken over all cells, so the padding's zeros pull the mean towards 0, and
+# the variance is wrong, too. Give it `packed.data`.
 #
 # **Attention.** Each query (a row) spreads a weight of 100 % over the keys (the columns), and gives some of it to padded
 # keys as well. Here is sequence d, with 4 real steps, in percent:
@@ -159,8 +155,8 @@ for b, length in enumerate(lengths):
 
 # %% [markdown]
 # Mind the two conventions: `scaled_dot_product_attention` wants True at cells to **read**,
-# `MultiheadAttention(key_padding_mask=…)` True at cells to **ignore**: hence the `~`. Page [12](12_beyond_rnns.ipynb)
-# asks other functions, and masks several documents in one row.
+# `MultiheadAttention(key_padding_mask=…)` True at cells to **ignore**: hence the `~`. Notebook
+# [12](12_beyond_rnns.ipynb) has more of them, and masks for several documents in one row.
 
 # %% [markdown]
 # ## Left and right
@@ -168,7 +164,7 @@ for b, length in enumerate(lengths):
 # **Left-aligned** means that the data lie on the left and the padding behind them. Others call that *right-padded*.
 # `pack_padded_sequence` wants it so. `pv.align` moves data to either side, by their lengths.
 #
-# Not every model wants the same side. The TFT family (*Temporal Fusion Transformer*) puts past and future on one time
+# The TFT family (*Temporal Fusion Transformer*) puts past and future on one time
 # axis: the past right-aligned, the future left-aligned, so that each past ends where its future begins.
 
 # %%
@@ -196,7 +192,7 @@ ask("a guess from zeros")
 # %%
 row = torch.tensor([[0, 0, 7, 8, 0, 0]])  # length 4: its first two zeros are data
 guessed = row.roll(-int(row[0].nonzero()[0]), dims=1)
-pv.Aligned.of(guessed, [4], title="guessed from zeros: red is wrong", batch_first=True, like=row)
+pv.Aligned.of(guessed, [4], title="Guessed from zeros: framed is wrong", batch_first=True, like=row)
 
 # %% tags=["claims"]
 assert torch.equal(pv.align(row, [4], to="left", source="left", batch_first=True), row)
@@ -213,10 +209,13 @@ AlignExplorer()
 # %% tags=["claims"]
 sides = [("left", "right"), ("left", "left"), ("right", "left"), ("right", "right")]
 for zeros in ("none", "at the start", "at the end"):
-    wrong = [AlignExplorer(source=source, to=to, zeros=zeros).wrong_cells for source, to in sides]
-    assert (zeros == "none") == (not any(wrong))  # right only where no sequence holds a zero at its side
+    for source, to in sides:
+        wrong = AlignExplorer(source=source, to=to, zeros=zeros).wrong_cells
+        assert bool(wrong) == (zeros == {"left": "at the start", "right": "at the end"}[to])
 
 # %% [markdown]
+# The guess is right as long as no sequence has a zero at the side to which it is moved.
+#
 # ## Encoder and decoder
 #
 # An encoder reads the source; a decoder starts from its final state and reads the target. The longest source rarely has
@@ -268,48 +267,40 @@ assert torch.allclose(repaired, wanted[:, by_target])
 # ## Does the mask matter in training?
 #
 # Back to the loss. A small GRU reads the 512 sentences of notebook 01, and says after each word whether a **punctuation
-# mark** comes next. The padded target is 0: "no mark".
+# mark** comes next. The targets of three sentences:
 
 # %%
 from collections import Counter
 
 from packviz.lessons import sentences
 
-common = Counter(word for sentence in sentences() for word in sentence).most_common(200)
-ids = {word: i + 2 for i, (word, _) in enumerate(common)}  # 0 is padding, 1 any other word
-batches = []
-for i in range(0, 512, 32):
-    some = sentences()[i : i + 32]
-    x = [torch.tensor([ids.get(word, 1) for word in sentence[:-1]]) for sentence in some]
-    y = [torch.tensor([not word[0].isalnum() for word in sentence[1:]]).double() for sentence in some]
-    batches.append((pad_sequence(x, batch_first=True), pad_sequence(y, batch_first=True), [len(s) for s in x]))
+every = Counter(word for sentence in sentences() for word in sentence)
+ids = {word: i for i, (word, _) in enumerate(every.most_common(200), 1)}  # 0: any other word, and padding
 
 
-# %%
-torch.set_num_threads(1)  # the products are so small that a second thread would only wait
+def batch(some):
+    words = [torch.tensor([ids.get(word, 0) for word in sentence[:-1]]) for sentence in some]
+    marks = [torch.tensor([not word[0].isalnum() for word in sentence[1:]]).double() for sentence in some]
+    return pad_sequence(words, batch_first=True), pad_sequence(marks, batch_first=True), [len(s) - 1 for s in some]
 
 
-class Tagger(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embedding = torch.nn.Embedding(202, 8)
-        self.gru = torch.nn.GRU(8, 16, batch_first=True)
-        self.linear = torch.nn.Linear(16, 1)
-
-    def forward(self, x):
-        output, _ = self.gru(self.embedding(x))  # right at the real steps: one direction
-        return self.linear(output).squeeze(2)
-
+_, marks, n = batch([sentence for sentence in sentences() if len(sentence) < 10][:3])
+pv.Aligned.of(marks, n, title="1: a mark comes next. At padding: 0", batch_first=True)
 
 # %%
+batches = [batch(sentences()[i : i + 32]) for i in range(0, 512, 32)]
+
+
 def train(use_mask, epochs=6):
     torch.manual_seed(0)
-    model = Tagger().double()
+    layers = [torch.nn.Embedding(201, 8), torch.nn.GRU(8, 16, batch_first=True), torch.nn.Linear(16, 1)]
+    embedding, gru, linear = model = torch.nn.ModuleList(layers).double()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     losses = torch.zeros(2, epochs)  # of each epoch: as it reports, and at the real words
     for epoch in range(epochs):
-        for x, y, n in batches:
-            loss = F.binary_cross_entropy_with_logits(model(x), y, reduction="none")
+        for words, marks, n in batches:
+            output, _ = gru(embedding(words))  # padded, and right at the real steps: one direction
+            loss = F.binary_cross_entropy_with_logits(linear(output).squeeze(2), marks, reduction="none")
             masked = pv.masked_loss(loss, n, batch_first=True)
             used = masked if use_mask else loss.mean()
             optimizer.zero_grad()
@@ -327,25 +318,20 @@ from packviz import figures
 
 with_mask, _ = train(use_mask=True)
 says, truth = train(use_mask=False)
-figures.training_curves(
-    {
-        "trained with mask": with_mask,
-        "without: as it reports": says,
-        "without: at the real words": truth,
-    },
-    "Without a mask the loss looks better, and the GRU has learned less",
-)
+curves = {"trained with mask": with_mask, "without: as it reports": says, "without: at the real words": truth}
+figures.training_curves(curves, "Without a mask the loss looks better, and the GRU has learned less")
 
 # %% tags=["claims"]
 assert all(a < b for a, b in zip(says, with_mask, strict=True))  # it reports less …
-assert all(later > now for later, now in zip(truth[1:], with_mask[:-1], strict=True))  # … and is an epoch behind
+assert all(a > b for a, b in zip(truth, with_mask, strict=True))  # … and has learned less
+assert truth[5] > with_mask[2]
 real_cells = sum(sum(n) for _, _, n in batches) / sum(x.numel() for x, _, _ in batches)
 assert 0.3 < real_cells < 0.4
 
 # %% [markdown]
-# The unmasked training looks far better, and is more than an epoch behind, all along. Two thirds of the cells behind
-# its number are padding, which it soon gets right. So the number you would compare models by depends on how much
-# padding the batches happen to have.
+# The unmasked training looks far better, and after six epochs it has not learned what the other had after three. Two
+# thirds of the cells behind its number are padding, which it soon gets right. So the number you would compare models by
+# depends on how much padding the batches happen to have.
 
 # %% [markdown]
 # ## What the helpers cost

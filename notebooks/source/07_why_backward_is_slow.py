@@ -22,22 +22,20 @@
 # saves was that part's share.
 
 # %%
-from IPython.display import display
-
 from packviz.studies import parts
 
-display(*parts.STUDY.recordings().values())  # every machine that was recorded
+parts.OnMachines(parts.STUDY.recordings())  # every machine that was recorded
 
 # %% [markdown]
 # On a CPU, the longer the sequences, the more of it is taken by two parts: the packed LSTM, and the padding after it.
 # Pack itself costs little. (So to exchange pack and pad alone leaves the larger part as it is. `pv.advise` says the
 # shares of *your* step: notebook 10.)
 #
-# Times depend on the machine. So from here on we **count**. Autograd records what a forward pass does as *nodes*. Backward,
-# each node is handed a gradient and writes another: so many bytes, by so many *kernels*. (A kernel is one run over the
-# data: a copy, an addition.)
+# Times depend on the machine. So from here on we **count**. Autograd records what a forward pass does as *nodes*. In the
+# backward pass each node takes a gradient and writes the next one: so many bytes, by so many *kernels*. (A kernel is one
+# run over the data: a copy, an addition.)
 #
-# Why `pad_packed_sequence`, which only copies? Predict:
+# First `pad_packed_sequence`, which only copies. Predict:
 
 # %% tags=["claims"]
 shares = parts.recorded()
@@ -58,6 +56,7 @@ ask("nodes after pad")
 from packviz.count import profile
 
 small = profile.count([5, 4, 2, 2], features=8)
+print(small.pad.verdict())
 small.pad.graph()
 
 # %% [markdown]
@@ -67,13 +66,8 @@ small.pad.graph()
 # one slice of the gradient: the solid part of a bar. But `CopySlices` copies **all** of it first, and `SliceBackward`
 # hands back a **whole** packed tensor, zero but for its slice. These are then added up.
 #
-# So there is a full-size copy, a zero-fill and an addition *per distinct length*.
-
-# %%
-print(small.pad.verdict())
-
-# %% [markdown]
-# If this line names a derivative formula, your torch has been repaired since this page was written: believe the counts.
+# So there is a full-size copy, a zero-fill and an addition *per distinct length*. (If the line above the picture names a
+# derivative formula, your torch has been repaired since this page was written: believe the counts.)
 #
 # ## Try it
 #
@@ -84,18 +78,16 @@ print(small.pad.verdict())
 # %%
 from packviz.explorers import GraphExplorer
 
-explorer = GraphExplorer()
-explorer
+GraphExplorer()
 
 # %% [markdown]
 # At 1 a single copy is left. `pack` has the same two nodes for any lengths: torch has a formula for its gradient.
 #
 # ## The packed LSTM does the same
 #
-# On the CPU a *padded* LSTM is one **fused kernel**: oneDNN (torch calls it `mkldnn`), a library, computes all time steps
-# in one call. A *packed* RNN goes step by step. At each step it takes its rows out of one large tensor by a `narrow`: a
-# view of some rows, a slice. In the backward pass each of these slices again becomes a **whole** tensor: filled with
-# zeros, then added to the others.
+# On the CPU a *padded* LSTM is one **fused kernel** of the library oneDNN: all time steps in one call. A *packed* RNN goes
+# step by step. At each step it takes its rows out of one large tensor by a `narrow`: a view of some rows, a slice. In the
+# backward pass each of these slices again becomes a **whole** tensor: filled with zeros, then added to the others.
 
 # %%
 import torch
@@ -103,7 +95,7 @@ import torch
 from packviz import lengths
 
 lstm = torch.nn.LSTM(16, 32)
-print(profile.count_rnn(lstm, lengths.triangle(64, 64)).backward)  # 64 sequences of 64, 63, … 1 steps
+profile.count_rnn(lstm, lengths.triangle(64, 64)).backward  # 64 sequences of 64, 63, … 1 steps
 
 # %% tags=["claims"]
 recorded = small.pad.formula is None  # if not, torch has changed since this page was written
@@ -180,13 +172,12 @@ import packviz as pv
 
 batches = {"1, no padding": pv.Layout([257] * 512)}
 batches |= {str(d): pv.Layout(lengths.spread(d, 512, 513), max_len=513) for d in (1, 4, 64, 512)}
-print("distinct        nodes   kernels   written")
 for name, batch in batches.items():
     pad = profile.count(batch, device="meta").pad
-    print(f"{name:13}{pad.nodes:8,}{pad.backward.kernels:10,}{profile.size(pad.backward.bytes):>10}")
+    print(f"distinct lengths: {name:13} {pad.nodes:5,} nodes write {profile.size(pad.backward.bytes):>7}")
 
 # %% [markdown]
-# Padding alone makes the one copy larger: the first two rows. Distinct lengths make hundreds of copies.
+# Padding alone makes the one copy larger: the first two lines. Distinct lengths make hundreds of copies.
 #
 # Do bytes become time? Your machine, with smaller batches: 64 sequences, 65 steps.
 
@@ -217,7 +208,7 @@ milliseconds = [[1e3 * seconds for seconds in timing.spread(name)] for name in t
 figures.log_log(
     list(some),
     {"megabytes, counted": {"pad": megabytes}, "milliseconds, with quartiles": {"pad": milliseconds}},
-    "The same cells from more and more distinct lengths",
+    "The same cells in more distinct lengths: more bytes, more time",
     "distinct lengths",
     methods={"pad": "packed"},
     below=[f"Measured on {timing.caption}."],
@@ -279,9 +270,9 @@ assert profile.count(lengths.triangle(512, 32), device="meta").pad.backward == B
 # %% [markdown]
 # ## Exercise
 #
-# Write the bytes that pad's backward fills, from the lengths alone, to within 10 %. Numbers are float32. You need the
-# large parts only: what does *one* distinct length cost, and how often is that? (To fill with zeros is one fill, to add
-# is another.)
+# How many bytes does pad's backward pass write? Compute it from the lengths, to within 10 %; numbers are float32. You need
+# the large parts only: what does *one* distinct length cost, and how many are there? (Filling with zeros writes once,
+# adding writes again.)
 
 
 # %% tags=["exercise"]
@@ -302,7 +293,7 @@ checks.backward_bytes(my_bytes)
 # - name the two operations: `pad_packed_sequence` and the packed RNN. Both take slices, and the gradient of each slice is
 #   a whole tensor,
 # - count kernels, nodes and bytes of any batch with `profile.count` and `profile.count_rnn`,
-# - say how they grow: three nodes per distinct length; bytes with their number times the size of the batch,
+# - say how they grow: three nodes per distinct length, and each writes as much as the whole batch,
 # - rule out sorting, padding, and waiting for the lengths.
 #
 # Next: [08 Making packing pay](08_making_packing_pay.ipynb). Back: [06 The benchmark](06_benchmark.ipynb) ·

@@ -187,8 +187,8 @@ ask("conditional packing")
 pv.check_static(networks.ConditionalTagger(), (x, lengths))
 
 # %% [markdown]
-# Where lengths are among the inputs, `check_static` runs the network once more: on equal lengths if yours are ragged, on
-# ragged ones if yours are equal. What the two runs do differently, a fixed graph cannot do.
+# Where lengths are among the inputs, `check_static` runs the network once more, on equal lengths if yours are ragged, and
+# the other way round. What the two runs do differently, a fixed graph cannot do.
 
 # %% [markdown]
 # ## torch's own compilers
@@ -197,9 +197,8 @@ pv.check_static(networks.ConditionalTagger(), (x, lengths))
 # inputs: it runs the network on stand-ins, tensors with a shape and no values. ONNX is a file format for graphs.
 # `torch.compile` makes a graph of each part that it can; with `fullgraph`, of everything or nothing.
 #
-# Every network in the table has two operators, an LSTM and three more, as the one above. *Escaped* hands its packed data
-# to those three, *if ragged* is the one above. *Disabled* parts are kept from `torch.compile`; the last two lines are
-# explained below.
+# Every network in the table is built as the one above (there *if ragged*): two operators, an LSTM, three more. *Escaped*
+# hands packed data to the three. *Disabled* parts are kept from `torch.compile`; the last two lines are explained below.
 
 # %%
 ask("which cannot trace packing")
@@ -226,8 +225,8 @@ ask("what is compiled")
 # The column *compile* says it: 2 of the 5 operators around the LSTM. Where `torch.compile` meets packing, or any LSTM,
 # it gives up on **the rest of that forward**.
 #
-# To disable the compiler for the function that packs, as transformertf's page does, gains nothing: the rest is still
-# lost. What helps is to hide pack, LSTM **and** pad in one submodule, as below. Then the layers after it are compiled.
+# To disable the compiler for the function that packs, as transformertf's page does, gains nothing. What helps is to hide
+# pack, LSTM **and** pad in one submodule, as below. Then the layers after it are compiled.
 
 # %% tags=["claims"]
 cells = table.cells
@@ -314,8 +313,8 @@ assert all(torch.allclose(*pair, atol=1e-5) for pair in zip(*gradients, strict=T
 # %% [markdown]
 # ## Does it pay?
 #
-# transformertf's page reports, for one GPU: compiled without packing was the fastest, packed without compiling the
-# slowest, and both, with packing disabled for the compiler, came between. (Its findings, not ours.)
+# transformertf's page reports, for one GPU: the fastest was compiled and not packed, the slowest packed and not compiled;
+# both, with packing disabled for the compiler, came between. (Its findings, not ours.)
 #
 # The same ways and more, for an encoder–decoder LSTM on a CPU, recorded in one run. (*Helpers* are the functions that
 # pack and pad.) All but the padded ones give exact results. Predict the fastest of these.

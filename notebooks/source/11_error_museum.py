@@ -75,7 +75,7 @@ def make(lengths):
     return pad_sequence(rows, batch_first=True)
 
 
-pv.show(make([5, 3, 2]), [5, 3, 2], batch_first=True)
+pv.Aligned.of(make([5, 3, 2]), [5, 3, 2], title="make([5, 3, 2])", batch_first=True)
 
 # %% [markdown]
 # Two tools for your own code. `pv.diagnose` looks at a batch *before* you trust it:
@@ -89,7 +89,7 @@ pv.diagnose(make([5, 3, 2]), [5, 3, 7], batch_first=True)
 # %%
 try:
     with pv.explain_errors():
-        pack_padded_sequence(make([2, 3]), [2, 3], batch_first=True)
+        pack_padded_sequence(make([3, 0]), [3, 0], batch_first=True)
 except RuntimeError as error:
     (note,) = error.__notes__
 print(note)
@@ -219,7 +219,9 @@ with museum.exhibit("Too few lengths") as told:
     packed = told(pack_padded_sequence, x, [5, 3], batch_first=True, enforce_sorted=False)
     told(pack_padded_sequence, x, [5, 3, 2, 2], batch_first=True, enforce_sorted=False)
 
-pv.show(packed)  # c is gone
+output, _ = pad_packed_sequence(packed, batch_first=True)
+left = torch.nn.functional.pad(output, (0, 0, 0, 1))  # no row for c
+pv.Aligned.of(x, [5, 3, 2], title="x, with what is left out framed", batch_first=True, like=left)
 
 # %% tags=["claims"]
 assert packed.batch_sizes[0] == 2

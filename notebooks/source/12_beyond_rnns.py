@@ -56,8 +56,7 @@ assert pv.Layout.from_offsets(cu_seqlens) == layout
 # %% [markdown]
 # ## Who wants which order?
 #
-# An RNN takes one step of all documents at a time, attention one document: each is a slice in its order. And the other
-# layers?
+# An RNN takes one step of all documents at a time, attention one document. And the other layers?
 
 # %%
 torch.manual_seed(0)
@@ -355,9 +354,6 @@ def heads(x, mask=None):
 
 # %%
 ask("flat and padded")
-
-# %% [markdown]
-# First a Linear layer, then attention:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 from packviz.bench import measure

@@ -23,8 +23,7 @@ import numpy as np
 import torch
 
 from packviz.bench import ways
-from packviz.bench.study import How, Results, StoppedError, Study
-from packviz.bench.timing import measure as time_each
+from packviz.bench.study import Contest, How, Results, Study, timed
 from packviz.core.cuts import Rates, best_cuts, predict
 from packviz.core.fit import nonnegative
 from packviz.core.given import at_least, one_of
@@ -213,30 +212,20 @@ def _rounds(point: Point, device: str) -> Iterator[tuple[bool, bool, list[_Run]]
 
 def measure(point: Point, how: How) -> _Seconds:
     """Times one RNN on one batch by every method."""
-    (batch, steps, inputs, hidden, layers, directions), device = point.shape, how.device
+    (batch, steps, inputs, *_), device = point.shape, how.device
     kind = device.partition(":")[0]
     rounds, taken = [*_rounds(point, kind)], defaultdict[str, dict[str, float]](dict)
     own = rounds[0][0]
     for i, (fused, training, runs) in enumerate(rounds):
         # oneDNN has no LSTM in double precision.
         dtype = torch.float64 if fused != own else torch.float32
-        rnn = getattr(torch.nn, point.mode)(inputs, hidden, layers, bidirectional=directions == 2, batch_first=True)
-        rnn.to(device, dtype)
+        rnn = ways.rnn_of(point.spec, batch_first=True).to(device, dtype)
         x = torch.ones(batch, steps, inputs, device=device, dtype=dtype, requires_grad=True)
         leaves = [x, *rnn.parameters()]
         made = {run.what: partial(ways.run, rnn, x, run.lengths, run.method) for run in runs}
         calls = {what: ways.training(run, leaves) if training else ways.forward(run) for what, run in made.items()}
-        timing = time_each(
-            calls,
-            rounds=how.parameters["rounds"],
-            warmup=1,
-            device=device,
-            before=dict.fromkeys(calls, forget),
-            progress=how.part("training" if training else "forward", i, len(rounds)).progress,
-            stop=how.stop,
-        )
-        if timing.stopped:
-            raise StoppedError
+        part = how.part("training" if training else "forward", i, len(rounds))
+        timing = timed(Contest(calls, forget), part, warmup=1)
         for run in runs:
             taken[key(run.name, point.spec, training, fused, kind)][run.what] = timing.median(run.what)
     return taken

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from packviz.bench.machine import check_device
 from packviz.bench.study import Study
 from packviz.bench.terminal import Bar, carry_out, noting_ctrl_c, positive
 from packviz.core import lengths
-from packviz.core.spec import GATES
+from packviz.core.spec import GATES, Spec
 from packviz.draw.text import table
 
 
@@ -56,11 +56,7 @@ def _study(module: str, options: argparse.Namespace) -> int:
     if parameters and not study.parameters:
         raise ValueError(f"{study.name} times nothing, and takes no --{next(iter(parameters))}")
     begin = partial(
-        study.steps,
-        points,
-        parameters=parameters or study.parameters,
-        device=options.device,
-        threads=options.threads,
+        study.steps, points, parameters=parameters or study.parameters, device=options.device, threads=options.threads
     )
     return carry_out(study, begin, points, options.out)
 
@@ -85,11 +81,11 @@ def _advise(options: argparse.Namespace) -> None:
     import torch  # noqa: PLC0415 - other commands do without
 
     from packviz.bench.advice import advise  # noqa: PLC0415 - torch
+    from packviz.bench.ways import rnn_of  # noqa: PLC0415
 
     n = lengths.typed(options.lengths, options.file)
-    kind: Callable[..., Any] = getattr(torch.nn, options.rnn)
-    rnn = kind(options.input_size, options.hidden_size, options.layers, bidirectional=options.bidirectional)
-    rnn.to(check_device(options.device)).train(not options.forward)
+    spec = Spec(options.rnn, options.input_size, options.hidden_size, options.layers, options.bidirectional)
+    rnn = rnn_of(spec).to(check_device(options.device)).train(not options.forward)
     if options.threads:
         torch.set_num_threads(options.threads)
     with Bar(sys.stderr) as bar, noting_ctrl_c() as pressed:
@@ -105,6 +101,6 @@ def _advise(options: argparse.Namespace) -> None:
         except ValueError:
             if not pressed:
                 raise
-        if pressed:
-            raise KeyboardInterrupt
+    if pressed:
+        raise KeyboardInterrupt
     print(f"{advice}\n\n{advice.code}")

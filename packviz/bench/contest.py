@@ -13,6 +13,7 @@ from torch import Tensor
 from packviz.bench import ways
 from packviz.bench.timing import clock_for
 from packviz.core.layout import IntArray
+from packviz.core.worded import first_line
 from packviz.ops.tolerance import apart, of_states
 
 PADDED, PACKED = "torch, padded", "torch, packed"
@@ -79,7 +80,7 @@ def look(
         except (RuntimeError, ValueError) as error:  # NotImplementedError is one
             if name in (PADDED, PACKED):
                 raise
-            failed[name] = f"cannot run this: {str(error).partition(chr(10))[0]}"
+            failed[name] = f"cannot run this: {first_line(error)}"
             continue
         wanted = wanted or results
         if name != PADDED and (other := _unlike(results, wanted)):

@@ -24,7 +24,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from packviz.bench.machine import calm_allocator, caption, check_device, provenance
 from packviz.bench.timing import Ratio, Timing, clock_for, measure
 from packviz.core import files
-from packviz.core.worded import Worded
+from packviz.core.worded import Worded, first_line
 from packviz.draw.text import duration
 
 P = TypeVar("P")
@@ -122,6 +122,12 @@ class Results(Worded, Generic[P, V]):
         raise NotImplementedError
 
 
+def captions(machines: Mapping[str, Results[Any, Any]]) -> list[str]:
+    """What was measured on, to stand below a chart: of several machines, by what to call them, a line for each."""
+    line = "{}: {}." if len(machines) > 1 else "Measured on {1}."
+    return [line.format(name, found.caption) for name, found in machines.items()]
+
+
 class Timings(Results[P, Timing]):
     """Results of a study that times one contest at each point."""
 
@@ -195,7 +201,9 @@ class Contest(NamedTuple):
     parameters: Mapping[str, Any] | None = None
 
 
-def timed(contest: Contest, how: How, *, warmup: int = 3, memory: bool = False, share: float = 1.0) -> Timing:
+def timed(
+    contest: Contest, how: How, *, warmup: int = 3, memory: bool = False, share: float = 1.0, seed: int = 0
+) -> Timing:
     """Holds the contestants against each other, and times them.
 
     Args:
@@ -204,6 +212,7 @@ def timed(contest: Contest, how: How, *, warmup: int = 3, memory: bool = False, 
         warmup: rounds before those that count.
         memory: whether to count the most memory in use at once.
         share: of the budget.
+        seed: of the order within the rounds.
 
     Returns:
         A `Timing`; of its provenance what changes from point to point, the contest's parameters, and by name the
@@ -224,12 +233,18 @@ def timed(contest: Contest, how: How, *, warmup: int = 3, memory: bool = False, 
         progress=how.progress,
         stop=how.stop,
         parameters=contest.parameters,
+        seed=seed,
         memory=memory,
     )
     if timing.stopped:
         raise StoppedError
     own = without_place(timing)
     return dataclasses.replace(own, provenance={**own.provenance, "difference": difference}, missing=missing)
+
+
+def by_contest(contest: Callable[[P, str], Contest], warmup: int = 3) -> Callable[[P, How], Timing]:
+    """What a study measures that times one contest at each point, which is made of the point and a device."""
+    return lambda point, how: timed(contest(point, how.device), how, warmup=warmup)
 
 
 def without_place(timing: Timing) -> Timing:
@@ -258,7 +273,7 @@ def _compared(contest: Contest) -> tuple[dict[str, float], dict[str, str]]:
             except Exception as error:  # whatever a compiler or a driver may raise: the others are worth measuring
                 if not right:
                     raise
-                missing[name] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+                missing[name] = f"{type(error).__name__}: {first_line(error)}"
                 continue
             if wrong := [share for share, allowed in far if share > allowed]:
                 missing[name] = f"{max(wrong):.2g} from {contest.alike[0]}"

@@ -71,11 +71,8 @@ def carry_out(
                     bar.say(f"{point}: done{study.remark(value)}")
         except ConflictError as error:
             raise ConflictError(f"{out}: {words(str(error))}") from None
-        except KeyboardInterrupt:
-            pressed.append(True)
-        if pressed:
-            bar.clear()
-            return _stopped(result, out)
+    if pressed:
+        return _stopped(result, out)
     print(result)
     return 0
 
@@ -105,7 +102,10 @@ def writing(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def noting_ctrl_c() -> Iterator[list[bool]]:
-    """A list that is empty until Ctrl-C: Python drops a KeyboardInterrupt that meets it within a finalizer."""
+    """Ends at Ctrl-C, and gives a list that is empty until then.
+
+    Who goes on for long asks it, too: Python drops a KeyboardInterrupt that meets it within a finalizer.
+    """
     pressed: list[bool] = []
     if threading.current_thread() is not threading.main_thread():
         yield pressed  # only there can signals be handled
@@ -118,6 +118,8 @@ def noting_ctrl_c() -> Iterator[list[bool]]:
     before = signal.signal(signal.SIGINT, press)
     try:
         yield pressed
+    except KeyboardInterrupt:
+        pressed.append(True)
     finally:
         signal.signal(signal.SIGINT, before)
 

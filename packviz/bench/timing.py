@@ -213,6 +213,16 @@ class Timing(Worded):
         ratios = [max(a, 1e-12) / max(b, 1e-12) for a, b in zip(self._of(name), self._of(to), strict=True)]
         return Ratio(name, to, statistics.median(ratios), *_quartiles(ratios), len(ratios))
 
+    def against(self, to: str) -> list[list[str]]:
+        """Rows of a table: each name, its median in ms, and how many times as long as `to` it takes, with quartiles."""
+        rows = []
+        for name in self.seconds:
+            ratio = self.ratio(name, to)
+            doubt = "" if ratio.is_clear or name == to else ", not told apart"
+            said = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}){doubt}"
+            rows.append([name, milliseconds(self.median(name)), said])
+        return rows
+
     def to_text(self) -> str:
         """Median and quartiles of each, and each against the first."""
         names = list(self.seconds)

@@ -11,8 +11,16 @@ from typing import Any
 
 from torch import Tensor, autograd, nn, no_grad, ones_like
 
+from packviz.core.spec import Spec
 from packviz.ops import packing, running
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
+
+
+def rnn_of(spec: Spec, batch_first: bool = False) -> Any:
+    """A fresh RNN of these sizes."""
+    kind: Any = getattr(nn, spec.mode)
+    sizes = spec.input_size, spec.hidden_size, spec.num_layers
+    return kind(*sizes, batch_first=batch_first, bidirectional=spec.bidirectional)
 
 
 def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> Any:

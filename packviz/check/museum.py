@@ -127,7 +127,7 @@ Told = Callable[..., Any]
 
 @contextmanager
 def exhibit(name: str) -> Iterator[Told]:
-    """Lets a mistake happen, and prints the exhibit's plate with what torch says now.
+    """Lets a mistake happen, and prints the exhibit's plate, without its name, with what torch says now.
 
     An error inside does not go further: it is what was to be shown. Only a failed assertion does.
 
@@ -162,7 +162,7 @@ def exhibit(name: str) -> Iterator[Told]:
 
 
 def _put_up(shown: Exhibit, said: Sequence[str]) -> None:
-    print(shown.to_text(said))
+    print(shown.to_text(said).removeprefix(f"{shown.heading}\n"))
 
 
 def search(text: str, limit: int = 3) -> list[Exhibit]:

@@ -225,7 +225,7 @@ class StatesComparison(Drawn):
             if not spoilt
             else f"Padded, the reverse direction starts in the padding: h_n of {names} is off"
             if reverse
-            else f"Padded, the state moves on through the padding before h_n is read: that of {names} is off"
+            else f"Padded, the state moves on through the padding: h_n of {names} is off"
         )
         return Trajectory(title, f"{what}, last layer, {direction}", tuple(curves), reverse, unit is None)
 

@@ -1,4 +1,4 @@
-"""What every result has: itself in words."""
+"""What every result has: itself in words; and an exception in one line."""
 
 from __future__ import annotations
 
@@ -20,3 +20,8 @@ class Worded(ABC):
 
     def __repr__(self) -> str:
         return self.to_text()
+
+
+def first_line(error: BaseException) -> str:
+    """What an exception says in its first line; its type where it says nothing."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -22,15 +22,16 @@ from packviz.core.layout import Layout
 from packviz.core.worded import Worded
 from packviz.count.operators import Operator, Step, added_up, backward, observe
 from packviz.draw.graphs import Graph, Node
+from packviz.draw.table import Table, Tabled
 from packviz.draw.text import size as size
-from packviz.draw.text import table
+from packviz.draw.text import table, whole_percent
 from packviz.ops import original
 
 _FORMULA = re.compile("PackPadded|PadPacked")
 
 
 @dataclass(frozen=True, repr=False)
-class Tally(Worded):
+class Tally(Tabled):
     """What one pass did.
 
     Attributes:
@@ -50,11 +51,15 @@ class Tally(Worded):
         """The operators added up by name, the most bytes first."""
         return sorted(added_up(self.operators), key=lambda operator: -operator.bytes)
 
-    def to_text(self) -> str:
-        """A line per name of an operator."""
-        return "\n".join(
-            f"  {o.name:24}{o.calls:6} calls {o.kernels:6} kernels  {size(o.bytes):>8} written" for o in self.by_name()
-        )
+    @property
+    def table(self) -> Table:
+        """A line per name of an operator, the most bytes first."""
+        rows = [
+            [o.name, f"{o.calls:,}", f"{o.kernels:,}", size(o.bytes), whole_percent(o.bytes / self.bytes)]
+            for o in self.by_name()
+        ]
+        title = f"{self.kernels:,} kernels write {size(self.bytes)}"
+        return Table(rows, ["operator", "calls", "kernels", "written", "of all"], title)
 
 
 @dataclass(frozen=True, repr=False)
@@ -137,12 +142,7 @@ class Profile(Worded):
 
 
 def count(
-    lengths: Any,
-    features: int = 32,
-    *,
-    batch_first: bool = False,
-    enforce_sorted: bool = True,
-    device: Any = "cpu",
+    lengths: Any, features: int = 32, *, batch_first: bool = False, enforce_sorted: bool = True, device: Any = "cpu"
 ) -> Profile:
     """Packs a batch of float32 and pads it again, both forward and backward, and counts.
 

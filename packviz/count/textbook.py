@@ -72,7 +72,7 @@ class Textbook(Drawn):
     def sheet(self, theme: str) -> Sheet:
         """Each row's entries, padding hatched, with what they take beside them."""
         sheet, layout = Sheet(theme, self.to_text()), self.layout
-        each, left, top = min(26.0, 460 / layout.max_len), 60.0, 48.0
+        each, left, top = min(26.0, 460 / layout.max_len), 60.0, 28.0
         sheet.title(self._title())
         for b, row in enumerate(self.rows):
             y, n = top + 26 * b, int(layout.lengths[b])
@@ -86,7 +86,8 @@ class Textbook(Drawn):
 
     def _title(self) -> str:
         shape = f"({self.layout.batch_size}, {self.layout.max_len})"
-        return f"{shape} batch times a weight: {text.count(self.columns, 'output column')}"
+        product = f"{shape} batch times a weight, {text.count(self.columns, 'output column')}"
+        return f"{product}: {self.padded.mult:,} multiplications padded, {self.packed.mult:,} packed"
 
     def _sums(self) -> list[str]:
         return [f"{name}: {getattr(self, name)}" for name in ("padded", "packed", "saved")]

@@ -161,8 +161,7 @@ def spreads(
     sheet.layer()
     if line is not None:
         sheet.line([(across, 26), (across, y)], sheet.colours.accent, dash="4 3")
-    sheet.path(whiskers, stroke=sheet.colours.ground, width=4)
-    sheet.path(whiskers, stroke=sheet.colours.text, width=1.5)
+    _whiskers(sheet, whiskers)
     for label in labels:
         sheet.text(*label, halo=sheet.colours.ground)
     foot = sheet.paragraph(4, y + 4, notes, size=11, ink=sheet.colours.muted)
@@ -178,11 +177,13 @@ class Share:
         name: what it is.
         share: how much of the whole, from 0 to 1.
         fill: of its stretch of the bar; `HATCHED` is wasted work.
+        ends: the quartiles of where its stretch ends, from 0 to 1; none if it is not known.
     """
 
     name: str
     share: float
     fill: str
+    ends: tuple[float, float] | None = None
 
 
 def shares(
@@ -198,7 +199,7 @@ def shares(
     """
     sheet, left = Sheet(theme, title), 24 + width_of(max(rows, key=len))
     sheet.title(title)
-    wide, y = _WIDTH - left - 110, 32.0
+    wide, y, whiskers = _WIDTH - left - 110, 32.0, ""
     for name, (parts, said) in rows.items():
         sheet.text(left - 8, y + 14, name, anchor="end")
         sheet.text(left + wide + 10, y + 14, said)
@@ -207,6 +208,10 @@ def shares(
             sheet.box(x, y, wide * part.share, 20, part.fill)
             labels.append((x + wide * part.share / 2, f"{part.name} {text.whole_percent(part.share)}"))
             x += wide * part.share
+            if part.ends:
+                low, high = (left + wide * end for end in part.ends)
+                at = y + 5 * (len(labels) % 2 * 2 - 1) + 10  # neighbours apart
+                whiskers += f"M{px(low)} {px(at)}H{px(high)}M{px(low)} {px(at - 4)}v8M{px(high)} {px(at - 4)}v8"
         # Each below the middle of its stretch, moved to the left where the next ones leave no room.
         free = left + wide + 90
         for middle, label in reversed(labels):
@@ -216,9 +221,17 @@ def shares(
             sheet.line([(middle, y + 20), (at - room / 2, y + 26)], sheet.colours.muted)
             free = at - room - 14
         y += 54
+    sheet.layer()
+    _whiskers(sheet, whiskers)
     foot = sheet.paragraph(4, y, notes, size=11, ink=sheet.colours.muted)
     sheet.size(max(_WIDTH, sheet.width), foot if notes else y + 4)
     return sheet
+
+
+def _whiskers(sheet: Sheet, path: str) -> None:
+    """Seen on whatever they stand."""
+    sheet.path(path, stroke=sheet.colours.ground, width=4)
+    sheet.path(path, stroke=sheet.colours.text, width=1.5)
 
 
 def _runs(packed: IntArray, padded: IntArray) -> list[tuple[int, int]]:

@@ -144,8 +144,11 @@ def _batch(sheet: Sheet, batch: Aligned, x: float, y: float, cell: float) -> Non
         sheet.text(border + steps / 2 * cell, y + 32, name, anchor="middle", bold=True)
         if start:
             sheet.line([(border, y + 22), (border, foot)], sheet.colours.accent, width=3)
-    for b, t in np.argwhere(batch.wrong).tolist() if batch.wrong is not None else ():
-        sheet.box(left + t * cell, top + b * _HEIGHT, cell, _HEIGHT, stroke=sheet.colours.wrong, thick=3)
+    framed = np.argwhere(batch.wrong).tolist() if batch.wrong is not None else []
+    for stroke, thick in ((sheet.colours.ground, 6), (sheet.colours.wrong, 3)):  # a rim parts the frame from any fill
+        sheet.layer()
+        for b, t in framed:
+            sheet.box(left + t * cell, top + b * _HEIGHT, cell, _HEIGHT, stroke=stroke, thick=thick)
 
 
 def _grid(values: Any, name: str, batch_first: bool) -> npt.NDArray[Any]:

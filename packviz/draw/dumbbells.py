@@ -15,7 +15,7 @@ from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Sheet, n, width_of
 from packviz.draw.text import table
 
-_WIDTH, _PITCH, _TOP, _NUMBERS = 860.0, 26.0, 74.0, 232.0  # px: the picture, a row, above the first, right of the plot
+_WIDTH, _PITCH, _TOP, _NUMBERS = 880.0, 26.0, 74.0, 252.0  # px: the picture, a row, above the first, right of the plot
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 _DIAMOND, _DOT = "m0-6l6 6l-6 6l-6-6z", "m-5.5 0a5.5 5.5 0 1 0 11 0a5.5 5.5 0 1 0-11 0z"
 
@@ -114,7 +114,7 @@ class Dumbbells(Drawn):
         sheet.text(24, 44, "FLOPs")
         mark(sheet, (88, 40), _DOT, colour, sheet.colours.line)
         sheet.text(100, 44, "time: median, with quartiles")
-        for at, said in ((right + 66, "FLOPs"), (right + 122, "time"), (right + 218, "quartiles")):
+        for at, said in ((right + 66, "FLOPs"), (right + 122, "time"), (right + 238, "quartiles")):
             sheet.text(at, _TOP - 13, said, anchor="end", size=11, ink=muted)
 
     def _row(self, sheet: Sheet, row: Row, x: Callable[[float], float], sides: tuple[float, float, float]) -> None:
@@ -128,7 +128,9 @@ class Dumbbells(Drawn):
         sheet.path(f"M{n(x(row.low))} {n(y)}H{n(x(row.high))}", stroke=sheet.colours.text, width=1.5)
         mark(sheet, (x(row.work), y), _DIAMOND, sheet.colours.ground, colour)
         mark(sheet, (x(row.time), y), _DOT, colour, sheet.colours.line)
-        said = f"{row.low:.2f} – {row.high:.2f}" if row.clear else "not clear"
-        for at, words, bold in ((66, f"{row.work:.2f}", False), (122, f"{row.time:.2f}", True), (218, said, False)):
+        low, high = (f"{row.low:.2f} –", f"{row.high:.2f}") if row.clear else ("", "not clear")
+        before = 230 - max(width_of(f"{one.high:.2f}") for one in self.rows)
+        for at, words in ((66, f"{row.work:.2f}"), (122, f"{row.time:.2f}"), (before, low), (238, high)):
+            bold = at == 122
             ink = sheet.colours.text if bold else sheet.colours.muted
             sheet.text(right + at, y + 4, words, anchor="end", bold=bold, ink=ink)

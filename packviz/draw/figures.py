@@ -21,6 +21,7 @@ from plotly.subplots import make_subplots
 
 from packviz.core import fit
 from packviz.core.layout import Layout
+from packviz.core.worded import first_line
 from packviz.draw import palette, text, theme
 from packviz.draw.chart import COLOURS, apart, doublings, heights_of, log_ticks, longest_x, ticks
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES
@@ -132,9 +133,6 @@ class Chart(go.Figure):
         name: str = "",
         fill: Fill = REAL,
         *,
-        panel: int = 0,
-        low: Sequence[float] = (),
-        high: Sequence[float] = (),
         said: Sequence[str] = (),
     ) -> Chart:
         """Adds bars: lying where the chart has rows, else upright; bars at one place stand on each other.
@@ -144,9 +142,6 @@ class Chart(go.Figure):
             values: their lengths.
             name: of these bars in the key; none where all are of one kind.
             fill: how they are filled.
-            panel: the number of the panel they stand in.
-            low: where the whisker of each begins, if they have any.
-            high: where it ends.
             said: what is written in each, where it has room.
         """
         looks = {"name": name, "showlegend": bool(name), "marker": fill.marker()}
@@ -155,10 +150,8 @@ class Chart(go.Figure):
             looks |= {"text": list(said), "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
             looks |= {"insidetextfont": ink, "constraintext": "none"}
         if self._lying:
-            bar = go.Bar(y=list(at), x=_short(values), orientation="h", error_x=_whiskers(values, low, high), **looks)
-        else:
-            bar = go.Bar(x=list(at), y=_short(values), error_y=_whiskers(values, low, high), **looks)
-        return self._put(bar, panel)
+            return self._put(go.Bar(y=list(at), x=_short(values), orientation="h", **looks), 0)
+        return self._put(go.Bar(x=list(at), y=_short(values), **looks), 0)
 
     def lines(
         self,
@@ -168,6 +161,7 @@ class Chart(go.Figure):
         look: int = 0,
         *,
         dash: int | None = None,
+        colour: str = "",
         panel: int = 0,
         key: bool = True,
         low: Sequence[float] = (),
@@ -181,6 +175,7 @@ class Chart(go.Figure):
             name: of the line.
             look: the number of its colour, its mark and its dashes.
             dash: the number of its dashes, if it is another.
+            colour: its colour, if it is another.
             panel: the number of the panel it is drawn in.
             key: whether the key has it.
             low: where the whisker of each point begins, if they have any.
@@ -188,7 +183,9 @@ class Chart(go.Figure):
         """
         dashes = DASHES[(look if dash is None else dash) % len(DASHES)]
         self._line(x, y, dashes, panel, LIGHT.line, 4)  # an outline first: some colours are pale
-        mark = {"mode": "lines+markers", "line": {"color": _colour(look), "width": 2.6, "dash": dashes}}
+        colour = colour or _colour(look)
+        line = {"color": colour, "width": 2.6, "dash": dashes}
+        mark = {"mode": "lines+markers", "line": line, "marker": {"color": colour}}
         whiskers = _whiskers(y, low, high)
         return self.points(x, y, name, look, panel=panel, key=key, error_y=whiskers, **mark)
 
@@ -219,7 +216,7 @@ class Chart(go.Figure):
         looks = {"mode": "markers", "marker": mark, "name": name, "legendgroup": name, "showlegend": key} | more
         return self._put(go.Scatter(x=_short(x), y=_short(y), **looks), panel)
 
-    def label(self, x: float, y: Any, said: str, *, panel: int = 0, away: float = 8, down: float = 0) -> Chart:
+    def label(self, x: float, y: Any, said: str, *, panel: int = 0, down: float = 0) -> Chart:
         """Writes at the right of a point.
 
         Args:
@@ -227,10 +224,9 @@ class Chart(go.Figure):
             y: its height, or the name of its row.
             said: what is written.
             panel: the number of the panel.
-            away: how far from the point, in px.
             down: how much lower, in px.
         """
-        return self._note(said, panel, x=x, y=y, xanchor="left", xshift=away, yshift=-round(down))
+        return self._note(said, panel, x=x, y=y, xanchor="left", xshift=8, yshift=-round(down))
 
     def name_ends(self, ends: Mapping[str, tuple[float, float]], *, panel: int = 0) -> Chart:
         """Writes the names of lines beside their last points, apart from each other. The axis must have its `scale`.
@@ -481,7 +477,8 @@ def training_curves(curves: Mapping[str, Sequence[float]], title: str, y: str = 
     chart = axes(title, words, x="epoch", y=y, ends=curves, tall=240)
     chart.scale(max((value for values in rounded.values() for value in values), default=1))
     for i, (name, values) in enumerate(rounded.items()):
-        chart.lines(range(1, len(values) + 1), values, name, i, key=False)
+        # One colour: it is no method's.
+        chart.lines(range(1, len(values) + 1), values, name, i, colour=palette.REAL, key=False)
     longest = max(map(len, curves.values()), default=1)
     step = max(1, round(longest / 10))
     chart.update_xaxes(range=[0.7, longest + 0.2], tick0=step, dtick=step)
@@ -592,8 +589,8 @@ def times_by_size(sweep: Sweep) -> Chart:
             chart._line(x, y, DASHES[0], panel, LIGHT.muted, 1)
         for curve in reversed(plot.curves):
             name = curve.name if named else f"{curve.name}, {sweep.sources[curve.source].partition(':')[0]}"
-            key, spread = not named and name not in keys, {"low": curve.low, "high": curve.high}
-            chart.lines(curve.x, curve.y, name, curve.method, dash=curve.source, panel=panel, key=key, **spread)
+            key, look, low, high = not named and name not in keys, curve.method, curve.low, curve.high
+            chart.lines(curve.x, curve.y, name, look, dash=curve.source, panel=panel, key=key, low=low, high=high)
             if curve.hollow:
                 chart.data[-1].marker.update(color=LIGHT.ground)
             keys.add(name)
@@ -626,9 +623,8 @@ def write(sweep: Sweep, path: Path) -> None:
     except ImportError:
         raise ValueError("a PNG needs kaleido: python -m pip install kaleido; .svg and .html do without") from None
     except Exception as error:  # kaleido's and its browser's are many
-        why = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ValueError(
-            f"a PNG needs Chrome or Chromium, found on PATH or named by BROWSER_PATH; it failed: {why}."
+            f"a PNG needs Chrome or Chromium, found on PATH or named by BROWSER_PATH; it failed: {first_line(error)}."
             " .svg and .html do without"
         ) from None
     path.write_bytes(image)

@@ -212,7 +212,8 @@ class _Picture:
         node, chars = self.graph.nodes[i], int((width - 14) / _CHAR)
         if width <= 160:
             return []
-        return [*wrap(self.graph.does(i), chars), *(f"· {said}" for said in node.said())]
+        said = [line for one in node.said() for line in wrap(f"· {one}", chars, subsequent_indent="  ")]
+        return [*wrap(self.graph.does(i), chars), *said]
 
     def _height(self, i: int, width: float = 0) -> float:
         return 44 + _LINE * len(self._lines(i, width or self.width)) + 6

@@ -277,7 +277,7 @@ class Sheet:
 def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
     """Puts sheets under each other, beneath a line of text."""
     whole = Sheet(theme, title)
-    lines = wrap(title, 96)
+    lines = wrap(title, 110)
     for i, line in enumerate(lines):
         whole.text(4, 16 + 18 * i, line, size=13)
     width, y = 16.0 + 8 * max(map(len, lines), default=0), 10.0 + 18 * len(lines)

@@ -9,6 +9,7 @@ import ipywidgets as widgets
 
 from packviz.core import lengths as sources
 from packviz.core.layout import Layout, sequence_name
+from packviz.core.sentences import sentences
 from packviz.explorers.panel import dropdown, row, show, slider
 
 ONE_BY_ONE, TYPED, FILE = "a slider each", "your own list", "your own file"
@@ -16,7 +17,7 @@ KINDS = (*sources.DISTRIBUTIONS, ONE_BY_ONE, TYPED, FILE)
 MOST_SLIDERS = 8
 LONGEST_SLIDER = 12
 LONGEST = 512
-"""The upper end of the slider of `longest`."""
+"""The upper end of the slider of `longest`; that of sentences ends where no sentence is longer."""
 MOST = 5000
 """More sequences than this are for `packviz.core.batches` and a script, where each has to find its place."""
 
@@ -96,6 +97,7 @@ class LengthsPicker(widgets.VBox):
         for control in (self.kind, self.few):
             control.observe(self._show_controls, names="value")
         self._show_controls()
+        self._fit_longest()
         super().__init__(
             [
                 row(self.kind, self.upload, self.few, self.many),
@@ -117,6 +119,7 @@ class LengthsPicker(widgets.VBox):
             ValueError: a list or a file does not hold lengths, or too many, or there is no file yet.
         """
         kind = self.kind.value
+        self._fit_longest()
         if kind == ONE_BY_ONE:
             return Layout([control.value for control in self.sliders[: self.few.value]])
         if kind in (TYPED, FILE):
@@ -126,6 +129,10 @@ class LengthsPicker(widgets.VBox):
                 raise ValueError(f"{many}: see packviz.batches")
             return layout
         return Layout(sources.DISTRIBUTIONS[kind](self.many.value, self.longest.value, self.seed.value))
+
+    def _fit_longest(self) -> None:
+        """Ends the slider of `longest` where more would change nothing."""
+        self.longest.max = max(map(len, sentences())) if self.kind.value == "sentences" else LONGEST
 
     def _show_controls(self, change: Any = None) -> None:
         kind = self.kind.value

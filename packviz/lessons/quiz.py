@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from html import escape
 from importlib import resources
+from textwrap import wrap
 from typing import Any, cast
 
 import ipywidgets as widgets
@@ -59,7 +60,7 @@ class Quiz(widgets.VBox):
 
     def to_text(self) -> str:
         """The question and its choices, without the answer."""
-        return "\n".join([self.question, *(f"  ( ) {choice}" for choice in self._feedback_to)])
+        return "\n".join([*wrap(self.question, 100), *(f"  ( ) {choice}" for choice in self._feedback_to)])
 
     def _choose(self, change: Any) -> None:
         self.check.disabled = change["new"] is None

@@ -18,13 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from packviz.bench.study import Contest, How, Study, Timings, timed
+from packviz.bench.study import Contest, Study, Timings, by_contest
 from packviz.bench.timing import RATIOS, Timing
 from packviz.core.lengths import uniform
 from packviz.draw import bars, palette
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Sheet, stack
-from packviz.draw.text import milliseconds, table
+from packviz.draw.text import table
 from packviz.ops.masks import padding_mask
 from packviz.ops.operator import ragged_op
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
@@ -152,12 +152,8 @@ class Compiled(Timings[Point], Drawn):
         return "\n\n".join(map(self._table, self.values))
 
     def _table(self, point: Point) -> str:
-        timing, rows = self.values[point], [["", "ms", f"times {REFERENCE} (quartiles)"]]
-        for name in timing.seconds:
-            ratio = timing.ratio(name, REFERENCE)
-            said = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})"
-            doubt = "" if ratio.is_clear or name == REFERENCE else ", not told apart"
-            rows.append([name, milliseconds(timing.median(name)), f"{said}{doubt}"])
+        timing = self.values[point]
+        rows = [["", "ms", f"times {REFERENCE} (quartiles)"], *timing.against(REFERENCE)]
         title = f"One training step of an encoder–decoder LSTM: {point}."
         return "\n".join([title, *table(rows, "<27.8   <"), RATIOS, self._place(timing)])
 
@@ -215,11 +211,6 @@ def _can_compile(device: Any) -> bool:
     return has_headers and any(map(shutil.which, compilers))
 
 
-def measure(point: Point, how: How) -> Timing:
-    """Everybody against each other."""
-    return timed(contest(point, how.device), how)
-
-
 def _layers(inputs: int, outputs: int) -> nn.Module:
     """Something for a compiler to fuse."""
     wide = 2 * max(inputs, outputs)
@@ -229,7 +220,7 @@ def _layers(inputs: int, outputs: int) -> nn.Module:
 STUDY = Study(
     "compiled",
     Point,
-    measure,
+    by_contest(contest),
     Compiled,
     full=[Point()],
     quick=[Point(batch=16, past=32, future=16)],

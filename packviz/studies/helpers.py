@@ -19,6 +19,7 @@ from packviz.bench.timing import RATIOS, Timing
 from packviz.bench.ways import training
 from packviz.core.lengths import uniform
 from packviz.draw.table import Table, Tabled
+from packviz.draw.text import milliseconds
 from packviz.ops import masks
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
@@ -66,19 +67,21 @@ class Helpers(Tabled, Timings[Point]):
             rows.append([f"{batch}:"])
             for point in points:
                 timing = self.values[point]
-                cells = [point.helper, f"{1e3 * timing.median(HELPER):.3f}"]
+                cells = [point.helper, milliseconds(timing.median(HELPER))]
                 for other in (LOOP, TORCH):
                     if other in timing.seconds:
                         ratio = timing.ratio(other, HELPER)
                         doubt = "" if ratio.is_clear else "?"
-                        cells += [f"{1e3 * timing.median(other):.3f}", f"{doubt}{ratio.value:.1f} ×"]
+                        cells += [milliseconds(timing.median(other)), f"{doubt}{ratio.value:.1f} ×"]
                     else:
                         cells += ["–", "–"]
                 rows.append(cells)
         unclear = any("?" in cell for row in rows for cell in row[1:])
         notes = [RATIOS, *["?: the spread is larger than the effect."] * unclear, f"Measured on {self.caption}."]
-        head = ["", "helper, ms", "a loop, ms", "it takes", "torch's own, ms", "it takes"]
-        return Table(rows, head, "The helpers against a plain Python loop, and against torch's own", notes)
+        head = ["", "helper, ms", "loop, ms", "loop / helper", "torch, ms", "torch / helper"]
+        ratios = [self.faster(point) for point in self.points]
+        title = f"A plain Python loop takes {min(ratios):.1f} to {max(ratios):.1f} times as long as the helper"
+        return Table(rows, head, title, notes, form="<  .")
 
 
 def contest(helper: str, lengths: Sequence[int], steps: int, features: int, device: Any = "cpu") -> Contest:

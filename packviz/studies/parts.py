@@ -8,7 +8,7 @@ torch's pad, its pack and its packed LSTM; all give the same. What the step then
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -18,8 +18,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from packviz.bench import ways
-from packviz.bench.study import Contest, How, Study, Timings, timed
-from packviz.bench.timing import RATIOS, Timing
+from packviz.bench.study import Contest, Study, Timings, by_contest, captions
+from packviz.bench.timing import RATIOS
 from packviz.draw import bars
 from packviz.draw.drawn import Drawn
 from packviz.draw.palette import METHODS
@@ -60,41 +60,62 @@ class Parts(Drawn, Timings[Point]):
     def finding(self) -> str:
         """What the largest batch says, in a line."""
         point = self.points[-1]
-        said = ", ".join(f"{part} {whole_percent(share)}" for part, share in self.shares(point).items())
-        return f"Of a packed training step at {point.steps} time steps: {said}"
+        return f"Of a packed training step at {point.steps} time steps: {self._said(point)}"
+
+    def _said(self, point: Point) -> str:
+        return ", ".join(f"{part} {whole_percent(share)}" for part, share in self.shares(point).items())
 
     def to_text(self) -> str:
         """Milliseconds of every step, and the shares that follow."""
         lines = [f"{self.finding()}."]
         for point, timing in self.values.items():
-            rows = [[f"{point}", "ms", f"times {TORCH} (quartiles)"]]
-            for name in timing.seconds:
-                ratio = timing.ratio(name, TORCH)
-                rows.append(
-                    [
-                        name,
-                        milliseconds(timing.median(name)),
-                        f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})",
-                    ]
-                )
-            shares = ", ".join(f"{part} {whole_percent(share)}" for part, share in self.shares(point).items())
-            lines += ["", *table(rows, "<8   <"), f"Shares: {shares}."]
+            rows = [[f"{point}", "ms", f"times {TORCH} (quartiles)"], *timing.against(TORCH)]
+            lines += ["", *table(rows, "<8   <"), f"Shares: {self._said(point)}."]
         return "\n".join([*lines, "", RATIOS, f"Measured on {self.caption}."])
+
+    def bar(self, point: Point) -> tuple[list[bars.Share], str]:
+        """The shares of a step as they are drawn, and the time of all of it."""
+        *exchanged, rest = self.shares(point).items()
+        made = []
+        for part, share in exchanged:
+            ratio = self.ratio(point, EXCHANGED[part], TORCH)
+            low, high = (min(max(1 - end, 0.0), 1.0) for end in (ratio.high, ratio.low))
+            made.append(bars.Share(part, share, HATCHED, (low, high)))
+        made.append(bars.Share(*rest, METHODS["run"]))
+        return made, f"{milliseconds(self.values[point].median(TORCH))} ms"
 
     def sheet(self, theme: str) -> Sheet:
         """A bar for each batch, cut into shares."""
-        rows = {}
-        for point in self.points:
-            shares = [
-                bars.Share(part, share, METHODS["run"] if part == REST else HATCHED)
-                for part, share in self.shares(point).items()
-            ]
-            rows[f"{point.steps} steps"] = (shares, f"{milliseconds(self.values[point].median(TORCH))} ms")
-        notes = [
-            "Hatched: the time that is saved when this part is exchanged for one with the same results.",
-            f"Measured on {self.caption}.",
-        ]
-        return bars.shares(self.finding(), rows, theme, notes=notes)
+        return OnMachines({"": self}).sheet(theme)
+
+
+@dataclass(frozen=True, repr=False)
+class OnMachines(Drawn):
+    """What several machines found.
+
+    Attributes:
+        found: by what to call the machine.
+    """
+
+    found: Mapping[str, Parts]
+
+    def to_text(self) -> str:
+        """One after the other."""
+        several = len(self.found) > 1
+        return "\n\n".join(f"{name}. " * several + found.to_text() for name, found in self.found.items())
+
+    def sheet(self, theme: str) -> Sheet:
+        """A bar for each machine and batch, cut into shares."""
+        several = len(self.found) > 1
+        rows = {
+            f"{name}, " * several + f"{point.steps} steps": found.bar(point)
+            for name, found in self.found.items()
+            for point in found.points
+        }
+        hatched = "Hatched: the time that is saved when this part is exchanged for one with the same results."
+        notes = [f"{hatched} Whiskers: quartiles of where it ends.", *captions(self.found)]
+        name, first = next(iter(self.found.items()))
+        return bars.shares(first.finding() + f" ({name})" * several, rows, theme, notes=notes)
 
 
 def contest(point: Point, device: Any) -> Contest:
@@ -118,15 +139,10 @@ def contest(point: Point, device: Any) -> Contest:
     return Contest(calls, forget, alike=list(calls))
 
 
-def measure(point: Point, how: How) -> Timing:
-    """All of them against each other."""
-    return timed(contest(point, how.device), how, warmup=1)
-
-
 STUDY = Study(
     "parts",
     Point,
-    measure,
+    by_contest(contest, warmup=1),
     Parts,
     full=[Point(64), Point(128), Point(256)],
     quick=[Point(32, 64), Point(64, 64)],

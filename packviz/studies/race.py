@@ -28,7 +28,8 @@ import numpy as np
 import torch
 
 from packviz.bench import ways
-from packviz.bench.study import Contest, How, Results, Study, timed
+from packviz.bench.contest import METHODS
+from packviz.bench.study import Contest, How, Results, Study, captions, timed
 from packviz.bench.timing import RATIOS, Ratio, Timing
 from packviz.core import lengths
 from packviz.core.given import one_of
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from packviz.draw.figures import Chart
 
 PADDED, PACKED, AUTO = "torch padded", "torch packed", "auto"
-METHODS = (AUTO, "padded", "packed", "split", "staircase")
 OURS, COPY = "packviz", "copy"
 PASSES = {"training": "forward and backward pass", "forward": "forward pass"}
 # How each is marked in the chart; those of `pv.run` have the colours of what they do.
@@ -366,13 +366,7 @@ def missed(machines: Mapping[str, Race]) -> Table:
 
 def _panels(machines: Mapping[str, Race], *below: str) -> dict[str, Any]:
     """What `figures.axes` is to be told of the machines: a panel for each, and what was measured on, below."""
-    if len(machines) == 1:
-        (race,) = machines.values()
-        return {"below": [*below, f"Measured on {race.caption}."]}
-    return {
-        "panels": list(machines),
-        "below": [*below, *(f"{name}: {race.caption}" for name, race in machines.items())],
-    }
+    return {"panels": [*machines] if len(machines) > 1 else [""], "below": [*below, *captions(machines)]}
 
 
 def _each(values: Mapping[str, object]) -> str:
@@ -411,9 +405,7 @@ def contest(point: Point, which: str, device: Any) -> Contest:
 
 
 def _runners(point: Point, device: Any) -> tuple[dict[str, Callable[[], Any]], list[Any]]:
-    rnn = getattr(torch.nn, point.mode)(
-        point.input_size, point.hidden_size, batch_first=True, bidirectional=point.directions == 2, device=device
-    )
+    rnn = ways.rnn_of(point.spec, batch_first=True).to(device)
     n = torch.tensor(point.drawn())
     x = torch.randn(point.batch_size, point.steps, point.input_size).to(device).requires_grad_()
     runs: dict[str, Callable[[], Any]] = {PADDED: lambda: rnn(x), PACKED: lambda: ways.packed(rnn, x, n)}

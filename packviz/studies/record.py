@@ -22,10 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from packviz.bench.machine import check_device
+from packviz.bench.machine import check_device, load_average
 from packviz.bench.study import ConflictError, Progress, Results, Study
 from packviz.bench.terminal import STOPPED, Bar, kept, noting_ctrl_c, positive, writing
 from packviz.core import files
+from packviz.core.worded import first_line
 from packviz.draw.text import count, duration
 
 PARTS: dict[str, tuple[str, float]] = {
@@ -199,11 +200,7 @@ class Recording:
         """Measures what there is time for, and says what there is then. Returns the exit status."""
         self._look_for_conflicts()
         with Bar(sys.stderr) as bar, noting_ctrl_c() as pressed:
-            try:
-                self._go_on(bar, pressed)
-            except KeyboardInterrupt:
-                pressed.append(True)
-            bar.clear()
+            self._go_on(bar, pressed)
         if self.notes.begun:
             self.notes.begun = ""
             self.notes.save()
@@ -220,11 +217,8 @@ class Recording:
     def _go_on(self, bar: Bar, pressed: Sequence[bool]) -> None:
         done = count(sum(len(part.points) - len(part.open) for part in self.parts), "point")
         bar.say(f"{self.notes.path.parent} holds {done}; {duration(self.left)} left, about")
-        if (
-            hasattr(os, "getloadavg")
-            and (load := os.getloadavg()[0]) > (os.cpu_count() or 1) - self._how["threads"] + 0.5
-        ):
-            bar.say(f"Something else runs here (load {load:.1f}): times will be off, those of a CPU by a factor")
+        if (load := load_average()) and load[0] > (os.cpu_count() or 1) - self._how["threads"] + 0.5:
+            bar.say(f"Something else runs here (load {load[0]:.1f}): times will be off, those of a CPU by a factor")
         for step in self._steps():
             if self.now() + step.part.expects(step.point) > self.until:
                 continue  # a shorter one may fit
@@ -238,7 +232,7 @@ class Recording:
                     return
                 self.notes.fail(str(step), traceback.format_exc())
                 bar.clear()
-                bar.say(f"{step}: FAILED, {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+                bar.say(f"{step}: FAILED, {type(error).__name__}: {first_line(error)}")
                 if not self._device_answers():
                     bar.say("The device does not answer any more. The same command again goes on in a new process.")
                     return

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from packviz.bench.study import captions
 from packviz.core.fit import nonnegative
 from packviz.core.layout import Layout
 from packviz.core.spec import GATES
@@ -240,7 +241,7 @@ def compare(
         ]
         for machine, measured in machines.items()
     }
-    return chart(verdicts, _below(machines))
+    return chart(verdicts, captions(machines))
 
 
 def chart(verdicts: Mapping[str, Sequence[Judged]], below: Sequence[str] = ()) -> Chart:
@@ -317,7 +318,7 @@ def where_packing_pays(machines: Mapping[str, Measured], mode: str) -> list[Char
         mode: the kind of RNN.
     """
     return [
-        _where(found.of(mode), f"{mode}, {machine}" if len(machines) > 1 else mode, _below({machine: found}))
+        _where(found.of(mode), f"{mode}, {machine}" if len(machines) > 1 else mode, captions({machine: found}))
         for machine, found in machines.items()
         if found.of(mode)
     ]
@@ -357,12 +358,6 @@ def _where(cases: Sequence[Case], name: str, below: Sequence[str]) -> Chart:
     chart.update_xaxes(range=[-5, 75])
     chart.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
     return chart
-
-
-def _below(machines: Mapping[str, Measured]) -> list[str]:
-    """What was measured on: of several machines a line for each."""
-    name = "{}: {}." if len(machines) > 1 else "Measured on {1}."
-    return [name.format(machine, found.caption) for machine, found in machines.items()]
 
 
 def _outline(cases: Sequence[Case]) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from packviz.bench import ways
-from packviz.bench.study import Contest, How, Study, Timings, timed
-from packviz.bench.timing import RATIOS, Timing
+from packviz.bench.study import Contest, Study, Timings, by_contest
+from packviz.bench.timing import RATIOS
 from packviz.core.layout import Layout
 from packviz.core.lengths import even_steps
 from packviz.core.spec import Spec
@@ -124,7 +124,7 @@ class Savings(Timings[Point], Drawn):
 
 def contest(point: Point, device: Any) -> Contest:
     """Padded, and packed with each number of distinct lengths."""
-    rnn = getattr(torch.nn, point.mode)(point.input_size, point.hidden_size).to(device)
+    rnn = ways.rnn_of(point.spec).to(device)
     x = torch.randn(point.size, point.size, point.input_size, device=device).requires_grad_()
 
     def packed(distinct: int) -> Callable[[], Any]:
@@ -135,15 +135,10 @@ def contest(point: Point, device: Any) -> Contest:
     return Contest({one: ways.training(run, [x, *rnn.parameters()]) for one, run in runs.items()})
 
 
-def measure(point: Point, how: How) -> Timing:
-    """All of them against each other."""
-    return timed(contest(point, how.device), how)
-
-
 STUDY = Study(
     "savings",
     Point,
-    measure,
+    by_contest(contest),
     Savings,
     full=[Point(mode, 256, (2, 4, 16, 256)) for mode in ("GRU", "LSTM")],
     quick=[Point()],

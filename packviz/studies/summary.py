@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from packviz.bench.timing import RATIOS, Ratio, Timing
+from packviz.bench.timing import RATIOS, Timing
 from packviz.draw.table import Table
 from packviz.draw.text import milliseconds
 from packviz.studies import race
@@ -40,13 +40,11 @@ def _of_benchmark(found: Any) -> Iterator[list[str]]:
     for setup in "BA":
         if not found or At(setup, 512) not in found.values:
             continue
-        point = found.point(setup, 512)
-        for which, timing in found.timed(point).items():
-            memory = {m: point.timing.memory.get(f"{m}, {which}") for m in timing.seconds}
+        for which, timing in found.timed(found.point(setup, 512)).items():
             for name, to in (("packed", "padded"), ("packed", "run"), ("run", "padded")):
                 if {name, to} <= timing.seconds.keys():
                     said = f"forum's network, setup {setup}, 512 time steps, {which}: {name}"
-                    yield _row(said, timing, name, to, memory)
+                    yield _row(said, timing, name, to)
 
 
 def _of_race(found: Any) -> Iterator[list[str]]:
@@ -58,12 +56,11 @@ def _of_race(found: Any) -> Iterator[list[str]]:
             timing = found.values[point][which]
             for name, to in [(race.PACKED, race.OURS)] if point.mode == "none" else pairs:
                 if {name, to} <= timing.seconds.keys():
-                    yield _row(f"{point}, {which}: {name}", timing, name, to, timing.memory)
+                    yield _row(f"{point}, {which}: {name}", timing, name, to)
 
 
-def _row(said: str, timing: Timing, name: str, to: str, memory: Mapping[str, int | None]) -> list[str]:
-    ratio: Ratio = timing.ratio(name, to)
-    ours, theirs = memory.get(name), memory.get(to)
+def _row(said: str, timing: Timing, name: str, to: str) -> list[str]:
+    ratio, (ours, theirs) = timing.ratio(name, to), map(timing.memory.get, (name, to))
     times = milliseconds(timing.median(name)), to, milliseconds(timing.median(to))
     spread = f"{ratio.low:.3g} to {ratio.high:.3g}" + ", not told apart" * (not ratio.is_clear)
     return [said, *times, f"{ratio.value:.3g}", spread, f"× {ours / theirs:.3g}" if ours and theirs else "–"]

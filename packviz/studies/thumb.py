@@ -132,7 +132,7 @@ class Measured(Results[Point, Case]):
 
 def contest(spec: Spec, layout: Layout, training: bool, device: Any = "cpu") -> Contest:
     """The batch padded and packed: the output `(T, B, H)`, then its gradients if it trains, else the final states."""
-    rnn = getattr(torch.nn, spec.mode)(spec.input_size, spec.hidden_size).to(device)
+    rnn = ways.rnn_of(spec).to(device)
     x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, device=device).requires_grad_(training)
     lengths, leaves = torch.tensor(layout.lengths), [x, *rnn.parameters()]
     runs = {PADDED: lambda: rnn(x), PACKED: lambda: ways.packed(rnn, x, lengths)}

@@ -21,12 +21,7 @@ PARAMETERS: dict[str, dict[str, object]] = {
         "step": 4,
         "methods": "packed, padded",
     },
-    "10_should_you_pack": {
-        "my_lengths": [9, 2, 7, 5, 3, 8, 4, 6],
-        "mode": "LSTM",
-        "hidden_size": 8,
-        "batch_size": 4,
-    },
+    "10_should_you_pack": {"my_lengths": [9, 2, 7, 5, 3, 8, 4, 6], "mode": "LSTM", "hidden_size": 8, "batch_size": 4},
 }
 NOTEBOOKS = stored_notebooks(ROOT)
 

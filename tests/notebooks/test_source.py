@@ -99,13 +99,7 @@ def test_a_source_that_would_lose_something_is_refused(tmp_path, text, message):
 def test_links_of_every_kind_lead_to_the_same_file_from_solutions():
     text = '[a](b.ipynb) ![p](img/p.png "t") [r]: ../README.md\n\n[r]: ../README.md\n<img src="x.svg"> [s](<y.md>)'
     assert links(text) == ["b.ipynb", "img/p.png", "../README.md", "x.svg", "y.md"]
-    assert links(one_folder_deeper(text)) == [
-        "../b.ipynb",
-        "../img/p.png",
-        "../../README.md",
-        "../x.svg",
-        "../y.md",
-    ]
+    assert links(one_folder_deeper(text)) == ["../b.ipynb", "../img/p.png", "../../README.md", "../x.svg", "../y.md"]
 
 
 def test_what_is_no_relative_link_stays():

@@ -189,23 +189,7 @@ case "$*" in
 *"install"*"-e ."*) [ -z "${FAKE_NO_INSTALL:-}" ] ;;
 esac
 """
-NEEDED = [
-    "awk",
-    "bash",
-    "cat",
-    "chmod",
-    "cp",
-    "dirname",
-    "find",
-    "id",
-    "make",
-    "mkdir",
-    "rm",
-    "sed",
-    "sh",
-    "touch",
-    "uname",
-]
+NEEDED = "awk bash cat chmod cp dirname find id make mkdir rm sed sh touch uname"
 
 
 class Checkout:
@@ -219,7 +203,7 @@ class Checkout:
         for name in ("Makefile", "pyproject.toml", "constraints.txt", "tools/install.sh", ".ci/run"):
             (self.path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.path / name)
-        for name in NEEDED:
+        for name in NEEDED.split():
             (self.bin / name).symlink_to(shutil.which(name))
         self.program("python3", STAND_IN)
 
@@ -311,20 +295,23 @@ def test_a_failed_install_is_tried_again(checkout):
     assert checkout.installs() == ["-e .[lab]"]
 
 
-def test_an_old_python_is_refused_in_words(checkout):
-    status, said = checkout.make("lab", FAKE_VERSION="3.10.13")
+@pytest.mark.parametrize("unfit", ["3.10.13", "3.15.0"])
+def test_a_python_too_old_or_too_new_is_refused_in_words(checkout, unfit):
+    status, said = checkout.make("lab", FAKE_VERSION=unfit)
     assert status != 0
-    assert "needs Python 3.11 or newer" in said
-    assert "'python3' is Python 3.10.13" in said
+    assert "needs Python 3.11 to 3.14" in said
+    assert f"'python3' is Python {unfit}" in said
     assert not (checkout.path / ".venv").exists()
 
 
-def test_a_newer_python_is_found_beside_an_old_one(checkout):
-    checkout.program("python3.12", STAND_IN)
-    checkout.program("python3", STAND_IN.replace(":-3.11.9", ":-3.10.13"))
+@pytest.mark.parametrize("unfit", ["3.10.13", "3.15.0"])
+@pytest.mark.parametrize("fit", ["3.11.9", "3.12.9", "3.13.9", "3.14.9"])
+def test_a_python_that_will_do_is_found_beside_one_that_will_not(checkout, unfit, fit):
+    checkout.program(f"python{fit.rpartition('.')[0]}", STAND_IN.replace(":-3.11.9", f":-{fit}"))
+    checkout.program("python3", STAND_IN.replace(":-3.11.9", f":-{unfit}"))
     status, said = checkout.make("lab")
     assert status == 0, said
-    assert "Making .venv with Python 3.11.9" in said
+    assert f"Making .venv with Python {fit}" in said
 
 
 def test_no_python_at_all_is_told(checkout):

@@ -1,7 +1,7 @@
 """How long after a key press the picture has changed on the screen: `make bench-ui`.
 
 Every explorer at every size stands in a notebook of its own beside a bare slider whose Python callback writes a label.
-Keys go to the two in turn, so both meet the same machine in the same mood; what counts is the ratio of the medians.
+Keys go to the two in turn, so both meet the same machine in the same mood; what counts is the median of the ratios.
 
 Time runs in the page. It starts at the keydown event and is read twice: when the last change of picture, counts or
 error is in the DOM and laid out (*change*), and at the second animation frame after that, when the frame that holds it
@@ -12,18 +12,18 @@ both ratios.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from statistics import median, quantiles
 
 from browser.lab import Control, Lab, LabError, Notebook, Panel
+from packviz.bench import Timing, provenance
+from packviz.bench.machine import load_average
+from packviz.core import files
+from packviz.draw.text import milliseconds, table
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULT = ROOT / "artefacts" / "bench_ui.json"
@@ -87,48 +87,33 @@ QUIET = 150  # ms without a change that end a measurement
 LIMIT = 15_000  # ms to wait for one
 
 
-@dataclass(frozen=True)
-class Timing:
-    """Milliseconds from a key press on: until the change is laid out, and until it is painted."""
-
-    change: float
-    paint: float
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Milliseconds of an explorer beside those of the bare slider: medians, our quartiles, the ratio of the medians."""
-
-    bare: float
-    median: float
-    low: float
-    high: float
-    ratio: float
-
-    @classmethod
-    def of(cls, bare: Sequence[float], times: Sequence[float]) -> Spread:
-        """From two lists of times."""
-        low, _, high = quantiles(times, n=4)
-        return cls(median(bare), median(times), low, high, median(times) / median(bare))
+BASE, OURS = "bare", "ours"
+EVENTS = ("change", "paint")
+COLUMNS = "<10<10>7>7>11>7>7>7>11>7>8  <"
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of a subject."""
+    """What was measured of a subject: by event, the explorer beside the bare slider."""
 
-    name: str
-    size: str
-    presses: int
-    change: Spread
-    paint: Spread
-    aim: float | None
+    subject: Subject
+    timings: Mapping[str, Timing]
 
     @property
     def verdict(self) -> str:
         """``ok``, ``missed``, or nothing where nothing was promised."""
-        if self.aim is None:
+        if self.subject.aim is None:
             return ""
-        return "ok" if max(self.change.ratio, self.paint.ratio) <= self.aim else "missed"
+        return "ok" if max(t.ratio(OURS, BASE).value for t in self.timings.values()) <= self.subject.aim else "missed"
+
+    def to_text(self) -> str:
+        """A line of the table."""
+        cells = [self.subject.name, self.subject.size]
+        for timing in self.timings.values():
+            low, middle, high = map(milliseconds, timing.spread(OURS))
+            ratio = timing.ratio(OURS, BASE).value
+            cells += [milliseconds(timing.median(BASE)), middle, f"{low}–{high}", f"{ratio:.2f}"]
+        return table([[*cells, f"≤ {self.subject.aim}" if self.subject.aim else "", self.verdict]], COLUMNS)[0]
 
 
 @dataclass
@@ -141,8 +126,8 @@ class Runner:
     parts: str
     key: str = "ArrowRight"
 
-    def press(self) -> Timing:
-        """One key press.
+    def press(self) -> dict[str, float]:
+        """One key press: by event, the milliseconds until it.
 
         Raises:
             LabError: no such slider, or the picture did not answer.
@@ -153,10 +138,10 @@ class Runner:
         self.notebook.call("prepare", control.id)
         self.notebook.call("time", self.panel.id, self.parts, QUIET, LIMIT)
         self.notebook.page.keyboard.press(self.key)
-        took = self.notebook.call("timed")
+        took: dict[str, float] | None = self.notebook.call("timed")
         if took is None:
             raise LabError(f"slider {self.slider!r}, {self.key}: the picture does not answer")
-        return Timing(took["change"], took["paint"])
+        return took
 
     def _control(self) -> Control:
         sliders = [c for c in self.notebook.controls(self.panel, "slider") if c.usable]
@@ -180,67 +165,30 @@ def measure(lab: Lab, subject: Subject, presses: int) -> Row:
             raise LabError("\n".join(map(str, problems)))
         bare = Runner(notebook, notebook.panels("output")[0], "", BARE_PARTS)
         explorer = Runner(notebook, notebook.panels("explorer")[0], subject.slider, EXPLORER_PARTS)
-        times = interleave(bare, explorer, presses)
-    return summarise(subject, *times)
+        return Row(subject, interleave({BASE: bare, OURS: explorer}, presses))
 
 
-def interleave(bare: Runner, explorer: Runner, presses: int) -> tuple[list[Timing], list[Timing]]:
+def interleave(runners: Mapping[str, Runner], presses: int) -> dict[str, Timing]:
     """Press both in turn, changing who goes first; the warm-up is thrown away."""
-    ours: list[Timing] = []
-    theirs: list[Timing] = []
+    seconds: dict[str, dict[str, list[float]]] = {event: {name: [] for name in runners} for event in EVENTS}
     for i in range(WARM_UP + presses):
-        for runner, kept in ((bare, theirs), (explorer, ours))[:: 1 if i % 2 else -1]:
-            took = runner.press()
-            if i >= WARM_UP:
-                kept.append(took)
-    return theirs, ours
-
-
-def summarise(subject: Subject, bare: Sequence[Timing], times: Sequence[Timing]) -> Row:
-    """A row of the result."""
-    change = Spread.of([t.change for t in bare], [t.change for t in times])
-    paint = Spread.of([t.paint for t in bare], [t.paint for t in times])
-    return Row(subject.name, subject.size, len(times), change, paint, subject.aim)
-
-
-def load() -> float | None:
-    """How many processes wanted a core over the last minute; None where the system does not say."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-
-
-COLUMNS = f"{'bare':>7}{'ours':>7}{'quartiles':>11}{'ratio':>7}"
-HEADER = (
-    f"{'milliseconds to':<20}{'change':>{len(COLUMNS)}}{'paint':>{len(COLUMNS)}}\n{'':<20}{COLUMNS}{COLUMNS}     aim"
-)
-
-
-def columns(spread: Spread) -> str:
-    """Four columns of the table."""
-    between = f"{spread.low:.0f}–{spread.high:.0f}"
-    return f"{spread.bare:>7.1f}{spread.median:>7.1f}{between:>11}{spread.ratio:>7.2f}"
-
-
-def line(row: Row) -> str:
-    """A row of the table."""
-    aim = f"≤ {row.aim}" if row.aim else ""
-    cells = f"{row.name:<10}{row.size:<10}{columns(row.change)}{columns(row.paint)}{aim:>8}"
-    return f"{cells}  {row.verdict}".rstrip()
+        for name in [*runners][:: 1 if i % 2 else -1]:
+            took = runners[name].press()
+            for event in EVENTS if i >= WARM_UP else ():
+                seconds[event][name].append(took[event] / 1e3)
+    return {event: Timing(each, WARM_UP) for event, each in seconds.items()}
 
 
 def store(rows: Sequence[Row], browser: str, path: Path) -> None:
     """Write the result with its provenance."""
     packages = {name: version(name) for name in ("jupyterlab", "ipywidgets", "anywidget", "playwright")}
     document = {
-        "what": "milliseconds from key press to change and to painted frame, and the ratio to a bare slider and label",
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {"platform": platform.platform(), "cores": os.cpu_count(), "python": platform.python_version()},
-        "load": load(),
-        "browser": browser,
-        "packages": packages,
+        "what": "seconds from key press to change and to painted frame, of a panel and of a bare slider and label",
+        "provenance": provenance() | {"browser": browser, "packages": packages},
         "rows": [asdict(row) | {"verdict": row.verdict} for row in rows],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    files.save(path, "bench_ui", 1, document)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -254,16 +202,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.presses < 2:
         parser.error("--presses: at least 2")
     subjects = [subject for subject in SUBJECTS if given.only in f"{subject.name} {subject.size}"]
-    busy, cores = load(), os.cpu_count() or 1
-    if busy is not None and busy > cores / 2:
-        print(f"This machine is busy (load {busy:.1f} on {cores} cores): expect scatter.", file=sys.stderr)
-    print(HEADER)
+    busy, cores = load_average(), os.cpu_count() or 1
+    if busy and busy[0] > cores / 2:
+        print(f"This machine is busy (load {busy[0]:.1f} on {cores} cores): expect scatter.", file=sys.stderr)
+    each = [BASE, OURS, "quartiles", "ratio"]
+    heads = [["milliseconds to", "", "", "", "change", "", "", "", "", "paint"], ["", "", *each, *each, "aim"]]
+    print(*(table([head], COLUMNS)[0] for head in heads), sep="\n")
     rows: list[Row] = []
     try:
         with Lab() as lab:
             for subject in subjects:
                 rows.append(measure(lab, subject, given.presses))
-                print(line(rows[-1]), flush=True)
+                print(rows[-1].to_text(), flush=True)
             store(rows, f"Chromium {lab.browser.version}", given.out)
     except LabError as error:
         print(error, file=sys.stderr)

@@ -185,7 +185,6 @@
     kind: node.classList.contains('packviz-explorer') ? 'explorer'
       : node.classList.contains('packviz-quiz') ? 'quiz' : 'output',
     cell: [...notebook().querySelectorAll('.jp-Cell')].indexOf(node.closest('.jp-Cell')),
-    hasPicture: node.querySelector('.packviz-picture') !== null,
   }));
 
   pv.controls = (id) => [...panelNode(id).querySelectorAll(CONTROLS)].map((node) => {
@@ -200,8 +199,8 @@
       options,
       usable: visible(node) && enabled(node) && !(kind === 'slider' && low === high),
       value: valueOf(node, kind),
-      atMinimum: kind === 'slider' && now <= low,
-      atMaximum: kind === 'slider' && now >= high,
+      at_minimum: kind === 'slider' && now <= low,
+      at_maximum: kind === 'slider' && now >= high,
     };
   });
 

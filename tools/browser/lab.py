@@ -36,15 +36,7 @@ from typing import Any, Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from playwright.sync_api import (
-    Browser,
-    ConsoleMessage,
-    Locator,
-    Page,
-    Route,
-    WebSocketRoute,
-    sync_playwright,
-)
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, WebSocketRoute, sync_playwright
 
 from browser.chromium import find_chromium, how_to_get_it
 
@@ -100,7 +92,6 @@ class Panel:
     id: str
     kind: str
     cell: int
-    has_picture: bool
 
 
 @dataclass(frozen=True)
@@ -122,7 +113,7 @@ class Control:
     id: str
     kind: str
     name: str
-    options: tuple[str, ...]
+    options: list[str]
     usable: bool
     value: str
     at_minimum: bool
@@ -411,12 +402,12 @@ class Notebook:
 
     def panels(self, kind: str | None = None) -> list[Panel]:
         """The panels on the page in order, of one kind (``explorer``, ``quiz``, ``output``) or all."""
-        found = [Panel(p["id"], p["kind"], p["cell"], p["hasPicture"]) for p in self.call("panels")]
+        found = [Panel(**panel) for panel in self.call("panels")]
         return [panel for panel in found if kind in (None, panel.kind)]
 
     def controls(self, panel: Panel, *kinds: str) -> list[Control]:
         """The controls of a panel in order, of these kinds or all, the unusable ones too."""
-        found = [_control(description) for description in self.call("controls", panel.id)]
+        found = [Control(**control) for control in self.call("controls", panel.id)]
         return [control for control in found if not kinds or control.kind in kinds]
 
     def locate(self, control: Control) -> Locator:
@@ -514,13 +505,6 @@ def _plain(text: str) -> str:
 
 def _blame(parent: str) -> str:
     return "cell" if parent == "execute_request" else "callback"
-
-
-def _control(given: dict[str, Any]) -> Control:
-    return Control(
-        id=given["id"], kind=given["kind"], name=given["name"], options=tuple(given["options"]),
-        usable=given["usable"], value=given["value"], at_minimum=given["atMinimum"], at_maximum=given["atMaximum"],
-    )  # fmt: skip
 
 
 def _cell_problems(cell: dict[str, Any]) -> Iterator[Problem]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -186,15 +186,24 @@ class Point(At):
         lost = "".join(f", {name}: {why}" for name, why in self.missing.items())
         return lost + "".join(f", {method} gives other results" for method in self.wrong)
 
+    def of(self, which: str) -> Timing:
+        """One of `PASSES` alone, by method."""
+
+        def own(some: Mapping[str, Any]) -> dict[str, Any]:
+            end = call_name("", which)
+            return {name.removesuffix(end): value for name, value in some.items() if name.endswith(end)}
+
+        timing = self.timing
+        return replace(timing, seconds=own(timing.seconds), memory=own(timing.memory), missing=own(self.missing))
+
     def only(self, methods: Sequence[str]) -> Point:
         """The same of these methods alone."""
-        calls = {call_name(method, which) for method in methods for which in PASSES}
 
-        def kept(some: Mapping[str, Any], names: Iterable[str] = calls) -> dict[str, Any]:
-            return {name: value for name, value in some.items() if name in names}
+        def kept(some: Mapping[str, Any]) -> dict[str, Any]:
+            return {name: value for name, value in some.items() if name.rpartition(", ")[0] in methods}
 
         timing = replace(self.timing, seconds=kept(self.timing.seconds), memory=kept(self.timing.memory))
-        apart = kept(self.difference, methods)
+        apart = {method: value for method, value in self.difference.items() if method in methods}
         return replace(self, timing=timing, missing=kept(self.missing), difference=apart)
 
     def to_dict(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -36,16 +35,7 @@ class Benchmark(Drawn, Results[At, Point]):
 
     def timed(self, value: Point) -> Mapping[str, Timing]:
         """The methods in each pass."""
-        timing, seconds, methods = value.timing, value.timing.seconds, self.parameters.methods
-        names = {which: {method: call_name(method, which) for method in methods} for which in PASSES}
-        return {
-            which: dataclasses.replace(
-                timing,
-                seconds={m: seconds[call] for m, call in calls.items() if call in seconds},
-                missing={m: value.missing[call] for m, call in calls.items() if call in value.missing},
-            )
-            for which, calls in names.items()
-        }
+        return {which: value.of(which) for which in PASSES}
 
     @property
     def unheld(self) -> list[str]:
@@ -79,7 +69,7 @@ class Benchmark(Drawn, Results[At, Point]):
         Raises:
             ValueError: one of them was not measured there.
         """
-        return self.point(setup, steps).timing.ratio(call_name(name, which), call_name(to, which))
+        return self.point(setup, steps).of(which).ratio(name, to)
 
     def only(self, methods: Sequence[str]) -> Benchmark:
         """The same of these methods alone, and of the first: the others are compared to it."""
@@ -129,16 +119,14 @@ class Benchmark(Drawn, Results[At, Point]):
 
     def at_longest(self, quantity: str, setup: str) -> str:
         """What a training step takes at the longest size of a setup, in words, method by method."""
-        calls = {method: call_name(method, "training") for method in self.parameters.methods}
-        timing = self.point(setup, self.steps(setup)[-1]).timing
-        timed = {method: name for method, name in calls.items() if name in timing.seconds}
+        timing, (first, *others) = self.point(setup, self.steps(setup)[-1]).of("training"), self.parameters.methods
         if quantity == "memory":
-            said = {m: f"{timing.memory[name] / 1e6:.3g}" for m, name in calls.items() if name in timing.memory}
+            said = {method: f"{most / 1e6:.3g}" for method, most in timing.memory.items()}
         elif quantity == "time":
-            said = {m: milliseconds(timing.median(name)) for m, name in timed.items()}
+            said = {method: milliseconds(timing.median(method)) for method in timing.seconds}
         else:
-            (first, to), *others = calls.items()
-            said = {m: f"{timing.ratio(name, to).value:.2g}" for m, name in others if {m, first} <= timed.keys()}
+            there = [method for method in others if {method, first} <= timing.seconds.keys()]
+            said = {method: f"{timing.ratio(method, first).value:.2g}" for method in there}
         return ", ".join(f"{method} {value}" for method, value in said.items())
 
     @property
@@ -151,14 +139,14 @@ class Benchmark(Drawn, Results[At, Point]):
         first, *others = self.parameters.methods
         shares, clear = {}, {}
         for point, method, which in product(self.points, others, PASSES):
-            name, to, timing = call_name(method, which), call_name(first, which), point.timing
-            if quantity == "ratio" and {name, to} <= timing.seconds.keys():
-                ratio = timing.ratio(name, to)
-                shares[method, which, point.setup, point.steps] = ratio.value
+            where, timing = (method, which, point.setup, point.steps), point.of(which)
+            if quantity == "ratio" and {method, first} <= timing.seconds.keys():
+                ratio = timing.ratio(method, first)
+                shares[where] = ratio.value
                 if ratio.is_clear:
-                    clear[method, which, point.setup, point.steps] = ratio.value
-            elif quantity == "memory" and {name, to} <= timing.memory.keys():
-                shares[method, which, point.setup, point.steps] = timing.memory[name] / max(timing.memory[to], 1)
+                    clear[where] = ratio.value
+            elif quantity == "memory" and {method, first} <= timing.memory.keys():
+                shares[where] = timing.memory[method] / max(timing.memory[first], 1)
         shares = clear or shares  # what noise has made large is no finding
         if not shares:
             return None
@@ -169,12 +157,11 @@ class Benchmark(Drawn, Results[At, Point]):
         """How many times as long each method trains at about four times the length."""
         sizes = self.steps(setup)
         long, short = sizes[-1], min(sizes, key=lambda size: abs(size - sizes[-1] / 4))
-        timings = [self.point(setup, size).timing for size in (short, long)]
-        names = {method: call_name(method, "training") for method in self.parameters.methods}
+        before, after = (self.point(setup, size).of("training") for size in (short, long))
         grown = ", ".join(
-            f"{method} × {timings[1].median(name) / timings[0].median(name):.2g}"
-            for method, name in names.items()
-            if all(name in timing.seconds for timing in timings)
+            f"{method} × {after.median(method) / before.median(method):.2g}"
+            for method in self.parameters.methods
+            if method in before.seconds.keys() & after.seconds.keys()
         )
         if short == long or not grown:
             return ""
@@ -189,18 +176,16 @@ class Benchmark(Drawn, Results[At, Point]):
                 yield from self._table(setup, which)
 
     def _table(self, setup: str, which: str) -> list[str]:
-        first, *others = self.parameters.methods
-        heads = [f"{m} ms" for m in (first, *others)] + [f"{m}/{first}" for m in others]
-        rows = [["steps", *heads, *(f"{m} MB" for m in (first, *others))]]
+        first, *others = methods = self.parameters.methods
+        ratios, memory = (f"{m}/{first}" for m in others), (f"{m} MB" for m in methods)
+        rows = [["steps", *(f"{m} ms" for m in methods), *ratios, *memory]]
         for steps in self.steps(setup):
-            timing = self.point(setup, steps).timing
-            calls = {method: call_name(method, which) for method in (first, *others)}
-            there = {method for method, call in calls.items() if call in timing.seconds}
-            cells = [milliseconds(timing.median(calls[m])) if m in there else "–" for m in calls]
+            timing = self.point(setup, steps).of(which)
+            cells = [milliseconds(timing.median(m)) if m in timing.seconds else "–" for m in methods]
             for method in others:
-                ratio = timing.ratio(calls[method], calls[first]) if {first, method} <= there else None
+                ratio = timing.ratio(method, first) if {first, method} <= timing.seconds.keys() else None
                 cells.append(f"{ratio.value:.3g}{' ' if ratio.is_clear else '?'}" if ratio else "–")
-            cells += [f"{timing.memory[c] / 1e6:.3g}" if c in timing.memory else "–" for c in calls.values()]
+            cells += [f"{timing.memory[m] / 1e6:.3g}" if m in timing.memory else "–" for m in methods]
             rows.append([f"{steps}", *cells])
         return table(rows, ">7  .9")
 
@@ -422,18 +407,17 @@ def _curve(
     result: Benchmark, quantity: str, method: str, source: int, setup: str, which: str, said: str
 ) -> Curve | None:
     values: dict[int, tuple[float, float, float]] = {}  # first quartile, median, third quartile
-    name, to = (call_name(one, which) for one in (method, result.parameters.methods[0]))
+    first = result.parameters.methods[0]
     for steps in result.steps(setup):
-        timing = result.point(setup, steps).timing
-        if quantity == "ratio" and {name, to} <= timing.seconds.keys():
-            ratio = timing.ratio(name, to)
+        timing = result.point(setup, steps).of(which)
+        if quantity == "ratio" and {method, first} <= timing.seconds.keys():
+            ratio = timing.ratio(method, first)
             values[steps] = (ratio.low, ratio.value, ratio.high)
-        elif quantity == "time" and name in timing.seconds:
-            low, middle, high = timing.spread(name)
+        elif quantity == "time" and method in timing.seconds:
+            low, middle, high = timing.spread(method)
             values[steps] = (1e3 * low, 1e3 * middle, 1e3 * high)
-        elif quantity == "memory" and name in timing.memory:
-            most = timing.memory[name] / 1e6
-            values[steps] = (most, most, most)
+        elif quantity == "memory" and method in timing.memory:
+            values[steps] = (timing.memory[method] / 1e6,) * 3
     if not values:
         return None
     lows, middles, highs = ([spread[i] for spread in values.values()] for i in range(3))

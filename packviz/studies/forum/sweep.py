@@ -32,8 +32,9 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from packviz.bench.study import How, StoppedError, Study, without_place
-from packviz.bench.timing import Timing, measure
+from packviz.bench.study import Contest, How, StoppedError, Study, timed
+from packviz.bench.timing import Timing
+from packviz.core.worded import first_line
 from packviz.studies.forum.points import METHODS, PASSES, At, Parameters, Point, call_name, setup_lengths
 from packviz.studies.forum.results import Benchmark, checked
 
@@ -51,12 +52,7 @@ QUICK: dict[str, int] = {"batch_size": 64, "shortest": 32, "longest": 128, "step
 OUT_OF_MEMORY = "out of memory"
 
 
-def sweep(
-    parameters: Parameters,
-    setups: Sequence[str],
-    sizes: Sequence[int],
-    **given: Any,
-) -> Iterator[Benchmark]:
+def sweep(parameters: Parameters, setups: Sequence[str], sizes: Sequence[int], **given: Any) -> Iterator[Benchmark]:
     """Measures every setup at every size, from the smallest up.
 
     A method that runs out of memory is left out of that point, which notes it, and the sweep goes on.
@@ -103,26 +99,15 @@ def _measure(at: At, how: How) -> Point:
             trial = _Trial(parameters, methods, at, how.device)
             calls = {name: trial.call(name) for name in names if name not in missing}
             apart = trial.differences(calls, how.stop)
-            timing = measure(
-                calls,
-                rounds=parameters.rounds,
-                warmup=parameters.warmup,
-                device=how.device,
-                before=dict.fromkeys(calls, trial.clear),
-                progress=how.progress,
-                stop=how.stop,
-                seed=parameters.seed + at.steps,
-                memory=True,
-            )
-            if timing.stopped:
-                raise StoppedError
-            return Point(at.setup, at.steps, without_place(timing), missing, *apart)
+            contest, seed = Contest(calls, trial.clear), parameters.seed + at.steps
+            timing = timed(contest, how, warmup=parameters.warmup, memory=True, seed=seed)
+            return Point(at.setup, at.steps, timing, missing, *apart)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 what = trial.running if trial else "the network"
                 autocast = f", autocast {parameters.autocast}" if parameters.autocast else ""
                 where = f"on {how.device} with dtype {parameters.dtype}{autocast}"
-                raise ValueError(f"torch cannot run {what} {where}: {_first_line(error)}") from error
+                raise ValueError(f"torch cannot run {what} {where}: {first_line(error)}") from error
             missing |= dict.fromkeys([trial.running] if trial else names, OUT_OF_MEMORY)
         del trial  # and with it what fills the memory
         _give_back(how.device)
@@ -225,10 +210,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     return any(
         words in said for words in ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
     )
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0].strip() or type(error).__name__
 
 
 def _give_back(device: str) -> None:

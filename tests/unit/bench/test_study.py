@@ -3,53 +3,31 @@
 import dataclasses
 import json
 import re
-from dataclasses import dataclass
 
 import pytest
 import torch
+import toys
+from toys import Found, Point
 
 from packviz import cli
+from packviz.bench import provenance, ways
 from packviz.bench import study as form
-from packviz.bench import ways
-from packviz.bench.study import ConflictError, Contest, Study, Timings, timed
+from packviz.bench.study import ConflictError, Contest, Study, Timings, by_contest
 from packviz.bench.timing import Timing
 from packviz.ops.tolerance import multiplies_in_tf32
 from packviz.studies import savings
-
-
-@dataclass(frozen=True)
-class Point:
-    """A tensor of so many ones."""
-
-    size: int
-    shape: tuple[int, ...] = (1, 2)
-
-    def __str__(self):
-        return f"size {self.size}"
-
-
-class Found(Timings[Point]):
-    """What the toy study found."""
-
-    def to_text(self):
-        """The points."""
-        return f"found: {', '.join(map(str, self.values))}"
-
 
 seen = []
 
 
 def contest(point, device):
-    x = torch.ones(point.size, device=device)
     seen.append((point.size, torch.get_num_threads(), float(torch.rand(()))))
-    return Contest({"once": lambda: x + x, "twice": lambda: 2 * x}, alike=("once", "twice"))
+    return toys.contest(point, device)
 
 
 def toy(contest=contest, **options):
-    def measure(point, how):
-        return timed(contest(point, how.device), how, warmup=1)
-
-    return Study("toy", Point, measure, Found, [Point(2), Point(3)], [Point(1)], {"rounds": 2}, version=2, **options)
+    points, measure = [Point(2), Point(3)], by_contest(contest, warmup=1)
+    return Study("toy", Point, measure, Found, points, [Point(1)], {"rounds": 2}, version=2, **options)
 
 
 STUDY = toy()
@@ -165,6 +143,24 @@ def test_it_goes_on_with_what_is_there():
         steps(start=elsewhere)
     later = {"date": "2020-01-01T00:00:00+00:00", "load_average": [9, 9, 9]}
     assert len(steps(start=dataclasses.replace(half, provenance={**half.provenance, **later}))) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"torch": "another"}, "torch another, not "),
+        ({"cudnn": "another"}, "cuDNN another, not None"),
+        ({"driver": "another"}, "driver another, not None"),
+        ({"packviz": "0.0.1"}, "packviz 0.0.1, not "),
+        ({"onednn": "off"}, "onednn off, not "),
+        ({"environment": {"OMP_NUM_THREADS": "99"}}, "environment OMP_NUM_THREADS 99, not "),
+        ({"allocator": {"library": "jemalloc"}}, "allocator library jemalloc, not "),
+    ],
+)
+def test_results_of_different_machines_are_told_apart(change, said):
+    here = provenance()
+    assert any(one.startswith(said) for one in form.differences(here | change, here))
+    assert form.differences(here, provenance()) == []
 
 
 def test_on_a_gpu_it_goes_on_on_another_machine_of_the_same_kind():

@@ -32,10 +32,7 @@ def runs(spec, layout, input_grad=False):
     rnn = module(spec)
     x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, requires_grad=input_grad)
     lengths = torch.tensor(layout.lengths)
-    return (
-        lambda: rnn(x)[0],
-        lambda: rnn(pack_padded_sequence(x, lengths, enforce_sorted=False))[0].data,
-    )
+    return (lambda: rnn(x)[0], lambda: rnn(pack_padded_sequence(x, lengths, enforce_sorted=False))[0].data)
 
 
 def counted(run, mode=None):

@@ -20,7 +20,7 @@ def test_the_well_known_figures():
     assert count.saved == (22, 22)
     assert count.rows == ((9, 8), (8, 7), (6, 5), (4, 3), (3, 2), (2, 1))
     assert count.to_text() == (
-        "(6, 9) batch times a weight: 1 output column\n"
+        "(6, 9) batch times a weight, 1 output column: 54 multiplications padded, 32 packed\n"
         "   a  9-mult 8-add\n"
         "   b  8-mult 7-add\n"
         "   c  6-mult 5-add\n"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.core.layout import Layout
-from packviz.draw import figures, text, theme
+from packviz.draw import figures, palette, text, theme
 from packviz.draw.figures import CONFIG, PADDING, REAL
 from packviz.draw.palette import DARK, FONT, LIGHT, contrast
 
@@ -177,7 +177,8 @@ def test_no_colour_of_the_light_theme_stays_in_the_dark(monkeypatch):
     """Hatches, outlines and whiskers carry colours of the theme too, and words that look like one stay as they are."""
     monkeypatch.setattr(theme, "_dark", True)
     (chart,) = charts()[1:2]
-    chart.label(1, "sorted", LIGHT.text.upper()).bars(["sorted"], [2], low=[1], high=[3])
+    chart.label(1, "sorted", LIGHT.text.upper())
+    chart.points([2], ["sorted"], "more", error_x=figures._whiskers([2], [1], [3]))
     drawn = json.dumps(chart._repr_mimebundle_()["application/vnd.plotly.v1+json"])
     assert not [colour for colour in vars(LIGHT).values() if f'"{colour}"' in drawn and colour != DARK.text]
     assert LIGHT.text.upper() in drawn
@@ -208,6 +209,7 @@ def test_training_curves():
     assert [list(line.y) for line in named(chart)] == [[0.12, 0.1], [1.0, 0.5]]
     assert [list(line.x) for line in named(chart)] == [[1, 2], [1, 2]]
     assert len({(line.line.dash, line.marker.symbol) for line in named(chart)}) == 2  # not by colour alone
+    assert {colour for line in named(chart) for colour in (line.line.color, line.marker.color)} == {palette.REAL}
     assert [(note.x, note.y) for note in chart.layout.annotations if note.text == "one"] == [(2, 0.1)]
     title, *lines = chart.to_text().splitlines()
     assert title == "Trained (error after each epoch)"

@@ -83,6 +83,14 @@ def test_of_a_chain_the_slices_are_solid_and_the_rest_is_hatched():
     assert "written for nothing" not in Drawing(profile.count(lengths, 8).pack.graph().to_svg()).said()
 
 
+@pytest.mark.parametrize("distinct", range(1, 8))
+def test_what_a_node_did_stays_in_its_box(distinct):
+    drawing = Drawing(chain(distinct, 11_320).to_svg())
+    nodes = [box for box in drawing.boxes if box.height > 20]
+    for text in (text for text in drawing.texts if text.size == 11):
+        assert any(node.x < text.box.x < text.box.right < node.right for node in nodes), text.said
+
+
 def test_real_graphs_say_what_each_node_did():
     pad = profile.count([5, 4, 2, 2], 8).pad
     if pad.formula:

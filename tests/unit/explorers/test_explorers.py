@@ -96,7 +96,8 @@ def test_distributions(kind):
     for seed in (0, 1, 99):
         move(explorer.picker.seed, seed)
         shows_padding_of(explorer, draw(512, 512, seed))
-    assert (explorer.picker.many.max, explorer.picker.longest.max, explorer.picker.seed.max) == (512, 512, 99)
+    longest = max(draw(512, 512, 0)) if kind == "sentences" else 512  # there, more would change nothing
+    assert (explorer.picker.many.max, explorer.picker.longest.max, explorer.picker.seed.max) == (512, longest, 99)
 
 
 @pytest.mark.parametrize("kind", [ONE_BY_ONE, *sources.DISTRIBUTIONS, TYPED])
@@ -362,6 +363,8 @@ def test_a_control_that_view_moves_is_said_until_the_reader_moves_it():
         (partial(BatchingExplorer, many=256), [("batch_size", 128)], ""),  # the window has no say
         (partial(StaircaseExplorer, [5, 4, 3, 2]), [("picker.typed", "5, 4")], "rectangles went from 4 to 2 to fit."),
         (partial(StaircaseExplorer, [5, 4], rectangles=9), [], "rectangles went from 9 to 2 to fit."),
+        (partial(PaddingExplorer, kind="equal"), [("picker.kind", "sentences")], "longest went from 128 to 51 to fit."),
+        (partial(PaddingExplorer, kind="sentences"), [], ""),
         (
             partial(RowExplorer, [5, 3], kind=TYPED, room=5),
             [("picker.typed", "9, 3")],

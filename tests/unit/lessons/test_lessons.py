@@ -107,6 +107,7 @@ def test_the_quizzes_of_the_notebooks(name):
         assert len(words(asked.feedback)) > 10
         assert words(asked.feedback)[2:] not in asked.to_text()
     assert not {"✓", "✗"} & set(asked.to_text())
+    assert max(map(len, asked.to_text().splitlines())) <= 100  # a page breaks longer lines within a word
 
 
 def test_the_right_answer_is_not_always_in_the_same_place():

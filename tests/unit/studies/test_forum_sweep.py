@@ -13,8 +13,9 @@ from drawings import Drawing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from packviz.bench import study
 from packviz.bench.machine import check_device
-from packviz.bench.study import ConflictError, Progress
+from packviz.bench.study import Progress
 from packviz.bench.timing import Timing
 from packviz.draw.chart import COLOURS, heights_of
 from packviz.draw.palette import METHODS
@@ -224,16 +225,13 @@ def test_what_is_timed(monkeypatch, two_threads):
 
     measured = []
     monkeypatch.setitem(forum.METHODS, "spy", spy)
-    monkeypatch.setattr(experiment, "measure", lambda *a, **k: measured.append(a) or experiment_measure(*a, **k))
+    monkeypatch.setattr(experiment, "timed", lambda *a, **k: measured.append(a) or study.timed(*a, **k))
     result = run(dataclasses.replace(SMALL, methods=("padded", "spy")), setups=("B",), sizes=(3,))
     assert set(seen) == {(False, True, 1, True, "cpu"), (True, True, 1, True, "cpu")}
     assert len(seen) == 2 * (2 + 2)  # two rounds, once to compare, once for the memory
     assert len(measured) == 1
     assert torch.get_num_threads() == two_threads
     assert result.point("B", 3).wrong == []
-
-
-experiment_measure = experiment.measure
 
 
 @pytest.mark.parametrize(
@@ -371,28 +369,6 @@ def test_other_parameters_do_not_mix(change, said):
     there = run(sizes=(2,), setups=("A",))
     with pytest.raises(ValueError, match=f"the results there were measured otherwise: {said}. Take the same options"):
         run(dataclasses.replace(SMALL, **change), start=there)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"torch": "another"}, "torch another, not "),
-        ({"device_name": "another"}, "device another, not "),
-        ({"cudnn": "another"}, "cuDNN another, not None"),
-        ({"driver": "another"}, "driver another, not None"),
-        ({"packviz": "0.0.1"}, "packviz 0.0.1, not "),
-        ({"onednn": "off"}, "onednn off, not "),
-        ({"python": "2.7"}, "python 2.7, not "),
-        ({"system": "Darwin arm64"}, "system Darwin arm64, not "),
-        ({"environment": {"OMP_NUM_THREADS": "99"}}, "environment OMP_NUM_THREADS 99, not "),
-        ({"allocator": {"library": "jemalloc"}}, "allocator library jemalloc, not "),
-    ],
-)
-def test_other_machines_do_not_mix(change, said):
-    there = run(sizes=(2,), setups=("A",))
-    foreign = dataclasses.replace(there, provenance={**there.provenance, **change})
-    with pytest.raises(ConflictError, match=said):
-        run(start=foreign)
 
 
 # How long it will take.

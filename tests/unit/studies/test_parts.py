@@ -60,6 +60,29 @@ def test_a_bar_is_cut_into_shares_and_what_is_wasted_is_hatched(theme):
     assert not drawing.outside()
 
 
+def test_where_a_part_ends_has_quartiles():
+    place = {"device_name": "a test", "torch": "9", "threads": 1}
+    seconds = {TORCH: (10.0, 10.0, 10.0), "pad exchanged": (5.0, 6.0, 7.0), "pack too": (4.0, 4.0, 14.0)}
+    found = Parts(place, {POINT: Timing(seconds | {NAMES[-1]: (1.0, 1.0, 1.0)})})
+    pad, pack, lstm, rest = found.bar(POINT)[0]
+    assert pad.ends == pytest.approx((0.35, 0.45))
+    assert pack.ends == pytest.approx((0.1, 0.6))
+    assert lstm.ends == pytest.approx((0.9, 0.9))
+    assert rest.ends is None
+
+
+def test_several_machines_stand_in_one_picture():
+    found = {"CPU": made(10.0, 6.0, 5.0, 1.0), "GPU": made(1.0, 0.5, 0.4, 0.3)}
+    drawing = Drawing(parts.OnMachines(found).to_svg())
+    assert {"CPU, 8 steps", "GPU, 8 steps"} <= set(drawing.said())
+    assert [said for said in drawing.said() if "a test" in said] == [
+        f"{name}: {found[name].caption}." for name in found
+    ]
+    assert not drawing.outside()
+    assert repr(parts.OnMachines(found)).count("\n\nGPU. Of a packed training step") == 1
+    assert repr(parts.OnMachines({"CPU": found["CPU"]})) == repr(found["CPU"])
+
+
 @given(st.lists(st.floats(0.0001, 1), min_size=3, max_size=3))
 def test_labels_of_narrow_shares_do_not_cover_each_other(seconds):
     drawing = Drawing(made(1.0, *sorted(seconds, reverse=True)).to_svg())
