@@ -197,7 +197,7 @@ pv.check_static(networks.ConditionalTagger(), (x, lengths))
 # inputs: it runs the network on stand-ins, tensors with a shape and no values. ONNX is a file format for graphs.
 # `torch.compile` makes a graph of each part that it can; with `fullgraph`, of everything or nothing.
 #
-# Every network in the table is built as the one above (there *if ragged*): two operators, an LSTM, three more. *Escaped*
+# Every network in the table is built as the one above, its *if ragged*: two operators, an LSTM, three more. *Escaped*
 # hands packed data to the three. *Disabled* parts are kept from `torch.compile`; the last two lines are explained below.
 
 # %%
