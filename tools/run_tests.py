@@ -135,7 +135,8 @@ async def run(stage: Stage, *, alone: bool) -> Outcome:
     outcome = Outcome(stage)
     # The browser's workers wait a third of their time.
     arguments = stage.arguments(workers() * 3 // 2 if stage.group == "browser" else workers())
-    environment = dict(os.environ)
+    # More processes than cores: a thread that spins for another keeps that one from its core.
+    environment = {"OMP_WAIT_POLICY": "PASSIVE"} | os.environ
     # Yesterday's report must not be counted when today's pytest dies before it writes one.
     stage.report.unlink(missing_ok=True)
     print(f"\n=== {stage.name}: python {' '.join(arguments)}", flush=True)

@@ -65,17 +65,18 @@
 
   /**
    * Wait until `done()` gives true, or all has come to rest: the kernel idle, and the DOM of the notebook unchanged for
-   * `quiet` ms. Gives "done", "rest", or "limit" after so many ms.
+   * `quiet` ms. Gives "done", "rest", or "limit" after so many ms. Asks `done()` where the DOM has changed, and at last.
    */
   const until = async (done, quiet, limit) => {
     const end = performance.now() + limit;
-    let last = performance.now();
-    const observer = new MutationObserver(() => { last = performance.now(); });
+    let last = performance.now(), changed = true;
+    const observer = new MutationObserver(() => { last = performance.now(); changed = true; });
     observer.observe(notebook(), { childList: true, subtree: true, characterData: true, attributes: true });
     try {
       while (performance.now() < end) {
-        if (done()) return 'done';
-        if (pv.idle() && performance.now() - last >= quiet) return 'rest';
+        if (changed && done()) return 'done';
+        changed = false;
+        if (pv.idle() && performance.now() - last >= quiet) return done() ? 'done' : 'rest';
         await sleep(20);
       }
       return 'limit';
