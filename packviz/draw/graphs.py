@@ -212,8 +212,11 @@ class _Picture:
         node, chars = self.graph.nodes[i], int((width - 14) / _CHAR)
         if width <= 160:
             return []
-        said = [line for one in node.said() for line in wrap(f"· {one}", chars, subsequent_indent="  ")]
-        return [*wrap(self.graph.does(i), chars), *said]
+        said = []
+        for one in node.said():
+            what, unit = one.rsplit(" ", 1)  # a number and its unit stay in a line
+            said += wrap(f"· {what}\u00a0{unit}", chars, subsequent_indent="  ")
+        return [*wrap(self.graph.does(i), chars), *(line.replace("\u00a0", " ") for line in said)]
 
     def _height(self, i: int, width: float = 0) -> float:
         return 44 + _LINE * len(self._lines(i, width or self.width)) + 6

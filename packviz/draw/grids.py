@@ -18,9 +18,9 @@ from packviz.draw.sheet import HATCHED, Sheet, n, width_of
 from packviz.draw.text import FEW, share, short_share, table
 
 _WIDTH = 900.0  # px: a JupyterLab cell
-_MARGIN = 44.0  # px: left of a grid, for the names of its rows
+_MARGIN = 36.0  # px: left of a grid, for the names of its rows
 _TOP = 44.0  # px: a grid's title and its columns' names
-_CELL, _STATE = 32.0, 38.0  # px: the width of a cell with a number in it; of one in a grid of few columns
+_CELL, _STATE = 31.0, 38.0  # px: the width of a cell with a number in it; of one in a grid of few columns
 _TALL = 260  # px: the most that the rows of a large grid take
 
 SHADES = ("#f7d9b0", "#e08a3c", "#b3402a", "#5b2a86")

@@ -89,6 +89,7 @@ def test_what_a_node_did_stays_in_its_box(distinct):
     nodes = [box for box in drawing.boxes if box.height > 20]
     for text in (text for text in drawing.texts if text.size == 11):
         assert any(node.x < text.box.x < text.box.right < node.right for node in nodes), text.said
+        assert text.said.strip() not in ("B", "kB"), "a unit stands with its number"
 
 
 def test_real_graphs_say_what_each_node_did():
