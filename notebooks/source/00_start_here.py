@@ -36,8 +36,8 @@ from packviz.lessons import Overview, ask, checks
 Overview()
 
 # %% [markdown]
-# What you have solved is kept in one file beside the notebooks and nowhere else. "Forget all" removes it.
-# The folder `solutions` has the exercises solved.
+# What you have solved is kept in one file beside the notebooks; "Forget all" removes it. The folder `solutions` has the
+# exercises solved.
 
 # %% [markdown]
 # ## Is your set-up alive?
@@ -59,8 +59,8 @@ explorer = PaddingExplorer([5, 3, 2])
 explorer
 
 # %% [markdown]
-# Last check: does torch pack the batch as the picture says? `pv.Layout` is what the picture is drawn from: the lengths
-# of a batch, and what follows from them.
+# Last check: does torch pack the batch as the picture says? `pv.Layout` is what a picture is drawn from: lengths, and
+# what follows from them.
 
 # %%
 import torch
@@ -93,12 +93,12 @@ checks.half_padding(my_lengths)
 # %% [markdown]
 # ## An hour and a slow model
 #
-# You have a model with an RNN that trains too slowly. In this order:
+# Your model with an RNN trains too slowly? In this order:
 #
-# 1. **Keep** the outputs and the gradients of one batch: they are what must stay equal. Set dropout to 0 for it, since
-#    it is drawn anew in every run. (Eval mode does the same, but on a GPU an RNN then has no backward pass.)
-# 2. **Use [`pv.run`](08_making_packing_pay.ipynb)** in place of pack → RNN → pad, and compare with what you kept. Had you
-#    only padded, final states change: [they were wrong](01_why_pack.ipynb#What-padding-corrupts).
+# 1. **Keep** the outputs and gradients of one batch, with dropout at 0: they must stay equal. (Not in eval mode: on a
+#    GPU an RNN then has no backward pass.)
+# 2. **Use [`pv.run`](08_making_packing_pay.ipynb)** in place of pack → RNN → pad, and compare. Had you only padded, final
+#    states change: [they were wrong](01_why_pack.ipynb#What-padding-corrupts).
 # 3. **Ask [`pv.advise(rnn, lengths)`](10_should_you_pack.ipynb)** with your own lengths. It measures on your machine, and
 #    prints the code to paste.
 # 4. **Bucket**: batches of [similar lengths](01_why_pack.ipynb) leave less padding to avoid.

@@ -116,8 +116,8 @@ assert (picture.padded, picture.packed, picture.saved) == ((54, 48), (32, 26), (
 assert (full.padded, full.packed) == ((3 * 54, 3 * 48), (3 * 32, 3 * 26))
 
 # %% [markdown]
-# Two things to know. This is **one** column of the result, which has three: the full count is three times that. And
-# an RNN does no such product: it multiplies one *time step* after the other, each by the same weights.
+# This is **one** column of the result, which has three: the full count is three times that. And an RNN does no such
+# product: it multiplies one *time step* after the other, each by the same weights.
 
 # %% [markdown]
 # ## Ask PyTorch
@@ -181,9 +181,8 @@ for needed in (False, True):
 
 # %% [markdown]
 # The zero state belongs to the first step, where no cell is padding. So a larger share of what is left is padding:
-# packing saves 42.7 % of the backward pass and 40.7 % of the forward pass, as the first picture says. (A reverse
-# direction starts at the last step, which is mostly padding. With two directions, packing saves a smaller share of
-# backward than of forward.)
+# packing saves 42.7 % of the backward pass and 40.7 % of the forward pass, as the first picture says. (With two
+# directions backward saves the smaller share: the reverse one starts at the last step, which is mostly padding.)
 
 # %% tags=["claims"]
 for needed in (False, True):
@@ -236,9 +235,9 @@ for point in recorded.points:
 
 # %% [markdown]
 # How to read it: everything was called in turn, round after round, so that a busy moment hits all alike. A **ratio** is
-# formed within each round. You see the median of these ratios (not the ratio of the medians) and their *quartiles*:
-# half of the rounds lie between them. *Not clear* means that these lie further apart than the effect is large. The last
-# line says on what machine it was measured. All measured charts and tables from here on are made like this.
+# formed within each round. You see the median of these ratios and their *quartiles*: half of the rounds lie between
+# them. *Not clear* means that these lie further apart than the effect is large. The last line says on what machine it
+# was measured. All measured charts and tables from here on are made like this.
 #
 # The same FLOPs took different times, too. On your machine, with smaller batches, in a few seconds:
 
