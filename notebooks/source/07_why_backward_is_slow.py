@@ -81,7 +81,8 @@ from packviz.explorers import GraphExplorer
 GraphExplorer()
 
 # %% [markdown]
-# At 1 a single copy is left. `pack` has the same two nodes for any lengths: torch has a formula for its gradient.
+# At 1 a single copy is left. With T the bytes double, not the nodes. `pack` has the same two nodes for any lengths: torch
+# has a formula for its gradient.
 #
 # ## The packed LSTM does the same
 #
