@@ -25,31 +25,19 @@ size rather than sizes with each other.
 from __future__ import annotations
 
 import dataclasses
-import gc
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from packviz.bench.study import Contest, How, StoppedError, Study, timed
-from packviz.bench.timing import Timing
-from packviz.core.worded import first_line
-from packviz.studies.forum.points import METHODS, PASSES, At, Parameters, Point, call_name, setup_lengths
+from packviz.bench.study import How, Study
+from packviz.studies.forum.points import METHODS, At, Parameters, Point, setup_lengths
 from packviz.studies.forum.results import Benchmark, checked
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from packviz.studies.forum.network import Batch, Method
 
 FULL: dict[str, int] = {"batch_size": 512, "shortest": 32, "longest": 512, "step": 32, "rounds": 11, "warmup": 1}
 """The forum's sizes."""
 
 QUICK: dict[str, int] = {"batch_size": 64, "shortest": 32, "longest": 128, "step": 32, "rounds": 5, "warmup": 1}
 """A try: seconds on a CPU."""
-
-OUT_OF_MEMORY = "out of memory"
 
 
 def sweep(parameters: Parameters, setups: Sequence[str], sizes: Sequence[int], **given: Any) -> Iterator[Benchmark]:
@@ -71,153 +59,19 @@ def sweep(parameters: Parameters, setups: Sequence[str], sizes: Sequence[int], *
             torch cannot run the network so.
         ConflictError: `start` was measured otherwise.
     """
-    _methods(parameters.methods)
+    from packviz.studies.forum.trial import methods  # noqa: PLC0415 - torch
+
+    methods(parameters.methods)
     for setup in setups:
         setup_lengths(setup, 1, 1)
     points = [At(setup, steps) for steps in sorted(set(sizes)) for setup in dict.fromkeys(setups)]
     yield from STUDY.steps(points, parameters=dataclasses.asdict(parameters), threads=parameters.threads, **given)
 
 
-def _methods(names: Sequence[str]) -> dict[str, Method]:
-    from packviz.studies.forum import network  # noqa: PLC0415 - brings torch
-
-    for name in names:
-        if name not in network.METHODS:
-            raise ValueError(f"there is no method {name!r}; there are {', '.join(network.METHODS)}")
-    return {name: network.METHODS[name] for name in names}
-
-
 def _measure(at: At, how: How) -> Point:
-    """Every method in every pass; one that runs out of memory is left out."""
-    parameters = Parameters.of(how.parameters)
-    methods = _methods(parameters.methods)
-    missing: dict[str, str] = {}
-    names = [call_name(method, which) for method in methods for which in PASSES]
-    while len(missing) < len(names):
-        trial = None
-        try:
-            trial = _Trial(parameters, methods, at, how.device)
-            calls = {name: trial.call(name) for name in names if name not in missing}
-            apart = trial.differences(calls, how.stop)
-            contest, seed = Contest(calls, trial.clear), parameters.seed + at.steps
-            timing = timed(contest, how, warmup=parameters.warmup, memory=True, seed=seed)
-            return Point(at.setup, at.steps, timing, missing, *apart)
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                what = trial.running if trial else "the network"
-                autocast = f", autocast {parameters.autocast}" if parameters.autocast else ""
-                where = f"on {how.device} with dtype {parameters.dtype}{autocast}"
-                raise ValueError(f"torch cannot run {what} {where}: {first_line(error)}") from error
-            missing |= dict.fromkeys([trial.running] if trial else names, OUT_OF_MEMORY)
-        del trial  # and with it what fills the memory
-        _give_back(how.device)
-    return Point(at.setup, at.steps, Timing({}), missing)
+    from packviz.studies.forum.trial import measure  # noqa: PLC0415 - torch
 
-
-class _Trial:
-    """A network and a batch on the device, and the calls to time.
-
-    Attributes:
-        running: the name of the last call.
-    """
-
-    def __init__(self, parameters: Parameters, methods: Mapping[str, Method], at: At, device: str) -> None:
-        import torch  # noqa: PLC0415
-
-        from packviz.studies.forum import network as forum  # noqa: PLC0415
-
-        p = parameters
-        torch.manual_seed(p.seed)
-        network = forum.Network(p.vocabulary, p.features, p.hidden, p.classes)
-        self._network: nn.Module = network.to(device, getattr(torch, p.dtype))
-        n = setup_lengths(at.setup, p.batch_size, at.steps)
-        self._batch: Batch = forum.batch(
-            n, at.steps, vocabulary=p.vocabulary, classes=p.classes, seed=p.seed, device=device
-        )
-        self._methods, self._device = dict(methods), torch.device(device)
-        cast = partial(torch.autocast, self._device.type, getattr(torch, p.autocast)) if p.autocast else nullcontext
-        self._cast: Callable[[], AbstractContextManager[Any]] = cast
-        self._dtype = p.autocast or p.dtype
-        self.running = ""
-
-    def clear(self) -> None:
-        """What is to be done before each call: in training every batch has fresh gradients, and lengths of its own."""
-        from packviz.ops.running import forget  # noqa: PLC0415
-
-        self._network.zero_grad()
-        forget()
-
-    def call(self, name: str) -> Callable[[], list[Tensor]]:
-        """The function to time under this name. It gives the logits; in training also the gradients."""
-        import torch  # noqa: PLC0415
-        from torch.nn.functional import cross_entropy  # noqa: PLC0415
-
-        method, which = name.rsplit(", ", 1)
-        way, network, (ids, lengths, targets) = self._methods[method], self._network, self._batch
-        weights = list(network.parameters())
-
-        def forward() -> list[Tensor]:
-            self.running = name
-            with torch.no_grad(), self._cast():
-                return [network(ids, lengths, way)]
-
-        def training() -> list[Tensor]:
-            self.running = name
-            with self._cast():
-                logits = network(ids, lengths, way)
-                loss = cross_entropy(logits, targets)
-            loss.backward()  # type: ignore[no-untyped-call]
-            gradients = (torch.zeros_like(w) if w.grad is None else w.grad for w in weights)
-            return [logits.detach(), *gradients]
-
-        return forward if which == "forward" else training
-
-    def differences(
-        self, calls: Mapping[str, Callable[[], list[Tensor]]], stop: Callable[[], bool]
-    ) -> tuple[dict[str, float], float]:
-        """By method, how far its results are from the first method's, relative to these; and what rounding explains."""
-        import torch  # noqa: PLC0415
-
-        from packviz.ops.tolerance import apart, full_precision, of_gradients  # noqa: PLC0415 - it stands on torch
-
-        first, *others = self._methods
-        found = dict.fromkeys(others, 0.0)
-        with full_precision():
-            for which in PASSES if others else ():
-                right: list[Tensor] = []
-                for method in self._methods:
-                    if (name := call_name(method, which)) not in calls:
-                        continue  # it has run out of memory
-                    if stop():
-                        raise StoppedError
-                    self.clear()
-                    results = calls[name]()
-                    if method == first:
-                        right = results
-                    else:
-                        pairs = zip(results, right, strict=False)  # none if the first has run out of memory
-                        found[method] = max(found[method], *(apart(*pair) for pair in pairs), 0.0)
-        return found, of_gradients(getattr(torch, self._dtype))
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory has run out: a GPU's, the CPU's, or that of a library underneath."""
-    import torch  # noqa: PLC0415
-
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return True
-    said = str(error)
-    return any(
-        words in said for words in ("out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED")
-    )
-
-
-def _give_back(device: str) -> None:
-    import torch  # noqa: PLC0415
-
-    gc.collect()
-    if device.startswith("cuda"):
-        torch.cuda.empty_cache()
+    return measure(at, how)
 
 
 def expected(known: Mapping[At, float], at: At) -> float | None:

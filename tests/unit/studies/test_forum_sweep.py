@@ -20,7 +20,7 @@ from packviz.bench.timing import Timing
 from packviz.draw.chart import COLOURS, heights_of
 from packviz.draw.palette import METHODS
 from packviz.studies.forum import network as forum
-from packviz.studies.forum import results
+from packviz.studies.forum import results, trial
 from packviz.studies.forum import sweep as experiment
 from packviz.studies.forum.points import PASSES, At, Parameters, Point, call_name, setup_lengths, sizes
 from packviz.studies.forum.results import Benchmark
@@ -225,7 +225,7 @@ def test_what_is_timed(monkeypatch, two_threads):
 
     measured = []
     monkeypatch.setitem(forum.METHODS, "spy", spy)
-    monkeypatch.setattr(experiment, "timed", lambda *a, **k: measured.append(a) or study.timed(*a, **k))
+    monkeypatch.setattr(trial, "timed", lambda *a, **k: measured.append(a) or study.timed(*a, **k))
     result = run(dataclasses.replace(SMALL, methods=("padded", "spy")), setups=("B",), sizes=(3,))
     assert set(seen) == {(False, True, 1, True, "cpu"), (True, True, 1, True, "cpu")}
     assert len(seen) == 2 * (2 + 2)  # two rounds, once to compare, once for the memory
@@ -327,7 +327,7 @@ def test_when_nothing_fits(monkeypatch):
     ],
 )
 def test_what_counts_as_out_of_memory(error, out):
-    assert experiment.is_out_of_memory(error) == out
+    assert trial.is_out_of_memory(error) == out
 
 
 def test_what_torch_refuses_is_said_with_its_name(monkeypatch):
