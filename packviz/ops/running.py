@@ -23,7 +23,7 @@ from packviz.core.spec import Spec
 from packviz.ops import costs, original, packing, split, staircase, trial
 from packviz.ops.grid import Grid
 from packviz.ops.index import is_at_hand
-from packviz.ops.kernels import Layer, Result, flat_weights, has_padded_kernel, is_fused, layers
+from packviz.ops.kernels import Fused, Layer, Result, flat_weights, has_padded_kernel, is_fused, layers
 from packviz.ops.masks import whole_numbers
 from packviz.ops.private import has_kernel, is_compiler_loaded, kernel, may_derive_otherwise, may_have_hooks, storage
 
@@ -217,8 +217,7 @@ def _run(
         own_hx = tuple(s.clone(memory_format=torch.contiguous_format) for s in (hx if isinstance(hx, tuple) else (hx,)))
         hx = own_hx if rnn.mode == "LSTM" else own_hx[0]
     autocast = torch.is_autocast_enabled(x.device.type) and weights[0].dtype == torch.float32
-    is_whole = method != "split" and len(cuts) == 2 and steps == min(n) and not autocast
-    if is_whole and not (torch.is_grad_enabled() and is_fused(rnn.mode, x, bool(rnn.proj_size))):
+    if method != "split" and len(cuts) == 2 and steps == min(n) and not autocast:
         return _as_it_is(rnn, weights, x, steps, hx, total_length, padding_value)
     own = layers(rnn, weights)
     h, c = hx if isinstance(hx, tuple) else (hx, None)
@@ -232,10 +231,8 @@ def _run(
     if h is None:
         zeros = _zeros(rnn, weights[0], len(n))
         h, c = zeros if isinstance(zeros, tuple) else (zeros, None)
-    if is_whole:
-        layer_run: Callable[..., Result] = functools.partial(staircase.run_whole, steps=steps)
-    elif method == "split":
-        layer_run = functools.partial(split.run, steps=_steps(n, x.device))
+    if method == "split":
+        layer_run: Callable[..., Result] = functools.partial(split.run, steps=_steps(n, x.device))
     else:
         layer_run = functools.partial(staircase.run, grid=_grid(n, cuts, x.device), from_zero=hx is None)
     with working:
@@ -393,13 +390,36 @@ def _as_it_is(
     time = 1 if rnn.batch_first else 0
     x = x.narrow(time, 0, steps)
     if _is_direct(rnn, weights):
-        out, final = _kernel(rnn, weights, x, _zeros(rnn, x, x.shape[1 - time]) if hx is None else hx)
+        fused = torch.is_grad_enabled() and is_fused(rnn.mode, x, bool(rnn.proj_size))
+        run_all = _fused if fused else _kernel
+        out, final = run_all(rnn, weights, x, _zeros(rnn, x, x.shape[1 - time]) if hx is None else hx)
     else:
         out, final = rnn(x, hx)
     if total_length is not None and total_length > steps:
         widths = (0, 0) * (2 - time) + (0, total_length - steps)
         out = nn.functional.pad(out, widths, value=padding_value)
     return out.contiguous(), final
+
+
+def _fused(rnn: nn.RNNBase, weights: Sequence[Tensor], x: Tensor, hx: State) -> tuple[Tensor, State]:
+    """What `_kernel` gives for an LSTM on oneDNN's kernel. torch's own can be differentiated once, this again."""
+    x = (x.transpose(0, 1) if rnn.batch_first else x).contiguous()
+    h, c = (states.unbind() for states in hx)
+    outs: list[Tensor] = []
+    finals: list[tuple[Tensor, Tensor]] = []
+    for layer in layers(rnn, weights):
+        if outs:
+            x = torch.cat(outs, 2) if len(outs) > 1 else outs[0]
+            x = nn.functional.dropout(x, rnn.dropout, rnn.training) if rnn.dropout else x
+            outs = []
+        for d, own in enumerate(layer.weights):
+            out, *final = Fused.apply(d == 1, x, h[len(finals)], c[len(finals)], *own)  # type: ignore[no-untyped-call]
+            outs.append(out)
+            finals.append(tuple(final))
+    # A copy even of one: who changes it would change what backward needs.
+    out = torch.cat([out.transpose(0, 1) for out in outs] if rnn.batch_first else outs, 2)
+    h_n, c_n = map(torch.stack, zip(*finals, strict=True))
+    return out, (h_n, c_n)
 
 
 @functools.lru_cache(maxsize=4)

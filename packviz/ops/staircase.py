@@ -16,11 +16,11 @@ import functools
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from packviz.core.padded import Padded
 from packviz.ops.grid import Grid, put, taken
-from packviz.ops.kernels import Fused, Layer, Result, in_one_piece, is_fused, rectangle
+from packviz.ops.kernels import Layer, Result, in_one_piece, is_fused, rectangle
 
 FREEZE = 3e4
 """Saturates a sigmoid exactly, and is a number in every dtype: float16 ends at 65,504."""
@@ -73,31 +73,6 @@ def run(
     out = put(outs, shape, grid.target(target, 1 if through else layer.directions), padding_value)
     ends = out.view(-1, layer.output_size).index_select(0, grid.last(target, layer.directions))
     return out, ends.view(layer.directions, -1, layer.output_size), torch.stack(c_n) if c_n else None
-
-
-def run_whole(
-    layer: Layer,
-    x: Tensor,
-    h: Tensor,
-    c: Tensor,
-    steps: int,
-    source: Padded,
-    target: Padded,
-    padding_value: float = 0.0,
-) -> Result:
-    """An LSTM layer on oneDNN's kernel, where all sequences have the same length: `run` without anything around it.
-
-    Takes and returns what `run` does, but for the grid, in whose place stands the length of the sequences.
-    """
-    x = (x.transpose(0, 1) if source.batch_first else x)[:steps].contiguous()
-    runs = [Fused.apply(d == 1, x, h[d], c[d], *weights) for d, weights in enumerate(layer.weights)]  # type: ignore[no-untyped-call]
-    outs, h_n, c_n = zip(*runs, strict=True)
-    # A copy even of one: who changes it would change what backward needs.
-    out = torch.cat([out.transpose(0, 1) for out in outs] if target.batch_first else outs, 2)
-    if target.steps > steps:
-        widths = (0, 0) * (1 if target.batch_first else 2) + (0, target.steps - steps)
-        out = nn.functional.pad(out, widths, value=padding_value)
-    return out, torch.stack(h_n), torch.stack(c_n)
 
 
 def _ordered(states: Tensor, order: Tensor | None) -> Tensor:
