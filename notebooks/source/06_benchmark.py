@@ -17,7 +17,7 @@
 # > - You train on packed batches of many distinct lengths, on a CPU: `pv.run` gives the same results in a fraction of the
 # >   time (notebook 08).
 # > - Short of memory? Packing is worth a look all the same: it keeps no padding.
-# > - Believe a ratio only if it was taken in turns, over several rounds, and is larger than its spread.
+# > - Believe a ratio only if it was taken in turns, over several rounds, and its spread does not reach 1.
 
 # %%
 from packviz.studies.forum import sweep
