@@ -30,7 +30,7 @@ mask = pv.padding_mask(lengths)
 pv.Aligned.of(mask, lengths, title="padding_mask(lengths)", batch_first=True)
 
 # %% [markdown]
-# Suppose a model whose predictions at the padding are 0, as the targets are: there they agree.
+# Suppose that at the padding predictions and targets are both 0: there they agree.
 
 # %%
 ask("loss over padding")
