@@ -118,8 +118,7 @@ assert torch.equal(pack_padded_sequence(mended(x, lengths)[0], lengths).data, re
 # every output is negative, 0 is the maximum.
 
 # %%
-print(networks.source(networks.MaxOfPadded))
-lstm = networks.MaxOfPadded().lstm
+lstm = networks.UsedByMax().lstm
 with torch.no_grad():
     lstm.bias_hh_l0[14:21] = -9  # the cell input: every output becomes negative
 result, _ = lstm(pack_padded_sequence(x, lengths))
@@ -128,7 +127,7 @@ for value in (0.0, float("-inf")):
     print(f"maximum {result.data.max():.2g}; padded with {value}: {padded.max():.2g}")
 
 # %% [markdown]
-# A checker cannot know this. Choose a value that the next operator ignores, as `MaxOfPadded` does.
+# A checker cannot know this. Choose a padding value that the next operator ignores: here `-inf`.
 
 # %% tags=["claims"]
 network = networks.MaxOfPadded()
