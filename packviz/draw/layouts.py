@@ -399,7 +399,9 @@ class _Picture:
         height, sheet, grid = self.scale.height, self.sheet, self.left + self.grid_width
         start, end = grid + 6, left - 6 - self.name_width - 8
         if self.listed:
-            sheet.text(grid + 8, top - 9, "unsorted_indices", size=11, ink=self.muted)
+            # The last time step's number may reach beyond the grid.
+            beyond = (width_of(str(self.layout.max_len - 1), 11) - self.scale.width) / 2
+            sheet.text(grid + max(8, beyond + 4), top - 9, "unsorted_indices", size=11, ink=self.muted)
             sheet.text(left - 34, top - 9, "sorted_indices", anchor="end", size=11, ink=self.muted)
             start, end = grid + 34, end - 28
         for rank, b in enumerate(order):

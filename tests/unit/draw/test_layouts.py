@@ -266,6 +266,7 @@ def test_a_line_goes_from_each_packed_row_to_its_flat_row(lengths):
 
 @given(few | many, st.booleans())
 @example([4, 6, 8, 5, 4, 3, 7, 8], False)  # its rows take all the width
+@example([1, 501], True)  # the number of its last time step reaches beyond the grid
 def test_flat_rows_lie_below_the_data_whatever_its_size(lengths, words):
     layout = Layout(lengths)
     drawing = drawn(layout, flat=True, indices=words, explain=words)
