@@ -9,7 +9,7 @@ from packviz.draw import palette, text
 from packviz.explorers.panel import Panel, View
 
 _ASK = "Paste an error text, or say in a few words what you see"
-_PLATES = f'<div style="color:{palette.LIVE.text};line-height:1.4">{{}}</div>'
+_PLATES = '<div style="color:{};line-height:1.4">{}</div>'
 
 
 class MuseumExplorer(Panel):
@@ -44,7 +44,9 @@ class MuseumExplorer(Panel):
             live = " There it happens live." * bool(found[0].notebook)
             summary = f"Most like it: {found[0].name}, {found[0].place}{more}.{live}"
         return View(
-            draw=lambda theme: _PLATES.format("".join(one.to_html() for one in found)),
+            draw=lambda theme: _PLATES.format(
+                palette.LIVE.text if theme == "live" else "inherit", "".join(one.to_html() for one in found)
+            ),
             summary=summary,
             describe=lambda: "\n\n".join([summary, *(one.to_text() for one in found)]),
             kind="text/html",

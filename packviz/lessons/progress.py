@@ -28,19 +28,28 @@ FILE = ".packviz-progress.json"
 NOTEBOOKS = {
     "00_start_here": ("What is here, and is my set-up alive?", 5),
     "01_why_pack": ("What does padding waste, and what does it corrupt?", 12),
-    "02_inside_a_packed_sequence": ("What are data order, `batch_sizes` and sorting, there and back?", 20),
+    "02_inside_a_packed_sequence": ("How does a `PackedSequence` order its data, and what is `batch_sizes`?", 20),
     "03_counting_flops": ("How much work does packing save, and why is that not time saved?", 20),
-    "04_hidden_states": ("Where do outputs, states and gradients differ, padded against packed?", 20),
-    "05_masks_and_alignment": ("How do masks, losses, pooling and alignment work?", 20),
-    "06_benchmark": ("What do the plots of a well-known PyTorch forum question look like on your device?", 15),
-    "07_why_backward_is_slow": ("What makes packed training slow, counted?", 20),
-    "08_making_packing_pay": ("What is exact, and faster than padding and torch's packing?", 20),
-    "09_static_graphs": ("What happens under tracing, compile, export and fixed shapes?", 20),
-    "10_should_you_pack": ("With your lengths and your model: should you pack?", 15),
-    "11_error_museum": ("What does each real error mean, and what is its fix?", None),
-    "12_beyond_rnns": ("For transformers: what are `cu_seqlens`, jagged tensors and several documents in a row?", 20),
+    "04_hidden_states": ("Which results of an RNN does padding change, and which not?", 20),
+    "05_masks_and_alignment": ("Which computations read the padding by mistake, and how do you stop them?", 20),
+    "06_benchmark": ("How long do packing and unpacking take, forward and backward, on your machine?", 15),
+    "07_why_backward_is_slow": (
+        "Training on a packed batch can take many times as long as on a padded one. What takes so long?",
+        20,
+    ),
+    "08_making_packing_pay": ("Can a step of training be faster than padded, with the results of packing?", 20),
+    "09_static_graphs": ("What does a compiler make of a packed sequence?", 20),
+    "10_should_you_pack": ("With your lengths and your model: pad, pack, or something better?", 15),
+    "11_error_museum": (
+        "You have an error, or a wrong result without one. Which mistake is it, and what do you do?",
+        None,
+    ),
+    "12_beyond_rnns": (
+        "Transformers on texts of different lengths: where do the tokens lie, who may see whom, and what does it cost?",
+        20,
+    ),
 }
-"""By file name: the question that it answers, and the minutes it takes; none where one walks at will."""
+"""By file name: the question that it asks at its head, and the minutes it takes; none where one walks at will."""
 
 _FIRST = next(iter(NOTEBOOKS))
 _KIND, _VERSION = "progress", 1
@@ -184,7 +193,8 @@ def _table(listed: Sequence[Exercise], done: set[str] | None) -> str:
     count = "" if done is None else f"<div>{len(done & {one.name for one in listed})} of {len(listed)} solved</div>"
     heads = ("notebook", "the question it answers", "time", "exercises")
     titles = "".join(f'<th scope="col" style="{_CELL}">{head}</th>' for head in heads)
-    style = f"color:{palette.LIVE.text};border-collapse:collapse;line-height:1.4"
+    colour = "inherit" if done is None else palette.LIVE.text  # what is stored has no style sheet beside it
+    style = f"color:{colour};border-collapse:collapse;line-height:1.4"
     return f'{count}<table style="{style}"><thead><tr>{titles}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
 
 

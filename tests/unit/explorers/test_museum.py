@@ -78,4 +78,5 @@ def test_its_stored_form():
     bundle = MuseumExplorer(TEXTS[0])._repr_mimebundle_()
     assert bundle["text/plain"].startswith("Most like it: Batch and time swapped, exhibit 1 of notebook 11")
     assert museum.named("Batch and time swapped").to_html() in bundle["text/html"]
+    assert "var(" not in bundle["text/html"]  # where it is stored it takes the colour of the page
     assert "image/svg+xml" not in bundle

@@ -64,6 +64,13 @@ def test_a_notebook_takes_as_long_as_it_says(notebook):
     assert progress.NOTEBOOKS[notebook][1] == (int(said[1]) if said else None)
 
 
+@pytest.mark.parametrize("notebook", SOURCES)
+def test_a_notebook_asks_at_its_head_what_the_list_says(notebook):
+    asked = re.search(r"^# \*\*(.+)\*\*$", SOURCES[notebook], re.MULTILINE)
+    assert asked
+    assert progress.NOTEBOOKS[notebook][0] == asked[1]
+
+
 def test_the_readme_asks_the_same_questions():
     asked = re.findall(
         r"^\| \[`(\w+)`\]\(\S+\) \| (.+?) \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
@@ -229,6 +236,7 @@ def test_what_is_stored_does_not_depend_on_the_reader(here):
     solve()
     assert stored() == before
     assert set(before) == {"text/plain", "text/html"}
+    assert "var(" not in before["text/html"]  # where it is stored it takes the colour of the page
     for text in before.values():
         assert not set("✓○") & set(text)
         assert "solved" not in text
