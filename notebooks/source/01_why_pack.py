@@ -117,8 +117,8 @@ assert waste[0] > 0.5 > 0.2 > waste[1] > 0
 # ## What padding corrupts
 #
 # An LSTM is a recurrent network (RNN): it reads a sequence step by step and carries a state along. Its `output` is that
-# state at every step. Its *final state* `h_n`, of shape (layers × directions, batch, hidden size), sums the sequence up.
-# Classifiers and encoders use it.
+# state at every step. Its *final state* `h_n`, of shape (layers × directions, batch, hidden size), is its summary of the
+# sequence. Classifiers and encoders use it.
 #
 # Take one sequence of 3 steps. Put it in a batch with another one, its *batch-mate*. The two never mix.
 

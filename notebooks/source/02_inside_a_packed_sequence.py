@@ -244,8 +244,8 @@ print(back)
 print(lengths)
 
 # %% [markdown]
-# Forget `batch_first` on the way back, and there is no error: you get time × batch. And you get `max(lengths)` steps. If
-# your batch was wider than that, ask for its width with `total_length`.
+# Forget `batch_first` on the way back, and there is no error: you get time × batch. Either way you get `max(lengths)`
+# steps: if your batch was wider, ask for its width with `total_length`.
 
 # %%
 time_major, _ = pad_packed_sequence(packed)

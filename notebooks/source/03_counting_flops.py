@@ -182,7 +182,7 @@ for needed in (False, True):
 # %% [markdown]
 # The zero state belongs to the first step, where no cell is padding. So a larger share of what is left is padding:
 # packing saves 42.7 % of the backward pass and 40.7 % of the forward pass, as the first picture says. (With two
-# directions backward saves the smaller share: the reverse one starts at the last step, which is mostly padding.)
+# directions backward saves the smaller share: the reverse one has its zero state at the last step, mostly padding.)
 
 # %% tags=["claims"]
 for needed in (False, True):
@@ -236,8 +236,8 @@ for point in recorded.points:
 # %% [markdown]
 # How to read it: everything was called in turn, round after round, so that a busy moment hits all alike. A **ratio** is
 # formed within each round. You see the median of these ratios and their *quartiles*: half of the rounds lie between
-# them. *Not clear* means that these lie further apart than the effect is large. The last line says on what machine it
-# was measured. All measured charts and tables from here on are made like this.
+# them. *Not clear* means that the quartiles differ by a larger factor than the effect itself. The last line says on what
+# machine it was measured. All measured charts and tables from here on are made like this.
 #
 # The same FLOPs took different times, too. On your machine, with smaller batches, in a few seconds:
 

@@ -82,8 +82,8 @@ for what in ("h_n", "c_n", "gradient to weights, loss on h_n"):
 # A number is the difference between padded and packed, in percent of the row's largest value; `=` means none but
 # rounding. Hatched cells are padding.
 #
-# Look at the two gradients. A loss on the outputs at real steps has right gradients, padded.
-# A loss on `h_n` has wrong ones.
+# Look at the two gradients. Padded, a loss on the outputs at real steps still gives right ones.
+# A loss on `h_n` gives wrong ones.
 
 # %% [markdown]
 # ## Through the padding

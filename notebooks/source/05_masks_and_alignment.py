@@ -57,7 +57,7 @@ assert accuracy == right[mask].mean() < right.mean()
 # in the next batch.
 #
 # `masked_loss` takes any loss computed with `reduction="none"`. Give it 1 for right and 0 for wrong, and you have the
-# accuracy. Every real cell weighs the same.
+# accuracy.
 
 # %% [markdown]
 # ## Straight on the packed data
@@ -336,7 +336,8 @@ assert 0.3 < real_cells < 0.4
 # %% [markdown]
 # ## What the helpers cost
 #
-# They go by lengths without a Python loop, and never make a GPU wait. (`helpers.run()` measures this on your machine.)
+# The helpers of `pv` go by lengths without a Python loop, and never make a GPU wait. (`helpers.run()` measures this on
+# your machine.) `unpack_to_length` is `pad_packed_sequence` to a width that you give.
 
 # %%
 from packviz.studies import helpers
@@ -352,7 +353,7 @@ assert all(recorded.faster(point) > 1 for point in recorded.points)
 #
 # - **`loss * mask`, then `.mean()`.** The sum is masked, the divisor is not.
 # - **`values * mask` against NaN.** 0 × NaN is NaN. Choose with `torch.where` or `masked_fill`.
-# - **A mean of batch means.** Batches hold different numbers of tokens. Add up sums, divide once.
+# - **A mean of batch means**, as in our curves above. Batches hold different numbers of tokens. Add up sums, divide once.
 # - **`ignore_index` of `cross_entropy` instead of a mask** works for class labels, if no real label has that number.
 # - **"Packing saves memory."** Not while you pack: then the padded batch is there, too. What shrinks, by the share of
 #   padding, is what autograd keeps for the backward pass. Notebook 06 measures it.
