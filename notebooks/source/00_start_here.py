@@ -101,7 +101,8 @@ checks.half_padding(my_lengths)
 #    states change: [they were wrong](01_why_pack.ipynb#What-padding-corrupts).
 # 3. **Ask [`pv.advise(rnn, lengths)`](10_should_you_pack.ipynb)** with your own lengths. It measures on your machine, and
 #    prints the code to paste.
-# 4. **Bucket**: batches of [similar lengths](01_why_pack.ipynb) leave less padding to avoid.
+# 4. **Bucket**: batches of [similar lengths](10_should_you_pack.ipynb#Batches-of-similar-lengths) leave less padding to
+#    avoid.
 # 5. **Time a whole step again.** If the RNN is a small part of it now, stop here.
 # 6. **Only then compile**, and read [what breaks](09_static_graphs.ipynb) first.
 

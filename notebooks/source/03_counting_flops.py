@@ -251,8 +251,8 @@ savings.run(rounds=7)
 #
 # ## Is packing ever faster?
 #
-# Yes. We raced padded and packed on many batches. In these the packed **training step** was clearly faster (64 × 200:
-# 64 sequences of up to 200 steps):
+# Yes. We raced padded and packed on many batches, on a CPU. In these the packed **training step** was clearly faster
+# (64 × 200: 64 sequences of up to 200 steps):
 
 # %%
 from packviz.studies import race

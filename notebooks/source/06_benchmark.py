@@ -145,7 +145,7 @@ ask("one curve after the other")
 # ## Your machine
 #
 # Choose, then press **Start**, and read on meanwhile. *Quick* takes seconds; *full* takes many minutes on a CPU, and says
-# how many. A recorded run is dashed: its ratios, and its times too where network and batch are yours.
+# how many. A recorded run is dashed; its times are left out where its batch is not as large as yours.
 
 # %% tags=["parameters"]
 device = "cpu"
@@ -188,7 +188,7 @@ assert not [point for point in yours.points if point.wrong]
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Packing is slow."** For this network: not in A, and not by much in the forward pass. It is training on *many
+# - **"Packing is slow."** For this network: not in A, and far less in the forward pass. It is training on *many
 #   distinct lengths*. Other networks differ: notebook 10.
 # - **"I time it with `time.time()` on a GPU."** A call returns before the GPU has done its work. Wait for it, or use
 #   CUDA events.

@@ -27,7 +27,7 @@ from packviz.studies import parts
 parts.OnMachines(parts.STUDY.recordings())  # every machine that was recorded
 
 # %% [markdown]
-# On a CPU, the longer the sequences, the more of it is taken by two parts: the packed LSTM, and the padding after it.
+# On a CPU, the longer the sequences, the more of the step two parts take: the packed LSTM, and the padding after it.
 # Pack itself costs little. (So to exchange pack and pad alone leaves the larger part as it is. `pv.advise` says the
 # shares of *your* step: notebook 10.)
 #
@@ -265,7 +265,7 @@ assert profile.count(lengths.triangle(512, 32), device="meta").pad.backward == B
 # ## What people get wrong
 #
 # - **"It is the padding."** Half of a batch may be padding and cost one larger copy. Its distinct lengths cost hundreds.
-# - **"Then I only replace pack and pad."** The packed LSTM was the larger part.
+# - **"Then I only replace pack and pad."** On a CPU the packed LSTM is the larger part.
 # - **"On a GPU it is different."** For the RNN, perhaps. But `pad_packed_sequence` is made of the same operators there.
 
 # %% [markdown]

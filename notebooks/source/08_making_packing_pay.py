@@ -12,8 +12,8 @@
 #
 # Time: 20 minutes.
 #
-# > **What to do.** Write `output, h_n = pv.run(rnn, x, lengths)` where you pack, run and pad: the same results, by a fast
-# > way. To change no line of your code, call `pv.patch_torch()` first. That repairs packing and padding alone.
+# > **What to do.** Write `output, final = pv.run(rnn, x, lengths)` where you pack, run and pad: the same results, by a
+# > fast way. To change no line of your code, call `pv.patch_torch()` first. That repairs packing and padding alone.
 
 # %% [markdown]
 # ## Two causes, two repairs
@@ -349,7 +349,7 @@ results.on_machines(machines, "ratio", "B")
 
 # %% [markdown]
 # On the CPU packed training takes many times as long as padded. With `run` it takes less: the results of packing, and
-# fewer cells. `drop-in` repairs pack and pad, the smaller part of the loss. The larger part is torch's packed LSTM.
+# fewer cells. `drop-in` saves the smaller part of the lost time: pack and pad. The larger part is torch's packed LSTM.
 
 # %%
 results.on_machines(machines, "memory", "B")
@@ -379,9 +379,9 @@ results.on_machines({"yours": live}, "ratio", "B")
 # %% [markdown]
 # ## Who wins
 #
-# One network is one case, so the methods race at many. A row is an RNN (input, hidden size), the kind of lengths, and
-# sequences × steps. Left of the line is faster than torch padded, whose states are wrong. No method wins everywhere:
-# `auto` has to choose.
+# One network is one case, so the methods of `run` race torch at many. A row is an RNN (input, hidden size), the kind of
+# lengths, and sequences × steps. Left of the line is faster than torch padded, whose states are wrong. No method wins
+# everywhere: `auto` has to choose.
 
 # %%
 race.chart(raced)
@@ -405,7 +405,7 @@ assert sum(point.mode == "LSTM" for point in lost) > len(lost) / 2
 # ## What people get wrong
 #
 # - **"A faster method gives other results."** It may change the last bits, and nothing else.
-# - **"The same seed, the same dropout."** Between layers dropout is drawn in another order. Compare in `eval` mode.
+# - **"The same seed, the same dropout."** Between layers dropout is drawn in another order. Compare with dropout at 0.
 # - **"Fewer cells, less time."** Cuts cost calls. Nearly equal lengths stay one rectangle.
 # - **"So it is on a GPU."** There cuDNN, NVIDIA's library, takes `batch_sizes` as they are. Not measured here; race on yours:
 #   `packviz study race --device cuda --out mine.json`.

@@ -119,7 +119,7 @@ display(*rules.where_time_goes(machines, **sizes))
 # Packed, the cells do cost less. But on a CPU a padded LSTM is one *fused kernel*, a single call for all steps, in which
 # a step is nearly free.
 #
-# Let each of these decide, fitted to some sizes and tried on **another**:
+# Let one number decide, or the cost model, fitted to some sizes and tried on **another**:
 
 # %%
 fits = {
@@ -130,7 +130,7 @@ fits = {
 rules.compare(machines, {"never pack": habits["never pack"]}, fits)
 
 # %% [markdown]
-# On the CPU one number alone is hardly better than never packing. The cost model is nearly always right, *on the machine
+# On the CPU one number alone does about as well as never packing. The cost model is nearly always right, *on the machine
 # it was fitted on*. So take no rule from elsewhere: measure.
 
 # %% tags=["claims"]
