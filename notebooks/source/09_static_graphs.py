@@ -196,11 +196,15 @@ pv.check_static(networks.ConditionalTagger(), (x, lengths))
 # inputs: it runs the network on stand-ins, tensors with a shape and no values. ONNX is a file format for graphs.
 # `torch.compile` makes a graph of each part that it can; with `fullgraph`, of everything or nothing.
 #
-# Every network in the table is built as the one above, its *if ragged*: two operators, an LSTM, three more. *Escaped*
-# hands packed data to the three. *Disabled* parts are kept from `torch.compile`; the last two lines are explained below.
+# Every network in the table is built as the one above, there *packed if ragged*: two operators, an LSTM, three more.
+# *Escaped* hands packed data to the three. *Disabled* parts are kept from `torch.compile`; the last two lines are
+# explained below.
 
 # %%
 ask("which cannot trace packing")
+
+# %%
+ask("what is compiled")
 
 # %%
 from packviz.studies import compilers
@@ -213,16 +217,11 @@ table
 #
 # - `jit.trace` (deprecated) keeps one of two paths, **without an error**.
 # - `export`, and the new ONNX exporter, which uses it, cannot trace packing at all.
-# - The legacy ONNX exporter wants pack and pad in pairs. Unsorted batches are fine, though torch's documentation
-#   says otherwise. Without `total_length` it pads to all steps, and torch to the longest: **wrong, without an error**.
-# - `torch.compile` is right everywhere. What does it compile?
-
-# %%
-ask("what is compiled")
-
-# %% [markdown]
-# The column *compile* says it: 2 of the 5 operators around the LSTM. Where `torch.compile` meets packing, or any LSTM,
-# it gives up on **the rest of that forward**.
+# - The legacy ONNX exporter (`dynamo=False`) wants pack and pad in pairs. Unsorted batches are fine, though torch's
+#   documentation says otherwise. Without `total_length` it pads to all steps, and torch to the longest: **wrong,
+#   without an error**.
+# - `torch.compile` is right everywhere, and mostly compiles 2 of the 5 operators around the LSTM: where it meets packing,
+#   or any LSTM, it gives up on **the rest of that forward**.
 #
 # To disable the compiler for the function that packs, as transformertf's page does, gains nothing. What helps is to hide
 # pack, LSTM **and** pad in one submodule, as below. Then the layers after it are compiled.
@@ -331,7 +330,7 @@ recorded
 # On that machine compiling changes little: most of the time is the LSTMs', and those `torch.compile` leaves alone.
 # Packing is slow for the reasons in 07. The operator runs the fast way of notebook 08 inside.
 #
-# With a GPU, or larger layers around the LSTM, the order may differ. Measure yours:
+# With a GPU, or larger layers around the LSTM, the order may differ. Measure it on your machine:
 # `packviz study compiled --device cuda --out mine.json`.
 
 # %% tags=["claims"]
@@ -377,7 +376,7 @@ checks.mended(MyNetwork)
 # - tell the uses of a `PackedSequence` that survive: into an RNN, into `pad_packed_sequence`,
 # - find the line that does not, and mend it, with a padding value that does no harm,
 # - say who cannot trace packing, who compiles half, and who is silently wrong,
-# - choose: an island of pack, LSTM and pad, or one operator.
+# - choose: an island of pack, LSTM and pad, one operator, or for ONNX the legacy exporter and `total_length`.
 #
 # Next: [10 Should you pack?](10_should_you_pack.ipynb). Back:
 # [08 Making packing pay](08_making_packing_pay.ipynb) · [00 Start here](00_start_here.ipynb)

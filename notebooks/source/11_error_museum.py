@@ -524,7 +524,7 @@ output, _ = pad_packed_sequence(packed_output, batch_first=True)
 with museum.exhibit("The last output is not h_n"):
     last = output[range(3), [4, 2, 1]]  # step len − 1
 
-print(f"\nforward: {torch.equal(last[:, :4], h_n[0])}, reverse: {torch.equal(last[:, 4:], h_n[1])}")
+print(f"\nthis is h_n: forward {torch.equal(last[:, :4], h_n[0])}, reverse {torch.equal(last[:, 4:], h_n[1])}")
 print(f"And output[:, -1]? {pv.diagnose(output, lengths, batch_first=True, last=output[:, -1])}")
 
 # %% tags=["claims"]
