@@ -294,7 +294,7 @@ checks.backward_bytes(my_bytes)
 # - name the two operations: `pad_packed_sequence` and the packed RNN. Both take slices, and the gradient of each slice is
 #   a whole tensor,
 # - count kernels, nodes and bytes of any batch with `profile.count` and `profile.count_rnn`,
-# - say how they grow: three nodes per distinct length, and each writes as much as the whole batch,
+# - say how they grow: a distinct length more is three nodes more, and a copy of the whole batch,
 # - rule out sorting, padding, and waiting for the lengths.
 #
 # Next: [08 Making packing pay](08_making_packing_pay.ipynb). Back: [06 The benchmark](06_benchmark.ipynb) ·

@@ -514,5 +514,5 @@ import packviz as pv
 from torch.utils.data import DataLoader
 
 sampler = pv.Buckets(all_lengths, {}, window={})  # all_lengths: of the whole data set
-loader = DataLoader(dataset, batch_sampler=sampler)""",
+loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collate)  # dataset, collate: yours""",
 }
