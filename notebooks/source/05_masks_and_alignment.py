@@ -291,10 +291,15 @@ pv.Aligned.of(marks, n, title="1: a mark comes next. At padding: 0", batch_first
 batches = [batch(sentences()[i : i + 32]) for i in range(0, 512, 32)]
 
 
-def train(use_mask, epochs=6):
+def tagger():
     torch.manual_seed(0)
     layers = [torch.nn.Embedding(201, 8), torch.nn.GRU(8, 16, batch_first=True), torch.nn.Linear(16, 1)]
-    embedding, gru, linear = model = torch.nn.ModuleList(layers).double()
+    return torch.nn.ModuleList(layers).double()
+
+
+# %%
+def train(use_mask, epochs=6):
+    embedding, gru, linear = model = tagger()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     losses = torch.zeros(2, epochs)  # of each epoch: as it reports, and at the real words
     for epoch in range(epochs):
