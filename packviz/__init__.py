@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from packviz.draw.picture import Picture, show
     from packviz.draw.stairs import Stairs
     from packviz.draw.strips import Strips
-    from packviz.ops.masks import align, masked_loss, padding_mask, unpack_to_length
+    from packviz.ops.masks import align, masked_loss, real_mask, unpack_to_length
     from packviz.ops.operator import ragged_op
     from packviz.ops.packing import pack_padded_sequence, pack_sequence, pad_packed_sequence, unpack_sequence
     from packviz.ops.patching import patch_torch
@@ -59,10 +59,10 @@ __all__ = [
     "pack_padded_sequence",
     "pack_sequence",
     "pad_packed_sequence",
-    "padding_mask",
     "patch_torch",
     "plan",
     "ragged_op",
+    "real_mask",
     "run",
     "show",
     "unpack_sequence",
@@ -83,7 +83,7 @@ _HOME = {
     "Strips": "packviz.draw.strips",
     "align": "packviz.ops.masks",
     "masked_loss": "packviz.ops.masks",
-    "padding_mask": "packviz.ops.masks",
+    "real_mask": "packviz.ops.masks",
     "unpack_to_length": "packviz.ops.masks",
     "ragged_op": "packviz.ops.operator",
     "pack_padded_sequence": "packviz.ops.packing",
@@ -108,6 +108,8 @@ _MODULES = {
     "figures": "packviz.draw.figures",
     "lengths": "packviz.core.lengths",
 }
+# Old names and new. Arguments that were renamed are listed in docs/renamed.md, too.
+_RENAMED = {"padding_mask": "real_mask"}
 
 
 def __getattr__(name: str) -> Any:
@@ -115,6 +117,8 @@ def __getattr__(name: str) -> Any:
         value = importlib.import_module(_MODULES[name])
     elif name in _HOME:
         value = getattr(importlib.import_module(_HOME[name]), name)
+    elif name in _RENAMED:
+        raise AttributeError(f"pv.{name} is now pv.{_RENAMED[name]}; docs/renamed.md lists every old name")
     else:
         raise AttributeError(
             f"module 'packviz' has no attribute {name!r}; it offers {', '.join([*__all__, *_MODULES])}"

@@ -213,7 +213,7 @@ assert not comparison.agrees["gradient to weights, loss on outputs"]
 for pack in (False, True):
     lstm.zero_grad()
     given = pack_padded_sequence(with_nan, lengths, batch_first=True) if pack else with_nan
-    real_steps = lstm(given)[0].data if pack else lstm(given)[0][pv.padding_mask(lengths)]
+    real_steps = lstm(given)[0].data if pack else lstm(given)[0][pv.real_mask(lengths)]
     real_steps.sum().backward()
     gradient = torch.cat([weight.grad.flatten() for weight in lstm.parameters()])
     assert gradient.isfinite().all() if pack else gradient.isnan().all()
@@ -267,10 +267,10 @@ flipped = flip(reverse(flip(batch, n))[0], n)
 
 output, _ = both(pack_padded_sequence(batch, n, batch_first=True))
 wanted = pad_packed_sequence(output, batch_first=True)[0][..., 5:]  # the reverse half
-print(f"at real steps at most {(flipped - wanted)[pv.padding_mask(n)].abs().max():.2f} apart")
+print(f"at real steps at most {(flipped - wanted)[pv.real_mask(n)].abs().max():.2f} apart")
 
 # %% tags=["claims"]
-assert torch.allclose(flipped[pv.padding_mask(n)], wanted[pv.padding_mask(n)], atol=1e-6)
+assert torch.allclose(flipped[pv.real_mask(n)], wanted[pv.real_mask(n)], atol=1e-6)
 
 # %% [markdown]
 # ## What people get wrong
@@ -293,7 +293,7 @@ dropping = torch.nn.LSTM(2, 3, num_layers=2, dropout=0.5, batch_first=True)
 def outputs(pack):
     torch.manual_seed(1)
     result = dropping(packed if pack else x)[0]
-    return (pad_packed_sequence(result, batch_first=True)[0] if pack else result)[pv.padding_mask(lengths)]
+    return (pad_packed_sequence(result, batch_first=True)[0] if pack else result)[pv.real_mask(lengths)]
 
 
 assert torch.equal(outputs(pack=False), outputs(pack=False))

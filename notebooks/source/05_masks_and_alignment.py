@@ -15,7 +15,7 @@
 # %% [markdown]
 # ## A loss that reads the padding
 #
-# A *mask* says which cells of a padded batch are real. `pv.padding_mask` is True at real cells.
+# A *mask* says which cells of a padded batch are real. `pv.real_mask` is True at real cells.
 
 # %%
 import torch
@@ -26,8 +26,8 @@ import packviz as pv
 from packviz.lessons import ask, checks
 
 lengths = [9, 8, 6, 4, 3, 2]
-mask = pv.padding_mask(lengths)
-pv.Aligned.of(mask, lengths, title="padding_mask(lengths)", batch_first=True)
+mask = pv.real_mask(lengths)
+pv.Aligned.of(mask, lengths, title="real_mask(lengths)", batch_first=True)
 
 # %% [markdown]
 # Suppose that at the padding predictions and targets are both 0: there they agree.
@@ -173,7 +173,7 @@ future, ahead = torch.tensor([[5, 6, 7], [7, 0, 0], [10, 11, 0]]), [3, 1, 2]
 
 right = pv.align(past, behind, to="right", batch_first=True)
 axis = torch.cat([right, future], dim=1)
-real = torch.cat([pv.padding_mask(behind).flip(1), pv.padding_mask(ahead)], dim=1)
+real = torch.cat([pv.real_mask(behind).flip(1), pv.real_mask(ahead)], dim=1)
 pv.Aligned.of(axis, real, title="One time axis, no gap", batch_first=True, parts={"past": 4, "future": 3})
 
 # %% tags=["claims"]
@@ -365,7 +365,7 @@ assert all(recorded.faster(point) > 1 for point in recorded.points)
 
 # %% tags=["claims"]
 dirty = torch.tensor([[1.0, 3.0, float("nan")]])
-assert (dirty * pv.padding_mask([2], 3)).sum().isnan()
+assert (dirty * pv.real_mask([2], 3)).sum().isnan()
 assert pv.masked_loss(dirty, [2], batch_first=True) == 2
 batch, gru = torch.randn(100, 64, 64), torch.nn.GRU(64, 128)  # 100 steps of 64 sequences
 ragged = pack_padded_sequence(batch, [100 - i * 99 // 63 for i in range(64)])
@@ -402,7 +402,7 @@ if torch.backends.mkldnn.is_available():  # where oneDNN, the CPU's fused kernel
 # %% tags=["exercise"]
 def my_mean(x, lengths):
     # solution
-    real = pv.padding_mask(lengths, x.shape[1])[..., None]
+    real = pv.real_mask(lengths, x.shape[1])[..., None]
     return x.masked_fill(~real, 0).sum(1) / torch.tensor(lengths)[:, None]
     # end solution
 

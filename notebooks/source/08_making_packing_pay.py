@@ -246,7 +246,7 @@ def outcome(rnn, x, lengths, method=None):
 # %%
 lengths = [9, 2, 5, 5, 1, 7]  # in no order
 x = torch.randn(6, 9, 4)
-x[~pv.padding_mask(torch.tensor(lengths))] = float("nan")  # whatever is in the padding
+x[~pv.real_mask(torch.tensor(lengths))] = float("nan")  # whatever is in the padding
 lstm = torch.nn.LSTM(4, 5, batch_first=True, num_layers=2, bidirectional=True)
 expected = outcome(lstm, x, lengths)
 for method in ("padded", "packed", "split", "staircase", "auto"):

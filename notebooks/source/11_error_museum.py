@@ -355,12 +355,12 @@ assert packed.batch_sizes.device.type == "cpu"  # they plan the steps, too
 packed = pack_padded_sequence(make([5, 3, 2]), [5, 3, 2], batch_first=True).to("meta")
 output, lengths = pad_packed_sequence(packed, batch_first=True)
 with museum.exhibit("Two devices"):
-    output * pv.padding_mask(lengths)
+    output * pv.real_mask(lengths)
 
 print(f"\noutput on {output.device}, lengths on {lengths.device}")
 
 # %% tags=["claims"]
-mask = pv.padding_mask(lengths, output.shape[1]).to(output.device)
+mask = pv.real_mask(lengths, output.shape[1]).to(output.device)
 assert (output * mask).device == output.device
 
 # %% [markdown]
@@ -371,7 +371,7 @@ x, lengths = make([3, 0, 2]), torch.tensor([3, 0, 2])
 with museum.exhibit("An empty sequence"):
     pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
 
-pv.Aligned.of(x, pv.padding_mask(lengths), title="b has no step to pack", batch_first=True)
+pv.Aligned.of(x, pv.real_mask(lengths), title="b has no step to pack", batch_first=True)
 
 # %% tags=["claims"]
 full = lengths > 0
@@ -543,7 +543,7 @@ torch.manual_seed(0)
 x, lengths = torch.randn(3, 5, 2).double(), [5, 3, 2]
 gru = torch.nn.GRU(2, 4, bidirectional=True, batch_first=True).double()
 with museum.exhibit("Who reads the padding"):
-    other = x.masked_fill(~pv.padding_mask(lengths).unsqueeze(2), 99.0)
+    other = x.masked_fill(~pv.real_mask(lengths).unsqueeze(2), 99.0)
 
 comparison = pv.compare(gru, other, lengths, gradients=False)
 comparison

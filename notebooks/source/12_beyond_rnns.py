@@ -106,7 +106,7 @@ assert torch.equal(packed, pack_sequence(documents).data)
 ask("a mask of numbers")
 
 # %%
-real = pv.padding_mask(lengths)  # (3, 5), True at real cells
+real = pv.real_mask(lengths)  # (3, 5), True at real cells
 q = k = torch.zeros(3, 5, 4)  # all scores equal
 attention = torch.nn.MultiheadAttention(4, 1, batch_first=True)
 masks = {"no mask": None, "1 at padding, a number": (~real).float(), "True at padding": ~real}
@@ -342,7 +342,7 @@ chart.scale(max(times))
 # %%
 torch.set_num_threads(1)
 texts = [torch.randn(n, D) for n in sizes]
-padded, token = pad_sequence(texts, batch_first=True), pv.padding_mask(sizes)
+padded, token = pad_sequence(texts, batch_first=True), pv.real_mask(sizes)
 rows = pv.batches.fill(sizes, 64)  # for each row, which sentences
 filled = pad_sequence([torch.cat([texts[i] for i in row]) for row in rows], batch_first=True)
 whose = [torch.cat([torch.full((sizes[i],), i) for i in row]) for row in rows]

@@ -32,7 +32,7 @@ Side = Literal["left", "right"]
 """Where the real steps of a row lie: `"left"` has them first and the padding at the end, `"right"` the reverse."""
 
 
-def padding_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
+def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
     """Says which cells of a padded batch are real.
 
     Args:
@@ -42,7 +42,7 @@ def padding_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
 
     Returns:
         `(B, T)` booleans, True where a cell is real, for sequences that start at step 0. A batch padded at the start
-        has the mask `padding_mask(lengths, T).flip(1)`, a time-major one `padding_mask(lengths, T).T`. A length that
+        has the mask `real_mask(lengths, T).flip(1)`, a time-major one `real_mask(lengths, T).T`. A length that
         could not be checked and is over `T` counts as `T`.
 
     Raises:

@@ -25,7 +25,7 @@ from packviz.draw import bars, palette
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Sheet, stack
 from packviz.draw.text import table
-from packviz.ops.masks import padding_mask
+from packviz.ops.masks import real_mask
 from packviz.ops.operator import ragged_op
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
@@ -189,7 +189,7 @@ def contest(point: Point, device: Any) -> Contest:
     for steps, seed in ((point.past, 0), (point.future, 1)):
         inputs.append(torch.randn(point.batch, steps, point.features).to(device))
         inputs.append(torch.as_tensor(uniform(point.batch, steps, seed)))
-    mask = padding_mask(inputs[3].to(device), point.future)[..., None]
+    mask = real_mask(inputs[3].to(device), point.future)[..., None]
     torch.compiler.reset()
 
     def step(model: nn.Module, run: Callable[..., Tensor]) -> Callable[[], Any]:

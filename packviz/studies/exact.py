@@ -283,7 +283,7 @@ def _asked_of_a_gpu(case: _Case, device: str) -> dict[str, Callable[[], Any]]:
         calls[name] = partial(case.results, way, nullcontext())
     for name in helpers.NAMES[1:]:
         calls[name] = helpers.contest(name, case.lengths, steps, 3, device).calls[helpers.HELPER]
-    calls["padding_mask"] = lambda: masks.padding_mask(on_device, steps)
+    calls["real_mask"] = lambda: masks.real_mask(on_device, steps)
     calls["pack and pad"] = ways.training(pack_and_pad, [x])
     return calls
 

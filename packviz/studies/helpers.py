@@ -24,7 +24,7 @@ from packviz.ops import masks
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 HELPER, LOOP, TORCH = "helper", "loop", "torch"
-NAMES = ("padding_mask", "masked_loss", "align", "unpack_to_length")
+NAMES = ("real_mask", "masked_loss", "align", "unpack_to_length")
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def contest(helper: str, lengths: Sequence[int], steps: int, features: int, devi
 
     calls: dict[str, Callable[[], Any]]
     calls, leaf = {
-        "padding_mask": ({HELPER: lambda: masks.padding_mask(n.to(device), steps), LOOP: mask_loop}, None),
+        "real_mask": ({HELPER: lambda: masks.real_mask(n.to(device), steps), LOOP: mask_loop}, None),
         "masked_loss": ({HELPER: lambda: masks.masked_loss(x, n), LOOP: loss_loop}, x),
         "align": ({HELPER: lambda: masks.align(x, n, "right"), LOOP: align_loop}, x),
         "unpack_to_length": ({HELPER: unpack, LOOP: unpack_loop, TORCH: torchs_unpack}, data),

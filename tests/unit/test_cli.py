@@ -178,7 +178,7 @@ def saved(folder, name, x, lengths=None):
     return str(path)
 
 
-BATCH = torch.randn(3, 6, 2) * pv.padding_mask([6, 4, 2]).unsqueeze(2)
+BATCH = torch.randn(3, 6, 2) * pv.real_mask([6, 4, 2]).unsqueeze(2)
 
 
 @pytest.mark.parametrize("name", ["a.pt", "a.npz"])

@@ -32,7 +32,7 @@ VERBS = {
     "plan": lambda n: pv.plan(RNN, n).method,
     "compare": lambda n: pv.compare(RNN, X, n).to_text(),
     "align": lambda n: pv.align(X, n),
-    "padding_mask": lambda n: pv.padding_mask(n),
+    "real_mask": lambda n: pv.real_mask(n),
     "masked_loss": lambda n: pv.masked_loss(X, n),
     "Buckets": lambda n: list(pv.Buckets(n, 2)),
     "ragged_op": lambda n: pv.ragged_op(RNN)(X, torch.as_tensor(n).detach())[0].detach(),

@@ -20,7 +20,7 @@ TAKES_A_BATCH = {
 # It draws a jagged tensor.
 TAKES_OTHERS = TAKES_A_BATCH | {"show": lambda x, n: pv.show(x, n, batch_first=True)}
 TAKES_LENGTHS = {
-    "padding_mask": pv.padding_mask,
+    "real_mask": pv.real_mask,
     "flops": lambda n: pv.flops(RNN, n),
     "plan": lambda n: pv.plan(RNN, n),
     "Layout": pv.Layout,

@@ -81,7 +81,7 @@ def test_what_only_needs_lengths_stays_on_the_lowest_floors(verb):
 
 
 def test_what_needs_tensors_stands_on_core_and_ops_alone():
-    verbs = "pv.align(x, [3, 2]); pv.run(torch.nn.GRU(4, 5), x, [3, 2]); pv.padding_mask([3, 2])"
+    verbs = "pv.align(x, [3, 2]); pv.run(torch.nn.GRU(4, 5), x, [3, 2]); pv.real_mask([3, 2])"
     modules = imported_by(f"import torch, packviz as pv; x = torch.ones(3, 2, 4); {verbs}")
     assert {name.split(".")[1] for name in modules if name.startswith("packviz.")} <= {"core", "ops"}
 

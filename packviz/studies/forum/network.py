@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from packviz.bench import ways
 from packviz.core.layout import IntArray
-from packviz.ops.masks import padding_mask
+from packviz.ops.masks import real_mask
 
 PADDING = 0
 """The token that stands for padding."""
@@ -29,7 +29,7 @@ Method = Callable[[Any, Tensor, Tensor], tuple[Tensor, Any]]
 
 def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
     """Runs over everything, the padding too, and sets the output there to zero with a mask."""
-    mask = padding_mask(lengths.to(x.device, non_blocking=True), x.shape[1 if rnn.batch_first else 0])
+    mask = real_mask(lengths.to(x.device, non_blocking=True), x.shape[1 if rnn.batch_first else 0])
     output, states = rnn(x)
     return output * (mask if rnn.batch_first else mask.T).unsqueeze(-1), states
 
@@ -83,6 +83,6 @@ def batch(lengths: IntArray, steps: int, *, vocabulary: int, classes: int, seed:
     """
     generator = torch.Generator().manual_seed(seed)
     n = torch.tensor(lengths.tolist())
-    ids = torch.randint(1, vocabulary, (n.numel(), steps), generator=generator) * padding_mask(n, steps)
+    ids = torch.randint(1, vocabulary, (n.numel(), steps), generator=generator) * real_mask(n, steps)
     targets = torch.randint(classes, (n.numel(),), generator=generator)
     return Batch(ids.to(device), n, targets.to(device))

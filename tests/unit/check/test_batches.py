@@ -59,7 +59,7 @@ def test_a_batch_that_is_right_gives_none(lengths, extra, kind, batch_first, see
     torch.manual_seed(seed)
     steps = max(lengths) + extra
     x = KINDS[kind]((len(lengths), steps))
-    x[~pv.padding_mask(lengths, steps)] = 0
+    x[~pv.real_mask(lengths, steps)] = 0
     found = pv.diagnose(x if batch_first else x.transpose(0, 1), lengths, batch_first)
     assert not serious(found)
     assert {*found.rules} - {"padding inside the length"} == ({"narrower when unpacked"} if extra else set())
@@ -81,7 +81,7 @@ def test_padding_with_another_value_gives_none(lengths, padding, seed):
 
 def test_an_embedding_of_padding_is_padding():
     torch.manual_seed(0)
-    words = torch.randint(1, 20, (7, 7)).masked_fill(~pv.padding_mask(LENGTHS), 0)
+    words = torch.randint(1, 20, (7, 7)).masked_fill(~pv.real_mask(LENGTHS), 0)
     x = nn.Embedding(20, 8)(words)  # a vector like any other, for the padding
     assert not pv.diagnose(x, LENGTHS, True)
     assert rules(x, LENGTHS) == ["batch and time swapped"]
@@ -101,7 +101,7 @@ def test_end_marks_may_be_all_there_is_of_a_sequence(lengths, marks, extra, kind
     torch.manual_seed(seed)
     steps = max(lengths) + extra
     x = KINDS[kind]((len(lengths), steps))
-    x[~pv.padding_mask([max(n - marks, 0) for n in lengths], steps)] = 0  # so many, written like the padding
+    x[~pv.real_mask([max(n - marks, 0) for n in lengths], steps)] = 0  # so many, written like the padding
     found = pv.diagnose(x, lengths, True)
     assert not serious(found)
     said = [one.message for one in found if one.rule == "padding inside the length"]
@@ -158,7 +158,7 @@ def test_a_count_that_fits_the_other_dimension(lengths, extra, seed):
 @given(st.permutations(range(1, 9)), seeds)
 def test_equal_dimensions_are_told_apart_by_the_padding(lengths, seed):
     x = batch(lengths, seed=seed)
-    symmetric = torch.equal(pv.padding_mask(lengths), pv.padding_mask(lengths).T)
+    symmetric = torch.equal(pv.real_mask(lengths), pv.real_mask(lengths).T)
     found = pv.diagnose(x, lengths)
     if found:
         assert found.rules == ["batch and time swapped"]
@@ -237,7 +237,7 @@ def test_a_batch_as_small_as_a_first_try():
     x = batch(lengths)
     assert rules(x, [7] * 4, True) == ["padding inside the length"]
     assert rules(x, [n - 1 for n in lengths], True) == ["data after the length", "narrower when unpacked"]
-    ones = pv.padding_mask(lengths).float()  # data that repeat themselves may repeat zeros, too
+    ones = pv.real_mask(lengths).float()  # data that repeat themselves may repeat zeros, too
     assert not serious(pv.diagnose(ones, [7] * 4, True))
     rare = batch([7] * 4)
     rare[0, 2:] = rare[1:] = 0  # nor is it padding where all of a sequence is zero
@@ -309,7 +309,7 @@ def test_nan_in_the_padding():
         gru.zero_grad()
         given = pack_padded_sequence(x, [5, 3, 2], True) if packed else x
         output = gru(given)[0]
-        (output.data if packed else output[pv.padding_mask([5, 3, 2])]).sum().backward()
+        (output.data if packed else output[pv.real_mask([5, 3, 2])]).sum().backward()
         assert gru.weight_ih_l0.grad.isnan().any() == (not packed)
     x[1, 4] = 0
     x[0, 0] = float("nan")  # at a real step: no business of packing
@@ -495,7 +495,7 @@ def test_empty_batches_do_not_crash():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.complex64, torch.int8])
 def test_any_dtype(dtype):
     x = (10 * batch(LENGTHS)).to(dtype)
-    x[pv.padding_mask(LENGTHS) & (x == 0).all(-1)] = 1
+    x[pv.real_mask(LENGTHS) & (x == 0).all(-1)] = 1
     packed = pack_padded_sequence(x, LENGTHS, True, enforce_sorted=False)
     assert not pv.diagnose(x, LENGTHS, True, packed)
     assert rules(x, LENGTHS) == ["batch and time swapped"]

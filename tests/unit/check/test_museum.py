@@ -188,7 +188,7 @@ def test_the_fixes_that_no_notebook_shows():
     lengths = nested.offsets().diff()
     padded, _ = pv.run(lstm, pad_sequence(nested.unbind(), batch_first=True), lengths)
     torch.testing.assert_close(packed.data, pack_sequence(alone).data)
-    torch.testing.assert_close(padded[pv.padding_mask(lengths)], torch.cat(alone))
+    torch.testing.assert_close(padded[pv.real_mask(lengths)], torch.cat(alone))
     total = nested + torch.nested.nested_tensor_from_jagged(nested.values(), nested.offsets())
     assert torch.equal(total.values(), 2 * nested.values())
 

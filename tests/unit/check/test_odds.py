@@ -149,7 +149,7 @@ def batch(rng, kind, size, steps):
         x[1, int(rng.integers(0, n[1] - 1))] = 0
         x[1, n[1] - 1] = 1
     real = np.maximum(n - getattr(make, "marks", 0), 0)
-    x[~pv.padding_mask(torch.tensor(real), steps)] = padding
+    x[~pv.real_mask(torch.tensor(real), steps)] = padding
     return x, n
 
 

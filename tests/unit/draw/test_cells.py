@@ -73,7 +73,7 @@ def test_parts_are_divided_and_named():
 
 
 def test_a_mask_is_drawn_in_its_own_words():
-    mask = pv.padding_mask([2, 1])
+    mask = pv.real_mask([2, 1])
     assert Aligned.of(mask, [2, 1], batch_first=True).labels == [["True", "True"], ["True", "False"]]
 
 

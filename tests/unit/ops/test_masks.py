@@ -40,13 +40,13 @@ def batch_major(x, batch_first):
     return x if batch_first else x.transpose(0, 1)
 
 
-# --- padding_mask
+# --- real_mask
 
 
 @given(ragged(), st.booleans())
 def test_mask_equals_a_loop(batch, given_width):
     lengths, steps = batch
-    mask = pv.padding_mask(lengths, steps if given_width else None)
+    mask = pv.real_mask(lengths, steps if given_width else None)
     steps = steps if given_width else max(lengths)
     assert mask.dtype == torch.bool
     assert mask.tolist() == [[t < n for t in range(steps)] for n in lengths]
@@ -55,23 +55,23 @@ def test_mask_equals_a_loop(batch, given_width):
 @given(ragged(shortest=1))
 def test_mask_equals_the_layouts(batch):
     lengths, steps = batch
-    assert pv.padding_mask(lengths, steps).numpy().tolist() == pv.Layout(lengths, steps).mask.tolist()
+    assert pv.real_mask(lengths, steps).numpy().tolist() == pv.Layout(lengths, steps).mask.tolist()
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
 def test_lengths_of_any_integer_dtype(dtype):
-    assert pv.padding_mask(torch.tensor([2, 0], dtype=dtype)).tolist() == [[True, True], [False, False]]
+    assert pv.real_mask(torch.tensor([2, 0], dtype=dtype)).tolist() == [[True, True], [False, False]]
 
 
 def test_lengths_of_a_layout():
     lengths = pv.Layout([2, 3]).lengths
-    assert pv.padding_mask(lengths).sum(1).tolist() == [2, 3]
+    assert pv.real_mask(lengths).sum(1).tolist() == [2, 3]
     assert pv.masked_loss(torch.ones(3, 2), lengths).item() == 1
 
 
 def test_no_sequences():
-    assert pv.padding_mask([]).shape == (0, 0)
-    assert pv.padding_mask([], 3).shape == (0, 3)
+    assert pv.real_mask([]).shape == (0, 0)
+    assert pv.real_mask([], 3).shape == (0, 3)
     assert pv.masked_loss(torch.ones(4, 0), []).item() == 0
     assert pv.align(torch.ones(4, 0, 2), []).shape == (4, 0, 2)
 
@@ -106,7 +106,7 @@ def test_loss_equals_a_loop(batch, rest, batch_first, reduction):
 @given(ragged(), trailing, st.sampled_from([NAN, float("inf"), -float("inf")]), st.sampled_from(["mean", "sequence"]))
 def test_padding_never_leaks(batch, rest, poison, reduction):
     lengths, steps = batch
-    real = pv.padding_mask(lengths, steps)
+    real = pv.real_mask(lengths, steps)
     clean = padded(lengths, steps, *rest)
     dirty = clean.clone()
     dirty[~real] = poison
@@ -128,7 +128,7 @@ def test_mean_over_packed_data_is_the_same(batch):
 
 def test_unmasked_mse_is_32_54_of_the_masked_one():
     target = padded(SIX, 9)
-    prediction = torch.where(pv.padding_mask(SIX, 9), target + 1.5, target)
+    prediction = torch.where(pv.real_mask(SIX, 9), target + 1.5, target)
     unmasked = F.mse_loss(prediction, target)
     masked = pv.masked_loss(F.mse_loss(prediction, target, reduction="none"), SIX, batch_first=True)
     assert masked.item() == 1.5**2
@@ -138,7 +138,7 @@ def test_unmasked_mse_is_32_54_of_the_masked_one():
 def test_any_torch_loss():
     torch.manual_seed(0)
     lengths, scores, target = [4, 2, 0], torch.randn(3, 4, 5), torch.randint(5, (3, 4))
-    flat = pv.padding_mask(lengths, 4).flatten()
+    flat = pv.real_mask(lengths, 4).flatten()
     for loss, wanted in [
         (
             F.cross_entropy(scores.transpose(1, 2), target, reduction="none"),
@@ -196,7 +196,7 @@ def test_align_equals_a_loop(batch, more, to, source, rest, batch_first, value, 
     if not steps:
         return  # of no cells there is no gradient
     y.sum().backward()  # every real cell is copied once, no padding at all
-    real = pv.padding_mask(lengths, steps)
+    real = pv.real_mask(lengths, steps)
     real = real if source == "left" else real.flip(1)
     assert torch.equal(
         batch_major(x.grad, batch_first),
@@ -231,7 +231,7 @@ def test_align_keeps_the_dtype(dtype):
 def test_align_lets_no_nan_through(batch, side):
     lengths, steps = batch
     x = padded(lengths, steps)
-    real = pv.padding_mask(lengths, steps)
+    real = pv.real_mask(lengths, steps)
     x[~real] = NAN
     x.requires_grad_()
     y = pv.align(x, lengths, side, "left", batch_first=True)
@@ -296,23 +296,23 @@ def packed_pair():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: pv.padding_mask([3, -1]), ValueError, r"lengths\[1\] is -1; a sequence has at least 0"),
-        (lambda: pv.padding_mask([3, 5], 4), ValueError, r"lengths\[1\] is 5, more than max_len, 4"),
-        (lambda: pv.padding_mask([3.5]), ValueError, r"lengths\[0\] is 3.5: not a whole number; torch would"),
-        (lambda: pv.padding_mask([3, NAN]), ValueError, r"lengths\[1\] is nan: not a number of time steps"),
-        (lambda: pv.padding_mask([3j]), ValueError, r"whole numbers, got torch.complex64 on cpu; convert them with"),
+        (lambda: pv.real_mask([3, -1]), ValueError, r"lengths\[1\] is -1; a sequence has at least 0"),
+        (lambda: pv.real_mask([3, 5], 4), ValueError, r"lengths\[1\] is 5, more than max_len, 4"),
+        (lambda: pv.real_mask([3.5]), ValueError, r"lengths\[0\] is 3.5: not a whole number; torch would"),
+        (lambda: pv.real_mask([3, NAN]), ValueError, r"lengths\[1\] is nan: not a number of time steps"),
+        (lambda: pv.real_mask([3j]), ValueError, r"whole numbers, got torch.complex64 on cpu; convert them with"),
         (
-            lambda: pv.padding_mask(torch.tensor([3.0], device="meta"), 4),
+            lambda: pv.real_mask(torch.tensor([3.0], device="meta"), 4),
             ValueError,
             r"whole numbers, got torch.float32 on meta; convert them with .long\(\)",
         ),
-        (lambda: pv.padding_mask([[3], [4]]), ValueError, r"one-dimensional .* got shape \(2, 1\)"),
-        (lambda: pv.padding_mask([[3], [4, 5]]), ValueError, r"list or a tensor of whole numbers, got \[\[3\]"),
-        (lambda: pv.padding_mask("ab"), ValueError, "list or a tensor of whole numbers, got 'ab'"),
-        (lambda: pv.padding_mask(torch.tensor([True])), ValueError, r"booleans; .* mask.sum\(1\)"),
-        (lambda: pv.padding_mask([1], -1), ValueError, "max_len is -1; give a whole number"),
-        (lambda: pv.padding_mask([1], 2.5), ValueError, "max_len is 2.5; give a whole number"),
-        (lambda: pv.padding_mask([1], "2"), ValueError, "max_len is '2'; give a whole number"),
+        (lambda: pv.real_mask([[3], [4]]), ValueError, r"one-dimensional .* got shape \(2, 1\)"),
+        (lambda: pv.real_mask([[3], [4, 5]]), ValueError, r"list or a tensor of whole numbers, got \[\[3\]"),
+        (lambda: pv.real_mask("ab"), ValueError, "list or a tensor of whole numbers, got 'ab'"),
+        (lambda: pv.real_mask(torch.tensor([True])), ValueError, r"booleans; .* mask.sum\(1\)"),
+        (lambda: pv.real_mask([1], -1), ValueError, "max_len is -1; give a whole number"),
+        (lambda: pv.real_mask([1], 2.5), ValueError, "max_len is 2.5; give a whole number"),
+        (lambda: pv.real_mask([1], "2"), ValueError, "max_len is '2'; give a whole number"),
         (lambda: pv.masked_loss(torch.tensor(1.0), [2]), ValueError, r'loss has shape \(\).*reduction="none"'),
         (lambda: pv.masked_loss(torch.ones(2), [2]), ValueError, r'loss has shape \(2,\).*reduction="none"'),
         (lambda: pv.masked_loss(torch.ones(2, 1).int(), [2]), TypeError, r"loss .* torch.int32; .* call .float\(\)"),
@@ -351,7 +351,7 @@ def test_refusals(call, error, message):
 def calls(device, lengths):
     """Every helper once, on tensors of this device."""
     x = torch.ones(4, 3, 2, device=device, requires_grad=True)
-    yield pv.padding_mask(torch.as_tensor(lengths, device=device), 4)
+    yield pv.real_mask(torch.as_tensor(lengths, device=device), 4)
     for batch_first in (False, True):
         y = batch_major(x, batch_first=not batch_first)
         for reduction in ("mean", "sum", "sequence"):
@@ -383,7 +383,7 @@ def test_nothing_waits_for_a_device(where):
 
 def test_the_longest_on_a_device_must_be_said():
     with pytest.raises(ValueError, match=r"max_len must be given here: .* lengths on meta"):
-        pv.padding_mask(torch.ones(2, dtype=torch.int64, device="meta"))
+        pv.real_mask(torch.ones(2, dtype=torch.int64, device="meta"))
 
 
 @cuda
@@ -412,7 +412,7 @@ def test_cuda_lengths_out_of_range_do_what_is_promised():
     lengths = torch.tensor([9, -1, 2], device="cuda")
     x = torch.arange(1.0, 13, device="cuda").reshape(3, 4)
     assert pv.masked_loss(x, lengths, batch_first=True).item() == (x[0].sum() + x[2, :2].sum()).item() / 6
-    assert pv.padding_mask(lengths, 4).sum(1).tolist() == [4, 0, 2]
+    assert pv.real_mask(lengths, 4).sum(1).tolist() == [4, 0, 2]
     assert pv.align(x, lengths, "left", "left", 3, True).tolist()[0] == [1, 2, 3]
     assert pv.align(x, lengths, "right", "left", 3, True).tolist()[0] == [2, 3, 4]
 
@@ -426,7 +426,7 @@ def compiled(function, backend):
 
 
 EVERY = {
-    "mask": lambda x, n: pv.padding_mask(n, x.shape[1]),
+    "mask": lambda x, n: pv.real_mask(n, x.shape[1]),
     "mean": lambda x, n: pv.masked_loss(x, n, batch_first=True),
     "sum": lambda x, n: pv.masked_loss(x.transpose(0, 1), n, reduction="sum"),
     "sequence": lambda x, n: pv.masked_loss(x, n, True, "sequence"),
