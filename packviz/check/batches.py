@@ -17,7 +17,7 @@ from torch import Tensor
 from packviz.check.findings import Finding, Findings
 from packviz.core.given import only_dense
 from packviz.core.layout import BoolArray, IntArray, Layout, Packed, sequence_name
-from packviz.core.padded import Padded, order
+from packviz.core.padded import Padded, batch_is_first, order
 from packviz.draw.text import count, numbers
 
 SURE = 0.1
@@ -33,7 +33,7 @@ TOO_LONG = "padding inside the length"
 def diagnose(
     x: Tensor,
     lengths: Any,
-    batch_first: bool = False,
+    batch_first: bool | None = None,
     packed: Packed | None = None,
     *,
     last: Tensor | None = None,
@@ -52,7 +52,7 @@ def diagnose(
     Args:
         x: `(T, B, …)`, or `(B, T, …)` with `batch_first`: what was, or will be, packed. Any dtype, any device.
         lengths: `(B,)` as they were, or will be, given to `pack_padded_sequence`: a list, an array or a tensor.
-        batch_first: as given to `pack_padded_sequence`.
+        batch_first: as given to `pack_padded_sequence`. Defaults to False, as there, with a warning if `B` equals `T`.
         packed: the `PackedSequence` that was made of them (or of an RNN's result), to see whether its rows come back
             in the order of `lengths`.
         last: `(B, …)` what was taken from `x` as the last step of each sequence, such as `x[:, -1]`.
@@ -84,16 +84,15 @@ def diagnose(
 class _Batch:
     """What was given, batch first, with lengths as torch will read them."""
 
-    def __init__(self, x: Tensor, lengths: Any, batch_first: bool) -> None:
+    def __init__(self, x: Tensor, lengths: Any, batch_first: bool | None) -> None:
         self.order = order(batch_first)
-        self.batch_first = batch_first
         if not isinstance(x, Tensor):
             hint = "; pass it as packed=…, and as x the padded batch" if hasattr(x, "batch_sizes") else ""
             raise TypeError(f"x is a {type(x).__name__}; give the padded batch as a tensor {self.order}{hint}")
         only_dense("x", x)
         if x.ndim < 2:
             raise ValueError(f"x must be {self.order}, got shape {tuple(x.shape)}")
-        self.size, self.steps, _ = Padded.of(x.shape, batch_first)
+        self.size, self.steps, self.batch_first = Padded.of(x.shape, batch_is_first(batch_first, x.shape))
         x = x.detach() if batch_first else x.detach().transpose(0, 1)
         self.x = x.flatten(2) if x.ndim > 2 else x.unsqueeze(2)
         only_dense("lengths", lengths)
@@ -338,8 +337,8 @@ def _readings(batch: _Batch) -> Iterator[_Reading]:
         yield from _ending(batch, batch.padding, None)
         return
     said = "Every sequence lies at the end of its row, behind its padding. Packing takes the first steps of each row."
-    fix = "move the data first: pv.align(x, lengths, to='left', batch_first=…)"
-    yield from _lying(batch, "right-aligned", said, fix, batch.mask[:, ::-1])
+    fix = "move the data first: pv.align(x, lengths, padding_side='right', batch_first=…)"
+    yield from _lying(batch, "left-padded", said, fix, batch.mask[:, ::-1])
     if batch.size == batch.steps:
         said = (
             f"B and T are both {batch.steps}, so torch cannot tell them apart. The padding in x fits these lengths"

@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,7 @@ def add_diagnose(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE", help="a .pt, .npz or .npy file that holds the padded batch x, or x and lengths")
     add("--lengths", nargs="+", metavar="N", help="the length of each sequence, or a file of them; else those in FILE")
-    add("--batch-first", action="store_true", help="x is (B, T, …) and not (T, B, …)")
+    add("--batch-first", action=argparse.BooleanOptionalAction, help="whether x is (B, T, …) or (T, B, …) (default)")
     parser.set_defaults(run=_diagnose)
 
 
@@ -35,8 +36,16 @@ def _diagnose(options: argparse.Namespace) -> int:
     n = lengths.typed(options.lengths) if options.lengths else n
     if n is None:
         raise ValueError(f"{options.file} holds no lengths; give them, as in --lengths 5 3 2")
-    with _complaining(TypeError):
+    with _complaining(TypeError), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
         found = diagnose(x, n, options.batch_first)
+    for one in said:
+        text = (
+            str(one.message)
+            .replace("batch_first=False", "--no-batch-first")
+            .replace("batch_first=True", "--batch-first")
+        )
+        print(f"packviz: {text}", file=sys.stderr)
     print(found)
     return int(not found.ok)
 

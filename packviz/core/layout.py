@@ -131,13 +131,14 @@ class Layout:
         return cls(by_rank[np.argsort(order)], sorted_indices=order)
 
     @classmethod
-    def from_padded(cls, shape: Sequence[int], lengths: Any, batch_first: bool = False) -> Layout:
+    def from_padded(cls, shape: Sequence[int], lengths: Any, batch_first: bool | None = None) -> Layout:
         """Describes a padded batch of this shape.
 
         Args:
             shape: `(T, B, …)`, or `(B, T, …)` with `batch_first`.
             lengths: `(B,)` as for `Layout`.
-            batch_first: whether the batch is the first dimension, as in torch.
+            batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with a warning if
+                `B` equals `T`.
 
         Raises:
             ValueError: the lengths are not valid, or do not fit the shape.
@@ -151,7 +152,7 @@ class Layout:
 
     @classmethod
     def from_mask(cls, mask: Any) -> Layout:
-        """Reads the layout of a padding mask.
+        """Reads the layout from a mask.
 
         Args:
             mask: `(B, T)` booleans (or 0 and 1), true at real cells. Real cells must come first in every row.
@@ -172,13 +173,17 @@ class Layout:
         lengths = m.sum(axis=1)
         if not lengths.all():
             b = int(np.argmin(lengths))
-            raise ValueError(f"mask row {b} has no real cell; every sequence needs at least one time step")
+            raise ValueError(
+                f"mask row {b} has no real cell; every sequence needs at least one time step. If the mask is True at"
+                " padding, pass ~mask"
+            )
         holes = np.flatnonzero((m != (np.arange(m.shape[1]) < lengths[:, None])).any(axis=1))
         if holes.size:
             b = int(holes[0])
             raise ValueError(
-                f"mask row {b} has padding at time step {int(np.argmin(m[b]))} before real cells; align the"
-                " sequences to the left first (padding at the end)"
+                f"mask row {b} has padding at time step {int(np.argmin(m[b]))} before real cells; if the mask is True"
+                " at padding, pass ~mask, else move the padding to the right first:"
+                " pv.align(x, mask, padding_side='right', batch_first=…)"
             )
         return cls(lengths, max_len=m.shape[1])
 
@@ -332,7 +337,9 @@ def _whole_numbers(values: Any, name: str, advice: str) -> IntArray:
     if array.size == 0:
         raise ValueError(f"{name} is empty: {advice}")
     if array.dtype == np.bool_:
-        raise ValueError(f"{name} holds booleans; if this is a padding mask, call Layout.from_mask(mask)")
+        raise ValueError(
+            f"{name} holds booleans; if this is a mask that is True at real cells, call Layout.from_mask(mask)"
+        )
     if array.dtype == object and all(isinstance(v, int) for v in array):
         array = array.astype(float)  # more than 64 bits; refused below
     if array.dtype.kind not in "iuf":

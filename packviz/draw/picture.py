@@ -58,7 +58,7 @@ class Picture(Drawn):
 def show(
     what: Any,
     lengths: Any = None,
-    batch_first: bool = False,
+    batch_first: bool | None = None,
     *,
     names: Sequence[str] | None = None,
     indices: bool = False,
@@ -76,7 +76,8 @@ def show(
             a list of sequences, each a string, a list or a tensor;
             a `Layout`.
         lengths: `(B,)` the real time steps of each sequence, if `what` is a padded batch.
-        batch_first: whether the batch is the first dimension of a padded `x`, as in torch.
+        batch_first: whether the batch is the first dimension of a padded `x`. Defaults to False, as in torch, with a
+            warning if `B` equals `T`.
         names: what the sequences are called, one word for each; `a`, `b`, … if not given.
         indices: draws `sorted_indices` and `unsorted_indices`, too, each entry at the row that it is about. The text
             always has them where the batch is not sorted.
@@ -106,7 +107,7 @@ _Read = tuple[Layout, text.Labels | None, str]
 """A batch, what stands in its cells, and what is said above it."""
 
 
-def _read(what: Any, lengths: Any, batch_first: bool) -> _Read:
+def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
     jagged = getattr(what, "is_nested", False) and hasattr(what, "offsets")
     if not jagged:
         only_dense("x", what)
@@ -136,7 +137,7 @@ def _read(what: Any, lengths: Any, batch_first: bool) -> _Read:
     return Layout(what), None, ""
 
 
-def _padded(x: Any, lengths: Any, batch_first: bool) -> _Read:
+def _padded(x: Any, lengths: Any, batch_first: bool | None) -> _Read:
     given = x
     try:
         x = x if hasattr(x, "shape") else np.asarray(x)
@@ -151,7 +152,7 @@ def _padded(x: Any, lengths: Any, batch_first: bool) -> _Read:
     layout = Layout.from_padded(shape, lengths, batch_first)
     caption = reading(shape, batch_first)
     if layout.batch_size == layout.max_len:
-        caption += f". B and T are equal, so torch cannot tell: check batch_first={batch_first}"
+        caption += f". B and T are equal, so torch cannot tell: check batch_first={bool(batch_first)}"
     if not text.is_few(layout):
         return layout, None, caption
     values = _host(x)

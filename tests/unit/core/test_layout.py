@@ -283,7 +283,10 @@ NAN, INF = float("nan"), float("inf")
         ([[3], [2, 1]], "lengths must be one-dimensional: list the number of real time steps of each"),
         ([], "lengths is empty: list the number of real time steps of each sequence"),
         (torch.tensor([]), "lengths is empty"),
-        ([True, False], "lengths holds booleans; if this is a padding mask, call Layout.from_mask(mask)"),
+        (
+            [True, False],
+            "lengths holds booleans; if this is a mask that is True at real cells, call Layout.from_mask(mask)",
+        ),
         (["3", "2"], "lengths must hold whole numbers, got ['3', '2']"),
         ([3, None], "lengths must hold whole numbers, got [3, None]"),
         ([3 + 0j], "lengths must hold whole numbers"),
@@ -368,7 +371,7 @@ def test_what_is_no_packed_sequence_is_refused(thing):
 @pytest.mark.parametrize(
     ("mask", "said"),
     [
-        ([[1, 1], [0, 1]], "mask row 1 has padding at time step 0 before real cells; align the sequences to the left"),
+        ([[1, 1], [0, 1]], "mask row 1 has padding at time step 0 before real cells; if the mask is True at padding"),
         ([[1, 0, 1], [1, 1, 1]], "mask row 0 has padding at time step 1 before real cells"),
         ([[1, 0], [0, 0]], "mask row 1 has no real cell"),
         ([[1, 2]], "mask must hold only True and False"),

@@ -103,11 +103,11 @@ def test_cells_that_hold_vectors_keep_their_letters():
     rows = [torch.randn(n, 4) for n in LENGTHS]
     x = torch.nn.utils.rnn.pad_sequence(rows)
     for picture in (
-        show(x, LENGTHS),
+        show(x, LENGTHS, batch_first=False),
         show(pack_sequence(rows, enforce_sorted=False)),
         show(rows),
-        show(x[..., :0], LENGTHS),
-        show(x.to("meta"), LENGTHS),
+        show(x[..., :0], LENGTHS, batch_first=False),
+        show(x.to("meta"), LENGTHS, batch_first=False),
         show([row.to("meta") for row in rows]),
     ):
         assert picture.to_text().endswith(SAID)
