@@ -247,12 +247,12 @@ assert not torch.allclose(gathered, c_n[1], atol=0.01)
 # ## Right without packing: flip
 #
 # For the reverse direction, flip each sequence **within its length**, so that its padding stays at the end. `pv.align`
-# moves the data to the right; reversed in time, they are on the left again, last step first.
+# moves the padding to the left. Reversed in time, it is on the right again, and the last step comes first.
 
 
 # %%
 def flip(x, lengths):
-    return pv.align(x, lengths, to="right", batch_first=True).flip(1)
+    return pv.align(x, lengths, padding_side="left", batch_first=True).flip(1)
 
 
 pv.Aligned.of(flip(x[..., 0], lengths), lengths, title="Flipped, and the padding still behind", batch_first=True)

@@ -7,7 +7,7 @@
 #
 # - take a loss, a mean, a maximum, a normalisation and an attention over the real cells only,
 # - work on `PackedSequence.data` directly, and say when that is right,
-# - move data to the left or the right by their lengths,
+# - move the padding to the left or the right, by the lengths,
 # - hand states from an encoder to a decoder in the right order.
 #
 # Time: 20 minutes.
@@ -161,25 +161,38 @@ for b, length in enumerate(lengths):
 # %% [markdown]
 # ## Left and right
 #
-# **Left-aligned** means that the data lie on the left and the padding behind them. Others call that *right-padded*.
-# `pack_padded_sequence` wants it so. `pv.align` moves data to either side, by their lengths.
+# A batch is *right-padded* if the padding is on the right, behind the data. `pack_padded_sequence` needs this order.
+# (Others call it *left-aligned*.) `pv.align` moves the padding to either side, by the lengths.
 #
-# The TFT family (*Temporal Fusion Transformer*) puts past and future on one time
-# axis: the past right-aligned, the future left-aligned, so that each past ends where its future begins.
+# Models of the TFT family (*Temporal Fusion Transformer*) have past and future on one time axis. The past is
+# left-padded and the future right-padded, so that each past ends where its future begins.
 
 # %%
 past, behind = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0], [7, 8, 9, 0]]), [4, 2, 3]
 future, ahead = torch.tensor([[5, 6, 7], [7, 0, 0], [10, 11, 0]]), [3, 1, 2]
 
-right = pv.align(past, behind, to="right", batch_first=True)
-axis = torch.cat([right, future], dim=1)
+moved = pv.align(past, behind, padding_side="left", batch_first=True)
+axis = torch.cat([moved, future], dim=1)
 real = torch.cat([pv.real_mask(behind).flip(1), pv.real_mask(ahead)], dim=1)
 pv.Aligned.of(axis, real, title="One time axis, no gap", batch_first=True, parts={"past": 4, "future": 3})
 
 # %% tags=["claims"]
-assert right.tolist() == [[1, 2, 3, 4], [0, 0, 5, 6], [0, 7, 8, 9]]
-assert torch.equal(pv.align(right, behind, to="left", batch_first=True), past)
+assert moved.tolist() == [[1, 2, 3, 4], [0, 0, 5, 6], [0, 7, 8, 9]]
+assert torch.equal(pv.align(moved, behind, padding_side="right", batch_first=True), past)
+assert torch.equal(pv.align(axis[:, :4], real[:, :4], padding_side="right", batch_first=True), past)
 assert real[:, 3:5].all()  # no gap between the last past and the first future step
+twice = pv.align(moved, behind, padding_side="left", batch_first=True)
+assert twice.tolist() == [[1, 2, 3, 4], [0, 0, 0, 0], [0, 0, 7, 8]]
+try:
+    pv.align(moved, behind, padding_side="left", batch_first=True, check_padding=0)
+except ValueError as error:
+    found = str(error)
+assert "rows 1 and 2 have values in the padding" in found
+
+# %% [markdown]
+# With lengths alone, `align` takes the padding to be on the other side, so aligning twice loses data without an error.
+# To be safe, pass a mask in place of the lengths, such as a tokenizer's `attention_mask`. Or pass the padding's value:
+# `check_padding=0` reads the batch and names the rows that would lose data.
 
 # %% [markdown]
 # ## Never guess from zeros
@@ -195,8 +208,7 @@ guessed = row.roll(-int(row[0].nonzero()[0]), dims=1)
 pv.Aligned.of(guessed, [4], title="Guessed from zeros: framed is wrong", batch_first=True, like=row)
 
 # %% tags=["claims"]
-assert torch.equal(pv.align(row, [4], to="left", source="left", batch_first=True), row)
-assert pv.align(row, [4], to="right", batch_first=True).tolist() == [[0, 0, 0, 0, 7, 8]]
+assert pv.align(row, [4], padding_side="left", batch_first=True).tolist() == [[0, 0, 0, 0, 7, 8]]
 
 # %% [markdown]
 # Try it. When is the guess right? Change where the *real zeros* are, and the sides.
@@ -209,12 +221,12 @@ AlignExplorer()
 # %% tags=["claims"]
 sides = [("left", "right"), ("left", "left"), ("right", "left"), ("right", "right")]
 for zeros in ("none", "at the start", "at the end"):
-    for source, to in sides:
-        wrong = AlignExplorer(source=source, to=to, zeros=zeros).wrong_cells
-        assert bool(wrong) == (zeros == {"left": "at the start", "right": "at the end"}[to])
+    for before, after in sides:
+        wrong = AlignExplorer(source_side=before, padding_side=after, zeros=zeros).wrong_cells
+        assert bool(wrong) == (zeros == {"right": "at the start", "left": "at the end"}[after])
 
 # %% [markdown]
-# The guess is right as long as no sequence has a zero at the side to which it is moved.
+# The guess is right as long as no sequence has a zero at the end that meets the edge.
 #
 # ## Encoder and decoder
 #
@@ -414,7 +426,7 @@ checks.masked_mean(my_mean)
 #
 # - reduce over real cells: divide by their number, fill before a maximum, mask a softmax's keys,
 # - apply what treats each cell alone to `packed.data`, and `_replace` it,
-# - align by lengths, with data on the side your model wants,
+# - align by lengths, with the padding on the side your model needs,
 # - pass states from encoder to decoder in one order: yours.
 #
 # Next: [06 The benchmark](06_benchmark.ipynb). Back: [04 Hidden states](04_hidden_states.ipynb) ·

@@ -109,7 +109,8 @@ ask("batch_first forgotten")
 # %% [markdown]
 # ### 1. Batch and time swapped
 #
-# `batch_first=True` is left out. First where torch notices, then where it does not.
+# `batch_first=True` is left out. First where torch notices, then where it does not. (If B = T, `pv.masked_loss`,
+# `pv.align`, `pv.show` and `pv.diagnose` warn until you pass `batch_first`.)
 
 # %%
 lengths = [6, 2, 4, 1, 5, 3]
@@ -119,11 +120,11 @@ with museum.exhibit("Batch and time swapped") as told:
     told(pack_padded_sequence, torch.zeros(2, 5), [2, 1], enforce_sorted=False)  # 2 of 5 columns
     told(pack_padded_sequence, x, lengths, enforce_sorted=False)
 
-print(f"\n{pv.diagnose(x, lengths)}")
-pv.Aligned.of(x, lengths, title="x, read as (T, B)", like=x.T)
+print(f"\n{pv.diagnose(x, lengths, batch_first=False)}")
+pv.Aligned.of(x, lengths, title="x, read as (T, B)", batch_first=False, like=x.T)
 
 # %% tags=["claims"]
-assert pv.diagnose(x, lengths).rules == ["batch and time swapped"]
+assert pv.diagnose(x, lengths, batch_first=False).rules == ["batch and time swapped"]
 assert not pv.diagnose(x, lengths, batch_first=True)
 
 # %% [markdown]
@@ -622,7 +623,7 @@ for batch_first in (False, True):
     print(f"batch_first={batch_first}: {pv.diagnose(ambiguous, [3, 2, 1], batch_first=batch_first).headline}")
 
 # %% tags=["claims"]
-assert not pv.diagnose(ambiguous, [3, 2, 1])
+assert not pv.diagnose(ambiguous, [3, 2, 1], batch_first=False)
 assert not pv.diagnose(ambiguous, [3, 2, 1], batch_first=True)
 
 # %% [markdown]
@@ -649,7 +650,7 @@ pv.show(*three)
 my_batches = [
     # solution
     (one[0], one[1], True),
-    (pv.align(two[0], two[1], to="left", batch_first=True), two[1], True),
+    (pv.align(two[0], two[1], padding_side="right", batch_first=True), two[1], True),
     (three[0], [6, 2, 4, 1, 5, 3], True),
     # end solution
 ]

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Choice = TypeVar("Choice")
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+SENSE_REVERSED = (
+    "it names the side of the padding, as in tokenizers, and no longer that of the data: pass the opposite side"
+)
+"""Why a side is passed otherwise than before."""
 
 
 def at_least(name: str, value: Any, least: int = 1) -> int:
@@ -94,3 +102,24 @@ def refuse_unwhole(array: npt.NDArray[Any], name: str) -> None:
     refuse_entries(array, ~np.isfinite(array), name, "not a number of time steps")
     refuse_entries(array, array != np.round(array), name, "not a whole number; torch would silently cut it off")
     refuse_entries(array, abs(array.astype(float)) >= 2**63, name, "too large for a 64-bit whole number")
+
+
+def renamed(why: str = "", **names: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
+    """Makes a function refuse the old names of its arguments: `@renamed(old="new")`.
+
+    Args:
+        why: what else has changed, if passing the same value under the new name is not enough.
+        **names: the new name of each old one.
+    """
+
+    def decorate(function: Callable[Given, Result]) -> Callable[Given, Result]:
+        @functools.wraps(function)
+        def checked(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+            for old in kwargs:
+                if old in names:
+                    raise TypeError(f"the argument {old}= is now {names[old]}={why and '; '}{why}")
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from packviz.core.given import SENSE_REVERSED, one_of, renamed
 from packviz.core.layout import Layout, sequence_name
-from packviz.core.padded import order
+from packviz.core.padded import batch_is_first, order
 from packviz.draw import palette, text
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import HATCHED, Sheet, width_of
@@ -40,13 +41,15 @@ class Aligned(Drawn):
     parts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
+    @renamed(SENSE_REVERSED, side="padding_side")
     def of(
         cls,
         x: Any,
         lengths: Any,
-        side: str = "left",
+        *,
+        padding_side: str = "right",
         title: str = "",
-        batch_first: bool = False,
+        batch_first: bool | None = None,
         like: Any = None,
         parts: Mapping[str, int] | None = None,
     ) -> Aligned:
@@ -54,10 +57,11 @@ class Aligned(Drawn):
 
         Args:
             x: `(T, B)`, or `(B, T)` with `batch_first`: a tensor or an array, at most 16 × 16.
-            lengths: `(B,)` the real time steps of each sequence; or `(B, T)` a mask, true at real cells.
-            side: where the lengths lie: `"left"` (padding at the end) or `"right"` (padding at the start).
+            lengths: `(B,)` the real time steps of each sequence; or `(B, T)` a mask, True at real cells.
+            padding_side: the side of the padding: `"right"` (data first) or `"left"`. Not with a mask.
             title: what it is.
-            batch_first: whether the batch is the first dimension of `x`, as in torch.
+            batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a
+                warning if `B` equals `T`.
             like: what `x` should be, of the same shape; cells that differ are framed.
             parts: as above, such as `{"past": 4, "future": 3}`.
 
@@ -65,15 +69,15 @@ class Aligned(Drawn):
             ValueError: `x` is not a small padded batch, the lengths or the parts do not fit it, or there is no such
                 side.
         """
-        if side not in ("left", "right"):
-            raise ValueError(f"side is {side!r}; choose 'left' (data first, padding at the end) or 'right'")
-        values = _grid(x, "x", batch_first)
-        real = _mask(lengths, values.shape, batch_first)
-        real = real if side == "left" else real[:, ::-1]
+        one_of("padding_side", padding_side, ("right", "left"))
+        first = bool(batch_first)
+        values = _grid(x, "x", first)
+        real = _mask(lengths, values.shape, first, padding_side)
+        batch_is_first(batch_first, values.shape)
         if parts and sum(parts.values()) != values.shape[1]:
             raise ValueError(f"parts have {sum(parts.values())} time steps in all, x has {values.shape[1]}")
         labels = [[_label(v) for v in row] for row in values.tolist()]
-        wrong = None if like is None else values != _grid(like, "like", batch_first)
+        wrong = None if like is None else values != _grid(like, "like", first)
         return cls(title, labels, real, wrong, dict(parts or {}))
 
     def to_text(self) -> str:
@@ -160,13 +164,16 @@ def _grid(values: Any, name: str, batch_first: bool) -> npt.NDArray[Any]:
     return array if batch_first else array.T
 
 
-def _mask(lengths: Any, shape: tuple[int, ...], batch_first: bool) -> npt.NDArray[np.bool_]:
+def _mask(lengths: Any, shape: tuple[int, ...], batch_first: bool, padding_side: str) -> npt.NDArray[np.bool_]:
     if getattr(lengths, "ndim", 1) == 2:
         mask = np.asarray(lengths.cpu() if hasattr(lengths, "cpu") else lengths)
         if mask.shape != shape or mask.dtype != np.bool_:
             raise ValueError(f"a mask must hold booleans of shape {shape}, got {mask.dtype} of shape {mask.shape}")
+        if padding_side != "right":
+            raise ValueError(f"padding_side is {padding_side!r}, but a mask shows where the padding is: leave it out")
         return mask
-    return Layout.from_padded(shape if batch_first else shape[::-1], lengths, batch_first).mask
+    real = Layout.from_padded(shape if batch_first else shape[::-1], lengths, batch_first).mask
+    return real if padding_side == "right" else real[:, ::-1]
 
 
 def _label(value: Any) -> str:

@@ -1,26 +1,27 @@
 """The everyday helpers around a padded batch: a mask, a loss, an alignment, a fixed width.
 
-Tensors in, tensors out, on any device and with any trailing shape. Everything goes by the lengths, nothing is guessed
-from zeros. A sequence may be empty.
+They take and return tensors, on any device and with any trailing shape. They use the lengths, or a mask, and never
+guess from zeros. A sequence may be empty.
 
-Nothing here waits for an accelerator. Sizes come from shapes, and the values of lengths are checked only where reading
-them is free: in a list, or on the CPU while nothing is being compiled. Lengths that could not be checked and are out of
-range do what the docstrings say.
+Nothing here waits for an accelerator, except `align` if it is asked to check. Sizes come from shapes. The values of
+lengths and masks are checked only where reading them is free: in a list, or on the CPU while nothing is being compiled.
+The docstrings say what happens with values that could not be checked and are out of range.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from numbers import Real
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import PackedSequence
 
-from packviz.core.given import only_dense, refuse_unwhole
-from packviz.core.padded import Padded, order
+from packviz.core.given import SENSE_REVERSED, one_of, only_dense, only_values, refuse_unwhole, renamed
+from packviz.core.padded import Padded, order, reading
 
 Lengths = Tensor | Sequence[int]
 """`(B,)` whole numbers, each at least 0: a list, an array, or an integer tensor on any device.
@@ -28,26 +29,31 @@ Lengths = Tensor | Sequence[int]
 Floats may be among them where it can be seen that they are whole: in a list, or on the CPU while nothing is compiled.
 """
 
-Side = Literal["left", "right"]
-"""Where the real steps of a row lie: `"left"` has them first and the padding at the end, `"right"` the reverse."""
+Side = Literal["right", "left"]
+"""The side of the padding, as tokenizers have it: `"right"` has the data first, `"left"` the padding."""
 
 
 def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
-    """Says which cells of a padded batch are real.
+    """Returns a mask that is True at the real cells of a padded batch.
+
+    torch's attention modules expect the opposite, True at padding, and a loss expects this one:
+
+        attention(x, x, x, key_padding_mask=~pv.real_mask(lengths, T))
+        loss[pv.real_mask(lengths, T)].mean()  # loss is (B, T), computed with reduction="none"
 
     Args:
-        lengths: `(B,)` whole numbers, each at least 0. The mask is on their device; for a list, on the CPU.
-        max_len: `T`, the padded length in time steps; `max(lengths)` if not given. It must be given for lengths on an
-            accelerator and while compiling: there, finding the longest would mean waiting for the device.
+        lengths: `(B,)` whole numbers, each at least 0. The mask is on their device, or on the CPU for a list.
+        max_len: `T`, the padded length in time steps. Defaults to `max(lengths)`. It is required for lengths on an
+            accelerator and while compiling, because finding the longest would wait for the device.
 
     Returns:
-        `(B, T)` booleans, True where a cell is real, for sequences that start at step 0. A batch padded at the start
-        has the mask `real_mask(lengths, T).flip(1)`, a time-major one `real_mask(lengths, T).T`. A length that
-        could not be checked and is over `T` counts as `T`.
+        `(B, T)` booleans, True at real cells, for a batch with the padding on the right. With the padding on the left
+        the mask is `real_mask(lengths, T).flip(1)`; for a time-major batch it is `real_mask(lengths, T).T`. A length
+        that could not be checked and is over `T` counts as `T`.
 
     Raises:
         ValueError: a length is not a whole number of at least 0, or is over `max_len`; or `max_len` is missing where
-            it must be given.
+            it is required.
     """
     n = whole_numbers(lengths)
     if max_len is None:
@@ -65,7 +71,7 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
 def masked_loss(
     loss: Tensor,
     lengths: Lengths,
-    batch_first: bool = False,
+    batch_first: bool | None = None,
     reduction: Literal["mean", "sum", "sequence"] = "mean",
 ) -> Tensor:
     """Reduces an element-wise loss over the real cells only.
@@ -74,7 +80,8 @@ def masked_loss(
         loss: `(T, B, …)`, or `(B, T, …)` with `batch_first`: what a torch loss gives with `reduction="none"`, or any
             other number per cell, as `(prediction == target).float()` for an accuracy. Sequences start at step 0.
         lengths: `(B,)` whole numbers, each from 0 to `T`.
-        batch_first: whether the batch is the first dimension of `loss`, as in torch.
+        batch_first: whether the batch is the first dimension of `loss`. Defaults to False, as in torch, with a warning
+            if `B` equals `T` (but not while compiling).
         reduction: `"mean"` divides the sum over all real cells by their number, so that every token weighs the same
             whatever sequence it is in; `"sum"` does not divide (several workers: add up the sums, then divide by the
             tokens of all of them); `"sequence"` gives each sequence its own mean.
@@ -108,65 +115,153 @@ def masked_loss(
             ' reduction="none", and shape it as the batch is shaped'
         )
     n, batch = _fitted(lengths, loss, "loss", batch_first)
-    mask = _is_real(n, batch.steps) if batch_first else _is_real(n, batch.steps).T
+    mask = _is_real(n, batch.steps)
+    mask = mask if batch.batch_first else mask.T
     # Fill, never multiply: 0 × NaN is NaN. Half precision is summed in single, where 65 504 is not the end.
     exact = torch.float32 if loss.dtype in (torch.float16, torch.bfloat16) else loss.dtype
     real = loss.masked_fill(~_widened(mask, loss.ndim), 0).to(exact)
     cells = n * math.prod(loss.shape[2:])
     if reduction == "sequence":
-        total = (real if batch_first else real.transpose(0, 1)).flatten(1).sum(1)
+        total = (real if batch.batch_first else real.transpose(0, 1)).flatten(1).sum(1)
     else:
         total, cells = real.sum(), cells.sum()
     return (total if reduction == "sum" else total / cells.clamp(min=1)).to(loss.dtype)
 
 
+@renamed(SENSE_REVERSED, to="padding_side", source="source_side")
 def align(
     x: Tensor,
-    lengths: Lengths,
-    to: Side = "left",
-    source: Side | None = None,
+    lengths: Lengths | Sequence[Sequence[int]],
+    *,
+    padding_side: Side = "right",
+    source_side: Side | None = None,
     max_length: int | None = None,
-    batch_first: bool = False,
+    batch_first: bool | None = None,
     padding_value: float = 0.0,
+    check_padding: float | None = None,
 ) -> Tensor:
-    """Moves the real steps of every sequence to one side of a padded batch, by their lengths.
+    """Moves the padding of a batch to one side, going by its lengths or its mask.
 
     Args:
         x: `(T, B, …)`, or `(B, T, …)` with `batch_first`: a padded batch of any dtype.
-        lengths: `(B,)` whole numbers, each from 0 to `T`.
-        to: where the real steps shall lie: `"left"` (they come first, padding at the end, as packing wants them) or
-            `"right"` (padding at the start).
-        source: where they lie now; the other side if not given. With `source` equal to `to` only the padding is
-            overwritten and the width changed.
-        max_length: width of the result in time steps; `T` if not given.
-        batch_first: whether the batch is the first dimension of `x`, as in torch.
-        padding_value: what fills the padding. What was there before has no influence, not even NaN.
+        lengths: `(B,)` whole numbers, each from 0 to `T`; or a mask, `(B, T)` booleans (or the integers 0 and 1), True
+            at real cells, such as a tokenizer's `attention_mask`. Like the result of `real_mask`, a mask is batch first
+            for any `x`. With a mask nothing is assumed about where the real cells are: they are moved in their order,
+            and gaps between them are closed.
+        padding_side: the side of the padding in the result: `"right"` (data first, as packing needs it) or `"left"`.
+        source_side: the side of the padding in `x`. Defaults to the other side, so that aligning twice loses data
+            (`check_padding` finds this). With `source_side` equal to `padding_side`, only the padding is overwritten
+            and the width changed. Not allowed with a mask.
+        max_length: width of the result in time steps. Defaults to `T`.
+        batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a warning if
+            `B` equals `T` (but not while compiling).
+        padding_value: value that fills the padding of the result. Values in the padding of `x`, including NaN, have no
+            effect.
+        check_padding: the value that the padding of `x` holds, to check that in each sequence all cells in the padding
+            have this value, and that the first and last cell of the data do not. The check waits for the device.
+            Without it nothing is read from an accelerator.
 
     Returns:
-        `x` moved, with `max_length` time steps. Lengths that could not be checked and are over `max_length` lose steps
-        at the far side: to the left the first ones stay, to the right the last ones.
+        `x` with its padding moved, and with `max_length` time steps. Lengths that could not be checked and are over
+        `max_length` lose steps: with the padding on the right the last ones, on the left the first ones. In a mask
+        that could not be checked, anything but 0 counts as 1.
 
     Raises:
-        ValueError: there is no such side, or the lengths do not fit `x` or `max_length`.
+        TypeError: `x` is not a dense tensor, or `check_padding` is not a number.
+        ValueError: there is no such side; the lengths or the mask do not fit `x` or `max_length`; or `check_padding`
+            found cells that would be lost, or padding that would be moved as data. The message names the sequences.
     """
-    for name, side in (("to", to), ("source", source)):
-        if side not in ("left", "right") and not (name == "source" and side is None):
-            raise ValueError(f"{name} is {side!r}; choose 'left' (data first, padding at the end) or 'right'")
-    source = source or ("right" if to == "left" else "left")
-    n, batch = _fitted(lengths, x, "x", batch_first)
+    one_of("padding_side", padding_side, ("right", "left"))
+    one_of("source_side", source_side, ("right", "left", None))
+    if check_padding is not None:
+        only_values("x", x)
+        only_values("lengths", lengths)
+        lengths = lengths.cpu() if isinstance(lengths, Tensor) else lengths
+    lengths, mask = _parted(lengths)
+    if mask is not None and source_side is not None:
+        raise ValueError(f"source_side is {source_side!r}, but a mask shows where the padding is: leave it out")
+    source_side = source_side or ("left" if padding_side == "right" else "right")
+    n, batch = _fitted(lengths, x, "x", batch_first, mask)
     width = batch.steps if max_length is None else _steps(max_length, "max_length")
     if max_length is not None:
-        _check(whole_numbers(lengths), width, "max_length")
+        _check(lengths, width, "max_length", "lengths" if mask is None else "mask.sum(1)")
+    if check_padding is not None:
+        _check_padding(x, n, batch, mask, source_side, check_padding)
     column, row = torch.arange(width, device=x.device), torch.arange(batch.batch, device=x.device)
-    step = column if to == "left" else column - width + n[:, None]  # of its own sequence, (B, width) once broadcast
+    step = column if padding_side == "right" else column - width + n[:, None]  # of its own sequence, (B, width)
     real = (step >= 0) & (step < n[:, None])
-    # A rotation: the padding comes from somewhere too, and from all over rather than from one cell, on whose gradient
-    # everything would then pile up. (It is overwritten, so where from does not matter.)
-    now = (step if source == "left" else step + batch.steps - n[:, None]).remainder(max(batch.steps, 1))
+    # A rotation, or a sort: the padding comes from somewhere too, and from all over rather than from one cell, on whose
+    # gradient everything would then pile up. (It is overwritten, so where from does not matter.)
+    if mask is None or batch.steps == 0:
+        now = (step if source_side == "right" else step + batch.steps - n[:, None]).remainder(max(batch.steps, 1))
+    else:
+        by_reality = _moved(mask, x.device).logical_not().to(torch.uint8).argsort(dim=1, stable=True)
+        now = by_reality.gather(1, step.remainder(batch.steps).expand(batch.batch, width))
     index = batch.rows(row[:, None], now)
-    if not batch_first:
+    if not batch.batch_first:
         index, real = index.T, real.T
     return _rows(x.flatten(0, 1), index, real, padding_value)
+
+
+def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
+    """The lengths, and the mask that they were taken from, if it is one: two-dimensional."""
+    only_dense("lengths", lengths)
+    try:
+        given = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device="cpu")
+    except (TypeError, ValueError, RuntimeError):
+        given = None
+    if given is None or given.ndim != 2:
+        return whole_numbers(lengths), None
+    if given.is_floating_point() or given.is_complex():
+        raise ValueError(f"a mask of {given.dtype} is ambiguous; give booleans, or 0 and 1 as integers: mask.bool()")
+    if _is_readable(given) and (wrong := (given != 0) & (given != 1)).any():
+        b, t = wrong.nonzero()[0].tolist()
+        raise ValueError(f"mask[{b}, {t}] is {given[b, t]}; give True or 1 at real cells, and False or 0 at padding")
+    mask = given.bool()
+    return mask.sum(1), mask
+
+
+def _check_padding(x: Tensor, n: Tensor, batch: Padded, mask: Tensor | None, side: Side, value: Any) -> None:
+    """Compares the data of each sequence with what lies between its first and its last cell without this value.
+
+    Raises:
+        ValueError: they differ.
+    """
+    if not isinstance(value, Real) or (isinstance(value, bool) and x.dtype != torch.bool):
+        raise TypeError(f"check_padding is {value!r}; give the value that the padding holds, such as 0")
+    cells = (x if batch.batch_first else x.transpose(0, 1)).detach().cpu()
+    # As x holds it, if x holds fractions: 0.1 in single precision. But 300 is not 44, as it would be in uint8.
+    dtype = x.dtype if x.is_floating_point() or x.is_complex() else torch.float64
+    equal = cells.isnan() if math.isnan(value) else cells.to(dtype).eq(torch.tensor(value, dtype=dtype))
+    data = ~(equal if equal.ndim == 2 else equal.flatten(2).all(2))
+    span = data.cumsum(1).bool() & data.flip(1).cumsum(1).flip(1).bool()
+
+    def misfits(side: Side) -> tuple[list[int], list[int]]:
+        real = _is_real(n.cpu(), batch.steps) if mask is None else mask.cpu()
+        real = real.flip(1) if mask is None and side == "left" else real
+        lost = (data & ~real).any(1)
+        return lost.nonzero().flatten().tolist(), ((real & ~span).any(1) & ~lost).nonzero().flatten().tolist()
+
+    lost, blank = misfits(side)
+    if not lost and not blank:
+        return
+    what = f"values in the padding that are not {value} and would be lost", f"data that begins or ends with {value}"
+    said = [f"{_rows_have(rows)} {which}" for rows, which in zip((lost, blank), what, strict=True) if rows]
+    opposite: Side = "left" if side == "right" else "right"
+    hint = f"check lengths and source_side, which is {side!r} here"
+    if mask is not None:
+        hint = "a mask must be True at real cells"
+    elif misfits(opposite) == ([], []):
+        hint = f"x fits source_side={opposite!r}"
+    raise ValueError(f"check_padding={value}: {', and '.join(said)}; {hint}")
+
+
+def _rows_have(rows: list[int]) -> str:
+    """As in `rows 0, 3 and 4 have`."""
+    if len(rows) == 1:
+        return f"row {rows[0]} has"
+    named = [*map(str, rows)] if len(rows) <= 8 else [*map(str, rows[:7]), f"{len(rows) - 7} more"]
+    return f"rows {', '.join(named[:-1])} and {named[-1]} have"
 
 
 def unpack_to_length(
@@ -234,7 +329,9 @@ def _widened(mask: Tensor, ndim: int) -> Tensor:
     return mask.reshape(*mask.shape, *(1,) * (ndim - 2))
 
 
-def _fitted(lengths: Lengths, x: Tensor, name: str, batch_first: bool) -> tuple[Tensor, Padded]:
+def _fitted(
+    lengths: Lengths, x: Tensor, name: str, batch_first: bool | None, mask: Tensor | None = None
+) -> tuple[Tensor, Padded]:
     """The lengths on the device of `x`, within its number of time steps; and how `x` is read."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor {order(batch_first)}, got {type(x).__name__}")
@@ -242,6 +339,16 @@ def _fitted(lengths: Lengths, x: Tensor, name: str, batch_first: bool) -> tuple[
     if x.ndim < 2:
         raise ValueError(f"{name} must be {order(batch_first)}, got shape {tuple(x.shape)}")
     n = whole_numbers(lengths)
+    if mask is not None:
+        read = Padded.of(x.shape, bool(batch_first))
+        if mask.shape != (read.batch, read.steps):
+            hint = f"; did you mean batch_first={not batch_first}?" if mask.shape == (read.steps, read.batch) else ""
+            raise ValueError(
+                f"mask has shape {tuple(mask.shape)}, but {reading(x.shape, batch_first, name)}, has B = {read.batch},"
+                f" T = {read.steps}; a mask is (B, T) for any x{hint}"
+            )
+    if torch.compiler.is_compiling():
+        batch_first = bool(batch_first)  # a warning would break the graph
     batch = Padded.fitting(len(n), x.shape, batch_first, name)
     limit = f"the time steps of {name}"
     _check(n, batch.steps, limit)
@@ -264,7 +371,10 @@ def whole_numbers(lengths: Lengths) -> Tensor:
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"lengths must be a list or a tensor of whole numbers, got {lengths!r}") from None
     if n.dtype == torch.bool:
-        raise ValueError("lengths holds booleans; if this is a padding mask (B, T), pass mask.sum(1)")
+        raise ValueError(
+            "lengths holds booleans; for a mask (B, T) that is True at real cells, with the padding on the right, pass"
+            " mask.sum(1)"
+        )
     if n.ndim != 1:
         raise ValueError(f"lengths must be one-dimensional (one number per sequence), got shape {tuple(n.shape)}")
     if (n.is_floating_point() and not _is_readable(n)) or n.is_complex():
@@ -281,7 +391,7 @@ def _steps(value: int, name: str) -> int:
     return value
 
 
-def _check(n: Tensor, most: int, limit: str) -> None:
+def _check(n: Tensor, most: int, limit: str, name: str = "lengths") -> None:
     """Refuses lengths out of range, where looking at them costs no wait."""
     if not _is_readable(n):
         return
@@ -289,7 +399,7 @@ def _check(n: Tensor, most: int, limit: str) -> None:
         if value < 0:
             raise ValueError(f"lengths[{b}] is {value}; a sequence has at least 0 time steps")
         if value > most:
-            raise ValueError(f"lengths[{b}] is {value}, more than {limit}, {most}")
+            raise ValueError(f"{name}[{b}] is {value}, more than {limit}, {most}")
 
 
 def _is_readable(n: Tensor) -> bool:

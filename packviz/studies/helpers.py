@@ -127,7 +127,7 @@ def contest(helper: str, lengths: Sequence[int], steps: int, features: int, devi
     calls, leaf = {
         "real_mask": ({HELPER: lambda: masks.real_mask(n.to(device), steps), LOOP: mask_loop}, None),
         "masked_loss": ({HELPER: lambda: masks.masked_loss(x, n), LOOP: loss_loop}, x),
-        "align": ({HELPER: lambda: masks.align(x, n, "right"), LOOP: align_loop}, x),
+        "align": ({HELPER: lambda: masks.align(x, n, padding_side="left"), LOOP: align_loop}, x),
         "unpack_to_length": ({HELPER: unpack, LOOP: unpack_loop, TORCH: torchs_unpack}, data),
     }[helper]
     if leaf is not None:

@@ -84,8 +84,9 @@ def test_an_embedding_of_padding_is_padding():
     words = torch.randint(1, 20, (7, 7)).masked_fill(~pv.real_mask(LENGTHS), 0)
     x = nn.Embedding(20, 8)(words)  # a vector like any other, for the padding
     assert not pv.diagnose(x, LENGTHS, True)
-    assert rules(x, LENGTHS) == ["batch and time swapped"]
-    assert rules(pv.align(x, LENGTHS, "right", batch_first=True, padding_value=7), LENGTHS, True) == ["right-aligned"]
+    assert rules(x, LENGTHS, False) == ["batch and time swapped"]
+    moved = pv.align(x, LENGTHS, padding_side="left", batch_first=True, padding_value=7)
+    assert rules(moved, LENGTHS, True) == ["left-padded"]
 
 
 def test_zeros_at_the_end_of_a_sequence_are_data():
@@ -159,7 +160,7 @@ def test_a_count_that_fits_the_other_dimension(lengths, extra, seed):
 def test_equal_dimensions_are_told_apart_by_the_padding(lengths, seed):
     x = batch(lengths, seed=seed)
     symmetric = torch.equal(pv.real_mask(lengths), pv.real_mask(lengths).T)
-    found = pv.diagnose(x, lengths)
+    found = pv.diagnose(x, lengths, False)
     if found:
         assert found.rules == ["batch and time swapped"]
         assert "batch_first=True" in found[0].fix
@@ -172,15 +173,15 @@ def test_equal_dimensions_are_told_apart_by_the_padding(lengths, seed):
 
 def test_equal_dimensions_are_nearly_always_told_apart():
     rng = np.random.default_rng(0)
-    missed = sum(not rules(batch(n, seed=i), n) for i in range(100) for n in [rng.permutation(8) + 1])
+    missed = sum(not rules(batch(n, seed=i), n, False) for i in range(100) for n in [rng.permutation(8) + 1])
     assert missed <= 5
 
 
 def test_no_evidence_no_finding():
-    assert not pv.diagnose(batch([3, 2, 1]), [3, 2, 1])  # fits either way
-    assert not pv.diagnose(torch.randn(7, 7, 2), LENGTHS)  # anything in the padding
-    assert not pv.diagnose(batch([7] * 7), [7] * 7)  # no padding
-    assert not pv.diagnose(batch([2, 1]), [2, 1])
+    assert not pv.diagnose(batch([3, 2, 1]), [3, 2, 1], False)  # fits either way
+    assert not pv.diagnose(torch.randn(7, 7, 2), LENGTHS, False)  # anything in the padding
+    assert not pv.diagnose(batch([7] * 7), [7] * 7, False)  # no padding
+    assert not pv.diagnose(batch([2, 1]), [2, 1], False)
     assert not serious(pv.diagnose(torch.empty(7, 8, 2, device="meta"), LENGTHS, True))
     assert not pv.diagnose(torch.randn(200, 60), [60] * 199 + [59], True)  # one cell of padding is like itself
 
@@ -188,12 +189,12 @@ def test_no_evidence_no_finding():
 @given(st.permutations(range(1, 10)), st.integers(0, 3), seeds)
 def test_right_alignment(lengths, extra, seed):
     x = batch(lengths, 9 + extra, seed=seed)
-    right = pv.align(x, lengths, "right", batch_first=True)
+    right = pv.align(x, lengths, padding_side="left", batch_first=True)
     found = serious(pv.diagnose(right, lengths, True))
-    assert [one.rule for one in found] == ["right-aligned"]
+    assert [one.rule for one in found] == ["left-padded"]
     kept = pack_padded_sequence(right, lengths, True, enforce_sorted=False).data.ne(0).any(1).sum()
     assert f"{sum(lengths) - kept} cells of data" in found[0].message
-    assert not serious(pv.diagnose(pv.align(right, lengths, "left", batch_first=True), lengths, True))
+    assert not serious(pv.diagnose(pv.align(right, lengths, batch_first=True), lengths, True))
 
 
 # Lengths.
@@ -498,7 +499,7 @@ def test_any_dtype(dtype):
     x[pv.real_mask(LENGTHS) & (x == 0).all(-1)] = 1
     packed = pack_padded_sequence(x, LENGTHS, True, enforce_sorted=False)
     assert not pv.diagnose(x, LENGTHS, True, packed)
-    assert rules(x, LENGTHS) == ["batch and time swapped"]
+    assert rules(x, LENGTHS, False) == ["batch and time swapped"]
 
 
 def test_what_was_given_stays_as_it_is():
@@ -527,7 +528,7 @@ def test_cuda_finds_what_the_cpu_finds():
         (x, LENGTHS, {"batch_first": True}),
         (x, LENGTHS, {}),
         (x, [7] * 7, {"batch_first": True}),
-        (pv.align(x, LENGTHS, "right", batch_first=True), LENGTHS, {"batch_first": True}),
+        (pv.align(x, LENGTHS, padding_side="left", batch_first=True), LENGTHS, {"batch_first": True}),
         (x, LENGTHS, {"batch_first": True, "packed": by_hand}),
         (x, LENGTHS, {"batch_first": True, "last": x[:, -1]}),
         (x, LENGTHS, {"batch_first": True, "hx": torch.zeros(1, 9, 3)}),

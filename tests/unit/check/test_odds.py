@@ -114,7 +114,7 @@ def one_off(rng, x, n, by, able):
     return x, wrong
 
 
-def right_aligned(rng, x, n):
+def left_padded(rng, x, n):
     turned = [x[b, (np.arange(x.shape[1]) + n[b]) % x.shape[1]] for b in range(len(n))]
     return (torch.stack(turned), n) if (n < x.shape[1]).any() else None
 
@@ -132,7 +132,7 @@ def shuffled(rng, x, n):
 MISTAKES = {
     "2 too short": (too_short, {"data after the length"}),
     "2 too long": (too_long, {"padding inside the length"}),
-    "right-aligned": (right_aligned, {"right-aligned"}),
+    "left-padded": (left_padded, {"left-padded"}),
     "B, T swapped": (swapped, {"batch and time swapped"}),
     "shuffled": (shuffled, {"lengths in another order", "data after the length", "padding inside the length"}),
 }

@@ -18,20 +18,22 @@ from packviz.explorers.align import ZEROS, guessed
 batches = st.lists(st.integers(1, 16), min_size=1, max_size=16)
 
 
-def batch(lengths, side="left", **options):
+def batch(lengths, side="right", **options):
     x = torch.arange(1, 1 + len(lengths) * max(lengths)).reshape(len(lengths), -1)
-    return Aligned.of(x, lengths, side, "title", batch_first=True, **options)
+    return Aligned.of(x, lengths, padding_side=side, title="title", batch_first=True, **options)
 
 
 def test_in_words():
     x = np.array([[0, 0, 7, 8], [1.5, -0.25, 3, 0]])
-    picture = Aligned.of(x, [2, 3], "right", "moved", batch_first=True, like=np.array([[0, 0, 7, 9], x[1]]))
+    picture = Aligned.of(
+        x, [2, 3], padding_side="left", title="moved", batch_first=True, like=np.array([[0, 0, 7, 9], x[1]])
+    )
     assert picture.to_text().splitlines() == [
         "moved (· marks padding, ! a wrong cell)",
         " a     ·0    ·0     7    !8",
         " b   ·1.5 -0.25     3     0",
     ]
-    assert Aligned.of(x.T, [2, 3], "right").to_text().startswith("padded batch (· marks padding)\n a ")
+    assert Aligned.of(x.T, [2, 3], padding_side="left").to_text().startswith("padded batch (· marks padding)\n a ")
 
 
 @given(batches, st.sampled_from(["left", "right"]))
@@ -45,7 +47,7 @@ def test_every_real_cell_has_its_colour_and_no_other(lengths, side):
     for b, n in enumerate(lengths):
         row = sorted(box for box in cells if box.y == tops[b])
         assert {box.fill for box in row} == {palette.sequence_colour(b)}
-        start = 0 if side == "left" else max(lengths) - n
+        start = 0 if side == "right" else max(lengths) - n
         assert [round((box.x - left) / box.width) for box in row] == list(range(start, start + n))
     hatched = [box for box in drawing.boxes if box.fill == palette.LIGHT.padding]
     assert len(hatched) == len(lengths) * max(lengths) - sum(lengths)
@@ -111,7 +113,14 @@ def test_a_mask_in_place_of_lengths():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Aligned.of(torch.ones(2, 3), [1, 2], "up", batch_first=True), "side is 'up'; choose 'left'"),
+        (
+            lambda: Aligned.of(torch.ones(2, 3), [1, 2], padding_side="up", batch_first=True),
+            "padding_side is 'up'; choose one of 'right', 'left'",
+        ),
+        (
+            lambda: Aligned.of(torch.ones(2, 3), torch.ones(3, 2).bool(), padding_side="left"),
+            "padding_side is 'left', but a mask shows where the padding is",
+        ),
         (lambda: Aligned.of(torch.ones(2, 3, 4), [1, 2]), r"x must be \(T, B\), one number per cell, got shape"),
         (lambda: Aligned.of(torch.ones(17, 3), [1] * 3), r"x has shape \(17, 3\); up to 16 sequences"),
         (
@@ -132,8 +141,8 @@ def test_refusals(call, message):
 
 def test_the_guess():
     x = torch.tensor([[0, 0, 7, 8, 0, 0], [0, 0, 0, 0, 0, 0], [1, 2, 3, 4, 5, 6]])
-    assert guessed(x, "left").tolist() == [[7, 8, 0, 0, 0, 0], [0] * 6, [1, 2, 3, 4, 5, 6]]
-    assert guessed(x, "right").tolist() == [[0, 0, 0, 0, 7, 8], [0] * 6, [1, 2, 3, 4, 5, 6]]
+    assert guessed(x, "right").tolist() == [[7, 8, 0, 0, 0, 0], [0] * 6, [1, 2, 3, 4, 5, 6]]
+    assert guessed(x, "left").tolist() == [[0, 0, 0, 0, 7, 8], [0] * 6, [1, 2, 3, 4, 5, 6]]
 
 
 def test_every_control_over_its_range():
@@ -144,22 +153,22 @@ def test_every_control_over_its_range():
         lengths = [int(n) for n in typed.split(",")]
         for zeros in ZEROS:
             move(explorer.zeros, zeros)
-            for source in ("left", "right"):
-                move(explorer.source, source)
-                for to in ("left", "right"):
-                    move(explorer.to, to)
+            for before in ("left", "right"):
+                move(explorer.source_side, before)
+                for after in ("left", "right"):
+                    move(explorer.padding_side, after)
                     assert explorer.error.value == ""
                     said = explorer.to_text()
-                    assert f"x: data on the {source} (" in said
-                    assert f"to the {to}, by lengths (" in said
+                    assert f"x: padding on the {before} (" in said
+                    assert f"padding on the {after}, by lengths (" in said
                     seen.add(explorer.picture.value)
                     assert (explorer.wrong_cells > 0) == ("!" in said) == ("✗ guessed" in said)
                     if zeros == "none":
                         assert explorer.wrong_cells == 0
                     if max(lengths) > 1 and zeros == ZEROS[1]:
-                        assert (explorer.wrong_cells > 0) == (to == "left")
+                        assert (explorer.wrong_cells > 0) == (after == "right")
                     if max(lengths) > 1 and zeros == ZEROS[2]:
-                        assert (explorer.wrong_cells > 0) == (to == "right")
+                        assert (explorer.wrong_cells > 0) == (after == "left")
     assert len(seen) == 2 * 12 + 4  # every control changes the picture; a sequence of one step has no room for zeros
 
 
@@ -175,9 +184,9 @@ def test_what_the_panel_cannot_show_it_explains():
 
 
 def test_the_panel_moves_by_align():
-    explorer = AlignExplorer([3, 2], source="left", to="right", zeros="none")
+    explorer = AlignExplorer([3, 2], source_side="right", padding_side="left", zeros="none")
     x = torch.tensor([[1, 2, 3], [1, 2, 0]])
-    target = Aligned.of(
-        pv.align(x, [3, 2], "right", batch_first=True), [3, 2], "right", "✓ to the right, by lengths", True
-    )
+    moved = pv.align(x, [3, 2], padding_side="left", batch_first=True)
+    title = "✓ padding on the left, by lengths"
+    target = Aligned.of(moved, [3, 2], padding_side="left", title=title, batch_first=True)
     assert target.to_text() in explorer.to_text()

@@ -170,34 +170,35 @@ def test_loss_gradcheck(reduction, batch_first):
 # --- align
 
 
-def loop_align(rows, lengths, to, source, width, value):
-    """Over nested lists `(B, T)`."""
+def loop_align(rows, lengths, side, source, width, value):
+    """Over nested lists `(B, T)`, with the padding of the result, and of the rows, on these sides."""
     out = []
     for row, n in zip(rows, lengths, strict=True):
-        real = row[:n] if source == "left" else row[len(row) - n :]
+        real = row[:n] if source == "right" else row[len(row) - n :]
         blank = [value] * (width - n)
-        out.append(real + blank if to == "left" else blank + real)
+        out.append(real + blank if side == "right" else blank + real)
     return out
 
 
 @given(ragged(), st.integers(0, 3), sides, sides, trailing, st.booleans(), st.sampled_from([0, -1]), st.booleans())
-@example(([0, 0], 0), 2, "left", "right", (), True, 0, True)
-def test_align_equals_a_loop(batch, more, to, source, rest, batch_first, value, contiguous):
+@example(([0, 0], 0), 2, "right", "left", (), True, 0, True)
+def test_align_equals_a_loop(batch, more, side, source, rest, batch_first, value, contiguous):
     lengths, steps = batch
     width = max(lengths) + more
     x = padded(lengths, steps, *rest, batch_first=batch_first)
     if not contiguous:
         x = torch.stack([x, -x], dim=-1)[..., 0]
     x.requires_grad_()
-    y = pv.align(x, lengths, to, source, width, batch_first, value)
+    options = {"max_length": width, "batch_first": batch_first, "padding_value": value}
+    y = pv.align(x, lengths, padding_side=side, source_side=source, **options)
     blank = [[value] * rest[1]] * rest[0] if len(rest) == 2 else [value] * rest[0] if rest else value
-    wanted = loop_align(batch_major(x, batch_first).tolist(), lengths, to, source, width, blank)
+    wanted = loop_align(batch_major(x, batch_first).tolist(), lengths, side, source, width, blank)
     assert batch_major(y, batch_first).tolist() == wanted
     if not steps:
         return  # of no cells there is no gradient
     y.sum().backward()  # every real cell is copied once, no padding at all
     real = pv.real_mask(lengths, steps)
-    real = real if source == "left" else real.flip(1)
+    real = real if source == "right" else real.flip(1)
     assert torch.equal(
         batch_major(x.grad, batch_first),
         real.reshape(*real.shape, *[1] * len(rest)).expand_as(batch_major(x, batch_first)).double(),
@@ -208,17 +209,20 @@ def test_align_equals_a_loop(batch, more, to, source, rest, batch_first, value, 
 def test_align_there_and_back(batch, side, batch_first):
     lengths, steps = batch
     other = "left" if side == "right" else "right"
-    clean = pv.align(padded(lengths, steps, batch_first=batch_first), lengths, side, side, None, batch_first)
-    moved = pv.align(clean, lengths, other, batch_first=batch_first)
-    assert torch.equal(pv.align(moved, lengths, side, batch_first=batch_first), clean)
+    x = padded(lengths, steps, batch_first=batch_first)
+    clean = pv.align(x, lengths, padding_side=side, source_side=side, batch_first=batch_first)
+    moved = pv.align(clean, lengths, padding_side=other, batch_first=batch_first)
+    assert torch.equal(pv.align(moved, lengths, padding_side=side, batch_first=batch_first), clean)
 
 
 def test_zeros_are_data():
     x = torch.tensor([[0, 0, 7, 8, 0, 0]])
-    assert pv.align(x, [4], "right", batch_first=True).tolist() == [[0, 0, 0, 0, 7, 8]]
-    assert pv.align(x, [4], "left", batch_first=True).tolist() == [[7, 8, 0, 0, 0, 0]]
-    assert pv.align(x, [4], "left", "left", batch_first=True).tolist() == x.tolist()
-    assert pv.align(x, [3], "right", batch_first=True, padding_value=-1).tolist() == [[-1, -1, -1, 0, 0, 7]]
+    assert pv.align(x, [4], padding_side="left", batch_first=True).tolist() == [[0, 0, 0, 0, 7, 8]]
+    assert pv.align(x, [4], padding_side="right", batch_first=True).tolist() == [[7, 8, 0, 0, 0, 0]]
+    same = pv.align(x, [4], padding_side="right", source_side="right", batch_first=True)
+    assert same.tolist() == x.tolist()
+    moved = pv.align(x, [3], padding_side="left", batch_first=True, padding_value=-1)
+    assert moved.tolist() == [[-1, -1, -1, 0, 0, 7]]
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.bfloat16, torch.complex64])
@@ -234,21 +238,21 @@ def test_align_lets_no_nan_through(batch, side):
     real = pv.real_mask(lengths, steps)
     x[~real] = NAN
     x.requires_grad_()
-    y = pv.align(x, lengths, side, "left", batch_first=True)
+    y = pv.align(x, lengths, padding_side=side, source_side="right", batch_first=True)
     assert y.isfinite().all()
     assume(steps)
     y.square().sum().backward()
     assert (x.grad[~real] == 0).all()
 
 
-@pytest.mark.parametrize("to", ["left", "right"])
+@pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("source", ["left", "right"])
 @pytest.mark.parametrize("batch_first", [False, True])
-def test_align_gradcheck(to, source, batch_first):
+def test_align_gradcheck(side, source, batch_first):
     x = padded([3, 0, 2], 4, 2, batch_first=batch_first).requires_grad_()
 
     def run(x):
-        return pv.align(x, [3, 0, 2], to, source, 5, batch_first)
+        return pv.align(x, [3, 0, 2], padding_side=side, source_side=source, max_length=5, batch_first=batch_first)
 
     assert gradcheck(run, x)
     assert gradgradcheck(run, x)
@@ -309,7 +313,7 @@ def packed_pair():
         (lambda: pv.real_mask([[3], [4]]), ValueError, r"one-dimensional .* got shape \(2, 1\)"),
         (lambda: pv.real_mask([[3], [4, 5]]), ValueError, r"list or a tensor of whole numbers, got \[\[3\]"),
         (lambda: pv.real_mask("ab"), ValueError, "list or a tensor of whole numbers, got 'ab'"),
-        (lambda: pv.real_mask(torch.tensor([True])), ValueError, r"booleans; .* mask.sum\(1\)"),
+        (lambda: pv.real_mask(torch.tensor([True])), ValueError, r"booleans; .* True at real cells, .* mask.sum\(1\)"),
         (lambda: pv.real_mask([1], -1), ValueError, "max_len is -1; give a whole number"),
         (lambda: pv.real_mask([1], 2.5), ValueError, "max_len is 2.5; give a whole number"),
         (lambda: pv.real_mask([1], "2"), ValueError, "max_len is '2'; give a whole number"),
@@ -325,8 +329,16 @@ def packed_pair():
             r"lengths has 2 entries, but loss of shape \(2, 5\), read as \(T, B, …\), has B = 5;.*batch_first=True\?",
         ),
         (lambda: pv.masked_loss(torch.ones(5, 2), [6, 1]), ValueError, r"lengths\[0\] is 6, more than the time steps"),
-        (lambda: pv.align(torch.ones(5, 2), [5, 2], "middle"), ValueError, "to is 'middle'; choose 'left'"),
-        (lambda: pv.align(torch.ones(5, 2), [5, 2], source="top"), ValueError, "source is 'top'; choose 'left'"),
+        (
+            lambda: pv.align(torch.ones(5, 2), [5, 2], padding_side="middle"),
+            ValueError,
+            "padding_side is 'middle'; choose one of 'right', 'left'",
+        ),
+        (
+            lambda: pv.align(torch.ones(5, 2), [5, 2], source_side="top"),
+            ValueError,
+            "source_side is 'top'; choose one of 'right', 'left', None",
+        ),
         (lambda: pv.align(torch.ones(5), [5]), ValueError, r"x must be \(T, B, …\), got shape \(5,\)"),
         (lambda: pv.align([[1]], [1]), TypeError, r"x must be a tensor \(T, B, …\), got list"),
         (lambda: pv.align(torch.ones(5, 2), [5, 2], max_length=4), ValueError, r"lengths\[0\] is 5, .* max_length, 4"),
@@ -356,9 +368,11 @@ def calls(device, lengths):
         y = batch_major(x, batch_first=not batch_first)
         for reduction in ("mean", "sum", "sequence"):
             yield pv.masked_loss(y, lengths, batch_first, reduction)
-        for to in ("left", "right"):
+        for side in ("left", "right"):
+            options = {"padding_side": side, "max_length": 5, "batch_first": batch_first}
             for source in ("left", "right"):
-                yield pv.align(y, lengths, to, source, 5, batch_first)
+                yield pv.align(y, lengths, source_side=source, **options)
+            yield pv.align(y, torch.ones(3, 4, dtype=torch.bool, device=device), **options)
     order = torch.tensor([1, 0], device=device)
     packed = PackedSequence(torch.ones(3, 2, device=device, requires_grad=True), torch.tensor([2, 1]), order, order)
     for length in (1, 4):
@@ -413,8 +427,11 @@ def test_cuda_lengths_out_of_range_do_what_is_promised():
     x = torch.arange(1.0, 13, device="cuda").reshape(3, 4)
     assert pv.masked_loss(x, lengths, batch_first=True).item() == (x[0].sum() + x[2, :2].sum()).item() / 6
     assert pv.real_mask(lengths, 4).sum(1).tolist() == [4, 0, 2]
-    assert pv.align(x, lengths, "left", "left", 3, True).tolist()[0] == [1, 2, 3]
-    assert pv.align(x, lengths, "right", "left", 3, True).tolist()[0] == [2, 3, 4]
+    options = {"source_side": "right", "max_length": 3, "batch_first": True}
+    assert pv.align(x, lengths, padding_side="right", **options).tolist()[0] == [1, 2, 3]
+    assert pv.align(x, lengths, padding_side="left", **options).tolist()[0] == [2, 3, 4]
+    with pytest.raises(ValueError, match=r"lengths\[0\] is 9, more than"):
+        pv.align(x, lengths, batch_first=True, check_padding=0)
 
 
 # --- torch.compile
@@ -430,13 +447,16 @@ EVERY = {
     "mean": lambda x, n: pv.masked_loss(x, n, batch_first=True),
     "sum": lambda x, n: pv.masked_loss(x.transpose(0, 1), n, reduction="sum"),
     "sequence": lambda x, n: pv.masked_loss(x, n, True, "sequence"),
-    "left": lambda x, n: pv.align(x, n, batch_first=True),
-    "right": lambda x, n: pv.align(x.transpose(0, 1), n, "right"),
-    "wide": lambda x, n: pv.align(x, n, "right", "right", x.shape[1] + 3, True),
+    "right": lambda x, n: pv.align(x, n, batch_first=True),
+    "left": lambda x, n: pv.align(x.transpose(0, 1), n, padding_side="left"),
+    "wide": lambda x, n: pv.align(
+        x, n, padding_side="left", source_side="left", max_length=x.shape[1] + 3, batch_first=True
+    ),
+    "by a mask": lambda x, n: pv.align(x, pv.real_mask(n, x.shape[1]), batch_first=True),
 }
 
 
-AHEAD = [pytest.param(name, "aot_eager", marks=[pytest.mark.slow] * (name in ("right", "wide"))) for name in EVERY]
+AHEAD = [pytest.param(name, "aot_eager", marks=[pytest.mark.slow] * (name in ("left", "wide"))) for name in EVERY]
 
 
 @pytest.mark.parametrize(("name", "backend"), [*((name, "eager") for name in EVERY), *AHEAD])

@@ -545,7 +545,7 @@ def torchs_error(call):
         (
             lambda **m: pv.run(LSTM, X, [True, True], **m),
             ValueError,
-            "lengths holds booleans; if this is a padding mask",
+            "lengths holds booleans; for a mask (B, T) that is True at real cells",
         ),
         (
             lambda **m: pv.run(LSTM, X, [[6, 2]], **m),
