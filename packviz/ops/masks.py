@@ -349,7 +349,7 @@ def _fitted(
             )
     if torch.compiler.is_compiling():
         batch_first = bool(batch_first)  # a warning would break the graph
-    batch = Padded.fitting(len(n), x.shape, batch_first, name)
+    batch = Padded.fitting(n.shape[0], x.shape, batch_first, name)
     limit = f"the time steps of {name}"
     _check(n, batch.steps, limit)
     moved = _moved(n, x.device)

@@ -479,3 +479,24 @@ def test_unpack_compiles_whole(backend):
     for lengths in ([2, 5], [1, 3, 2]):
         packed = pack_sequence([cells(n, 2) for n in lengths], enforce_sorted=False)
         assert torch.equal(function(packed), pv.unpack_to_length(packed, 6))
+
+
+@pytest.mark.parametrize("name", ["loss", "lengths", "mask"])
+def test_exports_with_a_dynamic_batch(name):
+    calls = {
+        "loss": lambda x, n, **first: pv.masked_loss(x, n, **first),
+        "lengths": lambda x, n, **first: pv.align(x, n, **first),
+        "mask": lambda x, n, **first: pv.align(x, pv.real_mask(n, x.shape[0]), **first),
+    }
+
+    class Model(torch.nn.Module):
+        def forward(self, x, n):
+            return calls[name](x, n)
+
+    example = padded([4, 1, 3], 4, batch_first=False), torch.tensor([4, 1, 3])
+    steps, size = torch.export.Dim("T", min=2), torch.export.Dim("B", min=2)
+    shapes = {"x": {0: steps, 1: size}, "n": {0: size}}
+    program = torch.export.export(Model(), example, dynamic_shapes=shapes).module()
+    for lengths, width in (([2, 5], 6), ([3, 1, 2], 3)):  # the second is square, of which no program can warn
+        x, n = padded(lengths, width, batch_first=False), torch.tensor(lengths)
+        assert torch.equal(program(x, n), calls[name](x, n, batch_first=False))
