@@ -15,8 +15,12 @@ from packviz.draw.text import size, table
 from packviz.lessons.exercise import Comparison, Verdict, entries, exercise
 
 
-@exercise("03", "A function from input size, hidden size and lengths to the packed forward GEMM FLOPs of a GRU")
+@exercise
 def gru_flops(answer: Callable[[int, int, list[int]], Any]) -> Verdict:
+    """Checks a function from input size, hidden size and lengths to the packed forward GEMM FLOPs of a GRU.
+
+    It belongs to notebook 03.
+    """
     cases = [(3, 7, [9, 8, 6, 4, 3, 2]), (1, 1, [1]), (2, 5, [4, 4]), (16, 4, [3, 5, 2, 4]), (8, 8, [10, 1])]
     ledgers = [flops(Spec("GRU", i, h), lengths) for i, h, lengths in cases]
     answers = [answer(i, h, list(lengths)) for i, h, lengths in cases]
@@ -50,8 +54,12 @@ DISTINCT = (8, 16, 32, 64)
 """The numbers of distinct lengths that are drawn."""
 
 
-@exercise("07", "A function from lengths and features to the bytes that pad's backward writes, within 10 %")
+@exercise
 def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
+    """Checks a function from lengths and features to the bytes that pad's backward writes, within 10 %.
+
+    It belongs to notebook 07.
+    """
     batches = [(spread(d, 128, 64), 32) for d in DISTINCT] + [(spread(12, 30, 50), 5), ([*range(40, 20, -1)], 1)]
     yours = [float(answer(list(lengths), features)) for lengths, features in batches]
     counted = [_counted(tuple(lengths), features) for lengths, features in batches]
