@@ -142,8 +142,8 @@ def test_lengths_are_loaded():
     upload(explorer, b'{"lengths": [4, 4, 2]}', "mine.json")
     shows(explorer, [4, 4, 2], 4)
     for content, said in [
-        (b"name,size\nx,5\n", "mine.csv: no column is headed 'length'"),
-        (b"1,2\n3,4\n", "mine.csv: a table of 2 columns needs a first line"),
+        (b"name,size\nx,5\n", "mine.csv: no column is named 'length'"),
+        (b"1,2\n3,4\n", "mine.csv: a table with 2 columns needs a first line"),
         (b"\xff\xfe\x00", "mine.csv: not a text file"),
         (b"", "mine.csv: no lengths given"),
         (b"[" * 100_000, "mine.csv: not valid JSON: "),
