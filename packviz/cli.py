@@ -92,8 +92,8 @@ def _add_lengths(parser: argparse.ArgumentParser) -> None:
     add(
         "lengths",
         nargs="+",
-        help="the real time steps of each sequence, as in 5 3 2; or the path of a text, CSV, JSON or .npy file that holds"
-        " them, where - is standard input",
+        help="the real time steps of each sequence, as in 5 3 2; or the path of a text, CSV, JSON or .npy file that"
+        " holds them, where - is standard input",
     )
     add("--column", metavar="NAME", help="the column of a table, or the key of a JSON object, that holds them")
 

@@ -1,5 +1,6 @@
 """Lengths typed, read and drawn at random."""
 
+import contextlib
 import io
 import json
 import re
@@ -116,10 +117,8 @@ def test_a_column_where_there_is_no_table(text):
 @given(st.text())
 def test_text_is_read_or_refused(text):
     """Whatever is typed gives numbers or a ValueError."""
-    try:
+    with contextlib.suppress(ValueError):
         assert all(isinstance(n, (int, float)) for n in lengths.read(io.StringIO(text)))
-    except ValueError as error:
-        assert str(error)
 
 
 def test_read(tmp_path, monkeypatch):
