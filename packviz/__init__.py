@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from packviz.check.static import check_static
     from packviz.core import batches as batches
     from packviz.core import lengths as lengths
-    from packviz.core.batches import Buckets
     from packviz.core.layout import Layout
     from packviz.core.spec import Spec
     from packviz.count.flops import flops
@@ -34,11 +33,12 @@ if TYPE_CHECKING:
     from packviz.ops.packing import pack_padded_sequence, pack_sequence, pad_packed_sequence, unpack_sequence
     from packviz.ops.patching import patch_torch
     from packviz.ops.running import Ragged, plan, run
+    from packviz.ops.sampler import BucketSampler
 
 __all__ = [
     "Aligned",
     "Attention",
-    "Buckets",
+    "BucketSampler",
     "Handover",
     "Layout",
     "Picture",
@@ -70,7 +70,6 @@ __all__ = [
 ]
 
 _HOME = {
-    "Buckets": "packviz.core.batches",
     "Layout": "packviz.core.layout",
     "Spec": "packviz.core.spec",
     "Aligned": "packviz.draw.cells",
@@ -91,6 +90,7 @@ _HOME = {
     "pad_packed_sequence": "packviz.ops.packing",
     "unpack_sequence": "packviz.ops.packing",
     "patch_torch": "packviz.ops.patching",
+    "BucketSampler": "packviz.ops.sampler",
     "Ragged": "packviz.ops.running",
     "plan": "packviz.ops.running",
     "run": "packviz.ops.running",

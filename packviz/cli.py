@@ -89,12 +89,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _add_lengths(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("lengths", nargs="*", help="the real time steps of each sequence, as in 5 3 2; or a file that holds them")
-    add("--file", metavar="PATH", help="read them from a text, CSV, JSON or .npy file; - is standard input")
+    add(
+        "lengths",
+        nargs="+",
+        help="the real time steps of each sequence, as in 5 3 2; or the path of a text, CSV, JSON or .npy file that"
+        " holds them, where - is standard input",
+    )
+    add("--column", metavar="NAME", help="the column of a table, or the key of a JSON object, that holds them")
 
 
 def _show(options: argparse.Namespace) -> None:
-    picture = show(lengths.typed(options.lengths, options.file))
+    picture = show(lengths.read(" ".join(options.lengths), options.column))
     if not options.svg:
         print(picture)
         return

@@ -29,15 +29,24 @@ pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 ti
 #
 # New to packing? Take 01, then 02. You train transformers? Take 12. You have a slow model and an hour? Go
 # [to the end of this page](#An-hour-and-a-slow-model).
-
-# %%
-from packviz.lessons import Overview, ask, checks
-
-Overview()
-
-# %% [markdown]
-# What you have solved is kept in one file beside the notebooks; "Forget all" removes it. The folder `solutions` has the
-# exercises solved.
+#
+# | notebook | the question it answers | time |
+# |---|---|---|
+# | `00_start_here` | What is here, and is my set-up alive? | 5 min |
+# | [`01_why_pack`](01_why_pack.ipynb) | What does padding waste, and what does it corrupt? | 12 min |
+# | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | How does a `PackedSequence` order its data, and what is `batch_sizes`? | 20 min |
+# | [`03_counting_flops`](03_counting_flops.ipynb) | How much work does packing save, and why is that not time saved? | 20 min |
+# | [`04_hidden_states`](04_hidden_states.ipynb) | Which results of an RNN does padding change, and which not? | 20 min |
+# | [`05_masks_and_alignment`](05_masks_and_alignment.ipynb) | Which computations read the padding by mistake, and how do you stop them? | 20 min |
+# | [`06_benchmark`](06_benchmark.ipynb) | How long do packing and unpacking take, forward and backward, on your machine? | 15 min |
+# | [`07_why_backward_is_slow`](07_why_backward_is_slow.ipynb) | Training on a packed batch can take many times as long as on a padded one. What takes so long? | 20 min |
+# | [`08_making_packing_pay`](08_making_packing_pay.ipynb) | Can a step of training be faster than padded, with the results of packing? | 20 min |
+# | [`09_static_graphs`](09_static_graphs.ipynb) | What does a compiler make of a packed sequence? | 20 min |
+# | [`10_should_you_pack`](10_should_you_pack.ipynb) | With your lengths and your model: pad, pack, or something better? | 15 min |
+# | [`11_error_museum`](11_error_museum.ipynb) | You have an error, or a wrong result without one. Which mistake is it, and what do you do? | as you like |
+# | [`12_beyond_rnns`](12_beyond_rnns.ipynb) | Transformers on texts of different lengths: where do the tokens lie, who may see whom, and what does it cost? | 20 min |
+#
+# Every page has exercises that check themselves. The folder `solutions` holds the same pages with the exercises solved.
 
 # %% [markdown]
 # ## Is your set-up alive?
@@ -45,6 +54,8 @@ Overview()
 # First predict. You can change your mind until you press the button.
 
 # %%
+from packviz.lessons import ask, checks
+
 ask("padding gained")
 
 # %% [markdown]

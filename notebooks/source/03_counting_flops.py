@@ -29,13 +29,13 @@ ask("packed flops of six sequences")
 import torch
 
 lengths = [9, 8, 6, 4, 3, 2]
-ledger = pv.flops(torch.nn.LSTM(3, 7), lengths)
-ledger
+lstm_count = pv.flops(torch.nn.LSTM(3, 7), lengths)
+lstm_count
 
 # %% tags=["claims"]
-assert (ledger.padded, ledger.packed, ledger.saved) == (30240, 17920, 12320)
-assert ledger.packed / ledger.padded == 32 / 54  # real cells over all cells
-assert ledger.elementwise.packed == 32 * 21 * 7
+assert (lstm_count.padded, lstm_count.packed, lstm_count.saved) == (30240, 17920, 12320)
+assert lstm_count.packed / lstm_count.padded == 32 / 54  # real cells over all cells
+assert lstm_count.elementwise.packed == 32 * 21 * 7
 
 # %% [markdown]
 # Solid is what packing computes; hatched is what only the padded batch does, for nothing.
@@ -68,7 +68,7 @@ for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
     assert (count.padded, count.packed) == (54 * per_cell, 32 * per_cell)
 both = pv.flops(torch.nn.LSTM(3, 7, bidirectional=True), lengths)
 deep = pv.flops(torch.nn.LSTM(3, 7, num_layers=2, bidirectional=True), lengths)
-assert both.padded == 2 * ledger.padded
+assert both.padded == 2 * lstm_count.padded
 assert deep.padded == both.padded + 2 * pv.flops(torch.nn.LSTM(14, 7), lengths).padded == 187488
 
 # %% [markdown]
@@ -161,8 +161,8 @@ packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths)
 print(f"padded: {counted(lambda: lstm(x)):,}   packed: {counted(lambda: lstm(packed)):,}")
 
 # %% tags=["claims"]
-assert counted(lambda: lstm(x)) == ledger.padded == 30240
-assert counted(lambda: lstm(packed)) == ledger.packed == 17920
+assert counted(lambda: lstm(x)) == lstm_count.padded == 30240
+assert counted(lambda: lstm(packed)) == lstm_count.packed == 17920
 
 # %% [markdown]
 # ## The backward pass

@@ -197,11 +197,11 @@ for order in ("shuffled", "bucketed", "sorted"):
 pv.figures.padding_waste(layouts)
 
 # %% [markdown]
-# `pv.Buckets` forms such batches anew in each epoch:
+# `pv.BucketSampler` forms such batches anew in each epoch:
 
 # %%
 data = [torch.zeros(length, 32) for length in lengths]
-sampler = pv.Buckets(lengths, batch_size, window=4)
+sampler = pv.BucketSampler(lengths, batch_size, window=4)
 loader = torch.utils.data.DataLoader(data, batch_sampler=sampler, collate_fn=torch.nn.utils.rnn.pad_sequence)
 for epoch in (1, 2):
     print(f"epoch {epoch}: its first batches are so many steps wide:", *[len(batch) for batch in loader][:6])

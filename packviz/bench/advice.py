@@ -269,7 +269,7 @@ class Advice(Drawn):
             f" {text.count(self.batches, 'batch', 'batches')} of {self.batch_size}.",
             f"An epoch is {each}, times {self._scale:.3g}: batches ranked by their cells, cut into equal groups, and"
             " the middle one of each taken.",
-            f"bucketed: {self._together}, as Buckets(lengths, {self.batch_size}, window={self.window}) does.",
+            f"bucketed: {self._together}, as BucketSampler(lengths, {self.batch_size}, window={self.window}) does.",
             f"Time spent: {looking} for a look at each method, {measuring} in interleaved rounds"
             f"{'' if self.timing.warmup else ', the look being the first'}.",
             f"Measured on {self.timing.caption}.",
@@ -351,7 +351,7 @@ def advise(
     made of: the pad, the pack, the run of the RNN, the rest.
 
     An epoch is made up as training does it: all sequences shuffled and cut into batches; and once more in buckets (see
-    `packviz.core.batches.Buckets`), `window` batches sorted together. Of the batches of each, ranked by their padded
+    `pv.BucketSampler`), `window` batches sorted together. Of the batches of each, ranked by their padded
     cells and cut into up to five equal groups, the middle one of each group is measured. So the same call measures the
     same batches.
 
@@ -513,6 +513,6 @@ output, h_n = pv.run(rnn, x, lengths{})""",
 import packviz as pv
 from torch.utils.data import DataLoader
 
-sampler = pv.Buckets(all_lengths, {}, window={})  # all_lengths: of the whole data set
+sampler = pv.BucketSampler(all_lengths, {}, window={})  # all_lengths: of the whole data set
 loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collate)  # dataset, collate: yours""",
 }

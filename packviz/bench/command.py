@@ -83,7 +83,7 @@ def _advise(options: argparse.Namespace) -> None:
     from packviz.bench.advice import advise  # noqa: PLC0415 - torch
     from packviz.bench.ways import rnn_of  # noqa: PLC0415
 
-    n = lengths.typed(options.lengths, options.file)
+    n = lengths.read(" ".join(options.lengths), options.column)
     spec = Spec(options.rnn, options.input_size, options.hidden_size, options.layers, options.bidirectional)
     rnn = rnn_of(spec).to(check_device(options.device)).train(not options.forward)
     if options.threads:

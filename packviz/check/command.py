@@ -33,7 +33,7 @@ def _diagnose(options: argparse.Namespace) -> int:
     from packviz.check.batches import diagnose  # noqa: PLC0415 - torch
 
     x, n = _batch(options.file)
-    n = lengths.typed(options.lengths) if options.lengths else n
+    n = lengths.read(" ".join(options.lengths)) if options.lengths else n
     if n is None:
         raise ValueError(f"{options.file} holds no lengths; give them, as in --lengths 5 3 2")
     with _complaining(TypeError), warnings.catch_warnings(record=True) as said:
@@ -95,7 +95,7 @@ def _check(options: argparse.Namespace) -> int:
 
     from packviz.check.static import check_static  # noqa: PLC0415 - torch
 
-    n = Layout(lengths.typed(options.lengths)).lengths.tolist()
+    n = Layout(lengths.read(" ".join(options.lengths))).lengths.tolist()
     given = _named(options.target)
     with _complaining(Exception, f"{options.target}: "):
         if not isinstance(given, nn.Module) and callable(given):

@@ -6,7 +6,7 @@ several workers is over when the slowest is, so their shares should hold equally
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,45 +33,6 @@ WINDOW = 50
 """Batches that are sorted together: enough for little padding, few enough that an epoch stays random."""
 
 
-class Buckets:
-    """Batches of similar lengths in random order: a `batch_sampler` for a `torch.utils.data.DataLoader`.
-
-    In every epoch (each pass over it) all sequences are shuffled; each window of so many batches is sorted by length
-    and cut into batches; and these are shuffled. Within a batch the longest sequence comes first.
-    """
-
-    def __init__(self, lengths: Any, batch_size: int, *, window: int = WINDOW, seed: int = 0) -> None:
-        """Takes the lengths of the whole data set.
-
-        Args:
-            lengths: `(N,)` whole numbers of at least 1: a list, an array or a tensor.
-            batch_size: sequences per batch; the last batch of an epoch may be smaller.
-            window: how many batches are sorted together. 1 is as good as not at all.
-            seed: of the first epoch; each further one is shuffled anew.
-
-        Raises:
-            ValueError: a length is not valid, or `batch_size` or `window` is not a whole number of at least 1, or
-                `seed` not one of at least 0.
-        """
-        self.lengths = Layout(lengths).lengths
-        self.batch_size = at_least("batch_size", batch_size)
-        self.window = at_least("window", window)
-        self._random = np.random.default_rng(at_least("seed", seed, 0))
-
-    def __len__(self) -> int:
-        return -(-self.lengths.size // self.batch_size)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        order = self._random.permutation(self.lengths.size)
-        found = [
-            batch
-            for pool in _cut(order, self.window * self.batch_size)
-            for batch in _cut(_longest_first(self.lengths, pool), self.batch_size)
-        ]
-        for i in self._random.permutation(len(found)):
-            yield found[i].tolist()
-
-
 def batches(
     lengths: Any, batch_size: int, order: str = SHUFFLED, *, window: int = WINDOW, seed: int = 0
 ) -> list[IntArray]:
@@ -80,7 +41,7 @@ def batches(
     Args:
         lengths: `(N,)` of the whole data set.
         batch_size: sequences per batch; the last one may be smaller.
-        order: one of `ORDERS`: as they come, shuffled, bucketed (see `Buckets`), or all sorted, longest first.
+        order: one of `ORDERS`: as they come, shuffled, bucketed (see `pv.BucketSampler`), or all sorted, longest first.
         window: for `"bucketed"`, how many batches are sorted together.
         seed: for `"shuffled"` and `"bucketed"`.
 
@@ -93,15 +54,19 @@ def batches(
     """
     n = Layout(lengths).lengths
     at_least("batch_size", batch_size)
-    if order == BUCKETED:
-        return [np.array(batch) for batch in Buckets(n, batch_size, window=window, seed=seed)]
     one_of("order", order, ORDERS)
     everyone = np.arange(n.size)
-    if order == SHUFFLED:
-        everyone = np.random.default_rng(at_least("seed", seed, 0)).permutation(n.size)
-    elif order == SORTED:
+    if order == SORTED:
         everyone = _longest_first(n, everyone)
-    return _cut(everyone, batch_size)
+    if order not in (SHUFFLED, BUCKETED):
+        return _cut(everyone, batch_size)
+    random = np.random.default_rng(at_least("seed", seed, 0))
+    everyone = random.permutation(n.size)
+    if order == SHUFFLED:
+        return _cut(everyone, batch_size)
+    pools = _cut(everyone, at_least("window", window) * batch_size)
+    found = [batch for pool in pools for batch in _cut(_longest_first(n, pool), batch_size)]
+    return [found[i] for i in random.permutation(len(found))]
 
 
 def split(lengths: Any, workers: int, way: str = SNAKE) -> list[IntArray]:

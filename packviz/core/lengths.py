@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -16,73 +18,68 @@ from packviz.core import sentences as real
 from packviz.core.layout import IntArray
 
 
-def parse(text: str) -> list[float]:
-    """Reads lengths from text as a person types or pastes them.
+def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> list[float]:
+    """Reads lengths from a file, or from text as a person types or pastes it.
 
     Args:
-        text: a JSON list; or numbers separated by commas, semicolons, blanks or line ends; or a table, as CSV or pasted
-            from a spreadsheet, with a column headed `length` or `lengths` (or with one column under any heading).
+        source: the path of a text, CSV, JSON or NumPy (`.npy`) file; `"-"` for standard input; an open text file; or
+            the text itself. A string counts as a path if such a file exists or if it ends in `.csv`, `.json`, `.npy` or
+            `.txt`. The text is a JSON list; or numbers separated by commas, semicolons, blanks or line ends; or a
+            table, as CSV or pasted from a spreadsheet, whose first line names its columns.
+        column: the column of a table, or the key of a JSON object, that holds the lengths. By default it is the one
+            named `length` or `lengths`, or the only one.
 
     Returns:
-        The numbers in their order, not yet checked to be lengths: `Layout` does that, and names the entry at fault.
+        The numbers in their order. They are not checked to be lengths yet: `Layout` does that, and names a wrong entry.
 
     Raises:
-        ValueError: the text is empty, or an entry is not a number.
+        ValueError: the file cannot be read, the text is empty, an entry is not a number, or there is no such column.
     """
-    text = text.strip()
-    if not text:
-        raise ValueError("no lengths given; type some, as in 5, 3, 2")
-    if text[0] in "[{":
-        return _from_json(text)
-    lines, entries = text.splitlines(), re.split(r"[\s,;]+", text.strip(",; \n"))
-    if len(lines) > 1 and re.search(r"[A-Za-z]", lines[0]) and not _is_number(entries[0]):
-        return _from_table(lines)
-    return [_number(entry, i) for i, entry in enumerate(entries)]
-
-
-def read(path: str) -> list[float]:
-    """Reads lengths from a file of text, CSV, JSON or numpy (.npy), or from standard input if `path` is `-`.
-
-    Raises:
-        ValueError: there is no such file, or it does not hold lengths (see `parse`).
-    """
+    name = _name_of(source)
     try:
-        if path.endswith(".npy"):
-            return _from_array(path)
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8-sig")
+        if name.endswith(".npy") and not hasattr(source, "read"):
+            return _from_array(name, column)
+        if hasattr(source, "read"):
+            text = source.read()
+        elif name == "-":
+            name, text = "standard input", sys.stdin.read()
+        else:
+            text = Path(name).read_text(encoding="utf-8-sig") if name else str(source)
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not a text file'}") from None
-    return parse_file("standard input" if path == "-" else path, text)
-
-
-def typed(words: Sequence[str], file: str | None = None) -> list[float]:
-    """Reads the lengths that a command was given: numbers, or the name of a file, in their place or as an option.
-
-    Raises:
-        ValueError: there are neither, or both; or they are not lengths (see `parse`).
-    """
-    if bool(words) == bool(file):
-        raise ValueError("give the lengths, as in 5 3 2, or a file with --file, not both")
-    if not file and len(words) == 1 and (Path(words[0]).suffix in _SUFFIXES or Path(words[0]).is_file()):
-        file = words[0]
-    return read(file) if file else parse(" ".join(words))
+        raise ValueError(f"cannot read {name}: {getattr(error, 'strerror', None) or 'not a text file'}") from None
+    try:
+        if name.endswith(".csv"):
+            _require_heading(text)
+        return _parse(text.strip(), column)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}" if name else str(error)) from None
 
 
 _SUFFIXES = (".csv", ".json", ".npy", ".txt")
 
 
-def parse_file(name: str, text: str) -> list[float]:
-    """Reads lengths from the text of a file of this name, which stands in a complaint.
-
-    Raises:
-        ValueError: it does not hold lengths (see `parse`).
-    """
+def _name_of(source: str | os.PathLike[str] | TextIO) -> str:
+    """The path of a file, the name of an open one, or nothing for text."""
+    if not isinstance(source, str):
+        return str(getattr(source, "name", "")) if hasattr(source, "read") else os.fspath(source)
     try:
-        if name.endswith(".csv"):
-            _refuse_headless_table(text)
-        return parse(text)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+        is_path = source == "-" or Path(source).suffix in _SUFFIXES or Path(source).exists()
+    except (OSError, ValueError):  # too long for a path, or not one
+        return ""
+    return source if is_path and "\n" not in source else ""
+
+
+def _parse(text: str, column: str | None) -> list[float]:
+    if not text:
+        raise ValueError("no lengths given; type some, as in 5, 3, 2")
+    if text[0] in "[{":
+        return _from_json(text, column)
+    lines, entries = text.splitlines(), re.split(r"[\s,;]+", text.strip(",; \n"))
+    if len(lines) > 1 and re.search(r"[A-Za-z]", lines[0]) and not _is_number(entries[0]):
+        return _from_table(lines, column)
+    if column is not None:
+        raise ValueError(f"column is {column!r}, but there is no table whose first line names its columns")
+    return [_number(entry, i) for i, entry in enumerate(entries)]
 
 
 def triangle(batch_size: int, longest: int, seed: int = 0) -> IntArray:
@@ -176,7 +173,9 @@ def even_steps(distinct: int, size: int) -> list[int]:
     return spread(distinct, size, size)
 
 
-def _from_array(path: str) -> list[float]:
+def _from_array(path: str, column: str | None) -> list[float]:
+    if column is not None:
+        raise ValueError(f"column is {column!r}, but {path} holds an array, whose columns have no names")
     try:
         array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError):
@@ -186,40 +185,51 @@ def _from_array(path: str) -> list[float]:
     return [_number(str(entry), i) for i, entry in enumerate(array.tolist())]
 
 
-def _from_json(text: str) -> list[float]:
+def _from_json(text: str, column: str | None) -> list[float]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"not valid JSON: {error}") from None
     except RecursionError:
-        raise ValueError("not valid JSON: lists in lists, too many") from None
+        raise ValueError("not valid JSON: its lists are nested too deeply") from None
     if isinstance(value, dict):
-        value = value.get("lengths")
+        value = value[_column([*value], column)]
+    elif column is not None:
+        raise ValueError(f"column is {column!r}, but the JSON is a list; a column is a key of an object")
     if not isinstance(value, list):
         raise ValueError('JSON must be a list of numbers, or an object with one under "lengths"')
     return [_number(str(entry), i) for i, entry in enumerate(value)]
 
 
-def _refuse_headless_table(text: str) -> None:
-    """Rows of several numbers in a CSV file are a table; without a heading nobody knows which column to take."""
+def _require_heading(text: str) -> None:
+    """Refuses a CSV file of several columns without names, because nobody knows which of them holds the lengths."""
     columns = {len(re.split("[,;\t]", line)) for line in text.split("\n") if line.strip()}
     if len(text.strip().splitlines()) > 1 and len(columns) == 1 and columns != {1} and not re.search("[A-Za-z]", text):
-        raise ValueError(f"a table of {columns.pop()} columns needs a first line that names them, one of them 'length'")
+        raise ValueError(f"a table with {columns.pop()} columns needs a first line that names them")
 
 
-def _from_table(lines: list[str]) -> list[float]:
+def _from_table(lines: list[str], column: str | None) -> list[float]:
     delimiter = next((mark for mark in "\t;" if mark in lines[0]), ",")
     try:
         rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
     except csv.Error as error:
         raise ValueError(f"not a valid table: {error}") from None
-    names = [name.strip().lower() for name in rows[0]]
-    column = next((i for i, name in enumerate(names) if name in ("length", "lengths")), None)
-    if column is None:
-        if len(names) > 1:
-            raise ValueError(f"no column is headed 'length'; there are {', '.join(names)}")
-        column = 0
-    return [_number(row[column] if column < len(row) else "", i) for i, row in enumerate(rows[1:])]
+    names = [name.strip() for name in rows[0]]
+    i = names.index(_column(names, column))
+    return [_number(row[i] if i < len(row) else "", b) for b, row in enumerate(rows[1:])]
+
+
+def _column(names: Sequence[str], column: str | None) -> str:
+    """The column that holds the lengths.
+
+    Raises:
+        ValueError: there is no such column.
+    """
+    found = [name for name in names if (name == column if column else name.lower() in ("length", "lengths"))]
+    if not found and (column is not None or len(names) != 1):
+        wanted = f"no column is named {column!r}" if column else "no column is named 'length', so name one with column="
+        raise ValueError(f"{wanted}; there are {', '.join(names)}")
+    return found[0] if found else names[0]
 
 
 def _number(entry: str, index: int) -> float:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -29,8 +29,25 @@ from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Sheet, stack
 
 
+class _Compared:
+    """What a count padded and a count packed have in common."""
+
+    padded: Any
+    packed: Any
+
+    @property
+    def saved(self) -> Any:
+        """The FLOPs that packing leaves out: `padded - packed`."""
+        return self.padded - self.packed
+
+    @property
+    def ratio(self) -> Any:
+        """`packed / padded`."""
+        return self.packed / self.padded
+
+
 @dataclass(frozen=True)
-class Both:
+class Both(_Compared):
     """FLOPs padded and packed, one number for each time step or sequence.
 
     Attributes:
@@ -45,17 +62,12 @@ class Both:
         frozen(self.padded)
         frozen(self.packed)
 
-    @property
-    def saved(self) -> IntArray:
-        """What packing leaves out."""
-        return self.padded - self.packed
-
     def __add__(self, other: Both) -> Both:
         return Both(self.padded + other.padded, self.packed + other.packed)
 
 
 @dataclass(frozen=True)
-class Work:
+class Work(_Compared):
     """The FLOPs of one kind on one batch.
 
     Attributes:
@@ -76,17 +88,69 @@ class Work:
         """FLOPs of the packed batch."""
         return sum(self.per_sequence.packed.tolist())
 
-    @property
-    def saved(self) -> int:
-        """FLOPs that packing leaves out."""
-        return self.padded - self.packed
-
     def __add__(self, other: Work) -> Work:
         return Work(self.per_step + other.per_step, self.per_sequence + other.per_sequence)
 
 
+class _Counted(_Compared, Drawn):
+    """Counts of all kinds as a table and as bars. `padded`, `packed` and so on are GEMM FLOPs of a forward pass."""
+
+    spec: Any
+    input_grad: Any
+    forward: Any
+    backward: Any
+    training: Any
+    elementwise: Any
+
+    @property
+    def padded(self) -> int:
+        """GEMM FLOPs of a forward pass over the padded batch, or over all of them."""
+        return int(self.forward.padded)
+
+    @property
+    def packed(self) -> int:
+        """GEMM FLOPs of a forward pass over the packed batch, or over all of them."""
+        return int(self.forward.packed)
+
+    def rows(self) -> dict[str, Any]:
+        """The rows of the table by name. The last one counts no GEMM FLOPs, and is no part of the others."""
+        gradient = " (and x)" if self.input_grad else ""
+        return {
+            "forward": self.forward,
+            f"backward{gradient}": self.backward,
+            "forward + backward": self.training,
+            "element-wise, forward": self.elementwise,
+        }
+
+    def to_text(self) -> str:
+        """The counts as a table."""
+        rows = [["GEMM FLOPs", "padded", "packed", "saved", ""]]
+        for name, work in self.rows().items():
+            counts = [f"{n:,}" for n in (work.padded, work.packed, work.saved)]
+            rows.append([name, *counts, text.percent(work.saved, work.padded)])
+        return "\n".join([self.headline(), "", *text.table(rows)])
+
+    def sheet(self, theme: str) -> Sheet:
+        """The counts as bars."""
+        return stack(self.headline(), self.drawings(theme), theme)
+
+    def headline(self) -> str:
+        """The RNN and what it runs on, in one sentence."""
+        each = text.count(self.spec.gemm_per_cell, "GEMM FLOP")
+        return f"{self.spec}: {each} per cell. {self._batch()}."
+
+    def _batch(self) -> str:
+        raise NotImplementedError
+
+    def drawings(self, theme: str) -> list[Sheet]:
+        """The parts of the picture."""
+        share = text.percent(self.forward.saved, self.forward.padded)
+        totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
+        return [bars.totals(f"Packing leaves out {share} of the forward FLOPs", totals, theme)]
+
+
 @dataclass(frozen=True, repr=False)
-class Ledger(Drawn):
+class FlopCount(_Counted):
     """The FLOPs of an RNN on a batch, padded and packed. `padded`, `packed` and so on are GEMM FLOPs, forward.
 
     Attributes:
@@ -98,21 +162,6 @@ class Ledger(Drawn):
     spec: Spec
     layout: Layout
     input_grad: bool = False
-
-    @property
-    def padded(self) -> int:
-        """GEMM FLOPs of a forward pass over the padded batch."""
-        return self.forward.padded
-
-    @property
-    def packed(self) -> int:
-        """GEMM FLOPs of a forward pass over the packed batch."""
-        return self.forward.packed
-
-    @property
-    def saved(self) -> int:
-        """`padded - packed`."""
-        return self.forward.saved
 
     @property
     def per_step(self) -> Both:
@@ -151,17 +200,11 @@ class Ledger(Drawn):
         return self.forward + self.backward
 
     def to_text(self) -> str:
-        """The ledger as a table."""
-        rows = [["GEMM FLOPs", "padded", "packed", "saved", ""]]
-        for name, work in self.rows().items():
-            counts = [f"{n:,}" for n in (work.padded, work.packed, work.saved)]
-            rows.append([name, *counts, text.percent(work.saved, work.padded)])
+        """The counts as a table, then the forward pass by time step and by sequence."""
         steps, sequences = self.per_step, self.per_sequence
         return "\n".join(
             [
-                self.headline(),
-                "",
-                *text.table(rows),
+                super().to_text(),
                 "",
                 f"forward, per time step: padded {steps.padded[0]:,} at each; packed {text.numbers(steps.packed)}",
                 f"forward, per sequence:  padded {sequences.padded[0]:,} for each;"
@@ -169,35 +212,14 @@ class Ledger(Drawn):
             ]
         )
 
-    def sheet(self, theme: str) -> Sheet:
-        """The ledger as bars: each count, and each time step of a forward pass."""
-        return stack(self.headline(), self.drawings(theme), theme)
-
-    def headline(self) -> str:
-        """The RNN and the batch in one sentence."""
-        batch = text.summary(self.layout).split(" (")[0]
-        return f"{self.spec}: {text.count(self.spec.gemm_per_cell, 'GEMM FLOP')} per cell. {batch}."
-
-    def rows(self) -> dict[str, Work]:
-        """The lines of the ledger by name. The last is not GEMM FLOPs, and no part of the others."""
-        gradient = " (and x)" if self.input_grad else ""
-        return {
-            "forward": self.forward,
-            f"backward{gradient}": self.backward,
-            "forward + backward": self.training,
-            "element-wise, forward": self.elementwise,
-        }
+    def _batch(self) -> str:
+        return text.summary(self.layout).split(" (")[0]
 
     def drawings(self, theme: str) -> list[Sheet]:
-        """The parts of the picture."""
-        totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
+        """The parts of the picture: each count, and each time step of a forward pass."""
         both = self.per_step
-        share = text.percent(self.forward.saved, self.forward.padded)
-        title, by_step = f"Packing leaves out {share} of the forward FLOPs", "GEMM FLOPs at each time step, forward"
-        return [
-            bars.totals(title, totals, theme),
-            bars.steps(by_step, both.packed, both.padded, theme),
-        ]
+        by_step = bars.steps("GEMM FLOPs at each time step, forward", both.packed, both.padded, theme)
+        return [*super().drawings(theme), by_step]
 
     def _cells(self, each: int) -> Work:
         """The same number of FLOPs for each cell that is computed."""
@@ -230,7 +252,49 @@ class Ledger(Drawn):
         return Work(Both(*steps), Both(*sequences))
 
 
-def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> Ledger:
+@dataclass(frozen=True)
+class Total(_Compared):
+    """The FLOPs of one kind on several batches.
+
+    Attributes:
+        padded: FLOPs of all padded batches.
+        packed: FLOPs of all packed batches.
+    """
+
+    padded: int
+    packed: int
+
+
+@dataclass(frozen=True, repr=False)
+class FlopCounts(_Counted):
+    """The FLOPs of an RNN on several batches, such as an epoch. Every count is the sum over the batches.
+
+    Attributes:
+        batches: The counts of each batch.
+    """
+
+    batches: tuple[FlopCount, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("spec", "input_grad"):
+            object.__setattr__(self, name, getattr(self.batches[0], name))
+        for name in ("forward", "backward", "training", "elementwise"):
+            counts = [getattr(batch, name) for batch in self.batches]
+            total = Total(sum(count.padded for count in counts), sum(count.packed for count in counts))
+            object.__setattr__(self, name, total)
+
+    def _batch(self) -> str:
+        layouts = [batch.layout for batch in self.batches]
+        cells, real = sum(layout.n_cells for layout in layouts), sum(layout.n_valid for layout in layouts)
+        many = text.count(len(layouts), "batch", "batches")
+        return f"{many}: {cells:,} cells, {real:,} real, {cells - real:,} padding"
+
+
+@overload
+def flops(rnn: Any, lengths: list[Layout], *, input_grad: bool = False) -> FlopCounts: ...
+@overload
+def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount: ...
+def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount | FlopCounts:
     """Counts the FLOPs of an RNN on a batch, padded and packed.
 
     Source of the formulas: FLOPs of a product `(m, k) · (k, n)` are `2 · m · n · k`; per cell and direction that is
@@ -239,17 +303,25 @@ def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> Ledger:
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or a `Spec`.
-        lengths: `(B,)` the real time steps of each sequence; or a `Layout`, whose `max_len` is the padded width.
+        lengths: `(B,)` the real time steps of each sequence; or a `Layout`, whose `max_len` is the padded width. A list
+            of such lengths or layouts stands for several batches, such as those of an epoch.
         input_grad: whether the backward pass also computes the gradient of `x`, as it must when layers with parameters
             (an embedding, say) come before the RNN.
 
     Returns:
-        A `Ledger`: `.padded`, `.packed`, `.saved`; `.per_step`, `.per_sequence`; `.forward`, `.backward`, `.training`,
-        and `.elementwise`.
+        A `FlopCount`: `.padded`, `.packed`, `.saved` and `.ratio`, which is packed / padded; `.per_step`,
+        `.per_sequence`; `.forward`, `.backward`, `.training`, and `.elementwise`. For several batches a `FlopCounts`,
+        whose numbers are sums over its `.batches`: its `.ratio` is that of the sums, not the mean of the ratios.
 
     Raises:
         TypeError: `rnn` is not an RNN.
         ValueError: the lengths are not valid.
     """
-    layout = lengths if isinstance(lengths, Layout) else Layout(lengths)
-    return Ledger(Spec.of(rnn), layout, input_grad)
+    spec = Spec.of(rnn)
+    if isinstance(lengths, (list, tuple)) and any(isinstance(one, Layout) or np.ndim(one) == 1 for one in lengths):
+        return FlopCounts(tuple(FlopCount(spec, _layout(batch), input_grad) for batch in lengths))
+    return FlopCount(spec, _layout(lengths), input_grad)
+
+
+def _layout(lengths: Any) -> Layout:
+    return lengths if isinstance(lengths, Layout) else Layout(lengths)

@@ -68,7 +68,7 @@ class BatchingExplorer(Panel):
         )
         self.batch_size = slider("batch size", batch_size, 1, 128)
         self.order = dropdown("order", order, ORDERS, "batches")
-        self.window = slider("window", 4, 1, buckets.WINDOW)
+        self.window = slider("window", buckets.WINDOW, 1, buckets.WINDOW)
         self.workers = slider("workers", workers, 1, 8)
         self.way = dropdown("split", SPLITS[0], SPLITS)
         super().__init__(self.picker, row(self.order, self.batch_size, self.window), row(self.way, self.workers))

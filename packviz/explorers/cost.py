@@ -1,11 +1,11 @@
-"""What an RNN computes on a batch: choose lengths and an RNN, see the ledger."""
+"""What an RNN computes on a batch: choose lengths and an RNN, see its FLOPs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from packviz.core.spec import GATES, Spec
-from packviz.count.flops import Ledger, flops
+from packviz.count.flops import FlopCount, flops
 from packviz.draw import layouts, text
 from packviz.draw.sheet import stack
 from packviz.explorers.lengths import LengthsField
@@ -24,10 +24,10 @@ class CostExplorer(Panel):
         bidirectional: whether it runs in both directions.
         proj_size: of an LSTM; 0 for no projection.
         input_grad: whether the backward pass computes the gradient of x.
-        shown: the `Ledger` in the picture.
+        shown: the `FlopCount` in the picture.
     """
 
-    shown: Ledger
+    shown: FlopCount
 
     def __init__(
         self, lengths: Sequence[int] = (9, 8, 6, 4, 3, 2), mode: str = "LSTM", input_size: int = 3, hidden_size: int = 7
@@ -49,7 +49,7 @@ class CostExplorer(Panel):
         )
 
     def view(self) -> View:
-        """The ledger of the batch and the RNN chosen."""
+        """The FLOPs of the chosen RNN on the chosen batch."""
         hidden_size = self.hidden_size.value
         self.proj_size.max = max(hidden_size - 1, 1)  # moves the slider if it stood beyond
         may_project = self.mode.value == "LSTM" and hidden_size > 1
@@ -63,12 +63,12 @@ class CostExplorer(Panel):
             self.proj_size.value if may_project else 0,
         )
         layout = self.typed.read()
-        self.shown = ledger = flops(spec, layout, input_grad=self.input_grad.value)
-        saved = text.percent(ledger.saved, ledger.padded)
+        self.shown = count = flops(spec, layout, input_grad=self.input_grad.value)
+        saved = text.percent(count.saved, count.padded)
         return View(
             draw=lambda theme: stack(
-                ledger.headline(), [*ledger.drawings(theme), layouts.draw(layout, theme=theme)], theme
+                count.headline(), [*count.drawings(theme), layouts.draw(layout, theme=theme)], theme
             ),
-            summary=f"A forward pass: {ledger.padded:,} GEMM FLOPs padded, {ledger.packed:,} packed; {saved} saved.",
-            describe=lambda: f"{ledger.to_text()}\n\n{text.describe(layout)}",
+            summary=f"A forward pass: {count.padded:,} GEMM FLOPs padded, {count.packed:,} packed; {saved} saved.",
+            describe=lambda: f"{count.to_text()}\n\n{text.describe(layout)}",
         )

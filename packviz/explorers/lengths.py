@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,7 +36,7 @@ class LengthsField(widgets.Text):
         Raises:
             ValueError: what stands there is no list of lengths.
         """
-        return Layout(sources.parse(self.value))
+        return Layout(sources.read(io.StringIO(self.value)))
 
 
 class LengthsPicker(widgets.VBox):
@@ -123,7 +124,9 @@ class LengthsPicker(widgets.VBox):
         if kind == ONE_BY_ONE:
             return Layout([control.value for control in self.sliders[: self.few.value]])
         if kind in (TYPED, FILE):
-            layout = Layout(sources.parse(self.typed.value) if kind == TYPED else _read(self.upload.value))
+            layout = Layout(
+                sources.read(io.StringIO(self.typed.value) if kind == TYPED else _uploaded(self.upload.value))
+            )
             if self._most and layout.batch_size > self._most:
                 many = f"there are {layout.batch_size:,} lengths; the panel takes at most {self._most:,}"
                 raise ValueError(f"{many}: see packviz.batches")
@@ -150,13 +153,10 @@ def _listed(layout: Layout) -> str:
     return ", ".join(map(str, layout.lengths.tolist()))
 
 
-def _read(uploaded: Sequence[Any]) -> list[float]:
-    """The lengths in the last file that was given."""
-    if not uploaded:
+def _uploaded(files: Sequence[Any]) -> io.TextIOWrapper:
+    """The last file that was given, opened as text."""
+    if not files:
         raise ValueError("no file yet; choose one with the button")
-    file = uploaded[-1]
-    try:
-        content = bytes(file["content"]).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(f"{file['name']}: not a text file") from None
-    return sources.parse_file(file["name"], content)
+    content = io.BytesIO(files[-1]["content"])
+    content.name = files[-1]["name"]
+    return io.TextIOWrapper(content, encoding="utf-8-sig")

@@ -4,7 +4,6 @@ import packviz.explorers  # noqa: F401 - first, for it says what to install wher
 from packviz.core.sentences import sentences
 from packviz.lessons import checks
 from packviz.lessons.exercise import NotSolvedError, Verdict
-from packviz.lessons.progress import Overview
 from packviz.lessons.quiz import Quiz, ask
 
-__all__ = ["NotSolvedError", "Overview", "Quiz", "Verdict", "ask", "checks", "sentences"]
+__all__ = ["NotSolvedError", "Quiz", "Verdict", "ask", "checks", "sentences"]

@@ -12,7 +12,6 @@ from typing import Any, ParamSpec
 from packviz.core.frames import is_readers
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Sheet, stack
-from packviz.lessons import progress
 
 Asked = ParamSpec("Asked")
 
@@ -92,44 +91,28 @@ def entries(yours: Iterable[Any], target: Iterable[Any]) -> tuple[list[str], lis
     return [str(getattr(v, "item", lambda v=v: v)()) for v in yours], [str(v) for v in target]
 
 
-def exercise(notebook: str, task: str) -> Callable[[Callable[Asked, Verdict]], Callable[Asked, Verdict]]:
-    """Makes a function that judges an answer an exercise: listed, forgiving for a reader, and strict for a solution.
+def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
+    """Makes a function that judges an answer patient with a reader, and strict with a solution.
 
-    An answer not given yet, a function that returns nothing, or one that raises, becomes a verdict that says so. With
-    `PACKVIZ_STRICT=1` in the environment anything but a solved exercise raises `NotSolvedError`. A solved one is noted
-    (see `progress`).
-
-    Args:
-        notebook: the number of the one that it stands in, as in `"03"`.
-        task: what is asked for, in a few words; with the notebook it is the docstring of the check.
-
-    Raises:
-        ValueError: there is no such notebook.
+    An answer that is still a stub, a function that returns nothing, and an answer that raises an error become a verdict
+    that says so. With `PACKVIZ_STRICT=1` in the environment, anything but a solved exercise raises `NotSolvedError`.
     """
+    judge: Callable[..., Verdict] = check
 
-    def register(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
-        judge: Callable[..., Verdict] = check
+    @functools.wraps(check)
+    def checked(*args: Asked.args, **kwargs: Asked.kwargs) -> Verdict:
+        cause: Exception | None = None
+        try:
+            if _is_stub([*args, *kwargs.values()]):
+                raise _StubError
+            verdict = judge(*map(answering, args), **{name: answering(value) for name, value in kwargs.items()})
+        except Exception as error:
+            cause, verdict = error, Verdict(False, _what_failed(error))
+        if not verdict.solved and os.environ.get("PACKVIZ_STRICT") == "1":
+            raise NotSolvedError(verdict.to_text()) from cause
+        return verdict
 
-        @functools.wraps(check)
-        def checked(*args: Asked.args, **kwargs: Asked.kwargs) -> Verdict:
-            cause: Exception | None = None
-            try:
-                if _is_stub([*args, *kwargs.values()]):
-                    raise _StubError
-                verdict = judge(*map(answering, args), **{name: answering(value) for name, value in kwargs.items()})
-            except Exception as error:
-                cause, verdict = error, Verdict(False, _what_failed(error))
-            if not verdict.solved and os.environ.get("PACKVIZ_STRICT") == "1":
-                raise NotSolvedError(verdict.to_text()) from cause
-            if verdict.solved:
-                progress.note(check.__name__)
-            return verdict
-
-        checked.__doc__ = f"{task} (notebook {notebook})."
-        progress.register(check.__name__, notebook, task)
-        return checked
-
-    return register
+    return checked
 
 
 class _StubError(Exception):

@@ -226,9 +226,9 @@ class Race(Results[Point, Mapping[str, Timing]]):
         }
         groups = {}
         for point in sorted(faster["training"], key=lambda point: ratio(point, "training").value):
-            ledger = flops(point.spec, Layout(point.drawn(), max_len=point.steps), input_grad=True)
+            flop_count = flops(point.spec, Layout(point.drawn(), max_len=point.steps), input_grad=True)
             rows = []
-            for which, work in (("training", ledger.training), ("forward", ledger.forward)):
+            for which, work in (("training", flop_count.training), ("forward", flop_count.forward)):
                 time = ratio(point, which)
                 rows.append(Row(which, work.packed / work.padded, time.value, time.low, time.high, time.is_clear))
             groups[point.name] = rows

@@ -21,7 +21,7 @@ from packviz.bench.timing import RATIOS
 from packviz.core.layout import Layout
 from packviz.core.lengths import even_steps
 from packviz.core.spec import Spec
-from packviz.count.flops import Ledger, flops
+from packviz.count.flops import FlopCount, flops
 from packviz.draw.drawn import Drawn
 from packviz.draw.dumbbells import Dumbbells, Row
 from packviz.draw.sheet import Sheet
@@ -61,15 +61,15 @@ class Point:
         """The RNN."""
         return Spec(self.mode, self.input_size, self.hidden_size)
 
-    def ledger(self, distinct: int) -> Ledger:
+    def count(self, distinct: int) -> FlopCount:
         """The FLOPs of the batch with so many distinct lengths."""
         return flops(self.spec, Layout(even_steps(distinct, self.size)), input_grad=True)
 
     @property
     def flops(self) -> dict[str, int]:
         """GEMM FLOPs of a training step, by the names of what is timed."""
-        packed = {name(d): self.ledger(d).training.packed for d in self.distinct}
-        return {PADDED: self.ledger(self.distinct[0]).training.padded} | packed
+        packed = {name(d): self.count(d).training.packed for d in self.distinct}
+        return {PADDED: self.count(self.distinct[0]).training.padded} | packed
 
 
 class Savings(Timings[Point], Drawn):

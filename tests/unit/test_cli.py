@@ -38,15 +38,21 @@ def test_separators_do_not_matter(capsys):
 def test_show_reads_files(tmp_path, capsys, name, text):
     path = tmp_path / name
     path.write_text(text)
-    assert cli.main(["show", "--file", str(path)]) == 0
+    assert cli.main(["show", str(path)]) == 0
     assert capsys.readouterr().out == f"{show([5, 3])}\n"
 
 
-@pytest.mark.parametrize("option", [["--file"], []])
-def test_a_file_may_be_numpys_and_stand_where_the_lengths_do(tmp_path, capsys, option):
+def test_show_reads_an_array(tmp_path, capsys):
     path = str(tmp_path / "a.npy")
     np.save(path, np.array([5, 3]))
-    assert cli.main(["show", *option, path]) == 0
+    assert cli.main(["show", path]) == 0
+    assert capsys.readouterr().out == f"{show([5, 3])}\n"
+
+
+def test_show_reads_a_column_of_a_table(tmp_path, capsys):
+    path = tmp_path / "a.csv"
+    path.write_text("id,words\nx,5\ny,3\n")
+    assert cli.main(["show", str(path), "--column", "words"]) == 0
     assert capsys.readouterr().out == f"{show([5, 3])}\n"
 
 
@@ -60,14 +66,12 @@ def test_show_writes_an_svg(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["show"], "give the lengths, as in 5 3 2, or a file with --file, not both"),
-        (["show", "5", "--file", "-"], "give the lengths"),
         (["show", "5", "x"], "entry 1 is 'x'"),
         (["show", "5", "-3"], "lengths[1] is -3: every sequence needs at least one time step"),
         (["show", "5", "2.5"], "lengths[1] is 2.5: not a whole number"),
         (["show", "1e30"], "lengths[0] is 1e+30"),
         (["show", "100000000000"], "lengths[0] is 100000000000: a Layout has at most"),
-        (["show", "--file", "no such.csv"], "cannot read no such.csv: No such file or directory"),
+        (["show", "no such.csv"], "cannot read no such.csv: No such file or directory"),
         (["show", "5", "--svg", "no/such/folder.svg"], "cannot write no/such/folder.svg: No such file or directory"),
     ],
 )
@@ -79,7 +83,7 @@ def test_input_that_cannot_be_used(capsys, arguments, said):
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [[], ["draw"], ["show", "--file"], ["show", "5", "--colour"]])
+@pytest.mark.parametrize("arguments", [[], ["draw"], ["show"], ["show", "--column"], ["show", "5", "--colour"]])
 def test_a_misspelt_command_gets_the_usage(capsys, arguments):
     with pytest.raises(SystemExit, match="2"):
         cli.main(arguments)
@@ -90,7 +94,7 @@ def test_help_names_what_there_is(capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["show", "--help"])
     out = capsys.readouterr().out
-    assert all(option in out for option in ("lengths", "--file", "--svg"))
+    assert all(option in out for option in ("lengths", "--column", "--svg"))
 
 
 def test_the_program():
@@ -105,7 +109,7 @@ def test_the_program():
 
 def test_the_installed_program():
     program = Path(sys.executable).with_name("packviz")
-    done = subprocess.run([program, "show", "--file", "-"], input="[5, 3]", capture_output=True, text=True, check=True)
+    done = subprocess.run([program, "show", "-"], input="[5, 3]", capture_output=True, text=True, check=True)
     assert done.stdout == f"{show([5, 3])}\n"
 
 
@@ -146,7 +150,7 @@ def test_the_script_begins_where_the_module_does():
 def test_a_reader_that_stops_reading_is_no_error():
     lengths = json.dumps([16] * 16)
     program = subprocess.Popen(
-        [*PROGRAM, "show", "--file", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*PROGRAM, "show", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     program.stdout.close()
     _, error = program.communicate(lengths.encode())
@@ -403,7 +407,6 @@ def test_ctrl_c_ends_advice(monkeypatch, capsys, swallowed):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "give the lengths, as in 5 3 2, or a file with --file, not both"),
         (["5", "0"], "lengths[1] is 0: every sequence needs at least one time step"),
         (["no such.npy"], "cannot read no such.npy: No such file or directory"),
         (["5", "--device", "tpu"], "device is 'tpu'; choose cpu, cuda"),

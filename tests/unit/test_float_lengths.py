@@ -34,7 +34,7 @@ VERBS = {
     "align": lambda n: pv.align(X, n),
     "real_mask": lambda n: pv.real_mask(n),
     "masked_loss": lambda n: pv.masked_loss(X, n),
-    "Buckets": lambda n: list(pv.Buckets(n, 2)),
+    "BucketSampler": lambda n: list(pv.BucketSampler(n, 2)),
     "ragged_op": lambda n: pv.ragged_op(RNN)(X, torch.as_tensor(n).detach())[0].detach(),
     **{method: lambda n, method=method: pv.run(RNN, X, n, method=method)[0].detach() for method in METHODS},
 }

@@ -25,6 +25,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from packviz.lessons import checks
 from packviz.ops import private
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -550,9 +551,31 @@ def test_readmes_terminal_output_is_what_comes():
     assert run.stdout == said
 
 
-def test_readmes_table_has_every_notebook_in_order():
-    named = re.findall(r"^\| \[`(\d\d_\w+)`\]\(notebooks/\1\.ipynb\) \| .+ \|$", README, re.M)
-    assert named == sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+def notebook_heads():
+    """The question that each notebook's source asks at its head, and the minutes it states."""
+    heads = {}
+    for path in sorted((ROOT / "notebooks/source").glob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        (question,) = re.findall(r"^# \*\*(.+)\*\*$", source, re.M)
+        (minutes,) = re.findall(r"^# Time: (?:(\d+) minutes\b)?", source, re.M)
+        heads[path.stem] = question, f"{minutes} min" if minutes else "as you like"
+    return heads
+
+
+def test_the_tables_of_notebooks_state_what_their_heads_state():
+    heads = notebook_heads()
+    readme = re.findall(r"^\| \[`(\w+)`\]\(notebooks/\1\.ipynb\) \| (.+) \|$", README, re.M)
+    assert readme == [(stem, question) for stem, (question, _) in heads.items()]
+    start = (ROOT / "notebooks/source/00_start_here.py").read_text(encoding="utf-8")
+    table = re.findall(r"^# \| \[?`(\w+)`(?:\]\(\1\.ipynb\))? \| (.+) \| (.+) \|$", start, re.M)
+    assert table == [(stem, *head) for stem, head in heads.items()]
+
+
+def test_every_exercise_stands_in_the_one_notebook_that_its_docstring_names():
+    sources = {path.stem[:2]: path.read_text(encoding="utf-8") for path in (ROOT / "notebooks/source").glob("*.py")}
+    for name in checks.__all__:
+        (named,) = re.findall(r"notebook (\d\d)", getattr(checks, name).__doc__)
+        assert [number for number, source in sources.items() if f"checks.{name}(" in source] == [named]
 
 
 def test_what_readme_points_to_exists():

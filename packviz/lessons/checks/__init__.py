@@ -1,7 +1,4 @@
-"""The checks of the notebooks' exercises. Each takes the reader's answer and returns a `Verdict`.
-
-An exercise registers itself when its file is imported; so notebook 00 lists what stands here.
-"""
+"""The checks of the notebooks' exercises. Each takes the reader's answer and returns a `Verdict`."""
 
 from packviz.lessons.checks.counting import backward_bytes, gru_flops
 from packviz.lessons.checks.layouts import batch_sizes, half_padding, packed_order, two_batches

@@ -9,34 +9,38 @@ from typing import Any
 
 from packviz.core.lengths import spread
 from packviz.core.spec import Spec
-from packviz.count.flops import Ledger, flops
+from packviz.count.flops import FlopCount, flops
 from packviz.draw.chart import Curve, Plot, Sweep
 from packviz.draw.text import size, table
 from packviz.lessons.exercise import Comparison, Verdict, entries, exercise
 
 
-@exercise("03", "A function from input size, hidden size and lengths to the packed forward GEMM FLOPs of a GRU")
+@exercise
 def gru_flops(answer: Callable[[int, int, list[int]], Any]) -> Verdict:
+    """Checks a function from input size, hidden size and lengths to the packed forward GEMM FLOPs of a GRU.
+
+    It belongs to notebook 03.
+    """
     cases = [(3, 7, [9, 8, 6, 4, 3, 2]), (1, 1, [1]), (2, 5, [4, 4]), (16, 4, [3, 5, 2, 4]), (8, 8, [10, 1])]
-    ledgers = [flops(Spec("GRU", i, h), lengths) for i, h, lengths in cases]
+    counts = [flops(Spec("GRU", i, h), lengths) for i, h, lengths in cases]
     answers = [answer(i, h, list(lengths)) for i, h, lengths in cases]
-    rows = Comparison("the five cases", *entries(answers, [ledger.packed for ledger in ledgers]))
-    for ledger, yours, (i, h, lengths) in zip(ledgers, answers, cases, strict=True):
-        if yours != ledger.packed:
-            case = f"Not yet for my_gru_flops({i}, {h}, {lengths}): {yours}, not {ledger.packed}."
-            return Verdict(False, f"{case} {_flops_hint(ledger, yours)}", [rows, ledger])
-    return Verdict(True, "Equal to the ledger for every case.", [rows, ledgers[0]])
+    rows = Comparison("the five cases", *entries(answers, [count.packed for count in counts]))
+    for count, yours, (i, h, lengths) in zip(counts, answers, cases, strict=True):
+        if yours != count.packed:
+            case = f"Not yet for my_gru_flops({i}, {h}, {lengths}): {yours}, not {count.packed}."
+            return Verdict(False, f"{case} {_flops_hint(count, yours)}", [rows, count])
+    return Verdict(True, "Equal to pv.flops for every case.", [rows, counts[0]])
 
 
-def _flops_hint(ledger: Ledger, yours: Any) -> str:
-    spec, cells = ledger.spec, ledger.layout.n_valid
-    if yours == ledger.padded:
+def _flops_hint(count: FlopCount, yours: Any) -> str:
+    spec, cells = count.spec, count.layout.n_valid
+    if yours == count.padded:
         return "That is the padded count: only real cells are computed."
-    if 2 * yours == ledger.packed:
+    if 2 * yours == count.packed:
         return "Each entry of a product takes a multiplication and an addition."
-    if 3 * yours == ledger.packed:
+    if 3 * yours == count.packed:
         return "At each step a GRU multiplies three times, each time by other weights."
-    if 3 * yours == 4 * ledger.packed:
+    if 3 * yours == 4 * count.packed:
         return "That is an LSTM: it multiplies four times at each step, a GRU three times."
     if yours in [cells * product for product in spec.products[0]]:
         return "There are two products: one with the input, one with the state."
@@ -50,8 +54,12 @@ DISTINCT = (8, 16, 32, 64)
 """The numbers of distinct lengths that are drawn."""
 
 
-@exercise("07", "A function from lengths and features to the bytes that pad's backward writes, within 10 %")
+@exercise
 def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
+    """Checks a function from lengths and features to the bytes that pad's backward writes, within 10 %.
+
+    It belongs to notebook 07.
+    """
     batches = [(spread(d, 128, 64), 32) for d in DISTINCT] + [(spread(12, 30, 50), 5), ([*range(40, 20, -1)], 1)]
     yours = [float(answer(list(lengths), features)) for lengths, features in batches]
     counted = [_counted(tuple(lengths), features) for lengths, features in batches]

@@ -11,8 +11,9 @@ from packviz.draw.picture import Picture, show
 from packviz.lessons.exercise import Comparison, Verdict, entries, exercise
 
 
-@exercise("00", "Lengths of a batch of which exactly half is padding")
+@exercise
 def half_padding(lengths: Any) -> Verdict:
+    """Checks lengths of a batch of which exactly half is padding (notebook 00)."""
     layout = Layout(lengths)
     picture = [Picture(layout)]
     if 2 * layout.n_padding == layout.n_cells:
@@ -23,8 +24,9 @@ def half_padding(lengths: Any) -> Verdict:
     return Verdict(False, f"{layout.n_padding} of {layout.n_cells} cells are padding; you need {more}. {hint}", picture)
 
 
-@exercise("01", "A split of `lengths` into two batches of equal size with the least padding")
+@exercise
 def two_batches(lengths: Sequence[int], batches: Any) -> Verdict:
+    """Checks a split of `lengths` into two batches of equal size with the least padding (notebook 01)."""
     if not all(hasattr(batch, "__len__") for batch in batches):
         return Verdict(False, "Give two lists of lengths, one for each batch.")
     if sorted(n for batch in batches for n in batch) != sorted(lengths):
@@ -41,8 +43,9 @@ def two_batches(lengths: Sequence[int], batches: Any) -> Verdict:
     return Verdict(False, f"{padding} padding cells in all; {best} are possible. {hint}", pictures)
 
 
-@exercise("02", "A function from lengths to batch sizes")
+@exercise
 def batch_sizes(answer: Callable[[list[int]], Any]) -> Verdict:
+    """Checks a function from lengths to batch sizes (notebook 02)."""
     from torch import zeros  # noqa: PLC0415
     from torch.nn.utils.rnn import pack_sequence  # noqa: PLC0415
 
@@ -58,8 +61,9 @@ def batch_sizes(answer: Callable[[list[int]], Any]) -> Verdict:
     return Verdict(True, f"Equal to torch's batch sizes for every case; here is lengths {lengths}.", [rows])
 
 
-@exercise("02", "A function from sequences (strings) to the entries of `data`, in order")
+@exercise
 def packed_order(answer: Callable[[list[str]], Any]) -> Verdict:
+    """Checks a function from sequences (strings) to the entries of `data`, in order (notebook 02)."""
     from torch import tensor  # noqa: PLC0415
     from torch.nn.utils.rnn import pack_sequence  # noqa: PLC0415
 

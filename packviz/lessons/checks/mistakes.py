@@ -15,8 +15,9 @@ _CASES = ((5, [5, 3]), (5, [5, 5]), (5, [4, 2]), (6, [1, 1]))
 """Time steps, and lengths."""
 
 
-@exercise("09", "A network that must return its packed output as a padded tensor over all time steps")
+@exercise
 def mended(answer: type[Network]) -> Verdict:
+    """Checks a network that must return its packed output as a padded tensor over all time steps (notebook 09)."""
     import torch  # noqa: PLC0415
 
     from packviz.check import networks  # noqa: PLC0415
@@ -71,8 +72,12 @@ def spoilt_batches() -> list[tuple[Any, list[int], bool]]:
     return [(left, list(_LENGTHS), False), (right, list(_LENGTHS), True), (left, [min(n, 4) for n in _LENGTHS], True)]
 
 
-@exercise("11", "Three batches with a silent mistake each, repaired: a list of `(x, lengths, batch_first)`")
+@exercise
 def repaired_batches(answer: Any) -> Verdict:
+    """Checks three batches with a silent mistake each, repaired: a list of `(x, lengths, batch_first)`.
+
+    It belongs to notebook 11.
+    """
     from torch.nn.utils.rnn import pack_padded_sequence, unpack_sequence  # noqa: PLC0415
 
     batches = [(x, lengths, batch_first) for x, lengths, batch_first in answer]

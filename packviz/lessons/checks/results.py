@@ -11,8 +11,12 @@ from packviz.draw.picture import show
 from packviz.lessons.exercise import Comparison, Verdict, exercise
 
 
-@exercise("04", "A function from the output of a packed bidirectional RNN to the final states of both directions")
+@exercise
 def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
+    """Checks a function from the output of a packed bidirectional RNN to the final states of both directions.
+
+    It belongs to notebook 04.
+    """
     from torch import Tensor, arange, zeros  # noqa: PLC0415
 
     half = 2
@@ -47,8 +51,12 @@ def _taken_from(values: list[float]) -> str:
     return f"{sequence_name(number // 100)}{number % 100 - 1}{arrow}" if number > 0 else "?"
 
 
-@exercise("05", "A function from a padded batch `(B, T, F)` and its lengths to the mean over the real steps")
+@exercise
 def masked_mean(answer: Callable[[Any, list[int]], Any]) -> Verdict:
+    """Checks a function from a padded batch `(B, T, F)` and its lengths to the mean over the real steps.
+
+    It belongs to notebook 05.
+    """
     from torch import stack, tensor  # noqa: PLC0415
 
     wrong = "Add up the real steps, and divide each row by its own length: T counts padding too."

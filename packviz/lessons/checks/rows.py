@@ -9,8 +9,9 @@ from packviz.core.batches import FIRST_FIT, FIRST_FIT_DECREASING, NEXT_FIT, fill
 from packviz.lessons.exercise import Comparison, Verdict, entries, exercise
 
 
-@exercise("12", "A function from lengths to the number of the document that each flat row belongs to")
+@exercise
 def document_ids(answer: Callable[[list[int]], Any]) -> Verdict:
+    """Checks a function from lengths to the number of the document that each flat row belongs to (notebook 12)."""
     for lengths in ([5, 3, 2], [2, 3], [1], [1, 1, 4], [3, 3]):
         target = [b for b, n in enumerate(lengths) for _ in range(n)]
         rows = Comparison(f"document ids of lengths {lengths}", *entries(answer(list(lengths)), target))
@@ -32,8 +33,12 @@ def _ids_hint(rows: Comparison, lengths: Sequence[int]) -> str:
     return "One number for each row: 0 for the first lengths[0] rows, 1 for the next lengths[1], and so on."
 
 
-@exercise("12", "A function from lengths and the room of a row to rows, as few as first-fit decreasing needs")
+@exercise
 def first_fit_decreasing(answer: Callable[[list[int], int], Any]) -> Verdict:
+    """Checks a function from lengths and the room of a row to rows, as few as first-fit decreasing needs.
+
+    It belongs to notebook 12.
+    """
     many, drawn = [1 + 37 * i % 23 for i in range(40)], list[Comparison]()
     for lengths, room in (([3, 7, 4, 5, 4], 8), ([5, 3, 2], 7), ([2, 2, 2, 2], 4), ([6], 6), (many, 24)):
         yours = [[int(n) for n in row] for row in answer(list(lengths), room)]

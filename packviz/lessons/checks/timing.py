@@ -65,8 +65,9 @@ class Simulated:
         self.calls.append((name, seconds))
 
 
-@exercise("06", "A function of `(a, b, clock)` that says how many times as long b takes as a")
+@exercise
 def fair_ratio(answer: Callable[[Any, Any, Callable[[], float]], Any]) -> Verdict:
+    """Checks a function of `(a, b, clock)` that says how many times as long b takes as a (notebook 06)."""
     runs = {kind: Simulated(kind) for kind in _MACHINES}
     ratios = {kind: float(answer(machine.a, machine.b, machine.clock)) for kind, machine in runs.items()}
     drawing = [_drawn(runs, ratios)]
@@ -95,8 +96,9 @@ def _drawn(runs: dict[str, Simulated], ratios: dict[str, float]) -> Sweep:
     return Sweep("Milliseconds of each call that you made", rows, [], [], "\n".join(lines), x="call")
 
 
-@exercise("08", "Cuts of a staircase that no other beats, when a call costs as much as `call` cells")
+@exercise
 def cheapest_staircase(lengths: Sequence[int], cuts: Any, call: int) -> Verdict:
+    """Checks cuts of a staircase that no other beats, when a call costs as much as `call` cells (notebook 08)."""
     n, price = Layout(lengths).lengths.tolist(), Rates(fixed=0, call=call, step=0, cell=1)
     try:
         stairs = Stairs(n, list(map(operator.index, cuts)))
@@ -134,8 +136,12 @@ def _cuts_hint(stairs: Stairs, yours: Prediction, alike: Prediction | None, best
     return "Look at the hatched cells: which cut, moved to another sequence's end, makes them fewer?"
 
 
-@exercise("10", "A worker's loss that makes the average of the workers' gradients that of all tokens' mean")
+@exercise
 def worker_loss(answer: Callable[[Any, int, int], Any]) -> Verdict:
+    """Checks a worker's loss that makes the average of the workers' gradients that of all tokens' mean.
+
+    It belongs to notebook 10.
+    """
     from torch import Tensor, arange, autograd  # noqa: PLC0415
 
     right = []

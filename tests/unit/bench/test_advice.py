@@ -66,7 +66,7 @@ def test_of_what_is_not_told_apart_the_simplest():
     found = given_times({PADDED: 1.0, PACKED: 9.0, AUTO: 2.02, STAIRCASE: 2.0}, spread=0.1)
     assert found.best == AUTO
     assert "pv.run(rnn, x, lengths)" in found.code
-    assert "Buckets" not in found.code
+    assert "BucketSampler" not in found.code
     assert (
         found.verdict()
         .splitlines()[1]
@@ -108,13 +108,13 @@ def test_what_bucketing_adds():
     )
     assert found.verdict().endswith("less time per epoch, with pv.run, auto.")
     assert "(window 50: all of 4 batches sorted together)" in found.verdict()
-    assert "pv.Buckets(all_lengths, 64, window=50)" in found.code
+    assert "pv.BucketSampler(all_lengths, 64, window=50)" in found.code
     assert found.code.endswith("pv.run(rnn, x, lengths)")
     assert found.code.count("import packviz") == 1
     slower = given_times(shuffled | {bucketed(name): 2 * seconds for name, seconds in shuffled.items()})
     assert "more time per epoch" in slower.verdict()
     assert not slower.in_buckets
-    assert "Buckets" not in slower.code
+    assert "BucketSampler" not in slower.code
     measured = given_times(shuffled).timing.seconds
     same = Timing(measured | {bucketed(name): seconds for name, seconds in measured.items()})
     assert "in time it is not told apart from shuffled batches" in replace(found, timing=same).verdict()
@@ -148,7 +148,9 @@ def test_the_table():
     ]
     assert "GRU(32, 64), forward and backward." in rows[9]
     assert "200 sequences of 2 to 8 time steps in 4 batches of 64." in rows[10]
-    assert "bucketed: window 50: all of 4 batches sorted together, as Buckets(lengths, 64, window=50) does." in rows
+    assert (
+        "bucketed: window 50: all of 4 batches sorted together, as BucketSampler(lengths, 64, window=50) does." in rows
+    )
     assert rows[-1] == "Measured on an abacus (CPU), torch None, 1 thread, 9 rounds."
 
 

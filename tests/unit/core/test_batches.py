@@ -22,7 +22,6 @@ from packviz.core.batches import (
     SORTED,
     SPLITS,
     STRIDED,
-    Buckets,
     Load,
     fill,
 )
@@ -61,33 +60,6 @@ def test_one_window_of_buckets_is_all_sorted(n, batch_size, seed):
     assert [length for batch in ranked for length in batch] == sorted(n, reverse=True)
     load, best = (Load.of(n, buckets.batches(n, batch_size, order, seed=seed)) for order in (BUCKETED, SORTED))
     assert load.padding == best.padding
-
-
-def test_a_window_holds_so_many_batches():
-    n = list(range(1, 41))
-    order = np.random.default_rng(3).permutation(40)
-    pools = [set(order[i : i + 8].tolist()) for i in range(0, 40, 8)]
-    for batch in Buckets(n, 4, window=2, seed=3):
-        assert any(set(batch) <= pool for pool in pools)
-        assert [n[i] for i in batch] == sorted((n[i] for i in batch), reverse=True)
-
-
-def test_each_epoch_is_shuffled_anew():
-    n = np.random.default_rng(0).integers(1, 50, 64)
-    sampler = Buckets(n, 8, window=2)
-    first, second = list(sampler), list(sampler)
-    assert len(first) == len(second) == len(sampler) == 8
-    assert first != second
-    assert sorted(i for batch in second for i in batch) == list(range(64))
-    assert list(Buckets(n, 8, window=2)) == first
-
-
-def test_it_is_a_batch_sampler():
-    data = [torch.full((n,), n) for n in (5, 2, 9, 4, 7)]
-    n = [len(x) for x in data]
-    loader = torch.utils.data.DataLoader(data, batch_sampler=Buckets(n, 2), collate_fn=lambda batch: batch)
-    assert len(loader) == 3
-    assert sorted(len(x) for batch in loader for x in batch) == sorted(n)
 
 
 @given(lengths, st.integers(1, 9), st.sampled_from(SPLITS))
@@ -143,11 +115,11 @@ def test_a_snake_is_fairer_than_blocks():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Buckets([1], 0), "batch_size is 0; give a whole number of at least 1"),
-        (lambda: Buckets([1], 2, window=1.5), "window is 1.5; give"),
-        (lambda: Buckets([1], 2, seed=-1), "seed is -1; give a whole number of at least 0"),
+        (lambda: buckets.batches([1], 0, BUCKETED), "batch_size is 0; give a whole number of at least 1"),
+        (lambda: buckets.batches([1], 2, BUCKETED, window=1.5), "window is 1.5; give"),
+        (lambda: buckets.batches([1], 2, BUCKETED, seed=-1), "seed is -1; give a whole number of at least 0"),
         (lambda: buckets.batches([1], 2, seed=None), "seed is None; give a whole number of at least 0"),
-        (lambda: Buckets([0], 2), r"lengths\[0\] is 0"),
+        (lambda: buckets.batches([0], 2, BUCKETED), r"lengths\[0\] is 0"),
         (lambda: buckets.batches([1], True), "batch_size is True"),
         (lambda: buckets.batches([1], 1, "random"), "order is 'random'; choose one of 'as they come', 'shuffled'"),
         (lambda: buckets.split([1], 0), "workers is 0"),

@@ -1,5 +1,6 @@
 """Lengths typed, read and drawn at random."""
 
+import contextlib
 import io
 import json
 import re
@@ -19,22 +20,22 @@ numbers = st.lists(st.integers(-5, 10_000), min_size=1, max_size=50)
 
 @given(numbers, st.sampled_from([" ", ", ", ",", ";", "\n", "\r\n", "\t", " , "]))
 def test_numbers_with_any_separator(values, separator):
-    assert lengths.parse(separator.join(map(str, values))) == values
+    assert lengths.read(separator.join(map(str, values))) == values
 
 
 @given(numbers)
 def test_json(values):
-    assert lengths.parse(json.dumps(values)) == values
-    assert lengths.parse(json.dumps({"name": "mine", "lengths": values}, indent=1)) == values
+    assert lengths.read(json.dumps(values)) == values
+    assert lengths.read(json.dumps({"name": "mine", "lengths": values}, indent=1)) == values
 
 
 @given(numbers)
 def test_tables(values):
     rows = list(enumerate(values))
-    assert lengths.parse("length\n" + "\n".join(map(str, values))) == values
+    assert lengths.read("length\n" + "\n".join(map(str, values))) == values
     for mark in ",;\t":
         table = "\n".join([f"id{mark}Lengths ", *(f"{i}{mark}{value}" for i, value in rows)])
-        assert lengths.parse(table) == values
+        assert lengths.read(table) == values
 
 
 @pytest.mark.parametrize(
@@ -53,13 +54,13 @@ def test_tables(values):
     ],
 )
 def test_parse(text, values):
-    assert lengths.parse(text) == values
-    assert all(isinstance(v, int) or v != int(v) for v in lengths.parse(text))
+    assert lengths.read(text) == values
+    assert all(isinstance(v, int) or v != int(v) for v in lengths.read(text))
 
 
 def test_what_are_no_lengths_is_left_to_layout_to_refuse():
-    assert lengths.parse("-3 2.5 inf") == [-3, 2.5, float("inf")]
-    assert np.isnan(lengths.parse("nan\n5")).tolist() == [True, False]  # not a heading
+    assert lengths.read("-3 2.5 inf") == [-3, 2.5, float("inf")]
+    assert np.isnan(lengths.read("nan\n5")).tolist() == [True, False]  # not a heading
 
 
 @pytest.mark.parametrize(
@@ -75,9 +76,10 @@ def test_what_are_no_lengths_is_left_to_layout_to_refuse():
         ("[5, null]", "entry 1 is 'None'"),
         ("[5, [3]]", "entry 1 is '[3]'"),
         ("[5, 3", "not valid JSON: "),
-        ("[" * 100_000, "not valid JSON: lists in lists, too many"),
-        ('{"sizes": [1]}', 'JSON must be a list of numbers, or an object with one under "lengths"'),
-        ("id,name\n1,a", "no column is headed 'length'; there are id, name"),
+        ("[" * 100_000, "not valid JSON: its lists are nested too deeply"),
+        ('{"id": [1], "size": [2]}', "no column is named 'length', so name one with column=; there are id, size"),
+        ('{"lengths": 5}', 'JSON must be a list of numbers, or an object with one under "lengths"'),
+        ("id,name\n1,a", "no column is named 'length', so name one with column=; there are id, name"),
         ("id,length\n1,5\n2", "entry 1 is ''"),
         ("id,length\n1,five", "entry 0 is 'five'"),
         (f"length\n{'9' * 200_000}", "not a valid table: field larger"),
@@ -85,7 +87,38 @@ def test_what_are_no_lengths_is_left_to_layout_to_refuse():
 )
 def test_what_cannot_be_read_is_refused(text, said):
     with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
-        lengths.parse(text)
+        lengths.read(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["id,text_len,n\na,5,1\nb,3,2\n", '{"id": ["a", "b"], "text_len": [5, 3], "n": [1, 2]}']
+)
+def test_a_column_is_chosen_by_its_name(tmp_path, text):
+    assert lengths.read(text, column="text_len") == [5, 3]
+    path = tmp_path / "data"
+    path.write_text(text)
+    assert lengths.read(path, column="n") == lengths.read(str(path), "n") == [1, 2]
+    with path.open() as file:
+        assert lengths.read(file, column="text_len") == [5, 3]
+    with pytest.raises(ValueError, match="data: no column is named 'size'; there are id, text_len, n"):
+        lengths.read(path, column="size")
+    with pytest.raises(ValueError, match="no column is named 'length', so name one with column=; there are id, text_"):
+        lengths.read(text)
+    with pytest.raises(ValueError, match="entry 0 is 'a'"):
+        lengths.read(text, column="id")
+
+
+@pytest.mark.parametrize("text", ["5, 3", "[5, 3]"])
+def test_a_column_where_there_is_no_table(text):
+    with pytest.raises(ValueError, match="column is 'size', but"):
+        lengths.read(text, column="size")
+
+
+@given(st.text())
+def test_text_is_read_or_refused(text):
+    """Whatever is typed gives numbers or a ValueError."""
+    with contextlib.suppress(ValueError):
+        assert all(isinstance(n, (int, float)) for n in lengths.read(io.StringIO(text)))
 
 
 def test_read(tmp_path, monkeypatch):
@@ -157,7 +190,7 @@ def test_shapes_of_the_random_distributions():
 def test_a_csv_table_without_a_heading_is_refused(tmp_path):
     path = tmp_path / "batch.csv"
     path.write_text("1,5\n2,3\n")
-    with pytest.raises(ValueError, match="a table of 2 columns needs a first line that names them"):
+    with pytest.raises(ValueError, match="a table with 2 columns needs a first line that names them"):
         lengths.read(str(path))
     for text in ("5,3,2\n", "5\n3\n2\n", "n,length\n0,5\n1,3\n2,2\n"):
         path.write_text(text)

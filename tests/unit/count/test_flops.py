@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import packviz as pv
 from packviz.core.layout import Layout
 from packviz.core.spec import Spec
-from packviz.count.flops import Ledger, flops
+from packviz.count.flops import FlopCount, flops
 from packviz.draw import bars, palette
 
 SIX = [9, 8, 6, 4, 3, 2]
@@ -48,21 +48,21 @@ def counted(run, mode=None):
 
 @given(specs(), layouts)
 def test_forward_is_what_torch_counts(spec, layout):
-    ledger = flops(spec, layout)
+    count = flops(spec, layout)
     padded, packed = runs(spec, layout)
-    assert ledger.padded == counted(padded)
-    assert ledger.packed == counted(packed)
-    assert ledger.saved == ledger.padded - ledger.packed
+    assert count.padded == counted(padded)
+    assert count.packed == counted(packed)
+    assert count.saved == count.padded - count.packed
 
 
 @given(specs(), layouts, st.booleans())
 def test_forward_and_backward_are_what_torch_counts(spec, layout, input_grad):
-    ledger = flops(spec, layout, input_grad=input_grad)
+    count = flops(spec, layout, input_grad=input_grad)
     padded, packed = runs(spec, layout, input_grad)
-    assert ledger.training.padded == counted(lambda: padded().sum().backward())
-    assert ledger.training.packed == counted(lambda: packed().sum().backward())
-    assert ledger.backward.padded == ledger.training.padded - ledger.padded
-    assert ledger.backward.packed == ledger.training.packed - ledger.packed
+    assert count.training.padded == counted(lambda: padded().sum().backward())
+    assert count.training.packed == counted(lambda: packed().sum().backward())
+    assert count.backward.padded == count.training.padded - count.padded
+    assert count.backward.packed == count.training.packed - count.packed
 
 
 class ElementCounter(TorchDispatchMode):
@@ -87,10 +87,10 @@ class ElementCounter(TorchDispatchMode):
 
 @given(specs(), layouts)
 def test_elementwise_is_what_aten_does(spec, layout):
-    ledger = flops(spec, layout)
+    count = flops(spec, layout)
     padded, packed = runs(spec, layout)
-    assert ledger.elementwise.padded == counted(padded, ElementCounter())
-    assert ledger.elementwise.packed == counted(packed, ElementCounter())
+    assert count.elementwise.padded == counted(padded, ElementCounter())
+    assert count.elementwise.packed == counted(packed, ElementCounter())
 
 
 def test_the_fused_kernel_hides_its_products():
@@ -115,14 +115,14 @@ def test_the_fused_kernel_hides_its_products():
 )
 def test_known_values(spec, padded, packed):
     for rnn in (spec, module(spec)):
-        ledger = pv.flops(rnn, SIX)
-        assert (ledger.padded, ledger.packed, ledger.saved) == (padded, packed, padded - packed)
+        count = pv.flops(rnn, SIX)
+        assert (count.padded, count.packed, count.saved) == (padded, packed, padded - packed)
 
 
 @given(specs(), layouts, st.booleans())
 def test_steps_and_sequences_add_up(spec, layout, input_grad):
-    ledger = flops(spec, layout, input_grad=input_grad)
-    for work in ledger.rows().values():
+    count = flops(spec, layout, input_grad=input_grad)
+    for work in count.rows().values():
         for both, n in ((work.per_step, layout.max_len), (work.per_sequence, layout.batch_size)):
             assert both.padded.shape == both.packed.shape == (n,)
             assert (both.padded.sum(), both.packed.sum()) == (work.padded, work.packed)
@@ -133,13 +133,13 @@ def test_steps_and_sequences_add_up(spec, layout, input_grad):
 
 @given(specs(), layouts)
 def test_a_cell_costs_the_same_everywhere(spec, layout):
-    ledger = flops(spec, layout)
+    count = flops(spec, layout)
     each = spec.gemm_per_cell
     running = layout.mask.sum(axis=0)
-    assert ledger.per_step.packed.tolist() == (each * running).tolist()
-    assert ledger.per_sequence.packed.tolist() == (each * layout.lengths).tolist()
-    assert set(ledger.per_step.padded) == {each * layout.batch_size}
-    assert set(ledger.per_sequence.padded) == {each * layout.max_len}
+    assert count.per_step.packed.tolist() == (each * running).tolist()
+    assert count.per_sequence.packed.tolist() == (each * layout.lengths).tolist()
+    assert set(count.per_step.padded) == {each * layout.batch_size}
+    assert set(count.per_sequence.padded) == {each * layout.max_len}
 
 
 @given(specs(), st.integers(1, 5), st.integers(1, 6))
@@ -157,14 +157,14 @@ def test_one_sequence_counted_alone_is_its_share_of_the_backward_pass():
 
 
 def test_counts_beyond_32_bits():
-    ledger = flops(Spec("LSTM", 4096, 4096, 8), [100_000] * 1000)
-    assert ledger.padded == 10**8 * 8 * 2 * 4 * 4096 * 8192
-    assert isinstance(ledger.padded, int)
+    count = flops(Spec("LSTM", 4096, 4096, 8), [100_000] * 1000)
+    assert count.padded == 10**8 * 8 * 2 * 4 * 4096 * 8192
+    assert isinstance(count.padded, int)
 
 
 def test_arrays_are_read_only():
-    ledger = flops(Spec("GRU", 2, 3), [2, 1])
-    for array in (ledger.per_step.packed, ledger.training.per_sequence.padded, ledger.backward.per_step.packed):
+    count = flops(Spec("GRU", 2, 3), [2, 1])
+    for array in (count.per_step.packed, count.training.per_sequence.padded, count.backward.per_step.packed):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0
 
@@ -208,24 +208,24 @@ def test_in_words():
 
 @given(specs(), layouts, st.sampled_from(["light", "dark", "live"]))
 def test_picture(spec, layout, theme):
-    ledger = flops(spec, layout)
-    said = Drawing(ledger.to_svg(theme)).said()
-    for name, work in ledger.rows().items():
+    count = flops(spec, layout)
+    said = Drawing(count.to_svg(theme)).said()
+    for name, work in count.rows().items():
         assert name in said
         assert any(s.startswith(f"{work.packed:,} of {work.padded:,}: ") for s in said)
-    assert f"{ledger.per_step.padded[0]:,}" in said
+    assert f"{count.per_step.padded[0]:,}" in said
 
 
 def test_a_notebook_gets_image_and_text():
-    ledger = flops(Spec("GRU", 2, 3), [2, 1])
-    bundle = ledger._repr_mimebundle_()
-    assert bundle["text/plain"] == ledger.to_text() == repr(ledger)
-    assert bundle["image/svg+xml"] == ledger.to_svg()
+    count = flops(Spec("GRU", 2, 3), [2, 1])
+    bundle = count._repr_mimebundle_()
+    assert bundle["text/plain"] == count.to_text() == repr(count)
+    assert bundle["image/svg+xml"] == count.to_svg()
 
 
 def test_no_flop_count_is_called_a_speed_up():
-    ledger = flops(Spec("LSTM", 3, 7), SIX)
-    said = (ledger.to_text() + " ".join(Drawing(ledger.to_svg()).said())).lower()
+    count = flops(Spec("LSTM", 3, 7), SIX)
+    said = (count.to_text() + " ".join(Drawing(count.to_svg()).said())).lower()
     assert not [word for word in ("speed", "fast", "slow", "time saved") if word in said]
 
 
@@ -278,6 +278,30 @@ def test_bars_of_totals_are_in_proportion(pairs):
     assert all(text.box.x >= 0 for text in picture.texts)
 
 
-def test_ledger_is_a_value():
-    ledger = flops(Spec("GRU", 2, 3), [2, 1])
-    assert ledger == Ledger(Spec("GRU", 2, 3), Layout([2, 1]))
+def test_a_count_is_a_value():
+    count = flops(Spec("GRU", 2, 3), [2, 1])
+    assert count == FlopCount(Spec("GRU", 2, 3), Layout([2, 1]))
+
+
+@given(st.lists(st.lists(st.integers(1, 20), min_size=1, max_size=6), min_size=1, max_size=5), st.booleans())
+def test_counts_of_several_batches_are_sums(batches, input_grad):
+    rnn = Spec("GRU", 3, 4, 2, True)
+    each = [flops(rnn, batch, input_grad=input_grad) for batch in batches]
+    for given_as in (batches, [Layout(batch) for batch in batches], [torch.tensor(batch) for batch in batches]):
+        together = flops(rnn, given_as, input_grad=input_grad)
+        assert together.batches == tuple(each)
+        for kind in ("forward", "backward", "training", "elementwise"):
+            total, counts = getattr(together, kind), [getattr(one, kind) for one in each]
+            assert total.padded == sum(count.padded for count in counts)
+            assert total.packed == sum(count.packed for count in counts)
+            assert total.saved == total.padded - total.packed
+        assert together.ratio == sum(one.packed for one in each) / sum(one.padded for one in each)
+
+
+def test_the_ratio_of_sums_is_not_the_mean_of_ratios():
+    together = flops(Spec("LSTM", 3, 7), [[100, 1], [2, 2]])
+    assert together.ratio == 105 / 204
+    assert np.mean([batch.ratio for batch in together.batches]) == pytest.approx((101 / 200 + 1) / 2)
+    assert "2 batches: 204 cells, 105 real, 99 padding." in together.to_text()
+    assert "48.5 %" in together.to_text()
+    assert "Packing leaves out 48.5 % of the forward FLOPs" in together.to_svg()

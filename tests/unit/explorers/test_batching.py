@@ -17,9 +17,9 @@ from packviz.explorers.lengths import FILE, MOST, TYPED
 OWN = [12, 3, 7, 4, 9, 2, 8, 5]
 
 
-def shows(explorer, n, batch_size=32, order=SHUFFLED, window=4, workers=2, way="contiguous", seed=0):
+def shows(explorer, n, batch_size=32, order=SHUFFLED, window=None, workers=2, way="contiguous", seed=0):
     """The picture, the counts and the words are those of these batches and shares."""
-    groups = buckets.batches(n, batch_size, order, window=window, seed=seed)
+    groups = buckets.batches(n, batch_size, order, window=window or explorer.window.value, seed=seed)
     load, tokens = Load.of(n, groups), buckets.tokens(n, groups, workers, way)
     assert explorer.error.value == ""
     assert explorer.load.real.tolist() == load.real.tolist()
@@ -96,7 +96,7 @@ def test_orders_and_splits(order, way):
 
 def test_no_slider_is_shown_that_does_nothing():
     explorer = BatchingExplorer(order=BUCKETED)
-    assert (explorer.window.value, explorer.window.max) == (4, 16)
+    assert (explorer.window.value, explorer.window.max) == (16, 16)  # as of BucketSampler, but for 16 batches
     move(explorer.batch_size, 128)
     assert (explorer.window.value, explorer.window.max) == (4, 4)
     move(explorer.picker.kind, "equal")
@@ -142,8 +142,8 @@ def test_lengths_are_loaded():
     upload(explorer, b'{"lengths": [4, 4, 2]}', "mine.json")
     shows(explorer, [4, 4, 2], 4)
     for content, said in [
-        (b"name,size\nx,5\n", "mine.csv: no column is headed 'length'"),
-        (b"1,2\n3,4\n", "mine.csv: a table of 2 columns needs a first line"),
+        (b"name,size\nx,5\n", "mine.csv: no column is named 'length'"),
+        (b"1,2\n3,4\n", "mine.csv: a table with 2 columns needs a first line"),
         (b"\xff\xfe\x00", "mine.csv: not a text file"),
         (b"", "mine.csv: no lengths given"),
         (b"[" * 100_000, "mine.csv: not valid JSON: "),
@@ -180,6 +180,7 @@ def test_more_sequences_than_it_takes_are_refused_and_the_picture_stays():
 
 def test_buckets_leave_less_padding():
     explorer = BatchingExplorer()
+    move(explorer.window, 4)
     padding = {}
     for order in ORDERS:
         move(explorer.order, order)

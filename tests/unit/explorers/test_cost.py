@@ -16,15 +16,15 @@ from packviz.lessons import checks
 
 
 def shows(explorer, spec, lengths, input_grad=False):
-    """The picture, the counts and the words are those of this ledger."""
-    ledger = flops(spec, lengths, input_grad=input_grad)
-    assert explorer.shown == ledger
+    """The picture, the counts and the words are those of this count."""
+    count = flops(spec, lengths, input_grad=input_grad)
+    assert explorer.shown == count
     assert explorer.error.value == ""
-    assert ledger.headline() in " ".join(explorer.picture.value.split("aria-label=")[1].split('"')[1:2])
-    assert f"{ledger.padded:,} GEMM FLOPs padded, {ledger.packed:,} packed" in words(explorer.summary)
-    body = pictures.draw(ledger.layout, theme="live").svg().split("</style>")[1].split("/>", 1)[1]  # behind the ground
+    assert count.headline() in " ".join(explorer.picture.value.split("aria-label=")[1].split('"')[1:2])
+    assert f"{count.padded:,} GEMM FLOPs padded, {count.packed:,} packed" in words(explorer.summary)
+    body = pictures.draw(count.layout, theme="live").svg().split("</style>")[1].split("/>", 1)[1]  # behind the ground
     assert body.removesuffix("</svg>") in explorer.picture.value
-    assert explorer.to_text() == f"{ledger.to_text()}\n\n{text.describe(ledger.layout)}"
+    assert explorer.to_text() == f"{count.to_text()}\n\n{text.describe(count.layout)}"
 
 
 SIX = [9, 8, 6, 4, 3, 2]
@@ -38,8 +38,8 @@ def test_it_starts_with_the_worked_example():
 
 
 def test_colours_are_those_of_sequences_alone():
-    ledger = flops(Spec("LSTM", 3, 7), SIX)
-    fills = {shape.fill for shape in Drawing(ledger.to_svg()).boxes}
+    count = flops(Spec("LSTM", 3, 7), SIX)
+    fills = {shape.fill for shape in Drawing(count.to_svg()).boxes}
     assert REAL in fills
     assert not fills & {*SEQUENCES}
 

@@ -19,7 +19,7 @@ from packviz.check import networks
 from packviz.draw import palette
 from packviz.draw.picture import show
 from packviz.explorers.panel import Companion
-from packviz.lessons import NotSolvedError, Quiz, Verdict, ask, checks, progress, sentences
+from packviz.lessons import NotSolvedError, Quiz, Verdict, ask, checks, sentences
 from packviz.lessons.checks.mistakes import spoilt_batches
 from packviz.lessons.exercise import NOT_YET, Comparison, exercise
 from packviz.ops.masks import align
@@ -627,10 +627,8 @@ def test_a_verdict_stands_over_its_drawings():
     assert all(t.box.right <= drawing.width for t in titles)
 
 
-def test_an_exercise_of_your_own(monkeypatch):
-    monkeypatch.setattr(progress, "_exercises", {})
-
-    @exercise("00", "The number")
+def test_an_exercise_of_your_own():
+    @exercise
     def check(answer):
         return Verdict(answer == 42, "So.")
 
@@ -639,10 +637,8 @@ def test_an_exercise_of_your_own(monkeypatch):
     assert check(...).headline.startswith("○ Not solved yet")  # though the check would take it for a wrong answer
 
 
-def test_a_function_that_returns_nothing_is_not_solved_yet_wherever_the_check_calls_it(monkeypatch):
-    monkeypatch.setattr(progress, "_exercises", {})
-
-    @exercise("00", "Twice a number")
+def test_a_function_that_returns_nothing_is_not_solved_yet_wherever_the_check_calls_it():
+    @exercise
     def check(first, second):
         return Verdict(first(1) + second(number=2) == 6, "So.")
 
@@ -682,9 +678,7 @@ def test_a_line_of_the_readers_is_named_wherever_it_lies(path):
     assert checks.batch_sizes(names["answer"]).message == "Your answer raised KeyError in line 2: 'lost'"
 
 
-def test_a_line_of_a_library_is_not_the_readers(monkeypatch):
-    monkeypatch.setattr(progress, "_exercises", {})
-
+def test_a_line_of_a_library_is_not_the_readers():
     names = {
         "__name__": "packviz.lessons.checks.mine",
         "pack": pack_padded_sequence,
@@ -692,6 +686,6 @@ def test_a_line_of_a_library_is_not_the_readers(monkeypatch):
         "x": torch.zeros(3, 2),
     }
     exec('def check(answer):\n    return Verdict(bool(pack(x, answer)), "Packed.")', names)
-    check = exercise("00", "Lengths")(names["check"])
+    check = exercise(names["check"])
     assert check([3, 1]).solved
     assert check([1, 3]).message.startswith("Your answer does not fit: `lengths` array must be sorted")

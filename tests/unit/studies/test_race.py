@@ -211,8 +211,8 @@ def test_where_packed_is_faster():
     (training, forward) = (some := made_up(torch_packed=5).packed_faster()).rows
     assert (training.time, forward.time) == (0.5, 0.5)
     assert forward.work == sum(TINY.drawn()) / (TINY.batch_size * TINY.steps)
-    ledger = flops(TINY.spec, Layout(TINY.drawn(), max_len=TINY.steps), input_grad=True).training
-    assert training.work == ledger.packed / ledger.padded
+    count = flops(TINY.spec, Layout(TINY.drawn(), max_len=TINY.steps), input_grad=True).training
+    assert training.work == count.packed / count.padded
     assert list(some.groups) == [TINY.name]
     seconds = {PADDED: (0.01,) * 3, PACKED: (0.002, 0.009, 0.02)}  # faster in the median, and not clearly
     assert Race(PLACE, {TINY: dict.fromkeys(PASSES, Timing(seconds))}).packed_faster().rows == []

@@ -1,0 +1,93 @@
+"""A sampler that puts sequences of similar lengths into a batch, for one worker or several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch.utils.data import Sampler
+
+from packviz.core.batches import BUCKETED, WINDOW, batches, split
+from packviz.core.given import at_least
+from packviz.core.layout import Layout
+
+
+class BucketSampler(Sampler[list[int]]):
+    """Batches of similar lengths in random order: a `batch_sampler` for a `torch.utils.data.DataLoader`.
+
+    In every epoch all sequences are shuffled. Each window of so many batches is then sorted by length and cut into
+    batches, and these are shuffled. Within a batch the longest sequence comes first.
+
+    With several workers (`num_replicas`, as in `torch.utils.data.DistributedSampler`), every worker makes a sampler
+    with its own `rank` and the same other arguments. In each step the workers then get batches of similar lengths, so
+    nobody waits long for the others.
+
+    Attributes:
+        epoch: The epoch of the next pass. Each pass adds 1 to it, so every pass is shuffled differently.
+    """
+
+    def __init__(
+        self,
+        lengths: Any,
+        batch_size: int,
+        *,
+        window: int = WINDOW,
+        drop_last: bool = False,
+        seed: int = 0,
+        num_replicas: int = 1,
+        rank: int = 0,
+    ) -> None:
+        """Takes the lengths of the whole data set.
+
+        Args:
+            lengths: `(N,)` whole numbers of at least 1: a list, an array, a tensor or a `Layout`.
+            batch_size: Sequences per batch and worker.
+            window: How many batches (of all workers together) are sorted together. With 1, nothing is gained.
+            drop_last: Whether to drop the last batch of the data set if it is smaller than the others. Otherwise it is
+                kept; if it has fewer sequences than there are workers, some of them are repeated, so that each worker
+                gets one.
+            seed: Seed of epoch 0. All workers need the same one.
+            num_replicas: Number of workers.
+            rank: Number of this worker, from 0.
+
+        Raises:
+            ValueError: A length is not valid; `batch_size`, `window` or `num_replicas` is not a whole number of at
+                least 1; `seed` or `rank` is negative; or `rank` is not below `num_replicas`.
+        """
+        self.lengths = Layout(lengths).lengths
+        self.batch_size = at_least("batch_size", batch_size)
+        self.window = at_least("window", window)
+        self.drop_last = drop_last
+        self.seed = at_least("seed", seed, 0)
+        self.num_replicas = at_least("num_replicas", num_replicas)
+        self.rank = at_least("rank", rank, 0)
+        if self.rank >= self.num_replicas:
+            raise ValueError(f"rank is {rank}; give a number from 0 to {self.num_replicas - 1}, below num_replicas")
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the order of the next pass, for example when training resumes.
+
+        Raises:
+            ValueError: `epoch` is not a whole number of at least 0.
+        """
+        self.epoch = at_least("epoch", epoch, 0)
+
+    def __len__(self) -> int:
+        together = self.batch_size * self.num_replicas
+        return self.lengths.size // together if self.drop_last else -(-self.lengths.size // together)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        together, workers = self.batch_size * self.num_replicas, self.num_replicas
+        found = batches(self.lengths, together, BUCKETED, window=self.window, seed=self.seed + self.epoch)
+        self.epoch += 1
+        for batch in found:
+            if self.drop_last and batch.size < together:
+                continue
+            shares = split(self.lengths[batch], min(workers, batch.size))
+            yield batch[shares[self.rank % len(shares)]].tolist()
+
+    def __repr__(self) -> str:
+        options = ("batch_size", "window", "drop_last", "seed", "num_replicas", "rank", "epoch")
+        stated = ", ".join(f"{name}={getattr(self, name)}" for name in options)
+        return f"BucketSampler({self.lengths.size} sequences, {stated})"

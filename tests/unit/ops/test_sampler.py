@@ -1,0 +1,98 @@
+"""Batches of similar lengths, for one worker and for several, as a DataLoader takes them."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+import packviz as pv
+
+lengths = st.lists(st.integers(1, 60), min_size=1, max_size=80)
+
+
+def test_a_window_holds_so_many_batches():
+    n = list(range(1, 41))
+    order = np.random.default_rng(3).permutation(40)
+    pools = [set(order[i : i + 8].tolist()) for i in range(0, 40, 8)]
+    for batch in pv.BucketSampler(n, 4, window=2, seed=3):
+        assert any(set(batch) <= pool for pool in pools)
+        assert [n[i] for i in batch] == sorted((n[i] for i in batch), reverse=True)
+
+
+def test_each_epoch_is_shuffled_anew_and_can_be_chosen():
+    n = np.random.default_rng(0).integers(1, 50, 64)
+    sampler = pv.BucketSampler(n, 8, window=2)
+    first, second = list(sampler), list(sampler)
+    assert len(first) == len(second) == len(sampler) == 8
+    assert first != second
+    assert sampler.epoch == 2
+    resumed = pv.BucketSampler(n, 8, window=2)
+    resumed.set_epoch(1)
+    assert list(resumed) == second
+    resumed.set_epoch(0)
+    assert list(resumed) == first
+
+
+def test_it_is_a_batch_sampler():
+    data = [torch.full((n,), n) for n in (5, 2, 9, 4, 7)]
+    sampler = pv.BucketSampler([len(x) for x in data], 2)
+    assert isinstance(sampler, torch.utils.data.Sampler)
+    loader = DataLoader(data, batch_sampler=sampler, collate_fn=lambda batch: batch)
+    assert len(loader) == 3
+    assert sorted(len(x) for batch in loader for x in batch) == [2, 4, 5, 7, 9]
+
+
+@given(lengths, st.integers(1, 9), st.integers(1, 5), st.integers(1, 5), st.booleans(), st.integers(0, 3))
+def test_workers_share_the_data_set(n, batch_size, window, workers, drop_last, epoch):
+    samplers = [
+        pv.BucketSampler(n, batch_size, window=window, drop_last=drop_last, seed=1, num_replicas=workers, rank=rank)
+        for rank in range(workers)
+    ]
+    epochs = []
+    for sampler in samplers:
+        sampler.set_epoch(epoch)
+        epochs.append(list(sampler))
+        assert len(epochs[-1]) == len(sampler)  # equally many steps, or workers would wait for ever
+    assert len({len(batches) for batches in epochs}) == 1
+    assert all(0 < len(batch) <= batch_size for batches in epochs for batch in batches)
+    everyone = [i for batches in epochs for batch in batches for i in batch]
+    left = len(n) % (batch_size * workers)
+    if drop_last:
+        assert all(len(batch) == batch_size for batches in epochs for batch in batches)
+        assert len(set(everyone)) == len(everyone) == len(n) - left
+    else:
+        assert set(everyone) == set(range(len(n)))
+        assert len(everyone) == len(n) + (max(workers - left, 0) if left else 0)
+
+
+def test_workers_get_similar_batches_in_each_step():
+    n = np.random.default_rng(0).integers(1, 500, 4096)
+    steps = zip(*(pv.BucketSampler(n, 16, num_replicas=4, rank=rank) for rank in range(4)), strict=True)
+    tokens = np.array([[n[batch].sum() for batch in step] for step in steps])
+    assert (tokens.max(axis=1) / tokens.min(axis=1)).max() < 1.1
+
+
+def test_it_says_what_it_is():
+    assert repr(pv.BucketSampler([3, 2, 1], 2)) == (
+        "BucketSampler(3 sequences, batch_size=2, window=50, drop_last=False, seed=0, num_replicas=1, rank=0, epoch=0)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size is 0; give a whole number of at least 1"),
+        ({"window": 1.5}, "window is 1.5; give"),
+        ({"seed": -1}, "seed is -1; give a whole number of at least 0"),
+        ({"lengths": [0]}, r"lengths\[0\] is 0"),
+        ({"num_replicas": 0}, "num_replicas is 0; give"),
+        ({"rank": 2, "num_replicas": 2}, "rank is 2; give a number from 0 to 1, below num_replicas"),
+    ],
+)
+def test_bad_input_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        pv.BucketSampler(**({"lengths": [1, 2], "batch_size": 2} | options))
+    with pytest.raises(ValueError, match="epoch is -1; give"):
+        pv.BucketSampler([1], 1).set_epoch(-1)
