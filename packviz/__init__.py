@@ -109,7 +109,7 @@ _MODULES = {
     "lengths": "packviz.core.lengths",
 }
 # Old names and new. Arguments that were renamed are listed in docs/renamed.md, too.
-_RENAMED = {"padding_mask": "real_mask"}
+_RENAMED = {"Buckets": "BucketSampler", "padding_mask": "real_mask"}
 
 
 def __getattr__(name: str) -> Any:
