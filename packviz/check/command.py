@@ -25,6 +25,8 @@ def add_diagnose(parser: argparse.ArgumentParser) -> None:
     add("file", metavar="FILE", help="a .pt, .npz or .npy file that holds the padded batch x, or x and lengths")
     add("--lengths", nargs="+", metavar="N", help="the length of each sequence, or a file of them; else those in FILE")
     add("--batch-first", action="store_true", help="x is (B, T, …) and not (T, B, …)")
+    add("--strict", action="store_true", help="exit with 1 on a warning, too, and not only if there is an error or if"
+        " the data cannot be judged")  # fmt: skip
     parser.set_defaults(run=_diagnose)
 
 
@@ -38,7 +40,7 @@ def _diagnose(options: argparse.Namespace) -> int:
     with _complaining(TypeError):
         found = diagnose(x, n, options.batch_first)
     print(found)
-    return int(not found.ok)
+    return int(not found.ok or (options.strict and bool(found.of("warning"))))
 
 
 def _batch(path: str) -> tuple[Any, Any]:
