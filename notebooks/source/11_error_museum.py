@@ -23,16 +23,19 @@ desk = MuseumExplorer("RuntimeError: 'lengths' argument should be a 1D CPU int64
 desk
 
 # %% [markdown]
-# From code it is `museum.search`.
+# From code it is `museum.search`. It says how sure it is: many mistakes share a text.
 
 # %%
 from packviz.check import museum
 
 for text in ("my lengths are floats", "output shorter than input", "IndexError: index out of range in self"):
-    print(f"{text:<40} → {museum.search(text)[0].name}")
+    print(f"{text}\n    {museum.search(text)}")
 
 # %% tags=["claims"]
 assert desk.found[0].name == "Lengths on the GPU"
+assert desk.found.sure
+assert not museum.search("IndexError: index out of range in self").sure
+assert not museum.search("KeyError: 'foo'")
 assert museum.search("is h_n in my order?")[0].name == "Whose order is it"
 assert museum.search("must be Tensor, not PackedSequence")[0].name == "A layer that wants a tensor"
 
@@ -615,16 +618,22 @@ assert different.pad.nodes > 5 * equal.pad.nodes
 # - **"No error, so it is right."** In room 1 wrong answers come without a word. Draw one batch with `pv.show` before you
 #   train.
 # - **"The error names the cause."** Lengths beyond T fail in the RNN or on unpacking, in words about shapes.
-# - **"Nothing found, so nothing is wrong."** `pv.diagnose` speaks only where the data are evidence.
+# - **"No error found, so nothing is wrong."** `pv.diagnose` can judge only what the data show, and says what they do
+#   not show. Give it the batch as it was padded, before any layer that changes the padding.
 
 # %%
 ambiguous = make([3, 2, 1])  # fits its lengths along either dimension
-for batch_first in (False, True):
-    print(f"batch_first={batch_first}: {pv.diagnose(ambiguous, [3, 2, 1], batch_first=batch_first).headline}")
+print(pv.diagnose(ambiguous, [3, 2, 1], batch_first=True))
+
+# %%
+dropped = torch.nn.Dropout()(make([5, 3, 2]) + 1)  # what was padding is 0 or 2 now, at random
+print(pv.diagnose(dropped, [5, 3, 2], batch_first=True))
 
 # %% tags=["claims"]
-assert not pv.diagnose(ambiguous, [3, 2, 1], batch_first=False)
-assert not pv.diagnose(ambiguous, [3, 2, 1], batch_first=True)
+for batch_first in (True, False):
+    assert pv.diagnose(ambiguous, [3, 2, 1], batch_first=batch_first).rules == ["batch or time"]
+assert pv.diagnose(dropped, [5, 3, 2], batch_first=True).undecided
+assert not pv.diagnose(dropped, [5, 3, 2], batch_first=True).ok
 
 # %% [markdown]
 # ## Exercise

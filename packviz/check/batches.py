@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from packviz.check.findings import Finding, Findings
+from packviz.check.findings import UNDECIDED, Finding, Findings
 from packviz.core.given import only_dense
 from packviz.core.layout import BoolArray, IntArray, Layout, Packed, sequence_name
 from packviz.core.padded import Padded, batch_is_first, order
@@ -24,8 +24,13 @@ SURE = 0.1
 """What chance makes less likely than this is told as a mistake. Larger, it gives more than 1 % of false alarms on small
 batches of data that are sometimes zero: `tests/unit/check/test_odds.py` prints how many, for every kind of data."""
 
+_UNEVEN = "the padding is not constant"
+
 RARE = 0.1
 """How likely it is that the padding holds this and that without a mistake."""
+
+CERTAIN = 1e-6
+"""What chance makes less likely than this is almost certain, and so an error."""
 
 TOO_LONG = "padding inside the length"
 
@@ -41,13 +46,15 @@ def diagnose(
 ) -> Findings:
     """Looks for the traps of packing: what torch takes without a word, and what it will refuse.
 
-    A finding needs evidence in what was given. Where two readings explain the data equally well there is none: a batch
-    and its transpose with `B = T`, sorted lengths 3, 2, 1 and zeros as padding, say. So nothing found is no proof.
-    What data may show by chance is judged by odds, and the finding says in words how sure it is: three sequences are
-    enough where the data never hold what padding holds.
+    Padding is recognised by its value: all cells behind the lengths hold the same vector, zeros or not, apart from
+    rounding. What data may show by chance is judged by odds, and the finding says how sure it is: three sequences are
+    enough if the data never hold what the padding holds. What is almost certain is an error.
 
-    Padding is known by its value: cells behind the lengths that all hold the same vector, zeros or not. Looking for it
-    waits for the device a few times, so this is for a look at some batches and not for a training loop.
+    If the padding is not constant, as after dropout on an embedding, a convolution or an RNN, nothing tells where the
+    sequences end. `diagnose` then warns that this is undecided, and names an earlier tensor to pass. What is undecided
+    is not `ok`. If there is no padding, or if the lengths fit along either dimension, an info says so.
+
+    `diagnose` waits for the device a few times, so use it on some batches and not in a training loop.
 
     Args:
         x: `(T, B, …)`, or `(B, T, …)` with `batch_first`: what was, or will be, packed. Any dtype, any device.
@@ -59,8 +66,9 @@ def diagnose(
         hx: the initial state, `(L·D, B, H)` or a pair of them, as given to the RNN along with the packed batch.
 
     Returns:
-        The findings, gravest first. `"error"`: torch will refuse it, or the result is wrong. `"warning"`: very likely
-        wrong. `"info"`: right, but it surprises many.
+        The findings, gravest first. `"error"`: torch will refuse it, or the result is wrong, or almost certainly so.
+        `"warning"`: probably wrong, or undecided. `"info"`: good to know. The result is `ok` if there is no error and
+        nothing is undecided, and `clean` if there is no finding at all.
 
     Raises:
         TypeError: `x` is not a dense tensor, or `packed` is not a packed sequence.
@@ -71,7 +79,7 @@ def diagnose(
     if batch.readable:
         found += _counts(batch)
         if batch.fits:
-            found += [*(_data(batch) if batch.tells else ()), *_widths(batch)]
+            found += [*(_data(batch) if batch.possible else ()), *_widths(batch)]
             if packed is not None:
                 found += _order(batch, packed)
             if last is not None:
@@ -115,16 +123,23 @@ class _Batch:
         cut: IntArray = np.trunc(self.given).astype(np.int64)
         return cut
 
+    @cached_property
+    def filling(self) -> tuple[Tensor, IntArray, IntArray]:
+        """`(N, …)` the cells of the padding that hold no NaN; and of each its sequence and its step."""
+        filled = ~self.mask & ~self.nan
+        cells = self.x[torch.from_numpy(filled).to(self.x.device)].cpu()
+        b, t = np.nonzero(filled)
+        return cells if cells.is_complex() else cells.double(), b, t
+
     @property
-    def tells(self) -> bool:
-        """Whether the data may tell something: every length is one that x can have, and there are values."""
-        possible = (self.given == self.n) & (self.n >= 1) & (self.n <= self.steps)
-        return bool(possible.all()) and not self.x.is_meta
+    def possible(self) -> bool:
+        """Whether every length is one that a sequence of x can have."""
+        return bool(((self.given == self.n) & (self.n >= 1) & (self.n <= self.steps)).all())
 
     @property
     def fits(self) -> bool:
         """Whether every sequence of x has its length, so that data and lengths can be held against each other."""
-        return len(self.n) == self.size and self.size > 0 and self.steps > 0
+        return len(self.n) == self.size and self.x.numel() > 0
 
     @cached_property
     def mask(self) -> BoolArray:
@@ -132,10 +147,17 @@ class _Batch:
         return np.arange(self.steps) < self.n[:, None]
 
     def like(self, b: int, t: int) -> BoolArray:
-        """`(B, T)` true where a cell holds what cell `(b, t)` holds."""
+        """`(B, T)` true where a cell holds what cell `(b, t)` holds, apart from rounding.
+
+        A linear layer, for one, does not round alike in all rows of a batch.
+        """
         if self.nan[b, t]:
             return self.nan
-        return self._where(lambda x: (x == x[b, t]).all(-1))
+        cell = self.x[b, t]
+        if not cell.is_floating_point():
+            return self._where(lambda x: (x == cell).all(-1))
+        slack = 4 * torch.finfo(cell.dtype).eps * cell.abs().nan_to_num(0, 0).max()
+        return self._where(lambda x: ((x == cell) | ((x - cell).abs() <= slack)).all(-1))
 
     @cached_property
     def zero(self) -> BoolArray:
@@ -208,6 +230,10 @@ def _entries(batch: _Batch, wrong: BoolArray, rule: str, said: str, fix: str) ->
 
 def _counts(batch: _Batch) -> Iterator[Finding]:
     n, size, steps = batch.n, batch.size, batch.steps
+    if not batch.x.numel():
+        said = f"x, read as {batch.order} with B = {size} and T = {steps}, is empty. torch packs no empty tensor."
+        yield Finding("error", "empty batch", said, fix="leave this batch out")
+        return
     if len(n) != size:
         said = f"lengths has {count(len(n), 'entry', 'entries')}, but x, read as {batch.order}, has B = {size}"
         if len(n) == steps:
@@ -258,6 +284,8 @@ class _Reading:
     """The axis of time."""
     ways: float = 0.0
     """The logarithm of the number of mistakes of this kind."""
+    spread: bool = False
+    """Whether a convolution may have spread the data as far: all end so many steps behind their lengths."""
 
     @cached_property
     def inside(self) -> BoolArray:
@@ -310,18 +338,31 @@ def _succession(more: int, hits: BoolArray, tried: BoolArray) -> float:
 
 def _data(batch: _Batch) -> Iterator[Finding]:
     """Where the cells that hold one and the same value lie, against where the lengths put the padding."""
+    if batch.x.is_meta:
+        yield _undecided("x is on the device meta and has no values", "pass a batch with values")
+        return
+    clue = None
     if judged := [(one.chance(batch), one) for one in _readings(batch)]:
         chance, one = min(judged, key=itemgetter(0))
         k, others = int(one.inside.sum()), count(int(one.real.sum()), "other step")
         marks = one.are_marks(batch)
         if chance < SURE and not marks:
-            sure = "almost certain" if chance < 1e-6 else "very likely" if chance < 1e-3 else "likely"
+            # Lengths that differ have been counted: the data may end in silence, which is no matter of chance.
+            certain = chance < CERTAIN and (one.rule != TOO_LONG or bool(batch.mask.all()))
+            level, rule = "error" if certain else one.level, one.rule
+            sure = "almost certain" if certain else "very likely" if chance < 1e-3 else "likely"
             said = f"{one.said} This is {sure}: of {others}, {k or 'none'} {'are' if k > 1 else 'is'} like padding."
-            yield Finding(one.level, one.rule, said, _names(one.wrong), one.fix)
+            if one.spread:  # padding that is not zero, as a convolution's bias makes it
+                said = f"{one.said} Or x comes from a convolution, which spreads data that far; diagnose cannot tell."
+                level, rule = "warning", UNDECIDED
+            clue = Finding(level, rule, said, _names(one.wrong), one.fix)
         elif one.rule == TOO_LONG and (chance < SURE or not k):
             why = "end marks: every sequence ends so" if marks else f"data that end so: {others} do not rule it out"
             said = f"{one.said} They may as well be {why}."
-            yield Finding("info", one.rule, said, _names(one.wrong), one.fix)
+            clue = Finding("info", one.rule, said, _names(one.wrong), one.fix)
+    if clue and clue.rule == "data after the length" and batch.padding is None and (pattern := _pattern(batch)):
+        clue = _undecided(*pattern)  # what lies there is not data
+    yield from filter(None, [clue, _unjudged(batch, clue)])
     if (hidden := batch.nan & ~batch.mask).any():
         said = (
             f"{count(int(hidden.sum()), 'cell')} of {int((~batch.mask).sum())} of the padding hold NaN. Packed, nothing"
@@ -329,6 +370,77 @@ def _data(batch: _Batch) -> Iterator[Finding]:
         )
         fix = "pack, or clean the padding first: x = x.masked_fill(~mask, 0)"
         yield Finding("warning", "NaN in the padding", said, _names(hidden.any(axis=1)), fix)
+
+
+def _unjudged(batch: _Batch, clue: Finding | None) -> Finding | None:
+    """What the data do not tell, if they do not, beside the clue that they give."""
+    if batch.padding is None:
+        return None if clue and clue.level != "info" else _undecided(*_uneven(batch))
+    if batch.padding.all() and not batch.mask.all():
+        return _undecided("x holds the same everywhere, so its padding looks like data", "pass a batch with data in it")
+    square = batch.size == batch.steps > 1
+    if batch.mask.all() and batch.steps > 1 and not clue:
+        said = f"Every length is T = {batch.steps}, so x has no padding to judge them by. If it does have some, and not"
+        said += " zeros, this does not show." + f" Nor does batch_first, because B is {batch.steps}, too." * square
+        return Finding("info", "no padding", said, fix="nothing, if every sequence is as long as x")
+    if square and not clue and (batch.mask == batch.mask.T).all():
+        said = f"B and T are both {batch.steps}, and the lengths fit the padding along either dimension. So x does not"
+        said += " show whether batch_first is right."
+        return Finding("info", "batch or time", said, fix="nothing, if x is " + batch.order)
+    return None
+
+
+def _undecided(why: str, fix: str) -> Finding:
+    said = f"diagnose cannot judge where the sequences lie in x: {why}."
+    return Finding("warning", UNDECIDED, said, fix=f"{fix}, with the same lengths")
+
+
+def _uneven(batch: _Batch) -> tuple[str, str]:
+    """Why padding that is not constant may be so, and which tensor to give instead."""
+    filled = ~batch.mask & ~batch.nan
+    if filled.sum() == 1:
+        return "the padding is a single cell, and not zero, so nothing is like it", "pass a batch with more padding"
+    if pattern := _pattern(batch):
+        return pattern
+    cells, b, t = batch.filling
+    # How far inside the padding: a convolution reads data before it, and what it puts around x behind it.
+    depth = np.minimum(t - batch.n[b], batch.steps - 1 - t)
+    other = ~batch.like(*(int(at[depth.argmax()]) for at in (b, t)))[filled]
+    inner = depth > depth[other].max(initial=0)
+    if batch.x.is_floating_point() and _dropped(cells):
+        return f"{_UNEVEN}: numbers in it are zero at random, as after dropout", "pass what went into the dropout"
+    if inner.sum() > 1:
+        why = "it differs only near its borders, as after a convolution"
+        return f"{_UNEVEN}: {why}", "pass what went into the convolution"
+    why = "as after an RNN over padded data, attention, or dropout on top of another layer"
+    fix = "pass a tensor from before the first layer that mixes steps or drops at random, at best x as it was padded"
+    return f"{_UNEVEN}: {why}", fix
+
+
+def _pattern(batch: _Batch) -> tuple[str, str] | None:
+    """Why padding that is not constant may be so, and what to give instead, if its cells show that they are no data."""
+    cells, b, t = batch.filling
+    if _alike(cells, t):
+        why = "it depends on the step alone, as after adding positions"
+        return f"{_UNEVEN}: {why}", "pass what the positions were added to"
+    if _alike(cells, b):
+        why = "each sequence has its own, as after padding with its last step, or normalising each sequence"
+        return f"{_UNEVEN}: {why}", "pass what came before that"
+    return None
+
+
+def _alike(cells: Tensor, group: IntArray) -> bool:
+    """Whether all cells of a group hold the same, and groups of several cells differ."""
+    _, first, which, size = np.unique(group, return_index=True, return_inverse=True, return_counts=True)
+    several = cells[first[size > 1]]
+    one_each = torch.allclose(cells, cells[first[which]], rtol=1e-6, atol=1e-6)
+    return len(several) > 1 and one_each and not torch.allclose(several, several[:1])
+
+
+def _dropped(cells: Tensor) -> bool:
+    """Whether every feature of these cells is zero or one number."""
+    big = cells.amax(0).where(cells.amax(0) > 0, cells.amin(0))
+    return bool((cells == 0).any()) and bool(torch.isclose(cells, big).logical_or(cells == 0).all())
 
 
 def _readings(batch: _Batch) -> Iterator[_Reading]:
@@ -370,7 +482,7 @@ def _ending(batch: _Batch, same: BoolArray, cell: tuple[int, int] | None) -> Ite
         late, wrong = read > n, read != n
         if not wrong.any():
             continue
-        ways = _ways(batch, n, read, cell)
+        ways, spread = _ways(batch, n, read, cell), False
         b = int(np.argmax(late if late.any() else wrong))
         at = f"lengths[{b}] is {batch.n[b]}, the data"
         if np.array_equal(np.sort(read), np.sort(n)):
@@ -387,6 +499,9 @@ def _ending(batch: _Batch, same: BoolArray, cell: tuple[int, int] | None) -> Ite
                 " Packing leaves these steps out without a word."
             )
             fix = "give the full lengths; if you shorten on purpose, cut x as well"
+            spread = batch.x.is_floating_point() and np.array_equal(np.minimum(n + (read - n).max(), steps), read)
+            if spread:
+                fix += "; if x comes from a convolution, pass what went into it"
         else:
             level, rule = "warning", TOO_LONG
             over = int((n - read).sum())
@@ -397,7 +512,8 @@ def _ending(batch: _Batch, same: BoolArray, cell: tuple[int, int] | None) -> Ite
             )
             fix = "nothing, if these are data; else give each sequence's own length"
             fix += ", not the width of x" * bool((n == steps).all())
-        yield _Reading(level, rule, said, fix, wrong, np.arange(steps) < read[:, None], same, cell, ways=ways)
+        real = np.arange(steps) < read[:, None]
+        yield _Reading(level, rule, said, fix, wrong, real, same, cell, ways=ways, spread=spread and cell is not None)
 
 
 def _ways(batch: _Batch, n: IntArray, read: IntArray, cell: tuple[int, int] | None) -> float:

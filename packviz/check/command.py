@@ -26,6 +26,8 @@ def add_diagnose(parser: argparse.ArgumentParser) -> None:
     add("file", metavar="FILE", help="a .pt, .npz or .npy file that holds the padded batch x, or x and lengths")
     add("--lengths", nargs="+", metavar="N", help="the length of each sequence, or a file of them; else those in FILE")
     add("--batch-first", action=argparse.BooleanOptionalAction, help="whether x is (B, T, …) or (T, B, …) (default)")
+    add("--strict", action="store_true", help="exit with 1 on a warning, too, and not only if there is an error or if"
+        " the data cannot be judged")  # fmt: skip
     parser.set_defaults(run=_diagnose)
 
 
@@ -47,7 +49,7 @@ def _diagnose(options: argparse.Namespace) -> int:
         )
         print(f"packviz: {text}", file=sys.stderr)
     print(found)
-    return int(not found.ok)
+    return int(not found.ok or (options.strict and bool(found.of("warning"))))
 
 
 def _batch(path: str) -> tuple[Any, Any]:

@@ -16,6 +16,9 @@ from packviz.draw.text import count
 LEVELS = {"error": "✗", "warning": "!", "info": "i"}
 """The levels, gravest first, with the mark that each has beside its word."""
 
+UNDECIDED = "undecided"
+"""The rule of a finding that something could not be judged."""
+
 _COLUMNS = 110  # of a line of text
 
 
@@ -80,8 +83,18 @@ class Findings(Drawn, Sequence[Finding]):
 
     @property
     def ok(self) -> bool:
-        """Whether none of them is an error."""
-        return not self.of("error")
+        """Whether there is no error, and nothing is undecided."""
+        return not self.of("error") and not self.undecided
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing at all was found."""
+        return not self.found
+
+    @property
+    def undecided(self) -> bool:
+        """Whether something could not be judged."""
+        return UNDECIDED in self.rules
 
     @property
     def rules(self) -> list[str]:
@@ -98,6 +111,8 @@ class Findings(Drawn, Sequence[Finding]):
         counts = [(len(self.of(level)), level) for level in LEVELS]
         said = [f"{n} info" if level == "info" else count(n, level) for n, level in counts if n]
         mark = next((LEVELS[level] for level in ("error", "warning") if self.of(level)), "✓")
+        if self.undecided:
+            mark, said = LEVELS["error"] if self.of("error") else "?", ["undecided", *said]
         return f"{mark} {self.title}: {', '.join(said) or 'nothing found'}"
 
     def to_text(self) -> str:

@@ -19,7 +19,9 @@ from textwrap import wrap
 from typing import Any
 
 from packviz.core.quiet import quiet
+from packviz.core.worded import Worded
 from packviz.draw.table import Table, Tabled
+from packviz.draw.text import count
 
 ROOMS = {
     "silent": "no error, and a wrong answer",
@@ -51,6 +53,7 @@ class Exhibit(Tabled):
         asked: where people asked: `repository#number`, of GitHub unless it is the forum.
         words: what people say of it, where there is no text to search for.
         unless: a regular expression: a text with this is of another cause.
+        common: a regular expression: other mistakes give texts with this, too.
         notebook: the number of the one that shows it; empty if none does.
     """
 
@@ -63,6 +66,7 @@ class Exhibit(Tabled):
     asked: tuple[str, ...] = ()
     words: str = ""
     unless: str = ""
+    common: str = ""
     notebook: str = "11"
 
     @property
@@ -165,8 +169,43 @@ def _put_up(shown: Exhibit, said: Sequence[str]) -> None:
     print(shown.to_text(said).removeprefix(f"{shown.heading}\n"))
 
 
-def search(text: str, limit: int = 3) -> list[Exhibit]:
-    """Finds the exhibits that an error text belongs to, or that some words describe.
+@dataclass(frozen=True, repr=False)
+class Matches(Worded, Sequence[Exhibit]):
+    """The exhibits that a search found, the best first.
+
+    Attributes:
+        exhibits: what was found; empty if nothing is close.
+        doubt: why the first one may be wrong; empty if it is sure.
+    """
+
+    exhibits: tuple[Exhibit, ...] = ()
+    doubt: str = ""
+
+    def __len__(self) -> int:
+        return len(self.exhibits)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.exhibits[index]
+
+    @property
+    def sure(self) -> bool:
+        """Whether this is a known error text that no other mistake is known to give."""
+        return bool(self.exhibits) and not self.doubt
+
+    def to_text(self) -> str:
+        """The best match, and how sure it is."""
+        if not self.exhibits:
+            return "Nothing close."
+        more = f", or {count(len(self) - 1, 'other')}" if len(self) > 1 else ""
+        found = f"{self[0].name}, {self[0].place}{more}."
+        return f"Sure: {found}" if self.sure else f"Not sure, perhaps: {found} {self.doubt}"
+
+
+def search(text: str, limit: int = 3) -> Matches:
+    """Finds the exhibits that an error text belongs to, or that some words describe, and says how sure it is.
+
+    A text with the type of an exception, or with a traceback, is found by its text alone: single words that it shares
+    with an exhibit say nothing.
 
     Args:
         text: an error text, whole or in part, with or without its traceback: numbers, shapes, devices and case do not
@@ -174,17 +213,29 @@ def search(text: str, limit: int = 3) -> list[Exhibit]:
         limit: how many to give at most.
 
     Returns:
-        The best first. None if nothing is like it.
+        The best first: `sure`, if the text is that of one exhibit and of nothing else that is known; none, if nothing
+        is close.
 
     Raises:
         TypeError: the text is no string.
     """
     if not isinstance(text, str):
         raise TypeError(f"text is a {type(text).__name__}; give the error text, or some words, as a string")
-    scores = [(_score(one, text), one) for one in EXHIBITS]
-    least = max(_ENOUGH, max(score for score, _ in scores) / 2)
-    best = sorted((pair for pair in scores if pair[0] >= least), key=lambda pair: -pair[0])
-    return [one for _, one in best[:limit]]
+    text = _COLOUR.sub("", text)
+    overlap = {one.name: _overlap(one, text) for one in EXHIBITS if not _has(one.unless, text)}
+    by_words = not _IS_ERROR.search(text)
+    scores = {
+        name: part + 0.5 * _likeness(named(name), text) if part or by_words else 0.0 for name, part in overlap.items()
+    }
+    least = max(_ENOUGH, max(scores.values()) / 2)
+    best = sorted((name for name, score in scores.items() if score >= least), key=lambda name: -scores[name])
+    found = tuple(map(named, best[:limit]))
+    doubt = ""
+    if found and not overlap[best[0]]:
+        doubt = "Only some words are alike."
+    elif found and (_has(found[0].common, text) or sum(part >= overlap[best[0]] for part in overlap.values()) > 1):
+        doubt = "Other mistakes give this text, too."
+    return Matches(found, doubt)
 
 
 def recognise(text: str) -> Exhibit | None:
@@ -193,7 +244,7 @@ def recognise(text: str) -> Exhibit | None:
     found = [
         one
         for one in EXHIBITS
-        if not _is_other(one, text) and any(_grams(known) <= grams for known in map(_message, one.texts))
+        if not _has(one.unless, text) and any(_grams(known) <= grams for known in map(_message, one.texts))
     ]
     return max(found, key=lambda one: max(len(_grams(t)) for t in one.texts), default=None)
 
@@ -208,6 +259,7 @@ def first_line(error: BaseException) -> str:
 
 
 _ENOUGH = 0.2  # of a score; a text that is held in full has 1 or more
+_IS_ERROR = re.compile(r"Traceback \(most|\[ONNXRuntimeError\]|\b\w*(Error|Exception|Unsupported|InvalidArgument)\s*:")
 _PART = 0.6  # less than this of a text is no likeness: many errors end with "out of range"
 _RAGGED = re.compile(r"\bj\d+\b")
 _DEVICE = re.compile(r"\b(?:cuda|cpu|mps|xpu|hpu|xla|meta)(?::\d+)?\b", re.IGNORECASE)
@@ -218,14 +270,13 @@ _IDLE = {
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def _is_other(one: Exhibit, text: str) -> bool:
-    """Whether a text is like the exhibit's, and of another cause."""
-    return bool(one.unless and re.search(one.unless, text, re.IGNORECASE))
+def _has(pattern: str, text: str) -> bool:
+    """Whether the text has something that matches the pattern, if there is one."""
+    return bool(pattern and re.search(pattern, text, re.IGNORECASE))
 
 
-def _score(one: Exhibit, text: str) -> float:
-    if _is_other(one, text):
-        return 0.0
+def _overlap(one: Exhibit, text: str) -> float:
+    """How much of one of the exhibit's texts is in this one, or of this one in it, up to 1; 0 if too little."""
     asked = _grams(text)
     best = 0.0
     for known in map(_message, one.texts):
@@ -233,7 +284,7 @@ def _score(one: Exhibit, text: str) -> float:
         both = len(grams & asked)
         # Of a whole error text, most of the known one; of a part of it, most of what was pasted.
         best = max(best, both / len(grams), both / max(len(asked), 3))
-    return best * (best >= _PART) + 0.5 * _likeness(one, text)
+    return best * (best >= _PART)
 
 
 def _likeness(one: Exhibit, text: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipywidgets as widgets
 
 from packviz.check import museum
-from packviz.draw import palette, text
+from packviz.draw import palette
 from packviz.explorers.panel import Panel, View
 
 _ASK = "Paste an error text, or say in a few words what you see"
@@ -17,10 +17,10 @@ class MuseumExplorer(Panel):
 
     Attributes:
         pasted: the text.
-        found: the exhibits in the picture, the best first.
+        found: the exhibits in the picture, the best first, and how sure that is.
     """
 
-    found: list[museum.Exhibit]
+    found: museum.Matches
 
     def __init__(self, pasted: str = "") -> None:
         """Starts with this text."""
@@ -35,14 +35,12 @@ class MuseumExplorer(Panel):
     def view(self) -> View:
         """The plates of the exhibits that are like the text."""
         asked = self.pasted.value.strip()
-        found = museum.search(asked)
-        if asked and not found:
-            raise ValueError(f"no exhibit is like this. {_ASK}")
-        self.found, summary = found, f"{len(museum.EXHIBITS)} exhibits. {_ASK}."
+        self.found = found = museum.search(asked)
+        summary = found.to_text() if asked else f"{len(museum.EXHIBITS)} exhibits."
         if found:
-            more = f", or {text.count(len(found) - 1, 'other')}" if len(found) > 1 else ""
-            live = " There it happens live." * bool(found[0].notebook)
-            summary = f"Most like it: {found[0].name}, {found[0].place}{more}.{live}"
+            summary += " The notebook shows it live." * bool(found[0].notebook)
+        else:
+            summary += f" {_ASK}."
         return View(
             draw=lambda theme: _PLATES.format(
                 palette.LIVE.text if theme == "live" else "inherit", "".join(one.to_html() for one in found)

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 from habits import habit_of
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence
 
@@ -222,6 +222,7 @@ def test_every_text_is_found(name, said):
 @given(st.sampled_from(TEXTS), st.data())
 def test_numbers_shapes_and_devices_do_not_matter(text, data):
     name, said = text
+    assume(name != "State batch first")  # its two shapes are what tells it from a state of another batch
     device = data.draw(st.sampled_from(["cuda:0", "cuda:13", "mps:0", "xpu:1"]))
     asked = re.sub(r"cuda:0|meta", device, said)
     asked = re.sub(r"(?<!int)\d+(?!D)", lambda m: str(data.draw(st.integers(0, 10**6))), asked)
@@ -283,7 +284,8 @@ def test_words_find_what_has_no_text(asked, name):
     ],
 )
 def test_nothing_like_it(asked):
-    assert museum.search(asked) == []
+    assert not museum.search(asked)
+    assert museum.search(asked).to_text() == "Nothing close."
     assert museum.recognise(asked) is None
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import packviz as pv
+from packviz.check.findings import UNDECIDED
 from packviz.draw.text import table
 
 TRIES = 300 if os.environ.get("HYPOTHESIS_PROFILE") == "full" else 15
@@ -154,14 +155,15 @@ def batch(rng, kind, size, steps):
 
 
 def told(rng, kind, size, steps, spoil):
-    """What is found, if there is something to find: rules that are serious, and those that are infos."""
+    """What is found, if there is something to find: rules that are serious, those that are infos, and any doubt."""
     if spoil is swapped:
         steps = size  # with B and T different, the count of lengths gives it away
     given = spoil(rng, *batch(rng, kind, size, steps))
     if given is None:
         return None
     found = pv.diagnose(*given, batch_first=True)
-    return {one.rule for one in found if one.level != "info"}, {one.rule for one in found.of("info")}
+    serious = {one.rule for one in found if one.level != "info"} - {UNDECIDED}
+    return serious, {one.rule for one in found.of("info")}, found.undecided
 
 
 def tail(hits, tries, rate):
@@ -173,6 +175,7 @@ def tail(hits, tries, rate):
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_caught(kind):
     """At least 95 % of the mistakes where the data are evidence; on clean data of any kind at most 1 % false alarms.
+    Where the data are evidence, at most 5 % are undecided: those with a single cell of padding that is not zero.
 
     The seed is new every time. So a bound is broken only where a rate that just keeps it would come out like this less
     than once in `1 / NEVER` runs, by the binomial distribution: of 15 tries 7 missed, of 115 clean batches 9 alarms.
@@ -185,20 +188,22 @@ def test_what_is_caught(kind):
         row = [f"  {size}, {steps}"]
         for name, (spoil, rules) in MISTAKES.items():
             results = [one for one in (told(rng, kind, size, steps, spoil) for _ in range(TRIES)) if one]
-            sure = sum(bool(serious & rules) for serious, _ in results)
+            sure = sum(bool(serious & rules) for serious, _, _ in results)
             # A sequence may truly end in zeros. Where that cannot be excluded, an info says so.
             maybe = sum(
-                not serious & rules and "padding inside the length" in infos & rules for serious, infos in results
+                not serious & rules and "padding inside the length" in infos & rules for serious, infos, _ in results
             )
             row.append(f"{sure}{f' + {maybe} info' if maybe else ''}/{len(results)}")
             missed = len(results) - sure - maybe
             if kind in TELLING and tail(missed, len(results), 0.05) < NEVER:
                 broken.append(f"{size}, {steps}, {name}: {missed} of {len(results)} missed")
-        alarms = [told(rng, kind, size, steps, clean)[0] for _ in range(TRIES + 20 * TRIES // size)]  # rare with many
-        false = sum(map(bool, alarms))
-        row.append(f"{false}/{len(alarms)}")
+        alarms = [told(rng, kind, size, steps, clean) for _ in range(TRIES + 20 * TRIES // size)]  # rare with many
+        false, doubts = sum(bool(serious) for serious, _, _ in alarms), sum(doubt for _, _, doubt in alarms)
+        row.append(f"{false}{f' + {doubts} undecided' if doubts else ''}/{len(alarms)}")
         if tail(false, len(alarms), 0.01) < NEVER:
             broken.append(f"{size}, {steps}: {false} false alarms of {len(alarms)}")
+        if kind in TELLING and tail(doubts, len(alarms), 0.05) < NEVER:
+            broken.append(f"{size}, {steps}: {doubts} undecided of {len(alarms)}")
         rows.append(row)
-    print("", *table(rows, "<" + "  >14" * 5 + "  >12"), sep="\n")
+    print("", *table(rows, "<" + "  >14" * 5 + "  >20"), sep="\n")
     assert not broken, f"seed {seed}"

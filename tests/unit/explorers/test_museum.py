@@ -19,7 +19,7 @@ def drawn(panel):
 
 def test_it_starts_empty_handed():
     panel = MuseumExplorer()
-    assert panel.found == []
+    assert not panel.found
     assert words(panel.summary).startswith("30 exhibits. Paste an error text, ")
     assert panel.error.value == ""
     assert panel.to_text() == words(panel.summary)
@@ -29,7 +29,7 @@ def test_it_starts_empty_handed():
 def test_it_starts_as_told():
     panel = MuseumExplorer("KeyError: x\nRuntimeError: Length of all samples has to be greater than 0")
     assert panel.found[0].name == "An empty sequence"
-    assert words(panel.summary).startswith("Most like it: An empty sequence, exhibit 14 of notebook 11")
+    assert words(panel.summary).startswith("Sure: An empty sequence, exhibit 14 of notebook 11")
 
 
 @pytest.mark.parametrize("said", TEXTS)
@@ -47,36 +47,36 @@ def test_it_shows_what_the_search_finds(said):
 
 
 def test_it_promises_nothing_live_where_no_notebook_shows_it():
-    assert words(MuseumExplorer("my lengths are floats").summary).endswith(" There it happens live.")
+    assert words(MuseumExplorer("my lengths are floats").summary).endswith(" The notebook shows it live.")
     summary = words(MuseumExplorer("AttributeError: 'NestedTensor' object has no attribute 'batch_sizes'").summary)
-    assert summary == "Most like it: A jagged tensor in an RNN, shown in no notebook."
+    assert summary == "Sure: A jagged tensor in an RNN, shown in no notebook."
 
 
-def test_what_is_not_there_is_said_and_the_picture_stays():
+def test_what_is_not_there_is_said_and_no_picture_stays():
     panel = MuseumExplorer(TEXTS[0])
     before = panel.picture.value
     move(panel.pasted, "3, two, -1; ☠")
-    assert words(panel.error).startswith("✗ no exhibit is like this. Paste an error text, ")
-    assert panel.picture.value == before
-    assert panel.found == museum.search(TEXTS[0])
+    assert words(panel.summary).startswith("Nothing close. Paste an error text, ")
+    assert not list(drawn(panel))
+    assert not panel.found
     move(panel.pasted, TEXTS[-1])
-    assert panel.error.value == ""
+    assert list(drawn(panel))
     assert panel.picture.value != before
     move(panel.pasted, "   ")
-    assert panel.found == []
+    assert not panel.found
 
 
 @given(st.text(max_size=300))
 def test_any_text_may_be_pasted(text):
     panel = MuseumExplorer(TEXTS[0])
     move(panel.pasted, text)
-    assert bool(panel.found) == bool(text.strip())  # the last good ones, where nothing is like it
-    assert "packviz failed" not in panel.error.value
+    assert panel.found == museum.search(text.strip())
+    assert panel.error.value == ""
 
 
 def test_its_stored_form():
     bundle = MuseumExplorer(TEXTS[0])._repr_mimebundle_()
-    assert bundle["text/plain"].startswith("Most like it: Batch and time swapped, exhibit 1 of notebook 11")
+    assert bundle["text/plain"].startswith("Not sure, perhaps: Batch and time swapped, exhibit 1 of notebook 11")
     assert museum.named("Batch and time swapped").to_html() in bundle["text/html"]
     assert "var(" not in bundle["text/html"]  # where it is stored it takes the colour of the page
     assert "image/svg+xml" not in bundle
