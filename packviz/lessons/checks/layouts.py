@@ -44,7 +44,8 @@ def two_batches(lengths: Sequence[int], batches: Any) -> Verdict:
 @exercise("02", "A function from lengths to batch sizes")
 def batch_sizes(answer: Callable[[list[int]], Any]) -> Verdict:
     from torch import zeros  # noqa: PLC0415
-    from torch.nn.utils.rnn import pack_sequence  # noqa: PLC0415
+
+    from packviz.ops.original import pack_sequence  # noqa: PLC0415
 
     for lengths in ([3, 2], [5, 2], [3, 5, 2, 4], [1], [2, 2, 2], [9, 8, 6, 4, 3, 2]):
         yours = answer(list(lengths))
@@ -61,7 +62,8 @@ def batch_sizes(answer: Callable[[list[int]], Any]) -> Verdict:
 @exercise("02", "A function from sequences (strings) to the entries of `data`, in order")
 def packed_order(answer: Callable[[list[str]], Any]) -> Verdict:
     from torch import tensor  # noqa: PLC0415
-    from torch.nn.utils.rnn import pack_sequence  # noqa: PLC0415
+
+    from packviz.ops.original import pack_sequence  # noqa: PLC0415
 
     for words in (["abc", "x"], ["see", "count", "time"], ["pad", "it"], ["a"]):
         yours = answer(list(words))

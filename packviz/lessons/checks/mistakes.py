@@ -73,7 +73,7 @@ def spoilt_batches() -> list[tuple[Any, list[int], bool]]:
 
 @exercise("11", "Three batches with a silent mistake each, repaired: a list of `(x, lengths, batch_first)`")
 def repaired_batches(answer: Any) -> Verdict:
-    from torch.nn.utils.rnn import pack_padded_sequence, unpack_sequence  # noqa: PLC0415
+    from packviz.ops.original import pack_padded_sequence, unpack_sequence  # noqa: PLC0415
 
     batches = [(x, lengths, batch_first) for x, lengths, batch_first in answer]
     if len(batches) != 3:
