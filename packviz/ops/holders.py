@@ -54,10 +54,10 @@ class Place:
         except TypeError:
             self._owner = lambda owner=link.owner: owner  # type: ignore[misc]
 
-    def exchange(self, function: FunctionType) -> Callable[[], None] | None:
+    def exchange(self, function: FunctionType) -> Callable[[], object] | None:
         """Puts another function there. Returns what undoes it, or `None` if nothing can be put there."""
         before, after = self._held(), self._wrap(function)
-        if self._put is None or not self._try(after):
+        if not self._try(after):
             return None
         return lambda: before is not None and self._held() is after and self._try(before)
 
@@ -68,6 +68,8 @@ class Place:
             return None
 
     def _try(self, value: Any) -> bool:
+        if self._put is None:
+            return False
         try:
             self._put(self._owner(), value)
         except _REFUSED:
@@ -171,7 +173,7 @@ class _Search:
             name = f"{module}.{one.__code__.co_qualname}"
         else:
             module, name = type(one).__module__, _object(one)
-        package = module.partition(".")[0]
+        package = str(module).partition(".")[0]  # a class may have anything under __module__
         if package == self._own or (package in self._but and isinstance(one, (dict, type))):
             return ""
         if package in self._but or (package in sys.stdlib_module_names and not isinstance(one, (dict, type))):
