@@ -70,10 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     arguments, rest = patched_arguments([*(sys.argv[1:] if arguments is None else arguments)])
     options, status = parser.parse_args(arguments, argparse.Namespace(rest=rest, program=None)), 0
-    if rest is None and isinstance(
-        sys.stdout, io.TextIOWrapper
-    ):  # a terminal that lacks our dashes and dots still gets the numbers
-        sys.stdout.reconfigure(errors="replace")
+    if rest is None and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks our dashes and dots still gets the numbers
     try:
         status = options.run(options) or 0
         sys.stdout.flush()
