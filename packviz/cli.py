@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from packviz.bench.command import add_advise, add_studies
 from packviz.bench.machine import own_version
 from packviz.bench.terminal import STOPPED
-from packviz.check.command import add_check, add_diagnose
+from packviz.check.command import add_check, add_diagnose, add_patched, patched_arguments
 from packviz.core import lengths
 from packviz.draw.picture import show
 from packviz.studies import adopt, record
@@ -52,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check = "find what breaks in a network under fixed shapes, with the line of your code"
     add_check(commands.add_parser("check", help=check, description=f"{check.capitalize()}."))
 
+    patched = "run a program with packviz's packing and padding under torch's names"
+    add_patched(commands.add_parser("patched", help=patched, description=f"{patched.capitalize()}."))
+
     advise = "measure the ways to run an RNN on batches of these lengths, and recommend one"
     adviser = commands.add_parser("advise", help=advise, description=f"{advise.capitalize()}.")
     _add_lengths(adviser)
@@ -65,9 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     study = "run a study again: what notebooks show as recorded, measured on this machine"
     add_studies(commands.add_parser("study", help=study, description=f"{study.capitalize()}."), STUDIES)
 
-    options, status = parser.parse_args(arguments), 0
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks our dashes and dots still gets the numbers
-        sys.stdout.reconfigure(errors="replace")
+    arguments, rest = patched_arguments([*(sys.argv[1:] if arguments is None else arguments)])
+    options, status = parser.parse_args(arguments, argparse.Namespace(rest=rest, program=None)), 0
+    if rest is None and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks our dashes and dots still gets the numbers
     try:
         status = options.run(options) or 0
         sys.stdout.flush()
@@ -84,6 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("packviz: stopped", file=sys.stderr)
         return STOPPED
+    if options.program:
+        options.program()
     return status
 
 

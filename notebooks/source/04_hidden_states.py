@@ -66,17 +66,18 @@ for padded_state, packed_state in ((h_n, packed_h_n), (c_n, packed_c_n)):
     assert not torch.allclose(padded_state[0, 1], packed_state[0, 1], atol=0.1)  # row b: not
 
 # %% [markdown]
-# `pv.compare` compares everything, for any RNN and any batch. It takes your own module, too.
+# `pv.compare` compares everything, for any RNN and any batch. It takes your own module, too. In your own tests, ask it
+# about one result: `comparison.agrees.outputs`, or `comparison.needs_packing("h_n")`.
 
 # %%
 comparison = pv.compare(lstm, x, lengths)
 comparison
 
 # %% tags=["claims"]
-assert comparison.agrees["outputs at real steps"]
-assert comparison.agrees["gradient to weights, loss on outputs"]
-for what in ("h_n", "c_n", "gradient to weights, loss on h_n"):
-    assert not comparison.agrees[what]
+assert comparison.agrees.outputs
+assert comparison.agrees.gradients_outputs
+for what in ("h_n", "c_n", "gradients_h_n"):
+    assert comparison.needs_packing(what)
 
 # %% [markdown]
 # A number is the difference between padded and packed, in percent of the row's largest value; `=` means none but
@@ -121,8 +122,8 @@ StatesExplorer([8, 5, 3])
 for padding in ("zeros", "noise", "NaN"):
     for layers in (1, 2, 3):
         agrees = StatesExplorer([8, 5, 3], padding=padding, layers=layers).result.agrees
-        assert agrees["outputs at real steps"]
-        assert not agrees["h_n"]
+        assert agrees.outputs
+        assert not agrees.h_n
 
 # %% [markdown]
 # ## Both directions
@@ -149,8 +150,8 @@ comparison
 comparison.trajectory("reverse")
 
 # %% tags=["claims"]
-assert comparison.agrees["outputs at real steps, forward half"]
-assert not comparison.agrees["outputs at real steps, reverse half"]
+assert comparison.agrees.outputs_forward
+assert not comparison.agrees.outputs_reverse
 for curve, length in list(zip(comparison.trajectory("reverse").curves, n, strict=True))[1:]:
     real = curve.padded[:length]
     assert real == sorted(real)  # the nearer to the padding, the worse
@@ -164,9 +165,11 @@ for curve, length in list(zip(comparison.trajectory("reverse").curves, n, strict
 #
 # ## The whole truth
 #
-# Every case at once, computed now: each result is compared with running each sequence alone.
+# Every case at once, computed now: each result is compared with running each sequence alone. *Forward* and *reverse*
+# are the two halves of `output`.
 #
-# `gather len-1` reads `output` at each sequence's last real step. `output[:, 0]` is where the reverse half ends.
+# People also look for the final state in `output`: at each sequence's last real step, *len-1*, at the last step of the
+# batch, `output[:, -1]`, or at step 0, where the reverse direction ends. Which of these hold the final state?
 
 # %%
 from packviz.check.truth import truth_table
@@ -175,15 +178,21 @@ truth_table("LSTM")
 
 # %% tags=["claims"]
 table = truth_table("LSTM")
-assert all(False not in answer.right.values() for answer in table.answers if answer.method == "packed")
+no_final_state = {"output at len-1, reverse", "output[:, -1], forward"}  # not even packed
+for answer in table.answers:
+    if answer.method == "packed":
+        wrong = {question for question, right in answer.right.items() if right is False}
+        assert wrong == (no_final_state if answer.directions == 2 else no_final_state - {"output at len-1, reverse"})
 for directions, layers, right in ((1, 1, True), (1, 2, True), (2, 1, True), (2, 2, False)):
     case = {"directions": directions, "layers": layers}
     assert table.right("outputs, forward", "padded", **case) == right
-    assert table.right("gather len-1", "padded", **case) == right
-    assert table.right("h_n", "padded", **case) is False
+    assert table.right("output at len-1, forward", "padded", **case) == right
+    assert not table.right("h_n", "padded", **case)
+    assert not table.right("c_n", "padded", **case)
+    assert not table.right("output[:, -1], forward", "padded", **case)
 for layers in (1, 2):
-    assert table.right("outputs, reverse", "padded", directions=2, layers=layers) is False
-    assert table.right("output[:, 0]", "padded", directions=2, layers=layers) is False
+    for question in ("outputs, reverse", "output at len-1, reverse", "output[:, 0], reverse"):
+        assert not table.right(question, "padded", directions=2, layers=layers)
 bare = truth_table("LSTM", bias=False)  # without biases, a state of zeros that reads zeros stays where it is
 assert bare.right("outputs, reverse", "padded", directions=2, layers=1)
 assert bare.right("outputs, forward", "padded", directions=2, layers=2)
@@ -192,6 +201,9 @@ assert not bare.right("outputs, reverse", "padded", directions=2, layers=2)
 # %% [markdown]
 # So with one direction, any number of layers, and only `output` at real steps in use,
 # **you need no packing to be right**. With two directions and two layers nothing is right without it.
+#
+# Two results are not final states even if you pack: `output[:, -1]`, because it is padding for all but the longest, and
+# the reverse half at len-1, because that direction has only just begun there.
 
 # %% [markdown]
 # ## NaN in the padding
@@ -208,8 +220,8 @@ pv.compare(lstm, with_nan, lengths)
 
 # %% tags=["claims"]
 comparison = pv.compare(lstm, with_nan, lengths)
-assert comparison.agrees["outputs at real steps"]
-assert not comparison.agrees["gradient to weights, loss on outputs"]
+assert comparison.agrees.outputs
+assert not comparison.agrees.gradients_outputs
 for pack in (False, True):
     lstm.zero_grad()
     given = pack_padded_sequence(with_nan, lengths, batch_first=True) if pack else with_nan

@@ -303,13 +303,16 @@ print("the same gradients:", all(torch.allclose(b, a, atol=1e-4 * b.abs().max())
 # Nothing needs to be sorted for it. As a module: `pv.Ragged(rnn)`, which takes the lengths in its call. For rows that lie
 # one sequence after another (`cu_seqlens`): notebook [12](12_beyond_rnns.ipynb).
 #
-# Does much of your code call torch's functions? In this block torch's names stand for packviz's pack and pad. A name that
-# was imported before, like the two at the top of this page, keeps torch's function.
+# Does much of your code call torch's functions? In this block torch's names stand for packviz's pack and pad. The two
+# names that we imported at the top of this page would keep torch's functions, and `patch_torch` would warn us of them. So
+# we replace them, too, with `everywhere=True`. After the block all of them are torch's again.
+#
+# To run a whole program like this, you need not change it: `packviz patched train.py`.
 
 # %%
-with pv.patch_torch() as patch:
+with pv.patch_torch(everywhere=True) as patch:
     print(patch)
-    torch.nn.utils.rnn.pack_padded_sequence(torch.zeros(512, 128, 16), lengths, batch_first=True)  # packviz's
+    pack_padded_sequence(torch.zeros(512, 128, 16), lengths, batch_first=True)  # packviz's
 
 # %% [markdown]
 # ## What `auto` goes by

@@ -556,7 +556,7 @@ comparison
 packed = (pack_padded_sequence(y, lengths, batch_first=True) for y in (x, other))
 one, two = (gru(each)[0].data for each in packed)
 assert torch.equal(one, two)  # packed: the padding has no say
-assert not comparison.agrees["outputs at real steps, reverse half"]
+assert not comparison.agrees.outputs_reverse
 
 # %% [markdown]
 # ### 24. Does packing matter
@@ -571,8 +571,8 @@ with museum.exhibit("Does packing matter"):
 comparison
 
 # %% tags=["claims"]
-assert comparison.agrees["outputs at real steps"]
-assert not comparison.agrees["h_n"]
+assert comparison.agrees.outputs
+assert not comparison.agrees.h_n
 assert comparison.h_n.differs[0, 0].tolist() == [False, True, True]  # a is the longest
 
 # %% [markdown]

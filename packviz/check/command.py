@@ -1,4 +1,4 @@
-"""The commands `packviz diagnose` and `packviz check`. They bring torch when they run, and not when they are named."""
+"""The commands `packviz diagnose`, `check` and `patched`. They import torch when they run, not when they are named."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import errno
 import importlib.util
 import inspect
 import os
+import runpy
+import signal
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -82,9 +84,13 @@ def _batch(path: str) -> tuple[Any, Any]:
         return torch.from_numpy(x) if isinstance(x, np.ndarray) else x, n
 
 
+EXECUTED = "The file is EXECUTED, and so is all that it imports: give only code that you trust."
+"""What `packviz check --help` and `packviz patched --help` say."""
+
+
 def add_check(parser: argparse.ArgumentParser) -> None:
     """Gives the parser the options of `packviz check`."""
-    add = parser.add_argument
+    add, parser.epilog = parser.add_argument, EXECUTED
     add("target", metavar="MODULE:NAME", help="a network, or a function that returns (network, example_inputs): as in"
         " package.module:name, or path/file.py:name")  # fmt: skip
     add("--lengths", nargs="+", metavar="N", default=["5", "3", "2"], help="of the example that is made up where there"
@@ -111,6 +117,54 @@ def _check(options: argparse.Namespace) -> int:
         found = check_static(*given)
     print(found)
     return int(not found.ok)
+
+
+def add_patched(parser: argparse.ArgumentParser) -> None:
+    """Gives the parser the options of `packviz patched`."""
+    add, parser.epilog = parser.add_argument, EXECUTED
+    parser.usage = "packviz patched [-h] [--] FILE ...\n       packviz patched [-h] -m MODULE ..."
+    add("target", metavar="FILE", help="the program, as for `python FILE`; what follows are its own arguments")
+    add("-m", dest="module", action="store_true", help="FILE is the name of a module, as for `python -m`")
+    parser.set_defaults(run=_patched)
+
+
+def patched_arguments(arguments: list[str]) -> tuple[list[str], list[str] | None]:
+    """Splits the arguments of `packviz patched` behind the name of the program; of other commands, there is no rest.
+
+    What follows is the program's: the parser would take its options for those of packviz.
+    """
+    if arguments[:1] != ["patched"]:
+        return arguments, None
+    for i, word in enumerate(arguments[1:], 1):
+        if word == "--" or not word.startswith("-"):
+            end = i + 1 + (word == "--")
+            return arguments[:end], arguments[end:]
+    return arguments, []
+
+
+def _patched(options: argparse.Namespace) -> None:
+    """Prepares the program. It runs after this command, so that its errors and its exit status are its own."""
+    from packviz.ops.patching import patch_torch  # noqa: PLC0415 - torch
+
+    target: str = options.target
+    if not options.module and not Path(target).exists():
+        raise ValueError(f"cannot run {target}: {os.strerror(errno.ENOENT)}")
+
+    def program() -> None:
+        sys.argv = [target, *options.rest]
+        real = os.path.realpath(target)
+        path = os.getcwd() if options.module else real if os.path.isdir(real) else os.path.dirname(real)
+        if not sys.flags.safe_path:  # where python would put it; it is ours until now
+            sys.path[0] = path
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        with patch_torch():
+            if options.module:
+                runpy.run_module(target, run_name="__main__", alter_sys=True)
+            else:
+                runpy.run_path(target, run_name="__main__")
+
+    options.program = program
 
 
 def _named(target: str) -> Any:

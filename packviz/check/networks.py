@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from packviz.ops.operator import ragged_op
+from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 Three = tuple[Tensor, Tensor, Tensor]
 

@@ -7,21 +7,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from packviz.core.given import only_dense, only_values, share
 from packviz.core.layout import BoolArray, Layout, frozen, sequence_name
 from packviz.core.padded import order, reading
+from packviz.core.worded import Worded
 from packviz.draw import grids, text
 from packviz.draw.curves import Curve, Trajectory
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Sheet
+from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 from packviz.ops.running import check_states
 from packviz.ops.tolerance import of_states
 
@@ -34,6 +35,18 @@ LOSSES = {
 """What the gradients are taken of."""
 
 DIRECTIONS = ("forward", "reverse")
+
+RESULTS = {
+    "outputs": "the outputs at real steps",
+    "outputs_forward": "their forward half, which is all of them if there is one direction",
+    "outputs_reverse": "their reverse half",
+    "h_n": "the final hidden states of all layers and directions",
+    "c_n": "the final cell states of an LSTM",
+    "gradients": "the gradients of both losses, to x at real steps and to every trainable weight",
+    "gradients_outputs": "those of the loss on the outputs",
+    "gradients_h_n": "those of the loss on h_n",
+}
+"""The names that `StatesComparison.agrees` and `needs_packing` take, and what they mean."""
 
 
 class Run(NamedTuple):
@@ -95,6 +108,44 @@ class Gradients:
     weights: Mapping[str, Difference]
 
 
+class Agreement(Worded):
+    """Whether padded and packed agree, for each of `RESULTS`: `agrees.h_n` or `agrees["h_n"]`.
+
+    A name that does not exist is an error, and so is a result that the comparison does not have, such as
+    `outputs_reverse` with one direction, or `c_n` of a GRU: neither True nor False could be said of it.
+    """
+
+    def __init__(self, agrees: Mapping[str, bool], absent: Mapping[str, str]) -> None:
+        """Takes what was compared, and for each of `RESULTS` the reason to give where it was not."""
+        self._agrees, self._absent = agrees, absent
+
+    def __getitem__(self, name: str) -> bool:
+        if name not in self._absent:
+            known = ", ".join(map(repr, RESULTS))
+            raise KeyError(f"there is no result {name!r}; choose one of {known}")
+        if name not in self._agrees:
+            raise KeyError(f"there is no {name} here: {self._absent[name]}")
+        return self._agrees[name]
+
+    def __getattr__(self, name: str) -> bool:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(error.args[0]) from None
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("ask for each result by its name, as in agrees.h_n: which there are depends on the RNN")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._agrees]
+
+    def to_text(self) -> str:
+        """Returns a line for each result."""
+        return "\n".join(text.table([[name, str(self._agrees.get(name, "–"))] for name in RESULTS], "<  <"))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class StatesComparison(Drawn):
     """Where an RNN's results agree and differ, padded against packed. `L` layers, `D` directions.
@@ -129,17 +180,39 @@ class StatesComparison(Drawn):
     gradients: tuple[Gradients, ...] = ()
     notes: tuple[str, ...] = ()
 
-    @property
-    def agrees(self) -> dict[str, bool]:
-        """What was compared, and whether padded and packed agree on it."""
-        return {finding.what: not finding.count for finding in self._findings}
+    @cached_property
+    def agrees(self) -> Agreement:
+        """Whether padded and packed agree, result by result: `comparison.agrees.h_n`."""
+        agrees: dict[str, bool] = {}
+        for finding in self._findings:
+            for name in finding.names:
+                agrees[name] = agrees.get(name, True) and not finding.count
+        absent = {
+            "outputs_reverse": f"{self.rnn} has one direction",
+            "c_n": f"only an LSTM has a cell state, and this is {self.rnn}",
+        }
+        return Agreement(agrees, {name: absent.get(name, "call compare with gradients=True") for name in RESULTS})
+
+    def needs_packing(self, name: str) -> bool:
+        """Returns whether padded and packed differ in a result, so that only packing gives the right one.
+
+        Args:
+            name: one of `RESULTS`.
+
+        Raises:
+            ValueError: there is no result of this name, or this comparison does not have it.
+        """
+        try:
+            return not self.agrees[name]
+        except KeyError as error:
+            raise ValueError(error.args[0]) from None
 
     @property
     def verdict(self) -> str:
         """In words: what packing is needed for on this batch, and what not."""
-        if not self.layout.n_padding and all(self.agrees.values()):
+        if not self.layout.n_padding and not any(finding.count for finding in self._findings):
             return "Nothing is padding, so padded and packed agree everywhere: packing is not needed for correctness."
-        matter = [f for f in self._findings if f.matters and f.total]
+        matter = [f for f in self._findings if f.names and f.total]
         wrong = [f for f in matter if f.count]
         said = []
         if spared := _merged([f for f in matter if not f.count], wrong):
@@ -247,22 +320,23 @@ class StatesComparison(Drawn):
         mask = self.layout.mask
         padding = bool(self.layout.n_padding)
         for d, half in enumerate(self._halves):
-            here = np.arange(len(self._halves)) == d
-            yield _finding(f"outputs at real steps{half}", self.outputs, mask[..., None] & here)
+            here, names = np.arange(len(self._halves)) == d, ("outputs", f"outputs_{DIRECTIONS[d]}")
+            yield _finding(f"outputs at real steps{half}", self.outputs, mask[..., None] & here, names=names)
         if padding:
-            yield _finding("outputs at padding", self.outputs, ~mask[..., None], matters=False)
+            yield _finding("outputs at padding", self.outputs, ~mask[..., None])
         for state in self._states:
-            yield _finding(state.name, state, noun="state")
+            yield _finding(state.name, state, noun="state", names=(state.name,))
         for g in self.gradients:
-            yield _finding(f"gradient to x, loss on {g.loss}", g.x, mask)
+            names = "gradients", f"gradients_{g.loss}"
+            yield _finding(f"gradient to x, loss on {g.loss}", g.x, mask, names=names)
             if padding:
-                yield _finding(f"gradient to padding, loss on {g.loss}", g.x, ~mask, matters=False)
+                yield _finding(f"gradient to padding, loss on {g.loss}", g.x, ~mask)
             if g.weights:
                 # Each weight has its own scale, so they are gathered only now.
                 weights, kinds = g.weights.values(), ("absolute", "relative", "differs")
                 absolute, relative, differs = (np.array([getattr(w, kind) for w in weights]) for kind in kinds)
                 gathered = Difference("weights", ("parameter",), absolute, relative, differs, np.array(1.0))
-                yield _finding(f"gradient to weights, loss on {g.loss}", gathered, noun="tensor")
+                yield _finding(f"gradient to weights, loss on {g.loss}", gathered, noun="tensor", names=names)
 
     def panels(self) -> list[grids.Grid]:
         """The grids of the picture: one per direction of the outputs, per kind of state, per gradient to x."""
@@ -369,7 +443,10 @@ def compare(
 
 @dataclass(frozen=True)
 class _Finding:
-    """One line of a comparison: how many cells of what differ, and by how much."""
+    """One line of a comparison: how many cells of what differ, and by how much.
+
+    `names` are the `RESULTS` that it is part of: none at padding, where nothing is wrong or right.
+    """
 
     what: str
     noun: str
@@ -377,7 +454,7 @@ class _Finding:
     total: int
     worst: tuple[float, float]
     sequences: list[str]
-    matters: bool
+    names: tuple[str, ...]
 
     def said(self) -> str:
         if not self.count:
@@ -404,7 +481,7 @@ def _merged(findings: list[_Finding], others: list[_Finding]) -> list[str]:
 
 
 def _finding(
-    what: str, difference: Difference, where: BoolArray | bool = True, noun: str = "cell", matters: bool = True
+    what: str, difference: Difference, where: BoolArray | bool = True, noun: str = "cell", names: tuple[str, ...] = ()
 ) -> _Finding:
     where = np.broadcast_to(where, difference.differs.shape)
     differs = difference.differs & where
@@ -413,7 +490,7 @@ def _finding(
         axis = difference.axes.index("sequence")
         others = tuple(i for i in range(differs.ndim) if i != axis)
         sequences = [sequence_name(int(b)) for b in np.flatnonzero(differs.any(axis=others))]
-    return _Finding(what, noun, int(differs.sum()), int(where.sum()), difference.worst(where), sequences, matters)
+    return _Finding(what, noun, int(differs.sum()), int(where.sum()), difference.worst(where), sequences, names)
 
 
 def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any) -> Layout:

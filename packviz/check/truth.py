@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,14 +19,14 @@ from packviz.draw.table import Table, Tabled
 
 @dataclass(frozen=True)
 class Answer:
-    """One line of a truth table: an RNN, run one way, and what of it is right.
+    """What is right of an RNN that is run padded or packed.
 
     Attributes:
         layers: 1 or 2.
         directions: 1 or 2.
         method: `"padded"` or `"packed"`.
-        right: for each of `QUESTIONS`, whether it is what each sequence gives when it is run alone; none where there
-            is no such thing.
+        right: for each of `QUESTIONS`, whether it is what each sequence gives when it is run alone; `None` if this RNN
+            has no such result.
     """
 
     layers: int
@@ -36,19 +36,21 @@ class Answer:
 
     @property
     def name(self) -> str:
-        """The RNN and the method in words."""
-        way = "bidirectional" if self.directions == 2 else "one direction"
-        return f"{way}, {text.count(self.layers, 'layer')}, {self.method}"
+        """The RNN in words."""
+        return f"{'bidirectional' if self.directions == 2 else 'one direction'}, {text.count(self.layers, 'layer')}"
 
 
 QUESTIONS = {
-    "outputs, forward": "the forward half of the outputs at real steps (all there is, with one direction)",
+    "outputs, forward": "the forward half of the outputs at real steps; with one direction, all of them",
     "outputs, reverse": "the reverse half of the outputs at real steps",
     "h_n": "the final hidden states of every layer and direction",
-    "gather len-1": "the output at step len-1, forward half, as the last layer's final forward state",
-    "output[:, 0]": "the output at step 0, reverse half, as the last layer's final reverse state",
+    "c_n": "the final cell states of every layer and direction",
+    "output at len-1, forward": "the forward half of output at each last real step, as the last layer's forward h_n",
+    "output at len-1, reverse": "its reverse half, as the last layer's reverse h_n",
+    "output[:, -1], forward": "the forward half of output at the batch's last step, as the last layer's forward h_n",
+    "output[:, 0], reverse": "the reverse half of output at step 0, as the last layer's reverse h_n",
 }
-"""The columns of a truth table."""
+"""What a truth table answers, padded and packed. Without a cell state there is no `c_n`."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,22 +59,29 @@ class TruthTable(Tabled):
 
     Attributes:
         cell: `"RNN"`, `"GRU"` or `"LSTM"`.
-        answers: a line each for {one direction, bidirectional} × {1, 2 layers} × {padded, packed}.
+        answers: one for each of {one direction, bidirectional} × {1, 2 layers} × {padded, packed}.
     """
 
     cell: str
     answers: tuple[Answer, ...]
 
-    def right(self, question: str, method: str, *, layers: int = 1, directions: int = 1) -> bool | None:
-        """Whether the results asked for in `QUESTIONS` are right; none where there is no such thing.
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """The `QUESTIONS` that this table answers for any of its RNNs."""
+        return tuple(q for q in QUESTIONS if any(answer.right[q] is not None for answer in self.answers))
+
+    def right(self, question: str, method: str, *, layers: int = 1, directions: int = 1) -> bool:
+        """Returns whether the results asked for in `QUESTIONS` are right.
 
         Raises:
-            ValueError: there is no such question, or no such line in the table.
+            ValueError: there is no such question, no such line in the table, or no such result of this RNN.
         """
-        one_of("question", question, QUESTIONS)
+        one_of("question", question, self.questions)
         for answer in self.answers:
             if (answer.layers, answer.directions, answer.method) == (layers, directions, method):
-                return answer.right[question]
+                if (right := answer.right[question]) is None:
+                    raise ValueError(f"question is {question!r}, but an RNN with one direction has no reverse half")
+                return right
         raise ValueError(f"the table has no line of layers={layers}, directions={directions}, method={method!r}")
 
     @property
@@ -80,14 +89,14 @@ class TruthTable(Tabled):
         """What follows from the table, and what it cannot show."""
         padded = [a for a in self.answers if a.method == "padded"]
         spared = [
-            [a.name.removesuffix(", padded") for a in padded if all(a.right[q] is not False for q in questions)]
-            for questions in (("outputs, forward", "outputs, reverse"), ("gather len-1",))
+            [a.name for a in padded if all(a.right[q] is not False for q in questions)]
+            for questions in (("outputs, forward", "outputs, reverse"), ("output at len-1, forward",))
         ]
         notes = []
         if spared[0]:
             notes.append(f"Packing is not needed for the outputs at real steps of: {'; '.join(spared[0])}.")
         if spared[1]:
-            notes.append(f"Nor for the gather at len-1 of: {'; '.join(spared[1])}.")
+            notes.append(f"Nor for the forward half of a gather at len-1 of: {'; '.join(spared[1])}.")
         notes.append(
             "The gather gives the last layer's hidden state only: output holds no c, and no layer below the last."
         )
@@ -95,19 +104,22 @@ class TruthTable(Tabled):
 
     @property
     def table(self) -> Table:
-        """The table with a sign and a word in each cell."""
-        rows = [[answer.name, *(_SAID[answer.right[q]] for q in QUESTIONS)] for answer in self.answers]
-        return Table(rows, ["", *QUESTIONS], self._title, self.notes, form="<  ^")
+        """The table with a sign and a word in each cell: a row for each question and method, a column for each RNN."""
+        methods = {method: [a for a in self.answers if a.method == method] for method in ("padded", "packed")}
+        rows = [
+            [f"{q}, {method}", *(_SAID[answer.right[q]] for answer in answers)]
+            for q in self.questions
+            for method, answers in methods.items()
+        ]
+        head = ["", *(answer.name for answer in methods["padded"])]
+        return Table(rows, head, f"{self.cell}: equal to each sequence run alone?", self.notes, form="<  ^")
 
     def to_text(self) -> str:
         """The table with a word in each cell, and what is asked."""
-        rows = [[answer.name, *(_SAID[answer.right[q]].split()[-1] for q in QUESTIONS)] for answer in self.answers]
-        asked = [f"{q}: {why}" for q, why in QUESTIONS.items()]
-        return "\n".join([self._title, *text.table([["", *QUESTIONS], *rows], "<  ^"), "", *asked, "", *self.notes])
-
-    @property
-    def _title(self) -> str:
-        return f"{self.cell}: equal to each sequence run alone?"
+        table = self.table
+        rows = [[name, *(said.split()[-1] for said in cells)] for name, *cells in table.rows]
+        asked = [f"{q}: {QUESTIONS[q]}" for q in self.questions]
+        return "\n".join([table.title, *text.table([table.head, *rows], "<  ^"), "", *asked, "", *table.notes])
 
 
 def truth_table(
@@ -153,16 +165,25 @@ def _right(result: Run, alone: list[Run], layout: Layout, directions: int) -> di
         ours = (result.output[b, :n, half] for b, n in enumerate(layout.lengths))
         return equal(ours, (one.output[0, :, half] for one in alone))
 
+    def final(at: Sequence[int], half: slice) -> bool:
+        ours = (result.output[b, t, half] for b, t in enumerate(at))
+        return equal(ours, (one.h_n[-directions:].flatten()[half] for one in alone))
+
+    def states(ours: Tensor | None, theirs: list[Tensor | None]) -> bool | None:
+        return None if ours is None else equal(ours.unbind(1), (one[:, 0] for one in theirs if one is not None))
+
     forward, reverse = slice(0, size), slice(size, None)
-    last = [result.output[b, n - 1, forward] for b, n in enumerate(layout.lengths)]
+    first, last, end = [0] * layout.batch_size, [n - 1 for n in layout.lengths], [-1] * layout.batch_size
+    two = directions == 2
     return {
         "outputs, forward": outputs(forward),
-        "outputs, reverse": outputs(reverse) if directions == 2 else None,
-        "h_n": equal(result.h_n.unbind(1), (one.h_n[:, 0] for one in alone)),
-        "gather len-1": equal(last, (one.h_n[-directions, 0] for one in alone)),
-        "output[:, 0]": equal(result.output[:, 0, reverse], (one.h_n[-1, 0] for one in alone))
-        if directions == 2
-        else None,
+        "outputs, reverse": outputs(reverse) if two else None,
+        "h_n": states(result.h_n, [one.h_n for one in alone]),
+        "c_n": states(result.c_n, [one.c_n for one in alone]),
+        "output at len-1, forward": final(last, forward),
+        "output at len-1, reverse": final(last, reverse) if two else None,
+        "output[:, -1], forward": final(end, forward),
+        "output[:, 0], reverse": final(first, reverse) if two else None,
     }
 
 

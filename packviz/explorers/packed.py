@@ -78,7 +78,8 @@ def _packed_by_torch(wanted: Layout, enforce_sorted: bool) -> Layout:
         ValueError: torch refuses the lengths; the message is torch's.
     """
     import torch  # noqa: PLC0415 - a second or two, paid when the first panel opens
-    from torch.nn.utils.rnn import pack_padded_sequence  # noqa: PLC0415
+
+    from packviz.ops.original import pack_padded_sequence  # noqa: PLC0415
 
     try:
         cells = torch.zeros(wanted.max_len, wanted.batch_size)

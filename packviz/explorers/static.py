@@ -100,13 +100,12 @@ def _check(code: str, layout: Layout) -> StaticCheck:
     """
     import torch  # noqa: PLC0415
     from torch.nn import functional  # noqa: PLC0415
-    from torch.nn.utils import rnn  # noqa: PLC0415
 
     from packviz.check import networks  # noqa: PLC0415
     from packviz.check.static import check_static  # noqa: PLC0415
+    from packviz.ops import original  # noqa: PLC0415
 
-    names = {name: getattr(rnn, name) for name in rnn.__all__}
-    names |= {"torch": torch, "nn": torch.nn, "F": functional}
+    names = original.offered() | {"torch": torch, "nn": torch.nn, "F": functional}
     _said(lambda: exec(compile(code, _FILE, "exec"), names))
     if not inspect.isfunction(forward := names.get("forward")):
         raise ValueError("the code defines no forward; begin with def forward(self, x, lengths):")

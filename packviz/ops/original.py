@@ -19,6 +19,11 @@ NAMES = ("pack_padded_sequence", "pad_packed_sequence", "pack_sequence", "unpack
 """Of the four functions."""
 
 
+def offered() -> dict[str, Any]:
+    """Returns what `from torch.nn.utils.rnn import *` imports, with torch's own four functions."""
+    return {name: globals().get(name, getattr(rnn, name)) for name in rnn.__all__}
+
+
 def _torchs(name: str) -> Any:
     found = inspect.unwrap(getattr(rnn, name))
     return found if getattr(found, "__globals__", None) is vars(rnn) else _made_anew(name)

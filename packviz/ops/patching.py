@@ -1,9 +1,11 @@
-"""`patch_torch`: the drop-ins under torch's own names, and torch's functions back again."""
+"""`patch_torch`: puts the drop-ins under torch's own names, and torch's functions back again."""
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 from torch.nn.utils import rnn
 
 from packviz.core.worded import Worded
-from packviz.ops import original, packing
+from packviz.ops import holders, original, packing
 
 
 class Patch(Worded):
@@ -20,19 +22,28 @@ class Patch(Worded):
     As a context manager it ends with the block.
 
     Attributes:
+        everywhere: whether it replaces the functions outside of torch, too.
         replaced: the names that this call gave another function, such as `torch.nn.utils.rnn.pack_sequence`.
         foreign: names of `torch.nn.utils.rnn` that held neither torch's function nor packviz's, and were left alone.
-        unreached: names outside of torch that hold torch's function still, because it was imported there before.
+        unreached: places outside of torch that still hold torch's function, such as `train.Tagger.pack` or
+            `train.forward's default argument 'pack'`.
     """
 
-    def __init__(self) -> None:
-        """Replaces torch's functions wherever torch looks them up."""
-        with _lock:
+    def __init__(self, everywhere: bool = False) -> None:
+        """Replaces torch's functions wherever torch looks them up, or everywhere."""
+        with _lock, holders.thawed():
+            self.everywhere = everywhere
             self.replaced = _exchange(_is_torchs, packing)
             in_place = _held(rnn, _is_ours)
             self.foreign = tuple(f"{rnn.__name__}.{name}" for name in original.NAMES if name not in in_place)
-            others = (one for one in _modules() if not _belongs(one, "torch") and not _belongs(one, "packviz"))
-            self.unreached = _names(others, _is_torchs)
+            others: dict[str, bool] = {}
+            for function, place in holders.find(_all_of_torchs(), but=("torch", "packviz"), own="packviz"):
+                undo = place.exchange(getattr(packing, function.__name__)) if everywhere else None
+                if undo is not None:
+                    _undoing.append(undo)
+                others[place.name] = others.get(place.name, True) and undo is not None
+            self.replaced += tuple(sorted(name for name, done in others.items() if done))
+            self.unreached = tuple(sorted(name for name, done in others.items() if not done))
             _in_force.append(self)
 
     @property
@@ -43,16 +54,20 @@ class Patch(Worded):
     def undo(self) -> None:
         """Ends it. torch's functions come back with the last of several patches, in whatever order these end.
 
-        Done twice, it does nothing. A name that has got a third function since then keeps it.
+        Outside of torch they come back with the last patch of `everywhere=True`. If it was already undone, this does
+        nothing. A place that has got a third function since then keeps it.
         """
         with _lock:
             if self.is_in_force:
                 _in_force.remove(self)
+                if not any(patch.everywhere for patch in _in_force):
+                    while _undoing:
+                        _undoing.pop()()
                 if not _in_force:
                     _exchange(_is_ours, original)
 
     def __enter__(self) -> Patch:
-        """Gives the patch itself.
+        """Returns the patch itself.
 
         Raises:
             RuntimeError: it was undone.
@@ -68,48 +83,76 @@ class Patch(Worded):
         self.undo()
 
     def to_text(self) -> str:
-        """What was replaced and what was not, a name per line."""
+        """Returns what was replaced and what was not, a name per line."""
         before = ("(they were there before)",) if len(self.foreign) < len(original.NAMES) else ()
-        said = []
+        lines = []
         for head, names in (
-            ("packviz's functions are under torch's names:", self.replaced or before),
-            ("Left alone, for they are neither torch's nor packviz's:", self.foreign),
-            ("Not reached, for torch's functions were imported there before:", self.unreached),
+            ("packviz's functions are in place of torch's:", self.replaced or before),
+            ("Left alone, because they are neither torch's nor packviz's:", self.foreign),
+            (f"{_STILL}:", self.unreached),
         ):
-            said += [head, *(f"  {name}" for name in names)] if names else []
+            lines += [head, *(f"  {name}" for name in names)] if names else []
         if self.unreached:
-            said.append("To reach them, call patch_torch() before they are imported.")
-        return "\n".join(said if self.is_in_force else ["Undone. While it was in force:", *said])
+            lines.append(self._advice)
+        return "\n".join(lines if self.is_in_force else ["Undone. While it was in force:", *lines])
+
+    @property
+    def _advice(self) -> str:
+        way = "" if self.everywhere else " pass everywhere=True,"
+        return f"To reach them,{way} call patch_torch() before they are imported, or start with `packviz patched`."
+
+    @property
+    def _warning(self) -> str:
+        few, more = self.unreached[:_FEW], len(self.unreached) - _FEW
+        return f"{_STILL}: {', '.join(few)}{f' and {more} more' if more > 0 else ''}. {self._advice}"
 
 
-def patch_torch() -> Patch:
+_STILL = "Still torch's functions, imported before"
+_FEW = 12
+
+
+def patch_torch(*, everywhere: bool = False) -> Patch:
     """Puts packviz's packing and padding in the place of torch's, for code that calls torch's.
 
     From then on `torch.nn.utils.rnn.pack_padded_sequence`, `pad_packed_sequence`, `pack_sequence` and `unpack_sequence`
-    are those of packviz, wherever torch itself looks them up: what they give is the same, and their backward pass takes
-    linear time (see `packviz.ops.packing`). Call it first, before the modules of your own are imported:
+    are those of packviz, wherever torch itself looks them up. They return the same, and their backward pass takes
+    linear time (see `packviz.ops.packing`). Call it first, before your own modules are imported:
 
         import packviz as pv
-        pv.patch_torch()  # a line further on, the model is imported
+        pv.patch_torch()  # import the model after this line
 
-    or for a while, as in `with pv.patch_torch(): …`.
+    or for a while, as in `with pv.patch_torch(): …`. The command `packviz patched train.py` does it for a program that
+    you don't want to change.
 
-    What another module has imported by name before, `from torch.nn.utils.rnn import pack_padded_sequence`, is that
-    module's own; it is named in the result and left alone. In the same way a module that imports them so while the
-    patch is in force keeps packviz's functions after it.
+    Code that ran before may have its own reference to torch's function, as after `from torch.nn.utils.rnn import
+    pack_padded_sequence`. All such places are found, and named in `.unreached` and in a warning: attributes of modules,
+    classes and objects, default arguments, closures, partials, and entries of dicts, lists and tuples. With
+    `everywhere=True`, those that can be changed are replaced as well, and only the others are named, such as entries of
+    tuples and sets. Local variables of running functions are neither found nor replaced. Code that imports the
+    functions while the patch is in force keeps packviz's after it.
 
-    The names belong to the whole process. Threads that pack meanwhile get the one function or the other, which give the
-    same and can be mixed. Other processes are not reached: a worker that is spawned has to call this again. To call it
-    again in the same process does no harm: torch's functions are back when every patch is undone.
+    The names belong to the whole process. Threads that pack meanwhile get one function or the other; both return the
+    same and can be mixed. Other processes are not reached: a worker that is spawned has to call this again. Several
+    patches can be in force at once: torch's functions are back when every patch is undone.
+
+    Args:
+        everywhere: whether to replace torch's functions outside of torch, too, wherever that is possible.
 
     Returns:
-        A `Patch`: `.replaced`, `.foreign` and `.unreached` names, `.undo()`; also a context manager.
+        A `Patch` with `.replaced`, `.foreign` and `.unreached` names and `.undo()`. It is also a context manager.
+
+    Warns:
+        UserWarning: there are unreached places; it names them.
     """
-    return Patch()
+    patch = Patch(everywhere)
+    if patch.unreached:
+        warnings.warn(patch._warning, stacklevel=2)
+    return patch
 
 
 _lock = threading.RLock()
 _in_force: list[Patch] = []
+_undoing: list[Callable[[], object]] = []  # for each place outside of torch that was replaced
 
 
 def _is_torchs(function: FunctionType) -> bool:
@@ -118,6 +161,12 @@ def _is_torchs(function: FunctionType) -> bool:
 
 def _is_ours(function: FunctionType) -> bool:
     return function.__module__ == packing.__name__  # also one that was defined before a reload
+
+
+def _all_of_torchs() -> list[FunctionType]:
+    """Torch's four functions, also where somebody else's stand under their names."""
+    defined = [one for one in gc.get_referrers(vars(rnn)) if type(one) is FunctionType and _is_torchs(one)]
+    return [one for one in defined if one.__qualname__ in original.NAMES]
 
 
 def _exchange(present: Callable[[FunctionType], bool], new: ModuleType) -> tuple[str, ...]:

@@ -47,7 +47,8 @@ def two_batches(lengths: Sequence[int], batches: Any) -> Verdict:
 def batch_sizes(answer: Callable[[list[int]], Any]) -> Verdict:
     """Checks a function from lengths to batch sizes (notebook 02)."""
     from torch import zeros  # noqa: PLC0415
-    from torch.nn.utils.rnn import pack_sequence  # noqa: PLC0415
+
+    from packviz.ops.original import pack_sequence  # noqa: PLC0415
 
     for lengths in ([3, 2], [5, 2], [3, 5, 2, 4], [1], [2, 2, 2], [9, 8, 6, 4, 3, 2]):
         yours = answer(list(lengths))
@@ -65,7 +66,8 @@ def batch_sizes(answer: Callable[[list[int]], Any]) -> Verdict:
 def packed_order(answer: Callable[[list[str]], Any]) -> Verdict:
     """Checks a function from sequences (strings) to the entries of `data`, in order (notebook 02)."""
     from torch import tensor  # noqa: PLC0415
-    from torch.nn.utils.rnn import pack_sequence  # noqa: PLC0415
+
+    from packviz.ops.original import pack_sequence  # noqa: PLC0415
 
     for words in (["abc", "x"], ["see", "count", "time"], ["pad", "it"], ["a"]):
         yours = answer(list(words))

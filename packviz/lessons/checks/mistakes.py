@@ -78,7 +78,7 @@ def repaired_batches(answer: Any) -> Verdict:
 
     It belongs to notebook 11.
     """
-    from torch.nn.utils.rnn import pack_padded_sequence, unpack_sequence  # noqa: PLC0415
+    from packviz.ops.original import pack_padded_sequence, unpack_sequence  # noqa: PLC0415
 
     batches = [(x, lengths, batch_first) for x, lengths, batch_first in answer]
     if len(batches) != 3:

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
-from packviz.check.states import LOSSES, StatesComparison
+from packviz.check.states import LOSSES, RESULTS, StatesComparison
 from packviz.check.truth import QUESTIONS, truth_table
 from packviz.draw import palette
 from packviz.ops.tolerance import TOLERANCE
@@ -165,6 +165,11 @@ def test_the_gradients_are_those_of_the_losses(case):
 # The flags and the verdict.
 
 
+def compared(result):
+    """Whether each result agrees that the comparison has."""
+    return {name: getattr(result.agrees, name) for name in RESULTS if hasattr(result.agrees, name)}
+
+
 @given(cases(paddings=(3.0, float("nan"))))
 def test_the_flags_are_what_theory_says(case):
     result = case.compare()
@@ -172,24 +177,30 @@ def test_the_flags_are_what_theory_says(case):
     bidirectional, layers = case.rnn.bidirectional, case.rnn.num_layers
     padding = not case.mask.all()
     if not padding:
-        assert all(agrees.values())
+        assert all(compared(result).values())
         assert result.verdict.startswith("Nothing is padding")
         return
-    assert "padding" in " ".join(agrees)
-    assert not agrees["h_n"]
-    assert agrees.get("c_n", False) is False
-    assert not agrees["outputs at padding"]
+    assert not agrees.h_n
+    assert hasattr(agrees, "c_n") == isinstance(case.rnn, nn.LSTM)
+    assert not getattr(agrees, "c_n", False)
+    assert result.outputs.differs[~case.mask.numpy()].any()
     if not bidirectional:
-        assert agrees["outputs at real steps"]
+        assert agrees.outputs
         assert not result.outputs.differs[case.mask.numpy()].any()
     else:
-        assert agrees["outputs at real steps, forward half"] == (layers == 1)
-        assert not agrees["outputs at real steps, reverse half"]
+        assert agrees.outputs_forward == (layers == 1)
+        assert not agrees.outputs_reverse
     assert result.verdict.count("Padded is wrong for") == 1
     nan = bool(case.x.isnan().any())
     assert ("NaN reaches" in result.verdict) == nan
-    assert agrees["gradient to weights, loss on outputs"] == (not nan and not bidirectional)
-    assert not agrees["gradient to weights, loss on h_n"]
+    of_outputs, of_h_n = (
+        any(weight.differs for weight in gradients.weights.values()) for gradients in result.gradients
+    )
+    assert of_outputs == (nan or bidirectional)
+    assert of_h_n
+    assert agrees.gradients_outputs == (not of_outputs)
+    assert not agrees.gradients_h_n
+    assert not agrees.gradients
     # A row without padding is never touched.
     whole = case.mask.all(dim=1).numpy()
     assert not result.outputs.differs[whole].any()
@@ -203,8 +214,8 @@ def test_without_biases_zeros_as_padding_do_no_harm_to_one_layer():
         x = torch.randn(5, 2, 3)
         x[2:, 1] = 0
         agrees = pv.compare(rnn, x, [5, 2]).agrees
-        assert agrees["outputs at real steps, forward half"]
-        assert agrees["outputs at real steps, reverse half"] == (layers == 1)
+        assert agrees.outputs_forward
+        assert agrees.outputs_reverse == (layers == 1)
 
 
 def test_nan_and_infinity_count_as_different():
@@ -220,14 +231,14 @@ def test_nan_and_infinity_count_as_different():
     assert np.isnan(result.h_n.absolute[0, 0, 1])
     assert result.h_n.differs[0, 0, 1]
     assert np.isnan(result.h_n.worst()).all()
-    assert result.agrees["outputs at real steps"]
-    assert not result.agrees["gradient to weights, loss on outputs"]
+    assert result.agrees.outputs
+    assert not result.agrees.gradients_outputs
     tanh = nn.RNN(1, 1)
-    assert not pv.compare(tanh, x, [3, 1]).agrees["gradient to x, loss on outputs"]
+    assert not pv.compare(tanh, x, [3, 1]).agrees.gradients_outputs
     assert "by up to NaN" in result.to_text()
     x[0, 0] = float("nan")  # at a real step: both are NaN, and agree
     result = pv.compare(rnn, x, [3, 3])
-    assert all(result.agrees.values())
+    assert all(compared(result).values())
     assert result.outputs.absolute.max() == 0
 
 
@@ -237,7 +248,7 @@ def test_tolerance():
     x = torch.randn(6, 2, 2)
     assert pv.compare(rnn, x, [6, 1]).tolerance == TOLERANCE[torch.float32]
     far = pv.compare(rnn, x, [6, 1], tolerance=100.0)
-    assert all(far.agrees.values())
+    assert all(compared(far).values())
     assert far.h_n.absolute.max() > 0.01
     assert pv.compare(rnn, x, [6, 1], tolerance=np.float32(0)).tolerance == 0
     for wrong in (-1, "a", math.nan, math.inf, True, [0.1], torch.tensor(0.1), 1j):
@@ -254,10 +265,9 @@ def test_rounding_is_within_the_tolerance_of_every_dtype(dtype, cell):
     x = torch.randn(40, 12, 8).to(dtype)
     result = pv.compare(rnn, x, list(range(29, 41)))
     assert result.dtype == str(dtype).removeprefix("torch.")
-    assert result.agrees["outputs at real steps"]
-    assert result.agrees["gradient to x, loss on outputs"]
-    assert result.agrees["gradient to weights, loss on outputs"]
-    assert not result.agrees["h_n"]
+    assert result.agrees.outputs
+    assert result.agrees.gradients_outputs
+    assert not result.agrees.h_n
 
 
 # What the caller keeps.
@@ -285,7 +295,7 @@ def test_nothing_of_the_callers_is_changed(training, gradients):
         assert torch.equal(p, weights[name])
     assert ("Dropout (0.5) was left out" in result.to_text()) == training
     assert ("Frozen parameters" in result.to_text()) == gradients
-    assert result.agrees["outputs at real steps"]
+    assert result.agrees.outputs
     for g in result.gradients:
         assert set(g.weights) == set(before) - {"weight_hh_l0"}
     assert not any(part is not None and part.requires_grad for run in (result.padded, result.packed) for part in run)
@@ -309,14 +319,15 @@ def test_gradients_come_where_the_caller_has_them_off(mode):
         x, hx = torch.randn(5, 2, 3), (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4))
         result = pv.compare(rnn, x, [5, 2], hx)
     assert [g.loss for g in result.gradients] == list(LOSSES)
-    assert result.agrees["gradient to weights, loss on outputs"]
+    assert result.agrees.gradients_outputs
 
 
 def test_a_fully_frozen_module():
     rnn = nn.GRU(3, 4).requires_grad_(False)
     result = pv.compare(rnn, torch.randn(5, 2, 3), [5, 2])
     assert [g.weights for g in result.gradients] == [{}, {}]
-    assert "gradient to weights, loss on outputs" not in result.agrees
+    assert "gradient to weights" not in result.to_text()
+    assert result.agrees.gradients_outputs  # of x
 
 
 # Errors.
@@ -381,17 +392,14 @@ def worked_example():
 def test_the_worked_example():
     result = worked_example()
     assert isinstance(result, StatesComparison)
-    assert result.agrees == {
-        "outputs at real steps": True,
-        "outputs at padding": False,
+    assert compared(result) == {
+        "outputs": True,
+        "outputs_forward": True,
         "h_n": False,
         "c_n": False,
-        "gradient to x, loss on outputs": True,
-        "gradient to padding, loss on outputs": True,
-        "gradient to weights, loss on outputs": True,
-        "gradient to x, loss on h_n": False,
-        "gradient to padding, loss on h_n": False,
-        "gradient to weights, loss on h_n": False,
+        "gradients": False,
+        "gradients_outputs": True,
+        "gradients_h_n": False,
     }
     assert result.h_n.differs.tolist() == result.c_n.differs.tolist() == [[[False, True]]]
     assert result.verdict == (
@@ -472,11 +480,33 @@ def test_the_truth_table(cell, padding):
         for layers in (1, 2):
             case = {"directions": directions, "layers": layers}
             forward = directions == 1 or layers == 1
-            reverse = None if directions == 1 else False
-            expected = [forward, reverse, False, forward, reverse]
-            assert [table.right(q, "padded", **case) for q in QUESTIONS] == expected
-            expected = [True, None if directions == 1 else True, True, True, None if directions == 1 else True]
-            assert [table.right(q, "packed", **case) for q in QUESTIONS] == expected
+            reverse, c_n = directions == 2, cell == "LSTM"
+            padded, packed = (
+                next(
+                    a.right for a in table.answers if (a.layers, a.directions, a.method) == (layers, directions, method)
+                )
+                for method in ("padded", "packed")
+            )
+            assert padded == {
+                "outputs, forward": forward,
+                "outputs, reverse": False if reverse else None,
+                "h_n": False,
+                "c_n": False if c_n else None,
+                "output at len-1, forward": forward,
+                "output at len-1, reverse": False if reverse else None,
+                "output[:, -1], forward": False,
+                "output[:, 0], reverse": False if reverse else None,
+            }
+            assert packed == {
+                **{q: None if right is None else True for q, right in padded.items()},
+                "output at len-1, reverse": False if reverse else None,  # it has read one step of each sequence
+                "output[:, -1], forward": False,  # padding, for all but the longest
+            }
+            assert table.questions == tuple(q for q in QUESTIONS if c_n or q != "c_n")
+            for method, right in (("padded", padded), ("packed", packed)):
+                for q in table.questions:
+                    if right[q] is not None:
+                        assert table.right(q, method, **case) is right[q]
 
 
 def test_the_truth_table_without_biases():
@@ -485,13 +515,15 @@ def test_the_truth_table_without_biases():
         case = {"directions": 2, "layers": layers}
         assert table.right("outputs, forward", "padded", **case)
         assert table.right("outputs, reverse", "padded", **case) is right
-        assert table.right("output[:, 0]", "padded", **case) is right
+        assert table.right("output[:, 0], reverse", "padded", **case) is right
         assert table.right("h_n", "padded", **case) is False
 
 
-def test_the_truth_table_of_equal_lengths_is_all_right():
+def test_the_truth_table_of_equal_lengths_is_all_right_but_where_the_reverse_direction_begins():
     table = truth_table("GRU", lengths=[4, 4])
-    assert all(right is not False for answer in table.answers for right in answer.right.values())
+    for answer in table.answers:
+        wrong = {question for question, right in answer.right.items() if right is False}
+        assert wrong == ({"output at len-1, reverse"} if answer.directions == 2 else set())
 
 
 def test_the_truth_table_says_and_draws_itself():
@@ -499,9 +531,11 @@ def test_the_truth_table_says_and_draws_itself():
     table = truth_table("GRU")
     assert torch.equal(torch.random.get_rng_state(), state)
     said = table.to_text()
-    assert said.count("WRONG") == 10
-    line = next(line for line in said.splitlines() if line.startswith("bidirectional, 2 layers, padded"))
-    assert line.split("padded")[1].split() == ["WRONG"] * 5
+    wrong = sum(right is False for answer in table.answers for right in answer.right.values())
+    assert said.count("WRONG") == wrong
+    line = next(line for line in said.splitlines() if line.startswith("outputs, reverse, padded"))
+    assert line.split("padded")[1].split() == ["–", "–", "WRONG", "WRONG"]
+    assert "c_n" not in said  # a GRU has none
     assert (
         "Packing is not needed for the outputs at real steps of: one direction, 1 layer; one direction, 2 lay" in said
     )
@@ -509,7 +543,7 @@ def test_the_truth_table_says_and_draws_itself():
     drawn = ElementTree.fromstring(table.to_html())
     assert drawn.find("details") is None  # its notes are few: none is folded
     picture = "".join(drawn.itertext())
-    assert picture.count("✗ WRONG") == 10
+    assert picture.count("✗ WRONG") == wrong
     assert picture.count("✓ right") == said.count("right ") + said.count("right\n") - said.count("is right")
 
 
@@ -520,6 +554,7 @@ def test_the_truth_table_says_and_draws_itself():
         (lambda: truth_table(lengths=[0]), "lengths[0] is 0"),
         (lambda: truth_table("RNN").right("c_n", "packed"), "question is 'c_n'; choose one of 'outputs, forward'"),
         (lambda: truth_table("RNN").right("h_n", "padded", layers=3), "no line of layers=3, directions=1"),
+        (lambda: truth_table("RNN").right("outputs, reverse", "padded"), "one direction has no reverse half"),
     ],
 )
 def test_truth_tables_that_are_not_there(call, said):

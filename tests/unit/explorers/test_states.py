@@ -40,8 +40,8 @@ def test_it_shows_what_compare_says(explorer):
     assert explorer.to_text().startswith(result.to_text())
     assert result.layout == pv.Layout([6, 4, 2])
     assert result.rnn == f"LSTM({INPUT}, {HIDDEN}, batch_first=True, bidirectional=True)"
-    assert result.agrees["outputs at real steps, forward half"]
-    assert not result.agrees["outputs at real steps, reverse half"]
+    assert result.agrees.outputs_forward
+    assert not result.agrees.outputs_reverse
     assert "last layer, forward" in words(explorer.picture)
     move(explorer.direction, "reverse")
     assert "last layer, reverse" in words(explorer.picture)
@@ -76,7 +76,7 @@ def test_it_starts_as_told():
     explorer = StatesExplorer([5, 2], padding=NAN, cell="GRU", layers=2, bidirectional=True, seed=7)
     assert explorer.result.rnn.startswith("GRU(3, 4, num_layers=2,")
     assert explorer.result.c_n is None
-    assert not explorer.result.agrees["outputs at real steps, forward half"]
+    assert not explorer.result.agrees.outputs_forward
     assert explorer.seed.value == 7
     for wrong, said in (({"padding": "ones"}, "padding is 'ones'"), ({"cell": "lstm"}, "cell is 'lstm'")):
         with pytest.raises(ValueError, match=said):
