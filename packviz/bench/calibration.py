@@ -129,10 +129,10 @@ class Calibration(Results[Point, _Seconds]):
                     _, before = known[name].get(here, ((), math.inf))
                     known[name][here] = amounts(point.spec, *run.amount), min(before, seconds)
         modes = list(dict.fromkeys(point.mode for point in self.values))
-        before = in_force(device, int(self.provenance["threads"]))
-        constants = {**before.seconds} | {name: _fitted(name, some.values(), device) for name, some in known.items()}
+        older = in_force(device, int(self.provenance["threads"]))
+        constants = {**older.seconds} | {name: _fitted(name, some.values(), device) for name, some in known.items()}
         how: dict[str, Any] = {"parameters": {"modes": modes, "batches": len(self.values)}}
-        if taken_over := {mode: dict(before.measured_on(mode)) for mode in MODES if mode not in modes}:
+        if taken_over := {mode: dict(older.measured_on(mode)) for mode in MODES if mode not in modes}:
             how["taken_over"] = taken_over
         return Costs(device, constants, {**self.provenance, **how})
 

@@ -84,7 +84,7 @@ class Costs(Worded):
         known.pop(0, None)
         known[self.threads] = self
         rates.cache_clear()
-        choose.cache_clear()
+        weighed.cache_clear()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes them to a JSON file."""
@@ -213,52 +213,62 @@ def rates(
     return MappingProxyType(found)
 
 
-@functools.lru_cache(maxsize=64)
 def choose(
-    spec: Spec,
+    rnn: Any,
     lengths: tuple[int, ...],
     training: bool = True,
     device: str = "cpu",
     fused: bool = True,
     threads: int = 1,
-    relu: bool = False,
 ) -> Plan:
     """Chooses the method and the cuts that should be fastest for a batch, or a simpler method that comes `NEAR`.
 
     The choice is deterministic and measures nothing. Torch's own kernel runs the batch without a prediction in three
     cases. Equal lengths leave nothing to pack. On a CPU, a GRU gains nothing in the forward pass from going step by
     step: at 23 ragged batches this took 0.92 to 1.27 times as long as torch's kernel for packed data, and 1.00 times in
-    the median. And where constants have not been measured, they choose nothing.
+    the median. And constants that were not measured choose nothing.
 
     Args:
-        spec: of the RNN.
+        rnn: an RNN, or the `Spec` of one. One with ReLU is not padded, because its state may grow without bound there.
         lengths: `(B,)` in any order.
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
         fused: as in `rates`.
         threads: as in `rates`.
-        relu: whether the RNN has ReLU, whose state may grow without bound in the padding. Then nothing is padded.
     """
+    steps = max(lengths)
+    on_fused = device == "cpu" and fused and _is_fusable(rnn, training, device)
+    if steps == min(lengths) and (on_fused or not training):
+        return _by_rule("padded", steps, "all lengths are equal, so there is nothing to pack")
+    if rnn.mode == "GRU" and device == "cpu" and not training:
+        return _by_rule("packed", steps, "in a GRU's forward pass on a CPU no other method is faster")
+    return weighed(Spec.of(rnn), lengths, training, device, fused, threads, rnn.mode == "RNN_RELU")
+
+
+@functools.lru_cache(maxsize=64)
+def _by_rule(method: str, steps: int, rule: str) -> Plan:
+    return Plan(method, (0, steps), {}, rule)
+
+
+@functools.lru_cache(maxsize=64)
+def weighed(
+    spec: Spec, lengths: tuple[int, ...], training: bool, device: str, fused: bool, threads: int, relu: bool
+) -> Plan:
+    """Chooses by predicted times, if there are measured constants: see `choose`."""
     steps, equal = max(lengths), max(lengths) == min(lengths)
-    uncut, on_fused = (0, steps), device == "cpu" and fused and _is_fusable(spec, training, device)
-    if equal and (on_fused or not training):
-        return Plan("padded", uncut, {}, "all lengths are equal, so there is nothing to pack")
-    if spec.mode == "GRU" and device == "cpu" and not training:
-        return Plan("packed", uncut, {}, "in a GRU's forward pass on a CPU no other method is faster")
     each = rates(spec, training, device, fused, threads)
     if not each:
-        measure = (
-            f"no constants have been measured on {_PLACE[device]} for such an RNN; calibrate({device!r}) measures them"
-        )
-        return Plan("padded" if equal else "packed", uncut, {}, measure)
+        remedy = f"packviz.calibrate({device!r}).use() measures them"
+        rule = f"no constants have been measured on {_PLACE[device]} for such an RNN; {remedy}"
+        return _by_rule("padded" if equal else "packed", steps, rule)
     real, changes = sum(lengths), len(set(lengths))
     packed, split = each["packed"].seconds(changes, steps, real), each["split"].seconds(changes, steps, real)
     seconds = {"packed": packed}  # the simplest come first
-    cuts: tuple[int, ...] = uncut
+    cuts = uncut = (0, steps)
     if equal:
         method = "whole" if fused or spec.mode != "LSTM" or device == "cuda" else "padded"
         seconds = {"padded": each[method].seconds(1, steps, real), "packed": packed}
-    elif on_fused or (device == "cuda" and not relu):  # no other CPU kernel is worth padding
+    elif (fused and _is_fusable(spec, training, device)) if device == "cpu" else not relu:  # no other is worth padding
         padded = each["padded"]
         seconds["padded"] = padded.seconds(1, steps, steps * len(lengths))
         if min(split, *seconds.values()) > padded.seconds(2, steps, real):  # else no staircase can be the fastest

@@ -276,7 +276,7 @@ def _decided(
         method, cuts = "staircase", method.cuts
         rectangles(n, cuts)  # an error if they do not fit
     elif method == "staircase":
-        cuts = costs.staircase(*_batch(rnn, weights, n, needs_gradient()))
+        cuts = costs.staircase(Spec.of(rnn), *_batch(rnn, weights, n, needs_gradient()))
     if rnn.mode == "RNN_RELU" and method in ("padded", "staircase") and _wastes(n, cuts):
         method = "split"  # in the padding its state may grow to infinity, whose gradient is NaN
     return method, cuts
@@ -286,14 +286,14 @@ def _planned(rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], tra
     """What `"auto"` does: the one place that decides, for `run` and for `plan`."""
     if not weights:
         return costs.Plan("packed", (0, max(n)), {}, "only this method calls the module itself, as it requires")
-    return costs.choose(*_batch(rnn, weights, n, training), relu=rnn.mode == "RNN_RELU")
+    return costs.choose(rnn, *_batch(rnn, weights, n, training))
 
 
 def _batch(rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool) -> tuple[Any, ...]:
-    """A batch as `costs.choose` takes it. All that is ours and not on a CPU is on a GPU."""
+    """A batch as `costs.choose` takes it after the RNN. All that is ours and not on a CPU is on a GPU."""
     one = weights[0]
     alone = has_padded_kernel(rnn.mode, one, bool(rnn.proj_size))
-    return Spec.of(rnn), n, training, "cpu" if one.is_cpu else "cuda", alone, torch.get_num_threads()
+    return n, training, "cpu" if one.is_cpu else "cuda", alone, torch.get_num_threads()
 
 
 def _weights(rnn: nn.RNNBase, x: Tensor) -> Sequence[Tensor]:
@@ -473,7 +473,7 @@ def forget() -> None:
     """Drops what is kept of earlier batches' lengths, so that a measurement sees what new lengths cost."""
     _grid.cache_clear()
     _steps.cache_clear()
-    costs.choose.cache_clear()
+    costs.weighed.cache_clear()
 
 
 def _autocast_dtypes(rnn: nn.RNNBase, equal: bool, x: Tensor, *states: Tensor | None) -> Sequence[torch.dtype | None]:

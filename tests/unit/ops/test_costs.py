@@ -47,10 +47,10 @@ def test_rates_are_the_constants_times_what_they_are_for(sizes, calls, steps, ce
 def own_costs(monkeypatch):
     """What a test puts in force goes with it."""
     monkeypatch.setattr(costs, "_in_force", {})
-    for remembered in (rates, choose):
+    for remembered in (rates, costs.weighed):
         remembered.cache_clear()
     yield
-    for remembered in (rates, choose):
+    for remembered in (rates, costs.weighed):
         remembered.cache_clear()
 
 
@@ -73,7 +73,7 @@ def test_a_choice_is_made_of_everything_and_always_the_same(sizes, lengths, trai
     assert all(seconds > 0 for seconds in found.seconds.values())
     rectangles(lengths, found.cuts)
     assert (len(found.cuts) > 2) == (found.method == "staircase")
-    choose.cache_clear()
+    costs.weighed.cache_clear()
     rates.cache_clear()
     assert choose(*batch) == found
 
