@@ -264,7 +264,8 @@ def weighed(
     real, changes = sum(lengths), len(set(lengths))
     packed, split = each["packed"].seconds(changes, steps, real), each["split"].seconds(changes, steps, real)
     seconds = {"packed": packed}  # the simplest come first
-    cuts = uncut = (0, steps)
+    uncut: tuple[int, ...] = (0, steps)
+    cuts = uncut
     if equal:
         method = "whole" if fused or spec.mode != "LSTM" or device == "cuda" else "padded"
         seconds = {"padded": each[method].seconds(1, steps, real), "packed": packed}
