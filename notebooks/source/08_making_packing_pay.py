@@ -317,8 +317,9 @@ with pv.patch_torch(everywhere=True) as patch:
 # %% [markdown]
 # ## What `auto` goes by
 #
-# A small model of the time: so much for a call, a time step, a cell. Its constants are of another machine;
-# `pv.calibrate().use()` measures yours, in minutes. Of methods within 5 % of the fastest, `auto` takes the simplest:
+# `auto` predicts the time of each method: so much for a call, a time step, a cell. The constants were measured on another
+# machine, and `pv.calibrate().use()` measures yours in minutes. Of methods within 5 % of the fastest, `auto` takes the
+# simplest. Until constants have been measured on a GPU, `auto` packs there:
 
 # %%
 cases = {
@@ -331,11 +332,14 @@ for said, (mode, batch) in cases.items():
     print(f"{said:30} {pv.plan(pv.Spec(mode, 16, 32), batch).method}")
 
 # %% [markdown]
-# A plan has the predicted times and the cuts, too. For the batch of the two networks above:
+# A plan has the predicted times and the cuts, too, and `print(plan)` says where its constants were measured. For the
+# batch of the two networks above:
 
 # %%
 plan = pv.plan(pv.Spec.of(after.lstm), lengths)
-print(plan)
+for method, seconds in plan.seconds.items():
+    print(f"{method:10} {1e3 * seconds:4.0f} ms predicted")
+print("auto takes:", plan.method)
 pv.Stairs(lengths, plan.cuts)
 
 # %% [markdown]
@@ -410,8 +414,9 @@ assert sum(point.mode == "LSTM" for point in lost) > len(lost) / 2
 # - **"A faster method gives other results."** It may change the last bits, and nothing else.
 # - **"The same seed, the same dropout."** Between layers dropout is drawn in another order. Compare with dropout at 0.
 # - **"Fewer cells, less time."** Cuts cost calls. Nearly equal lengths stay one rectangle.
-# - **"So it is on a GPU."** There cuDNN, NVIDIA's library, takes `batch_sizes` as they are. Not measured here; race on yours:
-#   `packviz study race --device cuda --out mine.json`.
+# - **"So it is on a GPU."** There cuDNN, NVIDIA's library, takes `batch_sizes` as they are. Nothing here was measured on a
+#   GPU, so `auto` runs torch's packed RNN there, between the linear pack and pad, until `pv.calibrate("cuda").use()` has
+#   measured constants. To race on yours: `packviz study race --device cuda --out mine.json`.
 
 # %% [markdown]
 # ## Exercise

@@ -299,7 +299,8 @@ assert torch.allclose(common, pv.run(rnn, x, n)[0], atol=1e-6)
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Packing always pays on a GPU."** The page that the rule comes from reports a GPU where packing lost.
+# - **"Packing always pays on a GPU."** The page that the rule comes from reports a GPU where packing lost. `pv.run` packs
+#   on a GPU all the same, until `pv.calibrate("cuda").use()` has measured which method is fastest there.
 # - **"DDP averages the loss."** It averages gradients, each worker with the same weight.
 
 # %% [markdown]

@@ -118,7 +118,7 @@ class Calibration(Results[Point, _Seconds]):
     def costs(self) -> Costs:
         """The constants. The shortest time of a run counts, for a busy machine only ever makes things slower.
 
-        For RNNs that were not measured those in force are taken over.
+        For RNNs that were not measured, those in force are taken over, and the provenance says so.
         """
         device = str(self.provenance["device"]).partition(":")[0]
         known: defaultdict[str, dict[Any, tuple[tuple[float, ...], float]]] = defaultdict(dict)
@@ -129,9 +129,11 @@ class Calibration(Results[Point, _Seconds]):
                     _, before = known[name].get(here, ((), math.inf))
                     known[name][here] = amounts(point.spec, *run.amount), min(before, seconds)
         modes = list(dict.fromkeys(point.mode for point in self.values))
-        constants = {**in_force(device, int(self.provenance["threads"])).seconds}
-        constants |= {name: _fitted(name, some.values(), device) for name, some in known.items()}
-        how = {"parameters": {"modes": modes, "batches": len(self.values)}}
+        older = in_force(device, int(self.provenance["threads"]))
+        constants = {**older.seconds} | {name: _fitted(name, some.values(), device) for name, some in known.items()}
+        how: dict[str, Any] = {"parameters": {"modes": modes, "batches": len(self.values)}}
+        if taken_over := {mode: dict(older.measured_on(mode)) for mode in MODES if mode not in modes}:
+            how["taken_over"] = taken_over
         return Costs(device, constants, {**self.provenance, **how})
 
     def to_text(self) -> str:
@@ -154,7 +156,7 @@ def calibrate(
 
     Args:
         device: `"cpu"` or `"cuda"`.
-        modes: the RNNs to measure; for the others the constants in force are taken over.
+        modes: the RNNs to measure. For the others the constants in force are taken over, with their provenance.
         threads: torch's threads meanwhile; as many as it is set to now, if not given.
         seconds: how long to go on. As often as there is time for it everything is measured again, and the shortest time
             counts: a busy machine only ever makes things slower. The first shapes of `SHAPES` are measured in any case.

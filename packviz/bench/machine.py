@@ -6,16 +6,15 @@ import ctypes
 import functools
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
+from packviz.core.machine import cpu_name, output
 from packviz.core.quiet import closed
 from packviz.draw.text import count
 
@@ -148,8 +147,8 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
     device = torch.device(device)
     record: dict[str, Any] = {
         "device": str(device),
-        "device_name": _cpu_name(),
-        "cpu": _cpu_name(),
+        "device_name": cpu_name(),
+        "cpu": cpu_name(),
         "cores": os.cpu_count(),
         "load_average": load_average(),
         "threads": torch.get_num_threads(),
@@ -227,29 +226,8 @@ def own_version() -> str | None:
 
 
 @functools.cache
-def _cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    command = ("sysctl", "-n", "machdep.cpu.brand_string")
-    return (sys.platform == "darwin" and _output(*command)) or platform.processor() or platform.machine()
-
-
-@functools.cache
 def _driver() -> str | None:
-    return _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-
-
-def _output(*command: str) -> str | None:
-    """The first line that a command prints; none where it is not there or fails."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip().partition("\n")[0] or None
+    return output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
 
 
 def check_device(device: Any) -> str:

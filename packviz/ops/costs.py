@@ -1,10 +1,10 @@
-"""What a run costs by each method, as a small model, and the choice that follows from it.
+"""Predicts the time of a run by each method with a small model, and chooses a method.
 
 A run takes some time for each layer and direction, and in each of these for every call of a kernel, every time step and
 every cell: constants, and shares that grow with the layer's sizes. `packviz.bench.calibration` measures them, on the
 CPU for one number of torch's threads at a time: two threads halve the time of a large product, and not that of a step
-or of a copy. Of the numbers that were measured the nearest counts. In force are the constants in `packviz/ops`, until
-`Costs.use` puts others in their place.
+or of a copy. The constants measured with the nearest number of threads are used. They come from the files in
+`packviz/ops`, until `Costs.use` replaces them. Constants that were not measured choose nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 from packviz.core import files
 from packviz.core.cuts import Rates, best_cuts, predict
+from packviz.core.machine import cpu_name
 from packviz.core.spec import Spec
 from packviz.core.worded import Worded
 
@@ -55,7 +56,7 @@ class Costs(Worded):
         device: `"cpu"` or `"cuda"`.
         seconds: the constants of `TERMS`, by key, such as `"fused LSTM training"`. A key names how the RNN runs, see
             `key`, its mode, and whether there is a backward pass: `training`, or else `forward`.
-        provenance: what they were measured on; empty if they are guesses.
+        provenance: what they were measured on; empty if they were not measured.
     """
 
     device: str
@@ -64,13 +65,18 @@ class Costs(Worded):
 
     @property
     def threads(self) -> int:
-        """Torch's threads that they were measured with; 0 if they hold for any number: on CUDA, and if guessed."""
+        """The number of torch threads they were measured with; 0 if that does not matter, as on CUDA."""
         return int(self.provenance.get("threads", 0)) if self.device == "cpu" else 0
 
-    def use(self) -> None:
-        """Puts them in force, for this process: from here on `method="auto"` decides by them.
+    def measured_on(self, mode: str) -> Mapping[str, Any]:
+        """Returns the provenance of the constants of an RNN: `calibrate` may measure some and take over the others."""
+        taken_over: Mapping[str, Any] = self.provenance.get("taken_over", {}).get(mode, self.provenance)
+        return taken_over
 
-        They take the place of those for the same number of threads; if they hold for any number, of all.
+    def use(self) -> None:
+        """Makes `method="auto"` decide by these constants, for the rest of this process.
+
+        They replace those measured with the same number of threads. If threads don't matter, they replace all.
         """
         known = _known(self.device)
         if not self.threads:
@@ -78,7 +84,7 @@ class Costs(Worded):
         known.pop(0, None)
         known[self.threads] = self
         rates.cache_clear()
-        choose.cache_clear()
+        weighed.cache_clear()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes them to a JSON file."""
@@ -104,14 +110,21 @@ class Costs(Worded):
 
     def to_text(self) -> str:
         """A line for each key, in nanoseconds."""
-        wide = max(map(len, self.seconds))
+        wide = max(map(len, self.seconds), default=0)
         heads = [f"{term:>17}" for term in TERMS]
         lines = [f"{self.device}, nanoseconds for each", " " * wide + "".join(heads)]
         lines += [name.ljust(wide) + "".join(f"{1e9 * v:17.3g}" for v in row) for name, row in self.seconds.items()]
-        where = (
-            f"{self.provenance['device_name']}, torch threads: {self.provenance['threads']}" if self.provenance else ""
-        )
-        return "\n".join([*lines, f"measured on {where}" if where else "guesses, not measured"])
+        return "\n".join([*lines, origin(self.provenance) if self.provenance else "not measured"])
+
+
+def origin(provenance: Mapping[str, Any]) -> str:
+    """Says what constants were measured on, and whether this machine has another processor."""
+    on_cpu = not str(provenance.get("device", "cpu")).startswith("cuda")
+    name, threads, date = (str(provenance.get(name, "")) for name in ("device_name", "threads", "date"))
+    parts = [f"constants measured on {name}", f"torch threads: {threads}" if on_cpu else "", date[:10]]
+    here = cpu_name() if on_cpu else _gpu_name()
+    other = f"; this machine has another processor, {here}" if here and here != name else ""
+    return ", ".join(filter(None, parts)) + other
 
 
 def amounts(spec: Spec, calls: int, steps: int, cells: int) -> tuple[float, ...]:
@@ -127,23 +140,31 @@ class Plan(Worded):
     """How one batch is to be run, and why.
 
     Attributes:
-        method: the one with the shortest time.
+        method: the one to use.
         cuts: its cuts, if it has rectangles.
-        seconds: the time of each method that may be the fastest, as the model has it; empty where nothing but packing
-            comes into question.
+        seconds: the predicted time of each method that may be the fastest; empty if a rule decides.
+        rule: the rule that decides; empty if the predicted times do.
+        measured_on: provenance of the constants behind the predicted times; empty if a rule decides.
     """
 
     method: str
     cuts: tuple[int, ...]
     seconds: Mapping[str, float]
+    rule: str = ""
+    measured_on: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def reason(self) -> str:
+        """The rule that decides, or where the constants behind the predicted times were measured."""
+        return self.rule or origin(self.measured_on)
 
     def to_text(self) -> str:
-        """The times, shortest first, and what follows."""
+        """The predicted times, shortest first, the method, and the reason."""
         times = sorted(self.seconds.items(), key=lambda pair: pair[1])
         stairs = f", {len(self.cuts) - 1} rectangles" if len(self.cuts) > 2 else ""
         lines = [f"{method:9} {float(f'{1e3 * seconds:.2g}'):8g} ms predicted" for method, seconds in times]
         near = f", simpler and within {NEAR - 1:.0%} of the fastest" if times and self.method != times[0][0] else ""
-        return "\n".join([*lines, f"auto takes: {self.method}{stairs}{near}"])
+        return "\n".join([*lines, f"auto takes: {self.method}{stairs}{near}", f"reason: {self.reason}"])
 
 
 def key(method: str, spec: Spec, training: bool, fused: bool, device: str = "cpu") -> str:
@@ -167,7 +188,7 @@ def key(method: str, spec: Spec, training: bool, fused: bool, device: str = "cpu
 def rates(
     spec: Spec, training: bool = True, device: str = "cpu", fused: bool = True, threads: int = 1
 ) -> Mapping[str, Rates]:
-    """What calls, steps and cells cost for an RNN by each method, all layers and directions together.
+    """Returns what calls, steps and cells cost for an RNN by each method, all layers and directions together.
 
     Args:
         spec: of the RNN.
@@ -179,45 +200,76 @@ def rates(
 
     Returns:
         By method, as in `key`. Calls are the rectangles of `"padded"` and `"staircase"`; for `"packed"` and `"split"`
-        the distinct lengths, since they go on with fewer sequences after each.
+        the distinct lengths, because the number of sequences changes after each. Nothing if the constants of one method
+        have not been measured.
     """
-    known, found, one = in_force(device, threads).seconds, {}, amounts(spec, 1, 1, 1)
-    for method in ("packed", "padded", "staircase", "split", "whole"):
-        each = [c * a for c, a in zip(known[key(method, spec, training, fused, device)], one, strict=True)]
+    known, found, one = in_force(device, threads), {}, amounts(spec, 1, 1, 1)
+    names = {name: key(name, spec, training, fused, device) for name in _METHODS}
+    if not known.measured_on(spec.mode) or not known.seconds.keys() >= set(names.values()):
+        return {}
+    for method, name in names.items():
+        each = [c * a for c, a in zip(known.seconds[name], one, strict=True)]
         found[method] = Rates(sum(each[:2]), sum(each[2:4]), sum(each[4:6]) + each[10], sum(each[6:9]), each[9])
     return MappingProxyType(found)
 
 
-@functools.lru_cache(maxsize=64)
 def choose(
-    spec: Spec,
+    rnn: Any,
     lengths: tuple[int, ...],
     training: bool = True,
     device: str = "cpu",
     fused: bool = True,
     threads: int = 1,
 ) -> Plan:
-    """The method and the cuts that should be fastest for a batch, or a simpler one that comes `NEAR`.
+    """Chooses the method and the cuts that should be fastest for a batch, or a simpler method that comes `NEAR`.
 
-    Deterministic; it measures nothing.
+    The choice is deterministic and measures nothing. Torch's own kernel runs the batch without a prediction in three
+    cases. Equal lengths leave nothing to pack. On a CPU, a GRU gains nothing in the forward pass from going step by
+    step: at 23 ragged batches this took 0.92 to 1.27 times as long as torch's kernel for packed data, and 1.00 times in
+    the median. And constants that were not measured choose nothing.
 
     Args:
-        spec: of the RNN.
+        rnn: an RNN, or the `Spec` of one. One with ReLU is not padded, because its state may grow without bound there.
         lengths: `(B,)` in any order.
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
         fused: as in `rates`.
         threads: as in `rates`.
     """
-    steps, real, changes = max(lengths), sum(lengths), len(set(lengths))
+    steps = max(lengths)
+    on_fused = device == "cpu" and fused and _is_fusable(rnn, training, device)
+    if steps == min(lengths) and (on_fused or not training):
+        return _by_rule("padded", steps, "all lengths are equal, so there is nothing to pack")
+    if rnn.mode == "GRU" and device == "cpu" and not training:
+        return _by_rule("packed", steps, "in a GRU's forward pass on a CPU no other method is faster")
+    return weighed(Spec.of(rnn), lengths, training, device, fused, threads, rnn.mode == "RNN_RELU")
+
+
+@functools.lru_cache(maxsize=64)
+def _by_rule(method: str, steps: int, rule: str) -> Plan:
+    return Plan(method, (0, steps), {}, rule)
+
+
+@functools.lru_cache(maxsize=64)
+def weighed(
+    spec: Spec, lengths: tuple[int, ...], training: bool, device: str, fused: bool, threads: int, relu: bool
+) -> Plan:
+    """Chooses by predicted times, if there are measured constants: see `choose`."""
+    steps, equal = max(lengths), max(lengths) == min(lengths)
     each = rates(spec, training, device, fused, threads)
+    if not each:
+        remedy = f"packviz.calibrate({device!r}).use() measures them"
+        rule = f"no constants have been measured on {_PLACE[device]} for such an RNN; {remedy}"
+        return _by_rule("padded" if equal else "packed", steps, rule)
+    real, changes = sum(lengths), len(set(lengths))
     packed, split = each["packed"].seconds(changes, steps, real), each["split"].seconds(changes, steps, real)
     seconds = {"packed": packed}  # the simplest come first
-    cuts: tuple[int, ...] = (0, steps)
-    if steps == min(lengths):
+    uncut: tuple[int, ...] = (0, steps)
+    cuts = uncut
+    if equal:
         method = "whole" if fused or spec.mode != "LSTM" or device == "cuda" else "padded"
         seconds = {"padded": each[method].seconds(1, steps, real), "packed": packed}
-    elif device == "cuda" or (fused and _is_fusable(spec, training, device)):  # no other CPU kernel is worth padding
+    elif (fused and _is_fusable(spec, training, device)) if device == "cpu" else not relu:  # no other is worth padding
         padded = each["padded"]
         seconds["padded"] = padded.seconds(1, steps, steps * len(lengths))
         if min(split, *seconds.values()) > padded.seconds(2, steps, real):  # else no staircase can be the fastest
@@ -225,33 +277,11 @@ def choose(
             if len(cuts) > 2:
                 seconds["staircase"] = predict(lengths, cuts, padded).seconds
     seconds["split"] = split
-    stepwise = training and not (device == "cpu" and fused and _is_fusable(spec, training, device))
-    if settled := unweighed(spec.mode, steps == min(lengths), stepwise, device):
-        return Plan(settled, cuts, MappingProxyType({settled: seconds[settled]}))
     most = NEAR * min(seconds.values())
-    for method in seconds:
-        if seconds[method] <= most:
-            break
-    return Plan(method, cuts if method == "staircase" else (0, steps), MappingProxyType(seconds))
-
-
-def unweighed(mode: str, equal: bool, stepwise: bool, device: str) -> str:
-    """The method where no times need to be weighed, else nothing.
-
-    Equal lengths are run as they are. On a CPU a GRU gains nothing in the forward pass by going step by step: at 23
-    ragged batches this took 0.92 to 1.27 times as long as torch's kernel for packed data, and 1.00 times in the median.
-
-    Args:
-        mode: of the RNN.
-        equal: whether all lengths are.
-        stepwise: whether going step by step may pay: in a backward pass, but for that of the fused kernel.
-        device: `"cpu"` or `"cuda"`.
-    """
-    if stepwise:
-        return ""
-    if equal:
-        return "padded"
-    return "packed" if mode == "GRU" and device == "cpu" else ""
+    method = next(method for method in seconds if seconds[method] <= most)
+    cuts = cuts if method == "staircase" else uncut
+    measured_on = in_force(device, threads).measured_on(spec.mode)
+    return Plan(method, cuts, MappingProxyType(seconds), measured_on=measured_on)
 
 
 def staircase(
@@ -262,19 +292,28 @@ def staircase(
     fused: bool = True,
     threads: int = 1,
 ) -> tuple[int, ...]:
-    """The cuts of the staircase that should be fastest, among staircases. Takes what `choose` does."""
-    return best_cuts(lengths, rates(spec, training, device, fused, threads)["staircase"])
+    """Returns the cuts of the staircase that should be fastest, among staircases. Takes what `choose` does.
+
+    Without measured constants it is the one with the fewest cells, of up to four rectangles.
+    """
+    if each := rates(spec, training, device, fused, threads):
+        return best_cuts(lengths, each["staircase"])
+    return best_cuts(lengths, Rates(0, 0, 0, 1), min(4, len(set(lengths))))
 
 
 def in_force(device: str, threads: int = 1) -> Costs:
-    """The constants that `choose` goes by on a kind of device; those that come with the package if no others are.
+    """Returns the constants that `choose` uses on a kind of device: the shipped ones, or those of `Costs.use`.
 
     Args:
         device: `"cpu"` or `"cuda"`.
-        threads: of torch, on a CPU. Those of the nearest number that was measured, by its ratio to this one.
+        threads: of torch, on a CPU. The nearest number that was measured is taken, by its ratio to this one.
+
+    Returns:
+        The constants; they are empty if none were measured.
     """
     known = _known(device)
-    return known[min(known, key=lambda measured: abs(math.log((measured or threads) / threads)))]
+    nearest = min(known, key=lambda measured: abs(math.log((measured or threads) / threads)), default=0)
+    return known.get(nearest, Costs(device, {}))
 
 
 def _known(device: str) -> dict[int, Costs]:
@@ -285,12 +324,22 @@ def _known(device: str) -> dict[int, Costs]:
     return _in_force[device]
 
 
+def _gpu_name() -> str:
+    """The name of the GPU in use; empty if there is none."""
+    import torch  # noqa: PLC0415 - nothing else here needs it
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+
+
 def _is_fusable(spec: Spec, training: bool, device: str) -> bool:
     """Whether the kernel for padded data alone does this."""
     if spec.proj_size:
         return False
     return spec.mode == "LSTM" if device == "cpu" else spec.hidden_size <= _SMALL[spec.mode][training]
 
+
+_METHODS = ("packed", "padded", "staircase", "split", "whole")
+_PLACE = {"cpu": "a CPU", "cuda": "a GPU"}
 
 _SMALL = {"RNN": (384, 256), "GRU": (192, 128), "LSTM": (192, 128)}
 """By mode, forward and with a backward pass, up to which `H` torch takes cuDNN's kernel that keeps small weights on a

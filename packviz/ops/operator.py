@@ -64,25 +64,27 @@ class RaggedOp(nn.Module):
         lengths: Tensor,
         hx: State | None = None,
         *,
+        batch_first: bool | None = None,
         total_length: int | None = None,
         padding_value: float = 0.0,
     ) -> tuple[Tensor, State]:
-        """What pack → RNN → pad gives, to rounding, by the fastest method (see `packviz.run`).
+        """Returns what pack → RNN → pad returns, apart from rounding, by the fastest method (see `packviz.run`).
 
         Under autocast it computes in the dtype of its weights.
 
         Args:
-            x: `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`.
-            lengths: `(B,)` the real time steps of each sequence, in any order, whole numbers from 1 to `T`. Keep them
-                on the CPU: for those on a GPU it has to wait.
-            hx: the initial state as the RNN takes it; zeros if not given.
-            total_length: the time steps of the output; `T` if not given. (torch's own `pad_packed_sequence` then takes
-                the longest length, but a compiler needs a size that does not depend on the lengths.)
-            padding_value: of the output after each sequence's end.
+            x: `(T, B, I)`, or `(B, T, I)` with `batch_first`.
+            lengths: `(B,)` whole numbers from 1 to `T`, in any order. Keep them on the CPU: if they are on a GPU, the
+                call waits for it.
+            hx: the initial state in the format the RNN expects. Defaults to zeros.
+            batch_first: whether `x` and the output are `(B, T, …)`. Defaults to the RNN's own `batch_first`.
+            total_length: number of time steps in the output. Defaults to `T`. (For torch's `pad_packed_sequence` the
+                default is the longest length, but a compiler needs a size that does not depend on the lengths.)
+            padding_value: value that fills the padding of the output.
 
         Returns:
-            The output `(total_length, B, D·H)`, batch first if the RNN is, and `h_n` or `(h_n, c_n)` as the RNN gives
-            it.
+            The output, `(total_length, B, D·P)`, or `(B, total_length, D·P)` with `batch_first`, and the final state,
+            `h_n`, or `(h_n, c_n)` for an LSTM.
 
         Raises:
             TypeError: `x` or `lengths` is not a tensor.
@@ -96,14 +98,15 @@ class RaggedOp(nn.Module):
             raise TypeError(f"lengths is a {type(lengths).__name__}; give a tensor, which a compiler can follow")
         if self.training and self.dropout and self.num_layers > 1:
             raise ValueError(f"dropout is {self.dropout} between layers; ragged_op can only leave it out: call eval()")
-        steps = x.shape[1 if self.batch_first else 0] if total_length is None else total_length
+        first = self.batch_first if batch_first is None else bool(batch_first)
+        steps = x.shape[1 if first else 0] if total_length is None else total_length
         states = [] if hx is None else [hx] if isinstance(hx, Tensor) else list(hx)
         weights = [getattr(self, name) for name in self._names]
         if not x.is_meta and torch.is_autocast_enabled(x.device.type):
             x, states = x.to(weights[0].dtype), [one.to(weights[0].dtype) for one in states]
         output, h_n, c_n = _ragged_rnn(
             *(x, lengths, states, weights, self.mode, self.num_layers),
-            *(self.bias, self.batch_first, self.bidirectional, steps, float(padding_value)),
+            *(self.bias, first, self.bidirectional, steps, float(padding_value)),
         )
         return output, (h_n, c_n) if self.mode == "LSTM" else h_n
 

@@ -59,64 +59,74 @@ def run(
     lengths: Tensor | Sequence[int],
     hx: State | None = None,
     *,
+    batch_first: bool | None = None,
     total_length: int | None = None,
     padding_value: float = 0.0,
     method: str | Staircase = "auto",
 ) -> tuple[Tensor, State]:
-    """Runs an RNN on a padded batch as packing it, running the RNN and padding the result would, but faster.
+    """Runs an RNN on a padded batch: the results of pack → RNN → pad, in less time.
 
-    The method changes the time it takes and never the result, but for rounding: methods add up the same numbers in
-    different orders. Between any two, values and gradients differ by at most 1e-4 of the largest in float32 (usually
-    1e-6), and 1e-10 in float64. On a GPU, where cuDNN multiplies float32 in TF32 unless
-    `torch.backends.cudnn.allow_tf32` is False, they differ by some 1e-3: that is 10 bits behind the point. In training
-    mode dropout between layers is drawn anew in each run, from the same distribution, at real cells.
+    The method affects the time and never the result, apart from rounding: methods add up the same numbers in different
+    orders. Between any two methods, values and gradients differ by at most 1e-4 of the largest value in float32
+    (usually 1e-6), and by at most 1e-10 in float64. On a GPU, cuDNN multiplies float32 in TF32, which has a 10-bit
+    mantissa, unless `torch.backends.cudnn.allow_tf32` is False; differences are then around 1e-3. In training mode,
+    every call draws new dropout masks between layers, from the same distribution, at real cells.
 
-    * `"packed"` packs, runs torch's kernel on packed data, and pads.
-    * `"padded"` runs torch's kernel for padded data once. LSTM: the cell state is frozen through the padding.
-    * `"staircase"` does so on several rectangles of time, each with the sequences that still go on. See
-      `packviz.ops.staircase`. Both pay for an LSTM on the CPU and small layers on a GPU: torch has kernels there that
-      padded data alone gets. An `nn.RNN` with ReLU, whose state could grow beyond all bounds in the padding, is run by
-      `"split"` instead of these two.
-    * `"split"` runs step by step on the packed data, with a backward pass of its own. See `packviz.ops.split`. Pays
-      for training on the CPU.
-    * `"auto"` takes the one that should be fastest, and of those that come within 5 % of it the simplest: where nothing
-      is gained, torch's own kernel. That always runs equal lengths, but for a backward pass without a fused kernel; and
-      a GRU on the CPU, without a gradient. Else it goes by the lengths, the sizes, whether there is a gradient, and
-      measured constants for the number of torch's threads, or for the nearest number that was measured; by nothing
-      else. Those that come with packviz were measured with 1 and 2 threads of one server CPU; those of a GPU are
-      guesses where `print(packviz.ops.costs.in_force("cuda"))` says so. See `plan`, and `calibrate` for constants of
-      your machine.
+    * `"packed"` packs the batch, runs torch's kernel for packed data, and pads the result.
+    * `"padded"` runs torch's kernel for padded data once. An LSTM's cell state is frozen during the padding.
+    * `"staircase"` does the same on several rectangles of time, each with only the sequences that are still running.
+      See `packviz.ops.staircase`.
+    * `"split"` runs the packed data step by step, with its own backward pass. It pays off for training on a CPU. See
+      `packviz.ops.split`.
+    * `"auto"` picks the method that should be fastest. If several come within 5 % of it, it picks the simplest of them.
 
-    The weights are read by their names at the call, so that parametrised ones and `torch.func.functional_call` work.
-    The module is not called, except by `"packed"`. What must be called is therefore always run that way: a module with
-    hooks or with a `forward` of its own; and what the other methods do not know: tracing, `torch.func`, forward-mode
-    differentiation, tensors on other devices than CPU and CUDA, the capture of a CUDA graph, subclasses of `Tensor`.
-    Nothing here waits for a GPU. Under `torch.compile` this function is a graph break. As after any call with a
-    gradient, leave `x` as it is until the backward pass. Under autocast on the CPU all but `"packed"` compute in
-    float32; results have the dtypes that torch gives them.
+    `"padded"` and `"staircase"` pay off for an LSTM on a CPU and for small layers on a GPU, where torch has kernels
+    that accept only padded data. For an `nn.RNN` with ReLU, whose state could grow without bound in the padding, both
+    are replaced by `"split"`.
+
+    `"auto"` uses torch's own kernel in the cases where nothing can be gained: for equal lengths (except in a backward
+    pass without a fused kernel), and for a GRU on a CPU without gradients. Otherwise the choice depends only on the
+    lengths, the sizes, whether gradients are needed, and constants measured for the current number of torch threads, or
+    for the nearest number that was measured. The constants shipped with packviz were measured on one server CPU with 1
+    and 2 threads. Until constants have been measured on a GPU, `"auto"` on a GPU is `"packed"`, or torch's kernel
+    without packing if all lengths are equal. Use `plan` to see the choice and its reason, and `calibrate` to measure
+    constants on your machine.
+
+    Weights are looked up by name at each call, so parametrised weights and `torch.func.functional_call` work. Only
+    `"packed"` calls the module itself, so `run` always uses it if the module has hooks or its own `forward`. It also
+    uses `"packed"` in cases that the other methods don't support: tracing, `torch.func`, forward-mode differentiation,
+    devices other than CPU and CUDA, CUDA graph capture, and subclasses of `Tensor`.
+
+    `run` never waits for a GPU. Under `torch.compile` it is a graph break. As with any call that needs gradients, don't
+    modify `x` before the backward pass. Under autocast on a CPU, every method except `"packed"` computes in float32;
+    the results have the dtypes that torch would return.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any options.
-        x: `(T, B, I)`, or `(B, T, I)` if the module is `batch_first`. Padding comes last; whatever it holds, NaN
-            included, has no influence, and its gradient is 0.
-        lengths: `(B,)` whole numbers from 1 to `T`, in any order: in a list, or on the CPU.
-        hx: the initial state, as the module takes it and in the order of the batch; zeros if not given.
-        total_length: time steps of the output, at least those of the longest sequence; just those if not given.
-        padding_value: what fills the padding of the output.
+        x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end. Values in the padding, including
+            NaN, have no effect, and their gradient is 0.
+        lengths: `(B,)` whole numbers from 1 to `T`, in any order, as a list or a CPU tensor.
+        hx: the initial state in the format the module expects, in batch order: the batch is its second dimension,
+            whatever `batch_first` is. Defaults to zeros.
+        batch_first: whether `x` and the output are `(B, T, …)`, as in `pack_padded_sequence`. Defaults to the module's
+            own `batch_first`.
+        total_length: number of time steps in the output, at least the longest length. Defaults to the longest length.
+        padding_value: value that fills the padding of the output.
         method: one of `METHODS`, or a `Staircase`.
 
     Returns:
-        What `pack_padded_sequence(x, lengths, enforce_sorted=False)`, the module and `pad_packed_sequence` return: the
-        output `(T, B, D·P)`, or `(B, T, D·P)` if the module is `batch_first`, and the final state: `h_n`, or
-        `(h_n, c_n)` of an LSTM.
+        What `pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)`, the module and
+        `pad_packed_sequence(…, batch_first)` return: the output, `(T, B, D·P)`, or `(B, T, D·P)` with `batch_first`,
+        and the final state, `h_n`, or `(h_n, c_n)` for an LSTM.
 
     Raises:
-        TypeError: `rnn` is none of the three, `x` is not a tensor, or is packed already; a number is none.
-        ValueError: an argument does not fit the others, or there is no such method. Unlike torch, lengths beyond `T`,
-            lengths that are no whole numbers, and an `hx` with more rows than the batch, are errors.
+        TypeError: `rnn` is not one of the three RNNs; `x` is not a tensor, or is already packed; or an argument that
+            must be a number is not one.
+        ValueError: the arguments don't fit together, or `method` is unknown. Unlike torch, `run` also rejects lengths
+            greater than `T`, lengths that are not whole numbers, and an `hx` with more rows than the batch.
         RuntimeError: the lengths are on an accelerator, as in torch.
     """
-    arguments = rnn, x, lengths, hx, total_length, padding_value, method
+    arguments = rnn, x, lengths, hx, batch_first, total_length, padding_value, method
     if not is_compiler_loaded():  # none that could be told to keep out, and loading one takes seconds
         return _run(*arguments)
     if not _uncompiled:
@@ -125,31 +135,28 @@ def run(
 
 
 def plan(rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool = True) -> costs.Plan:
-    """How `run` would run a batch with `method="auto"`, and the times it goes by. Nothing is run, nothing is measured.
+    """Returns how `run` would run a batch with `method="auto"`, and why. It runs and measures nothing.
 
     Args:
-        rnn: an RNN; or the sizes of one, which is then taken to be in float32 on a CPU where torch has a fused LSTM. As
-            many threads count as torch is set to.
+        rnn: an RNN, whose dtype and device the batch will have. Or the sizes of one, which then counts as an RNN in
+            float32 on a CPU where torch has a fused LSTM. The number of threads is the one torch is set to.
         lengths: `(B,)` whole numbers of at least 1; or a `Layout`.
-        training: whether there will be a backward pass.
+        training: whether gradients will be needed.
 
     Returns:
-        A `Plan`: `.method`; `.cuts`, as `Stairs` draws them; and `.seconds`, predicted for each method that may be the
-        fastest. `print` writes it.
+        A `Plan`: its `.method`; its `.cuts`, as `Stairs` draws them; the predicted `.seconds` of each method that may
+        be the fastest; and the `.reason`, which says where the constants behind these predictions were measured, and
+        whether that was another processor. `print` shows all of it.
 
     Raises:
-        TypeError: `rnn` is no RNN.
+        TypeError: `rnn` is not an RNN.
         ValueError: a length is not valid.
     """
     n = tuple((lengths if isinstance(lengths, Layout) else Layout(lengths)).lengths.tolist())
     if isinstance(rnn, Spec):
         return costs.choose(rnn, n, training, threads=torch.get_num_threads())
     _check_rnn(rnn)
-    weight = next(rnn.parameters())  # the batch will be of its dtype, and on its device
-    if not _is_ours(rnn, weight):
-        return costs.Plan("packed", (0, max(n)), {})
-    fused = has_padded_kernel(rnn.mode, weight, bool(rnn.proj_size))
-    return costs.choose(Spec.of(rnn), n, training, weight.device.type, fused, torch.get_num_threads())
+    return _planned(rnn, _weights(rnn, cast(Tensor, rnn.weight_ih_l0)), n, training)
 
 
 class Ragged(nn.Module):
@@ -180,11 +187,13 @@ class Ragged(nn.Module):
         lengths: Tensor | Sequence[int],
         hx: State | None = None,
         *,
+        batch_first: bool | None = None,
         total_length: int | None = None,
         padding_value: float = 0.0,
     ) -> tuple[Tensor, State]:
         """Takes, returns and raises what `run` does."""
-        return run(self.rnn, x, lengths, hx, total_length=total_length, padding_value=padding_value, method=self.method)
+        how: dict[str, Any] = {"batch_first": batch_first, "total_length": total_length, "padding_value": padding_value}
+        return run(self.rnn, x, lengths, hx, **how, method=self.method)
 
     def extra_repr(self) -> str:
         """The method."""
@@ -195,30 +204,37 @@ _uncompiled: list[Callable[..., tuple[Tensor, State]]] = []
 
 
 def _run(
-    rnn: Any, x: Any, lengths: Any, hx: Any, total_length: int | None, padding_value: float, method: str | Staircase
+    rnn: Any,
+    x: Any,
+    lengths: Any,
+    hx: Any,
+    batch_first: bool | None,
+    total_length: int | None,
+    padding_value: float,
+    method: str | Staircase,
 ) -> tuple[Tensor, State]:
     if is_tracing():  # type: ignore[no-untyped-call]
-        return _packed(rnn, x, lengths, hx, total_length, padding_value)  # the lengths are part of the program
-    n, source = _checked(rnn, x, lengths, hx, total_length, padding_value, method)
+        first = rnn.batch_first if batch_first is None else batch_first
+        return _packed(rnn, x, lengths, hx, first, total_length, padding_value)  # the trace holds the lengths
+    n, source = _checked(rnn, x, lengths, hx, batch_first, total_length, padding_value, method)
+    first = source.batch_first
     hx = tuple(hx) if isinstance(hx, list) else hx
     total_length = None if total_length is None else operator.index(total_length)
     steps = max(n)
-    weights = flat_weights(rnn) if _is_ours(rnn, x) else ()
-    if not {Tensor, nn.Parameter}.issuperset(map(type, weights)):
-        weights = ()
-    method, cuts = _decided(rnn, weights, x, n, hx, method) if weights else ("packed", (0, steps))
+    weights = _weights(rnn, x)
+    method, cuts = _decided(rnn, weights, x, n, hx, method)
     if weights and x.dtype != weights[0].dtype:
         rnn.check_input(x, None)  # torch's error, unless autocast makes them fit
     if method == "packed":
         as_given = isinstance(lengths, Tensor) and lengths.dtype == torch.int64
-        return _packed(rnn, x, lengths if as_given else list(n), hx, total_length, padding_value, weights)
+        return _packed(rnn, x, lengths if as_given else list(n), hx, first, total_length, padding_value, weights)
 
     if hx is not None:  # the caller's may be a buffer for the next states, and lie in any strides
         own_hx = tuple(s.clone(memory_format=torch.contiguous_format) for s in (hx if isinstance(hx, tuple) else (hx,)))
         hx = own_hx if rnn.mode == "LSTM" else own_hx[0]
     autocast = torch.is_autocast_enabled(x.device.type) and weights[0].dtype == torch.float32
     if method != "split" and len(cuts) == 2 and steps == min(n) and not autocast:
-        return _as_it_is(rnn, weights, x, steps, hx, total_length, padding_value)
+        return _as_it_is(rnn, weights, x, steps, hx, first, total_length, padding_value)
     own = layers(rnn, weights)
     h, c = hx if isinstance(hx, tuple) else (hx, None)
     dtypes = None
@@ -247,29 +263,43 @@ def _decided(
     rnn: nn.RNNBase, weights: Sequence[Tensor], x: Tensor, n: tuple[int, ...], hx: Any, method: Any
 ) -> tuple[str, tuple[int, ...]]:
     """The method, and its cuts."""
+
+    def needs_gradient() -> bool:
+        states = hx if isinstance(hx, tuple) else () if hx is None else (hx,)
+        return torch.is_grad_enabled() and any(t.requires_grad for t in (x, *states, *weights))
+
+    if method == "auto" or not weights:
+        planned = _planned(rnn, weights, n, needs_gradient())
+        return planned.method, planned.cuts
     cuts: tuple[int, ...] = (0, max(n))
     if isinstance(method, Staircase):
         method, cuts = "staircase", method.cuts
         rectangles(n, cuts)  # an error if they do not fit
-    elif method in ("auto", "staircase"):
-        states = hx if isinstance(hx, tuple) else () if hx is None else (hx,)
-        needs_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (x, *states, *weights))
-        stepwise = needs_gradient and not is_fused(rnn.mode, x, bool(rnn.proj_size))
-        settled = costs.unweighed(rnn.mode, cuts[1] == min(n), stepwise, x.device.type)
-        if method == "auto" and settled:
-            return settled, cuts
-        alone = has_padded_kernel(rnn.mode, x, bool(rnn.proj_size))
-        batch = Spec.of(rnn), n, needs_gradient, x.device.type, alone, torch.get_num_threads()
-        if method == "auto":
-            choice = costs.choose(*batch)
-            method, cuts = choice.method, choice.cuts
-            if rnn.mode == "RNN_RELU" and choice.method in ("padded", "staircase") and _wastes(n, cuts):
-                method = min(("packed", "split"), key=choice.seconds.__getitem__)
-        else:
-            cuts = costs.staircase(*batch)
+    elif method == "staircase":
+        cuts = costs.staircase(Spec.of(rnn), *_batch(rnn, weights, n, needs_gradient()))
     if rnn.mode == "RNN_RELU" and method in ("padded", "staircase") and _wastes(n, cuts):
         method = "split"  # in the padding its state may grow to infinity, whose gradient is NaN
     return method, cuts
+
+
+def _planned(rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool) -> costs.Plan:
+    """What `"auto"` does: the one place that decides, for `run` and for `plan`."""
+    if not weights:
+        return costs.Plan("packed", (0, max(n)), {}, "only this method calls the module itself, as it requires")
+    return costs.choose(rnn, *_batch(rnn, weights, n, training))
+
+
+def _batch(rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool) -> tuple[Any, ...]:
+    """A batch as `costs.choose` takes it after the RNN. All that is ours and not on a CPU is on a GPU."""
+    one = weights[0]
+    alone = has_padded_kernel(rnn.mode, one, bool(rnn.proj_size))
+    return n, training, "cpu" if one.is_cpu else "cuda", alone, torch.get_num_threads()
+
+
+def _weights(rnn: nn.RNNBase, x: Tensor) -> Sequence[Tensor]:
+    """The weights, if they may be run on such data without calling the module, else none."""
+    weights = flat_weights(rnn) if _is_ours(rnn, x) else ()
+    return weights if {Tensor, nn.Parameter}.issuperset(map(type, weights)) else ()
 
 
 def _packed(
@@ -277,12 +307,12 @@ def _packed(
     x: Tensor,
     lengths: Any,
     hx: State | None,
+    first: bool,
     total_length: int | None,
     padding_value: float,
     weights: Sequence[Tensor] = (),
 ) -> tuple[Tensor, State]:
-    """As it is said in torch; with the module's own weights its kernel is called without the module."""
-    first = rnn.batch_first
+    """Packs, runs and pads; with the module's own weights it calls the kernel without the module."""
     if _is_direct(rnn, weights):
         module = _packing(x)
         data, sizes, order, rank = module.pack_padded_sequence(x, lengths, first, enforce_sorted=False)
@@ -311,15 +341,18 @@ def _is_direct(rnn: nn.RNNBase, weights: Sequence[Tensor]) -> bool:
 
 
 def _kernel(
-    rnn: nn.RNNBase, weights: Sequence[Tensor], data: Tensor, hx: State, sizes: Tensor | None = None
+    rnn: nn.RNNBase, weights: Sequence[Tensor], data: Tensor, hx: State, how: Tensor | bool
 ) -> tuple[Tensor, State]:
-    """Calls torch's kernel as the module would in the end, on padded data, or packed with `sizes`."""
+    """Calls torch's kernel as the module would in the end.
+
+    `how` is the batch sizes of packed data, or whether padded data is batch first.
+    """
     dropout, training = rnn.dropout, rnn.training
     if not training and not data.is_cpu and torch.is_grad_enabled():
         states = hx if isinstance(hx, tuple) else (hx,)
         dropout, training = 0.0, any(t.requires_grad for t in (data, *states, *weights))
     options = weights, rnn.bias, rnn.num_layers, dropout, training, rnn.bidirectional
-    given = (data, hx, *options, rnn.batch_first) if sizes is None else (data, sizes, hx, *options)
+    given = (data, hx, *options, how) if isinstance(how, bool) else (data, how, hx, *options)
     out, *final = kernel(rnn.mode)(*given)
     return out, tuple(final) if rnn.mode == "LSTM" else final[0]
 
@@ -383,27 +416,31 @@ def _as_it_is(
     x: Tensor,
     steps: int,
     hx: State | None,
+    first: bool,
     total_length: int | None,
     padding_value: float,
 ) -> tuple[Tensor, State]:
     """All sequences have the same length: torch's kernel does what is wanted."""
-    time = 1 if rnn.batch_first else 0
+    time = 1 if first else 0
     x = x.narrow(time, 0, steps)
     if _is_direct(rnn, weights):
         fused = torch.is_grad_enabled() and is_fused(rnn.mode, x, bool(rnn.proj_size))
         run_all = _fused if fused else _kernel
-        out, final = run_all(rnn, weights, x, _zeros(rnn, x, x.shape[1 - time]) if hx is None else hx)
-    else:
+        out, final = run_all(rnn, weights, x, _zeros(rnn, x, x.shape[1 - time]) if hx is None else hx, first)
+    elif first == rnn.batch_first:
         out, final = rnn(x, hx)
+    else:
+        out, final = rnn(x.transpose(0, 1), hx)
+        out = out.transpose(0, 1)
     if total_length is not None and total_length > steps:
         widths = (0, 0) * (2 - time) + (0, total_length - steps)
         out = nn.functional.pad(out, widths, value=padding_value)
     return out.contiguous(), final
 
 
-def _fused(rnn: nn.RNNBase, weights: Sequence[Tensor], x: Tensor, hx: State) -> tuple[Tensor, State]:
+def _fused(rnn: nn.RNNBase, weights: Sequence[Tensor], x: Tensor, hx: State, first: bool) -> tuple[Tensor, State]:
     """What `_kernel` gives for an LSTM on oneDNN's kernel. torch's own can be differentiated once, this again."""
-    x = (x.transpose(0, 1) if rnn.batch_first else x).contiguous()
+    x = (x.transpose(0, 1) if first else x).contiguous()
     h, c = (states.unbind() for states in hx)
     outs: list[Tensor] = []
     finals: list[tuple[Tensor, Tensor]] = []
@@ -417,7 +454,7 @@ def _fused(rnn: nn.RNNBase, weights: Sequence[Tensor], x: Tensor, hx: State) -> 
             outs.append(out)
             finals.append(tuple(final))
     # A copy even of one: who changes it would change what backward needs.
-    out = torch.cat([out.transpose(0, 1) for out in outs] if rnn.batch_first else outs, 2)
+    out = torch.cat([out.transpose(0, 1) for out in outs] if first else outs, 2)
     h_n, c_n = map(torch.stack, zip(*finals, strict=True))
     return out, (h_n, c_n)
 
@@ -436,7 +473,7 @@ def forget() -> None:
     """Drops what is kept of earlier batches' lengths, so that a measurement sees what new lengths cost."""
     _grid.cache_clear()
     _steps.cache_clear()
-    costs.choose.cache_clear()
+    costs.weighed.cache_clear()
 
 
 def _autocast_dtypes(rnn: nn.RNNBase, equal: bool, x: Tensor, *states: Tensor | None) -> Sequence[torch.dtype | None]:
@@ -485,7 +522,7 @@ def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
 
 def _every_way(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Sequence[int]) -> list[tuple[Tensor, State]]:
     """What torch gives, called by its public names; then what each method gives."""
-    given = lengths, None, None, 0.0
+    given = lengths, None, rnn.batch_first, None, 0.0
     return [_packed(rnn, x, *given), *(_run(rnn, x, *given, method) for method in METHODS[1:])]
 
 
@@ -500,7 +537,7 @@ def _check_method(method: Any) -> None:
 
 
 def _checked(
-    rnn: Any, x: Any, lengths: Any, hx: Any, total_length: Any, padding_value: Any, method: Any
+    rnn: Any, x: Any, lengths: Any, hx: Any, batch_first: Any, total_length: Any, padding_value: Any, method: Any
 ) -> tuple[tuple[int, ...], Padded]:
     """The lengths, and how `x` is read, when all arguments fit together."""
     _check_rnn(rnn)
@@ -512,7 +549,7 @@ def _checked(
     if x.layout is not torch.strided or x.is_nested or x.is_meta:
         only_dense("x", x)
         only_values("x", x)
-    shape, batch_first = x.shape, rnn.batch_first
+    shape, batch_first = x.shape, bool(rnn.batch_first if batch_first is None else batch_first)
     if len(shape) != 3:
         raise ValueError(f"x must be {order(batch_first, ', I')}, got shape {tuple(shape)}")
     n = _whole_numbers(lengths, x, batch_first)

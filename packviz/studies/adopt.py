@@ -172,8 +172,8 @@ def _other_choices(one: Adopted) -> Iterator[str]:
         }
 
     before = choices()
-    kind = "measured" if costs.in_force(measured.device, threads).provenance else "guessed"
+    old = "measured" if costs.in_force(measured.device, threads).provenance else "no"
     measured.use()
     other = {name: method for name, method in choices().items() if method != before[name]}
-    yield f"  In place of {kind} constants. auto chooses otherwise at {len(other)} of {len(before)} points of the race."
+    yield f"  In place of {old} constants. auto chooses otherwise at {len(other)} of {len(before)} points of the race."
     yield from (f"    {name}: {before[name]} → {method}" for name, method in [*other.items()][:_MOST_MOVED])

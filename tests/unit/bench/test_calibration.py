@@ -101,7 +101,7 @@ def test_by_constants_of_a_gpu_auto_is_never_far_from_packed_and_padded(monkeypa
                 values[point].setdefault(name, {})[run.what] = seconds
     found = calibration.Calibration({"device": "cuda", "threads": 1}, values)
     assert found.is_enough
-    for remembered in (costs.rates, costs.choose):
+    for remembered in (costs.rates, costs.weighed):
         remembered.cache_clear()
     found.costs.use()
     chosen = set()
@@ -118,5 +118,5 @@ def test_by_constants_of_a_gpu_auto_is_never_far_from_packed_and_padded(monkeypa
         assert seconds[choice.method] <= 1.05 * min(seconds["packed"], seconds["padded"]), point
         chosen.add(choice.method)
     assert {"packed", "padded"} <= chosen
-    for remembered in (costs.rates, costs.choose):
+    for remembered in (costs.rates, costs.weighed):
         remembered.cache_clear()

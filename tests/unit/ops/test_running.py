@@ -436,39 +436,12 @@ def test_the_module():
 # The plan.
 
 
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("lengths", [[5, 5, 5], [7, 2, 1], [*range(1, 65)] * 4])
-@pytest.mark.parametrize("training", [True, False])
-def test_the_plan_is_what_run_goes_by(cell, dtype, lengths, training, monkeypatch):
-    rnn, gone_by, choose = cell(16, 32, dtype=dtype), [], running.costs.choose
-
-    def spy(*batch, **threads):
-        gone_by.append(choose(*batch, **threads))
-        return gone_by[-1]
-
-    spy.cache_clear = choose.cache_clear
-    planned = pv.plan(rnn, lengths, training=training)
-    monkeypatch.setattr(running.costs, "choose", spy)
-    with torch.set_grad_enabled(training):
-        pv.run(rnn, torch.zeros(max(lengths), len(lengths), 16, dtype=dtype), lengths)
-    fused = running.is_fused(rnn.mode, rnn.weight_ih_l0, False)
-    equal = len(set(lengths)) == 1
-    if (training and not fused) or not (equal or cell is nn.GRU):
-        assert gone_by == [planned]
-    else:  # there is nothing to weigh
-        assert not gone_by
-        assert planned.method == ("padded" if equal else "packed")
-    if dtype == torch.float32 and running.is_fused("LSTM", rnn.weight_ih_l0, False):
-        assert pv.plan(pv.Spec.of(rnn), pv.Layout(lengths), training=training) == planned
-
-
 def test_the_choice_goes_by_the_number_of_threads(two_threads, monkeypatch):
     asked, choose = [], running.costs.choose
 
-    def spy(*batch):
+    def spy(*batch, **options):
         asked.append(batch[-1])
-        return choose(*batch)
+        return choose(*batch, **options)
 
     monkeypatch.setattr(running.costs, "choose", spy)
     pv.run(GRU, torch.zeros(2, 6, 3), [5, 2])
@@ -493,13 +466,14 @@ def test_torchs_kernel_is_called_without_a_detour(cell, lengths, grad, monkeypat
 
 def test_a_plan_in_words():
     stairs = pv.plan(pv.Spec("LSTM", 128, 256), range(128, 0, -1))
-    *times, taken = repr(stairs).splitlines()
+    *times, taken, why = repr(stairs).splitlines()
     assert [line.split()[0] for line in times] == sorted(stairs.seconds, key=stairs.seconds.get)
     assert taken == f"auto takes: staircase, {len(stairs.cuts) - 1} rectangles"
+    assert why == f"reason: {stairs.reason}"
     assert pv.Stairs(range(128, 0, -1), stairs.cuts).wasted
     hooked = nn.GRU(2, 3)
     hooked.register_forward_hook(lambda *given: None)
-    assert repr(pv.plan(hooked, [3, 2])) == "auto takes: packed"  # it must be called
+    assert repr(pv.plan(hooked, [3, 2])).startswith("auto takes: packed\nreason: only this method calls the module")
     with pytest.raises(TypeError, match=r"rnn is a Linear: give an nn\.RNN, nn\.GRU or"):
         pv.plan(nn.Linear(1, 1), [1])
     with pytest.raises(ValueError, match=r"lengths\[1\] is 0"):

@@ -3,9 +3,9 @@
 `packviz study exact --device cuda` does the same on a GPU, where torch itself refuses to wait.
 """
 
-from contextlib import nullcontext
 from itertools import product
 
+import gpus
 import pytest
 import torch
 import torch._dynamo  # now: loaded later, it would keep what the fixture puts into torch
@@ -13,7 +13,7 @@ from torch import nn
 from waits import NoWaiting
 
 import packviz as pv
-from packviz.ops import costs, index, kernels, packing, running
+from packviz.ops import kernels, packing, running
 from packviz.ops.running import METHODS
 
 LENGTHS = {"ragged": [4, 7, 1, 4, 6], "equal": [5, 5, 5], "sorted": [4, 2, 1], "one": [3]}
@@ -22,13 +22,9 @@ LENGTHS = {"ragged": [4, 7, 1, 4, 6], "equal": [5, 5, 5], "sorted": [4, 2, 1], "
 @pytest.fixture(autouse=True)
 def meta(monkeypatch):
     """The meta device taken for a GPU."""
-    monkeypatch.setattr(index, "ACCELERATORS", ("meta",))
-    monkeypatch.setattr(running, "only_values", lambda name, x: None)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)  # a torch for the CPU cannot say
-    monkeypatch.setitem(costs._in_force, "meta", {0: costs.in_force("cuda")})
-    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)  # torch knows no autocast there
-    monkeypatch.setattr(torch, "autocast", lambda *given, **options: nullcontext())
-    running.forget()
+    gpus.stand_in(monkeypatch)
+    with gpus.in_force(gpus.constants()):
+        yield
 
 
 def test_the_watch_sees_a_wait():

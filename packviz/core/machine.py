@@ -1,0 +1,31 @@
+"""Names the CPU of this machine."""
+
+from __future__ import annotations
+
+import functools
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+
+@functools.cache
+def cpu_name() -> str:
+    """Returns the model name of the CPU, as the system has it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    command = ("sysctl", "-n", "machdep.cpu.brand_string")
+    return (sys.platform == "darwin" and output(*command)) or platform.processor() or platform.machine()
+
+
+def output(*command: str) -> str | None:
+    """The first line that a command prints; none where it is not there or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip().partition("\n")[0] or None
