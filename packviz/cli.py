@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 from packviz.bench.command import add_advise, add_studies
 from packviz.bench.machine import own_version
-from packviz.bench.terminal import STOPPED
+from packviz.bench.terminal import STOPPED, writing
 from packviz.check.command import add_check, add_diagnose, add_patched, patched_arguments
 from packviz.core import lengths
+from packviz.core.files import require_suffix
 from packviz.draw.picture import show
 from packviz.studies import adopt, record
 from packviz.studies.forum import command as forum
@@ -43,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     shower = commands.add_parser("show", help="print a batch, padded and packed")
     _add_lengths(shower)
-    shower.add_argument("--svg", metavar="PATH", help="write the picture to this file instead of printing text")
+    shower.add_argument("--out", metavar="FILE", help="write to this file, which ends in .svg, .png, .html or .txt")
+    shower.add_argument("--svg", help=argparse.SUPPRESS)
     shower.set_defaults(run=_show)
 
     diagnose = "find the mistakes that torch is silent about in a batch and its lengths"
@@ -105,12 +107,12 @@ def _add_lengths(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
+    if options.svg:
+        raise ValueError(f"--svg is now --out, and the suffix says what is written: --out {options.svg}")
     picture = show(lengths.read(" ".join(options.lengths), options.column))
-    if not options.svg:
+    if not options.out:
         print(picture)
         return
-    try:
-        with open(options.svg, "w", encoding="utf-8") as file:
-            file.write(picture.to_svg())
-    except OSError as error:
-        raise ValueError(f"cannot write {options.svg}: {error.strerror}") from None
+    require_suffix("--out", options.out, (".svg", ".png", ".html", ".txt"))
+    with writing(options.out):
+        picture.save(options.out)

@@ -138,8 +138,13 @@ ask("one curve after the other")
 # Here all curves take turns: every round calls everything once, in an order drawn anew. Before any time is written down,
 # logits and gradients of both ways are compared: a fast wrong answer is worth nothing.
 #
-# Where a band reaches the line at 1, the rounds do not tell the two apart. And every picture says below what it was
-# measured on. Look at the *load*: one busy thread is 1. A load above the number of threads means that others were at work.
+# A median of a few rounds is an estimate. Each round lies above the true median with probability 1/2, so counting tells
+# how far off it may be: the true one lies between the smallest and the largest of 6 rounds in 97 of 100 cases. More rounds
+# make this *confidence interval* narrower. Where the interval of a ratio holds 1, the rounds do not tell the two apart, and
+# the table says `?`.
+#
+# Every picture says below what it was measured on. Look at the *load*: one busy thread is 1. A load above the number of
+# cores means that the machine is busy, and that times mean little.
 
 # %% [markdown]
 # ## Your machine

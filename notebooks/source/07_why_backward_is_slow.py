@@ -203,7 +203,8 @@ def backward_of_pad(batch):
 from packviz.bench import measure
 
 some = {d: pv.Layout(lengths.spread(d, 64, 65), max_len=65) for d in (1, 4, 16, 64)}
-timing = measure({str(d): backward_of_pad(batch) for d, batch in some.items()}, rounds=15)
+timing = measure({str(d): backward_of_pad(batch) for d, batch in some.items()}, rounds=100, until_narrow=True)
+print(timing)
 megabytes = [profile.count(batch, device="meta").pad.backward.bytes / 1e6 for batch in some.values()]
 milliseconds = [[1e3 * seconds for seconds in timing.spread(name)] for name in timing.seconds]
 figures.log_log(
@@ -212,7 +213,7 @@ figures.log_log(
     "The same cells in more distinct lengths: more bytes, more time",
     "distinct lengths",
     methods={"pad": "packed"},
-    below=[f"Measured on {timing.caption}."],
+    below=timing.notes,
 )
 
 # %% [markdown]

@@ -379,8 +379,9 @@ assert memory["packed, training"] < memory["run, training"] < memory["padded, tr
 # On your machine, with batches of 64. In so small a step `run`'s own calls may cost more than it saves:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
-small = points.Parameters(methods=methods, batch_size=64, rounds=3)
+small = points.Parameters(methods=methods, batch_size=64, rounds=25, until_narrow=True)
 *_, live = sweep.sweep(small, ["B"], sizes=(32, 64, 128))
+print(live)
 results.on_machines({"yours": live}, "ratio", "B")
 
 # %% [markdown]

@@ -174,8 +174,10 @@ advice
 # %% [markdown]
 # A hatched bar gives other results than packing, and stands there for comparison alone. *Bucketed* is explained next.
 #
-# The advice holds for this machine and number of threads, these lengths, this RNN. For a real decision give it more
-# seconds: `budget=60`.
+# It measures until the ratios are known to about 5 %, or the budget is spent. If the rounds cannot tell the methods apart,
+# or the machine is busy, the advice says so: then give it more seconds, `budget=60`, or a quiet machine.
+#
+# The advice holds for this machine and number of threads, these lengths, this RNN.
 
 # %% [markdown]
 # ## Batches of similar lengths

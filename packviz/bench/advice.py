@@ -18,7 +18,7 @@ from torch import nn
 
 from packviz.bench.contest import METHODS, OWN_BOTH, OWN_PAD, PACKED, PADDED, Pass, batch_of, contestants, look
 from packviz.bench.terminal import Bar
-from packviz.bench.timing import FEWEST_ROUNDS, RATIOS, Ratio, Timing, measure
+from packviz.bench.timing import FEWEST_ROUNDS, RATIOS, Ratio, Timing, measure, median_interval
 from packviz.core import batches as buckets
 from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED, SHUFFLED, WINDOW, Load
@@ -56,7 +56,8 @@ SLOW, SLOW_IF_TIGHT = 3.0, 2.0
 """A method that takes more times as long as the fastest (padding aside) is only looked at; the second where time is
 short."""
 
-_MOST_ROUNDS, _ENOUGH_ROUNDS = 41, 5
+_ENOUGH_ROUNDS = 11
+"""What the number of batches is chosen for: on a quiet machine so many rounds make the intervals narrow."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,7 +100,10 @@ class Advice(Drawn):
 
     @property
     def best(self) -> str:
-        """The method to use: the fastest with the right results, or a simpler one that is not told apart from it."""
+        """The method to use: the fastest with the right results, or a simpler one that is not told apart from it.
+
+        Where the rounds cannot tell any method apart from torch's packing (see `is_clear`), that is torch's packing.
+        """
         return self._best(SHUFFLED)
 
     @property
@@ -109,11 +113,19 @@ class Advice(Drawn):
 
     @property
     def saved(self) -> tuple[float, float, float]:
-        """Seconds that the best method saves per epoch, against torch's packing: median and quartiles."""
+        """Seconds that the best method saves per epoch, against torch's packing: median and confidence interval."""
         rounds = zip(self.timing.seconds[PACKED], self.timing.seconds[self.best], strict=True)
         differences = [self._scale * (packed - best) for packed, best in rounds]
-        low, middle, high = np.quantile(differences, [0.25, 0.5, 0.75]).tolist()
-        return middle, low, high
+        return float(np.median(differences)), *median_interval(differences)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the rounds tell, of each method with the right results, how it compares with torch's packing.
+
+        They do if the interval of the ratio leaves out 1, or if it is narrow: both then take about the same time.
+        """
+        ratios = [self.timing.ratio(name, PACKED) for name in self._measured(SHUFFLED) if self.is_exact(name)]
+        return self.timing.rounds >= FEWEST_ROUNDS and all(ratio.is_clear or ratio.is_narrow for ratio in ratios)
 
     @property
     def bucketing(self) -> Ratio | None:
@@ -172,8 +184,9 @@ class Advice(Drawn):
         return method != PADDED or bool(self.lengths.min() == self.lengths.max())
 
     def epoch(self, name: str) -> tuple[float, float, float]:
-        """Seconds per epoch: median and quartiles. `name` is one of `timing`."""
-        return tuple(self._scale * value for value in (self.timing.median(name), *self.timing.quartiles(name)))  # type: ignore[return-value]
+        """Seconds per epoch: median and confidence interval. `name` is one of `timing`."""
+        low, high = self.timing.interval(name)
+        return self._scale * self.timing.median(name), self._scale * low, self._scale * high
 
     def to_text(self) -> str:
         """The recommendation, the table behind it, and how it was measured."""
@@ -187,27 +200,35 @@ class Advice(Drawn):
     def verdict(self) -> str:
         """What to do, what it gains, and what bucketing would add."""
         where = ", on buckets of similar lengths" if self.in_buckets else ""
-        lines = [f"Use {self.recommended}{where}.", self._said_gain(), *self._said_bucketing()]
+        known = self.in_buckets or self.gain.is_clear or self.is_clear
+        use = "Use" if known else "Cannot tell which is fastest; take the simplest,"
+        lines = [f"{use} {self.recommended}{where}.", *self._said_gain(), *self._said_bucketing()]
         return "\n".join(lines)
 
-    def _said_gain(self) -> str:
+    def _said_gain(self) -> list[str]:
         exact = [name for name in self._measured(SHUFFLED) if self.is_exact(name)]
         fastest = min(exact, key=self.timing.median)
+        busy = [f"The machine is busy: {self.timing.busy}."] if self.timing.busy else []
+        again = [*busy, "Give a larger budget, or repeat it on a quiet machine."]
         if exact == [PACKED]:
-            return "Nothing else was measured."
+            return ["Nothing else was measured.", *(busy if self.is_clear else again)]
         if self.timing.rounds < FEWEST_ROUNDS:
             rounds = text.count(self.timing.rounds, "round")
-            return f"{rounds} cannot tell the methods apart; the fastest was {fastest}. Give a larger budget."
-        if self.best == PACKED:
-            return "Nothing with the same results is clearly faster."
+            return [f"{rounds} cannot tell the methods apart; the fastest was {fastest}.", *again]
+        if self.is_clear and not self.gain.is_clear:
+            return ["Nothing with the same results is clearly faster.", *busy]
         if not self.gain.is_clear:
-            return f"It is not told apart from {PACKED}: the spread is larger than the effect."
+            unclear = [self.timing.ratio(name, PACKED) for name in exact if name != PACKED]
+            ranges = [f"{ratio.name} {ratio.between}" for ratio in unclear if not ratio.is_clear]
+            return [f"Not told apart from {PACKED} (times as long, 95 % interval): {'; '.join(ranges)}.", *again]
+        slow, fast = self.gain.interval[1], self.gain.interval[0]
+        share = 100 * (1 - slow), 100 * (1 - fast)
+        percent = f"{text.known(100 * (1 - self.gain.value), share)} %"
         middle, low, high = self.saved
-        percent = text.percent(1 - self.gain.value)
-        between = f"quartiles {_seconds(low)} to {_seconds(high)}"
-        doubt = "" if fastest == self.best else f" {fastest} has a lower median, but is not told apart from it."
         it = f"On shuffled batches {self.best}" if self.in_buckets else "It"
-        return f"{it} saves {_seconds(middle)} per epoch against {PACKED}, {percent} ({between}).{doubt}"
+        said = f"{it} saves {percent} of the time of {PACKED} (95 % interval {text.between(share)} %)"
+        doubt = "" if fastest == self.best else f" {fastest} has a lower median, but is not told apart from it."
+        return [f"{said}, some {text.known(middle, (low, high))} s per epoch.{doubt}", *busy]
 
     def _said_bucketing(self) -> list[str]:
         before, after = (self.loads[order] for order in (SHUFFLED, BUCKETED))
@@ -220,23 +241,24 @@ class Advice(Drawn):
             return [f"{said}; its time was not measured."]
         if not ratio.is_clear:
             return [f"{said}; in time it is not told apart from shuffled batches."]
-        more = f"{text.percent(abs(1 - ratio.value))} {'less' if ratio.value < 1 else 'more'} time per epoch"
+        ends = sorted(100 * abs(1 - end) for end in ratio.interval)
+        share = text.known(100 * abs(1 - ratio.value), (ends[0], ends[1]))
+        more = f"{share} % {'less' if ratio.value < 1 else 'more'} time per epoch"
         return [f"{said}, and takes {more}, with {self._best(BUCKETED)}."]
 
     def _table(self) -> list[str]:
-        rows = [["seconds per epoch", "median", "quartiles", "× packed", "results of packing"]]
+        rows = [["seconds per epoch", "median", "× packed", "95 % interval", "results of packing"]]
         for name in self._compared:
-            middle, low, high = map(text.plain, self.epoch(name))
-            ratio = f"{self.timing.ratio(name, PACKED).value:.3g}"
+            middle, low, high = self.epoch(name)
+            ratio = self.timing.ratio(name, PACKED)
             same = "yes" if self.is_exact(_method(name)) else "no: padding is read"
-            spread = f"{low} to {high}" if self.timing.rounds >= FEWEST_ROUNDS else "–"
-            rows.append([name, middle, spread, ratio, same])
+            rows.append([name, text.known(middle, (low, high)), ratio.number, ratio.between, same])
         for name, seconds in self.once.items():
             if name in (OWN_PAD, OWN_BOTH):
                 continue
-            rows.append([name, f"~ {text.plain(seconds * self.batches)}", "(a look at one batch)"])
+            rows.append([name, f"~ {float(f'{seconds * self.batches:.1g}'):g}", "", "(a look at one batch)"])
         rows += [[name, why] for name, why in self.failed.items() if name not in (OWN_PAD, OWN_BOTH)]
-        return text.table(rows, "<  >8  >20  >8  <")
+        return text.table(rows, "<  >8  >8  >20  <")
 
     def _said_shares(self) -> list[str]:
         """What torch's packed run spends its time on."""
@@ -263,7 +285,7 @@ class Advice(Drawn):
         what = "forward and backward" if self.training else "forward alone"
         looking, measuring = (f"{self.seconds[name]:.2g} s" for name in ("looking", "measuring"))
         each = text.count(self.sample, "batch", "batches")
-        lines = [
+        return [
             f"{self.rnn}, {what}. The RNN alone, not the rest of a model.",
             f"{text.count(n.size, 'sequence')} of {n.min()} to {n.max()} time steps in"
             f" {text.count(self.batches, 'batch', 'batches')} of {self.batch_size}.",
@@ -274,9 +296,6 @@ class Advice(Drawn):
             f"{'' if self.timing.warmup else ', the look being the first'}.",
             f"Measured on {self.timing.caption}.",
         ]
-        if self.timing.rounds < _ENOUGH_ROUNDS:
-            lines.append(f"Under {_ENOUGH_ROUNDS} rounds say little of the spread: give a larger budget.")
-        return lines
 
     @property
     def _together(self) -> str:
@@ -312,8 +331,8 @@ class Advice(Drawn):
         for name in self._compared:
             ratio, method = self.timing.ratio(name, PACKED), _method(name)
             chosen = name == (bucketed(self.recommended) if self.in_buckets else self.recommended)
-            rows[name] = _spread(ratio, f"{ratio.value:.3g}", hatched=not self.is_exact(method), bold=chosen)
-        title = f"times as long as {PACKED}: median and quartiles of the rounds' ratios"
+            rows[name] = _spread(ratio, ratio.number, hatched=not self.is_exact(method), bold=chosen)
+        title = f"times as long as {PACKED}: median of the rounds' ratios, and its 95 % interval"
         together = [f"bucketed: {self._together}."] if self._measured(BUCKETED) else []
         notes = [*together, f"Measured on {self.timing.caption}."]
         return bars.spreads(title, rows, theme, hatched="other results than packing", line=1, notes=notes)
@@ -322,7 +341,7 @@ class Advice(Drawn):
         rows = {}
         for said, (name, ratio), part in zip(_EXCHANGED, self.parts.items(), ("", *self.shares), strict=False):
             saved = f": {part} was {text.whole_percent(self.shares[part])}" if part and self._tells(name) else ""
-            rows[said] = _spread(ratio, f"{ratio.value:.3g}{saved}")
+            rows[said] = _spread(ratio, f"{ratio.number}{saved}")
         title = f"what {PACKED} spends its time on: one part after the other exchanged for packviz's"
         return bars.spreads(title, rows, theme, line=1)
 
@@ -365,18 +384,20 @@ def advise(
         count: the number of sequences of a distribution.
         budget: seconds for everything. First every method is called on one batch, and once more where that leaves
             time. Those that take over three times as long as the fastest are left at that (torch's own two are not);
-            over twice, torch's padded run too, where time is short. The rest of the time goes into interleaved rounds,
-            with as many batches as allow for several; where it allows for fewer than six, the look counts as the
-            first. Nothing is begun after the end of the budget, except that torch's packing is always called once; but
-            what has begun is finished. So it takes longer by about one call at most, and where the budget does not
-            suffice for one call of each method, some are left out.
+            over twice, torch's padded run too, where time is short. Interleaved rounds follow, with as many batches as
+            allow for a dozen of them, until the ratios to torch's packing are known to about 5 % or the budget is
+            spent. Where it allows for fewer than a dozen, the look counts as the first. Nothing is begun after the end
+            of the budget, except that torch's packing is always called once; but what has begun is finished. So it
+            takes longer by about one call at most, and where the budget does not suffice for one call of each method,
+            some are left out.
         seed: of the shuffling, the distribution and the data.
         progress: called with the rounds done and the rounds in all. If not given, a bar on standard error, where that
             is a terminal.
         stop: asked before every call whether to stop; what is measured by then is used, at least the look.
 
     Returns:
-        An `Advice`: `.best`, `.gain`, `.saved`, `.bucketing`, `.shares`, `.code`; its text has the table.
+        An `Advice`: `.best`, `.is_clear`, `.gain`, `.saved`, `.bucketing`, `.shares`, `.code`; its text has the table.
+            Where the rounds cannot tell the methods apart, or the machine is busy, it says so.
 
     Raises:
         TypeError: `rnn` is not an RNN.
@@ -424,7 +445,7 @@ def advise(
                 if order == BUCKETED and name in (OWN_PAD, OWN_BOTH):
                     continue
                 calls[bucketed(name) if order == BUCKETED else name] = Pass(rnn, methods[name], some)
-        rounds = min(_MOST_ROUNDS, int(rest / ((1 + both) * each * sample)) - warmup)
+        rounds = int(rest / ((1 + both) * each * sample)) - warmup
         timing = measure(
             calls,
             rounds=max(1, rounds),
@@ -434,6 +455,8 @@ def advise(
             progress=progress or bar.show_rounds,
             stop=lambda: rounds < 1 or left() <= 0 or stop(),
             parameters={"rnn": str(rnn), "sequences": n.size, "batch_size": batch_size, "seed": seed},
+            until_narrow=True,
+            to=PACKED,
         )
     bar.clear()
     measured = time.monotonic()
@@ -462,9 +485,10 @@ def bucketed(method: str) -> str:
 
 
 def _spread(ratio: Ratio, said: str, **more: bool) -> bars.Spread:
-    """The bar of a ratio, in the colour of its method."""
+    """The bar of a ratio, in the colour of its method, with its interval if the rounds give one."""
     fill = _COLOURS.get(_method(ratio.name), bars.SOLID)
-    return bars.Spread(ratio.low, ratio.value, ratio.high, said, fill=fill, **more)
+    low, high = ratio.interval if ratio.rounds >= FEWEST_ROUNDS else (ratio.value, ratio.value)
+    return bars.Spread(low, ratio.value, high, said, fill=fill, **more)
 
 
 def _method(name: str) -> str:
@@ -491,10 +515,6 @@ def _middle(groups: Sequence[IntArray], load: Load, sample: int) -> list[IntArra
     """Batches that stand for all: ranked by their cells and cut into equal stretches, the middle one of each."""
     ranked = np.argsort(load.cells, kind="stable")
     return [groups[stretch[stretch.size // 2]] for stretch in np.array_split(ranked, sample)]
-
-
-def _seconds(seconds: float) -> str:
-    return f"{text.plain(seconds)} s"
 
 
 _CODE = {

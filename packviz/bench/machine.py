@@ -180,6 +180,16 @@ def load_average() -> list[float] | None:
     return [round(load, 2) for load in os.getloadavg()] if hasattr(os, "getloadavg") else None
 
 
+def overload(place: Mapping[str, Any]) -> str:
+    """The load in words, if more processes wanted to run than there are cores; else empty.
+
+    Args:
+        place: a `provenance`.
+    """
+    load, cores = place.get("load_average"), place.get("cores")
+    return f"a load of {load[0]:.1f} on {count(cores, 'core')}" if load and cores and load[0] > cores else ""
+
+
 def caption(place: Mapping[str, Any], rounds: Iterable[int] = (), each: Iterable[Mapping[str, Any]] = ()) -> str:
     """What a measurement was made on, how and when: the caption of every chart and table of measured times.
 

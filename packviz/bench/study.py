@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from packviz.bench.machine import calm_allocator, caption, check_device, provenance
-from packviz.bench.timing import Ratio, Timing, clock_for, measure
+from packviz.bench.timing import FEWEST_ROUNDS, Ratio, Timing, clock_for, measure
 from packviz.core import files
 from packviz.core.worded import Worded, first_line
 from packviz.draw.text import duration
@@ -41,7 +41,7 @@ everything else must be, too."""
 _OF_A_HOST = ("driver", "cores")  # kept by each point of a GPU
 
 _SAID = {"device_name": "device", "cuda": "CUDA", "cudnn": "cuDNN"}
-_FEWEST, _MOST = 3, 25  # rounds that a budget buys
+_MOST_ROUNDS = 25  # that a budget buys; it always buys enough for an interval
 
 
 class ConflictError(ValueError):
@@ -235,6 +235,7 @@ def timed(
         parameters=contest.parameters,
         seed=seed,
         memory=memory,
+        until_narrow=bool(how.parameters.get("until_narrow")),
     )
     if timing.stopped:
         raise StoppedError
@@ -298,7 +299,7 @@ def _within(budget: float, contest: Contest, device: str) -> int:
         clock.start()
         call()
         took += clock.stop()
-    return int(min(max(budget / took, _FEWEST), _MOST))
+    return int(min(max(budget / took, FEWEST_ROUNDS), _MOST_ROUNDS))
 
 
 def mean(known: Mapping[P, float], point: P) -> float | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from packviz.bench.study import ConflictError, Progress, Results, Study
+from packviz.core.files import require_suffix
 from packviz.draw.text import count
 
 STOPPED = 130
@@ -52,6 +53,8 @@ def carry_out(
     Raises:
         ValueError: the file cannot be read or written, or its results were measured otherwise.
     """
+    if out:
+        require_suffix("--out", out, [".json"])
     result = start = kept(study, out)
     import torch  # noqa: F401, PLC0415 - here: a KeyboardInterrupt half-way through it would leave any error at all
 

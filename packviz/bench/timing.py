@@ -3,6 +3,15 @@
 What is compared is interleaved: every round calls everything once, in an order drawn anew, so that a machine that warms
 up, throttles or is shared slows all of them alike. Ratios are taken within rounds for the same reason. Medians and
 quartiles, because a stray pause should not count.
+
+What n rounds tell about a median, of a time or of a ratio, is its confidence interval (`median_interval`). It assumes
+nothing about the distribution except that the rounds are independent: each lies above the true median with probability
+1/2, so the number of rounds above it is binomial. With the rounds in ascending order, x₁ … xₙ,
+
+    P(xₖ₊₁ ≤ median ≤ xₙ₋ₖ) ≥ 1 − 2 · (C(n,0) + … + C(n,k)) / 2ⁿ
+
+and k is the largest number for which this is at least `CONFIDENCE`. Two calls are told apart if the interval of their
+ratio leaves out 1, which is the sign test. Fewer than `FEWEST_ROUNDS` rounds have no such interval.
 """
 
 from __future__ import annotations
@@ -12,24 +21,33 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from packviz.bench.machine import calm_allocator, caption, load_average, page_faults, peak, provenance
+from packviz.bench.machine import calm_allocator, caption, load_average, overload, page_faults, peak, provenance
 from packviz.core.worded import Worded
-from packviz.draw.text import milliseconds, table
+from packviz.draw import text
 
 Call = Callable[[], object]
 
-FEWEST_ROUNDS = 3
-"""Fewer say nothing of the spread: the quartiles of one round are that round, and of two they lie between them."""
+CONFIDENCE = 0.95
+"""The probability with which a confidence interval covers the true median, at least."""
 
+FEWEST_ROUNDS = 6
+"""All n rounds lie on one side of the true median with probability 2 / 2ⁿ: only from 6 on is that below 5 %."""
+
+NARROW = 1.1
+"""An interval is narrow if its upper end is at most this many times its lower end: it is known to about 5 %."""
+
+_UNSTEADY = 1.5  # third over first quartile of the same call: 1.02 to 1.2 on a machine that does nothing else
 
 _FORMED = "the median of the rounds' ratios, not the ratio of two medians"
 RATIOS = f"A ratio is {_FORMED}."
 """What to say under a table that has ratios beside medians: the two may differ."""
+
+_BUSY = "The machine is busy: {}. Times and ratios may be wrong."
 
 
 class Clock(Protocol):
@@ -123,7 +141,8 @@ class Ratio(Worded):
         value: median of `name` over `to`.
         low: first quartile.
         high: third quartile.
-        rounds: how many were measured; taken to be enough if not given.
+        rounds: how many were measured.
+        interval: confidence interval of `value` (see `median_interval`); unknown where only quartiles were kept.
     """
 
     name: str
@@ -131,32 +150,38 @@ class Ratio(Worded):
     value: float
     low: float
     high: float
-    rounds: int = FEWEST_ROUNDS
+    rounds: int
+    interval: tuple[float, float] = (-math.inf, math.inf)
 
     @property
     def is_clear(self) -> bool:
-        """Whether the effect is larger than the spread: else, or in under three rounds, the two are not told apart.
-
-        It asks for more than quartiles that leave out 1: these may lie wide apart.
-        """
-        return self.rounds >= FEWEST_ROUNDS and self.spread < max(self.value, 1 / self.value)
+        """Whether the rounds tell the two apart: the interval leaves out 1."""
+        low, high = self.interval
+        return not low <= 1 <= high
 
     @property
-    def spread(self) -> float:
-        """How many times as large the third quartile is as the first."""
-        return self.high / self.low
+    def is_narrow(self) -> bool:
+        """Whether the interval is narrow enough to stop measuring. This does not depend on where the interval lies."""
+        return _is_narrow(self.interval)
+
+    @property
+    def number(self) -> str:
+        """The value with the digits that are known."""
+        return text.known(self.value, self.interval)
+
+    @property
+    def between(self) -> str:
+        """The interval in words: `1.87 to 2.13`."""
+        return text.between(self.interval)
 
     def to_text(self) -> str:
-        """The ratio in words, with a warning where it means nothing."""
-        said = f"{self.name} takes {self.value:.3g} times as long as {self.to}"
-        few = self.rounds < FEWEST_ROUNDS
-        why = (
-            "too few rounds to tell"
-            if few
-            else f"the spread is larger than the effect: × {self.spread:.3g} from quartile to quartile"
-        )
-        doubt = "" if self.is_clear else f"; {why}"
-        return f"{said} (quartiles {self.low:.3g} to {self.high:.3g}){doubt}"
+        """The ratio in words, or that the rounds do not tell the two apart."""
+        if self.rounds < FEWEST_ROUNDS:
+            return f"{text.count(self.rounds, 'round')} cannot tell {self.name} and {self.to} apart; measure at least 6"
+        if self.is_clear:
+            said = f"{self.name} takes {self.number} times as long as {self.to}"
+            return f"{said} ({CONFIDENCE:.0%} interval {self.between})".replace("%", " %")
+        return f"cannot tell {self.name} and {self.to} apart: {self.name} takes {self.between} times as long"
 
 
 @dataclass(frozen=True, repr=False)
@@ -207,11 +232,39 @@ class Timing(Worded):
         low, high = self.quartiles(name)
         return low, self.median(name), high
 
+    def interval(self, name: str) -> tuple[float, float]:
+        """The confidence interval of the median in seconds (see `median_interval`). Raises as `median` does."""
+        return median_interval(self._of(name))
+
     def ratio(self, name: str, to: str) -> Ratio:
         """How many times as long `name` takes as `to`. Raises as `median` does."""
         # A clock that is too coarse may say 0.
         ratios = [max(a, 1e-12) / max(b, 1e-12) for a, b in zip(self._of(name), self._of(to), strict=True)]
-        return Ratio(name, to, statistics.median(ratios), *_quartiles(ratios), len(ratios))
+        return Ratio(name, to, statistics.median(ratios), *_quartiles(ratios), len(ratios), median_interval(ratios))
+
+    def is_narrow(self, to: str | None = None) -> bool:
+        """Whether every ratio to `to`, or to the first name, is known to about 5 %; of a single name, its time."""
+        first, *others = dict.fromkeys([to or next(iter(self.seconds)), *self.seconds])
+        if not others:
+            return _is_narrow(self.interval(first))
+        return all(self.ratio(name, first).is_narrow for name in others)
+
+    @property
+    def busy(self) -> str:
+        """Why the machine looks busy: its load, or the spread of the rounds. Empty if it does not."""
+        if load := overload(self.provenance):
+            return load
+        if self.rounds < FEWEST_ROUNDS:
+            return ""
+        usual = statistics.median(high / max(low, 1e-12) for low, high in map(self.quartiles, self.seconds))
+        if usual <= _UNSTEADY:
+            return ""
+        return f"the same call takes up to {usual:.2g} times as long, even in the middle half of the rounds"
+
+    @property
+    def notes(self) -> list[str]:
+        """What stands below a picture of it: what it was measured on, and whether the machine was busy."""
+        return [f"Measured on {self.caption}.", *([_BUSY.format(self.busy)] if self.busy else [])]
 
     def against(self, to: str) -> list[list[str]]:
         """Rows of a table: each name, its median in ms, and how many times as long as `to` it takes, with quartiles."""
@@ -220,7 +273,7 @@ class Timing(Worded):
             ratio = self.ratio(name, to)
             doubt = "" if ratio.is_clear or name == to else ", not told apart"
             said = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}){doubt}"
-            rows.append([name, milliseconds(self.median(name)), said])
+            rows.append([name, text.milliseconds(self.median(name)), said])
         return rows
 
     def to_text(self) -> str:
@@ -232,16 +285,16 @@ class Timing(Worded):
         for name in names:
             low, high = self.quartiles(name)
             most = f", at most {self.memory[name] / 1e6:.3g} MB at once" if name in self.memory else ""
-            spread = f"(quartiles {milliseconds(low)} to {milliseconds(high)})"
-            rows.append([name, f"{milliseconds(self.median(name))} ms", f"{spread}{most}"])
-        lines = table(rows, "<  .12  <")
+            spread = f"(quartiles {text.milliseconds(low)} to {text.milliseconds(high)})"
+            rows.append([name, f"{text.milliseconds(self.median(name))} ms", f"{spread}{most}"])
+        lines = text.table(rows, "<  .12  <")
         lines += [self.ratio(name, names[0]).to_text() for name in names[1:]]
         lines += [f"✗ {name} was left out: {why}" for name, why in self.missing.items()]
         stopped = ", then stopped" if self.stopped else ""
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} interleaved rounds"
         how = f"; a ratio is {_FORMED}" if len(names) > 1 else ""
         lines.append(f"{rounds} after {self.warmup} to warm up{stopped}{how}.")
-        return "\n".join([*lines, *([f"Measured on {self.caption}."] if self.provenance else [])])
+        return "\n".join([*lines, *(self.notes if self.provenance else [])])
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain data for a JSON file."""
@@ -285,6 +338,8 @@ def measure(
     parameters: Mapping[str, Any] | None = None,
     seed: int = 0,
     memory: bool = False,
+    until_narrow: bool = False,
+    to: str | None = None,
 ) -> Timing:
     """Times several functions against each other.
 
@@ -293,7 +348,7 @@ def measure(
 
     Args:
         calls: what to time, by name.
-        rounds: how often each is timed.
+        rounds: how often each is timed, at most.
         warmup: rounds before that, not counted.
         device: where the work is done, so that it can be waited for.
         before: by name, what to call before each call of that name, outside of the time (build a graph, clear
@@ -304,12 +359,17 @@ def measure(
         parameters: kept in the provenance: what was measured.
         seed: of the order within the rounds.
         memory: whether to count the peak memory too: of one more call of each, after the warm-up, untimed.
+        until_narrow: whether to stop as soon as every ratio is known to about 5 % (`Timing.is_narrow`). That is looked
+            at after `FEWEST_ROUNDS` rounds, and then whenever their number has grown by a quarter. It depends on the
+            width of the intervals alone and never on where they lie: to stop once two are told apart would find
+            differences that are not there.
+        to: the name that ratios are taken to, for `until_narrow`; if not given, the first.
 
     Returns:
         A `Timing`. Its provenance also holds the page faults per round, to tell whether the allocator was calm.
 
     Raises:
-        ValueError: nothing to time, no rounds, or `before` has a name that `calls` has not.
+        ValueError: nothing to time, no rounds, or `before` or `to` has a name that `calls` has not.
     """
     before = before or {}
     if not calls:
@@ -320,6 +380,8 @@ def measure(
         )
     if unknown := before.keys() - calls.keys():
         raise ValueError(f"before has {sorted(unknown)[0]!r}, which is not among calls; there are {', '.join(calls)}")
+    if to is not None and to not in calls:
+        raise ValueError(f"to is {to!r}, which is not among calls; there are {', '.join(calls)}")
     if clock is None:
         if str(device).startswith("cpu"):
             calm_allocator()
@@ -327,7 +389,7 @@ def measure(
     place = provenance(device, parameters)  # first: if it fails, nothing is lost
     order, shuffle = list(calls), random.Random(seed).shuffle
     complete: list[dict[str, float]] = []
-    stopped, faults = False, None
+    stopped, faults, look = False, None, FEWEST_ROUNDS
     most: dict[str, int] = {}
     with _no_garbage_collection():
         for done in range(warmup + rounds):
@@ -357,11 +419,19 @@ def measure(
             if done >= warmup:
                 complete.append(times)
             progress(done + 1, warmup + rounds)
-    seconds = {name: tuple(times[name] for times in complete) for name in calls}
+            if until_narrow and len(complete) >= look:
+                if Timing(_by_name(calls, complete)).is_narrow(to):
+                    break
+                look = len(complete) + max(1, len(complete) // 4)
+    seconds = _by_name(calls, complete)
     place["load_average"] = load_average()
     if faults is not None and complete:
         place["page_faults_per_round"] = ((page_faults() or 0) - faults) // len(complete)
     return Timing(seconds, warmup, stopped, place, most)
+
+
+def _by_name(names: Iterable[str], rounds: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, ...]]:
+    return {name: tuple(times[name] for times in rounds) for name in names}
 
 
 @contextmanager
@@ -387,3 +457,24 @@ def _quartiles(values: Sequence[float]) -> tuple[float, float]:
         return values[0], values[0]
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
     return low, high
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The confidence interval of the median of what the values are drawn from, at `CONFIDENCE`.
+
+    Its ends are two of the values, by the formula at the top of this file. Without an assumption about the distribution
+    fewer than `FEWEST_ROUNDS` values say nothing: the interval is then everything from -inf to inf.
+    """
+    n = len(values)
+    outside, k = 2 / 2**n, 0
+    if outside > 1 - CONFIDENCE:
+        return -math.inf, math.inf
+    while (outside := outside + 2 * math.comb(n, k + 1) / 2**n) <= 1 - CONFIDENCE:
+        k += 1
+    ordered = sorted(values)
+    return ordered[k], ordered[n - 1 - k]
+
+
+def _is_narrow(interval: tuple[float, float]) -> bool:
+    low, high = interval
+    return low >= 0 and high <= NARROW * low

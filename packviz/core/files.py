@@ -1,25 +1,61 @@
-"""Measured results as files: JSON with a kind and a version, so that a reader can refuse what it does not know."""
+"""Files that are written by name: the suffix says what is in them.
+
+Measured results are JSON with a kind and a version, so that a reader can refuse what it does not know.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 _FOLDERS = ("recorded", "notebooks/recorded")
 
 
+def require_suffix(name: str, path: str | os.PathLike[str], suffixes: Iterable[str]) -> str:
+    """Returns the suffix of a path, in lower case.
+
+    Raises:
+        ValueError: the suffix is not among `suffixes`; the message names the argument, or the option.
+    """
+    *others, last = suffixes = [*suffixes]
+    suffix = Path(path).suffix.lower()
+    if suffix not in suffixes:
+        wanted = f"{', '.join(others)} or {last}" if others else last
+        raise ValueError(f"{name} is {os.fspath(path)!r}; its name must end in {wanted}, which says what is written")
+    return suffix
+
+
+def write(path: str | os.PathLike[str], forms: Mapping[str, Callable[[], str | bytes]]) -> None:
+    """Writes what belongs into a file of that suffix.
+
+    Args:
+        path: where to.
+        forms: by suffix, what makes the contents.
+
+    Raises:
+        ValueError: the suffix is not among `forms`.
+        OSError: the file cannot be written.
+    """
+    contents = forms[require_suffix("path", path, forms)]()
+    Path(path).write_bytes(contents if isinstance(contents, bytes) else contents.encode())
+
+
 def save(path: str | os.PathLike[str], kind: str, version: int, data: Mapping[str, Any]) -> None:
     """Writes a result file, all of it or nothing.
 
     Args:
-        path: where to.
+        path: where to; its name ends in `.json`.
         kind: names the experiment.
         version: of the form of `data`; a reader of another version refuses it.
         data: plain data.
+
+    Raises:
+        ValueError: the name has another suffix, or the data hold NaN or an infinite number.
     """
+    require_suffix("path", path, [".json"])
     text = json.dumps({"packviz": kind, "version": version, **data}, indent=1, allow_nan=False) + "\n"
     draft = Path(f"{os.fspath(path)}.part")
     draft.write_text(text, encoding="utf-8")

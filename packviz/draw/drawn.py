@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from abc import abstractmethod
+from html import escape
 from typing import Any, cast
 
+from packviz.core import files
 from packviz.core.worded import Worded
+from packviz.draw import palette
 from packviz.draw.sheet import Sheet
 
 
@@ -22,11 +26,57 @@ class Drawn(Worded):
 
         Args:
             theme: `"light"`, `"dark"`, or `"live"`, whose colours follow the theme of the notebook around it.
+
+        Raises:
+            ValueError: there is no such theme. To write a file, call `save`.
         """
+        if theme not in palette.THEMES:
+            themes = ", ".join(map(repr, palette.THEMES))
+            raise ValueError(f"theme is {theme!r}; choose one of {themes}. To write a file, call .save({theme!r})")
         return self.sheet(theme).svg()
+
+    def save(self, path: str | os.PathLike[str], theme: str = "light") -> None:
+        """Writes the picture, or its text, to a file.
+
+        Args:
+            path: where to. The suffix says what is written: `.svg`, `.png` (which needs cairosvg), `.html` for a page
+                with the picture and its text, or `.txt` for the text alone.
+            theme: as in `to_svg`; a text has none.
+
+        Raises:
+            ValueError: the suffix is another one, there is no such theme, or a PNG cannot be made here.
+            OSError: the file cannot be written.
+        """
+        files.write(
+            path,
+            {
+                ".svg": lambda: self.to_svg(theme),
+                ".png": lambda: _png(self.to_svg(theme)),
+                ".html": lambda: _page(self.to_svg(theme), self.to_text()),
+                ".txt": lambda: f"{self.to_text()}\n",
+            },
+        )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return _live_view(self.to_svg("live")) | {"text/plain": self.to_text(), "image/svg+xml": self.to_svg()}
+
+
+def _png(svg: str) -> bytes:
+    try:
+        import cairosvg  # noqa: PLC0415 - only who wants a PNG needs it
+    except (ImportError, OSError) as error:  # OSError: without the library cairo
+        install = "python -m pip install cairosvg, and the library cairo (on Debian, the libcairo2 package)"
+        raise ValueError(f"a PNG needs cairosvg: {install}; .svg, .html and .txt do without") from error
+    fixed = svg.replace("height:auto", "", 1)  # which cairosvg takes for a height of 0
+    return bytes(cairosvg.svg2png(bytestring=fixed.encode(), scale=2))
+
+
+def _page(svg: str, text: str) -> str:
+    title = escape(text.partition("\n")[0])
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{title}</title></head>\n<body>\n{svg}\n'
+        f"<details><summary>As text</summary><pre>{escape(text)}</pre></details>\n</body>\n</html>\n"
+    )
 
 
 def _live_view(live_svg: str) -> dict[str, Any]:

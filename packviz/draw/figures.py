@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from packviz.core import fit
+from packviz.core import files, fit
 from packviz.core.layout import Layout
 from packviz.core.worded import first_line
 from packviz.draw import palette, text, theme
@@ -125,6 +125,27 @@ class Chart(go.Figure):
 
     def __repr__(self) -> str:
         return self.to_text()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the chart, or its text, to a file.
+
+        Args:
+            path: where to. The suffix says what is written: `.html`, a page to hover over that needs no network;
+                `.png`, which needs kaleido and a browser; or `.txt` for the text alone.
+
+        Raises:
+            ValueError: the suffix is another one, or kaleido or a browser is missing, or they fail.
+            OSError: the file cannot be written.
+        """
+        figure = go.Figure(self)
+        files.write(
+            path,
+            {
+                ".html": lambda: figure.to_html(include_plotlyjs=True, config=CONFIG),
+                ".png": lambda: _image(figure),
+                ".txt": lambda: f"{self.to_text()}\n",
+            },
+        )
 
     def bars(
         self,
@@ -605,29 +626,20 @@ def times_by_size(sweep: Sweep) -> Chart:
     return chart
 
 
-def write(sweep: Sweep, path: Path) -> None:
-    """Writes the chart: as .html, a page that needs no network; or as .png, by means of kaleido and a browser.
-
-    Raises:
-        ValueError: kaleido or a browser is missing, or they fail.
-        OSError: the file cannot be written.
-    """
-    figure = go.Figure(times_by_size(sweep))
-    if path.suffix.lower() == ".html":
-        figure.write_html(path, include_plotlyjs=True, config=CONFIG)
-        return
+def _image(figure: go.Figure) -> bytes:
+    """A chart as PNG, by means of kaleido and a browser."""
     try:
         import kaleido  # noqa: PLC0415
 
         image = kaleido.calc_fig_sync(figure, opts={"format": "png", "scale": 2}, kopts={"mathjax": False})
     except ImportError:
-        raise ValueError("a PNG needs kaleido: python -m pip install kaleido; .svg and .html do without") from None
+        raise ValueError("a PNG needs kaleido: python -m pip install kaleido; .html does without") from None
     except Exception as error:  # kaleido's and its browser's are many
         raise ValueError(
             f"a PNG needs Chrome or Chromium, found on PATH or named by BROWSER_PATH; it failed: {first_line(error)}."
-            " .svg and .html do without"
+            " .html does without"
         ) from None
-    path.write_bytes(image)
+    return bytes(image)
 
 
 def _colour(look: int) -> str:

@@ -86,7 +86,7 @@ def show(
             lies among them. The text then has `starts` and `flat_rows`.
 
     Returns:
-        A `Picture`. A notebook draws it; `print` writes its text; `.to_svg()` gives a file to keep.
+        A `Picture`. A notebook draws it; `print` writes its text; `.save("batch.svg")` writes a file.
 
     Raises:
         ValueError: the lengths are not valid, or do not fit `x`; or there are not as many names as sequences.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass
 from html import escape
 from typing import Any
 
+from packviz.core import files
 from packviz.core.worded import Worded
 from packviz.draw import palette, text
 
@@ -40,6 +42,16 @@ class Tabled(Worded):
     def to_html(self) -> str:
         """The table as a `<div>` that needs no style sheet: its links are links, its colours those of the page."""
         return self.table.to_html()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the table to a file that ends in `.html` or `.txt`.
+
+        Raises:
+            ValueError: the suffix is another one.
+            OSError: the file cannot be written.
+        """
+        page = '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">{}</html>\n'
+        files.write(path, {".html": lambda: page.format(self.to_html()), ".txt": lambda: f"{self.to_text()}\n"})
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/html": self.to_html(), "text/plain": self.to_text()}

@@ -20,6 +20,7 @@ YOURS, NOTHING = "yours", "nothing"
 QUICK, FULL = "quick", "full"
 _PRESETS = {QUICK: experiment.QUICK, FULL: experiment.FULL}
 _SETUPS = {"A": ["A"], "B": ["B"], "A and B": ["A", "B"]}
+_ROUNDS = 25  # at most: a point is done as soon as its ratios are known
 _PAUSE = 0.5  # s between two signs of life: the page that shows them takes time from what is measured
 
 
@@ -115,7 +116,8 @@ class BenchmarkExplorer(Panel):
                 notes.append(f"The recorded run is not one of your kind of device: {there}, not {here}.")
         plan = (
             f"Start measures {parameters.batch_size} sequences of {_listed(sizes)} time steps, setup"
-            f" {self.setups.value}, {parameters.rounds} rounds, on {self.device.value}."
+            f" {self.setups.value}, on {self.device.value}: up to {parameters.rounds} rounds, until the ratios are"
+            " known to about 5 %."
         )
         sweep = results.beside(shown, setups, sizes, [plan, *notes], ("ratio", "time"))
         return View(draw=sweep.sheet, summary=plan, describe=sweep.to_text)
@@ -151,7 +153,8 @@ class BenchmarkExplorer(Panel):
         parameters = Parameters(
             methods=self._methods,
             batch_size=self.batch_size.value,
-            rounds=preset["rounds"],
+            rounds=max(preset["rounds"], _ROUNDS),
+            until_narrow=True,
             warmup=preset["warmup"],
         )
         sizes = points.sizes(self.shortest.value, self.longest.value, self.step.value)

@@ -23,6 +23,7 @@ class Job(widgets.HBox):
         stop: the button that asks it to stop.
         bar: how far it is.
         said: what came of it.
+        complaint: why it failed; empty if it did not.
         thread: the last one that the button started; none before that.
     """
 
@@ -37,6 +38,7 @@ class Job(widgets.HBox):
         """
         self._prepare = work
         self._asked = threading.Event()
+        self.complaint = ""
         self.thread: threading.Thread | None = None
         self.start = widgets.Button(description=description, layout=widgets.Layout(width="auto"))
         self.stop = widgets.Button(description="Stop", disabled=True, layout=widgets.Layout(width="80px"))
@@ -59,7 +61,7 @@ class Job(widgets.HBox):
         try:
             work = self._ready()
         except ValueError as error:
-            self.said.value = str(error)
+            self._complain(str(error))
             self._rest()
             return
         self.thread = threading.Thread(target=self._in_thread, args=(work,), daemon=True)
@@ -69,7 +71,7 @@ class Job(widgets.HBox):
         try:
             self._do(work)
         except Exception as error:
-            self.said.value = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            self._complain(str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}")
             if not isinstance(error, ValueError):
                 raise
         finally:
@@ -78,7 +80,7 @@ class Job(widgets.HBox):
     def _ready(self) -> Work:
         self._asked.clear()
         self.start.disabled, self.stop.disabled, self.bar.value = True, False, 0
-        self.said.value = "…"
+        self.said.value, self.complaint = "…", ""
         return self._prepare()
 
     def _do(self, work: Work) -> None:
@@ -86,6 +88,9 @@ class Job(widgets.HBox):
 
     def _progress(self, done: int, of: int) -> None:
         self.bar.max, self.bar.value = of, done
+
+    def _complain(self, message: str) -> None:
+        self.said.value, self.complaint = message, f"✗ {self.start.description}: {message}"
 
     def _rest(self) -> None:
         self.start.disabled, self.stop.disabled = False, True

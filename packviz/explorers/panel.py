@@ -17,6 +17,7 @@ import traitlets
 from packviz.core.given import one_of
 from packviz.draw import palette, theme
 from packviz.draw.sheet import Sheet
+from packviz.explorers.job import Job
 
 
 class Companion(anywidget.AnyWidget):
@@ -60,7 +61,8 @@ class Panel(widgets.VBox):
 
     A subclass makes its controls, calls `super().__init__(…)`, and says in `view` what they show. Whatever `view`
     raises is shown in the panel, and the last good picture stays. `view` may move a control, or change its range: the
-    panel says so for as long as the control does not stand where the reader has set it.
+    panel says so for as long as the control does not stand where the reader has set it. What the panel says is in its
+    text, too.
     """
 
     def __init__(self, *controls: widgets.Widget, quiet: Sequence[widgets.Widget] = ()) -> None:
@@ -81,6 +83,7 @@ class Panel(widgets.VBox):
         for name in ("picture", "summary", "error", "note"):
             getattr(self, name).add_class(f"packviz-{name}")
         self._view: View | None = None
+        self._complaint = self._moved = ""
         self._drawing, self._one_at_a_time = False, RLock()
         shown = [self.error, self.note, self.summary, self.picture, self.as_text, self._words]
         super().__init__([Companion(), *controls, *shown])
@@ -101,8 +104,10 @@ class Panel(widgets.VBox):
         """
 
     def to_text(self) -> str:
-        """The picture in words."""
-        return self._view.describe() if self._view else ""
+        """What is wrong, if anything is, and the picture in words."""
+        failed = " ".join(child.complaint for child in _within(self.children) if isinstance(child, Job))
+        picture = self._view.describe() if self._view else ""
+        return "\n\n".join(filter(None, (self._complaint, failed, self._moved, picture)))
 
     def _refresh(self, change: Any = None) -> None:
         with self._one_at_a_time:  # a job's thread draws too
@@ -115,6 +120,7 @@ class Panel(widgets.VBox):
                 finally:
                     self._drawing = False
                     self._say_what_moved()
+                    self._show_words()
 
     def _draw(self) -> None:
         try:
@@ -131,16 +137,12 @@ class Panel(widgets.VBox):
         with self.hold_sync():
             self.picture.value = picture
             self.summary.value = f'<div style="{_LINE}">{escape(view.summary)}</div>'
-        if self.as_text.value:
-            self._show_words()
 
     def _complain(self, message: str) -> None:
         style = f"{_LINE};font-weight:bold;color:{palette.LIVE.wrong}"
-        value = (
-            f'<div style="{style}">✗ {escape(message.rstrip("."))}. The picture shows the last good input.</div>'
-            if message
-            else ""
-        )
+        shows = "The picture shows the last good input." if self._view else "There is no picture yet."
+        self._complaint = f"✗ {message.rstrip('.')}. {shows}" if message else ""
+        value = f'<div style="{style}">{escape(self._complaint)}</div>' if message else ""
         if self.error.value != value:
             self.error.value = value
 
@@ -150,16 +152,16 @@ class Panel(widgets.VBox):
             for control, was in self._set.items()
             if control.value != was and control.layout.display != "none"
         ]
-        self.note.value = f'<div style="{_LINE}">{escape(" ".join(moved))}</div>' if moved else ""
+        self._moved = " ".join(moved)
+        self.note.value = f'<div style="{_LINE}">{escape(self._moved)}</div>' if moved else ""
 
     def _show_words(self, change: Any = None) -> None:
         self._words.value = f'<pre style="{_LINE}">{escape(self.to_text())}</pre>' if self.as_text.value else ""
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         bundle = cast(dict[str, Any], super()._repr_mimebundle_(**kwargs))
-        if self._view:
-            bundle |= {"text/plain": self.to_text(), self._view.kind: self._view.svg("light")}
-        return bundle
+        picture = {self._view.kind: self._view.svg("light")} if self._view else {}
+        return bundle | {"text/plain": self.to_text()} | picture
 
 
 _LINE = f"color:{palette.LIVE.text};line-height:1.4"
@@ -167,12 +169,16 @@ _LINE = f"color:{palette.LIVE.text};line-height:1.4"
 
 def _moved(parts: Sequence[widgets.Widget], quiet: Sequence[widgets.Widget]) -> Iterator[widgets.Widget]:
     """Every control in these parts that has a value, but for the quiet ones."""
+    yield from (part for part in _within(parts, quiet) if isinstance(part, widgets.ValueWidget))
+
+
+def _within(parts: Sequence[widgets.Widget], but: Sequence[widgets.Widget] = ()) -> Iterator[widgets.Widget]:
+    """These parts and all that they hold, but for some."""
     for part in parts:
-        if part not in quiet:
+        if part not in but:
+            yield part
             if isinstance(part, widgets.Box):
-                yield from _moved(part.children, quiet)
-            elif isinstance(part, widgets.ValueWidget):
-                yield part
+                yield from _within(part.children, but)
 
 
 def row(*children: widgets.Widget) -> widgets.Box:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 EACH = 12
 """Up to this many rectangles the slider has every number, then some."""
 
-ROUNDS = 7
-"""Of a measurement, after two to warm up."""
+ROUNDS = 25
+"""Of a measurement, at most, after two to warm up: it stops when the ratio is known to about 5 %."""
 
 ONE = "1 rectangle"
 
@@ -161,7 +161,9 @@ class StaircaseExplorer(Panel):
             threads = torch.get_num_threads()
             torch.set_num_threads(1)  # more gain little on products this small, and may wait for each other
             try:
-                self.timing = timing = measure(calls, rounds=ROUNDS, warmup=2, progress=progress, stop=stop)
+                self.timing = timing = measure(
+                    calls, rounds=ROUNDS, warmup=2, progress=progress, stop=stop, until_narrow=True
+                )
             finally:
                 torch.set_num_threads(threads)
             if not timing.rounds:
@@ -170,9 +172,10 @@ class StaircaseExplorer(Panel):
             ratio = timing.ratio(_name(stairs.calls), ONE)
             found[stairs.calls] = (ratio.value, ratio.low, ratio.high)
             self._refresh()
-            doubt = "" if ratio.is_clear or stairs.calls == 1 else "; the spread is larger than the effect"
-            took = text.milliseconds(timing.median(_name(stairs.calls)))
-            return f"{_name(stairs.calls)}: {took} ms, {ratio.value:.2f} times one rectangle{doubt}"
+            took = f"{_name(stairs.calls)}: {text.milliseconds(timing.median(_name(stairs.calls)))} ms"
+            compared = [f"{ratio}"] if stairs.calls > 1 else []
+            busy = [f"the machine is busy: {timing.busy}"] if timing.busy else []
+            return "; ".join([took, *compared, *busy])
 
         return work
 

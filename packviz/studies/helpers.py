@@ -77,7 +77,7 @@ class Helpers(Tabled, Timings[Point]):
                         cells += ["–", "–"]
                 rows.append(cells)
         unclear = any("?" in cell for row in rows for cell in row[1:])
-        notes = [RATIOS, *["?: the spread is larger than the effect."] * unclear, f"Measured on {self.caption}."]
+        notes = [RATIOS, *["?: not told apart."] * unclear, f"Measured on {self.caption}."]
         head = ["", "helper, ms", "loop, ms", "loop / helper", "torch, ms", "torch / helper"]
         ratios = [self.faster(point) for point in self.points]
         title = f"A plain Python loop takes {min(ratios):.1f} to {max(ratios):.1f} times as long as the helper"

@@ -92,10 +92,11 @@ class Case(Point):
 
     @property
     def faster(self) -> str | None:
-        """`"padded"` or `"packed"`; none where the measurement does not tell them apart."""
-        if not self.ratio.is_clear:
+        """`"padded"` or `"packed"`; `None` if the effect is no larger than the spread. The file has quartiles alone."""
+        ratio = self.ratio
+        if ratio.high / ratio.low >= max(ratio.value, 1 / ratio.value):
             return None
-        return PACKED if self.ratio.value < 1 else PADDED
+        return PACKED if ratio.value < 1 else PADDED
 
     def slowdown(self, packs: bool) -> float:
         """How many times as long this choice takes as the better one."""
@@ -147,8 +148,9 @@ def measure(point: Point, how: How) -> Case:
 
 
 def _read(point: Point, entry: Mapping[str, Any]) -> Case:
-    seconds, ratio = {name: entry[name] for name in (PADDED, PACKED)}, Ratio(PACKED, PADDED, *entry["ratio"])
-    ratio = dataclasses.replace(ratio, rounds=entry["rounds"])
+    seconds = {name: entry[name] for name in (PADDED, PACKED)}
+    value, low, high = entry["ratio"]
+    ratio = Ratio(PACKED, PADDED, value, low, high, entry["rounds"])
     return Case(**dataclasses.asdict(point), seconds=seconds, ratio=ratio)
 
 

@@ -45,7 +45,7 @@ from packviz.core.given import at_least, one_of
 from packviz.core.layout import Layout
 from packviz.core.lengths import log_normal, read
 from packviz.core.worded import Worded
-from packviz.draw.text import milliseconds, table
+from packviz.draw.text import between, known, milliseconds, table
 from packviz.ops.original import pack_padded_sequence
 
 if TYPE_CHECKING:
@@ -112,10 +112,15 @@ class Workers(Worded):
         rows = [["split", "ms", "the fastest waits"]]
         for way in self.errors:
             seconds = self.seconds(way)
-            waits = f"{100 * (1 - min(seconds) / max(seconds)):.0f} % of the time"
-            rows.append([way, " / ".join(map(milliseconds, seconds)), waits])
-        where = f"Measured by each worker on {self.shares[0].timing.caption}."
-        return "\n".join([*table(rows, "<12>16   <"), where])
+            slowest, fastest = (f"{seconds.index(end(seconds))}" for end in (max, min))
+            apart = Timing({f"{i}": share.timing.seconds[way] for i, share in enumerate(self.shares)})
+            ratio = apart.ratio(slowest, fastest)
+            low, high = (100 * (1 - 1 / end) for end in ratio.interval)
+            share = f"{known(100 * (1 - 1 / ratio.value), (low, high))} % of the time ({between((low, high))} %)"
+            rows.append([way, " / ".join(map(milliseconds, seconds)), share if ratio.is_clear else "not told apart"])
+        first = self.shares[0].timing
+        where = f"Measured by each worker on {first.caption}. In brackets: the 95 % interval."
+        return "\n".join([*table(rows, "<12>16   <"), where, *first.notes[1:]])
 
     def chart(self) -> Chart:
         """The tokens of each worker, for each way of splitting."""
@@ -141,7 +146,7 @@ def said(error: float) -> str:
 
 
 def compare(
-    lengths: Any = None, *, workers: int = 2, rounds: int = 5, timeout: float = 120.0, device: str = "cpu"
+    lengths: Any = None, *, workers: int = 2, rounds: int = 15, timeout: float = 120.0, device: str = "cpu"
 ) -> Workers:
     """Starts workers on this machine, each with one thread, and compares the ways of splitting.
 
@@ -325,11 +330,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m packviz.studies.workers", description=main.__doc__)
     parser.add_argument("--lengths", help="a CSV or JSON file; 64 log-normal lengths if not given")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds")
     parser.add_argument("--out", help="a file for the result as JSON, in place of printing it")
     parser.add_argument("--init", default=_TORCHRUN, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.out and Path(options.out).suffix.lower() != ".json":
+        parser.error(f"--out is {options.out!r}; its name must end in .json, which says what is written")
     if options.init != _TORCHRUN:
         threading.Thread(target=_end_with_parent, daemon=True).start()
     try:

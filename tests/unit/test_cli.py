@@ -58,7 +58,7 @@ def test_show_reads_a_column_of_a_table(tmp_path, capsys):
 
 def test_show_writes_an_svg(tmp_path, capsys):
     path = tmp_path / "a picture.svg"
-    assert cli.main(["show", "5", "3", "--svg", str(path)]) == 0
+    assert cli.main(["show", "5", "3", "--out", str(path)]) == 0
     assert capsys.readouterr() == ("", "")
     assert path.read_text(encoding="utf-8") == show([5, 3]).to_svg()
 
@@ -72,7 +72,7 @@ def test_show_writes_an_svg(tmp_path, capsys):
         (["show", "1e30"], "lengths[0] is 1e+30"),
         (["show", "100000000000"], "lengths[0] is 100000000000: a Layout has at most"),
         (["show", "no such.csv"], "cannot read no such.csv: No such file or directory"),
-        (["show", "5", "--svg", "no/such/folder.svg"], "cannot write no/such/folder.svg: No such file or directory"),
+        (["show", "5", "--out", "no/such/folder.svg"], "cannot write no/such/folder.svg: there is no folder no/such"),
     ],
 )
 def test_input_that_cannot_be_used(capsys, arguments, said):
@@ -94,7 +94,7 @@ def test_help_names_what_there_is(capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["show", "--help"])
     out = capsys.readouterr().out
-    assert all(option in out for option in ("lengths", "--column", "--svg"))
+    assert all(option in out for option in ("lengths", "--column", "--out"))
 
 
 def test_the_program():

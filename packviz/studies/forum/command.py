@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from packviz.bench.terminal import carry_out, writing
+from packviz.core.files import require_suffix
 from packviz.draw.chart import Sweep
 from packviz.studies.forum import results
 from packviz.studies.forum import sweep as experiment
@@ -84,8 +85,7 @@ def _as_options(said: str) -> str:
 
 def _plot(options: argparse.Namespace) -> int:
     out = Path(options.out)
-    if out.suffix.lower() not in (".svg", ".html", ".png"):
-        raise ValueError(f"--out is {options.out}; its name must end in .svg, .html or .png")
+    suffix = require_suffix("--out", options.out, (".svg", ".html", ".png"))
     found = {name: experiment.recorded(name) for name in dict.fromkeys(options.files)}
     if not any(result.points for result in found.values()):
         raise ValueError("there is no point in these files to draw")
@@ -94,8 +94,8 @@ def _plot(options: argparse.Namespace) -> int:
         names = {name: name for name in found}
     picture = results.beside({names[name]: result for name, result in found.items()})
     with writing(out):
-        if out.suffix.lower() == ".svg":
-            out.write_text(picture.to_svg() + "\n", encoding="utf-8")
+        if suffix == ".svg":
+            picture.save(out)
         else:
             _write_chart(picture, out)
     return 0
@@ -106,4 +106,4 @@ def _write_chart(picture: Sweep, out: Path) -> None:
         from packviz.draw import figures  # noqa: PLC0415 - a bare GPU machine has no plotly
     except ImportError as error:
         raise ValueError(f"{out.suffix} needs plotly: python -m pip install plotly; .svg does without") from error
-    figures.write(picture, out)
+    figures.times_by_size(picture).save(out)

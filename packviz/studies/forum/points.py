@@ -66,7 +66,8 @@ class Parameters:
     Attributes:
         methods: names of `forum.METHODS`; the others are compared to the first.
         batch_size: sequences.
-        rounds: timed rounds.
+        rounds: timed rounds, at most.
+        until_narrow: whether to stop as soon as all ratios are known to about 5 %, as `bench.measure` does.
         warmup: rounds before that, not counted.
         dtype: of the weights: one of `DTYPES`.
         autocast: one of `AUTOCAST`, for a `torch.autocast` around the forward pass of float32 weights, or none.
@@ -85,6 +86,7 @@ class Parameters:
     methods: tuple[str, ...] = ("padded", "packed")
     batch_size: int = 512
     rounds: int = 11
+    until_narrow: bool | None = None
     warmup: int = 1
     dtype: str = "float32"
     autocast: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -13,7 +14,7 @@ from packviz.draw import palette
 from packviz.draw.chart import Curve, Guide, Plot, Sweep
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Sheet
-from packviz.draw.text import milliseconds, plain, table
+from packviz.draw.text import count, milliseconds, plain, table
 from packviz.studies.forum.points import PASSES, SETUPS, At, Parameters, Point, call_name
 
 QUANTITIES = {"ratio": ("times as long as {}", "×"), "time": ("time", "ms"), "memory": ("most memory in use", "MB")}
@@ -189,9 +190,15 @@ class Benchmark(Drawn, Results[At, Point]):
             rows.append([f"{steps}", *cells])
         return table(rows, ">7  .9")
 
+    def _busy(self, point: Point) -> str:
+        timing = point.timing
+        return replace(timing, provenance={**self.provenance, **timing.provenance}).busy
+
     def _remarks(self) -> Iterator[str]:
         yield "\nms: median. MB: the most memory in use at once. ?: not told apart. –: no number."
         yield RATIOS
+        if busy := [load for point in self.points if (load := self._busy(point))]:
+            yield f"The machine was busy at {len(busy)} of {count(len(self.points), 'point')}: {busy[-1]}."
         for point in self.points:
             where = f"Setup {point.setup} at {point.steps} time steps"
             yield from (f"{where}: {name}: {why}." for name, why in point.missing.items())

@@ -306,41 +306,40 @@ def test_a_ratio_is_taken_within_rounds(pairs):
 
 
 def test_a_machine_that_slows_down_changes_no_ratio():
-    slower = [1.0, 2.0, 4.0, 8.0, 16.0]
+    slower = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
     ratio = Timing({"a": [3 * s for s in slower], "b": slower}).ratio("a", "b")
     assert (ratio.value, ratio.low, ratio.high) == (3, 3, 3)
     assert ratio.is_clear
 
 
-@given(seconds, st.floats(0.1, 10), st.floats(1, 5))
-def test_a_spread_larger_than_the_effect_is_said(base, effect, spread):
+@given(st.floats(0.1, 10), st.floats(1, 5))
+def test_an_interval_that_holds_1_is_said(effect, spread):
     low, high = effect / spread**0.5, effect * spread**0.5
-    ratio = timing.Ratio("a", "b", effect, low, high)
-    assert ratio.is_clear == (high / low < max(effect, 1 / effect))
-    assert ("; the spread is larger than the effect: " in ratio.to_text()) == (not ratio.is_clear)
+    ratio = timing.Ratio("a", "b", effect, low, high, 9, (low, high))
+    assert ratio.is_clear == (low > 1 or high < 1)
+    assert ("cannot tell a and b apart" in ratio.to_text()) == (not ratio.is_clear)
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 3])
+@pytest.mark.parametrize("rounds", [1, 5, 6])
 def test_few_rounds_are_never_clear(rounds):
     ratio = Timing({"a": [8.0] * rounds, "b": [1.0] * rounds}).ratio("a", "b")
-    assert ratio.is_clear == (rounds >= 3)
-    assert ("too few rounds to tell" in ratio.to_text()) == (rounds < 3)
+    assert ratio.is_clear == (rounds >= 6)
+    assert ("cannot tell a and b apart; measure at least 6" in ratio.to_text()) == (rounds < 6)
 
 
 def test_in_words():
-    result = Timing({"a": [1.0, 1.0, 1.0], "packed": [2.0, 2.1, 1.9]}, warmup=3)
+    result = Timing({"a": [1.0, 1.0, 1.0] * 2, "packed": [2.0, 2.1, 1.9] * 2}, warmup=3)
     assert repr(result) == (
         "a           1,000 ms  (quartiles 1,000 to 1,000)\n"
-        "packed      2,000 ms  (quartiles 1,950 to 2,050)\n"
-        "packed takes 2 times as long as a (quartiles 1.95 to 2.05)\n"
-        "3 interleaved rounds after 3 to warm up;"
+        "packed      2,000 ms  (quartiles 1,925 to 2,075)\n"
+        "packed takes 2.0 times as long as a (95 % interval 1.90 to 2.10)\n"
+        "6 interleaved rounds after 3 to warm up;"
         " a ratio is the median of the rounds' ratios, not the ratio of two medians."
     )
-    noisy = Timing({"a": [1.0, 2.0, 3.0], "b": [2.0, 3.0, 1.0]}, stopped=True)
+    noisy = Timing({"a": [1.0, 2.0, 3.0] * 3, "b": [2.0, 3.0, 1.0] * 3}, stopped=True)
     assert noisy.to_text().splitlines()[2:] == [
-        "b takes 1.5 times as long as a (quartiles 0.917 to 1.75);"
-        " the spread is larger than the effect: × 1.91 from quartile to quartile",
-        "3 interleaved rounds after 0 to warm up, then stopped;"
+        "cannot tell b and a apart: b takes 0.3 to 2.0 times as long",
+        "9 interleaved rounds after 0 to warm up, then stopped;"
         " a ratio is the median of the rounds' ratios, not the ratio of two medians.",
     ]
 
@@ -461,7 +460,7 @@ def test_what_was_measured_here_has_a_caption():
     timing = measure({"a": clock.takes("a", [1.0])}, rounds=4, clock=clock)
     assert timing.caption == machine.caption(timing.provenance, [4])
     assert f"torch {torch.__version__}, " in timing.caption
-    assert timing.to_text().endswith(f"Measured on {timing.caption}.")
+    assert f"\nMeasured on {timing.caption}." in timing.to_text()
 
 
 def test_provenance_is_plain_data():

@@ -46,7 +46,7 @@ def shows(explorer, lengths, spec, calls):
         assert (one.calls, one.wasted, one.seconds) == (k, wasted, seconds)
     assert explorer.picture.value == stairs.beside(explorer.shown, it, "live").svg()
     assert words(explorer.summary).startswith(explorer.shown.summary())
-    assert explorer.to_text() == f"{spec}, forward and backward\n{explorer.shown.to_text()}\n\n{it.to_text()}"
+    assert explorer.to_text().endswith(f"{spec}, forward and backward\n{explorer.shown.to_text()}\n\n{it.to_text()}")
 
 
 def test_the_slider_goes_from_padding_to_packing(explorer):
@@ -141,7 +141,7 @@ def test_measured_points_come_into_the_chart(explorer):
     assert set(timing.seconds) == {"1 rectangle", "4 rectangles"}
     ratio = timing.ratio("4 rectangles", "1 rectangle")
     assert explorer.trade_off.measured == {1: (1, 1, 1), k: (ratio.value, ratio.low, ratio.high)}
-    assert said.startswith(f"4 rectangles: {milliseconds(timing.median('4 rectangles'))} ms, {ratio.value:.2f} times")
+    assert said.startswith(f"4 rectangles: {milliseconds(timing.median('4 rectangles'))} ms; {ratio}")
     assert said == explorer.job.said.value
     assert "measured here" in explorer.picture.value
     move(explorer.rectangles, 2)
@@ -161,7 +161,7 @@ def test_measured_points_belong_to_their_batch_and_their_rnn(explorer):
 
 def test_one_rectangle_alone_can_be_measured():
     explorer = StaircaseExplorer([4, 2], rectangles=1)
-    assert "1.00 times one rectangle" in explorer.job.run()
+    assert explorer.job.run().startswith("1 rectangle: ")
     assert explorer.trade_off.measured == {1: (1, 1, 1)}
 
 

@@ -106,10 +106,10 @@ def test_results_do_not_mix(capsys, tmp_path):
         ),
         (["--methods", "padded,magic"], "there is no method 'magic'; there are padded, packed"),
         (["--out", "no such folder/a.json"], "cannot write no such folder/a.json: there is no folder no such folder"),
-        (["--out", __file__], f"{__file__} is not a JSON file. Take another --out, or remove that file\n"),
-        (["--out", str(ROOT)], f"cannot write {ROOT}: it is a folder"),
+        (["--out", __file__], f"--out is {__file__!r}; its name must end in .json"),
+        (["--out", str(ROOT)], f"--out is {str(ROOT)!r}; its name must end in .json"),
         (["plot", "no.json", "--out", "a.svg"], "there is no result file 'no.json'"),
-        (["plot", str(FAKE), "--out", "a.pdf"], "--out is a.pdf; its name must end in .svg, .html or .png"),
+        (["plot", str(FAKE), "--out", "a.pdf"], "--out is 'a.pdf'; its name must end in .svg, .html or .png"),
         (["plot", str(FAKE), "--out", "no such folder/a.svg"], "cannot write no such folder/a.svg: there is no folder"),
     ],
 )

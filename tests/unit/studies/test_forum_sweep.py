@@ -38,8 +38,8 @@ def run(parameters=SMALL, setups=("A", "B"), sizes=(2, 3), **options):
 
 
 def made(times, setup="B", steps=8, **options):
-    """A point with these seconds, the same in three rounds."""
-    return Point(setup, steps, Timing({name: (t, t, t) for name, t in times.items()}), **options)
+    """A point with these seconds, the same in six rounds."""
+    return Point(setup, steps, Timing({name: (t,) * 6 for name, t in times.items()}), **options)
 
 
 def benchmark(parameters, place, *points):
@@ -401,7 +401,8 @@ def test_nothing_known_nothing_foreseen():
 def test_in_words():
     times = {"padded, forward": 1e-3, "packed, forward": 2e-3, "padded, training": 0.01, "packed, training": 0.3}
     noisy = Timing(
-        {"padded, forward": (1.0, 2.0, 3.0), "packed, forward": (2.0, 3.0, 1.0)}, memory={"padded, forward": 5 * 10**6}
+        {"padded, forward": (1.0, 2.0, 3.0) * 2, "packed, forward": (2.0, 3.0, 1.0) * 2},
+        memory={"padded, forward": 5 * 10**6},
     )
     result = small_result(made(times), Point("B", 16, noisy))
     assert repr(result) == (
@@ -419,7 +420,7 @@ def test_in_words():
         "\n"
         "ms: median. MB: the most memory in use at once. ?: not told apart. –: no number.\n"
         "A ratio is the median of the rounds' ratios, not the ratio of two medians.\n"
-        "Measured on a test (CPU), torch 9, 1 thread, 3 rounds, 2026-01-02."
+        "Measured on a test (CPU), torch 9, 1 thread, 6 rounds, 2026-01-02."
     )
     assert result.ratio("packed", "padded", "B", 8).value == 30
     assert result.ratio("packed", "padded", "B", 8, "forward").value == 2
@@ -498,8 +499,8 @@ def test_titles_say_what_was_found():
         result.chart("memory").title
         == "Packed needs as little as 0.04 of the memory of padded (training, setup B, 2 time steps)"
     )
-    noisy = {"padded, forward": (1.0, 1, 1), "packed, forward": (0.1, 3, 90), "padded, training": (1.0, 1, 1)}
-    noisy = Point("B", 8, Timing(noisy | {"packed, training": (2.0, 2, 2)}))
+    noisy = {"padded, forward": (1.0,) * 6, "packed, forward": (0.1, 3, 90) * 2, "padded, training": (1.0,) * 6}
+    noisy = Point("B", 8, Timing(noisy | {"packed, training": (2.0,) * 6}))
     assert small_result(noisy).chart().title.endswith("2 times as long as padded (training, setup B, 8 time steps)")
     alone = small_result(made(dict.fromkeys(["padded, forward", "padded, training"], 1.0)), methods=("padded",))
     assert alone.chart().title == "padded: times as long as padded"

@@ -18,7 +18,7 @@ POINT = Point(8, 4)
 
 def made(*seconds):
     place = {"device_name": "a test", "torch": "9", "threads": 1}
-    return Parts(place, {POINT: Timing({name: (s, s, s) for name, s in zip(NAMES, seconds, strict=True)})})
+    return Parts(place, {POINT: Timing({name: (s,) * 6 for name, s in zip(NAMES, seconds, strict=True)})})
 
 
 def test_shares_are_what_each_exchange_saves():
@@ -45,7 +45,7 @@ def test_in_words():
         "Shares: pad 40 %, pack 10 %, packed LSTM 40 %, the rest 10 %.",
         "",
         "A ratio is the median of the rounds' ratios, not the ratio of two medians.",
-        "Measured on a test (CPU), torch 9, 1 thread, 3 rounds.",
+        "Measured on a test (CPU), torch 9, 1 thread, 6 rounds.",
     ]
 
 

@@ -21,7 +21,7 @@ TINY = grid(modes=("GRU",), batch_sizes=(2, 3), longest=(4,), sizes=(2,), kinds=
 
 def case(ratio=2.0, kind="uniform", training=True, mode="GRU", batch_size=8, longest=16, size=8, spread=1.01):
     """A case that takes 1 ms padded, and so many times as long packed."""
-    measured = Ratio(PACKED, PADDED, ratio, ratio / spread, ratio * spread)
+    measured = Ratio(PACKED, PADDED, ratio, ratio / spread, ratio * spread, 7)
     return Case(mode, training, batch_size, longest, size, kind, {PADDED: 1e-3, PACKED: ratio * 1e-3}, measured)
 
 
@@ -165,7 +165,7 @@ def made_up(constants, sizes):
         for choice in (PADDED, PACKED):
             seconds[choice] = float(rules._terms(one, choice) @ constants[choice])
         ratio = seconds[PACKED] / seconds[PADDED]
-        found.append(replace(one, seconds=seconds, ratio=Ratio(PACKED, PADDED, ratio, ratio, ratio)))
+        found.append(replace(one, seconds=seconds, ratio=Ratio(PACKED, PADDED, ratio, ratio, ratio, 7)))
     return found
 
 
