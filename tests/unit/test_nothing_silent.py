@@ -34,7 +34,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import packviz as pv
 from packviz import cli, explorers
 from packviz.bench import advice, calibration, contest, timing
-from packviz.bench.contest import METHODS, PACKED, PADDED
+from packviz.bench.contest import PACKED, PADDED
 from packviz.bench.timing import FEWEST_ROUNDS, NARROW, Timing, measure, median_interval
 from packviz.check import museum
 from packviz.check.findings import Finding, Findings
@@ -1365,7 +1365,7 @@ def test_13_the_exit_status(x, lengths, plain, strict, tmp_path, capsys):
 
 # ---- 14. advise measures until it is clear, or says that it is not
 
-AUTO = f"pv.run, {METHODS[0]}"
+AUTO = f"pv.run, {contest.METHODS[0]}"
 QUIET = {"load_average": [0.9, 0.9, 0.9], "cores": 2}
 
 
@@ -1875,8 +1875,8 @@ def what_torch_says(mistake):
 
 @pytest.mark.parametrize(("name", "mistake"), SURE.items(), ids=SURE)
 def test_18_a_text_of_one_mistake_alone_is_sure(name, mistake):
-    for text in what_torch_says(mistake):
-        found = museum.search(text)
+    for message in what_torch_says(mistake):
+        found = museum.search(message)
         assert found.sure
         assert found[0].name == name
         assert found.to_text().startswith(f"Sure: {name}, ")
@@ -1893,8 +1893,8 @@ def test_18_a_text_of_several_mistakes_is_not(name, mistake):
 
 @pytest.mark.parametrize("mistake", OTHERS)
 def test_18_no_other_mistake_is_surely_one_of_these(mistake):
-    for text in what_torch_says(mistake):
-        assert not museum.search(text).sure
+    for message in what_torch_says(mistake):
+        assert not museum.search(message).sure
 
 
 @pytest.mark.parametrize(("text", "name"), REAL)
@@ -1906,8 +1906,8 @@ def test_18_real_messages_are_never_wrong_and_sure(text, name):
 
 
 def test_18_words_are_never_sure():
-    for words in ("h_n order", "my lengths are floats", "why is packing slow", "onnx", "batch_first"):
-        found = museum.search(words)
+    for phrase in ("h_n order", "my lengths are floats", "why is packing slow", "onnx", "batch_first"):
+        found = museum.search(phrase)
         assert found
         assert not found.sure
         assert "Only some words are alike." in found.to_text()
@@ -1917,8 +1917,8 @@ def test_18_the_panel_says_it_too():
     sure, _ = what_torch_says(SURE["An empty sequence"])
     unsure, _ = what_torch_says(UNSURE["Too few lengths"])
     says = {sure: "Sure: An empty", unsure: "Not sure, perhaps: Too few", REAL[0][0]: "Nothing close."}
-    for text, said in says.items():
-        panel = MuseumExplorer(text)
+    for message, said in says.items():
+        panel = MuseumExplorer(message)
         assert panel.to_text().startswith(said)
         assert said in panel.summary.value
         assert bool(panel.found) == (said != "Nothing close.")
