@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import random
+import re
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+import packviz as pv
+
 # ---- 1. Aligning says where the padding is, and can check it
 
 
@@ -27,6 +42,281 @@ from __future__ import annotations
 
 
 # ---- 9. check_static is not ok where a trace freezes a length
+
+T9, B9 = 6, 4
+LENGTHS9 = torch.tensor([5, 3, 6, 2])
+
+
+def masked_by_list(x, n):  # as in ESPnet
+    mask = torch.zeros(len(n), T9, dtype=torch.bool)
+    for row, k in enumerate(n.tolist()):
+        mask[row, k:] = True
+    return x.masked_fill(mask, 0)
+
+
+def masked_by_cells(x, n):
+    mask = torch.ones(len(n), T9)
+    for row in range(len(n)):
+        mask[row, int(n[row]) :] = 0
+    return x * mask
+
+
+def longest_by_comparison(x, n):
+    longest = 0
+    for k in n:
+        longest = k if k > longest else longest
+    return x * longest
+
+
+def cut_by_condition(x, n):
+    return x[:, :3] if n.max() > 4 else x
+
+
+def last_by_position(x, n):
+    return torch.stack([x[row, k - 1] for row, k in enumerate(n.tolist())])
+
+
+# Uses of `x` of shape (B, T) and of the lengths. Whether a trace of one is right is found out, not written down.
+USES9 = {
+    "mask from tolist": masked_by_list,
+    "mask from int": masked_by_cells,
+    "int picks": lambda x, n: torch.stack([x[row, int(k) - 1] for row, k in enumerate(n)]),
+    "tolist picks": last_by_position,
+    "python sort": lambda x, n: x[sorted(range(len(n)), key=lambda row: -n[row])],
+    "sort of a list": lambda x, n: x[torch.tensor(sorted(range(len(n)), key=n.tolist().__getitem__))],
+    "tensor of a list": lambda x, n: x / torch.tensor(n.tolist())[:, None],
+    "tensor of entries": lambda x, n: x / torch.tensor([int(k) for k in n])[:, None],
+    "tensor of tensors": lambda x, n: x / torch.tensor([*n])[:, None],
+    "as_tensor of numpy": lambda x, n: x / torch.as_tensor(n.numpy().copy())[:, None],
+    "item": lambda x, n: x * n.max().item(),
+    "item of one": lambda x, n: x * n[0].item(),
+    "numpy": lambda x, n: x * float(n.numpy().mean()),
+    "array": lambda x, n: x * float(np.asarray(n).sum()),
+    "max": lambda x, n: x * int(max(n)),
+    "min in python": lambda x, n: x * min(n.tolist()),
+    "sum in python": lambda x, n: x / sum(n.tolist()),
+    "range": lambda x, n: sum(x[:, t] for t in range(n.max())),
+    "comparison": longest_by_comparison,
+    "branch on max": cut_by_condition,
+    "branch on all": lambda x, n: x * 2 if bool((n == T9).all()) else x,
+    "branch on equal": lambda x, n: x * 2 if torch.equal(n, n[:1].expand(B9)) else x,
+    "branch on unique": lambda x, n: x * 2 if len(n.unique()) == 1 else x,
+    "membership": lambda x, n: x * 2 if 3 in n else x,
+    "float": lambda x, n: x * float(n.float().mean()),
+    "split": lambda x, n: torch.stack(
+        [part.sum() for part in torch.split(x.reshape(-1), [*n.tolist(), 24 - int(n.sum())])]
+    ),
+    "format": lambda x, n: x * float(f"{n.max().item()}"),
+    "arange of item": lambda x, n: x[:, : n.max().item()].sum(1),
+    "repeat": lambda x, n: x.repeat_interleave(n.shape[0], 0) * n.tolist()[-1],
+    "kept in a dict": lambda x, n: x * {3: 1.0, 5: 2.0}.get(int(n[0]), 3.0),
+    "mask": lambda x, n: x.masked_fill(torch.arange(T9) >= n[:, None], 0),
+    "where": lambda x, n: torch.where(torch.arange(T9) < n[:, None], x, -1.0).amax(1),
+    "gather": lambda x, n: x.gather(1, n[:, None] - 1),
+    "slice by a tensor": lambda x, n: x[:, : n.max()].sum(1),
+    "index": lambda x, n: x[torch.arange(B9), n - 1],
+    "tensor sort": lambda x, n: x[n.argsort(descending=True, stable=True)],
+    "mean": lambda x, n: x.sum(1) / n,
+    "shape alone": lambda x, n: x * n.shape[0] + 0 * n[:, None],
+    "asserted": lambda x, n: x / n[:, None] if (n > 0).all() else x,
+}
+
+
+class Use9(nn.Module):
+    def __init__(self, use):
+        super().__init__()
+        self.use, self.scale = use, nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, x, n):
+        return self.use(x * self.scale, n)
+
+
+def is_right_for_random_lengths(module, inputs, other):
+    """Whether torch's own trace gives what the module gives, by trying: also lengths that are all equal."""
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(module, inputs, check_trace=False)
+        for seed in range(40):
+            given = other(random.Random(seed))
+            try:
+                got = traced(*given)
+            except RuntimeError:
+                return False
+            want = module(*given)
+            if got.shape != want.shape or not torch.allclose(got, want, equal_nan=True):
+                return False
+    return True
+
+
+@pytest.mark.parametrize("use", USES9)
+@pytest.mark.parametrize("lengths", [[5, 3, 6, 2], [6, 6, 6, 6], [6, 5, 3, 1]])
+def test_ok_means_that_a_trace_is_right_for_other_lengths(use, lengths):
+    module, x = Use9(USES9[use]), torch.randn(B9, T9)
+    lengths = torch.tensor(lengths)
+    right = is_right_for_random_lengths(
+        module,
+        (x, lengths),
+        lambda drawn: (
+            x,
+            torch.tensor(
+                [drawn.randint(1, T9)] * B9 if drawn.random() < 0.5 else drawn.choices(range(1, T9 + 1), k=B9)
+            ),
+        ),
+    )
+    found = pv.check_static(module, (x, lengths))
+    assert ("trace" not in found.rules) == right
+    if not right:
+        assert not found.ok
+        assert " with n [" in found[found.rules.index("trace")].message
+
+
+def test_a_trace_that_is_wrong_names_the_lengths_and_the_line():
+    def forward(self, x, n):
+        longest = n.max().item()
+        return x * longest
+
+    found = pv.check_static(type("Net", (nn.Module,), {"forward": forward})(), (torch.randn(B9, T9), LENGTHS9))
+    (error,) = found.of("error")
+    assert error.rule == "trace"
+    assert error.where.endswith(": longest = n.max().item()")
+    assert re.search(
+        r"differs by [\d.]+ with n \[\d, \d, \d, \d\]\. It keeps what item\(\) reads: 6, and \d there\.", error.message
+    )
+    assert not found.of("warning")  # the error says more than that a value is read
+
+
+@dataclasses.dataclass
+class Batch9:
+    x: torch.Tensor
+    n: object
+
+
+class Pair9(NamedTuple):
+    x: torch.Tensor
+    n: object
+
+
+def mask_of(n, width=T9):
+    return torch.arange(width) < n[:, None]
+
+
+FORMS9 = {
+    "int32": lambda n: n.int(),
+    "float": lambda n: n.float(),
+    "a column": lambda n: n[:, None],
+    "list": lambda n: n.tolist(),
+    "tuple": lambda n: tuple(n.tolist()),
+    "numpy": lambda n: n.numpy(),
+    "parts": lambda n: n / T9,
+    "a column of parts": lambda n: (n / T9)[:, None],
+    "mask": mask_of,
+    "padding mask": lambda n: ~mask_of(n),
+    "mask of floats": lambda n: mask_of(n).float(),
+    "mask, time first": lambda n: mask_of(n).T,
+    "mask of three axes": lambda n: mask_of(n)[..., None],
+    "attention mask": lambda n: mask_of(n)[:, None, None],
+    "ids": lambda n: torch.where(mask_of(n), 7, 0),
+    "ids padded with 1": lambda n: torch.where(mask_of(n), 7, 1),
+    "ids, time first": lambda n: torch.where(mask_of(n), 7, 0).T,
+}
+NESTS9 = {
+    "arguments": lambda x, n: (x, n),
+    "dict": lambda x, n: ({"x": x, "n": n},),
+    "tuple": lambda x, n: ((x, n),),
+    "named tuple": lambda x, n: (Pair9(x, n),),
+    "dataclass": lambda x, n: (Batch9(x, n),),
+    "dict of a list": lambda x, n: ({"x": [x], "n": (n, n)},),
+}
+
+
+def numbers_of(n):
+    """What a trace keeps of lengths in any form: a number that differs between most of them."""
+    numbers = torch.as_tensor(n).double()
+    return sum((i + 1) * k for i, k in enumerate(numbers.flatten().tolist()))
+
+
+@pytest.mark.parametrize("nest", NESTS9)
+@pytest.mark.parametrize("form", FORMS9)
+def test_lengths_are_varied_in_any_form(form, nest):
+    def forward(self, batch, n=None):
+        if isinstance(batch, dict):
+            batch, n = batch["x"], batch["n"]
+        elif isinstance(batch, (tuple, Batch9)):
+            batch, n = (batch.x, batch.n) if hasattr(batch, "x") else batch
+        batch = batch[0] if isinstance(batch, list) else batch
+        n = n[0] if isinstance(n, tuple) and len(n) == 2 else n
+        return batch * numbers_of(n)
+
+    module = type("Net", (nn.Module,), {"forward": forward})()
+    inputs = NESTS9[nest](torch.randn(B9, T9, 3), FORMS9[form](LENGTHS9))
+    found = pv.check_static(module, inputs)
+    assert "trace" in found.rules
+    assert not found.ok
+
+
+@pytest.mark.parametrize("form", ["int32", "mask", "padding mask", "ids", "parts", "a column"])
+def test_lengths_in_other_forms_may_be_right(form):
+    module = type("Net", (nn.Module,), {"forward": lambda self, x, n: x * n.double().sum()})()
+    assert pv.check_static(module, (torch.randn(B9, T9, 3), FORMS9[form](LENGTHS9))).ok
+
+
+def packing_with(lengths_of, *inputs):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = nn.GRU(3, 4, batch_first=True)
+
+        def forward(self, x, *other):
+            n = lengths_of(x, *other)
+            return self.rnn(pack_padded_sequence(x, n, batch_first=True, enforce_sorted=False))[1]
+
+    return pv.check_static(Net(), (torch.rand(B9, T9, 3) + 0.1, *inputs))
+
+
+@pytest.mark.parametrize(
+    ("lengths_of", "inputs"),
+    [
+        (lambda x: LENGTHS9, ()),
+        (lambda x: torch.full((B9,), x.shape[1]), ()),
+        (lambda x, odd: odd.lengths, (type("Odd", (), {"__slots__": ("lengths",)})(),)),
+        (lambda x, n: torch.tensor([2, 2, 2, 2]), (LENGTHS9,)),
+    ],
+)
+def test_undecided_is_never_ok(lengths_of, inputs):
+    for one in inputs:
+        if hasattr(type(one), "__slots__") and not isinstance(one, torch.Tensor):
+            one.lengths = LENGTHS9
+    found = packing_with(lengths_of, *inputs)
+    assert "undecided" in found.rules
+    assert not found.ok
+    assert found.verdict.startswith("Undecided: ")
+
+
+def test_what_gives_another_result_each_time_is_undecided():
+    count = itertools.count()
+    module = type("Net", (nn.Module,), {"forward": lambda self, x: x + next(count)})()
+    found = pv.check_static(module, (torch.randn(B9, T9),))
+    assert found.rules == ["undecided"]
+    assert "another result each time" in found[0].message
+
+
+def test_what_a_trace_refuses_is_not_ok():
+    module = type("Net", (nn.Module,), {"forward": lambda self, x, n: x * n[:, None]})()
+    inputs = torch.randn(B9, T9), LENGTHS9
+    assert pv.check_static(module, inputs).ok
+    module.register_full_backward_hook(lambda *_: None)
+    found = pv.check_static(module, inputs)
+    assert not found.ok
+    assert found[0].message.startswith(
+        "torch.jit.trace refuses the network: ValueError: Modules that have backward hooks"
+    )
+
+
+def test_values_of_the_data_may_be_kept_as_well():
+    module = type("Net", (nn.Module,), {"forward": lambda self, x: x if x.sum() > 0 else -2 * x})()
+    found = pv.check_static(module, (torch.ones(B9, T9),))
+    assert not found.ok
+    assert "with other numbers" in found[found.rules.index("trace")].message
 
 
 # ---- 10. The legacy ONNX exporter ignores padding_value
