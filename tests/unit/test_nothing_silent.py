@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+import io
 import itertools
+import linecache
 import random
 import re
+import subprocess
+import sys
 import warnings
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence
+from torch.nn.utils import rnn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 import packviz as pv
+from packviz.check import errors
 
 # ---- 1. Aligning says where the padding is, and can check it
 
@@ -323,6 +332,258 @@ def test_values_of_the_data_may_be_kept_as_well():
 
 
 # ---- 11. explain_errors never fails, follows causes, and can be installed
+
+X11 = torch.zeros(5, 3, 2)
+SIGN11 = "packviz: "
+
+
+def notes_of(call):
+    """The notes of the error that a call raises within `explain_errors`."""
+    with pytest.raises(Exception) as raised, pv.explain_errors():  # noqa: PT011 - any
+        call()
+    return [note for note in getattr(raised.value, "__notes__", []) if note.startswith(SIGN11)]
+
+
+def unsorted_lengths():
+    pack_padded_sequence(X11, [3, 5, 2])
+
+
+@pytest.mark.parametrize("enforce_sorted", [True, False])
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        torch.tensor(5),
+        torch.tensor([[5], [3], [2]]),
+        torch.tensor([[5, 3, 2]]),
+        torch.zeros(2, 2, 2, dtype=torch.long),
+        torch.tensor([]),
+        [],
+        5,
+        None,
+        "abc",
+        [[5], [3], [2]],
+        [5, None, 2],
+        [5, float("nan"), 2],
+        {"a": 5},
+    ],
+    ids=str,
+)
+def test_odd_lengths_get_a_note(lengths, enforce_sorted):
+    (note,) = notes_of(lambda: pack_padded_sequence(X11, lengths, enforce_sorted=enforce_sorted))
+    assert "passed: " in note
+
+
+def test_two_axes_of_lengths_are_shown_in_the_callers_order():
+    (note,) = notes_of(lambda: pack_padded_sequence(X11, torch.tensor([[3, 5, 2]]), enforce_sorted=False))
+    assert "lengths=[[3, 5, 2]]" in note
+
+
+class Raises11:
+    """Whatever is asked of it fails."""
+
+    def __getattr__(self, name):
+        raise ZeroDivisionError(name)
+
+    def __repr__(self):
+        raise ZeroDivisionError("repr")
+
+
+ODD11 = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 9),
+    st.floats(),
+    st.text(max_size=3),
+    st.lists(
+        st.one_of(st.integers(-1, 7), st.none(), st.floats(), st.lists(st.integers(0, 3), max_size=2)), max_size=5
+    ),
+    st.builds(lambda shape: torch.zeros(shape), st.lists(st.integers(0, 4), max_size=4)),
+    st.builds(lambda shape: torch.ones(shape, dtype=torch.long), st.lists(st.integers(0, 4), max_size=4)),
+    st.builds(lambda n: torch.tensor(n), st.lists(st.integers(-1, 6), max_size=5)),
+    st.builds(lambda n: np.array(n), st.lists(st.integers(-1, 6), max_size=5)),
+    st.builds(Raises11),
+    st.builds(lambda: pack_padded_sequence(X11, [5, 3, 2])),
+    st.builds(lambda: PackedSequence(X11, torch.tensor([5, 0]))),
+    st.builds(lambda: torch.zeros(3, device="meta", dtype=torch.long)),
+)
+CALLS11 = {
+    "pack": lambda a, b, flag: pack_padded_sequence(a, b, flag, not flag),
+    "pack well": lambda a, b, flag: pack_padded_sequence(X11, b, flag, not flag),
+    "pack sequence": lambda a, b, flag: rnn.pack_sequence([a, b], flag),
+    "pad": lambda a, b, flag: rnn.pad_packed_sequence(a, flag, 0.0, b),
+    "unpack": lambda a, b, flag: rnn.unpack_sequence(a),
+    "run": lambda a, b, flag: nn.LSTM(2, 2, batch_first=flag)(a, b),
+    "ours": lambda a, b, flag: pv.pack_padded_sequence(a, b, flag, not flag),
+    "our pad": lambda a, b, flag: pv.pad_packed_sequence(a, flag, 0.0, b),
+}
+
+
+@given(st.sampled_from([*CALLS11]), ODD11, ODD11, st.booleans())
+def test_the_explanation_itself_never_fails(call, a, b, flag):
+    try:
+        CALLS11[call](a, b, flag)
+    except Exception as error:
+        errors._explain(error)  # nothing here keeps back what it raises
+        notes = getattr(error, "__notes__", [])
+        assert len(notes) == 1 or call == "run"
+
+
+class Odd11(Exception):
+    def __str__(self):
+        raise ZeroDivisionError
+
+
+def raised_again(how):
+    try:
+        unsorted_lengths()
+    except RuntimeError as error:
+        if how == "from":
+            raise Exception from error
+        if how == "from none":
+            raise Exception("it failed") from None
+        if how == "text":
+            raise Exception(str(error))  # noqa: B904
+        if how == "odd":
+            raise Odd11  # noqa: B904
+        if how == "twice":
+            try:
+                raise KeyError("x") from error
+            except KeyError as second:
+                raise Exception("y") from second
+        if how == "group":
+            raise ExceptionGroup("several", [ValueError("z"), error])  # noqa: B904
+        raise Exception  # noqa: B904
+
+
+@pytest.mark.parametrize("how", ["plain", "from", "from none", "text", "odd", "twice", "group"])
+def test_an_error_that_is_raised_again_is_explained(how):
+    (note,) = notes_of(lambda: raised_again(how))
+    assert note.startswith("packviz: Lengths not sorted (exhibit ")
+    assert "\n  about: the RuntimeError before this: `lengths` array must be sorted" in note
+    assert "lengths=[3, 5, 2]" in note
+
+
+def test_an_explained_error_that_is_raised_again_has_one_note_that_is_seen():
+    def again(how):
+        try:
+            with pv.explain_errors():
+                unsorted_lengths()
+        except RuntimeError as error:
+            raise Exception from (error if how else None)
+
+    assert notes_of(lambda: again(True)) == []  # Python shows the first error, with its note
+    assert len(notes_of(lambda: again(False))) == 1
+
+
+def test_causes_in_a_circle_end():
+    first, second = ValueError("a"), ValueError("b")
+    first.__cause__, second.__cause__ = second, first
+
+    def fails():
+        raise first
+
+    assert notes_of(fails) == []
+
+
+def test_a_call_that_nothing_uses_warns_with_its_line(recwarn):
+    pv.explain_errors()
+    gc.collect()
+    (warning,) = recwarn.list
+    assert str(warning.message).startswith("explain_errors() does nothing by itself; write `with pv.explain_errors():`")
+    assert warning.filename == __file__
+    assert linecache.getline(__file__, warning.lineno).strip() == "pv.explain_errors()"
+
+
+def test_a_call_that_is_used_does_not_warn(recwarn):
+    kept = pv.explain_errors()
+    assert repr(kept).startswith("explain_errors() does nothing by itself")
+    with kept:
+        pass
+    assert repr(kept) == "explain_errors(), in use"
+    pv.explain_errors()(len)
+    pv.explain_errors(len)
+    pv.explain_errors().uninstall()
+    del kept
+    gc.collect()
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("what", [nn.LSTM, nn.LSTM(2, 2), 5, "text"])
+def test_what_explain_errors_cannot_wrap_is_refused(what):
+    with pytest.raises(
+        TypeError, match=r"explain_errors wraps functions, and got (LSTM|an? \w+); decorate its forward"
+    ):
+        pv.explain_errors(what)
+
+
+SCRIPT11 = """
+import threading, torch, packviz as pv
+from torch.nn.utils.rnn import pack_padded_sequence
+
+def work():
+    pack_padded_sequence(torch.zeros(5, 3, 2), [3, 5, 2])
+
+{}
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+work()
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "notes", "warnings"),
+    [
+        ("pv.explain_errors().install()", 2, 0),
+        ("pv.explain_errors().install(); pv.explain_errors().install()", 2, 0),
+        ("pv.explain_errors().install(); pv.explain_errors().uninstall()", 0, 0),
+        ("pv.explain_errors()", 0, 1),
+        ("kept = pv.explain_errors()", 0, 1),
+    ],
+)
+def test_a_script_says_what_became_of_its_errors(tmp_path, start, notes, warnings):
+    (tmp_path / "script.py").write_text(SCRIPT11.format(start))
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("packviz: Lengths not sorted") == notes
+    assert done.stderr.count("script.py:8: RuntimeWarning: explain_errors() does nothing by itself") == warnings
+
+
+def test_installed_in_ipython():
+    code = "pv.explain_errors()", "pv.explain_errors().install()", "work()", "pv.explain_errors().uninstall()", "work()"
+    shell = f"""
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_cell({SCRIPT11.split("{}")[0]!r})
+for code in {code!r}:
+    print("In:", code)
+    shell.run_cell(code)
+"""
+    done = subprocess.run([sys.executable, "-c", shell], capture_output=True, text=True, check=True)
+    _, alone, _, explained, _, plain = done.stdout.split("In:")
+    assert "explain_errors() does nothing by itself" in alone
+    assert explained.count("packviz: Lengths not sorted") == 1
+    assert "RuntimeError" in plain
+    assert SIGN11 not in plain
+
+
+def test_hooks_that_were_put_around_ours_stay(monkeypatch):
+    seen = []
+    monkeypatch.setattr(sys, "excepthook", lambda *given: seen.append(given[1]))
+    before = sys.excepthook
+    pv.explain_errors().install()
+    try:
+        ours = sys.excepthook
+        sys.excepthook = theirs = lambda *given: ours(*given)
+    finally:
+        pv.explain_errors().uninstall()
+    assert sys.excepthook is theirs
+    assert ours is not before
+    with pytest.raises(RuntimeError) as raised:
+        unsorted_lengths()
+    sys.excepthook(RuntimeError, raised.value, raised.value.__traceback__)
+    assert seen == [raised.value]
+    assert not hasattr(raised.value, "__notes__")
 
 
 # ---- 12. diagnose says when it cannot judge
