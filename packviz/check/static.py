@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -238,6 +239,9 @@ def _undecided(
         message, fix = "The network gives another result each time, so nothing can be compared.", "Make it repeatable."
     elif (packed := _packed(first)) and all(_packed(_record(run, one.example)) == packed for one in tried):
         message = "The network packs, and no input that was varied changed the lengths that it packs with."
+    elif closed := [(name, leaf) for name, leaf in trials.named(given.example) if _is_closed(leaf)]:
+        (name, leaf), *_ = closed
+        message = f"{name} is a {type(leaf).__name__}, which may hold lengths, and cannot be varied."
     elif not varied and any(_may_hold_lengths(leaf) for _, leaf in trials.named(given.example)):
         message = "No lengths were recognised among the inputs, so no other lengths were tried."
     else:
@@ -255,10 +259,16 @@ def _packed(recording: Recording) -> list[list[int]]:
     return found
 
 
+def _is_closed(leaf: Any) -> bool:
+    """Whether it is an object that may hold lengths where nobody looks."""
+    known = (Tensor, np.ndarray, int, float, complex, str, bytes, torch.dtype, torch.device, nn.Module, type)
+    return not (leaf is None or isinstance(leaf, known) or trials.is_list(leaf) or callable(leaf))
+
+
 def _may_hold_lengths(leaf: Any) -> bool:
     """Whether it is anything but a batch of floating-point numbers."""
     if isinstance(leaf, (Tensor, np.ndarray)):
-        return leaf.ndim == 1 or not torch.as_tensor(leaf).is_floating_point()
+        return leaf.ndim == 1 or "float" not in str(leaf.dtype)
     return trials.is_list(leaf) or type(leaf) is int
 
 
@@ -309,6 +319,15 @@ def _rules(recording: Recording) -> Iterator[Finding]:
     yield from _misused(recording)
     for i, call in enumerate(recording.calls):
         takers, where = recording.takers(i), str(call.site or "")
+        if call.kind == "pad" and (value := call.arguments.get("padding_value", 0)) != 0:
+            message = (
+                f"padding_value={value}: the legacy ONNX exporter (dynamo=False) ignores it and pads with 0"
+                " (pytorch#28423), so the results are others, without an error."
+            )
+            fix = f"Pad with 0, and mask by the lengths: output.masked_fill(padding, {value!r:.40})."
+            if isinstance(value, float) and not math.isfinite(value):
+                fix = fix.replace(repr(value), f'float("{value}")')
+            yield Finding("warning", "padding_value", message, where, fix)
         if call.kind == "input" and call.owner == PackedSequence.__name__:
             message = f"The input {call.name} is a PackedSequence: its size depends on the lengths."
             yield Finding("error", "given", message, where, "Take the padded batch and the lengths, and pack inside.")
@@ -332,7 +351,10 @@ def _rules(recording: Recording) -> Iterator[Finding]:
             message = "Nothing uses the padded tensor: the pad_packed_sequence can go."
             yield Finding("info", "unused", message, where)
         elif call.kind == "pad" and call.arguments.get("total_length", 0) is None:
-            message = "pad_packed_sequence without total_length pads to max(lengths): the size depends on the lengths."
+            message = (
+                "pad_packed_sequence without total_length pads to max(lengths): the size depends on the lengths. The"
+                " legacy ONNX exporter (dynamo=False) pads to all time steps instead, without an error."
+            )
             fix = "Pass total_length, the time steps of the padded input: total_length=x.size(0), or x.size(1)."
             yield Finding("warning", "total_length", message, where, fix)
     for read in recording.reads:

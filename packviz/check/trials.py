@@ -11,6 +11,7 @@ import copy
 import inspect
 import random
 import warnings
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 Leaf = tuple[str, Any]  # with its name, such as `batch['lengths']`
 _PACKED = "data", "batch_sizes", "sorted_indices", "unsorted_indices"
+_HOLDERS = (dict, list, set, OrderedDict, defaultdict)  # the attributes of a module whose contents are given back
 _TOLERANCE = 1e-5  # of the largest value
 
 
@@ -49,17 +51,14 @@ def mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
     return change(name, value)
 
 
-def leaves(value: Any, name: str = "output") -> list[Leaf]:
-    """The leaves of a nest, and the tensors of a PackedSequence, each with its name."""
+def leaves(value: Any) -> list[Leaf]:
+    """The leaves of a result, and the tensors of a PackedSequence in it, each with its name."""
     found: list[Leaf] = []
-
-    def take(at: str, leaf: Any) -> None:
+    for name, leaf in named({"output": value}):
         if isinstance(leaf, PackedSequence):
-            found.extend((f"{at}.{part}", getattr(leaf, part)) for part in _PACKED)
+            found += [(f"{name}.{part}", getattr(leaf, part)) for part in _PACKED]
         else:
-            found.append((at, leaf))
-
-    mapped(name, value, take)
+            found.append((name, leaf))
     return found
 
 
@@ -73,8 +72,11 @@ def replaced(example: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
 
 
 def named(example: Mapping[str, Any]) -> list[Leaf]:
-    """The leaves of a network's arguments."""
-    return [leaf for name, value in example.items() for leaf in leaves(value, name)]
+    """The leaves of a network's arguments, each with its name."""
+    found: list[Leaf] = []
+    for name, value in example.items():
+        mapped(name, value, lambda at, leaf: found.append((at, leaf)))
+    return found
 
 
 def is_list(value: Any) -> bool:
@@ -111,7 +113,7 @@ def _restored(module: nn.Module) -> Iterator[None]:
     drawn = random.getstate(), np.random.get_state()
     modes = [(one, one.training) for one in module.modules()]
     states: list[Any] = [(vars(one), dict(vars(one))) for one in module.modules()]
-    states += [(v, copy.copy(v)) for _, was in states for v in was.values() if type(v) in (dict, list, set)]
+    states += [(v, copy.copy(v)) for _, was in states for v in was.values() if type(v) in _HOLDERS]
     values = [(one, one.clone()) for one in module.buffers() if not is_lazy(one)]
     try:
         yield
@@ -151,18 +153,16 @@ class Reading(NamedTuple):
 
 def readings(example: Mapping[str, Any]) -> list[Reading]:
     """How the inputs may be read as lengths, the likeliest first. What exceeds the time steps, only if nothing else."""
-    found = [leaf for leaf in named(example) if not isinstance(leaf[1], PackedSequence)]
+    found = named(example)
     shapes = [one.shape for _, one in found if isinstance(one, (Tensor, np.ndarray)) and one.ndim > 1]
     likely = [reading for leaf in found for reading in _readings(*leaf, shapes)]
     return likely or [reading for leaf in found for reading in _readings(*leaf, [])]
 
 
 def _readings(name: str, leaf: Any, shapes: list[tuple[int, ...]]) -> Iterator[Reading]:
-    if not (is_list(leaf) or (isinstance(leaf, (Tensor, np.ndarray)) and leaf.size)):
+    if not (is_list(leaf) or _is_plain(leaf)):
         return
     values = torch.as_tensor(leaf).detach().cpu()
-    if values.is_complex() or not values.numel() or values.is_meta:
-        return
     flat, sides = values.flatten(), [n for n in values.shape if n != 1]
 
     def write(new: Tensor) -> Any:
@@ -276,8 +276,9 @@ def trials(run: Runner, example: Mapping[str, Any], packed: list[list[int]]) -> 
         likeliest.setdefault(one.name, one)
     together = list(likeliest.values())
     varied: dict[str, Reading] = {}
-    given = with_lengths(together)
-    tried, refused = [Trial(given, dict(example), run.output(example))], []
+    tried = [Trial(with_lengths(together), dict(example), run.output(example))]
+    refused: list[Refused] = []
+    failed_first: list[Refused] = []
     for plan in (together, *([one] for one in found)):
         if any(one.name in varied for one in plan):
             continue
@@ -291,9 +292,12 @@ def trials(run: Runner, example: Mapping[str, Any], packed: list[list[int]]) -> 
                 made.append(Trial(name, new, run.output(new)))
             except Exception as error:
                 failed.append(Refused(name, error, i < 2))
-        tried += made
-        refused += failed if made or not refused else []
-        varied |= {one.name: one for one in plan if made}
+        failed_first = failed_first or failed
+        if made:
+            tried += made
+            refused += failed
+            varied |= {one.name: one for one in plan}
+    refused = refused if varied else failed_first
     floats = {name: _negated(leaf) for name, leaf in named(example) if _is_float(leaf)}
     plain = {name: leaf for name, leaf in floats.items() if name not in varied}
     # What was read as a mask or as parts may be neither.
@@ -304,8 +308,15 @@ def trials(run: Runner, example: Mapping[str, Any], packed: list[list[int]]) -> 
     return Trials(list(varied.values()), tried, refused)
 
 
+def _is_plain(leaf: Any) -> bool:
+    """Whether it is a tensor or an array of real numbers that lie in a rectangle."""
+    if isinstance(leaf, Tensor):
+        return leaf.layout == torch.strided and not (leaf.is_meta or leaf.is_complex()) and leaf.numel() > 0
+    return isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biuf" and leaf.size > 0
+
+
 def _is_float(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.numel() > 0
+    return isinstance(leaf, Tensor) and _is_plain(leaf) and leaf.is_floating_point()
 
 
 def _negated(leaf: Tensor) -> Tensor:

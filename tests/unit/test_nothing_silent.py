@@ -1,4 +1,4 @@
-"""What packviz once got wrong without a word, each point with its neighbours, so that the list can be read in one place."""
+"""What packviz once got wrong without a word: each point with its neighbours, so that one file lists them all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from torch.nn.utils import rnn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 import packviz as pv
+from packviz import cli
 from packviz.check import errors
+from packviz.studies import compilers
 
 # ---- 1. Aligning says where the padding is, and can check it
 
@@ -301,6 +303,67 @@ def test_undecided_is_never_ok(lengths_of, inputs):
     assert found.verdict.startswith("Undecided: ")
 
 
+class Closed9:
+    __slots__ = ("n",)
+
+    def __init__(self, n):
+        self.n = n
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        {"packed": pack_padded_sequence(torch.randn(B9, T9), [5, 3, 3, 2], batch_first=True)},
+        Closed9(LENGTHS9),
+        {"n": Closed9(LENGTHS9)},
+        iter([1, 2]),
+    ],
+    ids=["packed in a dict", "slots", "slots in a dict", "iterator"],
+)
+def test_what_cannot_be_varied_is_undecided(hidden):
+    module = type("Net", (nn.Module,), {"forward": lambda self, x, n, hidden: x / n[:, None]})()
+    found = pv.check_static(module, (torch.randn(B9, T9), LENGTHS9, hidden))
+    assert found.rules == ["undecided"]
+    assert not found.ok
+
+
+def test_inputs_that_only_look_like_lengths_give_no_false_alarm():
+    class Net(nn.Module):
+        def forward(self, x, n, label, weight):
+            picked = nn.functional.one_hot(label, 2)  # takes 0 and 1 only
+            return x / n[:, None] * picked.sum() * weight
+
+    label, weight = torch.tensor([1, 0, 1, 1]), torch.tensor(0.5)
+    assert pv.check_static(Net(), (torch.randn(B9, T9), LENGTHS9, label, weight)).rules == []
+
+
+def test_the_command_makes_token_ids_that_can_be_varied(tmp_path, capsys):
+    (tmp_path / "nets.py").write_text(IDS9)
+    for name, status in (("Right", 0), ("Wrong", 1)):
+        assert cli.main(["check", f"{tmp_path}/nets.py:{name}"]) == status
+        assert ("trace" in capsys.readouterr().out) == bool(status)
+
+
+IDS9 = """
+import torch
+from torch import nn
+
+class Right(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.rnn = nn.Embedding(4, 3), nn.GRU(3, 2, batch_first=True)
+
+    def forward(self, ids):
+        output, _ = self.rnn(self.embed(ids))
+        real = ids != 0
+        return (output * real[..., None]).sum(1) / real.sum(1, keepdim=True)
+
+class Wrong(Right):
+    def forward(self, ids):
+        return super().forward(ids) * max((ids != 0).sum(1).tolist())
+"""
+
+
 def test_what_gives_another_result_each_time_is_undecided():
     count = itertools.count()
     module = type("Net", (nn.Module,), {"forward": lambda self, x: x + next(count)})()
@@ -329,6 +392,79 @@ def test_values_of_the_data_may_be_kept_as_well():
 
 
 # ---- 10. The legacy ONNX exporter ignores padding_value
+
+
+class Largest10(nn.Module):
+    """The largest output of an LSTM over time; all outputs are negative."""
+
+    def __init__(self, padded):
+        super().__init__()
+        self.lstm, self.padded = nn.LSTM(3, 7), padded
+        with torch.no_grad():
+            self.lstm.bias_hh_l0[14:21] = -9  # of the cell input
+
+    def forward(self, x, lengths):
+        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        return self.padded(self.lstm(packed)[0], x, lengths).amax(0)
+
+
+def padded_with_infinity(packed, x, lengths):
+    return rnn.pad_packed_sequence(packed, padding_value=float("-inf"), total_length=x.size(0))[0]
+
+
+def masked_by_lengths(packed, x, lengths):
+    output, _ = rnn.pad_packed_sequence(packed, total_length=x.size(0))
+    padding = torch.arange(x.size(0))[:, None] >= lengths
+    return output.masked_fill(padding[..., None], float("-inf"))
+
+
+def in_onnx_runtime(module, x, lengths):
+    """What ONNX Runtime gives for a module that the legacy exporter saw with lengths that are all equal."""
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        example = x, torch.full_like(lengths, x.size(0))
+        torch.onnx.export(module, example, file, dynamo=False, input_names=["x", "lengths"])
+    session = pytest.importorskip("onnxruntime").InferenceSession(file.getvalue())
+    return torch.from_numpy(session.run(None, {"x": x.numpy(), "lengths": lengths.numpy()})[0])
+
+
+def test_the_legacy_onnx_exporter_pads_with_0_and_check_static_says_so():
+    x, lengths = torch.randn(5, 3, 3), torch.tensor([3, 5, 1])
+    module = Largest10(padded_with_infinity).eval()
+    want, got = module(x, lengths), in_onnx_runtime(module, x, lengths)
+    assert (want < 0).all()
+    assert got[0].eq(0).all()  # the first sequence has padding
+    (found,) = [one for one in pv.check_static(module, (x, lengths)) if one.rule == "padding_value"]
+    assert found.level == "warning"
+    assert "legacy ONNX exporter" in found.message
+    assert "28423" in found.message
+    assert found.where.endswith('padding_value=float("-inf"), total_length=x.size(0))[0]')
+    assert 'output.masked_fill(padding, float("-inf"))' in found.fix
+
+
+def test_a_mask_by_the_lengths_is_right_in_onnx_and_has_no_finding():
+    x = torch.randn(5, 3, 3)
+    module = Largest10(masked_by_lengths).eval()
+    for lengths in ([3, 5, 1], [5, 5, 5], [1, 1, 4]):
+        n = torch.tensor(lengths)
+        with torch.no_grad():
+            assert torch.allclose(in_onnx_runtime(module, x, n), module(x, n), atol=1e-6)
+    assert pv.check_static(module, (x, torch.tensor([3, 5, 1]))).rules == ["unsorted"]
+
+
+@pytest.mark.parametrize(("value", "found"), [(0, False), (0.0, False), (-1, True), (float("nan"), True), (1e-9, True)])
+@pytest.mark.parametrize("pad", [rnn.pad_packed_sequence, pv.pad_packed_sequence])
+def test_every_padding_value_but_0_is_named(pad, value, found):
+    module = Largest10(lambda packed, x, lengths: pad(packed, False, value, 5)[0])
+    rules = pv.check_static(module, (torch.randn(5, 3, 3), torch.tensor([3, 5, 1]))).rules
+    assert ("padding_value" in rules) == found
+
+
+def test_the_table_of_compilers_has_both():
+    cells = compilers.recorded().cells
+    assert cells["maximum, padded with −inf"]["ONNX, legacy"].outcome == "WRONG"
+    assert cells["maximum, masked"]["ONNX, legacy"].outcome == "right"
 
 
 # ---- 11. explain_errors never fails, follows causes, and can be installed

@@ -74,6 +74,8 @@ def line_of(function, text):
         (networks.MaxOfPadded, []),
         (networks.PaddedTagger, []),
         (networks.PackedTagger, ["unsorted"]),
+        (networks.MaximumTagger, ["unsorted", "padding_value"]),
+        (networks.MaskedMaximumTagger, ["unsorted"]),
         (networks.EscapedTagger, ["used", "unsorted"]),
         (networks.ConditionalTagger, ["conditional", "trace", "unsorted"]),
         (networks.IslandTagger, ["unsorted"]),
@@ -352,7 +354,7 @@ def test_a_packed_sequence_as_an_input():
         return pad_packed_sequence(self.rnn(packed)[0], total_length=5)[0]
 
     found = check(forward, (pack_padded_sequence(X, LENGTHS),))
-    assert found.rules == ["given"]
+    assert found.rules == ["given", "undecided"]
     assert found.flows[0].to_text().splitlines()[2] == "  LSTM (rnn, line {}) ⇐ packed".format(
         line_of(forward, "return").split("line ")[1].split(":")[0]
     )
