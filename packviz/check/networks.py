@@ -161,7 +161,7 @@ class MaximumTagger(Tagger):
         """Draws the weights, and makes every output of the LSTM negative."""
         super().__init__()
         with torch.no_grad():
-            self.lstm.bias_hh_l0[14:21] = -9  # type: ignore[index]  # of the cell input
+            self.lstm.get_parameter("bias_hh_l0")[14:21] = -9  # of the cell input
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         x = torch.tanh(self.before(x))

@@ -108,7 +108,7 @@ def check_static(module: nn.Module, example_inputs: Sequence[Any] | Mapping[str,
         raise
     varied, (given, *tried), refused = trials.trials(run, example, _packed(first))
     shown = dict.fromkeys(_rules(first))  # what each run shows, said once
-    shown |= {_failure(one): None for one in [one for one in refused if one.in_order][:1]}
+    shown |= {_failure(one): None for one in [one for one in refused if one.plain][:1]}
     differ: list[Finding] = []  # what other lengths change
     runs = [(first, given.name)]  # those to be drawn
     for other in tried[: 2 if first.reads else 1]:
@@ -187,7 +187,7 @@ def _sized(module: nn.Module, example: Mapping[str, Any], bound: inspect.BoundAr
             f"{name} has modules without sizes yet, and cannot be copied; run it once on a batch, then check it"
         ) from error
     mode = {one: one.training for one in made.modules()}
-    call = inspect.BoundArguments(bound.signature, trials.replaced(example, {}))  # type: ignore[arg-type]
+    call = inspect.BoundArguments(bound.signature, trials.replaced(example, {}))
     with torch.random.fork_rng(), torch.no_grad():
         made.eval()(*call.args, **call.kwargs)
     for one, training in mode.items():

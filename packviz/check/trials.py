@@ -14,7 +14,7 @@ import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -95,7 +95,7 @@ class Runner:
 
     def __call__(self, example: Mapping[str, Any], function: Callable[[inspect.BoundArguments], Any]) -> Any:
         """What the function gives for a call with these arguments. Afterwards all is as it was."""
-        call = inspect.BoundArguments(self.bound.signature, replaced(example, {}))  # type: ignore[arg-type]
+        call = inspect.BoundArguments(self.bound.signature, replaced(example, {}))
         held = [*self.module.parameters(), *(leaf for _, leaf in named(example) if isinstance(leaf, Tensor))]
         devices = {one.device.index for one in held if one.device.type == "cuda"}
         with torch.random.fork_rng(devices=devices), torch.no_grad(), _restored(self.module):
@@ -140,14 +140,14 @@ class Reading(NamedTuple):
         name: of the input.
         said: what a sentence calls it: `lengths`, or `mask for lengths`.
         lengths: of the example.
-        most: the time steps that a sequence may have.
+        steps: what may be the time steps of the batch, the likeliest first.
         write: makes an input of the same form from other lengths.
     """
 
     name: str
     said: str
     lengths: list[int]
-    most: int
+    steps: list[int]
     write: Callable[[Tensor], Any]
 
 
@@ -173,18 +173,19 @@ def _readings(name: str, leaf: Any, shapes: list[tuple[int, ...]]) -> Iterator[R
 
     zeros_and_ones = bool(((flat == 0) | (flat == 1)).all())
     if len(sides) < 2 and values.dtype != torch.bool and not (values.shape[:1] == (1,) and zeros_and_ones):
-        steps = [T for near in (2, 9) for s in shapes for T in _steps(s, len(flat), near)]
+        near, far = (sorted({T for s in shapes for T in _steps(s[:last], len(flat))}) for last in (2, None))
+        steps = list(dict.fromkeys(near + far))
         if values.is_floating_point() and 0 < flat.max() <= 1 and flat.min() >= 0:
-            for T in dict.fromkeys(steps):
-                n = (flat * T).round()
-                if (flat * T - n).abs().max() < 1e-3:
-                    yield Reading(name, f"{name} for lengths", n.int().tolist(), T, lambda new, T=T: write(new / T))
+            for T in steps:
+                parts = (flat * T).round()
+                if (flat * T - parts).abs().max() < 1e-3:
+                    yield Reading(name, f"{name} for lengths", parts.int().tolist(), [T], _of_parts(write, T))
         elif (flat == flat.round()).all():
-            n, top = flat.long().tolist(), int(flat.max())
-            if fitting := [T for T in steps if min(n) >= 1 and top <= T]:
-                yield Reading(name, name, n, fitting[0] if len(fitting) == 1 else min(fitting[:2]), write)
-            elif not shapes and min(n) >= 0 and top > 0:
-                yield Reading(name, name, n, top, write)
+            numbers, top = flat.long().tolist(), int(flat.max())
+            if fitting := [T for T in steps if min(numbers) >= 1 and top <= T]:
+                yield Reading(name, name, numbers, fitting, write)
+            elif not shapes and min(numbers) >= 0 and top > 0:
+                yield Reading(name, name, numbers, [top], write)
     if len(sides) == 1 and values.shape[0] == 1 and values.dim() > 1:
         sides = [1, *sides]  # one sequence
     if len(sides) != 2 or (values.is_floating_point() and not zeros_and_ones):
@@ -202,23 +203,27 @@ def _readings(name: str, leaf: Any, shapes: list[tuple[int, ...]]) -> Iterator[R
                 made = torch.where(torch.arange(real.shape[1]) < new[:, None], real, torch.full_like(real, pad))
                 return write(made.T if turned else made)
 
-            yield Reading(name, f"{name} for lengths", n.tolist(), len(at), put)
+            yield Reading(name, f"{name} for lengths", n.tolist(), [len(at)], put)
 
 
-def _steps(shape: tuple[int, ...], batch: int, near: int) -> Iterator[int]:
-    """What may be the time steps of a batch of this shape: of its first axes, or of all."""
+def _steps(shape: tuple[int, ...], batch: int) -> Iterator[int]:
+    """What may be the time steps of a batch of this shape."""
     for i in range(2):
         if shape[i] == batch:
-            yield from (T for j, T in enumerate(shape[:near]) if j != i)
+            yield from (T for j, T in enumerate(shape) if j != i)
 
 
-def others(lengths: list[int], most: int) -> list[list[int]]:
+def _of_parts(write: Callable[[Tensor], Any], steps: int) -> Callable[[Tensor], Any]:
+    return lambda new: write(new / steps)
+
+
+def others(lengths: list[int], steps: list[int]) -> list[list[int]]:
     """Other lengths, first those in the order of these, which most networks take.
 
     The first are equal if these are not, and the other way round, with another maximum and another sum if possible.
     Equal sums hide a sum that was kept, so there are several.
     """
-    batch, top, drawn = len(lengths), max(lengths), random.Random(0)
+    batch, top, most, drawn = len(lengths), max(lengths), min(steps), random.Random(0)
 
     def ranked(values: Iterable[int]) -> list[int]:
         order = sorted(range(batch), key=lambda i: -lengths[i])
@@ -230,9 +235,9 @@ def others(lengths: list[int], most: int) -> list[list[int]]:
         first = [max(1, min(lengths)) if equal * batch == sum(lengths) else equal] * batch
     else:
         first = [max(1, (equal if top > 2 else top) - i) for i in range(batch)]
-    made = [first, [most] * batch, [top] * batch, ranked([top, *(drawn.randint(1, top) for _ in lengths[1:])])]
+    made = [first, [steps[0]] * batch, [top] * batch, ranked([top, *(drawn.randint(1, top) for _ in lengths[1:])])]
     made += [ranked([top] + [1] * (batch - 1)), ranked(n - 1 for n in lengths), [1] * batch]
-    made += [lengths[::-1], [drawn.randint(1, most) for _ in lengths]]
+    made += [lengths[::-1], [drawn.randint(1, most) for _ in lengths], *([T] * batch for T in steps[1:])]
     if batch == 1:
         made += [[n] for n in range(1, most, max(1, most // 8))]
     return [list(n) for n in dict.fromkeys(map(tuple, made)) if list(n) != lengths]
@@ -247,11 +252,11 @@ class Trial(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Other inputs that the network does not take. `in_order`: they change no order."""
+    """Other inputs that the network does not take. `plain`: it should, as they keep order and time steps."""
 
     name: str
     error: Exception
-    in_order: bool
+    plain: bool
 
 
 class Trials(NamedTuple):
@@ -283,7 +288,7 @@ def trials(run: Runner, example: Mapping[str, Any], packed: list[list[int]]) -> 
         if any(one.name in varied for one in plan):
             continue
         made, failed = [], []
-        for i, numbers in enumerate(zip(*(others(one.lengths, one.most) for one in plan), strict=False)):
+        for i, numbers in enumerate(zip(*(others(one.lengths, one.steps) for one in plan), strict=False)):
             name = with_lengths(plan, numbers)
             new = replaced(
                 example, {one.name: one.write(torch.tensor(n)) for one, n in zip(plan, numbers, strict=True)}
@@ -291,7 +296,7 @@ def trials(run: Runner, example: Mapping[str, Any], packed: list[list[int]]) -> 
             try:
                 made.append(Trial(name, new, run.output(new)))
             except Exception as error:
-                failed.append(Refused(name, error, i < 2))
+                failed.append(Refused(name, error, i == 0 or (i == 1 and all(len(one.steps) == 1 for one in plan))))
         failed_first = failed_first or failed
         if made:
             tried += made
@@ -366,7 +371,7 @@ class _Flat(nn.Module):
 
     def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
         arguments = replaced(self.call.arguments, dict(zip(self.names, given, strict=False)))
-        call = inspect.BoundArguments(self.call.signature, arguments)  # type: ignore[arg-type]
+        call = inspect.BoundArguments(self.call.signature, arguments)
         self.gave = leaves(self.inner(*call.args, **call.kwargs))
         return (*(leaf for _, leaf in self.gave if isinstance(leaf, Tensor)), torch.zeros(()))
 
@@ -407,7 +412,7 @@ def judged(
         Exception: whatever the capture raises.
     """
     worst: Differs | None = None
-    with warnings.catch_warnings(), torch.jit.optimized_execution(False):  # type: ignore[no-untyped-call]
+    with warnings.catch_warnings(), cast(Any, torch.jit).optimized_execution(False):
         warnings.simplefilter("ignore")
         captured = capture(run, tried[0].example)
         for trial in tried:

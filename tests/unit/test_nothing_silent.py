@@ -337,6 +337,17 @@ def test_inputs_that_only_look_like_lengths_give_no_false_alarm():
     assert pv.check_static(Net(), (torch.randn(B9, T9), LENGTHS9, label, weight)).rules == []
 
 
+def test_channels_are_not_taken_for_time_steps():
+    class Net(nn.Module):
+        def forward(self, x, n):  # (B, C, T)
+            assert n.max() <= x.shape[2]
+            return x.sum(1).gather(1, n[:, None] - 1)
+
+    found = pv.check_static(Net(), (torch.randn(B9, 9, T9), LENGTHS9))
+    assert found.ok
+    assert "fails" not in found.rules
+
+
 def test_the_command_makes_token_ids_that_can_be_varied(tmp_path, capsys):
     (tmp_path / "nets.py").write_text(IDS9)
     for name, status in (("Right", 0), ("Wrong", 1)):
