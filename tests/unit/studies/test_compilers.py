@@ -64,6 +64,8 @@ def test_what_the_notebook_says_of_the_table(table):
     holds(all(row["compile"].outcome == RIGHT for row in cells.values()), "compile is right for every network")
     holds(cells["packed if ragged"]["jit.trace"].outcome == WRONG, "a trace of a condition keeps one path")
     holds(cells["… no total_length"]["ONNX, legacy"].outcome == WRONG, "without total_length ONNX pads to T")
+    holds(cells["maximum, padded with −inf"]["ONNX, legacy"].outcome == WRONG, "ONNX ignores padding_value")
+    holds(cells["maximum, masked"]["ONNX, legacy"].outcome == RIGHT, "a mask by the lengths is exported")
     compiled = {name: row["compile"].compiled for name, row in cells.items()}
     holds(compiled["only pack disabled"] == compiled["packed, padded again"], "disabling pack gains nothing")
     holds(compiled["disabled island"] == relatives.AROUND, "the island lets the rest be compiled")
