@@ -1,4 +1,4 @@
-"""What packviz once got wrong without a word, each point with its neighbours, in one list."""
+"""What packviz once got wrong without a word: each point with its neighbours, so that one file lists them all."""
 
 from __future__ import annotations
 
@@ -61,10 +61,6 @@ from packviz.studies import compilers, workers
 
 ROOT = Path(__file__).parents[2]
 sides = st.sampled_from(["left", "right"])
-
-"""What packviz once got wrong without a word: each point with its neighbours, so that one file lists them all."""
-
-from __future__ import annotations
 
 # ---- 1. Aligning says where the padding is, and can check it
 
