@@ -35,7 +35,6 @@ def carry_out(
     begin: Callable[..., Iterator[Any]],
     points: Collection[Any],
     out: str | None,
-    words: Callable[[str], str] = str,
 ) -> int:
     """Runs a study, shows how far it is, writes the file after every point, and prints the results.
 
@@ -44,7 +43,6 @@ def carry_out(
         begin: takes `start`, `progress` and `stop` as `Study.steps` does, and gives what it gives.
         points: that were asked for.
         out: the file to write, or to go on with; none to print only.
-        words: puts a complaint into the words of the command.
 
     Returns:
         The exit status.
@@ -67,10 +65,10 @@ def carry_out(
                     stay = f"holds {count(len(result.values), 'point')}, which stay"
                     bar.say(f"{out} {stay}; {left or 'nothing'} left to measure")
                 elif result.values:
-                    point, value = [*result.values.items()][-1]
-                    bar.say(f"{point}: done{study.remark(value)}")
+                    *_, point = result.values
+                    bar.say("\n".join([f"{point}: done", *(f"✗ {line}" for line in result.left_out_at(point))]))
         except ConflictError as error:
-            raise ConflictError(f"{out}: {words(str(error))}") from None
+            raise ConflictError(f"{out}: {error}") from None
     if pressed:
         return _stopped(result, out)
     print(result)

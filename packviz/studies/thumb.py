@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from packviz.bench import ways
-from packviz.bench.study import Contest, How, Results, Study, timed
+from packviz.bench.study import Comparison, How, Results, Study, timed
 from packviz.bench.timing import Ratio
 from packviz.core.layout import Layout
 from packviz.core.lengths import DISTRIBUTIONS
@@ -33,7 +33,7 @@ KINDS = ("equal", "nearly equal", "uniform", "log-normal")
 
 
 @dataclass(frozen=True)
-class Point:
+class GridPoint:
     """One batch and one RNN.
 
     Attributes:
@@ -73,13 +73,13 @@ def grid(
     longest: Sequence[int] = (16, 64, 256),
     sizes: Sequence[int] = (32, 128),
     kinds: Sequence[str] = KINDS,
-) -> list[Point]:
+) -> list[GridPoint]:
     """All of these with each other, in both passes."""
-    return [Point(*fields) for fields in product(modes, (True, False), batch_sizes, longest, sizes, kinds)]
+    return [GridPoint(*fields) for fields in product(modes, (True, False), batch_sizes, longest, sizes, kinds)]
 
 
 @dataclass(frozen=True)
-class Case(Point):
+class Case(GridPoint):
     """A point, and what was measured there.
 
     Attributes:
@@ -103,7 +103,7 @@ class Case(Point):
         return max(packed_over_padded if packs else 1 / packed_over_padded, 1.0)
 
 
-class Measured(Results[Point, Case]):
+class Measured(Results[GridPoint, Case]):
     """The cases of a grid."""
 
     @property
@@ -130,23 +130,25 @@ class Measured(Results[Point, Case]):
         return "\n".join([*table(rows, "<18>6>15>15>16"), f"Measured on {self.caption}."])
 
 
-def contest(spec: Spec, layout: Layout, training: bool, device: Any = "cpu") -> Contest:
+def padded_and_packed(spec: Spec, layout: Layout, training: bool, device: Any = "cpu") -> Comparison:
     """The batch padded and packed: the output `(T, B, H)`, then its gradients if it trains, else the final states."""
     rnn = ways.rnn_of(spec).to(device)
     x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, device=device).requires_grad_(training)
     lengths, leaves = torch.tensor(layout.lengths), [x, *rnn.parameters()]
     runs = {PADDED: lambda: rnn(x), PACKED: lambda: ways.packed(rnn, x, lengths)}
-    return Contest({name: ways.training(run, leaves) if training else ways.forward(run) for name, run in runs.items()})
+    return Comparison(
+        {name: ways.training(run, leaves) if training else ways.forward(run) for name, run in runs.items()}
+    )
 
 
-def measure(point: Point, how: How) -> Case:
+def _time_case(point: GridPoint, how: How) -> Case:
     """The batch padded against packed."""
-    timing = timed(contest(point.spec, point.layout, point.training, how.device), how, warmup=2)
+    timing = timed(padded_and_packed(point.spec, point.layout, point.training, how.device), how, warmup=2)
     seconds = {name: timing.median(name) for name in timing.seconds}
     return Case(**dataclasses.asdict(point), seconds=seconds, ratio=timing.ratio(PACKED, PADDED))
 
 
-def _read(point: Point, entry: Mapping[str, Any]) -> Case:
+def _read(point: GridPoint, entry: Mapping[str, Any]) -> Case:
     seconds, ratio = {name: entry[name] for name in (PADDED, PACKED)}, Ratio(PACKED, PADDED, *entry["ratio"])
     ratio = dataclasses.replace(ratio, rounds=entry["rounds"])
     return Case(**dataclasses.asdict(point), seconds=seconds, ratio=ratio)
@@ -161,8 +163,8 @@ def _write(case: Case) -> dict[str, Any]:
 
 STUDY = Study(
     "thumb",
-    Point,
-    measure,
+    GridPoint,
+    _time_case,
     Measured,
     full=grid(),
     quick=grid(modes=("LSTM", "GRU"), batch_sizes=(4, 32), longest=(32,), sizes=(32,)),

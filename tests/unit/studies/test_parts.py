@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from packviz.bench.timing import Timing
 from packviz.draw.palette import THEMES
 from packviz.studies import parts
-from packviz.studies.parts import EXCHANGED, REST, TORCH, Parts, Point
+from packviz.studies.parts import EXCHANGED, REST, TORCH, Parts, PartsPoint
 
 NAMES = [TORCH, *EXCHANGED.values()]
-POINT = Point(8, 4)
+POINT = PartsPoint(8, 4)
 
 
 def made(*seconds):
@@ -92,8 +92,8 @@ def test_labels_of_narrow_shares_do_not_cover_each_other(seconds):
 
 
 def test_all_of_them_take_the_same_step():
-    """The contest compares loss and gradients before anything is timed."""
-    found = parts.run([Point(5, 6)], rounds=3)
+    """Logits and gradients are compared before anything is timed."""
+    found = parts.run([PartsPoint(5, 6)], rounds=3)
     (timing,) = found.values.values()
     assert list(timing.seconds) == NAMES
-    assert list(parts.contest(Point(5, 6), "cpu").alike) == NAMES
+    assert list(parts.replaced_steps(PartsPoint(5, 6), "cpu").alike) == NAMES

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from packviz.core import files
-from packviz.studies import compiled, compilers, exact, helpers, parts, race, rules, savings, thumb, untuned
-from packviz.studies.forum import sweep
+from packviz.studies import benchmark, compiled, compilers, helpers, parts, race, rules, savings, thumb
 
 RECORDED = sorted((Path(__file__).parents[3] / "notebooks" / "recorded").glob("*.json"))
-MODULES = (compiled, compilers, exact, helpers, parts, race, savings, sweep, thumb, untuned)
+MODULES = (benchmark, compiled, compilers, helpers, parts, race, savings, thumb)
 STUDIES = {module.STUDY.name: module.STUDY for module in MODULES}
 
 
@@ -23,7 +22,7 @@ def test_every_recorded_file_can_be_read_and_written(path, tmp_path):
 
 
 CHARTS = {
-    "benchmark": (sweep, lambda found: found.to_svg()),
+    "benchmark": (benchmark, lambda found: found.to_svg()),
     "race": (race, lambda found: race.chart({"": found}).to_json()),
     "packed faster": (race, lambda found: found.packed_faster().to_svg()),
     "savings": (savings, lambda found: found.to_svg()),
