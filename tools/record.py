@@ -58,7 +58,7 @@ def missing(step: str, path: Path) -> list[str]:
     return [str(point) for point in points if point not in done]
 
 
-def measure(step: str, path: Path, device: str, threads: int, until: float) -> int:
+def record(step: str, path: Path, device: str, threads: int, until: float) -> int:
     """Runs a study until it is complete or the time is over. Returns its exit status."""
     command = [sys.executable, "-m", "packviz", "study", *STEPS[step], "--device", device, "--threads", str(threads)]
     process = subprocess.Popen([*command, "--out", str(path)], cwd=ROOT)
@@ -119,7 +119,7 @@ def main() -> int:
         for step in options.studies:
             path = folder / f"{step}_{end}.json"
             if time.monotonic() < until and missing(step, path):
-                failed |= measure(step, path, options.device, options.threads, until) != 0
+                failed |= record(step, path, options.device, options.threads, until) != 0
             done = take(step, path, options.device, options.threads) if path.exists() else "nothing measured yet"
             print(f"{path.name}: {done}", flush=True)
     except KeyboardInterrupt:

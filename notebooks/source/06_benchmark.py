@@ -135,8 +135,8 @@ assert long.memory["packed"] < 0.6 * long.memory["padded"]
 ask("one curve after the other")
 
 # %% [markdown]
-# Here the methods take turns: every round calls each of them once, in an order drawn anew. Before any time is written down,
-# logits and gradients of both ways are compared: a fast wrong answer is worth nothing.
+# Here the methods take turns: every round calls each of them once, in an order drawn anew. Before any time is written
+# down, their logits and gradients are compared: a fast wrong answer is worth nothing.
 #
 # Where a band reaches the line at 1, the rounds do not tell the two apart. And every picture says below what it was
 # measured on. Look at the *load*: one busy thread is 1. A load above the number of threads means that others were at work.

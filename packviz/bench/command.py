@@ -59,8 +59,8 @@ def run_study(study: Study[Any, Any, Any], every: Sequence[Any], options: argpar
         raise ValueError(f"no point matches --only {options.only!r}; a point's name looks like {str(every[-1])!r}")
     effort = {name: getattr(options, name) for name in ("rounds", "budget") if getattr(options, name) is not None}
     parameters = study.with_parameters(**effort)
-    begin = partial(study.steps, points, parameters=parameters, device=options.device, threads=options.threads)
-    return carry_out(study, begin, points, options.out)
+    where = {"device": options.device, "threads": options.threads}
+    return carry_out(study, points, options.out, parameters=parameters, **where)
 
 
 def _study(module: str, options: argparse.Namespace) -> int:

@@ -80,18 +80,6 @@ class Results(Worded, Generic[P, V]):
         return {"": value} if isinstance(value, Timing) else {}
 
     @property
-    def ratios(self) -> dict[str, Ratio]:
-        """How many times as long each takes as the first of those it was timed against, by a name for each."""
-        return {
-            ", ".join(filter(None, (str(point), which, name))): timing.ratio(name, first)
-            for point, value in self.values.items()
-            for which, timing in self.timed(value).items()
-            if timing.seconds
-            for first, *others in [timing.seconds]
-            for name in others
-        }
-
-    @property
     def left_out(self) -> list[str]:
         """What was not timed, where, and why."""
         return [line for point in self.values for line in self.left_out_at(point)]

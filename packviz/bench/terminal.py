@@ -6,7 +6,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -30,19 +30,14 @@ def positive(kind: Callable[[str], Any]) -> Callable[[str], Any]:
     return number
 
 
-def carry_out(
-    study: Study[Any, Any, Any],
-    begin: Callable[..., Iterator[Any]],
-    points: Collection[Any],
-    out: str | None,
-) -> int:
+def carry_out(study: Study[Any, Any, Any], points: Sequence[Any], out: str | None, **given: Any) -> int:
     """Runs a study, shows how far it is, writes the file after every point, and prints the results.
 
     Args:
         study: what is run.
-        begin: takes `start`, `progress` and `stop` as `Study.steps` does, and gives what it gives.
-        points: that were asked for.
-        out: the file to write, or to go on with; none to print only.
+        points: to measure.
+        out: the file to write, or to resume from; None only prints.
+        **given: what else `Study.steps` takes.
 
     Returns:
         The exit status.
@@ -55,7 +50,7 @@ def carry_out(
 
     with Bar(sys.stderr) as bar, noting_ctrl_c() as pressed:
         try:
-            for result in begin(start=start, progress=bar.show, stop=lambda: bool(pressed)):
+            for result in study.steps(points, start=start, progress=bar.show, stop=lambda: bool(pressed), **given):
                 bar.clear()
                 if out:
                     with writing(out):

@@ -115,11 +115,6 @@ class Measured(Results[GridPoint, Case]):
         """The cases of one kind of RNN, or of training or not."""
         return tuple(c for c in self.cases if mode in (None, c.mode) and training in (None, c.training))
 
-    @property
-    def ratios(self) -> dict[str, Ratio]:
-        """Packed over padded, by point."""
-        return {str(point): case.ratio for point, case in self.values.items()}
-
     def to_text(self) -> str:
         """How often packing was faster, by kind of RNN and pass."""
         rows = [["", "cases", "packed faster", "padded faster", "not told apart"]]

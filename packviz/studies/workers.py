@@ -41,7 +41,7 @@ from torch.nn.parallel import DistributedDataParallel
 from packviz.bench.timing import Timing, measure
 from packviz.core import batches as buckets
 from packviz.core.given import at_least, one_of
-from packviz.core.layout import Layout
+from packviz.core.layout import IntArray, Layout
 from packviz.core.lengths import log_normal, read
 from packviz.core.worded import Worded
 from packviz.draw.text import milliseconds, table
@@ -56,50 +56,40 @@ LOSSES = (MEANS, WEIGHTED)
 
 
 @dataclass(frozen=True, repr=False)
-class Share:
-    """What one worker got, and what it took.
-
-    Attributes:
-        tokens: real time steps, by way of splitting.
-        steps: time steps of its padded outputs, by way: its longest sequence.
-        timing: forward and backward on its share, without waiting for the others, by way.
-    """
-
-    tokens: Mapping[str, int]
-    steps: Mapping[str, int]
-    timing: Timing
-
-
-@dataclass(frozen=True, repr=False)
 class Workers(Worded):
     """The comparison.
 
     Attributes:
         layout: the batch.
-        shares: one per worker.
+        timings: for each worker, by way of splitting, forward and backward on its share, without waiting for others.
         errors: by way of splitting and name of loss, how far the averaged gradient is from the one of a single
             process: the length (2-norm) of the difference over that of the gradient.
     """
 
     layout: Layout
-    shares: tuple[Share, ...]
+    timings: Sequence[Timing]
     errors: Mapping[str, Mapping[str, float]]
+
+    def lengths(self, way: str) -> list[IntArray]:
+        """The lengths of each worker's sequences."""
+        n = self.layout.lengths
+        return [n[share] for share in buckets.split(n, len(self.timings), way)]
 
     def tokens(self, way: str) -> list[int]:
         """The tokens of each worker."""
-        return [share.tokens[way] for share in self.shares]
+        return [int(n.sum()) for n in self.lengths(way)]
 
     def steps(self, way: str) -> list[int]:
         """The time steps of each worker's padded outputs."""
-        return [share.steps[way] for share in self.shares]
+        return [int(n.max()) for n in self.lengths(way)]
 
     def seconds(self, way: str) -> list[float]:
         """The median time of each worker's own forward and backward pass."""
-        return [share.timing.median(way) for share in self.shares]
+        return [timing.median(way) for timing in self.timings]
 
     def to_text(self) -> str:
         """Tokens, steps and gradient errors: all that does not depend on the machine."""
-        title = f"{self.layout.batch_size} sequences, {self.layout.n_valid:,} tokens, workers: {len(self.shares)}"
+        title = f"{self.layout.batch_size} sequences, {self.layout.n_valid:,} tokens, workers: {len(self.timings)}"
         rows = [["split", "tokens", "steps", *(f"gradient error, {loss}" for loss in LOSSES)]]
         for way, errors in self.errors.items():
             counts = (" / ".join(map(str, some(way))) for some in (self.tokens, self.steps))
@@ -113,7 +103,7 @@ class Workers(Worded):
             seconds = self.seconds(way)
             waits = f"{100 * (1 - min(seconds) / max(seconds)):.0f} % of the time"
             rows.append([way, " / ".join(map(milliseconds, seconds)), waits])
-        where = f"Measured by each worker on {self.shares[0].timing.caption}."
+        where = f"Measured by each worker on {self.timings[0].caption}."
         return "\n".join([*table(rows, "<12>16   <"), where])
 
     def chart(self) -> Chart:
@@ -252,12 +242,11 @@ def _work(rank: int, workers: int, gpu: int, task: Task) -> Workers | None:
         wanted = torch.autograd.grad(losses.mean(), list(model.parameters()))
         parallel = DistributedDataParallel(model, device_ids=[device] if cuda else None)
         errors: dict[str, dict[str, float]] = {}
-        tokens, steps, calls = {}, {}, {}
+        calls = {}
         for way in buckets.SPLITS:
             share = buckets.split(lengths, workers, way)[rank]
             mine = [lengths[i] for i in share]
             my_x, my_y = x[share, : max(mine)], y[share, : max(mine)]
-            tokens[way], steps[way] = sum(mine), max(mine)
             errors[way] = {}
             for name in LOSSES:
                 parallel.zero_grad()
@@ -274,8 +263,8 @@ def _work(rank: int, workers: int, gpu: int, task: Task) -> Workers | None:
             parameters={"lengths": list(lengths), "workers": workers},
         )
         found: list[Any] = [None] * workers
-        distributed.all_gather_object(found, Share(tokens, steps, timing))
-        return Workers(Layout(lengths), tuple(found), errors) if rank == 0 else None
+        distributed.all_gather_object(found, timing)
+        return Workers(Layout(lengths), found, errors) if rank == 0 else None
     finally:
         distributed.destroy_process_group()
 

@@ -99,6 +99,6 @@ def test_measured_constants_become_the_librarys(checkout, monkeypatch, capsys):
 def test_it_ends_in_time_and_resumes(tmp_path):
     path, counts = tmp_path / "thumb_cpu.json", []
     for _ in range(2):
-        assert record.measure("thumb", path, "cpu", 1, time.monotonic() + 15) == 0
+        assert record.record("thumb", path, "cpu", 1, time.monotonic() + 15) == 0
         counts.append(len(thumb.recorded(path).values))
     assert 0 < counts[0] <= counts[1] < len(thumb.STUDY.full)

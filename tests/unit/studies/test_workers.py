@@ -47,7 +47,7 @@ def test_shares(found):
         assert len(found.seconds(way)) == 2
         assert min(found.seconds(way)) > 0
     assert found.layout.lengths.tolist() == LENGTHS
-    assert all(share.timing.rounds == 2 for share in found.shares)
+    assert all(timing.rounds == 2 for timing in found.timings)
 
 
 def test_the_gradients_are_those_of_a_loop_over_the_shares(found):
