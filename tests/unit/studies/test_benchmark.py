@@ -29,11 +29,11 @@ def run(setups=("A", "B"), steps=(2, 3), **given):
 
 
 def made(forward, training, setup="B", steps=8, **options):
-    """A point with these seconds by method, the same in three rounds."""
+    """A point with these seconds by method, the same in six rounds."""
     passes = {"forward": forward, "training": training}
     return {
         BenchmarkPoint(setup, steps): {
-            which: Timing({name: (t, t, t) for name, t in times.items()}, **options) for which, times in passes.items()
+            which: Timing({name: (t,) * 6 for name, t in times.items()}, **options) for which, times in passes.items()
         }
     }
 
@@ -320,7 +320,7 @@ def test_nothing_known_nothing_foreseen():
 
 def test_in_words():
     clear = made({"padded": 1e-3, "packed": 2e-3}, {"padded": 0.01, "packed": 0.3})
-    noisy = Timing({"padded": (1.0, 2.0, 3.0), "packed": (2.0, 3.0, 1.0)}, memory={"padded": 5 * 10**6})
+    noisy = Timing({"padded": (1.0, 2.0, 3.0) * 2, "packed": (2.0, 3.0, 1.0) * 2}, memory={"padded": 5 * 10**6})
     result = result_of(clear, {BenchmarkPoint("B", 16): {"forward": noisy, "training": Timing({})}})
     assert repr(result) == (
         "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), batch size 512, float32.\n"
@@ -337,7 +337,7 @@ def test_in_words():
         "\n"
         "ms: median. MB: the most memory in use at once. ?: not told apart. –: no number.\n"
         "A ratio is the median of the rounds' ratios, not the ratio of two medians.\n"
-        "Measured on a test (CPU), torch 9, 1 thread, 3 rounds, 2026-01-02."
+        "Measured on a test (CPU), torch 9, 1 thread, 6 rounds, 2026-01-02."
     )
     assert result.ratio("packed", "padded", "B", 8).value == 30
     assert result.ratio("packed", "padded", "B", 8, "forward").value == 2
@@ -418,8 +418,8 @@ def test_titles_say_what_was_found():
         result.chart("memory").title
         == "Packed needs as little as 0.04 of the memory of padded (training, setup B, 2 time steps)"
     )
-    noisy = Timing({"padded": (1.0, 1, 1), "packed": (0.1, 3, 90)})
-    training = Timing({"padded": (1.0, 1, 1), "packed": (2.0, 2, 2)})
+    noisy = Timing({"padded": (1.0,) * 6, "packed": (0.1, 3, 90) * 2})
+    training = Timing({"padded": (1.0,) * 6, "packed": (2.0,) * 6})
     result = result_of({BenchmarkPoint("B", 8): {"forward": noisy, "training": training}})
     assert result.chart().title.endswith("2 times as long as padded (training, setup B, 8 time steps)")
     alone = result_of(alike(1.0, ["padded"]), methods=["padded"])
