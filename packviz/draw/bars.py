@@ -13,7 +13,7 @@ import numpy as np
 
 from packviz.core.layout import IntArray
 from packviz.draw import palette, text
-from packviz.draw.chart import nice
+from packviz.draw.cellgrid import nice
 from packviz.draw.sheet import HATCHED, Sheet, width_of
 from packviz.draw.sheet import n as px
 

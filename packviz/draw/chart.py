@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 
 from packviz.draw import palette, text
 from packviz.draw.drawn import Drawn
@@ -164,12 +163,6 @@ def doublings(sizes: Sequence[float]) -> list[float]:
     """Of rising sizes the first, and those 2, 4, 8, … times as large, if most of the range is so covered; else all."""
     found = [size for size in sizes if math.log2(size / sizes[0]).is_integer()]
     return found if len(found) > 2 else [*sizes]
-
-
-def nice(at_least: float) -> int:
-    """The smallest of 1, 2, 5, 10, 20, 50, … that is at least this."""
-    steps: Iterator[int] = (digit * 10**power for power in count() for digit in (1, 2, 5))
-    return next(step for step in steps if step >= at_least)
 
 
 def apart(heights: Sequence[float], lowest: float, room: float = 12.0) -> list[float]:

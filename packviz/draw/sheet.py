@@ -128,7 +128,7 @@ class Sheet:
         if label:
             if fill == HATCHED:
                 look = {"ink": self.colours.muted, "halo": self.colours.padding} | look
-            elif fill in palette.SEQUENCES:
+            elif fill in palette.FILLS:
                 look = {"ink": palette.ink_on(fill)} | look
             self.text(x + width / 2, y + height / 2 + 4, label, anchor="middle", **look)
 
@@ -288,13 +288,17 @@ def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
     return whole
 
 
-def row(sheets: Iterable[Sheet], theme: str, gap: float = 0) -> Sheet:
-    """Puts sheets side by side, with a gap behind each."""
-    whole, x, height = Sheet(theme), 0.0, 0.0
+def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, room: float = math.inf) -> Sheet:
+    """Puts sheets side by side with a gap behind each, and below each other where there is no room."""
+    whole, x, y = Sheet(theme), 0.0, 0.0
+    width = height = 0.0
     for sheet in sheets:
-        whole.place(sheet, x, 0)
-        x, height = x + sheet.width + gap, max(height, sheet.height)
-    whole.size(x, height)
+        if x and x + sheet.width > room:
+            x, y = 0.0, height
+        whole.place(sheet, x, y)
+        x, height = x + sheet.width + gap, max(height, y + sheet.height)
+        width = max(width, x)
+    whole.size(width, height)
     return whole
 
 

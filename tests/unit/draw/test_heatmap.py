@@ -29,7 +29,7 @@ def test_what_is_drawn_is_what_the_weights_say(attention, theme):
     steps, n = len(blind), attention.length
     assert np.allclose(attention.lost("blind"), 1 - blind[:n, :n].sum(1), atol=1e-6)
     assert attention.lost("masked") == [0] * n
-    boxes = [box for box in drawing.boxes if box.height == 22]
+    boxes = [box for box in drawing.boxes if box.height == 24]
     assert len(boxes) == 2 * n * steps
     assert sum(box.fill == palette.THEMES[theme].padding for box in boxes) == 2 * n * (steps - n)
     shades = [palette.RAMP.index(box.fill) for box in boxes if box.fill in palette.RAMP]
@@ -40,7 +40,7 @@ def test_what_is_drawn_is_what_the_weights_say(attention, theme):
 
 def test_a_larger_weight_is_darker():
     weights = np.diag([0.9, 0.3]) + np.diag([0.15], 1) + np.diag([0.01], -1)
-    boxes = [box for box in Drawing(pv.Attention(2, {"w": weights}).to_svg()).boxes if box.height == 22]
+    boxes = [box for box in Drawing(pv.Attention(2, {"w": weights}).to_svg()).boxes if box.height == 24]
     by_place = {(round(box.x), round(box.y)): palette.RAMP.index(box.fill) for box in boxes}
     assert [by_place[place] for place in sorted(by_place, key=lambda place: place[::-1])] == [4, 2, 0, 3]
 
