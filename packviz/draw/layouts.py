@@ -204,7 +204,9 @@ class _Picture:
             said = text.EXPLAINED["data"]
             y = self.sheet.paragraph(4, y - 4, [said if self.flat else f"↑ {said}"], ink=self.accent)
         y = self.sheet.paragraph(4, y - 1, self._notes(explained), size=11, ink=self.muted) + 1
-        self.sheet.size(max(self.place.width, self.sheet.width - 4), y + 6)
+        width = self.place.width
+        # Notes beside the parts may reach further; so may the thin bars of a large batch, which are cut.
+        self.sheet.size(max(width, self.sheet.width - 4) if few else width, y + 6)
         return self.sheet
 
     @property
