@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from packviz import draw as draw
     from packviz.bench.advice import advise
     from packviz.bench.calibration import calibrate
     from packviz.check.batches import diagnose
@@ -21,14 +22,7 @@ if TYPE_CHECKING:
     from packviz.core.layout import Layout
     from packviz.core.spec import Spec
     from packviz.count.flops import flops
-    from packviz.count.scores import Scores
-    from packviz.draw import figures as figures
-    from packviz.draw.cells import Aligned
-    from packviz.draw.handover import Handover
-    from packviz.draw.heatmap import Attention
     from packviz.draw.picture import Picture, show
-    from packviz.draw.stairs import Stairs
-    from packviz.draw.strips import Strips
     from packviz.ops.masks import align, masked_loss, padding_mask, unpack_to_length
     from packviz.ops.operator import ragged_op
     from packviz.ops.packing import pack_padded_sequence, pack_sequence, pad_packed_sequence, unpack_sequence
@@ -36,17 +30,11 @@ if TYPE_CHECKING:
     from packviz.ops.running import Ragged, plan, run
 
 __all__ = [
-    "Aligned",
-    "Attention",
     "Buckets",
-    "Handover",
     "Layout",
     "Picture",
     "Ragged",
-    "Scores",
     "Spec",
-    "Stairs",
-    "Strips",
     "advise",
     "align",
     "calibrate",
@@ -73,14 +61,8 @@ _HOME = {
     "Buckets": "packviz.core.batches",
     "Layout": "packviz.core.layout",
     "Spec": "packviz.core.spec",
-    "Aligned": "packviz.draw.cells",
-    "Attention": "packviz.draw.heatmap",
-    "Handover": "packviz.draw.handover",
     "Picture": "packviz.draw.picture",
     "show": "packviz.draw.picture",
-    "Scores": "packviz.count.scores",
-    "Stairs": "packviz.draw.stairs",
-    "Strips": "packviz.draw.strips",
     "align": "packviz.ops.masks",
     "masked_loss": "packviz.ops.masks",
     "padding_mask": "packviz.ops.masks",
@@ -105,9 +87,13 @@ _HOME = {
 # Modules that a notebook's cells use, one word away.
 _MODULES = {
     "batches": "packviz.core.batches",
-    "figures": "packviz.draw.figures",
+    "draw": "packviz.draw",
     "lengths": "packviz.core.lengths",
 }
+
+# What only draws once stood here.
+_MOVED = dict.fromkeys(("Aligned", "Attention", "Handover", "Scores", "Stairs", "Strips"), "packviz.draw.{}")
+_MOVED["figures"] = "packviz.draw"
 
 
 def __getattr__(name: str) -> Any:
@@ -116,6 +102,8 @@ def __getattr__(name: str) -> Any:
     elif name in _HOME:
         value = getattr(importlib.import_module(_HOME[name]), name)
     else:
+        if name in _MOVED:
+            raise AttributeError(f"packviz.{name} is now {_MOVED[name].format(name)}")
         raise AttributeError(
             f"module 'packviz' has no attribute {name!r}; it offers {', '.join([*__all__, *_MODULES])}"
         )

@@ -70,13 +70,13 @@ ask("the price of packing")
 
 # %%
 machines = sweep.recordings()  # every machine that was recorded
-results.on_machines(machines, "ratio")
+results.on_machines(machines, "ratio").chart()
 
 # %% [markdown]
 # Both axes are logarithmic. On the line at 1 packing costs nothing.
 #
-# A ratio is taken within a round, between two calls that have met the same machine. Drawn is the median of these ratios;
-# the band reaches from quartile to quartile. (The ratio of two medians may be another number.)
+# A ratio is taken within a round, between two calls that have met the same machine. The marks show the median of these
+# ratios, the whiskers their quartiles. Hover over a mark to read its number. (The ratio of two medians may differ.)
 #
 # On the CPU: in A, packing is nearly free. In B it costs something in the forward pass, and in training a multiple,
 # though it computes only half as much. That is what the user saw.
@@ -96,7 +96,7 @@ assert not [point for found in machines.values() for point in found.points if po
 ask("twice the length")
 
 # %%
-results.on_machines(machines, "time")
+results.on_machines(machines, "time").chart()
 
 # %% [markdown]
 # The thin lines: twice the length takes twice the time (slope 1), or four times (slope 2). On the CPU padded follows the
@@ -108,7 +108,7 @@ results.on_machines(machines, "time")
 # The most memory in use at once:
 
 # %%
-results.on_machines(machines, "memory")
+results.on_machines(machines, "memory").chart()
 
 # %% [markdown]
 # On the CPU packed training in B needs far less than padded: no padding is kept, and the packed LSTM keeps less for each
@@ -138,7 +138,7 @@ ask("one curve after the other")
 # Here all curves take turns: every round calls everything once, in an order drawn anew. Before any time is written down,
 # logits and gradients of both ways are compared: a fast wrong answer is worth nothing.
 #
-# Where a band reaches the line at 1, the rounds do not tell the two apart. And every picture says below what it was
+# Where a whisker reaches the line at 1, the rounds do not tell the two apart. And every picture says below what it was
 # measured on. Look at the *load*: one busy thread is 1. A load above the number of threads means that others were at work.
 
 # %% [markdown]

@@ -142,7 +142,7 @@ ask("between padding and packing")
 
 # %%
 ten = [16, 15, 15, 14, 9, 9, 8, 4, 3, 3]
-pv.Stairs(ten, [0, 4, 9, 16])
+pv.draw.Stairs(ten, [0, 4, 9, 16])
 
 # %% [markdown]
 # Hatched cells are computed for nothing, empty ones not at all. One rectangle is padding; one for every distinct length,
@@ -164,8 +164,8 @@ explorer = StaircaseExplorer(many=128, longest=256)
 explorer
 
 # %% tags=["claims"]
-assert pv.Stairs(ten, [0, 16]).wasted == pv.Layout(ten).n_padding  # one rectangle: padding
-assert pv.Stairs(ten, [0, *sorted(set(ten))]).wasted == 0  # one for every distinct length: packing
+assert pv.draw.Stairs(ten, [0, 16]).wasted == pv.Layout(ten).n_padding  # one rectangle: padding
+assert pv.draw.Stairs(ten, [0, *sorted(set(ten))]).wasted == 0  # one for every distinct length: packing
 assert 1 < explorer.trade_off.best < explorer.rectangles.options[-1]
 explorer.rectangles.value = explorer.rectangles.options[-1]
 assert explorer.shown.wasted == 0
@@ -333,7 +333,7 @@ for said, (mode, batch) in cases.items():
 # %%
 plan = pv.plan(pv.Spec.of(after.lstm), lengths)
 print(plan)
-pv.Stairs(lengths, plan.cuts)
+pv.draw.Stairs(lengths, plan.cuts)
 
 # %% [markdown]
 # ## The forum's plot, again
@@ -345,14 +345,14 @@ from packviz.studies.forum import points, results, sweep
 
 methods = ("padded", "packed", "drop-in", "run")
 machines = sweep.recordings(methods)
-results.on_machines(machines, "ratio", "B")
+results.on_machines(machines, "ratio", "B").chart()
 
 # %% [markdown]
 # On the CPU packed training takes many times as long as padded. With `run` it takes less: the results of packing, and
 # fewer cells. `drop-in` saves the smaller part of the lost time: pack and pad. The larger part is torch's packed LSTM.
 
 # %%
-results.on_machines(machines, "memory", "B")
+results.on_machines(machines, "memory", "B").chart()
 
 # %% [markdown]
 # On the CPU `run` pays with memory: the staircase keeps the rows of every rectangle beside the padded batch. Padded needs
@@ -374,7 +374,7 @@ assert memory["packed, training"] < memory["run, training"] < memory["padded, tr
 # %% tags=["live-timing", "nbval-ignore-output"]
 small = points.Parameters(methods=methods, batch_size=64, rounds=3)
 *_, live = sweep.sweep(small, ["B"], sizes=(32, 64, 128))
-results.on_machines({"yours": live}, "ratio", "B")
+results.on_machines({"yours": live}, "ratio", "B").chart()
 
 # %% [markdown]
 # ## Who wins

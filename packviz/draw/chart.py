@@ -9,10 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from packviz.draw import palette, text
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Point, Sheet, n, width_of
+
+if TYPE_CHECKING:
+    from packviz.draw.figures import Chart
 
 COLOURS = (*palette.METHODS.values(), palette.SEQUENCES[7])
 """Of the first, second, … method; after the last they start over."""
@@ -30,6 +34,7 @@ _MARKERS = (
     "m0-5.5l1.5 4h4l-3.2 2.5l1.2 4l-3.5-2.4l-3.5 2.4l1.2-4l-3.2-2.5h4z",  # star
 )
 _LEFT, _RIGHT, _TOP, _WIDE, _TALL = 70.0, 92.0, 40.0, 300.0, 170.0  # px: a plot and the room around it
+_ALONE = 620.0  # px: a plot that has none beside it
 _BELOW = 36.0
 _BESIDE = 20.0  # names of curves that end so near to each other stand in one column
 _MOST_TICKS = 8  # of a logarithmic axis; and as many marks on a curve
@@ -306,22 +311,30 @@ class Sweep(Drawn):
         """The plots, and below what the dashes mean."""
         sheet = Sheet(theme, self.title)
         sheet.title(self.title)
-        each, y = _LEFT + _WIDE + _RIGHT, 22.0
+        columns, y = max(map(len, self.rows), default=1), 22.0
+        wide = _WIDE if columns > 1 else _ALONE
+        each = _LEFT + wide + _RIGHT
         for row, heights_in_row in zip(self.rows, heights_of(self.rows), strict=True):
             for i, (plot, heights) in enumerate(zip(row, heights_in_row, strict=True)):
-                self._plot(sheet, plot, heights, i * each + _LEFT, y + _TOP)
+                self._plot(sheet, plot, heights, (i * each + _LEFT, y + _TOP, wide))
             y += _TOP + _TALL + _BELOW
         for i, source in enumerate(self.sources):
             line_key(sheet, 4, y + 12, source, sheet.colours.text, dash=DASHES[i % len(DASHES)], size=11)
             y += 18
         y = sheet.paragraph(4, y + 1, self.notes, size=11, ink=sheet.colours.muted)
-        sheet.size(max(max(map(len, self.rows), default=1) * each, sheet.width), y + 8)
+        sheet.size(max(columns * each, sheet.width), y + 8)
         return sheet
 
-    def _plot(self, sheet: Sheet, plot: Plot, heights: Sequence[float], left: float, top: float) -> None:
-        sizes, right = plot.sizes, longest_x(plot)
+    def chart(self) -> Chart:
+        """Returns the same plots as a plotly chart, to hover over."""
+        from packviz.draw.figures import times_by_size  # noqa: PLC0415 - a bare machine has no plotly
+
+        return times_by_size(self)
+
+    def _plot(self, sheet: Sheet, plot: Plot, heights: Sequence[float], place: tuple[float, float, float]) -> None:
+        (left, top, most), sizes, right = place, plot.sizes, longest_x(plot)
         room = max((width_of(name, 11) + 26 for name in plot.names), default=0.0)
-        wide = min(_WIDE, _WIDE + _RIGHT - room)
+        wide = min(most, most + _RIGHT - room)
         if plot.log and len(sizes) > 1:
             whole = math.log(sizes[-1] / sizes[0])
             axes = Axes(sheet, left, top, wide, _TALL, heights, lambda x: math.log(x / sizes[0]) / whole, log=True)

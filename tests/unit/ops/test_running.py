@@ -496,7 +496,7 @@ def test_a_plan_in_words():
     *times, taken = repr(stairs).splitlines()
     assert [line.split()[0] for line in times] == sorted(stairs.seconds, key=stairs.seconds.get)
     assert taken == f"auto takes: staircase, {len(stairs.cuts) - 1} rectangles"
-    assert pv.Stairs(range(128, 0, -1), stairs.cuts).wasted
+    assert pv.draw.Stairs(range(128, 0, -1), stairs.cuts).wasted
     hooked = nn.GRU(2, 3)
     hooked.register_forward_hook(lambda *given: None)
     assert repr(pv.plan(hooked, [3, 2])) == "auto takes: packed"  # it must be called
