@@ -76,7 +76,7 @@ class Textbook(Drawn):
         sheet.title(self._title())
         grid.names([sequence_name(b) for b in range(layout.batch_size)])
         grid.draw(
-            [*real_cells(layout, b, lambda b, t: ""), Cell(HATCHED, count=layout.max_len - n)]
+            [*real_cells(layout, b, lambda b, t: ""), Cell(HATCHED, span=layout.max_len - n)]
             for b, n in enumerate(layout.lengths.tolist())
         )
         for b, operations in enumerate(self.rows):

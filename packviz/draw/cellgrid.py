@@ -24,11 +24,11 @@ _NARROWEST, _LOW = 26.0, 11.0  # px: a cell with a label; a lower row has no roo
 
 
 class Cell(NamedTuple):
-    """A cell, or `count` cells side by side that are drawn as one."""
+    """A cell, or `span` cells side by side that are drawn as one."""
 
     fill: str
     label: str = ""
-    count: int = 1
+    span: int = 1
     bold: bool = False
 
 
@@ -82,10 +82,10 @@ class CellGrid:
         """Draws cells, those of the first row first."""
         for r, cells in enumerate(rows):
             c = 0
-            for cell in filter(lambda cell: cell.count, cells):
-                place = self.x(c), self.y(r), cell.count * self.wide, self.tall
+            for cell in (cell for cell in cells if cell.span):
+                place = self.x(c), self.y(r), cell.span * self.wide, self.tall
                 self.sheet.cell(*place, cell.fill, cell.label, size=self.size, bold=cell.bold)
-                c += cell.count
+                c += cell.span
 
     @property
     def is_low(self) -> bool:
@@ -158,7 +158,7 @@ def real_cells(layout: Layout, b: int, label: Callable[[int, int], str] | None =
         fill: used in place of the sequence's colour, if it is not empty.
     """
     fill, length = fill or palette.sequence_colour(b), int(layout.lengths[b])
-    return [Cell(fill, label(b, t)) for t in range(length)] if label else [Cell(fill, count=length)]
+    return [Cell(fill, label(b, t)) for t in range(length)] if label else [Cell(fill, span=length)]
 
 
 def nice(at_least: float) -> int:

@@ -92,7 +92,8 @@ class Aligned(Drawn):
         """The batch, a row for each sequence."""
         sheet, named = Sheet(theme, self.to_text()), 18 if self.parts else 0
         wide = wide_enough(label for row in self.labels for label in row)
-        grid = CellGrid(sheet, *self.real.shape, wide, left=30, top=TOP + named)
+        rows, columns = self.real.shape
+        grid = CellGrid(sheet, rows, columns, wide, left=30, top=TOP + named)
         sheet.title(self.title)
         grid.heads([str(t) for t in range(grid.columns)])
         grid.names([sequence_name(b) for b in range(grid.rows)])

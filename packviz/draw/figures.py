@@ -351,8 +351,9 @@ def axes(
     tall = tall or (_ROW * len(rows) if rows else 200)
     left = min(max(map(width_of, rows)) + 20, WIDTH / 2) if rows else _LEFT
     right = max(map(width_of, ends), default=0) + _RIGHT
-    named = 24 + 18 * bool(x)
-    above, foot = 18 * any(panels) + 18 * bool(y) + named * on_top, 8 if on_top else named
+    named = 42 if x else 24
+    higher = (18 if y else 0) + (named if on_top else 0)
+    above, foot = higher + (18 if any(panels) else 0), 8 if on_top else named
     gap = right if rows else left + right
     inner = tall * down + (above + foot) * (down - 1)
     apart = (gap / (WIDTH - left - right) if across > 1 else 0, (above + foot) / inner if down > 1 else 0)
@@ -372,8 +373,7 @@ def axes(
     small, own = {"font": {"size": _SMALL}}, {"xref": "x domain", "yref": "y domain"}
     for i, panel in enumerate(panels):
         if panel:
-            higher = 18 * bool(y) + named * on_top + 2
-            beside = {"x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom", "yshift": higher}
+            beside = {"x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom", "yshift": higher + 2}
             chart._note(panel, i, **beside, **own)
         if y:
             fits = width_of(y, _SMALL) < left - 12

@@ -83,10 +83,10 @@ class Grid:
         if not few:  # a mark that needs no colour, where there is no room for a number
             struck = ""
             for r, row in enumerate(cells):
-                starts = accumulate((cell.count for cell in row), initial=0)
+                starts = accumulate((cell.span for cell in row), initial=0)
                 for c, cell in zip(starts, row, strict=False):
                     if cell.fill in palette.SHADES:
-                        struck += f"M{n(grid.x(c))} {n(grid.y(r + 0.5))}h{n(cell.count * wide)}"
+                        struck += f"M{n(grid.x(c))} {n(grid.y(r + 0.5))}h{n(cell.span * wide)}"
             sheet.path(struck, stroke="#000000", width=min(1.5, grid.tall / 8))
         sheet.box(grid.left, grid.top, grid.right - grid.left, grid.foot - grid.top, thick=1)
         return sheet
@@ -99,7 +99,7 @@ class Grid:
             fill = HATCHED if padding else ground if shade is None else palette.SHADES[shade]
             label = short_share(self.shares[r, c]) if self.differs[r, c] else "" if padding else "="
             cells.append(Cell(fill, label if few else "", bold=shade is not None))
-        return cells if few else [cell._replace(count=len([*alike])) for cell, alike in groupby(cells)]
+        return cells if few else [cell._replace(span=len([*alike])) for cell, alike in groupby(cells)]
 
     @cached_property
     def shares(self) -> npt.NDArray[np.float64]:

@@ -438,11 +438,11 @@ class _Picture:
         layout, scale = self.layout, self.scale
         label = partial(self._label, width=scale.width, size=scale.size)
         grid.heads([str(t) for t in range(grid.columns)], here=self.step, shown=self._ticks(grid))
-        behind = label if self.labels is not None else lambda b, t: ""
+        behind = range(layout.max_len if padding else 0)
         grid.draw(
             [
                 *real_cells(layout, b, label if scale.few else None),
-                *(Cell(HATCHED, behind(b, t)) for t in range(layout.lengths[b], layout.max_len) if padding),
+                *(Cell(HATCHED, label(b, t) if self.labels else "") for t in behind[layout.lengths[b] :]),
             ]
             for b in rows
         )

@@ -145,8 +145,9 @@ class Scores(Drawn):
         lines = [self.summary(), "", *text.table(table, "<  > > >  <")]
         if self.room <= text.FEW:
             for i in range(min(len(self.rows), _GRIDS)):
-                marks = "# needed" + ", x another document's" * (self.foreign > 0) + ", · wasted" * (self.wasted > 0)
-                lines += ["", f"row {i}, a line for each query, a column for each key ({marks})", *self._marks(i)]
+                marks = {"# needed": True, "x another document's": self.foreign, "· wasted": self.wasted}
+                said = ", ".join(mark for mark, there in marks.items() if there)
+                lines += ["", f"row {i}, a line for each query, a column for each key ({said})", *self._marks(i)]
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
@@ -243,7 +244,7 @@ class _Picture:
         grid.names([f"row {i * each}" for i in range(len(rows))])
         for row in rows:
             pieces = chain.from_iterable(_cells(piece, grid) for piece in row)
-            drawn.append([*pieces, Cell(HATCHED, count=it.room - _real(row))])
+            drawn.append([*pieces, Cell(HATCHED, span=it.room - _real(row))])
         grid.draw(drawn)
         return grid.foot
 
@@ -262,9 +263,10 @@ class _Picture:
             own, fill, name = size * each, palette.sequence_colour(b), sequence_name(b)
             room = width_of(name, 11)
             for left, top, wide, tall in ((x + at, y - _STRIP, own, thick), (x - _STRIP, y + at, thick, own)):
-                sheet.cell(left, top, wide, tall, fill, name * (wide > room and tall > 11), size=11)
+                sheet.cell(left, top, wide, tall, fill, name if wide > room and tall > 11 else "", size=11)
             sheet.cell(x + at, y + at, own, own, palette.REAL)
-            middles += [at + own / 2] * (it.foreign > 0 and own >= 12)
+            if it.foreign and own >= 12:
+                middles.append(at + own / 2)
             at += own
         for query, key in permutations(middles, 2):
             sheet.text(x + key, y + query + 4, "✗", anchor="middle", bold=True, ink=self.colours.ground)
@@ -292,8 +294,8 @@ class _Picture:
             parts.append((self.colours.wrong, "✗ another document's"))
         if it.wasted:
             hides = it.mask in (DOCUMENT, BOTH) and any(len(row) > 1 for row in it.rows)
-            why = ["padding"] * (it.padding > 0) + ["hidden by the mask"] * hides
-            parts.append((HATCHED, f"wasted: {' or '.join(why)}"))
+            why = {"padding": it.padding, "hidden by the mask": hides}
+            parts.append((HATCHED, f"wasted: {' or '.join(one for one, there in why.items() if there)}"))
         x = sheet.key(4, y, parts)
         if it.is_causal:
             sheet.box(x, y, 14, 12, stroke=self.colours.muted, thick=1, dash="2 3")

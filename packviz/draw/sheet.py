@@ -83,7 +83,8 @@ class Sheet:
         look = f'fill="{fill}"' + (f' fill-opacity="{n(opacity)}"' if opacity != 1 else "")
         if stroke:
             look += f' stroke="{stroke}"' + (f' stroke-width="{n(width)}"' if width != 1 else "")
-            look += f' stroke-dasharray="{dash}"' * bool(dash) + f' stroke-linejoin="{joined}"' * bool(joined)
+            look += f' stroke-dasharray="{dash}"' if dash else ""
+            look += f' stroke-linejoin="{joined}"' if joined else ""
         self._paths.setdefault(look, []).append(d)
         return look
 
@@ -154,10 +155,11 @@ class Sheet:
         for whole, run in groupby(points, key=lambda point: math.isfinite(point[1])):
             if whole:
                 places = [f"{n(x)} {n(y)}" for x, y in run]
-                d += "M" + "L".join(places) + "h.1" * (len(places) == 1)
+                d += "M" + "L".join(places) + ("h.1" if len(places) == 1 else "")
+        joined = "round" if outlined else ""
         if outlined:
-            self.path(d, stroke=self.colours.line, width=width + 1.6, dash=dash, joined="round")
-        self.path(d, stroke=stroke or self.colours.line, width=width, dash=dash, joined="round" * outlined)
+            self.path(d, stroke=self.colours.line, width=width + 1.6, dash=dash, joined=joined)
+        self.path(d, stroke=stroke or self.colours.line, width=width, dash=dash, joined=joined)
 
     def curve(self, start: Point, end: Point, stroke: str, *, width: float = 2.5, down: bool = False) -> None:
         """An outlined line that leaves one point level and arrives level at another; upright if it goes down."""

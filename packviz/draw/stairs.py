@@ -130,7 +130,8 @@ class TradeOff(Drawn):
         for i, (k, wasted, ratio) in enumerate(zip(self.calls, self.wasted, self.ratios, strict=True)):
             if i % every == 0 or k in (self.at, self.best, self.calls[-1]) or k in self.measured:
                 said = f"  measured {self.measured[k][0]:.3g}" if k in self.measured else ""
-                said += "  ← here" * (k == self.at) + "  ← lowest" * (k == self.best)
+                said += "  ← here" if k == self.at else ""
+                said += "  ← lowest" if k == self.best else ""
                 rows.append([f"{k}", f"{wasted:,}", f"{ratio:.2f}", said])
         return "\n".join(text.table(rows, ">10>14>16<"))
 
@@ -171,7 +172,7 @@ class _Grid:
             lengths = self.layout.lengths[self.order].tolist()
             self.grid.names([sequence_name(b) for b in self.order], lengths, 8)
         self._key()
-        self.sheet.size(_LEFT + _WIDE + 24, self.foot + 46 + 18 * (self.stride > 1))
+        self.sheet.size(_LEFT + _WIDE + 24, self.foot + (64 if self.stride > 1 else 46))
         return self.sheet
 
     def _cells(self) -> None:
@@ -282,6 +283,6 @@ class _Chart:
         x = line_key(sheet, 8, y, "predicted", _CURVE, width=3)
         marks = [(_WEDGE, self.colours.text, "lowest"), (_DIAMOND, _MEASURED, "measured here")]
         for shape, fill, said in marks if self.it.measured else marks[:1]:
-            mark(sheet, (x + 6, y - 4), shape, fill, self.colours.line * (shape == _DIAMOND))
+            mark(sheet, (x + 6, y - 4), shape, fill, self.colours.line if shape == _DIAMOND else "")
             sheet.text(x + 20, y, said)
             x += 40 + width_of(said)

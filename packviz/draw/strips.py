@@ -76,7 +76,8 @@ class Strips(Drawn):
     def sheet(self, theme: str) -> Sheet:
         """A row for each vector, its distance as a bar and a number."""
         sheet, left = Sheet(theme, self.to_text()), max(18 + max(map(width_of, self.names)), 60)
-        grid = CellGrid(sheet, *self.values.shape, _CELL, left=left)
+        rows, columns = self.values.shape
+        grid = CellGrid(sheet, rows, columns, _CELL, left=left)
         sheet.title(self.title)
         grid.heads(self._heads, self.axis if isinstance(self.axis, str) else "")
         grid.names(self.names)
@@ -88,7 +89,7 @@ class Strips(Drawn):
             wide = _BAR * apart / longest if np.isfinite(apart) else 0.0
             if wide:
                 sheet.box(right, grid.y(r) + 4, wide, grid.tall - 8, palette.REAL)
-            sheet.text(right + wide + 8 * (wide > 0), grid.line(r), _apart(apart), bold=apart > 0)
+            sheet.text(right + (wide + 8 if wide else 0), grid.line(r), _apart(apart), bold=apart > 0)
         sheet.reach(right + _BAR + 72, 0)
         return sheet
 
