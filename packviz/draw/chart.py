@@ -18,8 +18,8 @@ from packviz.draw.sheet import Point, Sheet, n, width_of
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
 
-COLOURS = (*palette.METHODS.values(), palette.SEQUENCES[7])
-"""Of the first, second, … method; after the last they start over."""
+COLOURS = (*palette.METHODS.values(), palette.REAL)
+"""Of the first, second, … method, the last for what is no method's; after it they start over."""
 
 DASHES = ("", "8 4", "2 3", "9 3 2 3")
 """Of the first, second, … source."""

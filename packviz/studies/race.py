@@ -49,11 +49,10 @@ if TYPE_CHECKING:
 PADDED, PACKED, AUTO = "torch padded", "torch packed", "auto"
 OURS, COPY = "packviz", "copy"
 PASSES = {"training": "forward and backward pass", "forward": "forward pass"}
-# How each is marked in the chart; those of `pv.run` have the colours of what they do.
+# How each is marked in the chart; those of `pv.run` have the colours of what they do. Its `packed` is torch's.
 _MARKS = {
     PACKED: {"symbol": "x", "color": palette.METHODS["packed"]},
     "padded": {"symbol": "triangle-up", "color": palette.METHODS["padded"]},
-    "packed": {"symbol": "square", "color": palette.METHODS["drop-in"]},
     "split": {"symbol": "diamond", "color": palette.METHODS["split"]},
     "staircase": {"symbol": "triangle-left", "color": palette.METHODS["staircase"]},
 }
