@@ -5,6 +5,7 @@ How a cell looks is decided here and in `Sheet.cell`: its size, its outline, its
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -165,6 +166,16 @@ def nice(at_least: float) -> int:
     """Returns the smallest of 1, 2, 5, 10, 20, 50, … that is at least this."""
     steps: Iterator[int] = (digit * 10**power for power in count() for digit in (1, 2, 5))
     return next(step for step in steps if step >= at_least)
+
+
+def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
+    """Those of the labels, from left to right, that have room beside each other; always the last."""
+    taken = -math.inf
+    for x, said in labels:
+        room = width_of(said, 11) + 5
+        if x == labels[-1][0] or taken + room <= x <= labels[-1][0] - room:
+            taken = x
+            yield x, said
 
 
 def clip(words: str, width: float, size: int = 12) -> str:

@@ -7,11 +7,12 @@ a recorded one) by its dashes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packviz.draw import palette, text
+from packviz.draw.cellgrid import roomy
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Point, Sheet, n, width_of
 
@@ -179,16 +180,6 @@ def apart(heights: Sequence[float], lowest: float, room: float = 12.0) -> list[f
         placed[i] = min(placed[i], lowest)
         lowest = placed[i] - room
     return placed
-
-
-def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
-    """Those of the labels, from left to right, that have room beside each other; always the last."""
-    taken = -math.inf
-    for x, said in labels:
-        room = width_of(said, 11) + 5
-        if x == labels[-1][0] or taken + room <= x <= labels[-1][0] - room:
-            taken = x
-            yield x, said
 
 
 def mark(sheet: Sheet, at: Point, shape: str, fill: str, stroke: str = "") -> None:

@@ -16,8 +16,7 @@ import numpy as np
 
 from packviz.core.layout import IntArray, Layout
 from packviz.draw import palette, text
-from packviz.draw.cellgrid import TOP, Cell, CellGrid, clip, one_in, real_cells, stride
-from packviz.draw.chart import roomy
+from packviz.draw.cellgrid import TOP, Cell, CellGrid, clip, one_in, real_cells, roomy, stride
 from packviz.draw.sheet import HATCHED, Point, Sheet, n, width_of
 from packviz.draw.text import Labels, cell_label, is_few, summary
 

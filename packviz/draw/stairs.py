@@ -14,8 +14,8 @@ from typing import Any
 from packviz.core.cuts import rectangles
 from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette, text
-from packviz.draw.cellgrid import CellGrid, one_in, real_cells, stride
-from packviz.draw.chart import Axes, line_key, mark, roomy, ticks
+from packviz.draw.cellgrid import CellGrid, one_in, real_cells, roomy, stride
+from packviz.draw.chart import Axes, line_key, mark, ticks
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import HATCHED, Sheet, n, row, width_of
 
