@@ -142,7 +142,7 @@ ask("between padding and packing")
 
 # %%
 ten = [16, 15, 15, 14, 9, 9, 8, 4, 3, 3]
-pv.Stairs(ten, [0, 4, 9, 16])
+pv.draw.Stairs(ten, [0, 4, 9, 16])
 
 # %% [markdown]
 # Hatched cells are computed for nothing, empty ones not at all. One rectangle is padding; one for every distinct length,
@@ -164,8 +164,8 @@ explorer = StaircaseExplorer(many=128, longest=256)
 explorer
 
 # %% tags=["claims"]
-assert pv.Stairs(ten, [0, 16]).wasted == pv.Layout(ten).n_padding  # one rectangle: padding
-assert pv.Stairs(ten, [0, *sorted(set(ten))]).wasted == 0  # one for every distinct length: packing
+assert pv.draw.Stairs(ten, [0, 16]).wasted == pv.Layout(ten).n_padding  # one rectangle: padding
+assert pv.draw.Stairs(ten, [0, *sorted(set(ten))]).wasted == 0  # one for every distinct length: packing
 assert 1 < explorer.trade_off.best < explorer.rectangles.options[-1]
 explorer.rectangles.value = explorer.rectangles.options[-1]
 assert explorer.shown.wasted == 0
@@ -340,7 +340,7 @@ plan = pv.plan(pv.Spec.of(after.lstm), lengths)
 for method, seconds in plan.seconds.items():
     print(f"{method:10} {1e3 * seconds:4.0f} ms predicted")
 print("auto takes:", plan.method)
-pv.Stairs(lengths, plan.cuts)
+pv.draw.Stairs(lengths, plan.cuts)
 
 # %% [markdown]
 # ## The forum's plot, again
@@ -352,14 +352,14 @@ from packviz.studies import benchmark
 
 methods = ("padded", "packed", "drop-in", "run")
 machines = benchmark.recordings(methods)
-benchmark.on_machines(machines, "ratio", "B")
+benchmark.on_machines(machines, "ratio", "B").chart()
 
 # %% [markdown]
 # On the CPU packed training takes many times as long as padded. With `run` it takes less: the results of packing, and
 # fewer cells. `drop-in` saves the smaller part of the lost time: pack and pad. The larger part is torch's packed LSTM.
 
 # %%
-benchmark.on_machines(machines, "memory", "B")
+benchmark.on_machines(machines, "memory", "B").chart()
 
 # %% [markdown]
 # On the CPU `run` pays with memory: the staircase keeps the rows of every rectangle beside the padded batch. Padded needs
@@ -381,7 +381,7 @@ assert memory["packed"] < memory["run"] < memory["padded"]
 # %% tags=["live-timing", "nbval-ignore-output"]
 live = benchmark.run(benchmark.grid("B", (32, 64, 128)), methods=methods, batch_size=64, rounds=25, until_narrow=True)
 print(live)
-benchmark.on_machines({"yours": live}, "ratio", "B")
+benchmark.on_machines({"yours": live}, "ratio", "B").chart()
 
 # %% [markdown]
 # ## Who wins

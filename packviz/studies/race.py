@@ -59,11 +59,10 @@ if TYPE_CHECKING:
 
 PADDED, PACKED, AUTO = "torch padded", "torch packed", "auto"
 OURS, COPY = "packviz", "copy"
-# How each is marked in the chart; those of `pv.run` have the colours of what they do.
+# How each is marked in the chart; those of `pv.run` have the colours of what they do. Its `packed` is torch's.
 _MARKS = {
     PACKED: {"symbol": "x", "color": palette.METHODS["packed"]},
     "padded": {"symbol": "triangle-up", "color": palette.METHODS["padded"]},
-    "packed": {"symbol": "square", "color": palette.METHODS["drop-in"]},
     "split": {"symbol": "diamond", "color": palette.METHODS["split"]},
     "staircase": {"symbol": "triangle-left", "color": palette.METHODS["staircase"]},
 }
@@ -320,7 +319,7 @@ def chart(machines: Mapping[str, Race], which: str = "training") -> Chart:
         ):
             ring = {"symbol": shape, "size": 15, "line": {"width": 2.5}, "color": colour}
             if some:
-                key = name not in {trace.name for trace in drawn.data}
+                key = name not in {trace.name for trace in drawn.figure.data}
                 values = [against[machine][point].value for point in some]
                 drawn.points(values, [point.name for point in some], name, marker=ring, panel=panel, key=key)
     return _around_one(drawn, (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50), len(machines))
@@ -391,12 +390,12 @@ def _each(values: Mapping[str, object]) -> str:
 
 def _around_one(chart: Chart, ticks: Sequence[float], panels: int) -> Chart:
     """Ratios on logarithmic axes, with a line at 1; of the numbers as many as have room."""
-    chart.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")
+    chart.figure.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")
     shown = [tick for tick in ticks if panels == 1 or math.log10(tick).is_integer()]
-    chart.update_xaxes(type="log", tickvals=shown, ticktext=[f"{tick:g}" for tick in shown])
+    chart.figure.update_xaxes(type="log", tickvals=shown, ticktext=[f"{tick:g}" for tick in shown])
     if panels > 1:
-        chart.update_xaxes(matches="x")
-    chart.update_yaxes(showgrid=True)
+        chart.figure.update_xaxes(matches="x")
+    chart.figure.update_yaxes(showgrid=True)
     return chart
 
 

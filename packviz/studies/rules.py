@@ -355,8 +355,8 @@ def _where(cases: Sequence[Case], name: str, below: Sequence[str]) -> Chart:
             here = [case for case in some if case.faster == winner]
             x, y = [100 * padding_share(case) for case in here], [work_per_step(case) for case in here]
             chart.points(x, y, said, marker=marker, panel=i, key=i == 0)
-    chart.update_xaxes(range=[-5, 75])
-    chart.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
+    chart.figure.update_xaxes(range=[-5, 75])
+    chart.figure.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
     return chart
 
 

@@ -124,7 +124,7 @@ class Workers(Worded):
         title = f"{worst.capitalize()} gives one worker {times[worst]:.2g} times the tokens of another"
         chart = axes(title, self.to_text(), x="tokens", rows=shares, ends=ends)
         chart.bars(shares, [own for each in tokens.values() for own in each])
-        chart.update_traces(texttemplate="%{x:,}", textposition="outside", cliponaxis=False)
+        chart.figure.update_traces(texttemplate="%{x:,}", textposition="outside", cliponaxis=False)
         chart.scale(most)
         return chart
 

@@ -99,9 +99,9 @@ def test_padding_side_is_the_side_of_the_padding_in_the_result():
     assert torch.equal(back, IDS)
 
 
-@pytest.mark.parametrize("function", [pv.align, AlignExplorer, pv.Aligned.of])
+@pytest.mark.parametrize("function", [pv.align, AlignExplorer, pv.draw.Aligned.of])
 def test_the_old_names_of_the_sides_raise_and_say_that_the_sense_is_reversed(function):
-    old = {"side": "right"} if function == pv.Aligned.of else {"to": "right", "source": "left"}
+    old = {"side": "right"} if function == pv.draw.Aligned.of else {"to": "right", "source": "left"}
     for name, side in old.items():
         new = "source_side" if name == "source" else "padding_side"
         with pytest.raises(TypeError, match=f"argument {name}= is now {new}=.*side of the padding.*opposite side"):
@@ -113,11 +113,11 @@ def test_no_side_can_be_given_by_position():
     with pytest.raises(TypeError, match="positional"):
         pv.align(IDS, [2, 4], "right")
     with pytest.raises(TypeError, match="positional"):
-        pv.Aligned.of(IDS, [2, 4], "right")
+        pv.draw.Aligned.of(IDS, [2, 4], "right")
 
 
 def test_every_side_in_a_signature_is_the_side_of_the_padding():
-    for function in (pv.align, pv.Aligned.of, AlignExplorer):
+    for function in (pv.align, pv.draw.Aligned.of, AlignExplorer):
         named = [name for name in inspect.signature(function).parameters if "side" in name]
         assert named
         assert all(name in ("padding_side", "source_side") for name in named)
@@ -313,8 +313,8 @@ READERS = {
     "align by a mask": lambda x, n, **first: pv.align(x, pv.real_mask(n, 3), **first),
     "show": pv.show,
     "diagnose": pv.diagnose,
-    "Aligned.of": pv.Aligned.of,
-    "Aligned.of a mask": lambda x, n, **first: pv.Aligned.of(x, pv.real_mask(n, 3), **first),
+    "Aligned.of": pv.draw.Aligned.of,
+    "Aligned.of a mask": lambda x, n, **first: pv.draw.Aligned.of(x, pv.real_mask(n, 3), **first),
     "Layout.from_padded": lambda x, n, **first: pv.Layout.from_padded(x.shape, n, **first),
 }
 
@@ -2394,7 +2394,7 @@ def saved():
         "a comparison": pv.compare(nn.GRU(2, 3), torch.zeros(3, 2, 2), [3, 2]),
         "a chart": figures.axes("a title", "its words").bars(["x"], [1.0]),
         "a table": Table([["a", "1"]]),
-        "attention": pv.Attention(2, {"w": np.eye(2)}),
+        "attention": pv.draw.Attention(2, {"w": np.eye(2)}),
     }
 
 

@@ -337,6 +337,8 @@ def test_in_words():
         "\n"
         "ms: median. MB: the most memory in use at once. ?: not told apart. –: no number.\n"
         "A ratio is the median of the rounds' ratios, not the ratio of two medians.\n"
+        "The machine was busy at 1 of 2 points: the same call takes up to 2.2 times as long, even in the middle half of"
+        " the rounds.\n"
         "Measured on a test (CPU), torch 9, 1 thread, 6 rounds, 2026-01-02."
     )
     assert result.ratio("packed", "padded", "B", 8).value == 30

@@ -23,7 +23,7 @@ def test_every_recorded_file_can_be_read_and_written(path, tmp_path):
 
 CHARTS = {
     "benchmark": (benchmark, lambda found: found.to_svg()),
-    "race": (race, lambda found: race.chart({"": found}).to_json()),
+    "race": (race, lambda found: race.chart({"": found}).figure.to_json()),
     "packed faster": (race, lambda found: found.packed_faster().to_svg()),
     "savings": (savings, lambda found: found.to_svg()),
     "compiled": (compiled, lambda found: found.to_svg()),
@@ -40,6 +40,6 @@ def test_every_measured_chart_says_what_it_was_measured_on(name):
     study, draw = CHARTS[name]
     found = study.STUDY.load()
     drawn = draw(found)
-    said = drawn if isinstance(drawn, str) else drawn.to_json()
+    said = drawn if isinstance(drawn, str) else drawn.figure.to_json()
     assert re.search(r"\(CPU\), torch .*, 1 thread, load .* on \d+ cores, .* rounds?, \d{4}-\d\d-\d\d", found.caption)
     assert found.caption in said

@@ -98,7 +98,7 @@ def test_lengths_from_a_file(tmp_path):
 
 
 def test_chart(found):
-    (bars,) = found.chart().data
+    (bars,) = found.chart().figure.data
     assert list(bars.y) == [f"{way}, worker {i}" for way in buckets.SPLITS for i in (0, 1)]
     assert list(bars.x) == [own for way in buckets.SPLITS for own in found.tokens(way)]
     assert not bars.marker.pattern.shape
