@@ -19,9 +19,9 @@ starts processes, a script calls it under `if __name__ == "__main__":`.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
-import pickle
 import socket
 import sys
 import tempfile
@@ -173,8 +173,8 @@ def compare(
             for process in context.processes:
                 process.kill()
                 process.join()
-        found: Workers = pickle.loads(out.read_bytes())
-        return found
+        found = json.loads(out.read_text())
+    return Workers(Layout(n), [Timing.from_dict(timing) for timing in found["timings"]], found["errors"])
 
 
 def gradient_error(found: Sequence[Any], wanted: Sequence[Any]) -> float:
@@ -207,7 +207,8 @@ def _worker(rank: int, workers: int, task: Task, out: Path) -> None:
     if loopback := [name for _, name in socket.if_nameindex() if name.startswith("lo")] if os.name == "posix" else []:
         os.environ["GLOO_SOCKET_IFNAME"] = loopback[0]
     if found := _work(rank, workers, rank, task):
-        out.write_bytes(pickle.dumps(found))
+        timings = [timing.to_dict() for timing in found.timings]
+        out.write_text(json.dumps({"timings": timings, "errors": found.errors}))
     _leave()
 
 

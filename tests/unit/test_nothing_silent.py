@@ -1096,7 +1096,7 @@ def test_constants_without_a_provenance_choose_nothing(device):
 def calibrated(device, modes):
     """What `calibrate` makes of times, for some RNNs: here every run takes as many seconds as there are cells."""
     values = {}
-    for point in (calibration.Point(*some) for some in calibration._points(modes, 1)):
+    for point in (calibration.CalibrationPoint(*some) for some in calibration._points(modes, 1)):
         values[point] = {}
         for name, run in calibration._every_run(point, device):
             values[point].setdefault(name, {})[run.what] = 1e-6 * run.amount[2] * (9 if run.name == "packed" else 1)
