@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from packviz.core.layout import IntArray, Layout
-from packviz.core.validation import at_least, one_of
+from packviz.core.validation import at_least, one_of, renamed
 
 AS_THEY_COME, SHUFFLED, BUCKETED, SORTED = "as they come", "shuffled", "bucketed", "sorted"
 ORDERS = (AS_THEY_COME, SHUFFLED, BUCKETED, SORTED)
@@ -69,6 +69,7 @@ def batches(
     return [found[i] for i in random.permutation(len(found))]
 
 
+@renamed(way="strategy")
 def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
     """Deals the sequences of one batch out to workers, longest first.
 
@@ -90,6 +91,7 @@ def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
     return [order[taker == worker] for worker in range(workers)]
 
 
+@renamed(way="strategy", room="row_size")
 def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> list[IntArray]:
     """Puts several sequences into each row of a fixed size: documents for a transformer.
 
