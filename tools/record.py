@@ -46,7 +46,7 @@ def study_of(step: str) -> tuple[Any, Sequence[Any]]:
     from packviz.cli import STUDIES  # noqa: PLC0415 - the checkout is on the path only now
 
     name, *options = STEPS[step]
-    module = next(module for module in STUDIES if module.endswith(f".{name}"))
+    module = next(module for module in STUDIES if module.removesuffix("_benchmark").endswith(f".{name}"))
     study = importlib.import_module(module).STUDY
     return study, study.others[options[1]] if "--points" in options else study.full
 

@@ -2703,7 +2703,7 @@ def test_a_panel_that_begins_with_what_it_cannot_draw_says_so(name, arguments):
 
 
 def test_a_control_that_was_moved_is_named_in_the_text():
-    panel = explorers.RowExplorer([5, 3, 2], room=6)
+    panel = explorers.RowExplorer([5, 3, 2], row_size=6)
     move(panel.picker.sliders[0], 12)
     assert says_what_it_shows(panel) == ["row size went from 6 to 12 to fit."]
 

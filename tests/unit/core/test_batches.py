@@ -123,7 +123,10 @@ def test_a_snake_is_fairer_than_blocks():
         (lambda: buckets.batches([1], True), "batch_size is True"),
         (lambda: buckets.batches([1], 1, "random"), "order is 'random'; choose one of 'as they come', 'shuffled'"),
         (lambda: buckets.split([1], 0), "workers is 0"),
-        (lambda: buckets.split([1], 1, "zigzag"), "way is 'zigzag'; choose one of 'contiguous', 'strided', 'snake'"),
+        (
+            lambda: buckets.split([1], 1, "zigzag"),
+            "strategy is 'zigzag'; choose one of 'contiguous', 'strided', 'snake'",
+        ),
         (lambda: buckets.tokens([1], [np.array([0])], 2.0), "workers is 2.0"),
     ],
 )
@@ -192,8 +195,8 @@ def test_the_small_example():
     [
         (([5, 9, 3], 8), r"^lengths\[1\] is 9, over row_size=8: give the rows more room, or cut the sequence"),
         (([5, 0], 8), r"^lengths\[1\] is 0: every sequence"),
-        (([5], 0), "^room"),
-        (([5], 8, "best"), "^way"),
+        (([5], 0), "^row_size"),
+        (([5], 8, "best"), "^strategy"),
     ],
 )
 def test_wrong_fills_are_refused(arguments, said):

@@ -109,7 +109,7 @@ def test_the_sentences(row_size, strategy, rows, computed, cut):
     [
         (lambda: Scores([5, 0]), r"^lengths\[1\] is 0"),
         (lambda: Scores([5, 3], 4), r"^lengths\[0\] is 5, over row_size=4"),
-        (lambda: Scores([5, 3], strategy="best"), "^way is 'best'; choose one of 'padded', 'next-fit'"),
+        (lambda: Scores([5, 3], strategy="best"), "^strategy is 'best'; choose one of 'padded', 'next-fit'"),
         (lambda: Scores([5, 3], mask="diagonal"), "^mask is 'diagonal'; choose one of 'none', 'causal', 'document'"),
     ],
 )

@@ -92,7 +92,7 @@ def test_only_the_controls_that_have_a_say_are_shown():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"strategy": "best"}, "way is 'best'; choose one of 'padded', "),
+        ({"strategy": "best"}, "strategy is 'best'; choose one of 'padded', "),
         ({"mask": "x"}, "mask is 'x'; choose one of 'none', 'causal', "),
         ({"row_size": 0}, "row size is 0; give a whole number from 1 to 16"),
         ({"kind": "nope"}, "kind is 'nope'"),

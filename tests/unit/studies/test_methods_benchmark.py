@@ -1,4 +1,4 @@
-"""The race: who takes part, that only right results are timed, what it says of times that a test makes up."""
+"""The methods benchmark: which methods are timed, that only right results are timed, what it says of times that a test makes up."""
 
 import json
 import re
@@ -138,7 +138,7 @@ OURS_SLOW = {"torch_packed": 20, "split": 20, "staircase": 20, "padded": 20, "pa
 
 @pytest.mark.parametrize("which", PASSES)
 @pytest.mark.parametrize(
-    ("times", "missed"),
+    ("times", "misses"),
     [
         ({"auto": 10}, []),
         ({"auto": 10.8}, [OWN, SLOWER]),
