@@ -131,6 +131,32 @@ def clock_for(device: Any) -> Clock:
     return WallClock(getattr(torch, device.type).synchronize)
 
 
+class Estimate(float):
+    """The median of what the rounds measured, as a number.
+
+    Attributes:
+        low: lower end of its 95 % confidence interval; -inf if there were too few rounds for one.
+        high: upper end.
+    """
+
+    low: float
+    high: float
+
+    def __new__(cls, median: float, low: float = -math.inf, high: float = math.inf) -> Estimate:
+        """Makes the number and keeps its range."""
+        made = super().__new__(cls, median)
+        made.low, made.high = low, high
+        return made
+
+    def __repr__(self) -> str:
+        return f"{self:.3g} (95 % interval {text.between((self.low, self.high))})"
+
+    @property
+    def known(self) -> str:
+        """The digits that are known."""
+        return text.known(self, (self.low, self.high))
+
+
 @dataclass(frozen=True)
 class Ratio(Worded):
     """How many times as long one takes as another: the median of the rounds' ratios, and their quartiles.

@@ -1439,14 +1439,14 @@ def test_advise_measures_on_while_it_does_not_know(monkeypatch):
 
 def test_advise_prints_no_more_than_it_knows(monkeypatch):
     found, _ = advised(monkeypatch, noisy(0.05))
-    low, high = found.gain.interval
-    said = re.search(r"saves (\S+) % of the time of torch, packed \(95 % interval (\S+) to (\S+) %\)", found.verdict())
-    assert said, found.verdict()
+    low, high = found._gain.interval
+    said = re.search(r"saves (\S+) % of the time of torch, packed \(95 % interval (\S+) to (\S+) %\)", found.verdict)
+    assert said, found.verdict
     saved, *ends = said.groups()
     assert float(ends[0]) <= 100 * (1 - high) < 100 * (1 - low) <= float(ends[1])
     step = 10.0 ** -len(saved.partition(".")[2])
     assert step <= 100 * (high - low) < 10 * step or saved.count("0")
-    assert f"{100 * (1 - found.gain.value):.3g} %" not in found.verdict()
+    assert f"{100 * (1 - found._gain.value):.3g} %" not in found.verdict
 
 
 def test_advise_says_that_it_cannot_tell(monkeypatch):
@@ -1455,28 +1455,28 @@ def test_advise_says_that_it_cannot_tell(monkeypatch):
         found, _ = advised(monkeypatch, noisy(sigma, dict.fromkeys(MIDDLE, 3e-3)), budget=budget)
         assert found.best == PACKED
         assert not found.is_clear
-        assert "annot tell" in found.verdict()
-        assert "saves" not in found.verdict()
-        assert "Give a larger budget, or repeat it on a quiet machine." in found.verdict()
+        assert "annot tell" in found.verdict
+        assert "saves" not in found.verdict
+        assert "Give a larger budget, or repeat it on a quiet machine." in found.verdict
 
 
 def test_advise_says_that_the_machine_is_busy(monkeypatch):
     loaded = {"load_average": [2.7, 1.0, 1.0], "cores": 2}
     found, _ = advised(monkeypatch, noisy(0.01), place=loaded, budget=1e-4)  # suffices for torch's packing alone
-    assert found.verdict().startswith("Cannot tell which is fastest; take the simplest, torch, packed.")
-    assert "Nothing else was measured.\nThe machine is busy: a load of 2.7 on 2 cores.\nGive" in found.verdict()
+    assert found.verdict.startswith("Cannot tell which is fastest; take the simplest, torch, packed.")
+    assert "Nothing else was measured.\nThe machine is busy: a load of 2.7 on 2 cores.\nGive" in found.verdict
     for sigma in (0.01, 1.5):
         found, _ = advised(monkeypatch, noisy(sigma), place=loaded, budget=1.0)
-        assert "The machine is busy: a load of 2.7 on 2 cores." in found.verdict()
+        assert "The machine is busy: a load of 2.7 on 2 cores." in found.verdict
     found, _ = advised(monkeypatch, noisy(1.5), budget=1.0)
-    assert re.search(r"The machine is busy: the same call takes up to \S+ times as long", found.verdict())
+    assert re.search(r"The machine is busy: the same call takes up to \S+ times as long", found.verdict)
 
 
 def test_two_that_take_the_same_time_are_the_same(monkeypatch):
     found, _ = advised(monkeypatch, noisy(0.02, dict.fromkeys(MIDDLE, 3e-3)))
     assert found.best == PACKED
     assert found.is_clear
-    assert "Nothing with the same results is clearly faster." in found.verdict()
+    assert "Nothing with the same results is clearly faster." in found.verdict
 
 
 @given(
