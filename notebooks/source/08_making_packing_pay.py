@@ -348,41 +348,40 @@ pv.Stairs(lengths, plan.cuts)
 # The whole network of notebook 06, batch B with 512 sequences: `drop-in` exchanges pack and pad only, `run` is `pv.run`.
 
 # %%
-from packviz.studies.forum import points, results, sweep
+from packviz.studies import benchmark
 
 methods = ("padded", "packed", "drop-in", "run")
-machines = sweep.recordings(methods)
-results.on_machines(machines, "ratio", "B")
+machines = benchmark.recordings(methods)
+benchmark.on_machines(machines, "ratio", "B")
 
 # %% [markdown]
 # On the CPU packed training takes many times as long as padded. With `run` it takes less: the results of packing, and
 # fewer cells. `drop-in` saves the smaller part of the lost time: pack and pad. The larger part is torch's packed LSTM.
 
 # %%
-results.on_machines(machines, "memory", "B")
+benchmark.on_machines(machines, "memory", "B")
 
 # %% [markdown]
 # On the CPU `run` pays with memory: the staircase keeps the rows of every rectangle beside the padded batch. Padded needs
 # more still.
 
 # %% tags=["claims"]
-assert not [point for found in machines.values() for point in found.points if point.wrong]
-full = sweep.recorded("benchmark_cpu.json")
+assert not any(found.left_out for found in machines.values())
+full = benchmark.recorded("benchmark_cpu.json")
 longest = full.steps("B")[-1]
-memory = full.point("B", longest).timing.memory
+memory = full.at("B", longest)["training"].memory
 assert full.ratio("run", "padded", "B", longest).value < 1 < full.ratio("packed", "padded", "B", longest).value
-took = {method: full.point("B", longest).timing.median(f"{method}, training") for method in methods}
+took = {method: full.at("B", longest)["training"].median(method) for method in methods}
 assert took["packed"] - took["drop-in"] < took["drop-in"] - took["run"]
-assert memory["packed, training"] < memory["run, training"] < memory["padded, training"]
+assert memory["packed"] < memory["run"] < memory["padded"]
 
 # %% [markdown]
 # On your machine, with batches of 64. In so small a step `run`'s own calls may cost more than it saves:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
-small = points.Parameters(methods=methods, batch_size=64, rounds=25, until_narrow=True)
-*_, live = sweep.sweep(small, ["B"], sizes=(32, 64, 128))
+live = benchmark.run(benchmark.grid("B", (32, 64, 128)), methods=methods, batch_size=64, rounds=25, until_narrow=True)
 print(live)
-results.on_machines({"yours": live}, "ratio", "B")
+benchmark.on_machines({"yours": live}, "ratio", "B")
 
 # %% [markdown]
 # ## Who wins

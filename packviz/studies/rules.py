@@ -21,7 +21,7 @@ from packviz.core.worded import Worded
 from packviz.draw import text
 from packviz.draw.palette import LIGHT, METHODS, RAMP
 from packviz.draw.sheet import width_of
-from packviz.studies.thumb import PACKED, PADDED, Case, Measured, Point
+from packviz.studies.thumb import PACKED, PADDED, Case, GridPoint, Measured
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
@@ -300,9 +300,9 @@ def where_time_goes(machines: Mapping[str, Measured], **fields: Any) -> list[Cha
 
     Args:
         machines: what was measured, by what to call the machine: a chart for each that has the case.
-        fields: of the case, all that `thumb.Point` has.
+        fields: of the case, all that `thumb.GridPoint` has.
     """
-    at = Point(**fields)
+    at = GridPoint(**fields)
     return [
         CostModel.fit(found.cases).chart(found.values[at], found.caption, machine if len(machines) > 1 else "")
         for machine, found in machines.items()

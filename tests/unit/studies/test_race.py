@@ -14,11 +14,11 @@ from packviz.core.layout import Layout
 from packviz.count.flops import flops
 from packviz.ops import running
 from packviz.studies import race
-from packviz.studies.race import AUTO, COPY, LENGTHS, METHODS, OURS, PACKED, PADDED, PASSES, POINTS, Point, Race
+from packviz.studies.race import AUTO, COPY, LENGTHS, METHODS, OURS, PACKED, PADDED, PASSES, POINTS, MethodsPoint, Race
 
-TINY = Point("GRU", "uniform", 3, 5, 2, 3)
-OTHER = Point("LSTM", "equal", 3, 5, 2, 3)
-PACKING = Point("none", "triangle", 3, 5, 2, 2)
+TINY = MethodsPoint("GRU", "uniform", 3, 5, 2, 3)
+OTHER = MethodsPoint("LSTM", "equal", 3, 5, 2, 3)
+PACKING = MethodsPoint("none", "triangle", 3, 5, 2, 2)
 PLACE = {"device_name": "a machine", "torch": "9.9", "threads": 1, "date": "2026-01-02T03:04:05"}
 
 
@@ -46,7 +46,7 @@ def test_the_points():
 
 @given(st.sampled_from(sorted(LENGTHS)), st.integers(1, 40), st.integers(1, 60))
 def test_lengths_fit_the_batch(kind, batch, steps):
-    n = Point("LSTM", kind, batch, steps, 1, 1).drawn()
+    n = MethodsPoint("LSTM", kind, batch, steps, 1, 1).drawn()
     assert len(n) == batch
     assert 1 <= min(n) <= max(n) <= steps
 

@@ -33,7 +33,7 @@ def case(ratio=2.0, kind="uniform", training=True, mode="GRU", batch_size=8, lon
 @pytest.mark.parametrize("lengths", [[3, 5, 1], [4, 4]])
 def test_both_run_the_same_batch(mode, training, lengths):
     layout = Layout(lengths)
-    calls = thumb.contest(Spec(mode, 2, 3), layout, training).calls
+    calls = thumb.padded_and_packed(Spec(mode, 2, 3), layout, training).calls
     (padded, *others), (packed, *states) = (calls[name]() for name in (PADDED, PACKED))
     assert padded.shape == packed.shape == (layout.max_len, layout.batch_size, 3)
     mask = torch.tensor(layout.mask.T)
