@@ -252,9 +252,11 @@ def renamed():
 
 
 def test_every_old_name_is_in_the_table():
-    names = {old.removeprefix("pv."): new.removeprefix("pv.") for old, new in renamed() if "(" not in old}
-    assert names == pv._RENAMED
+    names = {old: new for old, new in renamed() if re.fullmatch(r"pv\.\w+", old)}
+    assert names == {f"pv.{old}": f"pv.{new}" for old, new in pv._RENAMED.items()}
     assert {"pv.padding_mask", "pv.align(to=)", "pv.align(source=)"} <= {old for old, _ in renamed()}
+    attributes = [(old, new) for old, new in renamed() if old.startswith("advice.")]
+    assert attributes == [(f"advice.{old}", f"advice.{new}") for old, new in advice._RENAMED.items()]
 
 
 @pytest.mark.parametrize(("old", "new"), renamed())
@@ -265,7 +267,7 @@ def test_every_old_name_raises_and_names_the_new_one(old, new):
             eval(where, {"pv": pv, "AlignExplorer": AlignExplorer})(**{argument: "left"})
     else:
         with pytest.raises(AttributeError, match=f"{where} is now {new}"):
-            eval(where, {"pv": pv})
+            eval(where, {"pv": pv, "advice": object.__new__(advice.Advice)})
 
 
 def test_no_public_name_with_padding_is_true_at_real_cells():

@@ -72,10 +72,8 @@ def test_of_what_is_not_told_apart_the_simplest():
     assert found.best == AUTO
     assert "pv.run(rnn, x, lengths)" in found.code
     assert "BucketSampler" not in found.code
-    assert (
-        found.verdict
-        .splitlines()[1]
-        .endswith(" pv.run, staircase has a lower median, but is not told apart from it.")
+    assert found.verdict.splitlines()[1].endswith(
+        " pv.run, staircase has a lower median, but is not told apart from it."
     )
 
 
@@ -95,7 +93,7 @@ def test_old_names_raise():
         with pytest.raises(AttributeError, match=rf"^advice\.{old} is now advice\.{new}$"):
             getattr(found, old)
         assert hasattr(found, new)
-    with pytest.raises(AttributeError, match="^Advice has no attribute 'gains'$"):
+    with pytest.raises(AttributeError, match=r"^Advice has no attribute 'gains'$"):
         _ = found.gains
 
 
