@@ -316,6 +316,7 @@ class Timing(Worded):
         lines = text.table(rows, "<  .12  <")
         lines += [self.ratio(name, names[0]).to_text() for name in names[1:]]
         lines += [f"✗ {name} was left out: {why}" for name, why in self.missing.items()]
+        lines += filter(None, [self.provenance.get("results")])
         stopped = ", then stopped" if self.stopped else ""
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} interleaved rounds"
         how = f"; a ratio is {_FORMED}" if len(names) > 1 else ""
@@ -366,6 +367,7 @@ def measure(
     memory: bool = False,
     until_narrow: bool = False,
     to: str | None = None,
+    budget: float = math.inf,
 ) -> Timing:
     """Times several functions against each other.
 
@@ -390,6 +392,7 @@ def measure(
             width of the intervals alone and never on where they lie: to stop once two are told apart would find
             differences that are not there.
         to: the name that ratios are taken to, for `until_narrow`; if not given, the first.
+        budget: seconds after which no round begins, once `FEWEST_ROUNDS` are complete.
 
     Returns:
         A `Timing`. Its provenance also holds the page faults per round, to tell whether the allocator was calm.
@@ -417,8 +420,11 @@ def measure(
     complete: list[dict[str, float]] = []
     stopped, faults, look = False, None, FEWEST_ROUNDS
     most: dict[str, int] = {}
+    end = time.monotonic() + budget
     with _no_garbage_collection():
         for done in range(warmup + rounds):
+            if len(complete) >= FEWEST_ROUNDS and time.monotonic() >= end:
+                break
             if done == warmup:
                 for name in order if memory else ():
                     if stopped := bool(stop()):
