@@ -31,7 +31,9 @@ class Finding(Worded):
         rule: a short name of what was looked for, the same for every finding of its kind.
         message: what was found.
         where: the place: a line of the reader's code, or an entry of their data. Empty if there is none.
-        fix: what to do about it. Empty if there is nothing to do.
+        fix: what to do about it; code in it can be pasted. Empty if there is nothing to do.
+        indices: the rows of the batch that it is about, so that `lengths[i]` and row `i` of `x` can be looked at; empty
+            if it is about the batch as a whole.
     """
 
     level: str
@@ -39,6 +41,7 @@ class Finding(Worded):
     message: str
     where: str = ""
     fix: str = ""
+    indices: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         one_of("level", self.level, LEVELS)
