@@ -65,7 +65,7 @@ def time_calls(
     tolerance = None if tolerance is None else share("tolerance", tolerance)
     device = None if device is None else check_device(device)
     before: dict[str, Call] = dict.fromkeys(calls, setup) if setup else {}
-    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    gpus = range(torch.cuda.device_count()) if _cuda_in_use() else ()
     parts: dict[str, dict[str, torch.Tensor]] = {}
     result: Any = None
     with torch.random.fork_rng(gpus):
@@ -76,7 +76,7 @@ def time_calls(
             device = device or _accelerator(result)
             if check and result is not None:
                 parts[name] = leaves(result)  # a copy, because the next call may write to the same memory
-        if device is None and torch.cuda.is_initialized():
+        if device is None and _cuda_in_use():
             raise ValueError("the results do not tell where the work is done; pass device='cuda' or device='cpu'")
         device = device or "cpu"
         remark = _compare(calls, parts, tolerance, device) if check else "Results were not compared: check is False."
@@ -84,6 +84,11 @@ def time_calls(
         left = end - time.monotonic()
         timing = measure(calls, rounds=_MOST_ROUNDS, device=device, before=before, until_narrow=True, budget=left)
     return replace(timing, provenance={**timing.provenance, "results": remark})
+
+
+def _cuda_in_use() -> bool:
+    """Whether this process has done anything on CUDA."""
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
 def _compare(

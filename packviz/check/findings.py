@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -58,8 +59,10 @@ class Finding(Worded):
     def details(self) -> list[str]:
         """Everything but the headline, in lines of at most 106 characters."""
         said = self.message.splitlines()
-        said += [f"{name}: {text}" for name, text in (("where", self.where), ("fix", self.fix)) if text]
-        return [line for one in said for line in wrap(one, _COLUMNS - 4, subsequent_indent="  ")]
+        whole = re.sub(r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix)  # can be pasted
+        said += [f"{name}: {text}" for name, text in (("where", self.where), ("fix", whole)) if text]
+        lines = [line for one in said for line in wrap(one, _COLUMNS - 4, subsequent_indent="  ")]
+        return [line.replace("\xa0", " ") for line in lines]
 
 
 @dataclass(frozen=True, repr=False)
