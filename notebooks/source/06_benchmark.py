@@ -70,13 +70,13 @@ ask("the price of packing")
 
 # %%
 machines = benchmark.recordings()  # every machine that was recorded
-benchmark.on_machines(machines, "ratio")
+benchmark.by_machine(machines, "ratio").chart()
 
 # %% [markdown]
 # Both axes are logarithmic. On the line at 1 packing costs nothing.
 #
-# A ratio is taken within a round, between two calls that have met the same machine. Drawn is the median of these ratios;
-# the band reaches from quartile to quartile. (The ratio of two medians may be another number.)
+# A ratio is taken within a round, between two calls that have met the same machine. The marks show the median of these
+# ratios, the whiskers their quartiles. Hover over a mark to read its number. (The ratio of two medians may differ.)
 #
 # On the CPU: in A, packing is nearly free. In B it costs something in the forward pass, and in training a multiple,
 # though it computes only half as much. That is what the user saw.
@@ -96,7 +96,7 @@ assert not any(found.left_out for found in machines.values())
 ask("twice the length")
 
 # %%
-benchmark.on_machines(machines, "time")
+benchmark.by_machine(machines, "time").chart()
 
 # %% [markdown]
 # The thin lines: twice the length takes twice the time (slope 1), or four times (slope 2). On the CPU padded follows the
@@ -108,7 +108,7 @@ benchmark.on_machines(machines, "time")
 # The most memory in use at once:
 
 # %%
-benchmark.on_machines(machines, "memory")
+benchmark.by_machine(machines, "memory").chart()
 
 # %% [markdown]
 # On the CPU packed training in B needs far less than padded: no padding is kept, and the packed LSTM keeps less for each
@@ -202,7 +202,7 @@ assert not yours.left_out
 # %% [markdown]
 # ## Exercise
 #
-# `a` and `b` are functions, `clock()` gives the seconds. How many times as long does `b` take as `a`? Four simulated
+# `a` and `b` are functions, `clock()` gives the seconds. MeasureOptions many times as long does `b` take as `a`? Four simulated
 # machines wait for you: a quiet one, a cold one, one that gets tired, and a busy one. Start with one call of each; the
 # check says which machine that fools.
 

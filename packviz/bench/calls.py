@@ -11,7 +11,7 @@ import torch
 
 from packviz.bench.machine import check_device
 from packviz.bench.timing import Call, Timing, measure
-from packviz.core.given import require_seconds, share
+from packviz.core.validation import require_seconds, share
 from packviz.ops.tolerance import leaves, of_states, require_same
 
 _MOST_ROUNDS = 1000

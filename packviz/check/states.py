@@ -14,13 +14,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from packviz.core.given import only_dense, only_values, share
+from packviz.core.has_text import HasText
 from packviz.core.layout import BoolArray, Layout, frozen, sequence_name
 from packviz.core.padded import order, reading
-from packviz.core.worded import Worded
+from packviz.core.validation import require_dense, require_values, share
 from packviz.draw import grids, text
 from packviz.draw.curves import Curve, Trajectory
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 from packviz.ops.running import check_states
@@ -108,7 +108,7 @@ class Gradients:
     weights: Mapping[str, Difference]
 
 
-class Agreement(Worded):
+class Agreement(HasText):
     """Whether padded and packed agree, for each of `RESULTS`: `agrees.h_n` or `agrees["h_n"]`.
 
     A name that does not exist is an error, and so is a result that the comparison does not have, such as
@@ -147,7 +147,7 @@ class Agreement(Worded):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StatesComparison(Drawn):
+class StatesComparison(Drawing):
     """Where an RNN's results agree and differ, padded against packed. `L` layers, `D` directions.
 
     Attributes:
@@ -391,8 +391,8 @@ def compare(
     if not isinstance(x, Tensor):
         hint = " (unpack it with pad_packed_sequence first)" if hasattr(x, "batch_sizes") else ""
         raise TypeError(f"x is a {type(x).__name__}; give the padded batch as a tensor{hint}")
-    only_dense("x", x)
-    only_values("x", x)
+    require_dense("x", x)
+    require_values("x", x)
     layout = _checked(rnn, x, lengths)
     if hx is not None:
         check_states(rnn, hx, x, layout.batch_size)

@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import cast
 
 from packviz.draw import palette, text
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import CHAR, HATCHED, Sheet, n
 
 DOES = {
@@ -70,7 +70,7 @@ class Node:
 
 
 @dataclass(frozen=True, repr=False)
-class Graph(Drawn):
+class Graph(Drawing):
     """The nodes that a backward pass goes through.
 
     Attributes:
@@ -102,7 +102,8 @@ class Graph(Drawn):
             return "\n".join([self.headline, *text.table(rows, "  >5 × <20>8  <")])
         rows = []
         for i, node in enumerate(self.nodes):
-            after = "→ " * node.leads_on + ", ".join(str(n) for n in node.next if n is not None)
+            after = ", ".join(str(n) for n in node.next if n is not None)
+            after = f"→ {after}" if after else ""
             rows.append([f"{i}", node.name, text.size(node.bytes), after, self.does(i)])
             if node.operators:
                 rows.append(["", "", "", "", ", ".join(node.said())])

@@ -20,9 +20,9 @@ from typing import Any
 
 from packviz.core import files
 from packviz.core.cuts import Rates, best_cuts, predict
+from packviz.core.has_text import HasText
 from packviz.core.machine import cpu_name
 from packviz.core.spec import Spec
-from packviz.core.worded import Worded
 
 TERMS = (
     "run",
@@ -49,7 +49,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, repr=False)
-class Costs(Worded):
+class Costs(HasText):
     """The constants of the model for one kind of device; on the CPU, for one number of threads.
 
     Attributes:
@@ -136,7 +136,7 @@ def amounts(spec: Spec, calls: int, steps: int, cells: int) -> tuple[float, ...]
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Worded):
+class Plan(HasText):
     """How one batch is to be run, and why.
 
     Attributes:

@@ -16,10 +16,10 @@ from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.cuts import rectangles
-from packviz.core.given import only_dense, only_values
 from packviz.core.layout import Layout
 from packviz.core.padded import Padded, order, reading
 from packviz.core.spec import Spec
+from packviz.core.validation import require_dense, require_values
 from packviz.ops import costs, original, packing, split, staircase, trial
 from packviz.ops.grid import Grid
 from packviz.ops.index import is_at_hand
@@ -568,8 +568,8 @@ def _checked(
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a tensor, got {type(x).__name__}")
     if x.layout is not torch.strided or x.is_nested or x.is_meta:
-        only_dense("x", x)
-        only_values("x", x)
+        require_dense("x", x)
+        require_values("x", x)
     shape, batch_first = x.shape, bool(rnn.batch_first if batch_first is None else batch_first)
     if len(shape) != 3:
         raise ValueError(f"x must be {order(batch_first, ', I')}, got shape {tuple(shape)}")

@@ -1,7 +1,7 @@
 """Rules that say when to pack: the rule of thumb, thresholds, and a model of the cost. And how to judge them.
 
 A rule sees what is known before anything is run: lengths and sizes. Whether it is right is for the cases of
-`packviz.studies.thumb` to say.
+`packviz.studies.heuristics` to say.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from packviz.bench.study import captions
 from packviz.core.fit import nonnegative
+from packviz.core.has_text import HasText
 from packviz.core.layout import Layout
 from packviz.core.spec import GATES
-from packviz.core.worded import Worded
 from packviz.draw import text
 from packviz.draw.palette import LIGHT, METHODS, RAMP
 from packviz.draw.sheet import width_of
-from packviz.studies.thumb import PACKED, PADDED, Case, GridPoint, Measured
+from packviz.studies.heuristics import PACKED, PADDED, Case, GridPoint, Measured
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
@@ -55,7 +55,7 @@ def work_per_step(case: Case) -> float:
 
 
 @dataclass(frozen=True, repr=False)
-class Judged(Worded):
+class Judged(HasText):
     """What became of a rule on measured cases.
 
     Attributes:
@@ -355,8 +355,8 @@ def _where(cases: Sequence[Case], name: str, below: Sequence[str]) -> Chart:
             here = [case for case in some if case.faster == winner]
             x, y = [100 * padding_share(case) for case in here], [work_per_step(case) for case in here]
             chart.points(x, y, said, marker=marker, panel=i, key=i == 0)
-    chart.update_xaxes(range=[-5, 75])
-    chart.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
+    chart.figure.update_xaxes(range=[-5, 75])
+    chart.figure.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
     return chart
 
 

@@ -39,8 +39,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 import packviz as pv
 from packviz import cli, explorers
-from packviz.bench import advice, calibration, contest, timing
-from packviz.bench.contest import PACKED, PADDED
+from packviz.bench import advice, calibration, comparison, timing
+from packviz.bench.comparison import PACKED, PADDED
 from packviz.bench.timing import FEWEST_ROUNDS, NARROW, Timing, measure, median_interval
 from packviz.check import errors, museum
 from packviz.check.findings import Finding, Findings
@@ -50,7 +50,7 @@ from packviz.cli import main
 from packviz.core import files
 from packviz.core.cuts import rectangles
 from packviz.draw import figures, text
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.table import Table
 from packviz.explorers import AlignExplorer, MuseumExplorer
 from packviz.explorers.lengths import FILE, TYPED
@@ -99,9 +99,9 @@ def test_padding_side_is_the_side_of_the_padding_in_the_result():
     assert torch.equal(back, IDS)
 
 
-@pytest.mark.parametrize("function", [pv.align, AlignExplorer, pv.Aligned.of])
+@pytest.mark.parametrize("function", [pv.align, AlignExplorer, pv.draw.Aligned.of])
 def test_the_old_names_of_the_sides_raise_and_say_that_the_sense_is_reversed(function):
-    old = {"side": "right"} if function == pv.Aligned.of else {"to": "right", "source": "left"}
+    old = {"side": "right"} if function == pv.draw.Aligned.of else {"to": "right", "source": "left"}
     for name, side in old.items():
         new = "source_side" if name == "source" else "padding_side"
         with pytest.raises(TypeError, match=f"argument {name}= is now {new}=.*side of the padding.*opposite side"):
@@ -113,11 +113,11 @@ def test_no_side_can_be_given_by_position():
     with pytest.raises(TypeError, match="positional"):
         pv.align(IDS, [2, 4], "right")
     with pytest.raises(TypeError, match="positional"):
-        pv.Aligned.of(IDS, [2, 4], "right")
+        pv.draw.Aligned.of(IDS, [2, 4], "right")
 
 
 def test_every_side_in_a_signature_is_the_side_of_the_padding():
-    for function in (pv.align, pv.Aligned.of, AlignExplorer):
+    for function in (pv.align, pv.draw.Aligned.of, AlignExplorer):
         named = [name for name in inspect.signature(function).parameters if "side" in name]
         assert named
         assert all(name in ("padding_side", "source_side") for name in named)
@@ -246,7 +246,8 @@ def test_diagnose_gives_the_call_that_repairs():
 
 def renamed():
     """The rows of docs/renamed.md: what is written in them as code."""
-    lines = (ROOT / "docs" / "renamed.md").read_text(encoding="utf-8").splitlines()
+    public, _ = (ROOT / "docs" / "renamed.md").read_text(encoding="utf-8").split("## Inside the package")
+    lines = public.splitlines()
     cells = [[cell.strip() for cell in line.split("|")[1:3]] for line in lines if line.startswith("| `")]
     return [tuple(cell.split("`")[1] for cell in row) for row in cells]
 
@@ -315,8 +316,8 @@ READERS = {
     "align by a mask": lambda x, n, **first: pv.align(x, pv.real_mask(n, 3), **first),
     "show": pv.show,
     "diagnose": pv.diagnose,
-    "Aligned.of": pv.Aligned.of,
-    "Aligned.of a mask": lambda x, n, **first: pv.Aligned.of(x, pv.real_mask(n, 3), **first),
+    "Aligned.of": pv.draw.Aligned.of,
+    "Aligned.of a mask": lambda x, n, **first: pv.draw.Aligned.of(x, pv.real_mask(n, 3), **first),
     "Layout.from_padded": lambda x, n, **first: pv.Layout.from_padded(x.shape, n, **first),
 }
 
@@ -1098,7 +1099,7 @@ def test_constants_without_a_provenance_choose_nothing(device):
 def calibrated(device, modes):
     """What `calibrate` makes of times, for some RNNs: here every run takes as many seconds as there are cells."""
     values = {}
-    for point in (calibration.Point(*some) for some in calibration._points(modes, 1)):
+    for point in (calibration.CalibrationPoint(*some) for some in calibration._points(modes, 1)):
         values[point] = {}
         for name, run in calibration._every_run(point, device):
             values[point].setdefault(name, {})[run.what] = 1e-6 * run.amount[2] * (9 if run.name == "packed" else 1)
@@ -2046,7 +2047,7 @@ def test_13_the_exit_status(x, lengths, plain, strict, tmp_path, capsys):
 
 # ---- 14. advise measures until it is clear, or says that it is not
 
-AUTO = f"pv.run, {contest.METHODS[0]}"
+AUTO = f"pv.run, {comparison.METHODS[0]}"
 QUIET = {"load_average": [0.9, 0.9, 0.9], "cores": 2}
 
 
@@ -2084,7 +2085,7 @@ def advised(monkeypatch, factor, *, place=QUIET, budget=20.0):
 
     monkeypatch.setattr(advice, "contestants", lambda: {name: method(name) for name in MIDDLE})
     monkeypatch.setattr(advice.time, "monotonic", lambda: clock.now)
-    for module in (contest, timing):
+    for module in (comparison, timing):
         monkeypatch.setattr(module, "clock_for", lambda device: clock)
     monkeypatch.setattr(timing, "provenance", lambda device, parameters: dict(place))
     monkeypatch.setattr(timing, "load_average", lambda: place["load_average"])
@@ -2398,7 +2399,7 @@ def saved():
         "a comparison": pv.compare(nn.GRU(2, 3), torch.zeros(3, 2, 2), [3, 2]),
         "a chart": figures.axes("a title", "its words").bars(["x"], [1.0]),
         "a table": Table([["a", "1"]]),
-        "attention": pv.Attention(2, {"w": np.eye(2)}),
+        "attention": pv.draw.Attention(2, {"w": np.eye(2)}),
     }
 
 
@@ -2419,14 +2420,14 @@ def test_what_is_saved_is_what_the_suffix_says(name, suffix, tmp_path, monkeypat
     one.save(path)
     content = path.read_bytes()
     assert kind_of(content) == suffix.lower()
-    if suffix == ".txt" or (suffix == ".html" and isinstance(one, Drawn)):
+    if suffix == ".txt" or (suffix == ".html" and isinstance(one, Drawing)):
         assert one.to_text().partition("\n")[0] in unescape(content.decode())
 
 
 def test_everything_that_draws_saves_a_picture(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cairosvg", CairoStandIn)
     for one in saved().values():
-        if isinstance(one, Drawn):
+        if isinstance(one, Drawing):
             for suffix in (".svg", ".png", ".html", ".txt"):
                 one.save(tmp_path / f"o{suffix}", *(["dark"] if suffix == ".svg" else []))
             assert (tmp_path / "o.svg").read_text() == one.to_svg("dark")
@@ -2445,7 +2446,7 @@ def test_a_png_says_what_to_install(tmp_path, monkeypatch, capsys):
 def test_to_svg_takes_a_theme_and_says_what_writes_a_file():
     said = "theme is 'x.svg'; choose one of 'light', 'dark', 'live'. To write a file, call .save('x.svg')"
     for one in saved().values():
-        if isinstance(one, Drawn):
+        if isinstance(one, Drawing):
             with pytest.raises(ValueError, match=re.escape(said)):
                 one.to_svg("x.svg")
 

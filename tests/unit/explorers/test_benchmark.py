@@ -206,10 +206,10 @@ def test_no_run_is_left_behind(explorer, monkeypatch, how):
         if how == "start another":
             press(another.job.start)
         else:
-            threading.Timer(0.05, gate.release, [100]).start()
+            threading.Timer(0.05, gate.release, [1000]).start()
             monkeypatch.setitem(network.METHODS, "packed", network.packed)
             assert len(another.measure().points) == 4
-    gate.release(100)
+    gate.release(1000)
     explorer.job.thread.join(60)
     assert not explorer.job.thread.is_alive()
     if another is not None and another.job.thread:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,11 +29,11 @@ def run(setups=("A", "B"), steps=(2, 3), **given):
 
 
 def made(forward, training, setup="B", steps=8, **options):
-    """A point with these seconds by method, the same in three rounds."""
+    """A point with these seconds by method, the same in six rounds."""
     passes = {"forward": forward, "training": training}
     return {
         BenchmarkPoint(setup, steps): {
-            which: Timing({name: (t, t, t) for name, t in times.items()}, **options) for which, times in passes.items()
+            which: Timing({name: (t,) * 6 for name, t in times.items()}, **options) for which, times in passes.items()
         }
     }
 
@@ -274,7 +274,7 @@ def test_when_nothing_fits(monkeypatch):
     result = run(steps=(2,), setups=("A",))
     assert len(result.left_out) == 4
     assert result.to_text()
-    assert Drawing(result.to_svg())
+    assert ParsedSvg(result.to_svg())
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_nothing_known_nothing_foreseen():
 
 def test_in_words():
     clear = made({"padded": 1e-3, "packed": 2e-3}, {"padded": 0.01, "packed": 0.3})
-    noisy = Timing({"padded": (1.0, 2.0, 3.0), "packed": (2.0, 3.0, 1.0)}, memory={"padded": 5 * 10**6})
+    noisy = Timing({"padded": (1.0, 2.0, 3.0) * 2, "packed": (2.0, 3.0, 1.0) * 2}, memory={"padded": 5 * 10**6})
     result = result_of(clear, {BenchmarkPoint("B", 16): {"forward": noisy, "training": Timing({})}})
     assert repr(result) == (
         "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), batch size 512, float32.\n"
@@ -337,7 +337,9 @@ def test_in_words():
         "\n"
         "ms: median. MB: the most memory in use at once. ?: not told apart. –: no number.\n"
         "A ratio is the median of the rounds' ratios, not the ratio of two medians.\n"
-        "Measured on a test (CPU), torch 9, 1 thread, 3 rounds, 2026-01-02."
+        "The machine was busy at 1 of 2 points: the same call takes up to 2.2 times as long, even in the middle half of"
+        " the rounds.\n"
+        "Measured on a test (CPU), torch 9, 1 thread, 6 rounds, 2026-01-02."
     )
     assert result.ratio("packed", "padded", "B", 8).value == 30
     assert result.ratio("packed", "padded", "B", 8, "forward").value == 2
@@ -354,7 +356,7 @@ def test_the_picture_has_a_row_per_quantity_and_a_column_per_setup():
         for which, some in times.items()
     }
     result = result_of({BenchmarkPoint(setup, steps): measured for setup in ("B", "A") for steps in (4, 8)})
-    titles = [t for t in Drawing(result.to_svg()).said() if "(no padding): " in t or "(triangle): " in t]
+    titles = [t for t in ParsedSvg(result.to_svg()).said() if "(no padding): " in t or "(triangle): " in t]
     assert titles == [
         "A (no padding): times as long as padded",
         "B (triangle): times as long as padded",
@@ -418,8 +420,8 @@ def test_titles_say_what_was_found():
         result.chart("memory").title
         == "Packed needs as little as 0.04 of the memory of padded (training, setup B, 2 time steps)"
     )
-    noisy = Timing({"padded": (1.0, 1, 1), "packed": (0.1, 3, 90)})
-    training = Timing({"padded": (1.0, 1, 1), "packed": (2.0, 2, 2)})
+    noisy = Timing({"padded": (1.0,) * 6, "packed": (0.1, 3, 90) * 2})
+    training = Timing({"padded": (1.0,) * 6, "packed": (2.0,) * 6})
     result = result_of({BenchmarkPoint("B", 8): {"forward": noisy, "training": training}})
     assert result.chart().title.endswith("2 times as long as padded (training, setup B, 8 time steps)")
     alone = result_of(alike(1.0, ["padded"]), methods=["padded"])
@@ -466,7 +468,7 @@ def test_results_side_by_side():
     both = benchmark.beside({"yours": one, "theirs": one})
     assert [note for note in both.notes if "batch size" in note] == [f"{one.network}."]
     empty = benchmark.beside({"yours": None}, ["A"])
-    assert "nothing measured yet" in Drawing(empty.to_svg()).said()
+    assert "nothing measured yet" in ParsedSvg(empty.to_svg()).said()
 
 
 # Files.
@@ -535,20 +537,20 @@ def test_a_setup_has_a_plot_for_each_machine_and_one_scale():
     slow = result_of(*(alike(1.0, steps=n) for n in (8, 16)))
     both = {"padded": 1e-3, "packed": 1e-3}
     fast = result_of(*(made(both, {**both, "packed": 2e-3}, steps=n) for n in (8, 16)))
-    ratios = benchmark.on_machines({"CPU": slow, "GPU": fast}, "ratio", "B")
+    ratios = benchmark.by_machine({"CPU": slow, "GPU": fast}, "ratio", "B")
     assert ratios.title == "Times as long as padded, training in B at 16 time steps: CPU: packed 1; GPU: packed 2"
     assert [plot.title for row in ratios.rows for plot in row] == [
         f"{name}, B: times as long as padded" for name in ("CPU", "GPU")
     ]
-    times = benchmark.on_machines({"CPU": slow, "GPU": fast}, "time", "B")
+    times = benchmark.by_machine({"CPU": slow, "GPU": fast}, "time", "B")
     assert [{curve.name for curve in plot.curves} for plot in times.rows[0]] == [{"padded", "packed"}] * 2
     cpu, gpu = (drawn for row in heights_of(times.rows) for drawn in row)
     assert cpu == gpu
     short = Benchmark(fast.provenance, dict([*fast.values.items()][:1]))
-    said = benchmark.on_machines({"CPU": slow, "GPU": short}, "ratio", "B").title
+    said = benchmark.by_machine({"CPU": slow, "GPU": short}, "ratio", "B").title
     assert said.endswith("in B: CPU: packed 1 at 16 time steps; GPU: packed 2 at 8 time steps")
     with pytest.raises(ValueError, match="quantity is 'speed'"):
-        benchmark.on_machines({}, "speed")
+        benchmark.by_machine({}, "speed")
 
 
 def test_some_methods_of_a_result():

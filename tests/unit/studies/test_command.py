@@ -68,10 +68,10 @@ def test_defaults_are_the_forums_or_a_try(monkeypatch, quick):
             ["--quick", "--out", "no such folder/a.json"],
             "cannot write no such folder/a.json: there is no folder no such folder",
         ),
-        (["--out", __file__], f"{__file__} is not a JSON file. Take another --out, or remove that file\n"),
-        (["--out", str(ROOT)], f"cannot write {ROOT}: it is a folder"),
+        (["--out", __file__], f"--out is {__file__!r}; its name must end in .json, which says what is written\n"),
+        (["--out", str(ROOT)], f"--out is {str(ROOT)!r}; its name must end in .json, which says what is written\n"),
         (["plot", "no.json", "--out", "a.svg"], "there is no result file 'no.json'"),
-        (["plot", str(FAKE), "--out", "a.pdf"], "--out is a.pdf; its name must end in .svg, .html or .png"),
+        (["plot", str(FAKE), "--out", "a.pdf"], "--out is 'a.pdf'; its name must end in .svg, .html or .png"),
         (["plot", str(FAKE), "--out", "no such folder/a.svg"], "cannot write no such folder/a.svg: there is no folder"),
     ],
 )
@@ -105,7 +105,7 @@ def test_the_help_names_all_methods(capsys):
 def test_plot_as_svg(capsys, tmp_path, name):
     out = tmp_path / name
     assert said(["bench", "plot", FAKE, "--out", out], capsys) == (0, "", "")
-    assert out.read_text() == benchmark.recorded(FAKE).to_svg() + "\n"
+    assert out.read_text() == benchmark.recorded(FAKE).to_svg()
 
 
 def test_plot_of_two_machines(capsys, tmp_path):
