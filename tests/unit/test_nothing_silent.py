@@ -2083,7 +2083,7 @@ def advised(monkeypatch, factor, *, place=QUIET, budget=20.0):
 
         return run
 
-    monkeypatch.setattr(advice, "contestants", lambda: {name: method(name) for name in MIDDLE})
+    monkeypatch.setattr(advice, "every_method", lambda: {name: method(name) for name in MIDDLE})
     monkeypatch.setattr(advice.time, "monotonic", lambda: clock.now)
     for module in (comparison, timing):
         monkeypatch.setattr(module, "clock_for", lambda device: clock)

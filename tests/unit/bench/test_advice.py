@@ -291,7 +291,7 @@ class Race:
 
     def __init__(self, monkeypatch, costs, start=100.0):
         self.now, self.costs, self.calls = start, costs, []
-        monkeypatch.setattr(advice, "contestants", self.every_method)
+        monkeypatch.setattr(advice, "every_method", self.every_method)
         monkeypatch.setattr(advice.time, "monotonic", lambda: self.now)
         for module in (comparison, timing):
             monkeypatch.setattr(module, "clock_for", lambda device: self)
