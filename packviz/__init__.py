@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from packviz import draw as draw
     from packviz.bench.advice import advise
     from packviz.bench.calibration import calibrate
+    from packviz.bench.calls import time_calls
     from packviz.check.batches import diagnose
     from packviz.check.errors import explain_errors
     from packviz.check.states import compare
@@ -53,6 +54,7 @@ __all__ = [
     "real_mask",
     "run",
     "show",
+    "time_calls",
     "unpack_sequence",
     "unpack_to_length",
 ]
@@ -83,6 +85,7 @@ _HOME = {
     "check_static": "packviz.check.static",
     "advise": "packviz.bench.advice",
     "calibrate": "packviz.bench.calibration",
+    "time_calls": "packviz.bench.calls",
 }
 # Modules that a notebook's cells use, one word away.
 _MODULES = {

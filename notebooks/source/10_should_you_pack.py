@@ -171,13 +171,43 @@ advice = pv.advise(mine, lengths, batch_size=batch_size, window=4, budget=5)
 print(advice.code)
 advice
 
+# %% tags=["claims"]
+assert advice.device == "cpu"
+assert advice.recommended in advice.timing.seconds
+assert advice.speedup > 0
+assert advice.seconds_per_epoch.low <= advice.seconds_per_epoch <= advice.seconds_per_epoch.high
+
 # %% [markdown]
 # A hatched bar gives other results than packing, and stands there for comparison alone. *Bucketed* is explained next.
 #
 # It measures until the ratios are known to about 5 %, or the budget is spent. If the rounds cannot tell the methods apart,
 # or the machine is busy, the advice says so: then give it more seconds, `budget=60`, or a quiet machine.
 #
-# The advice holds for this machine and number of threads, these lengths, this RNN.
+# The advice holds for this machine and number of threads, these lengths, this RNN. Your code can ask it:
+# `advice.recommended`, `advice.speedup` (over 1 is better) and `advice.seconds_per_epoch`, both with a range.
+#
+# That is the RNN alone. A step of your own, before and after a change, is timed in the same way by `pv.time_calls`. It
+# also checks that both return the same:
+
+# %%
+from torch.nn.utils.rnn import pad_packed_sequence
+
+lengths_of_batch = torch.tensor(sorted(lengths[:batch_size], reverse=True))
+batch = torch.randn(len(lengths_of_batch), int(lengths_of_batch.max()), 32)
+
+
+def before():
+    packed = pack_padded_sequence(batch, lengths_of_batch, batch_first=True)
+    output, h_n = mine(packed)
+    return pad_packed_sequence(output, batch_first=True)[0], h_n
+
+
+def after():
+    return pv.run(mine, batch, lengths_of_batch)
+
+
+# %% tags=["live-timing", "nbval-ignore-output"]
+pv.time_calls({"before": before, "after": after}, budget=5)
 
 # %% [markdown]
 # ## Batches of similar lengths

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -31,7 +32,9 @@ class Finding(HasText):
         rule: a short name of what was looked for, the same for every finding of its kind.
         message: what was found.
         where: the place: a line of the reader's code, or an entry of their data. Empty if there is none.
-        fix: what to do about it. Empty if there is nothing to do.
+        fix: what to do about it; code in it can be pasted. Empty if there is nothing to do.
+        indices: the rows of the batch that it is about, so that `lengths[i]` and row `i` of `x` can be looked at; empty
+            if it is about the batch as a whole.
     """
 
     level: str
@@ -39,6 +42,7 @@ class Finding(HasText):
     message: str
     where: str = ""
     fix: str = ""
+    indices: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         one_of("level", self.level, LEVELS)
@@ -55,8 +59,10 @@ class Finding(HasText):
     def details(self) -> list[str]:
         """Everything but the headline, in lines of at most 106 characters."""
         said = self.message.splitlines()
-        said += [f"{name}: {text}" for name, text in (("where", self.where), ("fix", self.fix)) if text]
-        return [line for one in said for line in wrap(one, _COLUMNS - 4, subsequent_indent="  ")]
+        whole = re.sub(r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix)  # can be pasted
+        said += [f"{name}: {text}" for name, text in (("where", self.where), ("fix", whole)) if text]
+        lines = [line for one in said for line in wrap(one, _COLUMNS - 4, subsequent_indent="  ")]
+        return [line.replace("\xa0", " ") for line in lines]
 
 
 @dataclass(frozen=True, repr=False)

@@ -134,14 +134,18 @@ def run(
     return _uncompiled[0](*arguments)
 
 
-def plan(rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool = True) -> costs.Plan:
+def plan(
+    rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool = True, device: Any = None
+) -> costs.Plan:
     """Returns how `run` would run a batch with `method="auto"`, and why. It runs and measures nothing.
 
     Args:
-        rnn: an RNN, whose dtype and device the batch will have. Or the sizes of one, which then counts as an RNN in
-            float32 on a CPU where torch has a fused LSTM. The number of threads is the one torch is set to.
+        rnn: an RNN, whose dtype the batch will have. Or the sizes of one, which then counts as an RNN in float32, on a
+            CPU where torch has a fused LSTM. The number of threads is the one torch is set to.
         lengths: `(B,)` whole numbers of at least 1; or a `Layout`.
         training: whether gradients will be needed.
+        device: where the batch will run, such as `"cuda"`; this machine need not have it. Defaults to the RNN's own
+            device, and to the CPU for a `Spec`.
 
     Returns:
         A `Plan`: its `.method`; its `.cuts`, as `Stairs` draws them; the predicted `.seconds` of each method that may
@@ -150,13 +154,19 @@ def plan(rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool 
 
     Raises:
         TypeError: `rnn` is not an RNN.
-        ValueError: a length is not valid.
+        ValueError: a length is not valid, or there is no such kind of device.
     """
     n = tuple((lengths if isinstance(lengths, Layout) else Layout(lengths)).lengths.tolist())
+    kind = None if device is None else _device_type(device)
+    if kind not in (None, "cpu", "cuda"):
+        return costs.Plan("packed", (0, max(n)), {}, f"no other method supports the device {kind}")
     if isinstance(rnn, Spec):
-        return costs.choose(rnn, n, training, threads=torch.get_num_threads())
+        return costs.choose(rnn, n, training, kind or "cpu", threads=torch.get_num_threads())
     _check_rnn(rnn)
-    return _planned(rnn, _weights(rnn, cast(Tensor, rnn.weight_ih_l0)), n, training)
+    x = cast(Tensor, rnn.weight_ih_l0)
+    if kind:  # on the CPU, because a GPU need not be here
+        x = torch.empty(0, dtype=x.dtype, device="cpu")
+    return _planned(rnn, _weights(rnn, x) and [x], n, training, kind)
 
 
 class Ragged(nn.Module):
@@ -282,18 +292,22 @@ def _decided(
     return method, cuts
 
 
-def _planned(rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool) -> costs.Plan:
+def _planned(
+    rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool, device: str | None = None
+) -> costs.Plan:
     """What `"auto"` does: the one place that decides, for `run` and for `plan`."""
     if not weights:
         return costs.Plan("packed", (0, max(n)), {}, "only this method calls the module itself, as it requires")
-    return costs.choose(rnn, *_batch(rnn, weights, n, training))
+    return costs.choose(rnn, *_batch(rnn, weights, n, training, device))
 
 
-def _batch(rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool) -> tuple[Any, ...]:
-    """A batch as `costs.choose` takes it after the RNN. All that is ours and not on a CPU is on a GPU."""
+def _batch(
+    rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool, device: str | None = None
+) -> tuple[Any, ...]:
+    """Returns a batch as `costs.choose` takes it after the RNN. What is ours and not on a CPU is on a GPU."""
     one = weights[0]
-    alone = has_padded_kernel(rnn.mode, one, bool(rnn.proj_size))
-    return n, training, "cpu" if one.is_cpu else "cuda", alone, torch.get_num_threads()
+    device = device or ("cpu" if one.is_cpu else "cuda")
+    return n, training, device, has_padded_kernel(rnn.mode, one, bool(rnn.proj_size), device), torch.get_num_threads()
 
 
 def _weights(rnn: nn.RNNBase, x: Tensor) -> Sequence[Tensor]:
@@ -524,6 +538,13 @@ def _every_way(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Sequence[int]
     """What torch gives, called by its public names; then what each method gives."""
     given = lengths, None, rnn.batch_first, None, 0.0
     return [_packed(rnn, x, *given), *(_run(rnn, x, *given, method) for method in METHODS[1:])]
+
+
+def _device_type(device: Any) -> str:
+    try:
+        return torch.device(device).type
+    except (RuntimeError, TypeError):  # torch lists twenty types of device
+        raise ValueError(f"device is {device!r}; give a device, such as 'cpu' or 'cuda'") from None
 
 
 def _check_rnn(rnn: Any) -> None:

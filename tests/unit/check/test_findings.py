@@ -15,6 +15,16 @@ INFO = Finding("info", "final_states", "Fine.")
 one_finding = st.builds(Finding, st.sampled_from(list(LEVELS)), st.text(), st.text(), st.text(), st.text())
 
 
+def test_an_assignment_in_a_fix_is_not_broken_before_its_call():
+    """A break inside brackets can be pasted, one before `=` cannot."""
+    code = "x = x.masked_fill(~mask, 0)"
+    for words in range(30):
+        lines = Finding("info", "long", "message", fix="word " * words + code).to_text().splitlines()
+        (begin,) = [line for line in lines if "x = x.masked_fill(" in line]
+        rest = lines[lines.index(begin) + 1 :]
+        compile("\n".join([begin[begin.index("x = ") :], *rest]), "fix", "exec")
+
+
 def test_a_finding_in_words():
     assert repr(ERROR) == "✗ error: returned\n    It goes out.\n    where: net.py, line 3: return x\n    fix: Pad it."
     assert WARNING.to_text() == "! warning: unsorted\n    A sort.\n    On the CPU."
