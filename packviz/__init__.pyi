@@ -1,7 +1,7 @@
 """See, count, check and time PyTorch packed sequences.
 
-The one table of what `import packviz as pv` offers. Type checkers and editors read it, and `__init__.py` reads where each
-name comes from: one import for each, and each on a line of its own.
+The one table of what `import packviz as pv` offers. Type checkers and editors read it, and `__init__.py` reads where
+each name comes from: one import for each, and each on a line of its own.
 """
 
 from packviz import explorers as explorers
