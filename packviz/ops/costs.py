@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from packviz.core import files
+from packviz.core import results
 from packviz.core.cuts import Rates, best_cuts, predict
 from packviz.core.machine import cpu_name
 from packviz.core.spec import Spec
@@ -89,7 +89,7 @@ class Costs(Worded):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes them to a JSON file."""
         data = {"terms": TERMS, "device": self.device, "seconds": dict(self.seconds)}
-        files.save(path, "costs", _VERSION, data | {"provenance": dict(self.provenance)})
+        results.save(path, "costs", _VERSION, data | {"provenance": dict(self.provenance)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Costs:
@@ -98,7 +98,7 @@ class Costs(Worded):
         Raises:
             ValueError: there is no such file, or it holds something else.
         """
-        data = files.load(path, "costs", _VERSION)
+        data = results.load(path, "costs", _VERSION)
         try:
             named = {str(name): dict(zip(data["terms"], row, strict=True)) for name, row in data["seconds"].items()}
             seconds = {name: tuple(float(row.get(term, 0)) for term in TERMS) for name, row in named.items()}

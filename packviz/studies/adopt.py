@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from packviz.bench.study import Results, Study
-from packviz.core import files
+from packviz.core import results
 from packviz.draw.text import count, table
 from packviz.studies.record import PARTS, Notes
 
@@ -114,7 +114,7 @@ def _looked_at(path: Path, top: Path) -> Adopted:
 
 
 def _study_of(path: Path) -> Study[Any, Any, Any]:
-    kind = files.kind(path)
+    kind = results.kind(path)
     if kind not in PARTS:
         raise ValueError(f"{path} holds {kind!r}; there are {', '.join(PARTS)}")
     study: Study[Any, Any, Any] = importlib.import_module(PARTS[kind][0]).STUDY

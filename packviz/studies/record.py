@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from packviz.bench.machine import check_device, load_average
 from packviz.bench.study import ConflictError, Progress, Results, Study
 from packviz.bench.terminal import STOPPED, Bar, kept, noting_ctrl_c, positive, writing
-from packviz.core import files
+from packviz.core import results
 from packviz.core.worded import first_line
 from packviz.draw.text import count, duration
 
@@ -112,14 +112,14 @@ class Notes:
         """Those in a file, or new ones."""
         if not path.exists():
             return cls(path)
-        data = files.load(path, "record", 1)
+        data = results.load(path, "record", 1)
         return cls(path, data["seconds"], data["failed"], data["begun"])
 
     def save(self) -> None:
         """Writes the file."""
         with writing(self.path):
             data = {"seconds": self.seconds, "failed": self.failed, "begun": self.begun}
-            files.save(self.path, "record", 1, data)
+            results.save(self.path, "record", 1, data)
 
     def begin(self, step: Step) -> None:
         """Notes what is being measured."""

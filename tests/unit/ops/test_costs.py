@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.core import files
+from packviz.core import results
 from packviz.core.cuts import rectangles
 from packviz.core.spec import Spec
 from packviz.ops import costs
@@ -154,7 +154,7 @@ def test_on_a_gpu_small_rnns_have_a_kernel_for_padded_data_alone(mode, small):
 def test_a_file_of_before_a_term_was_added_is_read(tmp_path):
     shipped = in_force("cpu")
     rows = {name: row[:-1] for name, row in shipped.seconds.items()}
-    files.save(
+    results.save(
         tmp_path / "c.json", "costs", 1, {"terms": TERMS[:-1], "device": "cpu", "seconds": rows, "provenance": {}}
     )
     assert Costs.load(tmp_path / "c.json").seconds == {name: (*row, 0.0) for name, row in rows.items()}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from packviz.core import files
+from packviz.core import results
 from packviz.studies import compiled, compilers, exact, helpers, parts, race, rules, savings, thumb, untuned
 from packviz.studies.forum import sweep
 
@@ -16,7 +16,7 @@ STUDIES = {module.STUDY.name: module.STUDY for module in MODULES}
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
 def test_every_recorded_file_can_be_read_and_written(path, tmp_path):
-    study = STUDIES[files.kind(path)]
+    study = STUDIES[results.kind(path)]
     found = study.load(path)
     study.save(tmp_path / "again.json", found)
     assert study.load(tmp_path / "again.json") == found
