@@ -233,15 +233,15 @@ def measure(point: Point, how: How) -> _Seconds:
     return taken
 
 
-def _fitted(name: str, points: Iterable[tuple[tuple[float, ...], float]], device: str = "cpu") -> list[float]:
+def _fitted(name: str, points: Iterable[tuple[Mapping[str, int], float]], device: str = "cpu") -> dict[str, float]:
     """Constants, none below zero, with the smallest sum of squares of relative errors."""
-    counted, seconds = map(np.array, zip(*points, strict=True))
-    rows = counted / seconds[:, None]
+    unused = set()
     if not (device == "cpu" and name.startswith("packed") and name.endswith("training")):
-        rows[:, TERMS.index("cell, step, gate")] = 0
+        unused.add("cell, step, gate")
     if not (device == "cuda" and name.startswith(("packed", "whole"))):
-        rows[:, TERMS.index("step of all")] = 0
-    return [float(f"{value:.4g}") for value in nonnegative(rows)]
+        unused.add("step of all")
+    rows = [[0 if term in unused else amount[term] / seconds for term in TERMS] for amount, seconds in points]
+    return {term: float(f"{value:.4g}") for term, value in zip(TERMS, nonnegative(np.array(rows)), strict=True)}
 
 
 STUDY = Study(
