@@ -395,14 +395,6 @@ def compare(
     weight = next(rnn.parameters())
     tolerance = of_states(weight.dtype, x.device.type) if tolerance is None else share("tolerance", tolerance)
 
-    notes = []
-    if rnn.training and rnn.dropout and rnn.num_layers > 1:
-        notes.append(
-            f"Dropout ({rnn.dropout:g}) was left out, as in eval mode: even with the same seed it draws other numbers"
-            " padded than packed."
-        )
-    if gradients and not all(p.requires_grad for p in rnn.parameters()):
-        notes.append("Frozen parameters have no gradient and were not compared.")
     runs, grads = [], []
     with _undisturbed(rnn, x, gradients):
         if hx is not None:
@@ -433,8 +425,19 @@ def compare(
         batch_first=rnn.batch_first,
         h_0=torch.zeros_like(padded.h_n) if hx is None else hx[0] if isinstance(hx, tuple) else hx,
         gradients=tuple(_compared(loss, tolerance, grads[0][loss], grads[1][loss]) for loss in grads[0]),
-        notes=tuple(notes),
+        notes=tuple(_notes(rnn, gradients)),
     )
+
+
+def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
+    """What a comparison of this module leaves out."""
+    if rnn.training and rnn.dropout and rnn.num_layers > 1:
+        yield (
+            f"Dropout ({rnn.dropout:g}) was left out, as in eval mode: even with the same seed it draws other numbers"
+            " padded than packed."
+        )
+    if gradients and not all(p.requires_grad for p in rnn.parameters()):
+        yield "Frozen parameters have no gradient and were not compared."
 
 
 @dataclass(frozen=True)

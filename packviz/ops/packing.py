@@ -171,12 +171,7 @@ _PLAIN = (Tensor, nn.Parameter)
 
 def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enforce_sorted: bool) -> PackedSequence:
     if not isinstance(lengths, Tensor) and is_tracing():  # type: ignore[no-untyped-call]
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            packed = original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
-        for one in said:  # as torch does, in the name of the line that calls
-            warnings.warn(one.message, one.category, stacklevel=3)
-        return packed
+        return _traced(x, lengths, batch_first, enforce_sorted)
     if type(x) not in _PLAIN or x.ndim < 2:
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     steps = x.shape[1 if batch_first else 0]
@@ -214,9 +209,34 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
         )
     if not ours or len(values) < batch:  # torch drops the sequences that have no length
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+    return _packed_in_order(x, ranked, order, batch_first, by_index)
 
+
+def _traced(x: Tensor, lengths: list[int], batch_first: bool, enforce_sorted: bool) -> PackedSequence:
+    """Packs by torch, whose warning about a trace then names the line that called packviz."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        packed = original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+    for one in caught:
+        warnings.warn(one.message, one.category, stacklevel=4)
+    return packed
+
+
+def _packed_in_order(
+    x: Tensor, ranked: Tensor, order: Tensor | None, batch_first: bool, by_index: bool
+) -> PackedSequence:
+    """Packs a batch whose lengths are valid.
+
+    Args:
+        x: the padded batch.
+        ranked: `(B,)` the lengths, longest first.
+        order: `(B,)` the sequence at each rank; `None` if they are sorted already.
+        batch_first: whether the batch is the first dimension of `x`.
+        by_index: whether to pack by an index, or else slice by slice.
+    """
+    batch, steps = x.shape[:2] if batch_first else x.shape[1::-1]
     sorted_indices = None if order is None else _moved(order, x.device)
-    if values[-1] == steps and not indices.is_moved(order, batch):
+    if int(ranked[-1]) == steps and not indices.is_moved(order, batch):
         data = _time_major(x, batch_first).clone(memory_format=torch.contiguous_format).flatten(0, 1)
         packed = PackedSequence(data, torch.full((steps,), batch, device="cpu"), sorted_indices)
         if not x.is_cpu:  # to pad again without asking the device for the order

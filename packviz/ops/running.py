@@ -6,7 +6,7 @@ import functools
 import numbers
 import operator
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -24,7 +24,7 @@ from packviz.ops import costs, original, packing, split, staircase, trial
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.grid import Grid
 from packviz.ops.index import is_at_hand
-from packviz.ops.kernels import Fused, Layer, Result, flat_weights, has_padded_kernel, is_fused, layers
+from packviz.ops.kernels import Fused, Result, flat_weights, has_padded_kernel, is_fused, layers
 from packviz.ops.masks import whole_numbers
 from packviz.ops.private import has_kernel, is_compiler_loaded, kernel, may_derive_otherwise, may_have_hooks, storage
 
@@ -236,28 +236,22 @@ def _run(
     autocast = torch.is_autocast_enabled(x.device.type) and weights[0].dtype == torch.float32
     if method != "split" and len(cuts) == 2 and steps == min(n) and not autocast:
         return _as_it_is(rnn, weights, x, steps, hx, first, total_length, padding_value)
-    own = layers(rnn, weights)
-    h, c = hx if isinstance(hx, tuple) else (hx, None)
-    dtypes = None
-    working: AbstractContextManager[Any] = nullcontext()
-    if autocast:
-        dtypes = _autocast_dtypes(rnn, steps == min(n), x, h, c)
-        if x.device.type == "cpu" or method == "split":
-            x, h, c = (t if t is None else t.float() for t in (x, h, c))
-            working = torch.autocast(x.device.type, enabled=False)
-    if h is None:
-        zeros = _zeros(rnn, weights[0], len(n))
-        h, c = zeros if isinstance(zeros, tuple) else (zeros, None)
     if method == "split":
         layer_run: Callable[..., Result] = functools.partial(split.run, steps=_steps(n, x.device))
     else:
         layer_run = functools.partial(staircase.run, grid=_grid(n, cuts, x.device), from_zero=hx is None)
-    with working:
-        found = _through(rnn, own, layer_run, x, h, c, source, steps, total_length, padding_value)
-    out, h_n, c_n = (
-        t if t is None or dtypes is None else t.to(dtype) for t, dtype in zip(found, dtypes or found, strict=True)
-    )
-    return out, h_n if c_n is None else (h_n, c_n)  # type: ignore[return-value]
+    h, c = hx if isinstance(hx, tuple) else (hx, None)
+    if not autocast:
+        out, h_n, c_n = _through(rnn, weights, layer_run, x, h, c, source, steps, total_length, padding_value)
+    else:
+        dtypes, working = _autocast_dtypes(rnn, steps == min(n), x, h, c), nullcontext()
+        if x.device.type == "cpu" or method == "split":
+            x, h, c = (t if t is None else t.float() for t in (x, h, c))
+            working = torch.autocast(x.device.type, enabled=False)
+        with working:
+            found = _through(rnn, weights, layer_run, x, h, c, source, steps, total_length, padding_value)
+        out, h_n, c_n = (t if t is None else t.to(dtype) for t, dtype in zip(found, dtypes, strict=True))
+    return out, h_n if c_n is None else (h_n, c_n)
 
 
 def _decided(
@@ -383,10 +377,10 @@ def _wastes(n: Sequence[int], cuts: Sequence[int]) -> bool:
 
 def _through(
     rnn: nn.RNNBase,
-    own: Sequence[Layer],
+    weights: Sequence[Tensor],
     layer_run: Callable[..., Result],
     x: Tensor,
-    h: Tensor,
+    h: Tensor | None,
     c: Tensor | None,
     source: Padded,
     steps: int,
@@ -394,6 +388,10 @@ def _through(
     padding_value: float,
 ) -> Result:
     """All layers, one after the other."""
+    if h is None:
+        zeros = _zeros(rnn, weights[0], source.batch)
+        h, c = zeros if isinstance(zeros, tuple) else (zeros, None)
+    own = layers(rnn, weights)
     each = own[0].directions
     target = source._replace(steps=steps)
     finals = []

@@ -243,6 +243,22 @@ def test_the_house_is_seen_in_a_glance():
 # The files.
 
 
+def body_lines(function, source):
+    """Lines of code in a function's body: no blanks, comments or docstring."""
+    body = function.body[ast.get_docstring(function) is not None :]
+    lines = source[body[0].lineno - 1 : body[-1].end_lineno] if body else []
+    return sum(bool(line.strip()) and not line.strip().startswith("#") for line in lines)
+
+
+@pytest.mark.parametrize("place", ["ops", "check/states.py", "core", "studies/rules.py"])
+def test_functions_are_short(place):
+    for path in files_of(place):
+        source = path.read_text(encoding="utf-8")
+        functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+        long = {node.name: n for node in functions if (n := body_lines(node, source.splitlines())) > 40}
+        assert not long, path
+
+
 def test_everything_that_is_not_python_is_shipped():
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["packviz"]
     shipped = {path for pattern in patterns for path in HOUSE.glob(pattern)}
