@@ -4,6 +4,7 @@ The one table of what `import packviz as pv` offers. Type checkers and editors r
 each name comes from: one import for each, and each on a line of its own.
 """
 
+from packviz import draw as draw
 from packviz import explorers as explorers
 from packviz.bench.advice import advise as advise
 from packviz.bench.calibration import calibrate as calibrate
@@ -16,15 +17,8 @@ from packviz.core import lengths as lengths
 from packviz.core.layout import Layout as Layout
 from packviz.core.spec import Spec as Spec
 from packviz.count.flops import flops as flops
-from packviz.count.scores import Scores as Scores
-from packviz.draw import figures as figures
-from packviz.draw.cells import Aligned as Aligned
-from packviz.draw.handover import Handover as Handover
-from packviz.draw.heatmap import Attention as Attention
 from packviz.draw.picture import Picture as Picture
 from packviz.draw.picture import show as show
-from packviz.draw.stairs import Stairs as Stairs
-from packviz.draw.strips import Strips as Strips
 from packviz.ops.masks import align as align
 from packviz.ops.masks import masked_loss as masked_loss
 from packviz.ops.masks import real_mask as real_mask
