@@ -28,12 +28,12 @@ ROOT = Path(__file__).resolve().parents[1]
 STEPS: dict[str, tuple[str, ...]] = {
     "calibration": ("calibration",),
     "benchmark": ("benchmark",),
-    "race": ("race",),
+    "methods": ("methods",),
     "compiled": ("compiled",),
-    "thumb": ("thumb",),
+    "heuristics": ("heuristics",),
     "parts": ("parts",),
     "savings": ("savings",),
-    "untuned": ("race", "--points", "untuned", "--budget", "1"),
+    "untuned": ("methods", "--points", "untuned", "--budget", "1"),
     "helpers": ("helpers",),
 }
 """By the name of a file, what `packviz study` is to run: first what others choose by, last what is wanted least."""

@@ -27,13 +27,13 @@
 # %%
 import packviz as pv
 from packviz.lessons import ask, checks
-from packviz.studies import rules, thumb
+from packviz.studies import rules, heuristics
 
-print(thumb.STUDY.without_gpu())
+print(heuristics.STUDY.without_gpu())
 ask("a rule of thumb")
 
 # %%
-machines = thumb.STUDY.recordings()  # every machine that was recorded
+machines = heuristics.STUDY.recordings()  # every machine that was recorded
 habits = {
     "rule of thumb": lambda case: rules.rule_of_thumb(case.layout.lengths),
     "never pack": lambda case: False,
@@ -46,7 +46,7 @@ rules.compare(machines, habits)
 # *for speed*. But then the RNN reads the padding.
 
 # %% tags=["claims"]
-cpu = thumb.recorded()  # what the text says of times, it says of this one
+cpu = heuristics.recorded()  # what the text says of times, it says of this one
 thumb_rule, never, always = (rules.judge(name, packs, cpu.cases) for name, packs in habits.items())
 assert len(cpu.cases) == 432
 assert thumb_rule.accuracy < 0.6 < never.accuracy
@@ -267,8 +267,8 @@ found.chart()
 #    loss is the exercise below.
 
 # %% tags=["claims"]
-for way in ("contiguous", "strided", "snake"):
-    assert found.errors[way]["token-weighted"] < 1e-6
+for strategy in ("contiguous", "strided", "snake"):
+    assert found.errors[strategy]["token-weighted"] < 1e-6
 assert found.errors["contiguous"]["mean of means"] > 0.1
 assert found.errors["snake"]["mean of means"] > 1e-4
 assert found.tokens("contiguous") == [2136, 641]  # as in the question

@@ -15,17 +15,28 @@ import numpy as np
 import torch
 from torch import nn
 
-from packviz.bench.contest import METHODS, OWN_BOTH, OWN_PAD, PACKED, PADDED, Pass, batch_of, contestants, look, shares
+from packviz.bench.comparison import (
+    METHODS,
+    OWN_BOTH,
+    OWN_PAD,
+    PACKED,
+    PADDED,
+    Pass,
+    batch_of,
+    every_method,
+    look,
+    shares,
+)
 from packviz.bench.terminal import Bar
 from packviz.bench.timing import FEWEST_ROUNDS, RATIOS, Ratio, Timing, measure, median_interval
 from packviz.core import batches as buckets
 from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED, SHUFFLED, WINDOW, Load
-from packviz.core.given import at_least
 from packviz.core.layout import IntArray, Layout
 from packviz.core.spec import Spec
+from packviz.core.validation import at_least
 from packviz.draw import bars, palette, text
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 
 _PARTS = {
@@ -60,7 +71,7 @@ _ENOUGH_ROUNDS = 11
 
 
 @dataclass(frozen=True, repr=False)
-class Advice(Drawn):
+class Advice(Drawing):
     """What to do, and the measurement behind it.
 
     Attributes:
@@ -414,7 +425,7 @@ def advise(
     at_least("window", window)
     orders = {order: buckets.batches(n, batch_size, order, window=window, seed=seed) for order in (SHUFFLED, BUCKETED)}
     loads = {order: Load.of(n, groups) for order, groups in orders.items()}
-    methods, bar = contestants(), Bar(sys.stderr)
+    methods, bar = every_method(), Bar(sys.stderr)
 
     def left() -> float:
         return budget - (time.monotonic() - began)

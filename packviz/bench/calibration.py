@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from packviz.bench import ways
-from packviz.bench.study import Comparison, How, Results, Study, timed
+from packviz.bench import rnn_calls
+from packviz.bench.study import Comparison, MeasureOptions, Results, Study, timed
 from packviz.core.cuts import Rates, best_cuts, predict
 from packviz.core.fit import nonnegative
-from packviz.core.given import at_least, one_of
 from packviz.core.lengths import evenly, nearly_equal
 from packviz.core.spec import Spec
+from packviz.core.validation import at_least, one_of
 from packviz.ops.costs import TERMS, Costs, amounts, in_force, key
 from packviz.ops.running import Staircase, forget
 
@@ -211,7 +211,7 @@ def _rounds(point: CalibrationPoint, device: str) -> Iterator[tuple[bool, bool, 
         yield fused, training, stairs + rest * (fused == own)  # the others are the same on either kernel
 
 
-def _time_shape(point: CalibrationPoint, how: How) -> _Seconds:
+def _time_shape(point: CalibrationPoint, how: MeasureOptions) -> _Seconds:
     """Times one RNN on one batch by every method."""
     (batch, steps, inputs, *_), device = point.shape, how.device
     kind = device.partition(":")[0]
@@ -220,11 +220,13 @@ def _time_shape(point: CalibrationPoint, how: How) -> _Seconds:
     for i, (fused, training, runs) in enumerate(rounds):
         # oneDNN has no LSTM in double precision.
         dtype = torch.float64 if fused != own else torch.float32
-        rnn = ways.rnn_of(point.spec, batch_first=True).to(device, dtype)
+        rnn = rnn_calls.rnn_of(point.spec, batch_first=True).to(device, dtype)
         x = torch.ones(batch, steps, inputs, device=device, dtype=dtype, requires_grad=True)
         leaves = [x, *rnn.parameters()]
-        made = {run.what: partial(ways.run, rnn, x, run.lengths, run.method) for run in runs}
-        calls = {what: ways.training(run, leaves) if training else ways.forward(run) for what, run in made.items()}
+        made = {run.what: partial(rnn_calls.run, rnn, x, run.lengths, run.method) for run in runs}
+        calls = {
+            what: rnn_calls.training(run, leaves) if training else rnn_calls.forward(run) for what, run in made.items()
+        }
         part = how.part("training" if training else "forward", i, len(rounds))
         timing = timed(Comparison(calls, forget), part, warmup=1)
         for run in runs:

@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from packviz.bench.machine import calm_allocator, caption, load_average, overload, page_faults, peak, provenance
-from packviz.core.worded import Worded
+from packviz.core.has_text import HasText
 from packviz.draw import text
 
 Call = Callable[[], object]
@@ -132,7 +132,7 @@ def clock_for(device: Any) -> Clock:
 
 
 @dataclass(frozen=True)
-class Ratio(Worded):
+class Ratio(HasText):
     """How many times as long one takes as another: the median of the rounds' ratios, and their quartiles.
 
     Attributes:
@@ -185,7 +185,7 @@ class Ratio(Worded):
 
 
 @dataclass(frozen=True, repr=False)
-class Timing(Worded):
+class Timing(HasText):
     """What was measured, round by round.
 
     Attributes:

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from packviz.check.findings import UNDECIDED, Finding, Findings
-from packviz.core.given import only_dense
 from packviz.core.layout import BoolArray, IntArray, Layout, Packed, sequence_name
 from packviz.core.padded import Padded, batch_is_first, order
+from packviz.core.validation import require_dense
 from packviz.draw.text import count, numbers
 
 SURE = 0.1
@@ -97,13 +97,13 @@ class _Batch:
         if not isinstance(x, Tensor):
             hint = "; pass it as packed=…, and as x the padded batch" if hasattr(x, "batch_sizes") else ""
             raise TypeError(f"x is a {type(x).__name__}; give the padded batch as a tensor {self.order}{hint}")
-        only_dense("x", x)
+        require_dense("x", x)
         if x.ndim < 2:
             raise ValueError(f"x must be {self.order}, got shape {tuple(x.shape)}")
         self.size, self.steps, self.batch_first = Padded.of(x.shape, batch_is_first(batch_first, x.shape))
         x = x.detach() if batch_first else x.detach().transpose(0, 1)
         self.x = x.flatten(2) if x.ndim > 2 else x.unsqueeze(2)
-        only_dense("lengths", lengths)
+        require_dense("lengths", lengths)
         try:
             given = lengths.detach() if isinstance(lengths, Tensor) else torch.tensor(np.array(lengths))
         except (TypeError, ValueError, RuntimeError):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-from packviz.core.given import one_of
-from packviz.core.worded import Worded
-from packviz.draw.drawn import Drawn
+from packviz.core.has_text import HasText
+from packviz.core.validation import one_of
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import CHAR, Sheet, stack
 from packviz.draw.text import count
 
@@ -23,7 +23,7 @@ _COLUMNS = 110  # of a line of text
 
 
 @dataclass(frozen=True, repr=False)
-class Finding(Worded):
+class Finding(HasText):
     """One thing that a check found.
 
     Attributes:
@@ -60,7 +60,7 @@ class Finding(Worded):
 
 
 @dataclass(frozen=True, repr=False)
-class Findings(Drawn, Sequence[Finding]):
+class Findings(Drawing, Sequence[Finding]):
     """What a check found: a sequence of findings, the gravest first, otherwise in the order in which they came.
 
     Attributes:

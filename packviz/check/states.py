@@ -14,12 +14,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from packviz.core.given import only_dense, only_values, share
+from packviz.core.has_text import HasText
 from packviz.core.layout import BoolArray, Layout, frozen, sequence_name
-from packviz.core.worded import Worded
+from packviz.core.validation import require_dense, require_values, share
 from packviz.draw import grids, text
 from packviz.draw.curves import Curve, Trajectory
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
@@ -107,7 +107,7 @@ class Gradients:
     weights: Mapping[str, Difference]
 
 
-class Agreement(Worded):
+class Agreement(HasText):
     """Whether padded and packed agree, for each of `RESULTS`: `agrees.h_n` or `agrees["h_n"]`.
 
     A name that does not exist is an error, and so is a result that the comparison does not have, such as
@@ -146,7 +146,7 @@ class Agreement(Worded):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StatesComparison(Drawn):
+class StatesComparison(Drawing):
     """Where an RNN's results agree and differ, padded against packed. `L` layers, `D` directions.
 
     Attributes:
@@ -387,8 +387,8 @@ def compare(
     """
     require_rnn(rnn)
     require_padded(x)
-    only_dense("x", x)
-    only_values("x", x)
+    require_dense("x", x)
+    require_values("x", x)
     layout = _checked(rnn, x, lengths)
     if hx is not None:
         require_states(rnn, hx, x, layout.batch_size)

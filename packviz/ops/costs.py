@@ -20,9 +20,9 @@ from typing import Any
 
 from packviz.core import results
 from packviz.core.cuts import Rates, best_cuts, predict
+from packviz.core.has_text import HasText
 from packviz.core.machine import cpu_name
 from packviz.core.spec import Spec
-from packviz.core.worded import Worded
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, repr=False)
-class Costs(Worded):
+class Costs(HasText):
     """The constants of the model for one kind of device; on the CPU, for one number of threads.
 
     Attributes:
@@ -169,7 +169,7 @@ def amounts(spec: Spec, calls: int, steps: int, cells: int) -> dict[str, int]:
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Worded):
+class Plan(HasText):
     """How one batch is to be run, and why.
 
     Attributes:

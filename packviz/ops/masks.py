@@ -18,8 +18,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from packviz.core.given import SENSE_REVERSED, one_of, only_dense, only_values, refuse_unwhole, renamed
 from packviz.core.padded import Padded, order, reading
+from packviz.core.validation import SENSE_REVERSED, one_of, renamed, require_dense, require_values, require_whole
 
 Lengths = Tensor | Sequence[int]
 """`(B,)` whole numbers, each at least 0: a list, an array, or an integer tensor on any device.
@@ -106,7 +106,7 @@ def masked_loss(
         raise TypeError(f"loss must be a floating-point tensor, got {kind}; {advice}")
     if reduction not in ("mean", "sum", "sequence"):
         raise ValueError(f"reduction is {reduction!r}; choose 'mean', 'sum' or 'sequence'")
-    only_dense("loss", loss)
+    require_dense("loss", loss)
     if loss.ndim < 2:
         raise ValueError(
             f"loss has shape {tuple(loss.shape)}, it needs a batch and a time dimension: compute it with"
@@ -172,8 +172,8 @@ def align(
     one_of("padding_side", padding_side, ("right", "left"))
     one_of("source_side", source_side, ("right", "left", None))
     if check_padding is not None:
-        only_values("x", x)
-        only_values("lengths", lengths)
+        require_values("x", x)
+        require_values("lengths", lengths)
         lengths = lengths.cpu() if isinstance(lengths, Tensor) else lengths
     lengths, mask = _parted(lengths)
     if mask is not None and source_side is not None:
@@ -203,7 +203,7 @@ def align(
 
 def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
     """The lengths, and the mask that they were taken from, if it is one: two-dimensional."""
-    only_dense("lengths", lengths)
+    require_dense("lengths", lengths)
     try:
         given = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device="cpu")
     except (TypeError, ValueError, RuntimeError):
@@ -285,7 +285,7 @@ def _fitted(
     """The lengths on the device of `x`, within its number of time steps; and how `x` is read."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor {order(batch_first)}, got {type(x).__name__}")
-    only_dense(name, x)
+    require_dense(name, x)
     if x.ndim < 2:
         raise ValueError(f"{name} must be {order(batch_first)}, got shape {tuple(x.shape)}")
     n = whole_numbers(lengths)
@@ -315,7 +315,7 @@ def whole_numbers(lengths: Lengths) -> Tensor:
     Raises:
         ValueError: they are no whole numbers, or not one for each sequence.
     """
-    only_dense("lengths", lengths)
+    require_dense("lengths", lengths)
     try:
         n = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths, device="cpu")
     except (TypeError, ValueError, RuntimeError):
@@ -330,7 +330,7 @@ def whole_numbers(lengths: Lengths) -> Tensor:
     if (n.is_floating_point() and not _is_readable(n)) or n.is_complex():
         raise ValueError(f"lengths must hold whole numbers, got {n.dtype} on {n.device}; convert them with .long()")
     if n.is_floating_point():
-        refuse_unwhole(n.detach().double().numpy(), "lengths")
+        require_whole(n.detach().double().numpy(), "lengths")
     return n.long()
 
 

@@ -16,10 +16,10 @@ from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.cuts import rectangles
-from packviz.core.given import only_dense, only_values
 from packviz.core.layout import Layout
 from packviz.core.padded import Padded, reading
 from packviz.core.spec import Spec
+from packviz.core.validation import require_dense, require_values
 from packviz.ops import costs, original, packing, split, staircase, trial
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.grid import Grid
@@ -538,8 +538,8 @@ def _checked(
     _check_method(method)
     require_padded(x)
     if x.layout is not torch.strided or x.is_nested or x.is_meta:
-        only_dense("x", x)
-        only_values("x", x)
+        require_dense("x", x)
+        require_values("x", x)
     shape, batch_first = x.shape, bool(rnn.batch_first if batch_first is None else batch_first)
     require_features(rnn, shape, batch_first)
     n = _whole_numbers(lengths, x, batch_first)

@@ -14,9 +14,9 @@ from typing import Any, cast
 
 import torch
 
-from packviz.bench.study import Comparison, How, Study, Timings, timed
+from packviz.bench.rnn_calls import training
+from packviz.bench.study import Comparison, MeasureOptions, Study, Timings, timed
 from packviz.bench.timing import RATIOS, Timing
-from packviz.bench.ways import training
 from packviz.core.lengths import uniform
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import milliseconds
@@ -135,7 +135,7 @@ def helper_calls(helper: str, lengths: Sequence[int], steps: int, features: int,
     return Comparison(calls, alike=list(calls))
 
 
-def _time_helper(point: HelperPoint, how: How) -> Timing:
+def _time_helper(point: HelperPoint, how: MeasureOptions) -> Timing:
     """The helper against its loop."""
     lengths = uniform(point.batch, point.steps).tolist()
     return timed(helper_calls(point.helper, lengths, point.steps, point.features, how.device), how)

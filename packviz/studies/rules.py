@@ -1,7 +1,7 @@
 """Rules that say when to pack: the rule of thumb, thresholds, and a model of the cost. And how to judge them.
 
 A rule sees what is known before anything is run: lengths and sizes. Whether it is right is for the cases of
-`packviz.studies.thumb` to say.
+`packviz.studies.heuristics` to say.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 
 from packviz.bench.study import captions
 from packviz.core.fit import nonnegative
+from packviz.core.has_text import HasText
 from packviz.core.layout import Layout
-from packviz.core.worded import Worded
 from packviz.draw import text
 from packviz.draw.palette import LIGHT, METHODS, RAMP
 from packviz.draw.sheet import width_of
 from packviz.ops.costs import TERMS, amounts
-from packviz.studies.thumb import PACKED, PADDED, Case, GridPoint, Measured
+from packviz.studies.heuristics import PACKED, PADDED, Case, GridPoint, Measured
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
@@ -54,7 +54,7 @@ def work_per_step(case: Case) -> float:
 
 
 @dataclass(frozen=True, repr=False)
-class Judged(Worded):
+class Judged(HasText):
     """What became of a rule on measured cases.
 
     Attributes:

@@ -39,8 +39,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 import packviz as pv
 from packviz import cli, explorers
-from packviz.bench import advice, calibration, contest, timing
-from packviz.bench.contest import PACKED, PADDED
+from packviz.bench import advice, calibration, comparison, timing
+from packviz.bench.comparison import PACKED, PADDED
 from packviz.bench.timing import FEWEST_ROUNDS, NARROW, Timing, measure, median_interval
 from packviz.check import errors, museum
 from packviz.check.findings import Finding, Findings
@@ -50,7 +50,7 @@ from packviz.cli import main
 from packviz.core import results
 from packviz.core.cuts import rectangles
 from packviz.draw import figures, text
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.table import Table
 from packviz.explorers import AlignExplorer, MuseumExplorer
 from packviz.explorers.lengths import FILE, TYPED
@@ -2042,7 +2042,7 @@ def test_13_the_exit_status(x, lengths, plain, strict, tmp_path, capsys):
 
 # ---- 14. advise measures until it is clear, or says that it is not
 
-AUTO = f"pv.run, {contest.METHODS[0]}"
+AUTO = f"pv.run, {comparison.METHODS[0]}"
 QUIET = {"load_average": [0.9, 0.9, 0.9], "cores": 2}
 
 
@@ -2080,7 +2080,7 @@ def advised(monkeypatch, factor, *, place=QUIET, budget=20.0):
 
     monkeypatch.setattr(advice, "contestants", lambda: {name: method(name) for name in MIDDLE})
     monkeypatch.setattr(advice.time, "monotonic", lambda: clock.now)
-    for module in (contest, timing):
+    for module in (comparison, timing):
         monkeypatch.setattr(module, "clock_for", lambda device: clock)
     monkeypatch.setattr(timing, "provenance", lambda device, parameters: dict(place))
     monkeypatch.setattr(timing, "load_average", lambda: place["load_average"])
@@ -2415,14 +2415,14 @@ def test_what_is_saved_is_what_the_suffix_says(name, suffix, tmp_path, monkeypat
     one.save(path)
     content = path.read_bytes()
     assert kind_of(content) == suffix.lower()
-    if suffix == ".txt" or (suffix == ".html" and isinstance(one, Drawn)):
+    if suffix == ".txt" or (suffix == ".html" and isinstance(one, Drawing)):
         assert one.to_text().partition("\n")[0] in unescape(content.decode())
 
 
 def test_everything_that_draws_saves_a_picture(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cairosvg", CairoStandIn)
     for one in saved().values():
-        if isinstance(one, Drawn):
+        if isinstance(one, Drawing):
             for suffix in (".svg", ".png", ".html", ".txt"):
                 one.save(tmp_path / f"o{suffix}", *(["dark"] if suffix == ".svg" else []))
             assert (tmp_path / "o.svg").read_text() == one.to_svg("dark")
@@ -2441,7 +2441,7 @@ def test_a_png_says_what_to_install(tmp_path, monkeypatch, capsys):
 def test_to_svg_takes_a_theme_and_says_what_writes_a_file():
     said = "theme is 'x.svg'; choose one of 'light', 'dark', 'live'. To write a file, call .save('x.svg')"
     for one in saved().values():
-        if isinstance(one, Drawn):
+        if isinstance(one, Drawing):
             with pytest.raises(ValueError, match=re.escape(said)):
                 one.to_svg("x.svg")
 

@@ -236,7 +236,7 @@ def users_of(*libraries, lazy=None):
 def test_only_explorers_and_lessons_know_widgets():
     at_once = users_of("ipywidgets", "anywidget", "traitlets", lazy=False)
     assert {path.split("/")[0] for path in at_once} == {"explorers", "lessons"}
-    assert users_of("ipywidgets", "anywidget", "traitlets", lazy=True) == {"draw/drawn.py"}
+    assert users_of("ipywidgets", "anywidget", "traitlets", lazy=True) == {"draw/drawing.py"}
 
 
 def test_one_file_knows_plotly():

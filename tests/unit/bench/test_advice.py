@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
-from packviz.bench import advice, contest, timing
+from packviz.bench import advice, comparison, timing
 from packviz.bench.advice import SAMPLE, Advice, bucketed
-from packviz.bench.contest import OWN_BOTH, OWN_PAD, PACKED, PADDED, Batch
+from packviz.bench.comparison import OWN_BOTH, OWN_PAD, PACKED, PADDED, Batch
 from packviz.bench.timing import Timing
 from packviz.core.batches import BUCKETED, SHUFFLED, Load, batches
 from packviz.core.lengths import DISTRIBUTIONS
@@ -206,7 +206,7 @@ def test_a_longer_bar_is_a_larger_ratio():
     packed, auto = (1.0, 10.0, 2.0) * 3, (1.1, 8.0, 2.2) * 3  # a median of 2.2 against 2, a ratio of 1.1
     seconds = {PADDED: (1.0, 1.0, 1.0) * 3, PACKED: packed, AUTO: auto, STAIRCASE: (0.9, 12.0, 1.0) * 3}
     found = replace(found, timing=replace(found.timing, seconds=seconds))
-    drawing = Drawing(found.to_svg())
+    drawing = ParsedSvg(found.to_svg())
     bars = {box.fill: box.width for box in drawing.boxes}
     wide = bars[palette.METHODS["packed"]]
     for name, method in ((AUTO, "run"), (STAIRCASE, "staircase")):
@@ -220,7 +220,7 @@ def test_picture(theme):
     names = [PADDED, PACKED, AUTO, STAIRCASE, bucketed(PACKED), bucketed(STAIRCASE)]
     found = given_times(dict(zip(names, (1.0, 4.0, 3.0, 2.0, 2.0, 1.5), strict=True)))
     svg = found.to_svg(theme)
-    drawing = Drawing(svg)
+    drawing = ParsedSvg(svg)
     texts = [text.said for text in sorted(drawing.texts, key=lambda text: text.y)]
     assert [name for name in texts if name in names] == names
     hatched = [box for box in drawing.boxes if box.fill == palette.THEMES[theme].padding]
@@ -269,9 +269,9 @@ class Race:
 
     def __init__(self, monkeypatch, costs, start=100.0):
         self.now, self.costs, self.calls = start, costs, []
-        monkeypatch.setattr(advice, "contestants", self.contestants)
+        monkeypatch.setattr(advice, "contestants", self.every_method)
         monkeypatch.setattr(advice.time, "monotonic", lambda: self.now)
-        for module in (contest, timing):
+        for module in (comparison, timing):
             monkeypatch.setattr(module, "clock_for", lambda device: self)
 
     def start(self):
@@ -280,7 +280,7 @@ class Race:
     def stop(self):
         return self.now - self.began
 
-    def contestants(self):
+    def every_method(self):
         return {name: self.method(name) for name in self.costs}
 
     def method(self, name):
@@ -530,14 +530,14 @@ def test_the_batches_that_stand_for_all(lengths, batch_size):
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_the_data(batch_first):
     rnn = nn.GRU(2, 3, batch_first=batch_first).double()
-    batch = contest.batch_of(rnn, np.array([3, 5]), 0)
+    batch = comparison.batch_of(rnn, np.array([3, 5]), 0)
     assert isinstance(batch, Batch)
     assert tuple(batch.x.shape) == ((2, 5, 2) if batch_first else (5, 2, 2))
     assert batch.x.dtype == torch.float64
     assert batch.x.requires_grad
     assert batch.x.is_leaf
     assert batch.lengths.tolist() == [3, 5]
-    assert not contest.batch_of(rnn.eval(), np.array([3]), 0).x.requires_grad
+    assert not comparison.batch_of(rnn.eval(), np.array([3]), 0).x.requires_grad
     rnn.train()
 
 

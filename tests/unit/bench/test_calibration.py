@@ -11,7 +11,7 @@ from packviz.core.cuts import rectangles
 from packviz.core.spec import Spec
 from packviz.ops import costs
 from packviz.ops.costs import TERMS, amounts, in_force
-from packviz.studies import race
+from packviz.studies import methods_benchmark
 
 
 @given(st.lists(st.sampled_from([0.0, 1e-8, 1e-6, 1e-3]), min_size=len(TERMS) - 2, max_size=len(TERMS) - 2))
@@ -105,7 +105,7 @@ def test_by_constants_of_a_gpu_auto_is_never_far_from_packed_and_padded(monkeypa
         remembered.cache_clear()
     found.costs.use()
     chosen = set()
-    for point in race.POINTS:
+    for point in methods_benchmark.POINTS:
         if point.mode == "none":
             continue
         n = point.drawn()

@@ -1,7 +1,7 @@
 """Findings: their order, their words, and their picture."""
 
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,7 +58,7 @@ def test_only_errors_are_not_ok():
 def test_the_picture_says_what_the_text_says(found):
     findings = Findings("Network", tuple(found))
     for theme in THEMES:
-        drawing = Drawing(findings.to_svg(theme))
+        drawing = ParsedSvg(findings.to_svg(theme))
         shown = [text.said for text in drawing.texts]
         assert shown[0] == findings.headline
         assert len(shown) >= 1 + len(found)
@@ -66,11 +66,11 @@ def test_the_picture_says_what_the_text_says(found):
 
 
 def test_levels_differ_by_mark_and_word_not_by_colour_alone():
-    drawing = Drawing(Findings("N", (ERROR, WARNING, INFO)).to_svg("dark"))
+    drawing = ParsedSvg(Findings("N", (ERROR, WARNING, INFO)).to_svg("dark"))
     assert drawing.text("✗ error").fill == DARK.wrong
     assert drawing.text("! warning").fill == DARK.text
     assert drawing.text("i info").fill == DARK.muted
-    assert Drawing(Findings("N", (ERROR,)).to_svg()).text("✗ error").fill == LIGHT.wrong
+    assert ParsedSvg(Findings("N", (ERROR,)).to_svg()).text("✗ error").fill == LIGHT.wrong
 
 
 def test_a_notebook_gets_the_picture_and_the_text():

@@ -9,7 +9,7 @@ import ipywidgets
 import numpy as np
 import pytest
 import torch
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence
@@ -277,7 +277,7 @@ def test_rows_have_the_names_they_are_given():
     picture = show(["abc", "x"], names=("abc", "x"))
     rows = picture.to_text().splitlines()[3:5]
     assert [row.split() for row in rows] == [["abc", "length", "3", "a", "b", "c"], ["x", "length", "1", "x", "·", "·"]]
-    assert "abc" in Drawing(picture.to_svg()).said()
+    assert "abc" in ParsedSvg(picture.to_svg()).said()
     lettered = show([2, 1], names=["u", "v"]).to_text()
     assert "v0" in lettered
     assert "b0" not in lettered

@@ -13,8 +13,8 @@ from packviz.core.layout import Layout
 from packviz.core.lengths import DISTRIBUTIONS
 from packviz.core.spec import Spec
 from packviz.ops.costs import amounts
-from packviz.studies import rules, thumb
-from packviz.studies.thumb import PACKED, PADDED, Case, grid
+from packviz.studies import heuristics, rules
+from packviz.studies.heuristics import PACKED, PADDED, Case, grid
 
 TINY = grid(modes=("GRU",), batch_sizes=(2, 3), longest=(4,), sizes=(2,), kinds=("uniform", "equal"))
 
@@ -33,7 +33,7 @@ def case(ratio=2.0, kind="uniform", training=True, mode="GRU", batch_size=8, lon
 @pytest.mark.parametrize("lengths", [[3, 5, 1], [4, 4]])
 def test_both_run_the_same_batch(mode, training, lengths):
     layout = Layout(lengths)
-    calls = thumb.padded_and_packed(Spec(mode, 2, 3), layout, training).calls
+    calls = heuristics.padded_and_packed(Spec(mode, 2, 3), layout, training).calls
     (padded, *others), (packed, *states) = (calls[name]() for name in (PADDED, PACKED))
     assert padded.shape == packed.shape == (layout.max_len, layout.batch_size, 3)
     mask = torch.tensor(layout.mask.T)
@@ -42,7 +42,7 @@ def test_both_run_the_same_batch(mode, training, lengths):
     assert len(others) == len(states) == (5 if training else 1)  # x and four weights
 
 
-@pytest.mark.parametrize("kind", thumb.KINDS)
+@pytest.mark.parametrize("kind", heuristics.KINDS)
 @pytest.mark.parametrize("longest", [16, 64, 256])
 def test_lengths_of_a_kind(kind, longest):
     n = DISTRIBUTIONS[kind](64, longest, 0)
@@ -53,14 +53,14 @@ def test_lengths_of_a_kind(kind, longest):
 
 
 def test_a_small_run_for_real(tmp_path):
-    measured = thumb.run(TINY, rounds=2)
+    measured = heuristics.run(TINY, rounds=2)
     assert len(TINY) == len(measured.cases) == 8
     assert {(c.batch_size, c.kind, c.training) for c in measured.cases} == {
         (b, k, t) for b in (2, 3) for k in ("uniform", "equal") for t in (True, False)
     }
     assert measured.of("GRU", True) == tuple(c for c in measured.cases if c.training)
-    thumb.STUDY.save(tmp_path / "thumb.json", measured)
-    loaded = thumb.STUDY.load(tmp_path / "thumb.json")
+    heuristics.STUDY.save(tmp_path / "thumb.json", measured)
+    loaded = heuristics.STUDY.load(tmp_path / "thumb.json")
     assert repr(loaded) == repr(measured)
     for one, other in zip(measured.cases, loaded.cases, strict=True):
         assert replace(one, seconds=other.seconds, ratio=other.ratio) == other
@@ -70,8 +70,8 @@ def test_a_small_run_for_real(tmp_path):
 
 
 def test_the_recorded_file():
-    measured = thumb.recorded()
-    assert thumb.STUDY.full == grid()
+    measured = heuristics.recorded()
+    assert heuristics.STUDY.full == grid()
     assert len(measured.cases) == 432
     assert measured.provenance["parameters"]["rounds"] >= 7
 
@@ -245,7 +245,7 @@ def test_rules_judged():
 
 def test_rules_are_judged_on_every_machine():
     def found(*ratios):
-        return thumb.Measured({"device_name": "a machine"}, dict(enumerate(map(case, ratios))))
+        return heuristics.Measured({"device_name": "a machine"}, dict(enumerate(map(case, ratios))))
 
     habits = {"pack": lambda c: True, "never": lambda c: False}
     chart = rules.compare({"CPU": found(2.0, 4.0), "GPU": found(0.5)}, habits)
@@ -253,14 +253,14 @@ def test_rules_are_judged_on_every_machine():
     assert list(chart.figure.data[0].x) == [0, 2, 1, 0]
     assert chart.figure.layout.title.text.endswith("never, 100 % (CPU); pack, 100 % (GPU)")
     assert "GPU: a machine" in "".join(note.text for note in chart.figure.layout.annotations)
-    cases = thumb.Measured({}, {size: case(batch_size=size) for size in (4, 16)})
+    cases = heuristics.Measured({}, {size: case(batch_size=size) for size in (4, 16)})
     fitted = rules.compare({"CPU": cases}, {}, {"share": rules.fit_threshold(rules.padding_share)})
     assert list(fitted.figure.data[0].y) == ["share"]
 
 
 def test_where_packing_pays():
     cases = [case(2.0), case(0.5, kind="log-normal"), case(1.0, spread=1.5, training=False)]
-    measured = thumb.Measured({}, dict(enumerate(cases)))
+    measured = heuristics.Measured({}, dict(enumerate(cases)))
     (chart,) = rules.where_packing_pays({"CPU": measured}, "GRU")
     points = {(trace.name, trace.xaxis): list(zip(trace.x, trace.y, strict=True)) for trace in chart.figure.data}
     assert sum(map(len, points.values())) == 3
