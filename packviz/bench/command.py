@@ -25,7 +25,7 @@ def add_studies(parser: argparse.ArgumentParser, studies: Mapping[str, str]) -> 
         parser: of `packviz study`.
         studies: by the module of the study, whose last name is its own, what it asks.
     """
-    questions = {module.rpartition(".")[2]: question for module, question in studies.items()}
+    questions = {module.rpartition(".")[2].removesuffix("_benchmark"): question for module, question in studies.items()}
     parser.set_defaults(run=lambda options: print(*table([*questions.items()], "<  <"), sep="\n"))
     named = parser.add_subparsers(title="studies", metavar="NAME")
     for module, (name, question) in zip(studies, questions.items(), strict=True):

@@ -49,7 +49,7 @@ def shares(left: Mapping[str, float], rest: str = "rest") -> dict[str, float]:
 
 
 Method = Callable[[Any, Any, Any], Any]
-"""Takes the RNN and a batch, as in `packviz.bench.rnn_calls`, and returns what the RNN does: output and final states."""
+"""Takes the RNN and a batch, as in `packviz.bench.rnn_calls`; returns what the RNN does: output and final states."""
 
 
 def every_method() -> dict[str, Method]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from packviz.core.layout import IntArray, Layout
-from packviz.core.validation import at_least, one_of
+from packviz.core.validation import at_least, one_of, renamed
 
 AS_THEY_COME, SHUFFLED, BUCKETED, SORTED = "as they come", "shuffled", "bucketed", "sorted"
 ORDERS = (AS_THEY_COME, SHUFFLED, BUCKETED, SORTED)
@@ -69,14 +69,15 @@ def batches(
     return [found[i] for i in random.permutation(len(found))]
 
 
+@renamed(way="strategy")
 def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
     """Deals the sequences of one batch out to workers, longest first.
 
     Args:
         lengths: `(B,)` of the batch.
         workers: how many. Where they are more than the sequences, some get none.
-        strategy: one of `SPLITS`. Of eight sequences, two workers get, by rank of length: contiguous 0123 and 4567, strided
-            0246 and 1357, snake 0347 and 1256.
+        strategy: one of `SPLITS`. Of eight sequences, two workers get, by rank of length: contiguous 0123 and 4567,
+            strided 0246 and 1357, snake 0347 and 1256.
 
     Returns:
         For each worker the indices of its sequences, longest first.
@@ -90,6 +91,7 @@ def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
     return [order[taker == worker] for worker in range(workers)]
 
 
+@renamed(way="strategy", room="row_size")
 def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> list[IntArray]:
     """Puts several sequences into each row of a fixed size: documents for a transformer.
 
@@ -105,8 +107,8 @@ def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> l
         cut: then a sequence may be in several rows, each but its last one full.
 
     Raises:
-        ValueError: a length is not valid, or over `row_size` though none may be cut; `row_size` is under 1, or there is no
-            such way.
+        ValueError: a length is not valid, or over `row_size` though none may be cut; `row_size` is under 1, or there is
+            no such strategy.
 
     Source:
         G. Dósa (2007), "The tight bound of first fit decreasing bin-packing algorithm is FFD(I) ≤ 11/9 OPT(I) + 6/9".

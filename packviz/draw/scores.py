@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING, NEXT_FIT, PADDED, fill
 from packviz.core.layout import Layout, sequence_name
-from packviz.core.validation import one_of
+from packviz.core.validation import one_of, renamed
 from packviz.draw import palette, text
 from packviz.draw.cellgrid import TALL, Cell, CellGrid, one_in, stride
 from packviz.draw.drawing import Drawing
@@ -59,6 +59,7 @@ class Scores(Drawing):
     mask: str
     rows: tuple[Row, ...]
 
+    @renamed(way="strategy", room="row_size")
     def __init__(
         self, lengths: Any, row_size: int | None = None, strategy: str = FIRST_FIT_DECREASING, mask: str = NONE
     ) -> None:
@@ -66,8 +67,8 @@ class Scores(Drawing):
 
         Args:
             lengths: `(B,)` of the documents, or a `Layout`.
-            row_size: as above. If not given, all documents lie in one row, one after another; with the way `"padded"` each
-                lies in a row as long as the longest: a padded batch.
+            row_size: as above. If not given, all documents lie in one row, one after another; with the strategy
+                `"padded"` each lies in a row as long as the longest: a padded batch.
             strategy: as above.
             mask: as above.
 

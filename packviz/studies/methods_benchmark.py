@@ -12,8 +12,8 @@ training every batch has lengths of its own.
 Some points have no RNN: there torch's packing and padding alone race packviz's, and *copy* is one copy of the padded
 tensor.
 
-`packviz study methods --out notebooks/recorded/methods_cpu.json` makes the recorded file. With `--points untuned` the same
-methods are timed on a grid that nothing was tuned to.
+`packviz study methods --out notebooks/recorded/methods_cpu.json` makes the recorded file. With `--points untuned` the
+same methods are timed on a grid that nothing was tuned to.
 """
 
 from __future__ import annotations

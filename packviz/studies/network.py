@@ -25,7 +25,7 @@ PADDING = 0
 """The token that stands for padding."""
 
 Method = Callable[[Any, Tensor, Tensor], tuple[Tensor, Any]]
-"""A way to run an RNN on a padded batch, as in `packviz.bench.rnn_calls`: from `(rnn, x, lengths)` to the output and states.
+"""Runs an RNN on a padded batch, as in `packviz.bench.rnn_calls`: from `(rnn, x, lengths)` to output and states.
 
 `lengths` are longest first, and the longest is `T`. The output has zeros at the padding: what pack → RNN → pad gives.
 """
