@@ -120,12 +120,12 @@ class Calibration(Results[CalibrationPoint, _Seconds]):
         For RNNs that were not measured, those in force are taken over, and the provenance says so.
         """
         device = str(self.provenance["device"]).partition(":")[0]
-        known: defaultdict[str, dict[Any, tuple[tuple[float, ...], float]]] = defaultdict(dict)
+        known: defaultdict[str, dict[Any, tuple[Mapping[str, int], float]]] = defaultdict(dict)
         for point, found in self.values.items():
             for name, run in _every_run(point, device):
                 if run.what in found.get(name, {}):
                     here, seconds = (point.shape, run.what), found[name][run.what]
-                    _, before = known[name].get(here, ((), math.inf))
+                    _, before = known[name].get(here, ({}, math.inf))
                     known[name][here] = amounts(point.spec, *run.amount), min(before, seconds)
         modes = list(dict.fromkeys(point.mode for point in self.values))
         older = in_force(device, int(self.provenance["threads"]))

@@ -6,7 +6,7 @@ import functools
 import numbers
 import operator
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -244,13 +244,14 @@ def _run(
     if not autocast:
         out, h_n, c_n = _through(rnn, weights, layer_run, x, h, c, source, steps, total_length, padding_value)
     else:
-        dtypes, working = _autocast_dtypes(rnn, steps == min(n), x, h, c), nullcontext()
+        dtypes = _autocast_dtypes(rnn, steps == min(n), x, h, c)
+        working: AbstractContextManager[Any] = nullcontext()
         if x.device.type == "cpu" or method == "split":
             x, h, c = (t if t is None else t.float() for t in (x, h, c))
             working = torch.autocast(x.device.type, enabled=False)
         with working:
             found = _through(rnn, weights, layer_run, x, h, c, source, steps, total_length, padding_value)
-        out, h_n, c_n = (t if t is None else t.to(dtype) for t, dtype in zip(found, dtypes, strict=True))
+        out, h_n, c_n = (t if t is None else t.to(dtype) for t, dtype in zip(found, dtypes, strict=True))  # type: ignore[assignment]
     return out, h_n if c_n is None else (h_n, c_n)
 
 
