@@ -9,11 +9,11 @@ import sys
 from collections.abc import Sequence
 
 from packviz.bench.command import add_advise, add_studies
-from packviz.bench.machine import own_version
 from packviz.bench.terminal import STOPPED, writing
 from packviz.check.command import add_check, add_diagnose, add_patched, patched_arguments
 from packviz.core import lengths
 from packviz.core.files import require_suffix
+from packviz.core.machine import own_version
 from packviz.draw.picture import show
 from packviz.studies import command as benchmark
 

@@ -120,12 +120,12 @@ class Calibration(Results[CalibrationPoint, _Seconds]):
         For RNNs that were not measured, those in force are taken over, and the provenance says so.
         """
         device = str(self.provenance["device"]).partition(":")[0]
-        known: defaultdict[str, dict[Any, tuple[tuple[float, ...], float]]] = defaultdict(dict)
+        known: defaultdict[str, dict[Any, tuple[Mapping[str, int], float]]] = defaultdict(dict)
         for point, found in self.values.items():
             for name, run in _every_run(point, device):
                 if run.what in found.get(name, {}):
                     here, seconds = (point.shape, run.what), found[name][run.what]
-                    _, before = known[name].get(here, ((), math.inf))
+                    _, before = known[name].get(here, ({}, math.inf))
                     known[name][here] = amounts(point.spec, *run.amount), min(before, seconds)
         modes = list(dict.fromkeys(point.mode for point in self.values))
         older = in_force(device, int(self.provenance["threads"]))
@@ -238,15 +238,15 @@ def _time_shape(point: CalibrationPoint, how: MeasureOptions) -> _Seconds:
     return taken
 
 
-def _fitted(name: str, points: Iterable[tuple[tuple[float, ...], float]], device: str = "cpu") -> list[float]:
+def _fitted(name: str, points: Iterable[tuple[Mapping[str, int], float]], device: str = "cpu") -> dict[str, float]:
     """Constants, none below zero, with the smallest sum of squares of relative errors."""
-    counted, seconds = map(np.array, zip(*points, strict=True))
-    rows = counted / seconds[:, None]
+    unused = set()
     if not (device == "cpu" and name.startswith("packed") and name.endswith("training")):
-        rows[:, TERMS.index("cell, step, gate")] = 0
+        unused.add("cell, step, gate")
     if not (device == "cuda" and name.startswith(("packed", "whole"))):
-        rows[:, TERMS.index("step of all")] = 0
-    return [float(f"{value:.4g}") for value in nonnegative(rows)]
+        unused.add("step of all")
+    rows = [[0 if term in unused else amount[term] / seconds for term in TERMS] for amount, seconds in points]
+    return {term: float(f"{value:.4g}") for term, value in zip(TERMS, nonnegative(np.array(rows)), strict=True)}
 
 
 STUDY = Study(

@@ -23,7 +23,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from packviz.bench.machine import calm_allocator, caption, check_device, provenance
 from packviz.bench.timing import FEWEST_ROUNDS, Ratio, Timing, clock_for, measure
-from packviz.core import files
+from packviz.core import results
 from packviz.core.has_text import HasText, first_line
 from packviz.draw.text import duration
 
@@ -492,7 +492,7 @@ class Study(Generic[P, V, R]):
             OSError: the folder is not there or cannot be written to.
         """
         points = [dataclasses.asdict(point) | self.write(value) for point, value in found.values.items()]
-        files.save(path, self.name, self.version, {"provenance": dict(found.provenance), "points": points})
+        results.save(path, self.name, self.version, {"provenance": dict(found.provenance), "points": points})
 
     def load(self, name: str | os.PathLike[str] = "") -> R:
         """Reads a result file.
@@ -505,7 +505,7 @@ class Study(Generic[P, V, R]):
             ValueError: there is no such file, it is of another kind or version, or it is damaged.
         """
         name = name or f"{self.name}_cpu.json"
-        data = files.load(name, self.name, self.version)
+        data = results.load(name, self.name, self.version)
         try:
             values: dict[P, V] = {}
             for entry in data["points"]:
@@ -521,7 +521,7 @@ class Study(Generic[P, V, R]):
 
     def available(self) -> list[str]:
         """The names of the recorded files, `NAME_….json`, as `load` takes them."""
-        return files.available(self.name)
+        return results.available(self.name)
 
     def recordings(self) -> dict[str, R]:
         """All recorded results by what to call the machine, one thread of a CPU first. Raises as `load` does."""

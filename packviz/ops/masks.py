@@ -1,4 +1,4 @@
-"""The everyday helpers around a padded batch: a mask, a loss, an alignment, a fixed width.
+"""The everyday helpers around a padded batch: a mask, a loss, an alignment.
 
 They take and return tensors, on any device and with any trailing shape. They use the lengths, or a mask, and never
 guess from zeros. A sequence may be empty.
@@ -17,8 +17,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
-from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.padded import Padded, order, reading
 from packviz.core.validation import SENSE_REVERSED, one_of, renamed, require_dense, require_values, require_whole
@@ -63,7 +61,7 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
                 " wait for the device. Pass the padded length, max_len=x.shape[…], or lengths.cpu()"
             )
         max_len = max([0, *n.tolist()])  # a negative length is refused below, by its own name
-    steps = _steps(max_len, "max_len")
+    steps = time_steps(max_len, "max_len")
     _check(n, steps, "max_len")
     return _is_real(n, steps)
 
@@ -182,7 +180,7 @@ def align(
         raise ValueError(f"source_side is {source_side!r}, but a mask shows where the padding is: leave it out")
     source_side = source_side or ("left" if padding_side == "right" else "right")
     n, batch = _fitted(lengths, x, "x", batch_first, mask)
-    width = batch.steps if max_length is None else _steps(max_length, "max_length")
+    width = batch.steps if max_length is None else time_steps(max_length, "max_length")
     if max_length is not None:
         _check(lengths, width, "max_length", "lengths" if mask is None else "mask.sum(1)")
     if check_padding is not None:
@@ -195,12 +193,12 @@ def align(
     if mask is None or batch.steps == 0:
         now = (step if source_side == "right" else step + batch.steps - n[:, None]).remainder(max(batch.steps, 1))
     else:
-        by_reality = _moved(mask, x.device).logical_not().to(torch.uint8).argsort(dim=1, stable=True)
+        by_reality = to_device(mask, x.device).logical_not().to(torch.uint8).argsort(dim=1, stable=True)
         now = by_reality.gather(1, step.remainder(batch.steps).expand(batch.batch, width))
     index = batch.rows(row[:, None], now)
     if not batch.batch_first:
         index, real = index.T, real.T
-    return _rows(x.flatten(0, 1), index, real, padding_value)
+    return padded_rows(x.flatten(0, 1), index, real, padding_value)
 
 
 def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
@@ -264,56 +262,8 @@ def _rows_have(rows: list[int]) -> str:
     return f"rows {', '.join(named[:-1])} and {named[-1]} have"
 
 
-def unpack_to_length(
-    packed: PackedSequence,
-    length: int,
-    batch_first: bool = False,
-    padding_value: float = 0.0,
-    truncate: bool = False,
-) -> Tensor:
-    """Unpacks to exactly `length` time steps, for whoever needs a fixed shape.
-
-    It returns what `pad_packed_sequence(packed, batch_first, padding_value, total_length=length)[0]` does, and can cut.
-    Only the widths are compared, so nothing waits for the device. Under `torch.compile(fullgraph=True)` the packed
-    sequence must know its order (packed with `enforce_sorted=False`).
-
-    Args:
-        packed: a `PackedSequence`, as an RNN returns it; also a hand-built one.
-        length: the width of the result. More than the longest sequence pads.
-        batch_first: whether the batch shall be the first dimension, as in torch.
-        padding_value: what fills the padding.
-        truncate: allows a `length` below the longest sequence: later steps are dropped. Without it that is an error,
-            because a loss over a truncated output no longer sees the end of the long sequences.
-
-    Returns:
-        `(length, B, …)`, or `(B, length, …)` with `batch_first`, in the caller's order of sequences.
-
-    Raises:
-        TypeError: `packed` is not a `PackedSequence`.
-        ValueError: `length` is not a whole number of at least 0, or below the longest sequence without `truncate`.
-    """
-    if not isinstance(packed, PackedSequence):
-        raise TypeError(f"packed must be a PackedSequence, got {type(packed).__name__}: pass what the RNN returned")
-    width, longest = _steps(length, "length"), len(packed.batch_sizes)
-    if width < longest and not truncate:
-        raise ValueError(
-            f"length is {width} but the longest sequence has {longest} time steps: give at least {longest}, or"
-            " truncate=True to drop the later steps"
-        )
-    data, rank = packed.data, packed.unsorted_indices
-    if rank is None:
-        rank = torch.arange(int(packed.batch_sizes[0]), device=data.device)
-    sizes = pad(packed.batch_sizes, (0, width - longest))  # a negative number cuts
-    first_row = _moved(sizes.cumsum(0) - sizes, data.device)
-    index = (first_row[:, None] + rank).remainder(len(data))
-    real = rank < _moved(sizes, data.device)[:, None]
-    if batch_first:
-        index, real = index.T, real.T
-    return _rows(data, index, real, padding_value)
-
-
-def _rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float) -> Tensor:
-    """`rows[index]` where `real`, else padding. Whole rows are copied, and the gradient is one pass as well."""
+def padded_rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float) -> Tensor:
+    """Returns `rows[index]` where `real`, else padding. Whole rows are copied, and the gradient is one pass as well."""
     if rows.shape[0] == 0:
         return rows.new_full((*index.shape, *rows.shape[1:]), padding_value)
     taken = rows.index_select(0, index.flatten()).reshape(*index.shape, *rows.shape[1:])
@@ -352,7 +302,7 @@ def _fitted(
     batch = Padded.fitting(n.shape[0], x.shape, batch_first, name)
     limit = f"the time steps of {name}"
     _check(n, batch.steps, limit)
-    moved = _moved(n, x.device)
+    moved = to_device(n, x.device)
     if not _is_readable(n):
         _check(moved, batch.steps, limit)  # it may have come to the CPU just now
         moved = moved.clamp(0, batch.steps)
@@ -384,7 +334,12 @@ def whole_numbers(lengths: Lengths) -> Tensor:
     return n.long()
 
 
-def _steps(value: int, name: str) -> int:
+def time_steps(value: int, name: str) -> int:
+    """Returns a number of time steps.
+
+    Raises:
+        ValueError: it is not a whole number of at least 0.
+    """
     whole = isinstance(value, (int, torch.SymInt)) or (hasattr(value, "__index__") and not isinstance(value, Tensor))
     if isinstance(value, bool) or not whole or value < 0:
         raise ValueError(f"{name} is {value!r}; give a whole number of time steps, at least 0")
@@ -407,6 +362,6 @@ def _is_readable(n: Tensor) -> bool:
     return n.device.type == "cpu" and type(n) is Tensor and not torch.compiler.is_compiling()
 
 
-def _moved(n: Tensor, device: torch.device) -> Tensor:
-    """On another device, without waiting for it; towards the CPU torch has to wait."""
+def to_device(n: Tensor, device: torch.device) -> Tensor:
+    """Returns a tensor on another device, without waiting for it. Towards the CPU, torch has to wait."""
     return n.to(device, non_blocking=device.type != "cpu")

@@ -20,7 +20,7 @@ from packviz.bench.timing import RATIOS, Timing
 from packviz.core.lengths import uniform
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import milliseconds
-from packviz.ops import masks
+from packviz.ops import masks, packing
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 HELPER, LOOP, TORCH = "helper", "loop", "torch"
@@ -118,7 +118,7 @@ def helper_calls(helper: str, lengths: Sequence[int], steps: int, features: int,
         return out.index_select(1, back)
 
     def unpack() -> Any:
-        return masks.unpack_to_length(packed._replace(data=data), steps)
+        return packing.unpack_to_length(packed._replace(data=data), steps)
 
     def torchs_unpack() -> Any:
         return pad_packed_sequence(packed._replace(data=data), total_length=steps)[0]

@@ -47,7 +47,7 @@ from packviz.check.findings import Finding, Findings
 from packviz.check.states import RESULTS
 from packviz.check.truth import truth_table
 from packviz.cli import main
-from packviz.core import files
+from packviz.core import results
 from packviz.core.cuts import rectangles
 from packviz.draw import figures, text
 from packviz.draw.drawing import Drawing
@@ -2467,7 +2467,7 @@ def test_every_command_refuses_a_name_that_does_not_fit(command, tmp_path, monke
 
 
 def test_results_are_kept_in_json_alone(tmp_path):
-    for save in (in_force("cpu").save, lambda path: files.save(path, "a kind", 1, {})):
+    for save in (in_force("cpu").save, lambda path: results.save(path, "a kind", 1, {})):
         with pytest.raises(
             ValueError, match=r"path is '.*o\.png'; its name must end in \.json, which says what is written"
         ):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from packviz.bench import Timing, calm_allocator, machine, measure, provenance, timing
 from packviz.bench.machine import allocator
-from packviz.core import files as recorded
+from packviz.core import results as recorded
 
 
 class FakeClock:

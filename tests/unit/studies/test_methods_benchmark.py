@@ -1,4 +1,4 @@
-"""The methods benchmark: which methods are timed, that only right results are timed, what it says of times that a test makes up."""
+"""The methods benchmark: which methods are timed, that only right results are, and what it says of made-up times."""
 
 import json
 import re

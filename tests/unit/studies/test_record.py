@@ -92,7 +92,7 @@ def test_measured_constants_become_the_librarys(checkout, monkeypatch, capsys):
     calibration.STUDY.save(path, found)
     assert copied(checkout, monkeypatch) == (["costs_cpu_1.json"], 0)
     costs = Costs.load(str(checkout / "packviz/ops/costs_cpu_1.json"))
-    assert costs.seconds == {name: tuple(some) for name, some in found.costs.seconds.items()}
+    assert costs.seconds == found.costs.seconds
 
 
 @pytest.mark.slow
