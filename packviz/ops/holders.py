@@ -18,6 +18,7 @@ from typing import Any
 
 _LEVELS = 8  # how far a place is followed to what leads to it, such as a module
 _WRAPPERS = (staticmethod, classmethod)
+_CACHED = type(functools.lru_cache(int))
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,9 +198,7 @@ def _links(one: Any, value: Any) -> list[_Link]:
         return [_item(one, i) for i, each in enumerate(one) if each is value]
     if isinstance(one, tuple):
         return [_Link(f"[{i}]") for i, each in enumerate(one) if each is value]
-    hidden = isinstance(
-        one, (*_WRAPPERS, functools._lru_cache_wrapper)
-    )  # what it says to hold cannot be set, or is not used
+    hidden = isinstance(one, (*_WRAPPERS, _CACHED))  # what it says to hold cannot be set, or is not used
     found = [] if hidden else _entries(one, _names, value, ".{}") + _slots(one, value)
     return found or [_Link(f" (in a {type(one).__name__})")]
 
