@@ -12,7 +12,7 @@ import tokenize
 from pathlib import Path
 
 HOUSE = Path(__file__).parents[2] / "packviz"
-MOST = 3_600  # lines of code in the first ring, without blanks, comments and docstrings
+MOST = 3_000  # lines of code in the first ring, without blanks, comments and docstrings
 # What each ring is for. All that this imports belongs to the ring too, unless a ring further in has it.
 RINGS = {
     "library": ("core/layout.py", "draw/picture.py", "count/flops.py", "check/states.py", "ops/masks.py"),
@@ -165,4 +165,4 @@ def test_the_library_needs_nothing_of_the_other_rings():
     done = subprocess.run([sys.executable, "-c", LIBRARY], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     loaded = {Path(file) for file in json.loads(done.stdout.splitlines()[-1])}
-    assert loaded <= rings()["library"]
+    assert loaded == rings()["library"]
