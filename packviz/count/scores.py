@@ -74,7 +74,7 @@ class Scores(Drawn):
         Raises:
             ValueError: a length is not valid or over `room`, or there is no such way or mask.
         """
-        layout = lengths if isinstance(lengths, Layout) else Layout(lengths)
+        layout = Layout(lengths)
         one_of("way", way, FILLS)
         one_of("mask", mask, MASKS)
         if room is None:

@@ -20,11 +20,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import PackedSequence
 
-from packviz.core.given import SENSE_REVERSED, one_of, only_dense, only_values, refuse_unwhole, renamed
+from packviz.core.given import SENSE_REVERSED, one_of, only_dense, only_values, renamed
+from packviz.core.layout import BOOLEANS, Layout, host_array, read_lengths
 from packviz.core.padded import Padded, order, reading
 
-Lengths = Tensor | Sequence[int]
-"""`(B,)` whole numbers, each at least 0: a list, an array, or an integer tensor on any device.
+Lengths = Tensor | Layout | Sequence[int]
+"""`(B,)` whole numbers, each at least 0: an integer tensor on any device, or whatever else `read_lengths` takes.
 
 Floats may be among them where it can be seen that they are whole: in a list, or on the CPU while nothing is compiled.
 """
@@ -56,7 +57,9 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
             it is required.
     """
     n = whole_numbers(lengths)
-    if max_len is None:
+    if max_len is None and isinstance(lengths, Layout):
+        max_len = lengths.max_len
+    elif max_len is None:
         if not _is_readable(n):
             raise ValueError(
                 f"max_len must be given here: finding the longest of lengths on {n.device}, or while compiling, would"
@@ -207,7 +210,7 @@ def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
     """The lengths, and the mask that they were taken from, if it is one: two-dimensional."""
     only_dense("lengths", lengths)
     try:
-        given = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device="cpu")
+        given = _as_tensor(lengths)
     except (TypeError, ValueError, RuntimeError):
         given = None
     if given is None or given.ndim != 2:
@@ -365,23 +368,29 @@ def whole_numbers(lengths: Lengths) -> Tensor:
     Raises:
         ValueError: they are no whole numbers, or not one for each sequence.
     """
+    if torch.compiler.is_compiling():
+        lengths = _as_tensor(lengths)
+    usual = isinstance(lengths, Tensor) and lengths.dtype == torch.int64 and lengths.layout == torch.strided
+    if not isinstance(lengths, Tensor) or (_is_readable(lengths) and not usual):
+        return torch.from_numpy(read_lengths(lengths, empty=True))
     only_dense("lengths", lengths)
-    try:
-        n = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths, device="cpu")
-    except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"lengths must be a list or a tensor of whole numbers, got {lengths!r}") from None
-    if n.dtype == torch.bool:
+    if lengths.dtype == torch.bool:
+        raise ValueError(BOOLEANS)
+    if lengths.ndim != 1:
+        raise ValueError(f"lengths must be one-dimensional, got shape {tuple(lengths.shape)}: give one per sequence")
+    if lengths.is_floating_point() or lengths.is_complex():
         raise ValueError(
-            "lengths holds booleans; for a mask (B, T) that is True at real cells, with the padding on the right, pass"
-            " mask.sum(1)"
+            f"lengths must hold whole numbers, got {lengths.dtype} on {lengths.device}; convert them with .long()"
         )
-    if n.ndim != 1:
-        raise ValueError(f"lengths must be one-dimensional (one number per sequence), got shape {tuple(n.shape)}")
-    if (n.is_floating_point() and not _is_readable(n)) or n.is_complex():
-        raise ValueError(f"lengths must hold whole numbers, got {n.dtype} on {n.device}; convert them with .long()")
-    if n.is_floating_point():
-        refuse_unwhole(n.detach().double().numpy(), "lengths")
-    return n.long()
+    return lengths.long()
+
+
+def _as_tensor(values: Any) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    if torch.compiler.is_compiling():  # a list becomes a constant of the graph
+        return torch.as_tensor(values.lengths if isinstance(values, Layout) else values, device="cpu")
+    return torch.tensor(host_array(values), device="cpu")
 
 
 def _steps(value: int, name: str) -> int:

@@ -24,7 +24,7 @@ from packviz.ops import costs, original, packing, split, staircase, trial
 from packviz.ops.grid import Grid
 from packviz.ops.index import is_at_hand
 from packviz.ops.kernels import Fused, Layer, Result, flat_weights, has_padded_kernel, is_fused, layers
-from packviz.ops.masks import whole_numbers
+from packviz.ops.masks import Lengths, whole_numbers
 from packviz.ops.private import has_kernel, is_compiler_loaded, kernel, may_derive_otherwise, may_have_hooks, storage
 
 METHODS = ("auto", "packed", "padded", "split", "staircase")
@@ -56,7 +56,7 @@ class Staircase:
 def run(
     rnn: nn.RNN | nn.GRU | nn.LSTM,
     x: Tensor,
-    lengths: Tensor | Sequence[int],
+    lengths: Lengths,
     hx: State | None = None,
     *,
     batch_first: bool | None = None,
@@ -105,7 +105,7 @@ def run(
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any options.
         x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end. Values in the padding, including
             NaN, have no effect, and their gradient is 0.
-        lengths: `(B,)` whole numbers from 1 to `T`, in any order, as a list or a CPU tensor.
+        lengths: `(B,)` whole numbers from 1 to `T`, in any order: a list, an array, a `Layout` or a CPU tensor.
         hx: the initial state in the format the module expects, in batch order: the batch is its second dimension,
             whatever `batch_first` is. Defaults to zeros.
         batch_first: whether `x` and the output are `(B, T, …)`, as in `pack_padded_sequence`. Defaults to the module's
@@ -140,7 +140,7 @@ def plan(rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool 
     Args:
         rnn: an RNN, whose dtype and device the batch will have. Or the sizes of one, which then counts as an RNN in
             float32 on a CPU where torch has a fused LSTM. The number of threads is the one torch is set to.
-        lengths: `(B,)` whole numbers of at least 1; or a `Layout`.
+        lengths: `(B,)` whole numbers of at least 1, as `Layout` takes them.
         training: whether gradients will be needed.
 
     Returns:
@@ -152,7 +152,7 @@ def plan(rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool 
         TypeError: `rnn` is not an RNN.
         ValueError: a length is not valid.
     """
-    n = tuple((lengths if isinstance(lengths, Layout) else Layout(lengths)).lengths.tolist())
+    n = tuple(Layout(lengths).lengths.tolist())
     if isinstance(rnn, Spec):
         return costs.choose(rnn, n, training, threads=torch.get_num_threads())
     _check_rnn(rnn)
@@ -184,7 +184,7 @@ class Ragged(nn.Module):
     def forward(
         self,
         x: Tensor,
-        lengths: Tensor | Sequence[int],
+        lengths: Lengths,
         hx: State | None = None,
         *,
         batch_first: bool | None = None,
@@ -215,7 +215,8 @@ def _run(
 ) -> tuple[Tensor, State]:
     if is_tracing():  # type: ignore[no-untyped-call]
         first = rnn.batch_first if batch_first is None else batch_first
-        return _packed(rnn, x, lengths, hx, first, total_length, padding_value)  # the trace holds the lengths
+        n = lengths if isinstance(lengths, (Tensor, list)) else whole_numbers(lengths).tolist()
+        return _packed(rnn, x, n, hx, first, total_length, padding_value)  # the trace holds the lengths
     n, source = _checked(rnn, x, lengths, hx, batch_first, total_length, padding_value, method)
     first = source.batch_first
     hx = tuple(hx) if isinstance(hx, list) else hx
