@@ -11,13 +11,15 @@ The docstrings say what happens with values that could not be checked and are ou
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn import Module
+from torch.nn.functional import cross_entropy, nll_loss, pad
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.given import SENSE_REVERSED, one_of, only_dense, only_values, renamed
@@ -71,64 +73,163 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
     return _is_real(n, steps)
 
 
+LossFunction = Callable[..., Tensor]
+"""Such as `F.cross_entropy`: a function of tensors that takes `reduction="none"`."""
+
+Reduction = Literal["mean", "sum", "sequence"]
+
+
+@overload
 def masked_loss(
-    loss: Tensor,
+    loss: Tensor, lengths: Lengths, *, batch_first: bool | None = None, reduction: Reduction = "mean"
+) -> Tensor: ...
+@overload
+def masked_loss(
+    loss: LossFunction,
+    predictions: Tensor,
+    targets: Tensor,
     lengths: Lengths,
+    *,
     batch_first: bool | None = None,
-    reduction: Literal["mean", "sum", "sequence"] = "mean",
+    reduction: Reduction = "mean",
+    **options: Any,
+) -> Tensor: ...
+def masked_loss(
+    loss: Tensor | LossFunction,
+    *batch: Any,
+    lengths: Any = None,
+    batch_first: bool | None = None,
+    reduction: Reduction = "mean",
+    **options: Any,
 ) -> Tensor:
-    """Reduces an element-wise loss over the real cells only.
+    """Computes a loss over the real cells only.
+
+    Call it in one of two ways:
+
+        pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=True)
+        pv.masked_loss(loss, lengths, batch_first=True)  # loss has one number per cell or more
 
     Args:
-        loss: `(T, B, …)`, or `(B, T, …)` with `batch_first`: what a torch loss gives with `reduction="none"`, or any
-            other number per cell, as `(prediction == target).float()` for an accuracy. Sequences start at step 0.
-        lengths: `(B,)` whole numbers, each from 0 to `T`.
-        batch_first: whether the batch is the first dimension of `loss`. Defaults to False, as in torch, with a warning
-            if `B` equals `T` (but not while compiling).
+        loss: a function of `torch.nn.functional` such as `F.cross_entropy`, `F.nll_loss`, `F.mse_loss` or
+            `F.binary_cross_entropy_with_logits`, or any other that takes predictions, targets and `reduction="none"`.
+            Or the result of one, `(T, B, …)`, or `(B, T, …)` with `batch_first`; or any other number per cell, such as
+            `(prediction == target).float()` for an accuracy. Sequences start at step 0.
+        *batch: for a function, the predictions and the targets (and whatever other tensors it takes), then in either
+            case the lengths. The tensors are `(T, B, …)`, or `(B, T, …)` with `batch_first`. The function gets them
+            without the padding's values and as `(T·B, …)`, so the classes of `F.cross_entropy` are the third dimension:
+            logits `(B, T, C)` with targets `(B, T)`.
+        lengths: `(B,)` whole numbers, each from 0 to `T`; by position or by name.
+        batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with a warning if `B`
+            equals `T` (but not while compiling).
         reduction: `"mean"` divides the sum over all real cells by their number, so that every token weighs the same
             whatever sequence it is in; `"sum"` does not divide (several workers: add up the sums, then divide by the
-            tokens of all of them); `"sequence"` gives each sequence its own mean.
+            tokens of all of them); `"sequence"` gives each sequence its own mean. For class indices,
+            `F.cross_entropy` and `F.nll_loss` have a weighted mean in torch, and so they have here: cells with
+            `ignore_index` do not count, and others count as much as `weight` gives their class.
+        **options: passed on to the function, such as `weight`, `ignore_index` or `label_smoothing`.
 
     Returns:
-        A scalar, or `(B,)` for `"sequence"`, of the dtype of `loss`. Over no cells (an empty sequence, or nothing but
+        A scalar, or `(B,)` for `"sequence"`, of the dtype of the loss. Over no cells (an empty sequence, or nothing but
         empty ones) it is 0, with zero gradient. A length that could not be checked and is over `T` counts as `T`.
 
-        The padding has no influence, not even NaN or infinity: the gradient that reaches `loss` there is exactly zero.
-        What was computed before is out of reach: where a *prediction* is NaN, most losses turn that zero into NaN
-        again. If padding may hold NaN, clean the model's input with `torch.where`, or pack.
+        The padding has no influence, not even NaN, infinity or a class that does not exist: the gradient that reaches
+        it is exactly zero. With a result for `loss`, what was computed before is out of reach: where a *prediction* is
+        NaN, most losses turn that zero into NaN again. Pass the function instead.
 
     Raises:
-        TypeError: `loss` is not a floating-point tensor.
-        ValueError: `loss` is already reduced, the lengths do not fit it, or there is no such `reduction`.
+        TypeError: `loss` is neither a function nor a floating-point tensor, or the arguments after it do not fit it.
+        ValueError: `loss` is already reduced, the tensors or the lengths do not fit each other, or there is no such
+            `reduction`.
     """
-    if not isinstance(loss, Tensor) or not loss.is_floating_point():
-        kind = f"a tensor of {loss.dtype}" if isinstance(loss, Tensor) else type(loss).__name__
-        advice = (
-            "for true and false values call .float()"
-            if isinstance(loss, Tensor)
-            else 'pass the result, computed with reduction="none", such as F.mse_loss(x, y, reduction="none")'
+    if lengths is None and batch:
+        *batch, lengths = batch  # type: ignore[assignment]
+    if isinstance(lengths, bool):
+        raise TypeError(f"batch_first must be given by name: batch_first={lengths}")
+    one_of("reduction", reduction, ("mean", "sum", "sequence"))
+    is_function = callable(loss) and not isinstance(loss, (Tensor, Module))
+    _check_call(loss, is_function, batch, lengths, options)
+    cells, name = (batch[0], "predictions") if is_function else (loss, "loss")
+    n, read = _fitted(lengths, cells, name, batch_first)
+    mask = _is_real(n, read.steps)
+    mask = mask if read.batch_first else mask.T
+    weights = None
+    if is_function:
+        loss, weights = _per_element(loss, batch, mask, options)
+
+    def summed(values: Tensor) -> Tensor:
+        # Fill, never multiply: 0 × NaN is NaN. Half precision is summed in single, where 65 504 is not the end.
+        exact = torch.float32 if values.dtype in (torch.float16, torch.bfloat16) else values.dtype
+        real = values.masked_fill(~_widened(mask, values.ndim), 0).to(exact)
+        if reduction != "sequence":
+            return real.sum()
+        return (real if read.batch_first else real.transpose(0, 1)).flatten(1).sum(1)
+
+    total = summed(loss)
+    if reduction == "sum":
+        return total.to(loss.dtype)
+    if weights is None:
+        count = (n if reduction == "sequence" else n.sum()) * math.prod(loss.shape[2:])
+    else:
+        count = summed(weights)
+    return (total / count.masked_fill(count == 0, 1)).to(loss.dtype)
+
+
+_FUNCTION_FIRST = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=…)"
+
+
+def _check_call(loss: Any, is_function: bool, batch: Sequence[Any], lengths: Any, options: Any) -> None:
+    """Refuses a loss, or arguments after it, that `masked_loss` cannot take."""
+    if is_function:
+        if len(batch) < 2 or lengths is None:
+            raise TypeError(f"a loss function needs predictions, targets and lengths: {_FUNCTION_FIRST}")
+        for name, value in zip(("predictions", "targets"), batch, strict=False):
+            only_dense(name, value)
+        shapes = [tuple(getattr(value, "shape", ())) for value in batch]
+        if any(len(shape) < 2 or shape[:2] != shapes[0][:2] for shape in shapes):
+            raise ValueError(
+                f"predictions and targets have shapes {' and '.join(map(str, shapes))}, but must agree in their first"
+                " two dimensions, batch and time; classes come third, as in logits (B, T, C) and targets (B, T)"
+            )
+        return
+    if isinstance(loss, Module):
+        raise TypeError(f"loss is a {type(loss).__name__}; give a function and its options: {_FUNCTION_FIRST}")
+    if not isinstance(loss, Tensor):
+        raise TypeError(f"loss must be a function or a floating-point tensor, got {type(loss).__name__}")
+    if batch or options:
+        raise TypeError(
+            "after a loss per element come the lengths alone; to compute the loss from predictions and targets, give"
+            f" its function first: {_FUNCTION_FIRST}"
         )
-        raise TypeError(f"loss must be a floating-point tensor, got {kind}; {advice}")
-    if reduction not in ("mean", "sum", "sequence"):
-        raise ValueError(f"reduction is {reduction!r}; choose 'mean', 'sum' or 'sequence'")
-    only_dense("loss", loss)
+    if not loss.is_floating_point():
+        raise TypeError(f"loss must be a floating-point tensor, got a tensor of {loss.dtype}; call .float()")
     if loss.ndim < 2:
         raise ValueError(
             f"loss has shape {tuple(loss.shape)}, it needs a batch and a time dimension: compute it with"
-            ' reduction="none", and shape it as the batch is shaped'
+            f' reduction="none", and shape it as the batch is shaped; or let it be computed: {_FUNCTION_FIRST}'
         )
-    n, batch = _fitted(lengths, loss, "loss", batch_first)
-    mask = _is_real(n, batch.steps)
-    mask = mask if batch.batch_first else mask.T
-    # Fill, never multiply: 0 × NaN is NaN. Half precision is summed in single, where 65 504 is not the end.
-    exact = torch.float32 if loss.dtype in (torch.float16, torch.bfloat16) else loss.dtype
-    real = loss.masked_fill(~_widened(mask, loss.ndim), 0).to(exact)
-    cells = n * math.prod(loss.shape[2:])
-    if reduction == "sequence":
-        total = (real if batch.batch_first else real.transpose(0, 1)).flatten(1).sum(1)
-    else:
-        total, cells = real.sum(), cells.sum()
-    return (total if reduction == "sum" else total / cells.clamp(min=1)).to(loss.dtype)
+
+
+def _per_element(
+    function: Any, batch: Sequence[Tensor], mask: Tensor, options: dict[str, Any]
+) -> tuple[Tensor, Tensor | None]:
+    """The loss of each cell, and how much each counts in a mean, if that is not 1."""
+    while isinstance(function, partial) and not function.args:
+        function, options = function.func, {**function.keywords, **options}
+    # The values of the padding are filled in: NaN would have a gradient of NaN, and its class need not exist.
+    filled = [one.masked_fill(~_widened(mask, one.ndim), 0) for one in batch]
+    loss = function(*(one.flatten(0, 1) for one in filled), **{**options, "reduction": "none"})
+    if loss.ndim == 0 or loss.shape[0] != mask.numel():
+        raise ValueError(
+            f"the loss function returned shape {tuple(loss.shape)} for {mask.numel()} cells; it must return a loss per"
+            ' cell when called with reduction="none"'
+        )
+    targets = filled[1]
+    if function not in (cross_entropy, nll_loss) or targets.is_floating_point():
+        return loss.unflatten(0, mask.shape), None
+    ignored = targets == options.get("ignore_index", -100)
+    weight = options.get("weight")
+    weights = torch.ones_like(targets, dtype=loss.dtype) if weight is None else weight[targets.masked_fill(ignored, 0)]
+    return loss.unflatten(0, mask.shape), weights.masked_fill(ignored, 0)
 
 
 @renamed(SENSE_REVERSED, to="padding_side", source="source_side")
