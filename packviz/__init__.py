@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from packviz import draw as draw
     from packviz.bench.advice import advise
     from packviz.bench.calibration import calibrate
     from packviz.check.batches import diagnose
@@ -20,14 +21,7 @@ if TYPE_CHECKING:
     from packviz.core.layout import Layout
     from packviz.core.spec import Spec
     from packviz.count.flops import flops
-    from packviz.count.scores import Scores
-    from packviz.draw import figures as figures
-    from packviz.draw.cells import Aligned
-    from packviz.draw.handover import Handover
-    from packviz.draw.heatmap import Attention
     from packviz.draw.picture import Picture, show
-    from packviz.draw.stairs import Stairs
-    from packviz.draw.strips import Strips
     from packviz.ops.masks import align, masked_loss, real_mask, unpack_to_length
     from packviz.ops.operator import ragged_op
     from packviz.ops.packing import pack_padded_sequence, pack_sequence, pad_packed_sequence, unpack_sequence
@@ -36,17 +30,11 @@ if TYPE_CHECKING:
     from packviz.ops.sampler import BucketSampler
 
 __all__ = [
-    "Aligned",
-    "Attention",
     "BucketSampler",
-    "Handover",
     "Layout",
     "Picture",
     "Ragged",
-    "Scores",
     "Spec",
-    "Stairs",
-    "Strips",
     "advise",
     "align",
     "calibrate",
@@ -72,14 +60,8 @@ __all__ = [
 _HOME = {
     "Layout": "packviz.core.layout",
     "Spec": "packviz.core.spec",
-    "Aligned": "packviz.draw.cells",
-    "Attention": "packviz.draw.heatmap",
-    "Handover": "packviz.draw.handover",
     "Picture": "packviz.draw.picture",
     "show": "packviz.draw.picture",
-    "Scores": "packviz.count.scores",
-    "Stairs": "packviz.draw.stairs",
-    "Strips": "packviz.draw.strips",
     "align": "packviz.ops.masks",
     "masked_loss": "packviz.ops.masks",
     "real_mask": "packviz.ops.masks",
@@ -105,11 +87,12 @@ _HOME = {
 # Modules that a notebook's cells use, one word away.
 _MODULES = {
     "batches": "packviz.core.batches",
-    "figures": "packviz.draw.figures",
+    "draw": "packviz.draw",
     "lengths": "packviz.core.lengths",
 }
 # Old names and new. Arguments that were renamed are listed in docs/renamed.md, too.
-_RENAMED = {"Buckets": "BucketSampler", "padding_mask": "real_mask"}
+_RENAMED = {"Buckets": "BucketSampler", "figures": "draw", "padding_mask": "real_mask"}
+_RENAMED |= {name: f"draw.{name}" for name in ("Aligned", "Attention", "Handover", "Scores", "Stairs", "Strips")}
 
 
 def __getattr__(name: str) -> Any:

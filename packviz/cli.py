@@ -15,21 +15,20 @@ from packviz.check.command import add_check, add_diagnose, add_patched, patched_
 from packviz.core import lengths
 from packviz.core.files import require_suffix
 from packviz.draw.picture import show
-from packviz.studies import adopt, record
-from packviz.studies.forum import command as forum
+from packviz.studies import command as benchmark
 
 STUDIES = {
-    "savings": "the same FLOPs saved, by few and by many distinct lengths: the same time?",
-    "helpers": "the everyday helpers against a plain loop over the sequences",
-    "compiled": "compiling and packing, together and apart",
-    "race": "torch padded, torch packed, and every method of pv.run",
-    "untuned": "the race on a grid that nothing was tuned to",
-    "parts": "what a packed training step spends its time on: its parts exchanged one after the other",
-    "thumb": "rules of thumb, held against a grid of batches",
-    "exact": "what is offered as equal to torch's, held against torch on your device",
-    "compilers": "what tracing, export, compile and ONNX make of packing",
+    "packviz.studies.savings": "the same FLOPs saved, by few and by many distinct lengths: the same time?",
+    "packviz.studies.helpers": "the everyday helpers against a plain loop over the sequences",
+    "packviz.studies.compiled": "compiling and packing, together and apart",
+    "packviz.studies.race": "torch padded, torch packed, and every method of pv.run (--points untuned: on a new grid)",
+    "packviz.studies.parts": "what a packed training step spends its time on: its parts replaced one after the other",
+    "packviz.studies.thumb": "rules of thumb, compared with a grid of batches",
+    "packviz.studies.benchmark": "the network of a forum question, padded and packed, for growing lengths",
+    "packviz.studies.compilers": "what tracing, export, compile and ONNX make of packing",
+    "packviz.bench.calibration": "the constants by which pv.run chooses a method",
 }
-"""What `packviz study` runs: modules of `packviz.studies`, and what each is about."""
+"""What `packviz study` runs: by module, what each is about."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,9 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_advise(adviser)
 
     bench = "time the forum's network, padded and packed, on this machine"
-    more = forum.add_to(commands.add_parser("bench", help=bench, description=f"{bench.capitalize()}."))
-    record.add_to(more)
-    adopt.add_to(more)
+    benchmark.add_to(commands.add_parser("bench", help=bench, description=f"{bench.capitalize()}."))
 
     study = "run a study again: what notebooks show as recorded, measured on this machine"
     add_studies(commands.add_parser("study", help=study, description=f"{study.capitalize()}."), STUDIES)

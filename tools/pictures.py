@@ -7,7 +7,7 @@ from pathlib import Path
 
 from packviz.core.layout import sequence_name
 from packviz.draw import palette
-from packviz.draw.grids import SAID, SHADES
+from packviz.draw.grids import SAID
 from packviz.draw.picture import show
 from packviz.draw.sheet import HATCHED, Sheet, row
 
@@ -29,7 +29,7 @@ def colours() -> str:
 
 def _colours(theme: str) -> Sheet:
     own, sheet, y = palette.THEMES[theme], Sheet(theme), 0.0
-    differs = {f"differs, {said}": fill for fill, said in zip(SHADES, SAID, strict=True)}
+    differs = {f"differs, {said}": fill for fill, said in zip(palette.SHADES, SAID, strict=True)}
     groups: list[dict[str, str]] = [
         {f"sequence {sequence_name(i)}": fill for i, fill in enumerate(palette.SEQUENCES)},
         {f"method: {name}": fill for name, fill in palette.METHODS.items()},

@@ -79,7 +79,7 @@ STAGES = (
     Stage("lint", "ruff format", ("-m", "ruff", "format", "--check", ".")),
     Stage("lint", "mypy", ("-m", "mypy")),
     Stage("form", "notebooks are canonical", ("tools/notebooks.py", "check")),
-    Stage("unit", "unit tests", ("-m", "pytest", "tests/unit")),
+    Stage("unit", "unit tests", ("-m", "pytest", "tests/unit", "tests/device")),
     Stage("notebooks", "notebook tests", ("-m", "pytest", "tests/notebooks")),
     Stage("browser", "browser tests", ("-m", "pytest", "tests/browser")),
 )

@@ -81,10 +81,8 @@ pv.show(five)
 # How long are all 512?
 
 # %%
-from packviz import figures
-
 all_lengths = [len(sentence) for sentence in sentences()]
-figures.length_histogram(pv.Layout(all_lengths))
+pv.draw.length_histogram(pv.Layout(all_lengths))
 
 # %% [markdown]
 # Most are short, a few are long. That is the costly kind: one long sentence widens its whole batch.
@@ -99,7 +97,7 @@ def batches(lengths, size=32):
 
 
 as_they_come, similar = batches(all_lengths), batches(sorted(all_lengths))
-figures.padding_waste({"as they come": as_they_come, "similar lengths together": similar})
+pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together": similar})
 
 # %% [markdown]
 # Sorting first removes most of the waste, without any packing.
@@ -149,7 +147,7 @@ for n in (4, 6, 12):
 for n in (4, 6, 12):
     states[f"packed, mate of {n} steps"] = final_state([ours, mate[:n]], pack=True)
 
-pv.Strips(states, title="Padded, our final state depends on the mate; packed, it does not")
+pv.draw.Strips(states, title="Padded, our final state depends on the mate; packed, it does not")
 
 # %% [markdown]
 # With padding, the *same* sequence gets another summary in another batch. Nothing warns you.

@@ -183,8 +183,6 @@ for row, sequence in enumerate(sequences):
 # %%
 from torch import nn
 
-from packviz import figures
-
 tokens = torch.tensor([[101, 7592, 1010, 11803, 102], [101, 2742, 102, 0, 0]])
 lengths = torch.tensor([5, 3])
 
@@ -209,7 +207,7 @@ for _ in range(30):
     optimizer.step()
     losses.append(loss.item())
 
-figures.training_curves({"loss": losses}, "Trained on packed batches, the model learns both sentences", y="loss")
+pv.draw.training_curves({"loss": losses}, "Trained on packed batches, the model learns both sentences", y="loss")
 
 # %% [markdown]
 # It cannot reach 0, because after 101 either sentence may follow. Every step is a whole epoch, a pass over all data:

@@ -267,7 +267,7 @@ def flip(x, lengths):
     return pv.align(x, lengths, padding_side="left", batch_first=True).flip(1)
 
 
-pv.Aligned.of(flip(x[..., 0], lengths), lengths, title="Flipped, and the padding still behind", batch_first=True)
+pv.draw.Aligned.of(flip(x[..., 0], lengths), lengths, title="Flipped, and the padding still behind", batch_first=True)
 
 # %% [markdown]
 # Run a forward RNN with the reverse direction's weights, and flip back. Several layers: flip in each.

@@ -27,7 +27,7 @@ from packviz.lessons import ask, checks
 
 lengths = [9, 8, 6, 4, 3, 2]
 mask = pv.real_mask(lengths)
-pv.Aligned.of(mask, lengths, title="real_mask(lengths)", batch_first=True)
+pv.draw.Aligned.of(mask, lengths, title="real_mask(lengths)", batch_first=True)
 
 # %% [markdown]
 # Suppose that at the padding predictions and targets are both 0: there they agree.
@@ -145,11 +145,11 @@ attention = torch.nn.MultiheadAttention(4, 1, batch_first=True, bias=False)
 _, blind = attention(x, x, x)
 output, weights = attention(x, x, x, key_padding_mask=~mask)
 title = "Without a mask e looks mostly at padding"
-pv.Attention(3, {"without a mask": blind[4], "key_padding_mask=~mask": weights[4]}, title)
+pv.draw.Attention(3, {"without a mask": blind[4], "key_padding_mask=~mask": weights[4]}, title)
 
 # %% tags=["claims"]
 assert (weights * ~mask[:, None, :] == 0).all()
-assert min(pv.Attention(3, {"blind": blind[4]}).lost("blind")) > 0.5
+assert min(pv.draw.Attention(3, {"blind": blind[4]}).lost("blind")) > 0.5
 for b, length in enumerate(lengths):
     alone, _ = attention(*[x[b : b + 1, :length]] * 3)
     assert torch.allclose(output[b : b + 1, :length], alone, atol=1e-6)
@@ -175,7 +175,7 @@ future, ahead = torch.tensor([[5, 6, 7], [7, 0, 0], [10, 11, 0]]), [3, 1, 2]
 moved = pv.align(past, behind, padding_side="left", batch_first=True)
 axis = torch.cat([moved, future], dim=1)
 real = torch.cat([pv.real_mask(behind).flip(1), pv.real_mask(ahead)], dim=1)
-pv.Aligned.of(axis, real, title="One time axis, no gap", batch_first=True, parts={"past": 4, "future": 3})
+pv.draw.Aligned.of(axis, real, title="One time axis, no gap", batch_first=True, parts={"past": 4, "future": 3})
 
 # %% tags=["claims"]
 assert moved.tolist() == [[1, 2, 3, 4], [0, 0, 5, 6], [0, 7, 8, 9]]
@@ -206,7 +206,7 @@ ask("a guess from zeros")
 # %%
 row = torch.tensor([[0, 0, 7, 8, 0, 0]])  # length 4: its first two zeros are data
 guessed = row.roll(-int(row[0].nonzero()[0]), dims=1)
-pv.Aligned.of(guessed, [4], title="Guessed from zeros: framed is wrong", batch_first=True, like=row)
+pv.draw.Aligned.of(guessed, [4], title="Guessed from zeros: framed is wrong", batch_first=True, like=row)
 
 # %% tags=["claims"]
 assert pv.align(row, [4], padding_side="left", batch_first=True).tolist() == [[0, 0, 0, 0, 7, 8]]
@@ -259,7 +259,7 @@ for row, i in enumerate(by_target):
 # No error, no warning. Row 0 of the state belongs to the longest source, b. It went to the longest target, c.
 
 # %%
-pv.Handover(by_source, by_target)
+pv.draw.Handover(by_source, by_target)
 
 # %% [markdown]
 # The repair is one permutation: row `r` of the decoder must get the state of *its* sequence. With
@@ -272,7 +272,7 @@ for i in range(4):  # each pair on its own
 for row, i in enumerate(by_target):
     assert torch.allclose(h_n[0, row], wanted[0, i], atol=1e-6) == (by_source[row] == i)
 rows = [by_source.index(i) for i in by_target]
-assert rows == pv.Handover(by_source, by_target).taken
+assert rows == pv.draw.Handover(by_source, by_target).taken
 _, (repaired, _) = decoder(pack_sequence([targets[i] for i in by_target]), (h[:, rows], c[:, rows]))
 assert torch.allclose(repaired, wanted[:, by_target], atol=1e-6)
 
@@ -298,7 +298,7 @@ def batch(some):
 
 
 _, marks, n = batch([sentence for sentence in sentences() if len(sentence) < 10][:3])
-pv.Aligned.of(marks, n, title="1: a mark comes next. At padding: 0", batch_first=True)
+pv.draw.Aligned.of(marks, n, title="1: a mark comes next. At padding: 0", batch_first=True)
 
 # %%
 batches = [batch(sentences()[i : i + 32]) for i in range(0, 512, 32)]
@@ -332,12 +332,10 @@ def train(use_mask, epochs=6):
 ask("masked training")
 
 # %%
-from packviz import figures
-
 with_mask, _ = train(use_mask=True)
 says, truth = train(use_mask=False)
 curves = {"trained with mask": with_mask, "without: as it reports": says, "without: at the real words": truth}
-figures.training_curves(curves, "Without a mask the loss looks better, and the GRU has learned less")
+pv.draw.training_curves(curves, "Without a mask the loss looks better, and the GRU has learned less")
 
 # %% tags=["claims"]
 assert all(a < b for a, b in zip(says, with_mask, strict=True))  # it reports less …

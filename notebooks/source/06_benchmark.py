@@ -20,9 +20,9 @@
 # > - Believe a ratio only if it was taken in turns, over several rounds, and its spread does not reach 1.
 
 # %%
-from packviz.studies.forum import sweep
+from packviz.studies import benchmark
 
-print(sweep.STUDY.without_gpu())
+print(benchmark.STUDY.without_gpu())
 
 # %% [markdown]
 # ## A question from the forum
@@ -45,11 +45,11 @@ pv.show(lengths.triangle(8, 5))
 # the steps.
 
 # %%
-from packviz.studies.forum import network as forum, points, results
+from packviz.studies import network
 
-network = forum.Network()
-b = pv.Layout(points.setup_lengths("B", 512, 512))
-print(network)
+model = network.Network()
+b = pv.Layout(benchmark.setup_lengths("B", 512, 512))
+print(model)
 print(f"padding in B: {100 * b.n_padding / b.n_cells:.0f} % of the cells")
 
 # %% tags=["claims"]
@@ -57,8 +57,8 @@ import torch
 
 assert lengths.equal(8, 5).tolist() == [5] * 8  # A
 assert lengths.triangle(8, 5).tolist() == [5, 4, 3, 2, 1, 5, 4, 3]  # B
-ids, n, targets = forum.batch(b.lengths, 512, vocabulary=10, classes=2, seed=0, device="cpu")
-assert torch.allclose(network(ids, n, forum.padded), network(ids, n, forum.packed), atol=1e-3)  # the same logits
+ids, n, targets = network.batch(b.lengths, 512)
+assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.packed), atol=1e-3)  # the same logits
 
 # %% [markdown]
 # Padded or packed, the logits are the same, and packing computes half as many cells. Predict:
@@ -69,25 +69,25 @@ from packviz.lessons import ask, checks
 ask("the price of packing")
 
 # %%
-machines = sweep.recordings()  # every machine that was recorded
-results.on_machines(machines, "ratio")
+machines = benchmark.recordings()  # every machine that was recorded
+benchmark.on_machines(machines, "ratio").chart()
 
 # %% [markdown]
 # Both axes are logarithmic. On the line at 1 packing costs nothing.
 #
-# A ratio is taken within a round, between two calls that have met the same machine. Drawn is the median of these ratios;
-# the band reaches from quartile to quartile. (The ratio of two medians may be another number.)
+# A ratio is taken within a round, between two calls that have met the same machine. The marks show the median of these
+# ratios, the whiskers their quartiles. Hover over a mark to read its number. (The ratio of two medians may differ.)
 #
 # On the CPU: in A, packing is nearly free. In B it costs something in the forward pass, and in training a multiple,
 # though it computes only half as much. That is what the user saw.
 
 # %% tags=["claims"]
-cpu = sweep.recorded("benchmark_cpu.json")  # what the text says of times, it says of this one
+cpu = benchmark.recorded("benchmark_cpu.json")  # what the text says of times, it says of this one
 last = cpu.steps("B")[-1]
 assert cpu.ratio("packed", "padded", "B", last).value > 10
 assert cpu.ratio("packed", "padded", "B", last, "forward").value < 3
 assert 0.7 < cpu.ratio("packed", "padded", "A", last).value < 1.4
-assert not [point for found in machines.values() for point in found.points if point.wrong]
+assert not any(found.left_out for found in machines.values())
 
 # %% [markdown]
 # ## How fast does it grow?
@@ -96,7 +96,7 @@ assert not [point for found in machines.values() for point in found.points if po
 ask("twice the length")
 
 # %%
-results.on_machines(machines, "time")
+benchmark.on_machines(machines, "time").chart()
 
 # %% [markdown]
 # The thin lines: twice the length takes twice the time (slope 1), or four times (slope 2). On the CPU padded follows the
@@ -108,18 +108,18 @@ results.on_machines(machines, "time")
 # The most memory in use at once:
 
 # %%
-results.on_machines(machines, "memory")
+benchmark.on_machines(machines, "memory").chart()
 
 # %% [markdown]
 # On the CPU packed training in B needs far less than padded: no padding is kept, and the packed LSTM keeps less for each
 # cell. A batch that does not fit padded may fit packed.
 
 # %% tags=["claims"]
-short, long = cpu.point("B", 128).timing, cpu.point("B", 512).timing  # four times the length
+short, long = (cpu.at("B", steps)["training"] for steps in (128, 512))  # four times the length
 for method, most in (("padded", 6), ("packed", 32)):
-    growth = long.median(points.call_name(method, "training")) / short.median(points.call_name(method, "training"))
+    growth = long.median(method) / short.median(method)
     assert (8 if method == "packed" else 2) < growth < most
-assert long.memory["packed, training"] < 0.6 * long.memory["padded, training"]
+assert long.memory["packed"] < 0.6 * long.memory["padded"]
 
 # %% [markdown]
 # ## A fair clock
@@ -135,8 +135,8 @@ assert long.memory["packed, training"] < 0.6 * long.memory["padded, training"]
 ask("one curve after the other")
 
 # %% [markdown]
-# Here all curves take turns: every round calls everything once, in an order drawn anew. Before any time is written down,
-# logits and gradients of both ways are compared: a fast wrong answer is worth nothing.
+# Here the methods take turns: every round calls each of them once, in an order drawn anew. Before any time is written
+# down, their logits and gradients are compared: a fast wrong answer is worth nothing.
 #
 # A median of a few rounds is an estimate. Each round lies above the true median with probability 1/2, so counting tells
 # how far off it may be: the true one lies between the smallest and the largest of 6 rounds in 97 of 100 cases. More rounds
@@ -177,7 +177,7 @@ yours = explorer.measure()
 print(yours)
 
 # %% tags=["claims"]
-assert not [point for point in yours.points if point.wrong]
+assert not yours.left_out
 
 # %% [markdown]
 # Small batches and short sequences have few distinct lengths, so the effect is small too. Try *full*, or start it in a

@@ -125,7 +125,7 @@ ask("twice as long")
 # On log–log axes a power of T is a straight line, and its slope is the power:
 
 # %%
-from packviz import figures
+import packviz as pv
 
 T = [16, 32, 64, 128]
 written = {}
@@ -139,7 +139,7 @@ for setup, make in {"A: all equally long": lengths.equal, "B: T different length
     }
 
 title = "Megabytes that backward passes write: in B, pad and the packed LSTM grow with the square"
-figures.log_log(T, written, title, methods=dict.fromkeys(written[setup], "packed"), together=True)
+pv.draw.log_log(T, written, title, y="MB", methods=dict.fromkeys(written[setup], "packed"))
 
 # %% tags=["claims"]
 slopes = {name: profile.exponent(T, values) for name, values in written["B: T different lengths"].items()}
@@ -169,8 +169,6 @@ print(f"{full.pad.nodes:,} nodes write {written_by_pad}, for a gradient of {prof
 ask("the same cells")
 
 # %%
-import packviz as pv
-
 batches = {"1, no padding": pv.Layout([257] * 512)}
 batches |= {str(d): pv.Layout(lengths.spread(d, 512, 513), max_len=513) for d in (1, 4, 64, 512)}
 for name, batch in batches.items():
@@ -207,11 +205,12 @@ timing = measure({str(d): backward_of_pad(batch) for d, batch in some.items()}, 
 print(timing)
 megabytes = [profile.count(batch, device="meta").pad.backward.bytes / 1e6 for batch in some.values()]
 milliseconds = [[1e3 * seconds for seconds in timing.spread(name)] for name in timing.seconds]
-figures.log_log(
+pv.draw.log_log(
     list(some),
     {"megabytes, counted": {"pad": megabytes}, "milliseconds, with quartiles": {"pad": milliseconds}},
     "The same cells in more distinct lengths: more bytes, more time",
     "distinct lengths",
+    y=("MB", "ms"),
     methods={"pad": "packed"},
     below=timing.notes,
 )

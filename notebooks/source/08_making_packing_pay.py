@@ -142,7 +142,7 @@ ask("between padding and packing")
 
 # %%
 ten = [16, 15, 15, 14, 9, 9, 8, 4, 3, 3]
-pv.Stairs(ten, [0, 4, 9, 16])
+pv.draw.Stairs(ten, [0, 4, 9, 16])
 
 # %% [markdown]
 # Hatched cells are computed for nothing, empty ones not at all. One rectangle is padding; one for every distinct length,
@@ -164,8 +164,8 @@ explorer = StaircaseExplorer(many=128, longest=256)
 explorer
 
 # %% tags=["claims"]
-assert pv.Stairs(ten, [0, 16]).wasted == pv.Layout(ten).n_padding  # one rectangle: padding
-assert pv.Stairs(ten, [0, *sorted(set(ten))]).wasted == 0  # one for every distinct length: packing
+assert pv.draw.Stairs(ten, [0, 16]).wasted == pv.Layout(ten).n_padding  # one rectangle: padding
+assert pv.draw.Stairs(ten, [0, *sorted(set(ten))]).wasted == 0  # one for every distinct length: packing
 assert 1 < explorer.trade_off.best < explorer.rectangles.options[-1]
 explorer.rectangles.value = explorer.rectangles.options[-1]
 assert explorer.shown.wasted == 0
@@ -340,7 +340,7 @@ plan = pv.plan(pv.Spec.of(after.lstm), lengths)
 for method, seconds in plan.seconds.items():
     print(f"{method:10} {1e3 * seconds:4.0f} ms predicted")
 print("auto takes:", plan.method)
-pv.Stairs(lengths, plan.cuts)
+pv.draw.Stairs(lengths, plan.cuts)
 
 # %% [markdown]
 # ## The forum's plot, again
@@ -348,41 +348,40 @@ pv.Stairs(lengths, plan.cuts)
 # The whole network of notebook 06, batch B with 512 sequences: `drop-in` exchanges pack and pad only, `run` is `pv.run`.
 
 # %%
-from packviz.studies.forum import points, results, sweep
+from packviz.studies import benchmark
 
 methods = ("padded", "packed", "drop-in", "run")
-machines = sweep.recordings(methods)
-results.on_machines(machines, "ratio", "B")
+machines = benchmark.recordings(methods)
+benchmark.on_machines(machines, "ratio", "B").chart()
 
 # %% [markdown]
 # On the CPU packed training takes many times as long as padded. With `run` it takes less: the results of packing, and
 # fewer cells. `drop-in` saves the smaller part of the lost time: pack and pad. The larger part is torch's packed LSTM.
 
 # %%
-results.on_machines(machines, "memory", "B")
+benchmark.on_machines(machines, "memory", "B").chart()
 
 # %% [markdown]
 # On the CPU `run` pays with memory: the staircase keeps the rows of every rectangle beside the padded batch. Padded needs
 # more still.
 
 # %% tags=["claims"]
-assert not [point for found in machines.values() for point in found.points if point.wrong]
-full = sweep.recorded("benchmark_cpu.json")
+assert not any(found.left_out for found in machines.values())
+full = benchmark.recorded("benchmark_cpu.json")
 longest = full.steps("B")[-1]
-memory = full.point("B", longest).timing.memory
+memory = full.at("B", longest)["training"].memory
 assert full.ratio("run", "padded", "B", longest).value < 1 < full.ratio("packed", "padded", "B", longest).value
-took = {method: full.point("B", longest).timing.median(f"{method}, training") for method in methods}
+took = {method: full.at("B", longest)["training"].median(method) for method in methods}
 assert took["packed"] - took["drop-in"] < took["drop-in"] - took["run"]
-assert memory["packed, training"] < memory["run, training"] < memory["padded, training"]
+assert memory["packed"] < memory["run"] < memory["padded"]
 
 # %% [markdown]
 # On your machine, with batches of 64. In so small a step `run`'s own calls may cost more than it saves:
 
 # %% tags=["live-timing", "nbval-ignore-output"]
-small = points.Parameters(methods=methods, batch_size=64, rounds=25, until_narrow=True)
-*_, live = sweep.sweep(small, ["B"], sizes=(32, 64, 128))
+live = benchmark.run(benchmark.grid("B", (32, 64, 128)), methods=methods, batch_size=64, rounds=25, until_narrow=True)
 print(live)
-results.on_machines({"yours": live}, "ratio", "B")
+benchmark.on_machines({"yours": live}, "ratio", "B").chart()
 
 # %% [markdown]
 # ## Who wins

@@ -46,8 +46,8 @@ x, lengths = torch.randn(5, 2, 3), torch.tensor([5, 3])
 pv.check_static(Network(), (x, lengths))
 
 # %% [markdown]
-# `pv.check_static` runs your module on an example and follows every tensor. On the left the line to mend, on the right
-# the sizes: the LSTM gives 8 rows here, and another number for other lengths.
+# `pv.check_static` runs your module on an example and follows every tensor. On the left is the line to mend, on the right
+# are the sizes: the LSTM gives 8 rows here, and another number for other lengths.
 #
 # The message is the guide's, with one name put right. (`aten` is torch's library of operators, `prim::Return` the end of
 # `forward`. The guide's `aten::_pad_packed_input` does not exist.)
@@ -127,14 +127,23 @@ for value in (0.0, float("-inf")):
     print(f"maximum {result.data.max():.2g}; padded with {value}: {padded.max():.2g}")
 
 # %% [markdown]
-# A checker cannot know this. Choose a padding value that the next operator ignores: here `-inf`.
+# With `padding_value=float("-inf")` torch gives the right maximum. But the legacy ONNX exporter, which we meet below,
+# **ignores `padding_value`** and pads with 0 ([pytorch#28423](https://github.com/pytorch/pytorch/issues/28423)): there
+# the maximum is 0 again, without an error. So pad with 0, and mask by the lengths. That is right everywhere:
 
-# %% tags=["claims"]
+# %%
+print(networks.source(networks.MaxOfPadded))
 network = networks.MaxOfPadded()
 network.lstm = lstm
+print(f"maximum {network(x, lengths):.2g}")
+print(pv.check_static(network, (x, lengths)).headline)
+
+# %% tags=["claims"]
 assert pad_packed_sequence(result)[0].max() == 0 > result.data.max()
 assert network(x, lengths) == result.data.max()
 assert not pv.check_static(network, (x, lengths))
+infinite = pv.check_static(networks.MaximumTagger(), (x, lengths)).rules
+assert infinite == ["unsorted", "padding_value"]
 
 # %% [markdown]
 # ## What packing is for there
@@ -186,8 +195,9 @@ ask("conditional packing")
 pv.check_static(networks.ConditionalTagger(), (x, lengths))
 
 # %% [markdown]
-# Where lengths are among the inputs, `check_static` runs the network once more, on equal lengths if yours are ragged, and
-# the other way round. What the two runs do differently, a fixed graph cannot do.
+# `check_static` also runs the network on other lengths of the same shape, on equal ones if yours are ragged, and the
+# other way round. What two runs do differently, a fixed graph cannot do. Then it traces the network on your example, and
+# compares the trace with the network itself. Where that cannot be tried, the verdict is *undecided*, and not `ok`.
 
 # %% [markdown]
 # ## torch's own compilers
@@ -197,8 +207,8 @@ pv.check_static(networks.ConditionalTagger(), (x, lengths))
 # `torch.compile` makes a graph of each part that it can; with `fullgraph`, of everything or nothing.
 #
 # Every network in the table is built as the one above, there *packed if ragged*: two operators, an LSTM, three more.
-# *Escaped* hands packed data to the three. *Disabled* parts are kept from `torch.compile`; the last two lines are
-# explained below.
+# *Maximum* takes the largest output over time before the three. *Escaped* hands packed data to the three. *Disabled*
+# parts are kept from `torch.compile`; the last two lines are explained below.
 
 # %%
 ask("which cannot trace packing")
@@ -218,8 +228,8 @@ table
 # - `jit.trace` (deprecated) keeps one of two paths, **without an error**.
 # - `export`, and the new ONNX exporter, which uses it, cannot trace packing at all.
 # - The legacy ONNX exporter (`dynamo=False`) wants pack and pad in pairs. Unsorted batches are fine, though torch's
-#   documentation says otherwise. Without `total_length` it pads to all steps, and torch to the longest: **wrong,
-#   without an error**.
+#   documentation says otherwise. Without `total_length` it pads to all steps, and torch to the longest; and it ignores
+#   `padding_value`: both times **wrong, without an error**. A mask by the lengths is right.
 # - `torch.compile` is right everywhere, and mostly compiles 2 of the 5 operators around the LSTM: where it meets packing,
 #   or any LSTM, it gives up on **the rest of that forward**.
 #
@@ -235,6 +245,8 @@ if not table.moved:
     assert cells["packed if ragged"]["jit.trace"].outcome == "WRONG"
     assert cells["… no total_length"]["ONNX, legacy"].outcome == "WRONG"
     assert cells["packed, padded again"]["ONNX, legacy"].outcome == "right"
+    assert cells["maximum, padded with −inf"]["ONNX, legacy"].outcome == "WRONG"
+    assert cells["maximum, masked"]["ONNX, legacy"].outcome == "right"
     assert compiled["packed, padded again"] == compiled["only pack disabled"] == 2
     assert compiled["disabled island"] == compiled["ragged_op"] == 5
 
@@ -346,7 +358,7 @@ assert recorded.ratio(point, operator, packed).value < 1
 #   Compare with the network itself, on **other lengths**.
 # - **"Disable the packing function and the rest is compiled."** Nothing after it is, in that forward.
 # - **"Packing makes it faster on the accelerator."** With fixed sizes it computes every step.
-# - **"Pad it first, then take the maximum."** Only with a padding value that cannot win.
+# - **"Pad it first, then take the maximum."** Only after masking the padding with a value that cannot win.
 
 # %% [markdown]
 # ## Exercise
@@ -374,9 +386,10 @@ checks.mended(MyNetwork)
 # ## You can now
 #
 # - tell the uses of a `PackedSequence` that survive: into an RNN, into `pad_packed_sequence`,
-# - find the line that does not, and mend it, with a padding value that does no harm,
+# - find the line that does not, and mend it, with a mask where padding does harm,
 # - say who cannot trace packing, who compiles half, and who is silently wrong,
-# - choose: an island of pack, LSTM and pad, one operator, or for ONNX the legacy exporter and `total_length`.
+# - choose: an island of pack, LSTM and pad, one operator, or for ONNX the legacy exporter, with `total_length` and
+#   masks.
 #
 # Next: [10 Should you pack?](10_should_you_pack.ipynb). Back:
 # [08 Making packing pay](08_making_packing_pay.ipynb) · [00 Start here](00_start_here.ipynb)

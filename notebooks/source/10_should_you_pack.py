@@ -196,7 +196,7 @@ layouts = {}
 for order in ("shuffled", "bucketed", "sorted"):
     groups = batches.batches(lengths, batch_size, order, window=4)
     layouts[order] = [pv.Layout([lengths[i] for i in group]) for group in groups]
-pv.figures.padding_waste(layouts)
+pv.draw.padding_waste(layouts)
 
 # %% [markdown]
 # `pv.BucketSampler` forms such batches anew in each epoch:

@@ -78,7 +78,7 @@ def make(lengths):
     return pad_sequence(rows, batch_first=True)
 
 
-pv.Aligned.of(make([5, 3, 2]), [5, 3, 2], title="make([5, 3, 2])", batch_first=True)
+pv.draw.Aligned.of(make([5, 3, 2]), [5, 3, 2], title="make([5, 3, 2])", batch_first=True)
 
 # %% [markdown]
 # Two tools for your own code. `pv.diagnose` looks at a batch *before* you trust it:
@@ -124,7 +124,7 @@ with museum.exhibit("Batch and time swapped") as told:
     told(pack_padded_sequence, x, lengths, enforce_sorted=False)
 
 print(f"\n{pv.diagnose(x, lengths, batch_first=False)}")
-pv.Aligned.of(x, lengths, title="x, read as (T, B)", batch_first=False, like=x.T)
+pv.draw.Aligned.of(x, lengths, title="x, read as (T, B)", batch_first=False, like=x.T)
 
 # %% tags=["claims"]
 assert pv.diagnose(x, lengths, batch_first=False).rules == ["batch and time swapped"]
@@ -142,7 +142,7 @@ packed = pack_padded_sequence(x, lengths, batch_first=True)
 with museum.exhibit("Unpacked time first"):
     output, _ = pad_packed_sequence(packed)
 
-pv.Aligned.of(output, lengths, title="output, read as (B, T)", batch_first=True, like=x)
+pv.draw.Aligned.of(output, lengths, title="output, read as (B, T)", batch_first=True, like=x)
 
 # %% tags=["claims"]
 assert torch.equal(output, x.T)  # (T, B)
@@ -160,7 +160,7 @@ with museum.exhibit("Lengths too short"):
 
 print(f"\n{pv.diagnose(x, lengths, batch_first=True)[0]}")
 output, _ = pad_packed_sequence(packed, batch_first=True, total_length=6)
-pv.Aligned.of(x, lengths, title="x, with what is left out framed", batch_first=True, like=output)
+pv.draw.Aligned.of(x, lengths, title="x, with what is left out framed", batch_first=True, like=output)
 
 # %% tags=["claims"]
 assert len(packed.data) == 18  # of 21
@@ -181,7 +181,7 @@ with museum.exhibit("Lengths beyond T") as told:
     told(pad_packed_sequence, packed)
 
 there = torch.nn.functional.pad(x.T, (0, 2))
-pv.Aligned.of(make(lengths), lengths, title="what the lengths promise; framed: not in x", batch_first=True, like=there)
+pv.draw.Aligned.of(make(lengths), lengths, title="what the lengths promise; framed: not in x", batch_first=True, like=there)
 
 # %% tags=["claims"]
 assert (sum(packed.batch_sizes), len(packed.data)) == (7, 5)
@@ -225,7 +225,7 @@ with museum.exhibit("Too few lengths") as told:
 
 output, _ = pad_packed_sequence(packed, batch_first=True)
 left = torch.nn.functional.pad(output, (0, 0, 0, 1))  # no row for c
-pv.Aligned.of(x, [5, 3, 2], title="x, with what is left out framed", batch_first=True, like=left)
+pv.draw.Aligned.of(x, [5, 3, 2], title="x, with what is left out framed", batch_first=True, like=left)
 
 # %% tags=["claims"]
 assert packed.batch_sizes[0] == 2
@@ -265,7 +265,7 @@ with museum.exhibit("Order lost by hand"):
 
 output, _ = pad_packed_sequence(by_hand, batch_first=True)
 print(f"\n{pv.diagnose(x, lengths, batch_first=True, packed=by_hand)}")
-pv.Aligned.of(output, [5, 3, 2], title="output, framed where it is not 2 · x", batch_first=True, like=2 * x)
+pv.draw.Aligned.of(output, [5, 3, 2], title="output, framed where it is not 2 · x", batch_first=True, like=2 * x)
 
 # %% tags=["claims"]
 assert output[0, 0] == 40  # sequence b, in the row of a
@@ -375,7 +375,7 @@ x, lengths = make([3, 0, 2]), torch.tensor([3, 0, 2])
 with museum.exhibit("An empty sequence"):
     pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
 
-pv.Aligned.of(x, pv.real_mask(lengths), title="b has no step to pack", batch_first=True)
+pv.draw.Aligned.of(x, pv.real_mask(lengths), title="b has no step to pack", batch_first=True)
 
 # %% tags=["claims"]
 full = lengths > 0

@@ -81,7 +81,7 @@ errors, rows = {"alone": torch.zeros(10)}, ["a0", "a1", "a2", "a3", "a4", "b0", 
 for name, layer in layers.items():
     alone = torch.cat([layer(document) for document in documents])
     errors[f"{name}, on flat rows"] = (layer(flat) - alone).abs().amax(1)
-pv.Strips(errors, "Linear and cross-entropy need no borders; what looks along the rows reads strangers", rows)
+pv.draw.Strips(errors, "Linear and cross-entropy need no borders; what looks along the rows reads strangers", rows)
 
 # %% [markdown]
 # So keep Linear, LayerNorm, embedding and loss on flat rows. Only what looks along the rows must know the borders.
@@ -111,7 +111,7 @@ q = k = torch.zeros(3, 5, 4)  # all scores equal
 attention = torch.nn.MultiheadAttention(4, 1, batch_first=True)
 masks = {"no mask": None, "1 at padding, a number": (~real).float(), "True at padding": ~real}
 weights = {name: attention(q, k, k, key_padding_mask=mask)[1][2] for name, mask in masks.items()}  # those of c
-pv.Attention(2, weights, "Document c: a mask of numbers is added to the scores, and draws weight to the padding")
+pv.draw.Attention(2, weights, "Document c: a mask of numbers is added to the scores, and draws weight to the padding")
 
 # %% [markdown]
 # True, too, has two meanings. Ask the function: give it `real` as its mask, and change the padding. If the real tokens
@@ -164,7 +164,7 @@ causal = torch.ones(10, 10, dtype=torch.bool).tril()
 own = ids[:, None] == ids  # (10, 10), True where query and key are of one document
 foreign = (causal & ~own).sum(1) / causal.sum(1)
 print("weight on strangers, all scores equal:", *(f"{w:.2f}" for w in foreign))
-pv.Scores([5, 3, 2], mask="causal")
+pv.draw.Scores([5, 3, 2], mask="causal")
 
 # %% [markdown]
 # Five sixths of b0's weight go to a. A mark for *end of text* is no wall, but one more token to look at. The cure is a
@@ -218,7 +218,7 @@ print(*labels.tolist(), f"  {(labels >= 0).sum()} targets; without the cuts, 9")
 ask("most work")
 
 # %%
-padded, one_row = pv.Scores([5, 3, 2], way="padded"), pv.Scores([5, 3, 2])
+padded, one_row = pv.draw.Scores([5, 3, 2], way="padded"), pv.draw.Scores([5, 3, 2])
 print(f"padded: {padded.computed} scores. In one row: {one_row.computed}. Needed: {one_row.needed}.")
 one_row
 
@@ -240,8 +240,8 @@ unshifted[cu_seqlens[:-1]] = -100  # as Hugging Face's models want it, which shi
 assert torch.equal(F.pad(unshifted, (0, 1), value=-100)[1:], labels)
 assert labels.tolist() == [1, 2, 3, 4, -100, 6, 7, -100, 9, -100]
 assert (padded.computed, one_row.computed, one_row.needed) == (75, 100, 38)
-assert pv.Scores([5, 3, 2], way="padded", mask="causal").computed == 45
-assert pv.Scores([5, 3, 2], mask="causal").computed == 55
+assert pv.draw.Scores([5, 3, 2], way="padded", mask="causal").computed == 45
+assert pv.draw.Scores([5, 3, 2], mask="causal").computed == 55
 assert 3**0.5 * 5 < 10
 
 
@@ -293,7 +293,7 @@ from packviz.lessons import sentences
 
 sizes = [len(sentence) for sentence in sentences()]
 for way in ("next-fit", "first-fit decreasing", "cut where the row ends"):
-    filled = pv.Scores(sizes, 64, way)
+    filled = pv.draw.Scores(sizes, 64, way)
     print(f"{way:23} {len(filled.rows)} rows, {filled.cut:3} sentences cut, {filled.computed:,} scores")
 
 # %% [markdown]
@@ -307,15 +307,15 @@ explorer = RowExplorer([3, 7, 4, 5, 4], room=8, way="next-fit")
 explorer
 
 # %% tags=["claims"]
-ways = {way: pv.Scores(sizes, 64, way) for way in pv.batches.FILLS if way != "padded"}
+ways = {way: pv.draw.Scores(sizes, 64, way) for way in pv.batches.FILLS if way != "padded"}
 found = [len(ways[way].rows) for way in ("next-fit", "first-fit decreasing", "cut where the row ends")]
 assert found == [117, 102, 102]
 assert (sum(sizes), min(sizes), max(sizes)) == (6474, 2, 51)
 assert ways["cut where the row ends"].cut == 93
-foreign = [pv.Scores(sizes, room).foreign for room in (64, 128, 256, 512)]
+foreign = [pv.draw.Scores(sizes, room).foreign for room in (64, 128, 256, 512)]
 assert foreign == sorted(foreign)
 assert len(explorer.shown.rows) == 5
-assert len(pv.Scores([3, 7, 4, 5, 4], 8).rows) == 3
+assert len(pv.draw.Scores([3, 7, 4, 5, 4], 8).rows) == 3
 
 # %% [markdown]
 # ## What it costs here
@@ -325,15 +325,13 @@ assert len(pv.Scores([3, 7, 4, 5, 4], 8).rows) == 3
 
 # %%
 D, names = 128, ["padded", "in rows of 64", "in one row"]
-found = [pv.Scores(sizes, max(sizes), "padded"), pv.Scores(sizes, 64), pv.Scores(sizes)]
+found = [pv.draw.Scores(sizes, max(sizes), "padded"), pv.draw.Scores(sizes, 64), pv.draw.Scores(sizes)]
 least = 24 * D**2 * sum(sizes) + 4 * D * found[0].needed
 times = [(24 * D**2 * len(one.rows) * one.room + 4 * D * one.computed) / least for one in found]
 
 title = "Times the work that is needed: " + ", ".join(f"{t:.3g} {name}" for name, t in zip(names, times, strict=True))
-chart = pv.figures.axes(title, title, rows=names)
-chart.bars(names, [1] * 3, "needed")
-chart.bars(names, [t - 1 for t in times], "padding and foreign scores", pv.figures.PADDING)
-chart.scale(max(times))
+needed = round(least)
+pv.draw.totals(title, {name: (needed, round(t * least) - needed) for name, t in zip(names, times, strict=True)})
 
 # %% [markdown]
 # One row drowns in foreign scores. Rows of 64 are close to what is needed: with sentences this short, mostly because the

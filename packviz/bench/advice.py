@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from numbers import Real
 from os import PathLike
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from packviz.bench.contest import METHODS, OWN_BOTH, OWN_PAD, PACKED, PADDED, Pass, batch_of, contestants, look
+from packviz.bench.contest import METHODS, OWN_BOTH, OWN_PAD, PACKED, PADDED, Pass, batch_of, contestants, look, shares
 from packviz.bench.terminal import Bar
 from packviz.bench.timing import FEWEST_ROUNDS, RATIOS, Ratio, Timing, measure, median_interval
 from packviz.core import batches as buckets
@@ -175,9 +174,8 @@ class Advice(Drawn):
     @property
     def shares(self) -> Mapping[str, float]:
         """The share of torch's packed time that each exchange saves, and the rest: in sum 1. Empty as `parts` is."""
-        left = [ratio.value for ratio in self.parts.values()]
-        saved = [before - after for before, after in pairwise(left)]
-        return dict(zip(("pad", "pack", "RNN", "rest"), [*saved, *left[-1:]], strict=False))
+        _, *left = [ratio.value for ratio in self.parts.values()] or [1.0]
+        return shares(dict(zip(("pad", "pack", "RNN"), left, strict=True))) if left else {}
 
     def is_exact(self, method: str) -> bool:
         """Whether a method gives the results of packing on these lengths; torch's padding only where none is padded."""

@@ -3,9 +3,8 @@
 Runs of known sizes are timed by every method, and the constants are those that explain the times best: least squares of
 the relative errors, with no constant below zero.
 
-`packviz bench record --parts calibration --threads 2 --out DIR` and `packviz bench adopt DIR` make the constants that
-come with the package, a file for each number of torch's threads: `costs_cpu_1.json` and so on. It is a study like the
-others, and can be stopped and gone on with.
+`tools/record.py --studies calibration --threads 2` makes the constants that come with the package, a file for each
+number of torch's threads: `costs_cpu_1.json` and so on. It is a study like the others: it can be stopped, and resumes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import numpy as np
 import torch
 
 from packviz.bench import ways
-from packviz.bench.study import Contest, How, Results, Study, timed
+from packviz.bench.study import Comparison, How, Results, Study, timed
 from packviz.core.cuts import Rates, best_cuts, predict
 from packviz.core.fit import nonnegative
 from packviz.core.given import at_least, one_of
@@ -60,7 +59,7 @@ _FIRST, _PASSES, _MOST_PASSES = 4, 3, 20  # shapes in any case; passes over all,
 
 
 @dataclass(frozen=True)
-class Point:
+class CalibrationPoint:
     """An RNN and a batch, and which time it is that they are measured.
 
     Attributes:
@@ -106,7 +105,7 @@ _Seconds = Mapping[str, Mapping[str, float]]
 """What a point took: by key of `Costs.seconds`, and by what was run."""
 
 
-class Calibration(Results[Point, _Seconds]):
+class Calibration(Results[CalibrationPoint, _Seconds]):
     """Times of runs of known sizes, and the constants that explain them."""
 
     @property
@@ -168,7 +167,7 @@ def calibrate(
     one_of("device", device, ("cpu", "cuda"))
     modes = [one_of("one of modes", mode, MODES) for mode in modes]
     count = at_least("threads", torch.get_num_threads() if threads is None else threads)
-    points = [Point(*some) for some in _points(modes, _MOST_PASSES)]
+    points = [CalibrationPoint(*some) for some in _points(modes, _MOST_PASSES)]
     first = len(SHAPES[:_FIRST]) * len(modes)
     began = time.monotonic()
     with torch.inference_mode(False):
@@ -185,14 +184,14 @@ def _points(modes: Sequence[str], passes: int) -> Iterator[tuple[str, tuple[int,
         yield mode, shape, again
 
 
-def _every_run(point: Point, device: str) -> Iterator[tuple[str, _Run]]:
+def _every_run(point: CalibrationPoint, device: str) -> Iterator[tuple[str, _Run]]:
     """By key of `Costs.seconds` everything that is run at a point."""
     for fused, training, runs in _rounds(point, device):
         for run in runs:
             yield key(run.name, point.spec, training, fused, device), run
 
 
-def _rounds(point: Point, device: str) -> Iterator[tuple[bool, bool, list[_Run]]]:
+def _rounds(point: CalibrationPoint, device: str) -> Iterator[tuple[bool, bool, list[_Run]]]:
     """What is timed against each other: on torch's fused kernel or another, with a backward pass or without."""
     batch, steps, *_ = point.shape
     lengths = tuple(evenly(batch, steps).tolist())
@@ -212,7 +211,7 @@ def _rounds(point: Point, device: str) -> Iterator[tuple[bool, bool, list[_Run]]
         yield fused, training, stairs + rest * (fused == own)  # the others are the same on either kernel
 
 
-def measure(point: Point, how: How) -> _Seconds:
+def _time_shape(point: CalibrationPoint, how: How) -> _Seconds:
     """Times one RNN on one batch by every method."""
     (batch, steps, inputs, *_), device = point.shape, how.device
     kind = device.partition(":")[0]
@@ -227,7 +226,7 @@ def measure(point: Point, how: How) -> _Seconds:
         made = {run.what: partial(ways.run, rnn, x, run.lengths, run.method) for run in runs}
         calls = {what: ways.training(run, leaves) if training else ways.forward(run) for what, run in made.items()}
         part = how.part("training" if training else "forward", i, len(rounds))
-        timing = timed(Contest(calls, forget), part, warmup=1)
+        timing = timed(Comparison(calls, forget), part, warmup=1)
         for run in runs:
             taken[key(run.name, point.spec, training, fused, kind)][run.what] = timing.median(run.what)
     return taken
@@ -246,11 +245,11 @@ def _fitted(name: str, points: Iterable[tuple[tuple[float, ...], float]], device
 
 STUDY = Study(
     "calibration",
-    Point,
-    measure,
+    CalibrationPoint,
+    _time_shape,
     Calibration,
-    full=[Point(*some) for some in _points(MODES, _PASSES)],
-    quick=[Point(mode, SHAPES[0]) for mode in MODES],
+    full=[CalibrationPoint(*some) for some in _points(MODES, _PASSES)],
+    quick=[CalibrationPoint(mode, SHAPES[0]) for mode in MODES],
     parameters={"rounds": 3},
     read=lambda point, entry: entry["seconds"],
     write=lambda found: {"seconds": found},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from packviz.bench.machine import check_device
 from packviz.bench.study import Study
 from packviz.bench.terminal import Bar, carry_out, noting_ctrl_c, positive
 from packviz.core import lengths
+from packviz.core.given import one_of
 from packviz.core.spec import GATES, Spec
 from packviz.draw.text import table
 
@@ -22,43 +23,52 @@ def add_studies(parser: argparse.ArgumentParser, studies: Mapping[str, str]) -> 
 
     Args:
         parser: of `packviz study`.
-        studies: by the name of the study, which is that of its module, what it asks.
+        studies: by the module of the study, whose last name is its own, what it asks.
     """
-    parser.set_defaults(run=lambda options: _list(studies))
+    questions = {module.rpartition(".")[2]: question for module, question in studies.items()}
+    parser.set_defaults(run=lambda options: print(*table([*questions.items()], "<  <"), sep="\n"))
     named = parser.add_subparsers(title="studies", metavar="NAME")
-    for name, said in studies.items():
-        one = named.add_parser(name, help=said, description=said)
-        add = one.add_argument
-        add("--out", required=True, metavar="FILE", help="the file to write; if it is there, go on with it")
-        add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
-        add("--threads", type=int, default=1, metavar="N", help="torch's CPU threads (default: 1)")
-        effort = one.add_mutually_exclusive_group()
-        effort.add_argument("--rounds", type=positive(int), metavar="N", help="timed rounds for each point")
-        effort.add_argument("--budget", type=positive(float), metavar="SECONDS", help="for each point, roughly")
-        add("--quick", action="store_true", help="few and small points")
-        add("--only", default="", metavar="WORDS", help="the points whose name holds this")
-        one.set_defaults(run=partial(_study, f"packviz.studies.{name}"))
+    for module, (name, question) in zip(studies, questions.items(), strict=True):
+        one = named.add_parser(name, help=question, description=question)
+        add_study_options(one, required=True)
+        one.add_argument("--points", metavar="SET", help="another set of points that the study has, by its name")
+        one.set_defaults(run=partial(_study, module))
 
 
-def _list(studies: Mapping[str, str]) -> int:
-    print(*table([*studies.items()], "<  <"), sep="\n")
-    return 0
+def add_study_options(parser: argparse.ArgumentParser, required: bool = False) -> None:
+    """Gives the parser the options that all studies take; `required` is whether there must be a file."""
+    add = parser.add_argument
+    add("--out", required=required, metavar="FILE", help="the file to write; if it exists, resume from it")
+    add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
+    add("--threads", type=positive(int), default=1, metavar="N", help="torch's CPU threads (default: 1)")
+    effort = parser.add_mutually_exclusive_group()
+    effort.add_argument("--rounds", type=positive(int), metavar="N", help="timed rounds for each point")
+    effort.add_argument("--budget", type=positive(float), metavar="SECONDS", help="for each point, roughly")
+    add("--quick", action="store_true", help="few and small points")
+    add("--only", default="", metavar="WORDS", help="the points whose name contains this")
+
+
+def run_study(study: Study[Any, Any, Any], every: Sequence[Any], options: argparse.Namespace) -> int:
+    """Measures some of these points as the options say. Returns the exit status.
+
+    Raises:
+        ValueError: the options do not fit the study, or there is no such point.
+    """
+    points = [point for point in every if options.only in str(point)]
+    if not points:
+        raise ValueError(f"no point matches --only {options.only!r}; a point's name looks like {str(every[-1])!r}")
+    effort = {name: getattr(options, name) for name in ("rounds", "budget") if getattr(options, name) is not None}
+    parameters = study.with_parameters(**effort)
+    where = {"device": options.device, "threads": options.threads}
+    return carry_out(study, points, options.out, parameters=parameters, **where)
 
 
 def _study(module: str, options: argparse.Namespace) -> int:
     study: Study[Any, Any, Any] = importlib.import_module(module).STUDY
     every = study.quick if options.quick else study.full
-    points = [point for point in every if options.only in str(point)]
-    if not points:
-        raise ValueError(f"no point's name holds {options.only!r}; one is {str(every[-1])!r}")
-    given = {"rounds": options.rounds, "budget": options.budget}
-    parameters = {name: value for name, value in given.items() if value is not None}
-    if parameters and not study.parameters:
-        raise ValueError(f"{study.name} times nothing, and takes no --{next(iter(parameters))}")
-    begin = partial(
-        study.steps, points, parameters=parameters or study.parameters, device=options.device, threads=options.threads
-    )
-    return carry_out(study, begin, points, options.out)
+    if options.points:
+        every = study.others[one_of("--points", options.points, study.others)]
+    return run_study(study, every, options)
 
 
 def add_advise(parser: argparse.ArgumentParser) -> None:

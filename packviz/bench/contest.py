@@ -1,9 +1,10 @@
-"""Every way to run an RNN on a batch, in one contest: a look at each, and passes over batches to be timed."""
+"""Every method to run an RNN on a batch: one call of each to compare them, and passes over batches to be timed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from packviz.bench import ways
 from packviz.bench.timing import clock_for
 from packviz.core.layout import IntArray
 from packviz.core.worded import first_line
-from packviz.ops.tolerance import apart, of_states
+from packviz.ops.tolerance import of_states, relative_error
 
 PADDED, PACKED = "torch, padded", "torch, packed"
 METHODS = ("auto", "padded", "packed", "split", "staircase")
@@ -31,6 +32,20 @@ class Batch(NamedTuple):
 
     x: Tensor
     lengths: Tensor
+
+
+def shares(left: Mapping[str, float], rest: str = "rest") -> dict[str, float]:
+    """The share of each part of a step, and of the rest; they add up to 1.
+
+    Args:
+        left: what is left of the step's time as one part after the other is replaced by a faster one: by the name of
+            the part, as a share of the time of the whole step. What is left at the end is the rest.
+        rest: what to call that.
+    """
+    falling = [1.0]
+    for share in left.values():  # noise may turn the order round
+        falling.append(min(falling[-1], share))
+    return dict(zip(left, (a - b for a, b in pairwise(falling)), strict=True)) | {rest: falling[-1]}
 
 
 Method = Callable[[Any, Any, Any], Any]
@@ -62,7 +77,7 @@ def look(
     failed: dict[str, str] = {}
     passes: dict[str, Pass] = {}
     drops = rnn.training and rnn.dropout and rnn.num_layers > 1
-    ragged = batch.lengths.min() < batch.lengths.max()
+    ragged = bool(batch.lengths.min() < batch.lengths.max())
     # Packing first, as all are compared with it; last the padded run, if it is no candidate.
     for name in sorted(methods, key=lambda name: (name != PACKED, name == PADDED and ragged)):
         if stop():
@@ -83,8 +98,9 @@ def look(
             failed[name] = f"cannot run this: {first_line(error)}"
             continue
         wanted = wanted or results
-        if name != PADDED and (other := _unlike(results, wanted)):
-            failed[name] = f"gives another {other} than packing"
+        _, wrong = relative_error(results, wanted, partial(of_states, device=batch.x.device.type))
+        if name != PADDED and wrong is not None:
+            failed[name] = f"gives another {('output', 'h_n', 'c_n')[wrong]} than packing"
         else:
             looks[name], passes[name] = took, call
     if 2 * sum(looks.values()) <= left():  # a first call does what later ones need not: imports, kernels, memory
@@ -107,14 +123,6 @@ def _evaluated(rnn: Any, method: Method, batch: Batch) -> list[Any]:
             return _results(method(rnn, *batch))
     finally:
         rnn.train(was_training)
-
-
-def _unlike(found: Sequence[Any], wanted: Sequence[Any]) -> str:
-    """The first of the results that is not as it should be, but for rounding."""
-    for name, one, other in zip(("output", "h_n", "c_n"), found, wanted, strict=False):
-        if one.shape != other.shape or apart(one, other) > of_states(other.dtype, other.device.type):
-            return name
-    return ""
 
 
 class Pass:

@@ -1,8 +1,8 @@
 """A study: an experiment whose results are kept in a file and shown in a notebook. One form for all of them.
 
-A study says what its points are, what is measured at one, and what its results say. The form does the rest: threads,
-allocator, provenance, rounds or a budget, results held against each other before they are timed, progress, stopping,
-going on with what is there, and the file.
+A study defines its points, what is measured at one, and how its results are presented. The form does the rest: threads,
+allocator, provenance, rounds or a budget, comparing results before they are timed, progress, stopping, resuming, and
+the file.
 
 A result file is JSON, of the kind that the study is named:
 
@@ -42,6 +42,7 @@ _OF_A_HOST = ("driver", "cores")  # kept by each point of a GPU
 
 _SAID = {"device_name": "device", "cuda": "CUDA", "cudnn": "cuDNN"}
 _MOST_ROUNDS = 25  # that a budget buys; it always buys enough for an interval
+_EFFORT = "rounds", "budget"
 
 
 class ConflictError(ValueError):
@@ -79,30 +80,21 @@ class Results(Worded, Generic[P, V]):
         return {"": value} if isinstance(value, Timing) else {}
 
     @property
-    def ratios(self) -> dict[str, Ratio]:
-        """How many times as long each takes as the first of those it was timed against, by a name for each."""
-        return {
-            ", ".join(filter(None, (str(point), which, name))): timing.ratio(name, first)
-            for point, value in self.values.items()
-            for which, timing in self.timed(value).items()
-            if timing.seconds
-            for first, *others in [timing.seconds]
-            for name in others
-        }
-
-    @property
     def left_out(self) -> list[str]:
-        """Who was not timed, where, and why."""
+        """What was not timed, where, and why."""
+        return [line for point in self.values for line in self.left_out_at(point)]
+
+    def left_out_at(self, point: P) -> list[str]:
+        """What was not timed at a point, and why."""
         return [
             ", ".join(filter(None, (str(point), which, f"{name}: {why}")))
-            for point, value in self.values.items()
-            for which, timing in self.timed(value).items()
+            for which, timing in self.timed(self.values[point]).items()
             for name, why in timing.missing.items()
         ]
 
     @property
-    def unheld(self) -> list[str]:
-        """The points where nobody looked whether all that was timed gives the same, or where it does not."""
+    def unverified(self) -> list[str]:
+        """The points where the results of what was timed were never compared."""
         return [
             str(point)
             for point, value in self.values.items()
@@ -128,8 +120,20 @@ def captions(machines: Mapping[str, Results[Any, Any]]) -> list[str]:
     return [line.format(name, found.caption) for name, found in machines.items()]
 
 
+PASSES = {"training": "forward and backward pass", "forward": "forward pass"}
+"""The two passes that are timed apart: training is forward and backward, forward builds no graph for autograd."""
+
+
+class Passes(Results[P, Mapping[str, Timing]]):
+    """Results of a study that times one comparison in each of `PASSES` at each point."""
+
+    def timed(self, value: Mapping[str, Timing]) -> Mapping[str, Timing]:
+        """Both passes."""
+        return value
+
+
 class Timings(Results[P, Timing]):
-    """Results of a study that times one contest at each point."""
+    """Results of a study that times one comparison at each point."""
 
     def ratio(self, point: P, name: str, to: str) -> Ratio:
         """How many times as long one takes as another. Raises as `Timing.ratio` does."""
@@ -184,14 +188,14 @@ class How:
         return dataclasses.replace(self, name=whole, progress=lambda done, all: told(i * all + done, of * all))
 
 
-class Contest(NamedTuple):
-    """What is timed against each other.
+class Comparison(NamedTuple):
+    """Calls whose times are compared.
 
     Attributes:
         calls: by name.
         clear: what to do before each call, outside of the time.
-        alike: names of calls that have to give the same as the first of them, but for rounding. Who does not, or
-            fails, is left out.
+        alike: names of calls that must give the same results as the first of them, apart from rounding. Those that
+            differ or fail are left out.
         parameters: what else to keep beside the times, as plain data.
     """
 
@@ -201,39 +205,37 @@ class Contest(NamedTuple):
     parameters: Mapping[str, Any] | None = None
 
 
-def timed(
-    contest: Contest, how: How, *, warmup: int = 3, memory: bool = False, share: float = 1.0, seed: int = 0
-) -> Timing:
-    """Holds the contestants against each other, and times them.
+def timed(comparison: Comparison, how: How, *, warmup: int = 3, memory: bool = False, share: float = 1.0) -> Timing:
+    """Compares the results of the calls, and times them.
 
     Args:
-        contest: who takes part.
-        how: `rounds` or `budget`, and who wants to know.
+        comparison: the calls.
+        how: `rounds` or `budget`, and whom to notify.
         warmup: rounds before those that count.
-        memory: whether to count the most memory in use at once.
+        memory: whether to count the peak memory.
         share: of the budget.
-        seed: of the order within the rounds.
 
     Returns:
-        A `Timing`; of its provenance what changes from point to point, the contest's parameters, and by name the
-        largest `difference` from the first that is alike. Who was left out is among the missing.
+        A `Timing`; of its provenance what changes from point to point, the comparison's parameters, and by name the
+        largest `difference` from the first that is alike. Whatever was left out is among the missing.
 
     Raises:
-        Exception: that of the first that is alike: there is nothing to hold the others against.
+        Exception: that of the first that is alike, unless memory ran out: the others cannot be compared with it.
         StoppedError: it was stopped.
     """
-    difference, missing = _compared(contest)
-    contest = contest._replace(calls={name: call for name, call in contest.calls.items() if name not in missing})
+    difference, missing = _compared(comparison, how)
+    calls = {name: call for name, call in comparison.calls.items() if name not in missing}
+    if not calls:
+        return Timing({}, provenance={"difference": difference}, missing=missing)
     timing = measure(
-        contest.calls,
-        rounds=how.parameters.get("rounds") or _within(how.parameters["budget"] * share, contest, how.device),
+        calls,
+        rounds=how.parameters.get("rounds") or _within(how.parameters["budget"] * share, calls, comparison, how.device),
         warmup=warmup,
         device=how.device,
-        before=dict.fromkeys(contest.calls, contest.clear),
+        before=dict.fromkeys(calls, comparison.clear),
         progress=how.progress,
         stop=how.stop,
-        parameters=contest.parameters,
-        seed=seed,
+        parameters=comparison.parameters,
         memory=memory,
         until_narrow=bool(how.parameters.get("until_narrow")),
     )
@@ -243,9 +245,35 @@ def timed(
     return dataclasses.replace(own, provenance={**own.provenance, "difference": difference}, missing=missing)
 
 
-def by_contest(contest: Callable[[P, str], Contest], warmup: int = 3) -> Callable[[P, How], Timing]:
-    """What a study measures that times one contest at each point, which is made of the point and a device."""
-    return lambda point, how: timed(contest(point, how.device), how, warmup=warmup)
+def by_comparison(calls: Callable[[P, str], Comparison], warmup: int = 3) -> Callable[[P, How], Timing]:
+    """Returns how a study measures that times one comparison at each point, made of the point and a device."""
+    return lambda point, how: timed(calls(point, how.device), how, warmup=warmup)
+
+
+def by_pass(calls: Callable[[P, str, How], Comparison]) -> Callable[[P, How], dict[str, Timing]]:
+    """Returns how a study measures that times a comparison in each of `PASSES`, with memory.
+
+    The forward pass gets half of the budget.
+    """
+
+    def timed_by_pass(point: P, how: How) -> dict[str, Timing]:
+        found = {}
+        for i, which in enumerate(PASSES):
+            part, share = how.part(which, i, len(PASSES)), 1 if which == "training" else 0.5
+            found[which] = timed(calls(point, which, how), part, warmup=1, memory=True, share=share)
+        return found
+
+    return timed_by_pass
+
+
+def read_passes(point: Any, entry: Mapping[str, Any]) -> dict[str, Timing]:
+    """Reads the timings of both passes from plain data."""
+    return {which: Timing.from_dict(entry[which]) for which in PASSES}
+
+
+def write_passes(timings: Mapping[str, Timing]) -> dict[str, Any]:
+    """Returns the timings of both passes as plain data."""
+    return {which: timing.to_dict() for which, timing in timings.items()}
 
 
 def without_place(timing: Timing) -> Timing:
@@ -257,30 +285,41 @@ def without_place(timing: Timing) -> Timing:
     return dataclasses.replace(timing, provenance=own)
 
 
-def _compared(contest: Contest) -> tuple[dict[str, float], dict[str, str]]:
-    """How far everybody is from the first that is alike; and who must not take part, and why: it differs, or fails."""
-    from packviz.ops.tolerance import apart, full_precision, of_gradients  # noqa: PLC0415 - it stands on torch
+def _compared(comparison: Comparison, how: How) -> tuple[dict[str, float], dict[str, str]]:
+    """How far each result is from the first that is alike; and which calls are left out, and why."""
+    from packviz.ops.tolerance import full_precision, of_gradients, relative_error  # noqa: PLC0415 - needs torch
 
     difference: dict[str, float] = {}
     missing: dict[str, str] = {}
     right: list[Any] = []
+    reference = ""
     with full_precision():
-        for name in contest.alike:
-            contest.clear()
+        for name in comparison.alike:
+            if how.stop():
+                raise StoppedError
+            comparison.clear()
             try:
-                found = _tensors(contest.calls[name]())
-                right = right or found
-                far = [(apart(*pair), of_gradients(pair[1].dtype)) for pair in zip(found, right, strict=True)]
-            except Exception as error:  # whatever a compiler or a driver may raise: the others are worth measuring
-                if not right:
-                    raise
-                missing[name] = f"{type(error).__name__}: {first_line(error)}"
+                found = _tensors(comparison.calls[name]())
+                right, reference = (right, reference) if right else (found, name)
+                error, wrong = relative_error(found, right, of_gradients)
+            except Exception as problem:  # whatever a compiler or a driver may raise: the others are worth measuring
+                missing[name] = "out of memory"
+                if not _is_out_of_memory(problem):
+                    if not right:
+                        raise
+                    missing[name] = f"{type(problem).__name__}: {first_line(problem)}"
                 continue
-            if wrong := [share for share, allowed in far if share > allowed]:
-                missing[name] = f"{max(wrong):.2g} from {contest.alike[0]}"
-            elif found is not right:
-                difference[name] = max(share for share, _ in far)
+            if wrong is not None:
+                missing[name] = f"{error:.2g} from {reference}"
+            elif name != reference:
+                difference[name] = error
     return difference, missing
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Whether the memory of the GPU, of the CPU, or of a library underneath has run out."""
+    signs = "out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED"
+    return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
 
 
 def _tensors(nested: Any) -> list[Any]:
@@ -289,13 +328,13 @@ def _tensors(nested: Any) -> list[Any]:
     return [nested]
 
 
-def _within(budget: float, contest: Contest, device: str) -> int:
+def _within(budget: float, calls: Mapping[str, Callable[[], Any]], comparison: Comparison, device: str) -> int:
     """The rounds that a budget buys."""
     took, clock = 0.0, clock_for(device)
-    for call in contest.calls.values():
-        contest.clear()
+    for call in calls.values():
+        comparison.clear()
         call()  # the first call of all is slow
-        contest.clear()
+        comparison.clear()
         clock.start()
         call()
         took += clock.stop()
@@ -317,13 +356,13 @@ class Study(Generic[P, V, R]):
         measure: what was found at a point; raises `StoppedError` if it was stopped. The random state is its own.
         results: makes the results of their provenance and values; refuses with a ValueError what cannot be.
         full: the points of a recorded file.
+        others: more sets of points, by name.
         quick: a few small ones: seconds on a CPU.
         parameters: `rounds` or `budget`, if none are given.
         read: what was found at a point, from plain data.
         write: what was found as plain data, with other names than the fields of a point.
         version: of its files.
         foresee: how long a point should take, from the seconds that others took.
-        remark: what else to say of a point that is done.
     """
 
     name: str
@@ -332,23 +371,34 @@ class Study(Generic[P, V, R]):
     results: Callable[[Mapping[str, Any], Mapping[P, V]], R]
     full: Sequence[P] = ()
     quick: Sequence[P] = ()
+    others: Mapping[str, Sequence[P]] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     read: Callable[[P, Mapping[str, Any]], V] = lambda point, entry: Timing.from_dict(entry["timing"])  # type: ignore[assignment,return-value]
     write: Callable[[V], dict[str, Any]] = lambda value: {"timing": value.to_dict()}  # type: ignore[attr-defined]
     version: int = 1
     foresee: Callable[[Mapping[P, float], P], float | None] = mean
-    remark: Callable[[V], str] = lambda value: ""
 
     def run(self, points: Sequence[P] = (), **given: Any) -> R:
         """Measures the points, the quick ones if none are given, and returns the results.
 
         Args:
             points: to measure.
-            **given: `rounds` or `budget` in place of the study's own, and what `steps` takes.
+            **given: parameters in place of the study's own, such as `rounds` or `budget`, and what `steps` takes.
         """
-        own: dict[str, Any] = {name: given.pop(name) for name in ("rounds", "budget") if name in given}
-        *_, last = self.steps(points or self.quick, parameters=own or self.parameters, **given)
+        own = {name: given.pop(name) for name in [*given] if name in (*_EFFORT, "until_narrow", *self.parameters)}
+        *_, last = self.steps(points or self.quick, parameters=self.with_parameters(**own), **given)
         return last
+
+    def with_parameters(self, **given: Any) -> dict[str, Any]:
+        """Returns the study's parameters with some replaced; `rounds` and `budget` replace each other.
+
+        Raises:
+            ValueError: the study times nothing.
+        """
+        effort = [name for name in given if name in _EFFORT]
+        if effort and not self.parameters:
+            raise ValueError(f"the study {self.name} does no timing, so --{effort[0]} does not apply")
+        return {name: value for name, value in self.parameters.items() if not effort or name not in _EFFORT} | given
 
     def steps(
         self,
@@ -396,8 +446,8 @@ class Study(Generic[P, V, R]):
             result = start or self.results(place, {})
             if conflicts := differences(result.provenance, place):
                 raise ConflictError(
-                    f"the results there were measured otherwise: {'; '.join(conflicts)}. Take the same options on the"
-                    " same machine, or another file"
+                    "cannot resume from results that were measured under different conditions"
+                    f" ({'; '.join(conflicts)}). Use the same options on the same machine, or choose another file"
                 )
             yield result
             plan = [point for point in dict.fromkeys(points) if point not in result.values]
@@ -460,17 +510,12 @@ class Study(Generic[P, V, R]):
                 fields = {one.name: _frozen(entry[one.name]) for one in dataclasses.fields(self.point)}  # type: ignore[arg-type]
                 point = self.point(**fields)
                 if point in values:
-                    raise ValueError("a point stands in it twice")
+                    raise ValueError("it contains the same point twice")
                 values[point] = self.read(point, entry)
             return self.results(data["provenance"], values)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             what = f"it has no {error}" if isinstance(error, KeyError) else f"{error}"
             raise ValueError(f"{os.fspath(name)} is damaged: {what}") from None
-
-    def file(self, device: str, threads: int = 1) -> str:
-        """The name of a recorded file: `race_cpu.json`, `race_cuda.json`, and `race_cpu_4.json` of four threads."""
-        kind = device.partition(":")[0]
-        return f"{self.name}_{kind}{f'_{threads}' * (kind == 'cpu' and threads > 1)}.json"
 
     def available(self) -> list[str]:
         """The names of the recorded files, `NAME_….json`, as `load` takes them."""

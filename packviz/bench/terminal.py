@@ -6,7 +6,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -31,21 +31,14 @@ def positive(kind: Callable[[str], Any]) -> Callable[[str], Any]:
     return number
 
 
-def carry_out(
-    study: Study[Any, Any, Any],
-    begin: Callable[..., Iterator[Any]],
-    points: Collection[Any],
-    out: str | None,
-    words: Callable[[str], str] = str,
-) -> int:
+def carry_out(study: Study[Any, Any, Any], points: Sequence[Any], out: str | None, **given: Any) -> int:
     """Runs a study, shows how far it is, writes the file after every point, and prints the results.
 
     Args:
         study: what is run.
-        begin: takes `start`, `progress` and `stop` as `Study.steps` does, and gives what it gives.
-        points: that were asked for.
-        out: the file to write, or to go on with; none to print only.
-        words: puts a complaint into the words of the command.
+        points: to measure.
+        out: the file to write, or to resume from; None only prints.
+        **given: what else `Study.steps` takes.
 
     Returns:
         The exit status.
@@ -60,7 +53,7 @@ def carry_out(
 
     with Bar(sys.stderr) as bar, noting_ctrl_c() as pressed:
         try:
-            for result in begin(start=start, progress=bar.show, stop=lambda: bool(pressed)):
+            for result in study.steps(points, start=start, progress=bar.show, stop=lambda: bool(pressed), **given):
                 bar.clear()
                 if out:
                     with writing(out):
@@ -70,10 +63,10 @@ def carry_out(
                     stay = f"holds {count(len(result.values), 'point')}, which stay"
                     bar.say(f"{out} {stay}; {left or 'nothing'} left to measure")
                 elif result.values:
-                    point, value = [*result.values.items()][-1]
-                    bar.say(f"{point}: done{study.remark(value)}")
+                    *_, point = result.values
+                    bar.say("\n".join([f"{point}: done", *(f"✗ {line}" for line in result.left_out_at(point))]))
         except ConflictError as error:
-            raise ConflictError(f"{out}: {words(str(error))}") from None
+            raise ConflictError(f"{out}: {error}") from None
     if pressed:
         return _stopped(result, out)
     print(result)

@@ -194,8 +194,13 @@ def _example(network: Any, n: list[int]) -> tuple[Any, ...]:
     if rnn is None:
         raise TypeError("there is no RNN in it to make an example for; give a function that returns (network, inputs)")
     shape = (len(n), max(n)) if rnn.batch_first else (max(n), len(n))
-    embeds = any(isinstance(one, torch.nn.Embedding) for one in network.modules())
-    x = torch.zeros(shape, dtype=torch.long) if embeds else torch.randn(*shape, rnn.input_size)
+    embeds = next((one for one in network.modules() if isinstance(one, torch.nn.Embedding)), None)
+    if embeds is None:
+        x = torch.randn(*shape, rnn.input_size)
+    else:  # token ids, padded with 0, so that they can be read as lengths
+        ids = 1 + torch.arange(max(n)) % max(1, embeds.num_embeddings - 1)
+        x = torch.stack([torch.where(torch.arange(max(n)) < k, ids, 0) for k in n], 0 if rnn.batch_first else 1)
+        x = x.clamp(max=embeds.num_embeddings - 1)
     second = [*inspect.signature(network.forward).parameters.values()][1:2]
     takes = any("len" in one.name or one.default is one.empty for one in second)
     return (x, torch.tensor(n)) if takes else (x,)

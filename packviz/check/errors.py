@@ -6,13 +6,17 @@ import functools
 import inspect
 import linecache
 import re
-from collections.abc import Callable
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from textwrap import indent, wrap
 from traceback import walk_tb
 from types import FrameType, TracebackType
-from typing import Any, ParamSpec, TypeVar, cast, overload
+from typing import Any, ClassVar, ParamSpec, TypeVar, cast, overload
 
 from packviz.check import museum
 from packviz.core.layout import Layout
@@ -24,27 +28,54 @@ Result = TypeVar("Result")
 _SIGN = "packviz: "  # begins every note
 
 
+_ALONE = (
+    "explain_errors() does nothing by itself; write `with pv.explain_errors():` around the code, `@pv.explain_errors`"
+    " above a function, or `pv.explain_errors().install()` to keep it on"
+)
+
+
 class Explained:
     """What `explain_errors` gives: a context manager, and a decorator of functions, generators and coroutines."""
 
+    def __init__(self) -> None:
+        """Sees to it that a call which nothing uses gets a warning, when it is collected or when Python ends."""
+        line = sys._getframe(2)
+        self._unused = weakref.finalize(self, _warn, line.f_code.co_filename, line.f_lineno)
+
+    def __repr__(self) -> str:
+        return _ALONE if self._unused.alive else "explain_errors(), in use"
+
+    def install(self) -> None:
+        """Explains every error that nothing catches, from now on: of a script, its threads, and IPython's cells."""
+        self._unused.detach()
+        _Hooks.install()
+
+    def uninstall(self) -> None:
+        """Undoes `install`. Does nothing if it is not installed."""
+        self._unused.detach()
+        _Hooks.uninstall()
+
     def __enter__(self) -> None:
         """Costs nothing: all is done when an exception passes."""
+        self._unused.detach()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Adds the note and lets the exception pass."""
-        if isinstance(error, Exception):
-            with suppress(Exception):  # whatever is wrong with the explanation, the error itself must come through
-                _explain(error)
+        _try_to_explain(error)
 
     def __call__(self, function: Callable[Asked, Result]) -> Callable[Asked, Result]:
         """Wraps a function, so that its body is inside.
 
         Raises:
-            TypeError: it is an asynchronous generator.
+            TypeError: it is an asynchronous generator, a class, a module, or cannot be called.
         """
+        self._unused.detach()
         wrapped: Any
+        if isinstance(function, type) or not callable(function) or hasattr(function, "forward"):
+            said = function.__name__ if isinstance(function, type) else f"a {type(function).__name__}"
+            raise TypeError(f"explain_errors wraps functions, and got {said}; decorate its forward, or use `with`")
         if inspect.isasyncgenfunction(function):
             raise TypeError("explain_errors does not wrap an asynchronous generator; use `with` inside it")
         if inspect.iscoroutinefunction(function):
@@ -89,10 +120,61 @@ def explain_errors(function: Callable[Asked, Result] | None = None) -> Explained
         @pv.explain_errors
         def forward(self, x, lengths): ...
 
+        pv.explain_errors().install()  # for all that follows; .uninstall() undoes it
+
+    An error that was raised while another was handled, or from another, is explained by that one. A call that nothing
+    uses does nothing, and warns.
+
     Args:
         function: what it decorates; `@pv.explain_errors()` does the same.
     """
-    return Explained() if function is None else Explained()(function)
+    made = Explained()
+    return made if function is None else made(function)
+
+
+def _warn(file: str, line: int) -> None:
+    warnings.warn_explicit(f"{_ALONE}.", RuntimeWarning, file, line)
+
+
+class _Hooks:
+    """Python's own hooks for errors that nothing catches, replaced while installed."""
+
+    on = False
+    undo: ClassVar[list[Callable[[], None]]] = []
+
+    @classmethod
+    def install(cls) -> None:
+        if cls.on:
+            return
+        cls.on = True
+        cls._replace(sys, "excepthook", lambda kind, error, traceback: error)
+        cls._replace(threading, "excepthook", lambda given: given.exc_value)
+        if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()) is not None:
+            cls._replace(shell, "showtraceback", lambda given=None, *_, **__: given[1] if given else sys.exc_info()[1])
+
+    @classmethod
+    def uninstall(cls) -> None:
+        cls.on = False
+        while cls.undo:
+            cls.undo.pop()()
+
+    @classmethod
+    def _replace(cls, owner: Any, name: str, error_of: Callable[..., BaseException | None]) -> None:
+        own, before = name in vars(owner), getattr(owner, name)
+
+        @functools.wraps(before)
+        def hook(*args: Any, **kwargs: Any) -> Any:
+            if cls.on:  # if another hook was put around this one, it stays there after uninstall
+                with suppress(Exception):
+                    _try_to_explain(error_of(*args, **kwargs))
+            return before(*args, **kwargs)
+
+        def undo() -> None:
+            if vars(owner).get(name) is hook:
+                setattr(owner, name, before) if own else delattr(owner, name)
+
+        setattr(owner, name, hook)
+        cls.undo.append(undo)
 
 
 @dataclass(frozen=True)
@@ -106,11 +188,63 @@ class _Passed:
     """The exhibits that its arguments speak against, each with the one that they speak for."""
 
 
+def _try_to_explain(error: BaseException | None) -> None:
+    if isinstance(error, Exception):
+        with suppress(Exception):  # whatever is wrong with the explanation, the error itself must come through
+            _explain(error)
+
+
 def _explain(error: Exception) -> None:
-    if any(str(note).startswith(_SIGN) for note in getattr(error, "__notes__", ())):
-        return  # an inner one has been here
-    said = str(error)
+    """Adds the note to an error: about itself, or about one that it was raised from or while handling."""
+    found: list[tuple[Exception, str]] = []
+    for one, is_shown in _chain(error):
+        if noted := next((str(n) for n in getattr(one, "__notes__", ()) if str(n).startswith(_SIGN)), ""):
+            if not is_shown:  # an inner one has been here, and Python does not show its note
+                error.add_note(noted)
+            return
+        if note := _note(one):
+            found.append((one, note))
+    if not found:
+        return
+    one, note = max(found, key=lambda each: "\n  passed: " in each[1])  # the first that knows what was passed
+    if one is not error:
+        head, _, rest = note.partition("\n")
+        note = f"{head}\n  about: the {type(one).__name__} before this: {_first_line(one)}\n{rest}"
+    error.add_note(note)
+
+
+def _chain(error: Exception) -> Iterator[tuple[Exception, bool]]:
+    """The error, those in it if it is a group, and those before it; and whether Python shows each."""
+    left: list[tuple[BaseException | None, bool]] = [(error, True)]
+    seen: set[int] = set()
+    while left:
+        one, is_shown = left.pop(0)
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, Exception):
+            yield one, is_shown
+        left += [(inner, is_shown) for inner in getattr(one, "exceptions", ()) if isinstance(inner, BaseException)]
+        left.append((one.__cause__, is_shown))
+        left.append((one.__context__, is_shown and one.__cause__ is None and not one.__suppress_context__))
+
+
+def _first_line(error: BaseException) -> str:
+    try:
+        return next(iter(str(error).splitlines()), "")
+    except Exception:  # of a class of its own, whose text cannot be made
+        return ""
+
+
+def _note(error: Exception) -> str:
+    """What to say of an error; empty if it has nothing to do with packing."""
+    try:
+        said = str(error)
+    except Exception:
+        said = ""
     calls = list(walk_tb(error.__traceback__))
+    if not calls:
+        return ""  # it was made, and never raised
     passed = next((found for frame, _ in reversed(calls) if (found := _call(frame))), None)
     at = passed or _on_line(*calls[-1])
     known = museum.recognise(said)
@@ -118,12 +252,12 @@ def _explain(error: Exception) -> None:
         name = at.instead.get(known.name)
         known = museum.named(name) if name else None
     if not (passed and passed.packed) and not (known and (at.packed or _OWN_WORDS.search(said))):
-        return
+        return ""
     head = f"{known.name} ({known.place})" if known else "what was passed"
     parts = [f"why: {known.why}", f"fix: {known.fix}"] if known else []
     parts += [f"passed: {at.said}"] * bool(at.said)
     lines = [line for part in parts for line in wrap(part, 100, initial_indent="  ", subsequent_indent="    ")]
-    error.add_note("\n".join([_SIGN + head, *lines, *["", indent(at.drawn, "  ")] * bool(at.drawn)]))
+    return "\n".join([_SIGN + head, *lines, *["", indent(at.drawn, "  ")] * bool(at.drawn)])
 
 
 _OWN_WORDS = re.compile(
@@ -147,12 +281,23 @@ def _on_line(frame: FrameType, number: int) -> _Passed:
 
 
 def _call(frame: FrameType) -> _Passed | None:
-    """What was passed, if this frame is a call of packing, unpacking or an RNN."""
+    """What was passed, if this frame is a call of packing, unpacking or an RNN; of odd arguments, only that it is."""
+    try:
+        return _read(frame)
+    except Exception:
+        packs = frame.f_globals.get("__name__") in _PACKING_MODULES
+        return _Passed(f"{frame.f_code.co_name}, with arguments that cannot be shown", packed=packs)
+
+
+_PACKING_MODULES = ("torch.nn.utils.rnn", "packviz.ops.packing")
+
+
+def _read(frame: FrameType) -> _Passed | None:
     given = frame.f_locals
     name = frame.f_code.co_name
     if name == "forward" and any(kind.__name__ == "RNNBase" for kind in type(given.get("self")).__mro__):
         return _running(given, frame.f_back)
-    if frame.f_globals.get("__name__") not in ("torch.nn.utils.rnn", "packviz.ops.packing"):
+    if frame.f_globals.get("__name__") not in _PACKING_MODULES:
         return None
     if name == "pack_padded_sequence":
         return _packing(given)
@@ -198,9 +343,7 @@ def _packing(given: dict[str, Any]) -> _Passed:
     x, lengths, batch_first = given["input"], given["lengths"], bool(given.get("batch_first"))
     order = given.get("sorted_indices")
     if order is not None:  # torch has sorted them; back to the caller's order
-        back = lengths.clone()
-        back[order.cpu()] = lengths
-        lengths = back
+        lengths = lengths.scatter(-1, order.to(lengths.device), lengths)
     numbers = None
     if getattr(getattr(lengths, "device", None), "type", "cpu") == "cpu":
         numbers = lengths.tolist() if hasattr(lengths, "tolist") else lengths

@@ -95,13 +95,14 @@ class FullWidth(Network):
 
 
 class MaxOfPadded(Network):
-    """Padded before the maximum with a value that is never the largest, which zero may be."""
+    """Padded, and the padding masked before the maximum, where zero may be the largest value."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(x, lengths)
         result, _ = self.lstm(packed)
-        output, _ = pad_packed_sequence(result, padding_value=float("-inf"), total_length=x.size(0))
-        return torch.max(output)
+        output, _ = pad_packed_sequence(result, total_length=x.size(0))
+        padding = torch.arange(x.size(0)).unsqueeze(1) >= lengths
+        return torch.max(output.masked_fill(padding.unsqueeze(2), float("-inf")))
 
 
 GUIDE = (FixedLength, Sorted, Unsorted, FinalStates, Returned, UsedByMax)
@@ -151,6 +152,36 @@ class NarrowTagger(Tagger):
         result, _ = self.lstm(packed)
         output, _ = pad_packed_sequence(result)
         return torch.tanh(self.after(torch.relu(output)))
+
+
+class MaximumTagger(Tagger):
+    """Takes the maximum over time, where the padding is −inf. All outputs are negative: 0 would be the largest."""
+
+    def __init__(self) -> None:
+        """Draws the weights, and makes every output of the LSTM negative."""
+        super().__init__()
+        with torch.no_grad():
+            self.lstm.get_parameter("bias_hh_l0")[14:21] = -9  # of the cell input
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        x = torch.tanh(self.before(x))
+        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        result, _ = self.lstm(packed)
+        output, _ = pad_packed_sequence(result, padding_value=float("-inf"), total_length=x.size(0))
+        return torch.tanh(self.after(torch.relu(1 + output.amax(0))))
+
+
+class MaskedMaximumTagger(MaximumTagger):
+    """The same, where the padding is masked by the lengths."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        x = torch.tanh(self.before(x))
+        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        result, _ = self.lstm(packed)
+        output, _ = pad_packed_sequence(result, total_length=x.size(0))
+        padding = torch.arange(x.size(0)).unsqueeze(1) >= lengths
+        output = output.masked_fill(padding.unsqueeze(2), float("-inf"))
+        return torch.tanh(self.after(torch.relu(1 + output.amax(0))))
 
 
 class EscapedTagger(Tagger):
@@ -231,6 +262,8 @@ TAGGERS = {
     "padded": PaddedTagger,
     "packed, padded again": PackedTagger,
     "… no total_length": NarrowTagger,
+    "maximum, padded with −inf": MaximumTagger,
+    "maximum, masked": MaskedMaximumTagger,
     "packed, escaped": EscapedTagger,
     "packed if ragged": ConditionalTagger,
     "only pack disabled": PackDisabledTagger,

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import copy
 import inspect
-import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from textwrap import dedent
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 
+from packviz.check import trials
 from packviz.check.findings import LEVELS, Finding, Findings
-from packviz.check.recorder import RETURN, RNN_OPERATORS, RUN, Recording, Site, record, tensors
+from packviz.check.recorder import RETURN, RNN_OPERATORS, RUN, Read, Recording, Site, record, tensors
 from packviz.draw.flowchart import Arrow, Box, Flow
 from packviz.draw.listing import Line, Listing
 from packviz.draw.sheet import Sheet, row
-from packviz.ops import private
 
 _MOST_BOXES = 16  # in a drawing; of a larger network, what touches no PackedSequence is left out
 _MOST_LINES = 24  # of code beside it
@@ -60,6 +60,8 @@ class StaticCheck(Findings):
     @property
     def verdict(self) -> str:
         """What such a compiler would do, in a sentence."""
+        if {one.rule for one in self.of("error")} == {"undecided"}:
+            return "Undecided: no other lengths could be tried."
         if not self.ok:
             return "A compiler with fixed shapes refuses this, or is wrong for other lengths."
         costs = ", with a warning" if self.of("warning") else ""
@@ -67,70 +69,66 @@ class StaticCheck(Findings):
 
 
 def check_static(module: nn.Module, example_inputs: Sequence[Any] | Mapping[str, Any]) -> StaticCheck:
-    """Says what breaks if a network is compiled with fixed shapes, and in which of its lines.
+    """Reports what breaks if a network is compiled with fixed shapes, and in which of its lines.
 
-    The network is run on the example, in eval mode and without gradients, on copies of the inputs. If lengths are
-    recognised among them (whole numbers, one per sequence) and something depends on them, it is run once more: on equal
-    lengths if those of the example are ragged, else on ragged ones; and if it reads values in Python, also on lengths
-    that fill the batch. Modes, buffers and the random state of torch, numpy and Python are afterwards what they were.
-    Not undone: what `forward` does to other Python objects.
+    Runs the network in eval mode and without gradients, on copies of the inputs: on the example, and on other lengths
+    of the same shape. A trace (`torch.jit.trace`) of the example then runs on all of them, and must give what the
+    network gives. Lengths are found as whole numbers, parts of T, masks, and token ids padded with 0 or 1. Afterwards
+    modes, attributes, buffers and the random state of torch, numpy and Python are what they were. Not undone: what
+    `forward` does to other Python objects.
 
     Args:
         module: the network: `nn.LSTM`, `nn.GRU` and `nn.RNN` of any kind in it, nested at will.
         example_inputs: a tuple of its positional arguments, or a dict of keyword arguments.
 
     Returns:
-        Findings. An error: the compiler refuses it, or gives wrong results for other lengths. The rules:
-        `returned`, `used`, `batch_sizes` (a PackedSequence in the wrong hands), `given` (one as an input),
-        `sequences` (tensors of many lengths), `constant` (lengths that are no tensor, or go to `packviz.run`),
+        Findings. `ok` is True only if a trace is right for every trial and no rule is broken. The rules:
+        `trace` (a trace refuses the network, or is wrong for other lengths), `undecided` (no other lengths could be
+        tried), `returned`, `used`, `batch_sizes` (a PackedSequence where none may be), `given` (one as an input),
+        `sequences` (tensors of many lengths), `constant` (lengths that are not a tensor, or go to `packviz.run`),
         `conditional` (another path for other lengths), `size` (another size for other lengths): errors.
         `unsorted` (a sort on the host), `total_length` (missing), `value` (read in Python), `fails` (on the lengths
-        tried): warnings. `final_states`, `unused` (a result that nobody reads), `unchecked`: good to know.
-        What stands on a line that begins with `print(` is passed over.
+        tried), `padding_value` (which the legacy ONNX exporter ignores): warnings. `final_states`, `unused` (a result
+        that nobody reads): good to know. What stands on a line that begins with `print(` is passed over.
 
     Raises:
-        TypeError: `module` is no module, or `example_inputs` neither a tuple nor a dict.
+        TypeError: `module` is not a module, or `example_inputs` neither a tuple nor a dict.
         ValueError: the inputs do not fit the network's `forward`, or it is a generator or `async`; or the network fails
             on the example, and not with lengths within the time steps, or with a tensor for a NumPy array.
         Exception: whatever else the network raises on the example.
     """
     bound = _bound(module, example_inputs)
     example = dict(bound.arguments)
-    given, full = _lengths(example)
     try:
-        module, first = _first_run(module, example, bound)
+        run, first = _first_run(module, example, bound)
     except Exception as error:
         for reason, mended in _mended(example):
             if _runs(module, mended, bound):
                 raise ValueError(reason) from error
         raise
+    varied, (given, *tried), refused = trials.trials(run, example, _packed(first))
     shown = dict.fromkeys(_rules(first))  # what each run shows, said once
+    shown |= {_failure(one): None for one in [one for one in refused if one.plain][:1]}
     differ: list[Finding] = []  # what other lengths change
-    runs = [(first, _with(given))]  # those to be drawn
-    for other in _tries(given, full, first):
-        try:
-            second = _run(module, _replaced(example, other), bound)
-        except Exception as error:
-            if not any(one.rule == "fails" for one in shown):
-                shown[_failure(error, _with(other))] = None
-            continue
+    runs = [(first, given.name)]  # those to be drawn
+    for other in tried[: 2 if first.reads else 1]:
+        second = _record(run, other.example)
         said = {(one.rule, one.where) for one in differ}
-        compared = dict.fromkeys(_compared(first, second, _with(given), _with(other)))
+        compared = dict.fromkeys(_compared(first, second, given.name, other.name))
         differ += [one for one in compared if (one.rule, one.where) not in said]
         branch = next((one.where for one in compared if one.rule == "conditional"), None)
         # That the runs part says more of a line than that it reads a value, or what only one of them does there.
         shown = {one: None for one in shown if (one.rule, one.where) != ("value", branch)}
         shown |= {one: None for one in _rules(second) if one.where != branch}
         if branch is not None or (second.misuses and not first.misuses):
-            runs.append((second, _with(other)))
+            runs.append((second, other.name))
         if branch is not None:
             break
-    found = [*differ, *shown]
-    if any(call.kind == "pack" for call in first.calls) and not given:
-        message = "No lengths were recognised among the inputs, so the network was run on nothing but the example."
-        found.append(Finding("info", "unchecked", message, fix="Give the lengths as an input: a (B,) tensor of int64."))
-    title, marks = f"{type(module).__name__} under fixed shapes", _marks(found)
-    return StaticCheck(title, tuple(found), tuple(_flow(*run, marks) for run in runs), _listing(module, marks))
+    judged = list(_undecided(run, first, varied, given, tried) or _traced(run, first, varied, [given, *tried]))
+    shown = {one: None for one in shown if one.rule != "value" or one.where not in {error.where for error in judged}}
+    found = [*differ, *shown, *judged]
+    title, marks = f"{type(run.module).__name__} under fixed shapes", _marks(found)
+    return StaticCheck(title, tuple(found), tuple(_flow(*one, marks) for one in runs), _listing(run.module, marks))
 
 
 def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
@@ -156,18 +154,22 @@ def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
 
 def _first_run(
     module: nn.Module, example: Mapping[str, Any], bound: inspect.BoundArguments
-) -> tuple[nn.Module, Recording]:
-    """The module, of a lazy one a copy that has its sizes; and its run on the example."""
-    module = _sized(module, example, bound)
-    return module, _run(module, example, bound)
+) -> tuple[trials.Runner, Recording]:
+    """What runs the module, of a lazy one a copy that has its sizes; and its run on the example."""
+    run = trials.Runner(_sized(module, example, bound), bound)
+    return run, _record(run, example)
 
 
 def _runs(*given: Any) -> bool:
-    """Whether a first run of these fails not."""
+    """Whether a first run of these succeeds."""
     with suppress(Exception):
         _first_run(*given)
         return True
     return False
+
+
+def _record(run: trials.Runner, example: Mapping[str, Any]) -> Recording:
+    return cast(Recording, run(example, lambda call: record(run.module, call.arguments, call.args, call.kwargs)))
 
 
 def _sized(module: nn.Module, example: Mapping[str, Any], bound: inspect.BoundArguments) -> nn.Module:
@@ -184,77 +186,13 @@ def _sized(module: nn.Module, example: Mapping[str, Any], bound: inspect.BoundAr
         raise ValueError(
             f"{name} has modules without sizes yet, and cannot be copied; run it once on a batch, then check it"
         ) from error
-    _run(made, example, bound, lambda module, inputs, args, kwargs: module(*args, **kwargs))
+    mode = {one: one.training for one in made.modules()}
+    call = inspect.BoundArguments(bound.signature, trials.replaced(example, {}))
+    with torch.random.fork_rng(), torch.no_grad():
+        made.eval()(*call.args, **call.kwargs)
+    for one, training in mode.items():
+        one.training = training
     return made
-
-
-def _run(
-    module: nn.Module, example: Mapping[str, Any], bound: inspect.BoundArguments, run: Callable[..., Any] = record
-) -> Any:
-    """Records one run on copies of these inputs, and leaves the module as it was."""
-    call = inspect.BoundArguments(bound.signature, {name: _copied(value) for name, value in example.items()})
-    devices = {one.device for one in [*module.parameters(), *tensors(dict(example))] if one.device.type == "cuda"}
-    with torch.random.fork_rng(devices=[device.index for device in devices]), torch.no_grad(), _restored(module):
-        module.eval()
-        return run(module, call.arguments, call.args, call.kwargs)
-
-
-@contextmanager
-def _restored(module: nn.Module) -> Iterator[None]:
-    """Gives every submodule its mode and its buffers back; and Python and numpy their random numbers."""
-    drawn = random.getstate(), np.random.get_state()
-    states = {one: (one.training, dict(private.buffers(one))) for one in module.modules()}
-    values = [
-        (b, b.clone()) for _, buffers in states.values() for b in buffers.values() if b is not None and not is_lazy(b)
-    ]
-    try:
-        yield
-    finally:
-        random.setstate(drawn[0])
-        np.random.set_state(drawn[1])
-        for one, (training, buffers) in states.items():
-            one.training = training
-            private.buffers(one).clear()
-            private.buffers(one).update(buffers)
-        for buffer, before in values:
-            if not torch.equal(buffer, before):
-                buffer.copy_(before)
-
-
-def _copied(value: Any) -> Any:
-    """A copy of nested inputs with tensors of their own."""
-    return _mapped("", value, lambda name, one: one.clone() if isinstance(one, Tensor) else one)
-
-
-def _mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
-    """Nested inputs with every tensor, list of numbers and other leaf changed, knowing its name: `batch['lengths']`."""
-    if isinstance(value, Mapping):
-        return {key: _mapped(f"{name}[{key!r}]", one, change) for key, one in value.items()}
-    if type(value) in (list, tuple) and not _is_list_of_lengths(value):
-        return type(value)(_mapped(f"{name}[{i}]", one, change) for i, one in enumerate(value))
-    return change(name, value)
-
-
-# Lengths among the inputs.
-
-
-def _lengths(example: Mapping[str, Any]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-    """The lengths among the inputs, by name; and by name those that fill the narrowest batch they may belong to."""
-    batches = [one.shape for one in tensors(dict(example)) if one.dim() > 1]
-    found: dict[str, list[int]] = {}
-    full: dict[str, list[int]] = {}
-
-    def look(name: str, value: Any) -> Any:
-        if numbers := _whole_numbers(value):
-            sides = [(s[0], s[1]) for s in batches] + [(s[1], s[0]) for s in batches]
-            widths = [T for B, T in sides if len(numbers) == B and max(numbers) <= T]
-            if min(numbers) >= 1 and widths:
-                found[name], full[name] = numbers, [min(widths)] * len(numbers)
-        return value
-
-    for name, value in example.items():
-        _mapped(name, value, look)
-    return found, full
 
 
 def _mended(example: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -262,7 +200,7 @@ def _mended(example: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     batches = [one.shape for one in tensors(dict(example)) if one.dim() > 1]
     wrong: dict[str, tuple[str, Any]] = {}
 
-    def look(name: str, value: Any) -> Any:
+    def look(name: str, value: Any) -> None:
         if isinstance(value, np.ndarray) and value.ndim > 1:
             wrong[name] = f"{name} is a NumPy array; give torch.from_numpy({name})", torch.from_numpy(value)
         numbers = _whole_numbers(value)
@@ -271,14 +209,14 @@ def _mended(example: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         if numbers and max(numbers) > most > 0:
             b = numbers.index(max(numbers))
             said = f"{name}[{b}] is {numbers[b]}, too much for a length: the batch has {most} time steps"
-            wrong[name] = said, [min(number, most) for number in numbers]
-        return value
+            fitting = [min(number, most) for number in numbers]
+            wrong[name] = said, value.new_tensor(fitting) if isinstance(value, Tensor) else type(value)(fitting)
 
-    for name, value in example.items():
-        _mapped(name, value, look)
+    for name, value in trials.named(example):
+        look(name, value)
     for i in range(1, 1 + len(wrong)):
         some = dict(list(wrong.items())[:i])
-        mended = _replaced(example, {name: value for name, (_, value) in some.items()})
+        mended = trials.replaced(example, {name: value for name, (_, value) in some.items()})
         yield "; ".join(said for said, _ in some.values()), mended
 
 
@@ -286,64 +224,93 @@ def _whole_numbers(value: Any) -> list[int]:
     """The entries of something that may be lengths; else none."""
     if isinstance(value, Tensor):
         return value.tolist() if value.dim() == 1 and value.dtype in (torch.int64, torch.int32) else []
-    return list(value) if _is_list_of_lengths(value) else []
+    return list(value) if trials.is_list(value) else []
 
 
-def _is_list_of_lengths(value: Any) -> bool:
-    return type(value) in (list, tuple) and bool(value) and all(type(one) is int for one in value)
+# What other lengths show.
 
 
-def _other(lengths: list[int]) -> list[int]:
-    """Equal lengths for ragged ones, ragged ones for equal ones; if possible of another maximum and another sum."""
-    longest, batch = max(lengths), len(lengths)
-    if len(set(lengths)) > 1 or batch == 1:
-        equal = max(1, longest - 1)
-        return [min(lengths) if equal * batch == sum(lengths) else equal] * batch
-    top = longest - 1 if longest > 2 else longest
-    return [max(1, top - i) for i in range(batch)]
+def _undecided(
+    run: trials.Runner, first: Recording, varied: Sequence[Any], given: trials.Trial, tried: Sequence[trials.Trial]
+) -> list[Finding]:
+    """Why nothing can be said of other lengths, if so."""
+    fix = "Give the lengths as an input: a (B,) tensor of int64."
+    if trials.difference(given.output, run.output(given.example))[0]:
+        message, fix = "The network gives another result each time, so nothing can be compared.", "Make it repeatable."
+    elif (packed := _packed(first)) and all(_packed(_record(run, one.example)) == packed for one in tried):
+        message = "The network packs, and no input that was varied changed the lengths that it packs with."
+    elif closed := [(name, leaf) for name, leaf in trials.named(given.example) if _is_closed(leaf)]:
+        (name, leaf), *_ = closed
+        message = f"{name} is a {type(leaf).__name__}, which may hold lengths, and cannot be varied."
+    elif not varied and any(_may_hold_lengths(leaf) for _, leaf in trials.named(given.example)):
+        message = "No lengths were recognised among the inputs, so no other lengths were tried."
+    else:
+        return []
+    return [Finding("error", "undecided", message, fix=fix)]
 
 
-def _replaced(example: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """The example with other values in place of those of these names: lists of lengths in the form they had there."""
-
-    def change(name: str, value: Any) -> Any:
-        new = other.get(name, value)
-        if not isinstance(new, list):
-            return new
-        return value.new_tensor(new) if isinstance(value, Tensor) else type(value)(new)
-
-    return {name: _mapped(name, value, change) for name, value in example.items()}
+def _packed(recording: Recording) -> list[list[int]]:
+    """The lengths that a run packs with."""
+    found = []
+    for call in recording.calls:
+        if call.kind == "pack":
+            lengths = call.arguments.get("lengths", call.arguments.get("sequences", ()))
+            found.append(sorted(len(n) if isinstance(n, Tensor) and n.dim() else int(n) for n in lengths))
+    return found
 
 
-def _tries(
-    given: dict[str, list[int]], full: dict[str, list[int]], recording: Recording
-) -> Iterator[dict[str, list[int]]]:
-    """Other lengths to run on, if anything may depend on them: of a tensor that torch never saw nothing can."""
-    inputs = [i for i, call in enumerate(recording.calls) if call.kind == "input" and not recording.reads]
-    unseen = {recording.calls[i].name for i in inputs if not recording.takers(i)}
-    other = {name: _other(values) for name, values in given.items()}
-    for one in [other] if full == other or not recording.reads else [other, full]:
-        if any(one[name] != given[name] for name in given if name.partition("[")[0] not in unseen):
-            yield one
+def _is_closed(leaf: Any) -> bool:
+    """Whether it is an object that may hold lengths where nobody looks."""
+    known = (Tensor, np.ndarray, int, float, complex, str, bytes, torch.dtype, torch.device, nn.Module, type)
+    return not (leaf is None or isinstance(leaf, known) or trials.is_list(leaf) or callable(leaf))
 
 
-def _with(lengths: Mapping[str, list[int]]) -> str:
-    """Such as ` with lengths [5, 3]`; empty if there are none."""
-    said = " and ".join(f"{name} {_few(values)}" for name, values in lengths.items())
-    return f" with {said}" if said else ""
+def _may_hold_lengths(leaf: Any) -> bool:
+    """Whether it is anything but a batch of floating-point numbers."""
+    if isinstance(leaf, (Tensor, np.ndarray)):
+        return leaf.ndim == 1 or "float" not in str(leaf.dtype)
+    return trials.is_list(leaf) or type(leaf) is int
 
 
-def _few(values: list[int]) -> str:
-    return str(values) if len(values) <= 8 else f"[{', '.join(map(str, values[:6]))}, …]"
+def _traced(
+    run: trials.Runner, first: Recording, varied: Sequence[trials.Reading], tried: list[trials.Trial]
+) -> Iterator[Finding]:
+    """What a trace of the example does wrongly for other lengths."""
+    try:
+        wrong = trials.judged(trials.traced, run, tried)
+    except Exception as error:
+        message = f"torch.jit.trace refuses the network: {trials.first_line(error)}"
+        yield Finding("error", "trace", message, fix="Compute with tensors alone.")
+        return
+    if wrong is None:
+        return
+    message, where = f"A trace of the example{tried[0].name} {wrong.said}{wrong.trial.name}.", ""
+    fix = "Compute with tensors (a mask, torch.where), or do this outside of the network."
+    if lists := [one.name for one in varied if not isinstance(dict(trials.named(tried[0].example))[one.name], Tensor)]:
+        fix = f"Give {lists[0]} as a tensor: a trace keeps the numbers of anything else."
+    elif kept := _kept(first, _record(run, wrong.trial.example)):
+        one, other = kept
+        message += f" It keeps what {one.function.strip('_')}() reads: {one.value:.40}, and {other.value:.40} there."
+        where = str(one.site or "")
+    yield Finding("error", "trace", message, where, fix)
+
+
+def _kept(first: Recording, second: Recording) -> tuple[Read, Read] | None:
+    """The first value that Python reads in both runs, and not the same in both."""
+    for one, other in zip(first.looks, second.looks, strict=False):
+        if one[:2] != other[:2]:
+            return None
+        if one.value != other.value and one.function not in ("shape", "size", "__len__"):
+            return one, other
+    return None
 
 
 # Rules.
 
 
-def _failure(error: Exception, way: str) -> Finding:
+def _failure(refused: trials.Refused) -> Finding:
     """What is to be said of lengths that the network does not take."""
-    reason = (str(error).splitlines() or [""])[0]
-    message = f"It fails{way}: {type(error).__name__}: {reason}"
+    message = f"It fails{refused.name}: {trials.first_line(refused.error)}"
     return Finding("warning", "fails", message, fix="Look whether it should take such lengths.")
 
 
@@ -352,6 +319,15 @@ def _rules(recording: Recording) -> Iterator[Finding]:
     yield from _misused(recording)
     for i, call in enumerate(recording.calls):
         takers, where = recording.takers(i), str(call.site or "")
+        if call.kind == "pad" and (value := call.arguments.get("padding_value", 0)) != 0:
+            message = (
+                f"padding_value={value}: the legacy ONNX exporter (dynamo=False) ignores it and pads with 0"
+                " (pytorch#28423), so the results are others, without an error."
+            )
+            fix = f"Pad with 0, and mask by the lengths: output.masked_fill(padding, {value!r:.40})."
+            if isinstance(value, float) and not math.isfinite(value):
+                fix = fix.replace(repr(value), f'float("{value}")')
+            yield Finding("warning", "padding_value", message, where, fix)
         if call.kind == "input" and call.owner == PackedSequence.__name__:
             message = f"The input {call.name} is a PackedSequence: its size depends on the lengths."
             yield Finding("error", "given", message, where, "Take the padded batch and the lengths, and pack inside.")
@@ -375,7 +351,10 @@ def _rules(recording: Recording) -> Iterator[Finding]:
             message = "Nothing uses the padded tensor: the pad_packed_sequence can go."
             yield Finding("info", "unused", message, where)
         elif call.kind == "pad" and call.arguments.get("total_length", 0) is None:
-            message = "pad_packed_sequence without total_length pads to max(lengths): the size depends on the lengths."
+            message = (
+                "pad_packed_sequence without total_length pads to max(lengths): the size depends on the lengths. The"
+                " legacy ONNX exporter (dynamo=False) pads to all time steps instead, without an error."
+            )
             fix = "Pass total_length, the time steps of the padded input: total_length=x.size(0), or x.size(1)."
             yield Finding("warning", "total_length", message, where, fix)
     for read in recording.reads:

@@ -84,15 +84,6 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
     return dict(data)
 
 
-def kind(path: str | os.PathLike[str]) -> str:
-    """The experiment that a result file is of; empty if it is none."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError:
-        return ""
-    return str(data.get("packviz", "")) if isinstance(data, dict) else ""
-
-
 def available(kind: str) -> list[str]:
     """The names of the recorded files of an experiment, `KIND_….json`, as `load` takes them."""
     here = Path.cwd()

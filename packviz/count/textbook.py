@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from packviz.core.given import at_least
 from packviz.core.layout import Layout, sequence_name
 from packviz.draw import text
+from packviz.draw.cellgrid import Cell, CellGrid, real_cells
 from packviz.draw.drawn import Drawn
-from packviz.draw.sequences import real_cells
 from packviz.draw.sheet import HATCHED, Sheet
 
 
@@ -72,16 +72,16 @@ class Textbook(Drawn):
     def sheet(self, theme: str) -> Sheet:
         """Each row's entries, padding hatched, with what they take beside them."""
         sheet, layout = Sheet(theme, self.to_text()), self.layout
-        each, left, top = min(26.0, 460 / layout.max_len), 60.0, 28.0
+        grid = CellGrid(sheet, layout.batch_size, layout.max_len, min(26.0, 460 / layout.max_len), top=28)
         sheet.title(self._title())
-        for b, row in enumerate(self.rows):
-            y, n = top + 26 * b, int(layout.lengths[b])
-            real_cells(sheet, layout, b, (left, y), (each, 22), lambda b, t: "")
-            if n < layout.max_len:
-                sheet.box(left + each * n, y, each * (layout.max_len - n), 22, HATCHED)
-            sheet.text(left - 12, y + 16, sequence_name(b), anchor="end")
-            sheet.text(left + each * layout.max_len + 16, y + 16, f"{row.mult}-mult {row.add}-add")
-        sheet.paragraph(left, top + 26 * layout.batch_size + 4, self._sums())
+        grid.names([sequence_name(b) for b in range(layout.batch_size)])
+        grid.draw(
+            [*real_cells(layout, b, lambda b, t: ""), Cell(HATCHED, span=layout.max_len - n)]
+            for b, n in enumerate(layout.lengths.tolist())
+        )
+        for b, operations in enumerate(self.rows):
+            sheet.text(grid.right + 16, grid.line(b), f"{operations.mult}-mult {operations.add}-add")
+        sheet.paragraph(grid.left, grid.foot + 4, self._sums())
         return sheet
 
     def _title(self) -> str:

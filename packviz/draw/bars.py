@@ -13,7 +13,7 @@ import numpy as np
 
 from packviz.core.layout import IntArray
 from packviz.draw import palette, text
-from packviz.draw.chart import nice
+from packviz.draw.cellgrid import nice
 from packviz.draw.sheet import HATCHED, Sheet, width_of
 from packviz.draw.sheet import n as px
 
@@ -43,13 +43,14 @@ def totals(
         theme: a key of `palette.THEMES`.
         words: as in `FLOPS`.
     """
-    sheet, y = _titled(title, theme, words), 30.0
-    scale = (_WIDTH - _NAMES - 300) / max(1, *(sum(pair) for pair in rows.values()))
+    sheet, y = _titled(title, theme, words)
+    left = max(_NAMES, 16 + max(map(width_of, rows)))
+    scale = (_WIDTH - left - 300) / max(1, *(sum(pair) for pair in rows.values()))
     for name, (packed, saved) in rows.items():
-        end = _NAMES + packed * scale
-        sheet.box(_NAMES, y, packed * scale, 20, SOLID)
+        end = left + packed * scale
+        sheet.box(left, y, packed * scale, 20, SOLID)
         sheet.box(end, y, saved * scale, 20, HATCHED)
-        sheet.text(_NAMES - 8, y + 14, name, anchor="end")
+        sheet.text(left - 8, y + 14, name, anchor="end")
         said = f"{text.short(packed)} of {text.short(packed + saved)}: {text.percent(saved, packed + saved)} {words[2]}"
         sheet.text(end + saved * scale + 8, y + 14, said)
         y += 28
@@ -75,8 +76,8 @@ def steps(
         words: as in `FLOPS`.
         axis: what stands before the numbers of the bars.
     """
-    sheet, n, top = _titled(title, theme, words), len(packed), int(max(padded))
-    each, scale, foot = (_WIDTH - 130) / n, _TALL / max(top, 1), 32.0 + _TALL
+    (sheet, y), n, top = _titled(title, theme, words), len(packed), int(max(padded))
+    each, scale, foot = (_WIDTH - 130) / n, _TALL / max(top, 1), y + 2 + _TALL
     gap = min(3.0, each * 0.15) if n <= _FEW else 0.0
     runs = [(t, t + 1) for t in range(n)] if n <= _FEW else _runs(packed, padded)
     line = None if n <= _FEW else ""
@@ -240,9 +241,11 @@ def _runs(packed: IntArray, padded: IntArray) -> list[tuple[int, int]]:
     return list(pairwise([0, *changes.tolist(), len(packed)]))
 
 
-def _titled(title: str, theme: str, words: tuple[str, str, str]) -> Sheet:
+def _titled(title: str, theme: str, words: tuple[str, str, str]) -> tuple[Sheet, float]:
+    """A sheet with its title and the key, in one line if they have room; and the y below them."""
     sheet = Sheet(theme, title)
     sheet.title(title)
-    sheet.key(490, 6, [(SOLID, words[0])])
-    sheet.key(660, 6, [(HATCHED, words[1])])
-    return sheet
+    below = 20.0 if width_of(title) > 470 else 0.0
+    sheet.key(490, 6 + below, [(SOLID, words[0])])
+    sheet.key(660, 6 + below, [(HATCHED, words[1])])
+    return sheet, 30 + below

@@ -14,12 +14,10 @@ from packviz.core.given import SENSE_REVERSED, one_of, renamed
 from packviz.core.layout import Layout, sequence_name
 from packviz.core.padded import batch_is_first, order
 from packviz.draw import palette, text
+from packviz.draw.cellgrid import TOP, WIDTH, Cell, CellGrid, wide_enough
 from packviz.draw.drawn import Drawn
-from packviz.draw.sheet import HATCHED, Sheet, width_of
+from packviz.draw.sheet import HATCHED, Sheet, row
 from packviz.draw.text import FEW
-
-_WIDTH = 900  # px: a JupyterLab cell
-_MARGIN, _TOP, _HEIGHT = 26.0, 42.0, 24.0  # px: left of a grid, above it, of a row
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,19 +87,35 @@ class Aligned(Drawn):
         if self.parts:
             parts = (f"{name}: {text.count(steps, 'time step')}" for name, steps in self.parts.items())
             lines.append(f"    {', then '.join(parts)}")
-        for b, row in enumerate(marked):
-            words = ["| " * (t in self._borders) + cell.rjust(width) for t, cell in enumerate(row)]
+        for b, cells in enumerate(marked):
+            words = [f"{'| ' if t in self._borders else ''}{cell.rjust(width)}" for t, cell in enumerate(cells)]
             lines.append(f" {sequence_name(b)}  " + " ".join(words))
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
         """The batch, a row for each sequence."""
-        return beside([self], theme)
-
-    @property
-    def head(self) -> float:
-        """The room above its rows, in px."""
-        return _TOP + 18 * bool(self.parts)
+        sheet, named = Sheet(theme, self.to_text()), 18 if self.parts else 0
+        wide = wide_enough(label for row in self.labels for label in row)
+        rows, columns = self.real.shape
+        grid = CellGrid(sheet, rows, columns, wide, left=30, top=TOP + named)
+        sheet.title(self.title)
+        grid.heads([str(t) for t in range(grid.columns)])
+        grid.names([sequence_name(b) for b in range(grid.rows)])
+        grid.draw(
+            [Cell(palette.sequence_colour(b) if real else HATCHED, label) for label, real in zip(*cells, strict=True)]
+            for b, cells in enumerate(zip(self.labels, self.real, strict=True))
+        )
+        for start, (name, steps) in zip([0, *self._borders], self.parts.items(), strict=False):
+            sheet.text(grid.x(start + steps / 2), 32, name, anchor="middle", bold=True)
+            if start:
+                border = grid.x(start)
+                sheet.line([(border, 22), (border, grid.foot + 8)], sheet.colours.accent, width=3)
+        framed = [] if self.wrong is None else np.argwhere(self.wrong).tolist()
+        for stroke, thick in ((sheet.colours.ground, 6), (sheet.colours.wrong, 3)):  # the rim shows on any fill
+            sheet.layer()
+            for b, t in framed:
+                grid.frame(b, t, stroke=stroke, thick=thick)
+        return sheet
 
     @property
     def _borders(self) -> list[int]:
@@ -118,41 +132,7 @@ class Aligned(Drawn):
 
 def beside(batches: Sequence[Aligned], theme: str) -> Sheet:
     """Draws batches beside each other as they fit."""
-    sheet = Sheet(theme, "\n\n".join(batch.to_text() for batch in batches))
-    x = y = below = right = 0.0
-    for batch in batches:
-        cell = max(26.0, 8 + max(width_of(label) for row in batch.labels for label in row))
-        width = max(_MARGIN + cell * batch.real.shape[1], width_of(batch.title)) + 24
-        if x and x + width > _WIDTH:
-            x, y, below = 0.0, y + below, 0.0
-        _batch(sheet, batch, 4 + x, y, cell)
-        x, below = x + width, max(below, batch.head + _HEIGHT * len(batch.labels) + 14)
-        right = max(right, x)
-    sheet.size(max(right, 300), y + below)
-    return sheet
-
-
-def _batch(sheet: Sheet, batch: Aligned, x: float, y: float, cell: float) -> None:
-    left, top, muted = x + _MARGIN, y + batch.head, sheet.colours.muted
-    sheet.text(x, y + 15, batch.title, bold=True)
-    sheet.text(left - 5, top - 7, "t =", anchor="end", size=11, ink=muted)
-    for t in range(batch.real.shape[1]):
-        sheet.text(left + (t + 0.5) * cell, top - 7, str(t), anchor="middle", size=11, ink=muted)
-    for b, row in enumerate(batch.labels):
-        sheet.text(x + 2, top + (b + 0.5) * _HEIGHT + 4, sequence_name(b), bold=True)
-        for t, label in enumerate(row):
-            fill = palette.sequence_colour(b) if batch.real[b, t] else HATCHED
-            sheet.cell(left + t * cell, top + b * _HEIGHT, cell, _HEIGHT, fill, label)
-    for start, (name, steps) in zip([0, *batch._borders], batch.parts.items(), strict=False):
-        border, foot = left + start * cell, top + len(batch.labels) * _HEIGHT + 8
-        sheet.text(border + steps / 2 * cell, y + 32, name, anchor="middle", bold=True)
-        if start:
-            sheet.line([(border, y + 22), (border, foot)], sheet.colours.accent, width=3)
-    framed = np.argwhere(batch.wrong).tolist() if batch.wrong is not None else []
-    for stroke, thick in ((sheet.colours.ground, 6), (sheet.colours.wrong, 3)):  # a rim parts the frame from any fill
-        sheet.layer()
-        for b, t in framed:
-            sheet.box(left + t * cell, top + b * _HEIGHT, cell, _HEIGHT, stroke=stroke, thick=thick)
+    return row([batch.sheet(theme) for batch in batches], theme, 16, WIDTH)
 
 
 def _grid(values: Any, name: str, batch_first: bool) -> npt.NDArray[Any]:

@@ -7,16 +7,20 @@ a recorded one) by its dashes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import count
+from typing import TYPE_CHECKING
 
 from packviz.draw import palette, text
+from packviz.draw.cellgrid import roomy
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Point, Sheet, n, width_of
 
-COLOURS = (*palette.METHODS.values(), palette.SEQUENCES[7])
-"""Of the first, second, … method; after the last they start over."""
+if TYPE_CHECKING:
+    from packviz.draw.figures import Chart
+
+COLOURS = (*palette.METHODS.values(), palette.REAL)
+"""Of the first, second, … method, the last for what is no method's; after it they start over."""
 
 DASHES = ("", "8 4", "2 3", "9 3 2 3")
 """Of the first, second, … source."""
@@ -31,6 +35,7 @@ _MARKERS = (
     "m0-5.5l1.5 4h4l-3.2 2.5l1.2 4l-3.5-2.4l-3.5 2.4l1.2-4l-3.2-2.5h4z",  # star
 )
 _LEFT, _RIGHT, _TOP, _WIDE, _TALL = 70.0, 92.0, 40.0, 300.0, 170.0  # px: a plot and the room around it
+_ALONE = 620.0  # px: a plot that has none beside it
 _BELOW = 36.0
 _BESIDE = 20.0  # names of curves that end so near to each other stand in one column
 _MOST_TICKS = 8  # of a logarithmic axis; and as many marks on a curve
@@ -166,12 +171,6 @@ def doublings(sizes: Sequence[float]) -> list[float]:
     return found if len(found) > 2 else [*sizes]
 
 
-def nice(at_least: float) -> int:
-    """The smallest of 1, 2, 5, 10, 20, 50, … that is at least this."""
-    steps: Iterator[int] = (digit * 10**power for power in count() for digit in (1, 2, 5))
-    return next(step for step in steps if step >= at_least)
-
-
 def apart(heights: Sequence[float], lowest: float, room: float = 12.0) -> list[float]:
     """The heights from top to bottom, moved so that labels there do not cover each other, none below the lowest."""
     placed = sorted(heights)
@@ -181,16 +180,6 @@ def apart(heights: Sequence[float], lowest: float, room: float = 12.0) -> list[f
         placed[i] = min(placed[i], lowest)
         lowest = placed[i] - room
     return placed
-
-
-def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
-    """Those of the labels, from left to right, that have room beside each other; always the last."""
-    taken = -math.inf
-    for x, said in labels:
-        room = width_of(said, 11) + 5
-        if x == labels[-1][0] or taken + room <= x <= labels[-1][0] - room:
-            taken = x
-            yield x, said
 
 
 def mark(sheet: Sheet, at: Point, shape: str, fill: str, stroke: str = "") -> None:
@@ -313,22 +302,30 @@ class Sweep(Drawn):
         """The plots, and below what the dashes mean."""
         sheet = Sheet(theme, self.title)
         sheet.title(self.title)
-        each, y = _LEFT + _WIDE + _RIGHT, 22.0
+        columns, y = max(map(len, self.rows), default=1), 22.0
+        wide = _WIDE if columns > 1 else _ALONE
+        each = _LEFT + wide + _RIGHT
         for row, heights_in_row in zip(self.rows, heights_of(self.rows), strict=True):
             for i, (plot, heights) in enumerate(zip(row, heights_in_row, strict=True)):
-                self._plot(sheet, plot, heights, i * each + _LEFT, y + _TOP)
+                self._plot(sheet, plot, heights, (i * each + _LEFT, y + _TOP, wide))
             y += _TOP + _TALL + _BELOW
         for i, source in enumerate(self.sources):
             line_key(sheet, 4, y + 12, source, sheet.colours.text, dash=DASHES[i % len(DASHES)], size=11)
             y += 18
         y = sheet.paragraph(4, y + 1, self.notes, size=11, ink=sheet.colours.muted)
-        sheet.size(max(max(map(len, self.rows), default=1) * each, sheet.width), y + 8)
+        sheet.size(max(columns * each, sheet.width), y + 8)
         return sheet
 
-    def _plot(self, sheet: Sheet, plot: Plot, heights: Sequence[float], left: float, top: float) -> None:
-        sizes, right = plot.sizes, longest_x(plot)
+    def chart(self) -> Chart:
+        """Returns the same plots as a plotly chart, to hover over."""
+        from packviz.draw.figures import times_by_size  # noqa: PLC0415 - a bare machine has no plotly
+
+        return times_by_size(self)
+
+    def _plot(self, sheet: Sheet, plot: Plot, heights: Sequence[float], place: tuple[float, float, float]) -> None:
+        (left, top, most), sizes, right = place, plot.sizes, longest_x(plot)
         room = max((width_of(name, 11) + 26 for name in plot.names), default=0.0)
-        wide = min(_WIDE, _WIDE + _RIGHT - room)
+        wide = min(most, most + _RIGHT - room)
         if plot.log and len(sizes) > 1:
             whole = math.log(sizes[-1] / sizes[0])
             axes = Axes(sheet, left, top, wide, _TALL, heights, lambda x: math.log(x / sizes[0]) / whole, log=True)

@@ -1,7 +1,7 @@
-"""Charts with axes, as plotly figures, each with a text twin. The only file that knows plotly.
+"""Measured charts to hover over, as plotly figures, each with a text twin. The only file that knows plotly.
 
-`axes` gives an empty chart; `bars`, `lines`, `points` and `label` put plain numbers into it. They look like the
-pictures of `packviz.draw`: the same face, colours, axes and keys.
+`axes` returns an empty chart; `bars`, `lines`, `points` and `label` put plain numbers into it. They look like the
+pictures of `packviz.draw`: the same face, colours, axes and keys. What is counted, and what a panel redraws, is SVG.
 """
 
 from __future__ import annotations
@@ -9,21 +9,18 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from packviz.core import files, fit
-from packviz.core.layout import Layout
-from packviz.core.worded import first_line
-from packviz.draw import palette, text, theme
-from packviz.draw.chart import COLOURS, apart, doublings, heights_of, log_ticks, longest_x, ticks
+from packviz.core import files
+from packviz.core.worded import Worded, first_line
+from packviz.draw import palette, theme
+from packviz.draw.chart import COLOURS, apart, doublings, heights_of, longest_x, ticks
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES
 from packviz.draw.sheet import width_of
 
@@ -105,26 +102,34 @@ REAL, PADDING = Fill(palette.REAL, ink=palette.ink_on(palette.REAL)), Fill(LIGHT
 WRONG, NEITHER = Fill(LIGHT.wrong, ink=LIGHT.ground), Fill(LIGHT.ground)
 
 
-class Chart(go.Figure):
-    """A `plotly.graph_objects.Figure` with a text twin.
+class Chart(Worded):
+    """A plotly figure with a text twin.
 
     A notebook shows it in the colours of its theme, and again in others when the theme changes. (It hears of the theme
     through packviz's panels: in a notebook without any, it stays light.) The stored output holds plotly's JSON and the
     text, and in packviz's own notebooks an image.
+
+    Attributes:
+        figure: the `plotly.graph_objects.Figure`; call its methods to change the chart.
     """
 
-    def __init__(self, *args: Any, text: str = "", **kwargs: Any) -> None:
-        """Takes what `go.Figure` takes, and the `text` that says what the chart shows."""
-        super().__init__(*args, **kwargs)
-        self._text = text
-        self.update_layout(template=TEMPLATE)
+    def __init__(self, figure: go.Figure, words: str, *, rows: bool, tall: float, head: float, height: float) -> None:
+        """Takes a figure made by `axes`.
+
+        Args:
+            figure: the figure.
+            words: the text twin.
+            rows: whether it has rows in place of an axis of heights.
+            tall: height of a panel in px.
+            head: room above the panels in px.
+            height: height of the whole in px.
+        """
+        self.figure, self._words = figure, words
+        self._rows, self._tall, self._head, self._height = rows, tall, head, height
 
     def to_text(self) -> str:
         """The chart in words and numbers."""
-        return self._text
-
-    def __repr__(self) -> str:
-        return self.to_text()
+        return self._words
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the chart, or its text, to a file.
@@ -137,7 +142,7 @@ class Chart(go.Figure):
             ValueError: the suffix is another one, or kaleido or a browser is missing, or they fail.
             OSError: the file cannot be written.
         """
-        figure = go.Figure(self)
+        figure = self.figure
         files.write(
             path,
             {
@@ -156,10 +161,10 @@ class Chart(go.Figure):
         *,
         said: Sequence[str] = (),
     ) -> Chart:
-        """Adds bars: lying where the chart has rows, else upright; bars at one place stand on each other.
+        """Adds bars to a chart with rows; those in one row follow each other.
 
         Args:
-            at: the row or the place on the x axis of each.
+            at: the row of each.
             values: their lengths.
             name: of these bars in the key; none where all are of one kind.
             fill: how they are filled.
@@ -170,9 +175,7 @@ class Chart(go.Figure):
             ink = {"size": _SMALL, "color": fill.ink}
             looks |= {"text": list(said), "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
             looks |= {"insidetextfont": ink, "constraintext": "none"}
-        if self._lying:
-            return self._put(go.Bar(y=list(at), x=_short(values), orientation="h", **looks), 0)
-        return self._put(go.Bar(x=list(at), y=_short(values), **looks), 0)
+        return self._put(go.Bar(y=list(at), x=_short(values), orientation="h", **looks), 0)
 
     def lines(
         self,
@@ -181,8 +184,7 @@ class Chart(go.Figure):
         name: str,
         look: int = 0,
         *,
-        dash: int | None = None,
-        colour: str = "",
+        dash: int = 0,
         panel: int = 0,
         key: bool = True,
         low: Sequence[float] = (),
@@ -194,21 +196,18 @@ class Chart(go.Figure):
             x: places of the points.
             y: their heights.
             name: of the line.
-            look: the number of its colour, its mark and its dashes.
-            dash: the number of its dashes, if it is another.
-            colour: its colour, if it is another.
+            look: the number of its colour and its mark.
+            dash: the number of its dashes.
             panel: the number of the panel it is drawn in.
             key: whether the key has it.
             low: where the whisker of each point begins, if they have any.
             high: where it ends.
         """
-        dashes = DASHES[(look if dash is None else dash) % len(DASHES)]
+        dashes = DASHES[dash % len(DASHES)]
         self._line(x, y, dashes, panel, LIGHT.line, 4)  # an outline first: some colours are pale
-        colour = colour or _colour(look)
-        line = {"color": colour, "width": 2.6, "dash": dashes}
-        mark = {"mode": "lines+markers", "line": line, "marker": {"color": colour}}
+        line = {"color": _colour(look), "width": 2.6, "dash": dashes}
         whiskers = _whiskers(y, low, high)
-        return self.points(x, y, name, look, panel=panel, key=key, error_y=whiskers, **mark)
+        return self.points(x, y, name, look, panel=panel, key=key, error_y=whiskers, mode="lines+markers", line=line)
 
     def points(
         self,
@@ -275,7 +274,7 @@ class Chart(go.Figure):
 
     def scale(self, longest: float, *, panel: int = 0) -> Chart:
         """Lets the axis of values run from 0 to the longest; upright to the next round number, as in a picture."""
-        if self._lying:
+        if self._rows:
             self._axis("x", panel).range = [0, _digits(1.01 * longest)]
         else:
             values = ticks(0.0, longest)
@@ -290,43 +289,39 @@ class Chart(go.Figure):
         )
 
     def _place(self, panel: int) -> dict[str, int]:
-        row, column = divmod(panel, len(self._grid_ref[0]))
+        row, column = divmod(panel, len(self.figure._grid_ref[0]))
         return {"row": row + 1, "col": column + 1}
 
     def _axis(self, letter: str, panel: int) -> Any:
-        select = self.select_xaxes if letter == "x" else self.select_yaxes
+        select = self.figure.select_xaxes if letter == "x" else self.figure.select_yaxes
         return next(select(**self._place(panel)))
 
     def _note(self, said: str, panel: int, **more: Any) -> Chart:
-        self.add_annotation(text=said, **more, **self._place(panel))
+        self.figure.add_annotation(text=said, **more, **self._place(panel))
         return self
 
     def _put(self, trace: Any, panel: int) -> Chart:
         """Adds a trace; and its key in the line of the title, or below where there is no room for all keys."""
-        self.add_trace(trace, **self._place(panel))
-        names = [trace.name for trace in self.data if trace.showlegend]
+        figure = self.figure
+        figure.add_trace(trace, **self._place(panel))
+        names = [trace.name for trace in figure.data if trace.showlegend]
         widths = [width_of(name) + 48 for name in names]
-        wide, room = sum(widths), WIDTH - self.layout.margin.l - self.layout.margin.r
-        beside = wide < min(room, WIDTH - 16 - width_of(self.layout.title.text))
+        wide, room = sum(widths), WIDTH - figure.layout.margin.l - figure.layout.margin.r
+        beside = wide < min(room, WIDTH - 16 - width_of(figure.layout.title.text))
         columns = len(names) if wide < room else max(room // max(widths), 1)  # plotly makes them equally wide then
         lines = 0 if beside else math.ceil(len(names) / max(columns, 1))
         height = self._height + 18 * lines
-        self.update_layout(height=height, margin_t=self._head + 18 * lines)
-        self.update_layout(legend_y=_digits(1 - (12 + (9 * lines + 9 if lines else 0)) / height))
+        figure.update_layout(height=height, margin_t=self._head + 18 * lines)
+        figure.update_layout(legend_y=_digits(1 - (12 + (9 * lines + 9 if lines else 0)) / height))
         return self
 
-    def _dressed(self, dark: bool) -> dict[str, Any]:
-        """Plotly's JSON in the colours of a theme. They stand in traces and notes too, so all are replaced there."""
-        drawn = self.to_json()
-        if dark:
-            drawn = re.sub("|".join(f'"{colour}"' for colour in _DARKER), lambda m: f'"{_DARKER[m[0][1:-1]]}"', drawn)
-        figure: dict[str, Any] = json.loads(drawn)
-        return figure | {"config": CONFIG}
+    def _shown(self, dark: bool) -> dict[str, Any]:
+        """Plotly's JSON in the colours of a theme."""
+        figure = cast(dict[str, Any], json.loads(self.figure.to_json()))
+        return (_darker(figure) if dark else figure) | {"config": CONFIG}
 
     def _repr_mimebundle_(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        return {"application/vnd.plotly.v1+json": self._dressed(theme.is_dark()), "text/plain": self.to_text()}
-
-    _repr_html_ = None  # plotly's would fetch a script from a network
+        return {"application/vnd.plotly.v1+json": self._shown(theme.is_dark()), "text/plain": self.to_text()}
 
     def _ipython_display_(self) -> None:
         # Not a FigureWidget: each would bring megabytes of script, and stays empty where loading it takes two seconds.
@@ -378,28 +373,29 @@ def axes(
     tall = tall or (_ROW * len(rows) if rows else 200)
     left = min(max(map(width_of, rows)) + 20, WIDTH / 2) if rows else _LEFT
     right = max(map(width_of, ends), default=0) + _RIGHT
-    named = 24 + 18 * bool(x)
-    above, foot = 18 * any(panels) + 18 * bool(y) + named * on_top, 8 if on_top else named
+    named = 42 if x else 24
+    higher = (18 if y else 0) + (named if on_top else 0)
+    above, foot = higher + (18 if any(panels) else 0), 8 if on_top else named
     gap = right if rows else left + right
     inner = tall * down + (above + foot) * (down - 1)
     apart = (gap / (WIDTH - left - right) if across > 1 else 0, (above + foot) / inner if down > 1 else 0)
     spaces = dict(zip(("horizontal_spacing", "vertical_spacing"), apart, strict=True))
-    chart = Chart(make_subplots(down, across, shared_yaxes=bool(rows), **spaces), text=words)
-    chart._lying, chart._tall, chart._head = bool(rows), tall, 28 + above
-    chart._height = round(chart._head + inner + foot + 17 * len(below))
-    chart.update_layout(title_text=title, height=chart._height, width=WIDTH, barmode="stack")
-    chart.update_layout(margin={"l": round(left), "r": round(right), "t": chart._head, "b": foot + 17 * len(below)})
+    head = 28 + above
+    height = round(head + inner + foot + 17 * len(below))
+    figure = make_subplots(down, across, shared_yaxes=bool(rows), **spaces)
+    figure.update_layout(template=TEMPLATE, title_text=title, height=height, width=WIDTH, barmode="stack")
+    figure.update_layout(margin={"l": round(left), "r": round(right), "t": head, "b": foot + 17 * len(below)})
     if rows:
         names = {"categoryarray": list(rows), "tickfont": {"size": _SIZE, "color": LIGHT.text}}
-        chart.update_yaxes(type="category", range=[len(rows) - 0.5, -0.5], **names)
-        chart.update_xaxes(side="top" if on_top else "bottom")
+        figure.update_yaxes(type="category", range=[len(rows) - 0.5, -0.5], **names)
+        figure.update_xaxes(side="top" if on_top else "bottom")
     else:
-        chart.update_xaxes(showline=True).update_yaxes(showgrid=True)
+        figure.update_xaxes(showline=True).update_yaxes(showgrid=True)
+    chart = Chart(figure, words, rows=bool(rows), tall=tall, head=head, height=height)
     small, own = {"font": {"size": _SMALL}}, {"xref": "x domain", "yref": "y domain"}
     for i, panel in enumerate(panels):
         if panel:
-            higher = 18 * bool(y) + named * on_top + 2
-            beside = {"x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom", "yshift": higher}
+            beside = {"x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom", "yshift": higher + 2}
             chart._note(panel, i, **beside, **own)
         if y:
             fits = width_of(y, _SMALL) < left - 12
@@ -410,175 +406,7 @@ def axes(
             chart._note(x, i, x=1, xanchor="right", **side, **small, **own)
     if below:
         place = {"x": 0, "xshift": 4 - left, "xanchor": "left", "y": 0, "yshift": -foot, "yanchor": "top"}
-        chart.add_annotation(text="<br>".join(below), align="left", **place, xref="paper", yref="paper", **small)
-    return chart
-
-
-def batch_sizes(layout: Layout) -> Chart:
-    """The number of sequences still running at each time step, over the padding that fills the rest of the batch."""
-    sizes = layout.batch_sizes
-    words = f"batch_sizes, sequences still running at each time step: {text.numbers(sizes)}\n{text.summary(layout)}"
-    running = sizes.tolist() + [0] * (layout.max_len - sizes.size)
-    steps = range(layout.max_len)
-    chart = axes(
-        "batch_sizes: how many sequences are still running at each step", words, x="time step t", y="sequences"
-    )
-    chart.update_yaxes(showgrid=False)  # no line over a hatch
-    chart.bars(steps, running, "still running (real)")
-    chart.bars(steps, [layout.batch_size - size for size in running], "finished (padding)", PADDING)
-    chart.update_layout(bargap=0.05)
-    return chart
-
-
-def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> Chart:
-    """Real and padding cells of whole groups of batches, side by side.
-
-    Args:
-        groups: a name for each way to form batches, with the batches it forms.
-
-    Raises:
-        ValueError: there are none.
-    """
-    batches = {name: list(layouts) for name, layouts in groups.items()}
-    if not batches:
-        raise ValueError("groups is empty; give a name with its batches, as in {'shuffled': [Layout([5, 3, 2])]}")
-    real = [sum(layout.n_valid for layout in layouts) for layouts in batches.values()]
-    padding = [sum(layout.n_padding for layout in layouts) for layouts in batches.values()]
-    wasted = [f"{text.percent(p, r + p)} wasted" for r, p in zip(real, padding, strict=True)]
-    lines = [
-        f"{name}: {text.count(len(layouts), 'batch', 'batches')}, {text.count(r, 'real cell')}, {p:,} padding ({said})"
-        for (name, layouts), r, p, said in zip(batches.items(), real, padding, wasted, strict=True)
-    ]
-    names = list(batches)
-    shares = sorted((p / max(r + p, 1), name) for name, r, p in zip(names, real, padding, strict=True))
-    (least, best), (most, worst) = shares[0], shares[-1]
-    title = f"Padding: {text.percent(most)} of the cells ({worst})"
-    title += f", {text.percent(least)} ({best})" if least < most else ""
-    chart = axes(title, "\n".join(lines), x="cells", rows=names, ends=wasted)
-    chart.bars(names, real, "real").bars(names, padding, "padding", PADDING)
-    for name, r, p, said in zip(names, real, padding, wasted, strict=True):
-        chart.label(r + p, name, said)
-    return chart.scale(max(1, *map(sum, zip(real, padding, strict=True))))
-
-
-def length_histogram(layout: Layout, bins: int = 20) -> Chart:
-    """How many sequences have which length, in at most `bins` bars of equally many lengths each."""
-    each = -(-layout.max_len // bins)
-    n = layout.lengths
-    counts = np.bincount((n - 1) // each, minlength=-(-layout.max_len // each))
-    first = 1 + each * np.arange(counts.size)
-    spread = f"shortest {n.min()}, median {np.median(n):g}, mean {n.mean():.3g}, longest {n.max()}"
-    words = f"{n.size:,} sequences: {spread}\nsequences per {each} lengths, from 1 up: {text.numbers(counts)}"
-    title = f"Half of the sequences have up to {np.median(n):g} steps, the longest has {n.max()}"
-    chart = axes(title, words, x="length in time steps", y="sequences")
-    chart.bars((first + (each - 1) / 2).tolist(), counts.tolist())
-    chart.update_traces(width=each)
-    return chart
-
-
-def training_curves(curves: Mapping[str, Sequence[float]], title: str, y: str = "loss") -> Chart:
-    """One line per training, epoch by epoch.
-
-    Values are drawn and said with two significant digits: further ones may differ from one machine to the next.
-
-    Args:
-        curves: for each name its value after every epoch; at most seven.
-        title: stands above.
-        y: what is measured.
-
-    Raises:
-        ValueError: there are more lines than can be told apart.
-    """
-    if len(curves) > len(SYMBOLS):
-        raise ValueError(f"curves holds {len(curves)} lines; at most {len(SYMBOLS)} can be told apart")
-    rounded = {name: [float(f"{value:.2g}") for value in values] for name, values in curves.items()}
-    wide = max(map(len, curves), default=0)
-    lines = [f"{name.ljust(wide)}  {' '.join(f'{v:g}'.rjust(6) for v in values)}" for name, values in rounded.items()]
-    words = "\n".join([f"{title} ({y} after each epoch)", *lines])
-    chart = axes(title, words, x="epoch", y=y, ends=curves, tall=240)
-    chart.scale(max((value for values in rounded.values() for value in values), default=1))
-    for i, (name, values) in enumerate(rounded.items()):
-        # One colour: it is no method's.
-        chart.lines(range(1, len(values) + 1), values, name, i, colour=palette.REAL, key=False)
-    longest = max(map(len, curves.values()), default=1)
-    step = max(1, round(longest / 10))
-    chart.update_xaxes(range=[0.7, longest + 0.2], tick0=step, dtick=step)
-    return chart.name_ends({name: (len(values), values[-1]) for name, values in rounded.items() if values})
-
-
-Spread = Sequence[float]
-"""First quartile, median, third quartile."""
-
-
-def log_log(
-    x: Sequence[float],
-    panels: Mapping[str, Mapping[str, Sequence[float | Spread]]],
-    title: str,
-    name: str = "time steps T",
-    *,
-    methods: Mapping[str, str] | None = None,
-    together: bool = False,
-    below: Sequence[str] = (),
-) -> Chart:
-    """How counts or times grow with `x`: on double logarithmic axes a power is a straight line, its slope the power.
-
-    Args:
-        x: at least two positive numbers.
-        panels: for each panel, by what is counted in it, up to four curves: by their names, for each `x` a number, or a
-            median between its quartiles.
-        title: stands above.
-        name: of `x`.
-        methods: by the name of a curve the method, a key of `palette.METHODS`, whose colour it has.
-        together: whether all panels have the same heights: what is counted is the same.
-        below: lines that stand below.
-
-    Raises:
-        ValueError: a number is not positive, a curve is not as long as `x`, there is nothing to draw, or more curves
-            than four.
-    """
-    if not panels or not all(panels.values()):
-        raise ValueError(f"panels is {panels}; give at least one, each with at least one curve")
-    most = max(map(len, panels.values()))
-    if most > 4:
-        raise ValueError(f"panels holds one with {most} curves; at most 4 can be told apart")
-    spreads = {
-        (what, curve): [value if isinstance(value, Sequence) else (value,) * 3 for value in values]
-        for what, curves in panels.items()
-        for curve, values in curves.items()
-    }
-    middles = {key: [middle for _, middle, _ in spread] for key, spread in spreads.items()}
-    powers = {key: fit.exponent(x, y) for key, y in middles.items()}
-    slopes = {key: f"slope {round(power, 2) + 0:.2f}" for key, power in powers.items()}
-    named = {key: f"{key[1]}: {said}" for key, said in slopes.items()}
-    lines = [f"{title}. {name}: {_numbers(x)}"]
-    lines += [f"{what}, {curve}: {_numbers(middles[what, curve])}; {said}" for (what, curve), said in slopes.items()]
-    chart = axes(title, "\n".join([*lines, *below]), x=name, panels=list(panels), ends=named.values(), below=below)
-    # No grid: it would strike through the names.
-    axis = {"type": "log", "showgrid": False, "showline": True, "ticks": "inside"}
-    left, right = np.log10(min(x)), np.log10(max(x))
-    edge = 0.05 * (right - left)
-    chart.update_xaxes(tickvals=list(x), range=[_digits(left - edge), _digits(right + edge)], tickformat="", **axis)
-    chart.update_yaxes(**axis)
-    looks = list(palette.METHODS)
-    for panel, (what, curves) in enumerate(panels.items()):
-        ends = {}
-        for i, curve in enumerate(curves):
-            y, power, spread = middles[what, curve], powers[what, curve], spreads[what, curve]
-            look = looks.index(methods[curve]) if methods else i
-            height = np.mean(np.log(y)) - power * np.mean(np.log(x))
-            straight = [float(np.exp(height)) * value**power for value in x]
-            chart._line(x, straight, DASHES[i], panel, LIGHT.line, 4)
-            chart._line(x, straight, DASHES[i], panel, _colour(look), 2.6)
-            error = {"error_y": _whiskers(y, [low for low, _, _ in spread], [high for _, _, high in spread])}
-            marker = {"symbol": SYMBOLS[i % len(SYMBOLS)]}
-            chart.points(
-                x, y, curve, look, panel=panel, key=False, marker=marker, **error if spread[0][0] < spread[0][2] else {}
-            )
-            ends[named[what, curve]] = (x[-1], straight[-1])
-        shown = [spread for key, spread in spreads.items() if together or key[0] == what]
-        every = [value for spread in shown for some in spread for value in some]
-        chart._axis("y", panel).tickvals = log_ticks(min(every), max(every))
-        chart._log_heights(panel).name_ends(ends, panel=panel)
+        figure.add_annotation(text="<br>".join(below), align="left", **place, xref="paper", yref="paper", **small)
     return chart
 
 
@@ -613,7 +441,7 @@ def times_by_size(sweep: Sweep) -> Chart:
             key, look, low, high = not named and name not in keys, curve.method, curve.low, curve.high
             chart.lines(curve.x, curve.y, name, look, dash=curve.source, panel=panel, key=key, low=low, high=high)
             if curve.hollow:
-                chart.data[-1].marker.update(color=LIGHT.ground)
+                chart.figure.data[-1].marker.update(color=LIGHT.ground)
             keys.add(name)
         if plot.log and len(plot.sizes) > 1:
             edges = [_digits(math.log10(plot.sizes[end]) + beyond) for end, beyond in ((0, -0.02), (-1, 0.02))]
@@ -664,5 +492,10 @@ def _digits(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def _numbers(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:,}" if isinstance(value, int) else text.plain(value) for value in values)
+def _darker(value: Any) -> Any:
+    """Returns plotly's JSON with the colours of the light theme, wherever they stand, replaced by those of the dark."""
+    if isinstance(value, dict):
+        return {key: _darker(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_darker(part) for part in value]
+    return _DARKER.get(value, value) if isinstance(value, str) else value

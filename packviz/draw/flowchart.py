@@ -194,7 +194,7 @@ def _ports(flow: Flow, boxes: list[_Spot], bends: dict[Arrow, list[_Spot]]) -> d
 def _arrow(sheet: Sheet, arrow: Arrow, placed: _Placed) -> None:
     source, target = placed.boxes[arrow.source], placed.boxes[arrow.target]
     start, end = (placed.ports[arrow, "source"], source.y + _HEIGHT), (placed.ports[arrow, "target"], target.y - 7)
-    stem = _STEM * bool(arrow.size)
+    stem = _STEM if arrow.size else 0.0
     points = [(start[0], start[1] + stem)]
     for bend in placed.bends[arrow]:
         points += [(bend.x, bend.y), (bend.x, bend.y + _HEIGHT)]

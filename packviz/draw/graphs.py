@@ -102,7 +102,8 @@ class Graph(Drawn):
             return "\n".join([self.headline, *text.table(rows, "  >5 × <20>8  <")])
         rows = []
         for i, node in enumerate(self.nodes):
-            after = "→ " * node.leads_on + ", ".join(str(n) for n in node.next if n is not None)
+            after = ", ".join(str(n) for n in node.next if n is not None)
+            after = f"→ {after}" if after else ""
             rows.append([f"{i}", node.name, text.size(node.bytes), after, self.does(i)])
             if node.operators:
                 rows.append(["", "", "", "", ", ".join(node.said())])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import accumulate, groupby
 from textwrap import wrap
 from typing import Any
 
@@ -14,20 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from packviz.draw import palette
-from packviz.draw.sheet import HATCHED, Sheet, n, width_of
+from packviz.draw.cellgrid import LEFT, TALL, WIDTH, Cell, CellGrid
+from packviz.draw.sheet import HATCHED, Sheet, n, row, width_of
 from packviz.draw.text import FEW, share, short_share, table
 
-_WIDTH = 900.0  # px: a JupyterLab cell
-_MARGIN = 36.0  # px: left of a grid, for the names of its rows
-_TOP = 44.0  # px: a grid's title and its columns' names
 _CELL, _STATE = 31.0, 38.0  # px: the width of a cell with a number in it; of one in a grid of few columns
-_TALL = 260  # px: the most that the rows of a large grid take
-
-SHADES = ("#f7d9b0", "#e08a3c", "#b3402a", "#5b2a86")
-"""The fills of valid cells that differ: by up to 1 %, up to 10 %, more, and NaN or infinity."""
+_MOST = 260  # px: the most that the rows of a large grid take
 
 SAID = ("up to 1 %", "up to 10 %", "more", "NaN")
-"""What the shades stand for: the difference as a share of the largest value."""
+"""What `palette.SHADES` stand for: the difference as a share of the largest value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +65,41 @@ class Grid:
         return self.padding is not None and bool(self.padding[r, c])
 
     def shade(self, r: int, c: int) -> int | None:
-        """The index in `SHADES` of a valid cell that differs; none for the others."""
+        """The index in `palette.SHADES` of a valid cell that differs; none for the others."""
         shade = int(self._shades[r, c])
         return None if shade < 0 else shade
+
+    def sheet(self, theme: str) -> Sheet:
+        """Draws a number in each cell, or, if there are many, a line through each cell that differs."""
+        sheet, (rows, columns) = Sheet(theme, self.title), self.values.shape
+        few, widest = rows <= FEW and columns <= FEW, _STATE if self.padding is None else _CELL
+        wide = widest if few else min(20.0, (WIDTH - LEFT - 8) / columns)
+        grid = CellGrid(sheet, rows, columns, wide, TALL if few else min(20.0, max(_MOST / rows, 0.5)), size=11)
+        sheet.title(self.title)
+        grid.heads(self.columns, "layer" if self.padding is None else "t =")
+        grid.names(self.rows)
+        cells = [self._cells(r, few, sheet.colours.ground) for r in range(rows)]
+        grid.draw(cells)
+        if not few:  # a mark that needs no colour, where there is no room for a number
+            struck = ""
+            for r, row in enumerate(cells):
+                starts = accumulate((cell.span for cell in row), initial=0)
+                for c, cell in zip(starts, row, strict=False):
+                    if cell.fill in palette.SHADES:
+                        struck += f"M{n(grid.x(c))} {n(grid.y(r + 0.5))}h{n(cell.span * wide)}"
+            sheet.path(struck, stroke="#000000", width=min(1.5, grid.tall / 8))
+        sheet.box(grid.left, grid.top, grid.right - grid.left, grid.foot - grid.top, thick=1)
+        return sheet
+
+    def _cells(self, r: int, few: bool, ground: str) -> list[Cell]:
+        """A row, cell by cell if they are few, else each stretch of cells that look alike as one."""
+        cells = []
+        for c in range(len(self.columns)):
+            shade, padding = self.shade(r, c), self.is_padding(r, c)
+            fill = HATCHED if padding else ground if shade is None else palette.SHADES[shade]
+            label = short_share(self.shares[r, c]) if self.differs[r, c] else "" if padding else "="
+            cells.append(Cell(fill, label if few else "", bold=shade is not None))
+        return cells if few else [cell._replace(span=len([*alike])) for cell, alike in groupby(cells)]
 
     @cached_property
     def shares(self) -> npt.NDArray[np.float64]:
@@ -92,31 +119,27 @@ class Grid:
 
 
 def draw(drawn: Sequence[Grid], title: str, theme: str) -> Sheet:
-    """Draws the grids side by side as they fit, beneath a line of text, above the key.
+    """Draws grids side by side as they fit, beneath a line of text and above the key.
 
     Args:
         drawn: the grids.
         title: what they show; also what a screen reader says.
         theme: `"light"`, `"dark"` or `"live"`.
     """
-    sheet = Sheet(theme, title)
-    x, y, below = 4.0, sheet.paragraph(4, 4, wrap(title, 118)) + 8, 0.0
-    for grid in map(_thinned, drawn):
-        width, height = _size(grid)
-        if x > 4 and x + width > _WIDTH:
-            x, y, below = 4.0, y + below, 0.0
-        sheet.layer()
-        _draw(sheet, grid, x, y)
-        x, below = x + width + 14, max(below, height)
-    sheet.layer()
-    _key(sheet, y + below + 4)
-    sheet.size(_WIDTH, y + below + 30)
+    sheet, words = Sheet(theme, title), "differs, as a share of the row's largest value:"
+    grids = row([_thinned(grid).sheet(theme) for grid in drawn], theme, 6, WIDTH)
+    sheet.place(grids, 0, sheet.paragraph(4, 4, wrap(title, 118)) + 8)
+    y = sheet.height + 4
+    x = sheet.key(4, y, [(sheet.colours.ground, "= agrees"), (HATCHED, "padding")])
+    sheet.text(x, y + 10, words)
+    sheet.key(x + width_of(words) + 8, y, zip(palette.SHADES, SAID, strict=True))
+    sheet.size(WIDTH, y + 26)
     return sheet
 
 
 def _thinned(grid: Grid) -> Grid:
     """The grid with no more rows than can be drawn: each then stands for several, and shows the worst of them."""
-    each = -(-len(grid.rows) // _TALL)
+    each = -(-len(grid.rows) // _MOST)
     if each == 1:
         return grid
     starts = np.arange(0, len(grid.rows), each)
@@ -127,71 +150,3 @@ def _thinned(grid: Grid) -> Grid:
     padding = None if grid.padding is None else np.logical_and.reduceat(grid.padding, starts)
     title = f"{grid.title}; a row is the worst of {each} sequences"
     return Grid(title, [grid.rows[i] for i in starts.tolist()], grid.columns, values, differs, scale, padding)
-
-
-def _size(grid: Grid) -> tuple[float, float]:
-    """The room a grid takes, its title and its key not cut."""
-    width, height, _ = _cell(grid)
-    across = max(_MARGIN + width * len(grid.columns), width_of(grid.title))
-    return across, _TOP + height * len(grid.rows) + 16
-
-
-def _cell(grid: Grid) -> tuple[float, float, bool]:
-    """The width and height of a cell, and whether a number stands in it."""
-    rows, columns = len(grid.rows), len(grid.columns)
-    few = rows <= FEW and columns <= FEW
-    if few:
-        return (_STATE if grid.padding is None else _CELL), 22.0, True
-    width = min(_STATE, 420 / columns) if grid.padding is None else min(20.0, (_WIDTH - _MARGIN - 8) / columns)
-    return width, min(20.0, max(_TALL / rows, 0.5)), False
-
-
-def _draw(sheet: Sheet, grid: Grid, x: float, y: float) -> None:
-    width, height, few = _cell(grid)
-    left, top = x + _MARGIN, y + _TOP
-    sheet.text(x, y + 16, grid.title, bold=True)
-    _names(sheet, grid, left, top)
-    struck = ""
-    for r in range(len(grid.rows)):
-        for c, length, kind in _stretches(grid, r, few):
-            fill = {"=": sheet.colours.ground, "#": HATCHED}.get(kind) or SHADES[int(kind)]
-            shaded, place = kind not in "=#", (left + c * width, top + r * height, length * width, height)
-            if few:
-                said = short_share(grid.shares[r, c]) if grid.differs[r, c] else "=" * (kind == "=")
-                ink = palette.ink_on(fill) if shaded else sheet.colours.muted
-                sheet.cell(*place, fill, said, size=11, bold=shaded, ink=ink)
-                continue
-            sheet.cell(*place, fill)
-            if shaded:
-                struck += f"M{n(place[0])} {n(place[1] + height / 2)}h{n(place[2])}"
-    if struck:  # a mark that needs no colour, where there is no room for a number
-        sheet.path(struck, stroke="#000000", width=min(1.5, height / 8))
-    sheet.box(left, top, width * len(grid.columns), height * len(grid.rows), thick=1)
-
-
-def _names(sheet: Sheet, grid: Grid, left: float, top: float) -> None:
-    """The columns' and the rows' names, as many as have room."""
-    (width, height, _), muted = _cell(grid), sheet.colours.muted
-    what = "t =" if grid.padding is not None else "layer"
-    sheet.text(left - 6, top - 7, what, anchor="end", size=11, ink=muted)
-    for c in range(0, len(grid.columns), math.ceil(30 / width)):
-        sheet.text(left + (c + 0.5) * width, top - 7, grid.columns[c], anchor="middle", size=11, ink=muted)
-    for r in range(0, len(grid.rows), math.ceil(13 / height)):
-        y = top + r * height + (height / 2 + 4 if height >= 12 else 9)
-        sheet.text(left - 8, y, grid.rows[r], anchor="end")
-
-
-def _key(sheet: Sheet, y: float) -> None:
-    """What the fills mean."""
-    words = "differs, as a share of the row's largest value:"
-    x = sheet.key(4, y, [(sheet.colours.ground, "= agrees"), (HATCHED, "padding")])
-    sheet.text(x, y + 10, words)
-    sheet.key(x + width_of(words) + 8, y, zip(SHADES, SAID, strict=True))
-
-
-def _stretches(grid: Grid, r: int, few: bool) -> list[tuple[int, int, str]]:
-    """The row as (column, length, kind): kind is `=`, `#` for padding, or the index of a shade."""
-    shades = [grid.shade(r, c) for c in range(len(grid.columns))]
-    kinds = ["#" if grid.is_padding(r, c) else "=" if s is None else str(s) for c, s in enumerate(shades)]
-    runs = [list(run) for _, run in groupby(range(len(kinds)), key=lambda c: c if few else kinds[c])]
-    return [(run[0], len(run), kinds[run[0]]) for run in runs]

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from packviz.core.layout import sequence_name
 from packviz.draw import palette
+from packviz.draw.cellgrid import Cell, CellGrid
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Sheet
 
-_TALL, _PITCH, _BOX, _BETWEEN = 22.0, 30.0, 92.0, 120.0  # px: a row, to the next one, its box, between the columns
+_BOX, _BETWEEN = 92.0, 120.0  # px: the width of a row, the room between the columns
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,13 +45,10 @@ class Handover(Drawn):
         return "\n".join(["state of → decoder of (✗ another sequence)", *lines])
 
     def sheet(self, theme: str) -> Sheet:
-        """Both ways side by side, a line from each row of the states to the row that starts from it."""
+        """Draws both side by side, a line from each row of the states to the row that starts from it."""
         sheet = Sheet(theme, self.to_text())
-        x = 4.0
-        for name, taken in self._ways():
-            self._lines(sheet, name, taken, x)
-            x += 2 * _BOX + _BETWEEN + 70
-        sheet.size(max(sheet.width, 760), 52 + _PITCH * len(self.rows))
+        for i, (name, taken) in enumerate(self._ways()):
+            self._lines(sheet, name, taken, 4 + i * (2 * _BOX + _BETWEEN + 70))
         return sheet
 
     def _ways(self) -> list[tuple[str, list[int]]]:
@@ -61,17 +59,17 @@ class Handover(Drawn):
         ]
 
     def _lines(self, sheet: Sheet, name: str, taken: Sequence[int], x: float) -> None:
-        right, top, muted = x + _BOX + _BETWEEN, 44.0, sheet.colours.muted
+        states, starts = (CellGrid(sheet, len(self.rows), 1, _BOX, 28, left) for left in (x, x + _BOX + _BETWEEN))
         sheet.text(x, 16, name, bold=True)
-        sheet.text(x, top - 8, "state after the encoder", size=11, ink=muted)
-        sheet.text(right, top - 8, "the decoder starts", size=11, ink=muted)
+        for grid, head, said, rows in (
+            (states, "state after the encoder", "state of", self.states),
+            (starts, "the decoder starts", "target of", self.rows),
+        ):
+            sheet.text(grid.left, grid.top - 9, head, size=11, ink=sheet.colours.muted)
+            grid.draw([Cell(palette.sequence_colour(i), f"{said} {sequence_name(i)}")] for i in rows)
         for r, (i, j) in enumerate(zip(self.rows, taken, strict=True)):
-            start, end = (top + _PITCH * row + _TALL / 2 for row in (j, r))
-            sheet.curve((x + _BOX, start), (right, end), palette.sequence_colour(self.states[j]))
+            one, other = (states.right, states.y(j + 0.5)), (starts.left, starts.y(r + 0.5))
+            sheet.curve(one, other, palette.sequence_colour(self.states[j]))
             if self.states[j] != i:
-                sheet.text(right + _BOX + 8, end + 4, "✗", bold=True, ink=sheet.colours.wrong)
-        for r, (one, other) in enumerate(zip(self.states, self.rows, strict=True)):
-            for left, i, said in ((x, one, "state of"), (right, other, "target of")):
-                sheet.cell(
-                    left, top + _PITCH * r, _BOX, _TALL, palette.sequence_colour(i), f"{said} {sequence_name(i)}"
-                )
+                sheet.text(starts.right + 8, starts.line(r), "✗", bold=True, ink=sheet.colours.wrong)
+        sheet.reach(starts.right + 20, 0)

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from packviz.core.layout import frozen
 from packviz.draw import palette
+from packviz.draw.cellgrid import WIDTH, Cell, CellGrid
 from packviz.draw.drawn import Drawn
-from packviz.draw.sheet import HATCHED, Sheet, width_of
+from packviz.draw.sheet import HATCHED, Sheet, row
 from packviz.draw.text import FEW, count, table
 
-_CELL, _TALL, _LEFT, _TOP = 32.0, 22.0, 38.0, 44.0  # px: a cell, and what is left of and above the first
-_MARGIN, _GAP, _WIDTH = 84.0, 16.0, 900.0  # px: the column of what is lost, between two maps, of the picture
+_CELL = 32.0  # px: the width of a cell
 _ENDS = (0.05, 0.1, 0.2, 0.4)  # where one shade ends and the next begins
 
 
@@ -77,41 +77,27 @@ class Attention(Drawn):
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
-        """A map beside the other, shaded by weight; padding hatched, its weights added up in the margin."""
+        """Draws the maps side by side, shaded by weight, padding hatched and its weights added up in the margin."""
         sheet = Sheet(theme, self.to_text())
-        sheet.title(self.title)
-        x, y, below = 4.0, 22.0, 0.0
-        for name, weights in self.maps.items():
-            wide = max(_LEFT + _CELL * len(weights) + _MARGIN, width_of(name))
-            if x > 4 and x + wide > _WIDTH:
-                x, y = 4.0, y + below
-            sheet.layer()
-            below = self._map(sheet, name, x, y)
-            x += wide + _GAP
+        sheet.place(row([self._map(name, theme) for name in self.maps], theme, 16, WIDTH), 0, sheet.title(self.title))
         return sheet
 
-    def _map(self, sheet: Sheet, name: str, x: float, y: float) -> float:
-        weights, muted, steps = self.maps[name], sheet.colours.muted, len(self.maps[name])
-        left, top = x + _LEFT, y + _TOP
-        sheet.text(x, y + 18, name, bold=True)
-        sheet.text(left - 6, top - 7, "key", anchor="end", size=11, ink=muted)
-        margin = left + _CELL * steps + 12
-        sheet.text(margin, top - 7, "on padding", size=11, ink=muted)
-        for k in range(steps):
-            sheet.text(left + (k + 0.5) * _CELL, top - 7, str(k), anchor="middle", size=11, ink=muted)
+    def _map(self, name: str, theme: str) -> Sheet:
+        sheet, weights, cells = Sheet(theme), self.maps[name], list[list[Cell]]()
+        grid = CellGrid(sheet, self.length, len(weights), _CELL, size=11)
+        sheet.title(name)
+        grid.heads([str(k) for k in range(grid.columns)], "key")
+        grid.names([f"q {q}" for q in range(grid.rows)])
+        sheet.text(grid.right + 12, grid.top - 9, "on padding", size=11, ink=sheet.colours.muted)
+        shades = [[palette.RAMP[i] for i in shades] for shades in np.digitize(weights, _ENDS).tolist()]
+        for q, given in enumerate(weights[: self.length].tolist()):
+            real = [Cell(*cell) for cell in zip(shades[q], map(_percent, given), strict=True)][: self.length]
+            cells.append(real + [Cell(HATCHED, _percent(weight) if weight else "") for weight in given[self.length :]])
+        grid.draw(cells)
         for q, lost in enumerate(self.lost(name)):
-            row = top + q * _TALL
-            sheet.text(left - 6, row + 15, f"q {q}", anchor="end", size=11, ink=muted)
-            for k, weight in enumerate(weights[q].tolist()):
-                place = left + k * _CELL, row, _CELL, _TALL
-                if k < self.length:
-                    shade = palette.RAMP[int(np.digitize(weight, _ENDS))]
-                    sheet.cell(*place, shade, _percent(weight), size=11, ink=palette.ink_on(shade))
-                else:
-                    sheet.cell(*place, HATCHED, _percent(weight) if weight else "", size=11, ink=sheet.colours.text)
-            ink = sheet.colours.wrong if lost else muted
-            sheet.text(margin, row + 15, f"{_percent(lost):>3} %", bold=bool(lost), ink=ink)
-        return _TOP + _TALL * self.length + 12
+            ink = sheet.colours.wrong if lost else sheet.colours.muted
+            sheet.text(grid.right + 12, grid.line(q), f"{_percent(lost):>3} %", bold=bool(lost), ink=ink)
+        return sheet
 
 
 def _percent(share: float) -> str:

@@ -24,8 +24,14 @@ RAMP = ("#eef3f2", "#c3ddd8", "#86bdb3", "#3f8f83", "#14554b")
 SIGNED = ("#6b4710", "#b98a3e", "#e6cfa3", "#f4f4f0", "#c3ddd8", "#5fa79b", "#14554b")
 """From most negative to most positive, where a fill says a number."""
 
+SHADES = ("#f7d9b0", "#e08a3c", "#b3402a", "#5b2a86")
+"""The fills of cells that differ: by up to 1 % of the largest value, up to 10 %, more, and NaN or infinity."""
+
 REAL = "#6C8EAD"
 """The fill of real cells and useful work where neither sequences nor methods are told apart."""
+
+FILLS = frozenset((*SEQUENCES, *RAMP, *SIGNED, *SHADES, REAL))
+"""The fills that are the same in every theme."""
 
 FONT = "ui-monospace,Menlo,Consolas,monospace"
 """The face of all pictures, at 12 px."""

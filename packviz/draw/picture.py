@@ -44,9 +44,13 @@ class Picture(Drawn):
     def to_text(self) -> str:
         """The picture in words: what a screen reader, a terminal or a diff sees."""
         batch = self.layout, self._labels, self._names
-        parts = [self._caption] * bool(self._caption) + [text.describe(*batch)]
-        parts += ["", text.describe_flat(*batch)] * self._flat
-        return "\n".join(parts + ["", *text.EXPLAINED.values()] * self._explain)
+        parts = [self._caption] if self._caption else []
+        parts.append(text.describe(*batch))
+        if self._flat:
+            parts += ["", text.describe_flat(*batch)]
+        if self._explain:
+            parts += ["", *text.EXPLAINED.values()]
+        return "\n".join(parts)
 
     def sheet(self, theme: str) -> Sheet:
         """The batch, padded and packed, under its caption if it has one."""

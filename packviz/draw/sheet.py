@@ -83,7 +83,8 @@ class Sheet:
         look = f'fill="{fill}"' + (f' fill-opacity="{n(opacity)}"' if opacity != 1 else "")
         if stroke:
             look += f' stroke="{stroke}"' + (f' stroke-width="{n(width)}"' if width != 1 else "")
-            look += f' stroke-dasharray="{dash}"' * bool(dash) + f' stroke-linejoin="{joined}"' * bool(joined)
+            look += f' stroke-dasharray="{dash}"' if dash else ""
+            look += f' stroke-linejoin="{joined}"' if joined else ""
         self._paths.setdefault(look, []).append(d)
         return look
 
@@ -128,7 +129,7 @@ class Sheet:
         if label:
             if fill == HATCHED:
                 look = {"ink": self.colours.muted, "halo": self.colours.padding} | look
-            elif fill in palette.SEQUENCES:
+            elif fill in palette.FILLS:
                 look = {"ink": palette.ink_on(fill)} | look
             self.text(x + width / 2, y + height / 2 + 4, label, anchor="middle", **look)
 
@@ -154,10 +155,11 @@ class Sheet:
         for whole, run in groupby(points, key=lambda point: math.isfinite(point[1])):
             if whole:
                 places = [f"{n(x)} {n(y)}" for x, y in run]
-                d += "M" + "L".join(places) + "h.1" * (len(places) == 1)
+                d += "M" + "L".join(places) + ("h.1" if len(places) == 1 else "")
+        joined = "round" if outlined else ""
         if outlined:
-            self.path(d, stroke=self.colours.line, width=width + 1.6, dash=dash, joined="round")
-        self.path(d, stroke=stroke or self.colours.line, width=width, dash=dash, joined="round" * outlined)
+            self.path(d, stroke=self.colours.line, width=width + 1.6, dash=dash, joined=joined)
+        self.path(d, stroke=stroke or self.colours.line, width=width, dash=dash, joined=joined)
 
     def curve(self, start: Point, end: Point, stroke: str, *, width: float = 2.5, down: bool = False) -> None:
         """An outlined line that leaves one point level and arrives level at another; upright if it goes down."""
@@ -288,13 +290,17 @@ def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
     return whole
 
 
-def row(sheets: Iterable[Sheet], theme: str, gap: float = 0) -> Sheet:
-    """Puts sheets side by side, with a gap behind each."""
-    whole, x, height = Sheet(theme), 0.0, 0.0
+def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, room: float = math.inf) -> Sheet:
+    """Puts sheets side by side with a gap behind each, and below each other where there is no room."""
+    whole, x, y = Sheet(theme), 0.0, 0.0
+    width = height = 0.0
     for sheet in sheets:
-        whole.place(sheet, x, 0)
-        x, height = x + sheet.width + gap, max(height, sheet.height)
-    whole.size(x, height)
+        if x and x + sheet.width > room:
+            x, y = 0.0, height
+        whole.place(sheet, x, y)
+        x, height = x + sheet.width + gap, max(height, y + sheet.height)
+        width = max(width, x)
+    whole.size(width, height)
     return whole
 
 

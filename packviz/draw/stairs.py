@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any
 
 from packviz.core.cuts import rectangles
-from packviz.core.layout import Layout
+from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette, text
-from packviz.draw.chart import Axes, line_key, mark, roomy, ticks
+from packviz.draw.cellgrid import CellGrid, one_in, real_cells, roomy, stride
+from packviz.draw.chart import Axes, line_key, mark, ticks
 from packviz.draw.drawn import Drawn
-from packviz.draw.sequences import one_in, real_cells, row_name, stride
 from packviz.draw.sheet import HATCHED, Sheet, n, row, width_of
 
 _LEFT, _TOP, _WIDE, _TALL = 70.0, 46.0, 460.0, 330.0  # px: the margins of the grid, and the most it takes
@@ -130,7 +130,8 @@ class TradeOff(Drawn):
         for i, (k, wasted, ratio) in enumerate(zip(self.calls, self.wasted, self.ratios, strict=True)):
             if i % every == 0 or k in (self.at, self.best, self.calls[-1]) or k in self.measured:
                 said = f"  measured {self.measured[k][0]:.3g}" if k in self.measured else ""
-                said += "  ← here" * (k == self.at) + "  ← lowest" * (k == self.best)
+                said += "  ← here" if k == self.at else ""
+                said += "  ← lowest" if k == self.best else ""
                 rows.append([f"{k}", f"{wasted:,}", f"{ratio:.2f}", said])
         return "\n".join(text.table(rows, ">10>14>16<"))
 
@@ -151,14 +152,14 @@ class _Grid:
         layout = stairs.layout
         self.sheet = Sheet(theme, stairs.to_text())
         self.stairs, self.layout, self.colours = stairs, layout, self.sheet.colours
-        self.few = text.is_few(layout)
         self.stride = stride(layout.batch_size, int(_TALL))
         self.order = layout.sorted_indices[:: self.stride].tolist()
-        self.each = min(30.0, _WIDE / layout.max_len)  # the width of a time step
-        self.tall = min(22.0, _TALL / len(self.order))  # the height of a row
-        self.named = self.tall >= 11
-        self.fill = "" if self.named else palette.REAL  # a sequence has its colour where its name stands
-        self.right, self.foot = _LEFT + self.each * layout.max_len, _TOP + self.tall * len(self.order)
+        tall = min(22.0, _TALL / len(self.order))
+        wide = min(30.0, _WIDE / layout.max_len)
+        self.grid = CellGrid(self.sheet, len(self.order), layout.max_len, wide, tall, _LEFT, _TOP, 11)
+        # A sequence has its colour where its name stands.
+        self.fill = palette.REAL if self.grid.is_low else ""
+        self.each, self.right, self.foot = wide, self.grid.right, self.grid.foot
 
     def draw(self) -> Sheet:
         calls, share = self.stairs.calls, text.percent(self.stairs.wasted, self.stairs.cells)
@@ -167,9 +168,11 @@ class _Grid:
         self._cells()
         self._frames()
         self._axis()
-        self._names()
+        if not self.grid.is_low:
+            lengths = self.layout.lengths[self.order].tolist()
+            self.grid.names([sequence_name(b) for b in self.order], lengths, 8)
         self._key()
-        self.sheet.size(_LEFT + _WIDE + 24, self.foot + 46 + 18 * (self.stride > 1))
+        self.sheet.size(_LEFT + _WIDE + 24, self.foot + (64 if self.stride > 1 else 46))
         return self.sheet
 
     def _cells(self) -> None:
@@ -179,14 +182,12 @@ class _Grid:
         sheet.box(*whole, stroke=self.colours.muted, thick=1, dash="2 3")
         for box in self._boxes():
             sheet.box(*box, HATCHED, stroke="")
-        label = partial(text.cell_label, None) if self.few else None
-        for i, b in enumerate(self.order):
-            at, cell = (_LEFT, _TOP + i * self.tall), (self.each, self.tall)
-            real_cells(sheet, self.layout, b, at, cell, label, size=11, fill=self.fill)
+        label = partial(text.cell_label, None) if text.is_few(self.layout) else None
+        self.grid.draw(real_cells(self.layout, b, label, self.fill) for b in self.order)
 
     def _foot(self, sequences: int) -> float:
         """Where so many sequences end."""
-        return _TOP + -(-sequences // self.stride) * self.tall
+        return self.grid.y(-(-sequences // self.stride))
 
     def _boxes(self) -> list[tuple[float, float, float, float]]:
         """All rectangles."""
@@ -216,13 +217,6 @@ class _Grid:
             for a, b, said in sizes:
                 middle = _LEFT + (a + b) / 2 * self.each
                 sheet.text(middle, self.foot + 14, said, anchor="middle", size=10, ink=self.colours.muted)
-
-    def _names(self) -> None:
-        """Letter and length of each sequence, where the rows are high enough."""
-        if not self.named:
-            return
-        for i, b in enumerate(self.order):
-            row_name(self.sheet, self.layout, b, _LEFT - 8, _TOP + (i + 0.5) * self.tall + 4)
 
     def _key(self) -> None:
         sheet, y = self.sheet, self.foot + 24
@@ -289,6 +283,6 @@ class _Chart:
         x = line_key(sheet, 8, y, "predicted", _CURVE, width=3)
         marks = [(_WEDGE, self.colours.text, "lowest"), (_DIAMOND, _MEASURED, "measured here")]
         for shape, fill, said in marks if self.it.measured else marks[:1]:
-            mark(sheet, (x + 6, y - 4), shape, fill, self.colours.line * (shape == _DIAMOND))
+            mark(sheet, (x + 6, y - 4), shape, fill, self.colours.line if shape == _DIAMOND else "")
             sheet.text(x + 20, y, said)
             x += 40 + width_of(said)

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from packviz.draw import palette, text
+from packviz.draw.cellgrid import Cell, CellGrid
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Sheet, width_of
 
-_CELL, _HIGH, _PITCH, _TOP, _BAR = 52.0, 26.0, 34.0, 52.0, 130.0  # px: a cell, a row, the head, the longest bar
+_CELL, _BAR = 52.0, 130.0  # px: the width of a cell, the longest bar
 _ROUNDING = 1e-5  # a distance up to this, as a share of the largest value, is none
 
 
@@ -70,31 +71,26 @@ class Strips(Drawn):
         rows = [["", *self._heads, f"  distance from {self.names[0]} (norm)"]]
         for name, row, apart in zip(self.names, self.values, self.distances, strict=True):
             rows.append([name, *map(_said, row), _apart(apart)])
-        return "\n".join([self.title] * bool(self.title) + text.table(rows, "<  >7"))
+        return "\n".join([*filter(None, [self.title]), *text.table(rows, "<  >7")])
 
     def sheet(self, theme: str) -> Sheet:
         """A row for each vector, its distance as a bar and a number."""
-        sheet, left, y = Sheet(theme, self.to_text()), max(20 + max(map(width_of, self.names)), 60), _TOP
-        muted, longest = sheet.colours.muted, max(*self.distances, 0.0) or 1.0
-        right = left + _CELL * self.values.shape[1] + 28
+        sheet, left = Sheet(theme, self.to_text()), max(18 + max(map(width_of, self.names)), 60)
+        rows, columns = self.values.shape
+        grid = CellGrid(sheet, rows, columns, _CELL, left=left)
         sheet.title(self.title)
-        for i, head in enumerate(self._heads):
-            sheet.text(left + (i + 0.5) * _CELL, y - 8, head, anchor="middle", size=11, ink=muted)
-        if isinstance(self.axis, str):
-            sheet.text(left - 12, y - 8, self.axis, anchor="end", size=11, ink=muted)
-        sheet.text(right, y - 8, f"distance from {self.names[0]} (norm)", size=11, ink=muted)
+        grid.heads(self._heads, self.axis if isinstance(self.axis, str) else "")
+        grid.names(self.names)
         scale = np.abs(self.values[np.isfinite(self.values)]).max(initial=1e-9)
-        for name, row, apart in zip(self.names, self.values, self.distances, strict=True):
-            sheet.text(left - 12, y + 17, name, anchor="end")
-            for i, value in enumerate(row):
-                fill = _shade(value / scale)
-                sheet.cell(left + i * _CELL, y, _CELL, _HIGH, fill, _said(value), ink=palette.ink_on(fill))
+        grid.draw([Cell(_shade(value / scale), _said(value)) for value in row] for row in self.values)
+        right, longest = grid.right + 28, max(*self.distances, 0.0) or 1.0
+        sheet.text(right, grid.top - 9, f"distance from {self.names[0]} (norm)", size=11, ink=sheet.colours.muted)
+        for r, apart in enumerate(self.distances):
             wide = _BAR * apart / longest if np.isfinite(apart) else 0.0
             if wide:
-                sheet.box(right, y + 5, wide, 16, palette.REAL)
-            sheet.text(right + wide + 8 * (wide > 0), y + 17, _apart(apart), bold=apart > 0)
-            y += _PITCH
-        sheet.size(max(sheet.width, right + _BAR + 80), y + 4)
+                sheet.box(right, grid.y(r) + 4, wide, grid.tall - 8, palette.REAL)
+            sheet.text(right + (wide + 8 if wide else 0), grid.line(r), _apart(apart), bold=apart > 0)
+        sheet.reach(right + _BAR + 72, 0)
         return sheet
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import ipywidgets as widgets
 
@@ -11,10 +12,8 @@ from packviz.bench.machine import check_device, no_cuda
 from packviz.bench.study import Progress
 from packviz.explorers import job
 from packviz.explorers.panel import Panel, View, dropdown, row, slider
-from packviz.studies.forum import points, results
-from packviz.studies.forum import sweep as experiment
-from packviz.studies.forum.points import Parameters
-from packviz.studies.forum.results import Benchmark
+from packviz.studies import benchmark as experiment
+from packviz.studies.benchmark import Benchmark, BenchmarkPoint
 
 YOURS, NOTHING = "yours", "nothing"
 QUICK, FULL = "quick", "full"
@@ -104,7 +103,8 @@ class BenchmarkExplorer(Panel):
 
     def view(self) -> View:
         """What Start would measure, over what was measured."""
-        parameters, setups, sizes = self._plan()
+        points, parameters = self._plan()
+        sizes = [*dict.fromkeys(point.steps for point in points)]
         shown: dict[str, Benchmark | None] = {YOURS: self.result}
         notes = []
         if self.beside.value != NOTHING:
@@ -115,11 +115,12 @@ class BenchmarkExplorer(Panel):
             if here != there:
                 notes.append(f"The recorded run is not one of your kind of device: {there}, not {here}.")
         plan = (
-            f"Start measures {parameters.batch_size} sequences of {_listed(sizes)} time steps, setup"
-            f" {self.setups.value}, on {self.device.value}: up to {parameters.rounds} rounds, until the ratios are"
+            f"Start measures {parameters['batch_size']} sequences of {_listed(sizes)} time steps, setup"
+            f" {self.setups.value}, on {self.device.value}: up to {parameters['rounds']} rounds, until the ratios are"
             " known to about 5 %."
         )
-        sweep = results.beside(shown, setups, sizes, [plan, *notes], ("ratio", "time"))
+        setups = _SETUPS[self.setups.value]
+        sweep = experiment.beside(shown, setups, sizes, [plan, *notes], ("ratio", "time"))
         return View(draw=sweep.sheet, summary=plan, describe=sweep.to_text)
 
     def measure(self) -> Benchmark:
@@ -148,20 +149,19 @@ class BenchmarkExplorer(Panel):
             self.halt()
         super().close()
 
-    def _plan(self) -> tuple[Parameters, list[str], tuple[int, ...]]:
-        preset = _PRESETS[self.size.value]
-        parameters = Parameters(
-            methods=self._methods,
-            batch_size=self.batch_size.value,
-            rounds=max(preset["rounds"], _ROUNDS),
-            until_narrow=True,
-            warmup=preset["warmup"],
-        )
-        sizes = points.sizes(self.shortest.value, self.longest.value, self.step.value)
-        return parameters, _SETUPS[self.setups.value], sizes
+    def _plan(self) -> tuple[list[BenchmarkPoint], dict[str, Any]]:
+        rounds = max(_PRESETS[self.size.value]["rounds"], _ROUNDS)
+        sizes = experiment.sizes(self.shortest.value, self.longest.value, self.step.value)
+        parameters = {
+            "methods": self._methods,
+            "batch_size": self.batch_size.value,
+            "rounds": rounds,
+            "until_narrow": True,
+        }
+        return experiment.grid(_SETUPS[self.setups.value], sizes), parameters
 
     def _prepare(self) -> job.Work:
-        parameters, setups, sizes = self._plan()
+        points, parameters = self._plan()
         device, before = self.device.value, BenchmarkExplorer._latest
         if before is not None and before is not self:
             before.halt()
@@ -179,12 +179,12 @@ class BenchmarkExplorer(Panel):
                     self.job.said.value = at.to_text()
                     progress(round(100 * at.fraction), 100)
 
-            done, of = 0, len(setups) * len(sizes)
-            for result in experiment.sweep(parameters, setups, sizes, device=device, progress=told, stop=stop):
-                self.result, done = result, len(result.points)
+            steps = experiment.STUDY.steps(points, parameters=parameters, device=device, progress=told, stop=stop)
+            for result in steps:
+                self.result = result
                 self._refresh()
-            if done < of:
-                return f"Stopped; {done} of {of} points were measured."
+            if (done := len(result.points)) < len(points):
+                return f"Stopped; {done} of {len(points)} points were measured."
             progress(1, 1)
             return "Done."
 
@@ -229,6 +229,6 @@ def _is_true(value: bool | str) -> bool:
     return said == "true"
 
 
-def _listed(sizes: tuple[int, ...]) -> str:
+def _listed(sizes: Sequence[int]) -> str:
     some = [*map(str, sizes)]
     return ", ".join(some) if len(some) < 6 else f"{some[0]}, {some[1]}, … {some[-1]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING
-from packviz.count.scores import MASKS, NONE, Scores
+from packviz.draw.scores import MASKS, NONE, Scores
 from packviz.explorers.lengths import MOST, LengthsPicker
 from packviz.explorers.panel import Panel, View, dropdown, row, slider
 

@@ -163,14 +163,6 @@ def version(tensor: Tensor) -> int | None:
     return None if tensor.is_inference() else getattr(tensor, VERSION, None)
 
 
-def buffers(module: nn.Module) -> dict[str, Tensor | None]:
-    """The very dictionary, so that what a network sets or adds can be undone.
-
-    Without it: another, and such a network keeps what `check_static` made it set.
-    """
-    return getattr(module, "_buffers", {})
-
-
 def parameters(module: nn.Module) -> Mapping[str, Any]:
     """The module's own by name, without those of its submodules.
 

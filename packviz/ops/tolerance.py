@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -80,3 +80,22 @@ def apart(ours: Tensor, theirs: Tensor) -> float:
     ours, theirs = ours.detach().double(), theirs.detach().double()
     found = float((ours - theirs).abs().max()) / max(float(theirs.abs().max()), 1e-300)
     return found if math.isfinite(found) else math.inf
+
+
+def relative_error(
+    ours: Sequence[Tensor], theirs: Sequence[Tensor], allowed: Callable[[torch.dtype], float]
+) -> tuple[float, int | None]:
+    """Compares two lists of results, one after the other.
+
+    Args:
+        ours: results.
+        theirs: what they should be.
+        allowed: returns the largest error that rounding explains, for the dtype of a result.
+
+    Returns:
+        The largest relative error, as `apart` has it; and the index of the first result that is farther off than is
+        allowed (then the error is the largest of such results), or None.
+    """
+    errors = [apart(*pair) if pair[0].shape == pair[1].shape else math.inf for pair in zip(ours, theirs, strict=True)]
+    wrong = [i for i, error in enumerate(errors) if error > allowed(theirs[i].dtype)]
+    return max((errors[i] for i in wrong or range(len(errors))), default=0.0), next(iter(wrong), None)

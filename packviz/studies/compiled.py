@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from packviz.bench.study import Contest, Study, Timings, by_contest
+from packviz.bench.study import Comparison, Study, Timings, by_comparison
 from packviz.bench.timing import RATIOS, Timing
 from packviz.core.lengths import uniform
 from packviz.draw import bars, palette
@@ -120,7 +120,7 @@ def models(features: int, hidden: int) -> dict[str, tuple[nn.Module, bool]]:
 
 
 @dataclass(frozen=True)
-class Point:
+class CompiledPoint:
     """The sizes of one training step. The lengths are drawn evenly from 1 to `past`, and 1 to `future`.
 
     Attributes:
@@ -144,14 +144,14 @@ class Point:
         return f"{self.batch} sequences of up to {self.past} steps in and {self.future} out, {self.hidden} hidden units"
 
 
-class Compiled(Timings[Point], Drawn):
+class Compiled(Timings[CompiledPoint], Drawn):
     """What was measured: one training step (forward and backward) of each contestant, by the names of `models`."""
 
     def to_text(self) -> str:
         """Milliseconds, and how many times as long as the reference."""
         return "\n\n".join(map(self._table, self.values))
 
-    def _table(self, point: Point) -> str:
+    def _table(self, point: CompiledPoint) -> str:
         timing = self.values[point]
         rows = [["", "ms", f"times {REFERENCE} (quartiles)"], *timing.against(REFERENCE)]
         title = f"One training step of an encoder–decoder LSTM: {point}."
@@ -163,7 +163,7 @@ class Compiled(Timings[Point], Drawn):
         whole.said = self.to_text()
         return whole
 
-    def _bars(self, point: Point, theme: str) -> Sheet:
+    def _bars(self, point: CompiledPoint, theme: str) -> Sheet:
         timing = self.values[point]
         ratios = [timing.ratio(name, REFERENCE) for name in timing.seconds]
         rows = {r.name: bars.Spread(r.low, r.value, r.high, f"{r.value:.3g}", fill=_colour(r.name)) for r in ratios}
@@ -182,7 +182,7 @@ def _colour(name: str) -> str:
     return palette.METHODS["padded" if "padded" in name else "run" if "ragged_op" in name else "packed"]
 
 
-def contest(point: Point, device: Any) -> Contest:
+def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:
     """One training step of everybody, by the gradients of its weights: all but the padded ones have the same."""
     backend = point.backend or ("inductor" if _can_compile(device) else "aot_eager")
     inputs: list[Tensor] = []
@@ -201,7 +201,7 @@ def contest(point: Point, device: Any) -> Contest:
         model = model.to(device)
         calls[name] = step(model, torch.compile(model, backend=backend) if compiled else model)
     exact = [name for name in calls if name not in ("padded", REFERENCE)]
-    return Contest(calls, alike=exact, parameters={"backend": backend})
+    return Comparison(calls, alike=exact, parameters={"backend": backend})
 
 
 def _can_compile(device: Any) -> bool:
@@ -219,11 +219,11 @@ def _layers(inputs: int, outputs: int) -> nn.Module:
 
 STUDY = Study(
     "compiled",
-    Point,
-    by_contest(contest),
+    CompiledPoint,
+    by_comparison(compiled_steps),
     Compiled,
-    full=[Point()],
-    quick=[Point(batch=16, past=32, future=16)],
+    full=[CompiledPoint()],
+    quick=[CompiledPoint(batch=16, past=32, future=16)],
     parameters={"rounds": 21},
     version=2,
 )

@@ -64,7 +64,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Point:
+class CompilerPoint:
     """A network of `networks.TAGGERS`, and a compiler of `WAYS`."""
 
     network: str
@@ -74,7 +74,7 @@ class Point:
         return f"{self.network}, {self.way}"
 
 
-class Relatives(Tabled, Results[Point, Cell]):
+class Relatives(Tabled, Results[CompilerPoint, Cell]):
     """The table."""
 
     @property
@@ -120,7 +120,7 @@ class Relatives(Tabled, Results[Point, Cell]):
 
     def said(self, network: str, way: str) -> str:
         """What stands in a cell."""
-        cell = self.values[Point(network, way)]
+        cell = self.values[CompilerPoint(network, way)]
         return str(cell).replace(ERROR, f"{ERROR} {self.errors.index(cell.said) + 1}") if cell.said else str(cell)
 
     @property
@@ -135,7 +135,7 @@ class Relatives(Tabled, Results[Point, Cell]):
         return Table(rows, ["", *ways], notes=self.notes, folded=folded, form="<  <")
 
 
-def survey(points: Iterable[Point] = (), record: str = "") -> Relatives:
+def survey(points: Iterable[CompilerPoint] = (), record: str = "") -> Relatives:
     """Computes the table: some ten seconds.
 
     Args:
@@ -162,7 +162,7 @@ def survey(points: Iterable[Point] = (), record: str = "") -> Relatives:
     return Relatives({**found.provenance, "missing": missing}, {**found.values, **values})
 
 
-def measure(point: Point, how: How) -> Cell:
+def compile_and_compare(point: CompilerPoint, how: How) -> Cell:
     """Compiles the network in that way, and compares."""
     try:
         return _cell(networks.TAGGERS[point.network]().eval(), point.way)
@@ -267,11 +267,11 @@ def _first_line(error: BaseException) -> str:
 
 STUDY = Study(
     "compilers",
-    Point,
-    measure,
+    CompilerPoint,
+    compile_and_compare,
     Relatives,
-    full=[Point(network, way) for network in networks.TAGGERS for way in WAYS],
-    quick=[Point(network, way) for network in ("padded", "ragged_op") for way in WAYS],
+    full=[CompilerPoint(network, way) for network in networks.TAGGERS for way in WAYS],
+    quick=[CompilerPoint(network, way) for network in ("padded", "ragged_op") for way in WAYS],
     read=lambda point, entry: Cell(**{field.name: entry[field.name] for field in fields(Cell)}),
     write=asdict,
     version=2,

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import torch
 
-from packviz.bench.study import Contest, How, Study, Timings, timed
+from packviz.bench.study import Comparison, How, Study, Timings, timed
 from packviz.bench.timing import RATIOS, Timing
 from packviz.bench.ways import training
 from packviz.core.lengths import uniform
@@ -28,7 +28,7 @@ NAMES = ("real_mask", "masked_loss", "align", "unpack_to_length")
 
 
 @dataclass(frozen=True)
-class Point:
+class HelperPoint:
     """A helper and a batch.
 
     Attributes:
@@ -52,10 +52,10 @@ class Point:
         return f"{self.batch} sequences of 1 to {self.steps} time steps, {self.features} features"
 
 
-class Helpers(Tabled, Timings[Point]):
+class Helpers(Tabled, Timings[HelperPoint]):
     """The `Timing` of `"helper"`, `"loop"` and, where there is one, `"torch"`, for every helper."""
 
-    def faster(self, point: Point, than: str = LOOP) -> float:
+    def faster(self, point: HelperPoint, than: str = LOOP) -> float:
         """How many times as long the other takes as the helper: the median over the rounds."""
         return self.ratio(point, than, HELPER).value
 
@@ -84,7 +84,7 @@ class Helpers(Tabled, Timings[Point]):
         return Table(rows, head, title, notes, form="<  .")
 
 
-def contest(helper: str, lengths: Sequence[int], steps: int, features: int, device: Any = "cpu") -> Contest:
+def helper_calls(helper: str, lengths: Sequence[int], steps: int, features: int, device: Any = "cpu") -> Comparison:
     """A helper and those it races: all give the same result, then its gradient if it has one."""
     x = torch.randn(steps, len(lengths), features).to(device).requires_grad_()
     n = torch.tensor(lengths)
@@ -132,22 +132,22 @@ def contest(helper: str, lengths: Sequence[int], steps: int, features: int, devi
     }[helper]
     if leaf is not None:
         calls = {name: training(forward, [leaf]) for name, forward in calls.items()}
-    return Contest(calls, alike=list(calls))
+    return Comparison(calls, alike=list(calls))
 
 
-def measure(point: Point, how: How) -> Timing:
+def _time_helper(point: HelperPoint, how: How) -> Timing:
     """The helper against its loop."""
     lengths = uniform(point.batch, point.steps).tolist()
-    return timed(contest(point.helper, lengths, point.steps, point.features, how.device), how)
+    return timed(helper_calls(point.helper, lengths, point.steps, point.features, how.device), how)
 
 
 STUDY = Study(
     "helpers",
-    Point,
-    measure,
+    HelperPoint,
+    _time_helper,
     Helpers,
-    full=[Point(name) for name in NAMES],
-    quick=[Point(name, 16, 64) for name in NAMES],
+    full=[HelperPoint(name) for name in NAMES],
+    quick=[HelperPoint(name, 16, 64) for name in NAMES],
     parameters={"rounds": 31},
     version=2,
 )

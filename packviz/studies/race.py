@@ -12,7 +12,8 @@ training every batch has lengths of its own.
 Some points have no RNN: there torch's packing and padding alone race packviz's, and *copy* is one copy of the padded
 tensor.
 
-`packviz study race --out notebooks/recorded/race_cpu.json` makes the recorded file.
+`packviz study race --out notebooks/recorded/race_cpu.json` makes the recorded file. With `--points untuned` the same
+methods are timed on a grid that nothing was tuned to.
 """
 
 from __future__ import annotations
@@ -29,8 +30,18 @@ import torch
 
 from packviz.bench import ways
 from packviz.bench.contest import METHODS
-from packviz.bench.study import Contest, How, Results, Study, captions, timed
-from packviz.bench.timing import RATIOS, Ratio, Timing
+from packviz.bench.study import (
+    PASSES,
+    Comparison,
+    How,
+    Passes,
+    Study,
+    by_pass,
+    captions,
+    read_passes,
+    write_passes,
+)
+from packviz.bench.timing import RATIOS, Ratio
 from packviz.core import lengths
 from packviz.core.given import one_of
 from packviz.core.layout import IntArray, Layout
@@ -48,12 +59,10 @@ if TYPE_CHECKING:
 
 PADDED, PACKED, AUTO = "torch padded", "torch packed", "auto"
 OURS, COPY = "packviz", "copy"
-PASSES = {"training": "forward and backward pass", "forward": "forward pass"}
-# How each is marked in the chart; those of `pv.run` have the colours of what they do.
+# How each is marked in the chart; those of `pv.run` have the colours of what they do. Its `packed` is torch's.
 _MARKS = {
     PACKED: {"symbol": "x", "color": palette.METHODS["packed"]},
     "padded": {"symbol": "triangle-up", "color": palette.METHODS["padded"]},
-    "packed": {"symbol": "square", "color": palette.METHODS["drop-in"]},
     "split": {"symbol": "diamond", "color": palette.METHODS["split"]},
     "staircase": {"symbol": "triangle-left", "color": palette.METHODS["staircase"]},
 }
@@ -72,7 +81,7 @@ LENGTHS: dict[str, Callable[[int, int, int], IntArray]] = {
 
 
 @dataclass(frozen=True)
-class Point:
+class MethodsPoint:
     """An RNN and a batch.
 
     Attributes:
@@ -121,21 +130,28 @@ _GROUPS, _TINY = (*_MODES, "two directions", "tiny"), 256  # the groups of the c
 _KINDS = ("evenly", "uniform", "log-normal", "nearly equal", "sentences", "equal")
 _WIDTHS = {"log-normal": 96, "sentences": 32}  # 64 such lengths are about so long; all others reach 128
 POINTS = (
-    *(Point("none", "triangle", 512, steps, 32, 32) for steps in (128, 256, 512)),
-    *(Point("none", "equal", b, steps, 32, 32) for b, steps in ((512, 512), (8, 32))),
-    Point("none", "triangle", 8, 32, 32, 32),
-    *(Point("LSTM", kind, 512, steps, 16, 32) for steps in (128, 512) for kind in ("equal", "triangle")),
-    Point("LSTM", "evenly", 128, 200, 128, 256),
-    Point("LSTM", "log-normal", 64, 200, 128, 256),
-    Point("LSTM", "log-normal", 64, 200, 64, 128),
-    *(Point(m, k, 64, _WIDTHS.get(k, 128), 32, 64) for m in _MODES for k in _KINDS),
-    *(Point(m, k, 8, 32, 16, 16) for m in _MODES for k in ("uniform", "equal")),
-    *(Point(m, "uniform", 32, 64, 256, 512) for m in _MODES),
-    *(Point(m, k, 64, 64, 32, 64, 2) for m in _MODES for k in ("uniform", "nearly equal")),
-    *(Point(m, "uniform", 512, 64, 16, 32) for m in _MODES),
-    *(Point(m, "uniform", 8, 512, 32, 64) for m in _MODES),
+    *(MethodsPoint("none", "triangle", 512, steps, 32, 32) for steps in (128, 256, 512)),
+    *(MethodsPoint("none", "equal", b, steps, 32, 32) for b, steps in ((512, 512), (8, 32))),
+    MethodsPoint("none", "triangle", 8, 32, 32, 32),
+    *(MethodsPoint("LSTM", kind, 512, steps, 16, 32) for steps in (128, 512) for kind in ("equal", "triangle")),
+    MethodsPoint("LSTM", "evenly", 128, 200, 128, 256),
+    MethodsPoint("LSTM", "log-normal", 64, 200, 128, 256),
+    MethodsPoint("LSTM", "log-normal", 64, 200, 64, 128),
+    *(MethodsPoint(m, k, 64, _WIDTHS.get(k, 128), 32, 64) for m in _MODES for k in _KINDS),
+    *(MethodsPoint(m, k, 8, 32, 16, 16) for m in _MODES for k in ("uniform", "equal")),
+    *(MethodsPoint(m, "uniform", 32, 64, 256, 512) for m in _MODES),
+    *(MethodsPoint(m, k, 64, 64, 32, 64, 2) for m in _MODES for k in ("uniform", "nearly equal")),
+    *(MethodsPoint(m, "uniform", 512, 64, 16, 32) for m in _MODES),
+    *(MethodsPoint(m, "uniform", 8, 512, 32, 64) for m in _MODES),
 )
-
+_SIZES = ((24, 40, 1, 64, 150), (100, 100, 2, 128, 60), (48, 96, 1, 32, 80))  # I, H, directions, B, T
+UNTUNED = [
+    MethodsPoint(mode, kind, 1 if kind == "equal" else batch, steps, inputs, hidden, directions)
+    for mode in _MODES
+    for inputs, hidden, directions, batch, steps in _SIZES
+    for kind in ("evenly", "uniform", "log-normal", "nearly equal", "equal")  # the last of a single sequence
+]
+"""A grid that nothing was tuned to: other RNNs and batches than those of the calibration and of `POINTS`."""
 
 _HARDLY_PADDED = ("equal", "nearly equal")
 
@@ -148,28 +164,24 @@ class Aim(NamedTuple):
         of: those that the aim is for.
     """
 
-    missed: list[Point]
-    of: list[Point]
+    missed: list[MethodsPoint]
+    of: list[MethodsPoint]
 
 
-class Race(Results[Point, Mapping[str, Timing]]):
-    """What a race found: by point and pass, the `Timing` of everybody who took part."""
+class Race(Passes[MethodsPoint]):
+    """What a race found: by point and pass, the `Timing` of every method."""
 
     @property
-    def points(self) -> list[Point]:
+    def points(self) -> list[MethodsPoint]:
         """Those with an RNN."""
         return [point for point in self.values if point.mode != "none"]
 
-    def timed(self, value: Mapping[str, Timing]) -> Mapping[str, Timing]:
-        """Both passes."""
-        return value
-
-    def ratio(self, point: Point, name: str, to: str, which: str = "training") -> float:
+    def ratio(self, point: MethodsPoint, name: str, to: str, which: str = "training") -> float:
         """How many times as long one takes as another: the median over the rounds; NaN if one did not take part."""
         timing = self.values[point][which]
         return timing.ratio(name, to).value if {name, to} <= timing.seconds.keys() else math.nan
 
-    def best(self, point: Point, which: str = "training") -> str:
+    def best(self, point: MethodsPoint, which: str = "training") -> str:
         """The fastest of those whose results are right, `auto` apart: it only chooses among them."""
         timing = self.values[point][which]
         return min((name for name in timing.seconds if name not in (PADDED, AUTO)), key=timing.median)
@@ -180,7 +192,7 @@ class Race(Results[Point, Mapping[str, Timing]]):
         slow = [point for point in every if self.values[point][which].median(PADDED) > 5e-3]
         even = [point for point in every if point.lengths in _HARDLY_PADDED]
 
-        def at_most(times: float, to: str, points: list[Point]) -> Aim:
+        def at_most(times: float, to: str, points: list[MethodsPoint]) -> Aim:
             others = {point: to or self.best(point, which) for point in points}
             return Aim([p for p in points if not self.ratio(p, AUTO, others[p], which) <= times], points)
 
@@ -217,7 +229,7 @@ class Race(Results[Point, Mapping[str, Timing]]):
     def packed_faster(self) -> Dumbbells:
         """Where torch's packing makes a training step clearly faster: FLOPs and time as multiples of torch padded."""
 
-        def ratio(point: Point, which: str) -> Ratio:
+        def ratio(point: MethodsPoint, which: str) -> Ratio:
             return self.values[point][which].ratio(PACKED, PADDED)
 
         faster = {
@@ -307,7 +319,7 @@ def chart(machines: Mapping[str, Race], which: str = "training") -> Chart:
         ):
             ring = {"symbol": shape, "size": 15, "line": {"width": 2.5}, "color": colour}
             if some:
-                key = name not in {trace.name for trace in drawn.data}
+                key = name not in {trace.name for trace in drawn.figure.data}
                 values = [against[machine][point].value for point in some]
                 drawn.points(values, [point.name for point in some], name, marker=ring, panel=panel, key=key)
     return _around_one(drawn, (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50), len(machines))
@@ -323,7 +335,7 @@ def packing_chart(machines: Mapping[str, Race]) -> Chart:
 
     points = list(dict.fromkeys(p for race in machines.values() for p in race.values if p.mode == "none"))
     rows = {point: point.name.removeprefix(f"pack and pad, {point.hidden_size} features, ") for point in points}
-    ratios: dict[str, dict[str, dict[Point, float]]] = {}  # by machine, name and point
+    ratios: dict[str, dict[str, dict[MethodsPoint, float]]] = {}  # by machine, name and point
     for machine, race in machines.items():
         ratios[machine] = {}
         for point in (point for point in points if point in race.values):
@@ -378,33 +390,33 @@ def _each(values: Mapping[str, object]) -> str:
 
 def _around_one(chart: Chart, ticks: Sequence[float], panels: int) -> Chart:
     """Ratios on logarithmic axes, with a line at 1; of the numbers as many as have room."""
-    chart.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")
+    chart.figure.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")
     shown = [tick for tick in ticks if panels == 1 or math.log10(tick).is_integer()]
-    chart.update_xaxes(type="log", tickvals=shown, ticktext=[f"{tick:g}" for tick in shown])
+    chart.figure.update_xaxes(type="log", tickvals=shown, ticktext=[f"{tick:g}" for tick in shown])
     if panels > 1:
-        chart.update_xaxes(matches="x")
-    chart.update_yaxes(showgrid=True)
+        chart.figure.update_xaxes(matches="x")
+    chart.figure.update_yaxes(showgrid=True)
     return chart
 
 
-def _group(point: Point) -> str:
+def _group(point: MethodsPoint) -> str:
     """What a point stands under in the chart."""
     if point.batch_size * point.steps <= _TINY:
         return "tiny"
     return "two directions" if point.directions == 2 else point.mode
 
 
-def contest(point: Point, which: str, device: Any) -> Contest:
-    """Everybody at a point, in one pass."""
-    runs, leaves = (_packers if point.mode == "none" else _runners)(point, device)
+def method_calls(point: MethodsPoint, which: str, how: How) -> Comparison:
+    """Every method at a point, in one pass."""
+    runs, leaves = (_packers if point.mode == "none" else _runners)(point, how.device)
     calls = {
         name: ways.training(run, leaves) if which == "training" else ways.forward(run) for name, run in runs.items()
     }
     alike = [PACKED, *(name for name in calls if name not in (PACKED, PADDED, COPY))]
-    return Contest(calls, forget, alike)
+    return Comparison(calls, forget, alike)
 
 
-def _runners(point: Point, device: Any) -> tuple[dict[str, Callable[[], Any]], list[Any]]:
+def _runners(point: MethodsPoint, device: Any) -> tuple[dict[str, Callable[[], Any]], list[Any]]:
     rnn = ways.rnn_of(point.spec, batch_first=True).to(device)
     n = torch.tensor(point.drawn())
     x = torch.randn(point.batch_size, point.steps, point.input_size).to(device).requires_grad_()
@@ -413,7 +425,7 @@ def _runners(point: Point, device: Any) -> tuple[dict[str, Callable[[], Any]], l
     return runs, [x, *rnn.parameters()]
 
 
-def _packers(point: Point, device: Any) -> tuple[dict[str, Callable[[], Any]], list[Any]]:
+def _packers(point: MethodsPoint, device: Any) -> tuple[dict[str, Callable[[], Any]], list[Any]]:
     n = torch.tensor(point.drawn())
     x = torch.randn(point.steps, point.batch_size, point.hidden_size).to(device).requires_grad_()
 
@@ -429,25 +441,19 @@ def _packers(point: Point, device: Any) -> tuple[dict[str, Callable[[], Any]], l
     return runs, [x]
 
 
-def measure(point: Point, how: How) -> dict[str, Timing]:
-    """Everybody at a point, in both passes; the forward one gets half of the time."""
-    found = {}
-    for i, which in enumerate(PASSES):
-        share = 1 if which == "training" else 0.5
-        part = how.part(which, i, len(PASSES))
-        found[which] = timed(contest(point, which, how.device), part, warmup=1, memory=True, share=share)
-    return found
-
-
 STUDY = Study(
     "race",
-    Point,
-    measure,
+    MethodsPoint,
+    by_pass(method_calls),
     Race,
     full=POINTS,
-    quick=[Point("none", "triangle", 8, 32, 32, 32), *(Point(m, "uniform", 8, 32, 16, 16) for m in _MODES)],
+    quick=[
+        MethodsPoint("none", "triangle", 8, 32, 32, 32),
+        *(MethodsPoint(m, "uniform", 8, 32, 16, 16) for m in _MODES),
+    ],
+    others={"untuned": UNTUNED},
     parameters={"budget": 3.0},
-    read=lambda point, entry: {which: Timing.from_dict(entry[which]) for which in PASSES},
-    write=lambda timings: {which: timing.to_dict() for which, timing in timings.items()},
+    read=read_passes,
+    write=write_passes,
 )
 run, recorded = STUDY.run, STUDY.load

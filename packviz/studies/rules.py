@@ -21,7 +21,7 @@ from packviz.core.worded import Worded
 from packviz.draw import text
 from packviz.draw.palette import LIGHT, METHODS, RAMP
 from packviz.draw.sheet import width_of
-from packviz.studies.thumb import PACKED, PADDED, Case, Measured, Point
+from packviz.studies.thumb import PACKED, PADDED, Case, GridPoint, Measured
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
@@ -300,9 +300,9 @@ def where_time_goes(machines: Mapping[str, Measured], **fields: Any) -> list[Cha
 
     Args:
         machines: what was measured, by what to call the machine: a chart for each that has the case.
-        fields: of the case, all that `thumb.Point` has.
+        fields: of the case, all that `thumb.GridPoint` has.
     """
-    at = Point(**fields)
+    at = GridPoint(**fields)
     return [
         CostModel.fit(found.cases).chart(found.values[at], found.caption, machine if len(machines) > 1 else "")
         for machine, found in machines.items()
@@ -355,8 +355,8 @@ def _where(cases: Sequence[Case], name: str, below: Sequence[str]) -> Chart:
             here = [case for case in some if case.faster == winner]
             x, y = [100 * padding_share(case) for case in here], [work_per_step(case) for case in here]
             chart.points(x, y, said, marker=marker, panel=i, key=i == 0)
-    chart.update_xaxes(range=[-5, 75])
-    chart.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
+    chart.figure.update_xaxes(range=[-5, 75])
+    chart.figure.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
     return chart
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from packviz.bench import ways
-from packviz.bench.study import Contest, Study, Timings, by_contest
+from packviz.bench.study import Comparison, Study, Timings, by_comparison
 from packviz.bench.timing import RATIOS
 from packviz.core.layout import Layout
 from packviz.core.lengths import even_steps
@@ -36,7 +36,7 @@ def name(distinct: int) -> str:
 
 
 @dataclass(frozen=True)
-class Point:
+class SavingsPoint:
     """One RNN, padded, and packed with so many distinct lengths.
 
     Attributes:
@@ -72,10 +72,10 @@ class Point:
         return {PADDED: self.count(self.distinct[0]).training.padded} | packed
 
 
-class Savings(Timings[Point], Drawn):
+class Savings(Timings[SavingsPoint], Drawn):
     """FLOPs and time of one training step, padded and packed, at the same number of real cells."""
 
-    def verdict(self, point: Point) -> str:
+    def verdict(self, point: SavingsPoint) -> str:
         """What the measurement says of FLOPs and time; it depends on nothing but the numbers."""
         counts, few, many = point.flops, name(point.distinct[0]), name(point.distinct[-1])
         lines = [f"Packed, every batch takes {counts[few] / counts[PADDED]:.3g} times the padded FLOPs."]
@@ -86,7 +86,7 @@ class Savings(Timings[Point], Drawn):
         """FLOPs and milliseconds side by side, and the verdict."""
         return "\n\n".join(map(self.table, self.values))
 
-    def table(self, point: Point) -> str:
+    def table(self, point: SavingsPoint) -> str:
         """The same for one point."""
         layout, timing = Layout(even_steps(point.distinct[0], point.size)), self.values[point]
         lines = [
@@ -122,7 +122,7 @@ class Savings(Timings[Point], Drawn):
         return Dumbbells(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
 
 
-def contest(point: Point, device: Any) -> Contest:
+def training_steps(point: SavingsPoint, device: Any) -> Comparison:
     """Padded, and packed with each number of distinct lengths."""
     rnn = ways.rnn_of(point.spec).to(device)
     x = torch.randn(point.size, point.size, point.input_size, device=device).requires_grad_()
@@ -132,16 +132,16 @@ def contest(point: Point, device: Any) -> Contest:
         return lambda: ways.packed(rnn, x, lengths, in_order=True)
 
     runs = {PADDED: lambda: rnn(x)} | {name(d): packed(d) for d in point.distinct}
-    return Contest({one: ways.training(run, [x, *rnn.parameters()]) for one, run in runs.items()})
+    return Comparison({one: ways.training(run, [x, *rnn.parameters()]) for one, run in runs.items()})
 
 
 STUDY = Study(
     "savings",
-    Point,
-    by_contest(contest),
+    SavingsPoint,
+    by_comparison(training_steps),
     Savings,
-    full=[Point(mode, 256, (2, 4, 16, 256)) for mode in ("GRU", "LSTM")],
-    quick=[Point()],
+    full=[SavingsPoint(mode, 256, (2, 4, 16, 256)) for mode in ("GRU", "LSTM")],
+    quick=[SavingsPoint()],
     parameters={"rounds": 31},
     version=2,
 )

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from packviz.bench import ways
-from packviz.bench.study import Contest, How, Results, Study, timed
+from packviz.bench.study import Comparison, How, Results, Study, timed
 from packviz.bench.timing import Ratio
 from packviz.core.layout import Layout
 from packviz.core.lengths import DISTRIBUTIONS
@@ -33,7 +33,7 @@ KINDS = ("equal", "nearly equal", "uniform", "log-normal")
 
 
 @dataclass(frozen=True)
-class Point:
+class GridPoint:
     """One batch and one RNN.
 
     Attributes:
@@ -73,13 +73,13 @@ def grid(
     longest: Sequence[int] = (16, 64, 256),
     sizes: Sequence[int] = (32, 128),
     kinds: Sequence[str] = KINDS,
-) -> list[Point]:
+) -> list[GridPoint]:
     """All of these with each other, in both passes."""
-    return [Point(*fields) for fields in product(modes, (True, False), batch_sizes, longest, sizes, kinds)]
+    return [GridPoint(*fields) for fields in product(modes, (True, False), batch_sizes, longest, sizes, kinds)]
 
 
 @dataclass(frozen=True)
-class Case(Point):
+class Case(GridPoint):
     """A point, and what was measured there.
 
     Attributes:
@@ -104,7 +104,7 @@ class Case(Point):
         return max(packed_over_padded if packs else 1 / packed_over_padded, 1.0)
 
 
-class Measured(Results[Point, Case]):
+class Measured(Results[GridPoint, Case]):
     """The cases of a grid."""
 
     @property
@@ -116,11 +116,6 @@ class Measured(Results[Point, Case]):
         """The cases of one kind of RNN, or of training or not."""
         return tuple(c for c in self.cases if mode in (None, c.mode) and training in (None, c.training))
 
-    @property
-    def ratios(self) -> dict[str, Ratio]:
-        """Packed over padded, by point."""
-        return {str(point): case.ratio for point, case in self.values.items()}
-
     def to_text(self) -> str:
         """How often packing was faster, by kind of RNN and pass."""
         rows = [["", "cases", "packed faster", "padded faster", "not told apart"]]
@@ -131,23 +126,25 @@ class Measured(Results[Point, Case]):
         return "\n".join([*table(rows, "<18>6>15>15>16"), f"Measured on {self.caption}."])
 
 
-def contest(spec: Spec, layout: Layout, training: bool, device: Any = "cpu") -> Contest:
+def padded_and_packed(spec: Spec, layout: Layout, training: bool, device: Any = "cpu") -> Comparison:
     """The batch padded and packed: the output `(T, B, H)`, then its gradients if it trains, else the final states."""
     rnn = ways.rnn_of(spec).to(device)
     x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, device=device).requires_grad_(training)
     lengths, leaves = torch.tensor(layout.lengths), [x, *rnn.parameters()]
     runs = {PADDED: lambda: rnn(x), PACKED: lambda: ways.packed(rnn, x, lengths)}
-    return Contest({name: ways.training(run, leaves) if training else ways.forward(run) for name, run in runs.items()})
+    return Comparison(
+        {name: ways.training(run, leaves) if training else ways.forward(run) for name, run in runs.items()}
+    )
 
 
-def measure(point: Point, how: How) -> Case:
+def _time_case(point: GridPoint, how: How) -> Case:
     """The batch padded against packed."""
-    timing = timed(contest(point.spec, point.layout, point.training, how.device), how, warmup=2)
+    timing = timed(padded_and_packed(point.spec, point.layout, point.training, how.device), how, warmup=2)
     seconds = {name: timing.median(name) for name in timing.seconds}
     return Case(**dataclasses.asdict(point), seconds=seconds, ratio=timing.ratio(PACKED, PADDED))
 
 
-def _read(point: Point, entry: Mapping[str, Any]) -> Case:
+def _read(point: GridPoint, entry: Mapping[str, Any]) -> Case:
     seconds = {name: entry[name] for name in (PADDED, PACKED)}
     value, low, high = entry["ratio"]
     ratio = Ratio(PACKED, PADDED, value, low, high, entry["rounds"])
@@ -163,8 +160,8 @@ def _write(case: Case) -> dict[str, Any]:
 
 STUDY = Study(
     "thumb",
-    Point,
-    measure,
+    GridPoint,
+    _time_case,
     Measured,
     full=grid(),
     quick=grid(modes=("LSTM", "GRU"), batch_sizes=(4, 32), longest=(32,), sizes=(32,)),

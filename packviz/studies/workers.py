@@ -12,37 +12,36 @@ share; DDP averages the gradients. Compared with one process on the whole batch:
 
     torchrun --nproc-per-node 2 -m packviz.studies.workers --lengths my_lengths.csv
 
-The workers talk over the loopback interface and meet through a file; none outlives `compare()`.
+The workers talk over the loopback interface and meet through a file; none outlives `compare()`. As with everything that
+starts processes, a script calls it under `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import math
 import os
+import pickle
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, distributed, multiprocessing, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from packviz.bench.timing import Timing, measure
 from packviz.core import batches as buckets
 from packviz.core.given import at_least, one_of
-from packviz.core.layout import Layout
+from packviz.core.layout import IntArray, Layout
 from packviz.core.lengths import log_normal, read
 from packviz.core.worded import Worded
 from packviz.draw.text import between, known, milliseconds, table
@@ -57,50 +56,40 @@ LOSSES = (MEANS, WEIGHTED)
 
 
 @dataclass(frozen=True, repr=False)
-class Share:
-    """What one worker got, and what it took.
-
-    Attributes:
-        tokens: real time steps, by way of splitting.
-        steps: time steps of its padded outputs, by way: its longest sequence.
-        timing: forward and backward on its share, without waiting for the others, by way.
-    """
-
-    tokens: Mapping[str, int]
-    steps: Mapping[str, int]
-    timing: Timing
-
-
-@dataclass(frozen=True, repr=False)
 class Workers(Worded):
     """The comparison.
 
     Attributes:
         layout: the batch.
-        shares: one per worker.
+        timings: for each worker, by way of splitting, forward and backward on its share, without waiting for others.
         errors: by way of splitting and name of loss, how far the averaged gradient is from the one of a single
             process: the length (2-norm) of the difference over that of the gradient.
     """
 
     layout: Layout
-    shares: tuple[Share, ...]
+    timings: Sequence[Timing]
     errors: Mapping[str, Mapping[str, float]]
+
+    def lengths(self, way: str) -> list[IntArray]:
+        """The lengths of each worker's sequences."""
+        n = self.layout.lengths
+        return [n[share] for share in buckets.split(n, len(self.timings), way)]
 
     def tokens(self, way: str) -> list[int]:
         """The tokens of each worker."""
-        return [share.tokens[way] for share in self.shares]
+        return [int(n.sum()) for n in self.lengths(way)]
 
     def steps(self, way: str) -> list[int]:
         """The time steps of each worker's padded outputs."""
-        return [share.steps[way] for share in self.shares]
+        return [int(n.max()) for n in self.lengths(way)]
 
     def seconds(self, way: str) -> list[float]:
         """The median time of each worker's own forward and backward pass."""
-        return [share.timing.median(way) for share in self.shares]
+        return [timing.median(way) for timing in self.timings]
 
     def to_text(self) -> str:
         """Tokens, steps and gradient errors: all that does not depend on the machine."""
-        title = f"{self.layout.batch_size} sequences, {self.layout.n_valid:,} tokens, workers: {len(self.shares)}"
+        title = f"{self.layout.batch_size} sequences, {self.layout.n_valid:,} tokens, workers: {len(self.timings)}"
         rows = [["split", "tokens", "steps", *(f"gradient error, {loss}" for loss in LOSSES)]]
         for way, errors in self.errors.items():
             counts = (" / ".join(map(str, some(way))) for some in (self.tokens, self.steps))
@@ -113,12 +102,12 @@ class Workers(Worded):
         for way in self.errors:
             seconds = self.seconds(way)
             slowest, fastest = (f"{seconds.index(end(seconds))}" for end in (max, min))
-            apart = Timing({f"{i}": share.timing.seconds[way] for i, share in enumerate(self.shares)})
-            ratio = apart.ratio(slowest, fastest)
+            together = Timing({f"{i}": timing.seconds[way] for i, timing in enumerate(self.timings)})
+            ratio = together.ratio(slowest, fastest)
             low, high = (100 * (1 - 1 / end) for end in ratio.interval)
             share = f"{known(100 * (1 - 1 / ratio.value), (low, high))} % of the time ({between((low, high))} %)"
             rows.append([way, " / ".join(map(milliseconds, seconds)), share if ratio.is_clear else "not told apart"])
-        first = self.shares[0].timing
+        first = self.timings[0]
         where = f"Measured by each worker on {first.caption}. In brackets: the 95 % interval."
         return "\n".join([*table(rows, "<12>16   <"), where, *first.notes[1:]])
 
@@ -135,7 +124,7 @@ class Workers(Worded):
         title = f"{worst.capitalize()} gives one worker {times[worst]:.2g} times the tokens of another"
         chart = axes(title, self.to_text(), x="tokens", rows=shares, ends=ends)
         chart.bars(shares, [own for each in tokens.values() for own in each])
-        chart.update_traces(texttemplate="%{x:,}", textposition="outside", cliponaxis=False)
+        chart.figure.update_traces(texttemplate="%{x:,}", textposition="outside", cliponaxis=False)
         chart.scale(most)
         return chart
 
@@ -169,35 +158,23 @@ def compare(
         raise ValueError(f"timeout is {timeout!r}; give a number of seconds over 0")
     if one_of("device", device, ("cpu", "cuda")) == "cuda" and (gpus := torch.cuda.device_count()) < workers:
         raise ValueError(f"device is 'cuda', a GPU for each worker; torch finds {gpus} for {workers}")
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="packviz-")))
-        given, out = folder / "lengths.json", folder / "result.json"
-        given.write_text(json.dumps(n), encoding="utf-8")
-        options = {"init": (folder / "meet").as_uri(), "lengths": given, "out": out}
-        options |= {"rounds": rounds, "timeout": timeout, "device": device}
-        command = [sys.executable, "-m", "packviz.studies.workers"]
-        command += [f"--{name}={value}" for name, value in options.items()]
-        started = []
-        for rank in range(workers):
-            errors = stack.enter_context((folder / f"errors-{rank}.txt").open("w+", encoding="utf-8"))
-            process = subprocess.Popen(
-                command, env=_environment(rank, workers), stdout=errors, stderr=errors, stdin=subprocess.PIPE
-            )
-            stack.callback(_end, process)
-            started.append((process, errors))
+    with tempfile.TemporaryDirectory(prefix="packviz-") as folder:
+        out = Path(folder, "found")
+        task = Task(n, rounds, timeout, device, Path(folder, "meet").as_uri())
+        context = multiprocessing.spawn(_worker, (workers, task, out), nprocs=workers, join=False)
         deadline = time.monotonic() + timeout
-        while True:
-            codes = [process.poll() for process, _ in started]
-            failed = [rank for rank, code in enumerate(codes) if code]
-            if failed or (None in codes and time.monotonic() > deadline):
-                rank = failed[0] if failed else 0
-                errors = started[rank][1]
-                errors.seek(0)
-                what = f"worker {rank} failed" if failed else f"the workers were not done after {timeout:g} s"
-                raise RuntimeError(f"{what}:\n{errors.read().strip()[-2000:]}")
-            if None not in codes:
-                return _read(out.read_text(encoding="utf-8"))
-            time.sleep(0.02)
+        try:
+            while not context.join(max(deadline - time.monotonic(), 0)):
+                if time.monotonic() >= deadline:
+                    raise RuntimeError(f"the workers were not done after {timeout:g} s")
+        except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
+            raise RuntimeError(f"worker {error.error_index} failed:\n{str(error).strip()[-2000:]}") from None
+        finally:
+            for process in context.processes:
+                process.kill()
+                process.join()
+        found: Workers = pickle.loads(out.read_bytes())
+        return found
 
 
 def gradient_error(found: Sequence[Any], wanted: Sequence[Any]) -> float:
@@ -206,18 +183,60 @@ def gradient_error(found: Sequence[Any], wanted: Sequence[Any]) -> float:
     return float((one - other).norm() / other.norm())
 
 
-def _work(lengths: Sequence[int], options: argparse.Namespace) -> Workers | None:
+class Task(NamedTuple):
+    """What workers are to do.
+
+    Attributes:
+        lengths: of the batch.
+        rounds: how often each share is timed.
+        timeout: seconds until they stop waiting for each other.
+        device: `"cpu"` or `"cuda"`.
+        meet: where they meet, as torch's `init_method`.
+    """
+
+    lengths: list[int]
+    rounds: int
+    timeout: float
+    device: str
+    meet: str = "env://"  # torchrun describes it in the environment
+
+
+def _worker(rank: int, workers: int, task: Task, out: Path) -> None:
+    """What a process that `compare` starts does; worker 0 writes what all have found."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if loopback := [name for _, name in socket.if_nameindex() if name.startswith("lo")] if os.name == "posix" else []:
+        os.environ["GLOO_SOCKET_IFNAME"] = loopback[0]
+    if found := _work(rank, workers, rank, task):
+        out.write_bytes(pickle.dumps(found))
+    _leave()
+
+
+def _end_with_parent() -> None:
+    multiprocessing.parent_process().join()  # type: ignore[union-attr]
+    os._exit(1)
+
+
+def _leave() -> None:
+    """Ends this process.
+
+    A thread of gloo's may still hold a last tensor, and needs Python to release it. If it meets an interpreter that is
+    shutting down, it aborts the process. So nothing is left to shut down.
+    """
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _work(rank: int, workers: int, gpu: int, task: Task) -> Workers | None:
     """What each worker does; worker 0 returns what all have found."""
     torch.set_num_threads(1)
-    cuda = options.device == "cuda"
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")
-    rank, workers = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    lengths, cuda = task.lengths, task.device == "cuda"
+    device = torch.device("cuda", gpu) if cuda else torch.device("cpu")
     distributed.init_process_group(
         "nccl" if cuda else "gloo",
-        init_method=options.init,
+        init_method=task.meet,
         rank=rank,
         world_size=workers,
-        timeout=timedelta(seconds=options.timeout),
+        timeout=timedelta(seconds=task.timeout),
     )
     try:
         torch.manual_seed(0)
@@ -228,12 +247,11 @@ def _work(lengths: Sequence[int], options: argparse.Namespace) -> Workers | None
         wanted = torch.autograd.grad(losses.mean(), list(model.parameters()))
         parallel = DistributedDataParallel(model, device_ids=[device] if cuda else None)
         errors: dict[str, dict[str, float]] = {}
-        tokens, steps, calls = {}, {}, {}
+        calls = {}
         for way in buckets.SPLITS:
             share = buckets.split(lengths, workers, way)[rank]
             mine = [lengths[i] for i in share]
             my_x, my_y = x[share, : max(mine)], y[share, : max(mine)]
-            tokens[way], steps[way] = sum(mine), max(mine)
             errors[way] = {}
             for name in LOSSES:
                 parallel.zero_grad()
@@ -244,20 +262,19 @@ def _work(lengths: Sequence[int], options: argparse.Namespace) -> Workers | None
             calls[way] = _own_work(parallel, my_x, my_y, mine)
         timing = measure(
             calls,
-            rounds=options.rounds,
+            rounds=task.rounds,
             device=device,
             before=dict.fromkeys(calls, distributed.barrier),  # the workers compute at the same time
             parameters={"lengths": list(lengths), "workers": workers},
         )
         found: list[Any] = [None] * workers
-        distributed.all_gather_object(found, Share(tokens, steps, timing))
-        return Workers(Layout(lengths), tuple(found), errors) if rank == 0 else None
+        distributed.all_gather_object(found, timing)
+        return Workers(Layout(lengths), found, errors) if rank == 0 else None
     finally:
         distributed.destroy_process_group()
 
 
 _INPUT, _HIDDEN = 16, 128
-_TORCHRUN = "env://"  # torchrun says in the environment where workers meet
 
 
 class _Model(nn.Module):
@@ -283,28 +300,6 @@ def _own_work(parallel: Any, x: Any, y: Any, lengths: Sequence[int]) -> Any:
     return call
 
 
-def _environment(rank: int, workers: int) -> dict[str, str]:
-    """That of a worker: what torchrun would set, one thread, and nothing but loopback."""
-    loopback = [name for _, name in socket.if_nameindex() if name.startswith("lo")] if os.name == "posix" else []
-    here = str(Path(__file__).parents[2])
-    path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
-    own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(workers), "PYTHONPATH": path}
-    own |= {"OMP_NUM_THREADS": "1"} | ({"GLOO_SOCKET_IFNAME": loopback[0]} if loopback else {})
-    return os.environ | own
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        process.kill()
-    process.communicate()  # waits, and closes the pipe
-
-
-def _end_with_parent() -> None:
-    """Ends this worker when the process that started it is gone, which closes the worker's standard input."""
-    os.read(sys.stdin.fileno(), 1)
-    os._exit(1)
-
-
 def _batch(lengths: Any, workers: int) -> list[int]:
     if isinstance(lengths, (str, os.PathLike)):
         lengths = read(str(lengths))
@@ -314,17 +309,6 @@ def _batch(lengths: Any, workers: int) -> list[int]:
     return n
 
 
-def _write(workers: Workers) -> str:
-    shares = [asdict(share) for share in workers.shares]
-    return json.dumps({"lengths": workers.layout.lengths.tolist(), "shares": shares, "errors": workers.errors})
-
-
-def _read(text: str) -> Workers:
-    data = json.loads(text)
-    shares = [Share(one["tokens"], one["steps"], Timing.from_dict(one["timing"])) for one in data["shares"]]
-    return Workers(Layout(data["lengths"]), tuple(shares), data["errors"])
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Compares the ways of splitting: under torchrun as one of its workers, else with two of its own."""
     parser = argparse.ArgumentParser(prog="python -m packviz.studies.workers", description=main.__doc__)
@@ -332,29 +316,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds")
-    parser.add_argument("--out", help="a file for the result as JSON, in place of printing it")
-    parser.add_argument("--init", default=_TORCHRUN, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.out and Path(options.out).suffix.lower() != ".json":
-        parser.error(f"--out is {options.out!r}; its name must end in .json, which says what is written")
-    if options.init != _TORCHRUN:
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+    given = {"rounds": options.rounds, "timeout": options.timeout, "device": options.device}
     try:
-        if "RANK" in os.environ:
-            found = _work(_batch(options.lengths, int(os.environ["WORLD_SIZE"])), options)
+        if "RANK" not in os.environ:
+            found: Workers | None = compare(options.lengths, **given)
         else:
-            found = compare(options.lengths, rounds=options.rounds, timeout=options.timeout, device=options.device)
+            rank, workers, gpu = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+            found = _work(rank, workers, gpu, Task(_batch(options.lengths, workers), **given))
     except ValueError as error:
         parser.error(str(error))
-    if found is not None and options.out:
-        Path(options.out).write_text(_write(found), encoding="utf-8")
-    elif found is not None:
+    if found is not None:
         print(f"{found}\n\n{found.times()}")
     if "RANK" in os.environ:
-        # A thread of gloo's may still hold a last tensor, and needs Python to let go of it: met by an interpreter that
-        # is on its way out, it aborts the process. All is said by now, so nothing is left to do on the way.
-        sys.stdout.flush()
-        os._exit(0)
+        _leave()
 
 
 if __name__ == "__main__":

@@ -73,7 +73,9 @@ for module in {modules}:
     fresh(code)
 
 
-@pytest.mark.parametrize("verb", ["show([3, 2], flat=True)", "Scores([3, 2])", "flops(pv.Spec('GRU', 3, 7), [3, 2])"])
+@pytest.mark.parametrize(
+    "verb", ["show([3, 2], flat=True)", "draw.Scores([3, 2])", "flops(pv.Spec('GRU', 3, 7), [3, 2])"]
+)
 def test_what_only_needs_lengths_stays_on_the_lowest_floors(verb):
     modules = imported_by(f"import packviz as pv; pv.{verb}.to_svg()")
     assert not HEAVY & modules
@@ -117,9 +119,20 @@ def test_star_import():
 
 
 def test_a_name_that_is_not_there_gets_help():
-    offered = ", ".join([*pv.__all__, "batches", "figures", "lengths"])
+    offered = ", ".join([*pv.__all__, "batches", "draw", "lengths"])
     with pytest.raises(AttributeError, match=f"'packviz' has no attribute 'Layuot'; it offers {offered}$"):
         _ = pv.Layuot
+
+
+def test_what_only_draws_lives_in_one_module():
+    assert len([name for name in dir(pv) if name[0].islower()]) <= 26
+    assert {"Aligned", "Attention", "Handover", "Scores", "Stairs", "Strips"} <= set(dir(pv.draw))
+    for name in dir(pv.draw):
+        assert getattr(pv.draw, name).__module__.startswith("packviz.draw.")
+    with pytest.raises(AttributeError, match=r"pv.Stairs is now pv.draw.Stairs"):
+        _ = pv.Stairs
+    with pytest.raises(AttributeError, match=r"'packviz.draw' has no attribute 'Stair'; it offers Aligned"):
+        _ = pv.draw.Stair
 
 
 @pytest.mark.parametrize("package", ["explorers", "lessons"])

@@ -1,10 +1,10 @@
-"""A study for tests, whose contestants do next to nothing."""
+"""A study for tests, whose calls do next to nothing."""
 
 from dataclasses import dataclass
 
 import torch
 
-from packviz.bench.study import Contest, Timings
+from packviz.bench.study import Comparison, Study, Timings, by_comparison
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,14 @@ class Found(Timings[Point]):
         return f"found: {', '.join(map(str, self.values))}"
 
 
-def contest(point, device="cpu"):
+def calls(point, device="cpu"):
     """Two ways to the same."""
     x = torch.ones(point.size, device=device)
-    return Contest({"once": lambda: x + x, "twice": lambda: 2 * x}, alike=("once", "twice"))
+    return Comparison({"once": lambda: x + x, "twice": lambda: 2 * x}, alike=("once", "twice"))
+
+
+def study(calls=calls, **options):
+    """The study."""
+    points, others, parameters = [Point(2), Point(3)], {"more": [Point(9)]}, {"rounds": 2}
+    measured = by_comparison(calls, warmup=1)
+    return Study("toy", Point, measured, Found, points, [Point(1)], others, parameters, version=2, **options)

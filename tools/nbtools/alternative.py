@@ -2,23 +2,40 @@
 
 nbconvert's HTML has none for an SVG or PNG output, but takes an HTML output first where there is one. So there is one
 beside every stored picture: the same picture as an `<img>`, whose `alt` is how the picture's text begins. It is data in
-base64, because code hosts take `<svg>` out of HTML.
+base64, because code hosts take `<svg>` out of HTML. A chart's PNG is large: it is stored in its HTML alone.
 """
 
 from __future__ import annotations
 
 import base64
+import re
 from html import escape
 from typing import Any
 
-from nbtools.canonical import text_of
+from nbtools.canonical import PLOTLY, text_of
 
+CHART_WIDTH, CHART_HEIGHT = 700, 500
 SVG, PNG, HTML = "image/svg+xml", "image/png", "text/html"
 
 
 def is_picture(output: Any) -> bool:
     """Tells whether an output is shown as a picture."""
-    return bool({SVG, PNG} & set(output.get("data", {})))
+    return bool({SVG, PNG, PLOTLY} & set(output.get("data", {})))
+
+
+def png_of(output: Any) -> str:
+    """Gives the PNG of an output in base64: its own, or that in its HTML; empty if there is none."""
+    found = re.search(r"data:image/png;base64,([^\"]+)", output.data.get(HTML, ""))
+    return str(output.data.get(PNG, found[1] if found else ""))
+
+
+def chart_size(chart: Any) -> tuple[int, int]:
+    """Gives a chart's width and height in pixels: its own, its template's, or the usual ones."""
+    layout = chart.data[PLOTLY].get("layout", {})
+    template = layout.get("template", {}).get("layout", {})
+    width = layout.get("width") or template.get("width") or CHART_WIDTH
+    height = layout.get("height") or template.get("height") or CHART_HEIGHT
+    return int(width), int(height)
 
 
 def describe_pictures(notebook: Any) -> None:
@@ -26,6 +43,8 @@ def describe_pictures(notebook: Any) -> None:
     for cell in notebook.cells:
         for output in filter(is_picture, cell.get("outputs", [])):
             output.data[HTML] = as_html(output)
+            if PLOTLY in output.data:
+                output.data.pop(PNG, None)
 
 
 def as_html(output: Any) -> str:
@@ -34,6 +53,9 @@ def as_html(output: Any) -> str:
     if SVG in output.data:
         kind, data, size = SVG, base64.b64encode(output.data[SVG].encode()).decode("ascii"), ""
     else:
-        kind, data = PNG, output.data[PNG].replace("\n", "")
-        size = "".join(f' {side}="{value}"' for side, value in sorted(output.metadata.get(PNG, {}).items()))
+        sides = output.metadata.get(PNG, {})
+        if PLOTLY in output.data:
+            sides = dict(zip(("width", "height"), chart_size(output), strict=True))
+        kind, data = PNG, png_of(output).replace("\n", "")
+        size = "".join(f' {side}="{value}"' for side, value in sorted(sides.items()))
     return f'<img alt="{escape(said)}"{size} style="max-width:100%;height:auto" src="data:{kind};base64,{data}">'

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nbtools.alternative import as_html, is_picture
+from nbtools.alternative import as_html, is_picture, png_of
 from nbtools.canonical import LIVE_TIMING, PLOTLY, WIDGET_VIEW, canonical, dumps, leaks, loads, tags, text_of
 from nbtools.source import CLAIMS, Edition, SourceError, editions, source_files
 
@@ -172,8 +172,8 @@ def _pictures(cell: Any) -> Iterator[str]:
     for output in (output for output in cell.outputs if "data" in output):
         data = output.data
         bare = _BARE_WIDGET.match(text_of(data))
-        if PLOTLY in data and "image/png" not in data:
-            yield "a chart has no image/png beside it"
+        if PLOTLY in data and not png_of(output):
+            yield "a chart has no picture beside it"
         if PLOTLY in data and not text_of(data):
             yield "a chart has no text twin"
         if is_picture(output) and data.get("text/html") != as_html(output):

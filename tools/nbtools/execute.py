@@ -16,12 +16,13 @@ from browser.chromium import find_chromium, how_to_get_it
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+from nbtools.alternative import PNG, chart_size, png_of
 from nbtools.canonical import PLOTLY, canonical, plain
 from nbtools.source import Edition
 
 CELL_SECONDS = 300
 QUIET_KERNEL = ["--IPKernelApp.log_level=ERROR"]
-CHART_WIDTH, CHART_HEIGHT, CHART_SCALE = 700, 500, 2
+CHART_SCALE = 2
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _NOT_PASSED_ON = ("PACKVIZ_STRICT", "PYTHONWARNINGS", "PYTHONSTARTUP", "FORCE_COLOR", "NO_COLOR", "PLOTLY_RENDERER")
@@ -105,23 +106,12 @@ def draw_charts(notebook: Any, stored: Any | None = None) -> None:
     Raises:
         RunError: Chromium is missing or does not draw.
     """
-    old = {_key(chart): chart.data["image/png"] for chart in charts(stored) if _fits(chart)} if stored else {}
-    missing = [chart for chart in charts(notebook) if "image/png" not in chart.data]
+    old = {_key(chart): png_of(chart) for chart in charts(stored) if _fits(chart)} if stored else {}
+    missing = [chart for chart in charts(notebook) if PNG not in chart.data]
     new = [chart for chart in missing if _key(chart) not in old]
     drawn = {_key(chart): picture for chart, picture in zip(new, _pictures(new), strict=True)}
     for chart in missing:
-        width, height = chart_size(chart)
-        chart.data["image/png"] = (old | drawn)[_key(chart)]
-        chart.metadata["image/png"] = {"width": width, "height": height}
-
-
-def chart_size(chart: Any) -> tuple[int, int]:
-    """Gives a chart's width and height in pixels: its own, its template's, or the usual ones."""
-    layout = chart.data[PLOTLY].get("layout", {})
-    template = layout.get("template", {}).get("layout", {})
-    width = layout.get("width") or template.get("width") or CHART_WIDTH
-    height = layout.get("height") or template.get("height") or CHART_HEIGHT
-    return int(width), int(height)
+        chart.data[PNG] = (old | drawn)[_key(chart)]
 
 
 def _key(chart: Any) -> str:
@@ -130,9 +120,7 @@ def _key(chart: Any) -> str:
 
 def _fits(chart: Any) -> bool:
     """Tells whether a stored chart has a picture of the size that would be drawn now."""
-    if "image/png" not in chart.data:
-        return False
-    head = base64.b64decode(chart.data["image/png"])[:24]
+    head = base64.b64decode(png_of(chart))[:24]
     size = tuple(CHART_SCALE * side for side in chart_size(chart))
     return head.startswith(b"\x89PNG") and struct.unpack(">II", head[16:24]) == size
 

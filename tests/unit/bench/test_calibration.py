@@ -92,7 +92,7 @@ def took(spec, lengths, method, cuts, training):
 def test_by_constants_of_a_gpu_auto_is_never_far_from_packed_and_padded(monkeypatch, training):
     monkeypatch.setattr(costs, "_in_force", {})
     values = {}
-    for point in (calibration.Point(*some) for some in calibration._points(calibration.MODES, 1)):
+    for point in (calibration.CalibrationPoint(*some) for some in calibration._points(calibration.MODES, 1)):
         values[point] = {}
         for fused, some, runs in calibration._rounds(point, "cuda"):
             for run in runs:

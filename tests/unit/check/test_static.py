@@ -74,8 +74,10 @@ def line_of(function, text):
         (networks.MaxOfPadded, []),
         (networks.PaddedTagger, []),
         (networks.PackedTagger, ["unsorted"]),
+        (networks.MaximumTagger, ["unsorted", "padding_value"]),
+        (networks.MaskedMaximumTagger, ["unsorted"]),
         (networks.EscapedTagger, ["used", "unsorted"]),
-        (networks.ConditionalTagger, ["conditional", "unsorted"]),
+        (networks.ConditionalTagger, ["conditional", "trace", "unsorted"]),
         (networks.IslandTagger, ["unsorted"]),
         (networks.OperatorTagger, []),
     ],
@@ -343,7 +345,7 @@ def test_pack_sequence_and_unpack_sequence():
         return unpack_sequence(result)
 
     found = check(forward, ([torch.randn(3, 3), torch.randn(5, 3)],))
-    assert found.rules == ["sequences", "sequences", "unsorted", "unchecked"]
+    assert found.rules == ["sequences", "sequences", "undecided", "unsorted"]
     assert found[0].where == line_of(forward, "pack_sequence(seq")
 
 
@@ -352,7 +354,7 @@ def test_a_packed_sequence_as_an_input():
         return pad_packed_sequence(self.rnn(packed)[0], total_length=5)[0]
 
     found = check(forward, (pack_padded_sequence(X, LENGTHS),))
-    assert found.rules == ["given"]
+    assert found.rules == ["given", "undecided"]
     assert found.flows[0].to_text().splitlines()[2] == "  LSTM (rnn, line {}) ⇐ packed".format(
         line_of(forward, "return").split("line ")[1].split(":")[0]
     )
@@ -418,7 +420,7 @@ def test_a_loop_over_batch_sizes():
         return h
 
     found = check(forward, cell=nn.GRUCell(3, 4))
-    assert found.rules == ["conditional", "batch_sizes", "used"]  # each once, not at every step
+    assert found.rules == ["conditional", "batch_sizes", "used", "trace"]  # each once, not at every step
     assert found[0].where == line_of(forward, "for b in")
     assert "pack" not in found[0].fix
 
@@ -440,7 +442,7 @@ def test_a_condition_on_a_list_of_lengths():
         return pad_packed_sequence(self.rnn(pack_padded_sequence(x, lengths))[0], total_length=5)[0]
 
     assert check(forward, (X, [5, 5])).rules[0] == "conditional"
-    assert set(check(forward, (X, [5, 3])).rules) == {"conditional", "constant"}
+    assert set(check(forward, (X, [5, 3])).rules) == {"conditional", "constant", "trace"}
 
 
 def test_sizes_that_depend_on_the_lengths():
@@ -479,10 +481,9 @@ def test_values_read_in_python():
         return pad_packed_sequence(result, total_length=longest)[0]
 
     found = check(forward)
-    assert found.rules == ["size", "value"]
-    value = found.of("warning")[0]
-    assert value.where == line_of(forward, "int(")
-    assert value.message.startswith("int() reads")
+    assert found.rules == ["size", "trace"]
+    assert found[1].where == line_of(forward, "int(")
+    assert found[1].message.endswith("It keeps what int() reads: 5, and 3 there.")
 
 
 def test_a_constant_may_be_read():
@@ -498,15 +499,17 @@ def test_lengths_that_are_no_tensor():
     def forward(self, x, lengths):
         return self.rnn(pack_padded_sequence(x, lengths))[1]
 
-    assert check(forward, (X, [5, 3])).rules == ["constant", "final_states"]
-    assert check(forward, (X, (5, 3))).rules == ["constant", "final_states"]
+    assert check(forward, (X, [5, 3])).rules == ["constant", "trace", "final_states"]
+    assert check(forward, (X, (5, 3))).rules == ["constant", "trace", "final_states"]
 
 
-def test_lengths_that_are_not_found():
+def test_lengths_within_a_mask():
     def forward(self, x, mask):
         return self.rnn(pack_padded_sequence(x, mask.sum(0)))[1]
 
-    assert check(forward, (X, torch.ones(5, 2))).rules == ["final_states", "unchecked"]
+    found = check(forward, (X, torch.ones(5, 2)))
+    assert found.rules == ["final_states"]
+    assert found.flows[0].title == "Data flow with mask for lengths [5, 5]"
 
 
 def test_a_network_that_fails_on_other_lengths():
@@ -607,23 +610,26 @@ def test_padding_that_nobody_reads():
 # How it runs the network.
 
 
+calls = []  # of `Counting`, whose own lists would be restored
+
+
 class Counting(nn.Module):
     def __init__(self):
         super().__init__()
         self.rnn = nn.GRU(3, 4)
         self.norm, self.drop = nn.BatchNorm1d(3), nn.Dropout()
         self.register_buffer("seen", torch.zeros(()))
-        self.calls = []
 
     def forward(self, x, lengths):
         x = self.drop(self.norm(x.transpose(1, 2))).transpose(1, 2)
         self.seen += 1
-        self.calls.append((self.training, torch.is_grad_enabled(), torch.rand(1).item(), lengths.tolist()))
+        calls.append((self.training, torch.is_grad_enabled(), torch.rand(1).item(), lengths.tolist()))
         x[0] = float("nan")
         return self.rnn(pack_padded_sequence(x, lengths))[1]
 
 
 def test_it_leaves_everything_as_it_was():
+    calls.clear()
     module = Counting().train()
     module.norm.eval()
     modes = [one.training for one in module.modules()]
@@ -640,11 +646,11 @@ def test_it_leaves_everything_as_it_was():
     assert torch.is_grad_enabled()
     assert all(p.grad is None for p in module.parameters())
     # All runs: eval mode, no gradients, the same random numbers.
-    training, grad, drawn, given = zip(*module.calls, strict=True)
+    training, grad, drawn, given = zip(*calls, strict=True)
     assert not any(training)
     assert not any(grad)
     assert len(set(drawn)) == 1
-    assert given == ([5, 3], [3, 3], [5, 5])
+    assert [*dict.fromkeys(map(tuple, given))][:3] == [(5, 3), (3, 3), (5, 5)]
 
 
 def test_random_numbers_of_python_and_numpy_are_the_same_in_every_run():
@@ -656,7 +662,7 @@ def test_random_numbers_of_python_and_numpy_are_the_same_in_every_run():
 
     state, numpys = random.getstate(), np.random.get_state()[1].tolist()
     check(forward)
-    assert len(drawn) == 2
+    assert len(drawn) > 2
     assert len(set(drawn)) == 1
     assert random.getstate() == state
     assert np.random.get_state()[1].tolist() == numpys
@@ -687,7 +693,22 @@ def test_it_restores_after_a_failure():
     assert module.norm.training
 
 
-def test_nothing_is_run_twice_without_need():
+def test_what_a_module_keeps_is_given_back():
+    def forward(self, x, lengths):
+        self.seen.append(len(self.seen))
+        self.cache[len(self.cache)] = self.last = x
+        return self.rnn(pack_padded_sequence(x, lengths))[1] * len(self.seen)
+
+    module = net(forward)
+    module.seen, module.cache = seen, cache = [], {}
+    assert pv.check_static(module, (X, LENGTHS)).rules == ["final_states"]
+    assert (module.seen, module.cache) == ([], {})
+    assert module.seen is seen
+    assert module.cache is cache
+    assert not hasattr(module, "last")
+
+
+def test_a_check_costs_some_twenty_runs():
     runs = []
 
     def fixed(self, x, lengths):
@@ -695,9 +716,7 @@ def test_nothing_is_run_twice_without_need():
         return self.rnn(x)[0]
 
     check(fixed)
-    assert len(runs) == 1
-    check(fixed, (X, torch.tensor([5.0, 3.0])))
-    assert len(runs) == 2
+    assert len(runs) <= 20
 
 
 def test_the_profiler_of_the_caller_stays(monkeypatch):

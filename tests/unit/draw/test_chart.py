@@ -10,7 +10,7 @@ from drawings import Drawing
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from packviz.draw import figures, palette
+from packviz.draw import palette
 from packviz.draw.chart import (
     COLOURS,
     DASHES,
@@ -119,7 +119,7 @@ def test_on_logarithmic_axes_a_factor_is_a_distance(y):
     plot = Plot("one", [curve(x=x, y=y)], log=True)
     drawn = Sweep("Title", [[plot]], (), (), "").to_svg()
     got, ends = coordinates(drawn), log_ticks(0.9 * min(y), 1.2 * max(y))
-    assert np.allclose(np.diff(got[:, 0]), 300 / (len(y) - 1), atol=0.06)
+    assert np.allclose(np.diff(got[:, 0]), 620 / (len(y) - 1), atol=0.06)
     heights = np.log(np.array(y) / ends[0]) / np.log(ends[-1] / ends[0])
     assert np.allclose(232 - got[:, 1], 170 * heights, atol=0.06)
     (band,) = [e for e in Drawing(drawn).elements if e.get("fill-opacity")]
@@ -143,13 +143,13 @@ def test_guides_are_named_and_within_the_plot():
     drawn = Sweep("Title", [[Plot("one", [curve()], (), [guide], log=True)]], (), (), "").to_svg()
     assert "slope 2" in Drawing(drawn).said()
     line, *_ = paths(drawn, stroke=palette.LIGHT.muted, fill="none")  # the others lead to the names
-    assert np.allclose(points(line)[1], [370, 62], atol=0.01)  # 500 is the highest tick
+    assert np.allclose(points(line)[1], [690, 62], atol=0.01)  # 500 is the highest tick
 
 
 def test_hollow_marks_have_the_ground_inside():
     drawn = Sweep("", [[Plot("", [Curve("a", 0, 0, [1], [1.0], [1.0], [1.0], hollow=True)])]], (), (), "").to_svg()
     assert not paths(drawn, fill=COLOURS[0])
-    assert [p for p in paths(drawn, fill=palette.LIGHT.ground, stroke=palette.LIGHT.line) if p.startswith("M370")]
+    assert [p for p in paths(drawn, fill=palette.LIGHT.ground, stroke=palette.LIGHT.line) if p.startswith("M690")]
 
 
 def test_a_name_in_the_middle_gives_way_to_the_same_name_at_the_end():
@@ -238,8 +238,8 @@ def test_text_and_mimebundle():
 def test_the_chart_shows_the_same():
     one, two = curve("padded", 0, 0), curve("packed", 1, 1, y=(3.0, 2.0, 2.5))
     result = sweep(two, one, sources=("yours: a", "theirs: b"), notes=("a note",))
-    chart = figures.times_by_size(result)
-    lines = [trace for trace in chart.data if trace.name]  # the others are outlines
+    chart = result.chart()
+    lines = [trace for trace in chart.figure.data if trace.name]  # the others are outlines
     assert [trace.name for trace in lines] == ["padded, yours", "packed, theirs"]
     for trace, drawn in zip(lines, (one, two), strict=True):
         assert (list(trace.x), list(trace.y)) == (list(drawn.x), list(drawn.y))
@@ -249,19 +249,19 @@ def test_the_chart_shows_the_same():
     assert [trace.line.dash for trace in lines] == ["solid", DASHES[1].replace(" ", "px,") + "px"]
     assert lines[0].marker.symbol != lines[1].marker.symbol
     assert chart.to_text() == "the text"
-    assert [axis.range[0] for axis in (chart.layout.xaxis, chart.layout.yaxis)] == [0, 0]
-    assert chart.layout.yaxis.range[1] >= 1.2 * 3
-    said = [note.text for note in chart.layout.annotations]
+    assert [axis.range[0] for axis in (chart.figure.layout.xaxis, chart.figure.layout.yaxis)] == [0, 0]
+    assert chart.figure.layout.yaxis.range[1] >= 1.2 * 3
+    said = [note.text for note in chart.figure.layout.annotations]
     assert said == ["one", "ms", "time steps", "two", "ms", "time steps", "yours: a<br>theirs: b<br>a note"]
     json.dumps(chart._repr_mimebundle_())
 
 
 def test_a_chart_of_one_source_names_the_ends_of_its_curves():
-    chart = figures.times_by_size(sweep(curve("padded", 0), curve("packed", 1, y=(1.0, 2.0, 2.99))))
-    ends = [note for note in chart.layout.annotations if note.text in ("padded", "packed")]
+    chart = sweep(curve("padded", 0), curve("packed", 1, y=(1.0, 2.0, 2.99))).chart()
+    ends = [note for note in chart.figure.layout.annotations if note.text in ("padded", "packed")]
     assert [note.x for note in ends] == [4, 4]
     assert abs(ends[0].yshift - ends[1].yshift) >= 12  # they end at nearly the same height
-    assert [trace.name for trace in chart.data if trace.name] == ["packed", "padded"]
+    assert [trace.name for trace in chart.figure.data if trace.name] == ["packed", "padded"]
 
 
 def test_names_of_curves_that_end_near_each_other_do_not_overlap():

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.draw import grids, palette
-from packviz.draw.grids import SHADES, Grid
+from packviz.draw.grids import Grid
+from packviz.draw.palette import SHADES
 from packviz.draw.text import share, short_share
 
 VALUES = st.one_of(st.floats(0, 1e6), st.sampled_from([0.0, 1e-12, math.nan, math.inf]))
@@ -46,7 +47,8 @@ def test_every_cell_that_differs_is_lit_up_and_marked(grid):
         for c in range(len(grid.columns)):
             if grid.shade(r, c) is not None:
                 wanted[grid.shade(r, c)] += 1
-    width = grids._cell(grid)[0]
+    (frame,) = [b for b in Drawing(svg).boxes if b.fill == "none"]
+    width = frame.width / len(grid.columns)
     for shade, count in wanted.items():
         drawn = sum(round(b.width / width) for b in cells(svg, SHADES[shade]))
         assert drawn == count

@@ -16,7 +16,7 @@ from packviz.core.layout import sequence_name
 )
 def test_lines_join_the_same_sequence(orders, theme):
     states, rows = orders
-    handover = pv.Handover(states, rows)
+    handover = pv.draw.Handover(states, rows)
     assert [states[j] for j in handover.taken] == list(rows)
     svg = handover.to_svg(theme)
     drawing = Drawing(svg)
@@ -40,7 +40,7 @@ def test_lines_join_the_same_sequence(orders, theme):
 
 
 def test_in_words():
-    assert repr(pv.Handover([1, 0, 2], [0, 1, 2])) == (
+    assert repr(pv.draw.Handover([1, 0, 2], [0, 1, 2])) == (
         "state of → decoder of (✗ another sequence)\n"
         "as the rows lie: 2 of 3 wrong: b → a ✗, a → b ✗, c → c\n"
         "by sequence: all right: a → a, b → b, c → c"
@@ -51,4 +51,4 @@ def test_in_words():
 @pytest.mark.parametrize("orders", [([0, 1], [0, 2]), ([0, 0], [0, 0]), ([], []), ([0], [0, 0])])
 def test_orders_of_other_sequences_are_refused(orders):
     with pytest.raises(ValueError, match="must hold the same sequences, each once"):
-        pv.Handover(*orders)
+        pv.draw.Handover(*orders)

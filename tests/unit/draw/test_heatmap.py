@@ -18,7 +18,7 @@ def attentions(draw):
     torch.manual_seed(draw(st.integers(0, 99)))
     scores = 3 * torch.randn(steps, steps)
     masked = scores.masked_fill(torch.arange(steps) >= length, -torch.inf)
-    return pv.Attention(length, {"blind": scores.softmax(1), "masked": masked.softmax(1)}, "weights of a")
+    return pv.draw.Attention(length, {"blind": scores.softmax(1), "masked": masked.softmax(1)}, "weights of a")
 
 
 @given(attentions(), st.sampled_from(["light", "dark"]))
@@ -29,7 +29,7 @@ def test_what_is_drawn_is_what_the_weights_say(attention, theme):
     steps, n = len(blind), attention.length
     assert np.allclose(attention.lost("blind"), 1 - blind[:n, :n].sum(1), atol=1e-6)
     assert attention.lost("masked") == [0] * n
-    boxes = [box for box in drawing.boxes if box.height == 22]
+    boxes = [box for box in drawing.boxes if box.height == 24]
     assert len(boxes) == 2 * n * steps
     assert sum(box.fill == palette.THEMES[theme].padding for box in boxes) == 2 * n * (steps - n)
     shades = [palette.RAMP.index(box.fill) for box in boxes if box.fill in palette.RAMP]
@@ -40,7 +40,7 @@ def test_what_is_drawn_is_what_the_weights_say(attention, theme):
 
 def test_a_larger_weight_is_darker():
     weights = np.diag([0.9, 0.3]) + np.diag([0.15], 1) + np.diag([0.01], -1)
-    boxes = [box for box in Drawing(pv.Attention(2, {"w": weights}).to_svg()).boxes if box.height == 22]
+    boxes = [box for box in Drawing(pv.draw.Attention(2, {"w": weights}).to_svg()).boxes if box.height == 24]
     by_place = {(round(box.x), round(box.y)): palette.RAMP.index(box.fill) for box in boxes}
     assert [by_place[place] for place in sorted(by_place, key=lambda place: place[::-1])] == [4, 2, 0, 3]
 
@@ -54,7 +54,7 @@ def test_the_shades_are_told_apart_and_read():
 
 def test_in_words():
     weights = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [1, 0, 0]])
-    assert pv.Attention(2, {"blind": weights}, "weights of a").to_text() == (
+    assert pv.draw.Attention(2, {"blind": weights}, "weights of a").to_text() == (
         "weights of a: 2 real steps of 3, a row per query, [ ] padding\n"
         "\n"
         "blind\n"
@@ -77,4 +77,4 @@ def test_in_words():
 )
 def test_what_does_not_fit_is_refused(length, maps):
     with pytest.raises(ValueError, match=r"give maps \(T, T\) of one sequence, all of one size up to 16, and a length"):
-        pv.Attention(length, maps)
+        pv.draw.Attention(length, maps)

@@ -17,7 +17,7 @@ floats = st.floats(-3, 3, width=32)
 
 @given(st.integers(1, 16).flatmap(lambda h: st.lists(arrays(float, h, elements=floats), min_size=1, max_size=5)))
 def test_numbers_and_distances(vectors):
-    strips = pv.Strips({f"v{i}": vector for i, vector in enumerate(vectors)}, "Title")
+    strips = pv.draw.Strips({f"v{i}": vector for i, vector in enumerate(vectors)}, "Title")
     apart = [torch.dist(torch.tensor(v), torch.tensor(vectors[0])).item() for v in vectors]
     largest = max(np.abs(v).max() for v in vectors)
     assert strips.distances == pytest.approx(apart, abs=max(1.01e-5 * largest, 1e-12))
@@ -34,7 +34,7 @@ def test_numbers_and_distances(vectors):
 
 
 def test_the_shade_says_what_the_number_says():
-    drawing = Drawing(pv.Strips({"x": [-1.0, -0.5, 0.0, 0.5, 1.0]}).to_svg())
+    drawing = Drawing(pv.draw.Strips({"x": [-1.0, -0.5, 0.0, 0.5, 1.0]}).to_svg())
     cells = [box.fill for box in drawing.boxes if box.fill in palette.SIGNED]
     signed = palette.SIGNED
     assert cells == [signed[0], signed[1], signed[3], signed[5], signed[6]] or cells[0::2] == [
@@ -45,26 +45,26 @@ def test_the_shade_says_what_the_number_says():
 
 
 def test_bars_are_as_long_as_the_distances():
-    drawing = Drawing(pv.Strips({"x": [0.0, 0], "y": [3.0, 4], "z": [0.0, 1]}).to_svg())
+    drawing = Drawing(pv.draw.Strips({"x": [0.0, 0], "y": [3.0, 4], "z": [0.0, 1]}).to_svg())
     bars = [box.width for box in drawing.boxes if box.fill == palette.REAL]
     assert bars == [130, 26]
 
 
 def test_cells_have_numbers_or_names():
     vectors = {"x": [0.0, 1]}
-    assert {"unit", "0", "1"} <= set(Drawing(pv.Strips(vectors).to_svg()).said())
-    named = pv.Strips(vectors, axis=["a0", "b0"])
+    assert {"unit", "0", "1"} <= set(Drawing(pv.draw.Strips(vectors).to_svg()).said())
+    named = pv.draw.Strips(vectors, axis=["a0", "b0"])
     assert {"a0", "b0"} <= set(Drawing(named.to_svg()).said())
     assert named.to_text().split()[:2] == ["a0", "b0"]
     with pytest.raises(ValueError, match="axis has 1 names, the vectors have 2 numbers; give one for each"):
-        pv.Strips(vectors, axis=["a0"])
+        pv.draw.Strips(vectors, axis=["a0"])
 
 
 def test_numbers_that_are_none_are_said():
-    assert "NaN" in pv.Strips({"x": [1.0], "y": [float("nan")]}).to_svg()
+    assert "NaN" in pv.draw.Strips({"x": [1.0], "y": [float("nan")]}).to_svg()
 
 
 @pytest.mark.parametrize("vectors", [{}, {"x": [1.0], "y": [1.0, 2]}, {"x": [[1.0]]}, {"x": [0.0] * 17}, {"x": []}])
 def test_what_does_not_fit_is_refused(vectors):
     with pytest.raises(ValueError, match="vectors must have one dimension, and one size of up to 16; got shapes: "):
-        pv.Strips(vectors)
+        pv.draw.Strips(vectors)

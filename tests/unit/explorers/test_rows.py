@@ -5,7 +5,7 @@ from panels import move, move_each_and_back, visible, words
 
 from packviz.core import lengths as sources
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING
-from packviz.count.scores import MASKS, NONE, Scores
+from packviz.draw.scores import MASKS, NONE, Scores
 from packviz.explorers import RowExplorer
 from packviz.explorers.lengths import MOST, TYPED
 

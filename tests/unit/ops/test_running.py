@@ -470,7 +470,7 @@ def test_a_plan_in_words():
     assert [line.split()[0] for line in times] == sorted(stairs.seconds, key=stairs.seconds.get)
     assert taken == f"auto takes: staircase, {len(stairs.cuts) - 1} rectangles"
     assert why == f"reason: {stairs.reason}"
-    assert pv.Stairs(range(128, 0, -1), stairs.cuts).wasted
+    assert pv.draw.Stairs(range(128, 0, -1), stairs.cuts).wasted
     hooked = nn.GRU(2, 3)
     hooked.register_forward_hook(lambda *given: None)
     assert repr(pv.plan(hooked, [3, 2])).startswith("auto takes: packed\nreason: only this method calls the module")

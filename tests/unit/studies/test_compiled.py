@@ -8,10 +8,10 @@ from packviz.bench import Timing
 from packviz.bench.timing import RATIOS
 from packviz.draw.palette import THEMES
 from packviz.studies import compiled
-from packviz.studies.compiled import REFERENCE, Compiled, Point, models
+from packviz.studies.compiled import REFERENCE, Compiled, CompiledPoint, models
 
 NAMES = list(models(2, 3))
-POINT = Point(4, 6, 3, 2, 2)
+POINT = CompiledPoint(4, 6, 3, 2, 2)
 
 
 def fake(**seconds):
@@ -42,7 +42,7 @@ def test_all_but_the_padded_ones_compute_the_same():
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_small_run_for_real():
-    point = Point(batch=2, past=3, future=2, features=2, hidden=3, backend="eager")
+    point = CompiledPoint(batch=2, past=3, future=2, features=2, hidden=3, backend="eager")
     (timing,) = compiled.run([point], rounds=2).values.values()
     assert list(timing.seconds) == NAMES
     assert timing.rounds == 2
@@ -51,8 +51,10 @@ def test_a_small_run_for_real():
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_exact_ones_are_held_against_each_other():
-    contest = compiled.contest(Point(batch=2, past=3, future=2, features=2, hidden=3, backend="eager"), "cpu")
-    assert list(contest.alike) == NAMES[2:]
+    comparison = compiled.compiled_steps(
+        CompiledPoint(batch=2, past=3, future=2, features=2, hidden=3, backend="eager"), "cpu"
+    )
+    assert list(comparison.alike) == NAMES[2:]
 
 
 def test_in_words():

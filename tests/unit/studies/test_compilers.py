@@ -11,7 +11,7 @@ from habits import habit_of
 from packviz import cli
 from packviz.check import networks
 from packviz.studies import compilers as relatives
-from packviz.studies.compilers import ERROR, RIGHT, WRONG, Cell, Point, Relatives
+from packviz.studies.compilers import ERROR, RIGHT, WRONG, Cell, CompilerPoint, Relatives
 
 NAMES = tuple(networks.TAGGERS)
 # One that compilers take wrongly, and one that they take right. The quick profile leaves the others to notebook 09,
@@ -20,7 +20,7 @@ TWO = ("packed if ragged", "ragged_op")
 
 
 def survey(names, **options):
-    return relatives.survey([Point(name, way) for name in names for way in relatives.WAYS], **options)
+    return relatives.survey([CompilerPoint(name, way) for name in names for way in relatives.WAYS], **options)
 
 
 @pytest.fixture(scope="module", params=[TWO, pytest.param(NAMES, marks=pytest.mark.slow)], ids=["two", "all"])
@@ -64,6 +64,8 @@ def test_what_the_notebook_says_of_the_table(table):
     holds(all(row["compile"].outcome == RIGHT for row in cells.values()), "compile is right for every network")
     holds(cells["packed if ragged"]["jit.trace"].outcome == WRONG, "a trace of a condition keeps one path")
     holds(cells["… no total_length"]["ONNX, legacy"].outcome == WRONG, "without total_length ONNX pads to T")
+    holds(cells["maximum, padded with −inf"]["ONNX, legacy"].outcome == WRONG, "ONNX ignores padding_value")
+    holds(cells["maximum, masked"]["ONNX, legacy"].outcome == RIGHT, "a mask by the lengths is exported")
     compiled = {name: row["compile"].compiled for name, row in cells.items()}
     holds(compiled["only pack disabled"] == compiled["packed, padded again"], "disabling pack gains nothing")
     holds(compiled["disabled island"] == relatives.AROUND, "the island lets the rest be compiled")
@@ -98,7 +100,7 @@ def fake(**options):
         "padded": dict.fromkeys(relatives.WAYS, Cell(RIGHT)) | {"compile": Cell(RIGHT, compiled=2)},
         "<packed>": dict.fromkeys(relatives.WAYS, Cell(ERROR, "E: one")) | {"jit.trace": Cell(WRONG)},
     }
-    values = {Point(name, way): cell for name, row in cells.items() for way, cell in row.items()}
+    values = {CompilerPoint(name, way): cell for name, row in cells.items() for way, cell in row.items()}
     return Relatives({"torch": "9.9+cpu"}, values)
 
 
@@ -177,6 +179,6 @@ def test_the_command(tmp_path, capsys):
     command = ["study", "compilers", "--quick", "--only", "padded, jit.trace", "--out", str(tmp_path / "table.json")]
     assert cli.main(command) == 0
     assert "✓ right" in capsys.readouterr().out
-    assert [*relatives.STUDY.load(tmp_path / "table.json").values] == [Point("padded", "jit.trace")]
+    assert [*relatives.STUDY.load(tmp_path / "table.json").values] == [CompilerPoint("padded", "jit.trace")]
     assert cli.main([*command, "--rounds", "3"]) == 2
-    assert capsys.readouterr().err == "packviz: compilers times nothing, and takes no --rounds\n"
+    assert capsys.readouterr().err == "packviz: the study compilers does no timing, so --rounds does not apply\n"

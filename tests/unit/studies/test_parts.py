@@ -7,13 +7,14 @@ from drawings import Drawing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from packviz.bench.contest import shares
 from packviz.bench.timing import Timing
 from packviz.draw.palette import THEMES
 from packviz.studies import parts
-from packviz.studies.parts import EXCHANGED, REST, TORCH, Parts, Point
+from packviz.studies.parts import EXCHANGED, REST, TORCH, Parts, PartsPoint
 
 NAMES = [TORCH, *EXCHANGED.values()]
-POINT = Point(8, 4)
+POINT = PartsPoint(8, 4)
 
 
 def made(*seconds):
@@ -92,8 +93,18 @@ def test_labels_of_narrow_shares_do_not_cover_each_other(seconds):
 
 
 def test_all_of_them_take_the_same_step():
-    """The contest compares loss and gradients before anything is timed."""
-    found = parts.run([Point(5, 6)], rounds=3)
+    """Logits and gradients are compared before anything is timed."""
+    found = parts.run([PartsPoint(5, 6)], rounds=3)
     (timing,) = found.values.values()
     assert list(timing.seconds) == NAMES
-    assert list(parts.contest(Point(5, 6), "cpu").alike) == NAMES
+    assert list(parts.replaced_steps(PartsPoint(5, 6), "cpu").alike) == NAMES
+
+
+@given(st.dictionaries(st.text("abc", min_size=1), st.floats(0, 2), min_size=1))
+def test_shares_add_up_to_1_and_none_is_negative(left):
+    found = shares(left)
+    assert [*found] == [*left, "rest"]
+    assert sum(found.values()) == pytest.approx(1)
+    assert min(found.values()) >= 0
+    if [1.0, *left.values()] == sorted([1.0, *left.values()], reverse=True):  # nothing is turned round by noise
+        assert found["rest"] == [*left.values()][-1]

@@ -14,11 +14,11 @@ from packviz.core.layout import Layout
 from packviz.count.flops import flops
 from packviz.ops import running
 from packviz.studies import race
-from packviz.studies.race import AUTO, COPY, LENGTHS, METHODS, OURS, PACKED, PADDED, PASSES, POINTS, Point, Race
+from packviz.studies.race import AUTO, COPY, LENGTHS, METHODS, OURS, PACKED, PADDED, PASSES, POINTS, MethodsPoint, Race
 
-TINY = Point("GRU", "uniform", 3, 5, 2, 3)
-OTHER = Point("LSTM", "equal", 3, 5, 2, 3)
-PACKING = Point("none", "triangle", 3, 5, 2, 2)
+TINY = MethodsPoint("GRU", "uniform", 3, 5, 2, 3)
+OTHER = MethodsPoint("LSTM", "equal", 3, 5, 2, 3)
+PACKING = MethodsPoint("none", "triangle", 3, 5, 2, 2)
 PLACE = {"device_name": "a machine", "torch": "9.9", "threads": 1, "date": "2026-01-02T03:04:05"}
 
 
@@ -46,7 +46,7 @@ def test_the_points():
 
 @given(st.sampled_from(sorted(LENGTHS)), st.integers(1, 40), st.integers(1, 60))
 def test_lengths_fit_the_batch(kind, batch, steps):
-    n = Point("LSTM", kind, batch, steps, 1, 1).drawn()
+    n = MethodsPoint("LSTM", kind, batch, steps, 1, 1).drawn()
     assert len(n) == batch
     assert 1 <= min(n) <= max(n) <= steps
 
@@ -167,12 +167,12 @@ def test_the_text_has_all_times():
 
 def test_the_figure_shows_the_ratios():
     chart = race.chart({"": made_up(split=2.5, auto=5)})
-    drawn = {trace.name: trace.x[0] for trace in chart.data}
-    assert drawn == {PACKED: 1, "padded": 1, "packed": 1, "split": 0.25, "staircase": 1, AUTO: 0.5}
+    drawn = {trace.name: trace.x[0] for trace in chart.figure.data}
+    assert drawn == {PACKED: 1, "padded": 1, "split": 0.25, "staircase": 1, AUTO: 0.5}
     assert "split 0.25" in chart.to_text()
-    assert len({trace.marker.symbol for trace in chart.data}) == len(drawn)
+    assert len({trace.marker.symbol for trace in chart.figure.data}) == len(drawn)
     lost = race.chart({"": made_up(auto=25)})
-    assert {trace.name: trace.x[0] for trace in lost.data}["auto, slower"] == 2.5
+    assert {trace.name: trace.x[0] for trace in lost.figure.data}["auto, slower"] == 2.5
     assert "faster than torch padded at 0 of 1 points, slower at 1" in lost.to_text()
     with pytest.raises(ValueError, match="which is 'backward'; choose one of 'training', 'forward'"):
         race.chart({"": made_up()}, "backward")
@@ -184,14 +184,23 @@ def test_every_machine_has_a_panel_on_the_same_rows_and_axis():
     assert str(chart).startswith(
         "Training: auto is faster than torch padded at 1 (CPU), 0 (GPU) of 2 points, slower at 0 (CPU), 2 (GPU)"
     )
-    rings = {(trace.name, trace.xaxis): (list(trace.x), list(trace.y)) for trace in chart.data if AUTO in trace.name}
+    rings = {
+        (trace.name, trace.xaxis): (list(trace.x), list(trace.y)) for trace in chart.figure.data if AUTO in trace.name
+    }
     assert rings == {
         (AUTO, "x"): ([0.5], [TINY.name]),
         (f"{AUTO}, slower", "x2"): ([2.5, 2.5], [TINY.name, OTHER.name]),
     }
-    assert chart.layout.xaxis2.matches == "x"
-    assert [t.name for t in chart.data if t.showlegend] == [PACKED, *METHODS[1:], AUTO, f"{AUTO}, slower"]
-    notes = " ".join(note.text for note in chart.layout.annotations)
+    assert chart.figure.layout.xaxis2.matches == "x"
+    assert [t.name for t in chart.figure.data if t.showlegend] == [
+        PACKED,
+        "padded",
+        "split",
+        "staircase",
+        AUTO,
+        f"{AUTO}, slower",
+    ]
+    notes = " ".join(note.text for note in chart.figure.layout.annotations)
     assert all(f"{name}: {raced.caption}" in notes for name, raced in {"CPU": made_up(), "GPU": gpu}.items())
 
 
@@ -224,8 +233,8 @@ def test_pack_and_pad_have_a_chart_of_their_own():
     raced = race.recorded()
     points = [point for point in raced.values if point.mode == "none"]
     chart = race.packing_chart({"": raced})
-    marks = {trace.name: list(trace.x) for trace in chart.data}
+    marks = {trace.name: list(trace.x) for trace in chart.figure.data}
     assert set(marks) <= {race.PACKED, race.COPY, "torchrua"}
     assert marks[race.PACKED] == pytest.approx([raced.ratio(p, race.PACKED, race.OURS) for p in points], rel=5e-3)
-    assert chart.layout.xaxis.type == "log"
+    assert chart.figure.layout.xaxis.type == "log"
     assert f"up to {max(marks[race.PACKED]):.3g} times" in str(chart).splitlines()[0]

@@ -7,8 +7,8 @@ from drawings import Drawing
 from packviz.bench import Timing
 from packviz.studies import savings
 
-TINY = savings.Point("GRU", 4, (2, 4), hidden_size=3)
-POINT = savings.Point("GRU", 16, (2, 16), 4, 8)
+TINY = savings.SavingsPoint("GRU", 4, (2, 4), hidden_size=3)
+POINT = savings.SavingsPoint("GRU", 16, (2, 16), 4, 8)
 
 
 def fake(times=None, rounds=6):
@@ -40,7 +40,7 @@ def test_a_small_run_for_real():
 
 def test_padded_and_packed_train_the_same_weights():
     """Where nothing is padded they give the same; elsewhere all that are packed have gradients of the right shapes."""
-    calls = savings.contest(TINY, "cpu").calls
+    calls = savings.training_steps(TINY, "cpu").calls
     shapes = {name: [part.shape for part in call()] for name, call in calls.items()}
     assert len({str(some) for some in shapes.values()}) == 1
     assert shapes["padded"][:2] == [(4, 4, 3), (4, 4, 32)]

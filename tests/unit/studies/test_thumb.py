@@ -33,7 +33,7 @@ def case(ratio=2.0, kind="uniform", training=True, mode="GRU", batch_size=8, lon
 @pytest.mark.parametrize("lengths", [[3, 5, 1], [4, 4]])
 def test_both_run_the_same_batch(mode, training, lengths):
     layout = Layout(lengths)
-    calls = thumb.contest(Spec(mode, 2, 3), layout, training).calls
+    calls = thumb.padded_and_packed(Spec(mode, 2, 3), layout, training).calls
     (padded, *others), (packed, *states) = (calls[name]() for name in (PADDED, PACKED))
     assert padded.shape == packed.shape == (layout.max_len, layout.batch_size, 3)
     mask = torch.tensor(layout.mask.T)
@@ -223,12 +223,14 @@ def test_rules_judged():
     cases = [case(2.0), case(0.5), case(1.0, spread=1.5)]
     some = [rules.judge("always", lambda c: True, cases), rules.judge("no", lambda c: False, cases)]
     chart = rules.chart({"": some})
-    right, wrong, neither = chart.data
+    right, wrong, neither = chart.figure.data
     assert [list(part.x) for part in (right, wrong, neither)] == [[1, 1], [1, 1], [1, 1]]
     assert right.y[0] == "always"
-    assert "50 % right, 1.33 × the best" in [note.text for note in chart.layout.annotations if note.y == "always"]
-    assert [part.text[0] for part in chart.data] == ["✓ 1", "✗ 1", "1"]  # not by colour alone
-    assert not any(part.marker.pattern.shape for part in chart.data)  # the hatch is for padding
+    assert "50 % right, 1.33 × the best" in [
+        note.text for note in chart.figure.layout.annotations if note.y == "always"
+    ]
+    assert [part.text[0] for part in chart.figure.data] == ["✓ 1", "✗ 1", "1"]  # not by colour alone
+    assert not any(part.marker.pattern.shape for part in chart.figure.data)  # the hatch is for padding
     assert chart.to_text().splitlines()[2].split() == ["always", "1", "1", "1", "1.33"]
 
 
@@ -238,30 +240,32 @@ def test_rules_are_judged_on_every_machine():
 
     habits = {"pack": lambda c: True, "never": lambda c: False}
     chart = rules.compare({"CPU": found(2.0, 4.0), "GPU": found(0.5)}, habits)
-    assert list(chart.data[0].y) == ["CPU: pack", "CPU: never", "GPU: pack", "GPU: never"]
-    assert list(chart.data[0].x) == [0, 2, 1, 0]
-    assert chart.layout.title.text.endswith("never, 100 % (CPU); pack, 100 % (GPU)")
-    assert "GPU: a machine" in "".join(note.text for note in chart.layout.annotations)
+    assert list(chart.figure.data[0].y) == ["CPU: pack", "CPU: never", "GPU: pack", "GPU: never"]
+    assert list(chart.figure.data[0].x) == [0, 2, 1, 0]
+    assert chart.figure.layout.title.text.endswith("never, 100 % (CPU); pack, 100 % (GPU)")
+    assert "GPU: a machine" in "".join(note.text for note in chart.figure.layout.annotations)
     cases = thumb.Measured({}, {size: case(batch_size=size) for size in (4, 16)})
     fitted = rules.compare({"CPU": cases}, {}, {"share": rules.fit_threshold(rules.padding_share)})
-    assert list(fitted.data[0].y) == ["share"]
+    assert list(fitted.figure.data[0].y) == ["share"]
 
 
 def test_where_packing_pays():
     cases = [case(2.0), case(0.5, kind="log-normal"), case(1.0, spread=1.5, training=False)]
     measured = thumb.Measured({}, dict(enumerate(cases)))
     (chart,) = rules.where_packing_pays({"CPU": measured}, "GRU")
-    points = {(trace.name, trace.xaxis): list(zip(trace.x, trace.y, strict=True)) for trace in chart.data}
+    points = {(trace.name, trace.xaxis): list(zip(trace.x, trace.y, strict=True)) for trace in chart.figure.data}
     assert sum(map(len, points.values())) == 3
     (point,) = points["packed is faster", "x2"]
     assert point == pytest.approx((100 * rules.padding_share(cases[1]), rules.work_per_step(cases[1])), rel=0.01)
     assert len(points["padded is faster", "x2"]) == len(points["not told apart", "x"]) == 1
-    assert len({trace.marker.symbol for trace in chart.data}) == 3
+    assert len({trace.marker.symbol for trace in chart.figure.data}) == 3
     steps = cases[0].longest
     assert f"training, {steps} steps, packed is faster: 1 case with" in chart.to_text()
     assert f"forward, {steps} steps, packed is faster: no case" in chart.to_text()
     json.dumps(chart._repr_mimebundle_())
-    titles = [one.layout.title.text for one in rules.where_packing_pays({"CPU": measured, "GPU": measured}, "GRU")]
+    titles = [
+        one.figure.layout.title.text for one in rules.where_packing_pays({"CPU": measured, "GPU": measured}, "GRU")
+    ]
     assert [title.partition(":")[0] for title in titles] == ["GRU, CPU", "GRU, GPU"]
 
 
@@ -269,7 +273,7 @@ def test_cost_of():
     cases = made_up({PADDED: np.full(6, 1e-6), PACKED: np.full(6, 1e-6)}, SIZES)
     model = rules.CostModel.fit(cases)
     chart = model.chart(cases[-1])
-    *parts, measured = chart.data
+    *parts, measured = chart.figure.data
     assert [part.name for part in parts] == list(rules.PARTS)
     for i, choice in enumerate((PADDED, PACKED)):
         assert measured.y[i] == choice

@@ -19,15 +19,15 @@ LENGTHS = [3, 8, 1, 6, 5, 2]
 
 
 def running():
-    """The workers that are there now: children of this process, zombies included."""
-    return [child for child in psutil.Process().children(recursive=True) if "packviz.studies.workers" in _line(child)]
+    """The workers that there are now: children of this process, zombies included."""
+    return [child for child in psutil.Process().children(recursive=True) if "spawn_main" in _line(child)]
 
 
 def _line(process):
     try:
         return " ".join(process.cmdline())
     except psutil.ZombieProcess:
-        return "packviz.studies.workers"
+        return "spawn_main"
     except psutil.NoSuchProcess:
         return ""
 
@@ -47,7 +47,7 @@ def test_shares(found):
         assert len(found.seconds(way)) == 2
         assert min(found.seconds(way)) > 0
     assert found.layout.lengths.tolist() == LENGTHS
-    assert all(share.timing.rounds == 2 for share in found.shares)
+    assert all(timing.rounds == 2 for timing in found.timings)
 
 
 def test_the_gradients_are_those_of_a_loop_over_the_shares(found):
@@ -89,8 +89,6 @@ def test_in_words(found):
     assert all(line.endswith("< 1e-06") for line in lines)
     assert " ms" not in found.to_text()
     assert found.times().splitlines()[0].split() == ["split", "ms", "the", "fastest", "waits"]
-    assert repr(workers._read(workers._write(found))) == repr(found)
-    assert workers._read(workers._write(found)).times() == found.times()
     assert re.search(r"Measured by each worker on .*, 1 thread, .*, 2 rounds", found.times())
 
 
@@ -100,7 +98,7 @@ def test_lengths_from_a_file(tmp_path):
 
 
 def test_chart(found):
-    (bars,) = found.chart().data
+    (bars,) = found.chart().figure.data
     assert list(bars.y) == [f"{way}, worker {i}" for way in buckets.SPLITS for i in (0, 1)]
     assert list(bars.x) == [own for way in buckets.SPLITS for own in found.tokens(way)]
     assert not bars.marker.pattern.shape
@@ -114,9 +112,8 @@ def test_how_far_gradients_are_apart():
 
 
 def test_a_worker_that_fails_ends_all(monkeypatch):
-    environment = workers._environment
-    monkeypatch.setattr(workers, "_environment", lambda rank, of: environment(rank, of) | {"WORLD_SIZE": "many"})
-    with pytest.raises(RuntimeError, match=r"worker \d failed:\n(?s:.*)'many'"):
+    monkeypatch.setattr(workers, "_batch", lambda lengths, count: [1])  # nothing is left for the second
+    with pytest.raises(RuntimeError, match=r"worker \d failed:\n(?s:.*)Error"):
         workers.compare([2, 1])
     assert running() == []
 
@@ -128,11 +125,11 @@ def test_workers_that_take_too_long_are_ended():
 
 
 def test_an_interrupt_ends_the_workers(monkeypatch):
-    def interrupt(seconds):
+    def interrupt(context, timeout):
         assert len(running()) == 2
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(workers.time, "sleep", interrupt)
+    monkeypatch.setattr(torch.multiprocessing.ProcessContext, "join", interrupt)
     with pytest.raises(KeyboardInterrupt):
         workers.compare([2, 1])
     assert running() == []
@@ -149,14 +146,6 @@ def test_workers_end_with_the_process_that_started_them():
     parent.wait()
     _, alive = psutil.wait_procs(started, timeout=30)
     assert not alive
-
-
-def test_they_talk_over_loopback_only(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", "somewhere")
-    place = workers._environment(1, 2)
-    assert (place["RANK"], place["WORLD_SIZE"], place["OMP_NUM_THREADS"]) == ("1", "2", "1")
-    assert place["PYTHONPATH"].endswith(f"{os.pathsep}somewhere")
-    assert place["GLOO_SOCKET_IFNAME"].startswith("lo")
 
 
 @pytest.mark.parametrize(
@@ -203,7 +192,7 @@ def test_a_worker_leaves_when_all_is_said(tmp_path):
     code = "import atexit; atexit.register(print, 'on the way out'); from packviz.studies.workers import main; main()"
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    place = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     done = subprocess.run(
         [sys.executable, "-c", code, "--lengths", tmp_path / "lengths.csv", "--rounds", "1"],
         capture_output=True, text=True, check=True, env=os.environ | place,
@@ -212,10 +201,12 @@ def test_a_worker_leaves_when_all_is_said(tmp_path):
     assert "on the way out" not in done.stdout
 
 
-def test_the_command_alone(monkeypatch, found, tmp_path, capsys):
+def test_the_command_alone(monkeypatch, found, capsys):
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.setattr(workers, "compare", lambda lengths, **options: found)
     workers.main([])
     assert capsys.readouterr().out == f"{found}\n\n{found.times()}\n"
-    workers.main(["--out", str(tmp_path / "out.json")])
-    assert repr(workers._read((tmp_path / "out.json").read_text())) == repr(found)
+    monkeypatch.undo()
+    with pytest.raises(SystemExit, match="2"):
+        workers.main(["--lengths", "no such.csv"])
+    assert "packviz.studies.workers: error: cannot read no such.csv" in capsys.readouterr().err

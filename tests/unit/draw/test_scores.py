@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import packviz as pv
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING, NEXT_FIT, PADDED
 from packviz.core.sentences import sentences
-from packviz.count.scores import BOTH, CAUSAL, DOCUMENT, MASKS, NONE, Scores
 from packviz.draw import palette
 from packviz.draw.palette import LIGHT, REAL, THEMES
+from packviz.draw.scores import BOTH, CAUSAL, DOCUMENT, MASKS, NONE, Scores
 
 ways, masks = st.sampled_from(FILLS), st.sampled_from(MASKS)
 

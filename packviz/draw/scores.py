@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import permutations
+from itertools import chain, permutations
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -18,9 +18,9 @@ from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING, NEXT_FIT, PAD
 from packviz.core.given import one_of
 from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette, text
+from packviz.draw.cellgrid import TALL, Cell, CellGrid, one_in, stride
 from packviz.draw.drawn import Drawn
-from packviz.draw.sequences import one_in, stride
-from packviz.draw.sheet import HATCHED, Point, Sheet, n, width_of
+from packviz.draw.sheet import HATCHED, Sheet, n, width_of
 
 NONE, CAUSAL, DOCUMENT, BOTH = "none", "causal", "document", "both"
 MASKS = (NONE, CAUSAL, DOCUMENT, BOTH)
@@ -145,8 +145,9 @@ class Scores(Drawn):
         lines = [self.summary(), "", *text.table(table, "<  > > >  <")]
         if self.room <= text.FEW:
             for i in range(min(len(self.rows), _GRIDS)):
-                marks = "# needed" + ", x another document's" * (self.foreign > 0) + ", · wasted" * (self.wasted > 0)
-                lines += ["", f"row {i}, a line for each query, a column for each key ({marks})", *self._marks(i)]
+                marks = {"# needed": True, "x another document's": self.foreign, "· wasted": self.wasted}
+                said = ", ".join(mark for mark, there in marks.items() if there)
+                lines += ["", f"row {i}, a line for each query, a column for each key ({said})", *self._marks(i)]
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
@@ -193,6 +194,15 @@ def _pieces(layout: Layout, room: int, way: str) -> Iterator[Row]:
         yield tuple(pieces)
 
 
+def _cells(piece: Piece, grid: CellGrid) -> list[Cell]:
+    """The time steps of a piece, each with its name; if these have no room, one stretch with the document's."""
+    (b, first, size), high = piece, not grid.is_low
+    fill, name = palette.sequence_colour(b), sequence_name(b)
+    if high and grid.wide >= 8 + width_of(f"{name}{first + size - 1}"):
+        return [Cell(fill, f"{name}{first + t}") for t in range(size)]
+    return [Cell(fill, name if high and size * grid.wide >= 4 + width_of(name) else "", size)]
+
+
 class _Picture:
     """The drawing in the making."""
 
@@ -226,33 +236,17 @@ class _Picture:
         return sheet
 
     def _rows(self, y: float) -> float:
-        """What lies in each row; gives the y below."""
-        it, sheet, many = self.it, self.sheet, len(self.it.rows)
-        each = stride(many, _TALL)
-        drawn = range(0, many, each)
-        tall, wide = min(24.0, _TALL / len(drawn)), min(36.0, (_WIDTH - _LEFT - 8) / it.room)
-        for i, r in enumerate(drawn):
-            x, top = _LEFT, y + i * tall
-            for piece in it.rows[r]:
-                self._piece(piece, (x, top), (wide, tall))
-                x += piece.size * wide
-            if left := it.room - _real(it.rows[r]):
-                sheet.cell(x, top, left * wide, tall, HATCHED)
-        for i in range(0, len(drawn), ceil(13 / tall)):
-            said = f"row {drawn[i]}" if i == 0 or tall >= 11 else f"{drawn[i]}"
-            middle = y + i * tall + (tall / 2 + 4 if tall >= 12 else 9)
-            sheet.text(_LEFT - 8, middle, said, anchor="end", ink=self.colours.muted)
-        return y + len(drawn) * tall
-
-    def _piece(self, piece: Piece, at: Point, cell: Point) -> None:
-        (b, first, size), (x, y), (wide, tall) = piece, at, cell
-        fill, name = palette.sequence_colour(b), sequence_name(b)
-        if wide >= 8 + width_of(f"{name}{first + size - 1}") and tall >= 16:
-            for t in range(size):
-                self.sheet.cell(x + t * wide, y, wide, tall, fill, f"{name}{first + t}")
-        else:
-            said = name * (tall >= 11 and size * wide >= 4 + width_of(name))
-            self.sheet.cell(x, y, size * wide, tall, fill, said)
+        """Draws what lies in each row, and returns the y below."""
+        it, each = self.it, stride(len(self.it.rows), _TALL)
+        rows, drawn = it.rows[::each], list[list[Cell]]()
+        wide = min(36.0, (_WIDTH - _LEFT - 8) / it.room)
+        grid = CellGrid(self.sheet, len(rows), it.room, wide, min(TALL, _TALL / len(rows)), _LEFT, y)
+        grid.names([f"row {i * each}" for i in range(len(rows))])
+        for row in rows:
+            pieces = chain.from_iterable(_cells(piece, grid) for piece in row)
+            drawn.append([*pieces, Cell(HATCHED, span=it.room - _real(row))])
+        grid.draw(drawn)
+        return grid.foot
 
     def _fills(self, i: int, x: float, y: float, side: float) -> None:
         """A grid as squares: all of it, in it the documents, in these each one's own."""
@@ -269,9 +263,10 @@ class _Picture:
             own, fill, name = size * each, palette.sequence_colour(b), sequence_name(b)
             room = width_of(name, 11)
             for left, top, wide, tall in ((x + at, y - _STRIP, own, thick), (x - _STRIP, y + at, thick, own)):
-                sheet.cell(left, top, wide, tall, fill, name * (wide > room and tall > 11), size=11)
+                sheet.cell(left, top, wide, tall, fill, name if wide > room and tall > 11 else "", size=11)
             sheet.cell(x + at, y + at, own, own, palette.REAL)
-            middles += [at + own / 2] * (it.foreign > 0 and own >= 12)
+            if it.foreign and own >= 12:
+                middles.append(at + own / 2)
             at += own
         for query, key in permutations(middles, 2):
             sheet.text(x + key, y + query + 4, "✗", anchor="middle", bold=True, ink=self.colours.ground)
@@ -299,8 +294,8 @@ class _Picture:
             parts.append((self.colours.wrong, "✗ another document's"))
         if it.wasted:
             hides = it.mask in (DOCUMENT, BOTH) and any(len(row) > 1 for row in it.rows)
-            why = ["padding"] * (it.padding > 0) + ["hidden by the mask"] * hides
-            parts.append((HATCHED, f"wasted: {' or '.join(why)}"))
+            why = {"padding": it.padding, "hidden by the mask": hides}
+            parts.append((HATCHED, f"wasted: {' or '.join(one for one, there in why.items() if there)}"))
         x = sheet.key(4, y, parts)
         if it.is_causal:
             sheet.box(x, y, 14, 12, stroke=self.colours.muted, thick=1, dash="2 3")

@@ -1,4 +1,4 @@
-"""The network of the forum's question, its batches, and the ways to run its LSTM. Written anew; every size a parameter.
+"""The network of the forum's question, its batches, and the methods to run its LSTM. Written anew.
 
 A user asked in 2022 why packing makes the backward pass so slow, with this network: an embedding, an LSTM, a linear
 layer at every time step, padding set to zero, and the sum over the time steps as logits of two classes.
@@ -6,16 +6,20 @@ layer at every time step, padding set to zero, and the sum over the time steps a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from packviz.bench import ways
+from packviz.bench.study import Comparison
+from packviz.core.given import one_of
 from packviz.core.layout import IntArray
 from packviz.ops.masks import real_mask
+from packviz.ops.running import forget
 
 PADDING = 0
 """The token that stands for padding."""
@@ -42,7 +46,7 @@ METHODS: dict[str, Method] = {
     "drop-in": partial(ways.drop_in, in_order=True),
     "run": ways.run,
 }
-"""The ways by name. The others are compared to the first that is measured."""
+"""The methods by name. The others are compared with the first that is measured."""
 
 
 class Network(nn.Module):
@@ -70,7 +74,9 @@ class Batch(NamedTuple):
     targets: Tensor
 
 
-def batch(lengths: IntArray, steps: int, *, vocabulary: int, classes: int, seed: int, device: Any) -> Batch:
+def batch(
+    lengths: IntArray, steps: int, *, vocabulary: int = 10, classes: int = 2, seed: int = 0, device: Any = "cpu"
+) -> Batch:
     """A batch of random tokens and targets: with all tokens alike, a row in a wrong place would show nowhere.
 
     Args:
@@ -86,3 +92,35 @@ def batch(lengths: IntArray, steps: int, *, vocabulary: int, classes: int, seed:
     ids = torch.randint(1, vocabulary, (n.numel(), steps), generator=generator) * real_mask(n, steps)
     targets = torch.randint(classes, (n.numel(),), generator=generator)
     return Batch(ids.to(device), n, targets.to(device))
+
+
+def training_step(network: Network, batch: Batch, method: Method) -> Callable[[], tuple[Tensor, ...]]:
+    """A forward and backward pass: the logits, and the gradients of all weights."""
+    weights = list(network.parameters())
+
+    def step() -> tuple[Tensor, ...]:
+        logits = network(batch.ids, batch.lengths, method)
+        return logits.detach(), *torch.autograd.grad(cross_entropy(logits, batch.targets), weights)
+
+    return step
+
+
+def comparison(lengths: IntArray, steps: int, methods: Sequence[str], which: str, device: Any) -> Comparison:
+    """Every method in one pass over the same network and batch: in training as `training_step`, else the logits.
+
+    Raises:
+        ValueError: there is no such method, or one is named twice.
+    """
+    if not methods or len({*methods}) < len(methods):
+        raise ValueError(f"methods is {', '.join(methods) or 'empty'}; name at least one, each once")
+    torch.manual_seed(0)
+    network = Network().to(device)
+    one = batch(lengths, steps, device=device)
+
+    def call(method: Method) -> Callable[[], Any]:
+        if which == "training":
+            return training_step(network, one, method)
+        return ways.forward(lambda: network(one.ids, one.lengths, method))
+
+    calls = {name: call(METHODS[one_of("methods", name, METHODS)]) for name in methods}
+    return Comparison(calls, forget, alike=methods)

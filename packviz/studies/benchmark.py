@@ -1,48 +1,132 @@
-"""What the forum's experiment measured: as a value, as text and as pictures. Needs no torch."""
+"""The benchmark of a forum question: how long packing takes, forward and backward, as sequences grow.
+
+At every size and in every setup each method is timed in two passes: *forward* (the network alone, without a graph for
+autograd), and *training* (forward, loss, backward). In each pass the methods take turns.
+
+What the original did, and what is done here:
+
+| the original | here |
+|---|---|
+| one mean over a block of 20 calls | the median of interleaved rounds, with quartiles |
+| one curve after the other: a machine that warms up or throttles bends them | all methods in turn, in an order drawn anew each round; ratios within rounds |
+| warms up with the forward pass only, so the first backward passes are timed cold | warms up what is timed |
+| clears gradients and takes the loss within the time, of the forward pass too | no gradient is kept; the forward pass is the network alone |
+| sets gradients to zero, so that every backward pass adds to the last one | adds to none |
+| every token is 1, so a sequence in a wrong place would show nowhere | random tokens; logits and gradients of all methods are compared at every point, on a GPU without TF32 |
+| repeats the mask to the size of the output | broadcasts it |
+| CUDA only | CUDA events on a GPU, a monotonic clock on a CPU with an allocator that keeps its pages |
+| neither seed nor spread nor memory | all three, and a record of the machine |
+
+Its sorting of the batch stays outside of the time, as there. Sizes still come in ascending order: compare methods at a
+size rather than sizes with each other.
+
+A file made up for a test has `"fake"` in its provenance, and every picture and text of it says so. To read results and
+to draw them no torch is needed.
+"""  # noqa: E501 - a table
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from packviz.bench.study import Results
+import numpy as np
+
+from packviz.bench.study import Comparison, How, Passes, Study, by_pass, read_passes, write_passes
 from packviz.bench.timing import RATIOS, Ratio, Timing
-from packviz.core.given import one_of
+from packviz.core import lengths
+from packviz.core.given import at_least, one_of
+from packviz.core.layout import IntArray
 from packviz.draw import palette
 from packviz.draw.chart import Curve, Guide, Plot, Sweep
 from packviz.draw.drawn import Drawn
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import count, milliseconds, plain, table
-from packviz.studies.forum.points import PASSES, SETUPS, At, Parameters, Point, call_name
+
+SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
+"""The forum's two ways to fill a batch, and one more."""
+
+PASSES = {"forward": "forward pass", "training": "forward and backward pass"}
+
+METHODS = ("padded", "packed", "drop-in", "run")
+"""The names of `network.METHODS`, which needs torch."""
+
+FULL = {"batch_size": 512, "shortest": 32, "longest": 512, "step": 32, "rounds": 11}
+"""The forum's sizes."""
+
+QUICK = {"batch_size": 64, "shortest": 32, "longest": 128, "step": 32, "rounds": 6}
+"""A try: seconds on a CPU."""
+
+NETWORK = "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), batch size {}, float32"
 
 QUANTITIES = {"ratio": ("times as long as {}", "×"), "time": ("time", "ms"), "memory": ("most memory in use", "MB")}
 """What is drawn: how many times as long as the first method, the times, and the memory."""
 
 
-class Benchmark(Drawn, Results[At, Point]):
-    """Points measured on one machine, with the same parameters."""
+def setup_lengths(setup: str, batch_size: int, steps: int) -> IntArray:
+    """`(B,)` lengths, longest first: all `steps` (A), counting down over and over (B), or even from `steps` to 1.
+
+    Raises:
+        ValueError: there is no such setup.
+    """
+    make = {"A": lengths.equal, "B": lengths.triangle, "evenly": lengths.evenly}[one_of("setup", setup, SETUPS)]
+    return np.sort(make(batch_size, steps))[::-1]
+
+
+@dataclass(frozen=True)
+class BenchmarkPoint:
+    """One setup at one size.
+
+    Attributes:
+        setup: a key of `SETUPS`.
+        steps: time steps of the padded batch.
+    """
+
+    setup: str
+    steps: int
+
+    def __post_init__(self) -> None:
+        """Checks the values."""
+        one_of("setup", self.setup, SETUPS)
+        at_least("steps", self.steps)
+
+    def __str__(self) -> str:
+        return f"setup {self.setup}, {self.steps} time steps"
+
+
+def sizes(shortest: int, longest: int, step: int) -> range:
+    """The time steps to measure: from the shortest to the longest.
+
+    Raises:
+        ValueError: there are none.
+    """
+    for name, value in (("shortest", shortest), ("longest", longest), ("step", step)):
+        at_least(name, value)
+    if shortest > longest:
+        raise ValueError(f"shortest is {shortest} and longest {longest}: there is nothing between them")
+    return range(shortest, longest + 1, step)
+
+
+def grid(setups: Sequence[str] = ("A", "B"), steps: Sequence[int] = ()) -> list[BenchmarkPoint]:
+    """The points of every setup at every size, from the smallest up; the forum's sizes if none are given."""
+    every = sorted({*(steps or sizes(FULL["shortest"], FULL["longest"], FULL["step"]))})
+    return [BenchmarkPoint(setup, size) for size in every for setup in dict.fromkeys(setups)]
+
+
+class Benchmark(Drawn, Passes[BenchmarkPoint]):
+    """Points measured on one machine, with the same parameters: by point and pass, the `Timing` of every method."""
 
     @property
-    def parameters(self) -> Parameters:
-        """How each was measured."""
-        return Parameters.of(self.provenance["parameters"])
+    def methods(self) -> list[str]:
+        """Those that were measured; the others are compared with the first."""
+        return [*self.provenance["parameters"]["methods"]]
 
     @property
-    def points(self) -> tuple[Point, ...]:
-        """What was measured, in this order."""
-        return tuple(self.values.values())
-
-    def timed(self, value: Point) -> Mapping[str, Timing]:
-        """The methods in each pass."""
-        return {which: value.of(which) for which in PASSES}
-
-    @property
-    def unheld(self) -> list[str]:
-        """The points where a method was not compared to the first, or gives something else."""
-        _, *others = self.parameters.methods
-        return [str(at) for at, point in self.values.items() if point.wrong or {*others} - point.difference.keys()]
+    def network(self) -> str:
+        """The network and the batch."""
+        return NETWORK.format(self.provenance["parameters"]["batch_size"])
 
     @property
     def setups(self) -> list[str]:
@@ -53,14 +137,15 @@ class Benchmark(Drawn, Results[At, Point]):
         """The sizes of a setup, ascending."""
         return sorted(point.steps for point in self.points if point.setup == setup)
 
-    def point(self, setup: str, steps: int) -> Point:
-        """One of the points.
+    def at(self, setup: str, steps: int) -> Mapping[str, Timing]:
+        """What was measured at one of the points, by pass.
 
         Raises:
             ValueError: it was not measured.
         """
-        if point := self.values.get(At(setup, steps)):
-            return point
+        for point, timings in self.values.items():
+            if (point.setup, point.steps) == (setup, steps):
+                return timings
         there = "; ".join(f"{s}: {', '.join(map(str, self.steps(s)))}" for s in self.setups) or "none"
         raise ValueError(f"setup {setup!r} at {steps} time steps was not measured; there are {there}")
 
@@ -70,19 +155,22 @@ class Benchmark(Drawn, Results[At, Point]):
         Raises:
             ValueError: one of them was not measured there.
         """
-        return self.point(setup, steps).of(which).ratio(name, to)
+        return self.at(setup, steps)[which].ratio(name, to)
 
     def only(self, methods: Sequence[str]) -> Benchmark:
-        """The same of these methods alone, and of the first: the others are compared to it."""
-        first, *others = self.parameters.methods
+        """The same of these methods alone, and of the first: the others are compared with it."""
+        first, *others = self.methods
         kept = [first, *(method for method in others if method in methods)]
         parameters = {**self.provenance["parameters"], "methods": kept}
-        values = {at: point.only(kept) for at, point in self.values.items()}
+        values = {
+            point: {which: _only(timing, kept) for which, timing in timings.items()}
+            for point, timings in self.values.items()
+        }
         return Benchmark({**self.provenance, "parameters": parameters}, values)
 
     def to_text(self) -> str:
         """A table for each setup and pass."""
-        return "\n".join([f"{self.parameters.to_text()}.", *self._tables(), *self._remarks()])
+        return "\n".join([f"{self.network}.", *self._tables(), *self._remarks()])
 
     def sheet(self, theme: str) -> Sheet:
         """A row of plots for each quantity, with a plot for each setup."""
@@ -98,12 +186,12 @@ class Benchmark(Drawn, Results[At, Point]):
 
     def finding(self, quantity: str) -> str:
         """What the measurement says of a quantity, in a line."""
-        first = self.parameters.methods[0]
+        first = self.methods[0]
         if quantity == "time":
             setup = self._telling
             return self._growth(setup) or f"Milliseconds per batch, up to {self.steps(setup)[-1]} time steps"
         if (most := self._most(quantity)) is None:
-            return f"{', '.join(self.parameters.methods)}: {QUANTITIES[quantity][0].format(first)}"
+            return f"{', '.join(self.methods)}: {QUANTITIES[quantity][0].format(first)}"
         value, (method, which, setup, steps) = most
         said = {"ratio": "takes up to {:.2g} times as long as", "memory": "needs as little as {:.2g} of the memory of"}
         what = said[quantity].format(value)
@@ -116,11 +204,11 @@ class Benchmark(Drawn, Results[At, Point]):
         if (most := self._most(quantity)) is None:
             return ""
         value, (method, *_) = most
-        return f"{method} {'up to' if quantity == 'ratio' else 'down to'} {value:.2g} × {self.parameters.methods[0]}"
+        return f"{method} {'up to' if quantity == 'ratio' else 'down to'} {value:.2g} × {self.methods[0]}"
 
     def at_longest(self, quantity: str, setup: str) -> str:
         """What a training step takes at the longest size of a setup, in words, method by method."""
-        timing, (first, *others) = self.point(setup, self.steps(setup)[-1]).of("training"), self.parameters.methods
+        timing, (first, *others) = self.at(setup, self.steps(setup)[-1])["training"], self.methods
         if quantity == "memory":
             said = {method: f"{most / 1e6:.3g}" for method, most in timing.memory.items()}
         elif quantity == "time":
@@ -137,10 +225,10 @@ class Benchmark(Drawn, Results[At, Point]):
 
     def _most(self, quantity: str) -> tuple[float, tuple[str, str, str, int]] | None:
         """The largest ratio of times, or the smallest of memory, to the first method's; and where it was found."""
-        first, *others = self.parameters.methods
+        first, *others = self.methods
         shares, clear = {}, {}
-        for point, method, which in product(self.points, others, PASSES):
-            where, timing = (method, which, point.setup, point.steps), point.of(which)
+        for (point, timings), method, which in product(self.values.items(), others, PASSES):
+            where, timing = (method, which, point.setup, point.steps), timings[which]
             if quantity == "ratio" and {method, first} <= timing.seconds.keys():
                 ratio = timing.ratio(method, first)
                 shares[where] = ratio.value
@@ -158,10 +246,10 @@ class Benchmark(Drawn, Results[At, Point]):
         """How many times as long each method trains at about four times the length."""
         sizes = self.steps(setup)
         long, short = sizes[-1], min(sizes, key=lambda size: abs(size - sizes[-1] / 4))
-        before, after = (self.point(setup, size).of("training") for size in (short, long))
+        before, after = (self.at(setup, size)["training"] for size in (short, long))
         grown = ", ".join(
             f"{method} × {after.median(method) / before.median(method):.2g}"
-            for method in self.parameters.methods
+            for method in self.methods
             if method in before.seconds.keys() & after.seconds.keys()
         )
         if short == long or not grown:
@@ -177,11 +265,11 @@ class Benchmark(Drawn, Results[At, Point]):
                 yield from self._table(setup, which)
 
     def _table(self, setup: str, which: str) -> list[str]:
-        first, *others = methods = self.parameters.methods
+        first, *others = methods = self.methods
         ratios, memory = (f"{m}/{first}" for m in others), (f"{m} MB" for m in methods)
         rows = [["steps", *(f"{m} ms" for m in methods), *ratios, *memory]]
         for steps in self.steps(setup):
-            timing = self.point(setup, steps).of(which)
+            timing = self.at(setup, steps)[which]
             cells = [milliseconds(timing.median(m)) if m in timing.seconds else "–" for m in methods]
             for method in others:
                 ratio = timing.ratio(method, first) if {first, method} <= timing.seconds.keys() else None
@@ -190,22 +278,26 @@ class Benchmark(Drawn, Results[At, Point]):
             rows.append([f"{steps}", *cells])
         return table(rows, ">7  .9")
 
-    def _busy(self, point: Point) -> str:
-        timing = point.timing
-        return replace(timing, provenance={**self.provenance, **timing.provenance}).busy
+    def _busy(self, point: BenchmarkPoint) -> str:
+        """Why the machine looked busy at a point; empty if it did not."""
+        timings = [timing for timing in self.values[point].values() if timing.rounds]
+        whole = (replace(timing, provenance={**self.provenance, **timing.provenance}) for timing in timings)
+        return next((timing.busy for timing in whole if timing.busy), "")
 
     def _remarks(self) -> Iterator[str]:
         yield "\nms: median. MB: the most memory in use at once. ?: not told apart. –: no number."
         yield RATIOS
-        if busy := [load for point in self.points if (load := self._busy(point))]:
+        if busy := [reason for point in self.points if (reason := self._busy(point))]:
             yield f"The machine was busy at {len(busy)} of {count(len(self.points), 'point')}: {busy[-1]}."
-        for point in self.points:
-            where = f"Setup {point.setup} at {point.steps} time steps"
-            yield from (f"{where}: {name}: {why}." for name, why in point.missing.items())
-            for method in point.wrong:
-                apart = point.difference[method]
-                yield f"✗ {where}: {method} gives other results (off by {apart:.2g}), so its times mean nothing."
+        yield from (f"✗ {line}." for line in self.left_out)
         yield f"Measured on {self.caption}."
+
+
+def _only(timing: Timing, methods: Sequence[str]) -> Timing:
+    def kept(some: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in some.items() if name in methods}
+
+    return replace(timing, seconds=kept(timing.seconds), memory=kept(timing.memory), missing=kept(timing.missing))
 
 
 def beside(
@@ -260,28 +352,35 @@ def on_machines(found: Mapping[str, Benchmark], quantity: str, setup: str = "") 
         return Sweep("Nothing was recorded", [], [], [], "Nothing was recorded.")
     if len(found) == 1:
         found = {"": next(iter(found.values()))}
-    crowded = quantity != "ratio" and (len(found) > 1 or bool(setup))
-    passes = ["training"] if crowded else [*PASSES]
+        if not setup:
+            return found[""].chart(quantity)
+    passes = [*PASSES] if quantity == "ratio" else ["training"]
     sources, below = _sources(found)
     if setup:
         drawn = _comparable(found, quantity)
         plots = [_plot({name: result}, quantity, setup, passes=passes, before=name) for name, result in drawn.items()]
         rows = [plots[i : i + 2] for i in range(0, len(plots), 2)]
-        said = {name: result.at_longest(quantity, setup) for name, result in found.items()}
-        longest = {name: f"{result.steps(setup)[-1]} time steps" for name, result in found.items()}
-        alike = len({*longest.values()}) == 1
-        at = f" at {next(iter(longest.values()))}" if alike else ""
-        said = said if alike else {name: f"{words} at {longest[name]}" for name, words in said.items()}
-        what, unit = QUANTITIES[quantity]
-        what = what.format(next(iter(found.values())).parameters.methods[0]).capitalize()
-        title = f"{what}{'' if quantity == 'ratio' else f' in {unit}'}, training in {setup}{at}: {_of_each(said)}"
+        title = _of_setup(found, quantity, setup)
         sources, below = list[str](), [*sources, *below]
     else:
-        rows = [[_plot(found, quantity, one, passes=passes, named=len(found) > 1) for one in _setups(found)]]
-        briefs = {name: result.brief(quantity) for name, result in found.items()}
-        title = _of_each(briefs) if len(found) > 1 else found[""].finding(quantity)
+        rows = [[_plot(found, quantity, one, passes=passes, named=True) for one in _setups(found)]]
+        title = _of_each({name: result.brief(quantity) for name, result in found.items()})
     text = _all_in_words(title, rows, [*sources, *below])
     return Sweep(title, rows, sources, [*below, *_key([quantity], passes)], text)
+
+
+def _of_setup(found: Mapping[str, Benchmark], quantity: str, setup: str) -> str:
+    """What a training step takes at the longest size of a setup, on each machine."""
+    labels = {name: result.at_longest(quantity, setup) for name, result in found.items()}
+    longest = {name: f"{result.steps(setup)[-1]} time steps" for name, result in found.items()}
+    at = ""
+    if len({*longest.values()}) == 1:
+        at = f" at {next(iter(longest.values()))}"
+    else:
+        labels = {name: f"{label} at {longest[name]}" for name, label in labels.items()}
+    what, unit = QUANTITIES[quantity]
+    what = what.format(next(iter(found.values())).methods[0]).capitalize()
+    return f"{what}{'' if quantity == 'ratio' else f' in {unit}'}, training in {setup}{at}: {_of_each(labels)}"
 
 
 def _of_each(said: Mapping[str, str]) -> str:
@@ -296,7 +395,7 @@ def _setups(results: Mapping[str, Benchmark]) -> list[str]:
 def _comparable(results: Mapping[str, Benchmark | None], quantity: str) -> dict[str, Benchmark]:
     """Those whose numbers can stand on the axes of the first: of the same network and batch, or ratios."""
     there = {name: result for name, result in results.items() if result}
-    networks = [result.parameters.to_text() for result in there.values()]
+    networks = [result.network for result in there.values()]
     return {
         name: result
         for (name, result), network in zip(there.items(), networks, strict=True)
@@ -330,13 +429,13 @@ def _plot(
     for source, name in enumerate(results):
         if name in drawn:
             result = drawn[name]
-            for method, which in product(result.parameters.methods[quantity == "ratio" :], passes):
+            for method, which in product(result.methods[quantity == "ratio" :], passes):
                 said = _end_name(quantity, method, which if len(passes) > 1 else "", result)
                 said = ", ".join(filter(None, (said, name if named else "")))
                 curves.append(_curve(result, quantity, method, source, setup, which, said))
     shown = [curve for curve in reversed(curves) if curve]
     said, unit = QUANTITIES[quantity]
-    what = said.format(first.parameters.methods[0] if first else "…")
+    what = said.format(first.methods[0] if first else "…")
     where = f"{before}, {setup}" if before else f"{setup} ({SETUPS[setup]})"
     title = ", ".join([f"{where}: {what}", *passes][: 2 if len(passes) == 1 else 1])
     return Plot(title, shown, planned, _guides(quantity, shown, planned, first), unit, log=True)
@@ -349,7 +448,7 @@ def _sources(results: Mapping[str, Benchmark | None]) -> tuple[list[str], list[s
     sources, below = [], []
     if there and len(alike) == len(there):
         name, first = next(iter(there.items()))
-        below.append(f"{f'{name}: ' if len(there) < len(results) else ''}{first.parameters.to_text()}.")
+        below.append(f"{f'{name}: ' if len(there) < len(results) else ''}{first.network}.")
     for name, result in results.items():
         prefix = f"{name}: " if name else ""
         if prefix or not result:
@@ -359,8 +458,8 @@ def _sources(results: Mapping[str, Benchmark | None]) -> tuple[list[str], list[s
         if result:
             if len(alike) < len(there):
                 apart = "" if name in alike else "; only its ratios are drawn"
-                below.append(f"{prefix}{result.parameters.to_text()}{apart}.")
-            below += [f"{prefix}{line}" for line in _gaps(result)]
+                below.append(f"{prefix}{result.network}{apart}.")
+            below += [f"{prefix}✗ {line}" for line in result.left_out]
     return sources, below
 
 
@@ -393,7 +492,7 @@ def _guides(quantity: str, curves: Sequence[Curve], planned: Sequence[int], firs
     start, end = min(sizes, default=1), max(sizes, default=1)
     if first is None or start == end:
         return []
-    method = first.parameters.methods[0]
+    method = first.methods[0]
     if quantity == "ratio":
         return [Guide(f"1: as {method}", ((start, 1), (end, 1)))]
     number = _number_of(method, first)
@@ -404,19 +503,13 @@ def _guides(quantity: str, curves: Sequence[Curve], planned: Sequence[int], firs
     return [Guide(said, ((x, y), (last, y * (last / x) ** power))) for said, power in _SLOPES]
 
 
-def _gaps(result: Benchmark) -> Iterator[str]:
-    for point in result.points:
-        yield from (f"{point}, {name}: {why}" for name, why in point.missing.items())
-        yield from (f"✗ {point}: {method} gives other results" for method in point.wrong)
-
-
 def _curve(
     result: Benchmark, quantity: str, method: str, source: int, setup: str, which: str, said: str
 ) -> Curve | None:
     values: dict[int, tuple[float, float, float]] = {}  # first quartile, median, third quartile
-    first = result.parameters.methods[0]
+    first = result.methods[0]
     for steps in result.steps(setup):
-        timing = result.point(setup, steps).of(which)
+        timing = result.at(setup, steps)[which]
         if quantity == "ratio" and {method, first} <= timing.seconds.keys():
             ratio = timing.ratio(method, first)
             values[steps] = (ratio.low, ratio.value, ratio.high)
@@ -435,24 +528,59 @@ def _curve(
 
 def _number_of(method: str, result: Benchmark) -> int:
     """Those of the palette first: a method has the same colour in every picture, whoever else is in it."""
-    return [*dict.fromkeys([*palette.METHODS, *result.parameters.methods])].index(method)
+    return [*dict.fromkeys([*palette.METHODS, *result.methods])].index(method)
 
 
 def _end_name(quantity: str, method: str, which: str, result: Benchmark) -> str:
     """What stands at the end of a curve; nothing of the pass where there is but one."""
-    if quantity == "ratio" and len(result.parameters.methods) == 2:
+    if quantity == "ratio" and len(result.methods) == 2:
         return which
-    return call_name(method, which) if which else method
+    return f"{method}, {which}" if which else method
 
 
-def checked(provenance: Mapping[str, Any], values: Mapping[At, Point]) -> Benchmark:
-    """The benchmark of these points.
+def expected(known: Mapping[BenchmarkPoint, float], point: BenchmarkPoint) -> float | None:
+    """The seconds that a point should take, or None if nothing is known.
 
-    Raises:
-        ValueError: its parameters cannot be, or a time is missing and nothing says why.
+    Points of a setup are taken to grow as a power of their time steps, which its shortest and longest known point tell
+    (1.5 if there is only one).
+
+    Args:
+        known: seconds by point, in the order in which they were measured.
+        point: to foresee.
     """
-    result = Benchmark(provenance, values)
-    for point, method, which in product(result.points, result.parameters.methods, PASSES):
-        if (call := call_name(method, which)) not in {*point.timing.seconds, *point.missing}:
-            raise ValueError(f"setup {point.setup}, steps {point.steps}: {call} has no time, and nothing says why")
-    return result
+    if not known:
+        return None
+    like = point.setup if any(other.setup == point.setup for other in known) else [*known][-1].setup
+    same = {other.steps: seconds for other, seconds in known.items() if other.setup == like}
+    (first, early), (last, late) = (min(same.items()), max(same.items()))
+    power = math.log(late / early) / math.log(last / first) if last > first and min(early, late) > 0 else 1.5
+    return late * math.pow(point.steps / last, min(max(power, 0.0), 3.0))
+
+
+def _methods(point: BenchmarkPoint, which: str, how: How) -> Comparison:
+    from packviz.studies import network  # noqa: PLC0415 - torch
+
+    n = setup_lengths(point.setup, how.parameters["batch_size"], point.steps)
+    return network.comparison(n, point.steps, how.parameters["methods"], which, how.device)
+
+
+STUDY = Study(
+    "benchmark",
+    BenchmarkPoint,
+    by_pass(_methods),
+    Benchmark,
+    full=grid(),
+    quick=grid(steps=(32, 64)),
+    parameters={"methods": METHODS, "batch_size": 512, "rounds": 7},
+    read=read_passes,
+    write=write_passes,
+    version=2,
+    foresee=expected,
+)
+run, recorded = STUDY.run, STUDY.load
+
+
+def recordings(methods: Sequence[str] = ("padded", "packed")) -> dict[str, Benchmark]:
+    """What was recorded of these methods, by machine as `Study.recordings` calls it. Raises as `recorded` does."""
+    found = STUDY.recordings()
+    return {name: result.only(methods) for name, result in found.items() if {*methods} <= {*result.methods}}

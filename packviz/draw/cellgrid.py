@@ -1,0 +1,199 @@
+"""The one grid of cells. Padded batches, differences, weights, vectors and states are all drawn with it.
+
+How a cell looks is decided here and in `Sheet.cell`: its size, its outline, its ink, and the hatch of padding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import NamedTuple
+
+from packviz.core.layout import Layout
+from packviz.draw import palette
+from packviz.draw.sheet import CHAR, Sheet, width_of
+
+WIDTH = 900.0
+"""The width of a JupyterLab cell in px: pictures that are wider together stand below each other."""
+
+LEFT, TOP, TALL = 42.0, 44.0, 24.0
+"""The room for short names left of a grid and for a title and the names of columns above it; a row (px)."""
+
+_NARROWEST, _LOW = 26.0, 11.0  # px: a cell with a label; a lower row has no room for a letter
+
+
+class Cell(NamedTuple):
+    """A cell, or `span` cells side by side that are drawn as one."""
+
+    fill: str
+    label: str = ""
+    span: int = 1
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class CellGrid:
+    """A grid of cells on a sheet.
+
+    Attributes:
+        sheet: the sheet that the grid is drawn on.
+        rows: number of rows.
+        columns: number of columns.
+        wide: width of a cell in px.
+        tall: height of a row in px.
+        left: left side of the first cell in px.
+        top: top of the first row in px.
+        size: size of the letters in the cells in px.
+    """
+
+    sheet: Sheet
+    rows: int
+    columns: int
+    wide: float = _NARROWEST
+    tall: float = TALL
+    left: float = LEFT
+    top: float = TOP
+    size: int = 12
+
+    @property
+    def right(self) -> float:
+        """The right side in px."""
+        return self.x(self.columns)
+
+    @property
+    def foot(self) -> float:
+        """The lower side in px."""
+        return self.y(self.rows)
+
+    def x(self, column: float) -> float:
+        """Returns the left side of a column in px."""
+        return self.left + column * self.wide
+
+    def y(self, row: float) -> float:
+        """Returns the top of a row in px."""
+        return self.top + row * self.tall
+
+    def line(self, row: int) -> float:
+        """Returns the y that words beside a row stand on; beside a low row they begin at its top."""
+        return self.y(row) + max(self.tall / 2 + 4, 9)
+
+    def draw(self, rows: Iterable[Iterable[Cell]]) -> None:
+        """Draws cells, those of the first row first."""
+        for r, cells in enumerate(rows):
+            c = 0
+            for cell in (cell for cell in cells if cell.span):
+                place = self.x(c), self.y(r), cell.span * self.wide, self.tall
+                self.sheet.cell(*place, cell.fill, cell.label, size=self.size, bold=cell.bold)
+                c += cell.span
+
+    @property
+    def is_low(self) -> bool:
+        """Whether a row is too low for a letter."""
+        return self.tall < _LOW
+
+    def ticks(self, columns: int, longest: str, here: int | None = None) -> list[int]:
+        """Returns the columns whose names have room, if none is longer than this; always the one pointed at."""
+        room = 6 + CHAR * 11 / 12 * len(longest)
+        ticks = list(range(0, columns, nice(room / self.wide)))
+        if here is not None:
+            ticks = [c for c in ticks if abs(c - here) * self.wide >= room] + [here]
+        return ticks
+
+    def heads(
+        self, names: Sequence[str], axis: str = "t =", here: int | None = None, shown: Sequence[int] = ()
+    ) -> None:
+        """Writes the names of columns above the grid.
+
+        Args:
+            names: one for each column.
+            axis: what they count; stands before them.
+            here: the column pointed at, if there is one.
+            shown: the columns to name; if empty, those that have room.
+        """
+        ink, accent = self.sheet.colours.muted, self.sheet.colours.accent
+        # "t =" stands close to the first number: in a batch, the column of lengths ends at its left.
+        end = self.left + (min(self.wide / 2 - 8, 6) if axis.endswith("=") else -6)
+        self.sheet.text(end, self.top - 9, axis, anchor="end", size=11, ink=ink)
+        for c in shown or self.ticks(len(names), max(names, key=len), here):
+            look = {"bold": True, "ink": accent} if c == here else {"ink": ink}
+            self.sheet.text(self.x(c + 0.5), self.top - 9, names[c], anchor="middle", size=11, **look)
+
+    def names(self, names: Sequence[str], lengths: Sequence[int] = (), right: float = 10, size: int = 12) -> None:
+        """Writes the names of rows left of the grid, as many as have room.
+
+        Args:
+            names: one for each row.
+            lengths: one for each row, in a column of their own behind the names; may be empty.
+            right: px from the end of the names, or of the lengths, to the grid.
+            size: size of the names in px.
+        """
+        end, low = self.left - right, self.is_low
+        for r in range(0, len(names), nice((24 if low else 13) / self.tall)):
+            y = self.line(r)
+            if lengths:
+                self.sheet.text(6, y, names[r], size=size, bold=True)
+                self.sheet.text(end, y, str(lengths[r]), anchor="end", ink=self.sheet.colours.muted)
+            else:
+                self.sheet.text(end, y, names[r], anchor="end", size=11 if low else size, bold=not low)
+
+    def frame(self, row: int, column: int, rows: float = 1, stroke: str = "", thick: float = 3) -> None:
+        """Frames a cell, or so many rows of a column."""
+        stroke = stroke or self.sheet.colours.accent
+        self.sheet.box(self.x(column), self.y(row), max(self.wide, 2), rows * self.tall, stroke=stroke, thick=thick)
+
+
+def wide_enough(labels: Iterable[str], size: int = 12, least: float = _NARROWEST) -> float:
+    """Returns the width of a cell that each of these labels fits into, in px."""
+    return max([least, *(8 + width_of(label, size) for label in labels)])
+
+
+def real_cells(layout: Layout, b: int, label: Callable[[int, int], str] | None = None, fill: str = "") -> list[Cell]:
+    """Returns the real cells of a sequence.
+
+    Args:
+        layout: the batch.
+        b: the index of the sequence.
+        label: gives the label of the cell of a sequence at a time step. If it is None, all cells are drawn as one.
+        fill: used in place of the sequence's colour, if it is not empty.
+    """
+    fill, length = fill or palette.sequence_colour(b), int(layout.lengths[b])
+    return [Cell(fill, label(b, t)) for t in range(length)] if label else [Cell(fill, span=length)]
+
+
+def nice(at_least: float) -> int:
+    """Returns the smallest of 1, 2, 5, 10, 20, 50, … that is at least this."""
+    steps: Iterator[int] = (digit * 10**power for power in count() for digit in (1, 2, 5))
+    return next(step for step in steps if step >= at_least)
+
+
+def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
+    """Those of the labels, from left to right, that have room beside each other; always the last."""
+    taken = -math.inf
+    for x, said in labels:
+        room = width_of(said, 11) + 5
+        if x == labels[-1][0] or taken + room <= x <= labels[-1][0] - room:
+            taken = x
+            yield x, said
+
+
+def clip(words: str, width: float, size: int = 12) -> str:
+    """Cuts words that are wider than so many px, and ends them with dots."""
+    char = CHAR * size / 12
+    room = int(width / char) * char
+    if width_of(words, size) <= room:
+        return words
+    while words and width_of(words, size) > room - char:
+        words = words[:-1]
+    return words + "…"
+
+
+def stride(rows: int, most: int) -> int:
+    """Returns k, if one in k rows is drawn because there is room for so many rows at most."""
+    return -(-rows // most) | 1  # odd: a step through the colours that meets them all
+
+
+def one_in(stride: int, many: int, what: str = "sequences") -> str:
+    """Says that one in so many rows is drawn."""
+    return f"One in {stride} of {many:,} {what} is drawn. Counts are of all."

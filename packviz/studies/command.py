@@ -1,0 +1,67 @@
+"""The command `packviz bench`. It needs torch, numpy and the standard library; drawing HTML and PNG needs plotly."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from packviz.bench.command import add_study_options, run_study
+from packviz.bench.terminal import writing
+from packviz.core.files import require_suffix
+from packviz.draw.chart import Sweep
+from packviz.studies import benchmark
+from packviz.studies.benchmark import METHODS, SETUPS
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Gives the parser the options of `packviz bench`, and `packviz bench plot`."""
+    parser.set_defaults(run=_measure)
+    add_study_options(parser)
+    add = parser.add_argument
+    add("--setup", nargs="+", action="extend", choices=[*SETUPS], help="one or several of: A, no padding; B, triangle;"
+        " evenly, spread evenly (default: A B)")  # fmt: skip
+    add("--methods", default="padded,packed", help=f"what to compare with the first of them: some of"
+        f" {', '.join(METHODS)} (default: padded,packed)")  # fmt: skip
+    commands = parser.add_subparsers(title="commands", metavar="[plot …]")
+    plot = commands.add_parser(
+        "plot", help="draw result files side by side", description="Draws result files side by side."
+    )
+    plot.add_argument("files", nargs="+", metavar="FILE", help="what `packviz bench --out FILE` wrote")
+    plot.add_argument("--out", required=True, metavar="PICTURE", help="ends in .svg, .html or .png")
+    plot.set_defaults(run=_plot)
+
+
+def _measure(options: argparse.Namespace) -> int:
+    size = benchmark.QUICK if options.quick else benchmark.FULL
+    methods = [method.strip() for method in options.methods.split(",")]
+    parameters = {"methods": methods, "batch_size": size["batch_size"], "rounds": size["rounds"]}
+    study = replace(benchmark.STUDY, parameters=parameters)
+    steps = benchmark.sizes(size["shortest"], size["longest"], size["step"])
+    return run_study(study, benchmark.grid(options.setup or ["A", "B"], steps), options)
+
+
+def _plot(options: argparse.Namespace) -> int:
+    out = Path(options.out)
+    suffix = require_suffix("--out", options.out, (".svg", ".html", ".png"))
+    found = {name: benchmark.recorded(name) for name in dict.fromkeys(options.files)}
+    if not any(result.points for result in found.values()):
+        raise ValueError("these files contain no points to plot")
+    names = {name: "" if len(found) == 1 else Path(name).stem for name in found}
+    if len(set(names.values())) < len(names):  # of the same name in different folders
+        names = {name: name for name in found}
+    picture = benchmark.beside({names[name]: result for name, result in found.items()})
+    with writing(out):
+        if suffix == ".svg":
+            picture.save(out)
+        else:
+            _write_chart(picture, out)
+    return 0
+
+
+def _write_chart(picture: Sweep, out: Path) -> None:
+    try:
+        from packviz.draw import figures  # noqa: PLC0415 - a bare GPU machine has no plotly
+    except ImportError as error:
+        raise ValueError(f"{out.suffix} needs plotly: python -m pip install plotly; .svg does without") from error
+    figures.times_by_size(picture).save(out)

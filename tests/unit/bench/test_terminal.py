@@ -1,0 +1,145 @@
+"""Stopping and resuming, and the progress bar, as `packviz study` shows them. The toy stands in for a study."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+import toys
+
+from packviz import cli
+from packviz.bench.study import Comparison, Progress
+from packviz.bench.terminal import Bar
+from packviz.studies import savings, thumb
+
+# Stopping.
+
+
+@pytest.mark.parametrize(
+    ("measured", "message"),
+    [
+        (0, "nothing was measured yet"),
+        (1, "{path} holds 1 point. The same command again goes on from there."),
+    ],
+)
+def test_ctrl_c_keeps_what_was_measured(monkeypatch, capsys, tmp_path, measured, message):
+    pressed = []
+
+    def calls(point, device):
+        if point.size == 2 + measured and not pressed:
+            pressed.append(True)
+            raise KeyboardInterrupt
+        return toys.calls(point, device)
+
+    path = tmp_path / "result.json"
+    study = toys.study(calls)
+    monkeypatch.setattr(savings, "STUDY", study)
+    assert cli.main(["study", "savings", "--out", str(path)]) == 130
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.endswith(f"packviz: stopped; {message.format(path=path)}\n")
+    assert len(study.load(path).values) == measured
+    assert cli.main(["study", "savings", "--out", str(path)]) == 0
+    assert len(study.load(path).values) == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are POSIX's")
+def test_ctrl_c_for_real(tmp_path):
+    path = tmp_path / "result.json"
+    command = [
+        sys.executable,
+        "-m",
+        "packviz",
+        "study",
+        "thumb",
+        "--only",
+        "4 × 16",
+        "--rounds",
+        "1",
+        "--out",
+        str(path),
+    ]
+
+    def hear():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell starts what runs in its background deaf to Ctrl-C
+
+    program = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=hear)
+    try:
+        for _ in range(3):
+            assert program.stderr.readline().endswith("4 × 16: done\n")
+        program.send_signal(signal.SIGINT)
+        _, error = program.communicate(timeout=60)
+    finally:
+        program.kill()
+        program.communicate()
+    assert program.returncode == 130
+    assert "Traceback" not in error
+    there = int(re.search(r"holds (\d+) point", error)[1])
+    assert len(thumb.recorded(path).values) == there >= 3
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_within_a_finalizer_is_not_lost(monkeypatch, tmp_path):
+    """Python drops what is raised there."""
+    calls = []
+
+    class Press:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    def pressing():
+        calls.append(1)
+        Press()
+
+    monkeypatch.setattr(savings, "STUDY", toys.study(lambda point, device: Comparison({"a": pressing})))
+    before = signal.getsignal(signal.SIGINT)
+    assert cli.main(["study", "savings", "--out", str(tmp_path / "a.json")]) == 130
+    assert len(calls) == 1
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+# The progress bar.
+
+
+class Terminal:
+    """A terminal that keeps what it is told."""
+
+    def __init__(self):
+        self.got = []
+
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        self.got.append(text)
+
+    def flush(self):
+        pass
+
+
+def test_the_bar_on_a_terminal(monkeypatch, tmp_path):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(savings, "STUDY", toys.study())
+    assert cli.main(["study", "savings", "--out", str(tmp_path / "a.json")]) == 0
+    bars = [text for text in terminal.got if "[" in text]
+    assert all(re.fullmatch(r"\r\[#*\.*\] +\d+%  point \d of 2 \(size [23]\).*", bar.rstrip()) for bar in bars)
+    assert any("left" in bar for bar in bars)
+    assert max(map(len, bars)) <= 80
+    shares = [bar.count("#") for bar in bars]
+    assert shares == sorted(shares)
+    assert shares[0] < 5
+    assert shares[-1] == 20
+    assert all(len(bar[1 : bar.index("]")]) == 21 for bar in bars)
+    lines = [line.rpartition("\r")[2] for line in "".join(terminal.got).split("\n")]
+    assert lines == ["size 2: done", "size 3: done", ""]
+
+
+def test_the_bar_does_not_go_back():
+    terminal = Terminal()
+    bar = Bar(terminal)
+    for fraction in (0.61, 0.35, 0.8):
+        bar.show(Progress("size 1", 0, 2, fraction, 1.0))
+    assert [re.search(r"\d+%", text)[0] for text in terminal.got] == ["61%", "61%", "80%"]

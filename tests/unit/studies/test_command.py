@@ -1,0 +1,221 @@
+"""`packviz bench`, called as a function and run as a program."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from packviz import cli
+from packviz.studies import benchmark, helpers
+
+ROOT = Path(__file__).parents[3]
+FAKE = Path(__file__).parent / "recordings" / "benchmark_fake_cuda.json"
+TINY = ["bench", "--quick", "--rounds", "1", "--only", "32 "]
+
+
+def said(arguments, capsys):
+    status = cli.main([str(argument) for argument in arguments])
+    out, error = capsys.readouterr()
+    return status, out, error
+
+
+def test_it_measures_and_prints(capsys):
+    status, out, error = said(TINY, capsys)
+    assert status == 0
+    assert out.startswith("Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), batch size 64, float32.\n")
+    assert error == "setup A, 32 time steps: done\nsetup B, 32 time steps: done\n"
+
+
+def test_every_option_arrives(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    path = tmp_path / "result.json"
+    options = ["--setup", "B", "--setup", "evenly", "A", "--threads", "2", "--methods", "packed, padded"]
+    assert said([*TINY, *options, "--out", path], capsys)[0] == 0
+    result = benchmark.recorded(path)
+    assert result.provenance["parameters"] == {"methods": ["packed", "padded"], "batch_size": 64, "rounds": 1}
+    assert result.provenance["threads"] == 2
+    assert result.setups == ["A", "B", "evenly"]
+    assert said([*TINY, *options, "--out", path], capsys)[2].endswith("which stay; nothing left to measure\n")
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_defaults_are_the_forums_or_a_try(monkeypatch, quick):
+    asked = []
+
+    def steps(study, points, parameters, **options):
+        asked.append((points, parameters))
+        return iter([])
+
+    monkeypatch.setattr(benchmark.Study, "steps", steps)
+    assert cli.main(["bench", "--rounds", "3", *["--quick"] * quick]) == 0
+    ((points, parameters),) = asked
+    assert {point.setup for point in points} == {"A", "B"}
+    assert {point.steps for point in points} == {*range(32, 129 if quick else 513, 32)}
+    assert parameters == {"methods": ["padded", "packed"], "batch_size": 64 if quick else 512, "rounds": 3}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--device", "mps"], "device is 'mps'; choose cpu, cuda, or one of several GPUs as in cuda:1"),
+        (["--only", "Transformer"], "no point matches --only 'Transformer'; a point's name looks like 'setup B, 512 t"),
+        (["--threads", "9999"], "threads is 9999, more than the cores here: "),
+        (["--methods", "padded,magic"], "methods is 'magic'; choose one of 'padded', 'packed'"),
+        (
+            ["--quick", "--out", "no such folder/a.json"],
+            "cannot write no such folder/a.json: there is no folder no such folder",
+        ),
+        (["--out", __file__], f"--out is {__file__!r}; its name must end in .json, which says what is written\n"),
+        (["--out", str(ROOT)], f"--out is {str(ROOT)!r}; its name must end in .json, which says what is written\n"),
+        (["plot", "no.json", "--out", "a.svg"], "there is no result file 'no.json'"),
+        (["plot", str(FAKE), "--out", "a.pdf"], "--out is 'a.pdf'; its name must end in .svg, .html or .png"),
+        (["plot", str(FAKE), "--out", "no such folder/a.svg"], "cannot write no such folder/a.svg: there is no folder"),
+    ],
+)
+def test_what_cannot_be_done(capsys, options, message):
+    status, out, error = said(["bench", *options], capsys)
+    assert (status, out) == (2, "")
+    assert error.startswith(f"packviz: {message}")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--setup", "C"], ["--rounds", "many"], ["--rounds", "2", "--budget", "2"], ["plot"], ["draw"]],
+)
+def test_a_misspelt_option_gets_the_usage(capsys, options):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["bench", *options])
+    assert capsys.readouterr().err.startswith("usage: packviz bench")
+
+
+def test_the_help_names_all_methods(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["bench", "--help"])
+    assert f"some of {', '.join(benchmark.METHODS)} (default:" in " ".join(capsys.readouterr().out.split())
+
+
+# Drawing.
+
+
+@pytest.mark.parametrize("name", ["a.svg", "a.SVG"])
+def test_plot_as_svg(capsys, tmp_path, name):
+    out = tmp_path / name
+    assert said(["bench", "plot", FAKE, "--out", out], capsys) == (0, "", "")
+    assert out.read_text() == benchmark.recorded(FAKE).to_svg()
+
+
+def test_plot_of_two_machines(capsys, tmp_path):
+    folders = [tmp_path / "here", tmp_path / "there"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "a.json").write_bytes(FAKE.read_bytes())
+    out = tmp_path / "a.svg"
+    assert said(["bench", "plot", FAKE, folders[0] / "a.json", "--out", out], capsys)[0] == 0
+    drawn = out.read_text()
+    assert "benchmark_fake_cuda: MADE UP" in drawn
+    assert "a: MADE UP" in drawn
+    assert "stroke-dasharray" in drawn
+    assert said(["bench", "plot", *(f / "a.json" for f in folders), "--out", out], capsys)[0] == 0
+    assert f"{folders[0] / 'a.json'}: MADE UP" in out.read_text()
+
+
+def test_nothing_to_draw(capsys, tmp_path):
+    path = tmp_path / "empty.json"
+    benchmark.STUDY.save(path, benchmark.Benchmark({"parameters": benchmark.STUDY.parameters}, {}))
+    status, _, error = said(["bench", "plot", path, "--out", tmp_path / "a.svg"], capsys)
+    assert (status, error) == (2, "packviz: these files contain no points to plot\n")
+
+
+def test_plot_as_a_page_without_a_network(capsys, tmp_path):
+    out = tmp_path / "a.html"
+    assert said(["bench", "plot", FAKE, "--out", out], capsys) == (0, "", "")
+    page = out.read_text(encoding="utf-8")
+    assert not re.search(r"""<(script|link|img)[^>]*(src|href)\s*=\s*["']?(https?:)?//""", page)
+    assert len(page) > 1e6  # plotly itself is in it
+    assert "MADE UP" in page
+    assert '"displayModeBar": false' in page
+
+
+def test_plot_as_png(monkeypatch, capsys, tmp_path):
+    """The image is kaleido's and a browser's, which need not be here."""
+    kaleido = pytest.importorskip("kaleido")
+    asked = []
+    monkeypatch.setattr(kaleido, "calc_fig_sync", lambda figure, **given: asked.append((figure, given)) or b"\x89PNG")
+    out = tmp_path / "a.png"
+    assert said(["bench", "plot", FAKE, "--out", out], capsys) == (0, "", "")
+    assert out.read_bytes() == b"\x89PNG"
+    assert asked[0][1]["kopts"] == {"mathjax": False}  # which would come from a network
+    assert sum(bool(trace.name) for trace in asked[0][0].data) == 20  # the others are outlines
+
+    def fail(*given, **options):
+        raise RuntimeError("Kaleido requires Google Chrome\nand so on")
+
+    monkeypatch.setattr(kaleido, "calc_fig_sync", fail)
+    status, _, error = said(["bench", "plot", FAKE, "--out", out], capsys)
+    assert status == 2
+    assert (
+        "a PNG needs Chrome or Chromium, found on PATH or named by BROWSER_PATH; it failed: Kaleido requires" in error
+    )
+    monkeypatch.setitem(sys.modules, "kaleido", None)
+    status, _, error = said(["bench", "plot", FAKE, "--out", out], capsys)
+    assert (status, error[:49]) == (2, "packviz: a PNG needs kaleido: python -m pip insta")
+
+
+# A bare machine.
+
+BARE = """
+import sys
+class Bare:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"plotly", "ipywidgets", "IPython", "anywidget", "traitlets", "kaleido", "PIL"}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Bare())
+from packviz.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def bare(*arguments, **options):
+    """The command where nothing but torch, numpy and the standard library can be imported."""
+    command = [sys.executable, "-c", BARE, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", **options)
+
+
+def test_it_needs_torch_and_numpy_only(tmp_path):
+    path, out = tmp_path / "a.json", tmp_path / "a.svg"
+    done = bare(*TINY, "--out", path)
+    assert (done.returncode, done.stderr.count("done")) == (0, 2), done.stderr
+    assert bare("bench", "plot", path, "--out", out).returncode == 0
+    assert out.read_text().startswith("<svg ")
+    refused = bare("bench", "plot", path, "--out", tmp_path / "a.html")
+    assert refused.returncode == 2
+    assert refused.stderr == "packviz: .html needs plotly: python -m pip install plotly; .svg does without\n"
+    done = bare("study", "helpers", "--quick", "--rounds", "1", "--only", "align", "--out", tmp_path / "b.json")
+    assert done.returncode == 0, done.stderr
+    assert len(helpers.recorded(tmp_path / "b.json").values) == 1
+
+
+def test_without_torch_it_says_what_to_install():
+    code = "import sys; sys.modules['torch'] = None" + BARE
+    done = subprocess.run([sys.executable, "-c", code, *TINY], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "packviz: this needs torch: python -m pip install torch\n")
+
+
+def test_a_checkout_that_is_not_installed_will_do(tmp_path):
+    code = "import importlib.metadata as m\ndef gone(name): raise m.PackageNotFoundError(name)\nm.version = gone\n"
+    command = [sys.executable, "-c", code + BARE, *TINY, "--out", str(tmp_path / "a.json")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "a.json").read_text())["provenance"]["packviz"] is None
+    command = [sys.executable, "-c", code + BARE, "--version"]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "packviz (not installed)\n"
+
+
+def test_plotting_does_not_wait_for_torch(tmp_path):
+    code = f"from packviz.cli import main; main(['bench', 'plot', {str(FAKE)!r}, '--out', {str(tmp_path / 'a.svg')!r}])"
+    code += "\nimport sys; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

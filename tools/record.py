@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Records on this machine what the notebooks show as recorded, and the constants by which `pv.run` chooses.
+
+    python tools/record.py --device cuda --minutes 9 --out DIR
+
+runs `packviz study` for one study after the other, each into a file of DIR, until the minutes are over. The same
+command resumes. What is complete is copied into the checkout: results to `notebooks/recorded/`, constants to
+`packviz/ops/`, before the studies that choose by them. With `--minutes 0` it measures nothing and only copies.
+
+It needs torch, NumPy and the standard library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+STEPS: dict[str, tuple[str, ...]] = {
+    "calibration": ("calibration",),
+    "benchmark": ("benchmark",),
+    "race": ("race",),
+    "compiled": ("compiled",),
+    "thumb": ("thumb",),
+    "parts": ("parts",),
+    "savings": ("savings",),
+    "untuned": ("race", "--points", "untuned", "--budget", "1"),
+    "helpers": ("helpers",),
+}
+"""By the name of a file, what `packviz study` is to run: first what others choose by, last what is wanted least."""
+
+GRACE = 60  # s for a study to end its last call
+
+
+def study_of(step: str) -> tuple[Any, Sequence[Any]]:
+    """The study of a step, and the points that it is to measure."""
+    from packviz.cli import STUDIES  # noqa: PLC0415 - the checkout is on the path only now
+
+    name, *options = STEPS[step]
+    module = next(module for module in STUDIES if module.endswith(f".{name}"))
+    study = importlib.import_module(module).STUDY
+    return study, study.others[options[1]] if "--points" in options else study.full
+
+
+def missing(step: str, path: Path) -> list[str]:
+    """The points that a file still lacks."""
+    study, points = study_of(step)
+    done = study.load(path).values if path.exists() else {}
+    return [str(point) for point in points if point not in done]
+
+
+def record(step: str, path: Path, device: str, threads: int, until: float) -> int:
+    """Runs a study until it is complete or the time is over. Returns its exit status."""
+    command = [sys.executable, "-m", "packviz", "study", *STEPS[step], "--device", device, "--threads", str(threads)]
+    process = subprocess.Popen([*command, "--out", str(path)], cwd=ROOT)
+    try:
+        return process.wait(timeout=max(until - time.monotonic(), 0))
+    except (subprocess.TimeoutExpired, KeyboardInterrupt) as error:
+        if isinstance(error, subprocess.TimeoutExpired):  # Ctrl-C has reached it already
+            process.send_signal(signal.SIGINT)
+        try:
+            process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return 0
+
+
+def take(step: str, path: Path, device: str, threads: int) -> str:
+    """Copies complete results into the checkout. Returns what it did, or why it did not."""
+    study, _ = study_of(step)
+    found = study.load(path)
+    kind = device.partition(":")[0]
+    if "fake" in found.provenance or found.provenance["device"].partition(":")[0] != kind:
+        return f"not taken: it was not measured on {kind}"
+    if found.unverified:
+        return f"not taken: at {found.unverified[0]} the results were never compared"
+    if step == "calibration":
+        if not found.is_enough:
+            return "not complete: too few points for constants"
+        target = ROOT / "packviz" / "ops" / f"costs_{f'cpu_{threads}' if kind == 'cpu' else 'cuda'}.json"
+        found.costs.save(target)
+    elif left := missing(step, path):
+        return f"not complete: {len(left)} points are missing, the first {left[0]}"
+    else:
+        target = ROOT / "notebooks" / "recorded" / path.name
+        shutil.copyfile(path, target)
+    return "; ".join([f"taken to {target.relative_to(ROOT)}, measured on {found.caption}", *found.left_out])
+
+
+def main() -> int:
+    """Records what there is time for. Returns 1 if a study failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="results; if they exist, resume")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="torch's CPU threads (default: 1)")
+    parser.add_argument("--minutes", type=float, default=float("inf"), metavar="N", help="0 only copies")
+    parser.add_argument("--studies", nargs="+", choices=STEPS, default=[*STEPS], metavar="NAME", help=", ".join(STEPS))
+    options = parser.parse_args()
+    until = time.monotonic() + 60 * options.minutes
+    sys.path.insert(0, str(ROOT))
+    folder = options.out.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    kind = options.device.partition(":")[0]
+    end = f"{kind}_{options.threads}" if kind == "cpu" and options.threads > 1 else kind
+    failed = False
+    try:
+        for step in options.studies:
+            path = folder / f"{step}_{end}.json"
+            if time.monotonic() < until and missing(step, path):
+                failed |= record(step, path, options.device, options.threads, until) != 0
+            done = take(step, path, options.device, options.threads) if path.exists() else "nothing measured yet"
+            print(f"{path.name}: {done}", flush=True)
+    except KeyboardInterrupt:
+        return 130
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
