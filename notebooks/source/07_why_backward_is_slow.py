@@ -56,7 +56,7 @@ ask("nodes after pad")
 from packviz.count import profile
 
 small = profile.count([5, 4, 2, 2], features=8)
-print(small.pad.verdict())
+print(small.pad.verdict)
 small.pad.graph()
 
 # %% [markdown]

@@ -25,7 +25,7 @@ from packviz.bench import ways
 from packviz.bench.study import Comparison, How, Results, Study, timed
 from packviz.core.cuts import Rates, best_cuts, predict
 from packviz.core.fit import nonnegative
-from packviz.core.given import at_least, one_of
+from packviz.core.given import at_least, one_of, renamed, require_seconds
 from packviz.core.lengths import evenly, nearly_equal
 from packviz.core.spec import Spec
 from packviz.ops.costs import TERMS, Costs, amounts, in_force, key
@@ -140,13 +140,14 @@ class Calibration(Results[CalibrationPoint, _Seconds]):
         return f"{self.costs}"
 
 
+@renamed(seconds="budget")
 def calibrate(
     device: str = "cpu",
     *,
     modes: Sequence[str] = MODES,
     threads: int | None = None,
-    seconds: float = 180.0,
-    progress: Callable[[str], object] = lambda said: None,
+    budget: float = 180.0,
+    progress: Callable[[int, int], object] = lambda done, of: None,
 ) -> Costs:
     """Measures what runs cost on this machine, with one number of torch's threads.
 
@@ -157,13 +158,16 @@ def calibrate(
         device: `"cpu"` or `"cuda"`.
         modes: the RNNs to measure. For the others the constants in force are taken over, with their provenance.
         threads: torch's threads meanwhile; as many as it is set to now, if not given.
-        seconds: how long to go on. As often as there is time for it everything is measured again, and the shortest time
-            counts: a busy machine only ever makes things slower. The first shapes of `SHAPES` are measured in any case.
-        progress: told what comes next.
+        budget: seconds for everything, roughly. As often as there is time, everything is measured again, and the
+            shortest time counts, because a busy machine only ever makes things slower. The first shapes of `SHAPES` are
+            always measured.
+        progress: called with the points done, and the points that there are at most.
 
     Raises:
-        ValueError: there is no such device or RNN, or `threads` is no whole number of at least 1.
+        ValueError: there is no such device or RNN, `threads` is not a whole number of at least 1, or `budget` is not a
+            number over 0.
     """
+    budget = require_seconds("budget", budget)
     one_of("device", device, ("cpu", "cuda"))
     modes = [one_of("one of modes", mode, MODES) for mode in modes]
     count = at_least("threads", torch.get_num_threads() if threads is None else threads)
@@ -173,9 +177,9 @@ def calibrate(
     with torch.inference_mode(False):
         for found in STUDY.steps(points, parameters=STUDY.parameters, device=device, threads=count):
             done = len(found.values)
-            if done == len(points) or (done >= first and time.monotonic() - began > seconds):
+            if done == len(points) or (done >= first and time.monotonic() - began > budget):
                 break
-            progress(str(points[done]))
+            progress(done, len(points))
     return found.costs
 
 

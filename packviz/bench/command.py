@@ -81,7 +81,7 @@ def add_advise(parser: argparse.ArgumentParser) -> None:
     add("--bidirectional", action="store_true", help="each layer runs backwards, too")
     add("--forward", action="store_true", help="measure the forward pass alone, as without training")
     add("--batch-size", type=number, default=64, metavar="N", help="sequences per batch (default: 64)")
-    add("--seconds", type=positive(float), default=20.0, metavar="N", help="for everything, roughly (default: 20)")
+    add("--budget", type=positive(float), default=20.0, metavar="SECONDS", help="for everything (default: 20)")
     add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
     add("--threads", type=number, metavar="N", help="torch's CPU threads (default: as torch has it)")
     parser.set_defaults(run=_advise)
@@ -104,7 +104,7 @@ def _advise(options: argparse.Namespace) -> None:
                 rnn,
                 n,
                 batch_size=options.batch_size,
-                budget=options.seconds,
+                budget=options.budget,
                 progress=bar.show_rounds,
                 stop=lambda: bool(pressed),
             )

@@ -54,6 +54,17 @@ def share(name: str, value: Any) -> float:
     return float(value)
 
 
+def require_seconds(name: str, value: Any) -> float:
+    """Returns the value, a time in seconds, as a float.
+
+    Raises:
+        ValueError: it is not a finite number over 0.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise ValueError(f"{name} is {value!r}; give a number of seconds over 0")
+    return float(value)
+
+
 def only_dense(name: str, value: Any) -> None:
     """Lets everything pass but two kinds of torch's tensors: nested ones, whose sizes are no numbers, and sparse ones.
 

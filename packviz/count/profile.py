@@ -94,6 +94,7 @@ class Counted(Worded):
         """
         return next((step.name for step in self.steps if _FORMULA.search(step.name)), None)
 
+    @property
     def verdict(self) -> str:
         """In words: how its backward pass comes about."""
         nodes = f"{self.nodes:,} autograd nodes"

@@ -96,7 +96,7 @@ def masked_loss(
 ) -> Tensor: ...
 def masked_loss(
     loss: Tensor | LossFunction,
-    *batch: Any,
+    *tensors: Any,
     lengths: Any = None,
     batch_first: bool | None = None,
     reduction: Reduction = "mean",
@@ -114,7 +114,7 @@ def masked_loss(
             `F.binary_cross_entropy_with_logits`, or any other that takes predictions, targets and `reduction="none"`.
             Or the result of one, `(T, B, …)`, or `(B, T, …)` with `batch_first`; or any other number per cell, such as
             `(prediction == target).float()` for an accuracy. Sequences start at step 0.
-        *batch: for a function, the predictions and the targets (and whatever other tensors it takes), then in either
+        *tensors: for a function, the predictions and the targets (and whatever other tensors it takes), then in either
             case the lengths. The tensors are `(T, B, …)`, or `(B, T, …)` with `batch_first`. The function gets them
             without the padding's values and as `(T·B, …)`, so the classes of `F.cross_entropy` are the third dimension:
             logits `(B, T, C)` with targets `(B, T)`.
@@ -141,20 +141,20 @@ def masked_loss(
         ValueError: `loss` is already reduced, the tensors or the lengths do not fit each other, or there is no such
             `reduction`.
     """
-    if lengths is None and batch:
-        *batch, lengths = batch  # type: ignore[assignment]
+    if lengths is None and tensors:
+        *tensors, lengths = tensors  # type: ignore[assignment]
     if isinstance(lengths, bool):
         raise TypeError(f"batch_first must be given by name: batch_first={lengths}")
     one_of("reduction", reduction, ("mean", "sum", "sequence"))
     is_function = callable(loss) and not isinstance(loss, (Tensor, Module))
-    _check_call(loss, is_function, batch, lengths, options)
-    cells, name = (batch[0], "predictions") if is_function else (loss, "loss")
+    _check_call(loss, is_function, tensors, lengths, options)
+    cells, name = (tensors[0], "predictions") if is_function else (loss, "loss")
     n, read = _fitted(lengths, cells, name, batch_first)
     mask = _is_real(n, read.steps)
     mask = mask if read.batch_first else mask.T
     weights = None
     if is_function:
-        loss, weights = _per_element(loss, batch, mask, options)
+        loss, weights = _per_element(loss, tensors, mask, options)
 
     def summed(values: Tensor) -> Tensor:
         # Fill, never multiply: 0 × NaN is NaN. Half precision is summed in single, where 65 504 is not the end.
@@ -177,14 +177,14 @@ def masked_loss(
 _FUNCTION_FIRST = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=…)"
 
 
-def _check_call(loss: Any, is_function: bool, batch: Sequence[Any], lengths: Any, options: Any) -> None:
+def _check_call(loss: Any, is_function: bool, tensors: Sequence[Any], lengths: Any, options: Any) -> None:
     """Refuses a loss, or arguments after it, that `masked_loss` cannot take."""
     if is_function:
-        if len(batch) < 2 or lengths is None:
+        if len(tensors) < 2 or lengths is None:
             raise TypeError(f"a loss function needs predictions, targets and lengths: {_FUNCTION_FIRST}")
-        for name, value in zip(("predictions", "targets"), batch, strict=False):
+        for name, value in zip(("predictions", "targets"), tensors, strict=False):
             only_dense(name, value)
-        shapes = [tuple(getattr(value, "shape", ())) for value in batch]
+        shapes = [tuple(getattr(value, "shape", ())) for value in tensors]
         if any(len(shape) < 2 or shape[:2] != shapes[0][:2] for shape in shapes):
             raise ValueError(
                 f"predictions and targets have shapes {' and '.join(map(str, shapes))}, but must agree in their first"
@@ -195,7 +195,7 @@ def _check_call(loss: Any, is_function: bool, batch: Sequence[Any], lengths: Any
         raise TypeError(f"loss is a {type(loss).__name__}; give a function and its options: {_FUNCTION_FIRST}")
     if not isinstance(loss, Tensor):
         raise TypeError(f"loss must be a function or a floating-point tensor, got {type(loss).__name__}")
-    if batch or options:
+    if tensors or options:
         raise TypeError(
             "after a loss per element come the lengths alone; to compute the loss from predictions and targets, give"
             f" its function first: {_FUNCTION_FIRST}"
@@ -210,13 +210,13 @@ def _check_call(loss: Any, is_function: bool, batch: Sequence[Any], lengths: Any
 
 
 def _per_element(
-    function: Any, batch: Sequence[Tensor], mask: Tensor, options: dict[str, Any]
+    function: Any, tensors: Sequence[Tensor], mask: Tensor, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor | None]:
     """The loss of each cell, and how much each counts in a mean, if that is not 1."""
     while isinstance(function, partial) and not function.args:
         function, options = function.func, {**function.keywords, **options}
     # The values of the padding are filled in: NaN would have a gradient of NaN, and its class need not exist.
-    filled = [one.masked_fill(~_widened(mask, one.ndim), 0) for one in batch]
+    filled = [one.masked_fill(~_widened(mask, one.ndim), 0) for one in tensors]
     loss = function(*(one.flatten(0, 1) for one in filled), **{**options, "reduction": "none"})
     if loss.ndim == 0 or loss.shape[0] != mask.numel():
         raise ValueError(
@@ -232,6 +232,7 @@ def _per_element(
     return loss.unflatten(0, mask.shape), weights.masked_fill(ignored, 0)
 
 
+@renamed(max_length="max_len")
 @renamed(SENSE_REVERSED, to="padding_side", source="source_side")
 def align(
     x: Tensor,
@@ -239,7 +240,7 @@ def align(
     *,
     padding_side: Side = "right",
     source_side: Side | None = None,
-    max_length: int | None = None,
+    max_len: int | None = None,
     batch_first: bool | None = None,
     padding_value: float = 0.0,
     check_padding: float | None = None,
@@ -256,7 +257,7 @@ def align(
         source_side: the side of the padding in `x`. Defaults to the other side, so that aligning twice loses data
             (`check_padding` finds this). With `source_side` equal to `padding_side`, only the padding is overwritten
             and the width changed. Not allowed with a mask.
-        max_length: width of the result in time steps. Defaults to `T`.
+        max_len: width of the result in time steps. Defaults to `T`.
         batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a warning if
             `B` equals `T` (but not while compiling).
         padding_value: value that fills the padding of the result. Values in the padding of `x`, including NaN, have no
@@ -266,13 +267,13 @@ def align(
             Without it nothing is read from an accelerator.
 
     Returns:
-        `x` with its padding moved, and with `max_length` time steps. Lengths that could not be checked and are over
-        `max_length` lose steps: with the padding on the right the last ones, on the left the first ones. In a mask
+        `x` with its padding moved, and with `max_len` time steps. Lengths that could not be checked and are over
+        `max_len` lose steps: with the padding on the right the last ones, on the left the first ones. In a mask
         that could not be checked, anything but 0 counts as 1.
 
     Raises:
         TypeError: `x` is not a dense tensor, or `check_padding` is not a number.
-        ValueError: there is no such side; the lengths or the mask do not fit `x` or `max_length`; or `check_padding`
+        ValueError: there is no such side; the lengths or the mask do not fit `x` or `max_len`; or `check_padding`
             found cells that would be lost, or padding that would be moved as data. The message names the sequences.
     """
     one_of("padding_side", padding_side, ("right", "left"))
@@ -286,9 +287,9 @@ def align(
         raise ValueError(f"source_side is {source_side!r}, but a mask shows where the padding is: leave it out")
     source_side = source_side or ("left" if padding_side == "right" else "right")
     n, batch = _fitted(lengths, x, "x", batch_first, mask)
-    width = batch.steps if max_length is None else _steps(max_length, "max_length")
-    if max_length is not None:
-        _check(lengths, width, "max_length", "lengths" if mask is None else "mask.sum(1)")
+    width = batch.steps if max_len is None else _steps(max_len, "max_len")
+    if max_len is not None:
+        _check(lengths, width, "max_len", "lengths" if mask is None else "mask.sum(1)")
     if check_padding is not None:
         _check_padding(x, n, batch, mask, source_side, check_padding)
     column, row = torch.arange(width, device=x.device), torch.arange(batch.batch, device=x.device)
@@ -368,40 +369,42 @@ def _rows_have(rows: list[int]) -> str:
     return f"rows {', '.join(named[:-1])} and {named[-1]} have"
 
 
+@renamed(length="total_length")
 def unpack_to_length(
     packed: PackedSequence,
-    length: int,
+    total_length: int,
     batch_first: bool = False,
     padding_value: float = 0.0,
     truncate: bool = False,
 ) -> Tensor:
-    """Unpacks to exactly `length` time steps, for whoever needs a fixed shape.
+    """Unpacks to exactly `total_length` time steps, for whoever needs a fixed shape.
 
-    It returns what `pad_packed_sequence(packed, batch_first, padding_value, total_length=length)[0]` does, and can cut.
+    It returns what `pad_packed_sequence(packed, batch_first, padding_value, total_length)[0]` does, and can cut.
     Only the widths are compared, so nothing waits for the device. Under `torch.compile(fullgraph=True)` the packed
     sequence must know its order (packed with `enforce_sorted=False`).
 
     Args:
         packed: a `PackedSequence`, as an RNN returns it; also a hand-built one.
-        length: the width of the result. More than the longest sequence pads.
+        total_length: the width of the result in time steps, as torch calls it. More than the longest sequence pads.
         batch_first: whether the batch shall be the first dimension, as in torch.
         padding_value: what fills the padding.
-        truncate: allows a `length` below the longest sequence: later steps are dropped. Without it that is an error,
-            because a loss over a truncated output no longer sees the end of the long sequences.
+        truncate: allows a `total_length` below the longest sequence: later steps are dropped. Without it that is an
+            error, because a loss over a truncated output no longer sees the end of the long sequences.
 
     Returns:
-        `(length, B, …)`, or `(B, length, …)` with `batch_first`, in the caller's order of sequences.
+        `(total_length, B, …)`, or `(B, total_length, …)` with `batch_first`, in the caller's order of sequences.
 
     Raises:
         TypeError: `packed` is not a `PackedSequence`.
-        ValueError: `length` is not a whole number of at least 0, or below the longest sequence without `truncate`.
+        ValueError: `total_length` is not a whole number of at least 0, or below the longest sequence without
+            `truncate`.
     """
     if not isinstance(packed, PackedSequence):
         raise TypeError(f"packed must be a PackedSequence, got {type(packed).__name__}: pass what the RNN returned")
-    width, longest = _steps(length, "length"), len(packed.batch_sizes)
+    width, longest = _steps(total_length, "total_length"), len(packed.batch_sizes)
     if width < longest and not truncate:
         raise ValueError(
-            f"length is {width} but the longest sequence has {longest} time steps: give at least {longest}, or"
+            f"total_length is {width} but the longest sequence has {longest} time steps: give at least {longest}, or"
             " truncate=True to drop the later steps"
         )
     data, rank = packed.data, packed.unsorted_indices

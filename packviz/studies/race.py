@@ -203,6 +203,7 @@ class Race(Passes[MethodsPoint]):
             "at most 1.15 times torch padded where that takes over 5 ms": at_most(1.15, PADDED, slow),
         }
 
+    @property
     def verdict(self) -> str:
         """What `auto` aims at, and where it misses."""
         lines = []
@@ -224,7 +225,7 @@ class Race(Passes[MethodsPoint]):
                 best = f"; best: {self.best(point, which)}" if point.mode != "none" else ""
                 lines.append(f"  {point.name}: {times}{best}")
                 lines += [f"  ✗ {name} was left out: {why}" for name, why in timing.missing.items()]
-        return "\n".join([*lines, self.verdict(), f"Measured on {self.caption}."])
+        return "\n".join([*lines, self.verdict, f"Measured on {self.caption}."])
 
     def packed_faster(self) -> Dumbbells:
         """Where torch's packing makes a training step clearly faster: FLOPs and time as multiples of torch padded."""

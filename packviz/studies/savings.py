@@ -75,7 +75,7 @@ class SavingsPoint:
 class Savings(Timings[SavingsPoint], Drawn):
     """FLOPs and time of one training step, padded and packed, at the same number of real cells."""
 
-    def verdict(self, point: SavingsPoint) -> str:
+    def finding(self, point: SavingsPoint) -> str:
         """What the measurement says of FLOPs and time; it depends on nothing but the numbers."""
         counts, few, many = point.flops, name(point.distinct[0]), name(point.distinct[-1])
         lines = [f"Packed, every batch takes {counts[few] / counts[PADDED]:.3g} times the padded FLOPs."]
@@ -98,7 +98,7 @@ class Savings(Timings[SavingsPoint], Drawn):
         for one, count in point.flops.items():
             middle, low, high = map(milliseconds, (timing.median(one), *timing.quartiles(one)))
             rows.append([one, f"{count / 1e9:.3g}", middle, f"{low} to {high}"])
-        return "\n".join([*lines, *table(rows, "<21.8.9  <"), self.verdict(point)])
+        return "\n".join([*lines, *table(rows, "<21.8.9  <"), self.finding(point)])
 
     def sheet(self, theme: str) -> Sheet:
         """FLOPs and time of every batch, as multiples of the padded ones."""

@@ -357,7 +357,7 @@ SIZES = ["--input-size", "4", "--hidden-size", "8"]
 
 
 def test_advise_measures_and_recommends(capsys):
-    assert cli.main(["advise", "9", "5", "2", "--rnn", "GRU", *SIZES, "--seconds", "0.2", "--bidirectional"]) == 0
+    assert cli.main(["advise", "9", "5", "2", "--rnn", "GRU", *SIZES, "--budget", "0.2", "--bidirectional"]) == 0
     out, error = capsys.readouterr()
     assert out.startswith(("Use ", "Cannot tell which is fastest; take the simplest, "))
     assert "GRU(4, 8), bidirectional, forward and backward" in out
@@ -378,7 +378,7 @@ def test_advise_hands_on_what_is_asked_for(monkeypatch, tmp_path, capsys):
 
     monkeypatch.setattr(advice, "advise", advise)
     (tmp_path / "a.json").write_text("[5, 3]")
-    options = ["--layers", "2", "--forward", "--batch-size", "7", "--seconds", "3.5"]
+    options = ["--layers", "2", "--forward", "--batch-size", "7", "--budget", "3.5"]
     assert cli.main(["advise", str(tmp_path / "a.json"), *SIZES, *options]) == 0
     assert capsys.readouterr().out == "the advice\n\nthe code\n"
     assert str(asked["rnn"]) == "LSTM(4, 8, num_layers=2)"
@@ -416,7 +416,7 @@ def test_advise_refuses_in_a_line(capsys, arguments, said):
     assert complaint(capsys, "advise", *arguments, *SIZES).startswith(said)
 
 
-@pytest.mark.parametrize("option", [["--hidden-size", "0"], ["--rnn", "MLP"], ["--seconds", "-1"], ["--layers", "x"]])
+@pytest.mark.parametrize("option", [["--hidden-size", "0"], ["--rnn", "MLP"], ["--budget", "-1"], ["--layers", "x"]])
 def test_a_wrong_option_gets_the_usage(capsys, option):
     with pytest.raises(SystemExit, match="2"):
         cli.main(["advise", "5", "3", *SIZES, *option])

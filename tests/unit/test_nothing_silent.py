@@ -148,7 +148,7 @@ def test_any_mask_moves_its_real_cells_in_order(data, side, batch_first, more):
     x = torch.arange(1.0, 1 + mask.numel() * 2).reshape(*mask.shape, 2).requires_grad_()
     width = int(mask.sum(1).max()) + more
     lying = x if batch_first else x.transpose(0, 1)
-    moved = pv.align(lying, mask, padding_side=side, max_length=width, batch_first=batch_first)
+    moved = pv.align(lying, mask, padding_side=side, max_len=width, batch_first=batch_first)
     moved = moved if batch_first else moved.transpose(0, 1)
     rows = [x[b][mask[b]].tolist() for b in range(size)]
     assert moved.tolist() == laid(rows, width, side, [0.0, 0.0])
@@ -172,7 +172,7 @@ def test_a_mask_is_batch_first_whatever_x_is():
         (MASK[:, :4], {}, r"mask has shape \(2, 4\), but x"),
         (MASK * 2, {}, r"mask\[0, 3\] is 2; give True or 1 at real cells, and False or 0 at padding"),
         (MASK.float(), {}, r"mask of torch.float32.*0 and 1.*\.bool\(\)"),
-        (MASK, {"max_length": 3}, r"mask.sum\(1\)\[1\] is 4, more than max_length, 3"),
+        (MASK, {"max_len": 3}, r"mask.sum\(1\)\[1\] is 4, more than max_len, 3"),
     ],
 )
 def test_masks_that_cannot_be_meant(mask, options, message):

@@ -335,7 +335,7 @@ def test_a_formula_is_noticed(upstream):
     counts = profile.count([5, 3, 2, 2], 4)
     assert counts.pad.formula == "PadPackedSequenceBackward"
     assert counts.pad.nodes == 2
-    assert counts.pad.verdict() == (
+    assert counts.pad.verdict == (
         "torch has a derivative formula for pad, PadPackedSequenceBackward: 2 autograd nodes."
     )
     assert "PadPackedSequenceBackward" in counts.pad.graph().to_svg()
@@ -346,7 +346,7 @@ def test_a_formula_is_noticed(upstream):
 def test_without_a_formula_a_wrong_count_is_ours():
     pad = profile.count([5, 3, 2, 2], 4).pad
     if not pad.formula:
-        assert pad.verdict() == (
+        assert pad.verdict == (
             "torch has no derivative formula for pad; autograd has recorded what it is made of: 10 autograd nodes."
         )
         with pytest.raises(AssertionError, match="broken here"):

@@ -241,7 +241,7 @@ def test_align_equals_a_loop(batch, more, side, source, rest, batch_first, value
     if not contiguous:
         x = torch.stack([x, -x], dim=-1)[..., 0]
     x.requires_grad_()
-    options = {"max_length": width, "batch_first": batch_first, "padding_value": value}
+    options = {"max_len": width, "batch_first": batch_first, "padding_value": value}
     y = pv.align(x, lengths, padding_side=side, source_side=source, **options)
     blank = [[value] * rest[1]] * rest[0] if len(rest) == 2 else [value] * rest[0] if rest else value
     wanted = loop_align(batch_major(x, batch_first).tolist(), lengths, side, source, width, blank)
@@ -304,7 +304,7 @@ def test_align_gradcheck(side, source, batch_first):
     x = padded([3, 0, 2], 4, 2, batch_first=batch_first).requires_grad_()
 
     def run(x):
-        return pv.align(x, [3, 0, 2], padding_side=side, source_side=source, max_length=5, batch_first=batch_first)
+        return pv.align(x, [3, 0, 2], padding_side=side, source_side=source, max_len=5, batch_first=batch_first)
 
     assert gradcheck(run, x)
     assert gradgradcheck(run, x)
@@ -416,15 +416,15 @@ def packed_pair():
         ),
         (lambda: pv.align(torch.ones(5), [5]), ValueError, r"x must be \(T, B, …\), got shape \(5,\)"),
         (lambda: pv.align([[1]], [1]), TypeError, r"x must be a tensor \(T, B, …\), got list"),
-        (lambda: pv.align(torch.ones(5, 2), [5, 2], max_length=4), ValueError, r"lengths\[0\] is 5, .* max_length, 4"),
-        (lambda: pv.align(torch.ones(5, 2), [1, 2], max_length=-4), ValueError, "max_length is -4; give a whole"),
+        (lambda: pv.align(torch.ones(5, 2), [5, 2], max_len=4), ValueError, r"lengths\[0\] is 5, .* max_len, 4"),
+        (lambda: pv.align(torch.ones(5, 2), [1, 2], max_len=-4), ValueError, "max_len is -4; give a whole"),
         (lambda: pv.unpack_to_length(torch.ones(2), 3), TypeError, "packed must be a PackedSequence, got Tensor"),
         (
             lambda: pv.unpack_to_length(packed_pair(), 3),
             ValueError,
             "length is 3 but the longest sequence has 5 time steps: give at least 5, or truncate=True",
         ),
-        (lambda: pv.unpack_to_length(packed_pair(), -3, truncate=True), ValueError, "length is -3; give a whole"),
+        (lambda: pv.unpack_to_length(packed_pair(), -3, truncate=True), ValueError, "total_length is -3; give a whole"),
     ],
 )
 def test_refusals(call, error, message):
@@ -446,7 +446,7 @@ def calls(device, lengths):
             yield pv.masked_loss(y, lengths, **options)
             yield pv.masked_loss(F.cross_entropy, y, y[..., 0].long(), lengths, weight=y[0, 0].detach(), **options)
         for side in ("left", "right"):
-            options = {"padding_side": side, "max_length": 5, "batch_first": batch_first}
+            options = {"padding_side": side, "max_len": 5, "batch_first": batch_first}
             for source in ("left", "right"):
                 yield pv.align(y, lengths, source_side=source, **options)
             yield pv.align(y, torch.ones(3, 4, dtype=torch.bool, device=device), **options)
@@ -504,7 +504,7 @@ def test_cuda_lengths_out_of_range_do_what_is_promised():
     x = torch.arange(1.0, 13, device="cuda").reshape(3, 4)
     assert pv.masked_loss(x, lengths, batch_first=True).item() == (x[0].sum() + x[2, :2].sum()).item() / 6
     assert pv.real_mask(lengths, 4).sum(1).tolist() == [4, 0, 2]
-    options = {"source_side": "right", "max_length": 3, "batch_first": True}
+    options = {"source_side": "right", "max_len": 3, "batch_first": True}
     assert pv.align(x, lengths, padding_side="right", **options).tolist()[0] == [1, 2, 3]
     assert pv.align(x, lengths, padding_side="left", **options).tolist()[0] == [2, 3, 4]
     with pytest.raises(ValueError, match=r"lengths\[0\] is 9, more than"):
@@ -528,7 +528,7 @@ EVERY = {
     "right": lambda x, n: pv.align(x, n, batch_first=True),
     "left": lambda x, n: pv.align(x.transpose(0, 1), n, padding_side="left"),
     "wide": lambda x, n: pv.align(
-        x, n, padding_side="left", source_side="left", max_length=x.shape[1] + 3, batch_first=True
+        x, n, padding_side="left", source_side="left", max_len=x.shape[1] + 3, batch_first=True
     ),
     "by a mask": lambda x, n: pv.align(x, pv.real_mask(n, x.shape[1]), batch_first=True),
 }

@@ -149,9 +149,9 @@ def test_what_hardly_pads_has_an_aim_of_its_own():
 
 
 def test_the_verdict_names_the_points():
-    said = made_up(auto=20).verdict()
+    said = made_up(auto=20).verdict
     assert f"forward pass, auto {OWN}: missed at 1 of 1 point (GRU(2, 3), uniform, 3 × 5)" in said
-    assert "missed at 0 of 1 point\n" in made_up().verdict()
+    assert "missed at 0 of 1 point\n" in made_up().verdict
 
 
 def test_the_text_has_all_times():

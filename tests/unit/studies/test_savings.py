@@ -63,7 +63,7 @@ def test_in_words():
 
 
 def test_the_verdict_follows_the_numbers():
-    quick = fake({"padded": [4.0] * 6, "few": [2.0] * 6, "many": [2.0, 1, 3] * 2}).verdict(POINT)
+    quick = fake({"padded": [4.0] * 6, "few": [2.0] * 6, "many": [2.0, 1, 3] * 2}).finding(POINT)
     assert "packed (2 lengths) takes 0.5 times as long as padded" in quick
     assert "cannot tell packed (16 lengths) and packed (2 lengths) apart" in quick
 
