@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from packviz.bench.calibration import calibrate
     from packviz.check.batches import diagnose
     from packviz.check.errors import explain_errors
+    from packviz.check.museum import explain
     from packviz.check.states import compare
     from packviz.check.static import check_static
     from packviz.core import batches as batches
@@ -41,6 +42,7 @@ __all__ = [
     "check_static",
     "compare",
     "diagnose",
+    "explain",
     "explain_errors",
     "flops",
     "masked_loss",
@@ -78,6 +80,7 @@ _HOME = {
     "run": "packviz.ops.running",
     "flops": "packviz.count.flops",
     "diagnose": "packviz.check.batches",
+    "explain": "packviz.check.museum",
     "explain_errors": "packviz.check.errors",
     "compare": "packviz.check.states",
     "check_static": "packviz.check.static",

@@ -42,7 +42,7 @@ from packviz import cli, explorers
 from packviz.bench import advice, calibration, contest, timing
 from packviz.bench.contest import PACKED, PADDED
 from packviz.bench.timing import FEWEST_ROUNDS, NARROW, Timing, measure, median_interval
-from packviz.check import errors, museum
+from packviz.check import errors
 from packviz.check.findings import Finding, Findings
 from packviz.check.states import RESULTS
 from packviz.check.truth import truth_table
@@ -2553,7 +2553,7 @@ def what_torch_says(mistake):
 @pytest.mark.parametrize(("name", "mistake"), SURE.items(), ids=SURE)
 def test_18_a_text_of_one_mistake_alone_is_sure(name, mistake):
     for message in what_torch_says(mistake):
-        found = museum.search(message)
+        found = pv.explain(message)
         assert found.sure
         assert found[0].name == name
         assert found.to_text().startswith(f"Sure: {name}, ")
@@ -2562,7 +2562,7 @@ def test_18_a_text_of_one_mistake_alone_is_sure(name, mistake):
 @pytest.mark.parametrize(("name", "mistake"), UNSURE.items(), ids=UNSURE)
 def test_18_a_text_of_several_mistakes_is_not(name, mistake):
     text, _ = what_torch_says(mistake)
-    found = museum.search(text)
+    found = pv.explain(text)
     assert found[0].name == name
     assert not found.sure
     assert found.to_text().startswith(f"Not sure, perhaps: {name}, ")
@@ -2571,12 +2571,12 @@ def test_18_a_text_of_several_mistakes_is_not(name, mistake):
 @pytest.mark.parametrize("mistake", OTHERS)
 def test_18_no_other_mistake_is_surely_one_of_these(mistake):
     for message in what_torch_says(mistake):
-        assert not museum.search(message).sure
+        assert not pv.explain(message).sure
 
 
 @pytest.mark.parametrize(("text", "name"), REAL)
 def test_18_real_messages_are_never_wrong_and_sure(text, name):
-    found = museum.search(text)
+    found = pv.explain(text)
     assert not found or name is not None
     assert not found or found[0].name == name
     assert not found.sure or found[0].name == name
@@ -2584,7 +2584,7 @@ def test_18_real_messages_are_never_wrong_and_sure(text, name):
 
 def test_18_words_are_never_sure():
     for phrase in ("h_n order", "my lengths are floats", "why is packing slow", "onnx", "batch_first"):
-        found = museum.search(phrase)
+        found = pv.explain(phrase)
         assert found
         assert not found.sure
         assert "Only some words are alike." in found.to_text()
