@@ -68,6 +68,7 @@ assert pv.explain("must be Tensor, not PackedSequence")[0].name == "A layer that
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence, pad_sequence
 
+import packviz as pv
 from packviz.check import museum
 from packviz.lessons import ask, checks
 
