@@ -148,30 +148,30 @@ def masked_loss(
     one_of("reduction", reduction, ("mean", "sum", "sequence"))
     is_function = callable(loss) and not isinstance(loss, (Tensor, Module))
     _check_call(loss, is_function, tensors, lengths, options)
-    cells, name = (tensors[0], "predictions") if is_function else (loss, "loss")
-    n, read = _fitted(lengths, cells, name, batch_first)
+    values: Any = tensors[0] if is_function else loss
+    n, read = _fitted(lengths, values, "predictions" if is_function else "loss", batch_first)
     mask = _is_real(n, read.steps)
     mask = mask if read.batch_first else mask.T
     weights = None
     if is_function:
-        loss, weights = _per_element(loss, tensors, mask, options)
+        values, weights = _per_element(loss, tensors, mask, options)
 
-    def summed(values: Tensor) -> Tensor:
+    def summed(cells: Tensor) -> Tensor:
         # Fill, never multiply: 0 × NaN is NaN. Half precision is summed in single, where 65 504 is not the end.
-        exact = torch.float32 if values.dtype in (torch.float16, torch.bfloat16) else values.dtype
-        real = values.masked_fill(~_widened(mask, values.ndim), 0).to(exact)
+        exact = torch.float32 if cells.dtype in (torch.float16, torch.bfloat16) else cells.dtype
+        real = cells.masked_fill(~_widened(mask, cells.ndim), 0).to(exact)
         if reduction != "sequence":
             return real.sum()
         return (real if read.batch_first else real.transpose(0, 1)).flatten(1).sum(1)
 
-    total = summed(loss)
-    if reduction == "sum":
-        return total.to(loss.dtype)
-    if weights is None:
-        count = (n if reduction == "sequence" else n.sum()) * math.prod(loss.shape[2:])
-    else:
-        count = summed(weights)
-    return (total / count.masked_fill(count == 0, 1)).to(loss.dtype)
+    total = summed(values)
+    if reduction != "sum":
+        if weights is None:
+            count = (n if reduction == "sequence" else n.sum()) * math.prod(values.shape[2:])
+        else:
+            count = summed(weights)
+        total = total / count.masked_fill(count == 0, 1)
+    return total.to(values.dtype)
 
 
 _FUNCTION_FIRST = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=…)"

@@ -215,8 +215,8 @@ def _run(
 ) -> tuple[Tensor, State]:
     if is_tracing():  # type: ignore[no-untyped-call]
         first = rnn.batch_first if batch_first is None else batch_first
-        n = lengths if isinstance(lengths, (Tensor, list)) else whole_numbers(lengths).tolist()
-        return _packed(rnn, x, n, hx, first, total_length, padding_value)  # the trace holds the lengths
+        lengths = lengths if isinstance(lengths, (Tensor, list)) else whole_numbers(lengths).tolist()
+        return _packed(rnn, x, lengths, hx, first, total_length, padding_value)  # the trace holds the lengths
     n, source = _checked(rnn, x, lengths, hx, batch_first, total_length, padding_value, method)
     first = source.batch_first
     hx = tuple(hx) if isinstance(hx, list) else hx
