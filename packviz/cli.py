@@ -9,11 +9,11 @@ import sys
 from collections.abc import Sequence
 
 from packviz.bench.command import add_advise, add_studies
-from packviz.bench.machine import own_version
 from packviz.bench.terminal import STOPPED, writing
 from packviz.check.command import add_check, add_diagnose, add_patched, patched_arguments
 from packviz.core import lengths
 from packviz.core.files import require_suffix
+from packviz.core.machine import own_version
 from packviz.draw.picture import show
 from packviz.studies import command as benchmark
 
@@ -21,9 +21,9 @@ STUDIES = {
     "packviz.studies.savings": "the same FLOPs saved, by few and by many distinct lengths: the same time?",
     "packviz.studies.helpers": "the everyday helpers against a plain loop over the sequences",
     "packviz.studies.compiled": "compiling and packing, together and apart",
-    "packviz.studies.race": "torch padded, torch packed, and every method of pv.run (--points untuned: on a new grid)",
+    "packviz.studies.methods_benchmark": "torch padded, packed, and every method of pv.run (also --points untuned)",
     "packviz.studies.parts": "what a packed training step spends its time on: its parts replaced one after the other",
-    "packviz.studies.thumb": "rules of thumb, compared with a grid of batches",
+    "packviz.studies.heuristics": "heuristics, compared with a grid of measured batches",
     "packviz.studies.benchmark": "the network of a forum question, padded and packed, for growing lengths",
     "packviz.studies.compilers": "what tracing, export, compile and ONNX make of packing",
     "packviz.bench.calibration": "the constants by which pv.run chooses a method",

@@ -28,12 +28,12 @@ ROOT = Path(__file__).resolve().parents[1]
 STEPS: dict[str, tuple[str, ...]] = {
     "calibration": ("calibration",),
     "benchmark": ("benchmark",),
-    "race": ("race",),
+    "methods": ("methods",),
     "compiled": ("compiled",),
-    "thumb": ("thumb",),
+    "heuristics": ("heuristics",),
     "parts": ("parts",),
     "savings": ("savings",),
-    "untuned": ("race", "--points", "untuned", "--budget", "1"),
+    "untuned": ("methods", "--points", "untuned", "--budget", "1"),
     "helpers": ("helpers",),
 }
 """By the name of a file, what `packviz study` is to run: first what others choose by, last what is wanted least."""
@@ -46,7 +46,7 @@ def study_of(step: str) -> tuple[Any, Sequence[Any]]:
     from packviz.cli import STUDIES  # noqa: PLC0415 - the checkout is on the path only now
 
     name, *options = STEPS[step]
-    module = next(module for module in STUDIES if module.endswith(f".{name}"))
+    module = next(module for module in STUDIES if module.removesuffix("_benchmark").endswith(f".{name}"))
     study = importlib.import_module(module).STUDY
     return study, study.others[options[1]] if "--points" in options else study.full
 

@@ -255,21 +255,21 @@ savings.run(rounds=7)
 # (64 × 200: 64 sequences of up to 200 steps):
 
 # %%
-from packviz.studies import race
+from packviz.studies import methods_benchmark
 
-race.recorded().packed_faster()
+methods_benchmark.recorded().packed_faster()
 
 # %% tags=["claims"]
-from packviz.studies import thumb
+from packviz.studies import heuristics
 
-found = race.recorded()
+found = methods_benchmark.recorded()
 faster = found.packed_faster().groups
 assert "LSTM(128, 256), log-normal, 64 × 200" in faster
 for point in found.points:
     if point.name in faster:
         assert point.hidden_size >= 128
         assert sum(point.drawn()) < 0.55 * point.batch_size * point.steps
-for case in thumb.recorded().of("GRU", training=True):
+for case in heuristics.recorded().of("GRU", training=True):
     if (case.size, case.batch_size, case.kind) == (128, 64, "log-normal"):
         assert case.faster == ("padded" if case.longest == 256 else "packed")
 

@@ -70,7 +70,7 @@ ask("the price of packing")
 
 # %%
 machines = benchmark.recordings()  # every machine that was recorded
-benchmark.on_machines(machines, "ratio").chart()
+benchmark.by_machine(machines, "ratio").chart()
 
 # %% [markdown]
 # Both axes are logarithmic. On the line at 1 packing costs nothing.
@@ -96,7 +96,7 @@ assert not any(found.left_out for found in machines.values())
 ask("twice the length")
 
 # %%
-benchmark.on_machines(machines, "time").chart()
+benchmark.by_machine(machines, "time").chart()
 
 # %% [markdown]
 # The thin lines: twice the length takes twice the time (slope 1), or four times (slope 2). On the CPU padded follows the
@@ -108,7 +108,7 @@ benchmark.on_machines(machines, "time").chart()
 # The most memory in use at once:
 
 # %%
-benchmark.on_machines(machines, "memory").chart()
+benchmark.by_machine(machines, "memory").chart()
 
 # %% [markdown]
 # On the CPU packed training in B needs far less than padded: no padding is kept, and the packed LSTM keeps less for each
@@ -202,7 +202,7 @@ assert not yours.left_out
 # %% [markdown]
 # ## Exercise
 #
-# `a` and `b` are functions, `clock()` gives the seconds. How many times as long does `b` take as `a`? Four simulated
+# `a` and `b` are functions, `clock()` gives the seconds. MeasureOptions many times as long does `b` take as `a`? Four simulated
 # machines wait for you: a quiet one, a cold one, one that gets tired, and a busy one. Start with one call of each; the
 # check says which machine that fools.
 

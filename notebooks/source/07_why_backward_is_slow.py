@@ -24,7 +24,7 @@
 # %%
 from packviz.studies import parts
 
-parts.OnMachines(parts.STUDY.recordings())  # every machine that was recorded
+parts.ByMachine(parts.STUDY.recordings())  # every machine that was recorded
 
 # %% [markdown]
 # On a CPU, the longer the sequences, the more of the step two parts take: the packed LSTM, and the padding after it.

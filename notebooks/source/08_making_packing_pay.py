@@ -29,10 +29,10 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
 from packviz.lessons import ask, checks
-from packviz.studies import race
+from packviz.studies import methods_benchmark
 
 torch.set_num_threads(1)  # more gain little on products this small, and may wait for each other
-print(race.STUDY.without_gpu())
+print(methods_benchmark.STUDY.without_gpu())
 ask("one gather")
 
 # %% [markdown]
@@ -88,15 +88,15 @@ for T in (32, 64):
 # The time of both, recorded. *copy* is one copy of the padded tensor:
 
 # %%
-raced = race.STUDY.recordings()  # every machine that was recorded
-race.packing_chart(raced)
+raced = methods_benchmark.STUDY.recordings()  # every machine that was recorded
+methods_benchmark.packing_chart(raced)
 
 # %% tags=["claims"]
 assert torch.equal(gathered, packed.data)
 assert torch.equal(scattered, padded)
 assert nodes == 3
 assert megabytes < 10  # and torch's over 500: linear, and quadratic
-cpu = race.recorded()  # what the text says of times, it says of this one
+cpu = methods_benchmark.recorded()  # what the text says of times, it says of this one
 for point in [point for point in cpu.values if point.mode == "none"]:
     large = point.lengths == "triangle" and point.batch_size == 512
     assert cpu.ratio(point, "torch packed", "packviz") > (12 if large else 1)
@@ -352,14 +352,14 @@ from packviz.studies import benchmark
 
 methods = ("padded", "packed", "drop-in", "run")
 machines = benchmark.recordings(methods)
-benchmark.on_machines(machines, "ratio", "B").chart()
+benchmark.by_machine(machines, "ratio", "B").chart()
 
 # %% [markdown]
 # On the CPU packed training takes many times as long as padded. With `run` it takes less: the results of packing, and
 # fewer cells. `drop-in` saves the smaller part of the lost time: pack and pad. The larger part is torch's packed LSTM.
 
 # %%
-benchmark.on_machines(machines, "memory", "B").chart()
+benchmark.by_machine(machines, "memory", "B").chart()
 
 # %% [markdown]
 # On the CPU `run` pays with memory: the staircase keeps the rows of every rectangle beside the padded batch. Padded needs
@@ -381,7 +381,7 @@ assert memory["packed"] < memory["run"] < memory["padded"]
 # %% tags=["live-timing", "nbval-ignore-output"]
 live = benchmark.run(benchmark.grid("B", (32, 64, 128)), methods=methods, batch_size=64, rounds=25, until_narrow=True)
 print(live)
-benchmark.on_machines({"yours": live}, "ratio", "B").chart()
+benchmark.by_machine({"yours": live}, "ratio", "B").chart()
 
 # %% [markdown]
 # ## Who wins
@@ -391,20 +391,20 @@ benchmark.on_machines({"yours": live}, "ratio", "B").chart()
 # everywhere: `auto` has to choose.
 
 # %%
-race.chart(raced)
+methods_benchmark.chart(raced)
 
 # %% [markdown]
 # Where does `auto` miss what it aims at?
 
 # %%
-race.missed(raced)
+methods_benchmark.misses(raced)
 
 # %% [markdown]
 # On the CPU `auto` hardly ever loses to torch packed in training. It can lose to torch's *padded* LSTM, the fused kernel,
 # with tiny batches, short sequences, or hardly any padding.
 
 # %% tags=["claims"]
-assert len(cpu.aims()["at most 1.03 times torch packed"].missed) <= 2
+assert len(cpu.targets()["at most 1.03 times torch packed"].misses) <= 2
 lost = [point for point in cpu.points if cpu.ratio(point, "auto", "torch padded") > 1.05]
 assert sum(point.mode == "LSTM" for point in lost) > len(lost) / 2
 
@@ -416,7 +416,7 @@ assert sum(point.mode == "LSTM" for point in lost) > len(lost) / 2
 # - **"Fewer cells, less time."** Cuts cost calls. Nearly equal lengths stay one rectangle.
 # - **"So it is on a GPU."** There cuDNN, NVIDIA's library, takes `batch_sizes` as they are. Nothing here was measured on a
 #   GPU, so `auto` runs torch's packed RNN there, between the linear pack and pad, until `pv.calibrate("cuda").use()` has
-#   measured constants. To race on yours: `packviz study race --device cuda --out mine.json`.
+#   measured constants. To race on yours: `packviz study methods --device cuda --out mine.json`.
 
 # %% [markdown]
 # ## Exercise

@@ -19,8 +19,8 @@
 # %%
 from packviz.explorers import MuseumExplorer
 
-desk = MuseumExplorer("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:1 Long tensor")
-desk
+search_field = MuseumExplorer("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:1 Long tensor")
+search_field
 
 # %% [markdown]
 # From code, call `pv.explain`. It says how sure it is, because several mistakes share a text.
@@ -32,8 +32,8 @@ for text in ("my lengths are floats", "output shorter than input", "IndexError: 
     print(f"{text}\n    {pv.explain(text).summary}")
 
 # %% tags=["claims"]
-assert desk.found[0].name == "Lengths on the GPU"
-assert desk.found.sure
+assert search_field.found[0].name == "Lengths on the GPU"
+assert search_field.found.sure
 assert not pv.explain("IndexError: index out of range in self").sure
 assert not pv.explain("KeyError: 'foo'")
 assert pv.explain("is h_n in my order?")[0].name == "Whose order is it"

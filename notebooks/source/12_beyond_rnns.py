@@ -162,8 +162,8 @@ assert torch.equal(*causal)
 ids = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])  # *document ids*: whose token is this row?
 causal = torch.ones(10, 10, dtype=torch.bool).tril()
 own = ids[:, None] == ids  # (10, 10), True where query and key are of one document
-foreign = (causal & ~own).sum(1) / causal.sum(1)
-print("weight on strangers, all scores equal:", *(f"{w:.2f}" for w in foreign))
+cross_document = (causal & ~own).sum(1) / causal.sum(1)
+print("weight on strangers, all scores equal:", *(f"{w:.2f}" for w in cross_document))
 pv.draw.Scores([5, 3, 2], mask="causal")
 
 # %% [markdown]
@@ -218,7 +218,7 @@ print(*labels.tolist(), f"  {(labels >= 0).sum()} targets; without the cuts, 9")
 ask("most work")
 
 # %%
-padded, one_row = pv.draw.Scores([5, 3, 2], way="padded"), pv.draw.Scores([5, 3, 2])
+padded, one_row = pv.draw.Scores([5, 3, 2], strategy="padded"), pv.draw.Scores([5, 3, 2])
 print(f"padded: {padded.computed} scores. In one row: {one_row.computed}. Needed: {one_row.needed}.")
 one_row
 
@@ -230,7 +230,7 @@ one_row
 # Here N is 10, and 5 · √3 is 8.7.
 
 # %% tags=["claims"]
-assert torch.allclose(foreign, torch.tensor([0, 0, 0, 0, 0, 5 / 6, 5 / 7, 5 / 8, 8 / 9, 8 / 10]))
+assert torch.allclose(cross_document, torch.tensor([0, 0, 0, 0, 0, 5 / 6, 5 / 7, 5 / 8, 8 / 9, 8 / 10]))
 assert torch.equal(own, torch.block_diag(*(torch.ones(n, n, dtype=torch.bool) for n in lengths)))
 alone = torch.cat([attend(d, is_causal=True) for d in documents])
 assert (attend(flat, attn_mask=causal & own) - alone).abs().max() < 1e-5
@@ -240,7 +240,7 @@ unshifted[cu_seqlens[:-1]] = -100  # as Hugging Face's models want it, which shi
 assert torch.equal(F.pad(unshifted, (0, 1), value=-100)[1:], labels)
 assert labels.tolist() == [1, 2, 3, 4, -100, 6, 7, -100, 9, -100]
 assert (padded.computed, one_row.computed, one_row.needed) == (75, 100, 38)
-assert pv.draw.Scores([5, 3, 2], way="padded", mask="causal").computed == 45
+assert pv.draw.Scores([5, 3, 2], strategy="padded", mask="causal").computed == 45
 assert pv.draw.Scores([5, 3, 2], mask="causal").computed == 55
 assert 3**0.5 * 5 < 10
 
@@ -292,9 +292,9 @@ ask("cutting documents")
 from packviz.lessons import sentences
 
 sizes = [len(sentence) for sentence in sentences()]
-for way in ("next-fit", "first-fit decreasing", "cut where the row ends"):
-    filled = pv.draw.Scores(sizes, 64, way)
-    print(f"{way:23} {len(filled.rows)} rows, {filled.cut:3} sentences cut, {filled.computed:,} scores")
+for strategy in ("next-fit", "first-fit decreasing", "cut where the row ends"):
+    filled = pv.draw.Scores(sizes, 64, strategy)
+    print(f"{strategy:23} {len(filled.rows)} rows, {filled.cut:3} sentences cut, {filled.computed:,} scores")
 
 # %% [markdown]
 # Cutting wins nothing here. Try five documents. Then choose *sentences* as lengths, and make the rows larger: the padding
@@ -303,17 +303,17 @@ for way in ("next-fit", "first-fit decreasing", "cut where the row ends"):
 # %%
 from packviz.explorers import RowExplorer
 
-explorer = RowExplorer([3, 7, 4, 5, 4], room=8, way="next-fit")
+explorer = RowExplorer([3, 7, 4, 5, 4], row_size=8, strategy="next-fit")
 explorer
 
 # %% tags=["claims"]
-ways = {way: pv.draw.Scores(sizes, 64, way) for way in pv.batches.FILLS if way != "padded"}
-found = [len(ways[way].rows) for way in ("next-fit", "first-fit decreasing", "cut where the row ends")]
+strategies = {strategy: pv.draw.Scores(sizes, 64, strategy) for strategy in pv.batches.FILLS if strategy != "padded"}
+found = [len(strategies[strategy].rows) for strategy in ("next-fit", "first-fit decreasing", "cut where the row ends")]
 assert found == [117, 102, 102]
 assert (sum(sizes), min(sizes), max(sizes)) == (6474, 2, 51)
-assert ways["cut where the row ends"].cut == 93
-foreign = [pv.draw.Scores(sizes, room).foreign for room in (64, 128, 256, 512)]
-assert foreign == sorted(foreign)
+assert strategies["cut where the row ends"].cut == 93
+cross_document = [pv.draw.Scores(sizes, row_size).cross_document for row_size in (64, 128, 256, 512)]
+assert cross_document == sorted(cross_document)
 assert len(explorer.shown.rows) == 5
 assert len(pv.draw.Scores([3, 7, 4, 5, 4], 8).rows) == 3
 
@@ -327,7 +327,7 @@ assert len(pv.draw.Scores([3, 7, 4, 5, 4], 8).rows) == 3
 D, names = 128, ["padded", "in rows of 64", "in one row"]
 found = [pv.draw.Scores(sizes, max(sizes), "padded"), pv.draw.Scores(sizes, 64), pv.draw.Scores(sizes)]
 least = 24 * D**2 * sum(sizes) + 4 * D * found[0].needed
-times = [(24 * D**2 * len(one.rows) * one.room + 4 * D * one.computed) / least for one in found]
+times = [(24 * D**2 * len(one.rows) * one.row_size + 4 * D * one.computed) / least for one in found]
 
 title = "Times the work that is needed: " + ", ".join(f"{t:.3g} {name}" for name, t in zip(names, times, strict=True))
 needed = round(least)
@@ -361,12 +361,12 @@ from packviz.bench import measure
 
 linear, tokens = torch.nn.Linear(D, 4 * D), torch.cat(texts)
 print(measure({"Linear, padded": lambda: linear(padded), "Linear, flat": lambda: linear(tokens)}))
-ways = {
+strategies = {
     "attention, padded": lambda: heads(padded, token[:, None, None]),
     "filled rows": lambda: heads(filled, same[:, None]),
     "a loop": lambda: [heads(text) for text in texts],
 }
-print(measure(ways))
+print(measure(strategies))
 
 # %% [markdown]
 # The loop computes what is needed, in 512 small calls. These know documents, and compute little more:
@@ -472,16 +472,16 @@ checks.document_ids(my_document_ids)
 # %% [markdown]
 # ## Exercise 2
 #
-# Fill rows by first-fit decreasing. `lengths` is a list, `room` the tokens of a row. Return the rows, each a list of
+# Fill rows by first-fit decreasing. `lengths` is a list, `row_size` the tokens of a row. Return the rows, each a list of
 # lengths. `[3, 7, 4, 5, 4]` in rows of 8 gives `[[7], [5, 3], [4, 4]]`.
 
 
 # %% tags=["exercise"]
-def my_rows(lengths, room):
+def my_rows(lengths, row_size):
     # solution
     rows = []
     for length in sorted(lengths, reverse=True):
-        row = next((row for row in rows if sum(row) + length <= room), None)
+        row = next((row for row in rows if sum(row) + length <= row_size), None)
         if row is None:
             rows.append(row := [])
         row.append(length)

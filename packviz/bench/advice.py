@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
-from packviz.bench.contest import METHODS, OWN_BOTH, OWN_PAD, PACKED, PADDED, Pass, batch_of, contestants, look, shares
+from packviz.bench.comparison import (
+    METHODS,
+    OWN_BOTH,
+    OWN_PAD,
+    PACKED,
+    PADDED,
+    Pass,
+    batch_of,
+    every_method,
+    look,
+    shares,
+)
 from packviz.bench.terminal import Bar
-from packviz.bench.timing import FEWEST_ROUNDS, RATIOS, Ratio, Timing, measure, median_interval
+from packviz.bench.timing import FEWEST_ROUNDS, RATIOS, Estimate, Ratio, Timing, measure, median_interval
 from packviz.core import batches as buckets
 from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED, SHUFFLED, WINDOW, Load
-from packviz.core.given import at_least
 from packviz.core.layout import IntArray, Layout
 from packviz.core.spec import Spec
+from packviz.core.validation import at_least, require_seconds
 from packviz.draw import bars, palette, text
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 
 _PARTS = {
@@ -35,18 +44,11 @@ _PARTS = {
     "rest": "what is left: pv.run",
 }
 _EXCHANGED = (PACKED, "its pad exchanged", "its pack, too", "its RNN, too: pv.run")
+_REPLACED = (OWN_PAD, OWN_BOTH)  # to show what torch's packing spends its time on, and never recommended
+_RENAMED = {"gain": "speedup", "saved": "seconds_per_epoch", "in_buckets": "recommended", "seconds": "spent"}
 _AUTO = f"pv.run, {METHODS[0]}"
-_COLOURS = {
-    PADDED: palette.METHODS["padded"],
-    PACKED: palette.METHODS["packed"],
-    OWN_PAD: palette.METHODS["drop-in"],
-    OWN_BOTH: palette.METHODS["drop-in"],
-    _AUTO: palette.METHODS["run"],
-    "pv.run, padded": palette.METHODS["padded"],
-    "pv.run, packed": palette.METHODS["drop-in"],
-    "pv.run, split": palette.METHODS["split"],
-    "pv.run, staircase": palette.METHODS["staircase"],
-}
+_COLOURS = {PADDED: "padded", PACKED: "packed", OWN_PAD: "drop-in", OWN_BOTH: "drop-in", _AUTO: "run"}
+_COLOURS["pv.run, packed"] = "drop-in"  # torch's kernel between packviz's pack and pad
 
 SAMPLE = 5
 """Batches that stand for an epoch, at most."""
@@ -60,12 +62,11 @@ _ENOUGH_ROUNDS = 11
 
 
 @dataclass(frozen=True, repr=False)
-class Advice(Drawn):
+class Advice(Drawing):
     """What to do, and the measurement behind it.
 
     Attributes:
-        rnn: the RNN in words.
-        spec: its sizes.
+        spec: the sizes of the RNN.
         training: whether forward and backward were measured; else forward alone.
         lengths: `(N,)` of the whole data set.
         batch_size: sequences per batch.
@@ -76,10 +77,9 @@ class Advice(Drawn):
             was no time for one, and its first round is the look: a call of each on one batch.
         once: seconds that one batch took with each method that was only looked at, because it is slow.
         failed: why a method was not measured at all.
-        seconds: how the time was spent: `"looking"` and `"measuring"`.
+        spent: seconds that it took: `"looking"` at one batch with each method, and `"measuring"`.
     """
 
-    rnn: str
     spec: Spec
     training: bool
     lengths: IntArray
@@ -90,7 +90,17 @@ class Advice(Drawn):
     timing: Timing
     once: Mapping[str, float]
     failed: Mapping[str, str]
-    seconds: Mapping[str, float]
+    spent: Mapping[str, float]
+
+    def __getattr__(self, name: str) -> Any:
+        """Raises an error that gives the new name of an attribute that was renamed."""
+        renamed = f"advice.{name} is now advice.{_RENAMED[name]}" if name in _RENAMED else ""
+        raise AttributeError(renamed or f"Advice has no attribute {name!r}")
+
+    @property
+    def device(self) -> str:
+        """The device that the advice holds for, such as `"cpu"` or `"cuda:0"`; `timing.caption` names its processor."""
+        return str(self.timing.provenance["device"])
 
     @property
     def batches(self) -> int:
@@ -98,24 +108,29 @@ class Advice(Drawn):
         return int(self.loads[SHUFFLED].real.size)
 
     @property
-    def best(self) -> str:
-        """The method to use: the fastest with the right results, or a simpler one that is not told apart from it.
+    def recommended(self) -> str:
+        """The method to use, `best`, or the best one on buckets if these clearly take less time: a name of `timing`."""
+        ratio = self.bucketing
+        return ratio.name if ratio and ratio.is_clear and ratio.value < 1 else self.best
 
-        Where the rounds cannot tell any method apart from torch's packing (see `is_clear`), that is torch's packing.
+    @property
+    def best(self) -> str:
+        """The method to use on shuffled batches: the fastest with the right results, or a simpler one that is as fast.
+
+        If the rounds cannot tell any method from torch's packing (see `is_clear`), it is torch's packing.
         """
         return self._best(SHUFFLED)
 
     @property
-    def gain(self) -> Ratio:
-        """The best method against torch's packing: `value` under 1 is a gain."""
-        return self.timing.ratio(self.best, PACKED)
+    def speedup(self) -> Estimate:
+        """How many times as fast `recommended` is as torch's packing on shuffled batches: over 1 is better."""
+        ratio = self.timing.ratio(PACKED, self.recommended)
+        return Estimate(ratio.value, *ratio.interval)
 
     @property
-    def saved(self) -> tuple[float, float, float]:
-        """Seconds that the best method saves per epoch, against torch's packing: median and confidence interval."""
-        rounds = zip(self.timing.seconds[PACKED], self.timing.seconds[self.best], strict=True)
-        differences = [self._scale * (packed - best) for packed, best in rounds]
-        return float(np.median(differences)), *median_interval(differences)
+    def seconds_per_epoch(self) -> Estimate:
+        """The time of an epoch with what is recommended."""
+        return self.epoch(self.recommended)
 
     @property
     def is_clear(self) -> bool:
@@ -123,41 +138,25 @@ class Advice(Drawn):
 
         They do if the interval of the ratio leaves out 1, or if it is narrow: both then take about the same time.
         """
-        ratios = [self.timing.ratio(name, PACKED) for name in self._measured(SHUFFLED) if self.is_exact(name)]
+        ratios = [self.timing.ratio(name, PACKED) for name in self._exact(SHUFFLED)]
         return self.timing.rounds >= FEWEST_ROUNDS and all(ratio.is_clear or ratio.is_narrow for ratio in ratios)
 
     @property
     def bucketing(self) -> Ratio | None:
         """The best method on buckets against the best one on shuffled batches; none if that was not measured."""
-        if self._measured(BUCKETED):
-            return self.timing.ratio(bucketed(self._best(BUCKETED)), self.best)
-        return None
-
-    @property
-    def in_buckets(self) -> bool:
-        """Whether batches of similar lengths are part of the advice: they clearly take less time."""
-        ratio = self.bucketing
-        return ratio is not None and ratio.is_clear and ratio.value < 1
-
-    @property
-    def recommended(self) -> str:
-        """The method to use on the batches that are recommended: `best`, or the best one on buckets."""
-        return self._best(BUCKETED) if self.in_buckets else self.best
+        return self.timing.ratio(self._best(BUCKETED), self.best) if self._exact(BUCKETED) else None
 
     @property
     def code(self) -> str:
         """What to write for what is recommended: buckets, if they are, and the method."""
-        method = self.recommended.removeprefix("pv.run, ")
-        code = _CODE.get(self.recommended) or _CODE["run"].format("" if method == "auto" else f", method={method!r}")
+        chosen = _method(self.recommended)
+        method = chosen.removeprefix("pv.run, ")
+        code = _CODE.get(chosen) or _CODE["run"].format("" if method == "auto" else f", method={method!r}")
         code = code.replace("h_n", "(h_n, c_n)") if self.spec.mode == "LSTM" else code
-        if not self.in_buckets:
+        if self.recommended == chosen:
             return code
-        return f"{self.bucket_code}\n\n{code.removeprefix('import packviz as pv').lstrip()}"
-
-    @property
-    def bucket_code(self) -> str:
-        """What to write for batches of similar lengths."""
-        return _CODE[BUCKETED].format(self.batch_size, self.window)
+        loader = _CODE[BUCKETED].format(self.batch_size, self.window)
+        return f"{loader}\n\n{code.removeprefix('import packviz as pv').lstrip()}"
 
     @property
     def parts(self) -> Mapping[str, Ratio]:
@@ -177,34 +176,46 @@ class Advice(Drawn):
         _, *left = [ratio.value for ratio in self.parts.values()] or [1.0]
         return shares(dict(zip(("pad", "pack", "RNN"), left, strict=True))) if left else {}
 
-    def is_exact(self, method: str) -> bool:
-        """Whether a method gives the results of packing on these lengths; torch's padding only where none is padded."""
-        return method != PADDED or bool(self.lengths.min() == self.lengths.max())
+    def is_exact(self, name: str) -> bool:
+        """Whether one of the names of `timing` gives the results of packing; torch's padding only if none is padded."""
+        return _method(name) != PADDED or bool(self.lengths.min() == self.lengths.max())
 
-    def epoch(self, name: str) -> tuple[float, float, float]:
-        """Seconds per epoch: median and confidence interval. `name` is one of `timing`."""
-        low, high = self.timing.interval(name)
-        return self._scale * self.timing.median(name), self._scale * low, self._scale * high
+    def epoch(self, name: str) -> Estimate:
+        """Seconds per epoch with one of the names of `timing`."""
+        return Estimate(*(self._scale * each for each in (self.timing.median(name), *self.timing.interval(name))))
 
     def to_text(self) -> str:
         """The recommendation, the table behind it, and how it was measured."""
-        return "\n".join([self.verdict(), "", *self._table(), RATIOS, *self._said_shares(), "", *self._notes()])
+        return "\n".join([self.verdict, "", *self._table(), RATIOS, *self._share_lines(), "", *self._notes()])
 
     def sheet(self, theme: str) -> Sheet:
         """The recommendation above a bar per method; and what torch's packed run spends its time on."""
         pictures = [self._bars(theme), *([self._exchanged(theme)] if self.parts else [])]
-        return stack(self.verdict().replace("\n", " "), pictures, theme)
+        return stack(self.verdict.replace("\n", " "), pictures, theme)
 
+    @property
     def verdict(self) -> str:
         """What to do, what it gains, and what bucketing would add."""
-        where = ", on buckets of similar lengths" if self.in_buckets else ""
-        known = self.in_buckets or self.gain.is_clear or self.is_clear
+        where = ", on buckets of similar lengths" if self.recommended != self.best else ""
+        known = where or self._gain.is_clear or self.is_clear
         use = "Use" if known else "Cannot tell which is fastest; take the simplest,"
-        lines = [f"{use} {self.recommended}{where}.", *self._said_gain(), *self._said_bucketing()]
+        lines = [f"{use} {_method(self.recommended)}{where}.", *self._gain_lines(), *self._bucketing_lines()]
         return "\n".join(lines)
 
-    def _said_gain(self) -> list[str]:
-        exact = [name for name in self._measured(SHUFFLED) if self.is_exact(name)]
+    @property
+    def _gain(self) -> Ratio:
+        """The time of the best method on shuffled batches over that of torch's packing."""
+        return self.timing.ratio(self.best, PACKED)
+
+    def _saved(self) -> Estimate:
+        """Seconds per epoch that the best method saves on shuffled batches, compared with torch's packing."""
+        rounds = zip(self.timing.seconds[PACKED], self.timing.seconds[self.best], strict=True)
+        differences = [self._scale * (packed - best) for packed, best in rounds]
+        return Estimate(float(np.median(differences)), *median_interval(differences))
+
+    def _gain_lines(self) -> list[str]:
+        """What the best method on shuffled batches gains, and how sure that is."""
+        exact = self._exact(SHUFFLED)
         fastest = min(exact, key=self.timing.median)
         busy = [f"The machine is busy: {self.timing.busy}."] if self.timing.busy else []
         again = [*busy, "Give a larger budget, or repeat it on a quiet machine."]
@@ -213,22 +224,23 @@ class Advice(Drawn):
         if self.timing.rounds < FEWEST_ROUNDS:
             rounds = text.count(self.timing.rounds, "round")
             return [f"{rounds} cannot tell the methods apart; the fastest was {fastest}.", *again]
-        if self.is_clear and not self.gain.is_clear:
+        gain = self._gain
+        if self.is_clear and not gain.is_clear:
             return ["Nothing with the same results is clearly faster.", *busy]
-        if not self.gain.is_clear:
+        if not gain.is_clear:
             unclear = [self.timing.ratio(name, PACKED) for name in exact if name != PACKED]
             ranges = [f"{ratio.name} {ratio.between}" for ratio in unclear if not ratio.is_clear]
             return [f"Not told apart from {PACKED} (times as long, 95 % interval): {'; '.join(ranges)}.", *again]
-        slow, fast = self.gain.interval[1], self.gain.interval[0]
+        fast, slow = gain.interval
         share = 100 * (1 - slow), 100 * (1 - fast)
-        percent = f"{text.known(100 * (1 - self.gain.value), share)} %"
-        middle, low, high = self.saved
-        it = f"On shuffled batches {self.best}" if self.in_buckets else "It"
+        percent = f"{text.known(100 * (1 - gain.value), share)} %"
+        it = f"On shuffled batches {self.best}" if self.recommended != self.best else "It"
         said = f"{it} saves {percent} of the time of {PACKED} (95 % interval {text.between(share)} %)"
         doubt = "" if fastest == self.best else f" {fastest} has a lower median, but is not told apart from it."
-        return [f"{said}, some {text.known(middle, (low, high))} s per epoch.{doubt}", *busy]
+        return [f"{said}, some {self._saved().known} s per epoch.{doubt}", *busy]
 
-    def _said_bucketing(self) -> list[str]:
+    def _bucketing_lines(self) -> list[str]:
+        """What bucketing does to the padding and to the time."""
         before, after = (self.loads[order] for order in (SHUFFLED, BUCKETED))
         if after.padding >= before.padding:
             return [f"Bucketing by length ({self._together}) leaves no less padding here."]
@@ -242,23 +254,22 @@ class Advice(Drawn):
         ends = sorted(100 * abs(1 - end) for end in ratio.interval)
         share = text.known(100 * abs(1 - ratio.value), (ends[0], ends[1]))
         more = f"{share} % {'less' if ratio.value < 1 else 'more'} time per epoch"
-        return [f"{said}, and takes {more}, with {self._best(BUCKETED)}."]
+        return [f"{said}, and takes {more}, with {_method(ratio.name)}."]
 
     def _table(self) -> list[str]:
         rows = [["seconds per epoch", "median", "× packed", "95 % interval", "results of packing"]]
         for name in self._compared:
-            middle, low, high = self.epoch(name)
             ratio = self.timing.ratio(name, PACKED)
-            same = "yes" if self.is_exact(_method(name)) else "no: padding is read"
-            rows.append([name, text.known(middle, (low, high)), ratio.number, ratio.between, same])
+            same = "yes" if self.is_exact(name) else "no: padding is read"
+            rows.append([name, self.epoch(name).known, ratio.number, ratio.between, same])
         for name, seconds in self.once.items():
-            if name in (OWN_PAD, OWN_BOTH):
+            if name in _REPLACED:
                 continue
             rows.append([name, f"~ {float(f'{seconds * self.batches:.1g}'):g}", "", "(a look at one batch)"])
-        rows += [[name, why] for name, why in self.failed.items() if name not in (OWN_PAD, OWN_BOTH)]
+        rows += [[name, why] for name, why in self.failed.items() if name not in _REPLACED]
         return text.table(rows, "<  >8  >8  >20  <")
 
-    def _said_shares(self) -> list[str]:
+    def _share_lines(self) -> list[str]:
         """What torch's packed run spends its time on."""
         if not self.shares:
             there = OWN_PAD in {**self.once, **self.failed}
@@ -281,10 +292,10 @@ class Advice(Drawn):
     def _notes(self) -> list[str]:
         n = self.lengths
         what = "forward and backward" if self.training else "forward alone"
-        looking, measuring = (f"{self.seconds[name]:.2g} s" for name in ("looking", "measuring"))
+        looking, measuring = (f"{self.spent[name]:.2g} s" for name in ("looking", "measuring"))
         each = text.count(self.sample, "batch", "batches")
         return [
-            f"{self.rnn}, {what}. The RNN alone, not the rest of a model.",
+            f"{self.spec}, {what}. The RNN alone, not the rest of a model.",
             f"{text.count(n.size, 'sequence')} of {n.min()} to {n.max()} time steps in"
             f" {text.count(self.batches, 'batch', 'batches')} of {self.batch_size}.",
             f"An epoch is {each}, times {self._scale:.3g}: batches ranked by their cells, cut into equal groups, and"
@@ -304,34 +315,29 @@ class Advice(Drawn):
     @property
     def _compared(self) -> list[str]:
         """What is measured to be chosen from."""
-        return [name for name in self.timing.seconds if name not in (OWN_PAD, OWN_BOTH)]
+        return [name for name in self.timing.seconds if name not in _REPLACED]
 
     @property
     def _scale(self) -> float:
         return self.batches / self.sample
 
-    def _measured(self, order: str) -> list[str]:
-        """The methods measured in an order, simplest first."""
-        return [_method(name) for name in self._compared if (_method(name) != name) == (order == BUCKETED)]
+    def _exact(self, order: str) -> list[str]:
+        """What was measured in an order and gives the results of packing, the simplest first."""
+        names = [name for name in self._compared if (_method(name) != name) == (order == BUCKETED)]
+        return [name for name in names if self.is_exact(name)]
 
     def _best(self, order: str) -> str:
-        named = {method: bucketed(method) if order == BUCKETED else method for method in self._measured(order)}
-        exact = [method for method in named if self.is_exact(method)]
-        fastest = min(exact, key=lambda method: self.timing.median(named[method]))
-        return next(
-            method
-            for method in exact
-            if method == fastest or not self.timing.ratio(named[method], named[fastest]).is_clear
-        )
+        exact = self._exact(order)
+        fastest = min(exact, key=self.timing.median)
+        return next(name for name in exact if name == fastest or not self.timing.ratio(name, fastest).is_clear)
 
     def _bars(self, theme: str) -> Sheet:
         rows = {}
         for name in self._compared:
-            ratio, method = self.timing.ratio(name, PACKED), _method(name)
-            chosen = name == (bucketed(self.recommended) if self.in_buckets else self.recommended)
-            rows[name] = _spread(ratio, ratio.number, hatched=not self.is_exact(method), bold=chosen)
+            ratio = self.timing.ratio(name, PACKED)
+            rows[name] = _spread(ratio, ratio.number, hatched=not self.is_exact(name), bold=name == self.recommended)
         title = f"times as long as {PACKED}: median of the rounds' ratios, and its 95 % interval"
-        together = [f"bucketed: {self._together}."] if self._measured(BUCKETED) else []
+        together = [f"bucketed: {self._together}."] if self._exact(BUCKETED) else []
         notes = [*together, f"Measured on {self.timing.caption}."]
         return bars.spreads(title, rows, theme, hatched="other results than packing", line=1, notes=notes)
 
@@ -350,52 +356,44 @@ def advise(
     *,
     batch_size: int = 64,
     window: int = WINDOW,
-    longest: int | None = None,
-    count: int = 2000,
     budget: float = 20.0,
     seed: int = 0,
     progress: Callable[[int, int], object] | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Advice:
-    """Measures the ways to run an RNN on batches of these lengths, and recommends one.
+    """Measures the methods of running an RNN on batches of these lengths, and recommends one.
 
-    What is compared: torch's packing (pack, RNN, pad), every method of `pv.run`, and torch's padded run, which is
-    recommended only where nothing is padded, because elsewhere it changes results. Forward and backward if the RNN is
-    in training mode, forward alone after `rnn.eval()`. On the RNN's own device, with its dtype; its gradients stay as
-    they are.
+    It compares torch's packing (pack, RNN, pad), every method of `pv.run`, and torch's padded run, which it recommends
+    only if nothing is padded, because elsewhere it changes results. It measures forward and backward if the RNN is in
+    training mode, and forward alone after `rnn.eval()`, on the RNN's own device and with its dtype. The RNN's gradients
+    stay as they are. To show what torch's packing spends its time on, it also replaces one part of it after the other
+    by packviz's: the pad, the pack, and the run of the RNN.
 
-    And torch's packing once more with one part after the other exchanged for packviz's, which shows what its time is
-    made of: the pad, the pack, the run of the RNN, the rest.
-
-    An epoch is made up as training does it: all sequences shuffled and cut into batches; and once more in buckets (see
-    `pv.BucketSampler`), `window` batches sorted together. Of the batches of each, ranked by their padded
-    cells and cut into up to five equal groups, the middle one of each group is measured. So the same call measures the
-    same batches.
+    An epoch is formed as in training: all sequences are shuffled and cut into batches. A second one is formed in
+    buckets (see `pv.BucketSampler`). The batches of each are ranked by their padded cells and cut into up to five equal
+    groups, and the middle one of each group is measured. So the same call measures the same batches.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`.
-        lengths: `(N,)` of the whole data set: a list, an array, a tensor or a `Layout`; or the path of a CSV or JSON
-            file; or a distribution, a key of `pv.lengths.DISTRIBUTIONS` such as `"log-normal"`.
+        lengths: `(N,)` of the whole data set: a list, an array, a tensor or a `Layout`; or the path of a file, which
+            `pv.lengths.read` reads.
         batch_size: sequences per batch.
         window: batches that are sorted together, in buckets.
-        longest: the upper end of a distribution in time steps; only with one.
-        count: the number of sequences of a distribution.
-        budget: seconds for everything. First every method is called on one batch, and once more where that leaves
-            time. Those that take over three times as long as the fastest are left at that (torch's own two are not);
-            over twice, torch's padded run too, where time is short. Interleaved rounds follow, with as many batches as
-            allow for a dozen of them, until the ratios to torch's packing are known to about 5 % or the budget is
-            spent. Where it allows for fewer than a dozen, the look counts as the first. Nothing is begun after the end
-            of the budget, except that torch's packing is always called once; but what has begun is finished. So it
-            takes longer by about one call at most, and where the budget does not suffice for one call of each method,
-            some are left out.
-        seed: of the shuffling, the distribution and the data.
-        progress: called with the rounds done and the rounds in all. If not given, a bar on standard error, where that
-            is a terminal.
-        stop: asked before every call whether to stop; what is measured by then is used, at least the look.
+        budget: seconds for everything. Every method is called on one batch, and once more if there is time. Methods
+            that take over three times as long as the fastest are not measured further, apart from torch's own two; if
+            time is short, nor is anything but torch's packing that takes over twice as long. Interleaved rounds follow
+            until the ratios to torch's packing are known to about 5 %, or the budget is spent. If it allows for fewer
+            than a dozen rounds, the first calls count as a round. A call that has begun is finished, and torch's
+            packing is always called once. If there is no time for one call of each method, some are left out.
+        seed: of the shuffling and the data.
+        progress: called with the rounds done and the rounds in all. Defaults to a bar on standard error, if that is a
+            terminal.
+        stop: asked before every call whether to stop. What is measured by then is used, if it is one call of each.
 
     Returns:
-        An `Advice`: `.best`, `.is_clear`, `.gain`, `.saved`, `.bucketing`, `.shares`, `.code`; its text has the table.
-            Where the rounds cannot tell the methods apart, or the machine is busy, it says so.
+        An `Advice`: what is `.recommended`, the `.code` to paste, its `.speedup` and `.seconds_per_epoch`, and the
+            `.device` that this holds for. Its text has the table. If the rounds cannot tell the methods apart, or the
+            machine is busy, it says so.
 
     Raises:
         TypeError: `rnn` is not an RNN.
@@ -403,78 +401,97 @@ def advise(
             device); or it was stopped before every method was looked at.
     """
     began = time.monotonic()
-    if not isinstance(rnn, torch.nn.RNNBase):
-        raise TypeError(f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM (say, model.rnn)")
-    if not isinstance(budget, Real) or not 0 < budget < float("inf"):
-        raise ValueError(f"budget is {budget!r}; give a number of seconds over 0")
-    device = next(rnn.parameters()).device
-    if device.type == "meta":
-        raise ValueError("rnn is on the meta device, where nothing can be measured: give it weights with to_empty()")
-    n = _lengths(lengths, longest, count, seed)
+    device = _device_of(rnn)
+    budget = require_seconds("budget", budget)
+    n = _lengths(lengths)
     at_least("window", window)
     orders = {order: buckets.batches(n, batch_size, order, window=window, seed=seed) for order in (SHUFFLED, BUCKETED)}
     loads = {order: Load.of(n, groups) for order, groups in orders.items()}
-    methods, bar = contestants(), Bar(sys.stderr)
-
-    def left() -> float:
-        return budget - (time.monotonic() - began)
-
+    methods, bar = every_method(), Bar(sys.stderr)
+    end = began + budget
     with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):  # for dropout
         first = batch_of(rnn, n[_middle(orders[SHUFFLED], loads[SHUFFLED], 1)[0]], seed)
-        looks, failed = look(rnn, methods, first, left, stop)
-        fastest = min(took for name, took in looks.items() if name != PADDED)
-        looked, rest = time.monotonic(), left()
-
-        def fast(times: float, always: tuple[str, ...]) -> list[str]:
-            return [name for name in methods if name in always or looks.get(name, math.inf) <= times * fastest]
-
-        kept = fast(SLOW, tuple(looks.keys() & {PADDED, PACKED, OWN_PAD, OWN_BOTH}))
-        if rest < (_ENOUGH_ROUNDS + 1) * sum(looks[name] for name in kept):
-            kept = fast(SLOW_IF_TIGHT, (PACKED,))
-        each = sum(looks[name] for name in kept)  # of a batch, in one order
-        share = rest / (_ENOUGH_ROUNDS + 1) / each  # orders times batches
-        warmup = int(share >= 1)  # else the look is one
-        both = share >= 2 and loads[BUCKETED].padding < loads[SHUFFLED].padding
-        sample = min(SAMPLE, len(orders[SHUFFLED]), max(1, int(share / (1 + both))))
+        looks, failed = look(rnn, methods, first, lambda: end - time.monotonic(), stop)
+        looked = time.monotonic()
+        known = {name: looks[name] for name in methods if name in looks}
+        buckets_help = loads[BUCKETED].padding < loads[SHUFFLED].padding
+        effort = _Effort.within(end - looked, known, len(orders[SHUFFLED]), buckets_help)
         calls: dict[str, Pass] = {}
-        for order in (SHUFFLED, BUCKETED)[: 1 + both]:
-            some = [batch_of(rnn, n[group], seed) for group in _middle(orders[order], loads[order], sample)]
-            for name in kept:
-                if order == BUCKETED and name in (OWN_PAD, OWN_BOTH):
-                    continue
-                calls[bucketed(name) if order == BUCKETED else name] = Pass(rnn, methods[name], some)
-        rounds = int(rest / ((1 + both) * each * sample)) - warmup
+        for order in (SHUFFLED, BUCKETED)[: 1 + effort.in_buckets]:
+            some = [batch_of(rnn, n[group], seed) for group in _middle(orders[order], loads[order], effort.sample)]
+            calls |= {name: Pass(rnn, methods[_method(name)], some) for name in effort.names(order)}
         timing = measure(
             calls,
-            rounds=max(1, rounds),
-            warmup=warmup,
+            rounds=max(1, effort.rounds),
+            warmup=effort.warmup,
             device=device,
             before={name: call.reorder for name, call in calls.items()},
             progress=progress or bar.show_rounds,
-            stop=lambda: rounds < 1 or left() <= 0 or stop(),
+            stop=lambda: effort.rounds < 1 or time.monotonic() >= end or stop(),
             parameters={"rnn": str(rnn), "sequences": n.size, "batch_size": batch_size, "seed": seed},
             until_narrow=True,
             to=PACKED,
         )
     bar.clear()
-    measured = time.monotonic()
-    if not warmup or not timing.rounds:  # the look is a round too, on one batch
-        seconds = {name: (looks[name], *timing.seconds[name]) for name in kept}
-        timing, sample = replace(timing, seconds=seconds, warmup=0), 1
-    return Advice(
-        rnn=str(Spec.of(rnn)),
-        spec=Spec.of(rnn),
-        training=rnn.training,
-        lengths=n,
-        batch_size=batch_size,
-        window=window,
-        loads=loads,
-        sample=sample,
-        timing=timing,
-        once={name: took for name, took in looks.items() if name not in kept},
-        failed=failed,
-        seconds={"looking": looked - began, "measuring": measured - looked},
-    )
+    spent = {"looking": looked - began, "measuring": time.monotonic() - looked}
+    sample, once = effort.sample, {name: took for name, took in looks.items() if name not in effort.kept}
+    if not effort.warmup or not timing.rounds:  # the look is a round too, on one batch
+        rounds = {name: (looks[name], *timing.seconds[name]) for name in effort.kept}
+        timing, sample = replace(timing, seconds=rounds, warmup=0), 1
+    spec = Spec.of(rnn)
+    return Advice(spec, rnn.training, n, batch_size, window, loads, sample, timing, once, failed, spent)
+
+
+class _Effort(NamedTuple):
+    """What there is time for.
+
+    Attributes:
+        kept: the methods to measure.
+        in_buckets: whether to measure them on buckets, too.
+        sample: batches of each order.
+        rounds: at most; 0 if there is no time for any.
+        warmup: rounds before them; if 0, the look counts as the first round.
+    """
+
+    kept: list[str]
+    in_buckets: bool
+    sample: int
+    rounds: int
+    warmup: int
+
+    def names(self, order: str) -> list[str]:
+        """What to measure in an order, as it is called there."""
+        if order == SHUFFLED:
+            return self.kept
+        return [bucketed(method) for method in self.kept if method not in _REPLACED]
+
+    @classmethod
+    def within(cls, left: float, looks: Mapping[str, float], batches: int, buckets_help: bool) -> _Effort:
+        """Returns what fits into the seconds that are `left`, if one batch takes what the `looks` say."""
+        fastest = min(took for name, took in looks.items() if name != PADDED)
+
+        def fast(times: float, *always: str) -> list[str]:
+            return [name for name, took in looks.items() if name in always or took <= times * fastest]
+
+        kept = fast(SLOW, PADDED, PACKED, *_REPLACED)
+        if left < (_ENOUGH_ROUNDS + 1) * sum(looks[name] for name in kept):
+            kept = fast(SLOW_IF_TIGHT, PACKED)
+        each = sum(looks[name] for name in kept)
+        share = left / (_ENOUGH_ROUNDS + 1) / each  # orders times batches
+        warmup = int(share >= 1)
+        in_buckets = share >= 2 and buckets_help
+        sample = min(SAMPLE, batches, max(1, int(share / (1 + in_buckets))))
+        return cls(kept, in_buckets, sample, int(left / ((1 + in_buckets) * each * sample)) - warmup, warmup)
+
+
+def _device_of(rnn: Any) -> torch.device:
+    """Returns the device of an RNN that can be measured."""
+    if not isinstance(rnn, torch.nn.RNNBase):
+        raise TypeError(f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM (say, model.rnn)")
+    device = next(rnn.parameters()).device
+    if device.type == "meta":
+        raise ValueError("rnn is on the meta device, where nothing can be measured: give it weights with to_empty()")
+    return device
 
 
 def bucketed(method: str) -> str:
@@ -484,7 +501,8 @@ def bucketed(method: str) -> str:
 
 def _spread(ratio: Ratio, said: str, **more: bool) -> bars.Spread:
     """The bar of a ratio, in the colour of its method, with its interval if the rounds give one."""
-    fill = _COLOURS.get(_method(ratio.name), bars.SOLID)
+    method = _method(ratio.name)
+    fill = palette.METHODS.get(_COLOURS.get(method, method.removeprefix("pv.run, ")), bars.SOLID)
     low, high = ratio.interval if ratio.rounds >= FEWEST_ROUNDS else (ratio.value, ratio.value)
     return bars.Spread(low, ratio.value, high, said, fill=fill, **more)
 
@@ -493,20 +511,12 @@ def _method(name: str) -> str:
     return name.removesuffix(", bucketed")
 
 
-def _lengths(given: Any, longest: int | None, count: int, seed: int) -> IntArray:
-    distribution = sources.DISTRIBUTIONS.get(given) if isinstance(given, str) else None
-    if distribution is None:
-        if longest is not None:
-            names = ", ".join(map(repr, sources.DISTRIBUTIONS))
-            raise ValueError(f"longest is for a distribution ({names}); lengths of your own have their longest")
-        if given is None:
-            raise ValueError("lengths is None; give a list, an array, a tensor, a Layout, a file or a distribution")
-        if isinstance(given, (str, PathLike)):
-            given = sources.read(str(given))
-        return given.lengths if isinstance(given, Layout) else Layout(given).lengths
-    for name, value, least in (("longest", longest, 1), ("count", count, 1), ("seed", seed, 0)):
-        at_least(name, value, least)
-    return Layout(distribution(count, int(longest or 1), seed)).lengths
+def _lengths(given: Any) -> IntArray:
+    if given is None:
+        raise ValueError("lengths is None; give a list, an array, a tensor, a Layout or a file")
+    if isinstance(given, (str, PathLike)):
+        given = sources.read(str(given))
+    return Layout(given).lengths
 
 
 def _middle(groups: Sequence[IntArray], load: Load, sample: int) -> list[IntArray]:

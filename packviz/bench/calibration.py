@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from packviz.bench import ways
-from packviz.bench.study import Comparison, How, Results, Study, timed
+from packviz.bench import rnn_calls
+from packviz.bench.study import Comparison, MeasureOptions, Results, Study, timed
 from packviz.core.cuts import Rates, best_cuts, predict
 from packviz.core.fit import nonnegative
-from packviz.core.given import at_least, one_of, renamed, require_seconds
 from packviz.core.lengths import evenly, nearly_equal
 from packviz.core.spec import Spec
+from packviz.core.validation import at_least, one_of, renamed, require_seconds
 from packviz.ops.costs import TERMS, Costs, amounts, in_force, key
 from packviz.ops.running import Staircase, forget
 
@@ -120,12 +120,12 @@ class Calibration(Results[CalibrationPoint, _Seconds]):
         For RNNs that were not measured, those in force are taken over, and the provenance says so.
         """
         device = str(self.provenance["device"]).partition(":")[0]
-        known: defaultdict[str, dict[Any, tuple[tuple[float, ...], float]]] = defaultdict(dict)
+        known: defaultdict[str, dict[Any, tuple[Mapping[str, int], float]]] = defaultdict(dict)
         for point, found in self.values.items():
             for name, run in _every_run(point, device):
                 if run.what in found.get(name, {}):
                     here, seconds = (point.shape, run.what), found[name][run.what]
-                    _, before = known[name].get(here, ((), math.inf))
+                    _, before = known[name].get(here, ({}, math.inf))
                     known[name][here] = amounts(point.spec, *run.amount), min(before, seconds)
         modes = list(dict.fromkeys(point.mode for point in self.values))
         older = in_force(device, int(self.provenance["threads"]))
@@ -215,7 +215,7 @@ def _rounds(point: CalibrationPoint, device: str) -> Iterator[tuple[bool, bool, 
         yield fused, training, stairs + rest * (fused == own)  # the others are the same on either kernel
 
 
-def _time_shape(point: CalibrationPoint, how: How) -> _Seconds:
+def _time_shape(point: CalibrationPoint, how: MeasureOptions) -> _Seconds:
     """Times one RNN on one batch by every method."""
     (batch, steps, inputs, *_), device = point.shape, how.device
     kind = device.partition(":")[0]
@@ -224,11 +224,13 @@ def _time_shape(point: CalibrationPoint, how: How) -> _Seconds:
     for i, (fused, training, runs) in enumerate(rounds):
         # oneDNN has no LSTM in double precision.
         dtype = torch.float64 if fused != own else torch.float32
-        rnn = ways.rnn_of(point.spec, batch_first=True).to(device, dtype)
+        rnn = rnn_calls.rnn_of(point.spec, batch_first=True).to(device, dtype)
         x = torch.ones(batch, steps, inputs, device=device, dtype=dtype, requires_grad=True)
         leaves = [x, *rnn.parameters()]
-        made = {run.what: partial(ways.run, rnn, x, run.lengths, run.method) for run in runs}
-        calls = {what: ways.training(run, leaves) if training else ways.forward(run) for what, run in made.items()}
+        made = {run.what: partial(rnn_calls.run, rnn, x, run.lengths, run.method) for run in runs}
+        calls = {
+            what: rnn_calls.training(run, leaves) if training else rnn_calls.forward(run) for what, run in made.items()
+        }
         part = how.part("training" if training else "forward", i, len(rounds))
         timing = timed(Comparison(calls, forget), part, warmup=1)
         for run in runs:
@@ -236,15 +238,15 @@ def _time_shape(point: CalibrationPoint, how: How) -> _Seconds:
     return taken
 
 
-def _fitted(name: str, points: Iterable[tuple[tuple[float, ...], float]], device: str = "cpu") -> list[float]:
+def _fitted(name: str, points: Iterable[tuple[Mapping[str, int], float]], device: str = "cpu") -> dict[str, float]:
     """Constants, none below zero, with the smallest sum of squares of relative errors."""
-    counted, seconds = map(np.array, zip(*points, strict=True))
-    rows = counted / seconds[:, None]
+    unused = set()
     if not (device == "cpu" and name.startswith("packed") and name.endswith("training")):
-        rows[:, TERMS.index("cell, step, gate")] = 0
+        unused.add("cell, step, gate")
     if not (device == "cuda" and name.startswith(("packed", "whole"))):
-        rows[:, TERMS.index("step of all")] = 0
-    return [float(f"{value:.4g}") for value in nonnegative(rows)]
+        unused.add("step of all")
+    rows = [[0 if term in unused else amount[term] / seconds for term in TERMS] for amount, seconds in points]
+    return {term: float(f"{value:.4g}") for term, value in zip(TERMS, nonnegative(np.array(rows)), strict=True)}
 
 
 STUDY = Study(

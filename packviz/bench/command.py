@@ -13,8 +13,8 @@ from packviz.bench.machine import check_device
 from packviz.bench.study import Study
 from packviz.bench.terminal import Bar, carry_out, noting_ctrl_c, positive
 from packviz.core import lengths
-from packviz.core.given import one_of
 from packviz.core.spec import GATES, Spec
+from packviz.core.validation import one_of
 from packviz.draw.text import table
 
 
@@ -25,7 +25,7 @@ def add_studies(parser: argparse.ArgumentParser, studies: Mapping[str, str]) -> 
         parser: of `packviz study`.
         studies: by the module of the study, whose last name is its own, what it asks.
     """
-    questions = {module.rpartition(".")[2]: question for module, question in studies.items()}
+    questions = {module.rpartition(".")[2].removesuffix("_benchmark"): question for module, question in studies.items()}
     parser.set_defaults(run=lambda options: print(*table([*questions.items()], "<  <"), sep="\n"))
     named = parser.add_subparsers(title="studies", metavar="NAME")
     for module, (name, question) in zip(studies, questions.items(), strict=True):
@@ -91,7 +91,7 @@ def _advise(options: argparse.Namespace) -> None:
     import torch  # noqa: PLC0415 - other commands do without
 
     from packviz.bench.advice import advise  # noqa: PLC0415 - torch
-    from packviz.bench.ways import rnn_of  # noqa: PLC0415
+    from packviz.bench.rnn_calls import rnn_of  # noqa: PLC0415
 
     n = lengths.read(" ".join(options.lengths), options.column)
     spec = Spec(options.rnn, options.input_size, options.hidden_size, options.layers, options.bidirectional)

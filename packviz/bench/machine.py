@@ -10,11 +10,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 from typing import Any
 
-from packviz.core.machine import cpu_name, output
+from packviz.core.machine import cpu_name, output, own_version
 from packviz.core.quiet import closed
 from packviz.draw.text import count
 
@@ -225,14 +224,6 @@ def _span(values: Iterable[Any]) -> str:
     """The least and the most of them."""
     some = [f"{value:.1f}" if isinstance(value, float) else f"{value}" for value in sorted(values)]
     return " to ".join(dict.fromkeys([*some[:1], *some[-1:]]))
-
-
-def own_version() -> str | None:
-    """The version of packviz; none where it is not installed."""
-    try:
-        return version("packviz")
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        return None
 
 
 @functools.cache

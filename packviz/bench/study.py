@@ -6,7 +6,7 @@ the file.
 
 A result file is JSON, of the kind that the study is named:
 
-    {"packviz": "race", "version": 1,
+    {"packviz": "methods", "version": 1,
      "provenance": {…},   what it was measured on (see `provenance`); under "parameters" how
      "points": [{…}]}     for each point its fields, and what was measured there (see `Study.write`)
 """
@@ -23,8 +23,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from packviz.bench.machine import calm_allocator, caption, check_device, provenance
 from packviz.bench.timing import FEWEST_ROUNDS, Ratio, Timing, clock_for, measure
-from packviz.core import files
-from packviz.core.worded import Worded, first_line
+from packviz.core import results
+from packviz.core.has_text import HasText, first_line
 from packviz.draw.text import duration
 
 P = TypeVar("P")
@@ -54,7 +54,7 @@ class StoppedError(Exception):
 
 
 @dataclass(frozen=True, repr=False)
-class Results(Worded, Generic[P, V]):
+class Results(HasText, Generic[P, V]):
     """What a study has found so far.
 
     Attributes:
@@ -165,7 +165,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class How:
+class MeasureOptions:
     """How a point is measured.
 
     Attributes:
@@ -182,7 +182,7 @@ class How:
     progress: Callable[[int, int], object] = lambda done, of: None
     stop: Callable[[], bool] = lambda: False
 
-    def part(self, name: str, i: int, of: int) -> How:
+    def part(self, name: str, i: int, of: int) -> MeasureOptions:
         """The same for part `i` of a point that is measured in several."""
         told, whole = self.progress, f"{self.name}, {name}"
         return dataclasses.replace(self, name=whole, progress=lambda done, all: told(i * all + done, of * all))
@@ -205,7 +205,9 @@ class Comparison(NamedTuple):
     parameters: Mapping[str, Any] | None = None
 
 
-def timed(comparison: Comparison, how: How, *, warmup: int = 3, memory: bool = False, share: float = 1.0) -> Timing:
+def timed(
+    comparison: Comparison, how: MeasureOptions, *, warmup: int = 3, memory: bool = False, share: float = 1.0
+) -> Timing:
     """Compares the results of the calls, and times them.
 
     Args:
@@ -245,18 +247,18 @@ def timed(comparison: Comparison, how: How, *, warmup: int = 3, memory: bool = F
     return dataclasses.replace(own, provenance={**own.provenance, "difference": difference}, missing=missing)
 
 
-def by_comparison(calls: Callable[[P, str], Comparison], warmup: int = 3) -> Callable[[P, How], Timing]:
+def by_comparison(calls: Callable[[P, str], Comparison], warmup: int = 3) -> Callable[[P, MeasureOptions], Timing]:
     """Returns how a study measures that times one comparison at each point, made of the point and a device."""
     return lambda point, how: timed(calls(point, how.device), how, warmup=warmup)
 
 
-def by_pass(calls: Callable[[P, str, How], Comparison]) -> Callable[[P, How], dict[str, Timing]]:
+def by_pass(calls: Callable[[P, str, MeasureOptions], Comparison]) -> Callable[[P, MeasureOptions], dict[str, Timing]]:
     """Returns how a study measures that times a comparison in each of `PASSES`, with memory.
 
     The forward pass gets half of the budget.
     """
 
-    def timed_by_pass(point: P, how: How) -> dict[str, Timing]:
+    def timed_by_pass(point: P, how: MeasureOptions) -> dict[str, Timing]:
         found = {}
         for i, which in enumerate(PASSES):
             part, share = how.part(which, i, len(PASSES)), 1 if which == "training" else 0.5
@@ -285,7 +287,7 @@ def without_place(timing: Timing) -> Timing:
     return dataclasses.replace(timing, provenance=own)
 
 
-def _compared(comparison: Comparison, how: How) -> tuple[dict[str, float], dict[str, str]]:
+def _compared(comparison: Comparison, how: MeasureOptions) -> tuple[dict[str, float], dict[str, str]]:
     """How far each result is from the first that is alike; and which calls are left out, and why."""
     from packviz.ops.tolerance import full_precision, of_gradients, relative_error  # noqa: PLC0415 - needs torch
 
@@ -367,7 +369,7 @@ class Study(Generic[P, V, R]):
 
     name: str
     point: type[P]
-    measure: Callable[[P, How], V]
+    measure: Callable[[P, MeasureOptions], V]
     results: Callable[[Mapping[str, Any], Mapping[P, V]], R]
     full: Sequence[P] = ()
     quick: Sequence[P] = ()
@@ -462,7 +464,7 @@ class Study(Generic[P, V, R]):
                 try:
                     with torch.random.fork_rng():  # the caller's random numbers stay the caller's
                         torch.manual_seed(0)
-                        value = self.measure(point, How(str(point), device, parameters, told, stop))
+                        value = self.measure(point, MeasureOptions(str(point), device, parameters, told, stop))
                 except StoppedError:
                     return
                 took[point] = now() - began
@@ -490,7 +492,7 @@ class Study(Generic[P, V, R]):
             OSError: the folder is not there or cannot be written to.
         """
         points = [dataclasses.asdict(point) | self.write(value) for point, value in found.values.items()]
-        files.save(path, self.name, self.version, {"provenance": dict(found.provenance), "points": points})
+        results.save(path, self.name, self.version, {"provenance": dict(found.provenance), "points": points})
 
     def load(self, name: str | os.PathLike[str] = "") -> R:
         """Reads a result file.
@@ -503,7 +505,7 @@ class Study(Generic[P, V, R]):
             ValueError: there is no such file, it is of another kind or version, or it is damaged.
         """
         name = name or f"{self.name}_cpu.json"
-        data = files.load(name, self.name, self.version)
+        data = results.load(name, self.name, self.version)
         try:
             values: dict[P, V] = {}
             for entry in data["points"]:
@@ -519,7 +521,7 @@ class Study(Generic[P, V, R]):
 
     def available(self) -> list[str]:
         """The names of the recorded files, `NAME_….json`, as `load` takes them."""
-        return files.available(self.name)
+        return results.available(self.name)
 
     def recordings(self) -> dict[str, R]:
         """All recorded results by what to call the machine, one thread of a CPU first. Raises as `load` does."""

@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from packviz.bench.machine import calm_allocator, caption, load_average, overload, page_faults, peak, provenance
-from packviz.core.worded import Worded
+from packviz.core.has_text import HasText
 from packviz.draw import text
 
 Call = Callable[[], object]
@@ -131,8 +131,34 @@ def clock_for(device: Any) -> Clock:
     return WallClock(getattr(torch, device.type).synchronize)
 
 
+class Estimate(float):
+    """The median of what the rounds measured, as a number.
+
+    Attributes:
+        low: lower end of its 95 % confidence interval; -inf if there were too few rounds for one.
+        high: upper end.
+    """
+
+    low: float
+    high: float
+
+    def __new__(cls, median: float, low: float = -math.inf, high: float = math.inf) -> Estimate:
+        """Makes the number and keeps its range."""
+        made = super().__new__(cls, median)
+        made.low, made.high = low, high
+        return made
+
+    def __repr__(self) -> str:
+        return f"{self:.3g} (95 % interval {text.between((self.low, self.high))})"
+
+    @property
+    def known(self) -> str:
+        """The digits that are known."""
+        return text.known(self, (self.low, self.high))
+
+
 @dataclass(frozen=True)
-class Ratio(Worded):
+class Ratio(HasText):
     """How many times as long one takes as another: the median of the rounds' ratios, and their quartiles.
 
     Attributes:
@@ -185,7 +211,7 @@ class Ratio(Worded):
 
 
 @dataclass(frozen=True, repr=False)
-class Timing(Worded):
+class Timing(HasText):
     """What was measured, round by round.
 
     Attributes:
@@ -290,6 +316,7 @@ class Timing(Worded):
         lines = text.table(rows, "<  .12  <")
         lines += [self.ratio(name, names[0]).to_text() for name in names[1:]]
         lines += [f"✗ {name} was left out: {why}" for name, why in self.missing.items()]
+        lines += filter(None, [self.provenance.get("results")])
         stopped = ", then stopped" if self.stopped else ""
         rounds = "1 round" if self.rounds == 1 else f"{self.rounds} interleaved rounds"
         how = f"; a ratio is {_FORMED}" if len(names) > 1 else ""
@@ -340,6 +367,7 @@ def measure(
     memory: bool = False,
     until_narrow: bool = False,
     to: str | None = None,
+    budget: float = math.inf,
 ) -> Timing:
     """Times several functions against each other.
 
@@ -364,6 +392,7 @@ def measure(
             width of the intervals alone and never on where they lie: to stop once two are told apart would find
             differences that are not there.
         to: the name that ratios are taken to, for `until_narrow`; if not given, the first.
+        budget: seconds after which no round begins, once `FEWEST_ROUNDS` are complete.
 
     Returns:
         A `Timing`. Its provenance also holds the page faults per round, to tell whether the allocator was calm.
@@ -391,8 +420,11 @@ def measure(
     complete: list[dict[str, float]] = []
     stopped, faults, look = False, None, FEWEST_ROUNDS
     most: dict[str, int] = {}
+    end = time.monotonic() + budget
     with _no_garbage_collection():
         for done in range(warmup + rounds):
+            if len(complete) >= FEWEST_ROUNDS and time.monotonic() >= end:
+                break
             if done == warmup:
                 for name in order if memory else ():
                     if stopped := bool(stop()):

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from packviz.check.findings import UNDECIDED, Finding, Findings
-from packviz.core.given import only_dense
 from packviz.core.layout import BoolArray, IntArray, Layout, Packed, host_array, sequence_name
 from packviz.core.padded import Padded, batch_is_first, order
+from packviz.core.validation import require_dense
 from packviz.draw.text import count, numbers
 
 SURE = 0.1
@@ -97,13 +97,14 @@ class _Batch:
         if not isinstance(x, Tensor):
             hint = "; pass it as packed=…, and as x the padded batch" if hasattr(x, "batch_sizes") else ""
             raise TypeError(f"x is a {type(x).__name__}; give the padded batch as a tensor {self.order}{hint}")
-        only_dense("x", x)
+        require_dense("x", x)
         if x.ndim < 2:
             raise ValueError(f"x must be {self.order}, got shape {tuple(x.shape)}")
         self.size, self.steps, self.batch_first = Padded.of(x.shape, batch_is_first(batch_first, x.shape))
+        self.extra = x.ndim - 2  # dimensions of a cell
         x = x.detach() if batch_first else x.detach().transpose(0, 1)
         self.x = x.flatten(2) if x.ndim > 2 else x.unsqueeze(2)
-        only_dense("lengths", lengths)
+        require_dense("lengths", lengths)
         try:
             given = lengths.detach() if isinstance(lengths, Tensor) else torch.tensor(host_array(lengths))
         except (TypeError, ValueError, RuntimeError):
@@ -216,7 +217,7 @@ def _lengths_alone(batch: _Batch) -> Iterator[Finding]:
         ". torch cuts off what is behind the point, without a word: 3.9 becomes 3, and every share times T that falls"
         " short by rounding loses a step."
     )
-    fix = "round first, as in (share * T).round().long()"
+    fix = "round first: lengths = torch.as_tensor(lengths).round().long()"
     yield from _entries(batch, finite & (batch.given != np.trunc(batch.given)), "fractional length", said, fix)
 
 
@@ -225,7 +226,7 @@ def _entries(batch: _Batch, wrong: BoolArray, rule: str, said: str, fix: str) ->
     if wrong.any():
         more = f" (and {wrong.sum() - 1} more)" if wrong.sum() > 1 else ""
         b = int(np.argmax(wrong))
-        yield Finding("error", rule, f"lengths[{b}] is {batch.given[b]:g}{more}{said}", _names(wrong), fix)
+        yield _about(wrong, "error", rule, f"lengths[{b}] is {batch.given[b]:g}{more}{said}", fix)
 
 
 def _counts(batch: _Batch) -> Iterator[Finding]:
@@ -355,11 +356,11 @@ def _data(batch: _Batch) -> Iterator[Finding]:
             if one.spread:  # padding that is not zero, as a convolution's bias makes it
                 said = f"{one.said} Or x comes from a convolution, which spreads data that far; diagnose cannot tell."
                 level, rule = "warning", UNDECIDED
-            clue = Finding(level, rule, said, _names(one.wrong), one.fix)
+            clue = _about(one.wrong, level, rule, said, one.fix)
         elif one.rule == TOO_LONG and (chance < SURE or not k):
             why = "end marks: every sequence ends so" if marks else f"data that end so: {others} do not rule it out"
             said = f"{one.said} They may as well be {why}."
-            clue = Finding("info", one.rule, said, _names(one.wrong), one.fix)
+            clue = _about(one.wrong, "info", one.rule, said, one.fix)
     if clue and clue.rule == "data after the length" and batch.padding is None and (pattern := _pattern(batch)):
         clue = _undecided(*pattern)  # what lies there is not data
     yield from filter(None, [clue, _unjudged(batch, clue)])
@@ -368,8 +369,10 @@ def _data(batch: _Batch) -> Iterator[Finding]:
             f"{count(int(hidden.sum()), 'cell')} of {int((~batch.mask).sum())} of the padding hold NaN. Packed, nothing"
             " reads them. Padded, the gradients of all weights become NaN, even of a loss over the real steps."
         )
-        fix = "pack, or clean the padding first: x = x.masked_fill(~mask, 0)"
-        yield Finding("warning", "NaN in the padding", said, _names(hidden.any(axis=1)), fix)
+        mask = "pv.real_mask(lengths, x.shape[1])" if batch.batch_first else "pv.real_mask(lengths, x.shape[0]).T"
+        mask += ".to(x.device)" * (not batch.x.is_cpu) + "[..., None]" * batch.extra
+        fix = f"pack, or clean the padding first: x = x.masked_fill(~{mask}, 0)"
+        yield _about(hidden.any(axis=1), "warning", "NaN in the padding", said, fix)
 
 
 def _unjudged(batch: _Batch, clue: Finding | None) -> Finding | None:
@@ -449,7 +452,7 @@ def _readings(batch: _Batch) -> Iterator[_Reading]:
         yield from _ending(batch, batch.padding, None)
         return
     said = "Every sequence lies at the end of its row, behind its padding. Packing takes the first steps of each row."
-    fix = "move the data first: pv.align(x, lengths, padding_side='right', batch_first=…)"
+    fix = f"move the data first: x = pv.align(x, lengths, padding_side='right', batch_first={batch.batch_first})"
     yield from _lying(batch, "left-padded", said, fix, batch.mask[:, ::-1])
     if batch.size == batch.steps:
         said = (
@@ -538,7 +541,8 @@ def _widths(batch: _Batch) -> Iterator[Finding]:
     if several > 1:
         said += f" There are {several} workers, and each gets the width of its own longest sequence: putting their"
         said += " outputs together fails."
-    fix = f"pad_packed_sequence(…, total_length=x.shape[{1 if batch.batch_first else 0}])"
+    first = "batch_first=True, " * batch.batch_first
+    fix = f"pad_packed_sequence(packed, {first}total_length=x.shape[{1 if batch.batch_first else 0}])"
     yield Finding("warning" if several > 1 else "info", "narrower when unpacked", said, fix=fix)
 
 
@@ -560,7 +564,7 @@ def _order(batch: _Batch, packed: Packed) -> Iterator[Finding]:
             " sorts h_0 by the first and unpacking restores by the second: states and outputs belong to different"
             " sequences."
         )
-        fix = "packed._replace(data=…) keeps both; building one by hand, pass sorted_indices and leave the other out"
+        fix = "packed._replace(data=data) keeps both; building one by hand, pass sorted_indices and leave the other out"
         yield Finding("error", "contradicting indices", said, fix=fix)
         return
     if size != batch.size or not np.array_equal(np.sort(layout.lengths), np.sort(batch.n)):
@@ -581,10 +585,10 @@ def _order(batch: _Batch, packed: Packed) -> Iterator[Finding]:
         " Outputs and h_n then meet the labels of other sequences, without an error."
     )
     fix = (
-        "put new data into a packed sequence with packed._replace(data=…), and let enforce_sorted=False sort; if you"
+        "put new data into a packed sequence with packed._replace(data=data), and let enforce_sorted=False sort; if you"
         " have sorted x yourself, put output and h_n back with the inverse of your sort"
     )
-    yield Finding("warning", "order lost", said, _names(wrong), fix)
+    yield _about(wrong, "warning", "order lost", said, fix)
 
 
 def _came(batch: _Batch, layout: Layout, data: Tensor) -> IntArray | None:
@@ -621,7 +625,7 @@ def _last(batch: _Batch, last: Tensor) -> Iterator[Finding]:
             f" padding: sequence {sequence_name(b)} ends with step {batch.n[b] - 1}."
         )
         fix = "use h_n of the packed run; or gather step lengths - 1 of each sequence"
-        yield Finding("error", "read at the padding", said, _names(wrong), fix)
+        yield _about(wrong, "error", "read at the padding", said, fix)
 
 
 def _states(batch: _Batch, hx: Any) -> Iterator[Finding]:
@@ -660,12 +664,12 @@ def _turned(batch: _Batch) -> str:
     return f"pass batch_first={not batch.batch_first}, or transpose x"
 
 
-def _names(which: BoolArray | np.bool_) -> str:
-    """The sequences, by their letters."""
+def _about(which: BoolArray | np.bool_, level: str, rule: str, message: str, fix: str) -> Finding:
+    """Returns a finding about some sequences, which it names by their letters and numbers."""
     rows = np.flatnonzero(which).tolist()
-    letters = [sequence_name(b) for b in rows[:8]]
     more = f" and {len(rows) - 8} more" if len(rows) > 8 else ""
-    return f"sequence{'s' * (len(rows) > 1)} {', '.join(letters)}{more}"
+    where = f"sequence{'s' * (len(rows) > 1)} {', '.join(map(sequence_name, rows[:8]))}{more}"
+    return Finding(level, rule, message, where, fix, tuple(rows))
 
 
 def _said(index: IntArray | None) -> str:

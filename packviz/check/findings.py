@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-from packviz.core.given import one_of
-from packviz.core.worded import Worded
-from packviz.draw.drawn import Drawn
+from packviz.core.has_text import HasText
+from packviz.core.validation import one_of
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import CHAR, Sheet, stack
 from packviz.draw.text import count
 
@@ -23,7 +24,7 @@ _COLUMNS = 110  # of a line of text
 
 
 @dataclass(frozen=True, repr=False)
-class Finding(Worded):
+class Finding(HasText):
     """One thing that a check found.
 
     Attributes:
@@ -31,7 +32,9 @@ class Finding(Worded):
         rule: a short name of what was looked for, the same for every finding of its kind.
         message: what was found.
         where: the place: a line of the reader's code, or an entry of their data. Empty if there is none.
-        fix: what to do about it. Empty if there is nothing to do.
+        fix: what to do about it; code in it can be pasted. Empty if there is nothing to do.
+        indices: the rows of the batch that it is about, so that `lengths[i]` and row `i` of `x` can be looked at; empty
+            if it is about the batch as a whole.
     """
 
     level: str
@@ -39,6 +42,7 @@ class Finding(Worded):
     message: str
     where: str = ""
     fix: str = ""
+    indices: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         one_of("level", self.level, LEVELS)
@@ -55,12 +59,14 @@ class Finding(Worded):
     def details(self) -> list[str]:
         """Everything but the headline, in lines of at most 106 characters."""
         said = self.message.splitlines()
-        said += [f"{name}: {text}" for name, text in (("where", self.where), ("fix", self.fix)) if text]
-        return [line for one in said for line in wrap(one, _COLUMNS - 4, subsequent_indent="  ")]
+        whole = re.sub(r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix)  # can be pasted
+        said += [f"{name}: {text}" for name, text in (("where", self.where), ("fix", whole)) if text]
+        lines = [line for one in said for line in wrap(one, _COLUMNS - 4, subsequent_indent="  ")]
+        return [line.replace("\xa0", " ") for line in lines]
 
 
 @dataclass(frozen=True, repr=False)
-class Findings(Drawn, Sequence[Finding]):
+class Findings(Drawing, Sequence[Finding]):
     """What a check found: a sequence of findings, the gravest first, otherwise in the order in which they came.
 
     Attributes:

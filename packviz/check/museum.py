@@ -18,12 +18,12 @@ from importlib import resources
 from textwrap import wrap
 from typing import Any
 
+from packviz.core.has_text import HasText
 from packviz.core.quiet import quiet
-from packviz.core.worded import Worded
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count
 
-ROOMS = {
+SECTIONS = {
     "silent": "no error, and a wrong answer",
     "error": "an error that does not say why",
     "surprise": "no bug, but a surprise",
@@ -45,7 +45,7 @@ class Exhibit(Tabled):
 
     Attributes:
         name: of the mistake.
-        room: one of `ROOMS`.
+        room: one of `SECTIONS`.
         why: what happens.
         fix: what to do.
         says: what torch says, in the order in which the notebook tries it: the type and the first line of the text.
@@ -58,7 +58,7 @@ class Exhibit(Tabled):
     """
 
     name: str
-    room: str
+    section: str
     why: str
     fix: str
     says: tuple[str, ...] = (NOTHING,)
@@ -110,7 +110,7 @@ class Exhibit(Tabled):
     def table(self) -> Table:
         """The plate beside the exhibit."""
         rows = [(label.replace(" ", "\u00a0"), text) for label, text in self._parts(None)]  # a label is one line
-        return Table(rows, title=f"{self.heading}: {ROOMS[self.room]}", form="<  <")
+        return Table(rows, title=f"{self.heading}: {SECTIONS[self.section]}", form="<  <")
 
     def _parts(self, said: Sequence[str] | None) -> Iterator[tuple[str, str]]:
         for text in self.says if said is None else said:
@@ -170,7 +170,7 @@ def _put_up(shown: Exhibit, said: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True, repr=False)
-class Matches(Worded, Sequence[Exhibit]):
+class Matches(HasText, Sequence[Exhibit]):
     """The exhibits that `explain` found, the best first.
 
     Attributes:
@@ -371,10 +371,10 @@ def _url(place: str) -> str:
 
 
 def _read() -> Iterator[Exhibit]:
-    rooms = tomllib.loads(resources.files("packviz.check").joinpath("museum.toml").read_text(encoding="utf-8"))
-    for room, exhibits in rooms.items():
+    sections = tomllib.loads(resources.files("packviz.check").joinpath("museum.toml").read_text(encoding="utf-8"))
+    for section, exhibits in sections.items():
         for one in exhibits:
-            yield Exhibit(room=room, **{name: _fixed(value) for name, value in one.items()})
+            yield Exhibit(section=section, **{name: _fixed(value) for name, value in one.items()})
 
 
 def _fixed(value: Any) -> Any:

@@ -14,16 +14,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from packviz.core.given import only_dense, only_values, share
+from packviz.core.has_text import HasText
 from packviz.core.layout import BoolArray, Layout, frozen, sequence_name
-from packviz.core.padded import order, reading
-from packviz.core.worded import Worded
+from packviz.core.validation import require_dense, require_values, share
 from packviz.draw import grids, text
 from packviz.draw.curves import Curve, Trajectory
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
+from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
-from packviz.ops.running import check_states
 from packviz.ops.tolerance import of_states
 
 FloatArray = npt.NDArray[np.float64]
@@ -108,7 +107,7 @@ class Gradients:
     weights: Mapping[str, Difference]
 
 
-class Agreement(Worded):
+class Agreement(HasText):
     """Whether padded and packed agree, for each of `RESULTS`: `agrees.h_n` or `agrees["h_n"]`.
 
     A name that does not exist is an error, and so is a result that the comparison does not have, such as
@@ -147,7 +146,7 @@ class Agreement(Worded):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StatesComparison(Drawn):
+class StatesComparison(Drawing):
     """Where an RNN's results agree and differ, padded against packed. `L` layers, `D` directions.
 
     Attributes:
@@ -386,27 +385,16 @@ def compare(
         TypeError: `rnn` is not one of these modules, or `x` is not a tensor.
         ValueError: shapes, dtypes or devices do not fit each other, or a length is not valid.
     """
-    if not isinstance(rnn, nn.RNNBase):
-        raise TypeError(f"rnn is a {type(rnn).__name__}; give the nn.RNN, nn.GRU or nn.LSTM itself")
-    if not isinstance(x, Tensor):
-        hint = " (unpack it with pad_packed_sequence first)" if hasattr(x, "batch_sizes") else ""
-        raise TypeError(f"x is a {type(x).__name__}; give the padded batch as a tensor{hint}")
-    only_dense("x", x)
-    only_values("x", x)
+    require_rnn(rnn)
+    require_padded(x)
+    require_dense("x", x)
+    require_values("x", x)
     layout = _checked(rnn, x, lengths)
     if hx is not None:
-        check_states(rnn, hx, x, layout.batch_size)
+        require_states(rnn, hx, x, layout.batch_size)
     weight = next(rnn.parameters())
     tolerance = of_states(weight.dtype, x.device.type) if tolerance is None else share("tolerance", tolerance)
 
-    notes = []
-    if rnn.training and rnn.dropout and rnn.num_layers > 1:
-        notes.append(
-            f"Dropout ({rnn.dropout:g}) was left out, as in eval mode: even with the same seed it draws other numbers"
-            " padded than packed."
-        )
-    if gradients and not all(p.requires_grad for p in rnn.parameters()):
-        notes.append("Frozen parameters have no gradient and were not compared.")
     runs, grads = [], []
     with _undisturbed(rnn, x, gradients):
         if hx is not None:
@@ -437,8 +425,19 @@ def compare(
         batch_first=rnn.batch_first,
         h_0=torch.zeros_like(padded.h_n) if hx is None else hx[0] if isinstance(hx, tuple) else hx,
         gradients=tuple(_compared(loss, tolerance, grads[0][loss], grads[1][loss]) for loss in grads[0]),
-        notes=tuple(notes),
+        notes=tuple(_notes(rnn, gradients)),
     )
+
+
+def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
+    """What a comparison of this module leaves out."""
+    if rnn.training and rnn.dropout and rnn.num_layers > 1:
+        yield (
+            f"Dropout ({rnn.dropout:g}) was left out, as in eval mode: even with the same seed it draws other numbers"
+            " padded than packed."
+        )
+    if gradients and not all(p.requires_grad for p in rnn.parameters()):
+        yield "Frozen parameters have no gradient and were not compared."
 
 
 @dataclass(frozen=True)
@@ -499,13 +498,9 @@ def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any) -> Layout:
     Raises:
         ValueError: something does not; the message says what to do.
     """
-    if x.ndim != 3 or not x.numel():
-        raise ValueError(
-            f"x must be a padded batch {order(rnn.batch_first, ', I')} and not empty, got shape {tuple(x.shape)}"
-        )
-    if x.shape[2] != rnn.input_size:
-        read, why = reading(x.shape, rnn.batch_first, features=", I"), f"the module has batch_first={rnn.batch_first}"
-        raise ValueError(f"{read} because {why}, has I = {x.shape[2]}, but the module has input_size={rnn.input_size}")
+    require_features(rnn, x.shape, rnn.batch_first)
+    if not x.numel():
+        raise ValueError(f"x of shape {tuple(x.shape)} is empty: there is nothing to compare")
     weight = next(rnn.parameters())
     for kind in ("dtype", "device"):
         ours, theirs = getattr(x, kind), getattr(weight, kind)

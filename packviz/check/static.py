@@ -324,7 +324,9 @@ def _rules(recording: Recording) -> Iterator[Finding]:
                 f"padding_value={value}: the legacy ONNX exporter (dynamo=False) ignores it and pads with 0"
                 " (pytorch#28423), so the results are others, without an error."
             )
-            fix = f"Pad with 0, and mask by the lengths: output.masked_fill(padding, {value!r:.40})."
+            first = call.arguments.get("batch_first")
+            mask = "pv.real_mask(lengths, output.size(1))" if first else "pv.real_mask(lengths, output.size(0)).T"
+            fix = f"Pad with 0, and mask by the lengths: output.masked_fill(~{mask}[..., None], {value!r:.40})."
             if isinstance(value, float) and not math.isfinite(value):
                 fix = fix.replace(repr(value), f'float("{value}")')
             yield Finding("warning", "padding_value", message, where, fix)
@@ -407,7 +409,7 @@ def _misused(recording: Recording) -> Iterator[Finding]:
             message = 'A PackedSequence can only be used by an RNN or by "aten::_pad_packed_sequence".'
             fix = "Do this to the padded batch, before it is packed."
         if one.operator == RETURN and rule == "returned":
-            fix = "Pad it before it is returned: output, _ = pad_packed_sequence(packed, total_length=…)."
+            fix = "Pad it before it is returned: output, _ = pad_packed_sequence(packed, total_length=x.size(0))."
         yield Finding("error", rule, f'{message}\nFound usage by "{one.operator}"', where, fix)
 
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from packviz.check.states import Run, run
-from packviz.core.given import one_of
 from packviz.core.layout import Layout
 from packviz.core.spec import GATES
+from packviz.core.validation import one_of
 from packviz.draw import text
 from packviz.draw.table import Table, Tabled
 

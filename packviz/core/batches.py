@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from packviz.core.given import at_least, one_of
 from packviz.core.layout import IntArray, Layout
+from packviz.core.validation import at_least, one_of, renamed
 
 AS_THEY_COME, SHUFFLED, BUCKETED, SORTED = "as they come", "shuffled", "bucketed", "sorted"
 ORDERS = (AS_THEY_COME, SHUFFLED, BUCKETED, SORTED)
@@ -69,67 +69,71 @@ def batches(
     return [found[i] for i in random.permutation(len(found))]
 
 
-def split(lengths: Any, workers: int, way: str = SNAKE) -> list[IntArray]:
+@renamed(way="strategy")
+def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
     """Deals the sequences of one batch out to workers, longest first.
 
     Args:
         lengths: `(B,)` of the batch.
         workers: how many. Where they are more than the sequences, some get none.
-        way: one of `SPLITS`. Of eight sequences, two workers get, by rank of length: contiguous 0123 and 4567, strided
-            0246 and 1357, snake 0347 and 1256.
+        strategy: one of `SPLITS`. Of eight sequences, two workers get, by rank of length: contiguous 0123 and 4567,
+            strided 0246 and 1357, snake 0347 and 1256.
 
     Returns:
         For each worker the indices of its sequences, longest first.
 
     Raises:
-        ValueError: a length is not valid, `workers` is under 1, or there is no such way.
+        ValueError: a length is not valid, `workers` is under 1, or there is no such strategy.
     """
     n = Layout(lengths).lengths
     at_least("workers", workers)
-    order, taker = _longest_first(n, np.arange(n.size)), _takers(n.size, workers, way)
+    order, taker = _longest_first(n, np.arange(n.size)), _takers(n.size, workers, strategy)
     return [order[taker == worker] for worker in range(workers)]
 
 
-def fill(lengths: Any, room: int, way: str = FIRST_FIT_DECREASING) -> list[IntArray]:
+@renamed(way="strategy", room="row_size")
+def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> list[IntArray]:
     """Puts several sequences into each row of a fixed size: documents for a transformer.
 
     Whatever runs on such a row must keep its sequences apart: attention by a mask, an RNN by unpacking them.
 
     Args:
         lengths: `(B,)` whole numbers of at least 1.
-        room: time steps (tokens) that a row has.
-        way: one of `FILLS`. First-fit decreasing needs at most 11/9 of the fewest rows possible, and 6/9 of a row.
+        row_size: time steps (tokens) that a row has.
+        strategy: one of `FILLS`. First-fit decreasing needs at most 11/9 of the fewest rows possible, and 6/9 of a row.
 
     Returns:
         For each row the indices of its sequences, in the order they were put in. None is cut, but where the way is to
         cut: then a sequence may be in several rows, each but its last one full.
 
     Raises:
-        ValueError: a length is not valid, or over `room` though none may be cut; `room` is under 1, or there is no
-            such way.
+        ValueError: a length is not valid, or over `row_size` though none may be cut; `row_size` is under 1, or there is
+            no such strategy.
 
     Source:
         G. Dósa (2007), "The tight bound of first fit decreasing bin-packing algorithm is FFD(I) ≤ 11/9 OPT(I) + 6/9".
     """
-    at_least("room", room)
-    one_of("way", way, FILLS)
+    at_least("row_size", row_size)
+    one_of("strategy", strategy, FILLS)
     n = Layout(lengths).lengths
-    if way == CUT:
+    if strategy == CUT:
         ends = np.cumsum(n)
-        tops = np.arange(0, ends[-1], room)
+        tops = np.arange(0, ends[-1], row_size)
         firsts = np.searchsorted(ends, tops, "right")  # the sequence that the first time step of each row is of
-        lasts = np.searchsorted(ends, np.minimum(tops + room, ends[-1]) - 1, "right")
+        lasts = np.searchsorted(ends, np.minimum(tops + row_size, ends[-1]) - 1, "right")
         return [np.arange(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]
-    if (n > room).any():
-        b = int(np.argmax(n > room))
-        raise ValueError(f"lengths[{b}] is {n[b]}, over room={room}: give the rows more room, or cut the sequence")
+    if (n > row_size).any():
+        b = int(np.argmax(n > row_size))
+        raise ValueError(
+            f"lengths[{b}] is {n[b]}, over row_size={row_size}: give the rows more room, or cut the sequence"
+        )
     everyone = np.arange(n.size)
-    if way == PADDED:
+    if strategy == PADDED:
         return _cut(everyone, 1)
-    left = np.full(n.size, room)  # of every row, begun or not: there are never more rows than sequences
+    left = np.full(n.size, row_size)  # of every row, begun or not: there are never more rows than sequences
     rows: list[list[int]] = []
-    for b in _longest_first(n, everyone) if way == FIRST_FIT_DECREASING else everyone:
-        first = max(len(rows) - 1, 0) if way == NEXT_FIT else 0
+    for b in _longest_first(n, everyone) if strategy == FIRST_FIT_DECREASING else everyone:
+        first = max(len(rows) - 1, 0) if strategy == NEXT_FIT else 0
         row = first + int(np.argmax(left[first : len(rows) + 1] >= n[b]))
         if row == len(rows):
             rows.append([])
@@ -163,11 +167,11 @@ class Load:
         return int(self.cells.sum() - self.real.sum())
 
 
-def tokens(lengths: Any, groups: Sequence[IntArray], workers: int, way: str = SNAKE) -> IntArray:
+def tokens(lengths: Any, groups: Sequence[IntArray], workers: int, strategy: str = SNAKE) -> IntArray:
     """`(S, W)` the tokens (real time steps) that each worker gets of each batch. Raises as `split` does."""
     n, _ = Layout(lengths).lengths, at_least("workers", workers)
     longest_first = [-np.sort(-n[group]) for group in groups]
-    return np.array([np.bincount(_takers(some.size, workers, way), some, workers) for some in longest_first], int)
+    return np.array([np.bincount(_takers(some.size, workers, strategy), some, workers) for some in longest_first], int)
 
 
 def idle(tokens: IntArray) -> float:
@@ -179,14 +183,14 @@ def idle(tokens: IntArray) -> float:
     return 1 - float(tokens.sum() / (tokens.shape[1] * tokens.max(axis=1).sum()))
 
 
-def _takers(sequences: int, workers: int, way: str) -> IntArray:
+def _takers(sequences: int, workers: int, strategy: str) -> IntArray:
     """The worker that takes the sequence of each rank."""
-    one_of("way", way, SPLITS)
+    one_of("strategy", strategy, SPLITS)
     ranks = np.arange(sequences)
     turn, place = np.divmod(ranks, workers)
-    if way == CONTIGUOUS:  # as even as can be, larger shares first
+    if strategy == CONTIGUOUS:  # as even as can be, larger shares first
         return np.repeat(np.arange(workers), [len(share) for share in np.array_split(ranks, workers)])
-    if way == STRIDED:
+    if strategy == STRIDED:
         return place
     return np.where(turn % 2 == 1, workers - 1 - place, place)
 

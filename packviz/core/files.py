@@ -1,17 +1,10 @@
-"""Files that are written by name: the suffix says what is in them.
-
-Measured results are JSON with a kind and a version, so that a reader can refuse what it does not know.
-"""
+"""Writes files by their names: the suffix says what is in them."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
-
-_FOLDERS = ("recorded", "notebooks/recorded")
 
 
 def require_suffix(name: str, path: str | os.PathLike[str], suffixes: Iterable[str]) -> str:
@@ -41,65 +34,3 @@ def write(path: str | os.PathLike[str], forms: Mapping[str, Callable[[], str | b
     """
     contents = forms[require_suffix("path", path, forms)]()
     Path(path).write_bytes(contents if isinstance(contents, bytes) else contents.encode())
-
-
-def save(path: str | os.PathLike[str], kind: str, version: int, data: Mapping[str, Any]) -> None:
-    """Writes a result file, all of it or nothing.
-
-    Args:
-        path: where to; its name ends in `.json`.
-        kind: names the experiment.
-        version: of the form of `data`; a reader of another version refuses it.
-        data: plain data.
-
-    Raises:
-        ValueError: the name has another suffix, or the data hold NaN or an infinite number.
-    """
-    require_suffix("path", path, [".json"])
-    text = json.dumps({"packviz": kind, "version": version, **data}, indent=1, allow_nan=False) + "\n"
-    draft = Path(f"{os.fspath(path)}.part")
-    draft.write_text(text, encoding="utf-8")
-    os.replace(draft, path)
-
-
-def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any]:
-    """Reads a result file.
-
-    Args:
-        name: its path; or the name of a file in `notebooks/recorded/`, from any folder of the checkout.
-        kind: the experiment it must be of.
-        version: the version it must have.
-
-    Raises:
-        ValueError: there is no such file, it is no JSON, or of another kind or version.
-    """
-    path = find(name)
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise ValueError(f"{name} is not a JSON file") from None
-    found = (data.get("packviz"), data.get("version")) if isinstance(data, dict) else (None, None)
-    if found != (kind, version):
-        raise ValueError(f"{name} holds {found[0]!r}, version {found[1]!r}; expected {kind!r}, version {version}")
-    return dict(data)
-
-
-def available(kind: str) -> list[str]:
-    """The names of the recorded files of an experiment, `KIND_….json`, as `load` takes them."""
-    here = Path.cwd()
-    folders = [top / way for top in (here, *here.parents) for way in _FOLDERS]
-    return sorted({path.name for folder in folders for path in folder.glob(f"{kind}_*.json")})
-
-
-def find(name: str | os.PathLike[str]) -> Path:
-    """The path of a result file: as it is, or in `recorded/` or `notebooks/recorded/` here or in a folder above.
-
-    Raises:
-        ValueError: there is none.
-    """
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        for path in (folder / name, *(folder / way / name for way in _FOLDERS)):
-            if path.is_file():
-                return path
-    raise ValueError(f"there is no result file {os.fspath(name)!r}, here or in a folder recorded/ above")

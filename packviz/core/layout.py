@@ -15,8 +15,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from packviz.core.given import only_dense, only_values, refuse_entries, refuse_unwhole
 from packviz.core.padded import Padded, reading
+from packviz.core.validation import require_dense, require_none, require_values, require_whole
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -75,8 +75,8 @@ class Layout:
             max_len = lengths.max_len if max_len is None else max_len
             sorted_indices = lengths.sorted_indices if sorted_indices is None else sorted_indices
         n = read_lengths(lengths)
-        refuse_entries(n, n < 1, "lengths", "every sequence needs at least one time step; drop the empty ones")
-        refuse_entries(n, n > MOST_STEPS, "lengths", f"a Layout has at most {MOST_STEPS:,} time steps")
+        require_none(n, n < 1, "lengths", "every sequence needs at least one time step; drop the empty ones")
+        require_none(n, n > MOST_STEPS, "lengths", f"a Layout has at most {MOST_STEPS:,} time steps")
         longest = int(n.max())
         if max_len is None:
             max_len = longest
@@ -84,7 +84,7 @@ class Layout:
             raise ValueError(f"max_len is {max_len!r}; give a whole number of time steps, or leave it out")
         elif max_len > MOST_STEPS:
             raise ValueError(f"max_len is {max_len}: a Layout has at most {MOST_STEPS:,} time steps")
-        refuse_entries(n, n > max_len, "lengths", f"longer than max_len={max_len}; shorten it, or raise max_len")
+        require_none(n, n > max_len, "lengths", f"longer than max_len={max_len}; shorten it, or raise max_len")
 
         if sorted_indices is None:
             order = np.argsort(-n, kind="stable")
@@ -119,7 +119,7 @@ class Layout:
                 " (for plain lengths call Layout(lengths))"
             )
         sizes = _whole_numbers(packed.batch_sizes, "packed.batch_sizes", "give one size per time step")
-        refuse_entries(sizes, sizes < 1, "packed.batch_sizes", "every time step needs at least one sequence")
+        require_none(sizes, sizes < 1, "packed.batch_sizes", "every time step needs at least one sequence")
         growing = np.flatnonzero(np.diff(sizes) > 0)
         if growing.size:
             t = int(growing[0])
@@ -360,8 +360,8 @@ BOOLEANS = (
 
 
 def _whole_numbers(values: Any, name: str, advice: str, empty: bool = False) -> IntArray:
-    only_dense(name, values)
-    only_values(name, values)
+    require_dense(name, values)
+    require_values(name, values)
     try:
         array = host_array(values)
     except ValueError:  # NumPy's word for rows of unequal length
@@ -377,7 +377,7 @@ def _whole_numbers(values: Any, name: str, advice: str, empty: bool = False) -> 
         raise ValueError(BOOLEANS.replace("lengths", name, 1))
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must hold whole numbers, got {_some(array)}: {advice}")
-    refuse_unwhole(array, name)
+    require_whole(array, name)
     return np.array(array, dtype=np.int64)
 
 

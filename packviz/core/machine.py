@@ -6,6 +6,7 @@ import functools
 import platform
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 
@@ -29,3 +30,11 @@ def output(*command: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip().partition("\n")[0] or None
+
+
+def own_version() -> str | None:
+    """Returns the version of packviz, or `None` if it is not installed."""
+    try:
+        return version("packviz")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return None

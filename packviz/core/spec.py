@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from packviz.core.given import at_least, one_of
+from packviz.core.validation import at_least, one_of
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 """`G`, the gates of a cell: how many times `hidden_size` rows the weights have."""

@@ -25,7 +25,7 @@ import numpy as np
 from packviz.core.layout import IntArray, Layout, frozen
 from packviz.core.spec import Spec
 from packviz.draw import bars, text
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 
 
@@ -92,7 +92,7 @@ class Work(_Compared):
         return Work(self.per_step + other.per_step, self.per_sequence + other.per_sequence)
 
 
-class _Counted(_Compared, Drawn):
+class _Counted(_Compared, Drawing):
     """Counts of all kinds as a table and as bars. `padded`, `packed` and so on are GEMM FLOPs of a forward pass."""
 
     spec: Any

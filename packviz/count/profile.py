@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.fit import exponent as exponent
+from packviz.core.has_text import HasText
 from packviz.core.layout import Layout
-from packviz.core.worded import Worded
 from packviz.count.operators import Operator, Step, added_up, backward, observe
 from packviz.draw.graphs import Graph, Node
 from packviz.draw.table import Table, Tabled
@@ -63,7 +63,7 @@ class Tally(Tabled):
 
 
 @dataclass(frozen=True, repr=False)
-class Counted(Worded):
+class Counted(HasText):
     """What one operation did, forward and backward.
 
     Attributes:
@@ -117,7 +117,7 @@ class Counted(Worded):
 
 
 @dataclass(frozen=True, repr=False)
-class Profile(Worded):
+class Profile(HasText):
     """What packing a batch and padding it again did.
 
     Attributes:

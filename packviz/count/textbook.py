@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from packviz.core.given import at_least
 from packviz.core.layout import Layout, sequence_name
+from packviz.core.validation import at_least
 from packviz.draw import text
 from packviz.draw.cellgrid import Cell, CellGrid, real_cells
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Sheet
 
 
@@ -31,7 +31,7 @@ class Operations(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Textbook(Drawn):
+class Textbook(Drawing):
     """The count, row by row.
 
     Attributes:

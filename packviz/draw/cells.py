@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from packviz.core.given import SENSE_REVERSED, one_of, renamed
 from packviz.core.layout import Layout, sequence_name
 from packviz.core.padded import batch_is_first, order
+from packviz.core.validation import SENSE_REVERSED, one_of, renamed
 from packviz.draw import palette, text
 from packviz.draw.cellgrid import TOP, WIDTH, Cell, CellGrid, wide_enough
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Sheet, row
 from packviz.draw.text import FEW
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Aligned(Drawn):
+class Aligned(Drawing):
     """One padded batch, drawn.
 
     Attributes:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from packviz.draw import palette, text
 from packviz.draw.cellgrid import roomy
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Point, Sheet, n, width_of
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ class Plot:
 
 
 @dataclass(frozen=True, repr=False)
-class Sweep(Drawn):
+class Sweep(Drawing):
     """Plots in rows.
 
     Attributes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from packviz.draw import palette
 from packviz.draw.chart import Axes, line_key, mark, ticks
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Point, Sheet, n, width_of
 from packviz.draw.text import FEW, difference, table
 
@@ -42,7 +42,7 @@ class Curve:
 
 
 @dataclass(frozen=True, repr=False)
-class Trajectory(Drawn):
+class Trajectory(Drawing):
     """The way of the hidden state through time, a strip for each sequence.
 
     Attributes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from packviz.draw import palette
 from packviz.draw.chart import mark
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, n, width_of
 from packviz.draw.text import table
 
@@ -42,7 +42,7 @@ class Row:
 
 
 @dataclass(frozen=True, repr=False)
-class Dumbbells(Drawn):
+class Dumbbells(Drawing):
     """Rows in groups, all as multiples of the same.
 
     Attributes:

@@ -18,7 +18,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from packviz.core import files
-from packviz.core.worded import Worded, first_line
+from packviz.core.has_text import HasText, first_line
 from packviz.draw import palette, theme
 from packviz.draw.chart import COLOURS, apart, doublings, heights_of, longest_x, ticks
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES
@@ -102,7 +102,7 @@ REAL, PADDING = Fill(palette.REAL, ink=palette.ink_on(palette.REAL)), Fill(LIGHT
 WRONG, NEITHER = Fill(LIGHT.wrong, ink=LIGHT.ground), Fill(LIGHT.ground)
 
 
-class Chart(Worded):
+class Chart(HasText):
     """A plotly figure with a text twin.
 
     A notebook shows it in the colours of its theme, and again in others when the theme changes. (It hears of the theme

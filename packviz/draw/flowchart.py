@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, n, stack, width_of
 
 KINDS = ("input", "operator", "pack", "rnn", "pad", "output")
@@ -60,7 +60,7 @@ class Arrow:
 
 
 @dataclass(frozen=True, repr=False)
-class Flow(Drawn):
+class Flow(Drawing):
     """The data flow of a network.
 
     Attributes:

@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import cast
 
 from packviz.draw import palette, text
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import CHAR, HATCHED, Sheet, n
 
 DOES = {
@@ -70,7 +70,7 @@ class Node:
 
 
 @dataclass(frozen=True, repr=False)
-class Graph(Drawn):
+class Graph(Drawing):
     """The nodes that a backward pass goes through.
 
     Attributes:

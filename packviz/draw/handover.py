@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from packviz.core.layout import sequence_name
 from packviz.draw import palette
 from packviz.draw.cellgrid import Cell, CellGrid
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
 
 _BOX, _BETWEEN = 92.0, 120.0  # px: the width of a row, the room between the columns
 
 
 @dataclass(frozen=True, repr=False)
-class Handover(Drawn):
+class Handover(Drawing):
     """States in the order of one batch, taken over by a batch in another order: row by row, and by sequence.
 
     Attributes:

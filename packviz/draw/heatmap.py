@@ -12,7 +12,7 @@ import numpy.typing as npt
 from packviz.core.layout import frozen
 from packviz.draw import palette
 from packviz.draw.cellgrid import WIDTH, Cell, CellGrid
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Sheet, row
 from packviz.draw.text import FEW, count, table
 
@@ -21,7 +21,7 @@ _ENDS = (0.05, 0.1, 0.2, 0.4)  # where one shade ends and the next begins
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class Attention(Drawn):
+class Attention(Drawing):
     """The attention weights of one padded sequence, computed in several ways, side by side.
 
     Attributes:

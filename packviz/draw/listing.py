@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import CHAR, Sheet
 
 _STEP = 17.0  # px from one line to the next
@@ -22,7 +22,7 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Listing(Drawn):
+class Listing(Drawing):
     """Some lines of code.
 
     Attributes:

@@ -8,17 +8,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from packviz.core.given import one_of, only_dense
 from packviz.core.layout import Layout
 from packviz.core.padded import order, reading
+from packviz.core.validation import one_of, require_dense
 from packviz.draw import layouts, text
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 
 _GIVE = "give lengths, a padded x with its lengths, a PackedSequence, or a list of sequences"
 
 
-class Picture(Drawn):
+class Picture(Drawing):
     """A drawn batch: shown by a notebook, printed as text, saved as SVG.
 
     Attributes:
@@ -123,7 +123,7 @@ _Read = tuple[Layout, text.Labels | None, str]
 def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
     jagged = getattr(what, "is_nested", False) and hasattr(what, "offsets")
     if not jagged:
-        only_dense("x", what)
+        require_dense("x", what)
     packed = hasattr(what, "batch_sizes") and hasattr(what, "data")
     if isinstance(what, tuple) and [min(getattr(v, "ndim", 0), 2) for v in what] == [2, 1]:
         raise ValueError(

@@ -13,7 +13,7 @@ from packviz.core.layout import Layout
 from packviz.draw import bars, palette, text
 from packviz.draw.cellgrid import nice
 from packviz.draw.chart import COLOURS, Axes, Curve, Plot, Sweep, ticks
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
 
 Spread = Sequence[float]
@@ -23,7 +23,7 @@ _MOST = 7  # curves that can be told apart
 
 
 @dataclass(frozen=True, repr=False)
-class Chart(Drawn):
+class Chart(Drawing):
     """A chart with its text twin.
 
     Attributes:

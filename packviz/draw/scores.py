@@ -15,11 +15,11 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING, NEXT_FIT, PADDED, fill
-from packviz.core.given import one_of
 from packviz.core.layout import Layout, sequence_name
+from packviz.core.validation import one_of, renamed
 from packviz.draw import palette, text
 from packviz.draw.cellgrid import TALL, Cell, CellGrid, one_in, stride
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Sheet, n, width_of
 
 NONE, CAUSAL, DOCUMENT, BOTH = "none", "causal", "document", "both"
@@ -42,51 +42,58 @@ Row = tuple[Piece, ...]
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Scores(Drawn):
+class Scores(Drawing):
     """Documents in rows, and what attention computes there.
 
     Attributes:
         layout: the documents.
-        room: `C`, the time steps of a row.
-        way: how the rows are filled: one of `pv.batches.FILLS`.
+        row_size: `C`, the time steps of a row.
+        strategy: how the rows are filled: one of `pv.batches.FILLS`.
         mask: one of `MASKS`.
         rows: of each row its pieces.
     """
 
     layout: Layout
-    room: int
-    way: str
+    row_size: int
+    strategy: str
     mask: str
     rows: tuple[Row, ...]
 
+    @renamed(way="strategy", room="row_size")
     def __init__(
-        self, lengths: Any, room: int | None = None, way: str = FIRST_FIT_DECREASING, mask: str = NONE
+        self, lengths: Any, row_size: int | None = None, strategy: str = FIRST_FIT_DECREASING, mask: str = NONE
     ) -> None:
         """Fills rows.
 
         Args:
             lengths: `(B,)` of the documents, or a `Layout`.
-            room: as above. If not given, all documents lie in one row, one after another; with the way `"padded"` each
-                lies in a row as long as the longest: a padded batch.
-            way: as above.
+            row_size: as above. If not given, all documents lie in one row, one after another; with the strategy
+                `"padded"` each lies in a row as long as the longest: a padded batch.
+            strategy: as above.
             mask: as above.
 
         Raises:
-            ValueError: a length is not valid or over `room`, or there is no such way or mask.
+            ValueError: a length is not valid or over `row_size`, or there is no such strategy or mask.
         """
         layout = Layout(lengths)
-        one_of("way", way, FILLS)
+        one_of("strategy", strategy, FILLS)
         one_of("mask", mask, MASKS)
-        if room is None:
-            room, way = (layout.max_len, way) if way == PADDED else (layout.n_valid, NEXT_FIT)
-        rows = tuple(_pieces(layout, room, way))
-        for name, value in (("layout", layout), ("room", room), ("way", way), ("mask", mask), ("rows", rows)):
+        if row_size is None:
+            row_size, strategy = (layout.max_len, strategy) if strategy == PADDED else (layout.n_valid, NEXT_FIT)
+        rows = tuple(_pieces(layout, row_size, strategy))
+        for name, value in (
+            ("layout", layout),
+            ("row_size", row_size),
+            ("strategy", strategy),
+            ("mask", mask),
+            ("rows", rows),
+        ):
             object.__setattr__(self, name, value)
 
     @property
     def padding(self) -> int:
         """Time steps of all rows that hold no document."""
-        return len(self.rows) * self.room - self.layout.n_valid
+        return len(self.rows) * self.row_size - self.layout.n_valid
 
     @property
     def cut(self) -> int:
@@ -96,7 +103,7 @@ class Scores(Drawn):
     @property
     def computed(self) -> int:
         """Scores computed in all rows."""
-        return len(self.rows) * self._square(self.room)
+        return len(self.rows) * self._square(self.row_size)
 
     @cached_property
     def needed(self) -> int:
@@ -104,7 +111,7 @@ class Scores(Drawn):
         return sum(map(self._needed, self.rows))
 
     @cached_property
-    def foreign(self) -> int:
+    def cross_document(self) -> int:
         """Scores of one document's queries and another one's keys that no mask hides."""
         if self.mask in (DOCUMENT, BOTH):
             return 0
@@ -113,7 +120,7 @@ class Scores(Drawn):
     @property
     def wasted(self) -> int:
         """Scores computed for nothing: of padding, or hidden by the mask."""
-        return self.computed - self.needed - self.foreign
+        return self.computed - self.needed - self.cross_document
 
     @property
     def is_causal(self) -> bool:
@@ -122,15 +129,15 @@ class Scores(Drawn):
 
     def summary(self) -> str:
         """The counts in two sentences, and those of a padded batch."""
-        many, cells = len(self.rows), len(self.rows) * self.room
-        cut = f" {self.cut:,} of {text.count(self.layout.batch_size, 'document')} cut." if self.way == CUT else ""
+        many, cells = len(self.rows), len(self.rows) * self.row_size
+        cut = f" {self.cut:,} of {text.count(self.layout.batch_size, 'document')} cut." if self.strategy == CUT else ""
         padded = self.layout.batch_size * self._square(self.layout.max_len)
         return (
-            f"{text.count(many, 'row')} of {text.count(self.room, 'time step')}: {text.count(cells, 'cell')},"
+            f"{text.count(many, 'row')} of {text.count(self.row_size, 'time step')}: {text.count(cells, 'cell')},"
             f" {self.layout.n_valid:,} real,"
             f" {self.padding:,} padding ({text.percent(self.padding, cells)} wasted).{cut}"
             f" Attention computes {text.count(self.computed, 'score')}: {self.needed:,} needed,"
-            f" {self.foreign:,} of other documents, {self.wasted:,} wasted. A padded batch computes {padded:,}."
+            f" {self.cross_document:,} of other documents, {self.wasted:,} wasted. A padded batch computes {padded:,}."
         )
 
     def to_text(self) -> str:
@@ -139,13 +146,13 @@ class Scores(Drawn):
         for i, row in enumerate(self.rows):
             real, needed = _real(row), f"{self._needed(row):,}"
             pieces = " ".join(f"{sequence_name(b)}[{t}:{t + size}]" for b, t, size in row)
-            table.append([f"row {i}", f"{real} real,", f"{self.room - real} padding,", f"{needed} needed:", pieces])
+            table.append([f"row {i}", f"{real} real,", f"{self.row_size - real} padding,", f"{needed} needed:", pieces])
         if len(table) > text.FEW:
             table[8:-3] = [["…"]]
         lines = [self.summary(), "", *text.table(table, "<  > > >  <")]
-        if self.room <= text.FEW:
+        if self.row_size <= text.FEW:
             for i in range(min(len(self.rows), _GRIDS)):
-                marks = {"# needed": True, "x another document's": self.foreign, "· wasted": self.wasted}
+                marks = {"# needed": True, "x another document's": self.cross_document, "· wasted": self.wasted}
                 said = ", ".join(mark for mark, there in marks.items() if there)
                 lines += ["", f"row {i}, a line for each query, a column for each key ({said})", *self._marks(i)]
         return "\n".join(lines)
@@ -166,7 +173,7 @@ class Scores(Drawn):
         """The grid of a row in words."""
         owners = [f"{sequence_name(b)}{t}" for b, first, size in self.rows[i] for t in range(first, first + size)]
         which = [j for j, (_, _, size) in enumerate(self.rows[i]) for _ in range(size)]
-        which += [-1] * (self.room - len(which))
+        which += [-1] * (self.row_size - len(which))
         hidden = "·" if self.mask in (DOCUMENT, BOTH) else "x"
         table = []
         for q, own in enumerate(which):
@@ -181,12 +188,12 @@ def _real(row: Row) -> int:
     return sum(piece.size for piece in row)
 
 
-def _pieces(layout: Layout, room: int, way: str) -> Iterator[Row]:
+def _pieces(layout: Layout, row_size: int, strategy: str) -> Iterator[Row]:
     """What lies in each row. A document that is cut goes on where it was left."""
     done = [0] * layout.batch_size
     lengths = layout.lengths.tolist()
-    for row in fill(layout.lengths, room, way):
-        pieces, free = [], room
+    for row in fill(layout.lengths, row_size, strategy):
+        pieces, free = [], row_size
         for b in row.tolist():
             size = min(lengths[b] - done[b], free)
             pieces.append(Piece(b, done[b], size))
@@ -213,7 +220,7 @@ class _Picture:
     def draw(self) -> Sheet:
         it, sheet = self.it, self.sheet
         computed = f"attention computes {text.count(it.computed, 'score')}, {it.needed:,} of them needed"
-        y = self._rows(sheet.title(f"{text.count(len(it.rows), 'row')} of {it.room:,}: {computed}") + 10) + 22
+        y = self._rows(sheet.title(f"{text.count(len(it.rows), 'row')} of {it.row_size:,}: {computed}") + 10) + 22
         shown = it.rows[:_GRIDS]
         side = _SIDE if len(shown) > 1 else 1.5 * _SIDE
         left, y = _STRIP + 4 if len(shown) > 1 else _LEFT, y + 34 + _STRIP
@@ -239,33 +246,33 @@ class _Picture:
         """Draws what lies in each row, and returns the y below."""
         it, each = self.it, stride(len(self.it.rows), _TALL)
         rows, drawn = it.rows[::each], list[list[Cell]]()
-        wide = min(36.0, (_WIDTH - _LEFT - 8) / it.room)
-        grid = CellGrid(self.sheet, len(rows), it.room, wide, min(TALL, _TALL / len(rows)), _LEFT, y)
+        wide = min(36.0, (_WIDTH - _LEFT - 8) / it.row_size)
+        grid = CellGrid(self.sheet, len(rows), it.row_size, wide, min(TALL, _TALL / len(rows)), _LEFT, y)
         grid.names([f"row {i * each}" for i in range(len(rows))])
         for row in rows:
             pieces = chain.from_iterable(_cells(piece, grid) for piece in row)
-            drawn.append([*pieces, Cell(HATCHED, span=it.room - _real(row))])
+            drawn.append([*pieces, Cell(HATCHED, span=it.row_size - _real(row))])
         grid.draw(drawn)
         return grid.foot
 
     def _fills(self, i: int, x: float, y: float, side: float) -> None:
         """A grid as squares: all of it, in it the documents, in these each one's own."""
-        it, sheet, each, row = self.it, self.sheet, side / self.it.room, self.it.rows[i]
+        it, sheet, each, row = self.it, self.sheet, side / self.it.row_size, self.it.rows[i]
         sheet.text(x, y - _STRIP - 20, f"row {i}", bold=True)
-        said = f"{it._needed(row):,} of {it._square(it.room):,} needed"
+        said = f"{it._needed(row):,} of {it._square(it.row_size):,} needed"
         sheet.text(x, y - _STRIP - 6, said, size=11, ink=self.colours.muted)
         sheet.box(x, y, side, side, HATCHED)
-        if it.foreign:
+        if it.cross_document:
             real = each * _real(row)
             sheet.box(x, y, real, real, self.colours.wrong)
         at, middles, thick = 0.0, [], _STRIP - 4
         for b, _, size in row:
             own, fill, name = size * each, palette.sequence_colour(b), sequence_name(b)
-            room = width_of(name, 11)
+            row_size = width_of(name, 11)
             for left, top, wide, tall in ((x + at, y - _STRIP, own, thick), (x - _STRIP, y + at, thick, own)):
-                sheet.cell(left, top, wide, tall, fill, name if wide > room and tall > 11 else "", size=11)
+                sheet.cell(left, top, wide, tall, fill, name if wide > row_size and tall > 11 else "", size=11)
             sheet.cell(x + at, y + at, own, own, palette.REAL)
-            if it.foreign and own >= 12:
+            if it.cross_document and own >= 12:
                 middles.append(at + own / 2)
             at += own
         for query, key in permutations(middles, 2):
@@ -273,7 +280,7 @@ class _Picture:
 
     def _lines(self, x: float, y: float, side: float) -> None:
         """Over it a raster where cells are large, and nothing where the future is."""
-        sheet, steps = self.sheet, self.it.room
+        sheet, steps = self.sheet, self.it.row_size
         each = side / steps
         if each >= 6:
             d = "".join(
@@ -290,7 +297,7 @@ class _Picture:
     def _key(self, y: float) -> None:
         it, sheet = self.it, self.sheet
         parts = [(palette.REAL, "needed")]
-        if it.foreign:
+        if it.cross_document:
             parts.append((self.colours.wrong, "✗ another document's"))
         if it.wasted:
             hides = it.mask in (DOCUMENT, BOTH) and any(len(row) > 1 for row in it.rows)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from packviz.core.given import one_of
+from packviz.core.validation import one_of
 from packviz.draw import palette
 
 CHAR = 7.3

@@ -16,7 +16,7 @@ from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette, text
 from packviz.draw.cellgrid import CellGrid, one_in, real_cells, roomy, stride
 from packviz.draw.chart import Axes, line_key, mark, ticks
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Sheet, n, row, width_of
 
 _LEFT, _TOP, _WIDE, _TALL = 70.0, 46.0, 460.0, 330.0  # px: the margins of the grid, and the most it takes
@@ -26,7 +26,7 @@ _WEDGE, _DIAMOND, _DOT = "m0-4l-5 8h10z", "m0-6l6 6l-6 6l-6-6z", "m-4.5 0a4.5 4.
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Stairs(Drawn):
+class Stairs(Drawing):
     """The rectangles that a staircase covers a padded batch with.
 
     Attributes:
@@ -96,7 +96,7 @@ class Stairs(Drawn):
 
 
 @dataclass(frozen=True, repr=False)
-class TradeOff(Drawn):
+class TradeOff(Drawing):
     """Wasted cells against calls: from padding, one rectangle, to packing, one for every distinct length.
 
     Attributes:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from packviz.draw import palette, text
 from packviz.draw.cellgrid import Cell, CellGrid
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, width_of
 
 _CELL, _BAR = 52.0, 130.0  # px: the width of a cell, the longest bar
@@ -19,7 +19,7 @@ _ROUNDING = 1e-5  # a distance up to this, as a share of the largest value, is n
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Strips(Drawn):
+class Strips(Drawing):
     """Vectors of one size, drawn as strips.
 
     Attributes:

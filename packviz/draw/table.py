@@ -11,7 +11,7 @@ from html import escape
 from typing import Any
 
 from packviz.core import files
-from packviz.core.worded import Worded
+from packviz.core.has_text import HasText
 from packviz.draw import palette, text
 
 _WRONG = "#b3402a"
@@ -27,7 +27,7 @@ _POINT, _DIGIT = "\u2008", "\u2007"  # blanks of their widths
 _LINK = re.compile(r"https?://[^\s<]+")
 
 
-class Tabled(Worded):
+class Tabled(HasText):
     """What a result has in common that is a table."""
 
     @property

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from packviz.core.given import SENSE_REVERSED, renamed
 from packviz.core.layout import Layout
+from packviz.core.validation import SENSE_REVERSED, renamed
 from packviz.draw import text
 from packviz.draw.cells import Aligned, beside
 from packviz.explorers.lengths import LengthsField

@@ -25,7 +25,7 @@ class BatchingExplorer(Panel):
         order: how they are put into batches.
         window: for buckets, how many batches are sorted together.
         workers: how many share a batch.
-        way: how it is dealt out to them.
+        strategy: how it is dealt out to them.
         load: the `Load` of the batches in the picture.
         tokens: `(S, W)` the tokens of each batch and worker.
     """
@@ -68,10 +68,11 @@ class BatchingExplorer(Panel):
         )
         self.batch_size = slider("batch size", batch_size, 1, 128)
         self.order = dropdown("order", order, ORDERS, "batches")
-        self.window = slider("window", buckets.WINDOW, 1, buckets.WINDOW)
+        several = -(-(many if lengths is None else len(lengths)) // batch_size)
+        self.window = slider("window", min(buckets.WINDOW, max(several, 1)), 1, buckets.WINDOW)
         self.workers = slider("workers", workers, 1, 8)
-        self.way = dropdown("split", SPLITS[0], SPLITS)
-        super().__init__(self.picker, row(self.order, self.batch_size, self.window), row(self.way, self.workers))
+        self.strategy = dropdown("split", SPLITS[0], SPLITS)
+        super().__init__(self.picker, row(self.order, self.batch_size, self.window), row(self.strategy, self.workers))
 
     def view(self) -> View:
         """The batches of an epoch, and the workers' shares."""
@@ -83,10 +84,10 @@ class BatchingExplorer(Panel):
         show(self.window, order == BUCKETED and several)
         shuffles = order in (buckets.SHUFFLED, BUCKETED) and several
         show(self.picker.seed, shuffles or self.picker.is_random)
-        show(self.way, self.workers.value > 1)
+        show(self.strategy, self.workers.value > 1)
         groups = buckets.batches(n, self.batch_size.value, order, window=self.window.value, seed=seed)
         self.load = load = Load.of(n, groups)
-        self.tokens = tokens = buckets.tokens(n, groups, self.workers.value, self.way.value)
+        self.tokens = tokens = buckets.tokens(n, groups, self.workers.value, self.strategy.value)
         own = tokens.sum(axis=0)
         idle = tokens.max(axis=1).sum() - own  # what the slowest has in each step beyond theirs
         shares = {f"worker {i}": pair for i, pair in enumerate(zip(own.tolist(), idle.tolist(), strict=True))}
@@ -97,7 +98,7 @@ class BatchingExplorer(Panel):
         waits = ""
         if self.workers.value > 1:
             share = f"{100 * buckets.idle(tokens):.3g} % of the time, if time goes with tokens"
-            waits = f" {self.workers.value} workers ({self.way.value}) wait {share}."
+            waits = f" {self.workers.value} workers ({self.strategy.value}) wait {share}."
 
         def draw(theme: str) -> Sheet:
             drawings = [bars.steps("Cells of each batch", load.real, load.cells, theme, _CELLS, "batch")]

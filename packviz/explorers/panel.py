@@ -14,7 +14,7 @@ import anywidget
 import ipywidgets as widgets
 import traitlets
 
-from packviz.core.given import one_of
+from packviz.core.validation import one_of
 from packviz.draw import palette, theme
 from packviz.draw.sheet import Sheet
 from packviz.explorers.job import Job

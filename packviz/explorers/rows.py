@@ -18,8 +18,8 @@ class RowExplorer(Panel):
 
     Attributes:
         picker: the controls that choose the lengths.
-        room: the time steps of a row.
-        way: how rows are filled.
+        row_size: the time steps of a row.
+        strategy: how rows are filled.
         mask: what attention may not see.
         shown: the `Scores` in the picture.
     """
@@ -33,8 +33,8 @@ class RowExplorer(Panel):
         kind: str | None = None,
         many: int = 64,
         longest: int = 128,
-        room: int = 10,
-        way: str = FIRST_FIT_DECREASING,
+        row_size: int = 10,
+        strategy: str = FIRST_FIT_DECREASING,
         mask: str = NONE,
     ) -> None:
         """Starts from these lengths, or from a distribution.
@@ -44,29 +44,29 @@ class RowExplorer(Panel):
             kind: start from this instead: a key of `pv.lengths.DISTRIBUTIONS` such as `"sentences"`.
             many: documents of a distribution, up to 512.
             longest: its upper end in time steps, up to 512.
-            room: the time steps of a row.
-            way: one of `pv.batches.FILLS`.
+            row_size: the time steps of a row.
+            strategy: one of `pv.batches.FILLS`.
             mask: `"none"`, `"causal"`, `"document"` or `"both"`.
 
         Raises:
             ValueError: a length is not valid, a number is out of range, or there is no such kind, way or mask.
         """
         self.picker = LengthsPicker(lengths, kind, many=many, longest=longest, most=MOST)
-        self._reach = max(room, LEAST)
-        self.room = slider("row size", room, 1, self._reach)
-        self.way = dropdown("way", way, FILLS, "rows")
+        self._reach = max(row_size, LEAST)
+        self.row_size = slider("row size", row_size, 1, self._reach)
+        self.strategy = dropdown("strategy", strategy, FILLS, "rows")
         self.mask = dropdown("mask", mask, MASKS)
-        super().__init__(self.picker, row(self.room, self.way, self.mask))
+        super().__init__(self.picker, row(self.row_size, self.strategy, self.mask))
 
     def view(self) -> View:
         """The rows, and their scores."""
-        layout, way = self.picker.lengths(), self.way.value
+        layout, strategy = self.picker.lengths(), self.strategy.value
         longest = int(layout.lengths.max())
-        self._offer(1 if way == CUT else longest, max(self._reach, TIMES * longest))
-        self.shown = scores = Scores(layout, self.room.value, way, self.mask.value)
+        self._offer(1 if strategy == CUT else longest, max(self._reach, TIMES * longest))
+        self.shown = scores = Scores(layout, self.row_size.value, strategy, self.mask.value)
         return View(scores.sheet, scores.summary(), scores.to_text)
 
     def _offer(self, least: int, most: int) -> None:
         """Lets the row have these sizes, and leaves it where it is, or moves it to the nearest."""
-        self.room.max = max(most, self.room.max)  # first, so that the range is never empty
-        self.room.min, self.room.max = least, most
+        self.row_size.max = max(most, self.row_size.max)  # first, so that the range is never empty
+        self.row_size.min, self.row_size.max = least, most

@@ -141,8 +141,8 @@ class StaircaseExplorer(Panel):
         """What is in the picture, ready to be timed against one rectangle."""
         import torch  # noqa: PLC0415 - a second or two, for those who measure
 
+        from packviz.bench.rnn_calls import training  # noqa: PLC0415
         from packviz.bench.timing import measure  # noqa: PLC0415
-        from packviz.bench.ways import training  # noqa: PLC0415
         from packviz.ops.running import Staircase, run  # noqa: PLC0415
 
         stairs, spec = self.shown, self._spec()

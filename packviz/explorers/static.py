@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import ipywidgets as widgets
 
-from packviz.core.given import one_of
 from packviz.core.layout import Layout
+from packviz.core.validation import one_of
 from packviz.explorers.lengths import LengthsField
 from packviz.explorers.panel import Panel, View, dropdown, row
 

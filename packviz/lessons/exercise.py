@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec
 
 from packviz.core.frames import is_readers
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 
 Asked = ParamSpec("Asked")
@@ -23,7 +23,7 @@ class NotSolvedError(AssertionError):
 
 
 @dataclass(frozen=True, repr=False)
-class Verdict(Drawn):
+class Verdict(Drawing):
     """Whether an exercise is solved, why not, and a drawing of the result.
 
     Attributes:
@@ -34,7 +34,7 @@ class Verdict(Drawn):
 
     solved: bool
     message: str
-    drawings: Sequence[Drawn] = ()
+    drawings: Sequence[Drawing] = ()
 
     @property
     def headline(self) -> str:
@@ -52,7 +52,7 @@ class Verdict(Drawn):
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Drawn):
+class Comparison(Drawing):
     """A row of the reader's entries over the row that is right; those that differ are framed."""
 
     title: str

@@ -12,34 +12,66 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from packviz.core import files
+from packviz.core import results
 from packviz.core.cuts import Rates, best_cuts, predict
+from packviz.core.has_text import HasText
 from packviz.core.machine import cpu_name
 from packviz.core.spec import Spec
-from packviz.core.worded import Worded
 
-TERMS = (
-    "run",
-    "layer",
-    "call",
-    "call, weight",
-    "step",
-    "step, weight",
-    "cell",
-    "cell, gate",
-    "cell, weight",
-    "cell, step, gate",
-    "step of all",
+
+@dataclass(frozen=True)
+class Term:
+    """What a constant of the model is multiplied with.
+
+    Attributes:
+        rate: what it grows with, as a field of `Rates`: the run, its calls, its steps, its cells, or both of these.
+        share: how many times for each of them, for an RNN: once in all, or for each layer and direction, for each
+            number in the weights of all layers, or for each gate, of which a cell has `G · H` in every layer.
+    """
+
+    rate: str
+    share: Callable[[Spec], int]
+
+
+def _once(spec: Spec) -> int:
+    return 1
+
+
+def _layers(spec: Spec) -> int:
+    return spec.num_layers * spec.directions
+
+
+def _gates(spec: Spec) -> int:
+    return _layers(spec) * spec.gates
+
+
+def _weights(spec: Spec) -> int:
+    return spec.weights
+
+
+TERMS: Mapping[str, Term] = MappingProxyType(
+    {
+        "run": Term("fixed", _once),
+        "layer": Term("fixed", _layers),
+        "call": Term("call", _layers),
+        "call, weight": Term("call", _weights),
+        "step": Term("step", _layers),
+        "step, weight": Term("step", _weights),
+        "cell": Term("cell", _layers),
+        "cell, gate": Term("cell", _gates),
+        "cell, weight": Term("cell", _weights),
+        "cell, step, gate": Term("square", _gates),
+        "step of all": Term("step", _once),
+    }
 )
-"""What a constant is for. Layer: each one of each direction. Weight: each number of a layer's weights. Gate: each of
-the `G · H` numbers that a cell computes first. The last two: torch's packed backward on the CPU goes through all cells
-at every step; cuDNN, given all layers and directions at once, works on several at the same time."""
+"""The terms of the model, by name. The last two are for torch's packed backward on the CPU, which goes through all
+cells at every step, and for cuDNN, which works on several layers and directions at the same time if it is given all."""
 
 NEAR = 1.05
 """Predictions err by some per cent. Of methods that are this close the simplest is taken: torch's own kernel on all of
@@ -49,18 +81,19 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, repr=False)
-class Costs(Worded):
+class Costs(HasText):
     """The constants of the model for one kind of device; on the CPU, for one number of threads.
 
     Attributes:
         device: `"cpu"` or `"cuda"`.
-        seconds: the constants of `TERMS`, by key, such as `"fused LSTM training"`. A key names how the RNN runs, see
-            `key`, its mode, and whether there is a backward pass: `training`, or else `forward`.
+        seconds: by key, such as `"fused LSTM training"`, the constants of `TERMS` by name; those that are left out are
+            0. A key names how the RNN runs, see `key`, its mode, and whether there is a backward pass: `training`, or
+            else `forward`.
         provenance: what they were measured on; empty if they were not measured.
     """
 
     device: str
-    seconds: Mapping[str, Sequence[float]]
+    seconds: Mapping[str, Mapping[str, float]]
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -88,8 +121,9 @@ class Costs(Worded):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes them to a JSON file."""
-        data = {"terms": TERMS, "device": self.device, "seconds": dict(self.seconds)}
-        files.save(path, "costs", _VERSION, data | {"provenance": dict(self.provenance)})
+        rows = {name: [row.get(term, 0.0) for term in TERMS] for name, row in self.seconds.items()}
+        data = {"terms": [*TERMS], "device": self.device, "seconds": rows, "provenance": dict(self.provenance)}
+        results.save(path, "costs", _VERSION, data)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Costs:
@@ -98,10 +132,10 @@ class Costs(Worded):
         Raises:
             ValueError: there is no such file, or it holds something else.
         """
-        data = files.load(path, "costs", _VERSION)
+        data = results.load(path, "costs", _VERSION)
         try:
             named = {str(name): dict(zip(data["terms"], row, strict=True)) for name, row in data["seconds"].items()}
-            seconds = {name: tuple(float(row.get(term, 0)) for term in TERMS) for name, row in named.items()}
+            seconds = {name: {term: float(row.get(term, 0)) for term in TERMS} for name, row in named.items()}
             if set(data["terms"]) <= set(TERMS):
                 return cls(data["device"], MappingProxyType(seconds), data["provenance"])
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -113,7 +147,8 @@ class Costs(Worded):
         wide = max(map(len, self.seconds), default=0)
         heads = [f"{term:>17}" for term in TERMS]
         lines = [f"{self.device}, nanoseconds for each", " " * wide + "".join(heads)]
-        lines += [name.ljust(wide) + "".join(f"{1e9 * v:17.3g}" for v in row) for name, row in self.seconds.items()]
+        for name, row in self.seconds.items():
+            lines.append(name.ljust(wide) + "".join(f"{1e9 * row.get(term, 0.0):17.3g}" for term in TERMS))
         return "\n".join([*lines, origin(self.provenance) if self.provenance else "not measured"])
 
 
@@ -127,16 +162,14 @@ def origin(provenance: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, parts)) + other
 
 
-def amounts(spec: Spec, calls: int, steps: int, cells: int) -> tuple[float, ...]:
-    """How much of each of `TERMS` a run takes, with so many calls, time steps and cells in every layer."""
-    layers, weights = spec.num_layers * spec.directions, spec.weights
-    gates = layers * spec.gates
-    each = (layers * calls, weights * calls, layers * steps, weights * steps)
-    return 1, layers, *each, layers * cells, gates * cells, weights * cells, gates * cells * steps, steps
+def amounts(spec: Spec, calls: int, steps: int, cells: int) -> dict[str, int]:
+    """Returns how much of each of `TERMS` a run takes, with so many calls, time steps and cells in every layer."""
+    counts = {"fixed": 1, "call": calls, "step": steps, "cell": cells, "square": steps * cells}
+    return {name: term.share(spec) * counts[term.rate] for name, term in TERMS.items()}
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Worded):
+class Plan(HasText):
     """How one batch is to be run, and why.
 
     Attributes:
@@ -208,8 +241,10 @@ def rates(
     if not known.measured_on(spec.mode) or not known.seconds.keys() >= set(names.values()):
         return {}
     for method, name in names.items():
-        each = [c * a for c, a in zip(known.seconds[name], one, strict=True)]
-        found[method] = Rates(sum(each[:2]), sum(each[2:4]), sum(each[4:6]) + each[10], sum(each[6:9]), each[9])
+        sums = dict.fromkeys(("fixed", "call", "step", "cell", "square"), 0.0)
+        for term, seconds in known.seconds[name].items():
+            sums[TERMS[term].rate] += seconds * one[term]
+        found[method] = Rates(**sums)
     return MappingProxyType(found)
 
 

@@ -84,9 +84,12 @@ def is_fused(mode: str, x: Tensor, projected: bool) -> bool:
     return onednn.is_available() and onednn.enabled and private.has_fused_lstm()
 
 
-def has_padded_kernel(mode: str, x: Tensor, projected: bool) -> bool:
-    """Whether there is a kernel for padded data alone, and for data like these: see `costs.rates`."""
-    return is_fused(mode, x, projected) if x.is_cpu else x.dtype != torch.float64
+def has_padded_kernel(mode: str, x: Tensor, projected: bool, device: str) -> bool:
+    """Whether a `device`, `"cpu"` or `"cuda"`, has a kernel for padded data alone, and for data like `x` there.
+
+    See `costs.rates`.
+    """
+    return is_fused(mode, x, projected) if device == "cpu" else x.dtype != torch.float64
 
 
 def rectangle(

@@ -1,4 +1,4 @@
-"""The everyday helpers around a padded batch: a mask, a loss, an alignment, a fixed width.
+"""The everyday helpers around a padded batch: a mask, a loss, an alignment.
 
 They take and return tensors, on any device and with any trailing shape. They use the lengths, or a mask, and never
 guess from zeros. A sequence may be empty.
@@ -19,12 +19,11 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.nn.functional import cross_entropy, nll_loss, pad
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.functional import cross_entropy, nll_loss
 
-from packviz.core.given import SENSE_REVERSED, one_of, only_dense, only_values, renamed
 from packviz.core.layout import BOOLEANS, Layout, host_array, read_lengths
 from packviz.core.padded import Padded, order, reading
+from packviz.core.validation import SENSE_REVERSED, one_of, renamed, require_dense, require_values
 
 Lengths = Tensor | Layout | Sequence[int]
 """`(B,)` whole numbers, each at least 0: an integer tensor on any device, or whatever else `read_lengths` takes.
@@ -68,7 +67,7 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
                 " wait for the device. Pass the padded length, max_len=x.shape[…], or lengths.cpu()"
             )
         max_len = max([0, *n.tolist()])  # a negative length is refused below, by its own name
-    steps = _steps(max_len, "max_len")
+    steps = time_steps(max_len, "max_len")
     _check(n, steps, "max_len")
     return _is_real(n, steps)
 
@@ -183,7 +182,7 @@ def _check_call(loss: Any, is_function: bool, tensors: Sequence[Any], lengths: A
         if len(tensors) < 2 or lengths is None:
             raise TypeError(f"a loss function needs predictions, targets and lengths: {_FUNCTION_FIRST}")
         for name, value in zip(("predictions", "targets"), tensors, strict=False):
-            only_dense(name, value)
+            require_dense(name, value)
         shapes = [tuple(getattr(value, "shape", ())) for value in tensors]
         if any(len(shape) < 2 or shape[:2] != shapes[0][:2] for shape in shapes):
             raise ValueError(
@@ -279,15 +278,15 @@ def align(
     one_of("padding_side", padding_side, ("right", "left"))
     one_of("source_side", source_side, ("right", "left", None))
     if check_padding is not None:
-        only_values("x", x)
-        only_values("lengths", lengths)
+        require_values("x", x)
+        require_values("lengths", lengths)
         lengths = lengths.cpu() if isinstance(lengths, Tensor) else lengths
     lengths, mask = _parted(lengths)
     if mask is not None and source_side is not None:
         raise ValueError(f"source_side is {source_side!r}, but a mask shows where the padding is: leave it out")
     source_side = source_side or ("left" if padding_side == "right" else "right")
     n, batch = _fitted(lengths, x, "x", batch_first, mask)
-    width = batch.steps if max_len is None else _steps(max_len, "max_len")
+    width = batch.steps if max_len is None else time_steps(max_len, "max_len")
     if max_len is not None:
         _check(lengths, width, "max_len", "lengths" if mask is None else "mask.sum(1)")
     if check_padding is not None:
@@ -300,17 +299,17 @@ def align(
     if mask is None or batch.steps == 0:
         now = (step if source_side == "right" else step + batch.steps - n[:, None]).remainder(max(batch.steps, 1))
     else:
-        by_reality = _moved(mask, x.device).logical_not().to(torch.uint8).argsort(dim=1, stable=True)
+        by_reality = to_device(mask, x.device).logical_not().to(torch.uint8).argsort(dim=1, stable=True)
         now = by_reality.gather(1, step.remainder(batch.steps).expand(batch.batch, width))
     index = batch.rows(row[:, None], now)
     if not batch.batch_first:
         index, real = index.T, real.T
-    return _rows(x.flatten(0, 1), index, real, padding_value)
+    return padded_rows(x.flatten(0, 1), index, real, padding_value)
 
 
 def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
     """The lengths, and the mask that they were taken from, if it is one: two-dimensional."""
-    only_dense("lengths", lengths)
+    require_dense("lengths", lengths)
     try:
         given = _as_tensor(lengths)
     except (TypeError, ValueError, RuntimeError):
@@ -369,58 +368,8 @@ def _rows_have(rows: list[int]) -> str:
     return f"rows {', '.join(named[:-1])} and {named[-1]} have"
 
 
-@renamed(length="total_length")
-def unpack_to_length(
-    packed: PackedSequence,
-    total_length: int,
-    batch_first: bool = False,
-    padding_value: float = 0.0,
-    truncate: bool = False,
-) -> Tensor:
-    """Unpacks to exactly `total_length` time steps, for whoever needs a fixed shape.
-
-    It returns what `pad_packed_sequence(packed, batch_first, padding_value, total_length)[0]` does, and can cut.
-    Only the widths are compared, so nothing waits for the device. Under `torch.compile(fullgraph=True)` the packed
-    sequence must know its order (packed with `enforce_sorted=False`).
-
-    Args:
-        packed: a `PackedSequence`, as an RNN returns it; also a hand-built one.
-        total_length: the width of the result in time steps, as torch calls it. More than the longest sequence pads.
-        batch_first: whether the batch shall be the first dimension, as in torch.
-        padding_value: what fills the padding.
-        truncate: allows a `total_length` below the longest sequence: later steps are dropped. Without it that is an
-            error, because a loss over a truncated output no longer sees the end of the long sequences.
-
-    Returns:
-        `(total_length, B, …)`, or `(B, total_length, …)` with `batch_first`, in the caller's order of sequences.
-
-    Raises:
-        TypeError: `packed` is not a `PackedSequence`.
-        ValueError: `total_length` is not a whole number of at least 0, or below the longest sequence without
-            `truncate`.
-    """
-    if not isinstance(packed, PackedSequence):
-        raise TypeError(f"packed must be a PackedSequence, got {type(packed).__name__}: pass what the RNN returned")
-    width, longest = _steps(total_length, "total_length"), len(packed.batch_sizes)
-    if width < longest and not truncate:
-        raise ValueError(
-            f"total_length is {width} but the longest sequence has {longest} time steps: give at least {longest}, or"
-            " truncate=True to drop the later steps"
-        )
-    data, rank = packed.data, packed.unsorted_indices
-    if rank is None:
-        rank = torch.arange(int(packed.batch_sizes[0]), device=data.device)
-    sizes = pad(packed.batch_sizes, (0, width - longest))  # a negative number cuts
-    first_row = _moved(sizes.cumsum(0) - sizes, data.device)
-    index = (first_row[:, None] + rank).remainder(len(data))
-    real = rank < _moved(sizes, data.device)[:, None]
-    if batch_first:
-        index, real = index.T, real.T
-    return _rows(data, index, real, padding_value)
-
-
-def _rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float) -> Tensor:
-    """`rows[index]` where `real`, else padding. Whole rows are copied, and the gradient is one pass as well."""
+def padded_rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float) -> Tensor:
+    """Returns `rows[index]` where `real`, else padding. Whole rows are copied, and the gradient is one pass as well."""
     if rows.shape[0] == 0:
         return rows.new_full((*index.shape, *rows.shape[1:]), padding_value)
     taken = rows.index_select(0, index.flatten()).reshape(*index.shape, *rows.shape[1:])
@@ -442,7 +391,7 @@ def _fitted(
     """The lengths on the device of `x`, within its number of time steps; and how `x` is read."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor {order(batch_first)}, got {type(x).__name__}")
-    only_dense(name, x)
+    require_dense(name, x)
     if x.ndim < 2:
         raise ValueError(f"{name} must be {order(batch_first)}, got shape {tuple(x.shape)}")
     n = whole_numbers(lengths)
@@ -459,7 +408,7 @@ def _fitted(
     batch = Padded.fitting(n.shape[0], x.shape, batch_first, name)
     limit = f"the time steps of {name}"
     _check(n, batch.steps, limit)
-    moved = _moved(n, x.device)
+    moved = to_device(n, x.device)
     if not _is_readable(n):
         _check(moved, batch.steps, limit)  # it may have come to the CPU just now
         moved = moved.clamp(0, batch.steps)
@@ -477,7 +426,7 @@ def whole_numbers(lengths: Lengths) -> Tensor:
     usual = isinstance(lengths, Tensor) and lengths.dtype == torch.int64 and lengths.layout == torch.strided
     if not isinstance(lengths, Tensor) or (_is_readable(lengths) and not usual):
         return torch.from_numpy(read_lengths(lengths, empty=True))
-    only_dense("lengths", lengths)
+    require_dense("lengths", lengths)
     if lengths.dtype == torch.bool:
         raise ValueError(BOOLEANS)
     if lengths.ndim != 1:
@@ -497,7 +446,12 @@ def _as_tensor(values: Any) -> Tensor:
     return torch.tensor(host_array(values), device="cpu")
 
 
-def _steps(value: int, name: str) -> int:
+def time_steps(value: int, name: str) -> int:
+    """Returns a number of time steps.
+
+    Raises:
+        ValueError: it is not a whole number of at least 0.
+    """
     whole = isinstance(value, (int, torch.SymInt)) or (hasattr(value, "__index__") and not isinstance(value, Tensor))
     if isinstance(value, bool) or not whole or value < 0:
         raise ValueError(f"{name} is {value!r}; give a whole number of time steps, at least 0")
@@ -520,6 +474,6 @@ def _is_readable(n: Tensor) -> bool:
     return n.device.type == "cpu" and type(n) is Tensor and not torch.compiler.is_compiling()
 
 
-def _moved(n: Tensor, device: torch.device) -> Tensor:
-    """On another device, without waiting for it; towards the CPU torch has to wait."""
+def to_device(n: Tensor, device: torch.device) -> Tensor:
+    """Returns a tensor on another device, without waiting for it. Towards the CPU, torch has to wait."""
     return n.to(device, non_blocking=device.type != "cpu")

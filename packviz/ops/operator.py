@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from packviz.core.given import only_dense
 from packviz.core.padded import Padded
 from packviz.core.spec import GATES
+from packviz.core.validation import require_dense
 from packviz.ops.kernels import flat_names
 from packviz.ops.private import recorded
 from packviz.ops.running import State, run
@@ -93,7 +93,7 @@ class RaggedOp(nn.Module):
         """
         if not isinstance(x, Tensor):
             raise TypeError(f"x is a {type(x).__name__}; give the padded batch, a tensor, which is packed in here")
-        only_dense("x", x)
+        require_dense("x", x)
         if not isinstance(lengths, Tensor):
             raise TypeError(f"lengths is a {type(lengths).__name__}; give a tensor, which a compiler can follow")
         if self.training and self.dropout and self.num_layers > 1:

@@ -1,6 +1,6 @@
 """torch's packing and unpacking, with a backward pass whose time is in proportion to the data.
 
-The four functions take and return what their namesakes in `torch.nn.utils.rnn` do, bit for bit. The `PackedSequence` is
+Four functions take and return what their namesakes in `torch.nn.utils.rnn` do, bit for bit. The `PackedSequence` is
 torch's own, so both kinds mix. **One deviation**: a length beyond the time steps of the input is a ValueError. torch
 accepts it and returns less data than `batch_sizes` says; what goes wrong then depends on who uses it.
 
@@ -9,7 +9,7 @@ input is none that they accept (so that the error is theirs), and where not valu
 another kind of derivative: while tracing, scripting or exporting, under `torch.func`, in forward-mode differentiation,
 for subclasses of `Tensor`, for complex numbers, during the capture of a CUDA graph, and on devices other than CPU and
 CUDA. On a GPU nothing here waits for it, but where a batch is padded that somebody else has packed. Under
-`torch.compile` each function is a graph break, as torch's are.
+`torch.compile` each of the four is a graph break, as torch's are. `unpack_to_length` pads to a width of your own.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from torch.jit import is_scripting, is_tracing  # type: ignore[attr-defined]
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.padded import reading
+from packviz.core.validation import renamed
 from packviz.ops import index as indices
 from packviz.ops import original
 from packviz.ops.index import Slices, is_at_hand, needs_grad, packed_rows, padded_cells, placed
+from packviz.ops.masks import padded_rows, time_steps, to_device
 from packviz.ops.private import may_derive_otherwise
 
 P = ParamSpec("P")
@@ -111,6 +113,56 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     return original.unpack_sequence(packed_sequences)
 
 
+@renamed(length="total_length")
+def unpack_to_length(
+    packed: PackedSequence,
+    total_length: int,
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    truncate: bool = False,
+) -> Tensor:
+    """Unpacks to exactly `total_length` time steps, for whoever needs a fixed shape.
+
+    It returns what `pad_packed_sequence(packed, batch_first, padding_value, total_length)[0]` does, and can cut.
+    Only the widths are compared, so nothing waits for the device. Under `torch.compile(fullgraph=True)` the packed
+    sequence must know its order (packed with `enforce_sorted=False`).
+
+    Args:
+        packed: a `PackedSequence`, as an RNN returns it; also a hand-built one.
+        total_length: the width of the result in time steps, as torch calls it. More than the longest sequence pads.
+        batch_first: whether the batch shall be the first dimension, as in torch.
+        padding_value: what fills the padding.
+        truncate: allows a `total_length` below the longest sequence: later steps are dropped. Without it that is an
+            error, because a loss over a truncated output no longer sees the end of the long sequences.
+
+    Returns:
+        `(total_length, B, …)`, or `(B, total_length, …)` with `batch_first`, in the caller's order of sequences.
+
+    Raises:
+        TypeError: `packed` is not a `PackedSequence`.
+        ValueError: `total_length` is not a whole number of at least 0, or below the longest sequence without
+            `truncate`.
+    """
+    if not isinstance(packed, PackedSequence):
+        raise TypeError(f"packed must be a PackedSequence, got {type(packed).__name__}: pass what the RNN returned")
+    width, longest = time_steps(total_length, "total_length"), len(packed.batch_sizes)
+    if width < longest and not truncate:
+        raise ValueError(
+            f"total_length is {width} but the longest sequence has {longest} time steps: give at least {longest}, or"
+            " truncate=True to drop the later steps"
+        )
+    data, rank = packed.data, packed.unsorted_indices
+    if rank is None:
+        rank = torch.arange(int(packed.batch_sizes[0]), device=data.device)
+    sizes = nn.functional.pad(packed.batch_sizes, (0, width - longest))  # a negative number cuts
+    first_row = to_device(sizes.cumsum(0) - sizes, data.device)
+    index = (first_row[:, None] + rank).remainder(len(data))
+    real = rank < to_device(sizes, data.device)[:, None]
+    if batch_first:
+        index, real = index.T, real.T
+    return padded_rows(data, index, real, padding_value)
+
+
 # Where an own way begins to pay: measured, one thread of a server CPU. A wrong guess costs a little time, nothing else.
 _MANY_STEPS = 16  # torch's gradient of packing is a copy per time step
 _MANY_NUMBERS = 2**16  # torch moves whole sequences to sort them; without a gradient this pays later
@@ -120,12 +172,7 @@ _PLAIN = (Tensor, nn.Parameter)
 
 def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enforce_sorted: bool) -> PackedSequence:
     if not isinstance(lengths, Tensor) and is_tracing():  # type: ignore[no-untyped-call]
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            packed = original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
-        for one in said:  # as torch does, in the name of the line that calls
-            warnings.warn(one.message, one.category, stacklevel=3)
-        return packed
+        return _traced(x, lengths, batch_first, enforce_sorted)
     if type(x) not in _PLAIN or x.ndim < 2:
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     steps = x.shape[1 if batch_first else 0]
@@ -163,9 +210,34 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
         )
     if not ours or len(values) < batch:  # torch drops the sequences that have no length
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+    return _packed_in_order(x, ranked, order, batch_first, by_index)
 
+
+def _traced(x: Tensor, lengths: list[int], batch_first: bool, enforce_sorted: bool) -> PackedSequence:
+    """Packs by torch, whose warning about a trace then names the line that called packviz."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        packed = original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
+    for one in caught:
+        warnings.warn(one.message, one.category, stacklevel=4)
+    return packed
+
+
+def _packed_in_order(
+    x: Tensor, ranked: Tensor, order: Tensor | None, batch_first: bool, by_index: bool
+) -> PackedSequence:
+    """Packs a batch whose lengths are valid.
+
+    Args:
+        x: the padded batch.
+        ranked: `(B,)` the lengths, longest first.
+        order: `(B,)` the sequence at each rank; `None` if they are sorted already.
+        batch_first: whether the batch is the first dimension of `x`.
+        by_index: whether to pack by an index, or else slice by slice.
+    """
+    batch, steps = x.shape[:2] if batch_first else x.shape[1::-1]
     sorted_indices = None if order is None else _moved(order, x.device)
-    if values[-1] == steps and not indices.is_moved(order, batch):
+    if int(ranked[-1]) == steps and not indices.is_moved(order, batch):
         data = _time_major(x, batch_first).clone(memory_format=torch.contiguous_format).flatten(0, 1)
         packed = PackedSequence(data, torch.full((steps,), batch, device="cpu"), sorted_indices)
         if not x.is_cpu:  # to pad again without asking the device for the order

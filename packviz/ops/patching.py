@@ -12,11 +12,11 @@ from typing import Any
 
 from torch.nn.utils import rnn
 
-from packviz.core.worded import Worded
+from packviz.core.has_text import HasText
 from packviz.ops import holders, original, packing
 
 
-class Patch(Worded):
+class Patch(HasText):
     """torch's names with packviz's functions under them. Made by `patch_torch`.
 
     As a context manager it ends with the block.

@@ -16,14 +16,15 @@ from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.cuts import rectangles
-from packviz.core.given import only_dense, only_values
 from packviz.core.layout import Layout
-from packviz.core.padded import Padded, order, reading
+from packviz.core.padded import Padded, reading
 from packviz.core.spec import Spec
+from packviz.core.validation import require_dense, require_values
 from packviz.ops import costs, original, packing, split, staircase, trial
+from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.grid import Grid
 from packviz.ops.index import is_at_hand
-from packviz.ops.kernels import Fused, Layer, Result, flat_weights, has_padded_kernel, is_fused, layers
+from packviz.ops.kernels import Fused, Result, flat_weights, has_padded_kernel, is_fused, layers
 from packviz.ops.masks import Lengths, whole_numbers
 from packviz.ops.private import has_kernel, is_compiler_loaded, kernel, may_derive_otherwise, may_have_hooks, storage
 
@@ -134,14 +135,18 @@ def run(
     return _uncompiled[0](*arguments)
 
 
-def plan(rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool = True) -> costs.Plan:
+def plan(
+    rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool = True, device: Any = None
+) -> costs.Plan:
     """Returns how `run` would run a batch with `method="auto"`, and why. It runs and measures nothing.
 
     Args:
-        rnn: an RNN, whose dtype and device the batch will have. Or the sizes of one, which then counts as an RNN in
-            float32 on a CPU where torch has a fused LSTM. The number of threads is the one torch is set to.
+        rnn: an RNN, whose dtype the batch will have. Or the sizes of one, which then counts as an RNN in float32, on a
+            CPU where torch has a fused LSTM. The number of threads is the one torch is set to.
         lengths: `(B,)` whole numbers of at least 1, as `Layout` takes them.
         training: whether gradients will be needed.
+        device: where the batch will run, such as `"cuda"`; this machine need not have it. Defaults to the RNN's own
+            device, and to the CPU for a `Spec`.
 
     Returns:
         A `Plan`: its `.method`; its `.cuts`, as `Stairs` draws them; the predicted `.seconds` of each method that may
@@ -150,13 +155,19 @@ def plan(rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool 
 
     Raises:
         TypeError: `rnn` is not an RNN.
-        ValueError: a length is not valid.
+        ValueError: a length is not valid, or there is no such kind of device.
     """
     n = tuple(Layout(lengths).lengths.tolist())
+    kind = None if device is None else _device_type(device)
+    if kind not in (None, "cpu", "cuda"):
+        return costs.Plan("packed", (0, max(n)), {}, f"no other method supports the device {kind}")
     if isinstance(rnn, Spec):
-        return costs.choose(rnn, n, training, threads=torch.get_num_threads())
-    _check_rnn(rnn)
-    return _planned(rnn, _weights(rnn, cast(Tensor, rnn.weight_ih_l0)), n, training)
+        return costs.choose(rnn, n, training, kind or "cpu", threads=torch.get_num_threads())
+    require_rnn(rnn)
+    x = cast(Tensor, rnn.weight_ih_l0)
+    if kind:  # on the CPU, because a GPU need not be here
+        x = torch.empty(0, dtype=x.dtype, device="cpu")
+    return _planned(rnn, _weights(rnn, x) and [x], n, training, kind)
 
 
 class Ragged(nn.Module):
@@ -177,7 +188,7 @@ class Ragged(nn.Module):
             ValueError: there is no such method.
         """
         super().__init__()
-        _check_rnn(rnn)
+        require_rnn(rnn)
         _check_method(method)
         self.rnn, self.method = rnn, method
 
@@ -236,28 +247,23 @@ def _run(
     autocast = torch.is_autocast_enabled(x.device.type) and weights[0].dtype == torch.float32
     if method != "split" and len(cuts) == 2 and steps == min(n) and not autocast:
         return _as_it_is(rnn, weights, x, steps, hx, first, total_length, padding_value)
-    own = layers(rnn, weights)
-    h, c = hx if isinstance(hx, tuple) else (hx, None)
-    dtypes = None
-    working: AbstractContextManager[Any] = nullcontext()
-    if autocast:
-        dtypes = _autocast_dtypes(rnn, steps == min(n), x, h, c)
-        if x.device.type == "cpu" or method == "split":
-            x, h, c = (t if t is None else t.float() for t in (x, h, c))
-            working = torch.autocast(x.device.type, enabled=False)
-    if h is None:
-        zeros = _zeros(rnn, weights[0], len(n))
-        h, c = zeros if isinstance(zeros, tuple) else (zeros, None)
     if method == "split":
         layer_run: Callable[..., Result] = functools.partial(split.run, steps=_steps(n, x.device))
     else:
         layer_run = functools.partial(staircase.run, grid=_grid(n, cuts, x.device), from_zero=hx is None)
-    with working:
-        found = _through(rnn, own, layer_run, x, h, c, source, steps, total_length, padding_value)
-    out, h_n, c_n = (
-        t if t is None or dtypes is None else t.to(dtype) for t, dtype in zip(found, dtypes or found, strict=True)
-    )
-    return out, h_n if c_n is None else (h_n, c_n)  # type: ignore[return-value]
+    h, c = hx if isinstance(hx, tuple) else (hx, None)
+    if not autocast:
+        out, h_n, c_n = _through(rnn, weights, layer_run, x, h, c, source, steps, total_length, padding_value)
+    else:
+        dtypes = _autocast_dtypes(rnn, steps == min(n), x, h, c)
+        working: AbstractContextManager[Any] = nullcontext()
+        if x.device.type == "cpu" or method == "split":
+            x, h, c = (t if t is None else t.float() for t in (x, h, c))
+            working = torch.autocast(x.device.type, enabled=False)
+        with working:
+            found = _through(rnn, weights, layer_run, x, h, c, source, steps, total_length, padding_value)
+        out, h_n, c_n = (t if t is None else t.to(dtype) for t, dtype in zip(found, dtypes, strict=True))  # type: ignore[assignment]
+    return out, h_n if c_n is None else (h_n, c_n)
 
 
 def _decided(
@@ -283,18 +289,22 @@ def _decided(
     return method, cuts
 
 
-def _planned(rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool) -> costs.Plan:
+def _planned(
+    rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool, device: str | None = None
+) -> costs.Plan:
     """What `"auto"` does: the one place that decides, for `run` and for `plan`."""
     if not weights:
         return costs.Plan("packed", (0, max(n)), {}, "only this method calls the module itself, as it requires")
-    return costs.choose(rnn, *_batch(rnn, weights, n, training))
+    return costs.choose(rnn, *_batch(rnn, weights, n, training, device))
 
 
-def _batch(rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool) -> tuple[Any, ...]:
-    """A batch as `costs.choose` takes it after the RNN. All that is ours and not on a CPU is on a GPU."""
+def _batch(
+    rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool, device: str | None = None
+) -> tuple[Any, ...]:
+    """Returns a batch as `costs.choose` takes it after the RNN. What is ours and not on a CPU is on a GPU."""
     one = weights[0]
-    alone = has_padded_kernel(rnn.mode, one, bool(rnn.proj_size))
-    return n, training, "cpu" if one.is_cpu else "cuda", alone, torch.get_num_threads()
+    device = device or ("cpu" if one.is_cpu else "cuda")
+    return n, training, device, has_padded_kernel(rnn.mode, one, bool(rnn.proj_size), device), torch.get_num_threads()
 
 
 def _weights(rnn: nn.RNNBase, x: Tensor) -> Sequence[Tensor]:
@@ -383,10 +393,10 @@ def _wastes(n: Sequence[int], cuts: Sequence[int]) -> bool:
 
 def _through(
     rnn: nn.RNNBase,
-    own: Sequence[Layer],
+    weights: Sequence[Tensor],
     layer_run: Callable[..., Result],
     x: Tensor,
-    h: Tensor,
+    h: Tensor | None,
     c: Tensor | None,
     source: Padded,
     steps: int,
@@ -394,6 +404,10 @@ def _through(
     padding_value: float,
 ) -> Result:
     """All layers, one after the other."""
+    if h is None:
+        zeros = _zeros(rnn, weights[0], source.batch)
+        h, c = zeros if isinstance(zeros, tuple) else (zeros, None)
+    own = layers(rnn, weights)
     each = own[0].directions
     target = source._replace(steps=steps)
     finals = []
@@ -527,9 +541,11 @@ def _every_way(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Sequence[int]
     return [_packed(rnn, x, *given), *(_run(rnn, x, *given, method) for method in METHODS[1:])]
 
 
-def _check_rnn(rnn: Any) -> None:
-    if not isinstance(rnn, (nn.RNN, nn.GRU, nn.LSTM)):
-        raise TypeError(f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM")
+def _device_type(device: Any) -> str:
+    try:
+        return torch.device(device).type
+    except (RuntimeError, TypeError):  # torch lists twenty types of device
+        raise ValueError(f"device is {device!r}; give a device, such as 'cpu' or 'cuda'") from None
 
 
 def _check_method(method: Any) -> None:
@@ -541,18 +557,14 @@ def _checked(
     rnn: Any, x: Any, lengths: Any, hx: Any, batch_first: Any, total_length: Any, padding_value: Any, method: Any
 ) -> tuple[tuple[int, ...], Padded]:
     """The lengths, and how `x` is read, when all arguments fit together."""
-    _check_rnn(rnn)
+    require_rnn(rnn)
     _check_method(method)
-    if isinstance(x, PackedSequence):
-        raise TypeError("x is a PackedSequence: call rnn(x, hx) on it, or give the padded batch and its lengths")
-    if not isinstance(x, Tensor):
-        raise TypeError(f"x must be a tensor, got {type(x).__name__}")
+    require_padded(x)
     if x.layout is not torch.strided or x.is_nested or x.is_meta:
-        only_dense("x", x)
-        only_values("x", x)
+        require_dense("x", x)
+        require_values("x", x)
     shape, batch_first = x.shape, bool(rnn.batch_first if batch_first is None else batch_first)
-    if len(shape) != 3:
-        raise ValueError(f"x must be {order(batch_first, ', I')}, got shape {tuple(shape)}")
+    require_features(rnn, shape, batch_first)
     n = _whole_numbers(lengths, x, batch_first)
     if not n:
         raise ValueError("lengths is empty: there is nothing to run")
@@ -561,9 +573,6 @@ def _checked(
         b = next(i for i, value in enumerate(n) if not 1 <= value <= steps)
         read = reading(shape, batch_first, features=", I")
         raise ValueError(f"lengths[{b}] is {n[b]}, but {read}, has T = {steps}: give a length from 1 to {steps}")
-    if shape[2] != rnn.input_size:
-        read = reading(shape, batch_first, features=", I")
-        raise ValueError(f"{read}, has I = {shape[2]}, but rnn.input_size is {rnn.input_size}")
     if not isinstance(padding_value, (float, numbers.Real)):  # the abstract class asks for long
         raise TypeError(f"padding_value must be a number, got {padding_value!r}")
     if total_length is not None and (isinstance(total_length, bool) or not hasattr(total_length, "__index__")):
@@ -571,30 +580,8 @@ def _checked(
     if total_length is not None and total_length < max(n):
         raise ValueError(f"total_length is {total_length}; give at least {max(n)}, the longest length")
     if hx is not None:
-        check_states(rnn, hx, x, batch)
+        require_states(rnn, hx, x, batch)
     return n, source
-
-
-def check_states(rnn: Any, hx: Any, x: Tensor, batch: int) -> None:
-    """Refuses an initial state that does not fit the RNN, the batch `x`, and its number of sequences.
-
-    Raises:
-        ValueError: it does not fit. torch would take rows too many, and drop some.
-    """
-    rows = rnn.num_layers * (1 + rnn.bidirectional), batch
-    wanted = {"h_0": (*rows, rnn.proj_size or rnn.hidden_size)}
-    if rnn.mode == "LSTM":
-        wanted["c_0"] = (*rows, rnn.hidden_size)
-    states = hx if isinstance(hx, (tuple, list)) and rnn.mode == "LSTM" else (hx,)
-    if [getattr(state, "shape", None) for state in states] != list(wanted.values()):
-        said = " and ".join(f"{name} {shape}" for name, shape in wanted.items())
-        got = " and ".join(str(tuple(s.shape)) if isinstance(s, Tensor) else type(s).__name__ for s in states)
-        raise ValueError(f"hx must be {said}, got {got}")
-    for state in states:
-        if state.device != x.device:
-            raise ValueError(f"hx is on {state.device}, but x is on {x.device}: move it there")
-        if state.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
-            raise ValueError(f"hx holds {state.dtype}, but x holds {x.dtype}: convert it")
 
 
 def _whole_numbers(lengths: Any, x: Tensor, batch_first: bool) -> tuple[int, ...]:

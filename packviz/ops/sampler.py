@@ -8,8 +8,8 @@ from typing import Any
 from torch.utils.data import Sampler
 
 from packviz.core.batches import BUCKETED, WINDOW, batches, split
-from packviz.core.given import at_least
 from packviz.core.layout import Layout
+from packviz.core.validation import at_least
 
 
 class BucketSampler(Sampler[list[int]]):

@@ -34,14 +34,14 @@ from typing import Any
 
 import numpy as np
 
-from packviz.bench.study import Comparison, How, Passes, Study, by_pass, read_passes, write_passes
+from packviz.bench.study import Comparison, MeasureOptions, Passes, Study, by_pass, read_passes, write_passes
 from packviz.bench.timing import RATIOS, Ratio, Timing
 from packviz.core import lengths
-from packviz.core.given import at_least, one_of
 from packviz.core.layout import IntArray
+from packviz.core.validation import at_least, one_of
 from packviz.draw import palette
 from packviz.draw.chart import Curve, Guide, Plot, Sweep
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import count, milliseconds, plain, table
 
@@ -115,7 +115,7 @@ def grid(setups: Sequence[str] = ("A", "B"), steps: Sequence[int] = ()) -> list[
     return [BenchmarkPoint(setup, size) for size in every for setup in dict.fromkeys(setups)]
 
 
-class Benchmark(Drawn, Passes[BenchmarkPoint]):
+class Benchmark(Drawing, Passes[BenchmarkPoint]):
     """Points measured on one machine, with the same parameters: by point and pass, the `Timing` of every method."""
 
     @property
@@ -331,7 +331,7 @@ def beside(
     return Sweep(title, rows, sources, [*below, *_key(what)], text)
 
 
-def on_machines(found: Mapping[str, Benchmark], quantity: str, setup: str = "") -> Sweep:
+def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "") -> Sweep:
     """A quantity on every machine, on the same axes.
 
     Times and memory are those of training alone, but for a single machine in plots of both setups; those of another
@@ -557,7 +557,7 @@ def expected(known: Mapping[BenchmarkPoint, float], point: BenchmarkPoint) -> fl
     return late * math.pow(point.steps / last, min(max(power, 0.0), 3.0))
 
 
-def _methods(point: BenchmarkPoint, which: str, how: How) -> Comparison:
+def _methods(point: BenchmarkPoint, which: str, how: MeasureOptions) -> Comparison:
     from packviz.studies import network  # noqa: PLC0415 - torch
 
     n = setup_lengths(point.setup, how.parameters["batch_size"], point.steps)

@@ -22,7 +22,7 @@ from packviz.bench.study import Comparison, Study, Timings, by_comparison
 from packviz.bench.timing import RATIOS, Timing
 from packviz.core.lengths import uniform
 from packviz.draw import bars, palette
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 from packviz.draw.text import table
 from packviz.ops.masks import real_mask
@@ -144,7 +144,7 @@ class CompiledPoint:
         return f"{self.batch} sequences of up to {self.past} steps in and {self.future} out, {self.hidden} hidden units"
 
 
-class Compiled(Timings[CompiledPoint], Drawn):
+class Compiled(Timings[CompiledPoint], Drawing):
     """What was measured: one training step (forward and backward) of each contestant, by the names of `models`."""
 
     def to_text(self) -> str:

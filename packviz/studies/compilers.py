@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import torch
 
-from packviz.bench.study import How, Results, Study
+from packviz.bench.study import MeasureOptions, Results, Study
 from packviz.check import networks
 from packviz.core.quiet import quiet
 from packviz.draw.table import Table, Tabled
@@ -162,7 +162,7 @@ def survey(points: Iterable[CompilerPoint] = (), record: str = "") -> Relatives:
     return Relatives({**found.provenance, "missing": missing}, {**found.values, **values})
 
 
-def compile_and_compare(point: CompilerPoint, how: How) -> Cell:
+def compile_and_compare(point: CompilerPoint, how: MeasureOptions) -> Cell:
     """Compiles the network in that way, and compares."""
     try:
         return _cell(networks.TAGGERS[point.network]().eval(), point.way)

@@ -14,13 +14,13 @@ from typing import Any, cast
 
 import torch
 
-from packviz.bench.study import Comparison, How, Study, Timings, timed
+from packviz.bench.rnn_calls import training
+from packviz.bench.study import Comparison, MeasureOptions, Study, Timings, timed
 from packviz.bench.timing import RATIOS, Timing
-from packviz.bench.ways import training
 from packviz.core.lengths import uniform
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import milliseconds
-from packviz.ops import masks
+from packviz.ops import masks, packing
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 HELPER, LOOP, TORCH = "helper", "loop", "torch"
@@ -118,7 +118,7 @@ def helper_calls(helper: str, lengths: Sequence[int], steps: int, features: int,
         return out.index_select(1, back)
 
     def unpack() -> Any:
-        return masks.unpack_to_length(packed._replace(data=data), steps)
+        return packing.unpack_to_length(packed._replace(data=data), steps)
 
     def torchs_unpack() -> Any:
         return pad_packed_sequence(packed._replace(data=data), total_length=steps)[0]
@@ -135,7 +135,7 @@ def helper_calls(helper: str, lengths: Sequence[int], steps: int, features: int,
     return Comparison(calls, alike=list(calls))
 
 
-def _time_helper(point: HelperPoint, how: How) -> Timing:
+def _time_helper(point: HelperPoint, how: MeasureOptions) -> Timing:
     """The helper against its loop."""
     lengths = uniform(point.batch, point.steps).tolist()
     return timed(helper_calls(point.helper, lengths, point.steps, point.features, how.device), how)

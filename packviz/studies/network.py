@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from packviz.bench import ways
+from packviz.bench import rnn_calls
 from packviz.bench.study import Comparison
-from packviz.core.given import one_of
 from packviz.core.layout import IntArray
+from packviz.core.validation import one_of
 from packviz.ops.masks import real_mask
 from packviz.ops.running import forget
 
@@ -25,7 +25,7 @@ PADDING = 0
 """The token that stands for padding."""
 
 Method = Callable[[Any, Tensor, Tensor], tuple[Tensor, Any]]
-"""A way to run an RNN on a padded batch, as in `packviz.bench.ways`: from `(rnn, x, lengths)` to the output and states.
+"""Runs an RNN on a padded batch, as in `packviz.bench.rnn_calls`: from `(rnn, x, lengths)` to output and states.
 
 `lengths` are longest first, and the longest is `T`. The output has zeros at the padding: what pack → RNN → pad gives.
 """
@@ -38,13 +38,13 @@ def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
     return output * (mask if rnn.batch_first else mask.T).unsqueeze(-1), states
 
 
-packed = partial(ways.packed, in_order=True)
+packed = partial(rnn_calls.packed, in_order=True)
 
 METHODS: dict[str, Method] = {
     "padded": padded,
     "packed": packed,
-    "drop-in": partial(ways.drop_in, in_order=True),
-    "run": ways.run,
+    "drop-in": partial(rnn_calls.drop_in, in_order=True),
+    "run": rnn_calls.run,
 }
 """The methods by name. The others are compared with the first that is measured."""
 
@@ -120,7 +120,7 @@ def comparison(lengths: IntArray, steps: int, methods: Sequence[str], which: str
     def call(method: Method) -> Callable[[], Any]:
         if which == "training":
             return training_step(network, one, method)
-        return ways.forward(lambda: network(one.ids, one.lengths, method))
+        return rnn_calls.forward(lambda: network(one.ids, one.lengths, method))
 
     calls = {name: call(METHODS[one_of("methods", name, METHODS)]) for name in methods}
     return Comparison(calls, forget, alike=methods)

@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from packviz.bench import ways
-from packviz.bench.contest import shares
+from packviz.bench import rnn_calls
+from packviz.bench.comparison import shares
 from packviz.bench.study import Comparison, Study, Timings, by_comparison, captions
 from packviz.bench.timing import RATIOS
 from packviz.draw import bars
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.palette import METHODS
 from packviz.draw.sheet import HATCHED, Sheet
 from packviz.draw.text import milliseconds, table, whole_percent
@@ -46,7 +46,7 @@ class PartsPoint:
         return f"{self.batch_size} sequences of up to {self.steps} time steps"
 
 
-class Parts(Drawn, Timings[PartsPoint]):
+class Parts(Drawing, Timings[PartsPoint]):
     """One training step of the forum's network, with more and more of its parts exchanged."""
 
     def shares(self, point: PartsPoint) -> dict[str, float]:
@@ -83,11 +83,11 @@ class Parts(Drawn, Timings[PartsPoint]):
 
     def sheet(self, theme: str) -> Sheet:
         """A bar for each batch, cut into shares."""
-        return OnMachines({"": self}).sheet(theme)
+        return ByMachine({"": self}).sheet(theme)
 
 
 @dataclass(frozen=True, repr=False)
-class OnMachines(Drawn):
+class ByMachine(Drawing):
     """What several machines found.
 
     Attributes:
@@ -121,7 +121,7 @@ def replaced_steps(point: PartsPoint, device: Any) -> Comparison:
     network = forum.Network().to(device)
     n = setup_lengths("B", point.batch_size, point.steps)
     batch = forum.batch(n, point.steps, device=device)
-    own_pad = partial(ways.own_pad, in_order=True)
+    own_pad = partial(rnn_calls.own_pad, in_order=True)
     methods: list[forum.Method] = [forum.packed, own_pad, forum.METHODS["drop-in"], forum.METHODS["run"]]
     steps = [forum.training_step(network, batch, method) for method in methods]
     calls = dict(zip((TORCH, *EXCHANGED.values()), steps, strict=True))

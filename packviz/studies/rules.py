@@ -1,7 +1,7 @@
 """Rules that say when to pack: the rule of thumb, thresholds, and a model of the cost. And how to judge them.
 
 A rule sees what is known before anything is run: lengths and sizes. Whether it is right is for the cases of
-`packviz.studies.thumb` to say.
+`packviz.studies.heuristics` to say.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from packviz.bench.study import captions
 from packviz.core.fit import nonnegative
+from packviz.core.has_text import HasText
 from packviz.core.layout import Layout
-from packviz.core.spec import GATES
-from packviz.core.worded import Worded
 from packviz.draw import text
 from packviz.draw.palette import LIGHT, METHODS, RAMP
 from packviz.draw.sheet import width_of
-from packviz.studies.thumb import PACKED, PADDED, Case, GridPoint, Measured
+from packviz.ops.costs import TERMS, amounts
+from packviz.studies.heuristics import PACKED, PADDED, Case, GridPoint, Measured
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
@@ -55,7 +54,7 @@ def work_per_step(case: Case) -> float:
 
 
 @dataclass(frozen=True, repr=False)
-class Judged(Worded):
+class Judged(HasText):
     """What became of a rule on measured cases.
 
     Attributes:
@@ -146,42 +145,50 @@ def fit_threshold(number: Callable[[Case], float]) -> Fit:
     return fit
 
 
-PARTS = ("the call", "each time step", "each cell", "copies of the backward pass")
-"""What a run's time is made of in `CostModel`."""
+_COPIES = "copies of the backward pass"
+_PART = {"fixed": "each call", "call": "each call", "step": "each time step", "cell": "each cell", "square": _COPIES}
+PARTS = tuple(dict.fromkeys(_PART.values()))
+"""What a run's time is made of in `CostModel`: the terms of `packviz.ops.costs`, by what they grow with."""
+
+_SQUARE = "cell, step, gate"  # the copies of a packed RNN
+_PAD = "pad"  # those of torch's pad
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """Predicts times: a fixed time per call, one per time step, one per cell, and one per byte that backward copies.
+    """Predicts times by the model of `packviz.ops.costs`, with constants fitted to cases.
 
-    Per cell there are two constants, for its element-wise work and for its FLOPs. And packed, backward has two kinds
-    of copies (notebook 07): a padded gradient per distinct length, and a tensor of all gates per time step.
+    These were packed by torch itself. So one term is added for training (notebook 07): torch's pad makes a gradient of
+    the padded size for each distinct length.
 
     Batches without padding are not for this model: packing has nothing to save there. (And a packed LSTM whose
     lengths are all equal gets the fused kernel of the padded one, where there is one: in torch 2.13, not in 2.11.)
 
     Attributes:
-        seconds: by RNN, pass and choice (`"padded"` or `"packed"`) the constants, in the order of `_terms`.
+        seconds: by RNN, pass and choice (`"padded"` or `"packed"`) the constants by term.
     """
 
-    seconds: Mapping[tuple[str, bool, str], npt.NDArray[np.float64]]
+    seconds: Mapping[tuple[str, bool, str], Mapping[str, float]]
 
     @classmethod
     def fit(cls, cases: Sequence[Case]) -> CostModel:
         """Chooses the constants, none negative, with the least squared relative error."""
         found = {}
         for (mode, training), some in _by_kind(cases).items():
+            padded = [case for case in some if case.layout.n_padding]
             for choice in (PADDED, PACKED):
-                padded = [case for case in some if case.layout.n_padding]
+                terms = [_terms(case, choice) for case in padded]
                 measured = np.array([case.seconds[choice] for case in padded])
-                terms = np.array([_terms(case, choice) for case in padded]) / measured[:, None]
-                found[mode, training, choice] = nonnegative(terms)
+                constants = nonnegative(np.array([[*one.values()] for one in terms]) / measured[:, None])
+                found[mode, training, choice] = dict(zip(terms[0], constants.tolist(), strict=True))
         return cls(found)
 
     def parts(self, case: Case, choice: str) -> dict[str, float]:
         """The seconds of a case by what they are spent on, by the names of `PARTS`."""
-        call, step, *rest = _terms(case, choice) * self.seconds[case.mode, case.training, choice]
-        return dict(zip(PARTS, (call, step, sum(rest[:2]), sum(rest[2:])), strict=True))
+        constants, seconds = self.seconds[case.mode, case.training, choice], dict.fromkeys(PARTS, 0.0)
+        for term, amount in _terms(case, choice).items():
+            seconds[_COPIES if term == _PAD else _PART[TERMS[term].rate]] += constants[term] * amount
+        return seconds
 
     def predict(self, case: Case, choice: str) -> float:
         """The seconds of a case."""
@@ -372,18 +379,13 @@ def _outline(cases: Sequence[Case]) -> str:
     )
 
 
-def _terms(case: Case, choice: str) -> npt.NDArray[np.float64]:
-    """What the constants are multiplied with: 1, time steps, units and FLOPs of all cells, and the two copies."""
-    layout, spec, packed = case.layout, case.spec, choice == PACKED
-    steps, units = layout.max_len, case.size
-    cells = layout.n_valid if packed else layout.n_cells
-    copies = [0.0, 0.0]
-    if packed and case.training:
-        copies = [
-            float(np.unique(layout.lengths).size) * layout.n_cells * units,
-            float(steps) * layout.n_valid * GATES[spec.mode] * units,
-        ]
-    return np.array([1.0, steps, cells * units, cells * spec.gemm_per_cell, *copies])
+def _terms(case: Case, choice: str) -> dict[str, int]:
+    """What the constants are multiplied with: `amounts`, and what torch's own pad copies."""
+    layout, copies = case.layout, choice == PACKED and case.training
+    distinct = np.unique(layout.lengths).size
+    calls, cells = (distinct, layout.n_valid) if choice == PACKED else (1, layout.n_cells)
+    terms = amounts(case.spec, calls, layout.max_len, cells) | {_PAD: distinct * layout.n_cells * case.size}
+    return {term: amount if copies or term not in (_PAD, _SQUARE) else 0 for term, amount in terms.items()}
 
 
 def _by_kind(cases: Sequence[Case]) -> dict[tuple[str, bool], list[Case]]:

@@ -15,14 +15,14 @@ from typing import Any
 
 import torch
 
-from packviz.bench import ways
+from packviz.bench import rnn_calls
 from packviz.bench.study import Comparison, Study, Timings, by_comparison
 from packviz.bench.timing import RATIOS
 from packviz.core.layout import Layout
 from packviz.core.lengths import even_steps
 from packviz.core.spec import Spec
 from packviz.count.flops import FlopCount, flops
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.dumbbells import Dumbbells, Row
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import milliseconds, percent, table
@@ -72,7 +72,7 @@ class SavingsPoint:
         return {PADDED: self.count(self.distinct[0]).training.padded} | packed
 
 
-class Savings(Timings[SavingsPoint], Drawn):
+class Savings(Timings[SavingsPoint], Drawing):
     """FLOPs and time of one training step, padded and packed, at the same number of real cells."""
 
     def finding(self, point: SavingsPoint) -> str:
@@ -124,15 +124,15 @@ class Savings(Timings[SavingsPoint], Drawn):
 
 def training_steps(point: SavingsPoint, device: Any) -> Comparison:
     """Padded, and packed with each number of distinct lengths."""
-    rnn = ways.rnn_of(point.spec).to(device)
+    rnn = rnn_calls.rnn_of(point.spec).to(device)
     x = torch.randn(point.size, point.size, point.input_size, device=device).requires_grad_()
 
     def packed(distinct: int) -> Callable[[], Any]:
         lengths = torch.tensor(even_steps(distinct, point.size))
-        return lambda: ways.packed(rnn, x, lengths, in_order=True)
+        return lambda: rnn_calls.packed(rnn, x, lengths, in_order=True)
 
     runs = {PADDED: lambda: rnn(x)} | {name(d): packed(d) for d in point.distinct}
-    return Comparison({one: ways.training(run, [x, *rnn.parameters()]) for one, run in runs.items()})
+    return Comparison({one: rnn_calls.training(run, [x, *rnn.parameters()]) for one, run in runs.items()})
 
 
 STUDY = Study(

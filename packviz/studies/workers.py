@@ -19,9 +19,9 @@ starts processes, a script calls it under `if __name__ == "__main__":`.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
-import pickle
 import socket
 import sys
 import tempfile
@@ -40,10 +40,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from packviz.bench.timing import Timing, measure
 from packviz.core import batches as buckets
-from packviz.core.given import at_least, one_of
+from packviz.core.has_text import HasText
 from packviz.core.layout import IntArray, Layout
 from packviz.core.lengths import log_normal, read
-from packviz.core.worded import Worded
+from packviz.core.validation import at_least, one_of
 from packviz.draw.text import between, known, milliseconds, table
 from packviz.ops.original import pack_padded_sequence
 
@@ -56,7 +56,7 @@ LOSSES = (MEANS, WEIGHTED)
 
 
 @dataclass(frozen=True, repr=False)
-class Workers(Worded):
+class Workers(HasText):
     """The comparison.
 
     Attributes:
@@ -70,43 +70,45 @@ class Workers(Worded):
     timings: Sequence[Timing]
     errors: Mapping[str, Mapping[str, float]]
 
-    def lengths(self, way: str) -> list[IntArray]:
+    def lengths(self, strategy: str) -> list[IntArray]:
         """The lengths of each worker's sequences."""
         n = self.layout.lengths
-        return [n[share] for share in buckets.split(n, len(self.timings), way)]
+        return [n[share] for share in buckets.split(n, len(self.timings), strategy)]
 
-    def tokens(self, way: str) -> list[int]:
+    def tokens(self, strategy: str) -> list[int]:
         """The tokens of each worker."""
-        return [int(n.sum()) for n in self.lengths(way)]
+        return [int(n.sum()) for n in self.lengths(strategy)]
 
-    def steps(self, way: str) -> list[int]:
+    def steps(self, strategy: str) -> list[int]:
         """The time steps of each worker's padded outputs."""
-        return [int(n.max()) for n in self.lengths(way)]
+        return [int(n.max()) for n in self.lengths(strategy)]
 
-    def seconds(self, way: str) -> list[float]:
+    def seconds(self, strategy: str) -> list[float]:
         """The median time of each worker's own forward and backward pass."""
-        return [timing.median(way) for timing in self.timings]
+        return [timing.median(strategy) for timing in self.timings]
 
     def to_text(self) -> str:
         """Tokens, steps and gradient errors: all that does not depend on the machine."""
         title = f"{self.layout.batch_size} sequences, {self.layout.n_valid:,} tokens, workers: {len(self.timings)}"
         rows = [["split", "tokens", "steps", *(f"gradient error, {loss}" for loss in LOSSES)]]
-        for way, errors in self.errors.items():
-            counts = (" / ".join(map(str, some(way))) for some in (self.tokens, self.steps))
-            rows.append([way, *counts, *(said(errors[loss]) for loss in LOSSES)])
+        for strategy, errors in self.errors.items():
+            counts = (" / ".join(map(str, some(strategy))) for some in (self.tokens, self.steps))
+            rows.append([strategy, *counts, *(said(errors[loss]) for loss in LOSSES)])
         return "\n".join([title, *table(rows, "<12>16>14   .   <")])
 
     def times(self) -> str:
         """The milliseconds of each worker, and how long the fastest waits for the slowest."""
         rows = [["split", "ms", "the fastest waits"]]
-        for way in self.errors:
-            seconds = self.seconds(way)
+        for strategy in self.errors:
+            seconds = self.seconds(strategy)
             slowest, fastest = (f"{seconds.index(end(seconds))}" for end in (max, min))
-            together = Timing({f"{i}": timing.seconds[way] for i, timing in enumerate(self.timings)})
+            together = Timing({f"{i}": timing.seconds[strategy] for i, timing in enumerate(self.timings)})
             ratio = together.ratio(slowest, fastest)
             low, high = (100 * (1 - 1 / end) for end in ratio.interval)
             share = f"{known(100 * (1 - 1 / ratio.value), (low, high))} % of the time ({between((low, high))} %)"
-            rows.append([way, " / ".join(map(milliseconds, seconds)), share if ratio.is_clear else "not told apart"])
+            rows.append(
+                [strategy, " / ".join(map(milliseconds, seconds)), share if ratio.is_clear else "not told apart"]
+            )
         first = self.timings[0]
         where = f"Measured by each worker on {first.caption}. In brackets: the 95 % interval."
         return "\n".join([*table(rows, "<12>16   <"), where, *first.notes[1:]])
@@ -115,12 +117,12 @@ class Workers(Worded):
         """The tokens of each worker, for each way of splitting."""
         from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
 
-        tokens = {way: self.tokens(way) for way in self.errors}
-        shares = [f"{way}, worker {i}" for way, each in tokens.items() for i in range(len(each))]
+        tokens = {strategy: self.tokens(strategy) for strategy in self.errors}
+        shares = [f"{strategy}, worker {i}" for strategy, each in tokens.items() for i in range(len(each))]
         most = max(map(max, tokens.values()))
         ends = [f"{most:,}"]
-        times = {way: max(each) / min(each) for way, each in tokens.items()}
-        worst = max(times, key=lambda way: times[way])
+        times = {strategy: max(each) / min(each) for strategy, each in tokens.items()}
+        worst = max(times, key=lambda strategy: times[strategy])
         title = f"{worst.capitalize()} gives one worker {times[worst]:.2g} times the tokens of another"
         chart = axes(title, self.to_text(), x="tokens", rows=shares, ends=ends)
         chart.bars(shares, [own for each in tokens.values() for own in each])
@@ -173,8 +175,8 @@ def compare(
             for process in context.processes:
                 process.kill()
                 process.join()
-        found: Workers = pickle.loads(out.read_bytes())
-        return found
+        found = json.loads(out.read_text())
+    return Workers(Layout(n), [Timing.from_dict(timing) for timing in found["timings"]], found["errors"])
 
 
 def gradient_error(found: Sequence[Any], wanted: Sequence[Any]) -> float:
@@ -207,7 +209,8 @@ def _worker(rank: int, workers: int, task: Task, out: Path) -> None:
     if loopback := [name for _, name in socket.if_nameindex() if name.startswith("lo")] if os.name == "posix" else []:
         os.environ["GLOO_SOCKET_IFNAME"] = loopback[0]
     if found := _work(rank, workers, rank, task):
-        out.write_bytes(pickle.dumps(found))
+        timings = [timing.to_dict() for timing in found.timings]
+        out.write_text(json.dumps({"timings": timings, "errors": found.errors}))
     _leave()
 
 
@@ -248,18 +251,18 @@ def _work(rank: int, workers: int, gpu: int, task: Task) -> Workers | None:
         parallel = DistributedDataParallel(model, device_ids=[device] if cuda else None)
         errors: dict[str, dict[str, float]] = {}
         calls = {}
-        for way in buckets.SPLITS:
-            share = buckets.split(lengths, workers, way)[rank]
+        for strategy in buckets.SPLITS:
+            share = buckets.split(lengths, workers, strategy)[rank]
             mine = [lengths[i] for i in share]
             my_x, my_y = x[share, : max(mine)], y[share, : max(mine)]
-            errors[way] = {}
+            errors[strategy] = {}
             for name in LOSSES:
                 parallel.zero_grad()
                 losses = parallel(my_x, my_y, mine)
                 loss = losses.mean() if name == MEANS else losses.sum() * workers / sum(lengths)
                 loss.backward()
-                errors[way][name] = gradient_error([w.grad for w in model.parameters()], wanted)
-            calls[way] = _own_work(parallel, my_x, my_y, mine)
+                errors[strategy][name] = gradient_error([w.grad for w in model.parameters()], wanted)
+            calls[strategy] = _own_work(parallel, my_x, my_y, mine)
         timing = measure(
             calls,
             rounds=task.rounds,

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from packviz.bench import ways
+from packviz.bench import rnn_calls
 from packviz.core.spec import Spec
 from packviz.ops import masks, original, packing, running
 from packviz.ops.operator import ragged_op
@@ -260,7 +260,7 @@ def _asked_of_a_gpu(case: _Case, device: str) -> dict[str, Callable[[], Any]]:
     for name in helpers.NAMES[1:]:
         calls[name] = helpers.helper_calls(name, case.lengths, steps, 3, device).calls[helpers.HELPER]
     calls["real_mask"] = lambda: masks.real_mask(on_device, steps)
-    calls["pack and pad"] = ways.training(pack_and_pad, [x])
+    calls["pack and pad"] = rnn_calls.training(pack_and_pad, [x])
     return calls
 
 

@@ -10,7 +10,7 @@ from nbhelp import ROOT
 from nbtools.source import editions
 
 RECORDED = ROOT / "notebooks" / "recorded"
-PAGES = {"06_benchmark": "benchmark", "08_making_packing_pay": "race", "10_should_you_pack": "thumb"}
+PAGES = {"06_benchmark": "benchmark", "08_making_packing_pay": "methods", "10_should_you_pack": "heuristics"}
 
 
 def invent(kind, path, speed=20.0, packed=0.1, points=None, **place):
@@ -31,7 +31,7 @@ def invent(kind, path, speed=20.0, packed=0.1, points=None, **place):
     for point in data["points"]:
         if kind == "benchmark":
             timing(point["timing"])
-        elif kind == "race":
+        elif kind == "methods":
             timing(point["training"])
             timing(point["forward"])
         else:
@@ -81,7 +81,7 @@ def of(shown, *words):
 
 @pytest.mark.parametrize(("name", "kind"), PAGES.items())
 def test_a_gpu_stands_beside_the_cpu_and_the_claims_hold(page, capsys, name, kind):
-    for one in {kind, "benchmark"} if kind == "race" else {kind}:
+    for one in {kind, "benchmark"} if kind == "methods" else {kind}:
         invent(one, page.folder / f"{one}_cuda.json")
     shown = page(name, kind, "benchmark")
     assert "none was recorded on a GPU" not in capsys.readouterr().out

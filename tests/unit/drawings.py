@@ -49,7 +49,7 @@ class Text:
         return Box(left, self.y - 0.73 * self.size, width, 0.9 * self.size)
 
 
-class Drawing:
+class ParsedSvg:
     """The shapes of a parsed SVG, in the order in which they are painted."""
 
     def __init__(self, svg):

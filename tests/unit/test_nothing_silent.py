@@ -39,18 +39,18 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 import packviz as pv
 from packviz import cli, explorers
-from packviz.bench import advice, calibration, contest, timing
-from packviz.bench.contest import PACKED, PADDED
+from packviz.bench import advice, calibration, comparison, timing
+from packviz.bench.comparison import PACKED, PADDED
 from packviz.bench.timing import FEWEST_ROUNDS, NARROW, Timing, measure, median_interval
 from packviz.check import errors
 from packviz.check.findings import Finding, Findings
 from packviz.check.states import RESULTS
 from packviz.check.truth import truth_table
 from packviz.cli import main
-from packviz.core import files
+from packviz.core import results
 from packviz.core.cuts import rectangles
 from packviz.draw import figures, text
-from packviz.draw.drawn import Drawn
+from packviz.draw.drawing import Drawing
 from packviz.draw.table import Table
 from packviz.explorers import AlignExplorer, MuseumExplorer
 from packviz.explorers.lengths import FILE, TYPED
@@ -237,7 +237,7 @@ def test_a_check_wants_the_value_of_the_padding(value):
 def test_diagnose_gives_the_call_that_repairs():
     x = torch.tensor([[0, 0, 0, 7, 8], [0, 4, 5, 6, 9]])
     (fix,) = [one.fix for one in pv.diagnose(x, [2, 4], batch_first=True) if "pv.align" in one.fix]
-    call = re.search(r"pv\.align\(.*?\)", fix)[0].replace("batch_first=…", "batch_first=True")
+    call = re.search(r"pv\.align\(.*?\)", fix)[0]
     assert eval(call, {"pv": pv, "x": x, "lengths": [2, 4]}).tolist() == [[7, 8, 0, 0, 0], [4, 5, 6, 9, 0]]
 
 
@@ -246,15 +246,18 @@ def test_diagnose_gives_the_call_that_repairs():
 
 def renamed():
     """The rows of docs/renamed.md: what is written in them as code."""
-    lines = (ROOT / "docs" / "renamed.md").read_text(encoding="utf-8").splitlines()
+    public, _ = (ROOT / "docs" / "renamed.md").read_text(encoding="utf-8").split("## Inside the package")
+    lines = public.splitlines()
     cells = [[cell.strip() for cell in line.split("|")[1:3]] for line in lines if line.startswith("| `")]
     return [tuple(cell.split("`")[1] for cell in row) for row in cells]
 
 
 def test_every_old_name_is_in_the_table():
-    names = {old.removeprefix("pv."): new.removeprefix("pv.") for old, new in renamed() if "(" not in old}
-    assert names == pv._RENAMED
+    names = {old: new for old, new in renamed() if re.fullmatch(r"pv\.\w+", old)}
+    assert names == {f"pv.{old}": f"pv.{new}" for old, new in pv._RENAMED.items()}
     assert {"pv.padding_mask", "pv.align(to=)", "pv.align(source=)"} <= {old for old, _ in renamed()}
+    attributes = [(old, new) for old, new in renamed() if old.startswith("advice.")]
+    assert attributes == [(f"advice.{old}", f"advice.{new}") for old, new in advice._RENAMED.items()]
 
 
 @pytest.mark.parametrize(("old", "new"), renamed())
@@ -265,7 +268,7 @@ def test_every_old_name_raises_and_names_the_new_one(old, new):
             eval(where, {"pv": pv, "AlignExplorer": AlignExplorer})(**{argument: "left"})
     else:
         with pytest.raises(AttributeError, match=f"{where} is now {new}"):
-            eval(where, {"pv": pv})
+            eval(where, {"pv": pv, "advice": object.__new__(advice.Advice)})
 
 
 def test_no_public_name_with_padding_is_true_at_real_cells():
@@ -1096,7 +1099,7 @@ def test_constants_without_a_provenance_choose_nothing(device):
 def calibrated(device, modes):
     """What `calibrate` makes of times, for some RNNs: here every run takes as many seconds as there are cells."""
     values = {}
-    for point in (calibration.Point(*some) for some in calibration._points(modes, 1)):
+    for point in (calibration.CalibrationPoint(*some) for some in calibration._points(modes, 1)):
         values[point] = {}
         for name, run in calibration._every_run(point, device):
             values[point].setdefault(name, {})[run.what] = 1e-6 * run.amount[2] * (9 if run.name == "packed" else 1)
@@ -1558,7 +1561,9 @@ def test_the_legacy_onnx_exporter_pads_with_0_and_check_static_says_so():
     assert "legacy ONNX exporter" in found.message
     assert "28423" in found.message
     assert found.where.endswith('padding_value=float("-inf"), total_length=x.size(0))[0]')
-    assert 'output.masked_fill(padding, float("-inf"))' in found.fix
+    (code,) = re.findall(r"output\.masked_fill\(.*\)", found.fix)
+    padded = eval(code, {"pv": pv, "output": torch.ones(3, 5, 2).transpose(0, 1), "lengths": lengths})
+    assert [padded[:, b].isfinite().all(-1).sum() for b in range(3)] == lengths.tolist()
 
 
 def test_a_mask_by_the_lengths_is_right_in_onnx_and_has_no_finding():
@@ -2042,7 +2047,7 @@ def test_13_the_exit_status(x, lengths, plain, strict, tmp_path, capsys):
 
 # ---- 14. advise measures until it is clear, or says that it is not
 
-AUTO = f"pv.run, {contest.METHODS[0]}"
+AUTO = f"pv.run, {comparison.METHODS[0]}"
 QUIET = {"load_average": [0.9, 0.9, 0.9], "cores": 2}
 
 
@@ -2078,9 +2083,9 @@ def advised(monkeypatch, factor, *, place=QUIET, budget=20.0):
 
         return run
 
-    monkeypatch.setattr(advice, "contestants", lambda: {name: method(name) for name in MIDDLE})
+    monkeypatch.setattr(advice, "every_method", lambda: {name: method(name) for name in MIDDLE})
     monkeypatch.setattr(advice.time, "monotonic", lambda: clock.now)
-    for module in (contest, timing):
+    for module in (comparison, timing):
         monkeypatch.setattr(module, "clock_for", lambda device: clock)
     monkeypatch.setattr(timing, "provenance", lambda device, parameters: dict(place))
     monkeypatch.setattr(timing, "load_average", lambda: place["load_average"])
@@ -2116,14 +2121,14 @@ def test_advise_measures_on_while_it_does_not_know(monkeypatch):
 
 def test_advise_prints_no_more_than_it_knows(monkeypatch):
     found, _ = advised(monkeypatch, noisy(0.05))
-    low, high = found.gain.interval
-    said = re.search(r"saves (\S+) % of the time of torch, packed \(95 % interval (\S+) to (\S+) %\)", found.verdict())
-    assert said, found.verdict()
+    low, high = found._gain.interval
+    said = re.search(r"saves (\S+) % of the time of torch, packed \(95 % interval (\S+) to (\S+) %\)", found.verdict)
+    assert said, found.verdict
     saved, *ends = said.groups()
     assert float(ends[0]) <= 100 * (1 - high) < 100 * (1 - low) <= float(ends[1])
     step = 10.0 ** -len(saved.partition(".")[2])
     assert step <= 100 * (high - low) < 10 * step or saved.count("0")
-    assert f"{100 * (1 - found.gain.value):.3g} %" not in found.verdict()
+    assert f"{100 * (1 - found._gain.value):.3g} %" not in found.verdict
 
 
 def test_advise_says_that_it_cannot_tell(monkeypatch):
@@ -2132,28 +2137,28 @@ def test_advise_says_that_it_cannot_tell(monkeypatch):
         found, _ = advised(monkeypatch, noisy(sigma, dict.fromkeys(MIDDLE, 3e-3)), budget=budget)
         assert found.best == PACKED
         assert not found.is_clear
-        assert "annot tell" in found.verdict()
-        assert "saves" not in found.verdict()
-        assert "Give a larger budget, or repeat it on a quiet machine." in found.verdict()
+        assert "annot tell" in found.verdict
+        assert "saves" not in found.verdict
+        assert "Give a larger budget, or repeat it on a quiet machine." in found.verdict
 
 
 def test_advise_says_that_the_machine_is_busy(monkeypatch):
     loaded = {"load_average": [2.7, 1.0, 1.0], "cores": 2}
     found, _ = advised(monkeypatch, noisy(0.01), place=loaded, budget=1e-4)  # suffices for torch's packing alone
-    assert found.verdict().startswith("Cannot tell which is fastest; take the simplest, torch, packed.")
-    assert "Nothing else was measured.\nThe machine is busy: a load of 2.7 on 2 cores.\nGive" in found.verdict()
+    assert found.verdict.startswith("Cannot tell which is fastest; take the simplest, torch, packed.")
+    assert "Nothing else was measured.\nThe machine is busy: a load of 2.7 on 2 cores.\nGive" in found.verdict
     for sigma in (0.01, 1.5):
         found, _ = advised(monkeypatch, noisy(sigma), place=loaded, budget=1.0)
-        assert "The machine is busy: a load of 2.7 on 2 cores." in found.verdict()
+        assert "The machine is busy: a load of 2.7 on 2 cores." in found.verdict
     found, _ = advised(monkeypatch, noisy(1.5), budget=1.0)
-    assert re.search(r"The machine is busy: the same call takes up to \S+ times as long", found.verdict())
+    assert re.search(r"The machine is busy: the same call takes up to \S+ times as long", found.verdict)
 
 
 def test_two_that_take_the_same_time_are_the_same(monkeypatch):
     found, _ = advised(monkeypatch, noisy(0.02, dict.fromkeys(MIDDLE, 3e-3)))
     assert found.best == PACKED
     assert found.is_clear
-    assert "Nothing with the same results is clearly faster." in found.verdict()
+    assert "Nothing with the same results is clearly faster." in found.verdict
 
 
 @given(
@@ -2415,14 +2420,14 @@ def test_what_is_saved_is_what_the_suffix_says(name, suffix, tmp_path, monkeypat
     one.save(path)
     content = path.read_bytes()
     assert kind_of(content) == suffix.lower()
-    if suffix == ".txt" or (suffix == ".html" and isinstance(one, Drawn)):
+    if suffix == ".txt" or (suffix == ".html" and isinstance(one, Drawing)):
         assert one.to_text().partition("\n")[0] in unescape(content.decode())
 
 
 def test_everything_that_draws_saves_a_picture(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cairosvg", CairoStandIn)
     for one in saved().values():
-        if isinstance(one, Drawn):
+        if isinstance(one, Drawing):
             for suffix in (".svg", ".png", ".html", ".txt"):
                 one.save(tmp_path / f"o{suffix}", *(["dark"] if suffix == ".svg" else []))
             assert (tmp_path / "o.svg").read_text() == one.to_svg("dark")
@@ -2441,7 +2446,7 @@ def test_a_png_says_what_to_install(tmp_path, monkeypatch, capsys):
 def test_to_svg_takes_a_theme_and_says_what_writes_a_file():
     said = "theme is 'x.svg'; choose one of 'light', 'dark', 'live'. To write a file, call .save('x.svg')"
     for one in saved().values():
-        if isinstance(one, Drawn):
+        if isinstance(one, Drawing):
             with pytest.raises(ValueError, match=re.escape(said)):
                 one.to_svg("x.svg")
 
@@ -2462,7 +2467,7 @@ def test_every_command_refuses_a_name_that_does_not_fit(command, tmp_path, monke
 
 
 def test_results_are_kept_in_json_alone(tmp_path):
-    for save in (in_force("cpu").save, lambda path: files.save(path, "a kind", 1, {})):
+    for save in (in_force("cpu").save, lambda path: results.save(path, "a kind", 1, {})):
         with pytest.raises(
             ValueError, match=r"path is '.*o\.png'; its name must end in \.json, which says what is written"
         ):
@@ -2702,7 +2707,7 @@ def test_a_panel_that_begins_with_what_it_cannot_draw_says_so(name, arguments):
 
 
 def test_a_control_that_was_moved_is_named_in_the_text():
-    panel = explorers.RowExplorer([5, 3, 2], room=6)
+    panel = explorers.RowExplorer([5, 3, 2], row_size=6)
     move(panel.picker.sliders[0], 12)
     assert says_what_it_shows(panel) == ["row size went from 6 to 12 to fit."]
 

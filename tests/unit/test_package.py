@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import packviz as pv
+from packviz.core.machine import own_version
 
 ROOT = Path(__file__).parents[2]
 HOUSE = ROOT / "packviz"
@@ -97,13 +98,39 @@ def test_explorers_wait_with_torch_until_it_is_needed():
     assert "torch" not in imported_by("from packviz.explorers import PaddingExplorer; PaddingExplorer()")
 
 
+MODULES = ["batches", "draw", "explorers", "lengths"]
+
+
+def stub():
+    """What a type checker and an editor see: `{name: (module, name there)}`."""
+    tree = ast.parse((HOUSE / "__init__.pyi").read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    return {alias.asname: (node.module, alias.name) for node in imports for alias in node.names}
+
+
 def test_every_public_name_is_there():
-    for name in pv.__all__:
-        assert getattr(pv, name) is not None
+    """`__init__.py` reads the stub line by line; Python's own parser must find the same."""
+    for name, (module, original) in stub().items():
+        assert name == original
+        exec(f"from {module} import {name}", found := {})
+        assert getattr(pv, name) is found[name]
         assert name in dir(pv)
-        assert getattr(pv, name) is getattr(importlib.import_module(pv._HOME[name]), name)
-    assert set(pv._HOME) == set(pv.__all__)
+    assert sorted([*pv.__all__, *MODULES]) == sorted(stub())
     assert list(pv.__all__) == sorted(pv.__all__)
+
+
+@pytest.mark.parametrize("name", [*MODULES, "__version__"])
+def test_what_is_no_verb_is_there_too(name):
+    assert name in dir(pv)
+    kind = fresh(f"import packviz; print(type(packviz.{name}).__name__)")
+    assert kind == ("str\n" if name == "__version__" else "module\n")
+
+
+def test_version():
+    """As installed; a checkout that is not installed has none, and says so in a form that sorts before all others."""
+    assert pv.__version__ == (own_version() or "0+unknown")
+    brought = imported_by("import packviz; packviz.__version__")
+    assert not (HEAVY | {"numpy"}) & brought
 
 
 def test_public_names_survive_the_import_of_any_module():
@@ -114,12 +141,12 @@ def test_public_names_survive_the_import_of_any_module():
 def test_star_import():
     names = {}
     exec("from packviz import *", names)
-    assert set(pv.__all__) <= set(names)
+    assert set(names) - {"__builtins__"} == set(pv.__all__)  # no module, which might need plotly or ipywidgets
     assert (names["Layout"], names["show"].__name__) == (pv.Layout, "show")
 
 
 def test_a_name_that_is_not_there_gets_help():
-    offered = ", ".join([*pv.__all__, "batches", "draw", "lengths"])
+    offered = ", ".join([*pv.__all__, *MODULES])
     with pytest.raises(AttributeError, match=f"'packviz' has no attribute 'Layuot'; it offers {offered}$"):
         _ = pv.Layuot
 
@@ -209,7 +236,7 @@ def users_of(*libraries, lazy=None):
 def test_only_explorers_and_lessons_know_widgets():
     at_once = users_of("ipywidgets", "anywidget", "traitlets", lazy=False)
     assert {path.split("/")[0] for path in at_once} == {"explorers", "lessons"}
-    assert users_of("ipywidgets", "anywidget", "traitlets", lazy=True) == {"draw/drawn.py"}
+    assert users_of("ipywidgets", "anywidget", "traitlets", lazy=True) == {"draw/drawing.py"}
 
 
 def test_one_file_knows_plotly():
@@ -223,10 +250,26 @@ def test_the_pure_wings_never_need_torch():
 
 def test_the_house_is_seen_in_a_glance():
     inside = [path.relative_to(HOUSE).parts for path in HOUSE.rglob("*") if path.is_file() and path.name != "py.typed"]
-    assert len({parts[0] for parts in inside if "__pycache__" not in parts}) <= 12
+    assert len({parts[0] for parts in inside if "__pycache__" not in parts}) <= 13
 
 
 # The files.
+
+
+def body_lines(function, source):
+    """Lines of code in a function's body: no blanks, comments or docstring."""
+    body = function.body[ast.get_docstring(function) is not None :]
+    lines = source[body[0].lineno - 1 : body[-1].end_lineno] if body else []
+    return sum(bool(line.strip()) and not line.strip().startswith("#") for line in lines)
+
+
+@pytest.mark.parametrize("place", ["ops", "check/states.py", "core", "studies/rules.py"])
+def test_functions_are_short(place):
+    for path in files_of(place):
+        source = path.read_text(encoding="utf-8")
+        functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+        long = {node.name: n for node in functions if (n := body_lines(node, source.splitlines())) > 40}
+        assert not long, path
 
 
 def test_everything_that_is_not_python_is_shipped():

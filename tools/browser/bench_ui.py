@@ -22,7 +22,7 @@ from pathlib import Path
 from browser.lab import Control, Lab, LabError, Notebook, Panel
 from packviz.bench import Timing, provenance
 from packviz.bench.machine import load_average
-from packviz.core import files
+from packviz.core import results
 from packviz.draw.text import milliseconds, table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,7 +188,7 @@ def store(rows: Sequence[Row], browser: str, path: Path) -> None:
         "rows": [asdict(row) | {"verdict": row.verdict} for row in rows],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    files.save(path, "bench_ui", 1, document)
+    results.save(path, "bench_ui", 1, document)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

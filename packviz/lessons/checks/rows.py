@@ -40,18 +40,20 @@ def first_fit_decreasing(answer: Callable[[list[int], int], Any]) -> Verdict:
     It belongs to notebook 12.
     """
     many, drawn = [1 + 37 * i % 23 for i in range(40)], list[Comparison]()
-    for lengths, room in (([3, 7, 4, 5, 4], 8), ([5, 3, 2], 7), ([2, 2, 2, 2], 4), ([6], 6), (many, 24)):
-        yours = [[int(n) for n in row] for row in answer(list(lengths), room)]
-        ways = {way: _filled(lengths, room, way) for way in (FIRST_FIT_DECREASING, NEXT_FIT, FIRST_FIT)}
-        few = len(ways[FIRST_FIT_DECREASING])
-        shown = [Comparison(f"rows of {room}", _said(yours), _said(ways[FIRST_FIT_DECREASING]))] * (few < 8)
-        case = f"Not yet for lengths {lengths if few < 8 else f'{str(lengths[:6])[:-1]}, …]'} and room {room}."
+    for lengths, row_size in (([3, 7, 4, 5, 4], 8), ([5, 3, 2], 7), ([2, 2, 2, 2], 4), ([6], 6), (many, 24)):
+        yours = [[int(n) for n in row] for row in answer(list(lengths), row_size)]
+        strategies = {
+            strategy: _filled(lengths, row_size, strategy) for strategy in (FIRST_FIT_DECREASING, NEXT_FIT, FIRST_FIT)
+        }
+        few = len(strategies[FIRST_FIT_DECREASING])
+        shown = [Comparison(f"rows of {row_size}", _said(yours), _said(strategies[FIRST_FIT_DECREASING]))] * (few < 8)
+        case = f"Not yet for lengths {lengths if few < 8 else f'{str(lengths[:6])[:-1]}, …]'} and room {row_size}."
         if sorted(n for row in yours for n in row) != sorted(lengths):
             return Verdict(False, f"{case} Put each of the lengths into one row, none of them twice.", shown)
-        if full := [row for row in yours if sum(row) > room]:
-            return Verdict(False, f"{case} {full[0]} makes {sum(full[0])}, over {room}.", shown)
+        if full := [row for row in yours if sum(row) > row_size]:
+            return Verdict(False, f"{case} {full[0]} makes {sum(full[0])}, over {row_size}.", shown)
         if len(yours) > few:
-            used = next((way for way, rows in ways.items() if rows == yours), "")
+            used = next((strategy for strategy, rows in strategies.items() if rows == yours), "")
             return Verdict(False, f"{case} {len(yours)} rows, and {few} suffice. {_HINTS[used]}", shown)
         drawn = drawn or shown
     return Verdict(True, f"As few rows as first-fit decreasing, also for {len(many)} documents.", drawn)
@@ -64,8 +66,8 @@ _HINTS = {
 }
 
 
-def _filled(lengths: Sequence[int], room: int, way: str) -> list[list[int]]:
-    return [[lengths[i] for i in row] for row in fill(lengths, room, way)]
+def _filled(lengths: Sequence[int], row_size: int, strategy: str) -> list[list[int]]:
+    return [[lengths[i] for i in row] for row in fill(lengths, row_size, strategy)]
 
 
 def _said(rows: Sequence[Sequence[int]]) -> list[str]:

@@ -2,24 +2,25 @@
 
 import io
 import json
+import pickle
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
-from packviz.bench import advice, contest, timing
+from packviz.bench import advice, comparison, timing
 from packviz.bench.advice import SAMPLE, Advice, bucketed
-from packviz.bench.contest import OWN_BOTH, OWN_PAD, PACKED, PADDED, Batch
+from packviz.bench.comparison import OWN_BOTH, OWN_PAD, PACKED, PADDED, Batch
 from packviz.bench.timing import Timing
 from packviz.core.batches import BUCKETED, SHUFFLED, Load, batches
-from packviz.core.lengths import DISTRIBUTIONS
 from packviz.core.spec import Spec
 from packviz.draw import palette
 
@@ -32,9 +33,9 @@ def given_times(seconds, lengths=(5, 3, 8, 2) * 50, spread=0.01, **options):
     loads = {order: Load.of(n, batches(n, 64, order)) for order in (SHUFFLED, BUCKETED)}
     wobble = np.random.default_rng(0)
     rounds = {name: tuple(middle * (1 + spread * wobble.standard_normal(9))) for name, middle in seconds.items()}
-    place = {"device_name": "an abacus", "threads": 1}
+    place = {"device": "cpu", "device_name": "an abacus", "threads": 1}
     spec, spent = Spec("GRU", 32, 64), {"looking": 1.0, "measuring": 8.0}
-    given = Advice("GRU(32, 64)", spec, True, n, 64, 50, loads, 4, Timing(rounds, 1, False, place), {}, {}, spent)
+    given = Advice(spec, True, n, 64, 50, loads, 4, Timing(rounds, 1, False, place), {}, {}, spent)
     return replace(given, **options)
 
 
@@ -43,13 +44,15 @@ def given_times(seconds, lengths=(5, 3, 8, 2) * 50, spread=0.01, **options):
 
 def test_the_fastest_with_the_right_results():
     found = given_times({PADDED: 1.0, PACKED: 4.0, AUTO: 3.0, STAIRCASE: 2.0})
-    assert found.best == STAIRCASE
-    assert found.gain.value == pytest.approx(0.5, rel=0.05)
-    middle, low, high = found.saved
-    assert low < middle < high
-    assert middle == pytest.approx(2.0, rel=0.05)
-    assert found.epoch(PACKED)[0] == pytest.approx(4.0, rel=0.05)
-    assert found.verdict().startswith("Use pv.run, staircase.\nIt saves ")
+    assert found.best == found.recommended == STAIRCASE
+    assert found.speedup == pytest.approx(2, rel=0.05)
+    assert 1.8 < found.speedup.low < found.speedup < found.speedup.high < 2.2
+    assert found.seconds_per_epoch == pytest.approx(2.0, rel=0.05)
+    assert found.seconds_per_epoch.low < found.seconds_per_epoch < found.seconds_per_epoch.high
+    assert re.fullmatch(r"2\S* \(95 % interval 1\.9\d* to 2\.0\d*\)", repr(found.seconds_per_epoch))
+    assert found.epoch(PACKED) == pytest.approx(4.0, rel=0.05)
+    assert re.search(r", some (1\.9|2)\S* s per epoch\.", found.verdict)
+    assert found.verdict.startswith("Use pv.run, staircase.\nIt saves ")
     assert "method='staircase'" in found.code
 
 
@@ -62,28 +65,44 @@ def test_padding_is_never_recommended_where_it_changes_results():
 def test_of_what_is_not_told_apart_the_simplest():
     found = given_times({PADDED: 1.0, PACKED: 2.05, AUTO: 2.0, STAIRCASE: 2.02}, spread=0.1)
     assert found.best == PACKED
-    assert "Cannot tell which is fastest; take the simplest, torch, packed." in found.verdict()
+    assert "Cannot tell which is fastest; take the simplest, torch, packed." in found.verdict
     found = given_times({PADDED: 1.0, PACKED: 2.05, AUTO: 2.04, STAIRCASE: 2.05}, spread=0.02)
-    assert "Nothing with the same results is clearly faster." in found.verdict()
+    assert "Nothing with the same results is clearly faster." in found.verdict
     found = given_times({PADDED: 1.0, PACKED: 9.0, AUTO: 2.02, STAIRCASE: 2.0}, spread=0.1)
     assert found.best == AUTO
     assert "pv.run(rnn, x, lengths)" in found.code
     assert "BucketSampler" not in found.code
-    assert (
-        found.verdict()
-        .splitlines()[1]
-        .endswith(" pv.run, staircase has a lower median, but is not told apart from it.")
+    assert found.verdict.splitlines()[1].endswith(
+        " pv.run, staircase has a lower median, but is not told apart from it."
     )
 
 
 def test_a_lonely_packing():
-    assert "Nothing else was measured." in given_times({PADDED: 1.0, PACKED: 2.0}).verdict()
+    assert "Nothing else was measured." in given_times({PADDED: 1.0, PACKED: 2.0}).verdict
 
 
 def test_noise_makes_no_recommendation():
     found = given_times({PADDED: 1.0, PACKED: 2.0, AUTO: 1.0})
     seconds = dict(found.timing.seconds) | {PACKED: (0.5, 4.0, 1.0, 3.0, 1.2, 2.0, 0.6, 3.5, 0.9)}
     assert replace(found, timing=replace(found.timing, seconds=seconds)).best == PACKED
+
+
+def test_old_names_raise():
+    found = given_times({PADDED: 1.0, PACKED: 2.0})
+    for old, new in advice._RENAMED.items():
+        with pytest.raises(AttributeError, match=rf"^advice\.{old} is now advice\.{new}$"):
+            getattr(found, old)
+        assert hasattr(found, new)
+    with pytest.raises(AttributeError, match=r"^Advice has no attribute 'gains'$"):
+        _ = found.gains
+
+
+def test_advice_can_be_pickled():
+    found = given_times({PADDED: 1.0, PACKED: 2.0, AUTO: 1.0})
+    again = pickle.loads(pickle.dumps(found))
+    assert again.to_text() == found.to_text()
+    speedup = pickle.loads(pickle.dumps(found.speedup))
+    assert (speedup, speedup.low, speedup.high) == (found.speedup, found.speedup.low, found.speedup.high)
 
 
 @given(st.lists(st.floats(0.5, 2.0), min_size=3, max_size=3), st.floats(0, 0.3))
@@ -102,28 +121,30 @@ def test_the_recommendation_is_never_clearly_slower_than_another_right_one(middl
 def test_what_bucketing_adds():
     shuffled = {PADDED: 1.0, PACKED: 4.0, AUTO: 3.0}
     found = given_times(shuffled | {bucketed(name): seconds / 2 for name, seconds in shuffled.items()})
-    assert found.best == AUTO
+    assert (found.best, found.recommended) == (AUTO, bucketed(AUTO))
+    assert found.speedup == pytest.approx(4 / 1.5, rel=0.05)
+    assert found.seconds_per_epoch == found.epoch(bucketed(AUTO)) == pytest.approx(1.5, rel=0.05)
     assert found.bucketing.value == pytest.approx(0.5, rel=0.05)
-    assert f"of 43.8 %, and takes {100 * (1 - found.bucketing.value):.0f} % less" in found.verdict()
-    assert found.verdict().startswith(
+    assert f"of 43.8 %, and takes {100 * (1 - found.bucketing.value):.0f} % less" in found.verdict
+    assert found.verdict.startswith(
         "Use pv.run, auto, on buckets of similar lengths.\nOn shuffled batches pv.run, auto"
     )
-    assert found.verdict().endswith("less time per epoch, with pv.run, auto.")
-    assert "(window 50: all of 4 batches sorted together)" in found.verdict()
+    assert found.verdict.endswith("less time per epoch, with pv.run, auto.")
+    assert "(window 50: all of 4 batches sorted together)" in found.verdict
     assert "pv.BucketSampler(all_lengths, 64, window=50)" in found.code
     assert found.code.endswith("pv.run(rnn, x, lengths)")
     assert found.code.count("import packviz") == 1
     slower = given_times(shuffled | {bucketed(name): 2 * seconds for name, seconds in shuffled.items()})
-    assert "more time per epoch" in slower.verdict()
-    assert not slower.in_buckets
+    assert "more time per epoch" in slower.verdict
+    assert slower.recommended == AUTO
     assert "BucketSampler" not in slower.code
     measured = given_times(shuffled).timing.seconds
     wobble = np.random.default_rng(1)
     other = {bucketed(name): tuple(wobble.permutation(seconds)) for name, seconds in measured.items()}
     same = Timing(measured | other)
-    assert "in time it is not told apart from shuffled batches" in replace(found, timing=same).verdict()
+    assert "in time it is not told apart from shuffled batches" in replace(found, timing=same).verdict
     assert given_times(shuffled).bucketing is None
-    assert "its time was not measured" in given_times(shuffled).verdict()
+    assert "its time was not measured" in given_times(shuffled).verdict
 
 
 # In words and as a picture.
@@ -169,7 +190,7 @@ def test_an_epoch_is_as_many_batches_as_there_are():
     n = np.arange(1, 641)
     found = given_times({PADDED: 1.0, PACKED: 4.0}, n, spread=0, sample=4)
     assert (found.batches, found.sample) == (10, 4)
-    assert found.epoch(PACKED)[0] == pytest.approx(10.0)
+    assert found.epoch(PACKED) == pytest.approx(10.0)
 
 
 EXCHANGED = {PADDED: 1.0, PACKED: 4.0, OWN_PAD: 2.4, OWN_BOTH: 2.0, AUTO: 1.0}
@@ -206,7 +227,7 @@ def test_a_longer_bar_is_a_larger_ratio():
     packed, auto = (1.0, 10.0, 2.0) * 3, (1.1, 8.0, 2.2) * 3  # a median of 2.2 against 2, a ratio of 1.1
     seconds = {PADDED: (1.0, 1.0, 1.0) * 3, PACKED: packed, AUTO: auto, STAIRCASE: (0.9, 12.0, 1.0) * 3}
     found = replace(found, timing=replace(found.timing, seconds=seconds))
-    drawing = Drawing(found.to_svg())
+    drawing = ParsedSvg(found.to_svg())
     bars = {box.fill: box.width for box in drawing.boxes}
     wide = bars[palette.METHODS["packed"]]
     for name, method in ((AUTO, "run"), (STAIRCASE, "staircase")):
@@ -220,7 +241,7 @@ def test_picture(theme):
     names = [PADDED, PACKED, AUTO, STAIRCASE, bucketed(PACKED), bucketed(STAIRCASE)]
     found = given_times(dict(zip(names, (1.0, 4.0, 3.0, 2.0, 2.0, 1.5), strict=True)))
     svg = found.to_svg(theme)
-    drawing = Drawing(svg)
+    drawing = ParsedSvg(svg)
     texts = [text.said for text in sorted(drawing.texts, key=lambda text: text.y)]
     assert [name for name in texts if name in names] == names
     hatched = [box for box in drawing.boxes if box.fill == palette.THEMES[theme].padding]
@@ -253,10 +274,11 @@ def test_the_code_does_what_it_says(best, mode):
 
 
 def test_the_code_for_buckets():
-    found = given_times({PADDED: 1.0, PACKED: 4.0}, batch_size=2)
+    times = {PADDED: 1.0, PACKED: 4.0, bucketed(PACKED): 2.0}
+    found = given_times(times, batch_size=2)
     data = [torch.zeros(n, 1) for n in (3, 1, 2)]
     scope = {"dataset": data, "all_lengths": [3, 1, 2], "collate": torch.nn.utils.rnn.pad_sequence}
-    exec(found.bucket_code, scope)
+    exec(found.code, scope | {"rnn": nn.GRU(1, 2), "x": torch.zeros(3, 2, 1), "lengths": [3, 2]}, scope)
     assert sorted(batch.shape[1] for batch in scope["loader"]) == [1, 2]
     assert scope["sampler"].window == found.window
 
@@ -269,9 +291,9 @@ class Race:
 
     def __init__(self, monkeypatch, costs, start=100.0):
         self.now, self.costs, self.calls = start, costs, []
-        monkeypatch.setattr(advice, "contestants", self.contestants)
+        monkeypatch.setattr(advice, "every_method", self.every_method)
         monkeypatch.setattr(advice.time, "monotonic", lambda: self.now)
-        for module in (contest, timing):
+        for module in (comparison, timing):
             monkeypatch.setattr(module, "clock_for", lambda device: self)
 
     def start(self):
@@ -280,7 +302,7 @@ class Race:
     def stop(self):
         return self.now - self.began
 
-    def contestants(self):
+    def every_method(self):
         return {name: self.method(name) for name in self.costs}
 
     def method(self, name):
@@ -301,16 +323,16 @@ def test_it_finds_the_costs(monkeypatch):
     race = Race(monkeypatch, COSTS)
     found = advice.advise(nn.GRU(1, 2), LENGTHS, batch_size=8, budget=1000.0, progress=lambda *n: None)
     assert found.best == AUTO
-    assert found.gain.value == pytest.approx(0.5)
+    assert found.speedup == pytest.approx(found.bucketing.value and 2 / found.bucketing.value)
     assert found.once == {"pv.run, packed": pytest.approx(7e-3 * 8 * 8, rel=0.4)}
     assert found.sample == found.batches == 5  # all of them
     for order in (SHUFFLED, BUCKETED):
         cells = found.loads[order].cells.sum()
         for name in (PADDED, PACKED, AUTO, STAIRCASE, "pv.run, split"):
-            measured = found.epoch(name if order == SHUFFLED else bucketed(name))[0]
+            measured = found.epoch(name if order == SHUFFLED else bucketed(name))
             assert measured == pytest.approx(COSTS[name] * cells)
     assert found.bucketing.value == pytest.approx(found.loads[BUCKETED].cells.sum() / found.loads[SHUFFLED].cells.sum())
-    assert sum(found.seconds.values()) == pytest.approx(race.now - 100.0)
+    assert sum(found.spent.values()) == pytest.approx(race.now - 100.0)
 
 
 def test_a_call_never_meets_the_order_of_the_last_one(monkeypatch):
@@ -356,7 +378,7 @@ def test_too_small_a_budget(monkeypatch):
     assert [name for name, _ in race.calls] == [PACKED]
     assert found.best == PACKED
     assert list(found.failed) == [name for name, _ in sorted(COSTS.items(), key=lambda item: item[0] == PADDED)][1:]
-    assert "Nothing else was measured." in found.verdict()
+    assert "Nothing else was measured." in found.verdict
 
 
 def test_a_look_that_is_all_there_is_time_for(monkeypatch):
@@ -365,10 +387,10 @@ def test_a_look_that_is_all_there_is_time_for(monkeypatch):
     found = advice.advise(nn.GRU(1, 2), [8] * 39 + [7], batch_size=8, budget=budget, progress=lambda *n: None)
     assert len(race.calls) == len(COSTS)
     assert (found.timing.rounds, found.timing.warmup, found.sample) == (1, 0, 1)
-    assert found.epoch(AUTO)[0] == pytest.approx(COSTS[AUTO] * 64 * 5)
+    assert found.epoch(AUTO) == pytest.approx(COSTS[AUTO] * 64 * 5)
     assert found.best == PACKED  # one round tells nothing
-    assert "1 round cannot tell the methods apart; the fastest was pv.run, auto." in found.verdict()
-    assert "quartiles" not in found.verdict()
+    assert "1 round cannot tell the methods apart; the fastest was pv.run, auto." in found.verdict
+    assert "quartiles" not in found.verdict
     assert "in interleaved rounds, the look being the first." in found.to_text()
 
 
@@ -377,7 +399,7 @@ def test_buckets_are_not_measured_where_they_change_nothing(monkeypatch):
         race = Race(monkeypatch, COSTS)
         found = advice.advise(nn.GRU(1, 2), lengths, batch_size=8, budget=1000.0, progress=lambda *n: None)
         assert found.bucketing is None
-        assert found.verdict().endswith(" sorted together) leaves no less padding here.")
+        assert found.verdict.endswith(" sorted together) leaves no less padding here.")
         assert {name for name in found.timing.seconds if name != advice._method(name)} == set()
         assert race.calls
 
@@ -505,9 +527,7 @@ def test_lengths_of_every_kind(tmp_path):
         str(tmp_path / "a.csv"),
         tmp_path / "a.json",
     ):
-        assert advice._lengths(lengths, None, 9, 0).tolist() == [3, 2]
-    for name, make in DISTRIBUTIONS.items():
-        assert advice._lengths(name, 20, 30, 1).tolist() == make(30, 20, 1).tolist()
+        assert advice._lengths(lengths).tolist() == [3, 2]
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=60), st.integers(1, 9))
@@ -530,14 +550,14 @@ def test_the_batches_that_stand_for_all(lengths, batch_size):
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_the_data(batch_first):
     rnn = nn.GRU(2, 3, batch_first=batch_first).double()
-    batch = contest.batch_of(rnn, np.array([3, 5]), 0)
+    batch = comparison.batch_of(rnn, np.array([3, 5]), 0)
     assert isinstance(batch, Batch)
     assert tuple(batch.x.shape) == ((2, 5, 2) if batch_first else (5, 2, 2))
     assert batch.x.dtype == torch.float64
     assert batch.x.requires_grad
     assert batch.x.is_leaf
     assert batch.lengths.tolist() == [3, 5]
-    assert not contest.batch_of(rnn.eval(), np.array([3]), 0).x.requires_grad
+    assert not comparison.batch_of(rnn.eval(), np.array([3]), 0).x.requires_grad
     rnn.train()
 
 
@@ -547,14 +567,10 @@ def test_the_data(batch_first):
         (nn.Linear(1, 1), [1], {}, TypeError, "rnn is a Linear: give an nn.RNN, nn.GRU or nn.LSTM"),
         (nn.GRU(1, 1), [1, 0], {}, ValueError, r"lengths\[1\] is 0"),
         (nn.GRU(1, 1), "nothing.csv", {}, ValueError, r"cannot read nothing\.csv"),
-        (nn.GRU(1, 1), "uniform", {}, ValueError, "longest is None; give a whole number"),
-        (nn.GRU(1, 1), "uniform", {"longest": 3, "count": 0}, ValueError, "count is 0; give a whole number"),
-        (nn.GRU(1, 1), [1], {"longest": 3}, ValueError, "longest is for a distribution"),
         (nn.GRU(1, 1), [1], {"budget": 0}, ValueError, "budget is 0; give a number of seconds over 0"),
         (nn.GRU(1, 1), [1], {"budget": "5"}, ValueError, "budget is '5'; give a number of seconds over 0"),
         (nn.GRU(1, 1), [1], {"budget": float("inf")}, ValueError, "budget is inf; give a number of seconds over 0"),
         (nn.GRU(1, 1), [1], {"seed": -1}, ValueError, "seed is -1; give a whole number of at least 0"),
-        (nn.GRU(1, 1), "uniform", {"longest": 3, "seed": -1}, ValueError, "seed is -1; give a whole number"),
         (nn.GRU(1, 1, device="meta"), [1], {}, ValueError, "rnn is on the meta device"),
         (nn.GRU(1, 1), None, {}, ValueError, "lengths is None; give a list"),
         (nn.GRU(1, 1), [1], {"batch_size": 0}, ValueError, "batch_size is 0"),

@@ -11,7 +11,7 @@ import toys
 from toys import Found, Point
 
 from packviz import cli
-from packviz.bench import provenance, ways
+from packviz.bench import provenance, rnn_calls
 from packviz.bench import study as form
 from packviz.bench.study import Comparison, ConflictError, Timings
 from packviz.bench.timing import Timing
@@ -196,7 +196,7 @@ def test_progress_is_told_and_foreseen():
 
 def test_a_point_in_parts():
     told = []
-    how = form.How("size 1", "cpu", {}, progress=lambda *numbers: told.append(numbers))
+    how = form.MeasureOptions("size 1", "cpu", {}, progress=lambda *numbers: told.append(numbers))
     for i in range(2):
         how.part("x", i, 2).progress(3, 4)
     assert told == [(3, 8), (7, 8)]
@@ -208,21 +208,21 @@ def test_a_point_in_parts():
 def test_the_passes():
     rnn, x = torch.nn.GRU(2, 3), torch.randn(4, 2, 2, requires_grad=True)
     n = torch.tensor([4, 2])
-    runs = [lambda way=way: way(rnn, x, n) for way in (ways.packed, ways.drop_in, ways.run)]
-    output, state = ways.forward(runs[0])()
+    runs = [lambda way=way: way(rnn, x, n) for way in (rnn_calls.packed, rnn_calls.drop_in, rnn_calls.run)]
+    output, state = rnn_calls.forward(runs[0])()
     assert not output.requires_grad
-    first = ways.training(runs[0], [x, *rnn.parameters()])()
+    first = rnn_calls.training(runs[0], [x, *rnn.parameters()])()
     assert len(first) == 1 + 1 + 4
     assert torch.equal(first[0], output)
     for run in runs[1:]:
-        for ours, theirs in zip(ways.training(run, [x, *rnn.parameters()])(), first, strict=True):
+        for ours, theirs in zip(rnn_calls.training(run, [x, *rnn.parameters()])(), first, strict=True):
             torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(run()[1], state)
     assert x.grad is None
-    assert torch.equal(ways.padded(rnn, x, n)[0], rnn(x)[0])
-    assert torch.equal(ways.packed(rnn, x, n, in_order=True)[0], output)
+    assert torch.equal(rnn_calls.padded(rnn, x, n)[0], rnn(x)[0])
+    assert torch.equal(rnn_calls.packed(rnn, x, n, in_order=True)[0], output)
     with pytest.raises(RuntimeError, match="sorted"):
-        ways.packed(rnn, x, n.flip(0), in_order=True)
+        rnn_calls.packed(rnn, x, n.flip(0), in_order=True)
 
 
 # Files.

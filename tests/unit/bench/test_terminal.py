@@ -12,7 +12,7 @@ import toys
 from packviz import cli
 from packviz.bench.study import Comparison, Progress
 from packviz.bench.terminal import Bar
-from packviz.studies import savings, thumb
+from packviz.studies import heuristics, savings
 
 # Stopping.
 
@@ -53,7 +53,7 @@ def test_ctrl_c_for_real(tmp_path):
         "-m",
         "packviz",
         "study",
-        "thumb",
+        "heuristics",
         "--only",
         "4 × 16",
         "--rounds",
@@ -77,7 +77,7 @@ def test_ctrl_c_for_real(tmp_path):
     assert program.returncode == 130
     assert "Traceback" not in error
     there = int(re.search(r"holds (\d+) point", error)[1])
-    assert len(thumb.recorded(path).values) == there >= 3
+    assert len(heuristics.recorded(path).values) == there >= 3
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

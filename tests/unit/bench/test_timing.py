@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from packviz.bench import Timing, calm_allocator, machine, measure, provenance, timing
 from packviz.bench.machine import allocator
-from packviz.core import files as recorded
+from packviz.core import results as recorded
 
 
 class FakeClock:
@@ -578,7 +578,7 @@ def test_a_file_of_another_kind_or_version_is_refused(tmp_path):
     recorded.save(path, "savings", 1, {"races": []})
     assert recorded.load(path, "savings", 1)["races"] == []
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
-    for kind, version in (("race", 1), ("savings", 2)):
+    for kind, version in (("methods", 1), ("savings", 2)):
         with pytest.raises(ValueError, match=rf"holds 'savings', version 1; expected '{kind}', version {version}"):
             recorded.load(path, kind, version)
     path.write_text("[1]")
@@ -592,12 +592,12 @@ def test_a_file_of_another_kind_or_version_is_refused(tmp_path):
 def test_files_are_found_from_any_folder_of_the_checkout(tmp_path, monkeypatch):
     folder = tmp_path / "notebooks" / "recorded"
     folder.mkdir(parents=True)
-    for name in ("race_b.json", "race_a.json", "racetrack.json", "other.json"):
+    for name in ("methods_b.json", "methods_a.json", "racetrack.json", "other.json"):
         (folder / name).write_text("{}")
     for here in (tmp_path, tmp_path / "notebooks", folder):
         monkeypatch.chdir(here)
-        assert recorded.find("race_a.json") == folder / "race_a.json"
-        assert recorded.available("race") == ["race_a.json", "race_b.json"]
+        assert recorded.find("methods_a.json") == folder / "methods_a.json"
+        assert recorded.available("methods") == ["methods_a.json", "methods_b.json"]
     assert recorded.available("none") == []
     with pytest.raises(ValueError, match=r"there is no result file 'b\.json', here or in a folder recorded/ above"):
         recorded.find("b.json")

@@ -1,7 +1,7 @@
 """Findings: their order, their words, and their picture."""
 
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +13,16 @@ WARNING = Finding("warning", "unsorted", "A sort.\nOn the CPU.")
 INFO = Finding("info", "final_states", "Fine.")
 
 one_finding = st.builds(Finding, st.sampled_from(list(LEVELS)), st.text(), st.text(), st.text(), st.text())
+
+
+def test_an_assignment_in_a_fix_is_not_broken_before_its_call():
+    """A break inside brackets can be pasted, one before `=` cannot."""
+    code = "x = x.masked_fill(~mask, 0)"
+    for words in range(30):
+        lines = Finding("info", "long", "message", fix="word " * words + code).to_text().splitlines()
+        (begin,) = [line for line in lines if "x = x.masked_fill(" in line]
+        rest = lines[lines.index(begin) + 1 :]
+        compile("\n".join([begin[begin.index("x = ") :], *rest]), "fix", "exec")
 
 
 def test_a_finding_in_words():
@@ -58,7 +68,7 @@ def test_only_errors_are_not_ok():
 def test_the_picture_says_what_the_text_says(found):
     findings = Findings("Network", tuple(found))
     for theme in THEMES:
-        drawing = Drawing(findings.to_svg(theme))
+        drawing = ParsedSvg(findings.to_svg(theme))
         shown = [text.said for text in drawing.texts]
         assert shown[0] == findings.headline
         assert len(shown) >= 1 + len(found)
@@ -66,11 +76,11 @@ def test_the_picture_says_what_the_text_says(found):
 
 
 def test_levels_differ_by_mark_and_word_not_by_colour_alone():
-    drawing = Drawing(Findings("N", (ERROR, WARNING, INFO)).to_svg("dark"))
+    drawing = ParsedSvg(Findings("N", (ERROR, WARNING, INFO)).to_svg("dark"))
     assert drawing.text("✗ error").fill == DARK.wrong
     assert drawing.text("! warning").fill == DARK.text
     assert drawing.text("i info").fill == DARK.muted
-    assert Drawing(Findings("N", (ERROR,)).to_svg()).text("✗ error").fill == LIGHT.wrong
+    assert ParsedSvg(Findings("N", (ERROR,)).to_svg()).text("✗ error").fill == LIGHT.wrong
 
 
 def test_a_notebook_gets_the_picture_and_the_text():

@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_s
 
 import packviz as pv
 from packviz.check import museum
-from packviz.check.museum import EXHIBITS, NOTHING, ROOMS
+from packviz.check.museum import EXHIBITS, NOTHING, SECTIONS
 
 SOURCES = {
     path.name[:2]: path.read_text(encoding="utf-8")
@@ -148,9 +148,9 @@ def test_a_changed_text_is_told_from_a_broken_cell():
 )
 def test_there_are_so_many_exhibits_in_three_rooms(notebook, counts):
     here = shown_in(notebook)
-    rooms = [one.room for one in here]
-    assert {room: rooms.count(room) for room in ROOMS} == counts
-    assert rooms == sorted(rooms, key=list(ROOMS).index)
+    sections = [one.section for one in here]
+    assert {section: sections.count(section) for section in SECTIONS} == counts
+    assert sections == sorted(sections, key=list(SECTIONS).index)
     assert [one.number for one in here] == list(range(1, len(here) + 1))
 
 
@@ -158,7 +158,7 @@ def test_every_exhibit_is_in_order():
     assert len(EXHIBITS) == len(set(NAMES)) == sum(len(shown_in(notebook)) for notebook in [*SOURCES, ""])
     assert [one.name for one in shown_in("")] == list(IN_NO_NOTEBOOK)
     for one in EXHIBITS:
-        assert (one.says[0] == NOTHING or NOTHING in one.says) or one.room == "error"
+        assert (one.says[0] == NOTHING or NOTHING in one.says) or one.section == "error"
         assert one.texts or one.words
         assert one.why.endswith(".")
         assert one.fix.endswith((".", "?"))
@@ -325,7 +325,7 @@ def test_plates(one):
     assert [said for label, said in rows if label == "torch\u00a0says"] == list(one.says)
     assert {("why", one.why), ("fix", one.fix)} <= set(rows)
     assert [link.get("href") for link in html.iter("a")] == one.urls
-    assert [caption.text for caption in html.iter("caption")] == [f"{one.heading}: {ROOMS[one.room]}"]
+    assert [caption.text for caption in html.iter("caption")] == [f"{one.heading}: {SECTIONS[one.section]}"]
     assert one._repr_mimebundle_()["text/plain"] == said
 
 

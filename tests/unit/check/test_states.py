@@ -336,9 +336,9 @@ def test_a_fully_frozen_module():
 @pytest.mark.parametrize(
     ("rnn", "x", "lengths", "hx", "said"),
     [
-        (nn.GRU(3, 4), torch.zeros(5, 3), [5], None, "x must be a padded batch (T, B, I) and not empty, got shape (5"),
-        (nn.GRU(3, 4), torch.zeros(5, 0, 3), [5], None, "not empty"),
-        (nn.GRU(3, 4), torch.zeros(5, 2, 4), [5, 2], None, "has I = 4, but the module has input_size=3"),
+        (nn.GRU(3, 4), torch.zeros(5, 3), [5], None, "x must be (T, B, I), got shape (5, 3)"),
+        (nn.GRU(3, 4), torch.zeros(5, 0, 3), [5], None, "x of shape (5, 0, 3) is empty"),
+        (nn.GRU(3, 4), torch.zeros(5, 2, 4), [5, 2], None, "has I = 4, but rnn.input_size is 3"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 2, 1], None, "lengths has 3 entries, but x of shape (5, 2, 3), read"),
         (nn.GRU(3, 4), torch.zeros(2, 5, 3), [5, 2], None, "did you mean batch_first=True?"),
         (nn.GRU(3, 4, batch_first=True), torch.zeros(5, 2, 3), [5, 2], None, "did you mean batch_first=False?"),
@@ -371,10 +371,10 @@ def test_what_does_not_fit_is_refused(rnn, x, lengths, hx, said):
 
 
 def test_what_is_no_rnn_and_no_batch_is_refused():
-    with pytest.raises(TypeError, match=r"rnn is a Linear; give the nn\.RNN, nn\.GRU or nn\.LSTM itself"):
+    with pytest.raises(TypeError, match=r"rnn is a Linear: give an nn\.RNN, nn\.GRU or nn\.LSTM"):
         pv.compare(nn.Linear(3, 4), torch.zeros(5, 2, 3), [5, 2])
     packed = pack_padded_sequence(torch.zeros(5, 2, 3), [5, 2])
-    with pytest.raises(TypeError, match="unpack it with pad_packed_sequence first"):
+    with pytest.raises(TypeError, match="unpack it with pad_packed_sequence and give"):
         pv.compare(nn.GRU(3, 4), packed, [5, 2])
 
 

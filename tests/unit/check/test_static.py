@@ -13,7 +13,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 import torch
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -781,7 +781,7 @@ def test_text_and_picture_mark_the_offending_arrow():
     assert said == repr(found)
     assert "⇐ LSTM (8, 7) ✗ aten::max" in said
     for theme in THEMES:
-        drawing = Drawing(found.to_svg(theme))
+        drawing = ParsedSvg(found.to_svg(theme))
         assert drawing.text("✗ aten::max")
         assert drawing.text("✗ error: used")
         assert drawing.text("✗ UsedByMax under fixed shapes: 1 error")
@@ -795,7 +795,7 @@ def test_code_stands_beside_the_data_flow_its_lines_marked():
     assert [line.code for line in found.code.lines] == code
     assert [line.mark for line in found.code.lines] == ["", "!", "", "!", ""]
     assert [box.mark for box in found.flows[0].boxes] == ["", "", "!", "", "!", ""]
-    drawing = Drawing(found.to_svg())
+    drawing = ParsedSvg(found.to_svg())
     (box,) = [text.box for text in drawing.texts if text.said == "pad_packed_sequence"]
     assert drawing.text("output, _ = pad").box.right < box.x
     mistaken = pv.check_static(networks.UsedByMax(), (X, LENGTHS))

@@ -63,8 +63,8 @@ def test_one_window_of_buckets_is_all_sorted(n, batch_size, seed):
 
 
 @given(lengths, st.integers(1, 9), st.sampled_from(SPLITS))
-def test_every_sequence_has_one_worker(n, workers, way):
-    shares = buckets.split(n, workers, way)
+def test_every_sequence_has_one_worker(n, workers, strategy):
+    shares = buckets.split(n, workers, strategy)
     assert len(shares) == workers
     assert sorted(np.concatenate(shares).tolist()) == list(range(len(n)))
     sizes = [len(share) for share in shares]
@@ -80,27 +80,27 @@ def test_the_ways_to_split():
     def by_rank(*some):
         return [ranks[rank] for rank in some]
 
-    for way, shares in {
+    for strategy, shares in {
         CONTIGUOUS: [by_rank(0, 1, 2, 3), by_rank(4, 5, 6, 7)],
         STRIDED: [by_rank(0, 2, 4, 6), by_rank(1, 3, 5, 7)],
         SNAKE: [by_rank(0, 3, 4, 7), by_rank(1, 2, 5, 6)],
     }.items():
-        assert [share.tolist() for share in buckets.split(n, 2, way)] == shares
+        assert [share.tolist() for share in buckets.split(n, 2, strategy)] == shares
     assert [len(share) for share in buckets.split([1, 1], 3)] == [1, 1, 0]
 
 
 @given(lengths, st.integers(1, 20), st.integers(1, 5), st.sampled_from(SPLITS), seeds)
-def test_counts(n, batch_size, workers, way, seed):
+def test_counts(n, batch_size, workers, strategy, seed):
     groups = buckets.batches(n, batch_size, seed=seed)
     load = Load.of(n, groups)
     layouts = [Layout([n[i] for i in group]) for group in groups]
     assert load.real.tolist() == [layout.n_valid for layout in layouts]
     assert load.cells.tolist() == [layout.n_cells for layout in layouts]
     assert load.padding == sum(layout.n_padding for layout in layouts)
-    tokens = buckets.tokens(n, groups, workers, way)
+    tokens = buckets.tokens(n, groups, workers, strategy)
     for group, row in zip(groups, tokens.tolist(), strict=True):
         own = [n[i] for i in group]
-        assert row == [sum(own[i] for i in share) for share in buckets.split(own, workers, way)]
+        assert row == [sum(own[i] for i in share) for share in buckets.split(own, workers, strategy)]
     waiting = sum(max(row) - mine for row in tokens.tolist() for mine in row)
     spent = workers * sum(max(row) for row in tokens.tolist())
     assert buckets.idle(tokens) == pytest.approx(waiting / spent)
@@ -108,7 +108,7 @@ def test_counts(n, batch_size, workers, way, seed):
 
 def test_a_snake_is_fairer_than_blocks():
     n = np.random.default_rng(0).integers(1, 100, 64)
-    idle = {way: buckets.idle(buckets.tokens(n, [np.arange(64)], 2, way)) for way in SPLITS}
+    idle = {strategy: buckets.idle(buckets.tokens(n, [np.arange(64)], 2, strategy)) for strategy in SPLITS}
     assert idle[SNAKE] < idle[STRIDED] < idle[CONTIGUOUS]
 
 
@@ -123,7 +123,10 @@ def test_a_snake_is_fairer_than_blocks():
         (lambda: buckets.batches([1], True), "batch_size is True"),
         (lambda: buckets.batches([1], 1, "random"), "order is 'random'; choose one of 'as they come', 'shuffled'"),
         (lambda: buckets.split([1], 0), "workers is 0"),
-        (lambda: buckets.split([1], 1, "zigzag"), "way is 'zigzag'; choose one of 'contiguous', 'strided', 'snake'"),
+        (
+            lambda: buckets.split([1], 1, "zigzag"),
+            "strategy is 'zigzag'; choose one of 'contiguous', 'strided', 'snake'",
+        ),
         (lambda: buckets.tokens([1], [np.array([0])], 2.0), "workers is 2.0"),
     ],
 )
@@ -132,31 +135,31 @@ def test_bad_input(call, message):
         call()
 
 
-def fewest(lengths, room, rows=()):
+def fewest(lengths, row_size, rows=()):
     """The fewest rows that hold these sequences, by trying every way."""
     if not lengths:
         return len(rows)
     first, rest = lengths[0], lengths[1:]
     tries = [(*rows[:i], left - first, *rows[i + 1 :]) for i, left in enumerate(rows) if left >= first]
-    return min(fewest(rest, room, tried) for tried in [*tries, (*rows, room - first)])
+    return min(fewest(rest, row_size, tried) for tried in [*tries, (*rows, row_size - first)])
 
 
-@given(lengths, st.integers(0, 200), st.sampled_from([way for way in FILLS if way != CUT]))
-def test_no_sequence_is_cut_or_lost_and_no_row_overfull(n, spare, way):
-    room = max(n) + spare
-    rows = [row.tolist() for row in fill(n, room, way)]
+@given(lengths, st.integers(0, 200), st.sampled_from([strategy for strategy in FILLS if strategy != CUT]))
+def test_no_sequence_is_cut_or_lost_and_no_row_overfull(n, spare, strategy):
+    row_size = max(n) + spare
+    rows = [row.tolist() for row in fill(n, row_size, strategy)]
     assert sorted(b for row in rows for b in row) == list(range(len(n)))
     held = [sum(n[b] for b in row) for row in rows]
-    assert max(held) <= room
-    assert len(rows) >= -(-sum(n) // room)
-    if way == PADDED:
+    assert max(held) <= row_size
+    assert len(rows) >= -(-sum(n) // row_size)
+    if strategy == PADDED:
         assert rows == [[b] for b in range(len(n))]
-    elif way == NEXT_FIT:  # a new row is begun only for what did not fit the last
+    elif strategy == NEXT_FIT:  # a new row is begun only for what did not fit the last
         assert [b for row in rows for b in row] == list(range(len(n)))
-        assert all(held[i] + n[rows[i + 1][0]] > room for i in range(len(rows) - 1))
+        assert all(held[i] + n[rows[i + 1][0]] > row_size for i in range(len(rows) - 1))
     else:  # a sequence lies in the first row that had room for it
-        order = range(len(n)) if way == FIRST_FIT else sorted(range(len(n)), key=lambda b: -n[b])
-        left = [room] * len(n)
+        order = range(len(n)) if strategy == FIRST_FIT else sorted(range(len(n)), key=lambda b: -n[b])
+        left = [row_size] * len(n)
         for b in order:
             first = next(r for r, some in enumerate(left) if some >= n[b])
             assert b in rows[first]
@@ -164,32 +167,36 @@ def test_no_sequence_is_cut_or_lost_and_no_row_overfull(n, spare, way):
 
 
 @given(lengths, st.integers(1, 70))
-def test_cut_rows_are_full_but_for_the_last(n, room):
+def test_cut_rows_are_full_but_for_the_last(n, row_size):
     """Each row holds the sequences of its stretch of all time steps, however long they are."""
     stream = [b for b, size in enumerate(n) for _ in range(size)]
-    stretches = [stream[i : i + room] for i in range(0, len(stream), room)]
-    assert [row.tolist() for row in fill(n, room, CUT)] == [sorted({*stretch}) for stretch in stretches]
+    stretches = [stream[i : i + row_size] for i in range(0, len(stream), row_size)]
+    assert [row.tolist() for row in fill(n, row_size, CUT)] == [sorted({*stretch}) for stretch in stretches]
 
 
 @given(st.lists(st.integers(1, 10), min_size=1, max_size=7), st.integers(0, 10))
 def test_first_fit_decreasing_is_near_the_fewest_rows(n, spare):
-    room = max(n) + spare
-    best = fewest(tuple(n), room)
-    assert best <= len(fill(n, room)) <= (11 * best + 6) / 9
+    row_size = max(n) + spare
+    best = fewest(tuple(n), row_size)
+    assert best <= len(fill(n, row_size)) <= (11 * best + 6) / 9
 
 
 def test_the_small_example():
     assert [row.tolist() for row in fill([3, 7, 4, 5, 4], 8)] == [[1], [3, 0], [2, 4]]
-    assert [len(fill([3, 7, 4, 5, 4], 8, way)) for way in (NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING)] == [5, 4, 3]
+    assert [len(fill([3, 7, 4, 5, 4], 8, strategy)) for strategy in (NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING)] == [
+        5,
+        4,
+        3,
+    ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (([5, 9, 3], 8), r"^lengths\[1\] is 9, over room=8: give the rows more room, or cut the sequence"),
+        (([5, 9, 3], 8), r"^lengths\[1\] is 9, over row_size=8: give the rows more room, or cut the sequence"),
         (([5, 0], 8), r"^lengths\[1\] is 0: every sequence"),
-        (([5], 0), "^room"),
-        (([5], 8, "best"), "^way"),
+        (([5], 0), "^row_size"),
+        (([5], 8, "best"), "^strategy"),
     ],
 )
 def test_wrong_fills_are_refused(arguments, said):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 from specs import module, specs
@@ -209,7 +209,7 @@ def test_in_words():
 @given(specs(), layouts, st.sampled_from(["light", "dark", "live"]))
 def test_picture(spec, layout, theme):
     count = flops(spec, layout)
-    said = Drawing(count.to_svg(theme)).said()
+    said = ParsedSvg(count.to_svg(theme)).said()
     for name, work in count.rows().items():
         assert name in said
         assert any(s.startswith(f"{work.packed:,} of {work.padded:,}: ") for s in said)
@@ -225,7 +225,7 @@ def test_a_notebook_gets_image_and_text():
 
 def test_no_flop_count_is_called_a_speed_up():
     count = flops(Spec("LSTM", 3, 7), SIX)
-    said = (count.to_text() + " ".join(Drawing(count.to_svg()).said())).lower()
+    said = (count.to_text() + " ".join(ParsedSvg(count.to_svg()).said())).lower()
     assert not [word for word in ("speed", "fast", "slow", "time saved") if word in said]
 
 
@@ -244,7 +244,7 @@ def by_fill(picture, kind):
 @given(specs(), layouts)
 def test_bars_of_steps_are_in_proportion(spec, layout):
     both = flops(spec, layout).per_step
-    picture = Drawing(bars.steps("title", both.packed, both.padded, "light").svg())
+    picture = ParsedSvg(bars.steps("title", both.packed, both.padded, "light").svg())
     top = both.padded.max()
     solid, hatched = by_fill(picture, "solid"), by_fill(picture, "hatched")
     assert np.allclose([box.height for box in solid], 120 * both.packed[both.packed > 0] / top, atol=0.02)
@@ -259,7 +259,7 @@ def test_many_steps_are_few_shapes():
     both = flops(Spec("GRU", 2, 3), layout).per_step
     drawn = bars.steps("title", both.packed, both.padded, "light").svg()
     assert len(drawn) < 6000
-    solid, hatched = (by_fill(Drawing(drawn), kind) for kind in ("solid", "hatched"))
+    solid, hatched = (by_fill(ParsedSvg(drawn), kind) for kind in ("solid", "hatched"))
     assert len(solid) == 3
     assert len(hatched) == 3
     assert solid[-1].right < hatched[-1].right  # T is longer than the longest
@@ -268,7 +268,7 @@ def test_many_steps_are_few_shapes():
 @given(st.lists(st.tuples(st.integers(0, 10**15), st.integers(0, 10**15)), min_size=1, max_size=4))
 def test_bars_of_totals_are_in_proportion(pairs):
     rows = {f"row {i}": pair for i, pair in enumerate(pairs)}
-    picture = Drawing(bars.totals("title", rows, "dark").svg())
+    picture = ParsedSvg(bars.totals("title", rows, "dark").svg())
     longest = max(map(sum, pairs)) or 1
     solid, hatched = by_fill(picture, "solid"), by_fill(picture, "hatched")
     scale = 390 / longest

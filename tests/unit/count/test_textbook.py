@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,7 +69,7 @@ def test_it_counts_a_real_product(lengths, columns, extra):
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(1, 3), st.sampled_from(["light", "dark"]))
 def test_picture(lengths, columns, theme):
     count = textbook.count(lengths, columns)
-    picture = Drawing(count.to_svg(theme))
+    picture = ParsedSvg(count.to_svg(theme))
     for n in lengths:
         assert f"{columns * n}-mult {columns * (n - 1)}-add" in picture.said()
     assert f"saved: {count.saved}" in picture.said()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 from panels import move
@@ -39,7 +39,7 @@ def test_in_words():
 @given(batches, st.sampled_from(["left", "right"]))
 def test_every_real_cell_has_its_colour_and_no_other(lengths, side):
     picture = batch(lengths, side)
-    drawing = Drawing(picture.to_svg())
+    drawing = ParsedSvg(picture.to_svg())
     cells = [box for box in drawing.boxes if box.fill in SEQUENCES]
     assert len(cells) == sum(lengths)
     tops = sorted({box.y for box in drawing.boxes if box.stroke})
@@ -59,7 +59,7 @@ def test_parts_are_divided_and_named():
     x = torch.arange(14).reshape(2, 7)
     real = torch.ones(2, 7, dtype=torch.bool)
     whole, parted = (Aligned.of(x, real, title="t", batch_first=True, parts=p) for p in ({}, {"past": 4, "future": 3}))
-    drawing = Drawing(parted.to_svg())
+    drawing = ParsedSvg(parted.to_svg())
     assert not drawing.outside()
     left, cell = min(box.x for box in drawing.boxes if box.width == 26), 26
     assert [drawing.text(name).x for name in ("past", "future")] == [left + 2 * cell, left + 5.5 * cell]
@@ -81,7 +81,7 @@ def test_a_mask_is_drawn_in_its_own_words():
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_contrast(theme):
-    for text in Drawing(batch([3, 1, 2] * 3).to_svg(theme)).texts:
+    for text in ParsedSvg(batch([3, 1, 2] * 3).to_svg(theme)).texts:
         colours = palette.THEMES[theme]
         grounds = SEQUENCES if text.fill in ("#000000", "#ffffff") else [colours.ground, colours.padding]
         best = max if text.fill in ("#000000", "#ffffff") else min
@@ -91,14 +91,14 @@ def test_contrast(theme):
 def test_wrong_cells_are_framed():
     x = torch.tensor([[1, 2, 3]])
     picture = Aligned.of(x, [2], batch_first=True, like=torch.tensor([[1, 9, 3]]))
-    wrong = [box for box in Drawing(picture.to_svg()).boxes if box.stroke == palette.LIGHT.wrong]
+    wrong = [box for box in ParsedSvg(picture.to_svg()).boxes if box.stroke == palette.LIGHT.wrong]
     assert len(wrong) == 1
     assert picture.is_wrong(0, 1)
 
 
 def test_many_stand_beside_each_other_and_then_below():
     pictures = [batch([9, 4]) for _ in range(5)]
-    drawing = Drawing(beside(pictures, "light").svg())
+    drawing = ParsedSvg(beside(pictures, "light").svg())
     tops = [t.y for t in drawing.texts if t.said == "title"]
     assert len(tops) == 5
     assert len(set(tops)) in (2, 3, 4)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -38,7 +38,7 @@ def sweep(*curves, sources=("here",), planned=(), notes=()):
 
 def paths(svg, **wanted):
     """The `d` of every path with these attributes."""
-    found = [e for e in Drawing(svg).elements if e.tag.endswith("path")]
+    found = [e for e in ParsedSvg(svg).elements if e.tag.endswith("path")]
     return [e.get("d") for e in found if all(e.get(k.replace("_", "-")) == v for k, v in wanted.items())]
 
 
@@ -122,7 +122,7 @@ def test_on_logarithmic_axes_a_factor_is_a_distance(y):
     assert np.allclose(np.diff(got[:, 0]), 620 / (len(y) - 1), atol=0.06)
     heights = np.log(np.array(y) / ends[0]) / np.log(ends[-1] / ends[0])
     assert np.allclose(232 - got[:, 1], 170 * heights, atol=0.06)
-    (band,) = [e for e in Drawing(drawn).elements if e.get("fill-opacity")]
+    (band,) = [e for e in ParsedSvg(drawn).elements if e.get("fill-opacity")]
     edge = points(band.get("d").removesuffix("z"))
     assert np.allclose(edge[: len(y), 0], got[:, 0], atol=0.02)
     assert (edge[: len(y), 1] < got[:, 1]).all()  # the upper quartiles
@@ -141,7 +141,7 @@ def test_logarithmic_plots_of_one_unit_have_the_same_heights():
 def test_guides_are_named_and_within_the_plot():
     guide = Guide("slope 2", ((1, 1.0), (4, 500.0)))
     drawn = Sweep("Title", [[Plot("one", [curve()], (), [guide], log=True)]], (), (), "").to_svg()
-    assert "slope 2" in Drawing(drawn).said()
+    assert "slope 2" in ParsedSvg(drawn).said()
     line, *_ = paths(drawn, stroke=palette.LIGHT.muted, fill="none")  # the others lead to the names
     assert np.allclose(points(line)[1], [690, 62], atol=0.01)  # 500 is the highest tick
 
@@ -154,9 +154,9 @@ def test_hollow_marks_have_the_ground_inside():
 
 def test_a_name_in_the_middle_gives_way_to_the_same_name_at_the_end():
     short, long = curve("packed", 1, 0, x=(1, 2), y=(1.0, 2.0)), curve("packed", 1, 1)
-    assert Drawing(sweep(long, short, sources=("a", "b")).to_svg()).said().count("packed") == 1
+    assert ParsedSvg(sweep(long, short, sources=("a", "b")).to_svg()).said().count("packed") == 1
     other = curve("padded", 0, 0, x=(1, 2), y=(1.0, 2.0))
-    assert {"packed", "padded"} <= set(Drawing(sweep(long, other, sources=("a", "b")).to_svg()).said())
+    assert {"packed", "padded"} <= set(ParsedSvg(sweep(long, other, sources=("a", "b")).to_svg()).said())
 
 
 def test_whiskers_reach_from_quartile_to_quartile():
@@ -172,7 +172,7 @@ def test_methods_differ_by_colour_marker_and_name_and_sources_by_dashes():
         curve("packed", 1, 1, y=(3.0, 2.0, 2.0)),
         sources=("yours", "theirs"),
     ).to_svg()
-    lines = [e for e in Drawing(drawn).elements if e.get("stroke") in COLOURS and e.get("fill") == "none"]
+    lines = [e for e in ParsedSvg(drawn).elements if e.get("stroke") in COLOURS and e.get("fill") == "none"]
     assert [(e.get("stroke"), e.get("stroke-dasharray")) for e in lines] == [
         (COLOURS[0], None),
         (COLOURS[1], None),
@@ -180,10 +180,10 @@ def test_methods_differ_by_colour_marker_and_name_and_sources_by_dashes():
     ]
     marks = {re.sub(r"M[\d.]+ [\d.]+", "", p)[:8] for c in COLOURS[:2] for p in paths(drawn, fill=c)}
     assert len(marks) == 2
-    said = Drawing(drawn).said()
+    said = ParsedSvg(drawn).said()
     assert said.count("packed") == 2
     assert {"padded", "yours", "theirs", "nothing measured yet"} <= set(said)
-    keys = [e for e in Drawing(drawn).elements if re.fullmatch(r"M4 ([\d.]+)L38 \1", e.get("d", ""))]
+    keys = [e for e in ParsedSvg(drawn).elements if re.fullmatch(r"M4 ([\d.]+)L38 \1", e.get("d", ""))]
     assert [e.get("stroke-dasharray") for e in keys] == [None, DASHES[1]]
 
 
@@ -192,7 +192,7 @@ def test_every_colour_can_be_seen(theme):
     """A line too pale for the ground has an outline that is not."""
     drawn = sweep(*[curve(f"m{i}", i) for i in range(7)]).to_svg(theme)
     outline = palette.THEMES[theme].line
-    outlines = [e for e in Drawing(drawn).elements if e.get("stroke") == outline and e.get("stroke-width") == "4.2"]
+    outlines = [e for e in ParsedSvg(drawn).elements if e.get("stroke") == outline and e.get("stroke-width") == "4.2"]
     assert len(outlines) == 7
     for one in (palette.LIGHT, palette.DARK):
         assert palette.contrast(one.line, one.ground) > 4.5
@@ -209,7 +209,7 @@ def test_planned_sizes_are_marked_and_stretch_the_axis():
 
 
 def test_names_at_the_ends_do_not_cover_each_other():
-    drawn = Drawing(sweep(*[curve(f"method {i}", i, y=(1, 1, 1 + i / 1000)) for i in range(7)]).to_svg())
+    drawn = ParsedSvg(sweep(*[curve(f"method {i}", i, y=(1, 1, 1 + i / 1000)) for i in range(7)]).to_svg())
     boxes = sorted(t.box for t in drawn.texts if t.said.startswith("method"))
     assert len(boxes) == 7
     for one in boxes:
@@ -219,7 +219,7 @@ def test_names_at_the_ends_do_not_cover_each_other():
 
 def test_everything_stays_inside():
     long = "x" * 150
-    drawn = Drawing(sweep(curve("staircase"), sources=(long,), notes=(long, "<&>")).to_svg("dark"))
+    drawn = ParsedSvg(sweep(curve("staircase"), sources=(long,), notes=(long, "<&>")).to_svg("dark"))
     assert drawn.text("two").x == drawn.text("one").x + 462
     assert not drawn.outside()
     assert "<&>" in drawn.said()
@@ -274,7 +274,7 @@ def test_names_of_curves_that_end_near_each_other_do_not_overlap():
     )
     texts = {
         e.text: (float(e.get("x")), float(e.get("y")))
-        for e in Drawing(Sweep("", [[near]], (), (), "").to_svg()).elements
+        for e in ParsedSvg(Sweep("", [[near]], (), (), "").to_svg()).elements
         if e.text in ("a", "b")
     }
     assert texts["a"][0] == texts["b"][0]
@@ -283,6 +283,6 @@ def test_names_of_curves_that_end_near_each_other_do_not_overlap():
 
 def test_a_number_that_would_cover_the_end_of_the_axis_is_left_out():
     wide = Plot("", [curve(y=(0.06, 1.0, 9000.0))], log=True)
-    said = Drawing(Sweep("", [[wide]], (), (), "").to_svg()).said()
+    said = ParsedSvg(Sweep("", [[wide]], (), (), "").to_svg()).said()
     assert "0.05" in said
     assert "0.1" not in said

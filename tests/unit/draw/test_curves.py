@@ -4,7 +4,7 @@ import math
 import re
 
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +31,7 @@ def trajectories(draw):
 
 @given(trajectories(), st.sampled_from(list(palette.THEMES)))
 def test_everything_stands_within_the_picture(path, theme):
-    drawing = Drawing(path.to_svg(theme))
+    drawing = ParsedSvg(path.to_svg(theme))
     assert not drawing.outside()
     assert all(text.box.y >= 0 for text in drawing.texts)
     drawn = path.curves[:MOST]
@@ -47,7 +47,7 @@ def test_everything_stands_within_the_picture(path, theme):
 @given(trajectories())
 def test_hatched_is_padding_and_the_dot_is_where_the_final_state_is_read(path):
     svg = path.to_svg()
-    drawing, drawn = Drawing(svg), path.curves[:MOST]
+    drawing, drawn = ParsedSvg(svg), path.curves[:MOST]
     boxes = [box for box in drawing.boxes if box.height == 46]
     plain = [box for box in boxes if box.fill == palette.LIGHT.ground]
     hatched = [box for box in boxes if box.fill == palette.LIGHT.padding]
@@ -91,7 +91,7 @@ def test_padded_covers_packed_only_where_they_are_the_same():
 def test_a_flat_curve_has_an_axis():
     for values, distances in (([0.5, 0.5], False), ([math.nan] * 2, True), ([0.0, 0.0], True)):
         path = Trajectory("f", "n", (Curve("a", 2, values, values, values[-1]),), distances=distances)
-        said = Drawing(path.to_svg()).said()
+        said = ParsedSvg(path.to_svg()).said()
         assert "0" in said or "0.4" in said
 
 

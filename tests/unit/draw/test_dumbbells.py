@@ -4,7 +4,7 @@ import math
 import re
 
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +28,7 @@ def pictures(draw):
 @given(pictures(), st.sampled_from(["light", "dark"]))
 def test_dots_lie_where_their_logarithms_say(picture, theme):
     svg = picture.to_svg(theme)
-    drawing = Drawing(svg)
+    drawing = ParsedSvg(svg)
     assert not drawing.outside()
     ticks = {float(t.said[:-2]): t.x for t in drawing.texts if t.said.endswith(" ×")}
     (first, left), *_, (last, right) = sorted(ticks.items())

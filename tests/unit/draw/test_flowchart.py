@@ -2,7 +2,7 @@
 
 import re
 
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +25,7 @@ FLOW = Flow(
 
 def rectangles(svg):
     """The boxes of a drawing, in the order of their names: left, top, right, bottom."""
-    root, number, found, names = Drawing(svg).root, r"(-?[\d.]+)", [], []
+    root, number, found, names = ParsedSvg(svg).root, r"(-?[\d.]+)", [], []
     for element in root.iter():
         # The upper side, a corner, and the side down: a box is told by its round corners.
         for match in re.findall(
@@ -59,7 +59,7 @@ def test_packed_is_thick_and_wrong_is_dashed_marked_and_coloured():
     ((dashed, look),) = [(d, look) for d, look in paths if "stroke-dasharray" in look]
     assert dashed.count("M") == 1
     assert LIGHT.wrong in look
-    assert Drawing(FLOW.to_svg()).text("✗ aten::max").fill == LIGHT.wrong
+    assert ParsedSvg(FLOW.to_svg()).text("✗ aten::max").fill == LIGHT.wrong
     fine = Flow("f", BOXES, FLOW.arrows[:2])
     assert LIGHT.wrong not in fine.to_svg()
     assert "not allowed" not in fine.to_svg()
@@ -82,7 +82,7 @@ def flows(draw):
 def test_no_box_lies_over_another_and_all_are_inside(flow):
     for theme in THEMES:
         svg = flow.to_svg(theme)
-        boxes, drawing = rectangles(svg), Drawing(svg)
+        boxes, drawing = rectangles(svg), ParsedSvg(svg)
         assert len(boxes) == len(flow.boxes)
         for i, (left, top, right, bottom) in enumerate(boxes):
             assert left >= 0
@@ -98,7 +98,7 @@ def test_no_box_lies_over_another_and_all_are_inside(flow):
 def test_a_size_beside_the_first_of_many_arrows_has_room():
     boxes = [Box("x", "input", "________"), Box("y", "input"), Box("a"), Box("b"), Box("c")]
     arrows = [Arrow(i, k) for i, k in ((0, 2), (1, 2), (1, 3), (2, 3), (0, 4), (1, 4))] + [Arrow(0, 3, size="(8, 3)")]
-    drawing = Drawing(Flow("a flow", boxes, arrows).to_svg())
+    drawing = ParsedSvg(Flow("a flow", boxes, arrows).to_svg())
     assert all(text.box.x >= 0 and text.box.right <= drawing.width for text in drawing.texts)
 
 
@@ -111,7 +111,7 @@ def test_the_text_has_a_line_per_box(flow):
 
 def test_a_mark_is_not_on_the_side_that_its_arrow_comes_from():
     boxes = (Box("pack", "pack"), Box("left"), Box("right"))
-    drawing = Drawing(Flow("f", boxes, (Arrow(0, 1, True, "aten::relu"), Arrow(0, 2, True, "aten::max"))).to_svg())
+    drawing = ParsedSvg(Flow("f", boxes, (Arrow(0, 1, True, "aten::relu"), Arrow(0, 2, True, "aten::max"))).to_svg())
     left, right = drawing.text("✗ aten::relu"), drawing.text("✗ aten::max")
     assert (left.anchor, right.anchor) == ("end", "")
     assert 0 <= left.box.x < left.box.right < right.box.x
@@ -122,7 +122,7 @@ def test_a_warning_is_marked_in_its_box_and_sizes_stand_at_arrows():
     arrows = (Arrow(0, 1, True, size="(8, 3)"), Arrow(1, 2, size="(1, 2, 7)"))
     flow = Flow("f", boxes, arrows)
     assert flow.to_text().splitlines()[1:] == ["! pack", "  LSTM ⇐ pack (8, 3)", "  return ← LSTM (1, 2, 7)"]
-    drawing = Drawing(flow.to_svg())
+    drawing = ParsedSvg(flow.to_svg())
     left, _, right, _ = rectangles(flow.to_svg())[0]
     mark, name = drawing.text("!"), drawing.text("pack")
     assert left < name.box.right < mark.box.x < mark.box.right < right
@@ -135,7 +135,7 @@ def test_arrows_turn_below_their_sizes():
     boxes = (Box("pack", "pack"), Box("left"), Box("right"))
     arrows = (Arrow(0, 1, size="(5,)"), Arrow(0, 2, size="(8, 3)"))
     svg = Flow("f", boxes, arrows).to_svg()
-    drawing = Drawing(svg)
+    drawing = ParsedSvg(svg)
     left, right = drawing.text("(5,)"), drawing.text("(8, 3)")
     turns = [(float(x), float(down)) for x, down in re.findall(r"M([\d.]+) [\d.]+v([\d.]+)C", svg)]
     lowest = left.box.bottom - drawing.text("pack").y - 14  # below the box, whose name stands 14 px above its foot
@@ -145,4 +145,4 @@ def test_arrows_turn_below_their_sizes():
 
 def test_names_are_text_not_markup():
     svg = Flow("<b>", (Box("<lambda>", "operator", "a & b"),), ()).to_svg()
-    assert Drawing(svg).text("<lambda>")
+    assert ParsedSvg(svg).text("<lambda>")

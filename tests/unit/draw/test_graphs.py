@@ -1,7 +1,7 @@
 """Drawings of autograd graphs: every node is there, says what it did, and covers no other."""
 
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +31,7 @@ def boxes(drawing):
 @given(st.integers(1, 40), themes)
 def test_every_node_has_its_box(d, theme):
     graph = chain(d)
-    drawing = Drawing(graph.to_svg(theme))
+    drawing = ParsedSvg(graph.to_svg(theme))
     drawn = boxes(drawing)
     few = d <= graphs.MOST
     assert len(drawn) == (3 * d + 1 if few else 3 * (graphs.MOST - 1) + 1)
@@ -52,7 +52,7 @@ def test_every_node_has_its_box(d, theme):
 @given(st.integers(1, 7))
 def test_bars_are_as_long_as_what_is_written(d):
     graph = chain(d, whole=10_000)
-    bars = [box for box in Drawing(graph.to_svg()).boxes if box.fill == graphs._BAR]
+    bars = [box for box in ParsedSvg(graph.to_svg()).boxes if box.fill == graphs._BAR]
     copies, slices = bars[:d], bars[d : 2 * d]
     assert len({round(bar.width) for bar in copies}) == len({round(bar.width) for bar in slices}) == 1
     assert slices[0].width / copies[0].width == pytest.approx(5000 / 10_010, rel=0.02)
@@ -74,18 +74,18 @@ def test_of_a_chain_the_slices_are_solid_and_the_rest_is_hatched():
     slices = [row * (a - b) * n for a, b, n in ((5, 4, 1), (4, 2, 2), (2, 0, 4))]
     assert useful == {"CopySlices": slices, "SliceBackward": slices, "ViewBackward": [None] * 3}
     assert [node.useful for node in pad.graph().nodes if node.name == "AccumulateGrad"] == [0]
-    drawing = Drawing(pad.graph().to_svg())
+    drawing = ParsedSvg(pad.graph().to_svg())
     bars = [box for box in drawing.boxes if box.height == 10]
     solid, hatched = (sum(b.width for b in bars if (b.fill == graphs._BAR) == kind) for kind in (True, False))
     written = sum(node.bytes for node in pad.graph().nodes)
     assert solid / (solid + hatched) == pytest.approx(2 * sum(slices) / written, rel=0.02)
     assert "written for nothing" in drawing.said()
-    assert "written for nothing" not in Drawing(profile.count(lengths, 8).pack.graph().to_svg()).said()
+    assert "written for nothing" not in ParsedSvg(profile.count(lengths, 8).pack.graph().to_svg()).said()
 
 
 @pytest.mark.parametrize("distinct", range(1, 8))
 def test_what_a_node_did_stays_in_its_box(distinct):
-    drawing = Drawing(chain(distinct, 11_320).to_svg())
+    drawing = ParsedSvg(chain(distinct, 11_320).to_svg())
     nodes = [box for box in drawing.boxes if box.height > 20]
     for text in (text for text in drawing.texts if text.size == 11):
         assert any(node.x < text.box.x < text.box.right < node.right for node in nodes), text.said
@@ -97,7 +97,7 @@ def test_real_graphs_say_what_each_node_did():
     if pad.formula:
         pytest.skip(f"changed upstream: {pad.verdict}")
     graph = pad.graph()
-    said = Drawing(graph.to_svg()).said()
+    said = ParsedSvg(graph.to_svg()).said()
     assert said[0] == "The autograd graph after pad: 10 nodes, 4.74 kB written, 7.4 times the gradient that comes in"
     assert said.count("CopySlices") == said.count("ViewBackward") == said.count("SliceBackward") == 3
     assert said.count("· copy_ 640 B") == 3  # the whole gradient
@@ -116,7 +116,7 @@ def test_real_graphs_say_what_each_node_did():
 def test_a_loop_over_time_steps_is_added_up():
     graph = profile.count([9, 4], 2).pack.graph()
     assert "zeros 144 B, 9 × copy_, 104 B" in graph.to_text()
-    assert "· 9 × copy_, 104 B" in Drawing(graph.to_svg()).said()
+    assert "· 9 × copy_, 104 B" in ParsedSvg(graph.to_svg()).said()
 
 
 def test_a_large_graph_in_words():
@@ -152,6 +152,6 @@ def any_graph(draw):
 
 @given(any_graph(), themes)
 def test_whatever_torch_records_can_be_drawn(graph, theme):
-    drawing = Drawing(graph.to_svg(theme))
+    drawing = ParsedSvg(graph.to_svg(theme))
     assert graph.to_text() == repr(graph)
     assert all(text.box.right <= drawing.width + 1 for text in drawing.texts)

@@ -6,7 +6,7 @@ from html import escape
 
 import numpy as np
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +32,7 @@ def random_grids(draw):
 
 def cells(svg, fill):
     """The cells of this fill, a stretch counted cell by cell, without the key below."""
-    drawing = Drawing(svg)
+    drawing = ParsedSvg(svg)
     size = {round(b.width, 3) for b in drawing.boxes}
     assert size
     return [b for b in drawing.boxes if b.fill == fill and b.y < drawing.height - 35]
@@ -47,14 +47,14 @@ def test_every_cell_that_differs_is_lit_up_and_marked(grid):
         for c in range(len(grid.columns)):
             if grid.shade(r, c) is not None:
                 wanted[grid.shade(r, c)] += 1
-    (frame,) = [b for b in Drawing(svg).boxes if b.fill == "none"]
+    (frame,) = [b for b in ParsedSvg(svg).boxes if b.fill == "none"]
     width = frame.width / len(grid.columns)
     for shade, count in wanted.items():
         drawn = sum(round(b.width / width) for b in cells(svg, SHADES[shade]))
         assert drawn == count
     lit = sum(wanted.values())
     if few:  # a number in bold
-        looks = [e for e in Drawing(svg).elements if e.get("font-weight") == "bold" and e.get("font-size") == "11"]
+        looks = [e for e in ParsedSvg(svg).elements if e.get("font-weight") == "bold" and e.get("font-size") == "11"]
         assert sum(len(look) or 1 for look in looks) == lit
     else:  # a line through it
         struck = re.search(r'<path d="([^"]*)" fill="none" stroke="#000000"', svg)
@@ -80,7 +80,7 @@ def test_padding_is_hatched_and_never_lit_up():
     assert [grid.shade(0, c) for c in (0, 1)] == [2, None]
     svg = grids.draw([grid], "", "light").svg()
     assert len(cells(svg, SHADES[2])) == 1
-    assert sum(b.fill == palette.LIGHT.padding for b in Drawing(svg).boxes) == 2  # the cell and the key
+    assert sum(b.fill == palette.LIGHT.padding for b in ParsedSvg(svg).boxes) == 2  # the cell and the key
     assert svg.count(">50%<") == 2
 
 
@@ -97,7 +97,7 @@ def test_shades_are_shares_of_the_scale(value, shade):
 
 @given(st.lists(random_grids(), min_size=1, max_size=5), st.sampled_from(list(palette.THEMES)))
 def test_grids_stay_within_the_picture_and_apart(drawn, theme):
-    drawing = Drawing(grids.draw(drawn, "title", theme).svg())
+    drawing = ParsedSvg(grids.draw(drawn, "title", theme).svg())
     assert drawing.width == 900
     assert not drawing.outside()
     frames = [b for b in drawing.boxes if b.fill == "none"]

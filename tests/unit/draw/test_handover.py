@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +19,7 @@ def test_lines_join_the_same_sequence(orders, theme):
     handover = pv.draw.Handover(states, rows)
     assert [states[j] for j in handover.taken] == list(rows)
     svg = handover.to_svg(theme)
-    drawing = Drawing(svg)
+    drawing = ParsedSvg(svg)
     assert not drawing.outside()
     wrong = sum(i != j for i, j in zip(states, rows, strict=True))
     assert drawing.said().count("✗") == wrong

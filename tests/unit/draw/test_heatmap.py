@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +23,7 @@ def attentions(draw):
 
 @given(attentions(), st.sampled_from(["light", "dark"]))
 def test_what_is_drawn_is_what_the_weights_say(attention, theme):
-    drawing = Drawing(attention.to_svg(theme))
+    drawing = ParsedSvg(attention.to_svg(theme))
     assert not drawing.outside()
     blind, _ = attention.maps.values()
     steps, n = len(blind), attention.length
@@ -40,7 +40,7 @@ def test_what_is_drawn_is_what_the_weights_say(attention, theme):
 
 def test_a_larger_weight_is_darker():
     weights = np.diag([0.9, 0.3]) + np.diag([0.15], 1) + np.diag([0.01], -1)
-    boxes = [box for box in Drawing(pv.draw.Attention(2, {"w": weights}).to_svg()).boxes if box.height == 24]
+    boxes = [box for box in ParsedSvg(pv.draw.Attention(2, {"w": weights}).to_svg()).boxes if box.height == 24]
     by_place = {(round(box.x), round(box.y)): palette.RAMP.index(box.fill) for box in boxes}
     assert [by_place[place] for place in sorted(by_place, key=lambda place: place[::-1])] == [4, 2, 0, 3]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pictures
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 
 from packviz.draw import palette
 from packviz.draw.palette import contrast
@@ -25,7 +25,7 @@ def test_the_page_shows_the_palette_and_is_linked():
 
 
 def test_the_palette_has_every_colour():
-    said = " ".join(Drawing(pictures.colours()).said())
+    said = " ".join(ParsedSvg(pictures.colours()).said())
     for colour in (*palette.SEQUENCES, *palette.METHODS.values(), *palette.SIGNED, *palette.RAMP, palette.REAL):
         assert said.count(colour) >= 2, colour  # light and dark
     for theme in (palette.LIGHT, palette.DARK):

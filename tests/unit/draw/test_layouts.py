@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -23,7 +23,7 @@ words = st.text(st.characters(codec="utf-8"), max_size=20)
 
 def drawn(lengths, *labels, **kwargs):
     layout = lengths if isinstance(lengths, Layout) else Layout(lengths)
-    return Drawing(layouts.draw(layout, *labels, **kwargs).svg())
+    return ParsedSvg(layouts.draw(layout, *labels, **kwargs).svg())
 
 
 def parts(layout, *labels, **kwargs):
@@ -352,7 +352,7 @@ def check_form(layout, labels=None, **kwargs):
     for theme in palette.THEMES:
         picture = layouts.draw(layout, labels, theme=theme, **kwargs).svg()
         assert picture == layouts.draw(layout, labels, theme=theme, **kwargs).svg()
-        drawing = Drawing(picture)
+        drawing = ParsedSvg(picture)
         assert drawing.root.get("role") == "img"
         assert drawing.root.get("aria-label") == text.summary(layout)
         assert ("var(" in picture) == ("<style>" in picture) == (theme == "live")
@@ -457,7 +457,7 @@ def test_512_by_512_stays_small(kind, theme):
     layout = Layout(sources.DISTRIBUTIONS[kind](512, 512, 0))
     picture = layouts.draw(layout, theme=theme, step=min(200, layout.lengths.max() - 1), mistaken=True).svg()
     assert len(picture.encode()) < 60_000
-    assert len(Drawing(picture).elements) < 200
+    assert len(ParsedSvg(picture).elements) < 200
 
 
 def test_what_is_left_out_is_said():
@@ -487,7 +487,7 @@ def test_every_colour_is_met_however_many_sequences_are_left_out():
 def test_a_sequence_of_millions_of_steps_is_drawn():
     picture = layouts.draw(Layout([5_000_000, 3]), step=5).svg()
     assert len(picture) < 20_000
-    assert Drawing(picture).text("padded").said == "padded: 10,000,000 cells"
+    assert ParsedSvg(picture).text("padded").said == "padded: 10,000,000 cells"
 
 
 # Colours.
@@ -515,7 +515,7 @@ def test_contrast_is_that_of_wcag():
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_text_reads_on_what_is_under_it(theme):
     layout = Layout([3, 5, 2, 4, 1, 1, 1, 1])
-    drawing = Drawing(layouts.draw(layout, theme=theme, step=1, mistaken=True).svg())
+    drawing = ParsedSvg(layouts.draw(layout, theme=theme, step=1, mistaken=True).svg())
     for said in drawing.texts:
         under = [
             b for b in drawing.boxes if b.x < said.x < b.right and b.y < said.y - 4 < b.bottom and b.fill != "none"

@@ -1,6 +1,6 @@
 """Code in a picture: every line at its place, the marked ones told from the others without colour."""
 
-from drawings import Drawing
+from drawings import ParsedSvg
 
 from packviz.draw.listing import Line, Listing
 
@@ -12,7 +12,7 @@ def test_in_words():
 
 
 def test_lines_stand_under_each_other_as_they_are_indented():
-    drawing = Drawing(LISTING.to_svg())
+    drawing = ParsedSvg(LISTING.to_svg())
     first, second, third = (drawing.text(said) for said in ("def f(x):", "return x < 1", "# <end>"))
     assert first.y < second.y < third.y
     assert first.x < second.x == third.x

@@ -9,7 +9,7 @@ import ipywidgets
 import numpy as np
 import pytest
 import torch
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence
@@ -277,7 +277,7 @@ def test_rows_have_the_names_they_are_given():
     picture = show(["abc", "x"], names=("abc", "x"))
     rows = picture.to_text().splitlines()[3:5]
     assert [row.split() for row in rows] == [["abc", "length", "3", "a", "b", "c"], ["x", "length", "1", "x", "·", "·"]]
-    assert "abc" in Drawing(picture.to_svg()).said()
+    assert "abc" in ParsedSvg(picture.to_svg()).said()
     lettered = show([2, 1], names=["u", "v"]).to_text()
     assert "v0" in lettered
     assert "b0" not in lettered
@@ -327,7 +327,7 @@ CELL = re.compile(r"\b[a-z]\d+\b")
 @given(st.lists(st.integers(1, text.FEW), min_size=1, max_size=text.FEW), st.sampled_from([*TITLES]))
 def test_a_part_is_drawn_and_said_alone(lengths, part):
     picture = show(lengths, part=part)
-    shown = Drawing(picture.to_svg()).said()
+    shown = ParsedSvg(picture.to_svg()).said()
     cells = sorted(f"{text.sequence_name(b)}{t}" for b, n in enumerate(lengths) for t in range(n))
     assert [name for name, title in TITLES.items() if any(said.startswith(title) for said in shown)] == [part]
     assert sorted(filter(CELL.fullmatch, shown)) == cells

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +20,7 @@ X = [2, 4, 8, 16]
 
 def bars(chart, fill, wide=15):
     """The boxes of a fill, without those of the key."""
-    return [box for box in Drawing(chart.to_svg()).boxes if box.fill == fill and box.height > wide]
+    return [box for box in ParsedSvg(chart.to_svg()).boxes if box.fill == fill and box.height > wide]
 
 
 @given(
@@ -37,7 +37,7 @@ def test_padding_waste(groups):
     for real, waste, whole, wasted in zip(bars(chart, REAL), bars(chart, LIGHT.padding), cells, padding, strict=True):
         assert waste.width / max(longest, 1) == pytest.approx(wasted / scale, abs=0.001)
         assert real.width / max(longest, 1) == pytest.approx((whole - wasted) / scale, abs=0.001)
-    drawing = Drawing(chart.to_svg())
+    drawing = ParsedSvg(chart.to_svg())
     assert not [text for text in drawing.texts if text.box.x < 0]
     title = drawing.texts[0]
     assert not [text for text in drawing.texts[1:] if text.y == title.y and text.box.x < title.box.right]
@@ -46,7 +46,7 @@ def test_padding_waste(groups):
 def test_padding_waste_in_words():
     groups = {"one": [Layout([1, 3])], "none": [], "two": [Layout([2, 1]), Layout([1])]}
     chart = plots.padding_waste(groups)
-    assert Drawing(chart.to_svg()).said()[0] == "Padding: 33.3 % of the cells (one), 0 % (none)"
+    assert ParsedSvg(chart.to_svg()).said()[0] == "Padding: 33.3 % of the cells (one), 0 % (none)"
     assert (
         repr(chart)
         == chart.to_text()
@@ -63,7 +63,7 @@ def test_padding_waste_in_words():
 @given(layouts, st.integers(1, 40))
 def test_length_histogram(layout, bins):
     chart = plots.length_histogram(layout, bins)
-    boxes = [box for box in Drawing(chart.to_svg()).boxes if box.fill == REAL]
+    boxes = [box for box in ParsedSvg(chart.to_svg()).boxes if box.fill == REAL]
     each = -(-layout.max_len // bins)
     counts = [int(np.sum((layout.lengths > i) & (layout.lengths <= i + each))) for i in range(0, layout.max_len, each)]
     assert len(boxes) == len(counts) <= bins
@@ -71,7 +71,7 @@ def test_length_histogram(layout, bins):
         [count / max(counts) for count in counts], abs=0.001
     )
     assert len({round(box.width, 1) for box in boxes}) <= 2  # equally many lengths in each, to hundredths of a px
-    assert not Drawing(chart.to_svg()).outside()
+    assert not ParsedSvg(chart.to_svg()).outside()
 
 
 def test_length_histogram_in_words():
@@ -86,7 +86,7 @@ def test_training_curves():
     assert [list(curve.y) for curve in plot.curves] == [[0.12, 0.1], [1.0, 0.5]]
     assert [list(curve.x) for curve in plot.curves] == [[1, 2], [1, 2]]
     assert len({(curve.source, curve.hollow) for curve in plot.curves}) == 2  # not by colour alone
-    assert {"one", "two", "error", "epoch"} <= set(Drawing(sweep.to_svg()).said())
+    assert {"one", "two", "error", "epoch"} <= set(ParsedSvg(sweep.to_svg()).said())
     assert sweep.to_text().splitlines() == [
         "Trained (error after each epoch)",
         "one    0.12    0.1",
@@ -110,7 +110,7 @@ def test_log_log_in_words():
         "GB, B: 1, 4, 16, 64; slope 2.00"
     )
     ends = {"A: slope 0.00", "B: slope 0.94", "A: slope 1.00", "B: slope 2.00"}
-    assert ends <= set(Drawing(sweep.to_svg()).said())
+    assert ends <= set(ParsedSvg(sweep.to_svg()).said())
 
 
 @given(st.floats(-2, 3), st.floats(0.1, 1e6))
@@ -122,7 +122,7 @@ def test_the_slope_is_the_power(power, factor):
 def test_panels_of_one_unit_have_the_same_heights():
     panels = {"A": {"a": [1.0, 2, 3, 4]}, "B": {"a": [20.0, 30, 40, 90]}}
     for y, most in (("MB", "100"), (("MB", "ms"), "5")):
-        drawing = Drawing(plots.log_log(X, panels, "t", y=y).to_svg())
+        drawing = ParsedSvg(plots.log_log(X, panels, "t", y=y).to_svg())
         numbers = [
             text for text in drawing.texts if text.anchor == "end" and text.x < drawing.width / 2 and text.y < 100
         ]
@@ -136,7 +136,7 @@ def test_quartiles_and_the_colours_of_methods():
     one, other = sweep.rows[0][0].curves
     assert (list(one.low), list(one.high)) == ([0.9, 3.6, 14.4, 57.6], [1.5, 6, 24, 96])
     assert other.low == other.high == tuple(X)
-    strokes = {element.get("stroke") for element in Drawing(sweep.to_svg()).elements}
+    strokes = {element.get("stroke") for element in ParsedSvg(sweep.to_svg()).elements}
     assert {palette.METHODS["packed"], palette.METHODS["padded"]} <= strokes
     assert sweep.to_text().splitlines()[1:] == [
         "ms, A: 1, 4, 16, 64; slope 2.00",
@@ -164,4 +164,4 @@ def test_totals():
     assert chart.to_text() == (
         "Work\npadded: 20 needed, 80 computed for nothing\npacked: 20 needed, 0 computed for nothing"
     )
-    assert "20 of 100: 80 % wasted" in Drawing(chart.to_svg()).said()
+    assert "20 of 100: 80 % wasted" in ParsedSvg(chart.to_svg()).said()

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -17,41 +17,41 @@ from packviz.draw import palette
 from packviz.draw.palette import LIGHT, REAL, THEMES
 from packviz.draw.scores import BOTH, CAUSAL, DOCUMENT, MASKS, NONE, Scores
 
-ways, masks = st.sampled_from(FILLS), st.sampled_from(MASKS)
+strategies, masks = st.sampled_from(FILLS), st.sampled_from(MASKS)
 
 
 @st.composite
 def filled(draw, longest=16, most=10):
     n = draw(st.lists(st.integers(1, longest), min_size=1, max_size=most))
-    return Scores(n, max(n) + draw(st.integers(0, 12)), draw(ways), draw(masks))
+    return Scores(n, max(n) + draw(st.integers(0, 12)), draw(strategies), draw(masks))
 
 
 def owners(it):
     """`(R, C)` whose each time step of each row is, -1 at padding: from the lengths and the way alone."""
-    n, room = it.layout.lengths, it.room
-    if it.way == CUT:
+    n, row_size = it.layout.lengths, it.row_size
+    if it.strategy == CUT:
         stream = np.repeat(np.arange(n.size), n)
-        rows = [stream[i : i + room] for i in range(0, stream.size, room)]
+        rows = [stream[i : i + row_size] for i in range(0, stream.size, row_size)]
     else:
-        rows = [np.repeat(row, n[row]) for row in pv.batches.fill(n, room, it.way)]
-    return np.stack([np.pad(row, (0, room - row.size), constant_values=-1) for row in rows])
+        rows = [np.repeat(row, n[row]) for row in pv.batches.fill(n, row_size, it.strategy)]
+    return np.stack([np.pad(row, (0, row_size - row.size), constant_values=-1) for row in rows])
 
 
 def kinds(it):
-    """`(R, C, C)` of each score: `#` needed, `x` foreign, `·` wasted, a blank where none is computed."""
+    """`(R, C, C)` of each score: `#` needed, `x` cross_document, `·` wasted, a blank where none is computed."""
     own = owners(it)
     q, k = own[:, :, None], own[:, None, :]
-    foreign = "·" if it.mask in (DOCUMENT, BOTH) else "x"
-    found = np.where((q < 0) | (k < 0), "·", np.where(q == k, "#", foreign))
+    cross_document = "·" if it.mask in (DOCUMENT, BOTH) else "x"
+    found = np.where((q < 0) | (k < 0), "·", np.where(q == k, "#", cross_document))
     if it.mask in (CAUSAL, BOTH):
-        found[:, np.triu(np.ones((it.room, it.room), dtype=bool), 1)] = " "
+        found[:, np.triu(np.ones((it.row_size, it.row_size), dtype=bool), 1)] = " "
     return found
 
 
 @given(filled())
 def test_every_score_is_counted_once(it):
     cells = kinds(it)
-    counts = it.computed, it.needed, it.foreign, it.wasted
+    counts = it.computed, it.needed, it.cross_document, it.wasted
     assert counts == (*((cells != " ").sum(),), *((cells == kind).sum() for kind in "#x·"))
     own = owners(it)
     assert it.padding == (own < 0).sum()
@@ -67,17 +67,17 @@ def test_what_is_needed_are_the_scores_of_documents_that_run_alone(n):
     own = torch.block_diag(*(torch.ones(size, size) for size in n))
     seen = {NONE: torch.ones_like(own), CAUSAL: torch.ones_like(own).tril(), DOCUMENT: own, BOTH: own.tril()}
     for mask in MASKS:
-        row, padded = Scores(n, mask=mask), Scores(n, way=PADDED, mask=mask)
+        row, padded = Scores(n, mask=mask), Scores(n, strategy=PADDED, mask=mask)
         assert len(row.rows) == 1
-        assert (len(padded.rows), padded.room) == (len(n), max(n))
+        assert (len(padded.rows), padded.row_size) == (len(n), max(n))
         assert row.needed == padded.needed == (own * seen[mask]).sum()
-        assert row.foreign == ((1 - own) * seen[mask]).sum()
-        assert padded.foreign == row.padding == 0
+        assert row.cross_document == ((1 - own) * seen[mask]).sum()
+        assert padded.cross_document == row.padding == 0
 
 
 def test_five_three_two():
     def computed(mask):
-        return Scores([5, 3, 2], way=PADDED, mask=mask).computed, Scores([5, 3, 2], mask=mask).computed
+        return Scores([5, 3, 2], strategy=PADDED, mask=mask).computed, Scores([5, 3, 2], mask=mask).computed
 
     assert [(*computed(mask), Scores([5, 3, 2], mask=mask).needed) for mask in MASKS] == [
         (75, 100, 38),
@@ -88,7 +88,7 @@ def test_five_three_two():
 
 
 @pytest.mark.parametrize(
-    ("room", "way", "rows", "computed", "cut"),
+    ("row_size", "strategy", "rows", "computed", "cut"),
     [
         (64, FIRST_FIT_DECREASING, 102, 417_792, 0),
         (64, NEXT_FIT, 117, 479_232, 0),
@@ -98,18 +98,18 @@ def test_five_three_two():
         (None, NEXT_FIT, 1, 41_912_676, 0),
     ],
 )
-def test_the_sentences(room, way, rows, computed, cut):
-    it = Scores([len(sentence) for sentence in sentences()], room, way)
+def test_the_sentences(row_size, strategy, rows, computed, cut):
+    it = Scores([len(sentence) for sentence in sentences()], row_size, strategy)
     assert (len(it.rows), it.computed, it.cut) == (rows, computed, cut)
-    assert it.needed == 110_368 or way == CUT
+    assert it.needed == 110_368 or strategy == CUT
 
 
 @pytest.mark.parametrize(
     ("call", "said"),
     [
         (lambda: Scores([5, 0]), r"^lengths\[1\] is 0"),
-        (lambda: Scores([5, 3], 4), r"^lengths\[0\] is 5, over room=4"),
-        (lambda: Scores([5, 3], way="best"), "^way is 'best'; choose one of 'padded', 'next-fit'"),
+        (lambda: Scores([5, 3], 4), r"^lengths\[0\] is 5, over row_size=4"),
+        (lambda: Scores([5, 3], strategy="best"), "^strategy is 'best'; choose one of 'padded', 'next-fit'"),
         (lambda: Scores([5, 3], mask="diagonal"), "^mask is 'diagonal'; choose one of 'none', 'causal', 'document'"),
     ],
 )
@@ -151,7 +151,7 @@ def test_words():
 
 @given(filled(most=4))
 def test_the_grids_in_words_are_the_scores(it):
-    if it.room > 16:
+    if it.row_size > 16:
         assert "#" not in it.to_text()
         return
     blocks = it.to_text().split("\n\n")[2:]
@@ -160,7 +160,7 @@ def test_the_grids_in_words_are_the_scores(it):
         lines = [line.split() for line in block.splitlines()[1:]]
         assert [line[1:] for line in lines] == [[cell for cell in row if cell != " "] for row in cells.tolist()]
         names = [f"{chr(97 + b)}{t}" for b, first, size in it.rows[i] for t in range(first, first + size)]
-        assert [line[0] for line in lines] == names + ["·"] * (it.room - len(names))
+        assert [line[0] for line in lines] == names + ["·"] * (it.row_size - len(names))
 
 
 # The drawing.
@@ -198,13 +198,13 @@ def inside(x, y, corners):
 @example(Scores([5, 3, 2], mask=BOTH))
 @example(Scores([1]))
 def test_every_score_is_drawn_as_what_it_is(it):
-    drawing = Drawing(it.to_svg())
+    drawing = ParsedSvg(it.to_svg())
     hidden = futures(drawing)
     fills = {REAL: "#", LIGHT.wrong: "x", LIGHT.padding: "·"}
     for i, (left, top, side) in enumerate(grids(drawing, it)):
-        each, cells = side / it.room, kinds(it)[i]
+        each, cells = side / it.row_size, kinds(it)[i]
         boxes = [b for b in drawing.boxes if b.fill in fills and left - 0.1 < b.x < left + side and b.y > top - 0.1]
-        for q, k in np.ndindex(it.room, it.room):
+        for q, k in np.ndindex(it.row_size, it.row_size):
             x, y = left + (k + 0.5) * each, top + (q + 0.5) * each
             seen = [fills[b.fill] for b in boxes if b.x < x < b.right and b.y < y < b.bottom][-1]
             if any(inside(x, y, corners) for corners in hidden):
@@ -214,10 +214,10 @@ def test_every_score_is_drawn_as_what_it_is(it):
 
 @given(filled())
 def test_every_time_step_lies_in_its_row(it):
-    drawing = Drawing(it.to_svg())
+    drawing = ParsedSvg(it.to_svg())
     top = next(t.y for t in drawing.texts if t.said == "row 0" and t.anchor == "end") - 16  # in a row of 24 px
     boxes = [b for b in drawing.boxes if b.x >= 64 and b.bottom <= top + 24.1 * len(it.rows) and b.fill != LIGHT.ground]
-    each = (max(b.right for b in boxes) - 64) / it.room
+    each = (max(b.right for b in boxes) - 64) / it.row_size
     for (r, t), b in np.ndenumerate(owners(it)):
         x, y = 64 + (t + 0.5) * each, top + 24 * r + 12
         (fill,) = [box.fill for box in boxes if box.x < x < box.right and box.y < y < box.bottom]
@@ -228,7 +228,7 @@ def test_every_time_step_lies_in_its_row(it):
 @example(Scores([5, 3, 2], mask=BOTH), "dark")
 @example(Scores(range(1, 513), 512), "light")
 def test_texts_are_in_the_picture_and_apart(it, theme):
-    drawing = Drawing(it.to_svg(theme))
+    drawing = ParsedSvg(it.to_svg(theme))
     assert not drawing.outside()
     for one, other in combinations([t.box for t in drawing.texts], 2):
         beside = one.right <= other.x + 0.1 or other.right <= one.x + 0.1
@@ -236,20 +236,20 @@ def test_texts_are_in_the_picture_and_apart(it, theme):
 
 
 def test_a_foreign_score_has_a_sign_and_the_key_says_what_is_drawn():
-    said = {mask: Drawing(Scores([5, 3, 2], 16, mask=mask).to_svg()).said() for mask in MASKS}
+    said = {mask: ParsedSvg(Scores([5, 3, 2], 16, mask=mask).to_svg()).said() for mask in MASKS}
     assert [lines.count("✗") for lines in said.values()] == [6, 6, 0, 0]
     assert all("needed" in lines for lines in said.values())
     assert ["✗ another document's" in lines for lines in said.values()] == [True, True, False, False]
     assert "wasted: padding" in said[NONE]
     assert "wasted: padding or hidden by the mask" in said[DOCUMENT]
-    assert "wasted: hidden by the mask" in Drawing(Scores([5, 3, 2], mask=BOTH).to_svg()).said()
+    assert "wasted: hidden by the mask" in ParsedSvg(Scores([5, 3, 2], mask=BOTH).to_svg()).said()
     assert ["the future: not computed" in lines for lines in said.values()] == [False, True, False, True]
-    assert "wasted: padding" not in Drawing(Scores([5, 3, 2]).to_svg()).said()
+    assert "wasted: padding" not in ParsedSvg(Scores([5, 3, 2]).to_svg()).said()
 
 
 def test_a_large_picture_stays_light_and_says_what_it_leaves_out():
     large = Scores([len(sentence) for sentence in sentences()], 64, mask=CAUSAL)
     assert large.to_svg() == large.to_svg()
     assert len(large.to_svg()) < 60_000
-    assert any("the first 4 of 102 rows" in said for said in Drawing(large.to_svg()).said())
-    assert "One in 3 of 512 rows is drawn." in Scores([9] * 512, way=PADDED).to_svg()
+    assert any("the first 4 of 102 rows" in said for said in ParsedSvg(large.to_svg()).said())
+    assert "One in 3 of 512 rows is drawn." in Scores([9] * 512, strategy=PADDED).to_svg()

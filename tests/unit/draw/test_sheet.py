@@ -4,7 +4,7 @@ import math
 import re
 
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,7 +98,7 @@ def test_a_thin_cell_has_no_outline():
     sheet = Sheet("light")
     for width, height in ((4, 4), (3.9, 20), (20, 3.9)):
         sheet.cell(0, 0, width, height, "#123456")
-    cells = {(b.width, b.height): bool(b.stroke) for b in Drawing(sheet.svg()).boxes if b.fill == "#123456"}
+    cells = {(b.width, b.height): bool(b.stroke) for b in ParsedSvg(sheet.svg()).boxes if b.fill == "#123456"}
     assert cells == {(4, 4): True, (3.9, 20): False, (20, 3.9): False}
 
 
@@ -121,7 +121,7 @@ def test_a_line_breaks_where_it_has_no_height():
 def test_words_are_as_they_are_said(theme):
     sheet = Sheet(theme, 'a <b> & "c"')
     sheet.text(0, 10, "<b> & \x00 中")
-    assert Drawing(sheet.svg()).said() == ["<b> & \ufffd 中"]
+    assert ParsedSvg(sheet.svg()).said() == ["<b> & \ufffd 中"]
 
 
 def test_a_theme_that_is_not_there():

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -90,7 +90,7 @@ def test_lengths_that_are_none():
 
 def grid(stairs, theme="light"):
     """The drawing, the origin of its grid, the width of a step and the height of a row."""
-    drawing = Drawing(stairs.to_svg(theme))
+    drawing = ParsedSvg(stairs.to_svg(theme))
     dashed = next(e for e in drawing.elements if e.get("stroke-dasharray") and e.tag.endswith("path"))
     x, y, width, height = map(float, re.fullmatch(r"M(\S+) (\S+)h(\S+)v(\S+)h-\S+z", dashed.get("d")).groups())
     rows = -(-stairs.layout.batch_size // stride(stairs))
@@ -140,7 +140,7 @@ def test_rectangles_and_real_cells_stand_where_they_belong(stairs):
 @example(Stairs([10**5, 3], (0, 10**5)), "light")
 @example(Stairs(range(1, 513), range(513)), "dark")
 def test_texts_are_in_the_picture_and_apart(stairs, theme):
-    drawing = Drawing(stairs.to_svg(theme))
+    drawing = ParsedSvg(stairs.to_svg(theme))
     assert not drawing.outside()
     for one, other in combinations([t.box for t in drawing.texts], 2):
         beside = one.right <= other.x + 0.1 or other.right <= one.x + 0.1
@@ -149,14 +149,14 @@ def test_texts_are_in_the_picture_and_apart(stairs, theme):
 
 def test_few_cells_have_letters_and_cuts_their_steps():
     stairs = Stairs([2, 3, 1], (0, 1, 3))
-    said = Drawing(stairs.to_svg()).said()
+    said = ParsedSvg(stairs.to_svg()).said()
     assert {"a0", "a1", "b0", "b1", "b2", "c0"} <= set(said)
     assert said[0] == "2 rectangles: 14.3 % of what is computed is padding"
     cells = [text for text in said if text in ("a0", "b0", "c0")]
     assert cells == ["b0", "a0", "c0"]  # the longest is in the first row
     assert {"0", "1", "3", "3×1", "2×2"} <= set(said)
     whole = "one rectangle, the padded batch: 16.7 % of what is computed is padding"
-    assert whole in Drawing(Stairs([2, 3], (0, 3)).to_svg()).said()
+    assert whole in ParsedSvg(Stairs([2, 3], (0, 3)).to_svg()).said()
 
 
 def test_a_picture_that_leaves_rows_out_says_so():
@@ -199,7 +199,7 @@ def curves(drawing):
 @example(TradeOff([1], [0], [1e-3], 1))
 @example(TradeOff([1, 2], [7, 0], [1e-3, 9e-4], 2, {1: (1.0, 1.0, 1.0), 2: (3.0, 2.0, 4.0)}))
 def test_curves_cursor_and_marks(it):
-    drawing = Drawing(it.to_svg())
+    drawing = ParsedSvg(it.to_svg())
     time, wasted = curves(drawing)
     assert [x for x, _ in time] == [x for x, _ in wasted]
     assert sorted({x for x, _ in time}) == [x for x, _ in time]  # rising, none on another
@@ -220,7 +220,7 @@ def test_curves_cursor_and_marks(it):
 
 @given(trade_offs(), st.sampled_from(["light", "dark", "live"]))
 def test_the_texts_of_the_chart_are_in_the_picture(it, theme):
-    assert not Drawing(it.to_svg(theme)).outside()
+    assert not ParsedSvg(it.to_svg(theme)).outside()
 
 
 def test_the_chart_in_words():
@@ -242,8 +242,8 @@ def test_the_chart_in_words():
 @given(staircases(), trade_offs())
 def test_side_by_side(stairs, it):
     for theme in palette.THEMES:
-        both = Drawing(beside(stairs, it, theme).svg())
-        left, right = Drawing(stairs.to_svg(theme)), Drawing(it.to_svg(theme))
+        both = ParsedSvg(beside(stairs, it, theme).svg())
+        left, right = ParsedSvg(stairs.to_svg(theme)), ParsedSvg(it.to_svg(theme))
         assert both.said() == left.said() + right.said()
         assert both.width == left.width + right.width
         assert both.height == max(left.height, right.height)

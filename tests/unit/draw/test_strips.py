@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -22,7 +22,7 @@ def test_numbers_and_distances(vectors):
     largest = max(np.abs(v).max() for v in vectors)
     assert strips.distances == pytest.approx(apart, abs=max(1.01e-5 * largest, 1e-12))
     for theme in palette.THEMES:
-        drawing = Drawing(strips.to_svg(theme))
+        drawing = ParsedSvg(strips.to_svg(theme))
         assert drawing.outside() == []
     lines = strips.to_text().splitlines()[2:]
     for line, vector, distance in zip(lines, vectors, strips.distances, strict=True):
@@ -34,7 +34,7 @@ def test_numbers_and_distances(vectors):
 
 
 def test_the_shade_says_what_the_number_says():
-    drawing = Drawing(pv.draw.Strips({"x": [-1.0, -0.5, 0.0, 0.5, 1.0]}).to_svg())
+    drawing = ParsedSvg(pv.draw.Strips({"x": [-1.0, -0.5, 0.0, 0.5, 1.0]}).to_svg())
     cells = [box.fill for box in drawing.boxes if box.fill in palette.SIGNED]
     signed = palette.SIGNED
     assert cells == [signed[0], signed[1], signed[3], signed[5], signed[6]] or cells[0::2] == [
@@ -45,16 +45,16 @@ def test_the_shade_says_what_the_number_says():
 
 
 def test_bars_are_as_long_as_the_distances():
-    drawing = Drawing(pv.draw.Strips({"x": [0.0, 0], "y": [3.0, 4], "z": [0.0, 1]}).to_svg())
+    drawing = ParsedSvg(pv.draw.Strips({"x": [0.0, 0], "y": [3.0, 4], "z": [0.0, 1]}).to_svg())
     bars = [box.width for box in drawing.boxes if box.fill == palette.REAL]
     assert bars == [130, 26]
 
 
 def test_cells_have_numbers_or_names():
     vectors = {"x": [0.0, 1]}
-    assert {"unit", "0", "1"} <= set(Drawing(pv.draw.Strips(vectors).to_svg()).said())
+    assert {"unit", "0", "1"} <= set(ParsedSvg(pv.draw.Strips(vectors).to_svg()).said())
     named = pv.draw.Strips(vectors, axis=["a0", "b0"])
-    assert {"a0", "b0"} <= set(Drawing(named.to_svg()).said())
+    assert {"a0", "b0"} <= set(ParsedSvg(named.to_svg()).said())
     assert named.to_text().split()[:2] == ["a0", "b0"]
     with pytest.raises(ValueError, match="axis has 1 names, the vectors have 2 numbers; give one for each"):
         pv.draw.Strips(vectors, axis=["a0"])

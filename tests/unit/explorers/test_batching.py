@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 from panels import move, visible, words
@@ -17,20 +17,20 @@ from packviz.explorers.lengths import FILE, MOST, TYPED
 OWN = [12, 3, 7, 4, 9, 2, 8, 5]
 
 
-def shows(explorer, n, batch_size=32, order=SHUFFLED, window=None, workers=2, way="contiguous", seed=0):
+def shows(explorer, n, batch_size=32, order=SHUFFLED, window=None, workers=2, strategy="contiguous", seed=0):
     """The picture, the counts and the words are those of these batches and shares."""
     groups = buckets.batches(n, batch_size, order, window=window or explorer.window.value, seed=seed)
-    load, tokens = Load.of(n, groups), buckets.tokens(n, groups, workers, way)
+    load, tokens = Load.of(n, groups), buckets.tokens(n, groups, workers, strategy)
     assert explorer.error.value == ""
     assert explorer.load.real.tolist() == load.real.tolist()
     assert explorer.load.cells.tolist() == load.cells.tolist()
     assert explorer.tokens.tolist() == tokens.tolist()
     said = words(explorer.summary)
     assert f"{load.cells.sum():,} cells, {load.padding:,} padding" in said
-    assert (f"{workers} workers ({way}) wait {100 * buckets.idle(tokens):.3g} % of the time, if" in said) == (
+    assert (f"{workers} workers ({strategy}) wait {100 * buckets.idle(tokens):.3g} % of the time, if" in said) == (
         workers > 1
     )
-    drawing = Drawing(explorer._view.svg("light"))
+    drawing = ParsedSvg(explorer._view.svg("light"))
     assert any(text.said.startswith(f"An epoch: {count(len(n), 'sequence')} in ") for text in drawing.texts)
     for worker in range(workers) if workers > 1 else ():
         own, slowest = tokens[:, worker].sum(), tokens.max(axis=1).sum()
@@ -84,12 +84,12 @@ def test_sliders(name):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("way", SPLITS)
-def test_orders_and_splits(order, way):
+@pytest.mark.parametrize("strategy", SPLITS)
+def test_orders_and_splits(order, strategy):
     explorer = BatchingExplorer(OWN, batch_size=3)
     move(explorer.order, order)
-    move(explorer.way, way)
-    shows(explorer, OWN, 3, order, window=3, way=way)
+    move(explorer.strategy, strategy)
+    shows(explorer, OWN, 3, order, window=3, strategy=strategy)
     assert visible(explorer.window) == (order == BUCKETED)
     assert visible(explorer.picker.seed) == (order in (BUCKETED, SHUFFLED))
 
@@ -113,9 +113,9 @@ def test_no_slider_is_shown_that_does_nothing():
 
 def test_one_worker_needs_no_split():
     explorer = BatchingExplorer()
-    assert visible(explorer.way)
+    assert visible(explorer.strategy)
     move(explorer.workers, 1)
-    assert not visible(explorer.way)
+    assert not visible(explorer.strategy)
     shows(explorer, drawn(), workers=1)
 
 

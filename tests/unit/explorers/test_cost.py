@@ -1,7 +1,7 @@
 """The explorer and the charts of FLOPs: every control moved over its range, as a browser moves it."""
 
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 from panels import move, visible, words
@@ -39,7 +39,7 @@ def test_it_starts_with_the_worked_example():
 
 def test_colours_are_those_of_sequences_alone():
     count = flops(Spec("LSTM", 3, 7), SIX)
-    fills = {shape.fill for shape in Drawing(count.to_svg()).boxes}
+    fills = {shape.fill for shape in ParsedSvg(count.to_svg()).boxes}
     assert REAL in fills
     assert not fills & {*SEQUENCES}
 

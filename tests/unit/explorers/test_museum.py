@@ -42,7 +42,7 @@ def test_it_shows_what_the_search_finds(said):
     others = len(found) - 1
     assert (f", or {others} other" in words(panel.summary)) == bool(others)
     assert all(one.to_text() in panel.to_text() for one in found)
-    titles = [f"{one.heading}: {museum.ROOMS[one.room]}" for one in found]
+    titles = [f"{one.heading}: {museum.SECTIONS[one.section]}" for one in found]
     assert [caption.text for caption in drawn(panel).iter("caption")] == titles
 
 

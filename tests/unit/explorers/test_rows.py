@@ -10,9 +10,9 @@ from packviz.explorers import RowExplorer
 from packviz.explorers.lengths import MOST, TYPED
 
 
-def shows(explorer, lengths, room=10, way=FIRST_FIT_DECREASING, mask=NONE):
+def shows(explorer, lengths, row_size=10, strategy=FIRST_FIT_DECREASING, mask=NONE):
     """The picture, the counts and the words are those of these rows."""
-    scores = Scores(lengths, room, way, mask)
+    scores = Scores(lengths, row_size, strategy, mask)
     assert explorer.error.value == ""
     assert explorer.shown == scores
     assert explorer.picture.value == scores.to_svg("live")
@@ -22,76 +22,79 @@ def shows(explorer, lengths, room=10, way=FIRST_FIT_DECREASING, mask=NONE):
 
 def test_it_starts_with_one_row():
     shows(RowExplorer(), [5, 3, 2])
-    shows(RowExplorer([3, 7, 4, 5, 4], room=8, way=CUT, mask="both"), [3, 7, 4, 5, 4], 8, CUT, "both")
+    shows(RowExplorer([3, 7, 4, 5, 4], row_size=8, strategy=CUT, mask="both"), [3, 7, 4, 5, 4], 8, CUT, "both")
     sentences = sources.sentences(512, 128)
-    shows(RowExplorer(kind="sentences", many=512, room=64), sentences, 64)
+    shows(RowExplorer(kind="sentences", many=512, row_size=64), sentences, 64)
 
 
 def test_every_control_has_a_picture_for_each_of_its_values():
-    explorer = RowExplorer([3, 6, 2, 4, 5], room=8)
+    explorer = RowExplorer([3, 6, 2, 4, 5], row_size=8)
     move_each_and_back(
         explorer,
         [
-            (explorer.way, [way for way in FILLS if way != FIRST_FIT_DECREASING] + [FIRST_FIT_DECREASING]),
+            (
+                explorer.strategy,
+                [strategy for strategy in FILLS if strategy != FIRST_FIT_DECREASING] + [FIRST_FIT_DECREASING],
+            ),
             (explorer.mask, [*MASKS[1:], NONE]),
-            (explorer.room, [9, 28, 7, 8]),
+            (explorer.row_size, [9, 28, 7, 8]),
             (explorer.picker.few, [4, 3, 2, 1, 8, 5]),
             (explorer.picker.sliders[1], [8, 1, 6]),
         ],
     )
 
 
-@pytest.mark.parametrize("way", FILLS)
+@pytest.mark.parametrize("strategy", FILLS)
 @pytest.mark.parametrize("mask", MASKS)
-def test_ways_and_masks(way, mask):
-    explorer = RowExplorer([3, 7, 4, 5, 4], room=8)
-    move(explorer.way, way)
+def test_ways_and_masks(strategy, mask):
+    explorer = RowExplorer([3, 7, 4, 5, 4], row_size=8)
+    move(explorer.strategy, strategy)
     move(explorer.mask, mask)
-    for room in range(explorer.room.min, explorer.room.max + 1):
-        move(explorer.room, room)
-        shows(explorer, [3, 7, 4, 5, 4], room, way, mask)
+    for row_size in range(explorer.row_size.min, explorer.row_size.max + 1):
+        move(explorer.row_size, row_size)
+        shows(explorer, [3, 7, 4, 5, 4], row_size, strategy, mask)
 
 
 @pytest.mark.parametrize("kind", sources.DISTRIBUTIONS)
 def test_distributions(kind):
-    explorer = RowExplorer(kind=kind, room=200)
+    explorer = RowExplorer(kind=kind, row_size=200)
     shows(explorer, sources.DISTRIBUTIONS[kind](64, 128, 0), 200)
     for many, longest in ((512, 128), (512, 512), (512, 1), (1, 1)):
         move(explorer.picker.many, many)
         move(explorer.picker.longest, longest)
-        shows(explorer, sources.DISTRIBUTIONS[kind](many, longest, 0), explorer.room.value)
+        shows(explorer, sources.DISTRIBUTIONS[kind](many, longest, 0), explorer.row_size.value)
 
 
 def test_a_row_has_room_for_the_longest_unless_it_is_cut():
-    explorer = RowExplorer([5, 3, 2], room=10)
-    assert (explorer.room.min, explorer.room.max) == (5, 20)
-    move(explorer.way, CUT)
-    assert explorer.room.min == 1
-    move(explorer.room, 2)
+    explorer = RowExplorer([5, 3, 2], row_size=10)
+    assert (explorer.row_size.min, explorer.row_size.max) == (5, 20)
+    move(explorer.strategy, CUT)
+    assert explorer.row_size.min == 1
+    move(explorer.row_size, 2)
     shows(explorer, [5, 3, 2], 2, CUT)
-    move(explorer.way, FIRST_FIT_DECREASING)
+    move(explorer.strategy, FIRST_FIT_DECREASING)
     assert words(explorer.note) == "row size went from 2 to 5 to fit."
     shows(explorer, [5, 3, 2], 5)
     move(explorer.picker.kind, TYPED)
     move(explorer.picker.typed, "900, 3")
-    assert (explorer.room.min, explorer.room.max) == (900, 3600)
+    assert (explorer.row_size.min, explorer.row_size.max) == (900, 3600)
     shows(explorer, [900, 3], 900)
     move(explorer.picker.typed, "2, 1")
-    assert (explorer.room.min, explorer.room.max, explorer.room.value) == (2, 16, 16)
+    assert (explorer.row_size.min, explorer.row_size.max, explorer.row_size.value) == (2, 16, 16)
 
 
 def test_only_the_controls_that_have_a_say_are_shown():
     explorer = RowExplorer()
-    assert all(visible(control) for control in (explorer.room, explorer.way, explorer.mask))
+    assert all(visible(control) for control in (explorer.row_size, explorer.strategy, explorer.mask))
     assert not visible(explorer.picker.seed)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"way": "best"}, "way is 'best'; choose one of 'padded', "),
+        ({"strategy": "best"}, "strategy is 'best'; choose one of 'padded', "),
         ({"mask": "x"}, "mask is 'x'; choose one of 'none', 'causal', "),
-        ({"room": 0}, "row size is 0; give a whole number from 1 to 16"),
+        ({"row_size": 0}, "row size is 0; give a whole number from 1 to 16"),
         ({"kind": "nope"}, "kind is 'nope'"),
         ({"lengths": [0]}, r"lengths\[0\] is 0"),
     ],
@@ -110,7 +113,7 @@ def test_more_documents_than_it_takes_are_refused_and_the_picture_stays():
 
 
 def test_a_large_picture_stays_light():
-    explorer = RowExplorer(kind="uniform", many=512, longest=512, room=512)
+    explorer = RowExplorer(kind="uniform", many=512, longest=512, row_size=512)
     for mask in MASKS:
         move(explorer.mask, mask)
         assert len(explorer.picture.value) < 80_000

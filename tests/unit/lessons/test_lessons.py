@@ -9,7 +9,7 @@ from pathlib import Path
 import ipywidgets
 import pytest
 import torch
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import example, given
 from hypothesis import strategies as st
 from panels import words
@@ -505,7 +505,7 @@ def test_every_exercise_begins_unsolved(name, monkeypatch):
 
 def can_be_shown(verdict):
     for theme in palette.THEMES:
-        Drawing(verdict.to_svg(theme))
+        ParsedSvg(verdict.to_svg(theme))
     picture, said = verdict.to_svg(), verdict.to_text()
     assert said.startswith(verdict.headline)
     assert said == repr(verdict)
@@ -580,7 +580,7 @@ def test_a_wrong_answer_is_drawn_beside_the_right_one():
     picture, rows = verdict.drawings
     assert picture.to_text() == show([3, 2]).to_text()
     assert rows.to_text() == ("batch sizes of lengths [3, 2]\n  yours   3 2\n          ^\n  target  2 2 1")
-    drawing = Drawing(rows.to_svg())
+    drawing = ParsedSvg(rows.to_svg())
     frames = [box for box in drawing.boxes if box.stroke == palette.LIGHT.wrong]
     assert [(box.x, box.y) for box in frames] == [(70, 26), (118, 26)]  # the wrong entry, and the missing one
     said = [t.said for t in sorted(drawing.texts, key=lambda text: (text.y // 24, text.x))]
@@ -590,7 +590,7 @@ def test_a_wrong_answer_is_drawn_beside_the_right_one():
 def test_an_answer_that_is_too_long_is_framed_where_it_goes_on():
     rows = Comparison("t", ["1", "22", "3"], ["1"])
     assert rows.to_text() == "t\n  yours    1 22  3\n              ^  ^\n  target   1"
-    assert len([b for b in Drawing(rows.to_svg("dark")).boxes if b.stroke == palette.DARK.wrong]) == 2
+    assert len([b for b in ParsedSvg(rows.to_svg("dark")).boxes if b.stroke == palette.DARK.wrong]) == 2
 
 
 def test_equal_rows_have_no_marks():
@@ -609,19 +609,19 @@ entries = st.lists(st.text(max_size=8), max_size=9)
 def test_whatever_a_reader_answers_can_be_drawn(message, yours, target):
     verdict = Verdict(False, message, [Comparison(message, yours, target), show([2, 1])])
     for theme in palette.THEMES:
-        Drawing(verdict.to_svg(theme))
+        ParsedSvg(verdict.to_svg(theme))
 
 
 def test_a_verdict_stands_over_its_drawings():
     drawings = [show([3, 1]), show([2])]
     message = " ".join(["word"] * 30)  # two lines
-    drawing = Drawing(Verdict(True, message, drawings).to_svg())
-    heights = [Drawing(d.to_svg()).height for d in drawings]
+    drawing = ParsedSvg(Verdict(True, message, drawings).to_svg())
+    heights = [ParsedSvg(d.to_svg()).height for d in drawings]
     first = 10 + 2 * 18
     corners = [e.get("transform") for e in drawing.elements if e.get("transform")]
     assert corners == [f"translate(0 {y:g})" for y in (first, first + heights[0] + 8)]
     assert drawing.height == first + sum(heights) + 16
-    assert drawing.width >= max(Drawing(d.to_svg()).width for d in drawings)
+    assert drawing.width >= max(ParsedSvg(d.to_svg()).width for d in drawings)
     titles = [t for t in drawing.texts if t.size == 13 and t.y < first]
     assert " ".join(t.said for t in titles) == f"✓ {message}"
     assert all(t.box.right <= drawing.width for t in titles)

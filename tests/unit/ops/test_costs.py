@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.core import files
+from packviz.core import results
 from packviz.core.cuts import rectangles
 from packviz.core.spec import Spec
 from packviz.ops import costs
@@ -38,8 +38,8 @@ def test_rates_are_the_constants_times_what_they_are_for(sizes, calls, steps, ce
     for method in ("padded", "packed", "split", "staircase", "whole"):
         counted = amounts(sizes, calls, steps, cells)
         constants = in_force(device).seconds[costs.key(method, sizes, training, True, device)]
-        assert len(counted) == len(constants) == len(TERMS)
-        expected = sum(c * a for c, a in zip(constants, counted, strict=True))
+        assert [*counted] == [*constants] == [*TERMS]
+        expected = sum(constants[term] * counted[term] for term in TERMS)
         assert rates(sizes, training, device)[method].seconds(calls, steps, cells) == pytest.approx(expected)
 
 
@@ -98,7 +98,7 @@ def test_the_constants_that_come_along(threads, tmp_path):
     ways, modes, passes = ("whole", "rectangles", "packed", "split"), ("RNN", "GRU", "LSTM"), ("forward", "training")
     keys = {" ".join(named) for named in itertools.product(ways, modes, passes)}
     assert set(shipped.seconds) == keys | {f"fused LSTM {each}" for each in passes}
-    assert all(value >= 0 for row in shipped.seconds.values() for value in row)
+    assert all(value >= 0 for row in shipped.seconds.values() for value in row.values())
     said = repr(shipped)
     assert f"constants measured on {shipped.provenance['device_name']}, torch threads: {threads}" in said
     assert "packed GRU training" in said
@@ -125,8 +125,7 @@ def test_the_nearest_number_of_threads_counts(measured, threads):
 @pytest.mark.usefixtures("own_costs")
 def test_threads_make_another_choice():
     """Two threads shorten products and not steps: the constants of each number are their own."""
-    names, free = in_force("cpu").seconds, [0.0] * len(TERMS)
-    slow = [1.0, *free[1:]]
+    names, free, slow = in_force("cpu").seconds, {}, {"run": 1.0}
     for threads, fast in ((1, "packed"), (2, "split")):
         Costs("cpu", {name: free if fast in name else slow for name in names}, {"threads": threads}).use()
     assert [choose(Spec("GRU", 8, 8), (5, 4, 2), threads=n).method for n in (1, 2, 16)] == ["packed", "split", "split"]
@@ -153,16 +152,16 @@ def test_on_a_gpu_small_rnns_have_a_kernel_for_padded_data_alone(mode, small):
 
 def test_a_file_of_before_a_term_was_added_is_read(tmp_path):
     shipped = in_force("cpu")
-    rows = {name: row[:-1] for name, row in shipped.seconds.items()}
-    files.save(
-        tmp_path / "c.json", "costs", 1, {"terms": TERMS[:-1], "device": "cpu", "seconds": rows, "provenance": {}}
-    )
-    assert Costs.load(tmp_path / "c.json").seconds == {name: (*row, 0.0) for name, row in rows.items()}
+    *older, added = TERMS
+    rows = {name: [row[term] for term in older] for name, row in shipped.seconds.items()}
+    results.save(tmp_path / "c.json", "costs", 1, {"terms": older, "device": "cpu", "seconds": rows, "provenance": {}})
+    expected = {name: {**row, added: 0.0} for name, row in shipped.seconds.items()}
+    assert Costs.load(tmp_path / "c.json").seconds == expected
 
 
 def constant(names, **seconds):
     """A model in which a run takes so many seconds by each method, whatever it is."""
-    rows = {name: [seconds.get(name.split()[0], 9.0), *[0.0] * (len(TERMS) - 1)] for name in names}
+    rows = {name: {"run": seconds.get(name.split()[0], 9.0)} for name in names}
     return Costs("cpu", rows, {"device_name": "a CPU that is made up", "threads": 1})
 
 
@@ -227,8 +226,8 @@ def test_a_file_of_something_else(change, tmp_path):
 def test_constants_put_in_force_decide():
     shipped = in_force("cpu")
     sizes, lengths = Spec("GRU", 8, 8), (5, 4, 2)
-    free = {name: [0.0] * len(TERMS) if "packed" in name else [1.0] * len(TERMS) for name in shipped.seconds}
+    free = {name: dict.fromkeys(TERMS, 0.0 if "packed" in name else 1.0) for name in shipped.seconds}
     Costs("cpu", free, {"threads": 1}).use()
     assert choose(sizes, lengths).method == "packed"
-    Costs("cpu", dict(shipped.seconds) | {"split GRU training": [0.0] * len(TERMS)}, {"threads": 1}).use()
+    Costs("cpu", dict(shipped.seconds) | {"split GRU training": {}}, {"threads": 1}).use()
     assert choose(sizes, lengths).method == "split"

@@ -7,6 +7,7 @@ import sys
 from functools import partial
 from itertools import product
 
+import gpus
 import numpy as np
 import pytest
 import torch
@@ -478,6 +479,35 @@ def test_a_plan_in_words():
         pv.plan(nn.Linear(1, 1), [1])
     with pytest.raises(ValueError, match=r"lengths\[1\] is 0"):
         pv.plan(LSTM, [1, 0])
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("lengths", [[9, 8, 8], [9] * 3, range(64, 0, -1)])
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_plan_for_another_device(cell, lengths, dtype, training, monkeypatch):
+    """It is the plan of the same module on that device; torch's meta device stands in for a GPU."""
+    gpus.stand_in(monkeypatch)
+    here, there = (cell(3, 16, dtype=dtype, device=device) for device in ("cpu", "meta"))
+    with gpus.in_force(gpus.constants()):
+        on_cpu, on_gpu = (pv.plan(rnn, lengths, training=training) for rnn in (here, there))
+        for rnn in (here, there):
+            assert pv.plan(rnn, lengths, training=training, device="cpu") == on_cpu
+            assert pv.plan(rnn, lengths, training=training, device=torch.device("cuda:1")) == on_gpu
+        if dtype == torch.float32:
+            spec = pv.Spec.of(here)
+            assert pv.plan(spec, lengths, training=training) == on_cpu
+            assert pv.plan(spec, lengths, training=training, device="cuda") == on_gpu
+        assert on_gpu != on_cpu or len(set(lengths)) == 1
+
+
+def test_a_plan_for_a_device_that_only_torchs_kernels_support():
+    for rnn in (LSTM, pv.Spec("LSTM", 3, 4)):
+        assert pv.plan(rnn, [5, 5], device="mps").method == "packed"
+        assert "no other method supports the device mps" in pv.plan(rnn, [5, 2], device="mps").reason
+        for wrong in ("gpu", 1.5):
+            with pytest.raises(ValueError, match=f"device is {wrong!r}; give a device, such as 'cpu' or 'cuda'"):
+                pv.plan(rnn, [5, 2], device=wrong)
 
 
 # What is refused.

@@ -8,7 +8,14 @@ import torch
 from torch import nn
 
 from packviz.ops import tolerance
-from packviz.ops.tolerance import TOLERANCE, apart, full_precision, multiplies_in_tf32, of_gradients, of_states
+from packviz.ops.tolerance import (
+    TOLERANCE,
+    apart,
+    full_precision,
+    multiplies_in_tf32,
+    of_gradients,
+    of_states,
+)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -53,6 +60,11 @@ def test_how_far_apart():
     assert apart(one, one) == apart(torch.zeros(2), torch.zeros(2)) == 0
     assert apart(torch.ones(2), torch.zeros(2)) > 1e9
     assert apart(one * math.nan, one) == apart(one, one / 0) == math.inf
+    assert apart(torch.zeros(0), torch.zeros(0)) == 0
+    masked = torch.tensor([2.0, -4.0, -math.inf])
+    assert apart(masked, masked) == 0
+    assert apart(masked + 1, masked) == 0.25  # infinity says nothing of the size of the others
+    assert of_states(torch.int64, "cpu") == 0
 
 
 class Older:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -274,7 +274,7 @@ def test_when_nothing_fits(monkeypatch):
     result = run(steps=(2,), setups=("A",))
     assert len(result.left_out) == 4
     assert result.to_text()
-    assert Drawing(result.to_svg())
+    assert ParsedSvg(result.to_svg())
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_the_picture_has_a_row_per_quantity_and_a_column_per_setup():
         for which, some in times.items()
     }
     result = result_of({BenchmarkPoint(setup, steps): measured for setup in ("B", "A") for steps in (4, 8)})
-    titles = [t for t in Drawing(result.to_svg()).said() if "(no padding): " in t or "(triangle): " in t]
+    titles = [t for t in ParsedSvg(result.to_svg()).said() if "(no padding): " in t or "(triangle): " in t]
     assert titles == [
         "A (no padding): times as long as padded",
         "B (triangle): times as long as padded",
@@ -468,7 +468,7 @@ def test_results_side_by_side():
     both = benchmark.beside({"yours": one, "theirs": one})
     assert [note for note in both.notes if "batch size" in note] == [f"{one.network}."]
     empty = benchmark.beside({"yours": None}, ["A"])
-    assert "nothing measured yet" in Drawing(empty.to_svg()).said()
+    assert "nothing measured yet" in ParsedSvg(empty.to_svg()).said()
 
 
 # Files.
@@ -537,20 +537,20 @@ def test_a_setup_has_a_plot_for_each_machine_and_one_scale():
     slow = result_of(*(alike(1.0, steps=n) for n in (8, 16)))
     both = {"padded": 1e-3, "packed": 1e-3}
     fast = result_of(*(made(both, {**both, "packed": 2e-3}, steps=n) for n in (8, 16)))
-    ratios = benchmark.on_machines({"CPU": slow, "GPU": fast}, "ratio", "B")
+    ratios = benchmark.by_machine({"CPU": slow, "GPU": fast}, "ratio", "B")
     assert ratios.title == "Times as long as padded, training in B at 16 time steps: CPU: packed 1; GPU: packed 2"
     assert [plot.title for row in ratios.rows for plot in row] == [
         f"{name}, B: times as long as padded" for name in ("CPU", "GPU")
     ]
-    times = benchmark.on_machines({"CPU": slow, "GPU": fast}, "time", "B")
+    times = benchmark.by_machine({"CPU": slow, "GPU": fast}, "time", "B")
     assert [{curve.name for curve in plot.curves} for plot in times.rows[0]] == [{"padded", "packed"}] * 2
     cpu, gpu = (drawn for row in heights_of(times.rows) for drawn in row)
     assert cpu == gpu
     short = Benchmark(fast.provenance, dict([*fast.values.items()][:1]))
-    said = benchmark.on_machines({"CPU": slow, "GPU": short}, "ratio", "B").title
+    said = benchmark.by_machine({"CPU": slow, "GPU": short}, "ratio", "B").title
     assert said.endswith("in B: CPU: packed 1 at 16 time steps; GPU: packed 2 at 8 time steps")
     with pytest.raises(ValueError, match="quantity is 'speed'"):
-        benchmark.on_machines({}, "speed")
+        benchmark.by_machine({}, "speed")
 
 
 def test_some_methods_of_a_result():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from drawings import Drawing
+from drawings import ParsedSvg
 
 from packviz.bench import Timing
 from packviz.bench.timing import RATIOS
@@ -79,7 +79,7 @@ def test_what_is_not_told_apart_is_marked():
 
 def test_the_picture_has_a_bar_for_each():
     for theme in THEMES:
-        drawing = Drawing(fake().to_svg(theme))
+        drawing = ParsedSvg(fake().to_svg(theme))
         assert all(name in drawing.said() for name in NAMES)
         bars = sorted((box for box in drawing.boxes if box.height == 20), key=lambda box: box.y)
         lengths = [box.width for box in bars]

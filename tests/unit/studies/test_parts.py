@@ -3,11 +3,11 @@
 from itertools import pairwise
 
 import pytest
-from drawings import Drawing
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.bench.contest import shares
+from packviz.bench.comparison import shares
 from packviz.bench.timing import Timing
 from packviz.draw.palette import THEMES
 from packviz.studies import parts
@@ -52,7 +52,7 @@ def test_in_words():
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_a_bar_is_cut_into_shares_and_what_is_wasted_is_hatched(theme):
-    drawing = Drawing(made(10.0, 6.0, 5.0, 1.0).to_svg(theme))
+    drawing = ParsedSvg(made(10.0, 6.0, 5.0, 1.0).to_svg(theme))
     bars = [box for box in drawing.boxes if box.height == 20]
     whole = sum(bar.width for bar in bars)
     assert [bar.width / whole for bar in sorted(bars)] == pytest.approx([0.4, 0.1, 0.4, 0.1], abs=1e-3)
@@ -74,19 +74,19 @@ def test_where_a_part_ends_has_quartiles():
 
 def test_several_machines_stand_in_one_picture():
     found = {"CPU": made(10.0, 6.0, 5.0, 1.0), "GPU": made(1.0, 0.5, 0.4, 0.3)}
-    drawing = Drawing(parts.OnMachines(found).to_svg())
+    drawing = ParsedSvg(parts.ByMachine(found).to_svg())
     assert {"CPU, 8 steps", "GPU, 8 steps"} <= set(drawing.said())
     assert [said for said in drawing.said() if "a test" in said] == [
         f"{name}: {found[name].caption}." for name in found
     ]
     assert not drawing.outside()
-    assert repr(parts.OnMachines(found)).count("\n\nGPU. Of a packed training step") == 1
-    assert repr(parts.OnMachines({"CPU": found["CPU"]})) == repr(found["CPU"])
+    assert repr(parts.ByMachine(found)).count("\n\nGPU. Of a packed training step") == 1
+    assert repr(parts.ByMachine({"CPU": found["CPU"]})) == repr(found["CPU"])
 
 
 @given(st.lists(st.floats(0.0001, 1), min_size=3, max_size=3))
 def test_labels_of_narrow_shares_do_not_cover_each_other(seconds):
-    drawing = Drawing(made(1.0, *sorted(seconds, reverse=True)).to_svg())
+    drawing = ParsedSvg(made(1.0, *sorted(seconds, reverse=True)).to_svg())
     boxes = sorted(text.box for text in drawing.texts if text.said.endswith(" %") and text.size == 11)
     assert len(boxes) == 4
     assert all(one.right < other.x for one, other in pairwise(boxes))

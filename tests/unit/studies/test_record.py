@@ -11,7 +11,7 @@ import record
 
 from packviz.bench import calibration
 from packviz.ops.costs import Costs
-from packviz.studies import parts, thumb
+from packviz.studies import heuristics, parts
 
 RECORDED = Path(__file__).parents[3] / "notebooks" / "recorded"
 FAKE = Path(__file__).parent / "recordings" / "benchmark_fake_cuda.json"
@@ -53,7 +53,7 @@ def test_complete_results_are_copied(checkout, monkeypatch, capsys):
     assert (
         f"parts_cpu.json: taken to notebooks/recorded/parts_cpu.json, measured on {parts.recorded().caption}" in lines
     )
-    assert "race_cpu.json: nothing measured yet" in lines
+    assert "methods_cpu.json: nothing measured yet" in lines
 
 
 @pytest.mark.parametrize(
@@ -92,13 +92,13 @@ def test_measured_constants_become_the_librarys(checkout, monkeypatch, capsys):
     calibration.STUDY.save(path, found)
     assert copied(checkout, monkeypatch) == (["costs_cpu_1.json"], 0)
     costs = Costs.load(str(checkout / "packviz/ops/costs_cpu_1.json"))
-    assert costs.seconds == {name: tuple(some) for name, some in found.costs.seconds.items()}
+    assert costs.seconds == found.costs.seconds
 
 
 @pytest.mark.slow
 def test_it_ends_in_time_and_resumes(tmp_path):
-    path, counts = tmp_path / "thumb_cpu.json", []
+    path, counts = tmp_path / "heuristics_cpu.json", []
     for _ in range(2):
-        assert record.record("thumb", path, "cpu", 1, time.monotonic() + 15) == 0
-        counts.append(len(thumb.recorded(path).values))
-    assert 0 < counts[0] <= counts[1] < len(thumb.STUDY.full)
+        assert record.record("heuristics", path, "cpu", 1, time.monotonic() + 15) == 0
+        counts.append(len(heuristics.recorded(path).values))
+    assert 0 < counts[0] <= counts[1] < len(heuristics.STUDY.full)

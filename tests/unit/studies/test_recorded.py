@@ -6,10 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from packviz.studies import benchmark, compiled, compilers, helpers, parts, race, rules, savings, thumb
+from packviz.studies import (
+    benchmark,
+    compiled,
+    compilers,
+    helpers,
+    heuristics,
+    methods_benchmark,
+    parts,
+    rules,
+    savings,
+)
 
 RECORDED = sorted((Path(__file__).parents[3] / "notebooks" / "recorded").glob("*.json"))
-MODULES = (benchmark, compiled, compilers, helpers, parts, race, savings, thumb)
+MODULES = (benchmark, compiled, compilers, helpers, parts, methods_benchmark, savings, heuristics)
 STUDIES = {module.STUDY.name: module.STUDY for module in MODULES}
 
 
@@ -23,14 +33,14 @@ def test_every_recorded_file_can_be_read_and_written(path, tmp_path):
 
 CHARTS = {
     "benchmark": (benchmark, lambda found: found.to_svg()),
-    "race": (race, lambda found: race.chart({"": found}).figure.to_json()),
-    "packed faster": (race, lambda found: found.packed_faster().to_svg()),
+    "methods": (methods_benchmark, lambda found: methods_benchmark.chart({"": found}).figure.to_json()),
+    "packed faster": (methods_benchmark, lambda found: found.packed_faster().to_svg()),
     "savings": (savings, lambda found: found.to_svg()),
     "compiled": (compiled, lambda found: found.to_svg()),
     "parts": (parts, lambda found: found.to_svg()),
-    "rules": (thumb, lambda found: rules.compare({"": found}, {"never": lambda case: False})),
-    "cases": (thumb, lambda found: rules.where_packing_pays({"": found}, "GRU")[0]),
-    "costs": (thumb, lambda found: rules.CostModel.fit(found.cases).chart(found.cases[0], found.caption)),
+    "rules": (heuristics, lambda found: rules.compare({"": found}, {"never": lambda case: False})),
+    "cases": (heuristics, lambda found: rules.where_packing_pays({"": found}, "GRU")[0]),
+    "costs": (heuristics, lambda found: rules.CostModel.fit(found.cases).chart(found.cases[0], found.caption)),
 }
 
 

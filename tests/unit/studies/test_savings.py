@@ -2,7 +2,7 @@
 
 import json
 
-from drawings import Drawing
+from drawings import ParsedSvg
 
 from packviz.bench import Timing
 from packviz.studies import savings
@@ -76,7 +76,7 @@ def test_the_picture_is_multiples_of_padded():
     padded, *packed = POINT.flops.values()
     assert [row.work for row in rows] == [count / padded for count in packed]
     assert found.picture.title == "One training step: half the FLOPs, 2 to 3 times the time"
-    assert "Measured on a test" in Drawing(found.to_svg()).said()[-1]
+    assert "Measured on a test" in ParsedSvg(found.to_svg()).said()[-1]
     json.dumps(found._repr_mimebundle_())
 
 

@@ -40,12 +40,12 @@ def found():
 
 
 def test_shares(found):
-    for way in buckets.SPLITS:
-        shares = [[LENGTHS[i] for i in share] for share in buckets.split(LENGTHS, 2, way)]
-        assert found.tokens(way) == [sum(share) for share in shares]
-        assert found.steps(way) == [max(share) for share in shares]
-        assert len(found.seconds(way)) == 2
-        assert min(found.seconds(way)) > 0
+    for strategy in buckets.SPLITS:
+        shares = [[LENGTHS[i] for i in share] for share in buckets.split(LENGTHS, 2, strategy)]
+        assert found.tokens(strategy) == [sum(share) for share in shares]
+        assert found.steps(strategy) == [max(share) for share in shares]
+        assert len(found.seconds(strategy)) == 2
+        assert min(found.seconds(strategy)) > 0
     assert found.layout.lengths.tolist() == LENGTHS
     assert all(timing.rounds == 2 for timing in found.timings)
 
@@ -64,8 +64,8 @@ def test_the_gradients_are_those_of_a_loop_over_the_shares(found):
         return torch.autograd.grad(losses.mean(), list(model.parameters()))
 
     wanted = gradients(range(6))
-    for way, errors in found.errors.items():
-        each = [gradients(share.tolist()) for share in buckets.split(LENGTHS, 2, way)]
+    for strategy, errors in found.errors.items():
+        each = [gradients(share.tolist()) for share in buckets.split(LENGTHS, 2, strategy)]
         averaged = [(a + b) / 2 for a, b in zip(*each, strict=True)]
         error = workers.gradient_error(averaged, wanted)
         assert errors[workers.MEANS] == pytest.approx(error, rel=1e-3, abs=1e-6)
@@ -73,9 +73,9 @@ def test_the_gradients_are_those_of_a_loop_over_the_shares(found):
 
 
 def test_unequal_shares_have_the_wrong_gradient_and_fairer_ones_a_better_one(found):
-    imbalance = {way: abs(a - b) for way in buckets.SPLITS for a, b in [found.tokens(way)]}
+    imbalance = {strategy: abs(a - b) for strategy in buckets.SPLITS for a, b in [found.tokens(strategy)]}
     assert imbalance[buckets.CONTIGUOUS] > imbalance[buckets.STRIDED] > imbalance[buckets.SNAKE]
-    errors = [found.errors[way][workers.MEANS] for way in buckets.SPLITS]
+    errors = [found.errors[strategy][workers.MEANS] for strategy in buckets.SPLITS]
     assert all(worse > better for worse, better in pairwise(errors))
     assert errors[0] > 1e-3
 
@@ -99,8 +99,8 @@ def test_lengths_from_a_file(tmp_path):
 
 def test_chart(found):
     (bars,) = found.chart().figure.data
-    assert list(bars.y) == [f"{way}, worker {i}" for way in buckets.SPLITS for i in (0, 1)]
-    assert list(bars.x) == [own for way in buckets.SPLITS for own in found.tokens(way)]
+    assert list(bars.y) == [f"{strategy}, worker {i}" for strategy in buckets.SPLITS for i in (0, 1)]
+    assert list(bars.x) == [own for strategy in buckets.SPLITS for own in found.tokens(strategy)]
     assert not bars.marker.pattern.shape
 
 

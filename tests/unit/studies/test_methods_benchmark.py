@@ -1,4 +1,4 @@
-"""The race: who takes part, that only right results are timed, what it says of times that a test makes up."""
+"""The methods benchmark: which methods are timed, that only right results are, and what it says of made-up times."""
 
 import json
 import re
@@ -13,8 +13,20 @@ from packviz.bench.timing import Timing
 from packviz.core.layout import Layout
 from packviz.count.flops import flops
 from packviz.ops import running
-from packviz.studies import race
-from packviz.studies.race import AUTO, COPY, LENGTHS, METHODS, OURS, PACKED, PADDED, PASSES, POINTS, MethodsPoint, Race
+from packviz.studies import methods_benchmark
+from packviz.studies.methods_benchmark import (
+    AUTO,
+    COPY,
+    LENGTHS,
+    METHODS,
+    OURS,
+    PACKED,
+    PADDED,
+    PASSES,
+    POINTS,
+    MethodsBenchmark,
+    MethodsPoint,
+)
 
 TINY = MethodsPoint("GRU", "uniform", 3, 5, 2, 3)
 OTHER = MethodsPoint("LSTM", "equal", 3, 5, 2, 3)
@@ -24,14 +36,14 @@ PLACE = {"device_name": "a machine", "torch": "9.9", "threads": 1, "date": "2026
 
 @pytest.fixture(scope="module")
 def found():
-    return race.run([TINY, PACKING], budget=0.01)
+    return methods_benchmark.run([TINY, PACKING], budget=0.01)
 
 
 def made_up(point=TINY, **times):
     """A race in which these methods took these milliseconds, and all others 10."""
     names = (PADDED, PACKED, *METHODS)
     seconds = {name: (times.get(name.replace(" ", "_"), 10) / 1e3,) * 6 for name in names}
-    return Race(PLACE, {point: dict.fromkeys(PASSES, Timing(seconds))})
+    return MethodsBenchmark(PLACE, {point: dict.fromkeys(PASSES, Timing(seconds))})
 
 
 def test_the_points():
@@ -67,13 +79,13 @@ def test_a_method_with_other_results_is_not_timed(monkeypatch):
         return (out * 1.01 if method == "split" else out), final
 
     monkeypatch.setattr(running, "run", wrong)
-    found = race.run([TINY], budget=0.01)
+    found = methods_benchmark.run([TINY], budget=0.01)
     for timing in found.values[TINY].values():
         assert set(timing.seconds) == {PADDED, PACKED, *METHODS} - {"split"}
         assert re.fullmatch(r"0\.\d+ from torch packed", timing.missing["split"])
     assert found.best(TINY) != "split"
     assert found.to_text().count("✗ split was left out: 0.0") == 2
-    assert "split –" in race.chart({"": found}).to_text()
+    assert "split –" in methods_benchmark.chart({"": found}).to_text()
 
 
 def test_where_auto_is_wrong_it_misses_every_aim():
@@ -82,26 +94,26 @@ def test_where_auto_is_wrong_it_misses_every_aim():
         which: replace(timing, seconds={n: s for n, s in timing.seconds.items() if n != AUTO}, missing={AUTO: "wrong"})
         for which, timing in found.values[TINY].items()
     }
-    found = Race(PLACE, {TINY: timings, PACKING: made_up(PACKING).values[PACKING]})
-    assert all(aim.missed == aim.of for aim in found.aims().values())
+    found = MethodsBenchmark(PLACE, {TINY: timings, PACKING: made_up(PACKING).values[PACKING]})
+    assert all(aim.misses == aim.of for aim in found.targets().values())
     assert "GRU(2, 3), uniform, 3 × 5" in found.to_text()
-    assert "at 0 of 0 points" in race.chart({"": found}).to_text()
+    assert "at 0 of 0 points" in methods_benchmark.chart({"": found}).to_text()
 
 
 def test_a_file_keeps_everything(found, tmp_path):
     path = tmp_path / "race.json"
-    race.STUDY.save(path, found)
-    assert race.STUDY.load(path) == found
+    methods_benchmark.STUDY.save(path, found)
+    assert methods_benchmark.STUDY.load(path) == found
     data = json.loads(path.read_text())
     del data["points"][0]["training"]
     path.write_text(json.dumps(data))
     with pytest.raises(ValueError, match="damaged: it has no 'training'"):
-        race.STUDY.load(path)
+        methods_benchmark.STUDY.load(path)
 
 
 def test_points_and_what_is_told():
     told = []
-    race.run([PACKING], rounds=1, progress=told.append)
+    methods_benchmark.run([PACKING], rounds=1, progress=told.append)
     shares = [round(at.fraction, 2) for at in told]
     assert shares == sorted(shares)
     assert told[-1].left == 0
@@ -126,7 +138,7 @@ OURS_SLOW = {"torch_packed": 20, "split": 20, "staircase": 20, "padded": 20, "pa
 
 @pytest.mark.parametrize("which", PASSES)
 @pytest.mark.parametrize(
-    ("times", "missed"),
+    ("times", "misses"),
     [
         ({"auto": 10}, []),
         ({"auto": 10.8}, [OWN, SLOWER]),
@@ -135,17 +147,17 @@ OURS_SLOW = {"torch_packed": 20, "split": 20, "staircase": 20, "padded": 20, "pa
         ({"auto": 4, "torch_padded": 2, "split": 4, "torch_packed": 4}, []),
     ],
 )
-def test_the_aims(times, missed, which):
-    aims = made_up(**times).aims(which)
-    assert list(aims) == [OWN, SLOWER, HARDLY, WIDE]
-    assert [name for name, aim in aims.items() if aim.missed] == missed
-    assert [len(aim.of) for aim in aims.values()] == [1, 1, 0, times.get("torch_padded", 10) > 5]
+def test_the_aims(times, misses, which):
+    targets = made_up(**times).targets(which)
+    assert list(targets) == [OWN, SLOWER, HARDLY, WIDE]
+    assert [name for name, aim in targets.items() if aim.misses] == misses
+    assert [len(aim.of) for aim in targets.values()] == [1, 1, 0, times.get("torch_padded", 10) > 5]
 
 
 def test_what_hardly_pads_has_an_aim_of_its_own():
     even = replace(TINY, lengths="nearly equal")
-    assert made_up(even, auto=11.2, **OURS_SLOW).aims()[HARDLY] == ([even], [even])
-    assert made_up(even, auto=10.9, **OURS_SLOW).aims()[HARDLY] == ([], [even])
+    assert made_up(even, auto=11.2, **OURS_SLOW).targets()[HARDLY] == ([even], [even])
+    assert made_up(even, auto=10.9, **OURS_SLOW).targets()[HARDLY] == ([], [even])
 
 
 def test_the_verdict_names_the_points():
@@ -166,21 +178,21 @@ def test_the_text_has_all_times():
 
 
 def test_the_figure_shows_the_ratios():
-    chart = race.chart({"": made_up(split=2.5, auto=5)})
+    chart = methods_benchmark.chart({"": made_up(split=2.5, auto=5)})
     drawn = {trace.name: trace.x[0] for trace in chart.figure.data}
     assert drawn == {PACKED: 1, "padded": 1, "split": 0.25, "staircase": 1, AUTO: 0.5}
     assert "split 0.25" in chart.to_text()
     assert len({trace.marker.symbol for trace in chart.figure.data}) == len(drawn)
-    lost = race.chart({"": made_up(auto=25)})
+    lost = methods_benchmark.chart({"": made_up(auto=25)})
     assert {trace.name: trace.x[0] for trace in lost.figure.data}["auto, slower"] == 2.5
     assert "faster than torch padded at 0 of 1 points, slower at 1" in lost.to_text()
     with pytest.raises(ValueError, match="which is 'backward'; choose one of 'training', 'forward'"):
-        race.chart({"": made_up()}, "backward")
+        methods_benchmark.chart({"": made_up()}, "backward")
 
 
 def test_every_machine_has_a_panel_on_the_same_rows_and_axis():
-    gpu = Race(PLACE | {"device": "cuda"}, {**made_up(auto=25).values, **made_up(OTHER, auto=25).values})
-    chart = race.chart({"CPU": made_up(auto=5), "GPU": gpu})
+    gpu = MethodsBenchmark(PLACE | {"device": "cuda"}, {**made_up(auto=25).values, **made_up(OTHER, auto=25).values})
+    chart = methods_benchmark.chart({"CPU": made_up(auto=5), "GPU": gpu})
     assert str(chart).startswith(
         "Training: auto is faster than torch padded at 1 (CPU), 0 (GPU) of 2 points, slower at 0 (CPU), 2 (GPU)"
     )
@@ -205,10 +217,10 @@ def test_every_machine_has_a_panel_on_the_same_rows_and_axis():
 
 
 def test_the_missed_aims_of_every_machine_stand_in_a_table():
-    said = race.missed({"CPU": made_up(), "GPU": made_up(auto=20)})
+    said = methods_benchmark.misses({"CPU": made_up(), "GPU": made_up(auto=20)})
     assert said.head[1:] == ["CPU, training", "CPU, forward", "GPU, training", "GPU, forward"]
     assert said.rows[0] == [OWN, *["0 of 1"] * 2, *["1 of 1"] * 2]
-    assert race.missed({"CPU": made_up()}).head[1:] == ["training", "forward"]
+    assert methods_benchmark.misses({"CPU": made_up()}).head[1:] == ["training", "forward"]
 
 
 def test_where_packed_is_faster():
@@ -224,17 +236,19 @@ def test_where_packed_is_faster():
     assert training.work == count.packed / count.padded
     assert list(some.groups) == [TINY.name]
     seconds = {PADDED: (0.01,) * 6, PACKED: (0.002, 0.009, 0.02) * 2}  # faster in the median, and not clearly
-    assert Race(PLACE, {TINY: dict.fromkeys(PASSES, Timing(seconds))}).packed_faster().rows == []
-    recorded = race.recorded().packed_faster()
+    assert MethodsBenchmark(PLACE, {TINY: dict.fromkeys(PASSES, Timing(seconds))}).packed_faster().rows == []
+    recorded = methods_benchmark.recorded().packed_faster()
     assert all(row.time < 1 for row in recorded.rows if row.name == "training")
 
 
 def test_pack_and_pad_have_a_chart_of_their_own():
-    raced = race.recorded()
+    raced = methods_benchmark.recorded()
     points = [point for point in raced.values if point.mode == "none"]
-    chart = race.packing_chart({"": raced})
+    chart = methods_benchmark.packing_chart({"": raced})
     marks = {trace.name: list(trace.x) for trace in chart.figure.data}
-    assert set(marks) <= {race.PACKED, race.COPY, "torchrua"}
-    assert marks[race.PACKED] == pytest.approx([raced.ratio(p, race.PACKED, race.OURS) for p in points], rel=5e-3)
+    assert set(marks) <= {methods_benchmark.PACKED, methods_benchmark.COPY, "torchrua"}
+    assert marks[methods_benchmark.PACKED] == pytest.approx(
+        [raced.ratio(p, methods_benchmark.PACKED, methods_benchmark.OURS) for p in points], rel=5e-3
+    )
     assert chart.figure.layout.xaxis.type == "log"
-    assert f"up to {max(marks[race.PACKED]):.3g} times" in str(chart).splitlines()[0]
+    assert f"up to {max(marks[methods_benchmark.PACKED]):.3g} times" in str(chart).splitlines()[0]

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -13,8 +12,9 @@ from packviz.bench.timing import Ratio
 from packviz.core.layout import Layout
 from packviz.core.lengths import DISTRIBUTIONS
 from packviz.core.spec import Spec
-from packviz.studies import rules, thumb
-from packviz.studies.thumb import PACKED, PADDED, Case, grid
+from packviz.ops.costs import amounts
+from packviz.studies import heuristics, rules
+from packviz.studies.heuristics import PACKED, PADDED, Case, grid
 
 TINY = grid(modes=("GRU",), batch_sizes=(2, 3), longest=(4,), sizes=(2,), kinds=("uniform", "equal"))
 
@@ -33,7 +33,7 @@ def case(ratio=2.0, kind="uniform", training=True, mode="GRU", batch_size=8, lon
 @pytest.mark.parametrize("lengths", [[3, 5, 1], [4, 4]])
 def test_both_run_the_same_batch(mode, training, lengths):
     layout = Layout(lengths)
-    calls = thumb.padded_and_packed(Spec(mode, 2, 3), layout, training).calls
+    calls = heuristics.padded_and_packed(Spec(mode, 2, 3), layout, training).calls
     (padded, *others), (packed, *states) = (calls[name]() for name in (PADDED, PACKED))
     assert padded.shape == packed.shape == (layout.max_len, layout.batch_size, 3)
     mask = torch.tensor(layout.mask.T)
@@ -42,7 +42,7 @@ def test_both_run_the_same_batch(mode, training, lengths):
     assert len(others) == len(states) == (5 if training else 1)  # x and four weights
 
 
-@pytest.mark.parametrize("kind", thumb.KINDS)
+@pytest.mark.parametrize("kind", heuristics.KINDS)
 @pytest.mark.parametrize("longest", [16, 64, 256])
 def test_lengths_of_a_kind(kind, longest):
     n = DISTRIBUTIONS[kind](64, longest, 0)
@@ -53,14 +53,14 @@ def test_lengths_of_a_kind(kind, longest):
 
 
 def test_a_small_run_for_real(tmp_path):
-    measured = thumb.run(TINY, rounds=2)
+    measured = heuristics.run(TINY, rounds=2)
     assert len(TINY) == len(measured.cases) == 8
     assert {(c.batch_size, c.kind, c.training) for c in measured.cases} == {
         (b, k, t) for b in (2, 3) for k in ("uniform", "equal") for t in (True, False)
     }
     assert measured.of("GRU", True) == tuple(c for c in measured.cases if c.training)
-    thumb.STUDY.save(tmp_path / "thumb.json", measured)
-    loaded = thumb.STUDY.load(tmp_path / "thumb.json")
+    heuristics.STUDY.save(tmp_path / "thumb.json", measured)
+    loaded = heuristics.STUDY.load(tmp_path / "thumb.json")
     assert repr(loaded) == repr(measured)
     for one, other in zip(measured.cases, loaded.cases, strict=True):
         assert replace(one, seconds=other.seconds, ratio=other.ratio) == other
@@ -70,8 +70,8 @@ def test_a_small_run_for_real(tmp_path):
 
 
 def test_the_recorded_file():
-    measured = thumb.recorded()
-    assert thumb.STUDY.full == grid()
+    measured = heuristics.recorded()
+    assert heuristics.STUDY.full == grid()
     assert len(measured.cases) == 432
     assert measured.provenance["parameters"]["rounds"] >= 7
 
@@ -163,19 +163,32 @@ def made_up(constants, sizes):
         one = case(batch_size=batch_size, longest=longest, size=size, kind=kind)
         seconds = {}
         for choice in (PADDED, PACKED):
-            seconds[choice] = float(rules._terms(one, choice) @ constants[choice])
+            terms = rules._terms(one, choice)
+            seconds[choice] = float(sum(constants[choice].get(term, 0) * amount for term, amount in terms.items()))
         ratio = seconds[PACKED] / seconds[PADDED]
         found.append(replace(one, seconds=seconds, ratio=Ratio(PACKED, PADDED, ratio, ratio, ratio, 7)))
     return found
 
 
 SIZES = [(b, t, h, k) for b in (2, 8, 32) for t in (8, 40, 100) for h in (4, 16) for k in ("uniform", "log-normal")]
+SCALES = {
+    "run": 1e-4,
+    "call": 1e-5,
+    "step": 1e-5,
+    "cell, gate": 1e-8,
+    "cell, weight": 1e-10,
+    "cell, step, gate": 1e-10,
+    "pad": 1e-9,
+}
+ONE = {PADDED: {"run": 1.0}, PACKED: {"run": 1.0}}
 
 
-@given(st.lists(st.floats(1e-3, 1.0), min_size=10, max_size=10))
+@given(st.lists(st.floats(1e-3, 1.0), min_size=14, max_size=14))
 def test_the_model_finds_the_constants_that_made_the_times(factors):
-    scales = np.array([1e-4, 1e-5, 1e-8, 1e-10, 1e-9, 1e-10])
-    padded, packed = np.array([*factors[:4], 0, 0]) * scales, np.array(factors[4:]) * scales
+    padded, packed = (
+        {term: factor * scale for factor, (term, scale) in zip(some, SCALES.items(), strict=True)}
+        for some in (factors[:7], factors[7:])
+    )
     cases = [c for c in made_up({PADDED: padded, PACKED: packed}, SIZES) if c.layout.n_padding]
     model = rules.CostModel.fit(cases)
     for one in cases:
@@ -188,30 +201,26 @@ def test_the_model_finds_the_constants_that_made_the_times(factors):
     assert rules.judge_fitted("model", rules.fit_model, cases).slowdown == pytest.approx(1, abs=1e-4)
 
 
-def test_the_terms_are_counts():
+def test_the_terms_are_those_of_the_costs_of_a_run():
     one = case(kind="uniform", batch_size=4, longest=10, size=3)
-    layout = one.layout
-    steps, cells, units, distinct = layout.max_len, layout.n_cells, 3, len(set(layout.lengths.tolist()))
-    flops = one.spec.gemm_per_cell
-    assert rules._terms(one, PADDED).tolist() == [1, steps, cells * units, cells * flops, 0, 0]
-    real = layout.n_valid
-    copies = [distinct * cells * units, steps * real * 3 * units]  # three gates
-    assert rules._terms(one, PACKED).tolist() == [1, steps, real * units, real * flops, *copies]
-    forward = replace(one, training=False)
-    assert rules._terms(forward, PACKED)[4:].tolist() == [0, 0]
+    layout, distinct = one.layout, len(set(one.layout.lengths.tolist()))
+    without = {"cell, step, gate": 0, "pad": 0}
+    padded = amounts(one.spec, 1, layout.max_len, layout.n_cells)
+    packed = amounts(one.spec, distinct, layout.max_len, layout.n_valid)
+    assert rules._terms(one, PADDED) == padded | without
+    assert rules._terms(one, PACKED) == packed | {"pad": distinct * layout.n_cells * 3}  # hidden units
+    assert rules._terms(replace(one, training=False), PACKED) == packed | without
 
 
 def test_constants_are_never_negative():
-    falling = [replace(c, seconds={PADDED: 1 / c.longest, PACKED: 1 / c.longest}) for c in made_up(
-        {PADDED: np.ones(6), PACKED: np.ones(6)}, SIZES
-    )]  # fmt: skip
+    falling = [replace(c, seconds={PADDED: 1 / c.longest, PACKED: 1 / c.longest}) for c in made_up(ONE, SIZES)]
     for constants in rules.CostModel.fit(falling).seconds.values():
-        assert constants.min() >= 0
-        assert constants.max() > 0
+        assert min(constants.values()) >= 0
+        assert max(constants.values()) > 0
 
 
 def test_what_is_not_padded_is_not_packed():
-    model = rules.CostModel.fit(made_up({PADDED: np.ones(6), PACKED: np.zeros(6) + 1e-9}, SIZES))
+    model = rules.CostModel.fit(made_up(ONE | {PACKED: {"run": 1e-9}}, SIZES))
     assert model.packs(case(kind="uniform"))
     assert not model.packs(case(kind="equal"))
 
@@ -236,7 +245,7 @@ def test_rules_judged():
 
 def test_rules_are_judged_on_every_machine():
     def found(*ratios):
-        return thumb.Measured({"device_name": "a machine"}, dict(enumerate(map(case, ratios))))
+        return heuristics.Measured({"device_name": "a machine"}, dict(enumerate(map(case, ratios))))
 
     habits = {"pack": lambda c: True, "never": lambda c: False}
     chart = rules.compare({"CPU": found(2.0, 4.0), "GPU": found(0.5)}, habits)
@@ -244,14 +253,14 @@ def test_rules_are_judged_on_every_machine():
     assert list(chart.figure.data[0].x) == [0, 2, 1, 0]
     assert chart.figure.layout.title.text.endswith("never, 100 % (CPU); pack, 100 % (GPU)")
     assert "GPU: a machine" in "".join(note.text for note in chart.figure.layout.annotations)
-    cases = thumb.Measured({}, {size: case(batch_size=size) for size in (4, 16)})
+    cases = heuristics.Measured({}, {size: case(batch_size=size) for size in (4, 16)})
     fitted = rules.compare({"CPU": cases}, {}, {"share": rules.fit_threshold(rules.padding_share)})
     assert list(fitted.figure.data[0].y) == ["share"]
 
 
 def test_where_packing_pays():
     cases = [case(2.0), case(0.5, kind="log-normal"), case(1.0, spread=1.5, training=False)]
-    measured = thumb.Measured({}, dict(enumerate(cases)))
+    measured = heuristics.Measured({}, dict(enumerate(cases)))
     (chart,) = rules.where_packing_pays({"CPU": measured}, "GRU")
     points = {(trace.name, trace.xaxis): list(zip(trace.x, trace.y, strict=True)) for trace in chart.figure.data}
     assert sum(map(len, points.values())) == 3
@@ -270,7 +279,7 @@ def test_where_packing_pays():
 
 
 def test_cost_of():
-    cases = made_up({PADDED: np.full(6, 1e-6), PACKED: np.full(6, 1e-6)}, SIZES)
+    cases = made_up({PADDED: SCALES, PACKED: SCALES}, SIZES)
     model = rules.CostModel.fit(cases)
     chart = model.chart(cases[-1])
     *parts, measured = chart.figure.data

@@ -65,7 +65,7 @@ def require_seconds(name: str, value: Any) -> float:
     return float(value)
 
 
-def only_dense(name: str, value: Any) -> None:
+def require_dense(name: str, value: Any) -> None:
     """Lets everything pass but two kinds of torch's tensors: nested ones, whose sizes are no numbers, and sparse ones.
 
     Raises:
@@ -80,7 +80,7 @@ def only_dense(name: str, value: Any) -> None:
         raise TypeError(f"{name} is a sparse tensor; give a dense one: {name}.to_dense()")
 
 
-def only_values(name: str, value: Any) -> None:
+def require_values(name: str, value: Any) -> None:
     """Lets everything pass but tensors on torch's meta device, which have a shape and no values.
 
     Raises:
@@ -90,7 +90,7 @@ def only_values(name: str, value: Any) -> None:
         raise ValueError(f"{name} is on the meta device, which holds no values; give it on a device that does")
 
 
-def refuse_entries(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str, why: str) -> None:
+def require_none(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str, why: str) -> None:
     """Names the first of the bad entries.
 
     Raises:
@@ -102,7 +102,7 @@ def refuse_entries(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: st
         raise ValueError(f"{name}[{where[0]}] is {array[where[0]]}{more}: {why}")
 
 
-def refuse_unwhole(array: npt.NDArray[Any], name: str) -> None:
+def require_whole(array: npt.NDArray[Any], name: str) -> None:
     """Lets integers pass, and floats that are whole: the one rule for all who take lengths, but the drop-ins.
 
     These do what torch does: it cuts floats off in a list, and refuses a tensor of them.
@@ -110,9 +110,9 @@ def refuse_unwhole(array: npt.NDArray[Any], name: str) -> None:
     Raises:
         ValueError: an entry is not whole, or too large for a 64-bit number.
     """
-    refuse_entries(array, ~np.isfinite(array), name, "not a number of time steps")
-    refuse_entries(array, array != np.round(array), name, "not a whole number; torch would silently cut it off")
-    refuse_entries(array, abs(array.astype(float)) >= 2**63, name, "too large for a 64-bit whole number")
+    require_none(array, ~np.isfinite(array), name, "not a number of time steps")
+    require_none(array, array != np.round(array), name, "not a whole number; torch would silently cut it off")
+    require_none(array, abs(array.astype(float)) >= 2**63, name, "too large for a 64-bit whole number")
 
 
 def renamed(why: str = "", **names: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:

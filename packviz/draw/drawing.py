@@ -9,12 +9,12 @@ from html import escape
 from typing import Any, cast
 
 from packviz.core import files
-from packviz.core.worded import Worded
+from packviz.core.has_text import HasText
 from packviz.draw import palette
 from packviz.draw.sheet import Sheet
 
 
-class Drawn(Worded):
+class Drawing(HasText):
     """Something with a picture and a text twin."""
 
     @abstractmethod

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packviz.bench import ways
+from packviz.bench import rnn_calls
 from packviz.bench.timing import clock_for
+from packviz.core.has_text import first_line
 from packviz.core.layout import IntArray
-from packviz.core.worded import first_line
 from packviz.ops.tolerance import of_states, relative_error
 
 PADDED, PACKED = "torch, padded", "torch, packed"
@@ -49,13 +49,19 @@ def shares(left: Mapping[str, float], rest: str = "rest") -> dict[str, float]:
 
 
 Method = Callable[[Any, Any, Any], Any]
-"""Takes the RNN and a batch, as in `packviz.bench.ways`, and returns what the RNN does: output and final states."""
+"""Takes the RNN and a batch, as in `packviz.bench.rnn_calls`; returns what the RNN does: output and final states."""
 
 
-def contestants() -> dict[str, Method]:
+def every_method() -> dict[str, Method]:
     """Every way to run an RNN on a batch, by name, the simplest first; last torch's with parts exchanged."""
-    offered = {f"pv.run, {method}": partial(ways.run, method=method) for method in METHODS}
-    return {PADDED: ways.padded, PACKED: ways.packed, **offered, OWN_PAD: ways.own_pad, OWN_BOTH: ways.drop_in}
+    offered = {f"pv.run, {method}": partial(rnn_calls.run, method=method) for method in METHODS}
+    return {
+        PADDED: rnn_calls.padded,
+        PACKED: rnn_calls.packed,
+        **offered,
+        OWN_PAD: rnn_calls.own_pad,
+        OWN_BOTH: rnn_calls.drop_in,
+    }
 
 
 def batch_of(rnn: Any, lengths: IntArray, seed: int) -> Batch:

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from packviz.core.worded import Worded
+from packviz.core.has_text import HasText
 
 
 @dataclass(frozen=True)
-class Result(Worded):
+class Result(HasText):
     value: int
 
     def to_text(self) -> str:

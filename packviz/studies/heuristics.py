@@ -4,7 +4,7 @@ One batch is run padded and packed (pack, RNN, pad), forward and backward or for
 sizes and lengths. Which was faster? And what would a rule have chosen? (Padded results are not the packed ones: see
 notebook 04. Here only time counts.)
 
-`packviz study thumb --out notebooks/recorded/thumb_cpu.json` makes the recorded file, in about four minutes.
+`packviz study thumb --out notebooks/recorded/heuristics_cpu.json` makes the recorded file, in about four minutes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from packviz.bench import ways
-from packviz.bench.study import Comparison, How, Results, Study, timed
+from packviz.bench import rnn_calls
+from packviz.bench.study import Comparison, MeasureOptions, Results, Study, timed
 from packviz.bench.timing import Ratio
 from packviz.core.layout import Layout
 from packviz.core.lengths import DISTRIBUTIONS
@@ -128,16 +128,16 @@ class Measured(Results[GridPoint, Case]):
 
 def padded_and_packed(spec: Spec, layout: Layout, training: bool, device: Any = "cpu") -> Comparison:
     """The batch padded and packed: the output `(T, B, H)`, then its gradients if it trains, else the final states."""
-    rnn = ways.rnn_of(spec).to(device)
+    rnn = rnn_calls.rnn_of(spec).to(device)
     x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, device=device).requires_grad_(training)
     lengths, leaves = torch.tensor(layout.lengths), [x, *rnn.parameters()]
-    runs = {PADDED: lambda: rnn(x), PACKED: lambda: ways.packed(rnn, x, lengths)}
+    runs = {PADDED: lambda: rnn(x), PACKED: lambda: rnn_calls.packed(rnn, x, lengths)}
     return Comparison(
-        {name: ways.training(run, leaves) if training else ways.forward(run) for name, run in runs.items()}
+        {name: rnn_calls.training(run, leaves) if training else rnn_calls.forward(run) for name, run in runs.items()}
     )
 
 
-def _time_case(point: GridPoint, how: How) -> Case:
+def _time_case(point: GridPoint, how: MeasureOptions) -> Case:
     """The batch padded against packed."""
     timing = timed(padded_and_packed(point.spec, point.layout, point.training, how.device), how, warmup=2)
     seconds = {name: timing.median(name) for name in timing.seconds}
@@ -159,7 +159,7 @@ def _write(case: Case) -> dict[str, Any]:
 
 
 STUDY = Study(
-    "thumb",
+    "heuristics",
     GridPoint,
     _time_case,
     Measured,

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 
-class Worded(ABC):
+class HasText(ABC):
     """Something that is shown by its text."""
 
     @abstractmethod
@@ -16,7 +16,7 @@ class Worded(ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__repr__" not in vars(cls):
-            cls.__repr__ = Worded.__repr__  # type: ignore[method-assign]  # its own, or a dataclass would write another
+            cls.__repr__ = HasText.__repr__  # type: ignore[method-assign]  # its own, or a dataclass would write another
 
     def __repr__(self) -> str:
         return self.to_text()

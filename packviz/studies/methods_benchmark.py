@@ -12,8 +12,8 @@ training every batch has lengths of its own.
 Some points have no RNN: there torch's packing and padding alone race packviz's, and *copy* is one copy of the padded
 tensor.
 
-`packviz study race --out notebooks/recorded/race_cpu.json` makes the recorded file. With `--points untuned` the same
-methods are timed on a grid that nothing was tuned to.
+`packviz study methods --out notebooks/recorded/methods_cpu.json` makes the recorded file. With `--points untuned` the
+same methods are timed on a grid that nothing was tuned to.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from packviz.bench import ways
-from packviz.bench.contest import METHODS
+from packviz.bench import rnn_calls
+from packviz.bench.comparison import METHODS
 from packviz.bench.study import (
     PASSES,
     Comparison,
-    How,
+    MeasureOptions,
     Passes,
     Study,
     by_pass,
@@ -43,9 +43,9 @@ from packviz.bench.study import (
 )
 from packviz.bench.timing import RATIOS, Ratio
 from packviz.core import lengths
-from packviz.core.given import one_of
 from packviz.core.layout import IntArray, Layout
 from packviz.core.spec import Spec
+from packviz.core.validation import one_of
 from packviz.count.flops import flops
 from packviz.draw import palette
 from packviz.draw.dumbbells import Dumbbells, Row
@@ -156,7 +156,7 @@ UNTUNED = [
 _HARDLY_PADDED = ("equal", "nearly equal")
 
 
-class Aim(NamedTuple):
+class Target(NamedTuple):
     """Whether `auto` does what it should.
 
     Attributes:
@@ -164,11 +164,11 @@ class Aim(NamedTuple):
         of: those that the aim is for.
     """
 
-    missed: list[MethodsPoint]
+    misses: list[MethodsPoint]
     of: list[MethodsPoint]
 
 
-class Race(Passes[MethodsPoint]):
+class MethodsBenchmark(Passes[MethodsPoint]):
     """What a race found: by point and pass, the `Timing` of every method."""
 
     @property
@@ -186,15 +186,15 @@ class Race(Passes[MethodsPoint]):
         timing = self.values[point][which]
         return min((name for name in timing.seconds if name not in (PADDED, AUTO)), key=timing.median)
 
-    def aims(self, which: str = "training") -> dict[str, Aim]:
+    def targets(self, which: str = "training") -> dict[str, Target]:
         """What `auto` aims at, and where it misses."""
         every = self.points
         slow = [point for point in every if self.values[point][which].median(PADDED) > 5e-3]
         even = [point for point in every if point.lengths in _HARDLY_PADDED]
 
-        def at_most(times: float, to: str, points: list[MethodsPoint]) -> Aim:
+        def at_most(times: float, to: str, points: list[MethodsPoint]) -> Target:
             others = {point: to or self.best(point, which) for point in points}
-            return Aim([p for p in points if not self.ratio(p, AUTO, others[p], which) <= times], points)
+            return Target([p for p in points if not self.ratio(p, AUTO, others[p], which) <= times], points)
 
         return {
             "at most 1.05 times its own best method": at_most(1.05, "", every),
@@ -208,9 +208,9 @@ class Race(Passes[MethodsPoint]):
         """What `auto` aims at, and where it misses."""
         lines = []
         for which, said in PASSES.items() if self.points else ():
-            for name, aim in self.aims(which).items():
-                where = "; ".join(point.name for point in aim.missed)
-                lines.append(f"{said}, auto {name}: missed at {len(aim.missed)} of {count(len(aim.of), 'point')}")
+            for name, aim in self.targets(which).items():
+                where = "; ".join(point.name for point in aim.misses)
+                lines.append(f"{said}, auto {name}: missed at {len(aim.misses)} of {count(len(aim.of), 'point')}")
                 lines[-1] += f" ({where})" if where else ""
         return "\n".join(lines)
 
@@ -266,7 +266,7 @@ class Race(Passes[MethodsPoint]):
         return table(rows, "<" + "  >" * (len(columns) * len(PASSES)))
 
 
-def chart(machines: Mapping[str, Race], which: str = "training") -> Chart:
+def chart(machines: Mapping[str, MethodsBenchmark], which: str = "training") -> Chart:
     """How many times as long each method takes as torch padded: a row for each point, a panel for each machine.
 
     Args:
@@ -280,8 +280,8 @@ def chart(machines: Mapping[str, Race], which: str = "training") -> Chart:
 
     one_of("which", which, PASSES)
     there = {
-        name: [point for point in race.points if AUTO in race.values[point][which].seconds]
-        for name, race in machines.items()
+        name: [point for point in result.points if AUTO in result.values[point][which].seconds]
+        for name, result in machines.items()
     }
     first = {point: machines[name] for name in reversed([*machines]) for point in there[name]}
     groups = {name: [point for point in first if _group(point) == name] for name in _GROUPS}
@@ -289,29 +289,29 @@ def chart(machines: Mapping[str, Race], which: str = "training") -> Chart:
         group.sort(key=lambda point: first[point].ratio(point, AUTO, PADDED, which))
     rows = [row for name, group in groups.items() if group for row in (f"{name}:", *(p.name for p in group))]
     against = {
-        name: {point: race.values[point][which].ratio(AUTO, PADDED) for point in first if point in there[name]}
-        for name, race in machines.items()
+        name: {point: result.values[point][which].ratio(AUTO, PADDED) for point in first if point in there[name]}
+        for name, result in machines.items()
     }
     slower = {name: [p for p, r in some.items() if r.is_clear and r.value > 1] for name, some in against.items()}
     faster = {name: sum(r.is_clear and r.value < 1 for r in some.values()) for name, some in against.items()}
     title = f"{which.capitalize()}: auto is faster than torch padded at {_each(faster)} of {len(first)} points"
     lines = [f"{title}, slower at {_each({name: len(some) for name, some in slower.items()})}; {PASSES[which]}"]
-    for machine, race in machines.items():
+    for machine, result in machines.items():
         lines += ["", f"{machine}:"] if len(machines) > 1 else []
         for name, group in groups.items():
             lines += [f"{name}:"] * bool(group)
             for point in (point for point in group if point in there[machine]):
-                every = {one: race.ratio(point, one, PADDED, which) for one in (PACKED, *METHODS)}
+                every = {one: result.ratio(point, one, PADDED, which) for one in (PACKED, *METHODS)}
                 said = ", ".join(f"{one} {ratio:.2g}".replace("nan", "–") for one, ratio in every.items())
-                lines.append(f"{point.name}: {said}; best: {race.best(point, which)}")
+                lines.append(f"{point.name}: {said}; best: {result.best(point, which)}")
     x = "times as long as torch padded (dashed: 1)" if len(machines) == 1 else "× torch padded"
     panels = _panels(machines)
     words = "\n".join([*lines, "", *panels["below"]])
     drawn = axes(title, words, x=x, rows=rows, tall=22 * len(rows), on_top=True, **panels)
-    for panel, (machine, race) in enumerate(machines.items()):
+    for panel, (machine, result) in enumerate(machines.items()):
         points = [*against[machine]]
         for name, mark in _MARKS.items():
-            values = [race.ratio(point, name, PADDED, which) for point in points]
+            values = [result.ratio(point, name, PADDED, which) for point in points]
             drawn.points(values, [point.name for point in points], name, marker=mark, panel=panel, key=not panel)
         # Last, over the method that it has chosen.
         for name, some, colour, shape in (
@@ -326,7 +326,7 @@ def chart(machines: Mapping[str, Race], which: str = "training") -> Chart:
     return _around_one(drawn, (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50), len(machines))
 
 
-def packing_chart(machines: Mapping[str, Race]) -> Chart:
+def packing_chart(machines: Mapping[str, MethodsBenchmark]) -> Chart:
     """Packing and padding alone, forward and backward: how many times as long as packviz's everybody's take.
 
     Args:
@@ -334,16 +334,16 @@ def packing_chart(machines: Mapping[str, Race]) -> Chart:
     """
     from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
 
-    points = list(dict.fromkeys(p for race in machines.values() for p in race.values if p.mode == "none"))
+    points = list(dict.fromkeys(p for result in machines.values() for p in result.values if p.mode == "none"))
     rows = {point: point.name.removeprefix(f"pack and pad, {point.hidden_size} features, ") for point in points}
     ratios: dict[str, dict[str, dict[MethodsPoint, float]]] = {}  # by machine, name and point
-    for machine, race in machines.items():
+    for machine, result in machines.items():
         ratios[machine] = {}
-        for point in (point for point in points if point in race.values):
-            seconds = race.values[point]["training"].seconds
+        for point in (point for point in points if point in result.values):
+            seconds = result.values[point]["training"].seconds
             for name in seconds if OURS in seconds else ():
                 if name != OURS:
-                    ratios[machine].setdefault(name, {})[point] = race.ratio(point, name, OURS)
+                    ratios[machine].setdefault(name, {})[point] = result.ratio(point, name, OURS)
     worst = {machine: f"{max(found[PACKED].values()):.3g}" for machine, found in ratios.items()}
     title = f"Pack and pad: torch takes up to {_each(worst)} times as long as packviz"
     lines = [title]
@@ -366,18 +366,18 @@ def packing_chart(machines: Mapping[str, Race]) -> Chart:
     return _around_one(drawn, (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200), len(machines))
 
 
-def missed(machines: Mapping[str, Race]) -> Table:
+def misses(machines: Mapping[str, MethodsBenchmark]) -> Table:
     """How often `auto` misses each of its aims, on every machine and in both passes."""
-    aims = {(name, which): race.aims(which) for name, race in machines.items() for which in PASSES}
-    head = [f"{name}, {which}" if len(machines) > 1 else which for name, which in aims]
+    targets = {(name, which): result.targets(which) for name, result in machines.items() for which in PASSES}
+    head = [f"{name}, {which}" if len(machines) > 1 else which for name, which in targets]
     rows = [
-        [said, *(f"{len(found[said].missed)} of {len(found[said].of)}" for found in aims.values())]
-        for said in next(iter(aims.values()))
+        [said, *(f"{len(found[said].misses)} of {len(found[said].of)}" for found in targets.values())]
+        for said in next(iter(targets.values()))
     ]
     return Table(rows, ["auto should take", *head], "Points where auto misses its aim")
 
 
-def _panels(machines: Mapping[str, Race], *below: str) -> dict[str, Any]:
+def _panels(machines: Mapping[str, MethodsBenchmark], *below: str) -> dict[str, Any]:
     """What `figures.axes` is to be told of the machines: a panel for each, and what was measured on, below."""
     return {"panels": [*machines] if len(machines) > 1 else [""], "below": [*below, *captions(machines)]}
 
@@ -407,22 +407,23 @@ def _group(point: MethodsPoint) -> str:
     return "two directions" if point.directions == 2 else point.mode
 
 
-def method_calls(point: MethodsPoint, which: str, how: How) -> Comparison:
+def method_calls(point: MethodsPoint, which: str, how: MeasureOptions) -> Comparison:
     """Every method at a point, in one pass."""
     runs, leaves = (_packers if point.mode == "none" else _runners)(point, how.device)
     calls = {
-        name: ways.training(run, leaves) if which == "training" else ways.forward(run) for name, run in runs.items()
+        name: rnn_calls.training(run, leaves) if which == "training" else rnn_calls.forward(run)
+        for name, run in runs.items()
     }
     alike = [PACKED, *(name for name in calls if name not in (PACKED, PADDED, COPY))]
     return Comparison(calls, forget, alike)
 
 
 def _runners(point: MethodsPoint, device: Any) -> tuple[dict[str, Callable[[], Any]], list[Any]]:
-    rnn = ways.rnn_of(point.spec, batch_first=True).to(device)
+    rnn = rnn_calls.rnn_of(point.spec, batch_first=True).to(device)
     n = torch.tensor(point.drawn())
     x = torch.randn(point.batch_size, point.steps, point.input_size).to(device).requires_grad_()
-    runs: dict[str, Callable[[], Any]] = {PADDED: lambda: rnn(x), PACKED: lambda: ways.packed(rnn, x, n)}
-    runs |= {method: partial(ways.run, rnn, x, n, method) for method in METHODS}
+    runs: dict[str, Callable[[], Any]] = {PADDED: lambda: rnn(x), PACKED: lambda: rnn_calls.packed(rnn, x, n)}
+    runs |= {method: partial(rnn_calls.run, rnn, x, n, method) for method in METHODS}
     return runs, [x, *rnn.parameters()]
 
 
@@ -443,10 +444,10 @@ def _packers(point: MethodsPoint, device: Any) -> tuple[dict[str, Callable[[], A
 
 
 STUDY = Study(
-    "race",
+    "methods",
     MethodsPoint,
     by_pass(method_calls),
-    Race,
+    MethodsBenchmark,
     full=POINTS,
     quick=[
         MethodsPoint("none", "triangle", 8, 32, 32, 32),

@@ -1,0 +1,39 @@
+"""See, count, check and time PyTorch packed sequences.
+
+The one table of what `import packviz as pv` offers. Type checkers and editors read it, and `__init__.py` reads where
+each name comes from: one import for each, and each on a line of its own.
+"""
+
+from packviz import draw as draw
+from packviz import explorers as explorers
+from packviz.bench.advice import advise as advise
+from packviz.bench.calibration import calibrate as calibrate
+from packviz.bench.calls import time_calls as time_calls
+from packviz.check.batches import diagnose as diagnose
+from packviz.check.errors import explain_errors as explain_errors
+from packviz.check.museum import explain as explain
+from packviz.check.states import compare as compare
+from packviz.check.static import check_static as check_static
+from packviz.core import batches as batches
+from packviz.core import lengths as lengths
+from packviz.core.layout import Layout as Layout
+from packviz.core.spec import Spec as Spec
+from packviz.count.flops import flops as flops
+from packviz.draw.picture import Picture as Picture
+from packviz.draw.picture import show as show
+from packviz.ops.masks import align as align
+from packviz.ops.masks import masked_loss as masked_loss
+from packviz.ops.masks import real_mask as real_mask
+from packviz.ops.operator import ragged_op as ragged_op
+from packviz.ops.packing import pack_padded_sequence as pack_padded_sequence
+from packviz.ops.packing import pack_sequence as pack_sequence
+from packviz.ops.packing import pad_packed_sequence as pad_packed_sequence
+from packviz.ops.packing import unpack_sequence as unpack_sequence
+from packviz.ops.packing import unpack_to_length as unpack_to_length
+from packviz.ops.patching import patch_torch as patch_torch
+from packviz.ops.running import Ragged as Ragged
+from packviz.ops.running import plan as plan
+from packviz.ops.running import run as run
+from packviz.ops.sampler import BucketSampler as BucketSampler
+
+__version__: str

@@ -1,0 +1,117 @@
+"""`time_calls`: functions of the reader's own, such as a training step before and after a change, timed fairly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from packviz.bench.machine import check_device
+from packviz.bench.timing import Call, Timing, measure
+from packviz.core.validation import require_seconds, share
+from packviz.ops.tolerance import leaves, of_states, require_same
+
+_MOST_ROUNDS = 1000
+
+
+def time_calls(
+    calls: Mapping[str, Callable[[], Any]],
+    *,
+    setup: Callable[[], object] | None = None,
+    check: bool = True,
+    tolerance: float | None = None,
+    device: Any = None,
+    budget: float = 10.0,
+) -> Timing:
+    """Times functions of your own, compares them with the first one, and checks that they return the same.
+
+    Every round calls each function once, in a random order, so that a machine that is busy or warms up slows all of
+    them alike. Rounds follow until the ratios are known to about 5 %, or the budget is spent.
+
+        def step():  # with gradients that start from zero each time
+            model.zero_grad()
+            model(x).sum().backward()
+            return [weight.grad for weight in model.parameters()]
+
+        print(pv.time_calls({"before": step, "after": faster_step}))
+
+    For the comparison every function starts from the same random state, so that the same dropout masks are drawn. The
+    random state afterwards is the one from before.
+
+    Args:
+        calls: the functions, by name. They take no arguments: use a `lambda`.
+        setup: called before each call, outside of the time: to clear gradients, for example.
+        check: whether to compare what the functions return: a tensor, a number, a NumPy array, or tuples, lists and
+            dicts of these. Functions that return `None` are not compared, and the text says so.
+        tolerance: two results agree if they differ by at most this share of the largest value. Defaults to what
+            rounding explains for their dtype: 1e-5 in float32, 1e-10 in float64, and 0 for whole numbers.
+        device: where the work is done, so that it can be waited for. Defaults to the device of the results.
+        budget: seconds for everything. Each function is called at least ten times, even if that takes longer.
+
+    Returns:
+        A `Timing`: `.median(name)`, `.ratio(name, to)`; its text has all of it, and says how the results compare.
+
+    Raises:
+        TypeError: a call is not a function, or it returns something that cannot be compared.
+        ValueError: the results differ: the error names the function, the part of its result, and by how much. Or there
+            is nothing to time, a number is out of range, or the results do not tell the device and CUDA is in use.
+    """
+    end = time.monotonic() + require_seconds("budget", budget)
+    if not isinstance(calls, Mapping) or not all(map(callable, calls.values())):
+        raise TypeError(f'calls is {calls!r}; give functions by name: {{"before": f, "after": g}}')
+    tolerance = None if tolerance is None else share("tolerance", tolerance)
+    device = None if device is None else check_device(device)
+    before: dict[str, Call] = dict.fromkeys(calls, setup) if setup else {}
+    gpus = range(torch.cuda.device_count()) if _cuda_in_use() else ()
+    parts: dict[str, dict[str, torch.Tensor]] = {}
+    result: Any = None
+    with torch.random.fork_rng(gpus):
+        for name, call in calls.items():
+            with torch.random.fork_rng(gpus):
+                before.get(name, lambda: None)()
+                result = call()
+            device = device or _accelerator(result)
+            if check and result is not None:
+                parts[name] = leaves(result)  # a copy, because the next call may write to the same memory
+        if device is None and _cuda_in_use():
+            raise ValueError("the results do not tell where the work is done; pass device='cuda' or device='cpu'")
+        device = device or "cpu"
+        remark = _compare(calls, parts, tolerance, device) if check else "Results were not compared: check is False."
+        result, parts = None, {}  # they may be large
+        left = end - time.monotonic()
+        timing = measure(calls, rounds=_MOST_ROUNDS, device=device, before=before, until_narrow=True, budget=left)
+    return replace(timing, provenance={**timing.provenance, "results": remark})
+
+
+def _cuda_in_use() -> bool:
+    """Whether this process has done anything on CUDA."""
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+def _compare(
+    names: Iterable[str], parts: Mapping[str, Mapping[str, torch.Tensor]], tolerance: float | None, device: str
+) -> str:
+    """Returns in a sentence how the results compare."""
+    nothing = ", ".join(name for name in names if name not in parts)
+    missing = f"Not compared, because they return None: {nothing}." if nothing else ""
+    if len(parts) < 2:
+        return missing
+    kind = device.partition(":")[0]
+    try:
+        error = require_same(parts, lambda dtype: of_states(dtype, kind) if tolerance is None else tolerance)
+    except ValueError as wrong:
+        raise ValueError(f"{wrong}; if this is no mistake, pass a larger tolerance=, or check=False") from None
+    close = f"to {error:.2g} of the largest value" if error else "exactly"
+    return f"Results are those of {next(iter(parts))}, {close}. {missing}".rstrip()
+
+
+def _accelerator(result: Any) -> str | None:
+    """Returns the device of the first tensor in a result that is not on the CPU, if there is one."""
+    if isinstance(result, torch.Tensor):
+        return None if result.is_cpu else str(result.device)
+    if isinstance(result, Mapping):
+        result = tuple(result.values())
+    return next(filter(None, map(_accelerator, result)), None) if isinstance(result, (tuple, list)) else None

@@ -1,0 +1,70 @@
+"""Checks that an RNN, a padded batch and an initial state fit each other: for all who run the RNN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from packviz.core.padded import order, reading
+
+
+def require_rnn(rnn: Any) -> None:
+    """Requires one of torch's three RNNs.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(rnn, (nn.RNN, nn.GRU, nn.LSTM)):
+        raise TypeError(f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM")
+
+
+def require_padded(x: Any) -> None:
+    """Requires a tensor.
+
+    Raises:
+        TypeError: it is not; a packed batch is told how it becomes one.
+    """
+    if isinstance(x, nn.utils.rnn.PackedSequence):
+        raise TypeError(
+            "x is a PackedSequence: call rnn(x, hx) on it, or unpack it with pad_packed_sequence and give the padded"
+            " batch and its lengths"
+        )
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a tensor, got {type(x).__name__}")
+
+
+def require_features(rnn: Any, shape: torch.Size, batch_first: bool) -> None:
+    """Requires three dimensions, the last of the RNN's `input_size`.
+
+    Raises:
+        ValueError: the shape is another one.
+    """
+    if len(shape) != 3:
+        raise ValueError(f"x must be {order(batch_first, ', I')}, got shape {tuple(shape)}")
+    if shape[2] != rnn.input_size:
+        read = reading(shape, batch_first, features=", I")
+        raise ValueError(f"{read}, has I = {shape[2]}, but rnn.input_size is {rnn.input_size}")
+
+
+def require_states(rnn: Any, hx: Any, x: Tensor, batch: int) -> None:
+    """Requires an initial state that fits the RNN, the batch `x`, and its number of sequences.
+
+    Raises:
+        ValueError: it does not fit. torch would accept rows too many, and drop some.
+    """
+    rows = rnn.num_layers * (1 + rnn.bidirectional), batch
+    wanted = {"h_0": (*rows, rnn.proj_size or rnn.hidden_size)}
+    if rnn.mode == "LSTM":
+        wanted["c_0"] = (*rows, rnn.hidden_size)
+    states = hx if isinstance(hx, (tuple, list)) and rnn.mode == "LSTM" else (hx,)
+    if [getattr(state, "shape", None) for state in states] != list(wanted.values()):
+        expected = " and ".join(f"{name} {shape}" for name, shape in wanted.items())
+        got = " and ".join(str(tuple(s.shape)) if isinstance(s, Tensor) else type(s).__name__ for s in states)
+        raise ValueError(f"hx must be {expected}, got {got}")
+    for state in states:
+        if state.device != x.device:
+            raise ValueError(f"hx is on {state.device}, but x is on {x.device}: move it there")
+        if state.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ValueError(f"hx holds {state.dtype}, but x holds {x.dtype}: convert it")

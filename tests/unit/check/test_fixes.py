@@ -1,0 +1,173 @@
+"""The code in a printed fix can be pasted: it compiles, and evaluated with what it names it does what it says."""
+
+import ast
+import inspect
+import re
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence
+
+import packviz as pv
+from packviz.check import batches, static
+from packviz.check.museum import EXHIBITS
+
+BRACKETS = {"(": ")", "[": "]"}
+
+
+def codes(text):
+    """Every expression in a text that is a call, a subscript or an attribute of what a reader has."""
+    found, end = [], 0
+    for begin in re.finditer(r"(?<![.\w)])(\w+(\.\w+)*[.(\[]\w?|\([^()]*\)\.(?=\w))", text):
+        if begin.start() < end:
+            continue
+        end, depth = begin.start(), 0
+        while end < len(text):  # to the end of the expression, past what its brackets hold
+            depth += (text[end] in BRACKETS) - (text[end] in BRACKETS.values())
+            after = text[end + 1 : end + 2]
+            if depth == 0 and not re.match(r"[\w(\[]", after) and not re.match(r"\.\w", text[end + 1 : end + 3]):
+                break
+            end += 1
+        end += 1
+        found.append(text[begin.start() : end].rstrip("."))
+    return [one for one in found if re.search(r"[(\[]|\w\.[a-z]", one) and not one.startswith("e.g")]
+
+
+def test_code_is_found_in_a_text():
+    text = "pass lengths.cpu(), or (see x[:, -1].sum(0)) f(a, (b, c))[0].d. Then x.shape[1] of 3.9 steps."
+    assert codes(text) == ["lengths.cpu()", "x[:, -1].sum(0)", "f(a, (b, c))[0].d", "x.shape[1]"]
+
+
+def scope(x, lengths, batch_first=True):
+    """What a reader has who packs `x`."""
+    rnn = nn.GRU(x.shape[-1], 2, batch_first=batch_first)
+    given = torch.as_tensor(lengths)
+    h_0 = torch.zeros(1, len(lengths), 2)
+    return {"torch": torch, "pv": pv, "x": x, "lengths": given, "rnn": rnn, "gru": rnn, "h_0": h_0, "c_0": h_0} | {
+        function.__name__: function
+        for function in (pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence)
+    }
+
+
+def batch(batch_first=True):
+    """Sequences of 5, 3 and 2 steps."""
+    x = torch.randn(3, 5, 2)
+    for row, n in zip(x, (5, 3, 2), strict=True):
+        row[n:] = 0
+    return x if batch_first else x.transpose(0, 1)
+
+
+def diagnosed():
+    """By name, what `diagnose` is given, so that every fix of it is seen."""
+    x, wide = batch(), torch.cat([batch(), torch.zeros(3, 2, 2)], 1)
+    packed = pack_padded_sequence(x, [5, 3, 2], True)
+    sick = x.clone()
+    sick[1, 4] = torch.nan
+    state = torch.zeros(1, 7, 2)
+    for first in (True, False):
+        order = "batch first" if first else "time first"
+        turn = (lambda one: one) if first else (lambda one: one.transpose(0, 1))
+        yield f"NaN, {order}", (turn(sick), [5, 3, 2], first), {}
+        yield f"left-padded, {order}", (turn(x.flip(1)), [5, 3, 2], first), {}
+        yield f"too wide, {order}", (turn(wide), [5, 3, 2], first), {}
+        yield f"swapped, {order}", (turn(wide), [5] * 7, first), {}
+    yield "fractions", (x, [5.0, 2.9, 2.0], True), {}
+    yield "no numbers", (x, [5.0, float("nan"), 2.0], True), {}
+    yield "beyond", (x, [9, 3, 2], True), {}
+    yield "empty", (x, [5, 0, 2], True), {}
+    yield "few", (x, [5, 3], True), {}
+    yield "short", (x, [3, 2, 1], True), {}
+    yield "long", (x, [5, 5, 5], True), {}
+    yield "order", (x, [2, 3, 5], True), {}
+    yield "state", (x, [5, 3, 2], True), {"hx": state}
+    yield "state batch first", (x, [5, 3, 2], True), {"hx": torch.zeros(3, 1, 2)}
+    yield "last", (x, [5, 3, 2], True), {"last": x[:, -1]}
+    yield "other indices", (x, [5, 3, 2], True), {"packed": packed._replace(sorted_indices=torch.tensor([1, 0, 2]))}
+    mixed = x[[1, 0, 2]]
+    yield "order lost", (mixed, [3, 5, 2], True), {"packed": packed}
+
+
+@pytest.mark.parametrize(("given", "options"), [one[1:] for one in diagnosed()], ids=[one[0] for one in diagnosed()])
+def test_the_fixes_of_diagnose(given, options):
+    x, lengths, batch_first = given
+    found = pv.diagnose(*given, **options)
+    assert found
+    names = scope(x, lengths, batch_first) | {"data": torch.zeros(10, 2), "h_0": options.get("hx")}
+    names["packed"] = pack_padded_sequence(batch(), [5, 3, 2], True)
+    for one in found:
+        assert "…" not in one.fix
+        for code in codes(one.fix):
+            eval(code, names)
+
+
+def repaired(found, rule, x, lengths, batch_first):
+    """The batch after the fix of one finding was executed."""
+    (one,) = [one for one in found if one.rule == rule]
+    names = scope(x, lengths, batch_first)
+    names["lengths"] = lengths
+    exec(re.search(r"(x|lengths) = .*", one.fix)[0], names)
+    return names["x"], names["lengths"]
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("features", [(), (2,), (2, 3)])
+def test_a_fix_repairs(batch_first, features):
+    x = torch.randn(3, 5, *features) + 9
+    for row, n in zip(x, (5, 3, 2), strict=True):
+        row[n:] = 0
+    turn = (lambda one: one) if batch_first else (lambda one: one.transpose(0, 1))
+    sick = x.masked_fill(x == 0, torch.nan)
+    left = pv.align(x, [5, 3, 2], padding_side="left", batch_first=True)
+    for rule, broken in (("NaN in the padding", sick), ("left-padded", left)):
+        given = turn(broken), [5, 3, 2], batch_first
+        assert torch.equal(turn(repaired(pv.diagnose(*given), rule, *given)[0]), x)
+    given = turn(x), [5.0, 2.9, 2.0], batch_first
+    assert repaired(pv.diagnose(*given), "fractional length", *given)[1].tolist() == [5, 3, 2]
+
+
+def test_findings_have_the_rows_that_they_name():
+    for name, given, options in diagnosed():
+        for one in pv.diagnose(*given, **options):
+            assert isinstance(one.indices, tuple)
+            assert all(type(i) is int for i in one.indices)
+            letters = re.findall(r"\b[a-z]\b", one.where.removeprefix("sequences").removeprefix("sequence"))
+            assert letters == ["abcdefghi"[i] for i in one.indices], name
+    (one,) = [one for one in pv.diagnose(batch(), [5, 2, 1], True) if one.rule == "data after the length"]
+    assert one.indices == (1, 2)
+    many = torch.ones(40, 5, 1)
+    (one,) = [one for one in pv.diagnose(many, [6] * 40, True) if one.rule == "longer than x"]
+    assert one.indices == tuple(range(40))
+    assert one.where.endswith(" and 32 more")
+    assert {one.indices for one in pv.diagnose(batch(), [5, 3], True)} == {()}
+
+
+@pytest.mark.parametrize("one", EXHIBITS, ids=[one.name for one in EXHIBITS])
+def test_the_fixes_of_explained_errors(one):
+    assert "…" not in one.fix
+    x, lengths = batch().transpose(0, 1), [5, 3, 2]
+    packed = pack_padded_sequence(x, lengths)
+    output, h_n = nn.GRU(2, 2, bidirectional=True)(x)
+    nested = torch.nested.nested_tensor([torch.ones(2, 1), torch.ones(3, 1)], layout=torch.jagged)
+    own = {"packed": packed, "data": packed.data, "output": output.transpose(0, 1), "h_n": h_n, "nested": nested}
+    own |= {"values": nested.values(), "first": nested, "layer": nn.Linear(2, 2), "offsets": [0, 5, 8, 10], "H": 2}
+    own |= {"share": torch.tensor([1.0, 0.6]), "T": 5, "B": 3, "layers": 1, "n": np.array(lengths), "b": 0}
+    own["full"] = torch.tensor(lengths) > 0
+    for code in codes(one.fix):
+        eval(code, scope(x, lengths, False) | own | ({"x": x.transpose(0, 1)} if "[full]" in code else {}))
+
+
+@pytest.mark.parametrize("module", [batches, static])
+def test_no_fix_leaves_something_out(module):
+    """Those, too, that no batch above brings about."""
+    tree = ast.parse(inspect.getsource(module))
+    written = [node.value for node in ast.walk(tree) if isinstance(node, (ast.Assign, ast.keyword)) and is_fix(node)]
+    assert len(written) > 5
+    for node in written:
+        assert not [part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and "…" in str(part.value)]
+
+
+def is_fix(node):
+    targets = node.targets if isinstance(node, ast.Assign) else [node]
+    return "fix" in [getattr(target, "id", getattr(target, "arg", "")) for target in targets]

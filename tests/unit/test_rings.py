@@ -1,0 +1,168 @@
+"""Rings: the library at the centre is small, and nothing in it imports what lies outside.
+
+`pytest -s tests/unit/test_rings.py` prints the rings.
+"""
+
+import ast
+import functools
+import json
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+
+HOUSE = Path(__file__).parents[2] / "packviz"
+MOST = 3_600  # lines of code in the first ring, without blanks, comments and docstrings
+# What each ring is for. All that this imports belongs to the ring too, unless a ring further in has it.
+RINGS = {
+    "library": ("core/layout.py", "draw/picture.py", "count/flops.py", "check/states.py", "ops/masks.py"),
+    "fast execution": ("ops",),
+    "judging and measuring": ("check", "count", "bench", "studies", "cli.py", "__main__.py"),
+    "teaching": ("lessons", "explorers", "core", "draw"),
+}
+
+# Every verb of the library with every option, and everything that its results can draw and say.
+LIBRARY = """
+import io, itertools, json, pathlib, sys, tempfile, warnings
+import numpy as np
+import torch
+import packviz as pv
+
+warnings.simplefilter("ignore")
+folder = pathlib.Path(tempfile.mkdtemp())
+
+
+def use(result):
+    result.to_text(), repr(result), result._repr_mimebundle_()
+    for theme in ("light", "dark", "live"):
+        result.to_svg(theme)
+    for suffix in ("svg", "html", "txt"):
+        result.save(folder / f"drawing.{suffix}")
+
+
+lengths, many = [5, 3, 2], list(range(1, 60))
+x = torch.arange(15.0).reshape(3, 5, 1)
+packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+jagged = torch.nested.nested_tensor([torch.zeros(n, 2) for n in lengths], layout=torch.jagged)
+sources = [(lengths,), (many,), (pv.Layout([2, 5]),), (pv.Layout.from_mask(np.tri(3)),), (packed,), (jagged,)]
+sources += [(["abc", "x"],), ([[1, 2], [3]],), (x, lengths, True), (x.mT, [1, 1, 1], True), (x, [3] * 5, False)]
+for source in sources:
+    for indices, explain, flat in itertools.product([False, True], repeat=3):
+        use(pv.show(*source, indices=indices, explain=explain, flat=flat))
+use(pv.show([2, 1], names=["one", "two"]))
+
+for rnn in (torch.nn.LSTM(3, 4, 2, bidirectional=True, proj_size=2), torch.nn.GRU(3, 4), pv.Spec("RNN", 3, 4)):
+    for batches in (lengths, pv.Layout(lengths), many, [lengths, [7, 1], [2]]):
+        for input_grad in (False, True):
+            use(pv.flops(rnn, batches, input_grad=input_grad))
+
+x = torch.randn(3, 5, 3)
+lstm = torch.nn.LSTM(3, 4, 2, bidirectional=True, batch_first=True, dropout=0.5)
+for rnn in (lstm, torch.nn.GRU(3, 4), torch.nn.RNN(3, 4)):
+    batch = x if rnn.batch_first else x.transpose(0, 1)
+    rows = rnn.num_layers * (1 + rnn.bidirectional)
+    states = torch.ones(rows, 3, 4)
+    for hx in (None, (states, states) if rnn.mode == "LSTM" else states):
+        for gradients, tolerance in ((True, None), (False, 1e-3)):
+            compared = pv.compare(rnn, batch, lengths, hx, gradients=gradients, tolerance=tolerance)
+            use(compared)
+            compared.verdict, compared.agrees.h_n, repr(compared.agrees), compared.needs_packing("outputs")
+            for direction in ("forward", "reverse")[: 1 + rnn.bidirectional]:
+                for unit in (None, 1):
+                    use(compared.trajectory(direction, unit))
+use(pv.compare(torch.nn.GRU(3, 4), torch.randn(60, 59, 3), many))
+
+for reduction in ("mean", "sum", "sequence"):
+    for batch_first in (True, False):
+        pv.masked_loss(torch.rand(5, 5), [1, 2, 3, 4, 5], batch_first, reduction)
+mask = pv.real_mask(lengths, 5)
+pv.real_mask(torch.tensor(lengths))
+for to, source in itertools.product(["left", "right"], ["left", "right", None]):
+    for check_padding in (None, 0):
+        try:
+            pv.align(x, lengths, padding_side=to, source_side=source, max_length=9, batch_first=True, padding_value=7,
+                     check_padding=check_padding)
+        except ValueError:  # `check_padding` found data there
+            pass
+    pv.align(x, mask, padding_side=to, batch_first=True)
+
+print(json.dumps([module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "packviz"]))
+"""
+
+
+@functools.cache
+def code_lines(path):
+    """Lines of code of a file: no blanks, comments or docstrings."""
+    source = path.read_text(encoding="utf-8")
+    documented = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            documented |= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
+    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    with path.open(encoding="utf-8") as file:
+        tokens = [token for token in tokenize.generate_tokens(file.readline) if token.type not in skipped]
+    return len({line for t in tokens for line in range(t.start[0], t.end[0] + 1)} - documented)
+
+
+def imported(path):
+    """The files of packviz that a file imports, also those that one of its functions imports when it is called."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    only_types = {
+        node
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test)
+        for statement in block.body
+        for node in ast.walk(statement)
+    }
+    names = {".".join(path.relative_to(HOUSE.parent).parent.parts)}
+    for node in {*ast.walk(tree)} - only_types:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom):
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    places = [HOUSE.parent.joinpath(*name.split(".")) for name in names if name.partition(".")[0] == HOUSE.name]
+    packages = {parent for place in places for parent in [place, *place.parents] if parent.is_relative_to(HOUSE)}
+    candidates = {place.with_suffix(".py") for place in places} | {package / "__init__.py" for package in packages}
+    return {file for file in candidates if file.is_file()}
+
+
+def closure(files):
+    """The files, and all that they import."""
+    found, new = set(), set(files)
+    while new:
+        found |= new
+        new = {file for path in new for file in imported(path)} - found
+    return found
+
+
+@functools.cache
+def rings():
+    """`{ring: its files}`."""
+    found, inside = {}, set()
+    for ring, places in RINGS.items():
+        files = {f for place in places for f in ([HOUSE / place] if "." in place else (HOUSE / place).rglob("*.py"))}
+        found[ring] = closure(files) - inside
+        inside |= found[ring]
+    return found
+
+
+def test_the_library_can_be_read_in_an_evening():
+    print()
+    for number, (ring, files) in enumerate(rings().items(), start=1):
+        print(f"{number} {ring:22} {sum(map(code_lines, files)):6,} lines of code in {len(files)} files")
+    library = rings()["library"]
+    by_size = sorted(library, key=code_lines, reverse=True)
+    print(*(f"{code_lines(file):8} {file.relative_to(HOUSE)}" for file in by_size if code_lines(file)), sep="\n")
+    assert sum(map(code_lines, library)) <= MOST
+
+
+def test_every_file_belongs_to_a_ring():
+    assert set().union(*rings().values()) == {*HOUSE.rglob("*.py")}
+
+
+def test_the_library_needs_nothing_of_the_other_rings():
+    """Imports of every kind are followed above, so that a lazy one saves nothing. Here everything is called, too."""
+    done = subprocess.run([sys.executable, "-c", LIBRARY], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    loaded = {Path(file) for file in json.loads(done.stdout.splitlines()[-1])}
+    assert loaded <= rings()["library"]
