@@ -27,8 +27,9 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.bench import rnn_calls
 from packviz.core.spec import Spec
 from packviz.ops import masks, original, packing, running
+from packviz.ops.agreement import apart
 from packviz.ops.operator import ragged_op
-from packviz.ops.tolerance import TOLERANCE, apart, full_precision
+from packviz.ops.tolerance import TOLERANCE, full_precision
 from packviz.studies import helpers
 
 _FARTHER = 4
