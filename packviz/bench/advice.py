@@ -516,7 +516,7 @@ def _lengths(given: Any) -> IntArray:
         raise ValueError("lengths is None; give a list, an array, a tensor, a Layout or a file")
     if isinstance(given, (str, PathLike)):
         given = sources.read(str(given))
-    return (given if isinstance(given, Layout) else Layout(given)).lengths
+    return Layout(given).lengths
 
 
 def _middle(groups: Sequence[IntArray], load: Load, sample: int) -> list[IntArray]:

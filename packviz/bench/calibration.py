@@ -147,7 +147,7 @@ def calibrate(
     modes: Sequence[str] = MODES,
     threads: int | None = None,
     budget: float = 180.0,
-    progress: Callable[[str], object] = lambda said: None,
+    progress: Callable[[int, int], object] = lambda done, of: None,
 ) -> Costs:
     """Measures what runs cost on this machine, with one number of torch's threads.
 
@@ -161,7 +161,7 @@ def calibrate(
         budget: seconds for everything, roughly. As often as there is time, everything is measured again, and the
             shortest time counts, because a busy machine only ever makes things slower. The first shapes of `SHAPES` are
             always measured.
-        progress: called with the name of what comes next.
+        progress: called with the points done, and the points that there are at most.
 
     Raises:
         ValueError: there is no such device or RNN, `threads` is not a whole number of at least 1, or `budget` is not a
@@ -179,7 +179,7 @@ def calibrate(
             done = len(found.values)
             if done == len(points) or (done >= first and time.monotonic() - began > budget):
                 break
-            progress(str(points[done]))
+            progress(done, len(points))
     return found.costs
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from packviz.check.findings import UNDECIDED, Finding, Findings
-from packviz.core.layout import BoolArray, IntArray, Layout, Packed, sequence_name
+from packviz.core.layout import BoolArray, IntArray, Layout, Packed, host_array, sequence_name
 from packviz.core.padded import Padded, batch_is_first, order
 from packviz.core.validation import require_dense
 from packviz.draw.text import count, numbers
@@ -106,7 +106,7 @@ class _Batch:
         self.x = x.flatten(2) if x.ndim > 2 else x.unsqueeze(2)
         require_dense("lengths", lengths)
         try:
-            given = lengths.detach() if isinstance(lengths, Tensor) else torch.tensor(np.array(lengths))
+            given = lengths.detach() if isinstance(lengths, Tensor) else torch.tensor(host_array(lengths))
         except (TypeError, ValueError, RuntimeError):
             raise ValueError(f"lengths must be a list or a tensor of numbers, got {lengths!r}") from None
         if given.ndim != 1 or given.dtype == torch.bool or given.is_complex():

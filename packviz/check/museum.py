@@ -1,6 +1,6 @@
 """The exhibits of the error museum: what people meet with packed sequences, why it happens, and what to do.
 
-The texts are in museum.toml. Notebook 11 (or 12) makes nearly each mistake happen, `search` finds the exhibit of an
+The texts are in museum.toml. Notebook 11 (or 12) makes nearly each mistake happen, `explain` finds the exhibit of an
 error text, and `explain_errors` adds it to an exception.
 """
 
@@ -171,7 +171,7 @@ def _put_up(shown: Exhibit, said: Sequence[str]) -> None:
 
 @dataclass(frozen=True, repr=False)
 class Matches(HasText, Sequence[Exhibit]):
-    """The exhibits that a search found, the best first.
+    """The exhibits that `explain` found, the best first.
 
     Attributes:
         exhibits: what was found; empty if nothing is close.
@@ -192,33 +192,52 @@ class Matches(HasText, Sequence[Exhibit]):
         """Whether this is a known error text that no other mistake is known to give."""
         return bool(self.exhibits) and not self.doubt
 
-    def to_text(self) -> str:
-        """The best match, and how sure it is."""
+    @property
+    def summary(self) -> str:
+        """The best match, and how sure it is, in a line."""
         if not self.exhibits:
             return "Nothing close."
         more = f", or {count(len(self) - 1, 'other')}" if len(self) > 1 else ""
         found = f"{self[0].name}, {self[0].place}{more}."
         return f"Sure: {found}" if self.sure else f"Not sure, perhaps: {found} {self.doubt}"
 
+    def to_text(self) -> str:
+        """The summary, then of each what torch says, why, and the fix."""
+        return "\n\n".join([self.summary, *(one.to_text() for one in self)])
 
-def search(text: str, limit: int = 3) -> Matches:
-    """Finds the exhibits that an error text belongs to, or that some words describe, and says how sure it is.
+    def to_html(self) -> str:
+        """The same as HTML: a table for each."""
+        return f'<div class="packviz-table">{self.summary}</div>' + "".join(one.to_html() for one in self)
 
-    A text with the type of an exception, or with a traceback, is found by its text alone: single words that it shares
-    with an exhibit say nothing.
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/html": self.to_html(), "text/plain": self.to_text()}
+
+
+def explain(text: str | BaseException, limit: int = 3) -> Matches:
+    """Explains an error from packed sequences that was copied after a crash: why it happens, and what to do.
+
+        pv.explain("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor")
+
+    It knows what torch says of some thirty mistakes, those of the error museum (notebook 11), and says how sure it is:
+    several mistakes may share a text. It also finds mistakes without an error, by words such as "h_n order". To explain
+    errors as they are raised, with what was passed, use `pv.explain_errors`.
 
     Args:
-        text: an error text, whole or in part, with or without its traceback: numbers, shapes, devices and case do not
-            matter. Or words, such as "h_n order".
-        limit: how many to give at most.
+        text: the error text, whole or in part, with or without its traceback; numbers, shapes, devices and case do not
+            matter. Or the exception itself. Or some words; but words that an error text merely shares with a mistake do
+            not count.
+        limit: how many mistakes to give at most.
 
     Returns:
-        The best first: `sure`, if the text is that of one exhibit and of nothing else that is known; none, if nothing
-        is close.
+        The mistakes, the best match first. `.sure` is whether the text is that of one mistake and of nothing else that
+        is known, and `.doubt` why it is not. It is empty if nothing is close. A notebook shows why each happens and
+        what to do; `print` writes it.
 
     Raises:
-        TypeError: the text is no string.
+        TypeError: `text` is neither a string nor an exception.
     """
+    if isinstance(text, BaseException):
+        text = f"{type(text).__name__}: {text}"
     if not isinstance(text, str):
         raise TypeError(f"text is a {type(text).__name__}; give the error text, or some words, as a string")
     text = _COLOUR.sub("", text)

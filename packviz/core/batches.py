@@ -157,7 +157,7 @@ class Load:
     @classmethod
     def of(cls, lengths: Any, groups: Sequence[IntArray]) -> Load:
         """Counts the cells of these batches of sequences."""
-        n = np.asarray(lengths)
+        n = Layout(lengths).lengths
         real = [n[group].sum() for group in groups]
         return cls(np.array(real), np.array([group.size * n[group].max() for group in groups]))
 

@@ -31,6 +31,7 @@ _LISTS = 270  # px: the same with the lists of indices
 _LENGTH = 41  # px: the column of lengths
 _NAME = 110  # px: longer names are cut
 _FALL = 58  # px: from the batch sizes to the data, where lines show which column goes where
+_MARGIN = 26 + width_of("batch_sizes")  # px: to the left of steps that have this label there
 _GAP = 6  # px: between the stretches of data
 
 
@@ -66,6 +67,7 @@ def draw(
     indices: bool = False,
     explain: bool = False,
     flat: bool = False,
+    part: str = text.WHOLE,
 ) -> Sheet:
     """Draws the padded batch, the packed steps and the packed data.
 
@@ -80,6 +82,7 @@ def draw(
         indices: adds `sorted_indices` and `unsorted_indices`, each value at the row that it is about.
         explain: says beside each part what it is.
         flat: adds the flat rows, one sequence after another as attention wants them, and where each packed row lies.
+        part: one of `text.PARTS`, to draw that part alone.
 
     Raises:
         ValueError: there is no such theme, or no such time step.
@@ -89,8 +92,12 @@ def draw(
         raise ValueError(f"step is {step}; the longest sequence has time steps 0 … {last}")
     sheet, scale = Sheet(theme, summary(layout)), _scale(layout, labels, names)
     flow = _flow(layout, scale, names, indices=indices, flat=flat)
+    if part == text.PACKED:  # as where the steps stand below the padded grid
+        flow = replace(flow, steps_left=max(flow.left, _MARGIN), stacked=True)
     data = _data(layout, scale, flow, 4 + _longest(layout, labels, names, 12) if scale.few else 0.0, flat=flat)
-    return _Picture(layout, labels, names, sheet, step, mistaken, indices, explain, flat, scale, flow, data).draw()
+    return _Picture(
+        layout, labels, names, sheet, step, mistaken, indices, explain, flat, part, scale, flow, data
+    ).draw()
 
 
 @dataclass(frozen=True)
@@ -126,7 +133,7 @@ def _flow(layout: Layout, scale: _Scale, names: Sequence[str] | None, *, indices
     stacked = left + 2 * grid_width + _SLOPE > _WIDEST
     listed = indices and scale.letters and not stacked
     if stacked:  # the label "batch_sizes" stands in the margin, too; side by side, there is the slope for it
-        left = steps_left = max(left, 26 + width_of("batch_sizes"))
+        left = steps_left = max(left, _MARGIN)
     else:
         slope = (_LISTS if listed else _SLOPE) + name_width
         steps_left = max(left + grid_width + slope, ceil(width_of(_title(layout))) + 16)
@@ -181,12 +188,15 @@ class _Picture:
     indices: bool
     explain: bool
     flat: bool
+    part: str
     scale: _Scale
     flow: _Flow
     place: _Data
 
     def draw(self) -> Sheet:
-        """The picture's parts, from top to bottom."""
+        """The picture's parts, from top to bottom, or one of them."""
+        if self.part != text.WHOLE:
+            return self.alone()
         self.padded()
         self.steps()
         y = self.stepped.foot + 26 if self.flow.stacked else self.stepped.foot + 18
@@ -206,6 +216,21 @@ class _Picture:
         width = self.place.width
         # Notes beside the parts may reach further; so may the thin bars of a large batch, which are cut.
         self.sheet.size(max(width, self.sheet.width - 4) if few else width, y + 6)
+        return self.sheet
+
+    def alone(self) -> Sheet:
+        """One part of the picture."""
+        if self.part == text.PADDED:
+            self.padded()
+            y = self.grid.foot + 6
+        elif self.part == text.PACKED:
+            self.steps()
+            y = self.stepped.foot + 24
+        else:
+            y = self.lines(0, self._true_order())
+        y = self.sheet.paragraph(4, y, self._notes(explained=False), size=11, ink=self.muted)
+        if self.part == text.DATA and not self.scale.few:
+            self.sheet.size(self.place.width, y + 6)  # thin bars are cut there
         return self.sheet
 
     @property
@@ -232,7 +257,7 @@ class _Picture:
     @cached_property
     def stepped(self) -> CellGrid:
         """The packed steps."""
-        top = TOP + self.grid.foot + 14 if self.flow.stacked else TOP
+        top = TOP + self.grid.foot + 14 if self.flow.stacked and self.part == text.WHOLE else TOP
         return replace(self.grid, left=self.flow.steps_left, top=top, columns=self.layout.batch_sizes.size)
 
     # The panels.
@@ -416,11 +441,12 @@ class _Picture:
             notes.append(f"unsorted_indices {text.numbers(layout.unsorted_indices)}")
         if self.explain and not explained:
             notes += text.EXPLAINED.values()
-        if len(self._ticks(self.stepped)) < layout.batch_sizes.size:
+        steps, data = self.part in (text.WHOLE, text.PACKED), self.part in (text.WHOLE, text.DATA)
+        if steps and len(self._ticks(self.stepped)) < layout.batch_sizes.size:
             notes.append("Not every step has room for its number: some of the batch_sizes are left out.")
-        if not scale.few and layout.batch_sizes.min() * self.place.per_row < 1:
+        if data and not scale.few and layout.batch_sizes.min() * self.place.per_row < 1:
             notes.append("Where the bar of data is plain, its steps are too thin to be told apart.")
-        if scale.stride > 1:
+        if scale.stride > 1 and self.part != text.DATA:
             notes.append(one_in(scale.stride, layout.batch_size))
         return notes
 

@@ -75,7 +75,7 @@ class Scores(Drawing):
         Raises:
             ValueError: a length is not valid or over `row_size`, or there is no such strategy or mask.
         """
-        layout = lengths if isinstance(lengths, Layout) else Layout(lengths)
+        layout = Layout(lengths)
         one_of("strategy", strategy, FILLS)
         one_of("mask", mask, MASKS)
         if row_size is None:

@@ -49,7 +49,7 @@ class Stairs(Drawing):
         Raises:
             ValueError: a length is not valid, or the cuts do not rise from 0 to `max(lengths)`.
         """
-        layout = lengths if isinstance(lengths, Layout) else Layout(lengths)
+        layout = Layout(lengths)
         found = tuple(rectangles(layout.lengths.tolist(), cuts))
         for name, value in (("layout", layout), ("cuts", tuple(map(int, cuts))), ("rectangles", found)):
             object.__setattr__(self, name, value)

@@ -22,6 +22,10 @@ EXPLAINED = {
 }
 """What the parts of a picture are."""
 
+WHOLE, PADDED, PACKED, DATA = "all", "padded", "packed", "data"
+PARTS = (WHOLE, PADDED, PACKED, DATA)
+"""What of a batch is shown: everything, or the padded grid, the packed steps or the packed data alone."""
+
 FEW = 16
 """Up to this many sequences and time steps every cell is written out."""
 
@@ -35,11 +39,21 @@ def summary(layout: Layout) -> str:
     )
 
 
-def describe(layout: Layout, labels: Labels | None = None, names: Sequence[str] | None = None) -> str:
-    """The padded batch and the packed data in words, cell by cell when there are few."""
-    if is_few(layout):
-        return "\n".join([summary(layout), "", *_padded(layout, labels, names), "", *_packed(layout, labels, names)])
-    return "\n".join([summary(layout), "", *_outline(layout)])
+def describe(
+    layout: Layout, labels: Labels | None = None, names: Sequence[str] | None = None, part: str = WHOLE
+) -> str:
+    """The padded batch and the packed data in words, or one of `PARTS`, cell by cell when there are few."""
+    if not is_few(layout):
+        return "\n".join([summary(layout), "", *_outline(layout, part)])
+    lines = [summary(layout)]
+    if part in (WHOLE, PADDED):
+        lines += ["", *_padded(layout, labels, names)]
+    if part in (WHOLE, PACKED):
+        lines += ["", *_packed(layout, labels, names)]
+    if part == DATA:
+        lines += ["", f"data: {count(layout.n_valid, 'row')}, step by step"]
+        lines += table([[row[0], *row[3:]] for row in _steps(layout, labels, names)], "  <4  <12 <")
+    return "\n".join(lines)
 
 
 def at_step(layout: Layout, t: int) -> str:
@@ -224,12 +238,7 @@ def _padded(layout: Layout, labels: Labels | None, names: Sequence[str] | None) 
 
 def _packed(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[str]:
     lines = [f"packed: {count(layout.n_valid, 'row')} of data, time step by time step"]
-    rows = []
-    for t, size in enumerate(layout.batch_sizes):
-        first = layout.offsets[t]
-        cells = " ".join(cell_label(labels, b, t, names) for b in layout.sorted_indices[:size])
-        rows.append([f"t={t}", f"batch_sizes[{t}]", f"{size}", _rows(first, size), cells])
-    lines += table(rows, "  <4  < = <2  <12 <")
+    lines += table(_steps(layout, labels, names), "  <4  < = <2  <12 <")
     lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")
     if not layout.is_sorted:
         lines.append(f"sorted_indices   {numbers(layout.sorted_indices)}")
@@ -237,16 +246,25 @@ def _packed(layout: Layout, labels: Labels | None, names: Sequence[str] | None) 
     return lines
 
 
+def _steps(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[list[str]]:
+    """Of each time step its batch size, its rows of data, and its cells."""
+    rows = []
+    for t, size in enumerate(layout.batch_sizes):
+        cells = " ".join(cell_label(labels, b, t, names) for b in layout.sorted_indices[:size])
+        rows.append([f"t={t}", f"batch_sizes[{t}]", f"{size}", _rows(layout.offsets[t], size), cells])
+    return rows
+
+
 def _rows(first: int, size: int) -> str:
     return f"row  {first}" if size == 1 else f"rows {first}–{first + size - 1}"
 
 
-def _outline(layout: Layout) -> list[str]:
+def _outline(layout: Layout, part: str) -> list[str]:
     n, steps = layout.lengths, count(layout.batch_sizes.size, "time step")
     spread = f"shortest {n.min()}, median {np.median(n):g}, longest {n.max()}; {np.unique(n).size} distinct"
-    return [
-        f"lengths          {spread}",
-        f"                 {numbers(n)}",
+    padded = [f"lengths          {spread}", f"                 {numbers(n)}"]
+    packed = [
         f"packed           {count(layout.n_valid, 'row')} of data in {steps}, longest sequence first",
         f"batch_sizes      {numbers(layout.batch_sizes)}",
     ]
+    return {WHOLE: padded + packed, PADDED: padded, PACKED: packed, DATA: packed}[part]

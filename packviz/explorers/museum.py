@@ -35,8 +35,8 @@ class MuseumExplorer(Panel):
     def view(self) -> View:
         """The plates of the exhibits that are like the text."""
         asked = self.pasted.value.strip()
-        self.found = found = museum.search(asked)
-        summary = found.to_text() if asked else f"{len(museum.EXHIBITS)} exhibits."
+        self.found = found = museum.explain(asked)
+        summary = found.summary if asked else f"{len(museum.EXHIBITS)} exhibits."
         if found:
             summary += " The notebook shows it live." * bool(found[0].notebook)
         else:

@@ -25,7 +25,7 @@ from packviz.ops.arguments import require_features, require_padded, require_rnn,
 from packviz.ops.grid import Grid
 from packviz.ops.index import is_at_hand
 from packviz.ops.kernels import Fused, Result, flat_weights, has_padded_kernel, is_fused, layers
-from packviz.ops.masks import whole_numbers
+from packviz.ops.masks import Lengths, whole_numbers
 from packviz.ops.private import has_kernel, is_compiler_loaded, kernel, may_derive_otherwise, may_have_hooks, storage
 
 METHODS = ("auto", "packed", "padded", "split", "staircase")
@@ -57,7 +57,7 @@ class Staircase:
 def run(
     rnn: nn.RNN | nn.GRU | nn.LSTM,
     x: Tensor,
-    lengths: Tensor | Sequence[int],
+    lengths: Lengths,
     hx: State | None = None,
     *,
     batch_first: bool | None = None,
@@ -106,7 +106,7 @@ def run(
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any options.
         x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end. Values in the padding, including
             NaN, have no effect, and their gradient is 0.
-        lengths: `(B,)` whole numbers from 1 to `T`, in any order, as a list or a CPU tensor.
+        lengths: `(B,)` whole numbers from 1 to `T`, in any order: a list, an array, a `Layout` or a CPU tensor.
         hx: the initial state in the format the module expects, in batch order: the batch is its second dimension,
             whatever `batch_first` is. Defaults to zeros.
         batch_first: whether `x` and the output are `(B, T, …)`, as in `pack_padded_sequence`. Defaults to the module's
@@ -143,7 +143,7 @@ def plan(
     Args:
         rnn: an RNN, whose dtype the batch will have. Or the sizes of one, which then counts as an RNN in float32, on a
             CPU where torch has a fused LSTM. The number of threads is the one torch is set to.
-        lengths: `(B,)` whole numbers of at least 1; or a `Layout`.
+        lengths: `(B,)` whole numbers of at least 1, as `Layout` takes them.
         training: whether gradients will be needed.
         device: where the batch will run, such as `"cuda"`; this machine need not have it. Defaults to the RNN's own
             device, and to the CPU for a `Spec`.
@@ -157,7 +157,7 @@ def plan(
         TypeError: `rnn` is not an RNN.
         ValueError: a length is not valid, or there is no such kind of device.
     """
-    n = tuple((lengths if isinstance(lengths, Layout) else Layout(lengths)).lengths.tolist())
+    n = tuple(Layout(lengths).lengths.tolist())
     kind = None if device is None else _device_type(device)
     if kind not in (None, "cpu", "cuda"):
         return costs.Plan("packed", (0, max(n)), {}, f"no other method supports the device {kind}")
@@ -195,7 +195,7 @@ class Ragged(nn.Module):
     def forward(
         self,
         x: Tensor,
-        lengths: Tensor | Sequence[int],
+        lengths: Lengths,
         hx: State | None = None,
         *,
         batch_first: bool | None = None,
@@ -226,6 +226,7 @@ def _run(
 ) -> tuple[Tensor, State]:
     if is_tracing():  # type: ignore[no-untyped-call]
         first = rnn.batch_first if batch_first is None else batch_first
+        lengths = lengths if isinstance(lengths, (Tensor, list)) else whole_numbers(lengths).tolist()
         return _packed(rnn, x, lengths, hx, first, total_length, padding_value)  # the trace holds the lengths
     n, source = _checked(rnn, x, lengths, hx, batch_first, total_length, padding_value, method)
     first = source.batch_first

@@ -42,7 +42,7 @@ from packviz import cli, explorers
 from packviz.bench import advice, calibration, comparison, timing
 from packviz.bench.comparison import PACKED, PADDED
 from packviz.bench.timing import FEWEST_ROUNDS, NARROW, Timing, measure, median_interval
-from packviz.check import errors, museum
+from packviz.check import errors
 from packviz.check.findings import Finding, Findings
 from packviz.check.states import RESULTS
 from packviz.check.truth import truth_table
@@ -148,7 +148,7 @@ def test_any_mask_moves_its_real_cells_in_order(data, side, batch_first, more):
     x = torch.arange(1.0, 1 + mask.numel() * 2).reshape(*mask.shape, 2).requires_grad_()
     width = int(mask.sum(1).max()) + more
     lying = x if batch_first else x.transpose(0, 1)
-    moved = pv.align(lying, mask, padding_side=side, max_length=width, batch_first=batch_first)
+    moved = pv.align(lying, mask, padding_side=side, max_len=width, batch_first=batch_first)
     moved = moved if batch_first else moved.transpose(0, 1)
     rows = [x[b][mask[b]].tolist() for b in range(size)]
     assert moved.tolist() == laid(rows, width, side, [0.0, 0.0])
@@ -172,7 +172,7 @@ def test_a_mask_is_batch_first_whatever_x_is():
         (MASK[:, :4], {}, r"mask has shape \(2, 4\), but x"),
         (MASK * 2, {}, r"mask\[0, 3\] is 2; give True or 1 at real cells, and False or 0 at padding"),
         (MASK.float(), {}, r"mask of torch.float32.*0 and 1.*\.bool\(\)"),
-        (MASK, {"max_length": 3}, r"mask.sum\(1\)\[1\] is 4, more than max_length, 3"),
+        (MASK, {"max_len": 3}, r"mask.sum\(1\)\[1\] is 4, more than max_len, 3"),
     ],
 )
 def test_masks_that_cannot_be_meant(mask, options, message):
@@ -2561,7 +2561,7 @@ def what_torch_says(mistake):
 @pytest.mark.parametrize(("name", "mistake"), SURE.items(), ids=SURE)
 def test_18_a_text_of_one_mistake_alone_is_sure(name, mistake):
     for message in what_torch_says(mistake):
-        found = museum.search(message)
+        found = pv.explain(message)
         assert found.sure
         assert found[0].name == name
         assert found.to_text().startswith(f"Sure: {name}, ")
@@ -2570,7 +2570,7 @@ def test_18_a_text_of_one_mistake_alone_is_sure(name, mistake):
 @pytest.mark.parametrize(("name", "mistake"), UNSURE.items(), ids=UNSURE)
 def test_18_a_text_of_several_mistakes_is_not(name, mistake):
     text, _ = what_torch_says(mistake)
-    found = museum.search(text)
+    found = pv.explain(text)
     assert found[0].name == name
     assert not found.sure
     assert found.to_text().startswith(f"Not sure, perhaps: {name}, ")
@@ -2579,12 +2579,12 @@ def test_18_a_text_of_several_mistakes_is_not(name, mistake):
 @pytest.mark.parametrize("mistake", OTHERS)
 def test_18_no_other_mistake_is_surely_one_of_these(mistake):
     for message in what_torch_says(mistake):
-        assert not museum.search(message).sure
+        assert not pv.explain(message).sure
 
 
 @pytest.mark.parametrize(("text", "name"), REAL)
 def test_18_real_messages_are_never_wrong_and_sure(text, name):
-    found = museum.search(text)
+    found = pv.explain(text)
     assert not found or name is not None
     assert not found or found[0].name == name
     assert not found.sure or found[0].name == name
@@ -2592,7 +2592,7 @@ def test_18_real_messages_are_never_wrong_and_sure(text, name):
 
 def test_18_words_are_never_sure():
     for phrase in ("h_n order", "my lengths are floats", "why is packing slow", "onnx", "batch_first"):
-        found = museum.search(phrase)
+        found = pv.explain(phrase)
         assert found
         assert not found.sure
         assert "Only some words are alike." in found.to_text()

@@ -398,6 +398,14 @@ def test_form_of_large_pictures(lengths, extra, step, mistaken):
     check_form(layout, step=at(layout, step), mistaken=mistaken)
 
 
+@given(few | many, st.integers(0, 3), st.sampled_from(text.PARTS))
+@example([135] * 200_000, 0, text.DATA)
+@example([20_000] + [1] * 40, 0, text.PACKED)
+@example([2] * 15_000, 0, text.PADDED)
+def test_form_of_a_part(lengths, extra, part):
+    check_form(Layout(lengths, max(lengths) + extra), part=part)
+
+
 @given(st.lists(st.lists(words, min_size=1, max_size=16), min_size=1, max_size=16), steps)
 @example([["<b>", "&amp;", '"', "'"], ["]]>"]], None)
 @example([["internationalisation"] * 2] * 16, 1)
