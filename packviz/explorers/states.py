@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from packviz.check.trajectories import trajectory
 from packviz.core.layout import Layout
 from packviz.draw import grids
 from packviz.draw.sheet import Sheet, stack
@@ -80,7 +81,7 @@ class StatesExplorer(Panel):
         show(self.direction, self.bidirectional.value)
         direction = self.direction.value if self.bidirectional.value else "forward"
         unit = self.number.index - 1 if self.number.index else None
-        path = result.trajectory(direction, unit)
+        path = trajectory(result, direction, unit)
 
         def draw(theme: str) -> Sheet:
             where = grids.draw(result.panels(), "Where they differ:", theme)

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
 from packviz.check.states import LOSSES, RESULTS, StatesComparison
+from packviz.check.trajectories import trajectory
 from packviz.check.truth import QUESTIONS, truth_table
 from packviz.draw import palette
 from packviz.ops.tolerance import TOLERANCE
@@ -442,8 +443,8 @@ def test_the_trajectory_is_how_far_the_hidden_states_are_apart(case):
     final = padded.new_zeros(2, len(case.lengths), padded.shape[-1])  # where nothing is given it begins with zeros
     h_0 = final if case.hx is None else (case.hx[0] if isinstance(case.hx, tuple) else case.hx)[-halves:]
     for d, direction in enumerate(("forward", "reverse")[:halves]):
-        path = result.trajectory(direction)
-        one = result.trajectory(direction, 0)
+        path = trajectory(result, direction)
+        one = trajectory(result, direction, 0)
         for b, (n, curve, unit) in enumerate(zip(case.lengths, path.curves, one.curves, strict=True)):
             assert curve.length == n
             same(unit.padded, padded[b, :, d, 0])
@@ -463,9 +464,9 @@ def test_the_trajectory_is_how_far_the_hidden_states_are_apart(case):
 def test_a_trajectory_that_is_not_there():
     result = worked_example()
     with pytest.raises(ValueError, match="direction is 'reverse'; this module has 'forward'"):
-        result.trajectory("reverse")
+        trajectory(result, "reverse")
     with pytest.raises(ValueError, match="unit is 3; the hidden state has units 0 … 2"):
-        result.trajectory(unit=3)
+        trajectory(result, unit=3)
 
 
 # The truth table.
