@@ -489,6 +489,25 @@ def test_where_the_other_order_fits_the_error_names_batch_first(first):
         )
 
 
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_comparison_takes_the_callers_order_too(own, first):
+    rnn, lengths = nn.LSTM(3, 4, batch_first=own, bidirectional=True).double(), [2, 5, 1]
+    x = torch.randn(3, 5, 3, dtype=torch.float64)  # (B, T, I)
+    given = x if first else x.transpose(0, 1)
+    found = pv.compare(rnn, given, lengths, batch_first=first)
+    want = pv.compare(rnn, x if own else x.transpose(0, 1), lengths)
+    assert (found.batch_first, want.batch_first) == (first, own)
+    assert_same([found.packed.output], [by_torch(rnn, given, lengths, batch_first=first)[0]])
+    for name in ("outputs", "h_n", "c_n"):
+        assert_same([torch.tensor(getattr(found, name).absolute)], [torch.tensor(getattr(want, name).absolute)])
+    assert found.agrees.to_text() == want.agrees.to_text()
+    assert rnn.batch_first == own
+    if first != own:
+        with pytest.raises(ValueError, match=rf"did you mean batch_first={first}\?"):
+            pv.compare(rnn, given, lengths)
+
+
 def product_of_calls(rnn):
     """All that take an order, without one and with the module's own."""
     calls = (lambda x, n, **how: pv.run(rnn, x, n, **how), pv.Ragged(rnn), pv.ragged_op(rnn))
