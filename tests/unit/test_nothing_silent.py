@@ -1991,6 +1991,16 @@ def test_12_an_empty_batch_is_not_ok(shape):
     assert pv.diagnose(torch.zeros(shape), [5, 3, 2][: shape[0]], batch_first=True).rules == ["empty batch"]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("steps", [6, 9, 1000])
+def test_12_a_fraction_that_rounding_left_is_shown_in_full(dtype, steps):
+    """Shares times T, as SpeechBrain has them, fall short by one in the last place."""
+    short = torch.nextafter(torch.tensor(float(steps), dtype=dtype), torch.tensor(0.0, dtype=dtype))
+    found = pv.diagnose(torch.randn(2, steps, 3), torch.stack([torch.tensor(float(steps), dtype=dtype), short]), True)
+    (finding,) = [one for one in found if one.rule == "fractional length"]
+    assert float(re.search(r"lengths\[1\] is (\S+)\. ", finding.message)[1]) == short.item()
+
+
 # ---- 13. What is almost certain is an error
 
 X = torch.randn(8, 12, 3) * (torch.arange(12) < torch.tensor([[12, 3, 9, 1, 5, 7, 11, 4]]).T).unsqueeze(2)
