@@ -1651,6 +1651,13 @@ def test_odd_lengths_get_a_note(lengths, enforce_sorted):
     assert "passed: " in note
 
 
+@pytest.mark.parametrize("enforce_sorted", [True, False])
+@pytest.mark.parametrize("lengths", [torch.tensor(5), 5, "abc", {"a": 5}, [[5], [3], [2]], torch.tensor([[5], [3]])])
+def test_lengths_of_another_form_get_a_note_that_says_what_to_give(lengths, enforce_sorted):
+    (note,) = notes_of(lambda: pack_padded_sequence(X11, lengths, enforce_sorted=enforce_sorted))
+    assert "list the number of real time steps of each sequence" in note
+
+
 def test_two_axes_of_lengths_are_shown_in_the_callers_order():
     (note,) = notes_of(lambda: pack_padded_sequence(X11, torch.tensor([[3, 5, 2]]), enforce_sorted=False))
     assert "lengths=[[3, 5, 2]]" in note
