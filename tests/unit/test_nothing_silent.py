@@ -604,6 +604,7 @@ PAIR = pad, pack_padded_sequence
 SET = {pad}
 KEYS = {pad: 1}
 QUEUE = collections.deque([pad])
+FACTORY = collections.defaultdict(pad)
 METHOD = types.MethodType(pad, 1)
 PROPERTY = property(pad)
 cached = functools.lru_cache(pad)
@@ -639,6 +640,7 @@ NAMED = {  # what cannot be changed, or not safely
     "SET (in a set)": lambda m: next(iter(m.SET)),
     "KEYS (as a key)": lambda m: next(iter(m.KEYS)),
     "QUEUE (in a deque)": lambda m: m.QUEUE[0],
+    "FACTORY (in a defaultdict)": lambda m: m.FACTORY.default_factory,
     "METHOD.__func__": lambda m: m.METHOD.__func__,
     "PROPERTY.fget": lambda m: m.PROPERTY.fget,
     "cached (in a _lru_cache_wrapper)": lambda m: m.cached.__wrapped__,
