@@ -226,7 +226,8 @@ def _entries(batch: _Batch, wrong: BoolArray, rule: str, said: str, fix: str) ->
     if wrong.any():
         more = f" (and {wrong.sum() - 1} more)" if wrong.sum() > 1 else ""
         b = int(np.argmax(wrong))
-        yield _about(wrong, "error", rule, f"lengths[{b}] is {batch.given[b]:g}{more}{said}", fix)
+        value = np.format_float_positional(batch.given[b], trim="-")  # in full: 5.9999995 is not 6
+        yield _about(wrong, "error", rule, f"lengths[{b}] is {value}{more}{said}", fix)
 
 
 def _counts(batch: _Batch) -> Iterator[Finding]:

@@ -157,7 +157,7 @@ class StatesComparison(Drawing):
         outputs: `(B, T, D)`, of the last layer.
         h_n: `(L, D, B)`.
         c_n: `(L, D, B)`; none unless it is an LSTM.
-        batch_first: of the module, and so of the two outputs.
+        batch_first: whether the two outputs are `(B, T, D·H)`, as `x` was.
         h_0: `(L·D, B, H)` the initial hidden states.
         gradients: one entry per loss; empty without `gradients=True`.
         notes: what else the reader must know, such as that dropout was left out.
@@ -314,6 +314,7 @@ def compare(
     lengths: Any,
     hx: Any = None,
     *,
+    batch_first: bool | None = None,
     gradients: bool = True,
     tolerance: float | None = None,
 ) -> StatesComparison:
@@ -324,9 +325,10 @@ def compare(
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`: any layers, directions, `proj_size`, dtype, device.
-        x: `(T, B, I)`, or `(B, T, I)` if the module is `batch_first`: left-aligned, padding at the end.
+        x: `(T, B, I)`, or `(B, T, I)` with `batch_first`: left-aligned, padding at the end.
         lengths: `(B,)` the real time steps of each sequence, in any order.
         hx: the initial state as the module takes it; zeros if not given.
+        batch_first: whether `x` is `(B, T, I)`. Defaults to the module's own `batch_first`.
         gradients: whether to compare gradients too, of the two losses in `LOSSES`.
         tolerance: two values agree if they differ by at most this share of the largest value of their sequence; by
             default as `packviz.ops.tolerance.of_states` has it for the dtype and the device.
@@ -339,14 +341,15 @@ def compare(
     require_padded(x)
     require_dense("x", x)
     require_values("x", x)
-    layout = _checked(rnn, x, lengths)
+    first = bool(rnn.batch_first if batch_first is None else batch_first)
+    layout = _checked(rnn, x, lengths, first)
     if hx is not None:
         require_states(rnn, hx, x, layout.batch_size)
     weight = next(rnn.parameters())
     tolerance = of_states(weight.dtype, x.device.type) if tolerance is None else share("tolerance", tolerance)
 
     runs, grads = [], []
-    with _undisturbed(rnn, x, gradients):
+    with _undisturbed(rnn, x, first, gradients):
         if hx is not None:
             hx = tuple(h.detach().clone() for h in hx) if isinstance(hx, (tuple, list)) else hx.detach().clone()
         for way in (False, True):
@@ -356,7 +359,7 @@ def compare(
             runs.append(Run._make(t if t is None else t.detach() for t in result))
     padded, packed = runs
     directions = 1 + rnn.bidirectional
-    cells = [by_direction(one.output, rnn.batch_first, directions) for one in runs]
+    cells = [by_direction(one.output, first, directions) for one in runs]
 
     def state(name: str, *states: Tensor) -> Difference:
         by_layer = (one.reshape(rnn.num_layers, directions, layout.batch_size, -1) for one in states)
@@ -372,7 +375,7 @@ def compare(
         outputs=_difference("outputs", ("sequence", "time step", "direction"), tolerance, *cells),
         h_n=state("h_n", padded.h_n, packed.h_n),
         c_n=None if padded.c_n is None or packed.c_n is None else state("c_n", padded.c_n, packed.c_n),
-        batch_first=rnn.batch_first,
+        batch_first=first,
         h_0=torch.zeros_like(padded.h_n) if hx is None else hx[0] if isinstance(hx, tuple) else hx,
         gradients=tuple(_compared(loss, tolerance, grads[0][loss], grads[1][loss]) for loss in grads[0]),
         notes=tuple(_notes(rnn, gradients)),
@@ -442,13 +445,13 @@ def _finding(
     return _Finding(what, noun, int(differs.sum()), int(where.sum()), difference.worst(where), sequences, names)
 
 
-def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any) -> Layout:
+def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any, batch_first: bool) -> Layout:
     """The layout of the batch, once everything fits.
 
     Raises:
         ValueError: something does not; the message says what to do.
     """
-    require_features(rnn, x.shape, rnn.batch_first)
+    require_features(rnn, x.shape, batch_first)
     if not x.numel():
         raise ValueError(f"x of shape {tuple(x.shape)} is empty: there is nothing to compare")
     weight = next(rnn.parameters())
@@ -456,14 +459,17 @@ def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any) -> Layout:
         ours, theirs = getattr(x, kind), getattr(weight, kind)
         if ours != theirs:
             raise ValueError(f"x has {kind} {ours} but the module {theirs}: call x.to({theirs!r}) first")
-    return Layout.from_padded(x.shape, lengths, rnn.batch_first)
+    return Layout.from_padded(x.shape, lengths, batch_first)
 
 
 @contextmanager
-def _undisturbed(rnn: nn.RNNBase, x: Tensor, gradients: bool) -> Iterator[None]:
-    """Runs without dropout and with gradients if wanted, and leaves the module and the random state as they were."""
+def _undisturbed(rnn: nn.RNNBase, x: Tensor, batch_first: bool, gradients: bool) -> Iterator[None]:
+    """Runs in this order of dimensions, without dropout, and with gradients if wanted.
+
+    Leaves the module and the random state as they were.
+    """
     modes = [(module, module.training) for module in rnn.modules()]
-    dropout = rnn.dropout
+    dropout, own = rnn.dropout, rnn.batch_first
     devices = [x.device] if x.device.type not in ("cpu", "meta") else []
     kind = devices[0].type if devices else "cuda"
     with (
@@ -473,11 +479,11 @@ def _undisturbed(rnn: nn.RNNBase, x: Tensor, gradients: bool) -> Iterator[None]:
     ):
         try:
             rnn.eval()
-            rnn.dropout = 0.0
+            rnn.dropout, rnn.batch_first = 0.0, batch_first
             rnn.training = gradients  # cuDNN's backward wants training mode; without dropout that is eval mode
             yield
         finally:
-            rnn.dropout = dropout
+            rnn.dropout, rnn.batch_first = dropout, own
             for module, mode in modes:
                 module.training = mode
 

@@ -193,7 +193,9 @@ def _links(one: Any, value: Any) -> list[_Link]:
         found = [_argument(one, i) for i, each in enumerate((one.func, *one.args)) if each is value]
         return found + _entries(one, lambda p: p.keywords, value, " (a partial), argument {!r}")
     if isinstance(one, dict):
-        return _entries(one, lambda d: d, value, ".{}" if "__name__" in one else "[{!r}]") or [_Link(" (as a key)")]
+        found = _entries(one, lambda d: d, value, ".{}" if "__name__" in one else "[{!r}]")
+        is_key = any(key is value for key in list(dict.keys(one)))
+        return found or [_Link(" (as a key)" if is_key else f" (in a {type(one).__name__})")]
     if isinstance(one, list):
         return [_item(one, i) for i, each in enumerate(one) if each is value]
     if isinstance(one, tuple):

@@ -259,8 +259,8 @@ def align(
         max_len: width of the result in time steps. Defaults to `T`.
         batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a warning if
             `B` equals `T` (but not while compiling).
-        padding_value: value that fills the padding of the result. Values in the padding of `x`, including NaN, have no
-            effect.
+        padding_value: value that fills the padding of the result: for token ids, the tokenizer's `pad_token_id`. Values
+            in the padding of `x`, including NaN, have no effect.
         check_padding: the value that the padding of `x` holds, to check that in each sequence all cells in the padding
             have this value, and that the first and last cell of the data do not. The check waits for the device.
             Without it nothing is read from an accelerator.

@@ -129,7 +129,8 @@ def patch_torch(*, everywhere: bool = False) -> Patch:
     classes and objects, default arguments, closures, partials, and entries of dicts, lists and tuples. With
     `everywhere=True`, those that can be changed are replaced as well, and only the others are named, such as entries of
     tuples and sets. Local variables of running functions are neither found nor replaced. Code that imports the
-    functions while the patch is in force keeps packviz's after it.
+    functions while the patch is in force keeps packviz's after it. If an object that holds one is pickled meanwhile,
+    such as a whole model with an attribute `pack`, it can be loaded only with packviz; a `state_dict` does not hold it.
 
     The names belong to the whole process. Threads that pack meanwhile get one function or the other; both return the
     same and can be mixed. Other processes are not reached: a worker that is spawned has to call this again. Several

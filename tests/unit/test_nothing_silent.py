@@ -489,6 +489,25 @@ def test_where_the_other_order_fits_the_error_names_batch_first(first):
         )
 
 
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_comparison_takes_the_callers_order_too(own, first):
+    rnn, lengths = nn.LSTM(3, 4, batch_first=own, bidirectional=True).double(), [2, 5, 1]
+    x = torch.randn(3, 5, 3, dtype=torch.float64)  # (B, T, I)
+    given = x if first else x.transpose(0, 1)
+    found = pv.compare(rnn, given, lengths, batch_first=first)
+    want = pv.compare(rnn, x if own else x.transpose(0, 1), lengths)
+    assert (found.batch_first, want.batch_first) == (first, own)
+    assert_same([found.packed.output], [by_torch(rnn, given, lengths, batch_first=first)[0]])
+    for name in ("outputs", "h_n", "c_n"):
+        assert_same([torch.tensor(getattr(found, name).absolute)], [torch.tensor(getattr(want, name).absolute)])
+    assert found.agrees.to_text() == want.agrees.to_text()
+    assert rnn.batch_first == own
+    if first != own:
+        with pytest.raises(ValueError, match=rf"did you mean batch_first={first}\?"):
+            pv.compare(rnn, given, lengths)
+
+
 def product_of_calls(rnn):
     """All that take an order, without one and with the module's own."""
     calls = (lambda x, n, **how: pv.run(rnn, x, n, **how), pv.Ragged(rnn), pv.ragged_op(rnn))
@@ -585,6 +604,7 @@ PAIR = pad, pack_padded_sequence
 SET = {pad}
 KEYS = {pad: 1}
 QUEUE = collections.deque([pad])
+FACTORY = collections.defaultdict(pad)
 METHOD = types.MethodType(pad, 1)
 PROPERTY = property(pad)
 cached = functools.lru_cache(pad)
@@ -620,6 +640,7 @@ NAMED = {  # what cannot be changed, or not safely
     "SET (in a set)": lambda m: next(iter(m.SET)),
     "KEYS (as a key)": lambda m: next(iter(m.KEYS)),
     "QUEUE (in a deque)": lambda m: m.QUEUE[0],
+    "FACTORY (in a defaultdict)": lambda m: m.FACTORY.default_factory,
     "METHOD.__func__": lambda m: m.METHOD.__func__,
     "PROPERTY.fget": lambda m: m.PROPERTY.fget,
     "cached (in a _lru_cache_wrapper)": lambda m: m.cached.__wrapped__,
@@ -1632,6 +1653,13 @@ def test_odd_lengths_get_a_note(lengths, enforce_sorted):
     assert "passed: " in note
 
 
+@pytest.mark.parametrize("enforce_sorted", [True, False])
+@pytest.mark.parametrize("lengths", [torch.tensor(5), 5, "abc", {"a": 5}, [[5], [3], [2]], torch.tensor([[5], [3]])])
+def test_lengths_of_another_form_get_a_note_that_says_what_to_give(lengths, enforce_sorted):
+    (note,) = notes_of(lambda: pack_padded_sequence(X11, lengths, enforce_sorted=enforce_sorted))
+    assert "list the number of real time steps of each sequence" in note
+
+
 def test_two_axes_of_lengths_are_shown_in_the_callers_order():
     (note,) = notes_of(lambda: pack_padded_sequence(X11, torch.tensor([[3, 5, 2]]), enforce_sorted=False))
     assert "lengths=[[3, 5, 2]]" in note
@@ -1970,6 +1998,16 @@ def test_12_a_mistake_that_shows_all_the_same_is_told():
 @pytest.mark.parametrize("shape", [(0, 5, 2), (3, 0, 2), (3, 5, 0)])
 def test_12_an_empty_batch_is_not_ok(shape):
     assert pv.diagnose(torch.zeros(shape), [5, 3, 2][: shape[0]], batch_first=True).rules == ["empty batch"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("steps", [6, 9, 1000])
+def test_12_a_fraction_that_rounding_left_is_shown_in_full(dtype, steps):
+    """Shares times T, as SpeechBrain has them, fall short by one in the last place."""
+    short = torch.nextafter(torch.tensor(float(steps), dtype=dtype), torch.tensor(0.0, dtype=dtype))
+    found = pv.diagnose(torch.randn(2, steps, 3), torch.stack([torch.tensor(float(steps), dtype=dtype), short]), True)
+    (finding,) = [one for one in found if one.rule == "fractional length"]
+    assert float(re.search(r"lengths\[1\] is (\S+)\. ", finding.message)[1]) == short.item()
 
 
 # ---- 13. What is almost certain is an error
