@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.padded import order, reading
 
@@ -26,7 +27,7 @@ def require_padded(x: Any) -> None:
     Raises:
         TypeError: it is not; a packed batch is told how it becomes one.
     """
-    if isinstance(x, nn.utils.rnn.PackedSequence):
+    if isinstance(x, PackedSequence):
         raise TypeError(
             "x is a PackedSequence: call rnn(x, hx) on it, or unpack it with pad_packed_sequence and give the padded"
             " batch and its lengths"

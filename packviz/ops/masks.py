@@ -292,16 +292,16 @@ def align(
     if check_padding is not None:
         _check_padding(x, n, batch, mask, source_side, check_padding)
     column, row = torch.arange(width, device=x.device), torch.arange(batch.batch, device=x.device)
-    step = column if padding_side == "right" else column - width + n[:, None]  # of its own sequence, (B, width)
-    real = (step >= 0) & (step < n[:, None])
+    step = column if padding_side == "right" else column - width + n.unsqueeze(1)  # of its own sequence, (B, width)
+    real = (step >= 0) & (step < n.unsqueeze(1))
     # A rotation, or a sort: the padding comes from somewhere too, and from all over rather than from one cell, on whose
     # gradient everything would then pile up. (It is overwritten, so where from does not matter.)
     if mask is None or batch.steps == 0:
-        now = (step if source_side == "right" else step + batch.steps - n[:, None]).remainder(max(batch.steps, 1))
+        now = (step if source_side == "right" else step + batch.steps - n.unsqueeze(1)).remainder(max(batch.steps, 1))
     else:
         by_reality = to_device(mask, x.device).logical_not().to(torch.uint8).argsort(dim=1, stable=True)
         now = by_reality.gather(1, step.remainder(batch.steps).expand(batch.batch, width))
-    index = batch.rows(row[:, None], now)
+    index = batch.rows(row.unsqueeze(1), now)
     if not batch.batch_first:
         index, real = index.T, real.T
     return padded_rows(x.flatten(0, 1), index, real, padding_value)
@@ -377,7 +377,8 @@ def padded_rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float)
 
 
 def _is_real(n: Tensor, steps: int) -> Tensor:
-    return torch.arange(steps, device=n.device) < n[:, None]
+    # In this file never n[:, None], which slices as well: torch 2.7 exports no slice of a dynamic dimension.
+    return torch.arange(steps, device=n.device) < n.unsqueeze(1)
 
 
 def _widened(mask: Tensor, ndim: int) -> Tensor:
