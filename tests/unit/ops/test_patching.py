@@ -3,7 +3,6 @@
 import contextlib
 import importlib.util
 import io
-import itertools
 import subprocess
 import sys
 import types
@@ -75,7 +74,7 @@ def test_ends_with_the_block():
         pass
 
 
-@pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
+@pytest.mark.parametrize("order", [(0, 2, 1), (2, 1, 0)])
 def test_several_end_with_the_last(order):
     patches = [pv.patch_torch() for _ in order]
     assert [bool(patch.replaced) for patch in patches] == [True, False, False]
