@@ -2303,13 +2303,14 @@ def test_no_filter_over_the_results_passes_vacuously():
 @given(
     cell=st.sampled_from(["RNN", "GRU", "LSTM"]),
     lengths=st.lists(st.integers(1, 5), min_size=1, max_size=4),
-    padding=st.sampled_from([0.0, 2.0]),
+    padding=st.sampled_from([0.0, 2.0, float("nan")]),
     bias=st.booleans(),
     seed=st.integers(0, 9),
 )
 def test_every_answer_of_a_truth_table_is_computed(cell, lengths, padding, bias, seed):
     """By hand, with torch's own functions and each sequence run alone."""
     table = truth_table(cell, lengths=lengths, padding=padding, bias=bias, seed=seed)
+    assert len(table.answers) == 8
     for answer in table.answers:
         two = answer.directions == 2
         torch.manual_seed(seed)

@@ -12,7 +12,7 @@ from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED, ORDERS, SHUFFLED, SPLITS, Load
 from packviz.draw.text import count
 from packviz.explorers import BatchingExplorer
-from packviz.explorers.lengths import FILE, MOST, TYPED
+from packviz.explorers.lengths import FILE, TYPED
 
 OWN = [12, 3, 7, 4, 9, 2, 8, 5]
 
@@ -163,14 +163,6 @@ def test_lengths_are_loaded():
 def test_bad_input(options, message):
     with pytest.raises(ValueError, match=message):
         BatchingExplorer(**options)
-
-
-def test_more_sequences_than_it_takes_are_refused_and_the_picture_stays():
-    explorer = BatchingExplorer(OWN)
-    before = explorer.picture.value
-    move(explorer.picker.typed, " ".join(["1"] * (MOST + 1)))
-    assert "the panel takes at most 5,000" in words(explorer.error)
-    assert explorer.picture.value == before
 
 
 def test_buckets_leave_less_padding():

@@ -612,21 +612,6 @@ def test_whatever_a_reader_answers_can_be_drawn(message, yours, target):
         ParsedSvg(verdict.to_svg(theme))
 
 
-def test_a_verdict_stands_over_its_drawings():
-    drawings = [show([3, 1]), show([2])]
-    message = " ".join(["word"] * 30)  # two lines
-    drawing = ParsedSvg(Verdict(True, message, drawings).to_svg())
-    heights = [ParsedSvg(d.to_svg()).height for d in drawings]
-    first = 10 + 2 * 18
-    corners = [e.get("transform") for e in drawing.elements if e.get("transform")]
-    assert corners == [f"translate(0 {y:g})" for y in (first, first + heights[0] + 8)]
-    assert drawing.height == first + sum(heights) + 16
-    assert drawing.width >= max(ParsedSvg(d.to_svg()).width for d in drawings)
-    titles = [t for t in drawing.texts if t.size == 13 and t.y < first]
-    assert " ".join(t.said for t in titles) == f"✓ {message}"
-    assert all(t.box.right <= drawing.width for t in titles)
-
-
 def test_an_exercise_of_your_own():
     @exercise
     def check(answer):
