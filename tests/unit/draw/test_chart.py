@@ -253,23 +253,6 @@ def test_a_chart_of_one_source_names_the_ends_of_its_curves():
     assert [trace.name for trace in chart.figure.data if trace.name] == ["packed", "padded"]
 
 
-def test_names_of_curves_that_end_near_each_other_do_not_overlap():
-    near = Plot(
-        "",
-        [
-            Curve(name, i, 0, (1, last), (5, 5), (5, 5), (5, 5))
-            for i, (name, last) in enumerate({"a": 52, "b": 51}.items())
-        ],
-    )
-    texts = {
-        e.text: (float(e.get("x")), float(e.get("y")))
-        for e in ParsedSvg(Sweep("", [[near]], (), (), "").to_svg()).elements
-        if e.text in ("a", "b")
-    }
-    assert texts["a"][0] == texts["b"][0]
-    assert abs(texts["a"][1] - texts["b"][1]) >= 12
-
-
 def test_a_number_that_would_cover_the_end_of_the_axis_is_left_out():
     wide = Plot("", [curve(y=(0.06, 1.0, 9000.0))], log=True)
     said = ParsedSvg(Sweep("", [[wide]], (), (), "").to_svg()).said()
