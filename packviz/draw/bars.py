@@ -51,8 +51,8 @@ def totals(
         sheet.box(left, y, packed * scale, 20, SOLID)
         sheet.box(end, y, saved * scale, 20, HATCHED)
         sheet.text(left - 8, y + 14, name, anchor="end")
-        said = f"{text.short(packed)} of {text.short(packed + saved)}: {text.percent(saved, packed + saved)} {words[2]}"
-        sheet.text(end + saved * scale + 8, y + 14, said)
+        note = f"{text.short(packed)} of {text.short(packed + saved)}: {text.percent(saved, packed + saved)} {words[2]}"
+        sheet.text(end + saved * scale + 8, y + 14, note)
         y += 28
     sheet.size(_WIDTH, y + 4)
     return sheet
@@ -109,7 +109,7 @@ class Spread:
         low: first quartile.
         middle: median: the length of the bar.
         high: third quartile.
-        said: stands behind the bar.
+        label: shown behind the bar.
         hatched: whether it is set apart from the others.
         bold: whether its name is.
         fill: its colour.
@@ -118,7 +118,7 @@ class Spread:
     low: float
     middle: float
     high: float
-    said: str
+    label: str
     hatched: bool = False
     bold: bool = False
     fill: str = SOLID
@@ -155,8 +155,8 @@ def spreads(
         sheet.box(left, y, middle - left, 20, HATCHED if spread.hatched else spread.fill)
         sheet.text(left - 8, y + 14, name, anchor="end", bold=spread.bold)
         behind = max(middle, high) + 10
-        crossed = behind - 8 < across < behind + width_of(spread.said)
-        labels.append((across + 8 if crossed else behind, y + 14, spread.said))
+        crossed = behind - 8 < across < behind + width_of(spread.label)
+        labels.append((across + 8 if crossed else behind, y + 14, spread.label))
         whiskers += f"M{low:.2f} {y + 10:g}H{high:.2f}M{low:.2f} {y + 5:g}v10M{high:.2f} {y + 5:g}v10"
         y += 28
     sheet.layer()
@@ -194,16 +194,16 @@ def shares(
 
     Args:
         title: stands above.
-        rows: by name, the shares of a bar from left to right, and what is said behind it.
+        rows: by name, the shares of a bar from left to right, and the label behind it.
         theme: a key of `palette.THEMES`.
         notes: lines that stand below.
     """
     sheet, left = Sheet(theme, title), 24 + width_of(max(rows, key=len))
     sheet.title(title)
     wide, y, whiskers = _WIDTH - left - 110, 32.0, ""
-    for name, (parts, said) in rows.items():
+    for name, (parts, note) in rows.items():
         sheet.text(left - 8, y + 14, name, anchor="end")
-        sheet.text(left + wide + 10, y + 14, said)
+        sheet.text(left + wide + 10, y + 14, note)
         x, labels = left, []
         for part in parts:
             sheet.box(x, y, wide * part.share, 20, part.fill)
@@ -216,11 +216,11 @@ def shares(
         # Each below the middle of its stretch, moved to the left where the next ones leave no room.
         free = left + wide + 90
         for middle, label in reversed(labels):
-            room = width_of(label, 11)
-            at = min(middle + room / 2, free)
+            space = width_of(label, 11)
+            at = min(middle + space / 2, free)
             sheet.text(at, y + 36, label, anchor="end", size=11)
-            sheet.line([(middle, y + 20), (at - room / 2, y + 26)], sheet.colours.muted)
-            free = at - room - 14
+            sheet.line([(middle, y + 20), (at - space / 2, y + 26)], sheet.colours.muted)
+            free = at - space - 14
         y += 54
     sheet.layer()
     _whiskers(sheet, whiskers)

@@ -1,7 +1,7 @@
-"""Axes with curves: what every chart drawn by the pen shares, and numbers against a size in plots in rows. Pure.
+"""Axes with curves: the parts that all SVG charts share, and plots of numbers against a size, in rows. Pure.
 
-A method is told by its colour, its marker and the name at the end of its curve; where a curve comes from (your machine,
-a recorded one) by its dashes.
+Colour, marker and the name at the end of a curve show its method; dashes show where it was measured (your machine, a
+recorded one).
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class Axes:
         """
         sheet, y = self.sheet, self.foot + 16
         sheet.line([(self.left, self.foot), (self.right, self.foot)])
-        for x, said in roomy([(self.x(value), _number(value)) for value in values]):
-            sheet.text(x, y, said, anchor="middle", size=11, ink=sheet.colours.muted)
+        for x, label in roomy([(self.x(value), _number(value)) for value in values]):
+            sheet.text(x, y, label, anchor="middle", size=11, ink=sheet.colours.muted)
         if name:
             sheet.text(self.left + self.wide / 2, y + 15, name, anchor="middle", size=11)
         if before:
@@ -139,7 +139,7 @@ class Axes:
         ends = [((last if last - x < _BESIDE else x, y), name) for (x, y), name in ends]
         for right in sorted({x for (x, _), _ in ends}):
             here = sorted((y, name) for (x, y), name in ends if x == right)
-            for beside, (y, name) in zip(apart([y for y, _ in here], lowest), here, strict=True):
+            for beside, (y, name) in zip(spread_labels([y for y, _ in here], lowest), here, strict=True):
                 sheet.line([(right + 7, y), (right + 18, beside)], sheet.colours.muted)
                 sheet.text(right + 21, beside + 4, name, size=11, halo=sheet.colours.ground)
 
@@ -171,14 +171,14 @@ def doublings(sizes: Sequence[float]) -> list[float]:
     return found if len(found) > 2 else [*sizes]
 
 
-def apart(heights: Sequence[float], lowest: float, room: float = 12.0) -> list[float]:
+def spread_labels(heights: Sequence[float], lowest: float, gap: float = 12.0) -> list[float]:
     """The heights from top to bottom, moved so that labels there do not cover each other, none below the lowest."""
     placed = sorted(heights)
     for i in range(1, len(placed)):
-        placed[i] = max(placed[i], placed[i - 1] + room)
+        placed[i] = max(placed[i], placed[i - 1] + gap)
     for i in reversed(range(len(placed))):
         placed[i] = min(placed[i], lowest)
-        lowest = placed[i] - room
+        lowest = placed[i] - gap
     return placed
 
 
@@ -188,12 +188,12 @@ def mark(sheet: Sheet, at: Point, shape: str, fill: str, stroke: str = "") -> No
 
 
 def line_key(
-    sheet: Sheet, x: float, y: float, said: str, stroke: str = "", *, width: float = 2.5, dash: str = "", size: int = 12
+    sheet: Sheet, x: float, y: float, name: str, stroke: str = "", *, width: float = 2.5, dash: str = "", size: int = 12
 ) -> float:
     """What a look of lines means, on the line `y`; gives the x behind it."""
     sheet.line([(x, y - 4), (x + 34, y - 4)], stroke, width=width, dash=dash)
-    sheet.text(x + 40, y, said, size=size)
-    return x + 60 + width_of(said, size)
+    sheet.text(x + 40, y, name, size=size)
+    return x + 60 + width_of(name, size)
 
 
 def _number(value: float) -> str:
@@ -227,7 +227,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Guide:
-    """A thin line to hold curves against.
+    """A thin line to compare curves with.
 
     Attributes:
         name: stands at its end.
@@ -246,7 +246,7 @@ class Plot:
         title: stands above.
         curves: those of the first source last: they are painted over the others.
         planned: sizes to mark on the axis.
-        guides: thin lines to hold the curves against.
+        guides: thin lines to compare the curves with.
         y: what the heights are.
         log: whether both axes are logarithmic; such plots of one unit have the same heights.
     """
@@ -281,7 +281,7 @@ class Sweep(Drawing):
     Attributes:
         title: stands above.
         rows: of plots.
-        sources: what each kind of dashes means; not said where there is but one and it is empty.
+        sources: what each kind of dashes means; left out if there is only one and it is empty.
         notes: lines that stand below.
         text: the text twin.
         x: what the sizes are.
@@ -324,8 +324,8 @@ class Sweep(Drawing):
 
     def _plot(self, sheet: Sheet, plot: Plot, heights: Sequence[float], place: tuple[float, float, float]) -> None:
         (left, top, most), sizes, right = place, plot.sizes, longest_x(plot)
-        room = max((width_of(name, 11) + 26 for name in plot.names), default=0.0)
-        wide = min(most, most + _RIGHT - room)
+        space = max((width_of(name, 11) + 26 for name in plot.names), default=0.0)
+        wide = min(most, most + _RIGHT - space)
         if plot.log and len(sizes) > 1:
             whole = math.log(sizes[-1] / sizes[0])
             axes = Axes(sheet, left, top, wide, _TALL, heights, lambda x: math.log(x / sizes[0]) / whole, log=True)
@@ -361,7 +361,7 @@ class Sweep(Drawing):
                 if not crowded or size in columns or size == curve.x[-1]:
                     mark(sheet, point, shape, inside, sheet.colours.line)
             ends.append((points[-1], curve.name))
-        # A name in the middle would cover what goes on there; it stands once where its namesake ends.
+        # A name in the middle would cover longer curves; it is written once, where the longest curve of that name ends.
         last = max((x for (x, _), _ in ends), default=0.0)
         outermost = {name for (x, _), name in ends if x == last}
         axes.names([end for end in ends if end[0][0] == last or end[1] not in outermost], axes.foot)

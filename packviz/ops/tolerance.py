@@ -47,7 +47,7 @@ def multiplies_in_tf32() -> bool:
 
 @contextmanager
 def full_precision(tf32: bool = False) -> Iterator[None]:
-    """For the whole process, float32 is multiplied as float32 on CUDA: not in TF32, as cuDNN does unless told.
+    """For the whole process, float32 is multiplied as float32 on CUDA: not in TF32, which is the default of cuDNN.
 
     Args:
         tf32: the opposite: RNNs and products all multiply in TF32.
@@ -63,7 +63,7 @@ def full_precision(tf32: bool = False) -> Iterator[None]:
 
 
 def _switches(tf32: bool = False) -> list[tuple[Any, str, Any]]:
-    """Where torch is told how to multiply float32 on CUDA, in RNNs and in products: the place, its name, and how.
+    """Returns the settings of how torch multiplies float32 on CUDA, in RNNs and in products: object, name and value.
 
     Torch 2.9 and newer have a switch for each, and where one was set, asking for the older one is an error. Older
     releases have no `cudnn.rnn`.
@@ -77,7 +77,7 @@ def _switches(tf32: bool = False) -> list[tuple[Any, str, Any]]:
     ]
 
 
-def apart(ours: Tensor, theirs: Tensor) -> float:
+def relative_difference(ours: Tensor, theirs: Tensor) -> float:
     """The largest difference, relative to the largest finite value of `theirs`.
 
     It is infinite if one of the values is not a number, or infinite in only one of the two.
@@ -101,10 +101,11 @@ def relative_error(
         allowed: returns the largest error that rounding explains, for the dtype of a result.
 
     Returns:
-        The largest relative error, as `apart` has it; and the index of the first result that is farther off than is
-        allowed (then the error is the largest of such results), or None.
+        The largest `relative_difference`; and the index of the first result whose error is larger than allowed, or
+        None. If there is such a result, the error is the largest among all such results.
     """
-    errors = [apart(*pair) if pair[0].shape == pair[1].shape else math.inf for pair in zip(ours, theirs, strict=True)]
+    pairs = zip(ours, theirs, strict=True)
+    errors = [relative_difference(a, b) if a.shape == b.shape else math.inf for a, b in pairs]
     wrong = [i for i, error in enumerate(errors) if error > allowed(theirs[i].dtype)]
     return max((errors[i] for i in wrong or range(len(errors))), default=0.0), next(iter(wrong), None)
 
@@ -149,17 +150,17 @@ def require_same(results: Mapping[str, Mapping[str, Tensor]], allowed: Callable[
     (first, right), *others = results.items()
     largest = 0.0
     for name, found in others:
-        said = f"{name} does not return what {first} returns: "
+        fault = f"{name} does not return what {first} returns: "
         for part in {**right, **found}:
             if part not in right or part not in found:
                 has, lacks = (name, first) if part in found else (first, name)
-                raise ValueError(f"{said}{part} is returned by {has} and not by {lacks}")
+                raise ValueError(f"{fault}{part} is returned by {has} and not by {lacks}")
         error, wrong = relative_error([found[part] for part in right], [*right.values()], allowed)
         if wrong is not None:
-            part, wanted = [*right.items()][wrong]
-            if found[part].shape != wanted.shape:
-                raise ValueError(f"{said}{part} has shape {tuple(found[part].shape)}, and not {tuple(wanted.shape)}")
-            off, most = apart(found[part], wanted), allowed(wanted.dtype)
-            raise ValueError(f"{said}{part} differs by {off:.2g} of its largest value, and {most:.2g} is allowed")
+            part, expected = [*right.items()][wrong]
+            if found[part].shape != expected.shape:
+                raise ValueError(f"{fault}{part} has shape {tuple(found[part].shape)}, and not {tuple(expected.shape)}")
+            off, most = relative_difference(found[part], expected), allowed(expected.dtype)
+            raise ValueError(f"{fault}{part} differs by {off:.2g} of its largest value, and {most:.2g} is allowed")
         largest = max(largest, error)
     return largest
