@@ -205,8 +205,8 @@ class Ratio(HasText):
         if self.rounds < FEWEST_ROUNDS:
             return f"{text.count(self.rounds, 'round')} cannot tell {self.name} and {self.to} apart; measure at least 6"
         if self.is_clear:
-            said = f"{self.name} takes {self.number} times as long as {self.to}"
-            return f"{said} ({CONFIDENCE:.0%} interval {self.between})".replace("%", " %")
+            sentence = f"{self.name} takes {self.number} times as long as {self.to}"
+            return f"{sentence} ({CONFIDENCE:.0%} interval {self.between})".replace("%", " %")
         return f"cannot tell {self.name} and {self.to} apart: {self.name} takes {self.between} times as long"
 
 
@@ -298,8 +298,8 @@ class Timing(HasText):
         for name in self.seconds:
             ratio = self.ratio(name, to)
             doubt = "" if ratio.is_clear or name == to else ", not told apart"
-            said = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}){doubt}"
-            rows.append([name, text.milliseconds(self.median(name)), said])
+            shown = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}){doubt}"
+            rows.append([name, text.milliseconds(self.median(name)), shown])
         return rows
 
     def to_text(self) -> str:
