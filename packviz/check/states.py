@@ -111,7 +111,7 @@ class Agreement(HasText):
     """Whether padded and packed agree, for each of `RESULTS`: `agrees.h_n` or `agrees["h_n"]`.
 
     A name that does not exist is an error, and so is a result that the comparison does not have, such as
-    `outputs_reverse` with one direction, or `c_n` of a GRU: neither True nor False could be said of it.
+    `outputs_reverse` with one direction, or `c_n` of a GRU: neither True nor False would be a true answer.
     """
 
     def __init__(self, agrees: Mapping[str, bool], absent: Mapping[str, str]) -> None:
@@ -213,20 +213,20 @@ class StatesComparison(Drawing):
             return "Nothing is padding, so padded and packed agree everywhere: packing is not needed for correctness."
         matter = [f for f in self._findings if f.names and f.total]
         wrong = [f for f in matter if f.count]
-        said = []
+        parts = []
         if spared := _merged([f for f in matter if not f.count], wrong):
-            said.append(f"Packing is not needed for {_and(spared)}.")
+            parts.append(f"Packing is not needed for {_and(spared)}.")
         if wrong:
             poisoned = [f for f in wrong if np.isnan(f.worst[0])]
-            said.append(f"Padded is wrong for {_and(_merged(wrong, [f for f in matter if not f.count]))}.")
+            parts.append(f"Padded is wrong for {_and(_merged(wrong, [f for f in matter if not f.count]))}.")
             hit = list(dict.fromkeys(name for f in wrong for name in f.sequences))
             if hit:
-                said.append(f"Affected: {_and(hit, 6) if len(hit) < self.layout.batch_size else 'every sequence'}.")
+                parts.append(f"Affected: {_and(hit, 6) if len(hit) < self.layout.batch_size else 'every sequence'}.")
             if poisoned:
                 rest = [f for f in matter if f not in poisoned]
                 everywhere = len(poisoned) == len(wrong)
-                said.append(f"NaN reaches {'all of these' if everywhere else _and(_merged(poisoned, rest))}.")
-        return " ".join(said)
+                parts.append(f"NaN reaches {'all of these' if everywhere else _and(_merged(poisoned, rest))}.")
+        return " ".join(parts)
 
     def to_text(self) -> str:
         """The verdict, every difference with its numbers, and, of a small batch, each cell."""
@@ -237,7 +237,7 @@ class StatesComparison(Drawing):
             self.verdict,
             "",
         ]
-        lines += text.table([[f.what, f.said()] for f in self._findings], "  <  <")
+        lines += text.table([[f.what, f.agreement()] for f in self._findings], "  <  <")
         lines += [
             "",
             f"Two values agree if they differ by at most {self.tolerance:g} of the largest in their sequence.",
@@ -283,11 +283,11 @@ class StatesComparison(Drawing):
             packed[b, length:] = begins[b] if reverse else packed[b, length - 1]
             gap = np.where(np.isnan(padded[b]) & np.isnan(packed[b]), 0.0, padded[b] - packed[b])
             gap[np.abs(gap).max(axis=-1) <= self.tolerance * self.h_n.scale[b]] = 0.0  # rounding is no distance
-            apart = np.linalg.norm(gap, axis=-1)
-            one, other = (apart, np.zeros_like(apart)) if unit is None else (padded[b, :, unit], packed[b, :, unit])
+            norms = np.linalg.norm(gap, axis=-1)
+            one, other = (norms, np.zeros_like(norms)) if unit is None else (padded[b, :, unit], packed[b, :, unit])
             if reverse and unit is not None:
                 other[length:] = math.nan
-            off = float(apart[0 if reverse else -1])
+            off = float(norms[0 if reverse else -1])
             curves.append(Curve(sequence_name(b), length, one.tolist(), other.tolist(), off))
         what = "distance |padded − packed| of the hidden state" if unit is None else f"unit {unit} of the hidden state"
         spoilt = [curve.name for curve in curves if curve.off]
@@ -399,9 +399,9 @@ def compare(
     with _undisturbed(rnn, x, gradients):
         if hx is not None:
             hx = tuple(h.detach().clone() for h in hx) if isinstance(hx, (tuple, list)) else hx.detach().clone()
-        for way in (False, True):
+        for pack in (False, True):
             leaf = x.detach().clone().requires_grad_(gradients)
-            result = run(rnn, leaf, layout, hx, way)
+            result = run(rnn, leaf, layout, hx, pack)
             grads.append(_gradients(rnn, leaf, layout, result) if gradients else {})
             runs.append(Run._make(t if t is None else t.detach() for t in result))
     padded, packed = runs
@@ -455,7 +455,7 @@ class _Finding:
     sequences: list[str]
     names: tuple[str, ...]
 
-    def said(self) -> str:
+    def agreement(self) -> str:
         if not self.count:
             return "agree" if self.total else "nothing to compare"
         absolute, relative = (text.difference(v) for v in self.worst)
@@ -534,11 +534,11 @@ def _undisturbed(rnn: nn.RNNBase, x: Tensor, gradients: bool) -> Iterator[None]:
 
 def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Run:
     """Runs the RNN on the batch, padded or packed, its output padded to `layout.max_len` either way."""
-    given: Any = x
+    batch: Any = x
     if packed:
         lengths = torch.tensor(layout.lengths)
-        given = pack_padded_sequence(x, lengths, batch_first=rnn.batch_first, enforce_sorted=False)
-    output, state = rnn(given, hx)
+        batch = pack_padded_sequence(x, lengths, batch_first=rnn.batch_first, enforce_sorted=False)
+    output, state = rnn(batch, hx)
     if packed:
         output, _ = pad_packed_sequence(output, batch_first=rnn.batch_first, total_length=layout.max_len)
     h_n, c_n = state if isinstance(state, tuple) else (state, None)
