@@ -33,7 +33,7 @@ from packviz.core.batches import BUCKETED, SHUFFLED, WINDOW, Load
 from packviz.core.layout import IntArray, Layout
 from packviz.core.spec import Spec
 from packviz.core.validation import at_least, require_seconds
-from packviz.draw import bars, palette, text
+from packviz.draw import bars, palette, quantities, spreads, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 
@@ -233,9 +233,9 @@ class Advice(Drawing):
             return [f"Not told apart from {PACKED} (times as long, 95 % interval): {'; '.join(ranges)}.", *again]
         fast, slow = gain.interval
         share = 100 * (1 - slow), 100 * (1 - fast)
-        percent = f"{text.known(100 * (1 - gain.value), share)} %"
+        percent = f"{quantities.known(100 * (1 - gain.value), share)} %"
         it = f"On shuffled batches {self.best}" if self.recommended != self.best else "It"
-        sentence = f"{it} saves {percent} of the time of {PACKED} (95 % interval {text.between(share)} %)"
+        sentence = f"{it} saves {percent} of the time of {PACKED} (95 % interval {quantities.between(share)} %)"
         doubt = "" if fastest == self.best else f" {fastest} has a lower median, but is not told apart from it."
         return [f"{sentence}, some {self._saved().known} s per epoch.{doubt}", *busy]
 
@@ -252,7 +252,7 @@ class Advice(Drawing):
         if not ratio.is_clear:
             return [f"{sentence}; in time it is not told apart from shuffled batches."]
         ends = sorted(100 * abs(1 - end) for end in ratio.interval)
-        share = text.known(100 * abs(1 - ratio.value), (ends[0], ends[1]))
+        share = quantities.known(100 * abs(1 - ratio.value), (ends[0], ends[1]))
         more = f"{share} % {'less' if ratio.value < 1 else 'more'} time per epoch"
         return [f"{sentence}, and takes {more}, with {_method(ratio.name)}."]
 
@@ -277,7 +277,7 @@ class Advice(Drawing):
         rows = []
         for name, (part, share) in zip((*[*self.parts][1:], ""), self.shares.items(), strict=True):
             clear = not name or self._is_clear(name)
-            rows.append([f"  {_PARTS[part]}", text.whole_percent(share) if clear else "not told apart from 0 %"])
+            rows.append([f"  {_PARTS[part]}", quantities.whole_percent(share) if clear else "not told apart from 0 %"])
         title = (
             f"What {PACKED} spends its time on: what is saved when one part after the other is replaced by packviz's"
         )
@@ -339,15 +339,17 @@ class Advice(Drawing):
         title = f"times as long as {PACKED}: median of the rounds' ratios, and its 95 % interval"
         together = [f"bucketed: {self._together}."] if self._exact(BUCKETED) else []
         notes = [*together, f"Measured on {self.timing.caption}."]
-        return bars.spreads(title, rows, theme, hatched="other results than packing", line=1, notes=notes)
+        return spreads.spreads(title, rows, theme, hatched="other results than packing", line=1, notes=notes)
 
     def _replacements(self, theme: str) -> Sheet:
         rows = {}
         for label, (name, ratio), part in zip(_REPLACEMENTS, self.parts.items(), ("", *self.shares), strict=False):
-            saved = f": {part} was {text.whole_percent(self.shares[part])}" if part and self._is_clear(name) else ""
+            saved = (
+                f": {part} was {quantities.whole_percent(self.shares[part])}" if part and self._is_clear(name) else ""
+            )
             rows[label] = _spread(ratio, f"{ratio.number}{saved}")
         title = f"what {PACKED} spends its time on: one part after the other replaced by packviz's"
-        return bars.spreads(title, rows, theme, line=1)
+        return spreads.spreads(title, rows, theme, line=1)
 
 
 def advise(
@@ -499,12 +501,12 @@ def bucketed(method: str) -> str:
     return f"{method}, bucketed"
 
 
-def _spread(ratio: Ratio, label: str, **more: bool) -> bars.Spread:
+def _spread(ratio: Ratio, label: str, **more: bool) -> spreads.Spread:
     """The bar of a ratio, in the colour of its method, with its interval if the rounds give one."""
     method = _method(ratio.name)
     fill = palette.METHODS.get(_COLOURS.get(method, method.removeprefix("pv.run, ")), bars.SOLID)
     low, high = ratio.interval if ratio.rounds >= FEWEST_ROUNDS else (ratio.value, ratio.value)
-    return bars.Spread(low, ratio.value, high, label, fill=fill, **more)
+    return spreads.Spread(low, ratio.value, high, label, fill=fill, **more)
 
 
 def _method(name: str) -> str:

@@ -15,7 +15,8 @@ from packviz.bench import rnn_calls
 from packviz.bench.timing import clock_for
 from packviz.core.has_text import first_line
 from packviz.core.layout import IntArray
-from packviz.ops.tolerance import of_states, relative_error
+from packviz.ops.agreement import relative_error
+from packviz.ops.tolerance import of_states
 
 PADDED, PACKED = "torch, padded", "torch, packed"
 METHODS = ("auto", "padded", "packed", "split", "staircase")

@@ -25,7 +25,7 @@ from packviz.bench.machine import calm_allocator, caption, check_device, provena
 from packviz.bench.timing import FEWEST_ROUNDS, Ratio, Timing, clock_for, measure
 from packviz.core import results
 from packviz.core.has_text import HasText, first_line
-from packviz.draw.text import duration
+from packviz.draw.quantities import duration
 
 P = TypeVar("P")
 V = TypeVar("V")
@@ -289,7 +289,8 @@ def without_place(timing: Timing) -> Timing:
 
 def _compared(comparison: Comparison, how: MeasureOptions) -> tuple[dict[str, float], dict[str, str]]:
     """How far each result is from the first that is alike; and which calls are left out, and why."""
-    from packviz.ops.tolerance import full_precision, of_gradients, relative_error  # noqa: PLC0415 - needs torch
+    from packviz.ops.agreement import relative_error  # noqa: PLC0415 - needs torch
+    from packviz.ops.tolerance import full_precision, of_gradients
 
     difference: dict[str, float] = {}
     missing: dict[str, str] = {}

@@ -22,9 +22,10 @@ from packviz.core.has_text import HasText
 from packviz.core.layout import Layout
 from packviz.count.operators import Operator, Step, added_up, backward, observe
 from packviz.draw.graphs import Graph, Node
+from packviz.draw.quantities import whole_percent
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import size as size
-from packviz.draw.text import table, whole_percent
+from packviz.draw.text import table
 from packviz.ops import original
 
 _FORMULA = re.compile("PackPadded|PadPacked")

@@ -10,7 +10,7 @@ import ipywidgets as widgets
 
 from packviz.core.cuts import Prediction, Rates, best_cuts, every_cut, predict
 from packviz.core.spec import GATES, Spec
-from packviz.draw import text
+from packviz.draw import quantities
 from packviz.draw.stairs import Stairs, TradeOff, beside
 from packviz.explorers.job import Job, Progress, Stop, Work
 from packviz.explorers.lengths import TYPED, LengthsPicker
@@ -172,7 +172,7 @@ class StaircaseExplorer(Panel):
             ratio = timing.ratio(_name(stairs.calls), ONE)
             found[stairs.calls] = (ratio.value, ratio.low, ratio.high)
             self._refresh()
-            took = f"{_name(stairs.calls)}: {text.milliseconds(timing.median(_name(stairs.calls)))} ms"
+            took = f"{_name(stairs.calls)}: {quantities.milliseconds(timing.median(_name(stairs.calls)))} ms"
             compared = [f"{ratio}"] if stairs.calls > 1 else []
             busy = [f"the machine is busy: {timing.busy}"] if timing.busy else []
             return "; ".join([took, *compared, *busy])

@@ -40,10 +40,11 @@ from packviz.core import lengths
 from packviz.core.layout import IntArray
 from packviz.core.validation import at_least, one_of
 from packviz.draw import palette
-from packviz.draw.chart import Curve, Guide, Plot, Sweep
 from packviz.draw.drawing import Drawing
+from packviz.draw.quantities import milliseconds, plain
 from packviz.draw.sheet import Sheet
-from packviz.draw.text import count, milliseconds, plain, table
+from packviz.draw.sweep import Curve, Guide, Plot, Sweep
+from packviz.draw.text import count, table
 
 SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
 """The forum's two setups of lengths, and one more."""

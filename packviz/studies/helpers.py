@@ -18,8 +18,8 @@ from packviz.bench.rnn_calls import training
 from packviz.bench.study import Comparison, MeasureOptions, Study, Timings, timed
 from packviz.bench.timing import RATIOS, Timing
 from packviz.core.lengths import uniform
+from packviz.draw.quantities import milliseconds
 from packviz.draw.table import Table, Tabled
-from packviz.draw.text import milliseconds
 from packviz.ops import masks, packing
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 

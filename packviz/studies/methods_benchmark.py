@@ -49,8 +49,9 @@ from packviz.core.validation import one_of
 from packviz.count.flops import flops
 from packviz.draw import palette
 from packviz.draw.dumbbells import Dumbbells, Row
+from packviz.draw.quantities import milliseconds
 from packviz.draw.table import Table
-from packviz.draw.text import count, milliseconds, table
+from packviz.draw.text import count, table
 from packviz.ops import original, packing
 from packviz.ops.running import forget
 

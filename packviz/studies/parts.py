@@ -19,11 +19,12 @@ from packviz.bench import rnn_calls
 from packviz.bench.comparison import shares
 from packviz.bench.study import Comparison, Study, Timings, by_comparison, captions
 from packviz.bench.timing import RATIOS
-from packviz.draw import bars
+from packviz.draw import spreads
 from packviz.draw.drawing import Drawing
 from packviz.draw.palette import METHODS
+from packviz.draw.quantities import milliseconds, whole_percent
 from packviz.draw.sheet import HATCHED, Sheet
-from packviz.draw.text import milliseconds, table, whole_percent
+from packviz.draw.text import table
 from packviz.ops.running import forget
 from packviz.studies import network as forum
 from packviz.studies.benchmark import setup_lengths
@@ -70,15 +71,15 @@ class Parts(Drawing, Timings[PartsPoint]):
             lines += ["", *table(rows, "<8   <"), f"Shares: {self._listed(point)}."]
         return "\n".join([*lines, "", RATIOS, f"Measured on {self.caption}."])
 
-    def bar(self, point: PartsPoint) -> tuple[list[bars.Share], str]:
+    def bar(self, point: PartsPoint) -> tuple[list[spreads.Share], str]:
         """The shares of a step as they are drawn, and the time of all of it."""
         *replaced, rest = self.shares(point).items()
         made = []
         for part, share in replaced:
             ratio = self.ratio(point, REPLACED[part], TORCH)
             low, high = (min(max(1 - end, 0.0), 1.0) for end in (ratio.high, ratio.low))
-            made.append(bars.Share(part, share, HATCHED, (low, high)))
-        made.append(bars.Share(*rest, METHODS["run"]))
+            made.append(spreads.Share(part, share, HATCHED, (low, high)))
+        made.append(spreads.Share(*rest, METHODS["run"]))
         return made, f"{milliseconds(self.values[point].median(TORCH))} ms"
 
     def sheet(self, theme: str) -> Sheet:
@@ -112,7 +113,7 @@ class ByMachine(Drawing):
         hatched = "Hatched: the time that is saved when this part is replaced by one with the same results."
         notes = [f"{hatched} Whiskers: quartiles of where it ends.", *captions(self.found)]
         name, first = next(iter(self.found.items()))
-        return bars.shares(first.finding() + f" ({name})" * several, rows, theme, notes=notes)
+        return spreads.shares(first.finding() + f" ({name})" * several, rows, theme, notes=notes)
 
 
 def replaced_steps(point: PartsPoint, device: Any) -> Comparison:

@@ -16,7 +16,7 @@ from packviz.bench.study import captions
 from packviz.core.fit import nonnegative
 from packviz.core.has_text import HasText
 from packviz.core.layout import Layout
-from packviz.draw import text
+from packviz.draw import quantities, text
 from packviz.draw.palette import LIGHT, METHODS, RAMP
 from packviz.draw.sheet import width_of
 from packviz.ops.costs import TERMS, amounts
@@ -100,7 +100,7 @@ class Judged(HasText):
         return "\n".join(
             [
                 *lines,
-                f"{text.whole_percent(self.accuracy)} right; {self.slowdown:.2f} times as long as the better choice",
+                f"{quantities.whole_percent(self.accuracy)} right; {self.slowdown:.2f} times as long as the better choice",
             ]
         )
 
@@ -265,7 +265,7 @@ def chart(verdicts: Mapping[str, Sequence[Judged]], below: Sequence[str] = ()) -
         for machine, some in verdicts.items()
         for one in some
     }
-    ends = [f"{text.whole_percent(v.accuracy)} right, {v.slowdown:.2f} × the best" for v in rows.values()]
+    ends = [f"{quantities.whole_percent(v.accuracy)} right, {v.slowdown:.2f} × the best" for v in rows.values()]
     parts = {
         "✓ right": [v.right for v in rows.values()],
         "✗ wrong": [v.wrong for v in rows.values()],
@@ -276,7 +276,7 @@ def chart(verdicts: Mapping[str, Sequence[Judged]], below: Sequence[str] = ()) -
         lines.append([name, *map(str, counts), f"{v.slowdown:.2f}"])
     best = {machine: max(some, key=lambda one: one.accuracy) for machine, some in verdicts.items()}
     labels = [
-        f"{one.name}, {text.whole_percent(one.accuracy)}{f' ({machine})' if len(best) > 1 else ''}"
+        f"{one.name}, {quantities.whole_percent(one.accuracy)}{f' ({machine})' if len(best) > 1 else ''}"
         for machine, one in best.items()
     ]
     title = f"Most often right{'' if len(best) > 1 else ', of the cases that are told apart'}: {'; '.join(labels)}"

@@ -24,8 +24,9 @@ from packviz.core.spec import Spec
 from packviz.count.flops import FlopCount, flops
 from packviz.draw.drawing import Drawing
 from packviz.draw.dumbbells import Dumbbells, Row
+from packviz.draw.quantities import milliseconds
 from packviz.draw.sheet import Sheet
-from packviz.draw.text import milliseconds, percent, table
+from packviz.draw.text import percent, table
 
 PADDED = "padded"
 

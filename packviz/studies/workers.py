@@ -44,7 +44,8 @@ from packviz.core.has_text import HasText
 from packviz.core.layout import IntArray, Layout
 from packviz.core.lengths import log_normal, read
 from packviz.core.validation import at_least, one_of
-from packviz.draw.text import between, known, milliseconds, table
+from packviz.draw.quantities import between, known, milliseconds
+from packviz.draw.text import table
 from packviz.ops.original import pack_padded_sequence
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ from packviz.check.truth import truth_table
 from packviz.cli import main
 from packviz.core import results
 from packviz.core.cuts import rectangles
-from packviz.draw import figures, text
+from packviz.draw import figures, quantities
 from packviz.draw.drawing import Drawing
 from packviz.draw.table import Table
 from packviz.explorers import AlignExplorer, MuseumExplorer
@@ -2208,7 +2208,10 @@ def test_to_stop_when_it_is_narrow_hardly_lowers_the_rate(monkeypatch):
 @given(st.floats(1e-3, 1e4), st.floats(1e-3, 1), st.floats(1e-3, 1))
 def test_a_number_is_rounded_to_what_is_known(value, below, above):
     interval = value * (1 - below), value * (1 + above)
-    said, ends = text.known(value, interval).replace(",", ""), text.between(interval).replace(",", "").split(" to ")
+    said, ends = (
+        quantities.known(value, interval).replace(",", ""),
+        quantities.between(interval).replace(",", "").split(" to "),
+    )
     assert float(ends[0]) <= interval[0] * (1 + 1e-6) + 1e-12
     assert float(ends[1]) >= interval[1] * (1 - 1e-6)
     assert abs(float(said) - value) <= max(interval[1] - interval[0], 0.005 * value)

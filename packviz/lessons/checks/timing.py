@@ -8,9 +8,10 @@ from typing import Any
 
 from packviz.core.cuts import Prediction, Rates, best_cuts, every_cut, predict
 from packviz.core.layout import Layout
-from packviz.draw.chart import COLOURS, Curve, Plot, Sweep
+from packviz.draw.chart import COLOURS
 from packviz.draw.palette import sequence_colour
 from packviz.draw.stairs import Stairs
+from packviz.draw.sweep import Curve, Plot, Sweep
 from packviz.lessons.exercise import Comparison, Verdict, exercise
 
 _A, _COLD = 1e-3, 4  # s; calls until the machine is warm

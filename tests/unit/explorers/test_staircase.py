@@ -15,8 +15,8 @@ from packviz.core.cuts import Rates, best_cuts, predict
 from packviz.core.layout import Layout
 from packviz.core.spec import Spec
 from packviz.draw import stairs
+from packviz.draw.quantities import milliseconds
 from packviz.draw.stairs import Stairs
-from packviz.draw.text import milliseconds
 from packviz.explorers import StaircaseExplorer
 from packviz.explorers.job import Job
 from packviz.explorers.lengths import TYPED

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from packviz.bench.machine import check_device
 from packviz.bench.study import Progress
 from packviz.bench.timing import Timing
-from packviz.draw.chart import COLOURS, heights_of
+from packviz.draw.chart import COLOURS
 from packviz.draw.palette import METHODS
+from packviz.draw.sweep import heights_of
 from packviz.studies import benchmark, network
 from packviz.studies.benchmark import PASSES, STUDY, Benchmark, BenchmarkPoint, expected, grid, setup_lengths, sizes
 
