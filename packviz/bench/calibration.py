@@ -53,7 +53,7 @@ SHAPES = (
     (8, 64, 64, 512, 1, 1),
 )
 """`(B, T, I, H, layers, directions)`, those that say most first. Lengths run evenly from `T` down to 1. What works step
-by step has them nearly equal as well: it goes on with fewer sequences after each distinct one, at a cost."""
+by step has them nearly equal as well: after each distinct one it continues with fewer sequences, at a cost."""
 
 _FIRST, _PASSES, _MOST_PASSES = 4, 3, 20  # shapes in any case; passes over all, as recorded and at most
 
@@ -84,7 +84,7 @@ class CalibrationPoint:
 
 
 class _Run(NamedTuple):
-    """One way to run the batch of a point.
+    """One method of running the batch of a point.
 
     Attributes:
         name: of the constants that explain it, as `key` takes it.

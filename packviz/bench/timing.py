@@ -205,8 +205,8 @@ class Ratio(HasText):
         if self.rounds < FEWEST_ROUNDS:
             return f"{text.count(self.rounds, 'round')} cannot tell {self.name} and {self.to} apart; measure at least 6"
         if self.is_clear:
-            said = f"{self.name} takes {self.number} times as long as {self.to}"
-            return f"{said} ({CONFIDENCE:.0%} interval {self.between})".replace("%", " %")
+            sentence = f"{self.name} takes {self.number} times as long as {self.to}"
+            return f"{sentence} ({CONFIDENCE:.0%} interval {self.between})".replace("%", " %")
         return f"cannot tell {self.name} and {self.to} apart: {self.name} takes {self.between} times as long"
 
 

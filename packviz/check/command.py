@@ -40,10 +40,10 @@ def _diagnose(options: argparse.Namespace) -> int:
     n = lengths.read(" ".join(options.lengths)) if options.lengths else n
     if n is None:
         raise ValueError(f"{options.file} holds no lengths; give them, as in --lengths 5 3 2")
-    with _complaining(TypeError), warnings.catch_warnings(record=True) as said:
+    with _complaining(TypeError), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         found = diagnose(x, n, options.batch_first)
-    for one in said:
+    for one in caught:
         text = (
             str(one.message)
             .replace("batch_first=False", "--no-batch-first")
@@ -104,17 +104,17 @@ def _check(options: argparse.Namespace) -> int:
     from packviz.check.static import check_static  # noqa: PLC0415 - torch
 
     n = Layout(lengths.read(" ".join(options.lengths))).lengths.tolist()
-    given = _named(options.target)
+    target = _named(options.target)
     with _complaining(Exception, f"{options.target}: "):
-        if not isinstance(given, nn.Module) and callable(given):
-            given = given()
-        if isinstance(given, nn.Module):
-            given = given, _example(given, n)
-        if not isinstance(given, tuple) or len(given) != 2:
+        if not isinstance(target, nn.Module) and callable(target):
+            target = target()
+        if isinstance(target, nn.Module):
+            target = target, _example(target, n)
+        if not isinstance(target, tuple) or len(target) != 2:
             raise TypeError(
-                f"{type(given).__name__} is no network; give one, or a function that returns (network, inputs)"
+                f"{type(target).__name__} is no network; give one, or a function that returns (network, inputs)"
             )
-        found = check_static(*given)
+        found = check_static(*target)
     print(found)
     return int(not found.ok)
 
@@ -216,5 +216,5 @@ def _complaining(errors: Any, before: str = "") -> Iterator[None]:
 
 
 def _line(error: BaseException) -> str:
-    said = str(error).strip().partition("\n")[0]
-    return said if isinstance(error, (TypeError, ValueError)) and said else f"{type(error).__name__}: {said}"
+    message = str(error).strip().partition("\n")[0]
+    return message if isinstance(error, (TypeError, ValueError)) and message else f"{type(error).__name__}: {message}"

@@ -109,7 +109,7 @@ class Agreement(HasText):
     """Whether padded and packed agree, for each of `RESULTS`: `agrees.h_n` or `agrees["h_n"]`.
 
     A name that does not exist is an error, and so is a result that the comparison does not have, such as
-    `outputs_reverse` with one direction, or `c_n` of a GRU: neither True nor False could be said of it.
+    `outputs_reverse` with one direction, or `c_n` of a GRU: neither True nor False would be a true answer.
     """
 
     def __init__(self, agrees: Mapping[str, bool], absent: Mapping[str, str]) -> None:
@@ -211,7 +211,7 @@ class StatesComparison(Drawing):
             return "Nothing is padding, so padded and packed agree everywhere: packing is not needed for correctness."
         matter = [f for f in self._findings if f.names and f.total]
         wrong = [f for f in matter if f.count]
-        said = []
+        parts = []
         if spared := _merged([f for f in matter if not f.count], wrong):
             said.append(f"Packing is not needed for {listed(spared)}.")
         if wrong:
@@ -235,7 +235,7 @@ class StatesComparison(Drawing):
             self.verdict,
             "",
         ]
-        lines += text.table([[f.what, f.said()] for f in self._findings], "  <  <")
+        lines += text.table([[f.what, f.agreement()] for f in self._findings], "  <  <")
         lines += [
             "",
             f"Two values agree if they differ by at most {self.tolerance:g} of the largest in their sequence.",
@@ -352,9 +352,9 @@ def compare(
     with _undisturbed(rnn, x, first, gradients):
         if hx is not None:
             hx = tuple(h.detach().clone() for h in hx) if isinstance(hx, (tuple, list)) else hx.detach().clone()
-        for way in (False, True):
+        for pack in (False, True):
             leaf = x.detach().clone().requires_grad_(gradients)
-            result = run(rnn, leaf, layout, hx, way)
+            result = run(rnn, leaf, layout, hx, pack)
             grads.append(_gradients(rnn, leaf, layout, result) if gradients else {})
             runs.append(Run._make(t if t is None else t.detach() for t in result))
     padded, packed = runs
@@ -408,7 +408,7 @@ class _Finding:
     sequences: list[str]
     names: tuple[str, ...]
 
-    def said(self) -> str:
+    def agreement(self) -> str:
         if not self.count:
             return "agree" if self.total else "nothing to compare"
         absolute, relative = (text.difference(v) for v in self.worst)
@@ -490,11 +490,11 @@ def _undisturbed(rnn: nn.RNNBase, x: Tensor, batch_first: bool, gradients: bool)
 
 def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Run:
     """Runs the RNN on the batch, padded or packed, its output padded to `layout.max_len` either way."""
-    given: Any = x
+    batch: Any = x
     if packed:
         lengths = torch.tensor(layout.lengths)
-        given = pack_padded_sequence(x, lengths, batch_first=rnn.batch_first, enforce_sorted=False)
-    output, state = rnn(given, hx)
+        batch = pack_padded_sequence(x, lengths, batch_first=rnn.batch_first, enforce_sorted=False)
+    output, state = rnn(batch, hx)
     if packed:
         output, _ = pad_packed_sequence(output, batch_first=rnn.batch_first, total_length=layout.max_len)
     h_n, c_n = state if isinstance(state, tuple) else (state, None)

@@ -367,8 +367,8 @@ def _whole_numbers(values: Any, name: str, advice: str, empty: bool = False) -> 
     except ValueError:  # NumPy's word for rows of unequal length
         raise ValueError(f"{name} must be one-dimensional: {advice}") from None
     if array.ndim == 0:
-        said = repr(values) if len(repr(values)) < 30 else f"a {type(values).__name__}"
-        raise ValueError(f"{name} is {said}; {advice}, as in [5, 3, 2]")
+        shown = repr(values) if len(repr(values)) < 30 else f"a {type(values).__name__}"
+        raise ValueError(f"{name} is {shown}; {advice}, as in [5, 3, 2]")
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}: {advice}")
     if array.size == 0 and not empty:

@@ -50,8 +50,8 @@ def totals(
         sheet.box(left, y, packed * scale, 20, SOLID)
         sheet.box(end, y, saved * scale, 20, HATCHED)
         sheet.text(left - 8, y + 14, name, anchor="end")
-        said = f"{text.short(packed)} of {text.short(packed + saved)}: {text.percent(saved, packed + saved)} {words[2]}"
-        sheet.text(end + saved * scale + 8, y + 14, said)
+        note = f"{text.short(packed)} of {text.short(packed + saved)}: {text.percent(saved, packed + saved)} {words[2]}"
+        sheet.text(end + saved * scale + 8, y + 14, note)
         y += 28
     sheet.size(_WIDTH, y + 4)
     return sheet

@@ -1,7 +1,7 @@
-"""Axes with curves: what every chart drawn by the pen shares, and numbers against a size in plots in rows. Pure.
+"""Axes with curves: the parts that all SVG charts share, and plots of numbers against a size, in rows. Pure.
 
-A method is told by its colour, its marker and the name at the end of its curve; where a curve comes from (your machine,
-a recorded one) by its dashes.
+Colour, marker and the name at the end of a curve show its method; dashes show where it was measured (your machine, a
+recorded one).
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class Axes:
         """
         sheet, y = self.sheet, self.foot + 16
         sheet.line([(self.left, self.foot), (self.right, self.foot)])
-        for x, said in roomy([(self.x(value), _number(value)) for value in values]):
-            sheet.text(x, y, said, anchor="middle", size=11, ink=sheet.colours.muted)
+        for x, label in roomy([(self.x(value), _number(value)) for value in values]):
+            sheet.text(x, y, label, anchor="middle", size=11, ink=sheet.colours.muted)
         if name:
             sheet.text(self.left + self.wide / 2, y + 15, name, anchor="middle", size=11)
         if before:
@@ -124,7 +124,7 @@ class Axes:
         ends = [((last if last - x < _BESIDE else x, y), name) for (x, y), name in ends]
         for right in sorted({x for (x, _), _ in ends}):
             here = sorted((y, name) for (x, y), name in ends if x == right)
-            for beside, (y, name) in zip(apart([y for y, _ in here], lowest), here, strict=True):
+            for beside, (y, name) in zip(spread_labels([y for y, _ in here], lowest), here, strict=True):
                 sheet.line([(right + 7, y), (right + 18, beside)], sheet.colours.muted)
                 sheet.text(right + 21, beside + 4, name, size=11, halo=sheet.colours.ground)
 
@@ -154,10 +154,10 @@ def apart(heights: Sequence[float], lowest: float, room: float = 12.0) -> list[f
     """The heights from top to bottom, moved so that labels there do not cover each other, none below the lowest."""
     placed = sorted(heights)
     for i in range(1, len(placed)):
-        placed[i] = max(placed[i], placed[i - 1] + room)
+        placed[i] = max(placed[i], placed[i - 1] + gap)
     for i in reversed(range(len(placed))):
         placed[i] = min(placed[i], lowest)
-        lowest = placed[i] - room
+        lowest = placed[i] - gap
     return placed
 
 
@@ -167,12 +167,12 @@ def mark(sheet: Sheet, at: Point, shape: str, fill: str, stroke: str = "") -> No
 
 
 def line_key(
-    sheet: Sheet, x: float, y: float, said: str, stroke: str = "", *, width: float = 2.5, dash: str = "", size: int = 12
+    sheet: Sheet, x: float, y: float, name: str, stroke: str = "", *, width: float = 2.5, dash: str = "", size: int = 12
 ) -> float:
     """What a look of lines means, on the line `y`; gives the x behind it."""
     sheet.line([(x, y - 4), (x + 34, y - 4)], stroke, width=width, dash=dash)
-    sheet.text(x + 40, y, said, size=size)
-    return x + 60 + width_of(said, size)
+    sheet.text(x + 40, y, name, size=size)
+    return x + 60 + width_of(name, size)
 
 
 def _number(value: float) -> str:

@@ -22,7 +22,7 @@ from packviz.draw.text import Labels, cell_label, is_few, summary
 
 _PANEL = 460  # px: two panels of this width stand side by side in a JupyterLab cell
 _TALL = 400  # px: the tallest panel of runs
-_WIDEST = 1160  # px: panels that would be wider together stand one below the other, and data goes on in a second line
+_WIDEST = 1160  # px: panels that would be wider together stand one below the other, and data continues in a second line
 _LINE = 940  # px: up to here, or to the panels' width, cells of data are as wide as they can be
 _MOST_ROWS = 512  # more sequences than this would share pixels: some are left out, and the picture says so
 _STEPS_TITLE = "packed: longest first, no padding"
@@ -210,8 +210,8 @@ class _Picture:
         elif self.flat or self.mistaken:
             y = self.lines(y + 8, self._flat_order())
         if explained:
-            said = text.EXPLAINED["data"]
-            y = self.sheet.paragraph(4, y - 4, [said if self.flat else f"↑ {said}"], ink=self.accent)
+            label = text.EXPLAINED["data"]
+            y = self.sheet.paragraph(4, y - 4, [label if self.flat else f"↑ {label}"], ink=self.accent)
         y = self.sheet.paragraph(4, y - 1, self._notes(explained), size=11, ink=self.muted) + 1
         width = self.place.width
         # Notes beside the parts may reach further; so may the thin bars of a large batch, which are cut.
@@ -307,9 +307,9 @@ class _Picture:
         if self.step is None:
             return y + height + 8
         start, end = self.layout.offsets[self.step : self.step + 2]
-        said, (left, right) = f"data[{start}:{end}]", self._place(self.step)
-        middle = min(max((left + right) / 2, 4 + width_of(said) / 2), self.place.width - 4 - width_of(said) / 2)
-        self.sheet.text(middle, y + height + 17, said, anchor="middle", bold=True, ink=self.accent)
+        label, (left, right) = f"data[{start}:{end}]", self._place(self.step)
+        middle = min(max((left + right) / 2, 4 + width_of(label) / 2), self.place.width - 4 - width_of(label) / 2)
+        self.sheet.text(middle, y + height + 17, label, anchor="middle", bold=True, ink=self.accent)
         return y + height + 26
 
     def permutation(self, top: float) -> float:
@@ -323,8 +323,8 @@ class _Picture:
             x0, x1 = (4 + (i + 0.5) * self.place.per_row for i in (place, row))
             sheet.curve((x0, top), (x1, y), palette.sequence_colour(b), width=2, down=True)
         self._stretch(4, y, np.argwhere(layout.mask).tolist())
-        for x, said in roomy([(4 + start * self.place.per_row, str(start)) for start in layout.starts.tolist()]):
-            sheet.text(x, y + 37, said, anchor="middle", size=11, ink=self.muted)
+        for x, label in roomy([(4 + start * self.place.per_row, str(start)) for start in layout.starts.tolist()]):
+            sheet.text(x, y + 37, label, anchor="middle", size=11, ink=self.muted)
         end = 4 + layout.n_valid * self.place.per_row + width_of(str(layout.n_valid))
         sheet.text(end, y + 37, "starts", size=11, ink=self.muted)
         sheet.text(4, y + 55, text.flat(layout), bold=True)
@@ -343,8 +343,8 @@ class _Picture:
                 x, y = 4.0, y + 54
             self.sheet.text(x + 1, y - 13, name, size=11, ink=self.muted)
             while cells:
-                room = max(int((right - x) / width + 1e-9), 1)  # a group wider than the picture goes on below
-                line, cells = cells[:room], cells[room:]
+                fitting = max(int((right - x) / width + 1e-9), 1)  # a group wider than the picture continues below
+                line, cells = cells[:fitting], cells[fitting:]
                 end = x + len(line) * width
                 self._clamp(x, end, y - 3)
                 self._stretch(x, y, line, order.wrong)
@@ -413,22 +413,22 @@ class _Picture:
         Args:
             top: where the data begins, in px.
         """
-        sheet, layout, scale, said = self.sheet, self.layout, self.scale, text.EXPLAINED
+        sheet, layout, scale, explained = self.sheet, self.layout, self.scale, text.EXPLAINED
         grid, right, column = self.stepped, self.stepped.right, self.stepped.right + 30
-        rows = [(grid.y(0.5), right, said["order"])]
+        rows = [(grid.y(0.5), right, explained["order"])]
         if layout.batch_size > 1:
             b = int(layout.sorted_indices[1])
             last = int(layout.lengths[b]) - 1
             cell = self._label(b, last, scale.width, scale.size)
             rows.append((grid.y(1.5), grid.x(last + 1), f"{cell}: sequence {self._name(b)} at time step {last}"))
-        rows.append((top - 2, right - scale.width / 2 + 6, said["batch_sizes"]))
-        rows.append((top + 20, right - scale.width / 2 + 2, said["stretch"]))
+        rows.append((top - 2, right - scale.width / 2 + 6, explained["batch_sizes"]))
+        rows.append((top + 20, right - scale.width / 2 + 2, explained["stretch"]))
         for y, start, words in rows:
             sheet.line([(start + 6, y), (column - 6, y)], self.accent)
             sheet.text(column, y + 4, words, ink=self.accent)
         if layout.n_padding:
             x, y = self.grid.right, self.grid.foot
-            sheet.text(x, y + 17, said["padding"], anchor="end", ink=self.accent)
+            sheet.text(x, y + 17, explained["padding"], anchor="end", ink=self.accent)
             if layout.lengths[-1] < layout.max_len:
                 x -= scale.width / 2
                 sheet.line([(x, y - scale.height / 2), (x, y + 6)], self.accent)

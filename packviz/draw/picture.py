@@ -117,7 +117,7 @@ def show(
 
 
 _Read = tuple[Layout, text.Labels | None, str]
-"""A batch, what stands in its cells, and what is said above it."""
+"""A batch, the labels of its cells, and the caption above it."""
 
 
 def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
@@ -151,15 +151,15 @@ def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
 
 
 def _padded(x: Any, lengths: Any, batch_first: bool | None) -> _Read:
-    given = x
+    original = x
     try:
         x = x if hasattr(x, "shape") else np.asarray(x)
     except ValueError:  # NumPy's word for rows of unequal length
-        wanted = f"x must be a padded batch {order(batch_first)}"
-        raise ValueError(f"{wanted}; to draw sequences as they are, call show(x)") from None
+        problem = f"x must be a padded batch {order(batch_first)}"
+        raise ValueError(f"{problem}; to draw sequences as they are, call show(x)") from None
     shape = tuple(x.shape)
-    if not hasattr(given, "shape") and not shape:
-        raise TypeError(f"show() cannot draw a {type(given).__name__} with lengths: {_GIVE}")
+    if not hasattr(original, "shape") and not shape:
+        raise TypeError(f"show() cannot draw a {type(original).__name__} with lengths: {_GIVE}")
     if len(shape) < 2:
         raise ValueError(f"x must be a padded batch {order(batch_first)}, got shape {shape}")
     layout = Layout.from_padded(shape, lengths, batch_first)

@@ -11,7 +11,7 @@ import numpy as np
 from packviz.core.layout import IntArray, Layout, sequence_name
 
 Labels = Sequence[Sequence[str]]
-"""What stands in each cell, sequence by sequence. A row may go on into the padding; a missing cell is left blank."""
+"""The label of each cell, sequence by sequence. A row may extend into the padding; a missing cell is left blank."""
 
 EXPLAINED = {
     "padding": "hatched: padding",
@@ -59,21 +59,21 @@ def describe(
 def at_step(layout: Layout, t: int) -> str:
     """What the RNN reads at time step `t`, and where it lies."""
     size, start = layout.batch_sizes[t], layout.offsets[t]
-    said = f"t = {t}: {size} of {count(layout.batch_size, 'sequence')} still running, so batch_sizes[{t}] = {size}."
+    line = f"t = {t}: {size} of {count(layout.batch_size, 'sequence')} still running, so batch_sizes[{t}] = {size}."
     where = f"data[{start}:{start + size}]"
     if not is_few(layout):
-        return f"{said} They fill {where}."
+        return f"{line} They fill {where}."
     cells = " ".join(cell_label(None, b, t) for b in layout.sorted_indices[:size])
-    return f"{said} Packed here: {cells}, as {where}."
+    return f"{line} Packed here: {cells}, as {where}."
 
 
 def mistaken_order(layout: Layout, t: int) -> str:
     """The order that `data` is often taken to have, and where the rows of time step `t` would lie in it."""
     rows = numbers(layout.starts[:-1][layout.lengths > t] + t)
-    said = f"Not so: one sequence after another. The rows of step {t} would be {rows}."
+    message = f"Not so: one sequence after another. The rows of step {t} would be {rows}."
     if not is_few(layout):
-        return said
-    return f"{said}\n  {' '.join(cell_label(None, b, s) for b, s in np.argwhere(layout.mask).tolist())}"
+        return message
+    return f"{message}\n  {' '.join(cell_label(None, b, s) for b, s in np.argwhere(layout.mask).tolist())}"
 
 
 def flat(layout: Layout) -> str:
@@ -147,7 +147,7 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
     """The lines of a table: each column as wide as its widest cell, nothing after the last.
 
     Args:
-        rows: the cells, those of the head first. A row may end early; its last cell then goes on across the columns.
+        rows: the cells, those of the head first. A row may end early; its last cell then spans the other columns.
         form: a line of the table: each column as `<`, `>`, `^` or `.` (left, right, centred, by the decimal points)
             with its least width if there is one, as in `<24>9`. What is between stands between the cells. The last
             column is that of all further.

@@ -120,10 +120,10 @@ class StaircaseExplorer(Panel):
             dict(self._measured.get((spec, n), {})),
         )
         ratio = trade_off.ratios[trade_off.calls.index(at)]
-        said = f"{stairs.summary()} Predicted: {ratio:.2f} times as long as one rectangle."
+        summary = f"{stairs.summary()} Predicted: {ratio:.2f} times as long as one rectangle."
         return View(
             draw=lambda theme: beside(stairs, trade_off, theme),
-            summary=said,
+            summary=summary,
             describe=lambda: f"{spec}, forward and backward\n{stairs.to_text()}\n\n{trade_off.to_text()}",
         )
 

@@ -313,15 +313,15 @@ def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
     try:
         given = _as_tensor(lengths)
     except (TypeError, ValueError, RuntimeError):
-        given = None
-    if given is None or given.ndim != 2:
+        values = None
+    if values is None or values.ndim != 2:
         return whole_numbers(lengths), None
-    if given.is_floating_point() or given.is_complex():
-        raise ValueError(f"a mask of {given.dtype} is ambiguous; give booleans, or 0 and 1 as integers: mask.bool()")
-    if _is_readable(given) and (wrong := (given != 0) & (given != 1)).any():
+    if values.is_floating_point() or values.is_complex():
+        raise ValueError(f"a mask of {values.dtype} is ambiguous; give booleans, or 0 and 1 as integers: mask.bool()")
+    if _is_readable(values) and (wrong := (values != 0) & (values != 1)).any():
         b, t = wrong.nonzero()[0].tolist()
-        raise ValueError(f"mask[{b}, {t}] is {given[b, t]}; give True or 1 at real cells, and False or 0 at padding")
-    mask = given.bool()
+        raise ValueError(f"mask[{b}, {t}] is {values[b, t]}; give True or 1 at real cells, and False or 0 at padding")
+    mask = values.bool()
     return mask.sum(1), mask
 
 
@@ -350,14 +350,14 @@ def _check_padding(x: Tensor, n: Tensor, batch: Padded, mask: Tensor | None, sid
     if not lost and not blank:
         return
     what = f"values in the padding that are not {value} and would be lost", f"data that begins or ends with {value}"
-    said = [f"{_rows_have(rows)} {which}" for rows, which in zip((lost, blank), what, strict=True) if rows]
+    problems = [f"{_rows_have(rows)} {which}" for rows, which in zip((lost, blank), what, strict=True) if rows]
     opposite: Side = "left" if side == "right" else "right"
     hint = f"check lengths and source_side, which is {side!r} here"
     if mask is not None:
         hint = "a mask must be True at real cells"
     elif misfits(opposite) == ([], []):
         hint = f"x fits source_side={opposite!r}"
-    raise ValueError(f"check_padding={value}: {', and '.join(said)}; {hint}")
+    raise ValueError(f"check_padding={value}: {', and '.join(problems)}; {hint}")
 
 
 def _rows_have(rows: list[int]) -> str:

@@ -4,7 +4,7 @@ Four functions take and return what their namesakes in `torch.nn.utils.rnn` do, 
 torch's own, so both kinds mix. **One deviation**: a length beyond the time steps of the input is a ValueError. torch
 accepts it and returns less data than `batch_sizes` says; what goes wrong then depends on who uses it.
 
-torch's own functions do the work where theirs is the faster way (on a CPU no gradient, or a small batch), where the
+torch's own functions do the work where theirs are faster (on a CPU no gradient, or a small batch), where the
 input is none that they accept (so that the error is theirs), and where not values but a program is asked for, or
 another kind of derivative: while tracing, scripting or exporting, under `torch.func`, in forward-mode differentiation,
 for subclasses of `Tensor`, for complex numbers, during the capture of a CUDA graph, and on devices other than CPU and

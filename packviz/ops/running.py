@@ -1,4 +1,4 @@
-"""An RNN on a ragged batch: padded tensors in and out, and in between whichever way is the fastest."""
+"""Runs an RNN on a ragged batch, from padded tensors to padded tensors, by whichever method is the fastest."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def run(
         RuntimeError: the lengths are on an accelerator, as in torch.
     """
     arguments = rnn, x, lengths, hx, batch_first, total_length, padding_value, method
-    if not is_compiler_loaded():  # none that could be told to keep out, and loading one takes seconds
+    if not is_compiler_loaded():  # there is none to disable, and loading one takes seconds
         return _run(*arguments)
     if not _uncompiled:
         _uncompiled.append(torch.compiler.disable(_run))  # type: ignore[no-untyped-call]
@@ -363,8 +363,8 @@ def _kernel(
         states = hx if isinstance(hx, tuple) else (hx,)
         dropout, training = 0.0, any(t.requires_grad for t in (data, *states, *weights))
     options = weights, rnn.bias, rnn.num_layers, dropout, training, rnn.bidirectional
-    given = (data, hx, *options, how) if isinstance(how, bool) else (data, how, hx, *options)
-    out, *final = kernel(rnn.mode)(*given)
+    arguments = (data, hx, *options, how) if isinstance(how, bool) else (data, how, hx, *options)
+    out, *final = kernel(rnn.mode)(*arguments)
     return out, tuple(final) if rnn.mode == "LSTM" else final[0]
 
 
@@ -493,9 +493,9 @@ def forget() -> None:
 
 def _autocast_dtypes(rnn: nn.RNNBase, equal: bool, x: Tensor, *states: Tensor | None) -> Sequence[torch.dtype | None]:
     """What torch makes of these under autocast: the dtypes of output, h_n and c_n. Equal lengths make a difference."""
-    given = tuple(None if t is None else t.dtype for t in (x, *states))
+    dtypes = tuple(None if t is None else t.dtype for t in (x, *states))
     kind = x.device.type
-    return _packed_dtypes(rnn.mode, bool(rnn.proj_size), equal, given, kind, torch.get_autocast_dtype(kind))
+    return _packed_dtypes(rnn.mode, bool(rnn.proj_size), equal, dtypes, kind, torch.get_autocast_dtype(kind))
 
 
 @functools.lru_cache(maxsize=64)
@@ -503,7 +503,7 @@ def _packed_dtypes(
     mode: str,
     projected: bool,
     equal: bool,
-    given: Sequence[torch.dtype | None],
+    dtypes: Sequence[torch.dtype | None],
     device: str,
     autocast: torch.dtype,
 ) -> Sequence[torch.dtype | None]:
@@ -513,7 +513,7 @@ def _packed_dtypes(
     rnn = cell(1, 2, device="meta", dtype=torch.float32, **options).to_empty(device=device)  # draws no random numbers
     x, h, c = (
         None if dtype is None else torch.zeros(rows, 2, size, dtype=dtype, device=device)
-        for dtype, rows, size in zip(given, (2, 1, 1), (1, 1 if projected else 2, 2), strict=True)
+        for dtype, rows, size in zip(dtypes, (2, 1, 1), (1, 1 if projected else 2, 2), strict=True)
     )
     with torch.no_grad(), torch.autocast(device, autocast):
         packed = original.pack_padded_sequence(cast(Tensor, x), [2, 2 if equal else 1])
@@ -531,14 +531,14 @@ def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
         and is_at_hand(x)
         and type(x) in (Tensor, nn.Parameter)
         and not may_derive_otherwise()
-        and trial.passed(_every_way, rnn.mode, bool(rnn.proj_size), x.device.type)
+        and trial.passed(_every_method, rnn.mode, bool(rnn.proj_size), x.device.type)
     )
 
 
-def _every_way(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Sequence[int]) -> list[tuple[Tensor, State]]:
+def _every_method(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Sequence[int]) -> list[tuple[Tensor, State]]:
     """What torch gives, called by its public names; then what each method gives."""
-    given = lengths, None, rnn.batch_first, None, 0.0
-    return [_packed(rnn, x, *given), *(_run(rnn, x, *given, method) for method in METHODS[1:])]
+    options = lengths, None, rnn.batch_first, None, 0.0
+    return [_packed(rnn, x, *options), *(_run(rnn, x, *options, method) for method in METHODS[1:])]
 
 
 def _device_type(device: Any) -> str:

@@ -46,7 +46,7 @@ def multiplies_in_tf32() -> bool:
 
 @contextmanager
 def full_precision(tf32: bool = False) -> Iterator[None]:
-    """For the whole process, float32 is multiplied as float32 on CUDA: not in TF32, as cuDNN does unless told.
+    """For the whole process, float32 is multiplied as float32 on CUDA: not in TF32, which is the default of cuDNN.
 
     Args:
         tf32: the opposite: RNNs and products all multiply in TF32.
@@ -62,7 +62,7 @@ def full_precision(tf32: bool = False) -> Iterator[None]:
 
 
 def _switches(tf32: bool = False) -> list[tuple[Any, str, Any]]:
-    """Where torch is told how to multiply float32 on CUDA, in RNNs and in products: the place, its name, and how.
+    """Returns the settings of how torch multiplies float32 on CUDA, in RNNs and in products: object, name and value.
 
     Torch 2.9 and newer have a switch for each, and where one was set, asking for the older one is an error. Older
     releases have no `cudnn.rnn`.

@@ -2766,7 +2766,7 @@ def test_a_measurement_that_fails_is_in_the_text(monkeypatch):
 
     monkeypatch.setattr(panel.job, "_prepare", fail)
     panel.job.start.click()
-    assert panel.job.said.value == "no such thing"
+    assert panel.job.message.value == "no such thing"
     assert "✗ Measure here: no such thing" in panel.to_text()
     monkeypatch.undo()
     panel.job.run()

@@ -79,7 +79,7 @@ def test_sizes_that_double_are_enough_for_an_axis():
 @example([40] * 14)
 @example([230] * 14)
 def test_labels_are_moved_apart_and_stay_beside_the_plot(heights):
-    placed = apart(heights, 230)
+    placed = spread_labels(heights, 230)
     assert len(placed) == len(heights)
     assert all(b - a >= 12 for a, b in pairwise(placed))
     assert all(30 <= height <= 230 for height in placed)

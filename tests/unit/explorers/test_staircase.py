@@ -139,7 +139,7 @@ def test_measured_points_come_into_the_chart(explorer):
     ratio = timing.ratio("4 rectangles", "1 rectangle")
     assert explorer.trade_off.measured == {1: (1, 1, 1), k: (ratio.value, ratio.low, ratio.high)}
     assert said.startswith(f"4 rectangles: {milliseconds(timing.median('4 rectangles'))} ms; {ratio}")
-    assert said == explorer.job.said.value
+    assert said == explorer.job.message.value
     assert "measured here" in explorer.picture.value
     move(explorer.rectangles, 2)
     explorer.job.run()
@@ -174,7 +174,7 @@ def test_the_button_measures_in_a_thread(explorer):
     explorer.job.thread.join(60)
     assert not explorer.job.thread.is_alive()
     assert set(explorer.trade_off.measured) == {1, 4}
-    assert re.match(r"4 rectangles: \S+ ms", explorer.job.said.value)
+    assert re.match(r"4 rectangles: \S+ ms", explorer.job.message.value)
 
 
 # The job itself.
@@ -222,7 +222,7 @@ def test_stop_reaches_the_thread_and_the_next_run_is_not_stopped():
     assert it.start.disabled
     it.stop.click()
     it.thread.join(30)
-    assert it.said.value == "stopped"
+    assert it.message.value == "stopped"
     assert resting(it)
     assert job(lambda progress, stop: str(stop())).run() == "False"
 
@@ -240,7 +240,7 @@ def test_what_goes_wrong_is_said():
     it = job(wrong)
     it.start.click()
     it.thread.join(10)
-    assert it.said.value == "too long"
+    assert it.message.value == "too long"
     assert resting(it)
     with pytest.raises(ValueError, match="too long"):
         it.run()
@@ -252,5 +252,5 @@ def test_what_goes_wrong_is_said():
     it = Job("Do it", refuse)
     it.start.click()
     assert it.thread is None
-    assert it.said.value == "not now"
+    assert it.message.value == "not now"
     assert resting(it)

@@ -231,7 +231,7 @@ def filled(lengths, room, longest_first=True, look_back=True):
     return rows
 
 
-FIRST_ROWS = "Not yet for lengths [3, 7, 4, 5, 4] and room 8. "
+FIRST_ROWS = "Not yet for lengths [3, 7, 4, 5, 4] and row size 8. "
 
 SPOILT = spoilt_batches()
 REPAIRED = [
@@ -405,7 +405,7 @@ CHECKS = {
         ],
         [lambda n, f: bytes_per_length(n, f), lambda n, f: torch.tensor(bytes_per_length(n, f))],
     ),
-    checks.mended: (
+    checks.repaired_network: (
         [..., a_network(lambda packed, x, n: None), a_network(lambda packed, x, n: ...)],
         [
             (a_network(lambda packed, x, n: packed), "Not yet: a compiler with fixed shapes refuses this. Which func"),
@@ -464,7 +464,10 @@ CHECKS = {
             (lambda n, room: [[k] for k in sorted(n)], f"{FIRST_ROWS}5 rows, and 3 suffice. Take the longest first"),
             (lambda n, room: [n], f"{FIRST_ROWS}[3, 7, 4, 5, 4] makes 23, over 8."),
             (lambda n, room: [[k] for k in set(n)], f"{FIRST_ROWS}Put each of the lengths into one row"),
-            (lambda n, room: filled(n, room, len(n) < 9), "Not yet for lengths [1, 15, 6, 20, 11, 2, …] and room 24."),
+            (
+                lambda n, room: filled(n, room, len(n) < 9),
+                "Not yet for lengths [1, 15, 6, 20, 11, 2, …] and row size 24.",
+            ),
             (lambda n, room: n, "Your answer does not fit: "),
             (raises, "Your answer"),
         ],

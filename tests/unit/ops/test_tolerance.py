@@ -19,8 +19,8 @@ def test_rounding_passes_and_more_does_not(dtype):
     wanted = lstm(x)[0]
     found = lstm.to(dtype)(x.to(dtype))[0]
     if dtype != torch.float64:  # float32 is what it is held against
-        assert apart(found, wanted) <= of_states(dtype, "cpu")
-    assert apart(wanted.double() * (1 + 2 * of_states(dtype, "cpu")), wanted) > of_states(dtype, "cpu")
+        assert relative_difference(found, wanted) <= of_states(dtype, "cpu")
+    assert relative_difference(wanted.double() * (1 + 2 * of_states(dtype, "cpu")), wanted) > of_states(dtype, "cpu")
     assert of_states(dtype, "cpu") < of_gradients(dtype) < 0.5
 
 
@@ -49,15 +49,15 @@ def test_full_precision_leaves_torchs_switches_as_they_were(tf32):
 
 def test_how_far_apart():
     one = torch.tensor([2.0, -4.0])
-    assert apart(one + 1, one) == 0.25  # of the largest
+    assert relative_difference(one + 1, one) == 0.25  # of the largest
     assert of_gradients(torch.int64) == 0
-    assert apart(one, one) == apart(torch.zeros(2), torch.zeros(2)) == 0
-    assert apart(torch.ones(2), torch.zeros(2)) > 1e9
-    assert apart(one * math.nan, one) == apart(one, one / 0) == math.inf
-    assert apart(torch.zeros(0), torch.zeros(0)) == 0
+    assert relative_difference(one, one) == relative_difference(torch.zeros(2), torch.zeros(2)) == 0
+    assert relative_difference(torch.ones(2), torch.zeros(2)) > 1e9
+    assert relative_difference(one * math.nan, one) == relative_difference(one, one / 0) == math.inf
+    assert relative_difference(torch.zeros(0), torch.zeros(0)) == 0
     masked = torch.tensor([2.0, -4.0, -math.inf])
-    assert apart(masked, masked) == 0
-    assert apart(masked + 1, masked) == 0.25  # infinity says nothing of the size of the others
+    assert relative_difference(masked, masked) == 0
+    assert relative_difference(masked + 1, masked) == 0.25  # infinity says nothing of the size of the others
     assert of_states(torch.int64, "cpu") == 0
 
 
