@@ -235,7 +235,7 @@ class Advice(Drawing):
         share = 100 * (1 - slow), 100 * (1 - fast)
         percent = f"{quantities.known(100 * (1 - gain.value), share)} %"
         it = f"On shuffled batches {self.best}" if self.recommended != self.best else "It"
-        said = f"{it} saves {percent} of the time of {PACKED} (95 % interval {quantities.between(share)} %)"
+        sentence = f"{it} saves {percent} of the time of {PACKED} (95 % interval {quantities.between(share)} %)"
         doubt = "" if fastest == self.best else f" {fastest} has a lower median, but is not told apart from it."
         return [f"{sentence}, some {self._saved().known} s per epoch.{doubt}", *busy]
 
@@ -343,7 +343,7 @@ class Advice(Drawing):
 
     def _replacements(self, theme: str) -> Sheet:
         rows = {}
-        for said, (name, ratio), part in zip(_EXCHANGED, self.parts.items(), ("", *self.shares), strict=False):
+        for said, (name, ratio), part in zip(_REPLACEMENTS, self.parts.items(), ("", *self.shares), strict=False):
             saved = f": {part} was {quantities.whole_percent(self.shares[part])}" if part and self._tells(name) else ""
             rows[said] = _spread(ratio, f"{ratio.number}{saved}")
         title = f"what {PACKED} spends its time on: one part after the other exchanged for packviz's"
@@ -514,9 +514,9 @@ def _method(name: str) -> str:
 def _lengths(values: Any) -> IntArray:
     if values is None:
         raise ValueError("lengths is None; give a list, an array, a tensor, a Layout or a file")
-    if isinstance(given, (str, PathLike)):
-        given = sources.read(str(given))
-    return Layout(given).lengths
+    if isinstance(values, (str, PathLike)):
+        values = sources.read(str(values))
+    return Layout(values).lengths
 
 
 def _middle(groups: Sequence[IntArray], load: Load, sample: int) -> list[IntArray]:

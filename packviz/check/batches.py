@@ -107,7 +107,7 @@ class _Batch:
         self.x = x.flatten(2) if x.ndim > 2 else x.unsqueeze(2)
         require_dense("lengths", lengths)
         try:
-            given = lengths.detach() if isinstance(lengths, Tensor) else torch.tensor(host_array(lengths))
+            values = lengths.detach() if isinstance(lengths, Tensor) else torch.tensor(host_array(lengths))
         except (TypeError, ValueError, RuntimeError):
             raise ValueError(f"lengths must be a list or a tensor of numbers, got {lengths!r}") from None
         if values.ndim != 1 or values.dtype == torch.bool or values.is_complex():
@@ -227,8 +227,8 @@ def _entries(batch: _Batch, wrong: BoolArray, rule: str, message: str, fix: str)
     if wrong.any():
         more = f" (and {wrong.sum() - 1} more)" if wrong.sum() > 1 else ""
         b = int(np.argmax(wrong))
-        value = np.format_float_positional(batch.given[b], trim="-")  # in full: 5.9999995 is not 6
-        yield _about(wrong, "error", rule, f"lengths[{b}] is {value}{more}{said}", fix)
+        value = np.format_float_positional(batch.values[b], trim="-")  # in full: 5.9999995 is not 6
+        yield _about(wrong, "error", rule, f"lengths[{b}] is {value}{more}{message}", fix)
 
 
 def _counts(batch: _Batch) -> Iterator[Finding]:

@@ -354,14 +354,14 @@ def _packing(variables: dict[str, Any]) -> _Passed:
     )
     shape = tuple(getattr(x, "shape", ()))
     if len(shape) < 2 or numbers is None:
-        return _Passed(said, packed=True)
+        return _Passed(call, packed=True)
     drawn = _drawn_padded(shape, numbers, batch_first)
     if not isinstance(numbers, (list, tuple)):
-        return _Passed(said, drawn, packed=True)
+        return _Passed(call, drawn, packed=True)
     rows, other = (shape[0], shape[1]) if batch_first else (shape[1], shape[0])
     swapped = _BATCH if len(numbers) == other != rows and not batch_first else None
     few = swapped or (_FEW if len(numbers) != rows else None)
-    return _Passed(said, drawn, True, {_BATCH: swapped, _FEW: few})
+    return _Passed(call, drawn, True, {_BATCH: swapped, _FEW: few})
 
 
 def _drawn_padded(shape: tuple[int, ...], lengths: Any, batch_first: bool) -> str:

@@ -213,18 +213,18 @@ class StatesComparison(Drawing):
         wrong = [f for f in matter if f.count]
         parts = []
         if spared := _merged([f for f in matter if not f.count], wrong):
-            said.append(f"Packing is not needed for {listed(spared)}.")
+            parts.append(f"Packing is not needed for {listed(spared)}.")
         if wrong:
             poisoned = [f for f in wrong if np.isnan(f.worst[0])]
-            said.append(f"Padded is wrong for {listed(_merged(wrong, [f for f in matter if not f.count]))}.")
+            parts.append(f"Padded is wrong for {listed(_merged(wrong, [f for f in matter if not f.count]))}.")
             hit = list(dict.fromkeys(name for f in wrong for name in f.sequences))
             if hit:
-                said.append(f"Affected: {listed(hit, 6) if len(hit) < self.layout.batch_size else 'every sequence'}.")
+                parts.append(f"Affected: {listed(hit, 6) if len(hit) < self.layout.batch_size else 'every sequence'}.")
             if poisoned:
                 rest = [f for f in matter if f not in poisoned]
                 everywhere = len(poisoned) == len(wrong)
-                said.append(f"NaN reaches {'all of these' if everywhere else listed(_merged(poisoned, rest))}.")
-        return " ".join(said)
+                parts.append(f"NaN reaches {'all of these' if everywhere else listed(_merged(poisoned, rest))}.")
+        return " ".join(parts)
 
     def to_text(self) -> str:
         """The verdict, every difference with its numbers, and, of a small batch, each cell."""

@@ -150,7 +150,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [step for step in found if step in (found[0], found[-1]) or f"{step:e}".startswith("1.000000")]
 
 
-def apart(heights: Sequence[float], lowest: float, room: float = 12.0) -> list[float]:
+def spread_labels(heights: Sequence[float], lowest: float, gap: float = 12.0) -> list[float]:
     """The heights from top to bottom, moved so that labels there do not cover each other, none below the lowest."""
     placed = sorted(heights)
     for i in range(1, len(placed)):

@@ -20,7 +20,7 @@ from plotly.subplots import make_subplots
 from packviz.core import files
 from packviz.core.has_text import HasText, first_line
 from packviz.draw import palette, theme
-from packviz.draw.chart import COLOURS, apart, ticks
+from packviz.draw.chart import COLOURS, spread_labels, ticks
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES
 from packviz.draw.sheet import width_of
 from packviz.draw.sweep import doublings, heights_of, longest_x

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 
-def apart(ours: Tensor, theirs: Tensor) -> float:
+def relative_difference(ours: Tensor, theirs: Tensor) -> float:
     """The largest difference, relative to the largest finite value of `theirs`.
 
     It is infinite if one of the values is not a number, or infinite in only one of the two.
@@ -34,10 +34,11 @@ def relative_error(
         allowed: returns the largest error that rounding explains, for the dtype of a result.
 
     Returns:
-        The largest relative error, as `apart` has it; and the index of the first result that is farther off than is
-        allowed (then the error is the largest of such results), or None.
+        The largest `relative_difference`, and the index of the first result that is farther off than is allowed (then
+        the error is the largest of such results), or None.
     """
-    errors = [apart(*pair) if pair[0].shape == pair[1].shape else math.inf for pair in zip(ours, theirs, strict=True)]
+    pairs = list(zip(ours, theirs, strict=True))
+    errors = [relative_difference(a, b) if a.shape == b.shape else math.inf for a, b in pairs]
     wrong = [i for i, error in enumerate(errors) if error > allowed(theirs[i].dtype)]
     return max((errors[i] for i in wrong or range(len(errors))), default=0.0), next(iter(wrong), None)
 
@@ -92,7 +93,7 @@ def require_same(results: Mapping[str, Mapping[str, Tensor]], allowed: Callable[
             part, wanted = [*right.items()][wrong]
             if found[part].shape != wanted.shape:
                 raise ValueError(f"{said}{part} has shape {tuple(found[part].shape)}, and not {tuple(wanted.shape)}")
-            off, most = apart(found[part], wanted), allowed(wanted.dtype)
+            off, most = relative_difference(found[part], wanted), allowed(wanted.dtype)
             raise ValueError(f"{said}{part} differs by {off:.2g} of its largest value, and {most:.2g} is allowed")
         largest = max(largest, error)
     return largest

@@ -311,7 +311,7 @@ def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
     """The lengths, and the mask that they were taken from, if it is one: two-dimensional."""
     require_dense("lengths", lengths)
     try:
-        given = _as_tensor(lengths)
+        values = _as_tensor(lengths)
     except (TypeError, ValueError, RuntimeError):
         values = None
     if values is None or values.ndim != 2:

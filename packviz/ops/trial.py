@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from packviz.ops import private
-from packviz.ops.agreement import apart
+from packviz.ops.agreement import relative_difference
 
 _MOST = 1e-3  # of the largest value; rounding comes to some 1e-6
 _LENGTHS = ([4, 2, 1], [4, 4, 4])

@@ -271,7 +271,7 @@ def chart(verdicts: Mapping[str, Sequence[Judged]], below: Sequence[str] = ()) -
     for (name, v), *counts in zip(rows.items(), *parts.values(), strict=True):
         lines.append([name, *map(str, counts), f"{v.slowdown:.2f}"])
     best = {machine: max(some, key=lambda one: one.accuracy) for machine, some in verdicts.items()}
-    said = [
+    labels = [
         f"{one.name}, {quantities.whole_percent(one.accuracy)}{f' ({machine})' if len(best) > 1 else ''}"
         for machine, one in best.items()
     ]

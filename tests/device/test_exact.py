@@ -27,7 +27,7 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.bench import rnn_calls
 from packviz.core.spec import Spec
 from packviz.ops import masks, original, packing, running
-from packviz.ops.agreement import apart
+from packviz.ops.agreement import relative_difference
 from packviz.ops.operator import ragged_op
 from packviz.ops.tolerance import TOLERANCE, full_precision
 from packviz.studies import helpers

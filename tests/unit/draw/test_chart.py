@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from packviz.draw import palette
-from packviz.draw.chart import COLOURS, apart, log_ticks, ticks
+from packviz.draw.chart import COLOURS, log_ticks, spread_labels, ticks
 from packviz.draw.sweep import DASHES, Curve, Guide, Plot, Sweep, doublings, heights_of
 
 numbers = st.floats(1e-4, 1e6)

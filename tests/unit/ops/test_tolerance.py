@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from packviz.ops import agreement, tolerance
-from packviz.ops.agreement import apart
+from packviz.ops.agreement import relative_difference
 from packviz.ops.tolerance import TOLERANCE, full_precision, multiplies_in_tf32, of_gradients, of_states
 
 
