@@ -11,6 +11,7 @@ from packviz.bench.calibration import calibrate as calibrate
 from packviz.bench.calls import time_calls as time_calls
 from packviz.check.batches import diagnose as diagnose
 from packviz.check.errors import explain_errors as explain_errors
+from packviz.check.museum import explain as explain
 from packviz.check.states import compare as compare
 from packviz.check.static import check_static as check_static
 from packviz.core import batches as batches

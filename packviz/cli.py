@@ -36,8 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     That is 0; 1 where `check` or `diagnose` found an error; 2 for input it cannot use; 130 after Ctrl-C.
     """
-    said = "See, check and time PyTorch packed sequences from a terminal."
-    parser = argparse.ArgumentParser(prog="packviz", description=said)
+    description = "See, check and time PyTorch packed sequences from a terminal."
+    parser = argparse.ArgumentParser(prog="packviz", description=description)
     parser.add_argument("--version", action="version", version=f"packviz {own_version() or '(not installed)'}")
     commands = parser.add_subparsers(title="commands", required=True)
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     patched = "run a program with packviz's packing and padding under torch's names"
     add_patched(commands.add_parser("patched", help=patched, description=f"{patched.capitalize()}."))
 
-    advise = "measure the ways to run an RNN on batches of these lengths, and recommend one"
+    advise = "measure the methods of running an RNN on batches of these lengths, and recommend one"
     adviser = commands.add_parser("advise", help=advise, description=f"{advise.capitalize()}.")
     _add_lengths(adviser)
     add_advise(adviser)

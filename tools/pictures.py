@@ -7,7 +7,7 @@ from pathlib import Path
 
 from packviz.core.layout import sequence_name
 from packviz.draw import palette
-from packviz.draw.grids import SAID
+from packviz.draw.grids import BANDS
 from packviz.draw.picture import show
 from packviz.draw.sheet import HATCHED, Sheet, row
 
@@ -23,13 +23,13 @@ def picture() -> str:
 def colours() -> str:
     """The palette, in both themes."""
     both = row([_colours(theme) for theme in ("light", "dark")], "light")
-    both.said = "The colours of packviz and what each means, light and dark"
+    both.description = "The colours of packviz and what each means, light and dark"
     return both.svg()
 
 
 def _colours(theme: str) -> Sheet:
     own, sheet, y = palette.THEMES[theme], Sheet(theme), 0.0
-    differs = {f"differs, {said}": fill for fill, said in zip(palette.SHADES, SAID, strict=True)}
+    differs = {f"differs, {said}": fill for fill, said in zip(palette.SHADES, BANDS, strict=True)}
     groups: list[dict[str, str]] = [
         {f"sequence {sequence_name(i)}": fill for i, fill in enumerate(palette.SEQUENCES)},
         {f"method: {name}": fill for name, fill in palette.METHODS.items()},

@@ -264,7 +264,7 @@ from packviz.studies import heuristics
 
 found = methods_benchmark.recorded()
 faster = found.packed_faster().groups
-assert "LSTM(128, 256), log-normal, 64 × 200" in faster
+assert "LSTM(64, 128), log-normal, 64 × 200" in faster
 for point in found.points:
     if point.name in faster:
         assert point.hidden_size >= 128

@@ -93,10 +93,12 @@ for what in ("h_n", "c_n", "gradients_h_n"):
 # of b stays what it was after its last real step. How far does the padded state go from there?
 
 # %%
-comparison.trajectory()
+from packviz.check.trajectories import trajectory
+
+trajectory(comparison)
 
 # %% tags=["claims"]
-of_a, of_b = comparison.trajectory().curves
+of_a, of_b = trajectory(comparison).curves
 assert not any(of_a.padded)
 assert of_b.padded[:2] == [0, 0]
 assert min(of_b.padded[2:]) > 0.1
@@ -147,12 +149,12 @@ comparison
 # left:
 
 # %%
-comparison.trajectory("reverse")
+trajectory(comparison, "reverse")
 
 # %% tags=["claims"]
 assert comparison.agrees.outputs_forward
 assert not comparison.agrees.outputs_reverse
-for curve, length in list(zip(comparison.trajectory("reverse").curves, n, strict=True))[1:]:
+for curve, length in list(zip(trajectory(comparison, "reverse").curves, n, strict=True))[1:]:
     real = curve.padded[:length]
     assert real == sorted(real)  # the nearer to the padding, the worse
     assert real[0] > 0

@@ -41,7 +41,7 @@ target = pad_sequence([torch.randn(n) for n in lengths], batch_first=True)
 prediction = target + 0.5 * mask
 
 unmasked = F.mse_loss(prediction, target)
-masked = pv.masked_loss(F.mse_loss(prediction, target, reduction="none"), lengths, batch_first=True)
+masked = pv.masked_loss(F.mse_loss, prediction, target, lengths, batch_first=True)
 print(f"masked {masked:.3g}   unmasked {unmasked:.3g}, too small by the factor {mask.sum()}/{mask.numel()}")
 
 # %% tags=["claims"]
@@ -56,8 +56,8 @@ assert accuracy == right[mask].mean() < right.mean()
 # The sum is right, the divisor is not: 54 cells instead of 32. Gradients shrink by the same factor, and by another one
 # in the next batch.
 #
-# `masked_loss` takes any loss computed with `reduction="none"`. Give it 1 for right and 0 for wrong, and you have the
-# accuracy.
+# `masked_loss` takes any loss function of torch, or a tensor with a number for each cell. If that number is 1 for right
+# and 0 for wrong, the result is the accuracy. For `F.cross_entropy`, the logits are `(B, T, C)` and the targets `(B, T)`.
 
 # %% [markdown]
 # ## Straight on the packed data
@@ -75,12 +75,13 @@ linear = torch.nn.Linear(4, 1)
 scores = packed._replace(data=linear(packed.data).squeeze(1))
 loss = F.mse_loss(scores.data, targets.data)  # no mask, no reduction="none"
 
-elementwise = F.mse_loss(linear(x).squeeze(2), target, reduction="none")
-masked = pv.masked_loss(elementwise, lengths, batch_first=True)
+masked = pv.masked_loss(F.mse_loss, linear(x).squeeze(2), target, lengths, batch_first=True)
 print(f"{loss:.3f} from {len(packed.data)} rows, {masked:.3f} from {mask.numel()} cells and a mask")
 
 # %% tags=["claims"]
 assert torch.allclose(loss, masked)
+elementwise = F.mse_loss(linear(x).squeeze(2), target, reduction="none")
+assert torch.equal(masked, pv.masked_loss(elementwise, lengths, batch_first=True))
 assert torch.allclose(pv.unpack_to_length(scores, 9, batch_first=True)[mask], linear(x).squeeze(2)[mask], atol=1e-6)
 try:
     linear(packed)
@@ -317,9 +318,9 @@ def train(use_mask, epochs=6):
     for epoch in range(epochs):
         for words, marks, n in batches:
             output, _ = gru(embedding(words))  # padded, and right at the real steps: one direction
-            loss = F.binary_cross_entropy_with_logits(linear(output).squeeze(2), marks, reduction="none")
-            masked = pv.masked_loss(loss, n, batch_first=True)
-            used = masked if use_mask else loss.mean()
+            logits, loss = linear(output).squeeze(2), F.binary_cross_entropy_with_logits
+            masked = pv.masked_loss(loss, logits, marks, n, batch_first=True)
+            used = masked if use_mask else loss(logits, marks)
             optimizer.zero_grad()
             used.backward()
             optimizer.step()
@@ -377,6 +378,7 @@ assert all(recorded.faster(point) > 1 for point in recorded.points)
 dirty = torch.tensor([[1.0, 3.0, float("nan")]])
 assert (dirty * pv.real_mask([2], 3)).sum().isnan()
 assert pv.masked_loss(dirty, [2], batch_first=True) == 2
+assert pv.masked_loss(F.mse_loss, dirty, torch.zeros(1, 3), [2], batch_first=True) == 5
 batch, gru = torch.randn(100, 64, 64), torch.nn.GRU(64, 128)  # 100 steps of 64 sequences
 ragged = pack_padded_sequence(batch, [100 - i * 99 // 63 for i in range(64)])
 assert ragged.data.untyped_storage().data_ptr() != batch.untyped_storage().data_ptr()

@@ -380,7 +380,7 @@ class MyNetwork(networks.Network):
         return output
 
 
-checks.mended(MyNetwork)
+checks.repaired_network(MyNetwork)
 
 # %% [markdown]
 # ## You can now

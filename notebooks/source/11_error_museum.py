@@ -23,21 +23,21 @@ search_field = MuseumExplorer("RuntimeError: 'lengths' argument should be a 1D C
 search_field
 
 # %% [markdown]
-# From code it is `museum.search`. It says how sure it is: many mistakes share a text.
+# From code, call `pv.explain`. It says how sure it is, because several mistakes share a text.
 
 # %%
-from packviz.check import museum
+import packviz as pv
 
 for text in ("my lengths are floats", "output shorter than input", "IndexError: index out of range in self"):
-    print(f"{text}\n    {museum.search(text)}")
+    print(f"{text}\n    {pv.explain(text).summary}")
 
 # %% tags=["claims"]
 assert search_field.found[0].name == "Lengths on the GPU"
 assert search_field.found.sure
-assert not museum.search("IndexError: index out of range in self").sure
-assert not museum.search("KeyError: 'foo'")
-assert museum.search("is h_n in my order?")[0].name == "Whose order is it"
-assert museum.search("must be Tensor, not PackedSequence")[0].name == "A layer that wants a tensor"
+assert not pv.explain("IndexError: index out of range in self").sure
+assert not pv.explain("KeyError: 'foo'")
+assert pv.explain("is h_n in my order?")[0].name == "Whose order is it"
+assert pv.explain("must be Tensor, not PackedSequence")[0].name == "A layer that wants a tensor"
 
 # %% [markdown]
 # ## Plan
@@ -69,6 +69,7 @@ import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 import packviz as pv
+from packviz.check import museum
 from packviz.lessons import ask, checks
 
 
@@ -671,7 +672,7 @@ assert all(pv.diagnose(*batch) for batch in (one, two, three))  # it has somethi
 # %% [markdown]
 # ## You can now
 #
-# - find a mistake by its error text: at the desk, or with `museum.search`,
+# - find a mistake by its error text: at the desk, or with `pv.explain`,
 # - let the data tell you: `pv.diagnose` before training, `pv.explain_errors` around it,
 # - repair each: most fixes are one argument.
 #

@@ -447,7 +447,7 @@ assert found == [0, 10]
 assert borders(restarts) == cu_seqlens.tolist()
 
 # %% [markdown]
-# Some more, and `museum.search` knows others by their error texts:
+# Some more, and `pv.explain` knows others by their error texts:
 #
 # - **A row that is masked completely** may give [NaN](https://github.com/pytorch/pytorch/issues/103963).
 # - **A jagged tensor padded again** is, in torch 2.13,

@@ -33,7 +33,7 @@ from packviz.core.batches import BUCKETED, SHUFFLED, WINDOW, Load
 from packviz.core.layout import IntArray, Layout
 from packviz.core.spec import Spec
 from packviz.core.validation import at_least, require_seconds
-from packviz.draw import bars, palette, text
+from packviz.draw import bars, palette, quantities, spreads, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 
@@ -43,7 +43,7 @@ _PARTS = {
     "RNN": "the RNN on packed data",
     "rest": "what is left: pv.run",
 }
-_EXCHANGED = (PACKED, "its pad exchanged", "its pack, too", "its RNN, too: pv.run")
+_REPLACEMENTS = (PACKED, "its pad replaced", "its pack, too", "its RNN, too: pv.run")
 _REPLACED = (OWN_PAD, OWN_BOTH)  # to show what torch's packing spends its time on, and never recommended
 _RENAMED = {"gain": "speedup", "saved": "seconds_per_epoch", "in_buckets": "recommended", "seconds": "spent"}
 _AUTO = f"pv.run, {METHODS[0]}"
@@ -160,7 +160,7 @@ class Advice(Drawing):
 
     @property
     def parts(self) -> Mapping[str, Ratio]:
-        """What is left of the time of torch's packing as one part after the other is exchanged for packviz's.
+        """What is left of the time of torch's packing as one part after the other is replaced by packviz's.
 
         First `pad_packed_sequence`, then `pack_padded_sequence`, then the RNN in between; each with its way back, if
         there is one. Empty if that was not measured.
@@ -172,7 +172,7 @@ class Advice(Drawing):
 
     @property
     def shares(self) -> Mapping[str, float]:
-        """The share of torch's packed time that each exchange saves, and the rest: in sum 1. Empty as `parts` is."""
+        """The share of torch's packed time that each replacement saves, and the rest: in sum 1. Empty as `parts` is."""
         _, *left = [ratio.value for ratio in self.parts.values()] or [1.0]
         return shares(dict(zip(("pad", "pack", "RNN"), left, strict=True))) if left else {}
 
@@ -190,7 +190,7 @@ class Advice(Drawing):
 
     def sheet(self, theme: str) -> Sheet:
         """The recommendation above a bar per method; and what torch's packed run spends its time on."""
-        pictures = [self._bars(theme), *([self._exchanged(theme)] if self.parts else [])]
+        pictures = [self._bars(theme), *([self._replacements(theme)] if self.parts else [])]
         return stack(self.verdict.replace("\n", " "), pictures, theme)
 
     @property
@@ -233,11 +233,11 @@ class Advice(Drawing):
             return [f"Not told apart from {PACKED} (times as long, 95 % interval): {'; '.join(ranges)}.", *again]
         fast, slow = gain.interval
         share = 100 * (1 - slow), 100 * (1 - fast)
-        percent = f"{text.known(100 * (1 - gain.value), share)} %"
+        percent = f"{quantities.known(100 * (1 - gain.value), share)} %"
         it = f"On shuffled batches {self.best}" if self.recommended != self.best else "It"
-        said = f"{it} saves {percent} of the time of {PACKED} (95 % interval {text.between(share)} %)"
+        sentence = f"{it} saves {percent} of the time of {PACKED} (95 % interval {quantities.between(share)} %)"
         doubt = "" if fastest == self.best else f" {fastest} has a lower median, but is not told apart from it."
-        return [f"{said}, some {self._saved().known} s per epoch.{doubt}", *busy]
+        return [f"{sentence}, some {self._saved().known} s per epoch.{doubt}", *busy]
 
     def _bucketing_lines(self) -> list[str]:
         """What bucketing does to the padding and to the time."""
@@ -245,16 +245,16 @@ class Advice(Drawing):
         if after.padding >= before.padding:
             return [f"Bucketing by length ({self._together}) leaves no less padding here."]
         wasted = [text.percent(load.padding, int(load.cells.sum())) for load in (before, after)]
-        said = f"Bucketing by length ({self._together}) leaves {wasted[1]} padding of {wasted[0]}"
+        sentence = f"Bucketing by length ({self._together}) leaves {wasted[1]} padding of {wasted[0]}"
         ratio = self.bucketing
         if ratio is None:
-            return [f"{said}; its time was not measured."]
+            return [f"{sentence}; its time was not measured."]
         if not ratio.is_clear:
-            return [f"{said}; in time it is not told apart from shuffled batches."]
+            return [f"{sentence}; in time it is not told apart from shuffled batches."]
         ends = sorted(100 * abs(1 - end) for end in ratio.interval)
-        share = text.known(100 * abs(1 - ratio.value), (ends[0], ends[1]))
+        share = quantities.known(100 * abs(1 - ratio.value), (ends[0], ends[1]))
         more = f"{share} % {'less' if ratio.value < 1 else 'more'} time per epoch"
-        return [f"{said}, and takes {more}, with {_method(ratio.name)}."]
+        return [f"{sentence}, and takes {more}, with {_method(ratio.name)}."]
 
     def _table(self) -> list[str]:
         rows = [["seconds per epoch", "median", "× packed", "95 % interval", "results of packing"]]
@@ -277,14 +277,14 @@ class Advice(Drawing):
         rows = []
         for name, (part, share) in zip((*[*self.parts][1:], ""), self.shares.items(), strict=True):
             told = not name or self._tells(name)
-            rows.append([f"  {_PARTS[part]}", text.whole_percent(share) if told else "not told apart from 0 %"])
+            rows.append([f"  {_PARTS[part]}", quantities.whole_percent(share) if told else "not told apart from 0 %"])
         title = (
-            f"What {PACKED} spends its time on: what is saved when one part after the other is exchanged for packviz's"
+            f"What {PACKED} spends its time on: what is saved when one part after the other is replaced by packviz's"
         )
         return ["", title, *text.table(rows, "<  <")]
 
-    def _tells(self, name: str) -> bool:
-        """Whether an exchange clearly takes less time than the one before it."""
+    def _is_clear(self, name: str) -> bool:
+        """Whether a replacement clearly takes less time than the step before it."""
         names = [*self.parts]
         ratio = self.timing.ratio(name, names[names.index(name) - 1])
         return ratio.is_clear and ratio.value < 1
@@ -339,15 +339,15 @@ class Advice(Drawing):
         title = f"times as long as {PACKED}: median of the rounds' ratios, and its 95 % interval"
         together = [f"bucketed: {self._together}."] if self._exact(BUCKETED) else []
         notes = [*together, f"Measured on {self.timing.caption}."]
-        return bars.spreads(title, rows, theme, hatched="other results than packing", line=1, notes=notes)
+        return spreads.spreads(title, rows, theme, hatched="other results than packing", line=1, notes=notes)
 
-    def _exchanged(self, theme: str) -> Sheet:
+    def _replacements(self, theme: str) -> Sheet:
         rows = {}
-        for said, (name, ratio), part in zip(_EXCHANGED, self.parts.items(), ("", *self.shares), strict=False):
-            saved = f": {part} was {text.whole_percent(self.shares[part])}" if part and self._tells(name) else ""
+        for said, (name, ratio), part in zip(_REPLACEMENTS, self.parts.items(), ("", *self.shares), strict=False):
+            saved = f": {part} was {quantities.whole_percent(self.shares[part])}" if part and self._tells(name) else ""
             rows[said] = _spread(ratio, f"{ratio.number}{saved}")
         title = f"what {PACKED} spends its time on: one part after the other exchanged for packviz's"
-        return bars.spreads(title, rows, theme, line=1)
+        return spreads.spreads(title, rows, theme, line=1)
 
 
 def advise(
@@ -499,24 +499,24 @@ def bucketed(method: str) -> str:
     return f"{method}, bucketed"
 
 
-def _spread(ratio: Ratio, said: str, **more: bool) -> bars.Spread:
+def _spread(ratio: Ratio, said: str, **more: bool) -> spreads.Spread:
     """The bar of a ratio, in the colour of its method, with its interval if the rounds give one."""
     method = _method(ratio.name)
     fill = palette.METHODS.get(_COLOURS.get(method, method.removeprefix("pv.run, ")), bars.SOLID)
     low, high = ratio.interval if ratio.rounds >= FEWEST_ROUNDS else (ratio.value, ratio.value)
-    return bars.Spread(low, ratio.value, high, said, fill=fill, **more)
+    return spreads.Spread(low, ratio.value, high, said, fill=fill, **more)
 
 
 def _method(name: str) -> str:
     return name.removesuffix(", bucketed")
 
 
-def _lengths(given: Any) -> IntArray:
-    if given is None:
+def _lengths(values: Any) -> IntArray:
+    if values is None:
         raise ValueError("lengths is None; give a list, an array, a tensor, a Layout or a file")
-    if isinstance(given, (str, PathLike)):
-        given = sources.read(str(given))
-    return (given if isinstance(given, Layout) else Layout(given)).lengths
+    if isinstance(values, (str, PathLike)):
+        values = sources.read(str(values))
+    return Layout(values).lengths
 
 
 def _middle(groups: Sequence[IntArray], load: Load, sample: int) -> list[IntArray]:

@@ -53,7 +53,7 @@ SHAPES = (
     (8, 64, 64, 512, 1, 1),
 )
 """`(B, T, I, H, layers, directions)`, those that say most first. Lengths run evenly from `T` down to 1. What works step
-by step has them nearly equal as well: it goes on with fewer sequences after each distinct one, at a cost."""
+by step has them nearly equal as well: after each distinct one it continues with fewer sequences, at a cost."""
 
 _FIRST, _PASSES, _MOST_PASSES = 4, 3, 20  # shapes in any case; passes over all, as recorded and at most
 
@@ -84,7 +84,7 @@ class CalibrationPoint:
 
 
 class _Run(NamedTuple):
-    """One way to run the batch of a point.
+    """One method of running the batch of a point.
 
     Attributes:
         name: of the constants that explain it, as `key` takes it.
@@ -147,7 +147,7 @@ def calibrate(
     modes: Sequence[str] = MODES,
     threads: int | None = None,
     budget: float = 180.0,
-    progress: Callable[[str], object] = lambda said: None,
+    progress: Callable[[int, int], object] = lambda done, of: None,
 ) -> Costs:
     """Measures what runs cost on this machine, with one number of torch's threads.
 
@@ -161,7 +161,7 @@ def calibrate(
         budget: seconds for everything, roughly. As often as there is time, everything is measured again, and the
             shortest time counts, because a busy machine only ever makes things slower. The first shapes of `SHAPES` are
             always measured.
-        progress: called with the name of what comes next.
+        progress: called with the points done, and the points that there are at most.
 
     Raises:
         ValueError: there is no such device or RNN, `threads` is not a whole number of at least 1, or `budget` is not a
@@ -179,7 +179,7 @@ def calibrate(
             done = len(found.values)
             if done == len(points) or (done >= first and time.monotonic() - began > budget):
                 break
-            progress(str(points[done]))
+            progress(done, len(points))
     return found.costs
 
 

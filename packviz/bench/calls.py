@@ -12,7 +12,8 @@ import torch
 from packviz.bench.machine import check_device
 from packviz.bench.timing import Call, Timing, measure
 from packviz.core.validation import require_seconds, share
-from packviz.ops.tolerance import leaves, of_states, require_same
+from packviz.ops.agreement import leaves, require_same
+from packviz.ops.tolerance import of_states
 
 _MOST_ROUNDS = 1000
 

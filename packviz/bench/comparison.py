@@ -15,14 +15,15 @@ from packviz.bench import rnn_calls
 from packviz.bench.timing import clock_for
 from packviz.core.has_text import first_line
 from packviz.core.layout import IntArray
-from packviz.ops.tolerance import of_states, relative_error
+from packviz.ops.agreement import relative_error
+from packviz.ops.tolerance import of_states
 
 PADDED, PACKED = "torch, padded", "torch, packed"
 METHODS = ("auto", "padded", "packed", "split", "staircase")
 """What `pv.run` offers; all give the results of packing."""
 
 OWN_PAD, OWN_BOTH = "torch, packviz's pad", "torch, packviz's pack and pad"
-"""torch's packed run with one part after the other exchanged: no advice, but what a step's time is made of."""
+"""torch's packed run with one part after the other replaced: no advice, but what a step's time is made of."""
 
 _STOPPED = "stopped before every method was looked at: nothing was measured"
 
@@ -53,7 +54,7 @@ Method = Callable[[Any, Any, Any], Any]
 
 
 def every_method() -> dict[str, Method]:
-    """Every way to run an RNN on a batch, by name, the simplest first; last torch's with parts exchanged."""
+    """Returns every method of running an RNN, by name, the simplest first; last torch's with parts replaced."""
     offered = {f"pv.run, {method}": partial(rnn_calls.run, method=method) for method in METHODS}
     return {
         PADDED: rnn_calls.padded,
@@ -76,9 +77,9 @@ def batch_of(rnn: Any, lengths: IntArray, seed: int) -> Batch:
 def look(
     rnn: Any, methods: Mapping[str, Method], batch: Batch, left: Callable[[], float], stop: Callable[[], bool]
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Calls each method on one batch, and once more if there is time: seconds; and why a method is out of the race."""
+    """Calls each method on one batch, twice if time allows; returns seconds, and why methods were left out."""
     clock = clock_for(batch.x.device)
-    wanted: list[Any] = []
+    reference: list[Any] = []
     looks: dict[str, float] = {}
     failed: dict[str, str] = {}
     passes: dict[str, Pass] = {}
@@ -103,8 +104,8 @@ def look(
                 raise
             failed[name] = f"cannot run this: {first_line(error)}"
             continue
-        wanted = wanted or results
-        _, wrong = relative_error(results, wanted, partial(of_states, device=batch.x.device.type))
+        reference = reference or results
+        _, wrong = relative_error(results, reference, partial(of_states, device=batch.x.device.type))
         if name != PADDED and wrong is not None:
             failed[name] = f"gives another {('output', 'h_n', 'c_n')[wrong]} than packing"
         else:

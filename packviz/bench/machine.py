@@ -240,18 +240,18 @@ def check_device(device: Any) -> str:
     import torch  # noqa: PLC0415
 
     try:
-        wanted = torch.device(device)
+        chosen = torch.device(device)
     except RuntimeError:  # its message lists twenty types of device
-        wanted = torch.device("meta")
-    if wanted.type not in ("cpu", "cuda") or (wanted.type == "cpu" and wanted.index):
+        chosen = torch.device("meta")
+    if chosen.type not in ("cpu", "cuda") or (chosen.type == "cpu" and chosen.index):
         raise ValueError(f"device is {device!r}; choose cpu, cuda, or one of several GPUs as in cuda:1")
-    if wanted.type == "cuda":
+    if chosen.type == "cuda":
         if why := no_cuda():
             raise ValueError(f"device is {device!r}, and {why}; or take the device cpu")
-        if (wanted.index or 0) >= torch.cuda.device_count():
+        if (chosen.index or 0) >= torch.cuda.device_count():
             last = torch.cuda.device_count() - 1
             raise ValueError(f"device is {device!r}, and the last GPU here is cuda:{last}")
-    return str(wanted)
+    return str(chosen)
 
 
 def no_cuda() -> str:

@@ -1,6 +1,6 @@
-"""The ways to run an RNN on a padded batch, and the two passes over them. All that is timed is made of these.
+"""The calls that run an RNN on a padded batch, and the two passes over them. All that is timed is made of these.
 
-A way takes the RNN, the batch `x`, `(T, B, I)` or `(B, T, I)` as the RNN has it, and its `lengths`, `(B,)` on the CPU.
+A call takes the RNN, the batch `x`, `(T, B, I)` or `(B, T, I)` as the RNN has it, and its `lengths`, `(B,)` on the CPU.
 It gives what the RNN gives: the padded output and the final states.
 """
 
@@ -54,11 +54,11 @@ def run(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Any, method: str = "
     return running.run(rnn, x, lengths, method=method)
 
 
-def training(way: Callable[[], Any], leaves: Sequence[Tensor]) -> Callable[[], Any]:
+def training(call: Callable[[], Any], leaves: Sequence[Tensor]) -> Callable[[], Any]:
     """A forward pass and a backward one, with a gradient of ones.
 
     Args:
-        way: gives the output, or a tuple of which it is the first.
+        call: gives the output, or a tuple of which it is the first.
         leaves: what to derive by.
 
     Returns:
@@ -66,18 +66,18 @@ def training(way: Callable[[], Any], leaves: Sequence[Tensor]) -> Callable[[], A
     """
 
     def both() -> Any:
-        out = way()
+        out = call()
         out = out[0] if isinstance(out, tuple) else out
         return out.detach(), *autograd.grad(out, leaves, ones_like(out))
 
     return both
 
 
-def forward(way: Callable[[], Any]) -> Callable[[], Any]:
+def forward(call: Callable[[], Any]) -> Callable[[], Any]:
     """A forward pass, without a graph for autograd."""
 
     def alone() -> Any:
         with no_grad():
-            return way()
+            return call()
 
     return alone

@@ -25,7 +25,7 @@ from packviz.bench.machine import calm_allocator, caption, check_device, provena
 from packviz.bench.timing import FEWEST_ROUNDS, Ratio, Timing, clock_for, measure
 from packviz.core import results
 from packviz.core.has_text import HasText, first_line
-from packviz.draw.text import duration
+from packviz.draw.quantities import duration
 
 P = TypeVar("P")
 V = TypeVar("V")
@@ -36,17 +36,17 @@ CHANGING = ("date", "load_average", "page_faults_per_round")
 
 _NOT_COMPARED = (*CHANGING, "device", "fake")  # the device has a name too
 _OF_A_GPU = ("device_name", "cpu", "threads", "torch", "packviz", "python", "cuda", "cudnn", "tf32")
-"""What must be equal to go on with results of a GPU on another machine; and its own settings of the allocator. On a CPU
-everything else must be, too."""
+"""What must be equal to resume from results of a GPU on another machine, with its own settings of the allocator. On a
+CPU everything else must be equal, too."""
 _OF_A_HOST = ("driver", "cores")  # kept by each point of a GPU
 
-_SAID = {"device_name": "device", "cuda": "CUDA", "cudnn": "cuDNN"}
+_LABELS = {"device_name": "device", "cuda": "CUDA", "cudnn": "cuDNN"}
 _MOST_ROUNDS = 25  # that a budget buys; it always buys enough for an interval
 _EFFORT = "rounds", "budget"
 
 
 class ConflictError(ValueError):
-    """The results to go on with were measured otherwise."""
+    """The results to resume from were measured under different conditions."""
 
 
 class StoppedError(Exception):
@@ -105,8 +105,8 @@ class Results(HasText, Generic[P, V]):
     def caption(self) -> str:
         """What it was measured on, how and when, in a line: it stands under every chart and table of it."""
         timed = [timing for timing in self.timings if timing.rounds]
-        given = self.provenance.get("parameters", {}).get("rounds")
-        rounds = [timing.rounds for timing in timed] or ([given] if given else [])
+        planned = self.provenance.get("parameters", {}).get("rounds")
+        rounds = [timing.rounds for timing in timed] or ([planned] if planned else [])
         return caption(self.provenance, rounds, [timing.provenance for timing in timed])
 
     def to_text(self) -> str:
@@ -184,8 +184,8 @@ class MeasureOptions:
 
     def part(self, name: str, i: int, of: int) -> MeasureOptions:
         """The same for part `i` of a point that is measured in several."""
-        told, whole = self.progress, f"{self.name}, {name}"
-        return dataclasses.replace(self, name=whole, progress=lambda done, all: told(i * all + done, of * all))
+        report, whole = self.progress, f"{self.name}, {name}"
+        return dataclasses.replace(self, name=whole, progress=lambda done, all: report(i * all + done, of * all))
 
 
 class Comparison(NamedTuple):
@@ -289,7 +289,8 @@ def without_place(timing: Timing) -> Timing:
 
 def _compared(comparison: Comparison, how: MeasureOptions) -> tuple[dict[str, float], dict[str, str]]:
     """How far each result is from the first that is alike; and which calls are left out, and why."""
-    from packviz.ops.tolerance import full_precision, of_gradients, relative_error  # noqa: PLC0415 - needs torch
+    from packviz.ops.agreement import relative_error  # noqa: PLC0415 - needs torch
+    from packviz.ops.tolerance import full_precision, of_gradients  # noqa: PLC0415
 
     difference: dict[str, float] = {}
     missing: dict[str, str] = {}
@@ -380,27 +381,27 @@ class Study(Generic[P, V, R]):
     version: int = 1
     foresee: Callable[[Mapping[P, float], P], float | None] = mean
 
-    def run(self, points: Sequence[P] = (), **given: Any) -> R:
+    def run(self, points: Sequence[P] = (), **options: Any) -> R:
         """Measures the points, the quick ones if none are given, and returns the results.
 
         Args:
             points: to measure.
-            **given: parameters in place of the study's own, such as `rounds` or `budget`, and what `steps` takes.
+            **options: parameters in place of the study's own, such as `rounds` or `budget`, and what `steps` takes.
         """
-        own = {name: given.pop(name) for name in [*given] if name in (*_EFFORT, "until_narrow", *self.parameters)}
-        *_, last = self.steps(points or self.quick, parameters=self.with_parameters(**own), **given)
+        own = {name: options.pop(name) for name in [*options] if name in (*_EFFORT, "until_narrow", *self.parameters)}
+        *_, last = self.steps(points or self.quick, parameters=self.with_parameters(**own), **options)
         return last
 
-    def with_parameters(self, **given: Any) -> dict[str, Any]:
+    def with_parameters(self, **changed: Any) -> dict[str, Any]:
         """Returns the study's parameters with some replaced; `rounds` and `budget` replace each other.
 
         Raises:
             ValueError: the study times nothing.
         """
-        effort = [name for name in given if name in _EFFORT]
+        effort = [name for name in changed if name in _EFFORT]
         if effort and not self.parameters:
             raise ValueError(f"the study {self.name} does no timing, so --{effort[0]} does not apply")
-        return {name: value for name, value in self.parameters.items() if not effort or name not in _EFFORT} | given
+        return {name: value for name, value in self.parameters.items() if not effort or name not in _EFFORT} | changed
 
     def steps(
         self,
@@ -422,8 +423,8 @@ class Study(Generic[P, V, R]):
             device: where to run.
             threads: torch's CPU threads meanwhile. More than one gain little on products this small, and on a machine
                 that is shared they wait for each other.
-            start: results to go on with: their points are kept and not measured again.
-            progress: told after every round.
+            start: results to resume from: their points are kept and not measured again.
+            progress: called after every round.
             stop: asked before every call whether to stop; a point that is not complete is dropped.
             now: the clock by which the time left is foreseen.
 
@@ -457,14 +458,14 @@ class Study(Generic[P, V, R]):
             for point in plan:
                 began = now()
 
-                def told(done: int, rounds: int, point: P = point, began: float = began) -> None:
+                def report(done: int, rounds: int, point: P = point, began: float = began) -> None:
                     progress(self._foreseen(plan, took, point, now() - began, done / rounds))
 
-                told(0, 1)
+                report(0, 1)
                 try:
                     with torch.random.fork_rng():  # the caller's random numbers stay the caller's
                         torch.manual_seed(0)
-                        value = self.measure(point, MeasureOptions(str(point), device, parameters, told, stop))
+                        value = self.measure(point, MeasureOptions(str(point), device, parameters, report, stop))
                 except StoppedError:
                     return
                 took[point] = now() - began
@@ -531,7 +532,7 @@ class Study(Generic[P, V, R]):
             called = [names(found[file].provenance) if names else file for file in order]
             if len(set(called)) == len(called):
                 break
-        return {said: found[file] for said, file in zip(called, order, strict=True)}
+        return {label: found[file] for label, file in zip(called, order, strict=True)}
 
     def without_gpu(self) -> str:
         """A line for a page whose times are all of a CPU; empty where a recorded file is of a GPU."""
@@ -568,7 +569,7 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]
         own = "parameters ", "allocator environment PYTORCH_"
         names = [name for name in names if name in _OF_A_GPU or name.startswith(own)]
     found = [
-        f"{_SAID.get(name, name.removeprefix('parameters '))} {_said(one.get(name))}, not {_said(other.get(name))}"
+        f"{_LABELS.get(name, name.removeprefix('parameters '))} {_shown(one.get(name))}, not {_shown(other.get(name))}"
         for name in names
         if name not in _NOT_COMPARED and one.get(name) != other.get(name)
     ]
@@ -584,7 +585,7 @@ def _flat(data: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]
             yield f"{before}{name}", value
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""What all that measure have in common on a terminal: a bar, Ctrl-C, files to go on with, complaints in a line."""
+"""What all measuring commands share: a progress bar, Ctrl-C, resuming from a file, and errors in one line."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ STOPPED = 130
 def positive(kind: Callable[[str], Any]) -> Callable[[str], Any]:
     """A type for argparse: `int` or `float`, over 0."""
 
-    def number(said: str) -> Any:
-        if not 0 < (value := kind(said)) < float("inf"):
+    def number(text: str) -> Any:
+        if not 0 < (value := kind(text)) < float("inf"):
             raise ValueError
         return value
 
@@ -31,14 +31,14 @@ def positive(kind: Callable[[str], Any]) -> Callable[[str], Any]:
     return number
 
 
-def carry_out(study: Study[Any, Any, Any], points: Sequence[Any], out: str | None, **given: Any) -> int:
+def carry_out(study: Study[Any, Any, Any], points: Sequence[Any], out: str | None, **options: Any) -> int:
     """Runs a study, shows how far it is, writes the file after every point, and prints the results.
 
     Args:
         study: what is run.
         points: to measure.
         out: the file to write, or to resume from; None only prints.
-        **given: what else `Study.steps` takes.
+        **options: what else `Study.steps` takes.
 
     Returns:
         The exit status.
@@ -53,7 +53,7 @@ def carry_out(study: Study[Any, Any, Any], points: Sequence[Any], out: str | Non
 
     with Bar(sys.stderr) as bar, noting_ctrl_c() as pressed:
         try:
-            for result in study.steps(points, start=start, progress=bar.show, stop=lambda: bool(pressed), **given):
+            for result in study.steps(points, start=start, progress=bar.show, stop=lambda: bool(pressed), **options):
                 bar.clear()
                 if out:
                     with writing(out):
@@ -98,9 +98,9 @@ def writing(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def noting_ctrl_c() -> Iterator[list[bool]]:
-    """Ends at Ctrl-C, and gives a list that is empty until then.
+    """Ends the block at Ctrl-C, and yields a list that is empty until then.
 
-    Who goes on for long asks it, too: Python drops a KeyboardInterrupt that meets it within a finalizer.
+    Long work also has to check the list, because Python drops a KeyboardInterrupt that arrives within a finalizer.
     """
     pressed: list[bool] = []
     if threading.current_thread() is not threading.main_thread():
@@ -128,12 +128,12 @@ def _stopped(result: Results[Any, Any] | None, out: str | None) -> int:
         print(result)
     else:
         there = count(len(result.values), "point")
-        print(f"packviz: stopped; {out} holds {there}. The same command again goes on from there.", file=sys.stderr)
+        print(f"packviz: stopped; {out} holds {there}. Run the same command again to resume.", file=sys.stderr)
     return STOPPED
 
 
 class Bar:
-    """A progress bar on a terminal; elsewhere nothing but the lines that are said."""
+    """A progress bar on a terminal; elsewhere nothing but the printed lines."""
 
     def __init__(self, stream: TextIO) -> None:
         """Takes where to write."""
@@ -174,6 +174,6 @@ class Bar:
             self._write("\r" + line.ljust(self._shown))
             self._shown = len(line)
 
-    def _write(self, said: str) -> None:
-        self._stream.write(said)
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
         self._stream.flush()

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Protocol
 
 from packviz.bench.machine import calm_allocator, caption, load_average, overload, page_faults, peak, provenance
 from packviz.core.has_text import HasText
-from packviz.draw import text
+from packviz.draw import quantities, text
 
 Call = Callable[[], object]
 
@@ -149,12 +149,12 @@ class Estimate(float):
         return made
 
     def __repr__(self) -> str:
-        return f"{self:.3g} (95 % interval {text.between((self.low, self.high))})"
+        return f"{self:.3g} (95 % interval {quantities.between((self.low, self.high))})"
 
     @property
     def known(self) -> str:
         """The digits that are known."""
-        return text.known(self, (self.low, self.high))
+        return quantities.known(self, (self.low, self.high))
 
 
 @dataclass(frozen=True)
@@ -193,20 +193,20 @@ class Ratio(HasText):
     @property
     def number(self) -> str:
         """The value with the digits that are known."""
-        return text.known(self.value, self.interval)
+        return quantities.known(self.value, self.interval)
 
     @property
     def between(self) -> str:
         """The interval in words: `1.87 to 2.13`."""
-        return text.between(self.interval)
+        return quantities.between(self.interval)
 
     def to_text(self) -> str:
         """The ratio in words, or that the rounds do not tell the two apart."""
         if self.rounds < FEWEST_ROUNDS:
             return f"{text.count(self.rounds, 'round')} cannot tell {self.name} and {self.to} apart; measure at least 6"
         if self.is_clear:
-            said = f"{self.name} takes {self.number} times as long as {self.to}"
-            return f"{said} ({CONFIDENCE:.0%} interval {self.between})".replace("%", " %")
+            sentence = f"{self.name} takes {self.number} times as long as {self.to}"
+            return f"{sentence} ({CONFIDENCE:.0%} interval {self.between})".replace("%", " %")
         return f"cannot tell {self.name} and {self.to} apart: {self.name} takes {self.between} times as long"
 
 
@@ -299,7 +299,7 @@ class Timing(HasText):
             ratio = self.ratio(name, to)
             doubt = "" if ratio.is_clear or name == to else ", not told apart"
             said = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}){doubt}"
-            rows.append([name, text.milliseconds(self.median(name)), said])
+            rows.append([name, quantities.milliseconds(self.median(name)), said])
         return rows
 
     def to_text(self) -> str:
@@ -311,8 +311,8 @@ class Timing(HasText):
         for name in names:
             low, high = self.quartiles(name)
             most = f", at most {self.memory[name] / 1e6:.3g} MB at once" if name in self.memory else ""
-            spread = f"(quartiles {text.milliseconds(low)} to {text.milliseconds(high)})"
-            rows.append([name, f"{text.milliseconds(self.median(name))} ms", f"{spread}{most}"])
+            spread = f"(quartiles {quantities.milliseconds(low)} to {quantities.milliseconds(high)})"
+            rows.append([name, f"{quantities.milliseconds(self.median(name))} ms", f"{spread}{most}"])
         lines = text.table(rows, "<  .12  <")
         lines += [self.ratio(name, names[0]).to_text() for name in names[1:]]
         lines += [f"✗ {name} was left out: {why}" for name, why in self.missing.items()]

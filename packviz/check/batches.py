@@ -15,14 +15,15 @@ import torch
 from torch import Tensor
 
 from packviz.check.findings import UNDECIDED, Finding, Findings
-from packviz.core.layout import BoolArray, IntArray, Layout, Packed, sequence_name
+from packviz.core.layout import BoolArray, IntArray, Layout, Packed, host_array, sequence_name
 from packviz.core.padded import Padded, batch_is_first, order
 from packviz.core.validation import require_dense
 from packviz.draw.text import count, numbers
 
 SURE = 0.1
-"""What chance makes less likely than this is told as a mistake. Larger, it gives more than 1 % of false alarms on small
-batches of data that are sometimes zero: `tests/unit/check/test_odds.py` prints how many, for every kind of data."""
+"""Whatever is less likely by chance than this is reported as a mistake. A larger value gives more than 1 % of false
+alarms on small batches of data that are sometimes zero: `tests/unit/check/test_odds.py` prints how many, for every kind
+of data."""
 
 _UNEVEN = "the padding is not constant"
 
@@ -58,7 +59,7 @@ def diagnose(
 
     Args:
         x: `(T, B, …)`, or `(B, T, …)` with `batch_first`: what was, or will be, packed. Any dtype, any device.
-        lengths: `(B,)` as they were, or will be, given to `pack_padded_sequence`: a list, an array or a tensor.
+        lengths: `(B,)` as they were, or will be, passed to `pack_padded_sequence`: a list, an array or a tensor.
         batch_first: as given to `pack_padded_sequence`. Defaults to False, as there, with a warning if `B` equals `T`.
         packed: the `PackedSequence` that was made of them (or of an RNN's result), to see whether its rows come back
             in the order of `lengths`.
@@ -106,22 +107,22 @@ class _Batch:
         self.x = x.flatten(2) if x.ndim > 2 else x.unsqueeze(2)
         require_dense("lengths", lengths)
         try:
-            given = lengths.detach() if isinstance(lengths, Tensor) else torch.tensor(np.array(lengths))
+            values = lengths.detach() if isinstance(lengths, Tensor) else torch.tensor(host_array(lengths))
         except (TypeError, ValueError, RuntimeError):
             raise ValueError(f"lengths must be a list or a tensor of numbers, got {lengths!r}") from None
-        if given.ndim != 1 or given.dtype == torch.bool or given.is_complex():
+        if values.ndim != 1 or values.dtype == torch.bool or values.is_complex():
             raise ValueError(
-                f"lengths must hold one number per sequence, got {given.dtype} of shape {tuple(given.shape)}"
+                f"lengths must hold one number per sequence, got {values.dtype} of shape {tuple(values.shape)}"
             )
-        self.device = given.device
-        self.readable = not given.is_meta
-        self.given: npt.NDArray[Any] = np.zeros(0) if given.is_meta else given.cpu().double().numpy()
-        self.readable &= bool(np.isfinite(self.given).all())
+        self.device = values.device
+        self.readable = not values.is_meta
+        self.values: npt.NDArray[Any] = np.zeros(0) if values.is_meta else values.cpu().double().numpy()
+        self.readable &= bool(np.isfinite(self.values).all())
 
     @cached_property
     def n(self) -> IntArray:
         """`(B,)` the lengths as torch reads them: cut off behind the point."""
-        cut: IntArray = np.trunc(self.given).astype(np.int64)
+        cut: IntArray = np.trunc(self.values).astype(np.int64)
         return cut
 
     @cached_property
@@ -135,11 +136,11 @@ class _Batch:
     @property
     def possible(self) -> bool:
         """Whether every length is one that a sequence of x can have."""
-        return bool(((self.given == self.n) & (self.n >= 1) & (self.n <= self.steps)).all())
+        return bool(((self.values == self.n) & (self.n >= 1) & (self.n <= self.steps)).all())
 
     @property
     def fits(self) -> bool:
-        """Whether every sequence of x has its length, so that data and lengths can be held against each other."""
+        """Whether every sequence of x has its length, so that data and lengths can be compared."""
         return len(self.n) == self.size and self.x.numel() > 0
 
     @cached_property
@@ -206,53 +207,53 @@ class _Batch:
 
 def _lengths_alone(batch: _Batch) -> Iterator[Finding]:
     if batch.device.type != "cpu":
-        said = f"lengths are on {batch.device}. torch reads them on the CPU, to plan the steps, and refuses others."
+        message = f"lengths are on {batch.device}. torch reads them on the CPU, to plan the steps, and refuses others."
         fix = "pass lengths.cpu(), or better, never move them: x alone goes to the device"
-        yield Finding("error", "lengths not on the CPU", said, fix=fix)
-    finite = np.isfinite(batch.given)
-    said = ". torch makes a whole number of it, which says nothing of the sequence."
+        yield Finding("error", "lengths not on the CPU", message, fix=fix)
+    finite = np.isfinite(batch.values)
+    message = ". torch makes a whole number of it, which says nothing of the sequence."
     fix = "count the steps again: a share is NaN or infinite where it was divided by 0"
-    yield from _entries(batch, ~finite, "no number", said, fix)
-    said = (
+    yield from _entries(batch, ~finite, "no number", message, fix)
+    message = (
         ". torch cuts off what is behind the point, without a word: 3.9 becomes 3, and every share times T that falls"
         " short by rounding loses a step."
     )
     fix = "round first: lengths = torch.as_tensor(lengths).round().long()"
-    yield from _entries(batch, finite & (batch.given != np.trunc(batch.given)), "fractional length", said, fix)
+    yield from _entries(batch, finite & (batch.values != np.trunc(batch.values)), "fractional length", message, fix)
 
 
-def _entries(batch: _Batch, wrong: BoolArray, rule: str, said: str, fix: str) -> Iterator[Finding]:
-    """An error, if any of the lengths are wrong; what is `said` goes on behind the first of them."""
+def _entries(batch: _Batch, wrong: BoolArray, rule: str, message: str, fix: str) -> Iterator[Finding]:
+    """Yields an error if any of the lengths are wrong; `message` continues the text after the first of them."""
     if wrong.any():
         more = f" (and {wrong.sum() - 1} more)" if wrong.sum() > 1 else ""
         b = int(np.argmax(wrong))
-        value = np.format_float_positional(batch.given[b], trim="-")  # in full: 5.9999995 is not 6
-        yield _about(wrong, "error", rule, f"lengths[{b}] is {value}{more}{said}", fix)
+        value = np.format_float_positional(batch.values[b], trim="-")  # in full: 5.9999995 is not 6
+        yield _about(wrong, "error", rule, f"lengths[{b}] is {value}{more}{message}", fix)
 
 
 def _counts(batch: _Batch) -> Iterator[Finding]:
     n, size, steps = batch.n, batch.size, batch.steps
     if not batch.x.numel():
-        said = f"x, read as {batch.order} with B = {size} and T = {steps}, is empty. torch packs no empty tensor."
-        yield Finding("error", "empty batch", said, fix="leave this batch out")
+        message = f"x, read as {batch.order} with B = {size} and T = {steps}, is empty. torch packs no empty tensor."
+        yield Finding("error", "empty batch", message, fix="leave this batch out")
         return
     if len(n) != size:
-        said = f"lengths has {count(len(n), 'entry', 'entries')}, but x, read as {batch.order}, has B = {size}"
+        message = f"lengths has {count(len(n), 'entry', 'entries')}, but x, read as {batch.order}, has B = {size}"
         if len(n) == steps:
-            said = f"{said} and T = {steps}. {_uncounted(batch)}"
-            yield Finding("error", "batch and time swapped", said, fix=_turned(batch))
+            message = f"{message} and T = {steps}. {_uncounted(batch)}"
+            yield Finding("error", "batch and time swapped", message, fix=_turned(batch))
             return  # the other lengths are counted along the wrong dimension
         fix = "give one length for each sequence, in the order of x"
-        yield Finding("error", "wrong count", f"{said}. {_uncounted(batch)}", fix=fix)
+        yield Finding("error", "wrong count", f"{message}. {_uncounted(batch)}", fix=fix)
     fix = "drop these rows before packing, and put zeros back for them afterwards"
     yield from _entries(batch, n < 1, "empty sequence", ". torch packs no empty sequence.", fix)
-    said = (
+    message = (
         f", but x, read as {batch.order}, has T = {steps}. torch packs it all the same:"
         f" {np.minimum(n, steps).sum()} rows of data where the lengths say {n.sum()}. The error comes later, from the"
         " RNN or from unpacking, and names neither."
     )
     fix = "give the lengths of this x: were they taken before it was cut, or with added start and end marks?"
-    yield from _entries(batch, n > steps, "longer than x", said, fix)
+    yield from _entries(batch, n > steps, "longer than x", message, fix)
 
 
 def _uncounted(batch: _Batch) -> str:
@@ -272,7 +273,7 @@ class _Reading:
 
     level: str
     rule: str
-    said: str
+    message: str
     fix: str
     wrong: BoolArray | np.bool_
     """`(B,)` the sequences that do not lie where the lengths put them."""
@@ -284,7 +285,7 @@ class _Reading:
     """Where the value was taken from; none for zeros, which need no example."""
     along: int = 1
     """The axis of time."""
-    ways: float = 0.0
+    choices: float = 0.0
     """The logarithm of the number of mistakes of this kind."""
     spread: bool = False
     """Whether a convolution may have spread the data as far: all end so many steps behind their lengths."""
@@ -300,7 +301,7 @@ class _Reading:
         marks = int((batch.n - end)[~blank].min(initial=batch.steps))
         if self.rule != TOO_LONG or not marks:
             return False
-        beyond = replace(self, ways=_ways(batch, np.where(blank, end, batch.n - marks), end, self.cell))
+        beyond = replace(self, choices=_choices(batch, np.where(blank, end, batch.n - marks), end, self.cell))
         return beyond.chance(batch, marks) >= SURE
 
     def chance(self, batch: _Batch, marks: int = 0) -> float:
@@ -309,11 +310,11 @@ class _Reading:
         Say that data hold it at some rate, and where they do, hold it on at another. After `k` of `n` steps that did,
         the next one does with probability `(k + 1) / (n + 2)`, by Laplace's rule of succession, and so on:
 
-            chance = ways · p(all first cells, after k of n) · p(all further cells, after k' of n')
+            chance = choices · p(all first cells, after k of n) · p(all further cells, after k' of n')
 
-        The first cell of each run is held against the `k` of all `n` steps of data that hold the value. The further
-        ones are held against the `k'` of `n'` steps behind such a step that hold it again; or if data hold it nowhere,
-        against the steps that repeat the one before, whatever it is. So zeros tell much where data are never zero, and
+        The first cell of each run is compared with the `k` of all `n` steps of data that hold the value. The further
+        ones are compared with the `k'` of `n'` steps behind such a step that hold it again; or if data hold it nowhere,
+        with the steps that repeat the one before, whatever it is. So zeros tell much where data are never zero, and
         little where they are sparse, fall silent or stand still. Where the lengths leave data in the padding, that has
         to be chance, too: `RARE`. So many `marks` at the end of each sequence need no explanation.
         """
@@ -327,7 +328,7 @@ class _Reading:
         if not behind.any():
             behind, again = real[:, 1:] & real[:, :-1], batch.repeats(self.along)
         first = int(doubtful.any(axis=1).sum())
-        chance = self.ways + math.log(RARE if broken else 1) + _succession(first, inside, real)
+        chance = self.choices + math.log(RARE if broken else 1) + _succession(first, inside, real)
         chance += _succession(int(doubtful.sum()) - first, behind & again, behind)
         return math.exp(min(chance, 0)) if first else 1.0
 
@@ -353,27 +354,29 @@ def _data(batch: _Batch) -> Iterator[Finding]:
             certain = chance < CERTAIN and (one.rule != TOO_LONG or bool(batch.mask.all()))
             level, rule = "error" if certain else one.level, one.rule
             sure = "almost certain" if certain else "very likely" if chance < 1e-3 else "likely"
-            said = f"{one.said} This is {sure}: of {others}, {k or 'none'} {'are' if k > 1 else 'is'} like padding."
+            are = "are" if k > 1 else "is"
+            message = f"{one.message} This is {sure}: of {others}, {k or 'none'} {are} like padding."
             if one.spread:  # padding that is not zero, as a convolution's bias makes it
-                said = f"{one.said} Or x comes from a convolution, which spreads data that far; diagnose cannot tell."
+                message = f"{one.message} Or x comes from a convolution, which spreads data that far; diagnose"
+                message += " cannot tell."
                 level, rule = "warning", UNDECIDED
-            clue = _about(one.wrong, level, rule, said, one.fix)
+            clue = _about(one.wrong, level, rule, message, one.fix)
         elif one.rule == TOO_LONG and (chance < SURE or not k):
             why = "end marks: every sequence ends so" if marks else f"data that end so: {others} do not rule it out"
-            said = f"{one.said} They may as well be {why}."
-            clue = _about(one.wrong, "info", one.rule, said, one.fix)
+            message = f"{one.message} They may as well be {why}."
+            clue = _about(one.wrong, "info", one.rule, message, one.fix)
     if clue and clue.rule == "data after the length" and batch.padding is None and (pattern := _pattern(batch)):
         clue = _undecided(*pattern)  # what lies there is not data
     yield from filter(None, [clue, _unjudged(batch, clue)])
     if (hidden := batch.nan & ~batch.mask).any():
-        said = (
+        message = (
             f"{count(int(hidden.sum()), 'cell')} of {int((~batch.mask).sum())} of the padding hold NaN. Packed, nothing"
             " reads them. Padded, the gradients of all weights become NaN, even of a loss over the real steps."
         )
         mask = "pv.real_mask(lengths, x.shape[1])" if batch.batch_first else "pv.real_mask(lengths, x.shape[0]).T"
         mask += ".to(x.device)" * (not batch.x.is_cpu) + "[..., None]" * batch.extra
         fix = f"pack, or clean the padding first: x = x.masked_fill(~{mask}, 0)"
-        yield _about(hidden.any(axis=1), "warning", "NaN in the padding", said, fix)
+        yield _about(hidden.any(axis=1), "warning", "NaN in the padding", message, fix)
 
 
 def _unjudged(batch: _Batch, clue: Finding | None) -> Finding | None:
@@ -384,19 +387,21 @@ def _unjudged(batch: _Batch, clue: Finding | None) -> Finding | None:
         return _undecided("x holds the same everywhere, so its padding looks like data", "pass a batch with data in it")
     square = batch.size == batch.steps > 1
     if batch.mask.all() and batch.steps > 1 and not clue:
-        said = f"Every length is T = {batch.steps}, so x has no padding to judge them by. If it does have some, and not"
-        said += " zeros, this does not show." + f" Nor does batch_first, because B is {batch.steps}, too." * square
-        return Finding("info", "no padding", said, fix="nothing, if every sequence is as long as x")
+        message = f"Every length is T = {batch.steps}, so x has no padding to judge them by. If it does have some, and"
+        message += (
+            " not zeros, this does not show." + f" Nor does batch_first, because B is {batch.steps}, too." * square
+        )
+        return Finding("info", "no padding", message, fix="nothing, if every sequence is as long as x")
     if square and not clue and (batch.mask == batch.mask.T).all():
-        said = f"B and T are both {batch.steps}, and the lengths fit the padding along either dimension. So x does not"
-        said += " show whether batch_first is right."
-        return Finding("info", "batch or time", said, fix="nothing, if x is " + batch.order)
+        message = f"B and T are both {batch.steps}, and the lengths fit the padding along either dimension. So x does"
+        message += " not show whether batch_first is right."
+        return Finding("info", "batch or time", message, fix="nothing, if x is " + batch.order)
     return None
 
 
 def _undecided(why: str, fix: str) -> Finding:
-    said = f"diagnose cannot judge where the sequences lie in x: {why}."
-    return Finding("warning", UNDECIDED, said, fix=f"{fix}, with the same lengths")
+    message = f"diagnose cannot judge where the sequences lie in x: {why}."
+    return Finding("warning", UNDECIDED, message, fix=f"{fix}, with the same lengths")
 
 
 def _uneven(batch: _Batch) -> tuple[str, str]:
@@ -452,29 +457,30 @@ def _readings(batch: _Batch) -> Iterator[_Reading]:
     if batch.padding is not None:
         yield from _ending(batch, batch.padding, None)
         return
-    said = "Every sequence lies at the end of its row, behind its padding. Packing takes the first steps of each row."
+    message = "Every sequence lies at the end of its row, behind its padding. Packing takes the first steps of each"
+    message += " row."
     fix = f"move the data first: x = pv.align(x, lengths, padding_side='right', batch_first={batch.batch_first})"
-    yield from _lying(batch, "left-padded", said, fix, batch.mask[:, ::-1])
+    yield from _lying(batch, "left-padded", message, fix, batch.mask[:, ::-1])
     if batch.size == batch.steps:
-        said = (
+        message = (
             f"B and T are both {batch.steps}, so torch cannot tell them apart. The padding in x fits these lengths"
             " along the other dimension, and not along this one."
         )
-        yield from _lying(batch, "batch and time swapped", said, _turned(batch), batch.mask.T, along=0)
+        yield from _lying(batch, "batch and time swapped", message, _turned(batch), batch.mask.T, along=0)
     yield from _ending(batch, batch.zero, None)
     yield from _ending(batch, *batch.value(*batch.commonest_end))
 
 
-def _lying(batch: _Batch, rule: str, said: str, fix: str, real: BoolArray, along: int = 1) -> Iterator[_Reading]:
+def _lying(batch: _Batch, rule: str, message: str, fix: str, real: BoolArray, along: int = 1) -> Iterator[_Reading]:
     """Sequences that lie elsewhere."""
     same, cell = batch.value(*_last_of(~real))
     if same[~real].all():
         astray = real & ~batch.mask
-        said += (
+        message += (
             f" As the lengths are read now, {count(int(astray.sum()), 'cell')} of data lie in the padding, and as many"
             " of padding are packed as data."
         )
-        yield _Reading("error", rule, said, fix, astray.any(axis=1), real, same, cell, along)
+        yield _Reading("error", rule, message, fix, astray.any(axis=1), real, same, cell, along)
 
 
 def _ending(batch: _Batch, same: BoolArray, cell: tuple[int, int] | None) -> Iterator[_Reading]:
@@ -486,20 +492,20 @@ def _ending(batch: _Batch, same: BoolArray, cell: tuple[int, int] | None) -> Ite
         late, wrong = read > n, read != n
         if not wrong.any():
             continue
-        ways, spread = _ways(batch, n, read, cell), False
+        choices, spread = _choices(batch, n, read, cell), False
         b = int(np.argmax(late if late.any() else wrong))
         at = f"lengths[{b}] is {batch.n[b]}, the data"
         if np.array_equal(np.sort(read), np.sort(n)):
-            level, rule, ways = "error", "lengths in another order", min(ways, math.lgamma(len(n) + 1))
-            said = f"In another order, these lengths fit the data: {at} end at {read[b]}."
+            level, rule, choices = "error", "lengths in another order", min(choices, math.lgamma(len(n) + 1))
+            message = f"In another order, these lengths fit the data: {at} end at {read[b]}."
             fix = "give the lengths in the order of x; if you sorted one of the two, sort the other alike"
         elif late.any():
             level, rule, wrong = "warning", "data after the length", late
             lost = int((read - n)[late].sum())
             after = f", and {'padding' if cell else 'zeros'} after them" if (read[late] < steps).any() else ""
-            said = (
+            message = (
                 f"{count(lost, 'step')} of data in {count(int(late.sum()), 'sequence')}"
-                f" {'lies' if lost == 1 else 'lie'} behind the stated length{after}: {at} go on to {read[b]}."
+                f" {'lies' if lost == 1 else 'lie'} behind the stated length{after}: {at} continue to {read[b]}."
                 " Packing leaves these steps out without a word."
             )
             fix = "give the full lengths; if you shorten on purpose, cut x as well"
@@ -510,23 +516,24 @@ def _ending(batch: _Batch, same: BoolArray, cell: tuple[int, int] | None) -> Ite
             level, rule = "warning", TOO_LONG
             over = int((n - read).sum())
             ending = f"{'step' if over == 1 else f'{over:,} steps'} of {count(int(wrong.sum()), 'sequence')}"
-            said = (
+            message = (
                 f"The last {ending} {'looks' if over == 1 else 'look'} like padding:"
                 f" {at} end at {read[b]}. If it is padding, the RNN reads it, and h_n is the state after it."
             )
             fix = "nothing, if these are data; else give each sequence's own length"
             fix += ", not the width of x" * bool((n == steps).all())
         real = np.arange(steps) < read[:, None]
-        yield _Reading(level, rule, said, fix, wrong, real, same, cell, ways=ways, spread=spread and cell is not None)
+        spread = spread and cell is not None
+        yield _Reading(level, rule, message, fix, wrong, real, same, cell, choices=choices, spread=spread)
 
 
-def _ways(batch: _Batch, n: IntArray, read: IntArray, cell: tuple[int, int] | None) -> float:
+def _choices(batch: _Batch, n: IntArray, read: IntArray, cell: tuple[int, int] | None) -> float:
     """The logarithm of the number of mistakes of this kind: to give these lengths where data end as they are read."""
     wrong, other = read != n, max(batch.steps - 1, 1)
-    ways = math.comb(len(n), many := int(wrong.sum())) * other**many
+    choices = math.comb(len(n), many := int(wrong.sum())) * other**many
     if many and np.array_equal(np.clip(read + (n - read)[wrong][0], 1, batch.steps), n):
-        ways = other  # all are off by the same, as far as may be
-    return math.log(ways) + (math.log(len(n)) if cell else 0)  # so many values might have been taken for the padding
+        choices = other  # all are off by the same, as far as may be
+    return math.log(choices) + (math.log(len(n)) if cell else 0)  # so many values might have been taken for the padding
 
 
 # What the shapes, the packed batch, the last step and the state say.
@@ -538,13 +545,13 @@ def _widths(batch: _Batch) -> Iterator[Finding]:
         return
     workers = torch.distributed.is_available() and torch.distributed.is_initialized()
     several = torch.distributed.get_world_size() if workers else 1
-    said = f"The longest sequence has {longest} steps, x has {batch.steps}. pad_packed_sequence gives {longest}."
+    message = f"The longest sequence has {longest} steps, x has {batch.steps}. pad_packed_sequence gives {longest}."
     if several > 1:
-        said += f" There are {several} workers, and each gets the width of its own longest sequence: putting their"
-        said += " outputs together fails."
+        message += f" There are {several} workers, and each gets the width of its own longest sequence: putting their"
+        message += " outputs together fails."
     first = "batch_first=True, " * batch.batch_first
     fix = f"pad_packed_sequence(packed, {first}total_length=x.shape[{1 if batch.batch_first else 0}])"
-    yield Finding("warning" if several > 1 else "info", "narrower when unpacked", said, fix=fix)
+    yield Finding("warning" if several > 1 else "info", "narrower when unpacked", message, fix=fix)
 
 
 def _order(batch: _Batch, packed: Packed) -> Iterator[Finding]:
@@ -560,17 +567,17 @@ def _order(batch: _Batch, packed: Packed) -> Iterator[Finding]:
         for index in (packed.sorted_indices, getattr(packed, "unsorted_indices", None))
     )
     if (sort is None) != (back is None) or (back is not None and not np.array_equal(back, layout.unsorted_indices)):
-        said = (
-            f"sorted_indices is {_said(sort)} and unsorted_indices {_said(back)}; one must undo the other. The RNN"
+        message = (
+            f"sorted_indices is {_shown(sort)} and unsorted_indices {_shown(back)}; one must undo the other. The RNN"
             " sorts h_0 by the first and unpacking restores by the second: states and outputs belong to different"
             " sequences."
         )
         fix = "packed._replace(data=data) keeps both; building one by hand, pass sorted_indices and leave the other out"
-        yield Finding("error", "contradicting indices", said, fix=fix)
+        yield Finding("error", "contradicting indices", message, fix=fix)
         return
     if size != batch.size or not np.array_equal(np.sort(layout.lengths), np.sort(batch.n)):
-        said = f"packed holds lengths {numbers(layout.lengths)}, which are not those given, {numbers(batch.n)}."
-        yield Finding("error", "another batch", said, fix="pass the packed sequence that was made of this x")
+        message = f"packed holds lengths {numbers(layout.lengths)}, which are not those given, {numbers(batch.n)}."
+        yield Finding("error", "another batch", message, fix="pass the packed sequence that was made of this x")
         return
     came = _came(batch, layout, packed.data)
     wrong = layout.lengths != batch.n if came is None else came != np.arange(size)
@@ -581,7 +588,7 @@ def _order(batch: _Batch, packed: Packed) -> Iterator[Finding]:
         what = f"row {i} will have {count(int(layout.lengths[i]), 'step')}, while lengths[{i}] is {batch.n[i]}"
     else:
         what = f"row {i} will be sequence {sequence_name(int(came[i]))}, not {sequence_name(i)}"
-    said = (
+    message = (
         f"Unpacked, {what}: packed holds {'no indices' if back is None else 'other indices'} to restore your order."
         " Outputs and h_n then meet the labels of other sequences, without an error."
     )
@@ -589,7 +596,7 @@ def _order(batch: _Batch, packed: Packed) -> Iterator[Finding]:
         "put new data into a packed sequence with packed._replace(data=data), and let enforce_sorted=False sort; if you"
         " have sorted x yourself, put output and h_n back with the inverse of your sort"
     )
-    yield _about(wrong, "warning", "order lost", said, fix)
+    yield _about(wrong, "warning", "order lost", message, fix)
 
 
 def _came(batch: _Batch, layout: Layout, data: Tensor) -> IntArray | None:
@@ -621,12 +628,12 @@ def _last(batch: _Batch, last: Tensor) -> Iterator[Finding]:
     if wrong.any():
         b = int(np.argmax(wrong))
         at = "x[:, -1]" if batch.batch_first else "x[-1]"
-        said = (
+        message = (
             f"What was taken of {count(int(wrong.sum()), 'sequence')} is {at}, step {batch.steps - 1}, which is"
             f" padding: sequence {sequence_name(b)} ends with step {batch.n[b] - 1}."
         )
         fix = "use h_n of the packed run; or gather step lengths - 1 of each sequence"
-        yield _about(wrong, "error", "read at the padding", said, fix)
+        yield _about(wrong, "error", "read at the padding", message, fix)
 
 
 def _states(batch: _Batch, hx: Any) -> Iterator[Finding]:
@@ -637,15 +644,15 @@ def _states(batch: _Batch, hx: Any) -> Iterator[Finding]:
         rows = state.shape[1]
         if rows == batch.size:
             continue
-        said = f"{name} of shape {tuple(state.shape)} is read as (L·D, B, H), so it has {count(rows, 'row')} for"
-        said += f" {count(batch.size, 'sequence')}."
+        message = f"{name} of shape {tuple(state.shape)} is read as (L·D, B, H), so it has {count(rows, 'row')} for"
+        message += f" {count(batch.size, 'sequence')}."
         fix = "give one row per sequence"
         if rows > batch.size:
-            said += " With enforce_sorted=False torch takes the first and drops the rest without a word."
+            message += " With enforce_sorted=False torch takes the first and drops the rest without a word."
             fix = f"{name}[:, :{batch.size}], if its first rows are those of this batch"
         if state.shape[0] == batch.size:
             fix = f"{name}.transpose(0, 1): states are never batch first, whatever batch_first says"
-        yield Finding("error", "rows of the state", said, fix=fix)
+        yield Finding("error", "rows of the state", message, fix=fix)
 
 
 # Counting and naming.
@@ -673,5 +680,5 @@ def _about(which: BoolArray | np.bool_, level: str, rule: str, message: str, fix
     return Finding(level, rule, message, where, fix, tuple(rows))
 
 
-def _said(index: IntArray | None) -> str:
+def _shown(index: IntArray | None) -> str:
     return "None" if index is None else numbers(index)

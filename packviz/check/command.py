@@ -40,10 +40,10 @@ def _diagnose(options: argparse.Namespace) -> int:
     n = lengths.read(" ".join(options.lengths)) if options.lengths else n
     if n is None:
         raise ValueError(f"{options.file} holds no lengths; give them, as in --lengths 5 3 2")
-    with _complaining(TypeError), warnings.catch_warnings(record=True) as said:
+    with _complaining(TypeError), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         found = diagnose(x, n, options.batch_first)
-    for one in said:
+    for one in caught:
         text = (
             str(one.message)
             .replace("batch_first=False", "--no-batch-first")
@@ -104,21 +104,21 @@ def _check(options: argparse.Namespace) -> int:
     from packviz.check.static import check_static  # noqa: PLC0415 - torch
 
     n = Layout(lengths.read(" ".join(options.lengths))).lengths.tolist()
-    given = _named(options.target)
+    target = _named(options.target)
     with _complaining(Exception, f"{options.target}: "):
-        if not isinstance(given, nn.Module) and callable(given):
-            given = given()
+        if not isinstance(target, nn.Module) and callable(target):
+            target = target()
         about = advice = ""
-        if isinstance(given, nn.Module):
-            given = given, _example(given, n)
-            about = f"on an example made up for it, x of shape {tuple(given[1][0].shape)}: "
+        if isinstance(target, nn.Module):
+            target = target, _example(target, n)
+            about = f"on an example made up for it, x of shape {tuple(target[1][0].shape)}: "
             advice = "; if your batches look different, give a function that returns (network, inputs)"
-        if not isinstance(given, tuple) or len(given) != 2:
+        if not isinstance(target, tuple) or len(target) != 2:
             raise TypeError(
-                f"{type(given).__name__} is no network; give one, or a function that returns (network, inputs)"
+                f"{type(target).__name__} is no network; give one, or a function that returns (network, inputs)"
             )
         with _complaining(Exception, about, advice):
-            found = check_static(*given)
+            found = check_static(*target)
     print(found)
     return int(not found.ok)
 
@@ -221,5 +221,5 @@ def _complaining(errors: Any, before: str = "", after: str = "") -> Iterator[Non
 
 
 def _line(error: BaseException) -> str:
-    said = str(error).strip().partition("\n")[0]
-    return said if isinstance(error, (TypeError, ValueError)) and said else f"{type(error).__name__}: {said}"
+    message = str(error).strip().partition("\n")[0]
+    return message if isinstance(error, (TypeError, ValueError)) and message else f"{type(error).__name__}: {message}"

@@ -74,8 +74,8 @@ class Explained:
         self._unused.detach()
         wrapped: Any
         if isinstance(function, type) or not callable(function) or hasattr(function, "forward"):
-            said = function.__name__ if isinstance(function, type) else f"a {type(function).__name__}"
-            raise TypeError(f"explain_errors wraps functions, and got {said}; decorate its forward, or use `with`")
+            shown = function.__name__ if isinstance(function, type) else f"a {type(function).__name__}"
+            raise TypeError(f"explain_errors wraps functions, and got {shown}; decorate its forward, or use `with`")
         if inspect.isasyncgenfunction(function):
             raise TypeError("explain_errors does not wrap an asynchronous generator; use `with` inside it")
         if inspect.iscoroutinefunction(function):
@@ -109,8 +109,8 @@ def explain_errors(function: Callable[Asked, Result] | None = None) -> Explained
     """Adds a note (PEP 678) to an exception from packing, from unpacking, or from an RNN that is given a packed batch.
 
     The note says what was passed, drawn as text if it is small, and, if the error is one of the museum's, why it
-    happens and what to do. Nothing else changes: it is the same exception with the same traceback, and it goes on. An
-    error that has nothing to do with packing gets no note. As long as nothing is raised this costs nothing.
+    happens and what to do. Nothing else changes: the same exception propagates, with the same traceback. An error that
+    has nothing to do with packing gets no note. As long as nothing is raised, this costs nothing.
 
     Use it around some code, or as a decorator of a function, a generator or a coroutine:
 
@@ -148,9 +148,9 @@ class _Hooks:
             return
         cls.on = True
         cls._replace(sys, "excepthook", lambda kind, error, traceback: error)
-        cls._replace(threading, "excepthook", lambda given: given.exc_value)
+        cls._replace(threading, "excepthook", lambda arguments: arguments.exc_value)
         if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()) is not None:
-            cls._replace(shell, "showtraceback", lambda given=None, *_, **__: given[1] if given else sys.exc_info()[1])
+            cls._replace(shell, "showtraceback", lambda info=None, *_, **__: info[1] if info else sys.exc_info()[1])
 
     @classmethod
     def uninstall(cls) -> None:
@@ -181,7 +181,7 @@ class _Hooks:
 class _Passed:
     """A call that the traceback shows."""
 
-    said: str = ""
+    call: str = ""
     drawn: str = ""
     packed: bool = False
     instead: dict[str, str | None] = field(default_factory=dict)
@@ -239,23 +239,23 @@ def _first_line(error: BaseException) -> str:
 def _note(error: Exception) -> str:
     """What to say of an error; empty if it has nothing to do with packing."""
     try:
-        said = str(error)
+        message = str(error)
     except Exception:
-        said = ""
+        message = ""
     calls = list(walk_tb(error.__traceback__))
     if not calls:
         return ""  # it was made, and never raised
     passed = next((found for frame, _ in reversed(calls) if (found := _call(frame))), None)
     at = passed or _on_line(*calls[-1])
-    known = museum.recognise(said)
-    if known and (known.name in at.instead or _OTHER_STATE.search(said)):
+    known = museum.recognise(message)
+    if known and (known.name in at.instead or _OTHER_STATE.search(message)):
         name = at.instead.get(known.name)
         known = museum.named(name) if name else None
-    if not (passed and passed.packed) and not (known and (at.packed or _OWN_WORDS.search(said))):
+    if not (passed and passed.packed) and not (known and (at.packed or _OWN_WORDS.search(message))):
         return ""
     head = f"{known.name} ({known.place})" if known else "what was passed"
     parts = [f"why: {known.why}", f"fix: {known.fix}"] if known else []
-    parts += [f"passed: {at.said}"] * bool(at.said)
+    parts += [f"passed: {at.call}"] * bool(at.call)
     lines = [line for part in parts for line in wrap(part, 100, initial_indent="  ", subsequent_indent="    ")]
     return "\n".join([_SIGN + head, *lines, *["", indent(at.drawn, "  ")] * bool(at.drawn)])
 
@@ -293,45 +293,46 @@ _PACKING_MODULES = ("torch.nn.utils.rnn", "packviz.ops.packing")
 
 
 def _read(frame: FrameType) -> _Passed | None:
-    given = frame.f_locals
+    variables = frame.f_locals
     name = frame.f_code.co_name
-    if name == "forward" and any(kind.__name__ == "RNNBase" for kind in type(given.get("self")).__mro__):
-        return _running(given, frame.f_back)
+    if name == "forward" and any(kind.__name__ == "RNNBase" for kind in type(variables.get("self")).__mro__):
+        return _running(variables, frame.f_back)
     if frame.f_globals.get("__name__") not in _PACKING_MODULES:
         return None
     if name == "pack_padded_sequence":
-        return _packing(given)
+        return _packing(variables)
     if name == "pack_sequence":
-        said = f"pack_sequence({_said(given['sequences'])}, enforce_sorted={given['enforce_sorted']})"
-        return _Passed(said, packed=True)
+        call = f"pack_sequence({_shown(variables['sequences'])}, enforce_sorted={variables['enforce_sorted']})"
+        return _Passed(call, packed=True)
     if name == "pad_packed_sequence":
-        total = given.get("total_length")
-        said = f"pad_packed_sequence({_said(given['sequence'])}{'' if total is None else f', total_length={total}'})"
-        return _with_packed(given["sequence"], said)
+        total = variables.get("total_length")
+        more = "" if total is None else f", total_length={total}"
+        call = f"pad_packed_sequence({_shown(variables['sequence'])}{more})"
+        return _with_packed(variables["sequence"], call)
     return None
 
 
-def _with_packed(packed: Any, said: str = "") -> _Passed:
+def _with_packed(packed: Any, call: str = "") -> _Passed:
     """A call with what is, or should be, a packed sequence."""
     if not _is_packed(packed):
-        return _Passed(said, packed=True)
+        return _Passed(call, packed=True)
     try:
-        return _Passed(said, _drawn(Layout.from_packed(packed)), True, {_BATCH: None, _BEYOND: None, _FEW: None})
+        return _Passed(call, _drawn(Layout.from_packed(packed)), True, {_BATCH: None, _BEYOND: None, _FEW: None})
     except ValueError as error:
-        return _Passed(said, f"{error}.", True, {_BATCH: None, _FEW: None})
+        return _Passed(call, f"{error}.", True, {_BATCH: None, _FEW: None})
 
 
-def _running(given: dict[str, Any], caller: FrameType | None) -> _Passed:
-    rnn: Any = given["self"]
-    x: Any = given.get("orig_input", given.get("input"))
+def _running(variables: dict[str, Any], caller: FrameType | None) -> _Passed:
+    rnn: Any = variables["self"]
+    x: Any = variables.get("orig_input", variables.get("input"))
     # The frame's own hx is torch's, where there was none; the caller's arguments are what was passed.
     called = caller.f_locals if caller and caller.f_globals.get("__name__") == "torch.nn.modules.module" else {}
     args = called.get("args", ())
     hx = args[1] if len(args) > 1 else called.get("kwargs", {}).get("hx")
-    said = f"{rnn} called with {_said(x)}" + (f" and hx {_said(hx)}" if hx is not None else "")
+    call = f"{rnn} called with {_shown(x)}" + (f" and hx {_shown(hx)}" if hx is not None else "")
     if not _is_packed(x):
-        return _Passed(said)
-    passed = _with_packed(x, said)
+        return _Passed(call)
+    passed = _with_packed(x, call)
     expected = (int(x.batch_sizes[0]), rnn.num_layers * (1 + rnn.bidirectional))
     states = hx if isinstance(hx, tuple) else (hx,)
     if any(tuple(getattr(state, "shape", ())[:2]) == expected for state in states):  # (B, layers)
@@ -339,28 +340,28 @@ def _running(given: dict[str, Any], caller: FrameType | None) -> _Passed:
     return passed
 
 
-def _packing(given: dict[str, Any]) -> _Passed:
-    x, lengths, batch_first = given["input"], given["lengths"], bool(given.get("batch_first"))
-    order = given.get("sorted_indices")
+def _packing(variables: dict[str, Any]) -> _Passed:
+    x, lengths, batch_first = variables["input"], variables["lengths"], bool(variables.get("batch_first"))
+    order = variables.get("sorted_indices")
     if order is not None:  # torch has sorted them; back to the caller's order
         lengths = lengths.scatter(-1, order.to(lengths.device), lengths)
     numbers = None
     if getattr(getattr(lengths, "device", None), "type", "cpu") == "cpu":
         numbers = lengths.tolist() if hasattr(lengths, "tolist") else lengths
-    said = (
-        f"pack_padded_sequence({_said(x)}, lengths={_some(numbers) if numbers is not None else _said(lengths)},"
-        f" batch_first={batch_first}, enforce_sorted={given.get('enforce_sorted')})"
+    call = (
+        f"pack_padded_sequence({_shown(x)}, lengths={_some(numbers) if numbers is not None else _shown(lengths)},"
+        f" batch_first={batch_first}, enforce_sorted={variables.get('enforce_sorted')})"
     )
     shape = tuple(getattr(x, "shape", ()))
     if len(shape) < 2 or numbers is None:
-        return _Passed(said, packed=True)
+        return _Passed(call, packed=True)
     drawn = _drawn_padded(shape, numbers, batch_first)
     if not isinstance(numbers, (list, tuple)):
-        return _Passed(said, drawn, packed=True)
+        return _Passed(call, drawn, packed=True)
     rows, other = (shape[0], shape[1]) if batch_first else (shape[1], shape[0])
     swapped = _BATCH if len(numbers) == other != rows and not batch_first else None
     few = swapped or (_FEW if len(numbers) != rows else None)
-    return _Passed(said, drawn, True, {_BATCH: swapped, _FEW: few})
+    return _Passed(call, drawn, True, {_BATCH: swapped, _FEW: few})
 
 
 def _drawn_padded(shape: tuple[int, ...], lengths: Any, batch_first: bool) -> str:
@@ -382,12 +383,12 @@ def _is_packed(value: Any) -> bool:
     return type(value).__name__ == "PackedSequence"
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     """An argument, by its kind and its shape."""
     if _is_packed(value):
         return f"a PackedSequence with data of shape {tuple(value.data.shape)}"
     if isinstance(value, (list, tuple)):
-        parts = ", ".join([*map(_said, value[:4]), *["…"] * (len(value) > 4)])
+        parts = ", ".join([*map(_shown, value[:4]), *["…"] * (len(value) > 4)])
         return f"[{parts}]" if isinstance(value, list) else f"({parts})"
     if hasattr(value, "shape"):
         device = getattr(value, "device", "cpu")

@@ -58,10 +58,10 @@ class Finding(HasText):
 
     def details(self) -> list[str]:
         """Everything but the headline, in lines of at most 106 characters."""
-        said = self.message.splitlines()
+        parts = self.message.splitlines()
         whole = re.sub(r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix)  # can be pasted
-        said += [f"{name}: {text}" for name, text in (("where", self.where), ("fix", whole)) if text]
-        lines = [line for one in said for line in wrap(one, _COLUMNS - 4, subsequent_indent="  ")]
+        parts += [f"{name}: {text}" for name, text in (("where", self.where), ("fix", whole)) if text]
+        lines = [line for one in parts for line in wrap(one, _COLUMNS - 4, subsequent_indent="  ")]
         return [line.replace("\xa0", " ") for line in lines]
 
 
@@ -115,11 +115,11 @@ class Findings(Drawing, Sequence[Finding]):
     def headline(self) -> str:
         """What was checked, and how much was found: `✗ Network: 1 error, 2 warnings`."""
         counts = [(len(self.of(level)), level) for level in LEVELS]
-        said = [f"{n} info" if level == "info" else count(n, level) for n, level in counts if n]
+        parts = [f"{n} info" if level == "info" else count(n, level) for n, level in counts if n]
         mark = next((LEVELS[level] for level in ("error", "warning") if self.of(level)), "✓")
         if self.undecided:
-            mark, said = LEVELS["error"] if self.of("error") else "?", ["undecided", *said]
-        return f"{mark} {self.title}: {', '.join(said) or 'nothing found'}"
+            mark, parts = LEVELS["error"] if self.of("error") else "?", ["undecided", *parts]
+        return f"{mark} {self.title}: {', '.join(parts) or 'nothing found'}"
 
     def to_text(self) -> str:
         """Every finding in words."""

@@ -1,6 +1,6 @@
 """The exhibits of the error museum: what people meet with packed sequences, why it happens, and what to do.
 
-The texts are in museum.toml. Notebook 11 (or 12) makes nearly each mistake happen, `search` finds the exhibit of an
+The texts are in museum.toml. Notebook 11 (or 12) makes nearly each mistake happen, `explain` finds the exhibit of an
 error text, and `explain_errors` adds it to an exception.
 """
 
@@ -45,7 +45,7 @@ class Exhibit(Tabled):
 
     Attributes:
         name: of the mistake.
-        room: one of `SECTIONS`.
+        section: one of `SECTIONS`.
         why: what happens.
         fix: what to do.
         says: what torch says, in the order in which the notebook tries it: the type and the first line of the text.
@@ -94,28 +94,28 @@ class Exhibit(Tabled):
         """Where people asked, as links."""
         return [_url(place) for place in self.asked]
 
-    def to_text(self, said: Sequence[str] | None = None) -> str:
-        """The plate beside the exhibit.
+    def to_text(self, messages: Sequence[str] | None = None) -> str:
+        """Returns the card of the exhibit.
 
         Args:
-            said: what torch has said just now; the recorded texts if not given. Where it differs, both are shown.
+            messages: torch's messages in this run; the recorded texts if not given. If they differ, both are shown.
         """
         lines = [self.heading]
-        for label, text in self._parts(said):
+        for label, text in self._parts(messages):
             rest = wrap(text, _WIDTH - 12, break_on_hyphens=label != "asked")
             lines += [f"{label if not i else '':<12}{line}" for i, line in enumerate(rest)]
         return "\n".join(lines)
 
     @property
     def table(self) -> Table:
-        """The plate beside the exhibit."""
+        """The card of the exhibit."""
         rows = [(label.replace(" ", "\u00a0"), text) for label, text in self._parts(None)]  # a label is one line
         return Table(rows, title=f"{self.heading}: {SECTIONS[self.section]}", form="<  <")
 
-    def _parts(self, said: Sequence[str] | None) -> Iterator[tuple[str, str]]:
-        for text in self.says if said is None else said:
+    def _parts(self, messages: Sequence[str] | None) -> Iterator[tuple[str, str]]:
+        for text in self.says if messages is None else messages:
             yield "torch says", text
-        if said is not None and tuple(said) != self.says:
+        if messages is not None and tuple(messages) != self.says:
             yield "recorded", f"torch {TORCH} said: {' / '.join(self.says)}"
         for where, text in self.met:
             yield "also met", f"{text} ({where})"
@@ -125,13 +125,13 @@ class Exhibit(Tabled):
             yield "asked", "  ".join(self.urls)
 
 
-Told = Callable[..., Any]
-"""`told(function, *arguments)` calls the function, keeps what torch says of it, and gives the result, if any."""
+Attempt = Callable[..., Any]
+"""`attempt(function, *arguments)` calls the function, keeps the message that torch gives, and returns the result."""
 
 
 @contextmanager
-def exhibit(name: str) -> Iterator[Told]:
-    """Lets a mistake happen, and prints the exhibit's plate, without its name, with what torch says now.
+def exhibit(name: str) -> Iterator[Attempt]:
+    """Lets a mistake happen, and prints the exhibit's card, without its name, with what torch says now.
 
     An error inside does not go further: it is what was to be shown. Only a failed assertion does.
 
@@ -139,39 +139,39 @@ def exhibit(name: str) -> Iterator[Told]:
         name: of the exhibit.
 
     Yields:
-        A function that tries one call and goes on, for an exhibit with several (see `Told`).
+        A function that tries one call and catches its error, for an exhibit with several calls (see `Attempt`).
 
     Raises:
         ValueError: there is no such exhibit.
     """
     shown = named(name)
-    said: list[str] = []
+    messages: list[str] = []
 
-    def told(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        said.append(NOTHING)
+    def attempt(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        messages.append(NOTHING)
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            said[-1] = first_line(error)
+            messages[-1] = first_line(error)
             return None
 
     try:
         with quiet():
-            yield told
+            yield attempt
     except AssertionError:
         raise
     except Exception as error:
-        said.append(first_line(error))
-    _put_up(shown, said or [NOTHING])
+        messages.append(first_line(error))
+    _put_up(shown, messages or [NOTHING])
 
 
-def _put_up(shown: Exhibit, said: Sequence[str]) -> None:
-    print(shown.to_text(said).removeprefix(f"{shown.heading}\n"))
+def _put_up(shown: Exhibit, messages: Sequence[str]) -> None:
+    print(shown.to_text(messages).removeprefix(f"{shown.heading}\n"))
 
 
 @dataclass(frozen=True, repr=False)
 class Matches(HasText, Sequence[Exhibit]):
-    """The exhibits that a search found, the best first.
+    """The exhibits that `explain` found, the best first.
 
     Attributes:
         exhibits: what was found; empty if nothing is close.
@@ -192,33 +192,52 @@ class Matches(HasText, Sequence[Exhibit]):
         """Whether this is a known error text that no other mistake is known to give."""
         return bool(self.exhibits) and not self.doubt
 
-    def to_text(self) -> str:
-        """The best match, and how sure it is."""
+    @property
+    def summary(self) -> str:
+        """The best match, and how sure it is, in a line."""
         if not self.exhibits:
             return "Nothing close."
         more = f", or {count(len(self) - 1, 'other')}" if len(self) > 1 else ""
         found = f"{self[0].name}, {self[0].place}{more}."
         return f"Sure: {found}" if self.sure else f"Not sure, perhaps: {found} {self.doubt}"
 
+    def to_text(self) -> str:
+        """The summary, then of each what torch says, why, and the fix."""
+        return "\n\n".join([self.summary, *(one.to_text() for one in self)])
 
-def search(text: str, limit: int = 3) -> Matches:
-    """Finds the exhibits that an error text belongs to, or that some words describe, and says how sure it is.
+    def to_html(self) -> str:
+        """The same as HTML: a table for each."""
+        return f'<div class="packviz-table">{self.summary}</div>' + "".join(one.to_html() for one in self)
 
-    A text with the type of an exception, or with a traceback, is found by its text alone: single words that it shares
-    with an exhibit say nothing.
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/html": self.to_html(), "text/plain": self.to_text()}
+
+
+def explain(text: str | BaseException, limit: int = 3) -> Matches:
+    """Explains an error from packed sequences that was copied after a crash: why it happens, and what to do.
+
+        pv.explain("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor")
+
+    It knows what torch says of some thirty mistakes, those of the error museum (notebook 11), and says how sure it is:
+    several mistakes may share a text. It also finds mistakes without an error, by words such as "h_n order". To explain
+    errors as they are raised, with what was passed, use `pv.explain_errors`.
 
     Args:
-        text: an error text, whole or in part, with or without its traceback: numbers, shapes, devices and case do not
-            matter. Or words, such as "h_n order".
-        limit: how many to give at most.
+        text: the error text, whole or in part, with or without its traceback; numbers, shapes, devices and case do not
+            matter. Or the exception itself. Or some words; but words that an error text merely shares with a mistake do
+            not count.
+        limit: how many mistakes to give at most.
 
     Returns:
-        The best first: `sure`, if the text is that of one exhibit and of nothing else that is known; none, if nothing
-        is close.
+        The mistakes, the best match first. `.sure` is whether the text is that of one mistake and of nothing else that
+        is known, and `.doubt` why it is not. It is empty if nothing is close. A notebook shows why each happens and
+        what to do; `print` writes it.
 
     Raises:
-        TypeError: the text is no string.
+        TypeError: `text` is neither a string nor an exception.
     """
+    if isinstance(text, BaseException):
+        text = f"{type(text).__name__}: {text}"
     if not isinstance(text, str):
         raise TypeError(f"text is a {type(text).__name__}; give the error text, or some words, as a string")
     text = _COLOUR.sub("", text)
@@ -289,11 +308,12 @@ def _overlap(one: Exhibit, text: str) -> float:
 
 def _likeness(one: Exhibit, text: str) -> float:
     """The share of the words of a text, weighed by how rare they are in the museum, that the exhibit has."""
-    rare, said = _rarity(), _stems(text)
-    weights = {word: rare.get(word, 1.0) for word in said}
+    rare, stems = _rarity(), _stems(text)
+    weights = {word: rare.get(word, 1.0) for word in stems}
     total = sum(weights.values())
-    told, title = _vocabulary(one.name)
-    return sum(w * (1 if word in title else 0.6) for word, w in weights.items() if word in told) / total if total else 0
+    vocabulary, title = _vocabulary(one.name)
+    shared = sum(w * (1 if word in title else 0.6) for word, w in weights.items() if word in vocabulary)
+    return shared / total if total else 0
 
 
 @cache
@@ -364,4 +384,4 @@ def _fixed(value: Any) -> Any:
 
 
 EXHIBITS = tuple(_read())
-"""Every exhibit, room by room."""
+"""Every exhibit, section by section."""

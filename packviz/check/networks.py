@@ -1,7 +1,7 @@
 """Small networks around an LSTM, written as a user would write them: what a compiler is given.
 
 `GUIDE` follows the LSTM page of a guide to a compiler with fixed shapes (PyTorch Neuron, Inf1): four networks that it
-takes, two that it refuses. `MENDED` says how to mend them. The taggers are for compilers of other kinds.
+takes, two that it refuses. `REPAIRED` holds a fixed version of each. The taggers are for compilers of other kinds.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class MaxOfPadded(Network):
 GUIDE = (FixedLength, Sorted, Unsorted, FinalStates, Returned, UsedByMax)
 """The networks of the guide: four that it supports, then two that it does not."""
 
-MENDED = {Sorted: FullWidth, Unsorted: FullWidth, Returned: FullWidth, UsedByMax: MaxOfPadded}
+REPAIRED = {Sorted: FullWidth, Unsorted: FullWidth, Returned: FullWidth, UsedByMax: MaxOfPadded}
 """By network, what to write in its place. For `Unsorted`, sort the batch before the network."""
 
 
@@ -133,7 +133,7 @@ class PaddedTagger(Tagger):
 
 
 class PackedTagger(Tagger):
-    """Packs, and pads again before it goes on."""
+    """Packs, and pads again before the next layer."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         x = torch.tanh(self.before(x))
@@ -185,7 +185,7 @@ class MaskedMaximumTagger(MaximumTagger):
 
 
 class EscapedTagger(Tagger):
-    """Packs, and goes on with the data of the PackedSequence."""
+    """Packs, and passes the data of the PackedSequence to the next layer."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         x = torch.tanh(self.before(x))

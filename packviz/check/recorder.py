@@ -1,4 +1,4 @@
-"""What a network does to its tensors, call by call, recorded while it runs. What it means is said in `static`.
+"""What a network does to its tensors, call by call, recorded while it runs. `static` interprets it.
 
 `torch.overrides.TorchFunctionMode` shows every torch function that is called. A call is what stands in the network's
 own code: `pack_padded_sequence(…)` or `self.lstm(…)`, however many operators torch runs for it. A PackedSequence is
@@ -238,9 +238,9 @@ class _Recorder(TorchFunctionMode):
             self._returned = Site.of(frame)
         kind = self.recording.calls[index].kind if (index := self._frames.get(frame, -1)) >= 0 else ""
         if kind in ("pack", "pad") or (kind and self.recording.calls[index].name == RUN):
-            given = self._gave[index] = list(tensors(argument))
-            parts = ["data", "batch_sizes", "index", "index"] if kind == "pack" else [""] * len(given)
-            for one, part in zip(given, parts, strict=False):
+            handed = self._gave[index] = list(tensors(argument))
+            parts = ["data", "batch_sizes", "index", "index"] if kind == "pack" else [""] * len(handed)
+            for one, part in zip(handed, parts, strict=False):
                 known = self._known.get(id(one))
                 self._know([one], index, [part], live=known is None or known.live)
 
@@ -253,8 +253,8 @@ class _Recorder(TorchFunctionMode):
         index = self._add(Call("return", "output", self._returned))
         self._take(list(tensors(output)), index, RETURN)
         # Not earlier: while recording, a look at a shape is recorded.
-        for one, given in self._gave.items():
-            shapes = [tuple(t.shape) for t in given if self._known[id(t)].part in ("", "index")]
+        for one, handed in self._gave.items():
+            shapes = [tuple(t.shape) for t in handed if self._known[id(t)].part in ("", "index")]
             self.recording.calls[one].shapes = shapes
 
     def _note(self, func: Any, args: tuple[Any, ...], taken: list[Tensor], result: Any) -> None:

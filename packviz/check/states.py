@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from packviz.core.has_text import HasText
 from packviz.core.layout import BoolArray, Layout, frozen, sequence_name
 from packviz.core.validation import require_dense, require_values, share
 from packviz.draw import grids, text
-from packviz.draw.curves import Curve, Trajectory
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
@@ -111,7 +109,7 @@ class Agreement(HasText):
     """Whether padded and packed agree, for each of `RESULTS`: `agrees.h_n` or `agrees["h_n"]`.
 
     A name that does not exist is an error, and so is a result that the comparison does not have, such as
-    `outputs_reverse` with one direction, or `c_n` of a GRU: neither True nor False could be said of it.
+    `outputs_reverse` with one direction, or `c_n` of a GRU: neither True nor False would be a true answer.
     """
 
     def __init__(self, agrees: Mapping[str, bool], absent: Mapping[str, str]) -> None:
@@ -213,20 +211,20 @@ class StatesComparison(Drawing):
             return "Nothing is padding, so padded and packed agree everywhere: packing is not needed for correctness."
         matter = [f for f in self._findings if f.names and f.total]
         wrong = [f for f in matter if f.count]
-        said = []
+        parts = []
         if spared := _merged([f for f in matter if not f.count], wrong):
-            said.append(f"Packing is not needed for {_and(spared)}.")
+            parts.append(f"Packing is not needed for {listed(spared)}.")
         if wrong:
             poisoned = [f for f in wrong if np.isnan(f.worst[0])]
-            said.append(f"Padded is wrong for {_and(_merged(wrong, [f for f in matter if not f.count]))}.")
+            parts.append(f"Padded is wrong for {listed(_merged(wrong, [f for f in matter if not f.count]))}.")
             hit = list(dict.fromkeys(name for f in wrong for name in f.sequences))
             if hit:
-                said.append(f"Affected: {_and(hit, 6) if len(hit) < self.layout.batch_size else 'every sequence'}.")
+                parts.append(f"Affected: {listed(hit, 6) if len(hit) < self.layout.batch_size else 'every sequence'}.")
             if poisoned:
                 rest = [f for f in matter if f not in poisoned]
                 everywhere = len(poisoned) == len(wrong)
-                said.append(f"NaN reaches {'all of these' if everywhere else _and(_merged(poisoned, rest))}.")
-        return " ".join(said)
+                parts.append(f"NaN reaches {'all of these' if everywhere else listed(_merged(poisoned, rest))}.")
+        return " ".join(parts)
 
     def to_text(self) -> str:
         """The verdict, every difference with its numbers, and, of a small batch, each cell."""
@@ -237,7 +235,7 @@ class StatesComparison(Drawing):
             self.verdict,
             "",
         ]
-        lines += text.table([[f.what, f.said()] for f in self._findings], "  <  <")
+        lines += text.table([[f.what, f.agreement()] for f in self._findings], "  <  <")
         lines += [
             "",
             f"Two values agree if they differ by at most {self.tolerance:g} of the largest in their sequence.",
@@ -252,54 +250,6 @@ class StatesComparison(Drawing):
     def sheet(self, theme: str) -> Sheet:
         """A grid of differences for the outputs, the states and the gradients to x; contaminated cells lit up."""
         return grids.draw(self.panels(), self.verdict, theme)
-
-    def trajectory(self, direction: str = "forward", unit: int | None = None) -> Trajectory:
-        """How far the padded hidden state of the last layer is from the packed one, step by step.
-
-        Packed, a sequence keeps its state after its end; in the reverse direction it has its initial state before it.
-
-        Args:
-            direction: `"forward"` or `"reverse"`; the reverse one starts at the last time step.
-            unit: draws one of its units instead, padded and packed; of the whole state the length (2-norm) of the
-                difference if not given.
-
-        Raises:
-            ValueError: there is no such direction, or no such unit.
-        """
-        has = DIRECTIONS[: len(self._halves)]
-        if direction not in has:
-            raise ValueError(f"direction is {direction!r}; this module has {', '.join(map(repr, has))}")
-        d, reverse = has.index(direction), direction == "reverse"
-        size = self.padded.h_n.shape[-1]
-        if unit is not None and not 0 <= unit < size:
-            raise ValueError(f"unit is {unit}; the hidden state has units 0 … {size - 1}")
-        padded, packed = (
-            _by_direction(run.output, self.batch_first, len(has))[:, :, d].to("cpu", torch.float64).numpy().copy()
-            for run in (self.padded, self.packed)
-        )
-        begins = self.h_0[d - len(has)].to("cpu", torch.float64).numpy()
-        curves = []
-        for b, length in enumerate(self.layout.lengths.tolist()):
-            packed[b, length:] = begins[b] if reverse else packed[b, length - 1]
-            gap = np.where(np.isnan(padded[b]) & np.isnan(packed[b]), 0.0, padded[b] - packed[b])
-            gap[np.abs(gap).max(axis=-1) <= self.tolerance * self.h_n.scale[b]] = 0.0  # rounding is no distance
-            apart = np.linalg.norm(gap, axis=-1)
-            one, other = (apart, np.zeros_like(apart)) if unit is None else (padded[b, :, unit], packed[b, :, unit])
-            if reverse and unit is not None:
-                other[length:] = math.nan
-            off = float(apart[0 if reverse else -1])
-            curves.append(Curve(sequence_name(b), length, one.tolist(), other.tolist(), off))
-        what = "distance |padded − packed| of the hidden state" if unit is None else f"unit {unit} of the hidden state"
-        spoilt = [curve.name for curve in curves if curve.off]
-        names = _and(spoilt, 6) if spoilt else ""
-        title = (
-            "Padded and packed end in the same states"
-            if not spoilt
-            else f"Padded, the reverse direction starts in the padding: h_n of {names} is off"
-            if reverse
-            else f"Padded, the state moves on through the padding: h_n of {names} is off"
-        )
-        return Trajectory(title, f"{what}, last layer, {direction}", tuple(curves), reverse, unit is None)
 
     @property
     def _halves(self) -> list[str]:
@@ -402,14 +352,14 @@ def compare(
     with _undisturbed(rnn, x, first, gradients):
         if hx is not None:
             hx = tuple(h.detach().clone() for h in hx) if isinstance(hx, (tuple, list)) else hx.detach().clone()
-        for way in (False, True):
+        for pack in (False, True):
             leaf = x.detach().clone().requires_grad_(gradients)
-            result = run(rnn, leaf, layout, hx, way)
+            result = run(rnn, leaf, layout, hx, pack)
             grads.append(_gradients(rnn, leaf, layout, result) if gradients else {})
             runs.append(Run._make(t if t is None else t.detach() for t in result))
     padded, packed = runs
     directions = 1 + rnn.bidirectional
-    cells = [_by_direction(one.output, first, directions) for one in runs]
+    cells = [by_direction(one.output, first, directions) for one in runs]
 
     def state(name: str, *states: Tensor) -> Difference:
         by_layer = (one.reshape(rnn.num_layers, directions, layout.batch_size, -1) for one in states)
@@ -458,11 +408,11 @@ class _Finding:
     sequences: list[str]
     names: tuple[str, ...]
 
-    def said(self) -> str:
+    def agreement(self) -> str:
         if not self.count:
             return "agree" if self.total else "nothing to compare"
         absolute, relative = (text.difference(v) for v in self.worst)
-        where = f" (in {_and(self.sequences, 6)})" if self.sequences else ""
+        where = f" (in {listed(self.sequences, 6)})" if self.sequences else ""
         return (
             f"differ at {self.count:,} of {text.count(self.total, self.noun)}{where},"
             f" by up to {absolute} (relative {relative})"
@@ -540,11 +490,11 @@ def _undisturbed(rnn: nn.RNNBase, x: Tensor, batch_first: bool, gradients: bool)
 
 def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Run:
     """Runs the RNN on the batch, padded or packed, its output padded to `layout.max_len` either way."""
-    given: Any = x
+    batch: Any = x
     if packed:
         lengths = torch.tensor(layout.lengths)
-        given = pack_padded_sequence(x, lengths, batch_first=rnn.batch_first, enforce_sorted=False)
-    output, state = rnn(given, hx)
+        batch = pack_padded_sequence(x, lengths, batch_first=rnn.batch_first, enforce_sorted=False)
+    output, state = rnn(batch, hx)
     if packed:
         output, _ = pad_packed_sequence(output, batch_first=rnn.batch_first, total_length=layout.max_len)
     h_n, c_n = state if isinstance(state, tuple) else (state, None)
@@ -599,13 +549,13 @@ def _difference(name: str, axes: tuple[str, ...], tolerance: float, padded: Tens
     return Difference(name, axes, *arrays)
 
 
-def _by_direction(output: Tensor, batch_first: bool, directions: int) -> Tensor:
+def by_direction(output: Tensor, batch_first: bool, directions: int) -> Tensor:
     """An output as `(B, T, D, H)`."""
     output = output if batch_first else output.transpose(0, 1)
     return output.reshape(*output.shape[:2], directions, -1)
 
 
-def _and(words: list[str], limit: int = 100) -> str:
+def listed(words: list[str], limit: int = 100) -> str:
     """Words as a list in a sentence, cut where there are too many."""
     if len(words) > limit:
         words = [*words[:limit], f"{len(words) - limit} more"]

@@ -102,20 +102,20 @@ def check_static(module: nn.Module, example_inputs: Sequence[Any] | Mapping[str,
     try:
         run, first = _first_run(module, example, bound)
     except Exception as error:
-        for reason, mended in _mended(example):
-            if _runs(module, mended, bound):
+        for reason, repaired in _repaired(example):
+            if _runs(module, repaired, bound):
                 raise ValueError(reason) from error
         raise
-    varied, (given, *tried), refused = trials.trials(run, example, _packed(first))
-    shown = dict.fromkeys(_rules(first))  # what each run shows, said once
+    varied, (baseline, *tried), refused = trials.trials(run, example, _packed(first))
+    shown = dict.fromkeys(_rules(first))  # what each run shows, reported once
     shown |= {_failure(one): None for one in [one for one in refused if one.plain][:1]}
     differ: list[Finding] = []  # what other lengths change
-    runs = [(first, given.name)]  # those to be drawn
+    runs = [(first, baseline.name)]  # those to be drawn
     for other in tried[: 2 if first.reads else 1]:
         second = _record(run, other.example)
-        said = {(one.rule, one.where) for one in differ}
-        compared = dict.fromkeys(_compared(first, second, given.name, other.name))
-        differ += [one for one in compared if (one.rule, one.where) not in said]
+        known = {(one.rule, one.where) for one in differ}
+        compared = dict.fromkeys(_compared(first, second, baseline.name, other.name))
+        differ += [one for one in compared if (one.rule, one.where) not in known]
         branch = next((one.where for one in compared if one.rule == "conditional"), None)
         # That the runs part says more of a line than that it reads a value, or what only one of them does there.
         shown = {one: None for one in shown if (one.rule, one.where) != ("value", branch)}
@@ -124,7 +124,7 @@ def check_static(module: nn.Module, example_inputs: Sequence[Any] | Mapping[str,
             runs.append((second, other.name))
         if branch is not None:
             break
-    judged = list(_undecided(run, first, varied, given, tried) or _traced(run, first, varied, [given, *tried]))
+    judged = list(_undecided(run, first, varied, baseline, tried) or _traced(run, first, varied, [baseline, *tried]))
     shown = {one: None for one in shown if one.rule != "value" or one.where not in {error.where for error in judged}}
     found = [*differ, *shown, *judged]
     title, marks = f"{type(run.module).__name__} under fixed shapes", _marks(found)
@@ -160,10 +160,10 @@ def _first_run(
     return run, _record(run, example)
 
 
-def _runs(*given: Any) -> bool:
+def _runs(*arguments: Any) -> bool:
     """Whether a first run of these succeeds."""
     with suppress(Exception):
-        _first_run(*given)
+        _first_run(*arguments)
         return True
     return False
 
@@ -195,7 +195,7 @@ def _sized(module: nn.Module, example: Mapping[str, Any], bound: inspect.BoundAr
     return made
 
 
-def _mended(example: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _repaired(example: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """What may be wrong with an example, and the example without it: one thing, then two, up to all that is known."""
     batches = [one.shape for one in tensors(dict(example)) if one.dim() > 1]
     wrong: dict[str, tuple[str, Any]] = {}
@@ -208,16 +208,16 @@ def _mended(example: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         most = max((T for B, T in sides if len(numbers) == B), default=0)
         if numbers and max(numbers) > most > 0:
             b = numbers.index(max(numbers))
-            said = f"{name}[{b}] is {numbers[b]}, too much for a length: the batch has {most} time steps"
+            message = f"{name}[{b}] is {numbers[b]}, too much for a length: the batch has {most} time steps"
             fitting = [min(number, most) for number in numbers]
-            wrong[name] = said, value.new_tensor(fitting) if isinstance(value, Tensor) else type(value)(fitting)
+            wrong[name] = message, value.new_tensor(fitting) if isinstance(value, Tensor) else type(value)(fitting)
 
     for name, value in trials.named(example):
         look(name, value)
     for i in range(1, 1 + len(wrong)):
         some = dict(list(wrong.items())[:i])
-        mended = trials.replaced(example, {name: value for name, (_, value) in some.items()})
-        yield "; ".join(said for said, _ in some.values()), mended
+        repaired = trials.replaced(example, {name: value for name, (_, value) in some.items()})
+        yield "; ".join(message for message, _ in some.values()), repaired
 
 
 def _whole_numbers(value: Any) -> list[int]:
@@ -231,18 +231,18 @@ def _whole_numbers(value: Any) -> list[int]:
 
 
 def _undecided(
-    run: trials.Runner, first: Recording, varied: Sequence[Any], given: trials.Trial, tried: Sequence[trials.Trial]
+    run: trials.Runner, first: Recording, varied: Sequence[Any], baseline: trials.Trial, tried: Sequence[trials.Trial]
 ) -> list[Finding]:
-    """Why nothing can be said of other lengths, if so."""
+    """Returns the reason, if nothing can be concluded about other lengths."""
     fix = "Give the lengths as an input: a (B,) tensor of int64."
-    if trials.difference(given.output, run.output(given.example))[0]:
+    if trials.difference(baseline.output, run.output(baseline.example))[0]:
         message, fix = "The network gives another result each time, so nothing can be compared.", "Make it repeatable."
     elif (packed := _packed(first)) and all(_packed(_record(run, one.example)) == packed for one in tried):
         message = "The network packs, and no input that was varied changed the lengths that it packs with."
-    elif closed := [(name, leaf) for name, leaf in trials.named(given.example) if _is_closed(leaf)]:
+    elif closed := [(name, leaf) for name, leaf in trials.named(baseline.example) if _is_closed(leaf)]:
         (name, leaf), *_ = closed
         message = f"{name} is a {type(leaf).__name__}, which may hold lengths, and cannot be varied."
-    elif not varied and any(_may_hold_lengths(leaf) for _, leaf in trials.named(given.example)):
+    elif not varied and any(_may_hold_lengths(leaf) for _, leaf in trials.named(baseline.example)):
         message = "No lengths were recognised among the inputs, so no other lengths were tried."
     else:
         return []
@@ -284,7 +284,7 @@ def _traced(
         return
     if wrong is None:
         return
-    message, where = f"A trace of the example{tried[0].name} {wrong.said}{wrong.trial.name}.", ""
+    message, where = f"A trace of the example{tried[0].name} {wrong.message}{wrong.trial.name}.", ""
     fix = "Compute with tensors (a mask, torch.where), or do this outside of the network."
     if lists := [one.name for one in varied if not isinstance(dict(trials.named(tried[0].example))[one.name], Tensor)]:
         fix = f"Give {lists[0]} as a tensor: a trace keeps the numbers of anything else."
@@ -309,7 +309,7 @@ def _kept(first: Recording, second: Recording) -> tuple[Read, Read] | None:
 
 
 def _failure(refused: trials.Refused) -> Finding:
-    """What is to be said of lengths that the network does not take."""
+    """Returns the finding about lengths that the network does not take."""
     message = f"It fails{refused.name}: {trials.first_line(refused.error)}"
     return Finding("warning", "fails", message, fix="Look whether it should take such lengths.")
 
@@ -368,7 +368,7 @@ def _rules(recording: Recording) -> Iterator[Finding]:
 
 
 def _pack_rules(name: str, operators: list[str], arguments: Mapping[str, Any], where: str) -> Iterator[Finding]:
-    """What is to be said of one call that packs."""
+    """Yields the findings about one call that packs."""
     lengths = arguments.get("lengths")
     if name == "pack_sequence":
         message = "pack_sequence takes sequences of many lengths: a fixed graph keeps the sizes of the example."
@@ -413,15 +413,15 @@ def _misused(recording: Recording) -> Iterator[Finding]:
         yield Finding("error", rule, f'{message}\nFound usage by "{one.operator}"', where, fix)
 
 
-def _compared(first: Recording, second: Recording, one_way: str, other_way: str) -> Iterator[Finding]:
+def _compared(first: Recording, second: Recording, with_one: str, with_other: str) -> Iterator[Finding]:
     """What two runs with other lengths do differently."""
     for i, (one, other) in enumerate(zip(first.calls, second.calls, strict=False)):
         if (one.name, one.kind, one.site) != (other.name, other.kind, other.site):
-            ways = [
-                f"{call.name} ({call.site.short if call.site else 'the end'}){way}"
-                for call, way in ((one, one_way), (other, other_way))
+            branches = [
+                f"{call.name} ({call.site.short if call.site else 'the end'}){lengths}"
+                for call, lengths in ((one, with_one), (other, with_other))
             ]
-            message = f"What is run depends on the lengths: {ways[0]}, {ways[1]}. A fixed graph keeps one of the two."
+            message = f"What is run depends on the lengths: {', '.join(branches)}. A fixed graph keeps one of the two."
             fix = "Run the same for all lengths: pack always, or never."
             if "pack" not in (one.kind, other.kind):
                 fix = "Run the same for all lengths, and mask where they differ."
@@ -435,7 +435,7 @@ def _compared(first: Recording, second: Recording, one_way: str, other_way: str)
         if call.arguments.get("total_length", 0) is None or not sources or differ & set(sources):
             continue
         a, b = next((a, b) for a, b in zip(call.shapes, second.calls[i].shapes, strict=False) if a != b)
-        message = f"The size of what {call.name} gives depends on the lengths: {a}{one_way}, {b}{other_way}."
+        message = f"The size of what {call.name} gives depends on the lengths: {a}{with_one}, {b}{with_other}."
         yield Finding("error", "size", message, str(call.site or ""), "Keep the padded size, and mask the padding.")
 
 
@@ -478,11 +478,11 @@ def _listing(module: nn.Module, marks: Mapping[str, str]) -> Listing | None:
         return None
     if len(lines) > _MOST_LINES or not hasattr(forward, "__code__"):
         return None
-    said = []
+    shown = []
     for number, line in enumerate(dedent("".join(lines)).rstrip().splitlines(), first):
         level = marks.get(str(Site.at(forward.__code__.co_filename, number, line.strip(), forward.__globals__)), "")
-        said.append(Line(number, line, LEVELS.get(level, ""), level == "error"))
-    return Listing(said)
+        shown.append(Line(number, line, LEVELS.get(level, ""), level == "error"))
+    return Listing(shown)
 
 
 def _flow(recording: Recording, lengths: str, marks: Mapping[str, str]) -> Flow:

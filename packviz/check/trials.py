@@ -138,14 +138,14 @@ class Reading(NamedTuple):
 
     Attributes:
         name: of the input.
-        said: what a sentence calls it: `lengths`, or `mask for lengths`.
+        label: what a sentence calls it: `lengths`, or `mask for lengths`.
         lengths: of the example.
         steps: what may be the time steps of the batch, the likeliest first.
         write: makes an input of the same form from other lengths.
     """
 
     name: str
-    said: str
+    label: str
     lengths: list[int]
     steps: list[int]
     write: Callable[[Tensor], Any]
@@ -336,8 +336,8 @@ def _negated(leaf: Tensor) -> Tensor:
 def with_lengths(plan: Iterable[Reading], numbers: Iterable[list[int]] | None = None) -> str:
     """Such as ` with lengths [5, 3]`; empty if there are none."""
     plan = list(plan)
-    said = [f"{one.said} {_few(n)}" for one, n in zip(plan, numbers or [one.lengths for one in plan], strict=False)]
-    return f" with {' and '.join(said)}" if said else ""
+    labels = [f"{one.label} {_few(n)}" for one, n in zip(plan, numbers or [one.lengths for one in plan], strict=False)]
+    return f" with {' and '.join(labels)}" if labels else ""
 
 
 def _few(values: list[int]) -> str:
@@ -352,12 +352,12 @@ class Differs(NamedTuple):
 
     Attributes:
         trial: the first that shows the largest difference.
-        said: what happens: ` differs by 0.58`.
+        message: what happens: ` differs by 0.58`.
         size: the largest difference; infinite for another shape, or if it raises.
     """
 
     trial: Trial
-    said: str
+    message: str
     size: float
 
 
@@ -369,8 +369,8 @@ class _Flat(nn.Module):
         self.inner, self.call = module, call
         self.names = [name for name, leaf in named(call.arguments) if isinstance(leaf, Tensor)]
 
-    def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
-        arguments = replaced(self.call.arguments, dict(zip(self.names, given, strict=False)))
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        arguments = replaced(self.call.arguments, dict(zip(self.names, tensors, strict=False)))
         call = inspect.BoundArguments(self.call.signature, arguments)
         self.gave = leaves(self.inner(*call.args, **call.kwargs))
         return (*(leaf for _, leaf in self.gave if isinstance(leaf, Tensor)), torch.zeros(()))
@@ -391,8 +391,8 @@ def traced(run: Runner, example: Mapping[str, Any]) -> Callable[[Mapping[str, An
     graph, gave = run(example, capture)
 
     def captured(other: Mapping[str, Any]) -> list[Leaf]:
-        given = iter(run(other, lambda call: graph(*_tensors(call))))
-        return [(name, next(given) if isinstance(leaf, Tensor) else leaf) for name, leaf in gave]
+        outputs = iter(run(other, lambda call: graph(*_tensors(call))))
+        return [(name, next(outputs) if isinstance(leaf, Tensor) else leaf) for name, leaf in gave]
 
     return captured
 
@@ -417,11 +417,11 @@ def judged(
         captured = capture(run, tried[0].example)
         for trial in tried:
             try:
-                size, said = difference(trial.output, captured(trial.example))
+                size, message = difference(trial.output, captured(trial.example))
             except Exception as error:
-                size, said = float("inf"), f"raises {first_line(error)}"
+                size, message = float("inf"), f"raises {first_line(error)}"
             if size and (worst is None or size > worst.size):
-                worst = Differs(trial, said, size)
+                worst = Differs(trial, message, size)
     return worst
 
 
@@ -437,9 +437,9 @@ def difference(want: list[Leaf], got: list[Leaf]) -> tuple[float, str]:
         if a.shape != b.shape:
             return float("inf"), f"gives {name} of shape {tuple(b.shape)} and not {tuple(a.shape)}"
         a, b = (one.to(torch.complex128 if one.is_complex() else torch.float64) for one in (a, b))
-        apart = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs()).nan_to_num(torch.inf, torch.inf)
-        if a.numel() and apart.max() > _TOLERANCE * a.abs().nan_to_num(0, 0).max():
-            worst = max(worst, (float(apart.max()), f"gives {name} that differs by {apart.max():.2g}"))
+        gap = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs()).nan_to_num(torch.inf, torch.inf)
+        if a.numel() and gap.max() > _TOLERANCE * a.abs().nan_to_num(0, 0).max():
+            worst = max(worst, (float(gap.max()), f"gives {name} that differs by {gap.max():.2g}"))
     return worst
 
 

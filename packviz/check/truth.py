@@ -117,7 +117,7 @@ class TruthTable(Tabled):
     def to_text(self) -> str:
         """The table with a word in each cell, and what is asked."""
         table = self.table
-        rows = [[name, *(said.split()[-1] for said in cells)] for name, *cells in table.rows]
+        rows = [[name, *(cell.split()[-1] for cell in cells)] for name, *cells in table.rows]
         asked = [f"{q}: {QUESTIONS[q]}" for q in self.questions]
         return "\n".join([table.title, *text.table([table.head, *rows], "<  ^"), "", *asked, "", *table.notes])
 

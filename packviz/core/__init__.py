@@ -1,1 +1,1 @@
-"""Lengths in, places out, and the small things all wings need. NumPy and the standard library; knows no other wing."""
+"""From lengths to positions, and helpers for all subpackages. Uses only NumPy and the standard library."""

@@ -103,7 +103,7 @@ def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> l
         strategy: one of `FILLS`. First-fit decreasing needs at most 11/9 of the fewest rows possible, and 6/9 of a row.
 
     Returns:
-        For each row the indices of its sequences, in the order they were put in. None is cut, but where the way is to
+        For each row the indices of its sequences, in the order they were put in. None is cut, unless the strategy is to
         cut: then a sequence may be in several rows, each but its last one full.
 
     Raises:
@@ -157,7 +157,7 @@ class Load:
     @classmethod
     def of(cls, lengths: Any, groups: Sequence[IntArray]) -> Load:
         """Counts the cells of these batches of sequences."""
-        n = np.asarray(lengths)
+        n = Layout(lengths).lengths
         real = [n[group].sum() for group in groups]
         return cls(np.array(real), np.array([group.size * n[group].max() for group in groups]))
 

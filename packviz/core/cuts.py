@@ -1,9 +1,9 @@
 """Where to cut the time axis of a ragged batch: a staircase of rectangles, from its lengths alone.
 
 A staircase covers the real cells of a batch with `K` rectangles. Rectangle `k` spans the time steps from `cuts[k]` up
-to `cuts[k + 1]`, and all sequences that still go on when it begins. With one rectangle that is the padded batch; with
-one for every distinct length it is the packed one, without a wasted cell. Fewer rectangles cost fewer calls, more of
-them waste fewer cells: which is best depends on what a call and a cell cost.
+to `cuts[k + 1]`, and all sequences that are still running when it begins. With one rectangle that is the padded batch;
+with one for every distinct length it is the packed one, without a wasted cell. Fewer rectangles cost fewer calls, more
+of them waste fewer cells: which is best depends on what a call and a cell cost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _Line = tuple[float, float, int]
 
 @dataclass(frozen=True)
 class Rates:
-    """What a way to run costs, in seconds.
+    """What a method costs, in seconds.
 
     Attributes:
         fixed: once.
@@ -132,7 +132,7 @@ def _cheapest(
 
     Args:
         ends: where rectangles may begin and end.
-        running: how many sequences go on from there.
+        running: how many sequences are still running there.
         rates: of a call and a cell.
         before: the costs of coming to where it begins; if not given, any number of rectangles may come before.
     """

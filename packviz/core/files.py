@@ -16,8 +16,8 @@ def require_suffix(name: str, path: str | os.PathLike[str], suffixes: Iterable[s
     *others, last = suffixes = [*suffixes]
     suffix = Path(path).suffix.lower()
     if suffix not in suffixes:
-        wanted = f"{', '.join(others)} or {last}" if others else last
-        raise ValueError(f"{name} is {os.fspath(path)!r}; its name must end in {wanted}, which says what is written")
+        allowed = f"{', '.join(others)} or {last}" if others else last
+        raise ValueError(f"{name} is {os.fspath(path)!r}; its name must end in {allowed}, which says what is written")
     return suffix
 
 

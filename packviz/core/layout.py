@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -58,8 +59,9 @@ class Layout:
         """Describes the batch with these lengths.
 
         Args:
-            lengths: `(B,)` whole numbers, each at least 1: a list, an array or a tensor on any device. Floats may be
-                among them if they are whole.
+            lengths: `(B,)` whole numbers, each at least 1: a list, an array, a tensor on any device, or whatever
+                NumPy makes an array of, such as a pandas Series. Floats may be among them if they are whole. A `Layout`
+                brings its `max_len` and `sorted_indices` along, unless they are given.
             max_len: `T`, the padded length in time steps; `max(lengths)` if not given.
             sorted_indices: `(B,)` the order to pack in, longest first. If not given the sort is stable: sequences
                 of equal length keep their order. (torch's own sort is not stable; pass a `PackedSequence` to
@@ -69,7 +71,10 @@ class Layout:
             ValueError: a length is not a whole number of at least 1, or is over `max_len` or `MOST_STEPS`; or
                 `sorted_indices` is not an order in which the lengths never increase.
         """
-        n = _whole_numbers(lengths, "lengths", "list the number of real time steps of each sequence")
+        if isinstance(lengths, Layout):
+            max_len = lengths.max_len if max_len is None else max_len
+            sorted_indices = lengths.sorted_indices if sorted_indices is None else sorted_indices
+        n = read_lengths(lengths)
         require_none(n, n < 1, "lengths", "every sequence needs at least one time step; drop the empty ones")
         require_none(n, n > MOST_STEPS, "lengths", f"a Layout has at most {MOST_STEPS:,} time steps")
         longest = int(n.max())
@@ -145,10 +150,10 @@ class Layout:
         """
         layout = cls(lengths)
         steps = Padded.fitting(layout.batch_size, shape, batch_first).steps
-        if layout.max_len > steps:
+        if layout.lengths.max() > steps:
             b = int(np.argmax(layout.lengths > steps))
             raise ValueError(f"lengths[{b}] is {layout.lengths[b]}, but {reading(shape, batch_first)}, has T = {steps}")
-        return cls(layout.lengths, max_len=int(steps))
+        return cls(layout, max_len=int(steps))
 
     @classmethod
     def from_mask(cls, mask: Any) -> Layout:
@@ -161,7 +166,7 @@ class Layout:
             ValueError: the mask is not two-dimensional, or a row is empty or has padding before a real cell.
         """
         try:
-            m = _host_array(mask)
+            m = host_array(mask)
         except ValueError:  # NumPy's word for rows of unequal length
             raise ValueError("mask must be two-dimensional (batch, time step), got rows of unequal length") from None
         if m.ndim != 2 or m.size == 0:
@@ -314,34 +319,62 @@ def sequence_name(index: int) -> str:
     return name
 
 
-def _host_array(values: Any) -> npt.NDArray[Any]:
-    """A NumPy array of anything array-like; tensors come from whatever device they are on."""
+def host_array(values: Any) -> npt.NDArray[Any]:
+    """Returns a NumPy array of anything array-like: a tensor on any device, or the lengths of a `Layout`.
+
+    Raises:
+        ValueError: `values` holds rows of unequal length.
+    """
+    if isinstance(values, Layout):
+        return values.lengths
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         values = values.double() if values.is_floating_point() else values  # NumPy has no bfloat16
-    return np.asarray(values)
+    array = np.asarray(values)
+    whole = array.dtype == object and array.ndim == 1 and all(isinstance(value, Integral) for value in array)
+    return array.astype(float) if whole else array  # such as numbers of more than 64 bits
 
 
-def _whole_numbers(values: Any, name: str, advice: str) -> IntArray:
+def read_lengths(lengths: Any, empty: bool = False) -> IntArray:
+    """Returns `(B,)` lengths as a new array: the one place that reads what a caller passes as lengths.
+
+    Args:
+        lengths: a list, an array, a tensor on any device, a `Layout`, or whatever NumPy makes an array of, such as a
+            pandas Series. Floats may be among them if they are whole.
+        empty: whether there may be none.
+
+    Returns:
+        Whole numbers. They are not checked to be in a range.
+
+    Raises:
+        ValueError: they are not whole numbers, or not one number for each sequence.
+        TypeError: they are a nested or sparse tensor.
+    """
+    return _whole_numbers(lengths, "lengths", "list the number of real time steps of each sequence", empty)
+
+
+BOOLEANS = (
+    "lengths holds booleans; for a mask (B, T) that is True at real cells, with the padding on the right, pass"
+    " mask.sum(1)"
+)
+
+
+def _whole_numbers(values: Any, name: str, advice: str, empty: bool = False) -> IntArray:
     require_dense(name, values)
     require_values(name, values)
     try:
-        array = _host_array(values)
+        array = host_array(values)
     except ValueError:  # NumPy's word for rows of unequal length
         raise ValueError(f"{name} must be one-dimensional: {advice}") from None
     if array.ndim == 0:
-        said = repr(values) if len(repr(values)) < 30 else f"a {type(values).__name__}"
-        raise ValueError(f"{name} is {said}; {advice}, as in [5, 3, 2]")
+        shown = repr(values) if len(repr(values)) < 30 else f"a {type(values).__name__}"
+        raise ValueError(f"{name} is {shown}; {advice}, as in [5, 3, 2]")
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}: {advice}")
-    if array.size == 0:
+    if array.size == 0 and not empty:
         raise ValueError(f"{name} is empty: {advice}")
     if array.dtype == np.bool_:
-        raise ValueError(
-            f"{name} holds booleans; if this is a mask that is True at real cells, call Layout.from_mask(mask)"
-        )
-    if array.dtype == object and all(isinstance(v, int) for v in array):
-        array = array.astype(float)  # more than 64 bits; refused below
+        raise ValueError(BOOLEANS.replace("lengths", name, 1))
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must hold whole numbers, got {_some(array)}: {advice}")
     require_whole(array, name)

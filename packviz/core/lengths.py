@@ -227,8 +227,8 @@ def _column(names: Sequence[str], column: str | None) -> str:
     """
     found = [name for name in names if (name == column if column else name.lower() in ("length", "lengths"))]
     if not found and (column is not None or len(names) != 1):
-        wanted = f"no column is named {column!r}" if column else "no column is named 'length', so name one with column="
-        raise ValueError(f"{wanted}; there are {', '.join(names)}")
+        problem = f"{column!r}" if column else "'length', so name one with column="
+        raise ValueError(f"no column is named {problem}; there are {', '.join(names)}")
     return found[0] if found else names[0]
 
 

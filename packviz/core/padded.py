@@ -50,8 +50,8 @@ class Padded(NamedTuple):
         if lengths != found.batch:
             entries = "1 entry" if lengths == 1 else f"{lengths} entries"
             hint = f"; did you mean batch_first={not batch_first}?" if lengths == found.steps else ""
-            said = reading(shape, batch_first, name, features)
-            raise ValueError(f"lengths has {entries}, but {said}, has B = {found.batch}{hint}")
+            described = reading(shape, batch_first, name, features)
+            raise ValueError(f"lengths has {entries}, but {described}, has B = {found.batch}{hint}")
         batch_is_first(batch_first, shape, name)
         return found
 

@@ -57,7 +57,7 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
 def available(kind: str) -> list[str]:
     """The names of the recorded files of an experiment, `KIND_….json`, as `load` takes them."""
     here = Path.cwd()
-    folders = [top / way for top in (here, *here.parents) for way in _FOLDERS]
+    folders = [top / subfolder for top in (here, *here.parents) for subfolder in _FOLDERS]
     return sorted({path.name for folder in folders for path in folder.glob(f"{kind}_*.json")})
 
 
@@ -69,7 +69,7 @@ def find(name: str | os.PathLike[str]) -> Path:
     """
     here = Path.cwd()
     for folder in (here, *here.parents):
-        for path in (folder / name, *(folder / way / name for way in _FOLDERS)):
+        for path in (folder / name, *(folder / subfolder / name for subfolder in _FOLDERS)):
             if path.is_file():
                 return path
     raise ValueError(f"there is no result file {os.fspath(name)!r}, here or in a folder recorded/ above")

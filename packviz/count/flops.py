@@ -319,9 +319,5 @@ def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount | Fl
     """
     spec = Spec.of(rnn)
     if isinstance(lengths, (list, tuple)) and any(isinstance(one, Layout) or np.ndim(one) == 1 for one in lengths):
-        return FlopCounts(tuple(FlopCount(spec, _layout(batch), input_grad) for batch in lengths))
-    return FlopCount(spec, _layout(lengths), input_grad)
-
-
-def _layout(lengths: Any) -> Layout:
-    return lengths if isinstance(lengths, Layout) else Layout(lengths)
+        return FlopCounts(tuple(FlopCount(spec, Layout(batch), input_grad) for batch in lengths))
+    return FlopCount(spec, Layout(lengths), input_grad)

@@ -22,9 +22,10 @@ from packviz.core.has_text import HasText
 from packviz.core.layout import Layout
 from packviz.count.operators import Operator, Step, added_up, backward, observe
 from packviz.draw.graphs import Graph, Node
+from packviz.draw.quantities import whole_percent
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import size as size
-from packviz.draw.text import table, whole_percent
+from packviz.draw.text import table
 from packviz.ops import original
 
 _FORMULA = re.compile("PackPadded|PadPacked")
@@ -159,7 +160,7 @@ def count(
         ValueError: a length is not valid, or torch shall sort on the meta device.
     """
     device = torch.device(device)
-    layout = lengths if isinstance(lengths, Layout) else Layout(lengths)
+    layout = Layout(lengths)
     if enforce_sorted:
         layout = Layout(np.sort(layout.lengths)[::-1], layout.max_len)
     elif device.type == "meta":
@@ -193,7 +194,7 @@ def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
     Raises:
         ValueError: a length is not valid.
     """
-    layout = lengths if isinstance(lengths, Layout) else Layout(lengths)
+    layout = Layout(lengths)
     rnn = copy.deepcopy(rnn)
     rnn.flatten_parameters()  # on CUDA a copy's weights lie apart, and cuDNN would complain
     weight = next(rnn.parameters())

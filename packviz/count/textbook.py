@@ -104,4 +104,4 @@ def count(lengths: Any, columns: int = 1) -> Textbook:
         ValueError: the lengths are not valid, or `columns` is under 1.
     """
     columns = at_least("columns", columns)
-    return Textbook(lengths if isinstance(lengths, Layout) else Layout(lengths), columns)
+    return Textbook(Layout(lengths), columns)

@@ -95,10 +95,10 @@ class CellGrid:
 
     def ticks(self, columns: int, longest: str, here: int | None = None) -> list[int]:
         """Returns the columns whose names have room, if none is longer than this; always the one pointed at."""
-        room = 6 + CHAR * 11 / 12 * len(longest)
-        ticks = list(range(0, columns, nice(room / self.wide)))
+        space = 6 + CHAR * 11 / 12 * len(longest)
+        ticks = list(range(0, columns, nice(space / self.wide)))
         if here is not None:
-            ticks = [c for c in ticks if abs(c - here) * self.wide >= room] + [here]
+            ticks = [c for c in ticks if abs(c - here) * self.wide >= space] + [here]
         return ticks
 
     def heads(
@@ -171,20 +171,20 @@ def nice(at_least: float) -> int:
 def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
     """Those of the labels, from left to right, that have room beside each other; always the last."""
     taken = -math.inf
-    for x, said in labels:
-        room = width_of(said, 11) + 5
-        if x == labels[-1][0] or taken + room <= x <= labels[-1][0] - room:
+    for x, label in labels:
+        space = width_of(label, 11) + 5
+        if x == labels[-1][0] or taken + space <= x <= labels[-1][0] - space:
             taken = x
-            yield x, said
+            yield x, label
 
 
 def clip(words: str, width: float, size: int = 12) -> str:
     """Cuts words that are wider than so many px, and ends them with dots."""
     char = CHAR * size / 12
-    room = int(width / char) * char
-    if width_of(words, size) <= room:
+    space = int(width / char) * char
+    if width_of(words, size) <= space:
         return words
-    while words and width_of(words, size) > room - char:
+    while words and width_of(words, size) > space - char:
         words = words[:-1]
     return words + "…"
 

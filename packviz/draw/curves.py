@@ -30,7 +30,7 @@ class Curve:
         name: its letter.
         length: its real time steps; what comes after is padding.
         padded: `(T,)` the number at each time step of the padded run, NaN where it is none.
-        packed: `(T,)` that of the packed run, where it goes on after the end of the sequence, NaN where it has none.
+        packed: `(T,)` that of the packed run, where it continues after the end of the sequence, NaN where it has none.
         off: how far padded is from packed where the final state is read, NaN where it is no number.
     """
 
@@ -43,7 +43,7 @@ class Curve:
 
 @dataclass(frozen=True, repr=False)
 class Trajectory(Drawing):
-    """The way of the hidden state through time, a strip for each sequence.
+    """The path of the hidden state through time, a strip for each sequence.
 
     Attributes:
         title: the finding.
@@ -65,10 +65,10 @@ class Trajectory(Drawing):
         if steps <= FEW and len(self.curves) <= FEW:
             rows = [["", "", *(f"t={t}" for t in range(steps)), f"  {READ}"]]
             for curve in self.curves:
-                for way, values in (("padded", curve.padded), ("packed", curve.packed))[: 1 if self.distances else 2]:
-                    said = [difference(v) if way == "padded" or not math.isnan(v) else "–" for v in values]
-                    cells = [f"[{cell}]" if t >= curve.length else cell for t, cell in enumerate(said)]
-                    rows.append([curve.name, way, *cells, difference(curve.off) if way == "padded" else ""])
+                for run, values in (("padded", curve.padded), ("packed", curve.packed))[: 1 if self.distances else 2]:
+                    numbers = [difference(v) if run == "padded" or not math.isnan(v) else "–" for v in values]
+                    cells = [f"[{cell}]" if t >= curve.length else cell for t, cell in enumerate(numbers)]
+                    rows.append([curve.name, run, *cells, difference(curve.off) if run == "padded" else ""])
             return "\n".join([*lines, *table(rows, " >2  <6   >9>9"), "[ ]: padding"])
         return "\n".join([*lines, *(f" {c.name}: {READ} {difference(c.off)}" for c in self.curves)])
 
@@ -103,17 +103,17 @@ class Trajectory(Drawing):
         return sheet
 
     def _arrow(self, sheet: Sheet, axes: Axes) -> None:
-        """Which way the state is carried, and where the final one is read."""
+        """Draws the direction in which the state is carried, and where the final one is read."""
         y, ends = axes.top - 12, (axes.left + 4, axes.right - 4)
         start, end = ends[::-1] if self.reverse else ends
         back = 7 if self.reverse else -7
-        said = "from the last step to the first" if self.reverse else "from the first step to the last"
+        label = "from the last step to the first" if self.reverse else "from the first step to the last"
         middle = (start + end) / 2
         sheet.line([(start, y), (end, y)], width=1.4)
         sheet.path(f"M{n(end)} {n(y)}l{back} -4v8z", fill=sheet.colours.line)
         halo = sheet.colours.ground
-        sheet.box(middle - width_of(said, 11) / 2 - 6, y - 8, width_of(said, 11) + 12, 16, halo, stroke="")
-        sheet.text(middle, y + 4, said, anchor="middle", size=11)
+        sheet.box(middle - width_of(label, 11) / 2 - 6, y - 8, width_of(label, 11) + 12, 16, halo, stroke="")
+        sheet.text(middle, y + 4, label, anchor="middle", size=11)
         sheet.text(axes.right + 16, y + 4, f"● {READ}", size=11, ink=sheet.colours.muted)
 
     def _strip(self, axes: Axes, curve: Curve, colour: str) -> None:
@@ -147,9 +147,9 @@ class Trajectory(Drawing):
         lost = [t for t, v in enumerate(curve.padded) if not math.isfinite(v)]
         if lost:
             at = axes.x(lost[-1] if self.reverse else lost[0])
-            said, anchor = ("✗ NaN", "end" if self.reverse else "")
+            label, anchor = ("✗ NaN", "end" if self.reverse else "")
             sheet.text(
-                at, axes.top + 16, said, anchor=anchor, bold=True, ink=sheet.colours.wrong, halo=sheet.colours.padding
+                at, axes.top + 16, label, anchor=anchor, bold=True, ink=sheet.colours.wrong, halo=sheet.colours.padding
             )
         agrees = curve.off == 0
         ink = sheet.colours.muted if agrees else sheet.colours.wrong

@@ -114,8 +114,8 @@ class Dumbbells(Drawing):
         sheet.text(24, 44, "FLOPs")
         mark(sheet, (88, 40), _DOT, colour, sheet.colours.line)
         sheet.text(100, 44, "time: median, with quartiles")
-        for at, said in ((right + 66, "FLOPs"), (right + 122, "time"), (right + 238, "quartiles")):
-            sheet.text(at, _TOP - 13, said, anchor="end", size=11, ink=muted)
+        for at, label in ((right + 66, "FLOPs"), (right + 122, "time"), (right + 238, "quartiles")):
+            sheet.text(at, _TOP - 13, label, anchor="end", size=11, ink=muted)
 
     def _row(self, sheet: Sheet, row: Row, x: Callable[[float], float], sides: tuple[float, float, float]) -> None:
         (left, y, right), colour = sides, palette.METHODS["packed"]

@@ -20,12 +20,13 @@ from plotly.subplots import make_subplots
 from packviz.core import files
 from packviz.core.has_text import HasText, first_line
 from packviz.draw import palette, theme
-from packviz.draw.chart import COLOURS, apart, doublings, heights_of, longest_x, ticks
+from packviz.draw.chart import COLOURS, spread_labels, ticks
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES
 from packviz.draw.sheet import width_of
+from packviz.draw.sweep import doublings, heights_of, longest_x
 
 if TYPE_CHECKING:
-    from packviz.draw.chart import Sweep
+    from packviz.draw.sweep import Sweep
 
 CONFIG = {"displayModeBar": False, "responsive": False}
 """No mode bar: it would cover the chart, and one of its buttons uploads the data to a cloud."""
@@ -159,7 +160,7 @@ class Chart(HasText):
         name: str = "",
         fill: Fill = REAL,
         *,
-        said: Sequence[str] = (),
+        labels: Sequence[str] = (),
     ) -> Chart:
         """Adds bars to a chart with rows; those in one row follow each other.
 
@@ -168,12 +169,12 @@ class Chart(HasText):
             values: their lengths.
             name: of these bars in the key; none where all are of one kind.
             fill: how they are filled.
-            said: what is written in each, where it has room.
+            labels: what is written in each, where it has room.
         """
         looks = {"name": name, "showlegend": bool(name), "marker": fill.marker()}
-        if said:
+        if labels:
             ink = {"size": _SMALL, "color": fill.ink}
-            looks |= {"text": list(said), "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
+            looks |= {"text": list(labels), "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
             looks |= {"insidetextfont": ink, "constraintext": "none"}
         return self._put(go.Bar(y=list(at), x=_short(values), orientation="h", **looks), 0)
 
@@ -236,17 +237,17 @@ class Chart(HasText):
         looks = {"mode": "markers", "marker": mark, "name": name, "legendgroup": name, "showlegend": key} | more
         return self._put(go.Scatter(x=_short(x), y=_short(y), **looks), panel)
 
-    def label(self, x: float, y: Any, said: str, *, panel: int = 0, down: float = 0) -> Chart:
+    def label(self, x: float, y: Any, words: str, *, panel: int = 0, down: float = 0) -> Chart:
         """Writes at the right of a point.
 
         Args:
             x: place of the point; its power of ten where the axis is logarithmic.
             y: its height, or the name of its row.
-            said: what is written.
+            words: what is written.
             panel: the number of the panel.
             down: how much lower, in px.
         """
-        return self._note(said, panel, x=x, y=y, xanchor="left", xshift=8, yshift=-round(down))
+        return self._note(words, panel, x=x, y=y, xanchor="left", xshift=8, yshift=-round(down))
 
     def name_ends(self, ends: Mapping[str, tuple[float, float]], *, panel: int = 0) -> Chart:
         """Writes the names of lines beside their last points, apart from each other. The axis must have its `scale`.
@@ -260,7 +261,7 @@ class Chart(HasText):
         (low, high), tall = self._axis("y", panel).range, self._tall
         order = sorted(ends, key=lambda name: -ends[name][1])
         heights = [tall * (high - up(ends[name][1])) / (high - low) for name in order]  # px from the top
-        for name, height, free in zip(order, heights, apart(heights, tall, room=14), strict=True):
+        for name, height, free in zip(order, heights, spread_labels(heights, tall, gap=14), strict=True):
             x, y = ends[name]
             self.label(_digits(across(x)), _digits(up(y)), name, panel=panel, down=free - height)
         return self
@@ -296,8 +297,8 @@ class Chart(HasText):
         select = self.figure.select_xaxes if letter == "x" else self.figure.select_yaxes
         return next(select(**self._place(panel)))
 
-    def _note(self, said: str, panel: int, **more: Any) -> Chart:
-        self.figure.add_annotation(text=said, **more, **self._place(panel))
+    def _note(self, words: str, panel: int, **more: Any) -> Chart:
+        self.figure.add_annotation(text=words, **more, **self._place(panel))
         return self
 
     def _put(self, trace: Any, panel: int) -> Chart:
@@ -306,9 +307,9 @@ class Chart(HasText):
         figure.add_trace(trace, **self._place(panel))
         names = [trace.name for trace in figure.data if trace.showlegend]
         widths = [width_of(name) + 48 for name in names]
-        wide, room = sum(widths), WIDTH - figure.layout.margin.l - figure.layout.margin.r
-        beside = wide < min(room, WIDTH - 16 - width_of(figure.layout.title.text))
-        columns = len(names) if wide < room else max(room // max(widths), 1)  # plotly makes them equally wide then
+        wide, space = sum(widths), WIDTH - figure.layout.margin.l - figure.layout.margin.r
+        beside = wide < min(space, WIDTH - 16 - width_of(figure.layout.title.text))
+        columns = len(names) if wide < space else max(space // max(widths), 1)  # plotly makes them equally wide then
         lines = 0 if beside else math.ceil(len(names) / max(columns, 1))
         height = self._height + 18 * lines
         figure.update_layout(height=height, margin_t=self._head + 18 * lines)
@@ -378,8 +379,8 @@ def axes(
     above, foot = higher + (18 if any(panels) else 0), 8 if on_top else named
     gap = right if rows else left + right
     inner = tall * down + (above + foot) * (down - 1)
-    apart = (gap / (WIDTH - left - right) if across > 1 else 0, (above + foot) / inner if down > 1 else 0)
-    spaces = dict(zip(("horizontal_spacing", "vertical_spacing"), apart, strict=True))
+    spacing = (gap / (WIDTH - left - right) if across > 1 else 0, (above + foot) / inner if down > 1 else 0)
+    spaces = dict(zip(("horizontal_spacing", "vertical_spacing"), spacing, strict=True))
     head = 28 + above
     height = round(head + inner + foot + 17 * len(below))
     figure = make_subplots(down, across, shared_yaxes=bool(rows), **spaces)

@@ -81,8 +81,8 @@ class Flow(Drawing):
             for arrow in (a for a in self.arrows if a.target == i):
                 wrong, size = (f" ✗ {arrow.wrong}" if arrow.wrong else ""), (f" {arrow.size}" if arrow.size else "")
                 taken.append(f"{'⇐' if arrow.packed else '←'} {self.boxes[arrow.source].name}{size}{wrong}")
-            said = f"{box} {', '.join(taken)}" if taken else f"{box}, an input" if box.kind == "input" else str(box)
-            lines.append(f"{box.mark or ' '} {said}")
+            label = f"{box} {', '.join(taken)}" if taken else f"{box}, an input" if box.kind == "input" else str(box)
+            lines.append(f"{box.mark or ' '} {label}")
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
@@ -142,17 +142,17 @@ def _place(flow: Flow) -> _Placed:
     middle: dict[int | Arrow, float] = {}
     places: dict[tuple[int | Arrow, int], _Spot] = {}
     for layer, here in enumerate(rows):
-        wanted = {}
+        ideal = {}
         for k, one in enumerate(here):
             over = [middle[a] for a in above[one] if a in middle]
-            wanted[one] = sum(over) / len(over) if over else (middle.get(one, 200.0 * k))
-        here.sort(key=lambda one: wanted[one])
+            ideal[one] = sum(over) / len(over) if over else (middle.get(one, 200.0 * k))
+        here.sort(key=lambda one: ideal[one])
         edge, xs = -1e9, []
         for one in here:
             half = _slot(flow, one) / 2
-            xs.append(max(wanted[one], edge + half))
+            xs.append(max(ideal[one], edge + half))
             edge = xs[-1] + half + _GAP
-        shift = sum(wanted[one] - x for one, x in zip(here, xs, strict=True)) / max(len(here), 1)
+        shift = sum(ideal[one] - x for one, x in zip(here, xs, strict=True)) / max(len(here), 1)
         for one, x in zip(here, xs, strict=True):
             middle[one] = x + shift
             places[one, layer] = _Spot(x + shift, layer * (_HEIGHT + _BETWEEN) + 6, _width(flow, one))
@@ -254,7 +254,7 @@ def _slot(flow: Flow, one: int | Arrow) -> float:
     to, of = ([a for a in flow.arrows if getattr(a, end) == one] for end in ("target", "source"))
     beside = [_PORT / 2 * len(to) + width_of(f"✗ {a.wrong}") for a in to if a.wrong]
     beside += [_PORT / 2 * len(of) + width_of(a.size, 11) for a in of if a.size]
-    return max([_width(flow, one), *(2 * (8 + room) for room in beside)])
+    return max([_width(flow, one), *(2 * (8 + space) for space in beside)])
 
 
 def _width(flow: Flow, one: int | Arrow) -> float:

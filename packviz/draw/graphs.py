@@ -24,7 +24,7 @@ DOES = {
     "IndexSelectBackward": "puts the sequences back in order",
     "PackPaddedSequenceBackward": "fills the padded gradient with zeros, then copies time step after time step",
 }
-"""What these nodes do, in words; of others only what they call is said."""
+"""What these nodes do, in words; for others, only the name of their operators is known."""
 
 MOST = 7
 """More columns than this are not drawn one by one."""
@@ -56,11 +56,11 @@ class Node:
 
     @property
     def leads_on(self) -> bool:
-        """Whether any gradient goes on from here."""
+        """Whether this node passes a gradient on to another."""
         return any(n is not None for n in self.next)
 
-    def said(self) -> list[str]:
-        """What it did: few operators one by one, more of them added up by name."""
+    def written(self) -> list[str]:
+        """Returns its operators and the bytes they wrote: a few one by one, more of them added up by name."""
         if len(self.operators) <= 4:
             return [f"{name} {text.size(written)}" for name, written in self.operators]
         return [
@@ -106,7 +106,7 @@ class Graph(Drawing):
             after = f"→ {after}" if after else ""
             rows.append([f"{i}", node.name, text.size(node.bytes), after, self.does(i)])
             if node.operators:
-                rows.append(["", "", "", "", ", ".join(node.said())])
+                rows.append(["", "", "", "", ", ".join(node.written())])
         lines = text.table(rows, "  >2 <20>8  <8 <")
         return "\n".join([f"{self.headline} ({text.size(self.gradient)})", *lines])
 
@@ -213,11 +213,11 @@ class _Picture:
         node, chars = self.graph.nodes[i], int((width - 14) / _CHAR)
         if width <= 160:
             return []
-        said = []
-        for one in node.said():
+        written = []
+        for one in node.written():
             what, unit = one.rsplit(" ", 1)  # a number and its unit stay in a line
-            said += wrap(f"· {what}\u00a0{unit}", chars, subsequent_indent="  ")
-        return [*wrap(self.graph.does(i), chars), *(line.replace("\u00a0", " ") for line in said)]
+            written += wrap(f"· {what}\u00a0{unit}", chars, subsequent_indent="  ")
+        return [*wrap(self.graph.does(i), chars), *(line.replace("\u00a0", " ") for line in written)]
 
     def _height(self, i: int, width: float = 0) -> float:
         return 44 + _LINE * len(self._lines(i, width or self.width)) + 6

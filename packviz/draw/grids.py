@@ -21,13 +21,13 @@ from packviz.draw.text import FEW, share, short_share, table
 _CELL, _STATE = 31.0, 38.0  # px: the width of a cell with a number in it; of one in a grid of few columns
 _MOST = 260  # px: the most that the rows of a large grid take
 
-SAID = ("up to 1 %", "up to 10 %", "more", "NaN")
+BANDS = ("up to 1 %", "up to 10 %", "more", "NaN")
 """What `palette.SHADES` stand for: the difference as a share of the largest value."""
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Differences with a row per sequence, drawn and said as shares of the largest value.
+    """Differences with a row per sequence, drawn and printed as shares of the largest value.
 
     Attributes:
         title: what differs.
@@ -132,7 +132,7 @@ def draw(drawn: Sequence[Grid], title: str, theme: str) -> Sheet:
     y = sheet.height + 4
     x = sheet.key(4, y, [(sheet.colours.ground, "= agrees"), (HATCHED, "padding")])
     sheet.text(x, y + 10, words)
-    sheet.key(x + width_of(words) + 8, y, zip(palette.SHADES, SAID, strict=True))
+    sheet.key(x + width_of(words) + 8, y, zip(palette.SHADES, BANDS, strict=True))
     sheet.size(WIDTH, y + 26)
     return sheet
 

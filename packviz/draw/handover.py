@@ -38,20 +38,20 @@ class Handover(Drawing):
     def to_text(self) -> str:
         """Each pair that meets, and whether it should."""
         lines = []
-        for name, taken in self._ways():
+        for name, taken in self._pairings():
             pairs = [(sequence_name(self.states[j]), sequence_name(i)) for i, j in zip(self.rows, taken, strict=True)]
-            said = ", ".join(f"{one} → {other}{'' if one == other else ' ✗'}" for one, other in pairs)
-            lines.append(f"{name}: {said}")
+            shown = ", ".join(f"{one} → {other}{'' if one == other else ' ✗'}" for one, other in pairs)
+            lines.append(f"{name}: {shown}")
         return "\n".join(["state of → decoder of (✗ another sequence)", *lines])
 
     def sheet(self, theme: str) -> Sheet:
         """Draws both side by side, a line from each row of the states to the row that starts from it."""
         sheet = Sheet(theme, self.to_text())
-        for i, (name, taken) in enumerate(self._ways()):
+        for i, (name, taken) in enumerate(self._pairings()):
             self._lines(sheet, name, taken, 4 + i * (2 * _BOX + _BETWEEN + 70))
         return sheet
 
-    def _ways(self) -> list[tuple[str, list[int]]]:
+    def _pairings(self) -> list[tuple[str, list[int]]]:
         wrong = sum(i != j for i, j in zip(self.states, self.rows, strict=True))
         return [
             (f"as the rows lie: {wrong} of {len(self.rows)} wrong", [*range(len(self.rows))]),
@@ -61,12 +61,12 @@ class Handover(Drawing):
     def _lines(self, sheet: Sheet, name: str, taken: Sequence[int], x: float) -> None:
         states, starts = (CellGrid(sheet, len(self.rows), 1, _BOX, 28, left) for left in (x, x + _BOX + _BETWEEN))
         sheet.text(x, 16, name, bold=True)
-        for grid, head, said, rows in (
+        for grid, head, label, rows in (
             (states, "state after the encoder", "state of", self.states),
             (starts, "the decoder starts", "target of", self.rows),
         ):
             sheet.text(grid.left, grid.top - 9, head, size=11, ink=sheet.colours.muted)
-            grid.draw([Cell(palette.sequence_colour(i), f"{said} {sequence_name(i)}")] for i in rows)
+            grid.draw([Cell(palette.sequence_colour(i), f"{label} {sequence_name(i)}")] for i in rows)
         for r, (i, j) in enumerate(zip(self.rows, taken, strict=True)):
             one, other = (states.right, states.y(j + 0.5)), (starts.left, starts.y(r + 0.5))
             sheet.curve(one, other, palette.sequence_colour(self.states[j]))

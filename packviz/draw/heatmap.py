@@ -22,11 +22,11 @@ _ENDS = (0.05, 0.1, 0.2, 0.4)  # where one shade ends and the next begins
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Attention(Drawing):
-    """The attention weights of one padded sequence, computed in several ways, side by side.
+    """The attention weights of one padded sequence, computed by several methods, side by side.
 
     Attributes:
         length: its real time steps: what comes after is padding.
-        maps: by the name of each way `(T, T)` weights: of query `q` (a row) on key `k` (a column).
+        maps: by the name of each method `(T, T)` weights: of query `q` (a row) on key `k` (a column).
         title: stands above.
     """
 
@@ -51,9 +51,9 @@ class Attention(Drawing):
         shapes = {array.shape for array in arrays.values()}
         square = len(shapes) == 1 and all(len(shape) == 2 and shape[0] == shape[1] for shape in shapes)
         if not square or not 1 <= length <= max(max(shapes)) <= FEW:
-            said = ", ".join(map(str, sorted(shapes)))
+            found = ", ".join(map(str, sorted(shapes)))
             raise ValueError(
-                f"give maps (T, T) of one sequence, all of one size up to {FEW}, and a length from 1 to T; got {said},"
+                f"give maps (T, T) of one sequence, all of one size up to {FEW}, and a length from 1 to T; got {found},"
                 f" and length {length}"
             )
         for name, value in (("length", length), ("maps", {k: frozen(a) for k, a in arrays.items()}), ("title", title)):
@@ -90,9 +90,9 @@ class Attention(Drawing):
         grid.names([f"q {q}" for q in range(grid.rows)])
         sheet.text(grid.right + 12, grid.top - 9, "on padding", size=11, ink=sheet.colours.muted)
         shades = [[palette.RAMP[i] for i in shades] for shades in np.digitize(weights, _ENDS).tolist()]
-        for q, given in enumerate(weights[: self.length].tolist()):
-            real = [Cell(*cell) for cell in zip(shades[q], map(_percent, given), strict=True)][: self.length]
-            cells.append(real + [Cell(HATCHED, _percent(weight) if weight else "") for weight in given[self.length :]])
+        for q, each in enumerate(weights[: self.length].tolist()):
+            real = [Cell(*cell) for cell in zip(shades[q], map(_percent, each), strict=True)][: self.length]
+            cells.append(real + [Cell(HATCHED, _percent(weight) if weight else "") for weight in each[self.length :]])
         grid.draw(cells)
         for q, lost in enumerate(self.lost(name)):
             ink = sheet.colours.wrong if lost else sheet.colours.muted

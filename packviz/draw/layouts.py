@@ -22,7 +22,7 @@ from packviz.draw.text import Labels, cell_label, is_few, summary
 
 _PANEL = 460  # px: two panels of this width stand side by side in a JupyterLab cell
 _TALL = 400  # px: the tallest panel of runs
-_WIDEST = 1160  # px: panels that would be wider together stand one below the other, and data goes on in a second line
+_WIDEST = 1160  # px: panels that would be wider together stand one below the other, and data continues in a second line
 _LINE = 940  # px: up to here, or to the panels' width, cells of data are as wide as they can be
 _MOST_ROWS = 512  # more sequences than this would share pixels: some are left out, and the picture says so
 _STEPS_TITLE = "packed: longest first, no padding"
@@ -31,6 +31,7 @@ _LISTS = 270  # px: the same with the lists of indices
 _LENGTH = 41  # px: the column of lengths
 _NAME = 110  # px: longer names are cut
 _FALL = 58  # px: from the batch sizes to the data, where lines show which column goes where
+_MARGIN = 26 + width_of("batch_sizes")  # px: to the left of steps that have this label there
 _GAP = 6  # px: between the stretches of data
 
 
@@ -66,6 +67,7 @@ def draw(
     indices: bool = False,
     explain: bool = False,
     flat: bool = False,
+    part: str = text.WHOLE,
 ) -> Sheet:
     """Draws the padded batch, the packed steps and the packed data.
 
@@ -80,6 +82,7 @@ def draw(
         indices: adds `sorted_indices` and `unsorted_indices`, each value at the row that it is about.
         explain: says beside each part what it is.
         flat: adds the flat rows, one sequence after another as attention wants them, and where each packed row lies.
+        part: one of `text.PARTS`, to draw that part alone.
 
     Raises:
         ValueError: there is no such theme, or no such time step.
@@ -89,8 +92,12 @@ def draw(
         raise ValueError(f"step is {step}; the longest sequence has time steps 0 … {last}")
     sheet, scale = Sheet(theme, summary(layout)), _scale(layout, labels, names)
     flow = _flow(layout, scale, names, indices=indices, flat=flat)
+    if part == text.PACKED:  # as where the steps stand below the padded grid
+        flow = replace(flow, steps_left=max(flow.left, _MARGIN), stacked=True)
     data = _data(layout, scale, flow, 4 + _longest(layout, labels, names, 12) if scale.few else 0.0, flat=flat)
-    return _Picture(layout, labels, names, sheet, step, mistaken, indices, explain, flat, scale, flow, data).draw()
+    return _Picture(
+        layout, labels, names, sheet, step, mistaken, indices, explain, flat, part, scale, flow, data
+    ).draw()
 
 
 @dataclass(frozen=True)
@@ -126,7 +133,7 @@ def _flow(layout: Layout, scale: _Scale, names: Sequence[str] | None, *, indices
     stacked = left + 2 * grid_width + _SLOPE > _WIDEST
     listed = indices and scale.letters and not stacked
     if stacked:  # the label "batch_sizes" stands in the margin, too; side by side, there is the slope for it
-        left = steps_left = max(left, 26 + width_of("batch_sizes"))
+        left = steps_left = max(left, _MARGIN)
     else:
         slope = (_LISTS if listed else _SLOPE) + name_width
         steps_left = max(left + grid_width + slope, ceil(width_of(_title(layout))) + 16)
@@ -181,12 +188,15 @@ class _Picture:
     indices: bool
     explain: bool
     flat: bool
+    part: str
     scale: _Scale
     flow: _Flow
     place: _Data
 
     def draw(self) -> Sheet:
-        """The picture's parts, from top to bottom."""
+        """The picture's parts, from top to bottom, or one of them."""
+        if self.part != text.WHOLE:
+            return self.alone()
         self.padded()
         self.steps()
         y = self.stepped.foot + 26 if self.flow.stacked else self.stepped.foot + 18
@@ -200,12 +210,27 @@ class _Picture:
         elif self.flat or self.mistaken:
             y = self.lines(y + 8, self._flat_order())
         if explained:
-            said = text.EXPLAINED["data"]
-            y = self.sheet.paragraph(4, y - 4, [said if self.flat else f"↑ {said}"], ink=self.accent)
+            label = text.EXPLAINED["data"]
+            y = self.sheet.paragraph(4, y - 4, [label if self.flat else f"↑ {label}"], ink=self.accent)
         y = self.sheet.paragraph(4, y - 1, self._notes(explained), size=11, ink=self.muted) + 1
         width = self.place.width
         # Notes beside the parts may reach further; so may the thin bars of a large batch, which are cut.
         self.sheet.size(max(width, self.sheet.width - 4) if few else width, y + 6)
+        return self.sheet
+
+    def alone(self) -> Sheet:
+        """One part of the picture."""
+        if self.part == text.PADDED:
+            self.padded()
+            y = self.grid.foot + 6
+        elif self.part == text.PACKED:
+            self.steps()
+            y = self.stepped.foot + 24
+        else:
+            y = self.lines(0, self._true_order())
+        y = self.sheet.paragraph(4, y, self._notes(explained=False), size=11, ink=self.muted)
+        if self.part == text.DATA and not self.scale.few:
+            self.sheet.size(self.place.width, y + 6)  # thin bars are cut there
         return self.sheet
 
     @property
@@ -232,7 +257,7 @@ class _Picture:
     @cached_property
     def stepped(self) -> CellGrid:
         """The packed steps."""
-        top = TOP + self.grid.foot + 14 if self.flow.stacked else TOP
+        top = TOP + self.grid.foot + 14 if self.flow.stacked and self.part == text.WHOLE else TOP
         return replace(self.grid, left=self.flow.steps_left, top=top, columns=self.layout.batch_sizes.size)
 
     # The panels.
@@ -282,9 +307,9 @@ class _Picture:
         if self.step is None:
             return y + height + 8
         start, end = self.layout.offsets[self.step : self.step + 2]
-        said, (left, right) = f"data[{start}:{end}]", self._place(self.step)
-        middle = min(max((left + right) / 2, 4 + width_of(said) / 2), self.place.width - 4 - width_of(said) / 2)
-        self.sheet.text(middle, y + height + 17, said, anchor="middle", bold=True, ink=self.accent)
+        label, (left, right) = f"data[{start}:{end}]", self._place(self.step)
+        middle = min(max((left + right) / 2, 4 + width_of(label) / 2), self.place.width - 4 - width_of(label) / 2)
+        self.sheet.text(middle, y + height + 17, label, anchor="middle", bold=True, ink=self.accent)
         return y + height + 26
 
     def permutation(self, top: float) -> float:
@@ -298,8 +323,8 @@ class _Picture:
             x0, x1 = (4 + (i + 0.5) * self.place.per_row for i in (place, row))
             sheet.curve((x0, top), (x1, y), palette.sequence_colour(b), width=2, down=True)
         self._stretch(4, y, np.argwhere(layout.mask).tolist())
-        for x, said in roomy([(4 + start * self.place.per_row, str(start)) for start in layout.starts.tolist()]):
-            sheet.text(x, y + 37, said, anchor="middle", size=11, ink=self.muted)
+        for x, label in roomy([(4 + start * self.place.per_row, str(start)) for start in layout.starts.tolist()]):
+            sheet.text(x, y + 37, label, anchor="middle", size=11, ink=self.muted)
         end = 4 + layout.n_valid * self.place.per_row + width_of(str(layout.n_valid))
         sheet.text(end, y + 37, "starts", size=11, ink=self.muted)
         sheet.text(4, y + 55, text.flat(layout), bold=True)
@@ -318,8 +343,8 @@ class _Picture:
                 x, y = 4.0, y + 54
             self.sheet.text(x + 1, y - 13, name, size=11, ink=self.muted)
             while cells:
-                room = max(int((right - x) / width + 1e-9), 1)  # a group wider than the picture goes on below
-                line, cells = cells[:room], cells[room:]
+                fitting = max(int((right - x) / width + 1e-9), 1)  # a group wider than the picture continues below
+                line, cells = cells[:fitting], cells[fitting:]
                 end = x + len(line) * width
                 self._clamp(x, end, y - 3)
                 self._stretch(x, y, line, order.wrong)
@@ -388,22 +413,22 @@ class _Picture:
         Args:
             top: where the data begins, in px.
         """
-        sheet, layout, scale, said = self.sheet, self.layout, self.scale, text.EXPLAINED
+        sheet, layout, scale, explained = self.sheet, self.layout, self.scale, text.EXPLAINED
         grid, right, column = self.stepped, self.stepped.right, self.stepped.right + 30
-        rows = [(grid.y(0.5), right, said["order"])]
+        rows = [(grid.y(0.5), right, explained["order"])]
         if layout.batch_size > 1:
             b = int(layout.sorted_indices[1])
             last = int(layout.lengths[b]) - 1
             cell = self._label(b, last, scale.width, scale.size)
             rows.append((grid.y(1.5), grid.x(last + 1), f"{cell}: sequence {self._name(b)} at time step {last}"))
-        rows.append((top - 2, right - scale.width / 2 + 6, said["batch_sizes"]))
-        rows.append((top + 20, right - scale.width / 2 + 2, said["stretch"]))
+        rows.append((top - 2, right - scale.width / 2 + 6, explained["batch_sizes"]))
+        rows.append((top + 20, right - scale.width / 2 + 2, explained["stretch"]))
         for y, start, words in rows:
             sheet.line([(start + 6, y), (column - 6, y)], self.accent)
             sheet.text(column, y + 4, words, ink=self.accent)
         if layout.n_padding:
             x, y = self.grid.right, self.grid.foot
-            sheet.text(x, y + 17, said["padding"], anchor="end", ink=self.accent)
+            sheet.text(x, y + 17, explained["padding"], anchor="end", ink=self.accent)
             if layout.lengths[-1] < layout.max_len:
                 x -= scale.width / 2
                 sheet.line([(x, y - scale.height / 2), (x, y + 6)], self.accent)
@@ -416,11 +441,12 @@ class _Picture:
             notes.append(f"unsorted_indices {text.numbers(layout.unsorted_indices)}")
         if self.explain and not explained:
             notes += text.EXPLAINED.values()
-        if len(self._ticks(self.stepped)) < layout.batch_sizes.size:
+        steps, data = self.part in (text.WHOLE, text.PACKED), self.part in (text.WHOLE, text.DATA)
+        if steps and len(self._ticks(self.stepped)) < layout.batch_sizes.size:
             notes.append("Not every step has room for its number: some of the batch_sizes are left out.")
-        if not scale.few and layout.batch_sizes.min() * self.place.per_row < 1:
+        if data and not scale.few and layout.batch_sizes.min() * self.place.per_row < 1:
             notes.append("Where the bar of data is plain, its steps are too thin to be told apart.")
-        if scale.stride > 1:
+        if scale.stride > 1 and self.part != text.DATA:
             notes.append(one_in(scale.stride, layout.batch_size))
         return notes
 

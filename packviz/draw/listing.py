@@ -1,4 +1,4 @@
-"""Lines of code with their numbers, and a mark at those that something is said of: drawn and as text. Pure."""
+"""Lines of code with their numbers, and a mark at those with a finding: drawn and as text. Pure."""
 
 from __future__ import annotations
 

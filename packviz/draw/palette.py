@@ -16,7 +16,7 @@ METHODS = {
     name: SEQUENCES[i]
     for name, i in {"padded": 4, "packed": 5, "drop-in": 2, "run": 6, "staircase": 0, "split": 1}.items()
 }
-"""The colour of each way to run an RNN, wherever it is compared to others."""
+"""The colour of each method of running an RNN, wherever it is compared with others."""
 
 RAMP = ("#eef3f2", "#c3ddd8", "#86bdb3", "#3f8f83", "#14554b")
 """From little to much, where a fill says a number."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from packviz.core.layout import Layout
 from packviz.core.padded import order, reading
-from packviz.core.validation import require_dense
+from packviz.core.validation import one_of, require_dense
 from packviz.draw import layouts, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
@@ -35,17 +35,19 @@ class Picture(Drawing):
         indices: bool = False,
         explain: bool = False,
         flat: bool = False,
+        part: str = text.WHOLE,
     ) -> None:
         """Draws `layout`, with `labels` in its cells and a `caption` over it; the others are as in `show`."""
         self.layout = layout
         self._labels, self._caption = labels, caption
         self._names, self._indices, self._explain, self._flat = names, indices, explain, flat
+        self._part = part
 
     def to_text(self) -> str:
         """The picture in words: what a screen reader, a terminal or a diff sees."""
         batch = self.layout, self._labels, self._names
         parts = [self._caption] if self._caption else []
-        parts.append(text.describe(*batch))
+        parts.append(text.describe(*batch, self._part))
         if self._flat:
             parts += ["", text.describe_flat(*batch)]
         if self._explain:
@@ -55,7 +57,7 @@ class Picture(Drawing):
     def sheet(self, theme: str) -> Sheet:
         """The batch, padded and packed, under its caption if it has one."""
         looks: dict[str, Any] = {"indices": self._indices, "explain": self._explain, "flat": self._flat}
-        drawing = layouts.draw(self.layout, self._labels, theme=theme, names=self._names, **looks)
+        drawing = layouts.draw(self.layout, self._labels, theme=theme, names=self._names, part=self._part, **looks)
         return stack(self._caption, [drawing], theme) if self._caption else drawing
 
 
@@ -68,6 +70,7 @@ def show(
     indices: bool = False,
     explain: bool = False,
     flat: bool = False,
+    part: Literal["all", "padded", "packed", "data"] = "all",
 ) -> Picture:
     """Draws a batch of variable-length sequences: padded, packed, and as it lies in memory.
 
@@ -88,15 +91,21 @@ def show(
         explain: says beside each part of the picture what it is.
         flat: draws the flat rows too, one sequence after another as attention wants them, and where each packed row
             lies among them. The text then has `starts` and `flat_rows`.
+        part: `"padded"`, `"packed"` or `"data"` to draw and describe that part alone; then `indices`, `explain` and
+            `flat`, which show how the parts hang together, must be left out.
 
     Returns:
         A `Picture`. A notebook draws it; `print` writes its text; `.save("batch.svg")` writes a file.
 
     Raises:
-        ValueError: the lengths are not valid, or do not fit `x`; or there are not as many names as sequences.
+        ValueError: the lengths are not valid, or do not fit `x`; there are not as many names as sequences; or there is
+            no such `part`, or something is asked for that it does not show.
         TypeError: `what` is none of the above (a nested tensor of another layout, say), or `names` is not a list of
             words.
     """
+    one_of("part", part, text.PARTS)
+    if part != text.WHOLE and (indices or explain or flat):
+        raise ValueError(f"part={part!r} draws that part alone: leave out indices, explain and flat, or part")
     layout, labels, caption = _read(what, lengths, batch_first)
     if names is not None:
         names = [names] if isinstance(names, str) else list(names)
@@ -104,11 +113,11 @@ def show(
             raise TypeError(f"names is {names!r}; give a word for each sequence, as in names=['abc', 'x']")
         if len(names) != layout.batch_size:
             raise ValueError(f"names has {len(names)} entries for {layout.batch_size} sequences: give one for each")
-    return Picture(layout, labels, caption, names=names, indices=indices, explain=explain, flat=flat)
+    return Picture(layout, labels, caption, names=names, indices=indices, explain=explain, flat=flat, part=part)
 
 
 _Read = tuple[Layout, text.Labels | None, str]
-"""A batch, what stands in its cells, and what is said above it."""
+"""A batch, the labels of its cells, and the caption above it."""
 
 
 def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
@@ -142,15 +151,15 @@ def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
 
 
 def _padded(x: Any, lengths: Any, batch_first: bool | None) -> _Read:
-    given = x
+    original = x
     try:
         x = x if hasattr(x, "shape") else np.asarray(x)
     except ValueError:  # NumPy's word for rows of unequal length
-        wanted = f"x must be a padded batch {order(batch_first)}"
-        raise ValueError(f"{wanted}; to draw sequences as they are, call show(x)") from None
+        problem = f"x must be a padded batch {order(batch_first)}"
+        raise ValueError(f"{problem}; to draw sequences as they are, call show(x)") from None
     shape = tuple(x.shape)
-    if not hasattr(given, "shape") and not shape:
-        raise TypeError(f"show() cannot draw a {type(given).__name__} with lengths: {_GIVE}")
+    if not hasattr(original, "shape") and not shape:
+        raise TypeError(f"show() cannot draw a {type(original).__name__} with lengths: {_GIVE}")
     if len(shape) < 2:
         raise ValueError(f"x must be a padded batch {order(batch_first)}, got shape {shape}")
     layout = Layout.from_padded(shape, lengths, batch_first)

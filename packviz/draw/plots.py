@@ -10,11 +10,12 @@ import numpy as np
 
 from packviz.core import fit
 from packviz.core.layout import Layout
-from packviz.draw import bars, palette, text
+from packviz.draw import bars, palette, quantities, text
 from packviz.draw.cellgrid import nice
-from packviz.draw.chart import COLOURS, Axes, Curve, Plot, Sweep, ticks
+from packviz.draw.chart import COLOURS, Axes, ticks
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet
+from packviz.draw.sweep import Curve, Plot, Sweep
 
 Spread = Sequence[float]
 """First quartile, median, third quartile."""
@@ -187,4 +188,4 @@ def log_log(
 
 
 def _numbers(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:,}" if isinstance(value, int) else text.plain(value) for value in values)
+    return ", ".join(f"{value:,}" if isinstance(value, int) else quantities.plain(value) for value in values)

@@ -75,7 +75,7 @@ class Scores(Drawing):
         Raises:
             ValueError: a length is not valid or over `row_size`, or there is no such strategy or mask.
         """
-        layout = lengths if isinstance(lengths, Layout) else Layout(lengths)
+        layout = Layout(lengths)
         one_of("strategy", strategy, FILLS)
         one_of("mask", mask, MASKS)
         if row_size is None:
@@ -153,8 +153,8 @@ class Scores(Drawing):
         if self.row_size <= text.FEW:
             for i in range(min(len(self.rows), _GRIDS)):
                 marks = {"# needed": True, "x another document's": self.cross_document, "· wasted": self.wasted}
-                said = ", ".join(mark for mark, there in marks.items() if there)
-                lines += ["", f"row {i}, a line for each query, a column for each key ({said})", *self._marks(i)]
+                names = ", ".join(mark for mark, there in marks.items() if there)
+                lines += ["", f"row {i}, a line for each query, a column for each key ({names})", *self._marks(i)]
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
@@ -189,7 +189,7 @@ def _real(row: Row) -> int:
 
 
 def _pieces(layout: Layout, row_size: int, strategy: str) -> Iterator[Row]:
-    """What lies in each row. A document that is cut goes on where it was left."""
+    """Yields the pieces of each row. A document that is cut continues in the next row."""
     done = [0] * layout.batch_size
     lengths = layout.lengths.tolist()
     for row in fill(layout.lengths, row_size, strategy):
@@ -259,8 +259,8 @@ class _Picture:
         """A grid as squares: all of it, in it the documents, in these each one's own."""
         it, sheet, each, row = self.it, self.sheet, side / self.it.row_size, self.it.rows[i]
         sheet.text(x, y - _STRIP - 20, f"row {i}", bold=True)
-        said = f"{it._needed(row):,} of {it._square(it.row_size):,} needed"
-        sheet.text(x, y - _STRIP - 6, said, size=11, ink=self.colours.muted)
+        label = f"{it._needed(row):,} of {it._square(it.row_size):,} needed"
+        sheet.text(x, y - _STRIP - 6, label, size=11, ink=self.colours.muted)
         sheet.box(x, y, side, side, HATCHED)
         if it.cross_document:
             real = each * _real(row)

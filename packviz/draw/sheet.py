@@ -1,4 +1,4 @@
-"""The pen: boxes, lines and words on a sheet, and in the end one `<svg>` string. Every SVG picture is drawn with it.
+"""The renderer of all SVG pictures: collects boxes, lines and words on a sheet and writes them as one `<svg>` string.
 
 A picture stays a `Sheet` until the last moment, so that its size is known and it can be placed on another sheet. Shapes
 of the same look become one path, whatever their number: 512 × 512 cells stay a few shapes and kilobytes. The same calls
@@ -44,20 +44,20 @@ class Sheet:
     Attributes:
         theme: a key of `palette.THEMES`.
         colours: those of the theme.
-        said: what a screen reader says in the picture's place.
+        description: what a screen reader reads aloud in place of the picture.
     """
 
-    def __init__(self, theme: str, said: str = "") -> None:
+    def __init__(self, theme: str, description: str = "") -> None:
         """Starts an empty sheet.
 
         Args:
             theme: `"light"`, `"dark"`, or `"live"` for colours that follow the page around the picture.
-            said: as above.
+            description: as above.
 
         Raises:
             ValueError: there is no such theme.
         """
-        self.theme, self.said = one_of("theme", theme, palette.THEMES), said
+        self.theme, self.description = one_of("theme", theme, palette.THEMES), description
         self.colours = palette.THEMES[theme]
         self._layers: list[str] = []
         self._paths: dict[str, list[str]] = {}
@@ -176,7 +176,7 @@ class Sheet:
         self,
         x: float,
         y: float,
-        said: str,
+        text: str,
         *,
         anchor: str = "",
         size: int = 12,
@@ -189,7 +189,7 @@ class Sheet:
         Args:
             x: where it begins, or its middle or end: see `anchor`.
             y: the line that the letters stand on.
-            said: the words, as they are.
+            text: shown as it is.
             anchor: empty, `"middle"` or `"end"`.
             size: of the letters, in px.
             bold: for titles and names.
@@ -197,12 +197,12 @@ class Sheet:
             halo: the colour around the letters where they stand over something else.
         """
         look = _look(anchor, size, bool(bold), ink, halo)
-        self._words.setdefault(look, []).append(f'x="{n(x)}" y="{n(y)}">{escape(said)}</text>')
-        self.reach(x + {"": 1.0, "middle": 0.5, "end": 0.0}[anchor] * width_of(said, size), y + 4)
+        self._words.setdefault(look, []).append(f'x="{n(x)}" y="{n(y)}">{escape(text)}</text>')
+        self.reach(x + {"": 1.0, "middle": 0.5, "end": 0.0}[anchor] * width_of(text, size), y + 4)
 
-    def title(self, said: str) -> float:
+    def title(self, text: str) -> float:
         """The title, at the top on the left; gives the y below it."""
-        self.text(4, 16, said, bold=True)
+        self.text(4, 16, text, bold=True)
         return 24.0
 
     def paragraph(self, x: float, y: float, lines: Iterable[str], *, size: int = 12, ink: str = "") -> float:
@@ -215,10 +215,10 @@ class Sheet:
 
     def key(self, x: float, y: float, parts: Iterable[tuple[str, str]]) -> float:
         """What fills mean: `(fill, words)` side by side, their tops at `y`; gives the x behind the last."""
-        for fill, said in parts:
+        for fill, label in parts:
             self.box(x, y, 14, 12, fill)
-            self.text(x + 20, y + 10, said)
-            x += 36 + width_of(said)
+            self.text(x + 20, y + 10, label)
+            x += 36 + width_of(label)
         return x
 
     # The sheet.
@@ -242,7 +242,7 @@ class Sheet:
         other.layer()
         self._layers.append(f'<g transform="translate({n(x)} {n(y)})">{"".join(other._layers)}</g>')
         self.reach(x + other.width, y + other.height)
-        self.said = "\n".join(filter(None, (self.said, other.said)))
+        self.description = "\n".join(filter(None, (self.description, other.description)))
 
     def reach(self, x: float, y: float) -> None:
         """Makes the sheet at least so large."""
@@ -271,7 +271,7 @@ class Sheet:
             f'<svg xmlns="http://www.w3.org/2000/svg" class="packviz" role="img" width="{width}" height="{height}"'
             f' viewBox="0 0 {width} {height}" style="max-width:100%;height:auto"'
             f' font-family="{palette.FONT}" font-size="12" fill="{self.colours.text}"'
-            f' aria-label="{escape(self.said)}">{style}'
+            f' aria-label="{escape(self.description)}">{style}'
             f'<path d="M0 0h{width}v{height}h-{width}z" fill="{self.colours.ground}"/>{"".join(self._layers)}</svg>'
         )
 
@@ -290,12 +290,12 @@ def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
     return whole
 
 
-def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, room: float = math.inf) -> Sheet:
+def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, space: float = math.inf) -> Sheet:
     """Puts sheets side by side with a gap behind each, and below each other where there is no room."""
     whole, x, y = Sheet(theme), 0.0, 0.0
     width = height = 0.0
     for sheet in sheets:
-        if x and x + sheet.width > room:
+        if x and x + sheet.width > space:
             x, y = 0.0, height
         whole.place(sheet, x, y)
         x, height = x + sheet.width + gap, max(height, y + sheet.height)
@@ -304,15 +304,15 @@ def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, room: float = math.
     return whole
 
 
-def width_of(said: str, size: float = 12) -> float:
+def width_of(text: str, size: float = 12) -> float:
     """The room that words take, in px: an upper bound. Chinese letters, say, are two columns wide."""
-    columns = len(said) if said.isascii() else sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in said)
+    columns = len(text) if text.isascii() else sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
     return CHAR * size / 12 * columns
 
 
-def escape(said: str) -> str:
+def escape(text: str) -> str:
     """Text for an element or an attribute. What XML cannot hold becomes the replacement character."""
-    return html.escape(_NOT_XML.sub("\ufffd", said))
+    return html.escape(_NOT_XML.sub("\ufffd", text))
 
 
 def n(value: float) -> str:
@@ -330,7 +330,7 @@ def _look(anchor: str, size: int, bold: bool, ink: str, halo: str) -> str:
         f'fill="{ink}"': ink,
         f'stroke="{halo}" stroke-width="4" paint-order="stroke"': halo,
     }
-    return "".join(f" {part}" for part, given in parts.items() if given)
+    return "".join(f" {part}" for part, value in parts.items() if value)
 
 
 def _diagonals(boxes: Sequence[tuple[float, float, float, float]]) -> str:

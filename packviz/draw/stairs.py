@@ -49,7 +49,7 @@ class Stairs(Drawing):
         Raises:
             ValueError: a length is not valid, or the cuts do not rise from 0 to `max(lengths)`.
         """
-        layout = lengths if isinstance(lengths, Layout) else Layout(lengths)
+        layout = Layout(lengths)
         found = tuple(rectangles(layout.lengths.tolist(), cuts))
         for name, value in (("layout", layout), ("cuts", tuple(map(int, cuts))), ("rectangles", found)):
             object.__setattr__(self, name, value)
@@ -129,10 +129,10 @@ class TradeOff(Drawing):
         every = max(1, math.ceil(len(self.calls) / text.FEW))
         for i, (k, wasted, ratio) in enumerate(zip(self.calls, self.wasted, self.ratios, strict=True)):
             if i % every == 0 or k in (self.at, self.best, self.calls[-1]) or k in self.measured:
-                said = f"  measured {self.measured[k][0]:.3g}" if k in self.measured else ""
-                said += "  ← here" if k == self.at else ""
-                said += "  ← lowest" if k == self.best else ""
-                rows.append([f"{k}", f"{wasted:,}", f"{ratio:.2f}", said])
+                note = f"  measured {self.measured[k][0]:.3g}" if k in self.measured else ""
+                note += "  ← here" if k == self.at else ""
+                note += "  ← lowest" if k == self.best else ""
+                rows.append([f"{k}", f"{wasted:,}", f"{ratio:.2f}", note])
         return "\n".join(text.table(rows, ">10>14>16<"))
 
     def sheet(self, theme: str) -> Sheet:
@@ -198,25 +198,25 @@ class _Grid:
 
     def _frames(self) -> None:
         """Each rectangle outlined; where they are too narrow for that, all of them together."""
-        apart = (self.right - _LEFT) / self.stairs.calls
-        if apart < 6:
+        spacing = (self.right - _LEFT) / self.stairs.calls
+        if spacing < 6:
             steps = "".join(f"V{n(y + tall)}H{n(x + wide)}" for x, y, wide, tall in self._boxes())
             self.sheet.path(f"M{n(_LEFT)} {n(_TOP)}{steps}V{n(_TOP)}z", stroke=self.colours.accent, width=1.5)
             return
         for box in self._boxes():
-            self.sheet.box(*box, stroke=self.colours.accent, thick=2.5 if apart >= 20 else 1.5)
+            self.sheet.box(*box, stroke=self.colours.accent, thick=2.5 if spacing >= 20 else 1.5)
 
     def _axis(self) -> None:
         """Above, the time steps of the cuts, as many as have room; below, the size of each rectangle, if all have."""
         sheet, y = self.sheet, _TOP - 8
         sheet.text(_LEFT - 14, y, "cuts", anchor="end", size=11, ink=self.colours.muted)
-        for x, said in roomy([(_LEFT + cut * self.each, str(cut)) for cut in self.stairs.cuts]):
-            sheet.text(x, y, said, anchor="middle", size=11, ink=self.colours.accent)
+        for x, label in roomy([(_LEFT + cut * self.each, str(cut)) for cut in self.stairs.cuts]):
+            sheet.text(x, y, label, anchor="middle", size=11, ink=self.colours.accent)
         sizes = [(a, b, f"{sequences}×{b - a}") for a, b, sequences in self.stairs.rectangles]
-        if all((b - a) * self.each >= 6.4 * len(said) for a, b, said in sizes):
-            for a, b, said in sizes:
+        if all((b - a) * self.each >= 6.4 * len(label) for a, b, label in sizes):
+            for a, b, label in sizes:
                 middle = _LEFT + (a + b) / 2 * self.each
-                sheet.text(middle, self.foot + 14, said, anchor="middle", size=10, ink=self.colours.muted)
+                sheet.text(middle, self.foot + 14, label, anchor="middle", size=10, ink=self.colours.muted)
 
     def _key(self) -> None:
         sheet, y = self.sheet, self.foot + 24
@@ -268,7 +268,7 @@ class _Chart:
         """Through both panels at the number of rectangles pointed at, with both values."""
         it, sheet, x = self.it, self.sheet, self.time.x(self.it.at)
         at, left = it.calls.index(it.at), x < (_AXIS + _CHART) / 2
-        for axes, value, said in (
+        for axes, value, label in (
             (self.time, it.ratios[at], f"{it.ratios[at]:.2f}"),
             (self.wasted, it.wasted[at], text.short(it.wasted[at])),
         ):
@@ -276,13 +276,13 @@ class _Chart:
             sheet.line([(x, axes.top), (x, axes.foot)], self.colours.accent)
             mark(sheet, (x, y), _DOT, self.colours.accent)
             place = x + (8 if left else -8), max(y - 7, axes.top)
-            sheet.text(*place, said, anchor="" if left else "end", bold=True, halo=self.colours.ground)
+            sheet.text(*place, label, anchor="" if left else "end", bold=True, halo=self.colours.ground)
 
     def _key(self) -> None:
         sheet, y = self.sheet, self.wasted.foot + 50
         x = line_key(sheet, 8, y, "predicted", _CURVE, width=3)
         marks = [(_WEDGE, self.colours.text, "lowest"), (_DIAMOND, _MEASURED, "measured here")]
-        for shape, fill, said in marks if self.it.measured else marks[:1]:
+        for shape, fill, label in marks if self.it.measured else marks[:1]:
             mark(sheet, (x + 6, y - 4), shape, fill, self.colours.line if shape == _DIAMOND else "")
-            sheet.text(x + 20, y, said)
-            x += 40 + width_of(said)
+            sheet.text(x + 20, y, label)
+            x += 40 + width_of(label)

@@ -48,8 +48,8 @@ class Strips(Drawing):
         rows = [np.asarray(v.detach().cpu() if hasattr(v, "detach") else v, float) for v in vectors.values()]
         shapes = {row.shape for row in rows}
         if len(shapes) != 1 or not all(len(shape) == 1 and 0 < shape[0] <= text.FEW for shape in shapes):
-            said = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
-            raise ValueError(f"vectors must have one dimension, and one size of up to {text.FEW}; got shapes: {said}")
+            shown = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
+            raise ValueError(f"vectors must have one dimension, and one size of up to {text.FEW}; got shapes: {shown}")
         if not isinstance(axis, str) and len(axis) != rows[0].size:
             raise ValueError(f"axis has {len(axis)} names, the vectors have {rows[0].size} numbers; give one for each")
         for name, value in (("names", tuple(vectors)), ("values", np.stack(rows)), ("title", title), ("axis", axis)):
@@ -69,8 +69,8 @@ class Strips(Drawing):
     def to_text(self) -> str:
         """A line for each vector, two decimals of each number, and its distance."""
         rows = [["", *self._heads, f"  distance from {self.names[0]} (norm)"]]
-        for name, row, apart in zip(self.names, self.values, self.distances, strict=True):
-            rows.append([name, *map(_said, row), _apart(apart)])
+        for name, row, distance in zip(self.names, self.values, self.distances, strict=True):
+            rows.append([name, *map(_number, row), _distance(distance)])
         return "\n".join([*filter(None, [self.title]), *text.table(rows, "<  >7")])
 
     def sheet(self, theme: str) -> Sheet:
@@ -82,14 +82,14 @@ class Strips(Drawing):
         grid.heads(self._heads, self.axis if isinstance(self.axis, str) else "")
         grid.names(self.names)
         scale = np.abs(self.values[np.isfinite(self.values)]).max(initial=1e-9)
-        grid.draw([Cell(_shade(value / scale), _said(value)) for value in row] for row in self.values)
+        grid.draw([Cell(_shade(value / scale), _number(value)) for value in row] for row in self.values)
         right, longest = grid.right + 28, max(*self.distances, 0.0) or 1.0
         sheet.text(right, grid.top - 9, f"distance from {self.names[0]} (norm)", size=11, ink=sheet.colours.muted)
-        for r, apart in enumerate(self.distances):
-            wide = _BAR * apart / longest if np.isfinite(apart) else 0.0
+        for r, distance in enumerate(self.distances):
+            wide = _BAR * distance / longest if np.isfinite(distance) else 0.0
             if wide:
                 sheet.box(right, grid.y(r) + 4, wide, grid.tall - 8, palette.REAL)
-            sheet.text(right + (wide + 8 if wide else 0), grid.line(r), _apart(apart), bold=apart > 0)
+            sheet.text(right + (wide + 8 if wide else 0), grid.line(r), _distance(distance), bold=distance > 0)
         sheet.reach(right + _BAR + 72, 0)
         return sheet
 
@@ -101,9 +101,9 @@ def _shade(share: float) -> str:
     return palette.SIGNED[round((np.clip(share, -1, 1) + 1) / 2 * (len(palette.SIGNED) - 1))]
 
 
-def _said(value: float) -> str:
+def _number(value: float) -> str:
     return f"{value:.2f}".replace("-0.00", "0.00").replace("nan", "NaN")
 
 
-def _apart(distance: float) -> str:
+def _distance(distance: float) -> str:
     return "=" if distance == 0 else text.difference(distance)

@@ -20,7 +20,7 @@ LOOKS = {
     f"box-shadow:inset 0 0 0 1px {palette.ink_on(_WRONG)}",  # neighbours stay apart
     "–": "opacity:.75",
 }
-"""How a cell looks that begins with a sign, in any theme: what colour says, the sign has said."""
+"""How a cell looks that begins with a sign, in any theme: the colour only repeats what the sign means."""
 
 _SIDES = {"<": "left", ">": "right", "^": "center", ".": "right"}
 _POINT, _DIGIT = "\u2008", "\u2007"  # blanks of their widths
@@ -95,9 +95,9 @@ class Table(Tabled):
         signs = re.findall("[<>^.]", self.form)
         signs += signs[-1:] * max(map(len, self.rows), default=0)
         sides = [_SIDES[sign] for sign in signs]
-        parts = [f'<caption style="{_CAPTION}">{_said(self.title)}</caption>'] if self.title else []
+        parts = [f'<caption style="{_CAPTION}">{_html(self.title)}</caption>'] if self.title else []
         if self.head:
-            heads = (_cell(_COLUMN if said else "td", said, side) for said, side in zip(self.head, sides, strict=False))
+            heads = (_cell(_COLUMN if head else "td", head, side) for head, side in zip(self.head, sides, strict=False))
             parts.append(f"<thead><tr>{''.join(heads)}</tr></thead>")
         for name, *rest in text.decimals(self.rows, signs, _POINT, _DIGIT):
             cells = (_cell("td", *pair) for pair in zip(rest, sides[1:], strict=False))
@@ -105,7 +105,7 @@ class Table(Tabled):
         notes = "".join(map(_note, self.notes))
         if self.folded:
             what, *more = self.folded
-            summary = f'<summary style="cursor:pointer">{_said(what)}</summary>'
+            summary = f'<summary style="cursor:pointer">{_html(what)}</summary>'
             notes += f'<details style="{_NOTE}">{summary}{"".join(map(_note, more))}</details>'
         return f'<div class="packviz-table"><table>{"".join(parts)}</table>{notes}</div>'
 
@@ -116,16 +116,16 @@ _CAPTION = "caption-side:top;text-align:left;padding:.25em .75em;font-weight:bol
 _NOTE = "max-width:100ch;padding:.1em .75em;font-size:.93em;opacity:.85"
 
 
-def _cell(tag: str, said: str, side: str) -> str:
-    look = next((f";{look}" for sign, look in LOOKS.items() if said.startswith(sign)), "")
-    return f'<{tag} style="text-align:{side};{_CELL}{look}">{_said(said)}</{tag.split()[0]}>'
+def _cell(tag: str, words: str, side: str) -> str:
+    look = next((f";{look}" for sign, look in LOOKS.items() if words.startswith(sign)), "")
+    return f'<{tag} style="text-align:{side};{_CELL}{look}">{_html(words)}</{tag.split()[0]}>'
 
 
 def _note(words: str) -> str:
-    return f'<div style="{_NOTE}">{_said(words)}</div>'
+    return f'<div style="{_NOTE}">{_html(words)}</div>'
 
 
-def _said(words: str) -> str:
+def _html(words: str) -> str:
     """Words in HTML, addresses as links."""
     link = r'<a href="\g<0>" target="_blank" rel="noopener" style="color:inherit;text-decoration:underline">\g<0></a>'
     return _LINK.sub(link, escape(words))

@@ -11,7 +11,7 @@ import numpy as np
 from packviz.core.layout import IntArray, Layout, sequence_name
 
 Labels = Sequence[Sequence[str]]
-"""What stands in each cell, sequence by sequence. A row may go on into the padding; a missing cell is left blank."""
+"""The label of each cell, sequence by sequence. A row may extend into the padding; a missing cell is left blank."""
 
 EXPLAINED = {
     "padding": "hatched: padding",
@@ -21,6 +21,10 @@ EXPLAINED = {
     "data": "data and batch_sizes: these make a PackedSequence",
 }
 """What the parts of a picture are."""
+
+WHOLE, PADDED, PACKED, DATA = "all", "padded", "packed", "data"
+PARTS = (WHOLE, PADDED, PACKED, DATA)
+"""What of a batch is shown: everything, or the padded grid, the packed steps or the packed data alone."""
 
 FEW = 16
 """Up to this many sequences and time steps every cell is written out."""
@@ -35,31 +39,41 @@ def summary(layout: Layout) -> str:
     )
 
 
-def describe(layout: Layout, labels: Labels | None = None, names: Sequence[str] | None = None) -> str:
-    """The padded batch and the packed data in words, cell by cell when there are few."""
-    if is_few(layout):
-        return "\n".join([summary(layout), "", *_padded(layout, labels, names), "", *_packed(layout, labels, names)])
-    return "\n".join([summary(layout), "", *_outline(layout)])
+def describe(
+    layout: Layout, labels: Labels | None = None, names: Sequence[str] | None = None, part: str = WHOLE
+) -> str:
+    """The padded batch and the packed data in words, or one of `PARTS`, cell by cell when there are few."""
+    if not is_few(layout):
+        return "\n".join([summary(layout), "", *_outline(layout, part)])
+    lines = [summary(layout)]
+    if part in (WHOLE, PADDED):
+        lines += ["", *_padded(layout, labels, names)]
+    if part in (WHOLE, PACKED):
+        lines += ["", *_packed(layout, labels, names)]
+    if part == DATA:
+        lines += ["", f"data: {count(layout.n_valid, 'row')}, step by step"]
+        lines += table([[row[0], *row[3:]] for row in _steps(layout, labels, names)], "  <4  <12 <")
+    return "\n".join(lines)
 
 
 def at_step(layout: Layout, t: int) -> str:
     """What the RNN reads at time step `t`, and where it lies."""
     size, start = layout.batch_sizes[t], layout.offsets[t]
-    said = f"t = {t}: {size} of {count(layout.batch_size, 'sequence')} still running, so batch_sizes[{t}] = {size}."
+    line = f"t = {t}: {size} of {count(layout.batch_size, 'sequence')} still running, so batch_sizes[{t}] = {size}."
     where = f"data[{start}:{start + size}]"
     if not is_few(layout):
-        return f"{said} They fill {where}."
+        return f"{line} They fill {where}."
     cells = " ".join(cell_label(None, b, t) for b in layout.sorted_indices[:size])
-    return f"{said} Packed here: {cells}, as {where}."
+    return f"{line} Packed here: {cells}, as {where}."
 
 
 def mistaken_order(layout: Layout, t: int) -> str:
     """The order that `data` is often taken to have, and where the rows of time step `t` would lie in it."""
     rows = numbers(layout.starts[:-1][layout.lengths > t] + t)
-    said = f"Not so: one sequence after another. The rows of step {t} would be {rows}."
+    message = f"Not so: one sequence after another. The rows of step {t} would be {rows}."
     if not is_few(layout):
-        return said
-    return f"{said}\n  {' '.join(cell_label(None, b, s) for b, s in np.argwhere(layout.mask).tolist())}"
+        return message
+    return f"{message}\n  {' '.join(cell_label(None, b, s) for b, s in np.argwhere(layout.mask).tolist())}"
 
 
 def flat(layout: Layout) -> str:
@@ -94,11 +108,6 @@ def percent(part: float, whole: float = 1) -> str:
     return f"{100 * part / max(whole, 1):.3g} %"
 
 
-def whole_percent(share: float) -> str:
-    """A share of 1 in whole percent: `91 %`, of what was measured."""
-    return f"{100 * share:.0f} %"
-
-
 def short(n: int) -> str:
     """A count, exact as long as it is short: `7,654,321`, then `76.5 M`, `1.2 G`, `3.02 T`."""
     return f"{n:,}" if abs(n) < 10**7 else _scaled(n)
@@ -107,62 +116,6 @@ def short(n: int) -> str:
 def size(n: float) -> str:
     """A number of bytes with three digits: `96 B`, `1.23 kB`, `33.6 MB`, `34.4 GB` (powers of 1000)."""
     return f"{_scaled(n)}B"
-
-
-def plain(value: float) -> str:
-    """A number with three digits, and never with an exponent above: `0.0123`, `12.3`, `12,345`."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-
-
-def known(value: float, interval: tuple[float, float]) -> str:
-    """A number with the digits that are known: the last one counts for no more than the width of its interval.
-
-    At least one digit is given, and at most three: `2.1` between 1.87 and 2.13, `90` between 81 and 97.
-    """
-    width = interval[1] - interval[0]
-    if not width:
-        return plain(value)
-    coarsest = math.floor(math.log10(width)) if math.isfinite(width) else _digit(value)
-    return _to_digit(value, max(coarsest, _digit(value) - 2))
-
-
-def between(interval: tuple[float, float]) -> str:
-    """An interval, to a tenth of its width or to three digits, rounded outwards: `1.87 to 2.13`; `–` if unknown."""
-    low, high = interval
-    if not math.isfinite(high - low):
-        return "–"
-    if low == high:
-        return f"{plain(low)} to {plain(high)}"
-    last = max(math.floor(math.log10(high - low)) - 1, _digit(max(abs(low), abs(high))) - 2)
-    ends = []
-    for end, outwards, slack in ((low, math.floor, 1e-9), (high, math.ceil, -1e-9)):
-        unit = 10.0 ** min(last, _digit(end) if end else last)
-        ends.append(_to_digit(outwards(end / unit + slack) * unit, last))
-    return " to ".join(ends)
-
-
-def _digit(value: float) -> int:
-    """The power of ten of a number's first digit."""
-    return math.floor(math.log10(abs(value))) if value else 0
-
-
-def _to_digit(value: float, last: int) -> str:
-    """A number rounded to a power of ten, but to its first digit at least."""
-    last = min(last, _digit(value)) if value else last
-    return f"{round(value, -last):,.{max(-last, 0)}f}"
-
-
-def milliseconds(seconds: float) -> str:
-    """A time in ms, without the unit."""
-    return plain(1e3 * seconds)
-
-
-def duration(seconds: float) -> str:
-    """About so long: `40 s`, `3 min`, `1 h 20 min`."""
-    if seconds < 90:
-        return f"{max(round(seconds), 1)} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def difference(value: float) -> str:
@@ -194,7 +147,7 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
     """The lines of a table: each column as wide as its widest cell, nothing after the last.
 
     Args:
-        rows: the cells, those of the head first. A row may end early; its last cell then goes on across the columns.
+        rows: the cells, those of the head first. A row may end early; its last cell then spans the other columns.
         form: a line of the table: each column as `<`, `>`, `^` or `.` (left, right, centred, by the decimal points)
             with its least width if there is one, as in `<24>9`. What is between stands between the cells. The last
             column is that of all further.
@@ -285,12 +238,7 @@ def _padded(layout: Layout, labels: Labels | None, names: Sequence[str] | None) 
 
 def _packed(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[str]:
     lines = [f"packed: {count(layout.n_valid, 'row')} of data, time step by time step"]
-    rows = []
-    for t, size in enumerate(layout.batch_sizes):
-        first = layout.offsets[t]
-        cells = " ".join(cell_label(labels, b, t, names) for b in layout.sorted_indices[:size])
-        rows.append([f"t={t}", f"batch_sizes[{t}]", f"{size}", _rows(first, size), cells])
-    lines += table(rows, "  <4  < = <2  <12 <")
+    lines += table(_steps(layout, labels, names), "  <4  < = <2  <12 <")
     lines.append(f"batch_sizes      {numbers(layout.batch_sizes)}")
     if not layout.is_sorted:
         lines.append(f"sorted_indices   {numbers(layout.sorted_indices)}")
@@ -298,16 +246,25 @@ def _packed(layout: Layout, labels: Labels | None, names: Sequence[str] | None) 
     return lines
 
 
+def _steps(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[list[str]]:
+    """Of each time step its batch size, its rows of data, and its cells."""
+    rows = []
+    for t, size in enumerate(layout.batch_sizes):
+        cells = " ".join(cell_label(labels, b, t, names) for b in layout.sorted_indices[:size])
+        rows.append([f"t={t}", f"batch_sizes[{t}]", f"{size}", _rows(layout.offsets[t], size), cells])
+    return rows
+
+
 def _rows(first: int, size: int) -> str:
     return f"row  {first}" if size == 1 else f"rows {first}–{first + size - 1}"
 
 
-def _outline(layout: Layout) -> list[str]:
+def _outline(layout: Layout, part: str) -> list[str]:
     n, steps = layout.lengths, count(layout.batch_sizes.size, "time step")
     spread = f"shortest {n.min()}, median {np.median(n):g}, longest {n.max()}; {np.unique(n).size} distinct"
-    return [
-        f"lengths          {spread}",
-        f"                 {numbers(n)}",
+    padded = [f"lengths          {spread}", f"                 {numbers(n)}"]
+    packed = [
         f"packed           {count(layout.n_valid, 'row')} of data in {steps}, longest sequence first",
         f"batch_sizes      {numbers(layout.batch_sizes)}",
     ]
+    return {WHOLE: padded + packed, PADDED: padded, PACKED: packed, DATA: packed}[part]

@@ -1,4 +1,4 @@
-"""Whether the reader's page is dark, as far as the kernel knows; and who wants to be told when that changes.
+"""Whether the reader's page is dark, as far as the kernel knows; and callbacks for when that changes.
 
 A panel in the page (`explorers.panel`) announces it. Charts, whose colours no style sheet reaches, follow it.
 """
@@ -26,6 +26,6 @@ def announce(dark: bool) -> None:
             follow(dark)
 
 
-def follow(told: Callable[[bool], None]) -> None:
-    """Has `told` called with every change from now on."""
-    _followers.append(told)
+def follow(notify: Callable[[bool], None]) -> None:
+    """Calls `notify` with every change from now on."""
+    _followers.append(notify)

@@ -75,12 +75,12 @@ class AlignExplorer(Panel):
             drawn(moved, after, f"✓ padding on the {after}, by lengths"),
             drawn(guess, after, f"{mark} guessed from zeros", like=moved),
         ]
-        said = text.count(self.wrong_cells, "cell")
-        said = f"Guessed from zeros, {said} of {layout.n_cells} are wrong." if self.wrong_cells else _ALL_RIGHT
+        wrong = text.count(self.wrong_cells, "cell")
+        summary = f"Guessed from zeros, {wrong} of {layout.n_cells} are wrong." if self.wrong_cells else _ALL_RIGHT
         return View(
             draw=lambda theme: beside(pictures, theme),
-            summary=said,
-            describe=lambda: "\n\n".join([said, *(picture.to_text() for picture in pictures)]),
+            summary=summary,
+            describe=lambda: "\n\n".join([summary, *(picture.to_text() for picture in pictures)]),
         )
 
 

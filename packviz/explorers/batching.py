@@ -94,7 +94,7 @@ class BatchingExplorer(Panel):
         epoch = f"{text.count(n.size, 'sequence')} in {text.count(len(groups), 'batch', 'batches')}"
         cells = int(load.cells.sum())
         wasted = text.percent(load.padding, cells)
-        said = f"{epoch} ({order}): {cells:,} cells, {load.padding:,} padding ({wasted})."
+        summary = f"{epoch} ({order}): {cells:,} cells, {load.padding:,} padding ({wasted})."
         waits = ""
         if self.workers.value > 1:
             share = f"{100 * buckets.idle(tokens):.3g} % of the time, if time goes with tokens"
@@ -108,9 +108,9 @@ class BatchingExplorer(Panel):
             return stack(f"An epoch: {epoch}", drawings, theme)
 
         def describe() -> str:
-            lines = [said + waits, "", f"real cells of each batch  {text.numbers(load.real)}"]
+            lines = [summary + waits, "", f"real cells of each batch  {text.numbers(load.real)}"]
             lines.append(f"all cells of each batch   {text.numbers(load.cells)}")
             lines += [f"{name}: {own:,} tokens, waits for {idle:,}" for name, (own, idle) in shares.items()]
             return "\n".join(lines)
 
-        return View(draw, said + waits, describe)
+        return View(draw, summary + waits, describe)

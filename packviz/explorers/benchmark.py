@@ -76,8 +76,8 @@ class BenchmarkExplorer(Panel):
         )
         self.setups = dropdown("setups", setups, [*_SETUPS], "setup")
         self.size = dropdown("size", QUICK if _is_true(quick) else FULL, [QUICK, FULL])
-        given = {"batch_size": batch_size, "shortest": shortest, "longest": longest, "step": step}
-        start = _PRESETS[self.size.value] | {name: value for name, value in given.items() if value is not None}
+        sizes = {"batch_size": batch_size, "shortest": shortest, "longest": longest, "step": step}
+        start = _PRESETS[self.size.value] | {name: value for name, value in sizes.items() if value is not None}
         self.batch_size = slider("batch_size", start["batch_size"], 8, max(512, start["batch_size"]))
         self.shortest = slider("shortest", start["shortest"], 1, max(512, start["shortest"]))
         self.longest = slider("longest", start["longest"], 1, max(512, start["longest"]))
@@ -172,14 +172,14 @@ class BenchmarkExplorer(Panel):
                 before.job.thread.join()  # the call that it is timing has to end first
             shown = -_PAUSE
 
-            def told(at: Progress) -> None:
+            def report(at: Progress) -> None:
                 nonlocal shown
                 if time.monotonic() - shown >= _PAUSE:
                     shown = time.monotonic()
-                    self.job.said.value = at.to_text()
+                    self.job.message.value = at.to_text()
                     progress(round(100 * at.fraction), 100)
 
-            steps = experiment.STUDY.steps(points, parameters=parameters, device=device, progress=told, stop=stop)
+            steps = experiment.STUDY.steps(points, parameters=parameters, device=device, progress=report, stop=stop)
             for result in steps:
                 self.result = result
                 self._refresh()
@@ -196,15 +196,15 @@ class BenchmarkExplorer(Panel):
             control.value = preset[control.description]
 
 
-def _devices(given: str) -> list[tuple[str, str]]:
+def _devices(device: str) -> list[tuple[str, str]]:
     """What can be chosen, and what it is called."""
     import torch  # noqa: PLC0415
 
     devices = {"cpu": "cpu"}
     for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         devices[f"cuda:{i}" if i else "cuda"] = f"cuda:{i}, {torch.cuda.get_device_name(i)}"
-    devices.setdefault(check_device(given), given)
-    return [(said, device) for device, said in devices.items()]
+    devices.setdefault(check_device(device), device)
+    return [(label, key) for key, label in devices.items()]
 
 
 def _like(device: str) -> str | None:
@@ -223,10 +223,10 @@ def _kind(device: object) -> str:
 
 
 def _is_true(value: bool | str) -> bool:
-    said = str(value).lower()
-    if said not in ("true", "false"):
+    shown = str(value).lower()
+    if shown not in ("true", "false"):
         raise ValueError(f"quick is {value!r}; it is true or false")
-    return said == "true"
+    return shown == "true"
 
 
 def _listed(sizes: Sequence[int]) -> str:

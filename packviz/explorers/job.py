@@ -22,7 +22,7 @@ class Job(widgets.HBox):
         start: the button that starts it.
         stop: the button that asks it to stop.
         bar: how far it is.
-        said: what came of it.
+        message: what came of it.
         complaint: why it failed; empty if it did not.
         thread: the last one that the button started; none before that.
     """
@@ -34,7 +34,7 @@ class Job(widgets.HBox):
             description: on the button.
             work: prepares it, before the thread is started, and returns what the thread shall do. That takes what to
                 call with the parts done and the parts in all, and what to ask whether to stop; and returns what to say
-                in the end. A `ValueError` of either is said.
+                in the end. A `ValueError` of either is shown.
         """
         self._prepare = work
         self._asked = threading.Event()
@@ -43,19 +43,19 @@ class Job(widgets.HBox):
         self.start = widgets.Button(description=description, layout=widgets.Layout(width="auto"))
         self.stop = widgets.Button(description="Stop", disabled=True, layout=widgets.Layout(width="80px"))
         self.bar = widgets.IntProgress(value=0, min=0, max=1, layout=widgets.Layout(width="140px"))
-        self.said = widgets.Label()
-        super().__init__([self.start, self.stop, self.bar, self.said])
+        self.message = widgets.Label()
+        super().__init__([self.start, self.stop, self.bar, self.message])
         self.layout.flex_flow = "row wrap"
         self.start.on_click(self._begin)
         self.stop.on_click(lambda button: self._asked.set())
 
     def run(self) -> str:
-        """Does the work, and returns what is said of it."""
+        """Does the work, and returns the message about it."""
         try:
             self._do(self._ready())
         finally:
             self._rest()
-        return str(self.said.value)
+        return str(self.message.value)
 
     def _begin(self, button: Any = None) -> None:
         try:
@@ -80,17 +80,17 @@ class Job(widgets.HBox):
     def _ready(self) -> Work:
         self._asked.clear()
         self.start.disabled, self.stop.disabled, self.bar.value = True, False, 0
-        self.said.value, self.complaint = "…", ""
+        self.message.value, self.complaint = "…", ""
         return self._prepare()
 
     def _do(self, work: Work) -> None:
-        self.said.value = work(self._progress, self._asked.is_set)
+        self.message.value = work(self._progress, self._asked.is_set)
 
     def _progress(self, done: int, of: int) -> None:
         self.bar.max, self.bar.value = of, done
 
     def _complain(self, message: str) -> None:
-        self.said.value, self.complaint = message, f"✗ {self.start.description}: {message}"
+        self.message.value, self.complaint = message, f"✗ {self.start.description}: {message}"
 
     def _rest(self) -> None:
         self.start.disabled, self.stop.disabled = False, True

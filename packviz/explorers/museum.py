@@ -1,4 +1,4 @@
-"""The error museum's desk: paste an error text, and see the exhibits that it belongs to."""
+"""The search of the error museum: paste an error text, and see the exhibits that it belongs to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from packviz.draw import palette
 from packviz.explorers.panel import Panel, View
 
 _ASK = "Paste an error text, or say in a few words what you see"
-_PLATES = '<div style="color:{};line-height:1.4">{}</div>'
+_CARDS = '<div style="color:{};line-height:1.4">{}</div>'
 
 
 class MuseumExplorer(Panel):
@@ -33,16 +33,16 @@ class MuseumExplorer(Panel):
         super().__init__(self.pasted)
 
     def view(self) -> View:
-        """The plates of the exhibits that are like the text."""
+        """The cards of the exhibits that are like the text."""
         asked = self.pasted.value.strip()
-        self.found = found = museum.search(asked)
-        summary = found.to_text() if asked else f"{len(museum.EXHIBITS)} exhibits."
+        self.found = found = museum.explain(asked)
+        summary = found.summary if asked else f"{len(museum.EXHIBITS)} exhibits."
         if found:
             summary += " The notebook shows it live." * bool(found[0].notebook)
         else:
             summary += f" {_ASK}."
         return View(
-            draw=lambda theme: _PLATES.format(
+            draw=lambda theme: _CARDS.format(
                 palette.LIVE.text if theme == "live" else "inherit", "".join(one.to_html() for one in found)
             ),
             summary=summary,

@@ -62,16 +62,16 @@ class PackedExplorer(Panel):
                 self.t.max = self.play.max = last  # moves the cursor if it stood beyond
         layout, t = self.shown, self.t.value
         mistaken, indices, summary = self.mistaken.value, self.indices.value, text.at_step(layout, t)
-        said = [summary, text.describe(layout)] + [text.mistaken_order(layout, t)] * mistaken
+        texts = [summary, text.describe(layout)] + [text.mistaken_order(layout, t)] * mistaken
         return View(
             draw=lambda theme: layouts.draw(layout, theme=theme, step=t, mistaken=mistaken, indices=indices),
             summary=summary,
-            describe=lambda: "\n\n".join(said),
+            describe=lambda: "\n\n".join(texts),
             complaint=complaint,
         )
 
 
-def _packed_by_torch(wanted: Layout, enforce_sorted: bool) -> Layout:
+def _packed_by_torch(layout: Layout, enforce_sorted: bool) -> Layout:
     """The layout as torch packs it.
 
     Raises:
@@ -82,8 +82,8 @@ def _packed_by_torch(wanted: Layout, enforce_sorted: bool) -> Layout:
     from packviz.ops.original import pack_padded_sequence  # noqa: PLC0415
 
     try:
-        cells = torch.zeros(wanted.max_len, wanted.batch_size)
-        packed = pack_padded_sequence(cells, torch.tensor(wanted.lengths), enforce_sorted=enforce_sorted)
+        cells = torch.zeros(layout.max_len, layout.batch_size)
+        packed = pack_padded_sequence(cells, torch.tensor(layout.lengths), enforce_sorted=enforce_sorted)
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"torch: {reason}") from None

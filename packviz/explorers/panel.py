@@ -24,7 +24,7 @@ class Companion(anywidget.AnyWidget):
     """Unseen: names the controls for a screen reader, and tells whether the page is dark. See companion.js.
 
     Attributes:
-        dark: whether the page around the panel is dark; none as long as no page has said.
+        dark: whether the page around the panel is dark; `None` until a page has reported it.
     """
 
     _esm = Path(__file__).with_name("companion.js")
@@ -38,7 +38,7 @@ class Companion(anywidget.AnyWidget):
 
 @dataclass(frozen=True)
 class View:
-    """What a panel shows: one state of its controls, drawn and said."""
+    """What a panel shows: one state of its controls, drawn and in words."""
 
     draw: Callable[[str], Sheet | str]
     """The picture in a theme."""
@@ -46,7 +46,7 @@ class View:
     describe: Callable[[], str]
     """The picture in words."""
     complaint: str = ""
-    """What is wrong with a control, where the rest of the panel can go on with the last good input."""
+    """What is wrong with a control, where the rest of the panel can continue with the last good input."""
     kind: str = "image/svg+xml"
     """What `draw` gives: this or `text/html`."""
 
@@ -111,7 +111,7 @@ class Panel(widgets.VBox):
 
     def _refresh(self, change: Any = None) -> None:
         with self._one_at_a_time:  # a job's thread draws too
-            if not self._drawing:  # else view has moved a control, and goes on to draw what it says now
+            if not self._drawing:  # else view has moved a control, and will draw its new value itself
                 if change:
                     self._set[change["owner"]] = change["new"]
                 self._drawing = True

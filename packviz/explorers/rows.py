@@ -49,7 +49,7 @@ class RowExplorer(Panel):
             mask: `"none"`, `"causal"`, `"document"` or `"both"`.
 
         Raises:
-            ValueError: a length is not valid, a number is out of range, or there is no such kind, way or mask.
+            ValueError: a length is not valid, a number is out of range, or there is no such kind, strategy or mask.
         """
         self.picker = LengthsPicker(lengths, kind, many=many, longest=longest, most=MOST)
         self._reach = max(row_size, LEAST)

@@ -10,7 +10,7 @@ import ipywidgets as widgets
 
 from packviz.core.cuts import Prediction, Rates, best_cuts, every_cut, predict
 from packviz.core.spec import GATES, Spec
-from packviz.draw import text
+from packviz.draw import quantities
 from packviz.draw.stairs import Stairs, TradeOff, beside
 from packviz.explorers.job import Job, Progress, Stop, Work
 from packviz.explorers.lengths import TYPED, LengthsPicker
@@ -120,10 +120,10 @@ class StaircaseExplorer(Panel):
             dict(self._measured.get((spec, n), {})),
         )
         ratio = trade_off.ratios[trade_off.calls.index(at)]
-        said = f"{stairs.summary()} Predicted: {ratio:.2f} times as long as one rectangle."
+        summary = f"{stairs.summary()} Predicted: {ratio:.2f} times as long as one rectangle."
         return View(
             draw=lambda theme: beside(stairs, trade_off, theme),
-            summary=said,
+            summary=summary,
             describe=lambda: f"{spec}, forward and backward\n{stairs.to_text()}\n\n{trade_off.to_text()}",
         )
 
@@ -172,7 +172,7 @@ class StaircaseExplorer(Panel):
             ratio = timing.ratio(_name(stairs.calls), ONE)
             found[stairs.calls] = (ratio.value, ratio.low, ratio.high)
             self._refresh()
-            took = f"{_name(stairs.calls)}: {text.milliseconds(timing.median(_name(stairs.calls)))} ms"
+            took = f"{_name(stairs.calls)}: {quantities.milliseconds(timing.median(_name(stairs.calls)))} ms"
             compared = [f"{ratio}"] if stairs.calls > 1 else []
             busy = [f"the machine is busy: {timing.busy}"] if timing.busy else []
             return "; ".join([took, *compared, *busy])

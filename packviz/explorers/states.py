@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from packviz.check.trajectories import trajectory
 from packviz.core.layout import Layout
 from packviz.draw import grids
 from packviz.draw.sheet import Sheet, stack
@@ -75,12 +76,12 @@ class StatesExplorer(Panel):
                 f"these lengths make {layout.n_cells:,} cells; the panel runs its RNN at every change and takes at most"
                 f" {MOST_CELLS:,}: for larger batches call pv.compare"
             )
-        self.result = result = self._both_ways(layout)
+        self.result = result = self._both(layout)
         show(self.padding, layout.n_padding > 0)
         show(self.direction, self.bidirectional.value)
         direction = self.direction.value if self.bidirectional.value else "forward"
         unit = self.number.index - 1 if self.number.index else None
-        path = result.trajectory(direction, unit)
+        path = trajectory(result, direction, unit)
 
         def draw(theme: str) -> Sheet:
             where = grids.draw(result.panels(), "Where they differ:", theme)
@@ -88,7 +89,7 @@ class StatesExplorer(Panel):
 
         return View(draw, result.verdict, lambda: f"{result.to_text()}\n\n{path.to_text()}")
 
-    def _both_ways(self, layout: Layout) -> Any:
+    def _both(self, layout: Layout) -> Any:
         import torch  # noqa: PLC0415 - a second or two, paid when the first panel opens
 
         from packviz.check.states import compare  # noqa: PLC0415 - it stands on torch

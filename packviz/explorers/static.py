@@ -106,7 +106,7 @@ def _check(code: str, layout: Layout) -> StaticCheck:
     from packviz.ops import original  # noqa: PLC0415
 
     names = original.offered() | {"torch": torch, "nn": torch.nn, "F": functional}
-    _said(lambda: exec(compile(code, _FILE, "exec"), names))
+    _run(lambda: exec(compile(code, _FILE, "exec"), names))
     if not inspect.isfunction(forward := names.get("forward")):
         raise ValueError("the code defines no forward; begin with def forward(self, x, lengths):")
     # So that a finding can quote the line.
@@ -115,11 +115,11 @@ def _check(code: str, layout: Layout) -> StaticCheck:
         torch.manual_seed(0)
         network = type("Network", (networks.Tagger,), {"forward": forward})()
     inputs = networks.example(layout.max_len, layout.lengths.tolist())
-    wanted = _said(lambda: len(inspect.signature(network.forward).parameters))
-    return cast("StaticCheck", _said(lambda: check_static(network, inputs[:wanted])))
+    n_arguments = _run(lambda: len(inspect.signature(network.forward).parameters))
+    return cast("StaticCheck", _run(lambda: check_static(network, inputs[:n_arguments])))
 
 
-def _said(run: Callable[[], Any]) -> Any:
+def _run(run: Callable[[], Any]) -> Any:
     """What running the reader's code gives. Whatever it raises becomes a complaint that names the line."""
     try:
         return run()

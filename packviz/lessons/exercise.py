@@ -129,10 +129,10 @@ def answering(answer: Any) -> Any:
         return answer
 
     def answered(*args: Any, **kwargs: Any) -> Any:
-        given = answer(*args, **kwargs)
-        if given is None or given is ...:
+        result = answer(*args, **kwargs)
+        if result is None or result is ...:
             raise _NothingReturnedError
-        return given
+        return result
 
     return answered
 

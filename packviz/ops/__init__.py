@@ -1,1 +1,1 @@
-"""Tensors in, tensors out, with torch alone: helpers, drop-in packing, and the fast ways to run an RNN."""
+"""Tensors in, tensors out, with torch alone: helpers, drop-in packing, and the fast methods of running an RNN."""

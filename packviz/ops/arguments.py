@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.padded import order, reading
 
@@ -24,9 +25,9 @@ def require_padded(x: Any) -> None:
     """Requires a tensor.
 
     Raises:
-        TypeError: it is not; a packed batch is told how it becomes one.
+        TypeError: it is not. For a packed batch, the error says how to pad it.
     """
-    if isinstance(x, nn.utils.rnn.PackedSequence):
+    if isinstance(x, PackedSequence):
         raise TypeError(
             "x is a PackedSequence: call rnn(x, hx) on it, or unpack it with pad_packed_sequence and give the padded"
             " batch and its lengths"
@@ -55,12 +56,12 @@ def require_states(rnn: Any, hx: Any, x: Tensor, batch: int) -> None:
         ValueError: it does not fit. torch would accept rows too many, and drop some.
     """
     rows = rnn.num_layers * (1 + rnn.bidirectional), batch
-    wanted = {"h_0": (*rows, rnn.proj_size or rnn.hidden_size)}
+    shapes = {"h_0": (*rows, rnn.proj_size or rnn.hidden_size)}
     if rnn.mode == "LSTM":
-        wanted["c_0"] = (*rows, rnn.hidden_size)
+        shapes["c_0"] = (*rows, rnn.hidden_size)
     states = hx if isinstance(hx, (tuple, list)) and rnn.mode == "LSTM" else (hx,)
-    if [getattr(state, "shape", None) for state in states] != list(wanted.values()):
-        expected = " and ".join(f"{name} {shape}" for name, shape in wanted.items())
+    if [getattr(state, "shape", None) for state in states] != list(shapes.values()):
+        expected = " and ".join(f"{name} {shape}" for name, shape in shapes.items())
         got = " and ".join(str(tuple(s.shape)) if isinstance(s, Tensor) else type(s).__name__ for s in states)
         raise ValueError(f"hx must be {expected}, got {got}")
     for state in states:

@@ -55,7 +55,7 @@ class Place:
         except TypeError:
             self._owner = lambda owner=link.owner: owner  # type: ignore[misc]
 
-    def exchange(self, function: FunctionType) -> Callable[[], object] | None:
+    def replace(self, function: FunctionType) -> Callable[[], object] | None:
         """Puts another function there. Returns what undoes it, or `None` if nothing can be put there."""
         before, after = self._held(), self._wrap(function)
         if not self._try(after):

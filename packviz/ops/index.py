@@ -1,4 +1,4 @@
-"""Two exact ways between a padded batch and its packed data, each a linear map and its transpose.
+"""Two exact conversions between a padded batch and its packed data, each a linear map and its transpose.
 
 `Slices` copies block by block, as torch does: a kernel per distinct length. `Route` gathers by an index tensor: one
 kernel in each direction, and the order of the sequences costs nothing. An `Index` makes the routes of a batch, and is
@@ -28,7 +28,7 @@ ACCELERATORS = ("cuda",)
 def is_at_hand(x: Tensor) -> bool:
     """Whether operators on a tensor run when they are called: on a known device, and not captured for a CUDA graph.
 
-    A graph would go on reading indices at addresses where they are kept for the next few batches only.
+    A graph would keep reading indices at addresses where they are kept for the next few batches only.
     """
     return x.is_cpu or (x.device.type in ACCELERATORS and not torch.cuda.is_current_stream_capturing())
 
@@ -44,7 +44,7 @@ def placed(device: torch.device, *values: IntArray) -> Sequence[Tensor]:
         return every.to(device, non_blocking=True).split(sizes)  # type: ignore[no-untyped-call,no-any-return]
 
 
-class Way(Protocol):
+class Packer(Protocol):
     """From cells to packed rows, and back."""
 
     def pack(self, cells: Tensor) -> Tensor:
@@ -112,24 +112,24 @@ class Route:
 
 class _Pack(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, cells: Tensor, way: Way) -> Tensor:
-        ctx.way = way
-        return way.pack(cells)
+    def forward(ctx: Any, cells: Tensor, packer: Packer) -> Tensor:
+        ctx.packer = packer
+        return packer.pack(cells)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        return padded_cells(grads[0], ctx.way, 0.0), None
+        return padded_cells(grads[0], ctx.packer, 0.0), None
 
 
 class _Pad(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, way: Way, padding_value: float) -> Tensor:
-        ctx.way = way
-        return way.pad(rows, padding_value)
+    def forward(ctx: Any, rows: Tensor, packer: Packer, padding_value: float) -> Tensor:
+        ctx.packer = packer
+        return packer.pad(rows, padding_value)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        return packed_rows(grads[0], ctx.way), None, None
+        return packed_rows(grads[0], ctx.packer), None, None
 
 
 def needs_grad(x: Tensor) -> bool:
@@ -137,16 +137,16 @@ def needs_grad(x: Tensor) -> bool:
     return x.requires_grad and torch.is_grad_enabled()
 
 
-def packed_rows(cells: Tensor, way: Way) -> Tensor:
-    """`way.pack`, which can be differentiated any number of times."""
-    return _Pack.apply(cells, way) if needs_grad(cells) else way.pack(cells)  # type: ignore[no-untyped-call]
+def packed_rows(cells: Tensor, packer: Packer) -> Tensor:
+    """`packer.pack`, which can be differentiated any number of times."""
+    return _Pack.apply(cells, packer) if needs_grad(cells) else packer.pack(cells)  # type: ignore[no-untyped-call]
 
 
-def padded_cells(rows: Tensor, way: Way, padding_value: float) -> Tensor:
-    """`way.pad`, which can be differentiated any number of times."""
+def padded_cells(rows: Tensor, packer: Packer, padding_value: float) -> Tensor:
+    """`packer.pad`, which can be differentiated any number of times."""
     if not needs_grad(rows):
-        return way.pad(rows, padding_value)
-    return _Pad.apply(rows, way, padding_value)  # type: ignore[no-untyped-call,no-any-return]
+        return packer.pad(rows, padding_value)
+    return _Pad.apply(rows, packer, padding_value)  # type: ignore[no-untyped-call,no-any-return]
 
 
 class Index:

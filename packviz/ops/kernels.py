@@ -58,8 +58,8 @@ def flat_names(rnn: nn.RNNBase) -> tuple[str, ...]:
 @functools.lru_cache(maxsize=64)
 def _names(num_layers: int, bidirectional: bool, bias: bool, projected: bool) -> tuple[str, ...]:
     kinds = ("weight_ih", "weight_hh", *("bias_ih", "bias_hh") * bias, *("weight_hr",) * projected)
-    ways = ("", "_reverse") if bidirectional else ("",)
-    return tuple(f"{kind}_l{i}{way}" for i in range(num_layers) for way in ways for kind in kinds)
+    suffixes = ("", "_reverse") if bidirectional else ("",)
+    return tuple(f"{kind}_l{i}{suffix}" for i in range(num_layers) for suffix in suffixes for kind in kinds)
 
 
 def flat_weights(rnn: nn.RNNBase) -> tuple[Tensor, ...]:
@@ -70,10 +70,10 @@ def flat_weights(rnn: nn.RNNBase) -> tuple[Tensor, ...]:
 
 def layers(rnn: nn.RNNBase, flat: Sequence[Tensor]) -> list[Layer]:
     """The layers of a module that has these weights."""
-    ways = 2 if rnn.bidirectional else 1
-    each = len(flat) // (rnn.num_layers * ways)
+    count = 2 if rnn.bidirectional else 1
+    each = len(flat) // (rnn.num_layers * count)
     directions = [tuple(flat[i : i + each]) for i in range(0, len(flat), each)]
-    return [Layer(rnn.mode, rnn.bias, tuple(directions[i : i + ways])) for i in range(0, len(directions), ways)]
+    return [Layer(rnn.mode, rnn.bias, tuple(directions[i : i + count])) for i in range(0, len(directions), count)]
 
 
 def is_fused(mode: str, x: Tensor, projected: bool) -> bool:
@@ -149,9 +149,9 @@ def gradients_again(
     `inputs` are `aliases` of its own, from which `outputs` were made.
     """
     pairs = [(o, g) for o, g in zip(outputs, gradients, strict=True) if o is not None and g is not None]
-    wanted = [x for x, need in zip(inputs, needed, strict=True) if x is not None and need]
+    sources = [x for x, need in zip(inputs, needed, strict=True) if x is not None and need]
     found = iter(
-        torch.autograd.grad([o for o, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True)
+        torch.autograd.grad([o for o, _ in pairs], sources, [g for _, g in pairs], create_graph=True, allow_unused=True)
     )
     return [next(found) if x is not None and need else None for x, need in zip(inputs, needed, strict=True)]
 
@@ -197,9 +197,9 @@ def _fused(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The output, the final states, and what the backward pass needs."""
     options = [], _LSTM, c.shape[1], 1, True, False, False, train  # type: ignore[var-annotated]
-    given = [t.detach().contiguous() for t in (x, *_four(weights), h, c)]  # oneDNN reads memory as it lies
+    arguments = [t.detach().contiguous() for t in (x, *_four(weights), h, c)]  # oneDNN reads memory as it lies
     with torch.set_grad_enabled(train):  # without, the operator keeps nothing for its backward
-        return private.fused_lstm(*given, reverse, *options)  # type: ignore[no-any-return]
+        return private.fused_lstm(*arguments, reverse, *options)  # type: ignore[no-any-return]
 
 
 _LSTM = 2

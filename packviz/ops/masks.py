@@ -11,18 +11,22 @@ The docstrings say what happens with values that could not be checked and are ou
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
+from torch.nn import Module
+from torch.nn.functional import cross_entropy, nll_loss
 
+from packviz.core.layout import BOOLEANS, Layout, host_array, read_lengths
 from packviz.core.padded import Padded, order, reading
-from packviz.core.validation import SENSE_REVERSED, one_of, renamed, require_dense, require_values, require_whole
+from packviz.core.validation import SENSE_REVERSED, one_of, renamed, require_dense, require_values
 
-Lengths = Tensor | Sequence[int]
-"""`(B,)` whole numbers, each at least 0: a list, an array, or an integer tensor on any device.
+Lengths = Tensor | Layout | Sequence[int]
+"""`(B,)` whole numbers, each at least 0: an integer tensor on any device, or whatever else `read_lengths` takes.
 
 Floats may be among them where it can be seen that they are whole: in a list, or on the CPU while nothing is compiled.
 """
@@ -54,7 +58,9 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
             it is required.
     """
     n = whole_numbers(lengths)
-    if max_len is None:
+    if max_len is None and isinstance(lengths, Layout):
+        max_len = lengths.max_len
+    elif max_len is None:
         if not _is_readable(n):
             raise ValueError(
                 f"max_len must be given here: finding the longest of lengths on {n.device}, or while compiling, would"
@@ -66,66 +72,166 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
     return _is_real(n, steps)
 
 
+LossFunction = Callable[..., Tensor]
+"""Such as `F.cross_entropy`: a function of tensors that takes `reduction="none"`."""
+
+Reduction = Literal["mean", "sum", "sequence"]
+
+
+@overload
 def masked_loss(
-    loss: Tensor,
+    loss: Tensor, lengths: Lengths, *, batch_first: bool | None = None, reduction: Reduction = "mean"
+) -> Tensor: ...
+@overload
+def masked_loss(
+    loss: LossFunction,
+    predictions: Tensor,
+    targets: Tensor,
     lengths: Lengths,
+    *,
     batch_first: bool | None = None,
-    reduction: Literal["mean", "sum", "sequence"] = "mean",
+    reduction: Reduction = "mean",
+    **options: Any,
+) -> Tensor: ...
+def masked_loss(
+    loss: Tensor | LossFunction,
+    *tensors: Any,
+    lengths: Any = None,
+    batch_first: bool | None = None,
+    reduction: Reduction = "mean",
+    **options: Any,
 ) -> Tensor:
-    """Reduces an element-wise loss over the real cells only.
+    """Computes a loss over the real cells only.
+
+    Call it in one of two ways:
+
+        pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=True)
+        pv.masked_loss(loss, lengths, batch_first=True)  # loss has one number per cell or more
 
     Args:
-        loss: `(T, B, …)`, or `(B, T, …)` with `batch_first`: what a torch loss gives with `reduction="none"`, or any
-            other number per cell, as `(prediction == target).float()` for an accuracy. Sequences start at step 0.
-        lengths: `(B,)` whole numbers, each from 0 to `T`.
-        batch_first: whether the batch is the first dimension of `loss`. Defaults to False, as in torch, with a warning
-            if `B` equals `T` (but not while compiling).
+        loss: a function of `torch.nn.functional` such as `F.cross_entropy`, `F.nll_loss`, `F.mse_loss` or
+            `F.binary_cross_entropy_with_logits`, or any other that takes predictions, targets and `reduction="none"`.
+            Or the result of one, `(T, B, …)`, or `(B, T, …)` with `batch_first`; or any other number per cell, such as
+            `(prediction == target).float()` for an accuracy. Sequences start at step 0.
+        *tensors: for a function, the predictions and the targets (and whatever other tensors it takes), then in either
+            case the lengths. The tensors are `(T, B, …)`, or `(B, T, …)` with `batch_first`. The function gets them
+            without the padding's values and as `(T·B, …)`, so the classes of `F.cross_entropy` are the third dimension:
+            logits `(B, T, C)` with targets `(B, T)`.
+        lengths: `(B,)` whole numbers, each from 0 to `T`; by position or by name.
+        batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with a warning if `B`
+            equals `T` (but not while compiling).
         reduction: `"mean"` divides the sum over all real cells by their number, so that every token weighs the same
             whatever sequence it is in; `"sum"` does not divide (several workers: add up the sums, then divide by the
-            tokens of all of them); `"sequence"` gives each sequence its own mean.
+            tokens of all of them); `"sequence"` gives each sequence its own mean. For class indices,
+            `F.cross_entropy` and `F.nll_loss` have a weighted mean in torch, and so they have here: cells with
+            `ignore_index` do not count, and others count as much as `weight` gives their class.
+        **options: passed on to the function, such as `weight`, `ignore_index` or `label_smoothing`.
 
     Returns:
-        A scalar, or `(B,)` for `"sequence"`, of the dtype of `loss`. Over no cells (an empty sequence, or nothing but
+        A scalar, or `(B,)` for `"sequence"`, of the dtype of the loss. Over no cells (an empty sequence, or nothing but
         empty ones) it is 0, with zero gradient. A length that could not be checked and is over `T` counts as `T`.
 
-        The padding has no influence, not even NaN or infinity: the gradient that reaches `loss` there is exactly zero.
-        What was computed before is out of reach: where a *prediction* is NaN, most losses turn that zero into NaN
-        again. If padding may hold NaN, clean the model's input with `torch.where`, or pack.
+        The padding has no influence, not even NaN, infinity or a class that does not exist: the gradient that reaches
+        it is exactly zero. With a result for `loss`, what was computed before is out of reach: where a *prediction* is
+        NaN, most losses turn that zero into NaN again. Pass the function instead.
 
     Raises:
-        TypeError: `loss` is not a floating-point tensor.
-        ValueError: `loss` is already reduced, the lengths do not fit it, or there is no such `reduction`.
+        TypeError: `loss` is neither a function nor a floating-point tensor, or the arguments after it do not fit it.
+        ValueError: `loss` is already reduced, the tensors or the lengths do not fit each other, or there is no such
+            `reduction`.
     """
-    if not isinstance(loss, Tensor) or not loss.is_floating_point():
-        kind = f"a tensor of {loss.dtype}" if isinstance(loss, Tensor) else type(loss).__name__
-        advice = (
-            "for true and false values call .float()"
-            if isinstance(loss, Tensor)
-            else 'pass the result, computed with reduction="none", such as F.mse_loss(x, y, reduction="none")'
+    if lengths is None and tensors:
+        *tensors, lengths = tensors  # type: ignore[assignment]
+    if isinstance(lengths, bool):
+        raise TypeError(f"batch_first must be given by name: batch_first={lengths}")
+    one_of("reduction", reduction, ("mean", "sum", "sequence"))
+    is_function = callable(loss) and not isinstance(loss, (Tensor, Module))
+    _check_call(loss, is_function, tensors, lengths, options)
+    values: Any = tensors[0] if is_function else loss
+    n, read = _fitted(lengths, values, "predictions" if is_function else "loss", batch_first)
+    mask = _is_real(n, read.steps)
+    mask = mask if read.batch_first else mask.T
+    weights = None
+    if is_function:
+        values, weights = _per_element(loss, tensors, mask, options)
+
+    def summed(cells: Tensor) -> Tensor:
+        # Fill, never multiply: 0 × NaN is NaN. Half precision is summed in single, where 65 504 is not the end.
+        exact = torch.float32 if cells.dtype in (torch.float16, torch.bfloat16) else cells.dtype
+        real = cells.masked_fill(~_widened(mask, cells.ndim), 0).to(exact)
+        if reduction != "sequence":
+            return real.sum()
+        return (real if read.batch_first else real.transpose(0, 1)).flatten(1).sum(1)
+
+    total = summed(values)
+    if reduction != "sum":
+        if weights is None:
+            count = (n if reduction == "sequence" else n.sum()) * math.prod(values.shape[2:])
+        else:
+            count = summed(weights)
+        total = total / count.masked_fill(count == 0, 1)
+    return total.to(values.dtype)
+
+
+_FUNCTION_FIRST = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=…)"
+
+
+def _check_call(loss: Any, is_function: bool, tensors: Sequence[Any], lengths: Any, options: Any) -> None:
+    """Refuses a loss, or arguments after it, that `masked_loss` cannot take."""
+    if is_function:
+        if len(tensors) < 2 or lengths is None:
+            raise TypeError(f"a loss function needs predictions, targets and lengths: {_FUNCTION_FIRST}")
+        for name, value in zip(("predictions", "targets"), tensors, strict=False):
+            require_dense(name, value)
+        shapes = [tuple(getattr(value, "shape", ())) for value in tensors]
+        if any(len(shape) < 2 or shape[:2] != shapes[0][:2] for shape in shapes):
+            raise ValueError(
+                f"predictions and targets have shapes {' and '.join(map(str, shapes))}, but must agree in their first"
+                " two dimensions, batch and time; classes come third, as in logits (B, T, C) and targets (B, T)"
+            )
+        return
+    if isinstance(loss, Module):
+        raise TypeError(f"loss is a {type(loss).__name__}; give a function and its options: {_FUNCTION_FIRST}")
+    if not isinstance(loss, Tensor):
+        raise TypeError(f"loss must be a function or a floating-point tensor, got {type(loss).__name__}")
+    if tensors or options:
+        raise TypeError(
+            "after a loss per element come the lengths alone; to compute the loss from predictions and targets, give"
+            f" its function first: {_FUNCTION_FIRST}"
         )
-        raise TypeError(f"loss must be a floating-point tensor, got {kind}; {advice}")
-    if reduction not in ("mean", "sum", "sequence"):
-        raise ValueError(f"reduction is {reduction!r}; choose 'mean', 'sum' or 'sequence'")
-    require_dense("loss", loss)
+    if not loss.is_floating_point():
+        raise TypeError(f"loss must be a floating-point tensor, got a tensor of {loss.dtype}; call .float()")
     if loss.ndim < 2:
         raise ValueError(
             f"loss has shape {tuple(loss.shape)}, it needs a batch and a time dimension: compute it with"
-            ' reduction="none", and shape it as the batch is shaped'
+            f' reduction="none", and shape it as the batch is shaped; or let it be computed: {_FUNCTION_FIRST}'
         )
-    n, batch = _fitted(lengths, loss, "loss", batch_first)
-    mask = _is_real(n, batch.steps)
-    mask = mask if batch.batch_first else mask.T
-    # Fill, never multiply: 0 × NaN is NaN. Half precision is summed in single, where 65 504 is not the end.
-    exact = torch.float32 if loss.dtype in (torch.float16, torch.bfloat16) else loss.dtype
-    real = loss.masked_fill(~_widened(mask, loss.ndim), 0).to(exact)
-    cells = n * math.prod(loss.shape[2:])
-    if reduction == "sequence":
-        total = (real if batch.batch_first else real.transpose(0, 1)).flatten(1).sum(1)
-    else:
-        total, cells = real.sum(), cells.sum()
-    return (total if reduction == "sum" else total / cells.clamp(min=1)).to(loss.dtype)
 
 
+def _per_element(
+    function: Any, tensors: Sequence[Tensor], mask: Tensor, options: dict[str, Any]
+) -> tuple[Tensor, Tensor | None]:
+    """The loss of each cell, and how much each counts in a mean, if that is not 1."""
+    while isinstance(function, partial) and not function.args:
+        function, options = function.func, {**function.keywords, **options}
+    # The values of the padding are filled in: NaN would have a gradient of NaN, and its class need not exist.
+    filled = [one.masked_fill(~_widened(mask, one.ndim), 0) for one in tensors]
+    loss = function(*(one.flatten(0, 1) for one in filled), **{**options, "reduction": "none"})
+    if loss.ndim == 0 or loss.shape[0] != mask.numel():
+        raise ValueError(
+            f"the loss function returned shape {tuple(loss.shape)} for {mask.numel()} cells; it must return a loss per"
+            ' cell when called with reduction="none"'
+        )
+    targets = filled[1]
+    if function not in (cross_entropy, nll_loss) or targets.is_floating_point():
+        return loss.unflatten(0, mask.shape), None
+    ignored = targets == options.get("ignore_index", -100)
+    weight = options.get("weight")
+    weights = torch.ones_like(targets, dtype=loss.dtype) if weight is None else weight[targets.masked_fill(ignored, 0)]
+    return loss.unflatten(0, mask.shape), weights.masked_fill(ignored, 0)
+
+
+@renamed(max_length="max_len")
 @renamed(SENSE_REVERSED, to="padding_side", source="source_side")
 def align(
     x: Tensor,
@@ -133,7 +239,7 @@ def align(
     *,
     padding_side: Side = "right",
     source_side: Side | None = None,
-    max_length: int | None = None,
+    max_len: int | None = None,
     batch_first: bool | None = None,
     padding_value: float = 0.0,
     check_padding: float | None = None,
@@ -150,7 +256,7 @@ def align(
         source_side: the side of the padding in `x`. Defaults to the other side, so that aligning twice loses data
             (`check_padding` finds this). With `source_side` equal to `padding_side`, only the padding is overwritten
             and the width changed. Not allowed with a mask.
-        max_length: width of the result in time steps. Defaults to `T`.
+        max_len: width of the result in time steps. Defaults to `T`.
         batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a warning if
             `B` equals `T` (but not while compiling).
         padding_value: value that fills the padding of the result: for token ids, the tokenizer's `pad_token_id`. Values
@@ -160,13 +266,13 @@ def align(
             Without it nothing is read from an accelerator.
 
     Returns:
-        `x` with its padding moved, and with `max_length` time steps. Lengths that could not be checked and are over
-        `max_length` lose steps: with the padding on the right the last ones, on the left the first ones. In a mask
+        `x` with its padding moved, and with `max_len` time steps. Lengths that could not be checked and are over
+        `max_len` lose steps: with the padding on the right the last ones, on the left the first ones. In a mask
         that could not be checked, anything but 0 counts as 1.
 
     Raises:
         TypeError: `x` is not a dense tensor, or `check_padding` is not a number.
-        ValueError: there is no such side; the lengths or the mask do not fit `x` or `max_length`; or `check_padding`
+        ValueError: there is no such side; the lengths or the mask do not fit `x` or `max_len`; or `check_padding`
             found cells that would be lost, or padding that would be moved as data. The message names the sequences.
     """
     one_of("padding_side", padding_side, ("right", "left"))
@@ -180,22 +286,22 @@ def align(
         raise ValueError(f"source_side is {source_side!r}, but a mask shows where the padding is: leave it out")
     source_side = source_side or ("left" if padding_side == "right" else "right")
     n, batch = _fitted(lengths, x, "x", batch_first, mask)
-    width = batch.steps if max_length is None else time_steps(max_length, "max_length")
-    if max_length is not None:
-        _check(lengths, width, "max_length", "lengths" if mask is None else "mask.sum(1)")
+    width = batch.steps if max_len is None else time_steps(max_len, "max_len")
+    if max_len is not None:
+        _check(lengths, width, "max_len", "lengths" if mask is None else "mask.sum(1)")
     if check_padding is not None:
         _check_padding(x, n, batch, mask, source_side, check_padding)
     column, row = torch.arange(width, device=x.device), torch.arange(batch.batch, device=x.device)
-    step = column if padding_side == "right" else column - width + n[:, None]  # of its own sequence, (B, width)
-    real = (step >= 0) & (step < n[:, None])
+    step = column if padding_side == "right" else column - width + n.unsqueeze(1)  # of its own sequence, (B, width)
+    real = (step >= 0) & (step < n.unsqueeze(1))
     # A rotation, or a sort: the padding comes from somewhere too, and from all over rather than from one cell, on whose
     # gradient everything would then pile up. (It is overwritten, so where from does not matter.)
     if mask is None or batch.steps == 0:
-        now = (step if source_side == "right" else step + batch.steps - n[:, None]).remainder(max(batch.steps, 1))
+        now = (step if source_side == "right" else step + batch.steps - n.unsqueeze(1)).remainder(max(batch.steps, 1))
     else:
         by_reality = to_device(mask, x.device).logical_not().to(torch.uint8).argsort(dim=1, stable=True)
         now = by_reality.gather(1, step.remainder(batch.steps).expand(batch.batch, width))
-    index = batch.rows(row[:, None], now)
+    index = batch.rows(row.unsqueeze(1), now)
     if not batch.batch_first:
         index, real = index.T, real.T
     return padded_rows(x.flatten(0, 1), index, real, padding_value)
@@ -205,17 +311,17 @@ def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
     """The lengths, and the mask that they were taken from, if it is one: two-dimensional."""
     require_dense("lengths", lengths)
     try:
-        given = lengths if isinstance(lengths, Tensor) else torch.as_tensor(lengths, device="cpu")
+        values = _as_tensor(lengths)
     except (TypeError, ValueError, RuntimeError):
-        given = None
-    if given is None or given.ndim != 2:
+        values = None
+    if values is None or values.ndim != 2:
         return whole_numbers(lengths), None
-    if given.is_floating_point() or given.is_complex():
-        raise ValueError(f"a mask of {given.dtype} is ambiguous; give booleans, or 0 and 1 as integers: mask.bool()")
-    if _is_readable(given) and (wrong := (given != 0) & (given != 1)).any():
+    if values.is_floating_point() or values.is_complex():
+        raise ValueError(f"a mask of {values.dtype} is ambiguous; give booleans, or 0 and 1 as integers: mask.bool()")
+    if _is_readable(values) and (wrong := (values != 0) & (values != 1)).any():
         b, t = wrong.nonzero()[0].tolist()
-        raise ValueError(f"mask[{b}, {t}] is {given[b, t]}; give True or 1 at real cells, and False or 0 at padding")
-    mask = given.bool()
+        raise ValueError(f"mask[{b}, {t}] is {values[b, t]}; give True or 1 at real cells, and False or 0 at padding")
+    mask = values.bool()
     return mask.sum(1), mask
 
 
@@ -244,14 +350,14 @@ def _check_padding(x: Tensor, n: Tensor, batch: Padded, mask: Tensor | None, sid
     if not lost and not blank:
         return
     what = f"values in the padding that are not {value} and would be lost", f"data that begins or ends with {value}"
-    said = [f"{_rows_have(rows)} {which}" for rows, which in zip((lost, blank), what, strict=True) if rows]
+    problems = [f"{_rows_have(rows)} {which}" for rows, which in zip((lost, blank), what, strict=True) if rows]
     opposite: Side = "left" if side == "right" else "right"
     hint = f"check lengths and source_side, which is {side!r} here"
     if mask is not None:
         hint = "a mask must be True at real cells"
     elif misfits(opposite) == ([], []):
         hint = f"x fits source_side={opposite!r}"
-    raise ValueError(f"check_padding={value}: {', and '.join(said)}; {hint}")
+    raise ValueError(f"check_padding={value}: {', and '.join(problems)}; {hint}")
 
 
 def _rows_have(rows: list[int]) -> str:
@@ -271,7 +377,8 @@ def padded_rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float)
 
 
 def _is_real(n: Tensor, steps: int) -> Tensor:
-    return torch.arange(steps, device=n.device) < n[:, None]
+    # In this file never n[:, None], which slices as well: torch 2.7 exports no slice of a dynamic dimension.
+    return torch.arange(steps, device=n.device) < n.unsqueeze(1)
 
 
 def _widened(mask: Tensor, ndim: int) -> Tensor:
@@ -315,23 +422,29 @@ def whole_numbers(lengths: Lengths) -> Tensor:
     Raises:
         ValueError: they are no whole numbers, or not one for each sequence.
     """
+    if torch.compiler.is_compiling():
+        lengths = _as_tensor(lengths)
+    usual = isinstance(lengths, Tensor) and lengths.dtype == torch.int64 and lengths.layout == torch.strided
+    if not isinstance(lengths, Tensor) or (_is_readable(lengths) and not usual):
+        return torch.from_numpy(read_lengths(lengths, empty=True))
     require_dense("lengths", lengths)
-    try:
-        n = lengths if isinstance(lengths, Tensor) else torch.tensor(lengths, device="cpu")
-    except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"lengths must be a list or a tensor of whole numbers, got {lengths!r}") from None
-    if n.dtype == torch.bool:
+    if lengths.dtype == torch.bool:
+        raise ValueError(BOOLEANS)
+    if lengths.ndim != 1:
+        raise ValueError(f"lengths must be one-dimensional, got shape {tuple(lengths.shape)}: give one per sequence")
+    if lengths.is_floating_point() or lengths.is_complex():
         raise ValueError(
-            "lengths holds booleans; for a mask (B, T) that is True at real cells, with the padding on the right, pass"
-            " mask.sum(1)"
+            f"lengths must hold whole numbers, got {lengths.dtype} on {lengths.device}; convert them with .long()"
         )
-    if n.ndim != 1:
-        raise ValueError(f"lengths must be one-dimensional (one number per sequence), got shape {tuple(n.shape)}")
-    if (n.is_floating_point() and not _is_readable(n)) or n.is_complex():
-        raise ValueError(f"lengths must hold whole numbers, got {n.dtype} on {n.device}; convert them with .long()")
-    if n.is_floating_point():
-        require_whole(n.detach().double().numpy(), "lengths")
-    return n.long()
+    return lengths.long()
+
+
+def _as_tensor(values: Any) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    if torch.compiler.is_compiling():  # a list becomes a constant of the graph
+        return torch.as_tensor(values.lengths if isinstance(values, Layout) else values, device="cpu")
+    return torch.tensor(host_array(values), device="cpu")
 
 
 def time_steps(value: int, name: str) -> int:

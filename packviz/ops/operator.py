@@ -46,9 +46,9 @@ class RaggedOp(nn.Module):
         self.batch_first, self.bidirectional, self.dropout = rnn.batch_first, rnn.bidirectional, rnn.dropout
         self.train(rnn.training)
 
-    def _apply(self, *given: Any, **options: Any) -> RaggedOp:
+    def _apply(self, *args: Any, **options: Any) -> RaggedOp:
         """Moves the weights, and lays them into one piece of memory where cuDNN wants that, as torch's modules do."""
-        super()._apply(*given, **options)  # type: ignore[no-untyped-call]
+        super()._apply(*args, **options)  # type: ignore[no-untyped-call]
         weights = [getattr(self, name) for name in self._names]
         laid = [weight.detach() for weight in weights]
         settings = self.mode, self.num_layers, self.bias, self.batch_first, self.bidirectional
@@ -149,12 +149,12 @@ def _run(
     padding_value: float,
 ) -> list[Tensor]:
     """The work itself: the output, `h_n` and, of an LSTM, `c_n`."""
-    given: Any = (tuple(hx) if mode == "LSTM" else hx[0]) if hx else None
+    state: Any = (tuple(hx) if mode == "LSTM" else hx[0]) if hx else None
     with (
         _holding(weights, mode, num_layers, bias, batch_first, bidirectional) as rnn,
-        torch.autocast(x.device.type, enabled=False),  # the sizes and dtypes that a compiler was told must hold
+        torch.autocast(x.device.type, enabled=False),  # the sizes and dtypes that a compiler was promised must hold
     ):
-        output, states = run(rnn, x, lengths.cpu(), given, total_length=int(total_length), padding_value=padding_value)
+        output, states = run(rnn, x, lengths.cpu(), state, total_length=int(total_length), padding_value=padding_value)
     return [output, *states] if isinstance(states, tuple) else [output, states]
 
 
@@ -196,7 +196,7 @@ def _hollow(
 def _ragged_rnn(*taken: Any) -> tuple[Tensor, Tensor, Tensor]:
     x, lengths, hx, weights, *settings = taken
     made = _run(x, lengths, hx, [one.detach() for one in weights], *settings)
-    output, *states = _apart(made, [x, *hx, *weights])
+    output, *states = _separate(made, [x, *hx, *weights])
     h_n, c_n = [*states, output.new_empty(0)][:2]
     return output, h_n, c_n
 
@@ -229,7 +229,7 @@ def _ragged_rnn_backward(*taken: Any) -> list[Tensor]:
         made = _run(leaves[0], lengths, leaves[1 : 1 + len(hx)], leaves[1 + len(hx) :], *settings)
         return torch.autograd.grad(made, leaves, gradients[: len(made)], allow_unused=True, materialize_grads=True)
 
-    return _apart(recorded(differentiated), [*gradients, x, *hx, *weights])
+    return _separate(recorded(differentiated), [*gradients, x, *hx, *weights])
 
 
 @_ragged_rnn_backward.register_fake
@@ -238,7 +238,7 @@ def _gradient_shapes(*taken: Any) -> list[Tensor]:
     return [one.new_empty(one.shape) for one in (x, *hx, *weights)]
 
 
-def _apart(made: Iterable[Tensor], taken: Sequence[Tensor]) -> list[Tensor]:
+def _separate(made: Iterable[Tensor], taken: Sequence[Tensor]) -> list[Tensor]:
     """Results as an operator must return them: contiguous, and none with the memory of another or of an argument."""
     seen, found = {one.untyped_storage().data_ptr() for one in taken}, []
     for one in made:

@@ -4,7 +4,7 @@ Four functions take and return what their namesakes in `torch.nn.utils.rnn` do, 
 torch's own, so both kinds mix. **One deviation**: a length beyond the time steps of the input is a ValueError. torch
 accepts it and returns less data than `batch_sizes` says; what goes wrong then depends on who uses it.
 
-torch's own functions do the work where theirs is the faster way (on a CPU no gradient, or a small batch), where the
+torch's own functions do the work where theirs are faster (on a CPU no gradient, or a small batch), where the
 input is none that they accept (so that the error is theirs), and where not values but a program is asked for, or
 another kind of derivative: while tracing, scripting or exporting, under `torch.func`, in forward-mode differentiation,
 for subclasses of `Tensor`, for complex numbers, during the capture of a CUDA graph, and on devices other than CPU and
@@ -24,6 +24,7 @@ from torch.jit import is_scripting, is_tracing  # type: ignore[attr-defined]
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.core.padded import reading
+from packviz.core.validation import renamed
 from packviz.ops import index as indices
 from packviz.ops import original
 from packviz.ops.index import Slices, is_at_hand, needs_grad, packed_rows, padded_cells, placed
@@ -112,43 +113,42 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     return original.unpack_sequence(packed_sequences)
 
 
-# Where an own way begins to pay: measured, one thread of a server CPU. A wrong guess costs a little time, nothing else.
-
-
+@renamed(length="total_length")
 def unpack_to_length(
     packed: PackedSequence,
-    length: int,
+    total_length: int,
     batch_first: bool = False,
     padding_value: float = 0.0,
     truncate: bool = False,
 ) -> Tensor:
-    """Unpacks to exactly `length` time steps, for whoever needs a fixed shape.
+    """Unpacks to exactly `total_length` time steps, for whoever needs a fixed shape.
 
-    It returns what `pad_packed_sequence(packed, batch_first, padding_value, total_length=length)[0]` does, and can cut.
+    It returns what `pad_packed_sequence(packed, batch_first, padding_value, total_length)[0]` does, and can cut.
     Only the widths are compared, so nothing waits for the device. Under `torch.compile(fullgraph=True)` the packed
     sequence must know its order (packed with `enforce_sorted=False`).
 
     Args:
         packed: a `PackedSequence`, as an RNN returns it; also a hand-built one.
-        length: the width of the result. More than the longest sequence pads.
+        total_length: the width of the result in time steps, as torch calls it. More than the longest sequence pads.
         batch_first: whether the batch shall be the first dimension, as in torch.
         padding_value: what fills the padding.
-        truncate: allows a `length` below the longest sequence: later steps are dropped. Without it that is an error,
-            because a loss over a truncated output no longer sees the end of the long sequences.
+        truncate: allows a `total_length` below the longest sequence: later steps are dropped. Without it that is an
+            error, because a loss over a truncated output no longer sees the end of the long sequences.
 
     Returns:
-        `(length, B, …)`, or `(B, length, …)` with `batch_first`, in the caller's order of sequences.
+        `(total_length, B, …)`, or `(B, total_length, …)` with `batch_first`, in the caller's order of sequences.
 
     Raises:
         TypeError: `packed` is not a `PackedSequence`.
-        ValueError: `length` is not a whole number of at least 0, or below the longest sequence without `truncate`.
+        ValueError: `total_length` is not a whole number of at least 0, or below the longest sequence without
+            `truncate`.
     """
     if not isinstance(packed, PackedSequence):
         raise TypeError(f"packed must be a PackedSequence, got {type(packed).__name__}: pass what the RNN returned")
-    width, longest = time_steps(length, "length"), len(packed.batch_sizes)
+    width, longest = time_steps(total_length, "total_length"), len(packed.batch_sizes)
     if width < longest and not truncate:
         raise ValueError(
-            f"length is {width} but the longest sequence has {longest} time steps: give at least {longest}, or"
+            f"total_length is {width} but the longest sequence has {longest} time steps: give at least {longest}, or"
             " truncate=True to drop the later steps"
         )
     data, rank = packed.data, packed.unsorted_indices
@@ -163,6 +163,7 @@ def unpack_to_length(
     return padded_rows(data, index, real, padding_value)
 
 
+# Where an own way begins to pay: measured, one thread of a server CPU. A wrong guess costs a little time, nothing else.
 _MANY_STEPS = 16  # torch's gradient of packing is a copy per time step
 _MANY_NUMBERS = 2**16  # torch moves whole sequences to sort them; without a gradient this pays later
 _MANY_SEQUENCES = 16  # torch handles them one by one to pack and unpack a list

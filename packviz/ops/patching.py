@@ -33,12 +33,12 @@ class Patch(HasText):
         """Replaces torch's functions wherever torch looks them up, or everywhere."""
         with _lock, holders.thawed():
             self.everywhere = everywhere
-            self.replaced = _exchange(_is_torchs, packing)
+            self.replaced = _replace(_is_torchs, packing)
             in_place = _held(rnn, _is_ours)
             self.foreign = tuple(f"{rnn.__name__}.{name}" for name in original.NAMES if name not in in_place)
             others: dict[str, bool] = {}
             for function, place in holders.find(_all_of_torchs(), but=("torch", "packviz"), own="packviz"):
-                undo = place.exchange(getattr(packing, function.__name__)) if everywhere else None
+                undo = place.replace(getattr(packing, function.__name__)) if everywhere else None
                 if undo is not None:
                     _undoing.append(undo)
                 others[place.name] = others.get(place.name, True) and undo is not None
@@ -64,7 +64,7 @@ class Patch(HasText):
                     while _undoing:
                         _undoing.pop()()
                 if not _in_force:
-                    _exchange(_is_ours, original)
+                    _replace(_is_ours, original)
 
     def __enter__(self) -> Patch:
         """Returns the patch itself.
@@ -98,8 +98,8 @@ class Patch(HasText):
 
     @property
     def _advice(self) -> str:
-        way = "" if self.everywhere else " pass everywhere=True,"
-        return f"To reach them,{way} call patch_torch() before they are imported, or start with `packviz patched`."
+        option = "" if self.everywhere else " pass everywhere=True,"
+        return f"To reach them,{option} call patch_torch() before they are imported, or start with `packviz patched`."
 
     @property
     def _warning(self) -> str:
@@ -170,11 +170,11 @@ def _all_of_torchs() -> list[FunctionType]:
     return [one for one in defined if one.__qualname__ in original.NAMES]
 
 
-def _exchange(present: Callable[[FunctionType], bool], new: ModuleType) -> tuple[str, ...]:
+def _replace(present: Callable[[FunctionType], bool], new: ModuleType) -> tuple[str, ...]:
     """Puts the functions of a module in place of those present in torch's modules; gives the names."""
-    those = [module for module in _modules() if _belongs(module, "torch")]
-    replaced = _names(those, present)
-    for module in those:
+    modules = [module for module in _modules() if _belongs(module, "torch")]
+    replaced = _names(modules, present)
+    for module in modules:
         for name, function in _held(module, present).items():
             _of(module)[name] = getattr(new, function)
     return replaced

@@ -243,7 +243,7 @@ def memory_changes(call: Callable[[], object]) -> list[int] | None:
     """Makes a call, and gives the bytes that torch's CPU allocator gave out and (less than 0) took back, in order.
 
     The public profiler stands on the same counts, but torch 2.13's writes to stderr whenever it starts.
-    Without it: none, the call is not made, and the most memory in use is not said.
+    Without it, returns `None` and does not make the call, so there is no peak memory to report.
     """
     autograd: Any = torch.autograd
     try:

@@ -1,4 +1,4 @@
-"""An RNN on a ragged batch: padded tensors in and out, and in between whichever way is the fastest."""
+"""Runs an RNN on a ragged batch, from padded tensors to padded tensors, by whichever method is the fastest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from packviz.ops.arguments import require_features, require_padded, require_rnn,
 from packviz.ops.grid import Grid
 from packviz.ops.index import is_at_hand
 from packviz.ops.kernels import Fused, Result, flat_weights, has_padded_kernel, is_fused, layers
-from packviz.ops.masks import whole_numbers
+from packviz.ops.masks import Lengths, whole_numbers
 from packviz.ops.private import has_kernel, is_compiler_loaded, kernel, may_derive_otherwise, may_have_hooks, storage
 
 METHODS = ("auto", "packed", "padded", "split", "staircase")
@@ -57,7 +57,7 @@ class Staircase:
 def run(
     rnn: nn.RNN | nn.GRU | nn.LSTM,
     x: Tensor,
-    lengths: Tensor | Sequence[int],
+    lengths: Lengths,
     hx: State | None = None,
     *,
     batch_first: bool | None = None,
@@ -106,7 +106,7 @@ def run(
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any options.
         x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end. Values in the padding, including
             NaN, have no effect, and their gradient is 0.
-        lengths: `(B,)` whole numbers from 1 to `T`, in any order, as a list or a CPU tensor.
+        lengths: `(B,)` whole numbers from 1 to `T`, in any order: a list, an array, a `Layout` or a CPU tensor.
         hx: the initial state in the format the module expects, in batch order: the batch is its second dimension,
             whatever `batch_first` is. Defaults to zeros.
         batch_first: whether `x` and the output are `(B, T, …)`, as in `pack_padded_sequence`. Defaults to the module's
@@ -128,7 +128,7 @@ def run(
         RuntimeError: the lengths are on an accelerator, as in torch.
     """
     arguments = rnn, x, lengths, hx, batch_first, total_length, padding_value, method
-    if not is_compiler_loaded():  # none that could be told to keep out, and loading one takes seconds
+    if not is_compiler_loaded():  # there is none to disable, and loading one takes seconds
         return _run(*arguments)
     if not _uncompiled:
         _uncompiled.append(torch.compiler.disable(_run))  # type: ignore[no-untyped-call]
@@ -143,7 +143,7 @@ def plan(
     Args:
         rnn: an RNN, whose dtype the batch will have. Or the sizes of one, which then counts as an RNN in float32, on a
             CPU where torch has a fused LSTM. The number of threads is the one torch is set to.
-        lengths: `(B,)` whole numbers of at least 1; or a `Layout`.
+        lengths: `(B,)` whole numbers of at least 1, as `Layout` takes them.
         training: whether gradients will be needed.
         device: where the batch will run, such as `"cuda"`; this machine need not have it. Defaults to the RNN's own
             device, and to the CPU for a `Spec`.
@@ -157,7 +157,7 @@ def plan(
         TypeError: `rnn` is not an RNN.
         ValueError: a length is not valid, or there is no such kind of device.
     """
-    n = tuple((lengths if isinstance(lengths, Layout) else Layout(lengths)).lengths.tolist())
+    n = tuple(Layout(lengths).lengths.tolist())
     kind = None if device is None else _device_type(device)
     if kind not in (None, "cpu", "cuda"):
         return costs.Plan("packed", (0, max(n)), {}, f"no other method supports the device {kind}")
@@ -195,7 +195,7 @@ class Ragged(nn.Module):
     def forward(
         self,
         x: Tensor,
-        lengths: Tensor | Sequence[int],
+        lengths: Lengths,
         hx: State | None = None,
         *,
         batch_first: bool | None = None,
@@ -226,6 +226,7 @@ def _run(
 ) -> tuple[Tensor, State]:
     if is_tracing():  # type: ignore[no-untyped-call]
         first = rnn.batch_first if batch_first is None else batch_first
+        lengths = lengths if isinstance(lengths, (Tensor, list)) else whole_numbers(lengths).tolist()
         return _packed(rnn, x, lengths, hx, first, total_length, padding_value)  # the trace holds the lengths
     n, source = _checked(rnn, x, lengths, hx, batch_first, total_length, padding_value, method)
     first = source.batch_first
@@ -362,8 +363,8 @@ def _kernel(
         states = hx if isinstance(hx, tuple) else (hx,)
         dropout, training = 0.0, any(t.requires_grad for t in (data, *states, *weights))
     options = weights, rnn.bias, rnn.num_layers, dropout, training, rnn.bidirectional
-    given = (data, hx, *options, how) if isinstance(how, bool) else (data, how, hx, *options)
-    out, *final = kernel(rnn.mode)(*given)
+    arguments = (data, hx, *options, how) if isinstance(how, bool) else (data, how, hx, *options)
+    out, *final = kernel(rnn.mode)(*arguments)
     return out, tuple(final) if rnn.mode == "LSTM" else final[0]
 
 
@@ -492,9 +493,9 @@ def forget() -> None:
 
 def _autocast_dtypes(rnn: nn.RNNBase, equal: bool, x: Tensor, *states: Tensor | None) -> Sequence[torch.dtype | None]:
     """What torch makes of these under autocast: the dtypes of output, h_n and c_n. Equal lengths make a difference."""
-    given = tuple(None if t is None else t.dtype for t in (x, *states))
+    dtypes = tuple(None if t is None else t.dtype for t in (x, *states))
     kind = x.device.type
-    return _packed_dtypes(rnn.mode, bool(rnn.proj_size), equal, given, kind, torch.get_autocast_dtype(kind))
+    return _packed_dtypes(rnn.mode, bool(rnn.proj_size), equal, dtypes, kind, torch.get_autocast_dtype(kind))
 
 
 @functools.lru_cache(maxsize=64)
@@ -502,7 +503,7 @@ def _packed_dtypes(
     mode: str,
     projected: bool,
     equal: bool,
-    given: Sequence[torch.dtype | None],
+    dtypes: Sequence[torch.dtype | None],
     device: str,
     autocast: torch.dtype,
 ) -> Sequence[torch.dtype | None]:
@@ -512,7 +513,7 @@ def _packed_dtypes(
     rnn = cell(1, 2, device="meta", dtype=torch.float32, **options).to_empty(device=device)  # draws no random numbers
     x, h, c = (
         None if dtype is None else torch.zeros(rows, 2, size, dtype=dtype, device=device)
-        for dtype, rows, size in zip(given, (2, 1, 1), (1, 1 if projected else 2, 2), strict=True)
+        for dtype, rows, size in zip(dtypes, (2, 1, 1), (1, 1 if projected else 2, 2), strict=True)
     )
     with torch.no_grad(), torch.autocast(device, autocast):
         packed = original.pack_padded_sequence(cast(Tensor, x), [2, 2 if equal else 1])
@@ -530,14 +531,14 @@ def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
         and is_at_hand(x)
         and type(x) in (Tensor, nn.Parameter)
         and not may_derive_otherwise()
-        and trial.passed(_every_way, rnn.mode, bool(rnn.proj_size), x.device.type)
+        and trial.passed(_every_method, rnn.mode, bool(rnn.proj_size), x.device.type)
     )
 
 
-def _every_way(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Sequence[int]) -> list[tuple[Tensor, State]]:
+def _every_method(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Sequence[int]) -> list[tuple[Tensor, State]]:
     """What torch gives, called by its public names; then what each method gives."""
-    given = lengths, None, rnn.batch_first, None, 0.0
-    return [_packed(rnn, x, *given), *(_run(rnn, x, *given, method) for method in METHODS[1:])]
+    options = lengths, None, rnn.batch_first, None, 0.0
+    return [_packed(rnn, x, *options), *(_run(rnn, x, *options, method) for method in METHODS[1:])]
 
 
 def _device_type(device: Any) -> str:

@@ -219,7 +219,7 @@ class _Walk:
         return (0, first[:0]) if self.reverse else (len(first), first)
 
     def states_before(self, first: Tensor, states: Tensor) -> Tensor:
-        """`(N, …)` the state from which each step goes on."""
+        """`(N, …)` the state from which each step starts."""
         return states.index_select(0, self._steps.before(self.reverse)).index_copy_(
             0, self._steps.first[self.reverse], first
         )

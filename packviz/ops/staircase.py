@@ -1,4 +1,4 @@
-"""A layer on a staircase of rectangles: in each the ordinary padded kernel runs on the sequences that still go on.
+"""Runs a layer on a staircase of rectangles: in each, the padded kernel runs on the sequences still running.
 
 Most sequences end inside a rectangle. What makes their final states exact all the same:
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 """By dtype, of states: two values agree if they differ by at most this share of the largest value."""
@@ -47,7 +46,7 @@ def multiplies_in_tf32() -> bool:
 
 @contextmanager
 def full_precision(tf32: bool = False) -> Iterator[None]:
-    """For the whole process, float32 is multiplied as float32 on CUDA: not in TF32, as cuDNN does unless told.
+    """For the whole process, float32 is multiplied as float32 on CUDA: not in TF32, which is the default of cuDNN.
 
     Args:
         tf32: the opposite: RNNs and products all multiply in TF32.
@@ -63,7 +62,7 @@ def full_precision(tf32: bool = False) -> Iterator[None]:
 
 
 def _switches(tf32: bool = False) -> list[tuple[Any, str, Any]]:
-    """Where torch is told how to multiply float32 on CUDA, in RNNs and in products: the place, its name, and how.
+    """Returns the settings of how torch multiplies float32 on CUDA, in RNNs and in products: object, name and value.
 
     Torch 2.9 and newer have a switch for each, and where one was set, asking for the older one is an error. Older
     releases have no `cudnn.rnn`.
@@ -75,91 +74,3 @@ def _switches(tf32: bool = False) -> list[tuple[Any, str, Any]]:
         else (old, "allow_tf32", tf32)
         for new, old in ((getattr(cudnn, "rnn", None), cudnn), (products, products))
     ]
-
-
-def apart(ours: Tensor, theirs: Tensor) -> float:
-    """The largest difference, relative to the largest finite value of `theirs`.
-
-    It is infinite if one of the values is not a number, or infinite in only one of the two.
-    """
-    if not theirs.numel():
-        return 0.0
-    ours, theirs = ours.detach().double(), theirs.detach().double()
-    gap = (ours - theirs).abs().masked_fill(ours == theirs, 0.0)  # equal infinities do not differ
-    found = float(gap.max()) / max(float(theirs.abs().masked_fill(theirs.isinf(), 0.0).max()), 1e-300)
-    return found if math.isfinite(found) else math.inf
-
-
-def relative_error(
-    ours: Sequence[Tensor], theirs: Sequence[Tensor], allowed: Callable[[torch.dtype], float]
-) -> tuple[float, int | None]:
-    """Compares two lists of results, one after the other.
-
-    Args:
-        ours: results.
-        theirs: what they should be.
-        allowed: returns the largest error that rounding explains, for the dtype of a result.
-
-    Returns:
-        The largest relative error, as `apart` has it; and the index of the first result that is farther off than is
-        allowed (then the error is the largest of such results), or None.
-    """
-    errors = [apart(*pair) if pair[0].shape == pair[1].shape else math.inf for pair in zip(ours, theirs, strict=True)]
-    wrong = [i for i, error in enumerate(errors) if error > allowed(theirs[i].dtype)]
-    return max((errors[i] for i in wrong or range(len(errors))), default=0.0), next(iter(wrong), None)
-
-
-def leaves(nested: Any, name: str = "result") -> dict[str, Tensor]:
-    """Copies every tensor in nested tuples, lists and dicts to the CPU, by names such as `result[0]['loss']`.
-
-    Numbers and NumPy arrays become tensors, complex values become pairs of real ones, and `None` is left out.
-
-    Raises:
-        TypeError: something else is in there.
-    """
-    if nested is None:
-        return {}
-    if getattr(nested, "is_nested", False):
-        nested = nested.unbind()
-    if isinstance(nested, (Mapping, tuple, list)):
-        parts = nested.items() if isinstance(nested, Mapping) else enumerate(nested)
-        return {key: leaf for i, part in parts for key, leaf in leaves(part, f"{name}[{i!r}]").items()}
-    try:
-        leaf = torch.as_tensor(nested).detach().to("cpu", copy=True)
-    except (TypeError, ValueError, RuntimeError):
-        kind = type(nested).__name__
-        raise TypeError(f"{name} is a {kind}; return tensors, numbers, or tuples, lists and dicts of these") from None
-    leaf = leaf if leaf.layout == torch.strided else leaf.to_dense()
-    return {name: torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf}
-
-
-def require_same(results: Mapping[str, Mapping[str, Tensor]], allowed: Callable[[torch.dtype], float]) -> float:
-    """Compares what several functions return with what the first of them returns.
-
-    Args:
-        results: by name of the function, what `leaves` makes of its result.
-        allowed: returns the largest error that rounding explains, for the dtype of a result.
-
-    Returns:
-        The largest relative error.
-
-    Raises:
-        ValueError: they do not agree. The error names the first part that differs, and by how much.
-    """
-    (first, right), *others = results.items()
-    largest = 0.0
-    for name, found in others:
-        said = f"{name} does not return what {first} returns: "
-        for part in {**right, **found}:
-            if part not in right or part not in found:
-                has, lacks = (name, first) if part in found else (first, name)
-                raise ValueError(f"{said}{part} is returned by {has} and not by {lacks}")
-        error, wrong = relative_error([found[part] for part in right], [*right.values()], allowed)
-        if wrong is not None:
-            part, wanted = [*right.items()][wrong]
-            if found[part].shape != wanted.shape:
-                raise ValueError(f"{said}{part} has shape {tuple(found[part].shape)}, and not {tuple(wanted.shape)}")
-            off, most = apart(found[part], wanted), allowed(wanted.dtype)
-            raise ValueError(f"{said}{part} differs by {off:.2g} of its largest value, and {most:.2g} is allowed")
-        largest = max(largest, error)
-    return largest

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from packviz.ops import private
-from packviz.ops.tolerance import apart
+from packviz.ops.agreement import relative_difference
 
 _MOST = 1e-3  # of the largest value; rounding comes to some 1e-6
 _LENGTHS = ([4, 2, 1], [4, 4, 4])
@@ -19,11 +19,11 @@ _passed: dict[tuple[str, bool, str], bool] = {}
 _on_trial = threading.RLock()  # other threads wait; what is tried is let through
 
 
-def passed(ways: Callable[..., list[Any]], mode: str, projected: bool, device: str) -> bool:
-    """Whether all ways to run an RNN give the same.
+def passed(methods: Callable[..., list[Any]], mode: str, projected: bool, device: str) -> bool:
+    """Whether all methods of running an RNN give the same results.
 
     Args:
-        ways: called as `ways(rnn, x, lengths)`: the output and the final state by each.
+        methods: called as `methods(rnn, x, lengths)`: the output and the final state by each.
         mode: of the RNN.
         projected: whether it has a projection.
         device: `"cpu"` or `"cuda"`.
@@ -34,11 +34,11 @@ def passed(ways: Callable[..., list[Any]], mode: str, projected: bool, device: s
     with _on_trial:
         if key not in _passed:
             _passed[key] = True
-            _passed[key] = _agree(ways, *key)
+            _passed[key] = _agree(methods, *key)
         return _passed[key]
 
 
-def _agree(ways: Callable[..., list[Any]], mode: str, projected: bool, device: str) -> bool:
+def _agree(methods: Callable[..., list[Any]], mode: str, projected: bool, device: str) -> bool:
     kind, _, nonlinearity = mode.partition("_")
     options: dict[str, Any] = {"nonlinearity": nonlinearity.lower()} if nonlinearity else {}
     options |= {"proj_size": 2} if projected else {}
@@ -49,16 +49,16 @@ def _agree(ways: Callable[..., list[Any]], mode: str, projected: bool, device: s
         for weight in rnn.parameters():
             weight.data = _numbers(*weight.shape).to(device, dtype)
         try:
-            return all(_agree_on(ways, rnn, lengths) for lengths in _LENGTHS)
+            return all(_agree_on(methods, rnn, lengths) for lengths in _LENGTHS)
         except Exception:
             return False
 
 
-def _agree_on(ways: Callable[..., list[Any]], rnn: nn.RNNBase, lengths: list[int]) -> bool:
+def _agree_on(methods: Callable[..., list[Any]], rnn: nn.RNNBase, lengths: list[int]) -> bool:
     weights = list(rnn.parameters())
     x = _numbers(max(lengths), len(lengths), 2).to(weights[0]).requires_grad_()
-    expected, *others = (_with_gradients(result, [x, *weights]) for result in ways(rnn, x, lengths))
-    return all(apart(a, b) < _MOST for one in others for a, b in zip(one, expected, strict=True))
+    expected, *others = (_with_gradients(result, [x, *weights]) for result in methods(rnn, x, lengths))
+    return all(relative_difference(a, b) < _MOST for one in others for a, b in zip(one, expected, strict=True))
 
 
 def _with_gradients(result: Any, inputs: list[Tensor]) -> list[Tensor]:

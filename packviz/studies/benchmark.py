@@ -40,13 +40,14 @@ from packviz.core import lengths
 from packviz.core.layout import IntArray
 from packviz.core.validation import at_least, one_of
 from packviz.draw import palette
-from packviz.draw.chart import Curve, Guide, Plot, Sweep
 from packviz.draw.drawing import Drawing
+from packviz.draw.quantities import milliseconds, plain
 from packviz.draw.sheet import Sheet
-from packviz.draw.text import count, milliseconds, plain, table
+from packviz.draw.sweep import Curve, Guide, Plot, Sweep
+from packviz.draw.text import count, table
 
 SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
-"""The forum's two ways to fill a batch, and one more."""
+"""The forum's two setups of lengths, and one more."""
 
 PASSES = {"forward": "forward pass", "training": "forward and backward pass"}
 
@@ -61,7 +62,7 @@ QUICK = {"batch_size": 64, "shortest": 32, "longest": 128, "step": 32, "rounds":
 
 NETWORK = "Embedding(10, 16) → LSTM(16, 32) → Linear(32, 2), batch size {}, float32"
 
-QUANTITIES = {"ratio": ("times as long as {}", "×"), "time": ("time", "ms"), "memory": ("most memory in use", "MB")}
+QUANTITIES = {"ratio": ("times as long as {}", "×"), "time": ("time", "ms"), "memory": ("peak memory", "MB")}
 """What is drawn: how many times as long as the first method, the times, and the memory."""
 
 
@@ -193,8 +194,8 @@ class Benchmark(Drawing, Passes[BenchmarkPoint]):
         if (most := self._most(quantity)) is None:
             return f"{', '.join(self.methods)}: {QUANTITIES[quantity][0].format(first)}"
         value, (method, which, setup, steps) = most
-        said = {"ratio": "takes up to {:.2g} times as long as", "memory": "needs as little as {:.2g} of the memory of"}
-        what = said[quantity].format(value)
+        texts = {"ratio": "takes up to {:.2g} times as long as", "memory": "needs as little as {:.2g} of the memory of"}
+        what = texts[quantity].format(value)
         return f"{method.capitalize()} {what} {first} ({which}, setup {setup}, {steps} time steps)"
 
     def brief(self, quantity: str) -> str:
@@ -210,13 +211,13 @@ class Benchmark(Drawing, Passes[BenchmarkPoint]):
         """What a training step takes at the longest size of a setup, in words, method by method."""
         timing, (first, *others) = self.at(setup, self.steps(setup)[-1])["training"], self.methods
         if quantity == "memory":
-            said = {method: f"{most / 1e6:.3g}" for method, most in timing.memory.items()}
+            shown = {method: f"{most / 1e6:.3g}" for method, most in timing.memory.items()}
         elif quantity == "time":
-            said = {method: milliseconds(timing.median(method)) for method in timing.seconds}
+            shown = {method: milliseconds(timing.median(method)) for method in timing.seconds}
         else:
             there = [method for method in others if {method, first} <= timing.seconds.keys()]
-            said = {method: f"{timing.ratio(method, first).value:.2g}" for method in there}
-        return ", ".join(f"{method} {value}" for method, value in said.items())
+            shown = {method: f"{timing.ratio(method, first).value:.2g}" for method in there}
+        return ", ".join(f"{method} {value}" for method, value in shown.items())
 
     @property
     def _telling(self) -> str:
@@ -260,8 +261,8 @@ class Benchmark(Drawing, Passes[BenchmarkPoint]):
 
     def _tables(self) -> Iterator[str]:
         for setup in self.setups:
-            for which, said in PASSES.items():
-                yield f"\nSetup {setup} ({SETUPS[setup]}), {said}:"
+            for which, label in PASSES.items():
+                yield f"\nSetup {setup} ({SETUPS[setup]}), {label}:"
                 yield from self._table(setup, which)
 
     def _table(self, setup: str, which: str) -> list[str]:
@@ -285,7 +286,7 @@ class Benchmark(Drawing, Passes[BenchmarkPoint]):
         return next((timing.busy for timing in whole if timing.busy), "")
 
     def _remarks(self) -> Iterator[str]:
-        yield "\nms: median. MB: the most memory in use at once. ?: not told apart. –: no number."
+        yield "\nms: median. MB: peak memory. ?: not told apart. –: no number."
         yield RATIOS
         if busy := [reason for point in self.points if (reason := self._busy(point))]:
             yield f"The machine was busy at {len(busy)} of {count(len(self.points), 'point')}: {busy[-1]}."
@@ -320,8 +321,8 @@ def beside(
     """
     there = {name: result for name, result in results.items() if result}
     first = next(iter(there.values()), None)
-    wanted = setups or _setups(there)
-    rows = [[_plot(results, quantity, setup, planned) for setup in wanted] for quantity in what]
+    drawn = setups or _setups(there)
+    rows = [[_plot(results, quantity, setup, planned) for setup in drawn] for quantity in what]
     title = first.finding(what[0]) if first and first.points else "The forum's network"
     sources, below = _sources(results)
     below = [*notes, *below]
@@ -383,9 +384,9 @@ def _of_setup(found: Mapping[str, Benchmark], quantity: str, setup: str) -> str:
     return f"{what}{'' if quantity == 'ratio' else f' in {unit}'}, training in {setup}{at}: {_of_each(labels)}"
 
 
-def _of_each(said: Mapping[str, str]) -> str:
-    """What is said of each machine, in a line."""
-    return "; ".join(f"{name}: {words}" if name else words for name, words in said.items() if words)
+def _of_each(texts: Mapping[str, str]) -> str:
+    """Returns the texts of all machines in one line."""
+    return "; ".join(f"{name}: {words}" if name else words for name, words in texts.items() if words)
 
 
 def _setups(results: Mapping[str, Benchmark]) -> list[str]:
@@ -430,19 +431,19 @@ def _plot(
         if name in drawn:
             result = drawn[name]
             for method, which in product(result.methods[quantity == "ratio" :], passes):
-                said = _end_name(quantity, method, which if len(passes) > 1 else "", result)
-                said = ", ".join(filter(None, (said, name if named else "")))
-                curves.append(_curve(result, quantity, method, source, setup, which, said))
+                label = _end_name(quantity, method, which if len(passes) > 1 else "", result)
+                label = ", ".join(filter(None, (label, name if named else "")))
+                curves.append(_curve(result, quantity, method, source, setup, which, label))
     shown = [curve for curve in reversed(curves) if curve]
-    said, unit = QUANTITIES[quantity]
-    what = said.format(first.methods[0] if first else "…")
+    label, unit = QUANTITIES[quantity]
+    what = label.format(first.methods[0] if first else "…")
     where = f"{before}, {setup}" if before else f"{setup} ({SETUPS[setup]})"
     title = ", ".join([f"{where}: {what}", *passes][: 2 if len(passes) == 1 else 1])
     return Plot(title, shown, planned, _guides(quantity, shown, planned, first), unit, log=True)
 
 
 def _sources(results: Mapping[str, Benchmark | None]) -> tuple[list[str], list[str]]:
-    """Lines for where each result comes from, if it has a name; and what else is to be said of it."""
+    """Lines for where each result comes from, if it has a name; and further notes on it."""
     there = {name: result for name, result in results.items() if result}
     alike = _comparable(results, "time")
     sources, below = [], []
@@ -457,16 +458,16 @@ def _sources(results: Mapping[str, Benchmark | None]) -> tuple[list[str], list[s
             below.append(f"Measured on {result.caption}.")
         if result:
             if len(alike) < len(there):
-                apart = "" if name in alike else "; only its ratios are drawn"
-                below.append(f"{prefix}{result.network}{apart}.")
+                note = "" if name in alike else "; only its ratios are drawn"
+                below.append(f"{prefix}{result.network}{note}.")
             below += [f"{prefix}✗ {line}" for line in result.left_out]
     return sources, below
 
 
 def _key(what: Sequence[str], passes: Sequence[str] = tuple(PASSES)) -> list[str]:
     """What marks and bands mean, in a line, if there are any."""
-    said = [_MARKS] * (len(passes) > 1) + [_BANDS] * ([*what] != ["memory"])
-    return [" ".join(said)] if said else []
+    notes = [_MARKS] * (len(passes) > 1) + [_BANDS] * ([*what] != ["memory"])
+    return [" ".join(notes)] if notes else []
 
 
 def _all_in_words(title: str, rows: Sequence[Sequence[Plot]], below: Sequence[str]) -> str:
@@ -500,11 +501,11 @@ def _guides(quantity: str, curves: Sequence[Curve], planned: Sequence[int], firs
     if quantity != "time" or not own:
         return []
     x, y, last = own[-1].x[0], own[-1].y[0], own[-1].x[-1]
-    return [Guide(said, ((x, y), (last, y * (last / x) ** power))) for said, power in _SLOPES]
+    return [Guide(label, ((x, y), (last, y * (last / x) ** power))) for label, power in _SLOPES]
 
 
 def _curve(
-    result: Benchmark, quantity: str, method: str, source: int, setup: str, which: str, said: str
+    result: Benchmark, quantity: str, method: str, source: int, setup: str, which: str, label: str
 ) -> Curve | None:
     values: dict[int, tuple[float, float, float]] = {}  # first quartile, median, third quartile
     first = result.methods[0]
@@ -522,7 +523,7 @@ def _curve(
         return None
     lows, middles, highs = ([spread[i] for spread in values.values()] for i in range(3))
     return Curve(
-        said, _number_of(method, result), source, list(values), middles, lows, highs, hollow=which != "training"
+        label, _number_of(method, result), source, list(values), middles, lows, highs, hollow=which != "training"
     )
 
 

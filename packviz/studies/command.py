@@ -9,7 +9,7 @@ from pathlib import Path
 from packviz.bench.command import add_study_options, run_study
 from packviz.bench.terminal import writing
 from packviz.core.files import require_suffix
-from packviz.draw.chart import Sweep
+from packviz.draw.sweep import Sweep
 from packviz.studies import benchmark
 from packviz.studies.benchmark import METHODS, SETUPS
 

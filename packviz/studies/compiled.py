@@ -1,4 +1,4 @@
-"""Compiling and packing, together and apart: one training step of an encoder–decoder LSTM, several ways.
+"""Compiling and packing, together and apart: one training step of an encoder–decoder LSTM, by several methods.
 
 A page on packing in a forecasting library compares three of them on a GPU. Here are these three in kind, and what it
 leaves out. All but the padded ones compute the same; padded, the decoder starts from states that have read padding.
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from packviz.bench.study import Comparison, Study, Timings, by_comparison
 from packviz.bench.timing import RATIOS, Timing
 from packviz.core.lengths import uniform
-from packviz.draw import bars, palette
+from packviz.draw import palette, spreads
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 from packviz.draw.text import table
@@ -102,8 +102,8 @@ class Wrapping(Forecaster):
 
 
 def models(features: int, hidden: int) -> dict[str, tuple[nn.Module, bool]]:
-    """The contestants with the same weights: by name the model, and whether to compile it."""
-    ways: dict[str, tuple[Callable[[], nn.Module], bool]] = {
+    """Returns the methods, with the same weights: by name the model, and whether to compile it."""
+    variants: dict[str, tuple[Callable[[], nn.Module], bool]] = {
         "padded": (lambda: Forecaster(features, hidden), False),
         REFERENCE: (lambda: Forecaster(features, hidden), True),
         "packed": (lambda: Packing(features, hidden), False),
@@ -112,7 +112,7 @@ def models(features: int, hidden: int) -> dict[str, tuple[nn.Module, bool]]:
         "compiled, ragged_op": (lambda: Wrapping(features, hidden, ragged_op), True),
     }
     made = {}
-    for name, (make, compiled) in ways.items():
+    for name, (make, compiled) in variants.items():
         with torch.random.fork_rng():
             torch.manual_seed(0)
             made[name] = make(), compiled
@@ -145,7 +145,7 @@ class CompiledPoint:
 
 
 class Compiled(Timings[CompiledPoint], Drawing):
-    """What was measured: one training step (forward and backward) of each contestant, by the names of `models`."""
+    """What was measured: one training step (forward and backward) of each method, by the names of `models`."""
 
     def to_text(self) -> str:
         """Milliseconds, and how many times as long as the reference."""
@@ -160,17 +160,17 @@ class Compiled(Timings[CompiledPoint], Drawing):
     def sheet(self, theme: str) -> Sheet:
         """A bar for each: how many times as long as the reference, with a line from quartile to quartile."""
         whole = stack("", [self._bars(point, theme) for point in self.values], theme)
-        whole.said = self.to_text()
+        whole.description = self.to_text()
         return whole
 
     def _bars(self, point: CompiledPoint, theme: str) -> Sheet:
         timing = self.values[point]
         ratios = [timing.ratio(name, REFERENCE) for name in timing.seconds]
-        rows = {r.name: bars.Spread(r.low, r.value, r.high, f"{r.value:.3g}", fill=_colour(r.name)) for r in ratios}
+        rows = {r.name: spreads.Spread(r.low, r.value, r.high, f"{r.value:.3g}", fill=_colour(r.name)) for r in ratios}
         exact = [ratio for ratio in ratios if "padded" not in ratio.name]
         best = min(exact, key=lambda ratio: ratio.value)
         title = f"The fastest exact way ({best.name}) takes {best.value:.3g} times as long as {REFERENCE}"
-        return bars.spreads(title, rows, theme, line=1, notes=[RATIOS, self._place(timing)])
+        return spreads.spreads(title, rows, theme, line=1, notes=[RATIOS, self._place(timing)])
 
     def _place(self, timing: Timing) -> str:
         backend = timing.provenance["parameters"]["backend"]

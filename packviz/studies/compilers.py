@@ -1,4 +1,4 @@
-"""What torch's own ways to a fixed graph make of packing: a table of networks and compilers, computed live.
+"""What torch's own compilers to a fixed graph make of packing: a table of networks and compilers, computed live.
 
 Every network is compiled on lengths that are all equal, as a guide's examples are, and compared with the network itself
 on other lengths. `torch.compile` hands its graphs to a backend that counts their operators and runs them eagerly: no
@@ -27,7 +27,7 @@ from packviz.draw.text import count
 RIGHT, WRONG, ERROR = "right", "WRONG", "error"
 STEPS, EXAMPLE = 5, (5, 5, 5)
 OTHERS = ((5, 3, 1), (2, 5, 4), (4, 4, 4))
-WAYS = ("jit.trace", "export", "compile", "compile, fullgraph", "ONNX, legacy", "ONNX, new")
+COMPILERS = ("jit.trace", "export", "compile", "compile, fullgraph", "ONNX, legacy", "ONNX, new")
 WRITTEN_FOR = "2.13"
 """The torch whose table the notebook explains."""
 AROUND = 5
@@ -47,31 +47,31 @@ class Cell:
     Attributes:
         outcome: `RIGHT`: it runs, and gives what the network gives, on other lengths too. `WRONG`: it runs, and does
             not. `ERROR`: it does not run.
-        said: the error: its type and the first line of its text.
+        message: the error: its type and the first line of its text.
         compiled: the operators in the graphs that `torch.compile` made, those of the RNN left out; none for others.
         recorded: whether this was not run here, but read from the recorded file.
     """
 
     outcome: str
-    said: str = ""
+    message: str = ""
     compiled: int | None = None
     recorded: bool = False
 
     def __str__(self) -> str:
-        mark = {RIGHT: "✓", WRONG: "✗"}.get(self.outcome, "–")  # an error is said aloud; only what is silent stands out
+        mark = {RIGHT: "✓", WRONG: "✗"}.get(self.outcome, "–")  # only silent mistakes stand out
         compiled = "" if self.compiled is None else f", {self.compiled} of {AROUND}"
         return f"{mark} {self.outcome}{compiled}{'*' if self.recorded else ''}"
 
 
 @dataclass(frozen=True)
 class CompilerPoint:
-    """A network of `networks.TAGGERS`, and a compiler of `WAYS`."""
+    """A network of `networks.TAGGERS`, and a compiler of `COMPILERS`."""
 
     network: str
-    way: str
+    compiler: str
 
     def __str__(self) -> str:
-        return f"{self.network}, {self.way}"
+        return f"{self.network}, {self.compiler}"
 
 
 class Relatives(Tabled, Results[CompilerPoint, Cell]):
@@ -82,7 +82,7 @@ class Relatives(Tabled, Results[CompilerPoint, Cell]):
         """By the name of the network, then by the compiler."""
         rows: dict[str, dict[str, Cell]] = {}
         for point, cell in self.values.items():
-            rows.setdefault(point.network, {})[point.way] = cell
+            rows.setdefault(point.network, {})[point.compiler] = cell
         return rows
 
     @property
@@ -100,12 +100,12 @@ class Relatives(Tabled, Results[CompilerPoint, Cell]):
         """What to say of a text that explains this table, if it was written for another torch; else empty."""
         if self.torch.startswith(f"{WRITTEN_FOR}."):
             return ""
-        return f"What is said of this table was written for torch {WRITTEN_FOR}: where they differ, believe the table."
+        return f"The text about this table was written for torch {WRITTEN_FOR}: where they differ, believe the table."
 
     @property
     def errors(self) -> list[str]:
         """The different errors, in the order of the table."""
-        return list(dict.fromkeys(cell.said for cell in self.values.values() if cell.said))
+        return list(dict.fromkeys(cell.message for cell in self.values.values() if cell.message))
 
     @property
     def notes(self) -> list[str]:
@@ -118,21 +118,22 @@ class Relatives(Tabled, Results[CompilerPoint, Cell]):
         ]
         return notes
 
-    def said(self, network: str, way: str) -> str:
+    def label(self, network: str, compiler: str) -> str:
         """What stands in a cell."""
-        cell = self.values[CompilerPoint(network, way)]
-        return str(cell).replace(ERROR, f"{ERROR} {self.errors.index(cell.said) + 1}") if cell.said else str(cell)
+        cell = self.values[CompilerPoint(network, compiler)]
+        return str(cell).replace(ERROR, f"{ERROR} {self.errors.index(cell.message) + 1}") if cell.message else str(cell)
 
     @property
     def table(self) -> Table:
         """A mark and a word in each cell, and the errors below."""
-        ways = [way for way in WAYS if any(point.way == way for point in self.values)]
+        compilers = [compiler for compiler in COMPILERS if any(point.compiler == compiler for point in self.values)]
         rows = [
-            [name, *(self.said(name, way) if way in row else "" for way in ways)] for name, row in self.cells.items()
+            [name, *(self.label(name, compiler) if compiler in row else "" for compiler in compilers)]
+            for name, row in self.cells.items()
         ]
-        errors = [f"error {i}: {said}" for i, said in enumerate(self.errors, 1)]
+        errors = [f"error {i}: {error}" for i, error in enumerate(self.errors, 1)]
         folded = [f"{count(len(errors), 'error')}:", *errors] if errors else []
-        return Table(rows, ["", *ways], notes=self.notes, folded=folded, form="<  <")
+        return Table(rows, ["", *compilers], notes=self.notes, folded=folded, form="<  <")
 
 
 def survey(points: Iterable[CompilerPoint] = (), record: str = "") -> Relatives:
@@ -145,9 +146,9 @@ def survey(points: Iterable[CompilerPoint] = (), record: str = "") -> Relatives:
     """
     found = STUDY.run([*points] or STUDY.full)
     gone = {
-        point: cell.said.removeprefix(_NOT_RUN)
+        point: cell.message.removeprefix(_NOT_RUN)
         for point, cell in found.values.items()
-        if cell.said.startswith(_NOT_RUN)
+        if cell.message.startswith(_NOT_RUN)
     }
     if not gone:
         return found
@@ -155,7 +156,7 @@ def survey(points: Iterable[CompilerPoint] = (), record: str = "") -> Relatives:
     try:
         known = STUDY.load(record)
     except ValueError:
-        values, missing = {}, f"Not run: {', '.join(dict.fromkeys(point.way for point in gone))} ({why})."
+        values, missing = {}, f"Not run: {', '.join(dict.fromkeys(point.compiler for point in gone))} ({why})."
     else:
         values = {point: replace(known.values[point], recorded=True) for point in gone}
         missing = f"* not run here ({why}): recorded with torch {known.torch.split('+')[0]}."
@@ -163,23 +164,23 @@ def survey(points: Iterable[CompilerPoint] = (), record: str = "") -> Relatives:
 
 
 def compile_and_compare(point: CompilerPoint, how: MeasureOptions) -> Cell:
-    """Compiles the network in that way, and compares."""
+    """Compiles the network with that compiler, and compares."""
     try:
-        return _cell(networks.TAGGERS[point.network]().eval(), point.way)
+        return _cell(networks.TAGGERS[point.network]().eval(), point.compiler)
     except ImportError as error:
         return Cell(ERROR, f"{_NOT_RUN}{error.name} is not installed")
 
 
-def _cell(network: Any, way: str) -> Cell:
-    """Compiles a network in one way, and compares.
+def _cell(network: Any, compiler: str) -> Cell:
+    """Compiles a network with one compiler, and compares.
 
     Raises:
-        ImportError: a package that the way needs is missing.
+        ImportError: a package that the compiler needs is missing.
     """
     counted: list[int] = []
     with torch.no_grad(), quiet():
         try:
-            compiled = _COMPILERS[way](network, counted)
+            compiled = _COMPILERS[compiler](network, counted)
             answers = [(compiled(*batch), network(*batch)) for batch in map(_batch, (EXAMPLE, *OTHERS))]
         except ImportError:
             raise
@@ -188,7 +189,7 @@ def _cell(network: Any, way: str) -> Cell:
         finally:
             torch.compiler.reset()
     right = all(a.shape == b.shape and torch.allclose(a, b, atol=1e-5) for a, b in answers)
-    return Cell(RIGHT if right else WRONG, compiled=sum(counted) if way.startswith("compile") else None)
+    return Cell(RIGHT if right else WRONG, compiled=sum(counted) if compiler.startswith("compile") else None)
 
 
 def _batch(lengths: Sequence[int]) -> Any:
@@ -239,8 +240,8 @@ def _onnx(network: Any, counted: list[int], new: bool) -> Answer:
     names = [one.name for one in session.get_inputs()]
 
     def run(x: Any, lengths: Any) -> Any:
-        given = {"x": x.numpy(), "lengths": lengths.numpy()}  # what the network does not read is left out of the file
-        return torch.from_numpy(session.run(None, {name: given[name] for name in names})[0])
+        inputs = {"x": x.numpy(), "lengths": lengths.numpy()}  # what the network does not read is left out of the file
+        return torch.from_numpy(session.run(None, {name: inputs[name] for name in names})[0])
 
     return run
 
@@ -261,8 +262,8 @@ def _first_line(error: BaseException) -> str:
         error = error.__cause__
     line = _ANSI.sub("", next(iter(str(error).splitlines()), ""))
     line = re.sub(r"\S*/[\w./-]*/(\w+\.\w+)", r"\1", line)
-    said = f"{type(error).__name__}: {line}"
-    return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
+    message = f"{type(error).__name__}: {line}"
+    return message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…"
 
 
 STUDY = Study(
@@ -270,8 +271,8 @@ STUDY = Study(
     CompilerPoint,
     compile_and_compare,
     Relatives,
-    full=[CompilerPoint(network, way) for network in networks.TAGGERS for way in WAYS],
-    quick=[CompilerPoint(network, way) for network in ("padded", "ragged_op") for way in WAYS],
+    full=[CompilerPoint(network, compiler) for network in networks.TAGGERS for compiler in COMPILERS],
+    quick=[CompilerPoint(network, compiler) for network in ("padded", "ragged_op") for compiler in COMPILERS],
     read=lambda point, entry: Cell(**{field.name: entry[field.name] for field in fields(Cell)}),
     write=asdict,
     version=2,

@@ -1,6 +1,6 @@
-"""The race of the everyday helpers against a plain loop over the sequences.
+"""Compares the everyday helpers with a plain loop over the sequences.
 
-Mask: making it. The others: forward and backward, with a gradient of ones. The unpacking also races torch's own.
+Mask: making it. The others: forward and backward, with a gradient of ones. Unpacking is compared with torch's own, too.
 
 `packviz study helpers --out notebooks/recorded/helpers_cpu.json` makes the recorded file.
 """
@@ -18,8 +18,8 @@ from packviz.bench.rnn_calls import training
 from packviz.bench.study import Comparison, MeasureOptions, Study, Timings, timed
 from packviz.bench.timing import RATIOS, Timing
 from packviz.core.lengths import uniform
+from packviz.draw.quantities import milliseconds
 from packviz.draw.table import Table, Tabled
-from packviz.draw.text import milliseconds
 from packviz.ops import masks, packing
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
@@ -47,7 +47,7 @@ class HelperPoint:
         return f"{self.helper}, {self.batch} × {self.steps}, {self.features} features"
 
     @property
-    def said(self) -> str:
+    def shape(self) -> str:
         """The batch in words."""
         return f"{self.batch} sequences of 1 to {self.steps} time steps, {self.features} features"
 
@@ -63,7 +63,7 @@ class Helpers(Tabled, Timings[HelperPoint]):
     def table(self) -> Table:
         """A line per helper with median times, and how many times as long the others take."""
         rows: list[list[str]] = []
-        for batch, points in groupby(self.values, lambda point: point.said):
+        for batch, points in groupby(self.values, lambda point: point.shape):
             rows.append([f"{batch}:"])
             for point in points:
                 timing = self.values[point]
@@ -85,7 +85,7 @@ class Helpers(Tabled, Timings[HelperPoint]):
 
 
 def helper_calls(helper: str, lengths: Sequence[int], steps: int, features: int, device: Any = "cpu") -> Comparison:
-    """A helper and those it races: all give the same result, then its gradient if it has one."""
+    """Returns a helper and what it is compared with: all give the same result, then its gradient if it has one."""
     x = torch.randn(steps, len(lengths), features).to(device).requires_grad_()
     n = torch.tensor(lengths)
     packed = pack_padded_sequence(x.detach(), n, enforce_sorted=False)

@@ -1,10 +1,10 @@
-"""Rules of thumb for packing, held against measurements over a grid of batches.
+"""Heuristics for packing, compared with measurements over a grid of batches.
 
 One batch is run padded and packed (pack, RNN, pad), forward and backward or forward alone, for several kinds of RNN,
 sizes and lengths. Which was faster? And what would a rule have chosen? (Padded results are not the packed ones: see
 notebook 04. Here only time counts.)
 
-`packviz study thumb --out notebooks/recorded/heuristics_cpu.json` makes the recorded file, in about four minutes.
+`packviz study heuristics --out notebooks/recorded/heuristics_cpu.json` makes the recorded file, in about four minutes.
 """
 
 from __future__ import annotations

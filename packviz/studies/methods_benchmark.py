@@ -1,16 +1,16 @@
-"""The race: torch padded, torch packed, and every method of `pv.run`, at named points.
+"""The methods benchmark: torch padded, torch packed, and every method of `pv.run`, at named points.
 
 A point is an RNN and a batch. At each, all are timed against each other in two passes: *training* (forward and
 backward, with a gradient of ones, to the input and all weights) and *forward* (without a graph for autograd). Before a
-point is timed, the results and gradients of all methods are held against torch's packed ones, on a GPU without TF32;
-who differs is left out there, and the point says why. torch padded is timed as a measure of speed only: its states are
-read after the padding, and so are wrong.
+point is timed, the results and gradients of all methods are compared with torch's packed ones, on a GPU without TF32.
+A method that differs is left out there, and the point says why. torch padded is timed as a measure of speed only: its
+states are read after the padding, and so are wrong.
 
 What is built once for a batch's lengths (indices, the choice of `auto`) is forgotten before every call, because in
 training every batch has lengths of its own.
 
-Some points have no RNN: there torch's packing and padding alone race packviz's, and *copy* is one copy of the padded
-tensor.
+Some points have no RNN: they compare only torch's packing and padding with packviz's, and *copy* is one copy of the
+padded tensor.
 
 `packviz study methods --out notebooks/recorded/methods_cpu.json` makes the recorded file. With `--points untuned` the
 same methods are timed on a grid that nothing was tuned to.
@@ -49,8 +49,9 @@ from packviz.core.validation import one_of
 from packviz.count.flops import flops
 from packviz.draw import palette
 from packviz.draw.dumbbells import Dumbbells, Row
+from packviz.draw.quantities import milliseconds
 from packviz.draw.table import Table
-from packviz.draw.text import count, milliseconds, table
+from packviz.draw.text import count, table
 from packviz.ops import original, packing
 from packviz.ops.running import forget
 
@@ -161,7 +162,7 @@ class Target(NamedTuple):
 
     Attributes:
         missed: the points where it does not.
-        of: those that the aim is for.
+        of: those that the target is for.
     """
 
     misses: list[MethodsPoint]
@@ -169,7 +170,7 @@ class Target(NamedTuple):
 
 
 class MethodsBenchmark(Passes[MethodsPoint]):
-    """What a race found: by point and pass, the `Timing` of every method."""
+    """The results of the benchmark: by point and pass, the `Timing` of every method."""
 
     @property
     def points(self) -> list[MethodsPoint]:
@@ -187,7 +188,7 @@ class MethodsBenchmark(Passes[MethodsPoint]):
         return min((name for name in timing.seconds if name not in (PADDED, AUTO)), key=timing.median)
 
     def targets(self, which: str = "training") -> dict[str, Target]:
-        """What `auto` aims at, and where it misses."""
+        """Returns the targets of `auto`, by name, and where it misses them."""
         every = self.points
         slow = [point for point in every if self.values[point][which].median(PADDED) > 5e-3]
         even = [point for point in every if point.lengths in _HARDLY_PADDED]
@@ -205,20 +206,21 @@ class MethodsBenchmark(Passes[MethodsPoint]):
 
     @property
     def verdict(self) -> str:
-        """What `auto` aims at, and where it misses."""
+        """The targets of `auto`, and where it misses them."""
         lines = []
-        for which, said in PASSES.items() if self.points else ():
-            for name, aim in self.targets(which).items():
-                where = "; ".join(point.name for point in aim.misses)
-                lines.append(f"{said}, auto {name}: missed at {len(aim.misses)} of {count(len(aim.of), 'point')}")
+        for which, label in PASSES.items() if self.points else ():
+            for name, target in self.targets(which).items():
+                where = "; ".join(point.name for point in target.misses)
+                missed, of = len(target.misses), count(len(target.of), "point")
+                lines.append(f"{label}, auto {name}: missed at {missed} of {of}")
                 lines[-1] += f" ({where})" if where else ""
         return "\n".join(lines)
 
     def to_text(self) -> str:
         """What `auto` takes in both passes side by side, all times, and the verdict."""
         lines = [*self._ratios(), RATIOS, ""] if self.points else []
-        for which, said in PASSES.items():
-            lines.append(f"{said}, ms")
+        for which, label in PASSES.items():
+            lines.append(f"{label}, ms")
             for point, timings in self.values.items():
                 timing = timings[which]
                 times = ", ".join(f"{name} {milliseconds(timing.median(name))}" for name in timing.seconds)
@@ -302,8 +304,8 @@ def chart(machines: Mapping[str, MethodsBenchmark], which: str = "training") -> 
             lines += [f"{name}:"] * bool(group)
             for point in (point for point in group if point in there[machine]):
                 every = {one: result.ratio(point, one, PADDED, which) for one in (PACKED, *METHODS)}
-                said = ", ".join(f"{one} {ratio:.2g}".replace("nan", "–") for one, ratio in every.items())
-                lines.append(f"{point.name}: {said}; best: {result.best(point, which)}")
+                ratios = ", ".join(f"{one} {ratio:.2g}".replace("nan", "–") for one, ratio in every.items())
+                lines.append(f"{point.name}: {ratios}; best: {result.best(point, which)}")
     x = "times as long as torch padded (dashed: 1)" if len(machines) == 1 else "× torch padded"
     panels = _panels(machines)
     words = "\n".join([*lines, "", *panels["below"]])
@@ -350,8 +352,8 @@ def packing_chart(machines: Mapping[str, MethodsBenchmark]) -> Chart:
     for machine, found in ratios.items():
         lines += ["", f"{machine}:"] if len(machines) > 1 else []
         for point, row in rows.items():
-            said = [f"{name} {values[point]:.3g}" for name, values in found.items() if point in values]
-            lines += [f"{row}: {', '.join(said)}"] * bool(said)
+            numbers = [f"{name} {values[point]:.3g}" for name, values in found.items() if point in values]
+            lines += [f"{row}: {', '.join(numbers)}"] * bool(numbers)
     x = "times as long as packviz (dashed: 1)" if len(machines) == 1 else "× packviz"
     panels = _panels(machines, f"{points[0].hidden_size} features, forward and backward.")
     words = "\n".join([*lines, "", *panels["below"]])
@@ -367,18 +369,18 @@ def packing_chart(machines: Mapping[str, MethodsBenchmark]) -> Chart:
 
 
 def misses(machines: Mapping[str, MethodsBenchmark]) -> Table:
-    """How often `auto` misses each of its aims, on every machine and in both passes."""
+    """Returns how often `auto` misses each of its targets, on every machine and in both passes."""
     targets = {(name, which): result.targets(which) for name, result in machines.items() for which in PASSES}
     head = [f"{name}, {which}" if len(machines) > 1 else which for name, which in targets]
     rows = [
-        [said, *(f"{len(found[said].misses)} of {len(found[said].of)}" for found in targets.values())]
-        for said in next(iter(targets.values()))
+        [label, *(f"{len(found[label].misses)} of {len(found[label].of)}" for found in targets.values())]
+        for label in next(iter(targets.values()))
     ]
-    return Table(rows, ["auto should take", *head], "Points where auto misses its aim")
+    return Table(rows, ["auto should take", *head], "Points where auto misses its target")
 
 
 def _panels(machines: Mapping[str, MethodsBenchmark], *below: str) -> dict[str, Any]:
-    """What `figures.axes` is to be told of the machines: a panel for each, and what was measured on, below."""
+    """Returns arguments of `figures.axes` for the machines: a panel for each, and what was measured on, below."""
     return {"panels": [*machines] if len(machines) > 1 else [""], "below": [*below, *captions(machines)]}
 
 

@@ -1,7 +1,7 @@
-"""What a packed training step spends its time on: one part after the other is exchanged for one that does not copy.
+"""What a packed training step spends its time on: one part after the other is replaced by one that does not copy.
 
-The step is that of the forum's network (see `packviz.studies.network`), setup B. Exchanged are, in this order,
-torch's pad, its pack and its packed LSTM; all give the same. What the step then takes less was that part's share.
+The step is that of the forum's network (see `packviz.studies.network`), setup B. Replaced are, in this order, torch's
+pad, its pack and its packed LSTM; all give the same. What the step then takes less was that part's share.
 
 `packviz study parts --out notebooks/recorded/parts_cpu.json` makes the recorded file, in about two minutes.
 """
@@ -19,18 +19,19 @@ from packviz.bench import rnn_calls
 from packviz.bench.comparison import shares
 from packviz.bench.study import Comparison, Study, Timings, by_comparison, captions
 from packviz.bench.timing import RATIOS
-from packviz.draw import bars
+from packviz.draw import spreads
 from packviz.draw.drawing import Drawing
 from packviz.draw.palette import METHODS
+from packviz.draw.quantities import milliseconds, whole_percent
 from packviz.draw.sheet import HATCHED, Sheet
-from packviz.draw.text import milliseconds, table, whole_percent
+from packviz.draw.text import table
 from packviz.ops.running import forget
 from packviz.studies import network as forum
 from packviz.studies.benchmark import setup_lengths
 
 TORCH = "all of torch's"
-EXCHANGED = {"pad": "pad exchanged", "pack": "pack too", "packed LSTM": "and the LSTM: pv.run"}
-"""By the name of a part, the step in which it and those before it are exchanged."""
+REPLACED = {"pad": "pad replaced", "pack": "pack too", "packed LSTM": "and the LSTM: pv.run"}
+"""By the name of a part, the step in which it and those before it are replaced."""
 
 REST = "the rest"
 
@@ -47,19 +48,19 @@ class PartsPoint:
 
 
 class Parts(Drawing, Timings[PartsPoint]):
-    """One training step of the forum's network, with more and more of its parts exchanged."""
+    """One training step of the forum's network, with more and more of its parts replaced."""
 
     def shares(self, point: PartsPoint) -> dict[str, float]:
         """The share of each part in the time of the step, and of all the rest; they add up to 1."""
-        left = {part: self.ratio(point, name, TORCH).value for part, name in EXCHANGED.items()}
+        left = {part: self.ratio(point, name, TORCH).value for part, name in REPLACED.items()}
         return shares(left, REST)
 
     def finding(self) -> str:
         """What the largest batch says, in a line."""
         point = self.points[-1]
-        return f"Of a packed training step at {point.steps} time steps: {self._said(point)}"
+        return f"Of a packed training step at {point.steps} time steps: {self._listed(point)}"
 
-    def _said(self, point: PartsPoint) -> str:
+    def _listed(self, point: PartsPoint) -> str:
         return ", ".join(f"{part} {whole_percent(share)}" for part, share in self.shares(point).items())
 
     def to_text(self) -> str:
@@ -67,18 +68,18 @@ class Parts(Drawing, Timings[PartsPoint]):
         lines = [f"{self.finding()}."]
         for point, timing in self.values.items():
             rows = [[f"{point}", "ms", f"times {TORCH} (quartiles)"], *timing.against(TORCH)]
-            lines += ["", *table(rows, "<8   <"), f"Shares: {self._said(point)}."]
+            lines += ["", *table(rows, "<8   <"), f"Shares: {self._listed(point)}."]
         return "\n".join([*lines, "", RATIOS, f"Measured on {self.caption}."])
 
-    def bar(self, point: PartsPoint) -> tuple[list[bars.Share], str]:
+    def bar(self, point: PartsPoint) -> tuple[list[spreads.Share], str]:
         """The shares of a step as they are drawn, and the time of all of it."""
-        *exchanged, rest = self.shares(point).items()
+        *replaced, rest = self.shares(point).items()
         made = []
-        for part, share in exchanged:
-            ratio = self.ratio(point, EXCHANGED[part], TORCH)
+        for part, share in replaced:
+            ratio = self.ratio(point, REPLACED[part], TORCH)
             low, high = (min(max(1 - end, 0.0), 1.0) for end in (ratio.high, ratio.low))
-            made.append(bars.Share(part, share, HATCHED, (low, high)))
-        made.append(bars.Share(*rest, METHODS["run"]))
+            made.append(spreads.Share(part, share, HATCHED, (low, high)))
+        made.append(spreads.Share(*rest, METHODS["run"]))
         return made, f"{milliseconds(self.values[point].median(TORCH))} ms"
 
     def sheet(self, theme: str) -> Sheet:
@@ -109,10 +110,10 @@ class ByMachine(Drawing):
             for name, found in self.found.items()
             for point in found.points
         }
-        hatched = "Hatched: the time that is saved when this part is exchanged for one with the same results."
+        hatched = "Hatched: the time that is saved when this part is replaced by one with the same results."
         notes = [f"{hatched} Whiskers: quartiles of where it ends.", *captions(self.found)]
         name, first = next(iter(self.found.items()))
-        return bars.shares(first.finding() + f" ({name})" * several, rows, theme, notes=notes)
+        return spreads.shares(first.finding() + f" ({name})" * several, rows, theme, notes=notes)
 
 
 def replaced_steps(point: PartsPoint, device: Any) -> Comparison:
@@ -124,7 +125,7 @@ def replaced_steps(point: PartsPoint, device: Any) -> Comparison:
     own_pad = partial(rnn_calls.own_pad, in_order=True)
     methods: list[forum.Method] = [forum.packed, own_pad, forum.METHODS["drop-in"], forum.METHODS["run"]]
     steps = [forum.training_step(network, batch, method) for method in methods]
-    calls = dict(zip((TORCH, *EXCHANGED.values()), steps, strict=True))
+    calls = dict(zip((TORCH, *REPLACED.values()), steps, strict=True))
     return Comparison(calls, forget, alike=list(calls))
 
 

@@ -16,7 +16,7 @@ from packviz.bench.study import captions
 from packviz.core.fit import nonnegative
 from packviz.core.has_text import HasText
 from packviz.core.layout import Layout
-from packviz.draw import text
+from packviz.draw import quantities, text
 from packviz.draw.palette import LIGHT, METHODS, RAMP
 from packviz.draw.sheet import width_of
 from packviz.ops.costs import TERMS, amounts
@@ -94,15 +94,11 @@ class Judged(HasText):
     def to_text(self) -> str:
         """The confusion table, and what following the rule costs."""
         rows = [["", "packed was faster", "padded was faster", "not told apart"]]
-        for packs, said in ((True, 'says "pack"'), (False, 'says "pad"')):
-            rows.append([said, *(str(self.count(packs, faster)) for faster in (PACKED, PADDED, None))])
+        for packs, label in ((True, 'says "pack"'), (False, 'says "pad"')):
+            rows.append([label, *(str(self.count(packs, faster)) for faster in (PACKED, PADDED, None))])
         lines = [f"{self.name}, tried on {len(self.cases)} cases", *text.table(rows, "<12>20>20>17")]
-        return "\n".join(
-            [
-                *lines,
-                f"{text.whole_percent(self.accuracy)} right; {self.slowdown:.2f} times as long as the better choice",
-            ]
-        )
+        right = quantities.whole_percent(self.accuracy)
+        return "\n".join([*lines, f"{right} right; {self.slowdown:.2f} times as long as the better choice"])
 
 
 def judge(name: str, packs: Packs, cases: Sequence[Case]) -> Judged:
@@ -265,7 +261,7 @@ def chart(verdicts: Mapping[str, Sequence[Judged]], below: Sequence[str] = ()) -
         for machine, some in verdicts.items()
         for one in some
     }
-    ends = [f"{text.whole_percent(v.accuracy)} right, {v.slowdown:.2f} × the best" for v in rows.values()]
+    ends = [f"{quantities.whole_percent(v.accuracy)} right, {v.slowdown:.2f} × the best" for v in rows.values()]
     parts = {
         "✓ right": [v.right for v in rows.values()],
         "✗ wrong": [v.wrong for v in rows.values()],
@@ -275,21 +271,21 @@ def chart(verdicts: Mapping[str, Sequence[Judged]], below: Sequence[str] = ()) -
     for (name, v), *counts in zip(rows.items(), *parts.values(), strict=True):
         lines.append([name, *map(str, counts), f"{v.slowdown:.2f}"])
     best = {machine: max(some, key=lambda one: one.accuracy) for machine, some in verdicts.items()}
-    said = [
-        f"{one.name}, {text.whole_percent(one.accuracy)}{f' ({machine})' if len(best) > 1 else ''}"
+    labels = [
+        f"{one.name}, {quantities.whole_percent(one.accuracy)}{f' ({machine})' if len(best) > 1 else ''}"
         for machine, one in best.items()
     ]
-    title = f"Most often right{'' if len(best) > 1 else ', of the cases that are told apart'}: {'; '.join(said)}"
+    title = f"Most often right{'' if len(best) > 1 else ', of the cases that are told apart'}: {'; '.join(labels)}"
     words = "\n".join([title, *text.table(lines, "<  >  >  >  <"), *below])
     drawn = axes(title, words, x="cases", rows=[*rows], ends=ends, below=below)
     for (part, counts), fill in zip(parts.items(), (REAL, WRONG, NEITHER), strict=True):
         sign = part[0] if part[0] in "✓✗" else ""
         wide = [400 * count / len(v.cases) for count, v in zip(counts, rows.values(), strict=True)]  # px, at least
-        said = [
+        labels = [
             next((words for words in (f"{sign} {count}".strip(), f"{count}") if width_of(words, 11) < px), "")
             for count, px in zip(counts, wide, strict=True)
         ]
-        drawn.bars([*rows], counts, part, fill, said=said)
+        drawn.bars([*rows], counts, part, fill, labels=labels)
     for (name, v), end in zip(rows.items(), ends, strict=True):
         drawn.label(len(v.cases), name, end)
     return drawn.scale(max(len(v.cases) for v in rows.values()))
@@ -307,7 +303,7 @@ def where_time_goes(machines: Mapping[str, Measured], **fields: Any) -> list[Cha
 
     Args:
         machines: what was measured, by what to call the machine: a chart for each that has the case.
-        fields: of the case, all that `thumb.GridPoint` has.
+        fields: of the case, all that `heuristics.GridPoint` has.
     """
     at = GridPoint(**fields)
     return [
@@ -345,8 +341,8 @@ def _where(cases: Sequence[Case], name: str, below: Sequence[str]) -> Chart:
     title = f"{name}: packing is faster forward at {packed[0]} of {of} batches, in training at {packed[1]}"
     lines = [title]
     for panel, some in panels.items():
-        for winner, (said, _) in _WINNERS.items():
-            lines.append(f"{panel}, {said}: {_outline([case for case in some if case.faster == winner])}")
+        for winner, (label, _) in _WINNERS.items():
+            lines.append(f"{panel}, {label}: {_outline([case for case in some if case.faster == winner])}")
     chart = axes(
         title,
         "\n".join([*lines, *below]),
@@ -358,10 +354,10 @@ def _where(cases: Sequence[Case], name: str, below: Sequence[str]) -> Chart:
         below=below,
     )
     for i, some in enumerate(panels.values()):
-        for winner, (said, marker) in _WINNERS.items():
+        for winner, (label, marker) in _WINNERS.items():
             here = [case for case in some if case.faster == winner]
             x, y = [100 * padding_share(case) for case in here], [work_per_step(case) for case in here]
-            chart.points(x, y, said, marker=marker, panel=i, key=i == 0)
+            chart.points(x, y, label, marker=marker, panel=i, key=i == 0)
     chart.figure.update_xaxes(range=[-5, 75])
     chart.figure.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
     return chart

@@ -24,8 +24,9 @@ from packviz.core.spec import Spec
 from packviz.count.flops import FlopCount, flops
 from packviz.draw.drawing import Drawing
 from packviz.draw.dumbbells import Dumbbells, Row
+from packviz.draw.quantities import milliseconds
 from packviz.draw.sheet import Sheet
-from packviz.draw.text import milliseconds, percent, table
+from packviz.draw.text import percent, table
 
 PADDED = "padded"
 
@@ -111,9 +112,9 @@ class Savings(Timings[SavingsPoint], Drawing):
         for point in self.values:
             counts, rows = point.flops, []
             for distinct in point.distinct:
-                one, said = name(distinct), f"packed, {distinct} distinct lengths"
+                one, label = name(distinct), f"packed, {distinct} distinct lengths"
                 ratio, work = self.ratio(point, one, PADDED), counts[one] / counts[PADDED]
-                rows.append(Row(said, work, ratio.value, ratio.low, ratio.high, ratio.is_clear))
+                rows.append(Row(label, work, ratio.value, ratio.low, ratio.high, ratio.is_clear))
             groups[f"{point.spec}, {point.size} sequences padded to {point.size} steps"] = rows
         times = [row.time for rows in groups.values() for row in rows]
         works = [row.work for rows in groups.values() for row in rows]

@@ -1,14 +1,14 @@
 """Several workers train on one ragged batch (DistributedDataParallel): who gets how much, and which gradient comes out.
 
-A batch, sorted by length, is dealt out to workers in the ways of `packviz.core.batches.SPLITS`. Each worker runs its
-share; DDP averages the gradients. Compared with one process on the whole batch:
+A batch, sorted by length, is dealt out to workers by the strategies of `packviz.core.batches.SPLITS`. Each worker runs
+its share; DDP averages the gradients. Compared with one process on the whole batch:
 
 * *mean of means*: every worker takes the mean loss over its own tokens. The average of these is not the mean over all
   tokens, unless all shares hold equally many.
 * *token-weighted*: every worker takes the sum of its losses, times the workers, over the tokens of all. Their average
   is the mean over all tokens.
 
-`compare()` starts two processes on this machine. Run by hand, on as many workers as torchrun is told to start:
+`compare()` starts two processes on this machine. Run by hand, on as many workers as torchrun starts:
 
     torchrun --nproc-per-node 2 -m packviz.studies.workers --lengths my_lengths.csv
 
@@ -44,7 +44,8 @@ from packviz.core.has_text import HasText
 from packviz.core.layout import IntArray, Layout
 from packviz.core.lengths import log_normal, read
 from packviz.core.validation import at_least, one_of
-from packviz.draw.text import between, known, milliseconds, table
+from packviz.draw.quantities import between, known, milliseconds
+from packviz.draw.text import table
 from packviz.ops.original import pack_padded_sequence
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ class Workers(HasText):
 
     Attributes:
         layout: the batch.
-        timings: for each worker, by way of splitting, forward and backward on its share, without waiting for others.
-        errors: by way of splitting and name of loss, how far the averaged gradient is from the one of a single
+        timings: for each worker, by strategy, forward and backward on its share, without waiting for others.
+        errors: by strategy and name of loss, how far the averaged gradient is from the one of a single
             process: the length (2-norm) of the difference over that of the gradient.
     """
 
@@ -93,7 +94,7 @@ class Workers(HasText):
         rows = [["split", "tokens", "steps", *(f"gradient error, {loss}" for loss in LOSSES)]]
         for strategy, errors in self.errors.items():
             counts = (" / ".join(map(str, some(strategy))) for some in (self.tokens, self.steps))
-            rows.append([strategy, *counts, *(said(errors[loss]) for loss in LOSSES)])
+            rows.append([strategy, *counts, *(error_text(errors[loss]) for loss in LOSSES)])
         return "\n".join([title, *table(rows, "<12>16>14   .   <")])
 
     def times(self) -> str:
@@ -114,7 +115,7 @@ class Workers(HasText):
         return "\n".join([*table(rows, "<12>16   <"), where, *first.notes[1:]])
 
     def chart(self) -> Chart:
-        """The tokens of each worker, for each way of splitting."""
+        """The tokens of each worker, for each strategy."""
         from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
 
         tokens = {strategy: self.tokens(strategy) for strategy in self.errors}
@@ -131,7 +132,7 @@ class Workers(HasText):
         return chart
 
 
-def said(error: float) -> str:
+def error_text(error: float) -> str:
     """An error with two digits, as long as it is more than rounding."""
     return f"{error:.2g}" if error >= 1e-6 else "< 1e-06"
 
@@ -139,7 +140,7 @@ def said(error: float) -> str:
 def compare(
     lengths: Any = None, *, workers: int = 2, rounds: int = 15, timeout: float = 120.0, device: str = "cpu"
 ) -> Workers:
-    """Starts workers on this machine, each with one thread, and compares the ways of splitting.
+    """Starts workers on this machine, each with one thread, and compares the strategies of splitting.
 
     Args:
         lengths: `(B,)` of the batch, at least one sequence for each worker, or the path of a CSV or JSON file; 64
@@ -179,9 +180,9 @@ def compare(
     return Workers(Layout(n), [Timing.from_dict(timing) for timing in found["timings"]], found["errors"])
 
 
-def gradient_error(found: Sequence[Any], wanted: Sequence[Any]) -> float:
+def gradient_error(found: Sequence[Any], expected: Sequence[Any]) -> float:
     """The length of the difference of two lists of gradients, over that of the second."""
-    one, other = (torch.cat([gradient.flatten() for gradient in some]).double() for some in (found, wanted))
+    one, other = (torch.cat([gradient.flatten() for gradient in some]).double() for some in (found, expected))
     return float((one - other).norm() / other.norm())
 
 
@@ -247,7 +248,7 @@ def _work(rank: int, workers: int, gpu: int, task: Task) -> Workers | None:
         x = torch.randn(len(lengths), max(lengths), _INPUT).to(device)
         y = torch.randn(len(lengths), max(lengths)).to(device)
         losses = model(x, y, lengths)
-        wanted = torch.autograd.grad(losses.mean(), list(model.parameters()))
+        expected = torch.autograd.grad(losses.mean(), list(model.parameters()))
         parallel = DistributedDataParallel(model, device_ids=[device] if cuda else None)
         errors: dict[str, dict[str, float]] = {}
         calls = {}
@@ -261,7 +262,7 @@ def _work(rank: int, workers: int, gpu: int, task: Task) -> Workers | None:
                 losses = parallel(my_x, my_y, mine)
                 loss = losses.mean() if name == MEANS else losses.sum() * workers / sum(lengths)
                 loss.backward()
-                errors[strategy][name] = gradient_error([w.grad for w in model.parameters()], wanted)
+                errors[strategy][name] = gradient_error([w.grad for w in model.parameters()], expected)
             calls[strategy] = _own_work(parallel, my_x, my_y, mine)
         timing = measure(
             calls,
@@ -289,8 +290,8 @@ class _Model(nn.Module):
         self.linear = nn.Linear(_HIDDEN, 1)
 
     def forward(self, x: Tensor, y: Tensor, lengths: list[int]) -> Tensor:
-        packed, wanted = (pack_padded_sequence(one, lengths, batch_first=True, enforce_sorted=False) for one in (x, y))
-        losses: Tensor = (self.linear(self.gru(packed)[0].data).squeeze(1) - wanted.data) ** 2
+        packed, targets = (pack_padded_sequence(one, lengths, batch_first=True, enforce_sorted=False) for one in (x, y))
+        losses: Tensor = (self.linear(self.gru(packed)[0].data).squeeze(1) - targets.data) ** 2
         return losses
 
 
@@ -313,20 +314,20 @@ def _batch(lengths: Any, workers: int) -> list[int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Compares the ways of splitting: under torchrun as one of its workers, else with two of its own."""
+    """Compares the strategies of splitting: under torchrun as one of its workers, else with two of its own."""
     parser = argparse.ArgumentParser(prog="python -m packviz.studies.workers", description=main.__doc__)
     parser.add_argument("--lengths", help="a CSV or JSON file; 64 log-normal lengths if not given")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds")
     options = parser.parse_args(arguments)
-    given = {"rounds": options.rounds, "timeout": options.timeout, "device": options.device}
+    settings = {"rounds": options.rounds, "timeout": options.timeout, "device": options.device}
     try:
         if "RANK" not in os.environ:
-            found: Workers | None = compare(options.lengths, **given)
+            found: Workers | None = compare(options.lengths, **settings)
         else:
             rank, workers, gpu = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-            found = _work(rank, workers, gpu, Task(_batch(options.lengths, workers), **given))
+            found = _work(rank, workers, gpu, Task(_batch(options.lengths, workers), **settings))
     except ValueError as error:
         parser.error(str(error))
     if found is not None:

@@ -27,8 +27,9 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.bench import rnn_calls
 from packviz.core.spec import Spec
 from packviz.ops import masks, original, packing, running
+from packviz.ops.agreement import relative_difference
 from packviz.ops.operator import ragged_op
-from packviz.ops.tolerance import TOLERANCE, apart, full_precision
+from packviz.ops.tolerance import TOLERANCE, full_precision
 from packviz.studies import helpers
 
 _FARTHER = 4
@@ -79,7 +80,7 @@ def _difference(ours: Tensor | None, theirs: Tensor | None, bitwise: bool) -> fl
     if (ours.shape, ours.dtype, ours.device) != (theirs.shape, theirs.dtype, theirs.device):
         return float("inf")
     bits = (tensor.detach().contiguous().flatten().view(torch.uint8) for tensor in (ours, theirs))
-    return 0.0 if torch.equal(*bits) else float("inf") if bitwise else apart(ours, theirs)
+    return 0.0 if torch.equal(*bits) else float("inf") if bitwise else relative_difference(ours, theirs)
 
 
 # What is drawn.
@@ -202,7 +203,7 @@ def _running(
             case = _Case(mode, rng, dtype, device)
             theirs = case.results(_torchs, cast)
             right = case.double().results(_torchs, nullcontext())
-            rounding = [apart(t, r) for t, r in zip(theirs, right, strict=True)]
+            rounding = [relative_difference(t, r) for t, r in zip(theirs, right, strict=True)]
             middle = statistics.median(rounding)
             allowed = [max(_FARTHER * max(one, middle), TOLERANCE[dtype]) for one in rounding]
             for name, way in every.items():

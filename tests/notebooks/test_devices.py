@@ -94,7 +94,7 @@ def test_a_gpu_stands_beside_the_cpu_and_the_claims_hold(page, capsys, name, kin
     elif name == "08_making_packing_pay":
         assert len(both) == 4
         assert of(both, "auto is faster than torch padded at", "(CPU)", "(GPU)")
-        assert of(shown, "Points where auto misses its aim", "CPU, training", "GPU, forward")
+        assert of(shown, "Points where auto misses its target", "CPU, training", "GPU, forward")
     else:
         assert of(both, "CPU: rule of thumb", "GPU: always pack")
         assert of(both, "GPU: cost model")

@@ -12,7 +12,7 @@ import tokenize
 from pathlib import Path
 
 HOUSE = Path(__file__).parents[2] / "packviz"
-MOST = 3_600  # lines of code in the first ring, without blanks, comments and docstrings
+MOST = 3_000  # lines of code in the first ring, without blanks, comments and docstrings
 # What each ring is for. All that this imports belongs to the ring too, unless a ring further in has it.
 RINGS = {
     "library": ("core/layout.py", "draw/picture.py", "count/flops.py", "check/states.py", "ops/masks.py"),
@@ -67,20 +67,17 @@ for rnn in (lstm, torch.nn.GRU(3, 4), torch.nn.RNN(3, 4)):
             compared = pv.compare(rnn, batch, lengths, hx, gradients=gradients, tolerance=tolerance)
             use(compared)
             compared.verdict, compared.agrees.h_n, repr(compared.agrees), compared.needs_packing("outputs")
-            for direction in ("forward", "reverse")[: 1 + rnn.bidirectional]:
-                for unit in (None, 1):
-                    use(compared.trajectory(direction, unit))
 use(pv.compare(torch.nn.GRU(3, 4), torch.randn(60, 59, 3), many))
 
 for reduction in ("mean", "sum", "sequence"):
     for batch_first in (True, False):
-        pv.masked_loss(torch.rand(5, 5), [1, 2, 3, 4, 5], batch_first, reduction)
+        pv.masked_loss(torch.rand(5, 5), [1, 2, 3, 4, 5], batch_first=batch_first, reduction=reduction)
 mask = pv.real_mask(lengths, 5)
 pv.real_mask(torch.tensor(lengths))
 for to, source in itertools.product(["left", "right"], ["left", "right", None]):
     for check_padding in (None, 0):
         try:
-            pv.align(x, lengths, padding_side=to, source_side=source, max_length=9, batch_first=True, padding_value=7,
+            pv.align(x, lengths, padding_side=to, source_side=source, max_len=9, batch_first=True, padding_value=7,
                      check_padding=check_padding)
         except ValueError:  # `check_padding` found data there
             pass
@@ -165,4 +162,4 @@ def test_the_library_needs_nothing_of_the_other_rings():
     done = subprocess.run([sys.executable, "-c", LIBRARY], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     loaded = {Path(file) for file in json.loads(done.stdout.splitlines()[-1])}
-    assert loaded <= rings()["library"]
+    assert loaded == rings()["library"]

@@ -25,6 +25,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from packviz import cli
 from packviz.lessons import checks
 from packviz.ops import private
 
@@ -119,15 +120,6 @@ def test_environment_takes_its_python_and_its_torch_from_conda():
     pip_section = [line for d in conda_environment()["dependencies"] if isinstance(d, dict) for line in d["pip"]]
     assert not [line for line in pip_section if line.startswith(("-e", ".", "torch"))]
     assert conda_environment()["channels"][0] == "conda-forge"
-
-
-def test_an_installed_package_has_every_file_that_the_checkout_has():
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    shipped = {path for glob in settings["package-data"]["packviz"] for path in (ROOT / "packviz").glob(glob)}
-    files = {path for path in (ROOT / "packviz").rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
-    assert files - shipped == set()
-    # find_packages passes over a folder without __init__.py, and so do its data.
-    assert [path for path in (ROOT / "packviz").rglob("*.py") if not (path.parent / "__init__.py").exists()] == []
 
 
 # --- Binder ---
@@ -306,8 +298,9 @@ def test_a_python_too_old_or_too_new_is_refused_in_words(checkout, unfit):
     assert not (checkout.path / ".venv").exists()
 
 
-@pytest.mark.parametrize("unfit", ["3.10.13", "3.15.0"])
-@pytest.mark.parametrize("fit", ["3.11.9", "3.12.9", "3.13.9", "3.14.9"])
+@pytest.mark.parametrize(
+    ("unfit", "fit"), [("3.10.13", "3.11.9"), ("3.15.0", "3.12.9"), ("3.10.13", "3.13.9"), ("3.15.0", "3.14.9")]
+)
 def test_a_python_that_will_do_is_found_beside_one_that_will_not(checkout, unfit, fit):
     checkout.program(f"python{fit.rpartition('.')[0]}", STAND_IN.replace(":-3.11.9", f":-{fit}"))
     checkout.program("python3", STAND_IN.replace(":-3.11.9", f":-{unfit}"))
@@ -316,23 +309,26 @@ def test_a_python_that_will_do_is_found_beside_one_that_will_not(checkout, unfit
     assert f"Making .venv with Python {fit}" in said
 
 
+@pytest.mark.parametrize(
+    ("arguments", "environment", "message"),
+    [
+        (["lab", "PYTHON=/no where/python"], {}, "'/no where/python' (from the variable PYTHON) does not run"),
+        (["lab"], {"FAKE_NO_VENV": "1"}, "apt install python3-venv"),
+        (["test-torch"], {}, "Say which torch: make test-torch TORCH=2.9.1"),
+        (["badge"], {}, "REPO=owner/name"),
+    ],
+)
+def test_what_is_missing_is_told(checkout, arguments, environment, message):
+    status, said = checkout.make(*arguments, **environment)
+    assert status != 0
+    assert message in said
+
+
 def test_no_python_at_all_is_told(checkout):
     (checkout.bin / "python3").unlink()
     status, said = checkout.make("lab")
     assert status != 0
     assert "no Python was found" in said
-
-
-def test_a_named_python_that_does_not_run_is_told(checkout):
-    status, said = checkout.make("lab", "PYTHON=/no where/python")
-    assert status != 0
-    assert "'/no where/python' (from the variable PYTHON) does not run" in said
-
-
-def test_a_missing_venv_module_is_told(checkout):
-    status, said = checkout.make("lab", FAKE_NO_VENV="1")
-    assert status != 0
-    assert "apt install python3-venv" in said
 
 
 # PyTorch's own, the one host that is written down, and only here and in tools/install.sh.
@@ -423,10 +419,7 @@ def test_an_index_that_refuses_or_never_answers_costs_seconds(checkout, listens)
     assert checkout.installs() == ["-e .[lab]"]
 
 
-def test_make_badge_needs_an_address_and_invents_none(checkout):
-    status, said = checkout.make("badge")
-    assert status != 0
-    assert "REPO=owner/name" in said
+def test_make_badge_takes_the_address(checkout):
     _, said = checkout.make("badge", "REPO=someone/something")
     assert "/v2/gh/someone/something/HEAD?urlpath=lab/tree/notebooks/00_start_here.ipynb)" in said
 
@@ -465,12 +458,6 @@ def test_make_test_torch_takes_the_python_that_is_asked_for(checkout):
     assert "-m venv --clear .venv-torch-2.9.1" in checkout.asked
     checkout.make("test-torch", "TORCH=2.9.1", "PYTHON=python3.13")
     assert not any("-m venv" in line for line in checkout.asked)
-
-
-def test_make_test_torch_needs_a_version(checkout):
-    status, said = checkout.make("test-torch")
-    assert status != 0
-    assert "Say which torch: make test-torch TORCH=2.9.1" in said
 
 
 # --- CI ---
@@ -543,12 +530,10 @@ def test_readmes_library_example_runs():
     subprocess.run([sys.executable, "-c", block], check=True, capture_output=True)
 
 
-def test_readmes_terminal_output_is_what_comes():
+def test_readmes_terminal_output_is_what_comes(capsys):
     (said,) = re.findall(r"```console\n\$ packviz show 5 3 2\n(.*?)```", README, re.S)
-    command = [sys.executable, "-m", "packviz", "show", "5", "3", "2"]
-    environment = os.environ | {"PYTHONIOENCODING": "utf-8"}
-    run = subprocess.run(command, check=True, capture_output=True, encoding="utf-8", env=environment)
-    assert run.stdout == said
+    assert cli.main(["show", "5", "3", "2"]) == 0
+    assert capsys.readouterr().out == said
 
 
 def notebook_heads():

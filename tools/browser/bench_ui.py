@@ -23,7 +23,8 @@ from browser.lab import Control, Lab, LabError, Notebook, Panel
 from packviz.bench import Timing, provenance
 from packviz.bench.machine import load_average
 from packviz.core import results
-from packviz.draw.text import milliseconds, table
+from packviz.draw.quantities import milliseconds
+from packviz.draw.text import table
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULT = ROOT / "artefacts" / "bench_ui.json"

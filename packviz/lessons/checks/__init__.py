@@ -2,7 +2,7 @@
 
 from packviz.lessons.checks.counting import backward_bytes, gru_flops
 from packviz.lessons.checks.layouts import batch_sizes, half_padding, packed_order, two_batches
-from packviz.lessons.checks.mistakes import mended, repaired_batches
+from packviz.lessons.checks.mistakes import repaired_batches, repaired_network
 from packviz.lessons.checks.results import final_states, masked_mean
 from packviz.lessons.checks.rows import document_ids, first_fit_decreasing
 from packviz.lessons.checks.timing import cheapest_staircase, fair_ratio, worker_loss
@@ -17,10 +17,10 @@ __all__ = [
     "first_fit_decreasing",
     "gru_flops",
     "half_padding",
-    "mended",
     "masked_mean",
     "packed_order",
     "repaired_batches",
+    "repaired_network",
     "two_batches",
     "worker_loss",
 ]

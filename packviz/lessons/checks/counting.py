@@ -10,7 +10,7 @@ from typing import Any
 from packviz.core.lengths import spread
 from packviz.core.spec import Spec
 from packviz.count.flops import FlopCount, flops
-from packviz.draw.chart import Curve, Plot, Sweep
+from packviz.draw.sweep import Curve, Plot, Sweep
 from packviz.draw.text import size, table
 from packviz.lessons.exercise import Comparison, Verdict, entries, exercise
 

@@ -16,7 +16,7 @@ _CASES = ((5, [5, 3]), (5, [5, 5]), (5, [4, 2]), (6, [1, 1]))
 
 
 @exercise
-def mended(answer: type[Network]) -> Verdict:
+def repaired_network(answer: type[Network]) -> Verdict:
     """Checks a network that must return its packed output as a padded tensor over all time steps (notebook 09)."""
     import torch  # noqa: PLC0415
 
@@ -29,14 +29,14 @@ def mended(answer: type[Network]) -> Verdict:
         target.load_state_dict(yours.state_dict())
         run = answering(yours)
         made = {str(lengths): run(*networks.example(steps, lengths)) for steps, lengths in _CASES}
-        wanted = {str(lengths): target(*networks.example(steps, lengths))[0] for steps, lengths in _CASES}
+        expected = {str(lengths): target(*networks.example(steps, lengths))[0] for steps, lengths in _CASES}
     found = check_static(yours, networks.example())
     if not found.ok:
         hint = "Which function makes a padded tensor of it again?" if "returned" in found.rules else "Look at the ✗."
         return Verdict(False, f"Not yet: a compiler with fixed shapes refuses this. {hint}", [found])
     if odd := [type(one).__name__ for one in made.values() if not isinstance(one, torch.Tensor)]:
         return Verdict(False, f"Return the padded output alone; yours is a {odd[0]}.", [found])
-    steps, all_steps = ([one.shape[0] if one.dim() else 0 for one in some.values()] for some in (made, wanted))
+    steps, all_steps = ([one.shape[0] if one.dim() else 0 for one in some.values()] for some in (made, expected))
     rows = Comparison(f"time steps of the output, lengths {', '.join(made)}", *entries(steps, all_steps))
     if steps != all_steps:
         hint = "Its size depends on the lengths. What tells pad_packed_sequence how many steps there are?"
@@ -46,7 +46,7 @@ def mended(answer: type[Network]) -> Verdict:
             hint = "Batch and time have changed places: this network is time first, (T, B, …)."
         return Verdict(False, f"Not yet. {hint}", [found, rows])
     for lengths in made:
-        if made[lengths].shape != wanted[lengths].shape or not torch.allclose(made[lengths], wanted[lengths]):
+        if made[lengths].shape != expected[lengths].shape or not torch.allclose(made[lengths], expected[lengths]):
             return Verdict(False, f"The output for lengths {lengths} is not the LSTM's, with zeros after it.", [found])
     return Verdict(True, "Every size is fixed, and every number is as before.", [found, rows])
 
@@ -55,7 +55,7 @@ _LENGTHS = [6, 2, 4, 1, 5, 3]
 _HINTS = (
     "Look where the zeros lie: along which dimension do they fit the lengths?",
     "At which end of its row does each sequence lie? pv.align moves it.",
-    "Count the real steps in each row: which rows go on behind their length?",
+    "Count the real steps in each row: which rows continue after their length?",
 )
 
 

@@ -31,10 +31,10 @@ def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
             got = f"of shape {tuple(yours.shape)}" if isinstance(yours, Tensor) else f"a {type(yours).__name__}"
             return Verdict(False, f"Return a tensor of shape {(rows, 2 * half)}: a row per sequence. Yours is {got}.")
         taken = [_taken_from(part) for row in yours.tolist() for part in (row[:half], row[half:])]
-        wanted = [f"{sequence_name(b)}{end}" for b, n in enumerate(lengths) for end in (f"{n - 1}→", "0←")]
-        drawn = Comparison(f"taken, lengths {lengths}: → forward half, ← reverse", taken, wanted)
-        if taken != wanted:
-            forward = taken[::2] == wanted[::2]
+        expected = [f"{sequence_name(b)}{end}" for b, n in enumerate(lengths) for end in (f"{n - 1}→", "0←")]
+        drawn = Comparison(f"taken, lengths {lengths}: → forward half, ← reverse", taken, expected)
+        if taken != expected:
+            forward = taken[::2] == expected[::2]
             hint = (
                 "The reverse direction reads the first step last: where is its final state?"
                 if forward

@@ -21,21 +21,21 @@ def document_ids(answer: Callable[[list[int]], Any]) -> Verdict:
 
 
 def _ids_hint(rows: Comparison, lengths: Sequence[int]) -> str:
-    said = [*rows.yours]
-    if said == [str(t) for n in lengths for t in range(n)]:
+    answer = [*rows.yours]
+    if answer == [str(t) for n in lengths for t in range(n)]:
         return "These are positions: which token of its document a row is. Say which document."
-    if said == [str(b + 1) for b, n in enumerate(lengths) for _ in range(n)]:
+    if answer == [str(b + 1) for b, n in enumerate(lengths) for _ in range(n)]:
         return "Number the documents from 0."
-    if said == [str(b) for t in range(max(lengths)) for b, n in enumerate(lengths) if t < n]:
+    if answer == [str(b) for t in range(max(lengths)) for b, n in enumerate(lengths) if t < n]:
         return "That is step after step. In flat rows one document follows the other."
-    if said == [str(n) for n in lengths for _ in range(n)]:
+    if answer == [str(n) for n in lengths for _ in range(n)]:
         return "These are lengths: how long a row's document is. Say which document."
     return "One number for each row: 0 for the first lengths[0] rows, 1 for the next lengths[1], and so on."
 
 
 @exercise
 def first_fit_decreasing(answer: Callable[[list[int], int], Any]) -> Verdict:
-    """Checks a function from lengths and the room of a row to rows, as few as first-fit decreasing needs.
+    """Checks a function from lengths and a row size to rows, as few as first-fit decreasing needs.
 
     It belongs to notebook 12.
     """
@@ -46,8 +46,8 @@ def first_fit_decreasing(answer: Callable[[list[int], int], Any]) -> Verdict:
             strategy: _filled(lengths, row_size, strategy) for strategy in (FIRST_FIT_DECREASING, NEXT_FIT, FIRST_FIT)
         }
         few = len(strategies[FIRST_FIT_DECREASING])
-        shown = [Comparison(f"rows of {row_size}", _said(yours), _said(strategies[FIRST_FIT_DECREASING]))] * (few < 8)
-        case = f"Not yet for lengths {lengths if few < 8 else f'{str(lengths[:6])[:-1]}, …]'} and room {row_size}."
+        shown = [Comparison(f"rows of {row_size}", _sums(yours), _sums(strategies[FIRST_FIT_DECREASING]))] * (few < 8)
+        case = f"Not yet for lengths {lengths if few < 8 else f'{str(lengths[:6])[:-1]}, …]'} and row size {row_size}."
         if sorted(n for row in yours for n in row) != sorted(lengths):
             return Verdict(False, f"{case} Put each of the lengths into one row, none of them twice.", shown)
         if full := [row for row in yours if sum(row) > row_size]:
@@ -70,5 +70,5 @@ def _filled(lengths: Sequence[int], row_size: int, strategy: str) -> list[list[i
     return [[lengths[i] for i in row] for row in fill(lengths, row_size, strategy)]
 
 
-def _said(rows: Sequence[Sequence[int]]) -> list[str]:
+def _sums(rows: Sequence[Sequence[int]]) -> list[str]:
     return ["+".join(map(str, row)) for row in rows]

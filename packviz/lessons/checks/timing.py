@@ -8,9 +8,10 @@ from typing import Any
 
 from packviz.core.cuts import Prediction, Rates, best_cuts, every_cut, predict
 from packviz.core.layout import Layout
-from packviz.draw.chart import COLOURS, Curve, Plot, Sweep
+from packviz.draw.chart import COLOURS
 from packviz.draw.palette import sequence_colour
 from packviz.draw.stairs import Stairs
+from packviz.draw.sweep import Curve, Plot, Sweep
 from packviz.lessons.exercise import Comparison, Verdict, exercise
 
 _A, _COLD = 1e-3, 4  # s; calls until the machine is warm
@@ -73,8 +74,8 @@ def fair_ratio(answer: Callable[[Any, Any, Callable[[], float]], Any]) -> Verdic
     drawing = [_drawn(runs, ratios)]
     for kind, hint in _MACHINES.items():
         if not abs(ratios[kind] / _TRUTHS[kind] - 1) <= _CLOSE:
-            said = f"Not yet on {kind}: {ratios[kind]:.3g}, and b takes {_TRUTHS[kind]:g} times as long as a."
-            return Verdict(False, f"{said} {hint}", drawing)
+            message = f"Not yet on {kind}: {ratios[kind]:.3g}, and b takes {_TRUTHS[kind]:g} times as long as a."
+            return Verdict(False, f"{message} {hint}", drawing)
     return Verdict(True, f"Within {_CLOSE:.0%} of the truth on every machine.", drawing)
 
 
@@ -179,6 +180,6 @@ def _weight_hint(weights: Sequence[Sequence[float]], tokens: Sequence[int]) -> s
     return "Add up the losses, divide by the tokens of all workers, and undo the division by the number of workers."
 
 
-def _near(found: Sequence[Sequence[float]], wanted: Sequence[Sequence[float]]) -> bool:
-    pairs = (pair for both in zip(found, wanted, strict=True) for pair in zip(*both, strict=True))
+def _near(found: Sequence[Sequence[float]], expected: Sequence[Sequence[float]]) -> bool:
+    pairs = (pair for both in zip(found, expected, strict=True) for pair in zip(*both, strict=True))
     return all(abs(a - b) < 1e-4 for a, b in pairs)

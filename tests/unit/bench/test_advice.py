@@ -81,22 +81,6 @@ def test_a_lonely_packing():
     assert "Nothing else was measured." in given_times({PADDED: 1.0, PACKED: 2.0}).verdict
 
 
-def test_noise_makes_no_recommendation():
-    found = given_times({PADDED: 1.0, PACKED: 2.0, AUTO: 1.0})
-    seconds = dict(found.timing.seconds) | {PACKED: (0.5, 4.0, 1.0, 3.0, 1.2, 2.0, 0.6, 3.5, 0.9)}
-    assert replace(found, timing=replace(found.timing, seconds=seconds)).best == PACKED
-
-
-def test_old_names_raise():
-    found = given_times({PADDED: 1.0, PACKED: 2.0})
-    for old, new in advice._RENAMED.items():
-        with pytest.raises(AttributeError, match=rf"^advice\.{old} is now advice\.{new}$"):
-            getattr(found, old)
-        assert hasattr(found, new)
-    with pytest.raises(AttributeError, match=r"^Advice has no attribute 'gains'$"):
-        _ = found.gains
-
-
 def test_advice_can_be_pickled():
     found = given_times({PADDED: 1.0, PACKED: 2.0, AUTO: 1.0})
     again = pickle.loads(pickle.dumps(found))
@@ -177,13 +161,6 @@ def test_the_table():
         "bucketed: window 50: all of 4 batches sorted together, as BucketSampler(lengths, 64, window=50) does." in rows
     )
     assert rows[-1] == "Measured on an abacus (CPU), torch None, 1 thread, 9 rounds."
-
-
-def test_few_rounds_are_said():
-    found = given_times({PADDED: 1.0, PACKED: 4.0, AUTO: 2.0})
-    assert "larger budget" not in found.to_text()
-    few = {name: values[:5] for name, values in found.timing.seconds.items()}
-    assert "5 rounds cannot tell the methods apart" in replace(found, timing=Timing(few)).to_text()
 
 
 def test_an_epoch_is_as_many_batches_as_there_are():

@@ -36,10 +36,10 @@ def test_calibrating_measures_every_method(monkeypatch):
     monkeypatch.setattr(calibration, "SHAPES", ((4, 6, 3, 5, 2, 2), (2, 3, 4, 4, 1, 1)))
     monkeypatch.setattr(calibration, "_FIRST", 1)
     before, said, state = in_force("cpu"), [], torch.random.get_rng_state()
-    found = calibration.calibrate(modes=["RNN", "LSTM"], budget=1e-9, progress=said.append)
+    found = calibration.calibrate(modes=["RNN", "LSTM"], budget=1e-9, progress=lambda *at: said.append(at))
     assert torch.equal(torch.random.get_rng_state(), state)
     assert in_force("cpu") is before
-    assert said == ["RNN, shape 1 of 2", "LSTM, shape 1 of 2"]
+    assert said == [(0, 80), (1, 80)]
     assert set(found.seconds) == set(before.seconds)
     for name, row in found.seconds.items():
         assert (row == before.seconds[name]) == ("GRU" in name)

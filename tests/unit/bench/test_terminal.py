@@ -21,7 +21,7 @@ from packviz.studies import heuristics, savings
     ("measured", "message"),
     [
         (0, "nothing was measured yet"),
-        (1, "{path} holds 1 point. The same command again goes on from there."),
+        (1, "{path} holds 1 point. Run the same command again to resume."),
     ],
 )
 def test_ctrl_c_keeps_what_was_measured(monkeypatch, capsys, tmp_path, measured, message):

@@ -196,13 +196,6 @@ def test_a_count_that_fits_neither_way():
     assert note.startswith("packviz: Batch and time swapped")
 
 
-def test_lengths_that_are_no_list():
-    note = note_of(pack_padded_sequence, X, torch.tensor([[5, 3, 2]]))
-    assert note.startswith("packviz: what was passed\n")
-    assert "lengths=[[5, 3, 2]]" in note
-    assert "lengths=5," in note_of(pack_padded_sequence, X, 5)
-
-
 def test_what_was_passed_in_place_of_a_tensor_or_of_a_packed_sequence():
     for call, said in {
         lambda: pack_padded_sequence([X], [5, 3, 2]): "pack_padded_sequence([a tensor of shape (5, 3, 2)], lengths=",

@@ -215,7 +215,7 @@ TRACEBACK = """Traceback (most recent call last):
 @pytest.mark.parametrize(("name", "said"), TEXTS)
 def test_every_text_is_found(name, said):
     for asked in (said, said.upper(), f"  {said}\n", TRACEBACK.format(said), re.sub(r"^\w+: ", "", said)):
-        assert museum.search(asked)[0].name == name
+        assert pv.explain(asked)[0].name == name
         assert museum.recognise(asked).name == name
 
 
@@ -226,7 +226,7 @@ def test_numbers_shapes_and_devices_do_not_matter(text, data):
     device = data.draw(st.sampled_from(["cuda:0", "cuda:13", "mps:0", "xpu:1"]))
     asked = re.sub(r"cuda:0|meta", device, said)
     asked = re.sub(r"(?<!int)\d+(?!D)", lambda m: str(data.draw(st.integers(0, 10**6))), asked)
-    assert museum.search(asked)[0].name == name
+    assert pv.explain(asked)[0].name == name
     assert museum.recognise(asked).name == name
 
 
@@ -235,7 +235,7 @@ def test_a_part_is_enough(name, said):
     words = re.sub(r"^\w+: ", "", said).split()
     if len(museum._words(" ".join(words))) >= 8:
         for part in (words[: 2 * len(words) // 3], words[len(words) // 3 :]):
-            assert museum.search(" ".join(part))[0].name == name
+            assert pv.explain(" ".join(part))[0].name == name
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_a_part_is_enough(name, said):
     ],
 )
 def test_words_find_what_has_no_text(asked, name):
-    assert museum.search(asked)[0].name == name
+    assert pv.explain(asked)[0].name == name
 
 
 @pytest.mark.parametrize(
@@ -284,14 +284,15 @@ def test_words_find_what_has_no_text(asked, name):
     ],
 )
 def test_nothing_like_it(asked):
-    assert not museum.search(asked)
-    assert museum.search(asked).to_text() == "Nothing close."
+    assert not pv.explain(asked)
+    assert pv.explain(asked).to_text() == "Nothing close."
+    assert pv.explain(asked).to_html().count("Nothing close.") == 1
     assert museum.recognise(asked) is None
 
 
 def test_what_is_no_text():
     with pytest.raises(TypeError, match="text is a NoneType; give the error text, or some words, as a string"):
-        museum.search(None)
+        pv.explain(None)
 
 
 @pytest.mark.parametrize("asked", ["IndexError: list index out of range", "RuntimeError: shape mismatch", "lengths"])
@@ -300,11 +301,11 @@ def test_a_likeness_is_no_recognition(asked):
 
 
 def test_only_what_is_nearly_as_like_comes_along():
-    assert [one.name for one in museum.search("`lengths` array must be sorted in decreasing order")] == [
+    assert [one.name for one in pv.explain("`lengths` array must be sorted in decreasing order")] == [
         "Lengths not sorted"
     ]
-    assert len(museum.search("batch_first")) > 1
-    assert len(museum.search("batch_first", limit=1)) == 1
+    assert len(pv.explain("batch_first")) > 1
+    assert len(pv.explain("batch_first", limit=1)) == 1
 
 
 # Plates, and what happens behind them.
@@ -395,3 +396,22 @@ def test_the_first_line_of_an_error():
     assert museum.first_line(ValueError("a\nb")) == "ValueError: a"
     assert museum.first_line(KeyboardInterrupt()) == "KeyboardInterrupt"
     assert museum.first_line(RuntimeError("(3, j17, 4)")) == "RuntimeError: (3, j…, 4)"
+
+
+def test_an_explanation_says_why_and_what_to_do():
+    said = (
+        "RuntimeError: Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
+    )
+    found = pv.explain(said)
+    one = named("An empty sequence")
+    assert found.to_text() == f"{found.summary}\n\n{one.to_text()}"
+    assert one.fix.split()[0] in found.to_text()
+    bundle = found._repr_mimebundle_()
+    assert bundle["text/plain"] == repr(found) == found.to_text()
+    assert one.to_html() in bundle["text/html"]
+    assert pv.explain(RuntimeError(said.partition(": ")[2])) == found
+
+
+def test_the_example_of_explain_is_sure():
+    (text,) = re.findall(r'pv\.explain\("(.*)"\)', pv.explain.__doc__)
+    assert pv.explain(text).sure

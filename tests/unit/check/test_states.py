@@ -14,7 +14,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
 from packviz.check.states import LOSSES, RESULTS, StatesComparison
-from packviz.check.truth import QUESTIONS, truth_table
+from packviz.check.trajectories import trajectory
+from packviz.check.truth import truth_table
 from packviz.draw import palette
 from packviz.ops.tolerance import TOLERANCE
 
@@ -442,8 +443,8 @@ def test_the_trajectory_is_how_far_the_hidden_states_are_apart(case):
     final = padded.new_zeros(2, len(case.lengths), padded.shape[-1])  # where nothing is given it begins with zeros
     h_0 = final if case.hx is None else (case.hx[0] if isinstance(case.hx, tuple) else case.hx)[-halves:]
     for d, direction in enumerate(("forward", "reverse")[:halves]):
-        path = result.trajectory(direction)
-        one = result.trajectory(direction, 0)
+        path = trajectory(result, direction)
+        one = trajectory(result, direction, 0)
         for b, (n, curve, unit) in enumerate(zip(case.lengths, path.curves, one.curves, strict=True)):
             assert curve.length == n
             same(unit.padded, padded[b, :, d, 0])
@@ -463,67 +464,12 @@ def test_the_trajectory_is_how_far_the_hidden_states_are_apart(case):
 def test_a_trajectory_that_is_not_there():
     result = worked_example()
     with pytest.raises(ValueError, match="direction is 'reverse'; this module has 'forward'"):
-        result.trajectory("reverse")
+        trajectory(result, "reverse")
     with pytest.raises(ValueError, match="unit is 3; the hidden state has units 0 … 2"):
-        result.trajectory(unit=3)
+        trajectory(result, unit=3)
 
 
 # The truth table.
-
-
-@pytest.mark.parametrize("cell", ["RNN", "GRU", "LSTM"])
-@pytest.mark.parametrize("padding", [0.0, 5.0, float("nan")])
-def test_the_truth_table(cell, padding):
-    table = truth_table(cell, padding=padding)
-    assert len(table.answers) == 8
-    for directions in (1, 2):
-        for layers in (1, 2):
-            case = {"directions": directions, "layers": layers}
-            forward = directions == 1 or layers == 1
-            reverse, c_n = directions == 2, cell == "LSTM"
-            padded, packed = (
-                next(
-                    a.right for a in table.answers if (a.layers, a.directions, a.method) == (layers, directions, method)
-                )
-                for method in ("padded", "packed")
-            )
-            assert padded == {
-                "outputs, forward": forward,
-                "outputs, reverse": False if reverse else None,
-                "h_n": False,
-                "c_n": False if c_n else None,
-                "output at len-1, forward": forward,
-                "output at len-1, reverse": False if reverse else None,
-                "output[:, -1], forward": False,
-                "output[:, 0], reverse": False if reverse else None,
-            }
-            assert packed == {
-                **{q: None if right is None else True for q, right in padded.items()},
-                "output at len-1, reverse": False if reverse else None,  # it has read one step of each sequence
-                "output[:, -1], forward": False,  # padding, for all but the longest
-            }
-            assert table.questions == tuple(q for q in QUESTIONS if c_n or q != "c_n")
-            for method, right in (("padded", padded), ("packed", packed)):
-                for q in table.questions:
-                    if right[q] is not None:
-                        assert table.right(q, method, **case) is right[q]
-
-
-def test_the_truth_table_without_biases():
-    table = truth_table(bias=False)
-    for layers, right in ((1, True), (2, False)):
-        case = {"directions": 2, "layers": layers}
-        assert table.right("outputs, forward", "padded", **case)
-        assert table.right("outputs, reverse", "padded", **case) is right
-        assert table.right("output[:, 0], reverse", "padded", **case) is right
-        assert table.right("h_n", "padded", **case) is False
-
-
-def test_the_truth_table_of_equal_lengths_is_all_right_but_where_the_reverse_direction_begins():
-    table = truth_table("GRU", lengths=[4, 4])
-    for answer in table.answers:
-        wrong = {question for question, right in answer.right.items() if right is False}
-        assert wrong == ({"output at len-1, reverse"} if answer.directions == 2 else set())
 
 
 def test_the_truth_table_says_and_draws_itself():

@@ -104,9 +104,9 @@ def test_errors_are_in_the_guides_words_with_true_names(network, user):
     assert not hasattr(torch.ops.aten, "_pad_packed_input")
 
 
-@pytest.mark.parametrize("network", networks.MENDED)
+@pytest.mark.parametrize("network", networks.REPAIRED)
 def test_mended_networks_give_the_same(network):
-    mended = networks.MENDED[network]()
+    mended = networks.REPAIRED[network]()
     original = network()
     original.load_state_dict(mended.state_dict())
     for lengths in ([5, 3], [5, 5], [4, 2], [1, 1]):

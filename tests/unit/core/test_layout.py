@@ -285,7 +285,7 @@ NAN, INF = float("nan"), float("inf")
         (torch.tensor([]), "lengths is empty"),
         (
             [True, False],
-            "lengths holds booleans; if this is a mask that is True at real cells, call Layout.from_mask(mask)",
+            "lengths holds booleans; for a mask (B, T) that is True at real cells, with the padding on the right, pass",
         ),
         (["3", "2"], "lengths must hold whole numbers, got ['3', '2']"),
         ([3, None], "lengths must hold whole numbers, got [3, None]"),

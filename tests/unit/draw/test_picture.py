@@ -320,6 +320,44 @@ def test_flat_rows_are_drawn_and_said_when_asked_for():
     assert "flat" not in show(["abc", "x"]).to_svg()
 
 
+TITLES = {"padded": "padded: ", "packed": "packed: longest first, no padding", "data": "data: "}
+CELL = re.compile(r"\b[a-z]\d+\b")
+
+
+@given(st.lists(st.integers(1, text.FEW), min_size=1, max_size=text.FEW), st.sampled_from([*TITLES]))
+def test_a_part_is_drawn_and_said_alone(lengths, part):
+    picture = show(lengths, part=part)
+    shown = ParsedSvg(picture.to_svg()).said()
+    cells = sorted(f"{text.sequence_name(b)}{t}" for b, n in enumerate(lengths) for t in range(n))
+    assert [name for name, title in TITLES.items() if any(said.startswith(title) for said in shown)] == [part]
+    assert sorted(filter(CELL.fullmatch, shown)) == cells
+    summary, _, words = picture.to_text().partition("\n\n")
+    assert summary == text.summary(pv.Layout(lengths))
+    assert words.startswith(part)
+    assert sorted(CELL.findall(words)) == cells
+
+
+@pytest.mark.parametrize("part", TITLES)
+def test_a_part_of_a_large_batch_is_said_alone(part):
+    whole, alone = (show([40, 3, 20], part=one).to_text().splitlines() for one in ("all", part))
+    assert alone == whole[:2] + (whole[2:4] if part == "padded" else whole[4:])
+
+
+def test_a_part_keeps_the_caption_and_the_values():
+    picture = show(torch.tensor([[4, 5, 6], [7, 0, 0]]), [3, 1], batch_first=True, part="data")
+    caption, *_, first, second, third = picture.to_text().splitlines()
+    assert caption == "x of shape (2, 3), read as (B, T, …)"
+    assert [line.split()[-1] for line in (first, second, third)] == ["7", "5", "6"]
+
+
+@pytest.mark.parametrize("option", ["indices", "explain", "flat"])
+def test_a_part_alone_has_nothing_to_hang_together_with(option):
+    with pytest.raises(ValueError, match="part='packed' draws that part alone: leave out indices, explain and flat"):
+        show(LENGTHS, part="packed", **{option: True})
+    with pytest.raises(ValueError, match="part is 'left'; choose one of 'all', 'padded', 'packed', 'data'"):
+        show(LENGTHS, part="left")
+
+
 def test_outside_a_notebook_a_picture_is_an_image_and_its_text():
     picture = show(LENGTHS)
     assert picture._repr_mimebundle_() == {"text/plain": picture.to_text(), "image/svg+xml": picture.to_svg()}

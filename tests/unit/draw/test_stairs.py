@@ -147,18 +147,6 @@ def test_texts_are_in_the_picture_and_apart(stairs, theme):
         assert beside or one.bottom <= other.y or other.bottom <= one.y
 
 
-def test_few_cells_have_letters_and_cuts_their_steps():
-    stairs = Stairs([2, 3, 1], (0, 1, 3))
-    said = ParsedSvg(stairs.to_svg()).said()
-    assert {"a0", "a1", "b0", "b1", "b2", "c0"} <= set(said)
-    assert said[0] == "2 rectangles: 14.3 % of what is computed is padding"
-    cells = [text for text in said if text in ("a0", "b0", "c0")]
-    assert cells == ["b0", "a0", "c0"]  # the longest is in the first row
-    assert {"0", "1", "3", "3×1", "2×2"} <= set(said)
-    whole = "one rectangle, the padded batch: 16.7 % of what is computed is padding"
-    assert whole in ParsedSvg(Stairs([2, 3], (0, 3)).to_svg()).said()
-
-
 def test_a_picture_that_leaves_rows_out_says_so():
     assert "One in 3 of 512 sequences" in Stairs(range(1, 513), (0, 512)).to_svg()
     assert "One in" not in Stairs(range(1, 331), (0, 330)).to_svg()

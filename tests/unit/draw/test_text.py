@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.core.layout import Layout
-from packviz.draw import text
+from packviz.draw import quantities, text
 
 lengths = st.lists(st.integers(1, 16), min_size=1, max_size=16)
 
@@ -203,7 +203,7 @@ def test_bytes(n, said):
     [(0.2, "1 s"), (40, "40 s"), (89, "89 s"), (100, "2 min"), (3000, "50 min"), (4800, "1 h 20 min")],
 )
 def test_durations(seconds, said):
-    assert text.duration(seconds) == said
+    assert quantities.duration(seconds) == said
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_short_shares_fit_their_cell(value):
     ("seconds", "said"), [(0, "0"), (1.23456e-3, "1.23"), (0.99, "990"), (1, "1,000"), (12.345, "12,345")]
 )
 def test_milliseconds(seconds, said):
-    assert text.milliseconds(seconds) == said
+    assert quantities.milliseconds(seconds) == said
 
 
 cells = st.text("ab 1é–", max_size=5)

@@ -71,7 +71,7 @@ def test_sizes_that_cannot_be(explorer):
     assert "shortest is 3 and longest 2: there is nothing between them" in words(explorer.error)
     assert explorer.picture.value == before
     press(explorer.job.start)
-    assert "shortest is 3 and longest 2" in explorer.job.said.value
+    assert "shortest is 3 and longest 2" in explorer.job.message.value
     assert explorer.job.thread is None
     with pytest.raises(ValueError, match="shortest is 3"):
         explorer.measure()
@@ -123,7 +123,11 @@ def test_here_and_now(explorer):
     assert [(p.setup, p.steps) for p in result.points] == [("A", 1), ("B", 1), ("A", 2), ("B", 2)]
     assert result is explorer.result
     assert result.provenance["parameters"]["batch_size"] == 8
-    assert (explorer.job.said.value, explorer.job.start.disabled, explorer.job.stop.disabled) == ("Done.", False, True)
+    assert (explorer.job.message.value, explorer.job.start.disabled, explorer.job.stop.disabled) == (
+        "Done.",
+        False,
+        True,
+    )
     assert explorer.job.bar.value == explorer.job.bar.max
     assert "yours: " in words(explorer.picture)
     assert repr(result) in explorer.to_text()
@@ -162,7 +166,7 @@ def test_the_button_runs_it_in_a_thread_and_curves_come_one_by_one(explorer, mon
     explorer.job.thread.join(60)
     assert seen == [0, 1, 2, 3, 4]
     assert len(set(pictures)) == 6
-    assert explorer.job.said.value == "Done."
+    assert explorer.job.message.value == "Done."
     assert not explorer.job.start.disabled
 
 
@@ -188,7 +192,7 @@ def test_stop_waits_for_one_call(explorer, monkeypatch):
     explorer.job.thread.join(60)
     assert not explorer.job.thread.is_alive()
     assert len(calls) == 1
-    assert explorer.job.said.value == "Stopped; 0 of 4 points were measured."
+    assert explorer.job.message.value == "Stopped; 0 of 4 points were measured."
     assert explorer.result.points == []
     assert not explorer.job.start.disabled
 
@@ -214,7 +218,7 @@ def test_no_run_is_left_behind(explorer, monkeypatch, how):
     assert not explorer.job.thread.is_alive()
     if another is not None and another.job.thread:
         another.job.thread.join(60)
-        assert another.job.said.value == "Done."
+        assert another.job.message.value == "Done."
     if how in ("close", "run the cell again"):
         assert len(calls) == 1
 
@@ -226,7 +230,7 @@ def test_an_error_in_the_thread_is_shown(explorer, monkeypatch):
     monkeypatch.setitem(network.METHODS, "padded", failing)
     press(explorer.job.start)
     explorer.job.thread.join(60)
-    assert explorer.job.said.value.endswith("no such kernel")
+    assert explorer.job.message.value.endswith("no such kernel")
     assert not explorer.job.start.disabled
 
 

@@ -67,7 +67,7 @@ def test_each_slider_sets_its_sequence(number):
     explorer = PaddingExplorer()
     lengths = [4, 6, 8, 5, 4, 3, 7, 8]
     control = explorer.picker.sliders[number]
-    for value in range(control.min, control.max + 1):
+    for value in (control.min, control.max):
         move(control, value)
         lengths[number] = value
         shows_padding_of(explorer, lengths)
@@ -75,7 +75,7 @@ def test_each_slider_sets_its_sequence(number):
 
 def test_number_of_sequences():
     explorer = PaddingExplorer()
-    for value in (*range(explorer.picker.few.max, explorer.picker.few.min - 1, -1), explorer.picker.few.max):
+    for value in (explorer.picker.few.max, 3, explorer.picker.few.min, explorer.picker.few.max):
         move(explorer.picker.few, value)
         shows_padding_of(explorer, [4, 6, 8, 5, 4, 3, 7, 8][:value])
         assert [visible(s) for s in explorer.picker.sliders] == [i < value for i in range(8)]
@@ -87,13 +87,13 @@ def test_distributions(kind):
     draw = sources.DISTRIBUTIONS[kind]
     move(explorer.picker.kind, kind)
     shows_padding_of(explorer, draw(64, 128, 0))
-    for size in (1, 2, 16, 17, 511, 512):
+    for size in (1, 16, 17, 512):
         move(explorer.picker.many, size)
         shows_padding_of(explorer, draw(size, 128, 0))
-    for longest in (1, 2, 16, 17, 511, 512):
+    for longest in (1, 512):
         move(explorer.picker.longest, longest)
         shows_padding_of(explorer, draw(512, longest, 0))
-    for seed in (0, 1, 99):
+    for seed in (1, 99):
         move(explorer.picker.seed, seed)
         shows_padding_of(explorer, draw(512, 512, seed))
     longest = max(draw(512, 512, 0)) if kind == "sentences" else 512  # there, more would change nothing
@@ -151,8 +151,10 @@ GARBAGE = [
 ]
 
 
-@pytest.mark.parametrize(("typed", "said"), GARBAGE)
-@pytest.mark.parametrize("panel", WITH_LENGTHS)
+@pytest.mark.parametrize(
+    ("panel", "typed", "said"),
+    [(WITH_LENGTHS[i % len(WITH_LENGTHS)], *garbage) for i, garbage in enumerate(GARBAGE)],  # test_nothing_silent: all
+)
 def test_garbage_is_explained_and_the_last_good_picture_stays(panel, typed, said):
     explorer = panel([4, 2])
     typed_in = getattr(explorer, "picker", explorer).typed

@@ -36,7 +36,7 @@ def test_it_starts_as_told():
 def test_it_shows_what_the_search_finds(said):
     panel = MuseumExplorer()
     move(panel.pasted, said)
-    found = museum.search(said)
+    found = museum.explain(said)
     assert panel.found == found
     assert panel.error.value == ""
     others = len(found) - 1
@@ -70,7 +70,7 @@ def test_what_is_not_there_is_said_and_no_picture_stays():
 def test_any_text_may_be_pasted(text):
     panel = MuseumExplorer(TEXTS[0])
     move(panel.pasted, text)
-    assert panel.found == museum.search(text.strip())
+    assert panel.found == museum.explain(text.strip())
     assert panel.error.value == ""
 
 

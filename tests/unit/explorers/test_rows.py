@@ -7,7 +7,7 @@ from packviz.core import lengths as sources
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING
 from packviz.draw.scores import MASKS, NONE, Scores
 from packviz.explorers import RowExplorer
-from packviz.explorers.lengths import MOST, TYPED
+from packviz.explorers.lengths import TYPED
 
 
 def shows(explorer, lengths, row_size=10, strategy=FIRST_FIT_DECREASING, mask=NONE):
@@ -102,14 +102,6 @@ def test_only_the_controls_that_have_a_say_are_shown():
 def test_bad_input(options, message):
     with pytest.raises(ValueError, match=message):
         RowExplorer(**options)
-
-
-def test_more_documents_than_it_takes_are_refused_and_the_picture_stays():
-    explorer = RowExplorer(kind=TYPED)
-    before = explorer.picture.value
-    move(explorer.picker.typed, " ".join(["1"] * (MOST + 1)))
-    assert "the panel takes at most 5,000: see packviz.batches" in words(explorer.error)
-    assert explorer.picture.value == before
 
 
 def test_a_large_picture_stays_light():

@@ -1,5 +1,8 @@
 """The everyday helpers, against plain loops and against torch; and that they never wait for a device."""
 
+import re
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -94,7 +97,7 @@ def loop_loss(loss, lengths, reduction):
 def test_loss_equals_a_loop(batch, rest, batch_first, reduction):
     lengths, steps = batch
     loss = padded(lengths, steps, *rest, batch_first=batch_first).requires_grad_()
-    yours = pv.masked_loss(loss, lengths, batch_first, reduction)
+    yours = pv.masked_loss(loss, lengths, batch_first=batch_first, reduction=reduction)
     target = loop_loss(batch_major(loss, batch_first), lengths, reduction)
     assert torch.allclose(yours, target, rtol=1e-12, atol=0)
     weights = cells(*target.shape)
@@ -111,8 +114,8 @@ def test_padding_never_leaks(batch, rest, poison, reduction):
     dirty = clean.clone()
     dirty[~real] = poison
     dirty.requires_grad_()
-    value = pv.masked_loss(dirty, lengths, True, reduction)
-    assert torch.equal(value, pv.masked_loss(clean, lengths, True, reduction))
+    value = pv.masked_loss(dirty, lengths, batch_first=True, reduction=reduction)
+    assert torch.equal(value, pv.masked_loss(clean, lengths, batch_first=True, reduction=reduction))
     value.sum().backward()
     assert (dirty.grad[~real] == 0).all()
     assert dirty.grad.isfinite().all()
@@ -123,7 +126,7 @@ def test_mean_over_packed_data_is_the_same(batch):
     lengths, steps = batch
     loss = padded(lengths, steps)
     packed = torch.nn.utils.rnn.pack_padded_sequence(loss, lengths, batch_first=True, enforce_sorted=False)
-    assert torch.allclose(pv.masked_loss(loss, lengths, True), packed.data.mean())
+    assert torch.allclose(pv.masked_loss(loss, lengths, batch_first=True), packed.data.mean())
 
 
 def test_unmasked_mse_is_32_54_of_the_masked_one():
@@ -135,21 +138,70 @@ def test_unmasked_mse_is_32_54_of_the_masked_one():
     assert unmasked / masked == pytest.approx(32 / 54)
 
 
-def test_any_torch_loss():
-    torch.manual_seed(0)
-    lengths, scores, target = [4, 2, 0], torch.randn(3, 4, 5), torch.randint(5, (3, 4))
-    flat = pv.real_mask(lengths, 4).flatten()
-    for loss, wanted in [
-        (
-            F.cross_entropy(scores.transpose(1, 2), target, reduction="none"),
-            F.cross_entropy(scores.flatten(0, 1)[flat], target.flatten()[flat]),
-        ),
-        (
-            F.binary_cross_entropy_with_logits(scores[..., 0], target.gt(2).float(), reduction="none"),
-            F.binary_cross_entropy_with_logits(scores[..., 0].flatten()[flat], target.gt(2).float().flatten()[flat]),
-        ),
-    ]:
-        assert torch.allclose(pv.masked_loss(loss, lengths, batch_first=True), wanted)
+def wave(*shape):
+    return 3 * cells(*shape).sin()
+
+
+def classes(*shape):
+    return torch.randint(5, shape)
+
+
+def chances(*shape):
+    return torch.rand(*shape, 5, dtype=torch.float64).softmax(-1)
+
+
+WEIGHT = torch.tensor([0.5, 2.0, 1.0, 0.1, 3.0], dtype=torch.float64)
+LOSSES = {
+    "cross entropy": (F.cross_entropy, (5,), classes, {}),
+    "weighted": (F.cross_entropy, (5,), classes, {"weight": WEIGHT}),
+    "smooth": (F.cross_entropy, (5,), classes, {"weight": WEIGHT, "label_smoothing": 0.2, "ignore_index": 0}),
+    "images": (F.cross_entropy, (5, 2), lambda *shape: classes(*shape, 2), {"ignore_index": 1}),
+    "probabilities": (F.cross_entropy, (5,), chances, {"weight": WEIGHT}),
+    "partial": (partial(F.cross_entropy, weight=WEIGHT), (5,), classes, {"ignore_index": 4}),
+    "negative log-likelihood": (F.nll_loss, (5,), classes, {"weight": WEIGHT, "ignore_index": 2}),
+    "squares": (F.mse_loss, (5,), chances, {}),
+    "one number": (F.smooth_l1_loss, (), cells, {"beta": 0.5}),
+    "logits": (F.binary_cross_entropy_with_logits, (5,), chances, {"pos_weight": WEIGHT}),
+    "of one's own": (lambda x, y, reduction: (x - y).abs().sqrt(), (), cells, {}),  # of 0, its gradient is infinite
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(ragged(), st.booleans(), st.sampled_from([NAN, float("inf")]), st.booleans())
+def test_a_loss_function_gives_what_torch_gives_on_the_real_cells(name, batch, batch_first, poison, by_name):
+    lengths, steps = batch
+    function, rest, make, options = LOSSES[name]
+    real = pv.real_mask(lengths, steps)
+    x, y = wave(len(lengths), steps, *rest), make(len(lengths), steps)
+    kept = x[real].requires_grad_()
+    x[~real], y[~real] = poison, -1 if y.dtype == torch.int64 else poison
+    x = batch_major(x, batch_first).contiguous().requires_grad_()
+    given_lengths = {"lengths": lengths} if by_name else {}
+    called = [function, x, batch_major(y, batch_first), *([] if by_name else [lengths])]
+    yours = pv.masked_loss(*called, batch_first=batch_first, **given_lengths, **options)
+    (got,) = torch.autograd.grad(yours, x)
+    got = batch_major(got, batch_first)
+    assert (got[~real] == 0).all()
+    own = name == "of one's own"
+    wanted = function(kept, y[real], "none").mean() if own else function(kept, y[real], **options)
+    if wanted.isnan():  # of nothing, or of cells that are all ignored
+        assert yours == 0
+        assert not got.any()
+        return
+    torch.testing.assert_close(yours, wanted)
+    torch.testing.assert_close(got[real], torch.autograd.grad(wanted, kept)[0])
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "of one's own"])
+def test_the_other_reductions_of_a_loss_function(name):
+    function, rest, make, options = LOSSES[name]
+    lengths, x, y = [3, 1, 4], wave(3, 4, *rest), make(3, 4)
+    loss = partial(pv.masked_loss, function, x, y, lengths, batch_first=True, **options)
+    alone = [(x[b, :n], y[b, :n]) for b, n in enumerate(lengths)]
+    each = torch.stack([function(*one, **options) for one in alone]).nan_to_num(0)
+    torch.testing.assert_close(loss(reduction="sequence"), each)
+    total = sum(function(*one, reduction="sum", **options) for one in alone)
+    torch.testing.assert_close(loss(reduction="sum"), total)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -164,7 +216,7 @@ def test_mean_keeps_the_dtype_and_does_not_overflow(dtype):
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_loss_gradcheck(reduction, batch_first):
     loss = padded([3, 0, 2], 4, 2, batch_first=batch_first).requires_grad_()
-    assert gradcheck(lambda x: pv.masked_loss(x, [3, 0, 2], batch_first, reduction), loss)
+    assert gradcheck(lambda x: pv.masked_loss(x, [3, 0, 2], batch_first=batch_first, reduction=reduction), loss)
 
 
 # --- align
@@ -189,7 +241,7 @@ def test_align_equals_a_loop(batch, more, side, source, rest, batch_first, value
     if not contiguous:
         x = torch.stack([x, -x], dim=-1)[..., 0]
     x.requires_grad_()
-    options = {"max_length": width, "batch_first": batch_first, "padding_value": value}
+    options = {"max_len": width, "batch_first": batch_first, "padding_value": value}
     y = pv.align(x, lengths, padding_side=side, source_side=source, **options)
     blank = [[value] * rest[1]] * rest[0] if len(rest) == 2 else [value] * rest[0] if rest else value
     wanted = loop_align(batch_major(x, batch_first).tolist(), lengths, side, source, width, blank)
@@ -252,7 +304,7 @@ def test_align_gradcheck(side, source, batch_first):
     x = padded([3, 0, 2], 4, 2, batch_first=batch_first).requires_grad_()
 
     def run(x):
-        return pv.align(x, [3, 0, 2], padding_side=side, source_side=source, max_length=5, batch_first=batch_first)
+        return pv.align(x, [3, 0, 2], padding_side=side, source_side=source, max_len=5, batch_first=batch_first)
 
     assert gradcheck(run, x)
     assert gradgradcheck(run, x)
@@ -293,6 +345,10 @@ def test_unpack_gradcheck():
 # --- what is refused, and how
 
 
+X = torch.ones(3, 1)
+FUNCTION_FIRST = re.escape("pv.masked_loss(F.cross_entropy, logits, targets, lengths, batch_first=…)")
+
+
 def packed_pair():
     return pack_sequence([torch.zeros(2), torch.zeros(5)], enforce_sorted=False)
 
@@ -304,24 +360,43 @@ def packed_pair():
         (lambda: pv.real_mask([3, 5], 4), ValueError, r"lengths\[1\] is 5, more than max_len, 4"),
         (lambda: pv.real_mask([3.5]), ValueError, r"lengths\[0\] is 3.5: not a whole number; torch would"),
         (lambda: pv.real_mask([3, NAN]), ValueError, r"lengths\[1\] is nan: not a number of time steps"),
-        (lambda: pv.real_mask([3j]), ValueError, r"whole numbers, got torch.complex64 on cpu; convert them with"),
+        (lambda: pv.real_mask([3j]), ValueError, r"lengths must hold whole numbers, got \[3j\]: list the number"),
         (
             lambda: pv.real_mask(torch.tensor([3.0], device="meta"), 4),
             ValueError,
             r"whole numbers, got torch.float32 on meta; convert them with .long\(\)",
         ),
-        (lambda: pv.real_mask([[3], [4]]), ValueError, r"one-dimensional .* got shape \(2, 1\)"),
-        (lambda: pv.real_mask([[3], [4, 5]]), ValueError, r"list or a tensor of whole numbers, got \[\[3\]"),
-        (lambda: pv.real_mask("ab"), ValueError, "list or a tensor of whole numbers, got 'ab'"),
+        (lambda: pv.real_mask([[3], [4]]), ValueError, r"one-dimensional, got shape \(2, 1\): list the number"),
+        (lambda: pv.real_mask([[3], [4, 5]]), ValueError, "lengths must be one-dimensional: list the number"),
+        (lambda: pv.real_mask("ab"), ValueError, "lengths is 'ab'; list the number"),
         (lambda: pv.real_mask(torch.tensor([True])), ValueError, r"booleans; .* True at real cells, .* mask.sum\(1\)"),
         (lambda: pv.real_mask([1], -1), ValueError, "max_len is -1; give a whole number"),
         (lambda: pv.real_mask([1], 2.5), ValueError, "max_len is 2.5; give a whole number"),
         (lambda: pv.real_mask([1], "2"), ValueError, "max_len is '2'; give a whole number"),
         (lambda: pv.masked_loss(torch.tensor(1.0), [2]), ValueError, r'loss has shape \(\).*reduction="none"'),
         (lambda: pv.masked_loss(torch.ones(2), [2]), ValueError, r'loss has shape \(2,\).*reduction="none"'),
-        (lambda: pv.masked_loss(torch.ones(2, 1).int(), [2]), TypeError, r"loss .* torch.int32; .* call .float\(\)"),
-        (lambda: pv.masked_loss([[1.0]], [1]), TypeError, "loss must be a floating-point tensor, got list"),
-        (lambda: pv.masked_loss(torch.nn.MSELoss(), [3]), TypeError, 'computed with reduction="none"'),
+        (lambda: pv.masked_loss(torch.ones(2, 1).int(), [2]), TypeError, r"loss .* torch.int32; call .float\(\)"),
+        (
+            lambda: pv.masked_loss([[1.0]], [1]),
+            TypeError,
+            "loss must be a function or a floating-point tensor, got list",
+        ),
+        (lambda: pv.masked_loss(torch.nn.MSELoss(), X, X, [3]), TypeError, f"loss is a MSELoss; .* {FUNCTION_FIRST}"),
+        (lambda: pv.masked_loss(X, X, [3]), TypeError, f"after a loss per element .* {FUNCTION_FIRST}"),
+        (lambda: pv.masked_loss(X, [3], weight=X), TypeError, f"after a loss per element .* {FUNCTION_FIRST}"),
+        (lambda: pv.masked_loss(F.mse_loss, X, [3]), TypeError, f"a loss function needs .* {FUNCTION_FIRST}"),
+        (lambda: pv.masked_loss(X, [3], True), TypeError, "given by name: batch_first=True"),
+        (
+            lambda: pv.masked_loss(F.cross_entropy, torch.ones(2, 5, 4), torch.ones(2, 4), [4, 2], batch_first=True),
+            ValueError,
+            r"shapes \(2, 5, 4\) and \(2, 4\), but must agree .* logits \(B, T, C\)",
+        ),
+        (lambda: pv.masked_loss(F.mse_loss, X, X, [9]), ValueError, r"lengths\[0\] is 9, more than .* predictions"),
+        (
+            lambda: pv.masked_loss(lambda x, y, reduction: (x - y).sum(), X, X, [3]),
+            ValueError,
+            r"returned shape \(\) for 3 cells; .* called with reduction=\"none\"",
+        ),
         (lambda: pv.masked_loss(torch.ones(2, 1), [1], reduction="none"), ValueError, "reduction is 'none'; choose"),
         (
             lambda: pv.masked_loss(torch.ones(2, 5), [5, 3]),
@@ -341,15 +416,15 @@ def packed_pair():
         ),
         (lambda: pv.align(torch.ones(5), [5]), ValueError, r"x must be \(T, B, …\), got shape \(5,\)"),
         (lambda: pv.align([[1]], [1]), TypeError, r"x must be a tensor \(T, B, …\), got list"),
-        (lambda: pv.align(torch.ones(5, 2), [5, 2], max_length=4), ValueError, r"lengths\[0\] is 5, .* max_length, 4"),
-        (lambda: pv.align(torch.ones(5, 2), [1, 2], max_length=-4), ValueError, "max_length is -4; give a whole"),
+        (lambda: pv.align(torch.ones(5, 2), [5, 2], max_len=4), ValueError, r"lengths\[0\] is 5, .* max_len, 4"),
+        (lambda: pv.align(torch.ones(5, 2), [1, 2], max_len=-4), ValueError, "max_len is -4; give a whole"),
         (lambda: pv.unpack_to_length(torch.ones(2), 3), TypeError, "packed must be a PackedSequence, got Tensor"),
         (
             lambda: pv.unpack_to_length(packed_pair(), 3),
             ValueError,
             "length is 3 but the longest sequence has 5 time steps: give at least 5, or truncate=True",
         ),
-        (lambda: pv.unpack_to_length(packed_pair(), -3, truncate=True), ValueError, "length is -3; give a whole"),
+        (lambda: pv.unpack_to_length(packed_pair(), -3, truncate=True), ValueError, "total_length is -3; give a whole"),
     ],
 )
 def test_refusals(call, error, message):
@@ -367,9 +442,11 @@ def calls(device, lengths):
     for batch_first in (False, True):
         y = batch_major(x, batch_first=not batch_first)
         for reduction in ("mean", "sum", "sequence"):
-            yield pv.masked_loss(y, lengths, batch_first, reduction)
+            options = {"batch_first": batch_first, "reduction": reduction}
+            yield pv.masked_loss(y, lengths, **options)
+            yield pv.masked_loss(F.cross_entropy, y, y[..., 0].long(), lengths, weight=y[0, 0].detach(), **options)
         for side in ("left", "right"):
-            options = {"padding_side": side, "max_length": 5, "batch_first": batch_first}
+            options = {"padding_side": side, "max_len": 5, "batch_first": batch_first}
             for source in ("left", "right"):
                 yield pv.align(y, lengths, source_side=source, **options)
             yield pv.align(y, torch.ones(3, 4, dtype=torch.bool, device=device), **options)
@@ -427,7 +504,7 @@ def test_cuda_lengths_out_of_range_do_what_is_promised():
     x = torch.arange(1.0, 13, device="cuda").reshape(3, 4)
     assert pv.masked_loss(x, lengths, batch_first=True).item() == (x[0].sum() + x[2, :2].sum()).item() / 6
     assert pv.real_mask(lengths, 4).sum(1).tolist() == [4, 0, 2]
-    options = {"source_side": "right", "max_length": 3, "batch_first": True}
+    options = {"source_side": "right", "max_len": 3, "batch_first": True}
     assert pv.align(x, lengths, padding_side="right", **options).tolist()[0] == [1, 2, 3]
     assert pv.align(x, lengths, padding_side="left", **options).tolist()[0] == [2, 3, 4]
     with pytest.raises(ValueError, match=r"lengths\[0\] is 9, more than"):
@@ -445,12 +522,13 @@ def compiled(function, backend):
 EVERY = {
     "mask": lambda x, n: pv.real_mask(n, x.shape[1]),
     "mean": lambda x, n: pv.masked_loss(x, n, batch_first=True),
+    "function": lambda x, n: pv.masked_loss(F.cross_entropy, x, x.argmax(2), n, batch_first=True, ignore_index=1),
     "sum": lambda x, n: pv.masked_loss(x.transpose(0, 1), n, reduction="sum"),
-    "sequence": lambda x, n: pv.masked_loss(x, n, True, "sequence"),
+    "sequence": lambda x, n: pv.masked_loss(x, n, batch_first=True, reduction="sequence"),
     "right": lambda x, n: pv.align(x, n, batch_first=True),
     "left": lambda x, n: pv.align(x.transpose(0, 1), n, padding_side="left"),
     "wide": lambda x, n: pv.align(
-        x, n, padding_side="left", source_side="left", max_length=x.shape[1] + 3, batch_first=True
+        x, n, padding_side="left", source_side="left", max_len=x.shape[1] + 3, batch_first=True
     ),
     "by a mask": lambda x, n: pv.align(x, pv.real_mask(n, x.shape[1]), batch_first=True),
 }

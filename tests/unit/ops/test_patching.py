@@ -3,7 +3,6 @@
 import contextlib
 import importlib.util
 import io
-import itertools
 import subprocess
 import sys
 import types
@@ -75,7 +74,7 @@ def test_ends_with_the_block():
         pass
 
 
-@pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
+@pytest.mark.parametrize("order", [(0, 2, 1), (2, 1, 0)])
 def test_several_end_with_the_last(order):
     patches = [pv.patch_torch() for _ in order]
     assert [bool(patch.replaced) for patch in patches] == [True, False, False]
@@ -225,8 +224,8 @@ works()
 """
 
 
-@pytest.mark.parametrize("code", [REPLACED_FIRST, IMPORTED_AGAIN], ids=["replaced first", "imported again"])
-def test_torchs_own_are_found_whoever_is_in_their_place(code):
+def test_torchs_own_are_found_whoever_is_in_their_place():
+    code = f"{REPLACED_FIRST}\nrnn.pack_padded_sequence = torchs\n{IMPORTED_AGAIN}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert not done.returncode, done.stderr[-2000:]
 

@@ -554,12 +554,12 @@ def torchs_error(call):
         (
             lambda **m: pv.run(LSTM, X, [[6, 2]], **m),
             ValueError,
-            "one-dimensional (one number per sequence), got shape (1, 2)",
+            "one-dimensional, got shape (1, 2): list the number",
         ),
         (
             lambda **m: pv.run(LSTM, X, ["6", "2"], **m),
             ValueError,
-            "lengths must be a list or a tensor of whole numbers",
+            "lengths must hold whole numbers, got ['6', '2']: list the number",
         ),
         (lambda **m: pv.run(LSTM, X[..., :2], [6, 2], **m), ValueError, "has I = 2, but rnn.input_size is 3"),
         (lambda **m: pv.run(LSTM, X.double(), [6, 2], **m), ValueError, torchs_error(lambda: LSTM(X.double()))),

@@ -7,15 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from packviz.ops import tolerance
-from packviz.ops.tolerance import (
-    TOLERANCE,
-    apart,
-    full_precision,
-    multiplies_in_tf32,
-    of_gradients,
-    of_states,
-)
+from packviz.ops import agreement, tolerance
+from packviz.ops.agreement import relative_difference
+from packviz.ops.tolerance import TOLERANCE, full_precision, multiplies_in_tf32, of_gradients, of_states
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -25,8 +19,8 @@ def test_rounding_passes_and_more_does_not(dtype):
     wanted = lstm(x)[0]
     found = lstm.to(dtype)(x.to(dtype))[0]
     if dtype != torch.float64:  # float32 is what it is held against
-        assert apart(found, wanted) <= of_states(dtype, "cpu")
-    assert apart(wanted.double() * (1 + 2 * of_states(dtype, "cpu")), wanted) > of_states(dtype, "cpu")
+        assert relative_difference(found, wanted) <= of_states(dtype, "cpu")
+    assert relative_difference(wanted.double() * (1 + 2 * of_states(dtype, "cpu")), wanted) > of_states(dtype, "cpu")
     assert of_states(dtype, "cpu") < of_gradients(dtype) < 0.5
 
 
@@ -55,15 +49,15 @@ def test_full_precision_leaves_torchs_switches_as_they_were(tf32):
 
 def test_how_far_apart():
     one = torch.tensor([2.0, -4.0])
-    assert apart(one + 1, one) == 0.25  # of the largest
+    assert relative_difference(one + 1, one) == 0.25  # of the largest
     assert of_gradients(torch.int64) == 0
-    assert apart(one, one) == apart(torch.zeros(2), torch.zeros(2)) == 0
-    assert apart(torch.ones(2), torch.zeros(2)) > 1e9
-    assert apart(one * math.nan, one) == apart(one, one / 0) == math.inf
-    assert apart(torch.zeros(0), torch.zeros(0)) == 0
+    assert relative_difference(one, one) == relative_difference(torch.zeros(2), torch.zeros(2)) == 0
+    assert relative_difference(torch.ones(2), torch.zeros(2)) > 1e9
+    assert relative_difference(one * math.nan, one) == relative_difference(one, one / 0) == math.inf
+    assert relative_difference(torch.zeros(0), torch.zeros(0)) == 0
     masked = torch.tensor([2.0, -4.0, -math.inf])
-    assert apart(masked, masked) == 0
-    assert apart(masked + 1, masked) == 0.25  # infinity says nothing of the size of the others
+    assert relative_difference(masked, masked) == 0
+    assert relative_difference(masked + 1, masked) == 0.25  # infinity says nothing of the size of the others
     assert of_states(torch.int64, "cpu") == 0
 
 
@@ -95,10 +89,10 @@ def test_every_torch_is_asked_in_its_own_way(monkeypatch, kind):
 def test_the_relative_error_is_that_of_the_first_results_that_are_too_far_off():
     right = [torch.ones(2), torch.ones(3), torch.ones(1)]
     near, far = [one * (1 + 1e-6) for one in right], [right[0], right[1] * 1.5, right[2] * 3]
-    error, wrong = tolerance.relative_error(near, right, tolerance.of_gradients)
+    error, wrong = agreement.relative_error(near, right, tolerance.of_gradients)
     assert (error, wrong) == (pytest.approx(1e-6, rel=0.1), None)
-    assert tolerance.relative_error(far, right, tolerance.of_gradients) == (2.0, 1)
-    assert tolerance.relative_error([torch.ones(3)], [torch.ones(2)], tolerance.of_gradients) == (math.inf, 0)
-    assert tolerance.relative_error([], [], tolerance.of_gradients) == (0.0, None)
+    assert agreement.relative_error(far, right, tolerance.of_gradients) == (2.0, 1)
+    assert agreement.relative_error([torch.ones(3)], [torch.ones(2)], tolerance.of_gradients) == (math.inf, 0)
+    assert agreement.relative_error([], [], tolerance.of_gradients) == (0.0, None)
     with pytest.raises(ValueError, match="argument 2 is longer"):
-        tolerance.relative_error([], right, tolerance.of_gradients)
+        agreement.relative_error([], right, tolerance.of_gradients)

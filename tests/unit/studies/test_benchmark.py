@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from packviz.bench.machine import check_device
 from packviz.bench.study import Progress
 from packviz.bench.timing import Timing
-from packviz.draw.chart import COLOURS, heights_of
+from packviz.draw.chart import COLOURS
 from packviz.draw.palette import METHODS
+from packviz.draw.sweep import heights_of
 from packviz.studies import benchmark, network
 from packviz.studies.benchmark import PASSES, STUDY, Benchmark, BenchmarkPoint, expected, grid, setup_lengths, sizes
 
@@ -335,7 +336,7 @@ def test_in_words():
         "      8         10        300            30           –          –\n"
         "     16          –          –              –          –          –\n"
         "\n"
-        "ms: median. MB: the most memory in use at once. ?: not told apart. –: no number.\n"
+        "ms: median. MB: peak memory. ?: not told apart. –: no number.\n"
         "A ratio is the median of the rounds' ratios, not the ratio of two medians.\n"
         "The machine was busy at 1 of 2 points: the same call takes up to 2.2 times as long, even in the middle half of"
         " the rounds.\n"
@@ -362,8 +363,8 @@ def test_the_picture_has_a_row_per_quantity_and_a_column_per_setup():
         "B (triangle): times as long as padded",
         "A (no padding): time",
         "B (triangle): time",
-        "A (no padding): most memory in use",
-        "B (triangle): most memory in use",
+        "A (no padding): peak memory",
+        "B (triangle): peak memory",
     ]
     ratios, *others = result.chart().rows
     for plot in ratios:

@@ -14,17 +14,15 @@ from packviz.studies import compilers as relatives
 from packviz.studies.compilers import ERROR, RIGHT, WRONG, Cell, CompilerPoint, Relatives
 
 NAMES = tuple(networks.TAGGERS)
-# One that compilers take wrongly, and one that they take right. The quick profile leaves the others to notebook 09,
-# which surveys them all at every run.
-TWO = ("packed if ragged", "ragged_op")
 
 
 def survey(names, **options):
-    return relatives.survey([CompilerPoint(name, way) for name in names for way in relatives.WAYS], **options)
+    return relatives.survey([CompilerPoint(name, way) for name in names for way in relatives.COMPILERS], **options)
 
 
-@pytest.fixture(scope="module", params=[TWO, pytest.param(NAMES, marks=pytest.mark.slow)], ids=["two", "all"])
+@pytest.fixture(scope="module", params=[pytest.param(NAMES, marks=pytest.mark.slow)], ids=["all"])
 def table(request):
+    """The real table. The quick profile leaves it to notebook 09, which surveys all networks at every run."""
     return survey(request.param)
 
 
@@ -37,26 +35,26 @@ def blame(found, known):
 
 
 @habit_of(relatives.WRITTEN_FOR)
-@pytest.mark.parametrize("way", relatives.WAYS)
+@pytest.mark.parametrize("way", relatives.COMPILERS)
 def test_every_compiler_does_what_was_recorded(table, way):
     known = relatives.recorded()
     assert list(known.cells) == list(NAMES)
     for name in table.cells:
         found, expected = table.cells[name][way], known.cells[name][way]
         if not found.recorded:
-            assert found == expected, blame(f"{name}, {way}: {found} {found.said}", known)
+            assert found == expected, blame(f"{name}, {way}: {found} {found.message}", known)
 
 
 @pytest.mark.parametrize("way", ["compile, fullgraph", "export"])
 def test_the_operator_compiles_as_one_graph_and_exports(table, way):
     cell = table.cells["ragged_op"][way]
-    assert cell.outcome == RIGHT, cell.said
+    assert cell.outcome == RIGHT, cell.message
 
 
 @habit_of(relatives.WRITTEN_FOR)
-def test_what_the_notebook_says_of_the_table(table):
+def test_what_the_notebook_says_of_the_table():
     known = relatives.recorded()
-    cells = {**known.cells, **table.cells}
+    cells = known.cells
 
     def holds(claim, what):
         assert claim, blame(what, known)
@@ -97,8 +95,8 @@ def test_a_compiler_that_only_passes_on_an_error_is_not_quoted():
 
 def fake(**options):
     cells = {
-        "padded": dict.fromkeys(relatives.WAYS, Cell(RIGHT)) | {"compile": Cell(RIGHT, compiled=2)},
-        "<packed>": dict.fromkeys(relatives.WAYS, Cell(ERROR, "E: one")) | {"jit.trace": Cell(WRONG)},
+        "padded": dict.fromkeys(relatives.COMPILERS, Cell(RIGHT)) | {"compile": Cell(RIGHT, compiled=2)},
+        "<packed>": dict.fromkeys(relatives.COMPILERS, Cell(ERROR, "E: one")) | {"jit.trace": Cell(WRONG)},
     }
     values = {CompilerPoint(name, way): cell for name, row in cells.items() for way, cell in row.items()}
     return Relatives({"torch": "9.9+cpu"}, values)
@@ -113,23 +111,26 @@ def test_in_words():
         "right, WRONG: compiled with lengths [5, 5, 5], compared with the network itself on [5, 3, 1], [2, 5, 4],"
         " [4, 4, 4].",
         "n of 5: so many operators around the LSTM were compiled; the others run in Python, as without.",
-        "torch 9.9. What is said of this table was written for torch 2.13: where they differ, believe the table.",
+        "torch 9.9. The text about this table was written for torch 2.13: where they differ, believe the table.",
         "1 error:",
         "error 1: E: one",
     ]
 
 
-def test_in_html(table):
-    for one in (fake(), table):
+def test_in_html():
+    for one in (fake(), relatives.recorded()):
         html = ElementTree.fromstring(one.to_html())
         heads, *rows = ([said for cell in row for said in cell.itertext()] for row in html.iter("tr"))
-        assert heads == list(relatives.WAYS)
+        assert heads == list(relatives.COMPILERS)
         assert [row[0] for row in rows] == list(one.cells)
-        assert all(len(row) == 1 + len(relatives.WAYS) and {said[0] for said in row[1:]} <= {*"✓✗–"} for row in rows)
+        assert all(
+            len(row) == 1 + len(relatives.COMPILERS) and {said[0] for said in row[1:]} <= {*"✓✗–"} for row in rows
+        )
         said = "".join(html.itertext())
         assert all(note in said for note in [*one.notes, *one.table.folded])
 
 
+@pytest.mark.slow
 def test_a_package_that_is_missing_leaves_recorded_cells(monkeypatch):
     real = builtins.__import__
 
@@ -144,8 +145,8 @@ def test_a_package_that_is_missing_leaves_recorded_cells(monkeypatch):
     known = relatives.recorded()
     for name in names:
         assert table.cells[name]["ONNX, legacy"].outcome == known.cells[name]["ONNX, legacy"].outcome
-        assert [way for way in relatives.WAYS if table.cells[name][way].recorded] == ["ONNX, legacy", "ONNX, new"]
-    assert table.said("padded", "ONNX, new") == "✓ right*"
+        assert [way for way in relatives.COMPILERS if table.cells[name][way].recorded] == ["ONNX, legacy", "ONNX, new"]
+    assert table.label("padded", "ONNX, new") == "✓ right*"
     assert f"* not run here (onnxruntime is not installed): recorded with torch {known.torch.split('+')[0]}." in repr(
         table
     )
@@ -165,9 +166,9 @@ def test_it_is_quiet_and_leaves_things_as_they_were(capfd, monkeypatch):
     assert capfd.readouterr().out == "heard again\n"
 
 
-def test_a_file_keeps_the_table(tmp_path, table):
-    relatives.STUDY.save(tmp_path / "table.json", table)
-    assert relatives.STUDY.load(tmp_path / "table.json").cells == table.cells
+def test_a_file_keeps_the_table(tmp_path):
+    relatives.STUDY.save(tmp_path / "table.json", fake())
+    assert relatives.STUDY.load(tmp_path / "table.json").cells == fake().cells
 
 
 def test_the_text_is_about_the_torch_that_was_recorded():

@@ -1,4 +1,4 @@
-"""The parts of a packed training step: exchanged one after the other, and what their shares add up to."""
+"""The parts of a packed training step: replaced one after the other, and what their shares add up to."""
 
 from itertools import pairwise
 
@@ -11,9 +11,9 @@ from packviz.bench.comparison import shares
 from packviz.bench.timing import Timing
 from packviz.draw.palette import THEMES
 from packviz.studies import parts
-from packviz.studies.parts import EXCHANGED, REST, TORCH, Parts, PartsPoint
+from packviz.studies.parts import REPLACED, REST, TORCH, Parts, PartsPoint
 
-NAMES = [TORCH, *EXCHANGED.values()]
+NAMES = [TORCH, *REPLACED.values()]
 POINT = PartsPoint(8, 4)
 
 
@@ -40,7 +40,7 @@ def test_in_words():
         "",
         "4 sequences of up to 8 time steps   ms       times all of torch's (quartiles)",
         "all of torch's                      10,000   1 (1 to 1)",
-        "pad exchanged                       6,000    0.6 (0.6 to 0.6)",
+        "pad replaced                        6,000    0.6 (0.6 to 0.6)",
         "pack too                            5,000    0.5 (0.5 to 0.5)",
         "and the LSTM: pv.run                1,000    0.1 (0.1 to 0.1)",
         "Shares: pad 40 %, pack 10 %, packed LSTM 40 %, the rest 10 %.",
@@ -63,7 +63,7 @@ def test_a_bar_is_cut_into_shares_and_what_is_wasted_is_hatched(theme):
 
 def test_where_a_part_ends_has_quartiles():
     place = {"device_name": "a test", "torch": "9", "threads": 1}
-    seconds = {TORCH: (10.0, 10.0, 10.0), "pad exchanged": (5.0, 6.0, 7.0), "pack too": (4.0, 4.0, 14.0)}
+    seconds = {TORCH: (10.0, 10.0, 10.0), "pad replaced": (5.0, 6.0, 7.0), "pack too": (4.0, 4.0, 14.0)}
     found = Parts(place, {POINT: Timing(seconds | {NAMES[-1]: (1.0, 1.0, 1.0)})})
     pad, pack, lstm, rest = found.bar(POINT)[0]
     assert pad.ends == pytest.approx((0.35, 0.45))

@@ -108,7 +108,7 @@ def test_how_far_gradients_are_apart():
     wanted = [torch.tensor([3.0]), torch.tensor([[4.0]])]
     assert workers.gradient_error(wanted, wanted) == 0
     assert workers.gradient_error([torch.tensor([3.0]), torch.tensor([[3.5]])], wanted) == pytest.approx(0.1)
-    assert (workers.said(0.1234), workers.said(3e-7)) == ("0.12", "< 1e-06")
+    assert (workers.error_text(0.1234), workers.error_text(3e-7)) == ("0.12", "< 1e-06")
 
 
 def test_a_worker_that_fails_ends_all(monkeypatch):

@@ -1,0 +1,66 @@
+"""Measured quantities in words: seconds, bytes, shares, and no more digits than are known."""
+
+from __future__ import annotations
+
+import math
+
+
+def whole_percent(share: float) -> str:
+    """A share of 1 in whole percent: `91 %`, of what was measured."""
+    return f"{100 * share:.0f} %"
+
+
+def plain(value: float) -> str:
+    """A number with three digits, and never with an exponent above: `0.0123`, `12.3`, `12,345`."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def known(value: float, interval: tuple[float, float]) -> str:
+    """A number with the digits that are known: the last one counts for no more than the width of its interval.
+
+    At least one digit is given, and at most three: `2.1` between 1.87 and 2.13, `90` between 81 and 97.
+    """
+    width = interval[1] - interval[0]
+    if not width:
+        return plain(value)
+    coarsest = math.floor(math.log10(width)) if math.isfinite(width) else _digit(value)
+    return _to_digit(value, max(coarsest, _digit(value) - 2))
+
+
+def between(interval: tuple[float, float]) -> str:
+    """An interval, to a tenth of its width or to three digits, rounded outwards: `1.87 to 2.13`; `–` if unknown."""
+    low, high = interval
+    if not math.isfinite(high - low):
+        return "–"
+    if low == high:
+        return f"{plain(low)} to {plain(high)}"
+    last = max(math.floor(math.log10(high - low)) - 1, _digit(max(abs(low), abs(high))) - 2)
+    ends = []
+    for end, outwards, slack in ((low, math.floor, 1e-9), (high, math.ceil, -1e-9)):
+        unit = 10.0 ** min(last, _digit(end) if end else last)
+        ends.append(_to_digit(outwards(end / unit + slack) * unit, last))
+    return " to ".join(ends)
+
+
+def _digit(value: float) -> int:
+    """The power of ten of a number's first digit."""
+    return math.floor(math.log10(abs(value))) if value else 0
+
+
+def _to_digit(value: float, last: int) -> str:
+    """A number rounded to a power of ten, but to its first digit at least."""
+    last = min(last, _digit(value)) if value else last
+    return f"{round(value, -last):,.{max(-last, 0)}f}"
+
+
+def milliseconds(seconds: float) -> str:
+    """A time in ms, without the unit."""
+    return plain(1e3 * seconds)
+
+
+def duration(seconds: float) -> str:
+    """About so long: `40 s`, `3 min`, `1 h 20 min`."""
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,229 @@
+"""Numbers against a size in plots in rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packviz.draw.drawing import Drawing
+from packviz.draw.sheet import Point, Sheet, width_of
+
+if TYPE_CHECKING:
+    from packviz.draw.figures import Chart
+from packviz.draw.chart import _MOST_TICKS, COLOURS, Axes, line_key, log_ticks, mark, ticks
+
+DASHES = ("", "8 4", "2 3", "9 3 2 3")
+"""Of the first, second, … source."""
+
+
+_MARKERS = (
+    "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",  # circle
+    "m-4-4h8v8h-8z",  # square
+    "m0-5.5l5.5 5.5l-5.5 5.5l-5.5-5.5z",  # diamond
+    "m0-5l5 9h-10z",  # triangle up
+    "m0 5l5-9h-10z",  # triangle down
+    "m-1.5-5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z",  # cross
+    "m0-5.5l1.5 4h4l-3.2 2.5l1.2 4l-3.5-2.4l-3.5 2.4l1.2-4l-3.2-2.5h4z",  # star
+)
+
+
+_LEFT, _RIGHT, _TOP, _WIDE, _TALL = 70.0, 92.0, 40.0, 300.0, 170.0  # px: a plot and the room around it
+
+
+_ALONE = 620.0  # px: a plot that has none beside it
+
+
+_BELOW = 36.0
+
+
+def doublings(sizes: Sequence[float]) -> list[float]:
+    """Of rising sizes the first, and those 2, 4, 8, … times as large, if most of the range is so covered; else all."""
+    found = [size for size in sizes if math.log2(size / sizes[0]).is_integer()]
+    return found if len(found) > 2 else [*sizes]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One curve.
+
+    Attributes:
+        name: of the method; it stands at the end of the curve.
+        method: its number: gives the colour and the marker.
+        source: the number of where it comes from: gives the dashes.
+        x: sizes, ascending.
+        y: a time for each, in milliseconds.
+        low: first quartile of each.
+        high: third quartile of each.
+        hollow: whether its marks are, to tell two curves of a method apart.
+    """
+
+    name: str
+    method: int
+    source: int
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    hollow: bool = False
+
+
+@dataclass(frozen=True)
+class Guide:
+    """A thin line to hold curves against.
+
+    Attributes:
+        name: stands at its end.
+        points: where it begins and ends.
+    """
+
+    name: str
+    points: tuple[Point, Point]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """The curves that share axes.
+
+    Attributes:
+        title: stands above.
+        curves: those of the first source last: they are painted over the others.
+        planned: sizes to mark on the axis.
+        guides: thin lines to hold the curves against.
+        y: what the heights are.
+        log: whether both axes are logarithmic; such plots of one unit have the same heights.
+    """
+
+    title: str
+    curves: Sequence[Curve]
+    planned: Sequence[float] = ()
+    guides: Sequence[Guide] = ()
+    y: str = "ms"
+    log: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """What may stand at the ends of curves and guides."""
+        return [*(curve.name for curve in self.curves), *(guide.name for guide in self.guides)]
+
+    @property
+    def sizes(self) -> list[float]:
+        """All that are measured or planned, rising."""
+        return sorted({*self.planned, *(x for curve in self.curves for x in curve.x)})
+
+    def spread(self) -> list[float]:
+        """All that the heights have to hold."""
+        drawn = [value for curve in self.curves for some in (curve.low, curve.y, curve.high) for value in some]
+        return drawn + [y for guide in self.guides for _, y in guide.points]
+
+
+@dataclass(frozen=True, repr=False)
+class Sweep(Drawing):
+    """Plots in rows.
+
+    Attributes:
+        title: stands above.
+        rows: of plots.
+        sources: what each kind of dashes means; not said where there is but one and it is empty.
+        notes: lines that stand below.
+        text: the text twin.
+        x: what the sizes are.
+    """
+
+    title: str
+    rows: Sequence[Sequence[Plot]]
+    sources: Sequence[str]
+    notes: Sequence[str]
+    text: str
+    x: str = "time steps"
+
+    def to_text(self) -> str:
+        """The times as tables."""
+        return self.text
+
+    def sheet(self, theme: str) -> Sheet:
+        """The plots, and below what the dashes mean."""
+        sheet = Sheet(theme, self.title)
+        sheet.title(self.title)
+        columns, y = max(map(len, self.rows), default=1), 22.0
+        wide = _WIDE if columns > 1 else _ALONE
+        each = _LEFT + wide + _RIGHT
+        for row, heights_in_row in zip(self.rows, heights_of(self.rows), strict=True):
+            for i, (plot, heights) in enumerate(zip(row, heights_in_row, strict=True)):
+                self._plot(sheet, plot, heights, (i * each + _LEFT, y + _TOP, wide))
+            y += _TOP + _TALL + _BELOW
+        for i, source in enumerate(self.sources):
+            line_key(sheet, 4, y + 12, source, sheet.colours.text, dash=DASHES[i % len(DASHES)], size=11)
+            y += 18
+        y = sheet.paragraph(4, y + 1, self.notes, size=11, ink=sheet.colours.muted)
+        sheet.size(max(columns * each, sheet.width), y + 8)
+        return sheet
+
+    def chart(self) -> Chart:
+        """Returns the same plots as a plotly chart, to hover over."""
+        from packviz.draw.figures import times_by_size  # noqa: PLC0415 - a bare machine has no plotly
+
+        return times_by_size(self)
+
+    def _plot(self, sheet: Sheet, plot: Plot, heights: Sequence[float], place: tuple[float, float, float]) -> None:
+        (left, top, most), sizes, right = place, plot.sizes, longest_x(plot)
+        room = max((width_of(name, 11) + 26 for name in plot.names), default=0.0)
+        wide = min(most, most + _RIGHT - room)
+        if plot.log and len(sizes) > 1:
+            whole = math.log(sizes[-1] / sizes[0])
+            axes = Axes(sheet, left, top, wide, _TALL, heights, lambda x: math.log(x / sizes[0]) / whole, log=True)
+            columns = doublings(sizes)
+        else:
+            axes = Axes(sheet, left, top, wide, _TALL, heights, lambda x: x / right, log=plot.log)
+            columns = [value for value in ticks(0.0, right) if value <= right]
+        crowded = plot.log and len(columns) < len(sizes) > _MOST_TICKS  # there the marks would hide the curves
+        axes.rows(plot.title, plot.y)
+        axes.columns(columns, self.x)
+        for size in plot.planned:
+            mark(sheet, (axes.x(size), axes.foot), "l3 6h-6z", sheet.colours.accent)
+        if not plot.curves:
+            middle = left + wide / 2, top + _TALL / 2
+            sheet.text(*middle, "nothing measured yet", anchor="middle", ink=sheet.colours.muted)
+        ends = []
+        for guide in plot.guides:
+            points = [(axes.x(x), axes.y(y)) for x, y in guide.points]
+            sheet.line(points, sheet.colours.muted, width=1)
+            ends.append((points[-1], guide.name))
+        for curve in plot.curves:
+            sheet.layer()
+            spreads = list(zip(curve.x, curve.low, curve.high, strict=True))
+            points = [(axes.x(x), axes.y(y)) for x, y in zip(curve.x, curve.y, strict=True)]
+            fill, dash = COLOURS[curve.method % len(COLOURS)], DASHES[curve.source % len(DASHES)]
+            if plot.log:
+                axes.band(spreads, fill)
+            else:
+                axes.whiskers(spreads)
+            sheet.line(points, fill, width=2.6, dash=dash, outlined=True)
+            shape, inside = _MARKERS[curve.method % len(_MARKERS)], sheet.colours.ground if curve.hollow else fill
+            for point, size in zip(points, curve.x, strict=True):
+                if not crowded or size in columns or size == curve.x[-1]:
+                    mark(sheet, point, shape, inside, sheet.colours.line)
+            ends.append((points[-1], curve.name))
+        # A name in the middle would cover what goes on there; it stands once where its namesake ends.
+        last = max((x for (x, _), _ in ends), default=0.0)
+        outermost = {name for (x, _), name in ends if x == last}
+        axes.names([end for end in ends if end[0][0] == last or end[1] not in outermost], axes.foot)
+
+
+def heights_of(rows: Sequence[Sequence[Plot]]) -> list[list[Sequence[float]]]:
+    """The numbers beside each plot: its own; where axes are logarithmic, those of all with the same unit."""
+    values: dict[str, list[float]] = {}
+    for plot in (plot for row in rows for plot in row if plot.log):
+        values.setdefault(plot.y, []).extend(value for value in plot.spread() if value > 0)
+    shared = {unit: log_ticks(min(some), max(some)) if some else [1.0, 10.0] for unit, some in values.items()}
+
+    def own(plot: Plot) -> Sequence[float]:
+        return ticks(0.0, max(plot.spread(), default=0.0)) if plot.curves else ()
+
+    return [[shared[plot.y] if plot.log else own(plot) for plot in row] for row in rows]
+
+
+def longest_x(plot: Plot) -> float:
+    """Where the axis of sizes ends."""
+    return max([1.0, *plot.sizes])

@@ -1,0 +1,99 @@
+"""Whether two results agree, and how far they are apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def relative_difference(ours: Tensor, theirs: Tensor) -> float:
+    """The largest difference, relative to the largest finite value of `theirs`.
+
+    It is infinite if one of the values is not a number, or infinite in only one of the two.
+    """
+    if not theirs.numel():
+        return 0.0
+    ours, theirs = ours.detach().double(), theirs.detach().double()
+    gap = (ours - theirs).abs().masked_fill(ours == theirs, 0.0)  # equal infinities do not differ
+    found = float(gap.max()) / max(float(theirs.abs().masked_fill(theirs.isinf(), 0.0).max()), 1e-300)
+    return found if math.isfinite(found) else math.inf
+
+
+def relative_error(
+    ours: Sequence[Tensor], theirs: Sequence[Tensor], allowed: Callable[[torch.dtype], float]
+) -> tuple[float, int | None]:
+    """Compares two lists of results, one after the other.
+
+    Args:
+        ours: results.
+        theirs: what they should be.
+        allowed: returns the largest error that rounding explains, for the dtype of a result.
+
+    Returns:
+        The largest `relative_difference`, and the index of the first result that is farther off than is allowed (then
+        the error is the largest of such results), or None.
+    """
+    pairs = list(zip(ours, theirs, strict=True))
+    errors = [relative_difference(a, b) if a.shape == b.shape else math.inf for a, b in pairs]
+    wrong = [i for i, error in enumerate(errors) if error > allowed(theirs[i].dtype)]
+    return max((errors[i] for i in wrong or range(len(errors))), default=0.0), next(iter(wrong), None)
+
+
+def leaves(nested: Any, name: str = "result") -> dict[str, Tensor]:
+    """Copies every tensor in nested tuples, lists and dicts to the CPU, by names such as `result[0]['loss']`.
+
+    Numbers and NumPy arrays become tensors, complex values become pairs of real ones, and `None` is left out.
+
+    Raises:
+        TypeError: something else is in there.
+    """
+    if nested is None:
+        return {}
+    if getattr(nested, "is_nested", False):
+        nested = nested.unbind()
+    if isinstance(nested, (Mapping, tuple, list)):
+        parts = nested.items() if isinstance(nested, Mapping) else enumerate(nested)
+        return {key: leaf for i, part in parts for key, leaf in leaves(part, f"{name}[{i!r}]").items()}
+    try:
+        leaf = torch.as_tensor(nested).detach().to("cpu", copy=True)
+    except (TypeError, ValueError, RuntimeError):
+        kind = type(nested).__name__
+        raise TypeError(f"{name} is a {kind}; return tensors, numbers, or tuples, lists and dicts of these") from None
+    leaf = leaf if leaf.layout == torch.strided else leaf.to_dense()
+    return {name: torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf}
+
+
+def require_same(results: Mapping[str, Mapping[str, Tensor]], allowed: Callable[[torch.dtype], float]) -> float:
+    """Compares what several functions return with what the first of them returns.
+
+    Args:
+        results: by name of the function, what `leaves` makes of its result.
+        allowed: returns the largest error that rounding explains, for the dtype of a result.
+
+    Returns:
+        The largest relative error.
+
+    Raises:
+        ValueError: they do not agree. The error names the first part that differs, and by how much.
+    """
+    (first, right), *others = results.items()
+    largest = 0.0
+    for name, found in others:
+        said = f"{name} does not return what {first} returns: "
+        for part in {**right, **found}:
+            if part not in right or part not in found:
+                has, lacks = (name, first) if part in found else (first, name)
+                raise ValueError(f"{said}{part} is returned by {has} and not by {lacks}")
+        error, wrong = relative_error([found[part] for part in right], [*right.values()], allowed)
+        if wrong is not None:
+            part, wanted = [*right.items()][wrong]
+            if found[part].shape != wanted.shape:
+                raise ValueError(f"{said}{part} has shape {tuple(found[part].shape)}, and not {tuple(wanted.shape)}")
+            off, most = relative_difference(found[part], wanted), allowed(wanted.dtype)
+            raise ValueError(f"{said}{part} differs by {off:.2g} of its largest value, and {most:.2g} is allowed")
+        largest = max(largest, error)
+    return largest
