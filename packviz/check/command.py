@@ -108,13 +108,17 @@ def _check(options: argparse.Namespace) -> int:
     with _complaining(Exception, f"{options.target}: "):
         if not isinstance(target, nn.Module) and callable(target):
             target = target()
+        about = advice = ""
         if isinstance(target, nn.Module):
             target = target, _example(target, n)
+            about = f"on an example made up for it, x of shape {tuple(target[1][0].shape)}: "
+            advice = "; if your batches look different, give a function that returns (network, inputs)"
         if not isinstance(target, tuple) or len(target) != 2:
             raise TypeError(
                 f"{type(target).__name__} is no network; give one, or a function that returns (network, inputs)"
             )
-        found = check_static(*target)
+        with _complaining(Exception, about, advice):
+            found = check_static(*target)
     print(found)
     return int(not found.ok)
 
@@ -207,12 +211,13 @@ def _example(network: Any, n: list[int]) -> tuple[Any, ...]:
 
 
 @contextmanager
-def _complaining(errors: Any, before: str = "") -> Iterator[None]:
+def _complaining(errors: Any, before: str = "", after: str = "") -> Iterator[None]:
     """Makes a complaint of what another's code raises: the command prints it in a line."""
     try:
         yield
     except errors as error:
-        raise ValueError(f"{before}{_line(error)}") from error
+        said = _line(error)
+        raise ValueError(before + (said.rstrip(".") + after if after else said)) from error
 
 
 def _line(error: BaseException) -> str:

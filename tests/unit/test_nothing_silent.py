@@ -545,6 +545,27 @@ def test_the_operator_keeps_the_callers_order_when_it_is_compiled():
     assert_same([compiled(x)], [2 * by_torch(rnn, x, n, batch_first=True, total_length=6)[0]])
 
 
+def test_the_command_says_which_example_it_made_up(tmp_path, capsys):
+    """A network that packs batch first into a time-first RNN fails on it, in words that speak of neither."""
+    (tmp_path / "mixed.py").write_text(MIXED)
+    assert main(["check", f"{tmp_path}/mixed.py:Mixed"]) == 2
+    said = capsys.readouterr().err
+    assert "on an example made up for it, x of shape (5, 3, 3): RuntimeError: start" in said
+    assert "give a function that returns (network, inputs)" in said
+
+
+MIXED = """
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(3, 4)
+    def forward(self, x, lengths):
+        return self.rnn(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))[0].data
+"""
+
+
 # ---- 5. patch_torch names every holder of torch's functions
 
 HOLDERS = """
