@@ -34,7 +34,7 @@ pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 ti
 # |---|---|---|
 # | `00_start_here` | What is here, and is my set-up alive? | 5 min |
 # | [`01_why_pack`](01_why_pack.ipynb) | What does padding waste, and what does it corrupt? | 12 min |
-# | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | MeasureOptions does a `PackedSequence` order its data, and what is `batch_sizes`? | 20 min |
+# | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | How does a `PackedSequence` order its data, and what is `batch_sizes`? | 20 min |
 # | [`03_counting_flops`](03_counting_flops.ipynb) | How much work does packing save, and why is that not time saved? | 20 min |
 # | [`04_hidden_states`](04_hidden_states.ipynb) | Which results of an RNN does padding change, and which not? | 20 min |
 # | [`05_masks_and_alignment`](05_masks_and_alignment.ipynb) | Which computations read the padding by mistake, and how do you stop them? | 20 min |

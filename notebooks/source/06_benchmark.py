@@ -105,7 +105,7 @@ benchmark.by_machine(machines, "time").chart()
 #
 # ## What packing is good for
 #
-# The most memory in use at once:
+# Peak memory:
 
 # %%
 benchmark.by_machine(machines, "memory").chart()
@@ -202,7 +202,7 @@ assert not yours.left_out
 # %% [markdown]
 # ## Exercise
 #
-# `a` and `b` are functions, `clock()` gives the seconds. MeasureOptions many times as long does `b` take as `a`? Four simulated
+# `a` and `b` are functions, `clock()` gives the seconds. How many times as long does `b` take as `a`? Four simulated
 # machines wait for you: a quiet one, a cold one, one that gets tired, and a busy one. Start with one call of each; the
 # check says which machine that fools.
 

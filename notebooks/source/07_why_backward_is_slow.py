@@ -18,7 +18,7 @@
 # The step is that of notebook 06: a user of discuss.pytorch.org sends 512 sequences through pack, LSTM, pad. In setup
 # **A** all are equally long. In **B** the lengths count down from T to 1, over and over, and training is slow.
 #
-# Exchange one part after the other for one that gives the same results, and time the step each time. The time that it
+# Replace one part after the other by one that gives the same results, and time the step each time. The time that it
 # saves was that part's share.
 
 # %%

@@ -81,7 +81,7 @@ errors, rows = {"alone": torch.zeros(10)}, ["a0", "a1", "a2", "a3", "a4", "b0", 
 for name, layer in layers.items():
     alone = torch.cat([layer(document) for document in documents])
     errors[f"{name}, on flat rows"] = (layer(flat) - alone).abs().amax(1)
-pv.draw.Strips(errors, "Linear and cross-entropy need no borders; what looks along the rows reads strangers", rows)
+pv.draw.Strips(errors, "Linear and cross-entropy need no borders; what looks along the rows reads other documents", rows)
 
 # %% [markdown]
 # So keep Linear, LayerNorm, embedding and loss on flat rows. Only what looks along the rows must know the borders.
@@ -163,7 +163,7 @@ ids = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])  # *document ids*: whose toke
 causal = torch.ones(10, 10, dtype=torch.bool).tril()
 own = ids[:, None] == ids  # (10, 10), True where query and key are of one document
 cross_document = (causal & ~own).sum(1) / causal.sum(1)
-print("weight on strangers, all scores equal:", *(f"{w:.2f}" for w in cross_document))
+print("weight on other documents, all scores equal:", *(f"{w:.2f}" for w in cross_document))
 pv.draw.Scores([5, 3, 2], mask="causal")
 
 # %% [markdown]
