@@ -386,7 +386,7 @@ benchmark.by_machine({"yours": live}, "ratio", "B").chart()
 # %% [markdown]
 # ## Who wins
 #
-# One network is one case, so the methods of `run` race torch at many. A row is an RNN (input, hidden size), the kind of
+# One network is one case, so the methods of `run` are compared with torch at many. A row is an RNN (input, hidden size), the kind of
 # lengths, and sequences × steps. Left of the line is faster than torch padded, whose states are wrong. No method wins
 # everywhere: `auto` has to choose.
 
@@ -416,7 +416,7 @@ assert sum(point.mode == "LSTM" for point in lost) > len(lost) / 2
 # - **"Fewer cells, less time."** Cuts cost calls. Nearly equal lengths stay one rectangle.
 # - **"So it is on a GPU."** There cuDNN, NVIDIA's library, takes `batch_sizes` as they are. Nothing here was measured on a
 #   GPU, so `auto` runs torch's packed RNN there, between the linear pack and pad, until `pv.calibrate("cuda").use()` has
-#   measured constants. To race on yours: `packviz study methods --device cuda --out mine.json`.
+#   measured constants. To compare them on yours: `packviz study methods --device cuda --out mine.json`.
 
 # %% [markdown]
 # ## Exercise

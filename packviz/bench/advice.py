@@ -276,14 +276,14 @@ class Advice(Drawing):
             return [f"What {PACKED} spends its time on was not measured: give a larger budget."] if there else []
         rows = []
         for name, (part, share) in zip((*[*self.parts][1:], ""), self.shares.items(), strict=True):
-            told = not name or self._tells(name)
+            told = not name or self._is_faster(name)
             rows.append([f"  {_PARTS[part]}", quantities.whole_percent(share) if told else "not told apart from 0 %"])
         title = (
             f"What {PACKED} spends its time on: what is saved when one part after the other is replaced by packviz's"
         )
         return ["", title, *text.table(rows, "<  <")]
 
-    def _is_clear(self, name: str) -> bool:
+    def _is_faster(self, name: str) -> bool:
         """Whether a replacement clearly takes less time than the step before it."""
         names = [*self.parts]
         ratio = self.timing.ratio(name, names[names.index(name) - 1])
@@ -344,9 +344,11 @@ class Advice(Drawing):
     def _replacements(self, theme: str) -> Sheet:
         rows = {}
         for said, (name, ratio), part in zip(_REPLACEMENTS, self.parts.items(), ("", *self.shares), strict=False):
-            saved = f": {part} was {quantities.whole_percent(self.shares[part])}" if part and self._tells(name) else ""
+            saved = (
+                f": {part} was {quantities.whole_percent(self.shares[part])}" if part and self._is_faster(name) else ""
+            )
             rows[said] = _spread(ratio, f"{ratio.number}{saved}")
-        title = f"what {PACKED} spends its time on: one part after the other exchanged for packviz's"
+        title = f"what {PACKED} spends its time on: one part after the other replaced by packviz's"
         return spreads.spreads(title, rows, theme, line=1)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from packviz.check.trajectories import trajectory
 from packviz.core.layout import Layout
 from packviz.draw import grids
 from packviz.draw.sheet import Sheet, stack
@@ -70,6 +69,8 @@ class StatesExplorer(Panel):
 
     def view(self) -> View:
         """The picture of what the controls say."""
+        from packviz.check.trajectories import trajectory  # noqa: PLC0415 - torch
+
         layout = self.typed.read()
         if layout.n_cells > MOST_CELLS:
             raise ValueError(
