@@ -160,11 +160,11 @@ class Sweep(Drawing):
         sheet.size(max(columns * each, sheet.width), y + 8)
         return sheet
 
-    def chart(self) -> Chart:
-        """Returns the same plots as a plotly chart, to hover over."""
+    def chart(self) -> Chart | Sweep:
+        """Returns the same plots as a plotly chart, to hover over; itself if there are none."""
         from packviz.draw.figures import times_by_size  # noqa: PLC0415 - a bare machine has no plotly
 
-        return times_by_size(self)
+        return times_by_size(self) if self.rows else self
 
     def _plot(self, sheet: Sheet, plot: Plot, heights: Sequence[float], place: tuple[float, float, float]) -> None:
         (left, top, most), sizes, right = place, plot.sizes, longest_x(plot)

@@ -29,9 +29,7 @@ def invent(kind, path, speed=20.0, packed=0.1, points=None, **place):
     data["provenance"] |= {"device": "cuda", "cuda": "0.0", "device_name": "no such GPU", "fake": "a test"} | place
     data["points"] = data["points"][:points]
     for point in data["points"]:
-        if kind == "benchmark":
-            timing(point["timing"])
-        elif kind == "methods":
+        if kind in ("benchmark", "methods"):
             timing(point["training"])
             timing(point["forward"])
         else:
