@@ -145,9 +145,12 @@ class Walk:
             return
         before = self.notebook.signature(self.panel)
         self._type(field, GARBAGE)
-        if not self.notebook.error_text(self.panel):
+        if field.name == "error text":  # a search takes any text, and says where nothing is like it
+            if not self.notebook.locate(field).page.get_by_text("Nothing close").count():
+                self._complain(field, f"finds something for {GARBAGE!r}")
+        elif not self.notebook.error_text(self.panel):
             self._complain(field, f"takes {GARBAGE!r} without a word")
-        if self.notebook.signature(self.panel) != before:
+        elif self.notebook.signature(self.panel) != before:
             self._complain(field, "loses its picture over wrong input")
         self._type(field, field.value)
         if error := self.notebook.error_text(self.panel):
