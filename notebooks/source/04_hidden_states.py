@@ -185,6 +185,8 @@ for answer in table.answers:
     if answer.method == "packed":
         wrong = {question for question, right in answer.right.items() if right is False}
         assert wrong == (no_final_state if answer.directions == 2 else no_final_state - {"output at len-1, reverse"})
+
+# %% tags=["claims"]
 for directions, layers, right in ((1, 1, True), (1, 2, True), (2, 1, True), (2, 2, False)):
     case = {"directions": directions, "layers": layers}
     assert table.right("outputs, forward", "padded", **case) == right
