@@ -4,6 +4,11 @@
   window.packvizLab = pv;
   const unanswered = new Set(); // the ids of the messages to the kernel that it is not done with
 
+  // anywidget gives a widget two seconds to load, then reports an error. While plotly's script is parsed on a machine
+  // that also runs the unit tests, that is not always enough; here a widget gets a minute.
+  const timeout = AbortSignal.timeout.bind(AbortSignal);
+  AbortSignal.timeout = (milliseconds) => timeout(30 * milliseconds);
+
   const CONTROLS =
     '[role=slider], button, select, textarea, ' +
     'input[type=checkbox], input[type=radio], input[type=text], input[type=number]';
