@@ -184,14 +184,16 @@ def _order(batch: Batch, packed: Packed) -> Iterator[Finding]:
         yield Finding("error", "another batch", message, fix="pass the packed sequence that was made of this x")
         return
     came = None
-    if (same := _as_bytes(batch, layout, packed.data)) is not None:
-        theirs, ours = same
+    if (
+        not packed.data.is_meta
+        and packed.data.dtype == batch.x.dtype
+        and packed.data.numel() == layout.n_valid * batch.x.shape[2]
+    ):
+        rows = packed.data.detach().reshape(layout.n_valid, -1)
+        theirs, ours = (v.contiguous().view(torch.uint8).cpu().numpy() for v in (rows, batch.x))
         came = _came(batch, layout, theirs, ours)
-        by_index = [
-            b"".join(ours[b, : batch.n[b]].tobytes() for b in order)
-            for order in (range(size), np.argsort(-batch.n, kind="stable"))
-        ]
-        if came is None and theirs.tobytes() in by_index:
+        orders = range(size), np.argsort(-batch.n, kind="stable")
+        if came is None and theirs.tobytes() in [b"".join(ours[b, : batch.n[b]].tobytes() for b in o) for o in orders]:
             message = (
                 f"packed.data holds one sequence after another. torch reads its first {size} rows as the first steps of"
                 " all sequences, and so on: the RNN mixes them."
@@ -216,14 +218,6 @@ def _order(batch: Batch, packed: Packed) -> Iterator[Finding]:
         " have sorted x yourself, put output and h_n back with the inverse of your sort"
     )
     yield about(wrong, "warning", "order lost", message, fix)
-
-
-def _as_bytes(batch: Batch, layout: Layout, data: Tensor) -> tuple[Any, Any] | None:
-    """The packed data, and those of x, in bytes, if they may be the same."""
-    if data.dtype != batch.x.dtype or data.numel() != layout.n_valid * batch.x.shape[2] or data.is_meta:
-        return None
-    rows = data.flatten(1) if data.ndim > 1 else data.unsqueeze(1)
-    return tuple(v.detach().contiguous().view(torch.uint8).cpu().numpy() for v in (rows, batch.x))
 
 
 def _came(batch: Batch, layout: Layout, theirs: Any, ours: Any) -> IntArray | None:

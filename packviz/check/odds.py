@@ -177,8 +177,6 @@ class _Reading:
     """The logarithm of the number of mistakes of this kind."""
     purpose: str = ""
     """What else may have put the data there, if that looks just like a mistake."""
-    silence: bool = False
-    """Whether the data may as well end in what the padding holds, as recordings end in silence."""
 
     @cached_property
     def inside(self) -> BoolArray:
@@ -239,7 +237,7 @@ def judge(batch: Batch) -> Iterator[Finding]:
         chance, one = min(judged, key=itemgetter(0))
         k, others = int(one.inside.sum()), count(int(one.real.sum()), "other step")
         marks = one.are_marks(batch)
-        if chance < SURE and not marks and not one.silence:
+        if chance < SURE and not marks and one.level != "info":
             # No data tell lengths that are all the same by mistake from those that are so on purpose.
             certain = chance < CERTAIN and one.rule != TOO_LONG
             level, rule = "error" if certain else one.level, one.rule
@@ -252,7 +250,6 @@ def judge(batch: Batch) -> Iterator[Finding]:
             clue = about(one.wrong, level, rule, message, one.fix)
         elif one.rule == TOO_LONG and (chance < SURE or not k):
             why = "end marks: every sequence ends so" if marks else f"data that end so: {others} do not rule it out"
-            why = "silence, as recordings end in it" if one.silence and k and not marks else why
             message = f"{one.message} They may as well be {why}."
             clue = about(one.wrong, "info", one.rule, message, one.fix)
     if clue and batch.padding is None and (pattern := _pattern(batch, clue.rule)):
@@ -392,7 +389,7 @@ def _ending(batch: Batch, same: BoolArray, cell: tuple[int, int] | None) -> Iter
         late, wrong = read > n, read != n
         if not wrong.any():
             continue
-        choices, purpose, silence = _choices(batch, n, read, cell), "", False
+        choices, purpose = _choices(batch, n, read, cell), ""
         b = int(np.argmax(late if late.any() else wrong))
         at = f"lengths[{b}] is {batch.n[b]}, the data"
         if np.array_equal(np.sort(read), np.sort(n)):
@@ -420,7 +417,7 @@ def _ending(batch: Batch, same: BoolArray, cell: tuple[int, int] | None) -> Iter
             elif (late.sum() > 1 or n.max() == 1) and (n[late] == n.max()).all():
                 purpose = f"long sequences are cut at {count(int(n.max()), 'step')} on purpose"
         else:
-            level, rule = "warning", TOO_LONG
+            rule = TOO_LONG
             over = int((n - read).sum())
             ending = f"{'step' if over == 1 else f'{over:,} steps'} of {count(int(wrong.sum()), 'sequence')}"
             message = (
@@ -430,17 +427,10 @@ def _ending(batch: Batch, same: BoolArray, cell: tuple[int, int] | None) -> Iter
             fix = "nothing, if these are data; else give each sequence's own length"
             fix += ", not the width of x" * bool((n == steps).all())
             single = np.array_equal(wrong, n < steps) and wrong.sum() == 1  # or repeats its last value as padding
-            silence = (single or not batch.are_ids) and not _uncounted_lengths(n, read)
+            uncounted = (n == n[0]).all() and (read < n).mean() > 0.6 and (2 * read < n).any()  # more than silence
+            level = "warning" if uncounted or (batch.are_ids and not single) else "info"  # recordings may fall silent
         real = np.arange(steps) < read[:, None]
-        yield _Reading(
-            level, rule, message, fix, wrong, real, same, cell, choices=choices, purpose=purpose, silence=silence
-        )
-
-
-def _uncounted_lengths(n: IntArray, read: IntArray) -> bool:
-    """Whether the lengths are all the same and most data end earlier, some long before: more than silence explains."""
-    early = read < n
-    return bool((n == n[0]).all() and early.mean() > 0.6 and (2 * read < n).any())
+        yield _Reading(level, rule, message, fix, wrong, real, same, cell, choices=choices, purpose=purpose)
 
 
 def _choices(batch: Batch, n: IntArray, read: IntArray, cell: tuple[int, int] | None) -> float:
