@@ -177,12 +177,6 @@ def test_equal_dimensions_are_told_apart_by_the_padding(lengths, seed):
     assert rules(x.transpose(0, 1), lengths, True) == found.rules  # the same mistake the other way round
 
 
-def test_equal_dimensions_are_nearly_always_told_apart():
-    rng = np.random.default_rng(0)
-    missed = sum(not rules(batch(n, seed=i), n, False) for i in range(100) for n in [rng.permutation(8) + 1])
-    assert missed <= 5
-
-
 @given(st.permutations(range(1, 10)), st.integers(0, 3), seeds)
 def test_right_alignment(lengths, extra, seed):
     x = batch(lengths, 9 + extra, seed=seed)
