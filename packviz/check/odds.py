@@ -343,7 +343,7 @@ def _dropped(cells: Tensor) -> bool:
     zero = cells[:, big != 0] == 0
     partly = bool((zero.any(1) & ~zero.all(1)).any()) and bool(((~zero).sum(1) > 1).any())  # unlike one-hot vectors
     again = (~zero).sum() - zero.shape[1]  # how many numbers were there before
-    return partly and again > 2 and bool(torch.isclose(cells, big).logical_or(cells == 0).all())
+    return partly and bool(again > 2) and bool(torch.isclose(cells, big).logical_or(cells == 0).all())
 
 
 def _readings(batch: Batch) -> Iterator[_Reading]:
