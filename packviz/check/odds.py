@@ -406,16 +406,8 @@ def _ending(batch: Batch, same: BoolArray, cell: tuple[int, int] | None) -> Iter
                 " Packing leaves these steps out without a word."
             )
             fix = "give the full lengths; if you shorten on purpose, cut x as well"
-            by = int((read - n).max())
-            if batch.x.is_floating_point() and cell and np.array_equal(np.minimum(n + by, steps), read):
-                purpose = (
-                    "x comes from a convolution, which spreads data that far"  # padding that is not zero: its bias
-                )
-                fix += "; if x comes from a convolution, pass what went into it"
-            elif (late.sum() > 1 or by == 1) and np.array_equal(np.maximum(read - by, 1), n):
-                purpose = f"every sequence is cut by {count(by, 'step')} on purpose, as captions are by their last word"
-            elif (late.sum() > 1 or n.max() == 1) and (n[late] == n.max()).all():
-                purpose = f"long sequences are cut at {count(int(n.max()), 'step')} on purpose"
+            if purpose := _purpose(batch, read, cell):
+                fix += "; if x comes from a convolution, pass what went into it" * ("convolution" in purpose)
         else:
             rule = TOO_LONG
             over = int((n - read).sum())
@@ -431,6 +423,18 @@ def _ending(batch: Batch, same: BoolArray, cell: tuple[int, int] | None) -> Iter
             level = "warning" if uncounted or (batch.are_ids and not single) else "info"  # recordings may fall silent
         real = np.arange(steps) < read[:, None]
         yield _Reading(level, rule, message, fix, wrong, real, same, cell, choices=choices, purpose=purpose)
+
+
+def _purpose(batch: Batch, read: IntArray, cell: tuple[int, int] | None) -> str:
+    """What may put data behind the lengths without a mistake; empty if nothing does."""
+    n, late, by = batch.n, read > batch.n, int((read - batch.n).max())
+    if batch.x.is_floating_point() and cell and np.array_equal(np.minimum(n + by, batch.steps), read):
+        return "x comes from a convolution, which spreads data that far"  # padding that is not zero: its bias
+    if (late.sum() > 1 or by == 1) and np.array_equal(np.maximum(read - by, 1), n):
+        return f"every sequence is cut by {count(by, 'step')} on purpose, as captions are by their last word"
+    if (late.sum() > 1 or n.max() == 1) and (n[late] == n.max()).all():
+        return f"long sequences are cut at {count(int(n.max()), 'step')} on purpose"
+    return ""
 
 
 def _choices(batch: Batch, n: IntArray, read: IntArray, cell: tuple[int, int] | None) -> float:
