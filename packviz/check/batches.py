@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
-from operator import itemgetter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from packviz.check.findings import UNDECIDED, Finding, Findings
-from packviz.core.layout import BoolArray, IntArray, Layout, Packed, host_array, sequence_name
-from packviz.core.padded import Padded, batch_is_first, order
-from packviz.core.validation import require_dense
+from packviz.check.findings import Finding, Findings
+from packviz.check.odds import Batch, about, judge, turned
+from packviz.core.layout import BoolArray, IntArray, Layout, Packed, sequence_name
 from packviz.draw.text import count, numbers
-
-SURE = 0.1
-"""Whatever is less likely by chance than this is reported as a mistake. A larger value gives more than 1 % of false
-alarms on small batches of data that are sometimes zero: `tests/unit/check/test_odds.py` prints how many, for every kind
-of data."""
-
-_UNEVEN = "the padding is not constant"
-
-RARE = 0.1
-"""How likely it is that the padding holds this and that without a mistake."""
-
-CERTAIN = 1e-6
-"""What chance makes less likely than this is almost certain, and so an error."""
-
-TOO_LONG = "padding inside the length"
 
 
 def diagnose(
@@ -50,6 +29,15 @@ def diagnose(
     Padding is recognised by its value: all cells behind the lengths hold the same vector, zeros or not, apart from
     rounding. What data may show by chance is judged by odds, and the finding says how sure it is: three sequences are
     enough if the data never hold what the padding holds. What is almost certain is an error.
+    `python -m pytest -s tests/unit/check/test_odds.py` computes, for every kind of data in the tests, how many correct
+    batches get a false alarm, and how many mistakes are found.
+
+    Some data look alike whether somebody made a mistake or not. If all sequences are cut by as many steps, or all long
+    ones at one length, as captions are, that is undecided. If recordings end in what the padding holds, that may be
+    silence, so it is an info; whole numbers from 0 are words, which do not fall silent. If all lengths are `T` while
+    most sequences end earlier in one value, zero or not, that is a warning, and never an error. A batch in which all
+    sequences truly have `T` steps and end in as many equal end marks gets an info. Padding that is not constant does
+    not show if all lengths are `T`.
 
     If the padding is not constant, as after dropout on an embedding, a convolution or an RNN, nothing tells where the
     sequences end. `diagnose` then warns that this is undecided, and names an earlier tensor to pass. What is undecided
@@ -75,12 +63,12 @@ def diagnose(
         TypeError: `x` is not a dense tensor, or `packed` is not a packed sequence.
         ValueError: `x` has no time and batch dimension, the lengths are not a list of numbers, or `last` does not fit.
     """
-    batch = _Batch(x, lengths, batch_first)
+    batch = Batch(x, lengths, batch_first)
     found = [*_lengths_alone(batch)]
     if batch.readable:
         found += _counts(batch)
         if batch.fits:
-            found += [*(_data(batch) if batch.possible else ()), *_widths(batch)]
+            found += [*(judge(batch) if batch.possible else ()), *_widths(batch)]
             if packed is not None:
                 found += _order(batch, packed)
             if last is not None:
@@ -90,122 +78,10 @@ def diagnose(
     return Findings(f"x of shape {tuple(x.shape)}, read as {batch.order}", tuple(found))
 
 
-class _Batch:
-    """What was given, batch first, with lengths as torch will read them."""
-
-    def __init__(self, x: Tensor, lengths: Any, batch_first: bool | None) -> None:
-        self.order = order(batch_first)
-        if not isinstance(x, Tensor):
-            hint = "; pass it as packed=…, and as x the padded batch" if hasattr(x, "batch_sizes") else ""
-            raise TypeError(f"x is a {type(x).__name__}; give the padded batch as a tensor {self.order}{hint}")
-        require_dense("x", x)
-        if x.ndim < 2:
-            raise ValueError(f"x must be {self.order}, got shape {tuple(x.shape)}")
-        self.size, self.steps, self.batch_first = Padded.of(x.shape, batch_is_first(batch_first, x.shape))
-        self.extra = x.ndim - 2  # dimensions of a cell
-        x = x.detach() if batch_first else x.detach().transpose(0, 1)
-        self.x = x.flatten(2) if x.ndim > 2 else x.unsqueeze(2)
-        require_dense("lengths", lengths)
-        try:
-            values = lengths.detach() if isinstance(lengths, Tensor) else torch.tensor(host_array(lengths))
-        except (TypeError, ValueError, RuntimeError):
-            raise ValueError(f"lengths must be a list or a tensor of numbers, got {lengths!r}") from None
-        if values.ndim != 1 or values.dtype == torch.bool or values.is_complex():
-            raise ValueError(
-                f"lengths must hold one number per sequence, got {values.dtype} of shape {tuple(values.shape)}"
-            )
-        self.device = values.device
-        self.readable = not values.is_meta
-        self.values: npt.NDArray[Any] = np.zeros(0) if values.is_meta else values.cpu().double().numpy()
-        self.readable &= bool(np.isfinite(self.values).all())
-
-    @cached_property
-    def n(self) -> IntArray:
-        """`(B,)` the lengths as torch reads them: cut off behind the point."""
-        cut: IntArray = np.trunc(self.values).astype(np.int64)
-        return cut
-
-    @cached_property
-    def filling(self) -> tuple[Tensor, IntArray, IntArray]:
-        """`(N, …)` the cells of the padding that hold no NaN; and of each its sequence and its step."""
-        filled = ~self.mask & ~self.nan
-        cells = self.x[torch.from_numpy(filled).to(self.x.device)].cpu()
-        b, t = np.nonzero(filled)
-        return cells if cells.is_complex() else cells.double(), b, t
-
-    @property
-    def possible(self) -> bool:
-        """Whether every length is one that a sequence of x can have."""
-        return bool(((self.values == self.n) & (self.n >= 1) & (self.n <= self.steps)).all())
-
-    @property
-    def fits(self) -> bool:
-        """Whether every sequence of x has its length, so that data and lengths can be compared."""
-        return len(self.n) == self.size and self.x.numel() > 0
-
-    @cached_property
-    def mask(self) -> BoolArray:
-        """`(B, T)` true where a cell is real by the lengths."""
-        return np.arange(self.steps) < self.n[:, None]
-
-    def like(self, b: int, t: int) -> BoolArray:
-        """`(B, T)` true where a cell holds what cell `(b, t)` holds, apart from rounding.
-
-        A linear layer, for one, does not round alike in all rows of a batch.
-        """
-        if self.nan[b, t]:
-            return self.nan
-        cell = self.x[b, t]
-        if not cell.is_floating_point():
-            return self._where(lambda x: (x == cell).all(-1))
-        slack = 4 * torch.finfo(cell.dtype).eps * cell.abs().nan_to_num(0, 0).max()
-        return self._where(lambda x: ((x == cell) | ((x - cell).abs() <= slack)).all(-1))
-
-    @cached_property
-    def zero(self) -> BoolArray:
-        """`(B, T)` true where a cell is zero."""
-        return self._where(lambda x: (x == 0).all(-1))
-
-    @cached_property
-    def nan(self) -> BoolArray:
-        """`(B, T)` true where a cell holds a NaN."""
-        return self._where(lambda x: x.isnan().any(-1))
-
-    @cached_property
-    def padding(self) -> BoolArray | None:
-        """`(B, T)` true where a cell holds what all padding holds; or zero, if there is no padding."""
-        filled = ~self.mask & ~self.nan
-        if not filled.any():
-            return self.zero if self.mask.all() else self.nan
-        same, cell = self.value(*_last_of(filled))
-        alone = cell is not None and filled.sum() == 1  # one cell is like itself, whatever it holds
-        return same if same[filled].all() and not alone else None
-
-    def value(self, b: int, t: int) -> tuple[BoolArray, tuple[int, int] | None]:
-        """`(B, T)` true where a cell holds what cell `(b, t)` holds; and this cell, unless that is zero."""
-        return (self.zero, None) if self.zero[b, t] else (self.like(b, t), (b, t))
-
-    @cached_property
-    def commonest_end(self) -> tuple[int, int]:
-        """A cell of the last step that holds what most sequences hold there."""
-        rows = self.x[:, -1].contiguous().view(torch.uint8).cpu().numpy()
-        _, first, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
-        return int(first[counts.argmax()]), self.steps - 1
-
-    def repeats(self, along: int) -> BoolArray:
-        """True where a cell holds what the one before it holds: `(B, T - 1)`, or `(T, B - 1)` along the sequences."""
-        x = self.x if along else self.x.transpose(0, 1)
-        return self._where(lambda _: (x[:, 1:] == x[:, :-1]).all(-1))
-
-    def _where(self, test: Callable[[Tensor], Tensor]) -> BoolArray:
-        found: BoolArray = test(self.x).cpu().numpy()
-        return found
-
-
 # What the lengths alone say.
 
 
-def _lengths_alone(batch: _Batch) -> Iterator[Finding]:
+def _lengths_alone(batch: Batch) -> Iterator[Finding]:
     if batch.device.type != "cpu":
         message = f"lengths are on {batch.device}. torch reads them on the CPU, to plan the steps, and refuses others."
         fix = "pass lengths.cpu(), or better, never move them: x alone goes to the device"
@@ -222,16 +98,16 @@ def _lengths_alone(batch: _Batch) -> Iterator[Finding]:
     yield from _entries(batch, finite & (batch.values != np.trunc(batch.values)), "fractional length", message, fix)
 
 
-def _entries(batch: _Batch, wrong: BoolArray, rule: str, message: str, fix: str) -> Iterator[Finding]:
+def _entries(batch: Batch, wrong: BoolArray, rule: str, message: str, fix: str) -> Iterator[Finding]:
     """Yields an error if any of the lengths are wrong; `message` continues the text after the first of them."""
     if wrong.any():
         more = f" (and {wrong.sum() - 1} more)" if wrong.sum() > 1 else ""
         b = int(np.argmax(wrong))
         value = np.format_float_positional(batch.values[b], trim="-")  # in full: 5.9999995 is not 6
-        yield _about(wrong, "error", rule, f"lengths[{b}] is {value}{more}{message}", fix)
+        yield about(wrong, "error", rule, f"lengths[{b}] is {value}{more}{message}", fix)
 
 
-def _counts(batch: _Batch) -> Iterator[Finding]:
+def _counts(batch: Batch) -> Iterator[Finding]:
     n, size, steps = batch.n, batch.size, batch.steps
     if not batch.x.numel():
         message = f"x, read as {batch.order} with B = {size} and T = {steps}, is empty. torch packs no empty tensor."
@@ -241,7 +117,7 @@ def _counts(batch: _Batch) -> Iterator[Finding]:
         message = f"lengths has {count(len(n), 'entry', 'entries')}, but x, read as {batch.order}, has B = {size}"
         if len(n) == steps:
             message = f"{message} and T = {steps}. {_uncounted(batch)}"
-            yield Finding("error", "batch and time swapped", message, fix=_turned(batch))
+            yield Finding("error", "batch and time swapped", message, fix=turned(batch))
             return  # the other lengths are counted along the wrong dimension
         fix = "give one length for each sequence, in the order of x"
         yield Finding("error", "wrong count", f"{message}. {_uncounted(batch)}", fix=fix)
@@ -256,7 +132,7 @@ def _counts(batch: _Batch) -> Iterator[Finding]:
     yield from _entries(batch, n > steps, "longer than x", message, fix)
 
 
-def _uncounted(batch: _Batch) -> str:
+def _uncounted(batch: Batch) -> str:
     """What torch does with so many lengths."""
     missing = batch.size - len(batch.n)
     if missing > 0 and (batch.n <= batch.steps).all():
@@ -264,282 +140,10 @@ def _uncounted(batch: _Batch) -> str:
     return "With enforce_sorted=False torch complains about an index, or later about a shape, and does not say why."
 
 
-# What the data say.
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """Another way to read the batch: some cells are data, and all others hold one value, the padding's."""
-
-    level: str
-    rule: str
-    message: str
-    fix: str
-    wrong: BoolArray | np.bool_
-    """`(B,)` the sequences that do not lie where the lengths put them."""
-    real: BoolArray
-    """`(B, T)` where the data lie, read like this."""
-    same: BoolArray
-    """`(B, T)` where a cell holds the value."""
-    cell: tuple[int, int] | None
-    """Where the value was taken from; none for zeros, which need no example."""
-    along: int = 1
-    """The axis of time."""
-    choices: float = 0.0
-    """The logarithm of the number of mistakes of this kind."""
-    spread: bool = False
-    """Whether a convolution may have spread the data as far: all end so many steps behind their lengths."""
-
-    @cached_property
-    def inside(self) -> BoolArray:
-        """`(B, T)` where data hold the value."""
-        return self.real & self.same
-
-    def are_marks(self, batch: _Batch) -> bool:
-        """Whether these may be end marks, written like padding: all sequences end so, and go beyond that by chance."""
-        end, blank = self.real.sum(axis=1), self.same.all(axis=1)
-        marks = int((batch.n - end)[~blank].min(initial=batch.steps))
-        if self.rule != TOO_LONG or not marks:
-            return False
-        beyond = replace(self, choices=_choices(batch, np.where(blank, end, batch.n - marks), end, self.cell))
-        return beyond.chance(batch, marks) >= SURE
-
-    def chance(self, batch: _Batch, marks: int = 0) -> float:
-        """How likely it is that data hold the value just there by chance, judged by the other data.
-
-        Say that data hold it at some rate, and where they do, hold it on at another. After `k` of `n` steps that did,
-        the next one does with probability `(k + 1) / (n + 2)`, by Laplace's rule of succession, and so on:
-
-            chance = choices · p(all first cells, after k of n) · p(all further cells, after k' of n')
-
-        The first cell of each run is compared with the `k` of all `n` steps of data that hold the value. The further
-        ones are compared with the `k'` of `n'` steps behind such a step that hold it again; or if data hold it nowhere,
-        with the steps that repeat the one before, whatever it is. So zeros tell much where data are never zero, and
-        little where they are sparse, fall silent or stand still. Where the lengths leave data in the padding, that has
-        to be chance, too: `RARE`. So many `marks` at the end of each sequence need no explanation.
-        """
-        broken = batch.padding is None
-        # Nor does padding that is as it should be.
-        doubtful = ~self.real & ((np.arange(batch.steps) < batch.n[:, None] - marks) | (broken & ~batch.mask))
-        if self.cell:
-            doubtful[self.cell] = False
-        doubtful, real, inside = (one if self.along else one.T for one in (doubtful, self.real, self.inside))
-        behind, again = real[:, 1:] & inside[:, :-1], inside[:, 1:]
-        if not behind.any():
-            behind, again = real[:, 1:] & real[:, :-1], batch.repeats(self.along)
-        first = int(doubtful.any(axis=1).sum())
-        chance = self.choices + math.log(RARE if broken else 1) + _succession(first, inside, real)
-        chance += _succession(int(doubtful.sum()) - first, behind & again, behind)
-        return math.exp(min(chance, 0)) if first else 1.0
-
-
-def _succession(more: int, hits: BoolArray, tried: BoolArray) -> float:
-    """The logarithm of how likely it is that so many more cells are all hits, by Laplace's rule."""
-    k, n = int(hits.sum()), int(tried.sum())
-    return math.lgamma(k + 1 + more) - math.lgamma(k + 1) - math.lgamma(n + 2 + more) + math.lgamma(n + 2)
-
-
-def _data(batch: _Batch) -> Iterator[Finding]:
-    """Where the cells that hold one and the same value lie, against where the lengths put the padding."""
-    if batch.x.is_meta:
-        yield _undecided("x is on the device meta and has no values", "pass a batch with values")
-        return
-    clue = None
-    if judged := [(one.chance(batch), one) for one in _readings(batch)]:
-        chance, one = min(judged, key=itemgetter(0))
-        k, others = int(one.inside.sum()), count(int(one.real.sum()), "other step")
-        marks = one.are_marks(batch)
-        if chance < SURE and not marks:
-            # Lengths that differ have been counted: the data may end in silence, which is no matter of chance.
-            certain = chance < CERTAIN and (one.rule != TOO_LONG or bool(batch.mask.all()))
-            level, rule = "error" if certain else one.level, one.rule
-            sure = "almost certain" if certain else "very likely" if chance < 1e-3 else "likely"
-            are = "are" if k > 1 else "is"
-            message = f"{one.message} This is {sure}: of {others}, {k or 'none'} {are} like padding."
-            if one.spread:  # padding that is not zero, as a convolution's bias makes it
-                message = f"{one.message} Or x comes from a convolution, which spreads data that far; diagnose"
-                message += " cannot tell."
-                level, rule = "warning", UNDECIDED
-            clue = _about(one.wrong, level, rule, message, one.fix)
-        elif one.rule == TOO_LONG and (chance < SURE or not k):
-            why = "end marks: every sequence ends so" if marks else f"data that end so: {others} do not rule it out"
-            message = f"{one.message} They may as well be {why}."
-            clue = _about(one.wrong, "info", one.rule, message, one.fix)
-    if clue and clue.rule == "data after the length" and batch.padding is None and (pattern := _pattern(batch)):
-        clue = _undecided(*pattern)  # what lies there is not data
-    yield from filter(None, [clue, _unjudged(batch, clue)])
-    if (hidden := batch.nan & ~batch.mask).any():
-        message = (
-            f"{count(int(hidden.sum()), 'cell')} of {int((~batch.mask).sum())} of the padding hold NaN. Packed, nothing"
-            " reads them. Padded, the gradients of all weights become NaN, even of a loss over the real steps."
-        )
-        mask = "pv.real_mask(lengths, x.shape[1])" if batch.batch_first else "pv.real_mask(lengths, x.shape[0]).T"
-        mask += ".to(x.device)" * (not batch.x.is_cpu) + "[..., None]" * batch.extra
-        fix = f"pack, or clean the padding first: x = x.masked_fill(~{mask}, 0)"
-        yield _about(hidden.any(axis=1), "warning", "NaN in the padding", message, fix)
-
-
-def _unjudged(batch: _Batch, clue: Finding | None) -> Finding | None:
-    """What the data do not tell, if they do not, beside the clue that they give."""
-    if batch.padding is None:
-        return None if clue and clue.level != "info" else _undecided(*_uneven(batch))
-    if batch.padding.all() and not batch.mask.all():
-        return _undecided("x holds the same everywhere, so its padding looks like data", "pass a batch with data in it")
-    square = batch.size == batch.steps > 1
-    if batch.mask.all() and batch.steps > 1 and not clue:
-        message = f"Every length is T = {batch.steps}, so x has no padding to judge them by. If it does have some, and"
-        message += (
-            " not zeros, this does not show." + f" Nor does batch_first, because B is {batch.steps}, too." * square
-        )
-        return Finding("info", "no padding", message, fix="nothing, if every sequence is as long as x")
-    if square and not clue and (batch.mask == batch.mask.T).all():
-        message = f"B and T are both {batch.steps}, and the lengths fit the padding along either dimension. So x does"
-        message += " not show whether batch_first is right."
-        return Finding("info", "batch or time", message, fix="nothing, if x is " + batch.order)
-    return None
-
-
-def _undecided(why: str, fix: str) -> Finding:
-    message = f"diagnose cannot judge where the sequences lie in x: {why}."
-    return Finding("warning", UNDECIDED, message, fix=f"{fix}, with the same lengths")
-
-
-def _uneven(batch: _Batch) -> tuple[str, str]:
-    """Why padding that is not constant may be so, and which tensor to give instead."""
-    filled = ~batch.mask & ~batch.nan
-    if filled.sum() == 1:
-        return "the padding is a single cell, and not zero, so nothing is like it", "pass a batch with more padding"
-    if pattern := _pattern(batch):
-        return pattern
-    cells, b, t = batch.filling
-    # How far inside the padding: a convolution reads data before it, and what it puts around x behind it.
-    depth = np.minimum(t - batch.n[b], batch.steps - 1 - t)
-    other = ~batch.like(*(int(at[depth.argmax()]) for at in (b, t)))[filled]
-    inner = depth > depth[other].max(initial=0)
-    if batch.x.is_floating_point() and _dropped(cells):
-        return f"{_UNEVEN}: numbers in it are zero at random, as after dropout", "pass what went into the dropout"
-    if inner.sum() > 1:
-        why = "it differs only near its borders, as after a convolution"
-        return f"{_UNEVEN}: {why}", "pass what went into the convolution"
-    why = "as after an RNN over padded data, attention, or dropout on top of another layer"
-    fix = "pass a tensor from before the first layer that mixes steps or drops at random, at best x as it was padded"
-    return f"{_UNEVEN}: {why}", fix
-
-
-def _pattern(batch: _Batch) -> tuple[str, str] | None:
-    """Why padding that is not constant may be so, and what to give instead, if its cells show that they are no data."""
-    cells, b, t = batch.filling
-    if _alike(cells, t):
-        why = "it depends on the step alone, as after adding positions"
-        return f"{_UNEVEN}: {why}", "pass what the positions were added to"
-    if _alike(cells, b):
-        why = "each sequence has its own, as after padding with its last step, or normalising each sequence"
-        return f"{_UNEVEN}: {why}", "pass what came before that"
-    return None
-
-
-def _alike(cells: Tensor, group: IntArray) -> bool:
-    """Whether all cells of a group hold the same, and groups of several cells differ."""
-    _, first, which, size = np.unique(group, return_index=True, return_inverse=True, return_counts=True)
-    several = cells[first[size > 1]]
-    one_each = torch.allclose(cells, cells[first[which]], rtol=1e-6, atol=1e-6)
-    return len(several) > 1 and one_each and not torch.allclose(several, several[:1])
-
-
-def _dropped(cells: Tensor) -> bool:
-    """Whether every feature of these cells is zero or one number."""
-    big = cells.amax(0).where(cells.amax(0) > 0, cells.amin(0))
-    return bool((cells == 0).any()) and bool(torch.isclose(cells, big).logical_or(cells == 0).all())
-
-
-def _readings(batch: _Batch) -> Iterator[_Reading]:
-    """Every other way to read the batch in which all padding holds one value."""
-    if batch.padding is not None:
-        yield from _ending(batch, batch.padding, None)
-        return
-    message = "Every sequence lies at the end of its row, behind its padding. Packing takes the first steps of each"
-    message += " row."
-    fix = f"move the data first: x = pv.align(x, lengths, padding_side='right', batch_first={batch.batch_first})"
-    yield from _lying(batch, "left-padded", message, fix, batch.mask[:, ::-1])
-    if batch.size == batch.steps:
-        message = (
-            f"B and T are both {batch.steps}, so torch cannot tell them apart. The padding in x fits these lengths"
-            " along the other dimension, and not along this one."
-        )
-        yield from _lying(batch, "batch and time swapped", message, _turned(batch), batch.mask.T, along=0)
-    yield from _ending(batch, batch.zero, None)
-    yield from _ending(batch, *batch.value(*batch.commonest_end))
-
-
-def _lying(batch: _Batch, rule: str, message: str, fix: str, real: BoolArray, along: int = 1) -> Iterator[_Reading]:
-    """Sequences that lie elsewhere."""
-    same, cell = batch.value(*_last_of(~real))
-    if same[~real].all():
-        astray = real & ~batch.mask
-        message += (
-            f" As the lengths are read now, {count(int(astray.sum()), 'cell')} of data lie in the padding, and as many"
-            " of padding are packed as data."
-        )
-        yield _Reading("error", rule, message, fix, astray.any(axis=1), real, same, cell, along)
-
-
-def _ending(batch: _Batch, same: BoolArray, cell: tuple[int, int] | None) -> Iterator[_Reading]:
-    """Sequences that end elsewhere, if this value is the padding: all of them, and only those that are longer."""
-    n, steps = batch.n, batch.steps
-    last = _ends(same)
-    ends = np.where(last > 0, last, n)  # a row of nothing else tells nothing
-    for read in (ends, np.maximum(n, ends)):
-        late, wrong = read > n, read != n
-        if not wrong.any():
-            continue
-        choices, spread = _choices(batch, n, read, cell), False
-        b = int(np.argmax(late if late.any() else wrong))
-        at = f"lengths[{b}] is {batch.n[b]}, the data"
-        if np.array_equal(np.sort(read), np.sort(n)):
-            level, rule, choices = "error", "lengths in another order", min(choices, math.lgamma(len(n) + 1))
-            message = f"In another order, these lengths fit the data: {at} end at {read[b]}."
-            fix = "give the lengths in the order of x; if you sorted one of the two, sort the other alike"
-        elif late.any():
-            level, rule, wrong = "warning", "data after the length", late
-            lost = int((read - n)[late].sum())
-            after = f", and {'padding' if cell else 'zeros'} after them" if (read[late] < steps).any() else ""
-            message = (
-                f"{count(lost, 'step')} of data in {count(int(late.sum()), 'sequence')}"
-                f" {'lies' if lost == 1 else 'lie'} behind the stated length{after}: {at} continue to {read[b]}."
-                " Packing leaves these steps out without a word."
-            )
-            fix = "give the full lengths; if you shorten on purpose, cut x as well"
-            spread = batch.x.is_floating_point() and np.array_equal(np.minimum(n + (read - n).max(), steps), read)
-            if spread:
-                fix += "; if x comes from a convolution, pass what went into it"
-        else:
-            level, rule = "warning", TOO_LONG
-            over = int((n - read).sum())
-            ending = f"{'step' if over == 1 else f'{over:,} steps'} of {count(int(wrong.sum()), 'sequence')}"
-            message = (
-                f"The last {ending} {'looks' if over == 1 else 'look'} like padding:"
-                f" {at} end at {read[b]}. If it is padding, the RNN reads it, and h_n is the state after it."
-            )
-            fix = "nothing, if these are data; else give each sequence's own length"
-            fix += ", not the width of x" * bool((n == steps).all())
-        real = np.arange(steps) < read[:, None]
-        spread = spread and cell is not None
-        yield _Reading(level, rule, message, fix, wrong, real, same, cell, choices=choices, spread=spread)
-
-
-def _choices(batch: _Batch, n: IntArray, read: IntArray, cell: tuple[int, int] | None) -> float:
-    """The logarithm of the number of mistakes of this kind: to give these lengths where data end as they are read."""
-    wrong, other = read != n, max(batch.steps - 1, 1)
-    choices = math.comb(len(n), many := int(wrong.sum())) * other**many
-    if many and np.array_equal(np.clip(read + (n - read)[wrong][0], 1, batch.steps), n):
-        choices = other  # all are off by the same, as far as may be
-    return math.log(choices) + (math.log(len(n)) if cell else 0)  # so many values might have been taken for the padding
-
-
 # What the shapes, the packed batch, the last step and the state say.
 
 
-def _widths(batch: _Batch) -> Iterator[Finding]:
+def _widths(batch: Batch) -> Iterator[Finding]:
     longest = int(batch.n.max())
     if not 0 < longest < batch.steps:
         return
@@ -554,7 +158,7 @@ def _widths(batch: _Batch) -> Iterator[Finding]:
     yield Finding("warning" if several > 1 else "info", "narrower when unpacked", message, fix=fix)
 
 
-def _order(batch: _Batch, packed: Packed) -> Iterator[Finding]:
+def _order(batch: Batch, packed: Packed) -> Iterator[Finding]:
     """Whether the rows of a packed batch come back in the order of the lengths."""
     try:
         layout = Layout.from_packed(packed)
@@ -579,7 +183,24 @@ def _order(batch: _Batch, packed: Packed) -> Iterator[Finding]:
         message = f"packed holds lengths {numbers(layout.lengths)}, which are not those given, {numbers(batch.n)}."
         yield Finding("error", "another batch", message, fix="pass the packed sequence that was made of this x")
         return
-    came = _came(batch, layout, packed.data)
+    came = None
+    if (
+        not packed.data.is_meta
+        and packed.data.dtype == batch.x.dtype
+        and packed.data.numel() == layout.n_valid * batch.x.shape[2]
+    ):
+        rows = packed.data.detach().reshape(layout.n_valid, -1)
+        theirs, ours = (v.contiguous().view(torch.uint8).cpu().numpy() for v in (rows, batch.x))
+        came = _came(batch, layout, theirs, ours)
+        orders = range(size), np.argsort(-batch.n, kind="stable")
+        if came is None and theirs.tobytes() in [b"".join(ours[b, : batch.n[b]].tobytes() for b in o) for o in orders]:
+            message = (
+                f"packed.data holds one sequence after another. torch reads its first {size} rows as the first steps of"
+                " all sequences, and so on: the RNN mixes them."
+            )
+            fix = f"pack_padded_sequence(x, lengths, batch_first={batch.batch_first}, enforce_sorted=False)"
+            yield Finding("error", "rows by sequence", message, fix=fix)
+            return
     wrong = layout.lengths != batch.n if came is None else came != np.arange(size)
     if not wrong.any():
         return
@@ -596,15 +217,11 @@ def _order(batch: _Batch, packed: Packed) -> Iterator[Finding]:
         "put new data into a packed sequence with packed._replace(data=data), and let enforce_sorted=False sort; if you"
         " have sorted x yourself, put output and h_n back with the inverse of your sort"
     )
-    yield _about(wrong, "warning", "order lost", message, fix)
+    yield about(wrong, "warning", "order lost", message, fix)
 
 
-def _came(batch: _Batch, layout: Layout, data: Tensor) -> IntArray | None:
+def _came(batch: Batch, layout: Layout, theirs: Any, ours: Any) -> IntArray | None:
     """`(B,)` the sequence of x in each row of the unpacked batch; none if the packed data are not those of x."""
-    if data.dtype != batch.x.dtype or data.numel() != layout.n_valid * batch.x.shape[2] or data.is_meta:
-        return None
-    rows = data.flatten(1) if data.ndim > 1 else data.unsqueeze(1)
-    theirs, ours = (v.detach().contiguous().view(torch.uint8).cpu().numpy() for v in (rows, batch.x))
     named: dict[bytes, list[int]] = {}
     for b, n in enumerate(batch.n.tolist()):
         named.setdefault(ours[b, :n].tobytes(), []).append(b)
@@ -617,7 +234,7 @@ def _came(batch: _Batch, layout: Layout, data: Tensor) -> IntArray | None:
     return np.array(came)
 
 
-def _last(batch: _Batch, last: Tensor) -> Iterator[Finding]:
+def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
     if not isinstance(last, Tensor) or last.numel() != batch.size * batch.x.shape[2]:
         got = f"shape {tuple(last.shape)}" if isinstance(last, Tensor) else type(last).__name__
         raise ValueError(f"last must hold one step of x for each of {batch.size} sequences, got {got}")
@@ -633,10 +250,10 @@ def _last(batch: _Batch, last: Tensor) -> Iterator[Finding]:
             f" padding: sequence {sequence_name(b)} ends with step {batch.n[b] - 1}."
         )
         fix = "use h_n of the packed run; or gather step lengths - 1 of each sequence"
-        yield _about(wrong, "error", "read at the padding", message, fix)
+        yield about(wrong, "error", "read at the padding", message, fix)
 
 
-def _states(batch: _Batch, hx: Any) -> Iterator[Finding]:
+def _states(batch: Batch, hx: Any) -> Iterator[Finding]:
     for name, state in zip(("h_0", "c_0"), hx if isinstance(hx, (tuple, list)) else (hx,), strict=False):
         if not isinstance(state, Tensor) or state.ndim != 3:
             got = f"shape {tuple(state.shape)}" if isinstance(state, Tensor) else type(state).__name__
@@ -653,31 +270,6 @@ def _states(batch: _Batch, hx: Any) -> Iterator[Finding]:
         if state.shape[0] == batch.size:
             fix = f"{name}.transpose(0, 1): states are never batch first, whatever batch_first says"
         yield Finding("error", "rows of the state", message, fix=fix)
-
-
-# Counting and naming.
-
-
-def _last_of(cells: BoolArray) -> tuple[int, int]:
-    return divmod(int(np.flatnonzero(cells)[-1]), int(cells.shape[1]))
-
-
-def _ends(blank: BoolArray) -> IntArray:
-    """`(B,)` one more than the last step that is not blank."""
-    filled = ~blank[:, ::-1]
-    return np.where(filled.any(axis=1), blank.shape[1] - filled.argmax(axis=1), 0)
-
-
-def _turned(batch: _Batch) -> str:
-    return f"pass batch_first={not batch.batch_first}, or transpose x"
-
-
-def _about(which: BoolArray | np.bool_, level: str, rule: str, message: str, fix: str) -> Finding:
-    """Returns a finding about some sequences, which it names by their letters and numbers."""
-    rows = np.flatnonzero(which).tolist()
-    more = f" and {len(rows) - 8} more" if len(rows) > 8 else ""
-    where = f"sequence{'s' * (len(rows) > 1)} {', '.join(map(sequence_name, rows[:8]))}{more}"
-    return Finding(level, rule, message, where, fix, tuple(rows))
 
 
 def _shown(index: IntArray | None) -> str:

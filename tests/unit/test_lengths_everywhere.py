@@ -13,7 +13,7 @@ from torchs import outcome, same
 
 import packviz as pv
 from packviz.bench import advice
-from packviz.count import profile, textbook
+from packviz.count import profile
 from packviz.ops.running import METHODS
 
 torch.manual_seed(0)
@@ -79,7 +79,6 @@ VERBS = {
     "Load": lambda n: pv.batches.Load.of(n, [np.array([0, 2]), np.array([1, 3])]).real,
     "count": lambda n: profile.count(n).to_text(),
     "count_rnn": lambda n: str(profile.count_rnn(RNN, n)),
-    "textbook": lambda n: textbook.count(n).to_text(),
     "advise": lambda n: advice._lengths(n),
     "Ragged": lambda n: pv.Ragged(RNN)(X, n)[0].detach(),
     **{method: lambda n, method=method: pv.run(RNN, X, n, method=method)[0].detach() for method in METHODS},
@@ -91,7 +90,7 @@ def test_every_kind_is_taken(verb):
     wanted = str(VERBS[verb]([6, 3, 2, 1]))
     for kind, make in WHOLE.items():
         assert str(VERBS[verb](make([6, 3, 2, 1]))) == wanted, kind
-    if verb not in ("Scores", "count", "textbook"):  # which show the width of a Layout
+    if verb not in ("Scores", "count"):  # which show the width of a Layout
         assert str(VERBS[verb](pv.Layout([6, 3, 2, 1], max_len=9))) == wanted
 
 

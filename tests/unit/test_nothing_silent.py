@@ -2043,8 +2043,8 @@ N = [12, 3, 9, 1, 5, 7, 11, 4]
 
 @pytest.mark.parametrize(
     "lengths",
-    [[12, 3, 7, 1, 5, 7, 11, 4], [max(n - 1, 1) for n in N], [12] * 8, N[::-1]],
-    ids=["one too short", "all too short", "the width of x", "another order"],
+    [[12, 3, 7, 1, 5, 7, 11, 4], [max(n - 2, 1) if n % 2 else n for n in N], N[::-1]],
+    ids=["one too short", "some too short", "another order"],
 )
 def test_13_what_is_almost_certain_is_an_error(lengths):
     found = pv.diagnose(X, lengths, batch_first=True)
@@ -2063,12 +2063,19 @@ def test_13_what_is_less_certain_is_a_warning():
     assert not found.clean
 
 
+@pytest.mark.parametrize(
+    ("lengths", "rule"), [([max(n - 1, 1) for n in N], "undecided"), ([12] * 8, "padding inside the length")]
+)
+def test_13_what_may_be_on_purpose_is_no_error(lengths, rule):
+    found = pv.diagnose(X, lengths, batch_first=True)
+    assert (found[0].level, found[0].rule) == ("warning", rule)
+
+
 def test_13_a_sequence_may_end_in_silence():
     x = X.clone()
     x[0, 10:] = x[2, 6:] = x[5, 3:] = 0  # almost certain by chance alone, but somebody has counted these lengths
     found = pv.diagnose(x, N, batch_first=True)
-    assert [(one.level, one.rule) for one in found] == [("warning", "padding inside the length")]
-    assert "almost certain" not in found[0].message
+    assert [(one.level, one.rule) for one in found] == [("info", "padding inside the length")]
 
 
 @torch.no_grad()
@@ -2095,7 +2102,7 @@ def test_13_clean_means_that_nothing_was_found():
         (X, N, 0, 0),
         (X, [12, 3, 7, 1, 5, 7, 11, 4], 1, 1),  # an error
         (X[:, :, 0].clone().index_fill(1, torch.tensor([11]), 0), N, 0, 0),  # an info
-        (X * (torch.arange(12) != 11).unsqueeze(1) * (torch.arange(12) != 10).unsqueeze(1), N, 0, 1),  # a warning
+        (X, [12] * 8, 0, 1),  # a warning
         (X + torch.randn(12, 3), N, 1, 1),  # undecided
     ],
     ids=["right", "error", "info", "warning", "undecided"],

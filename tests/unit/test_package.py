@@ -30,7 +30,7 @@ FLOORS = (
 )
 # What `show`, `flops` and `align` stand on, and all that can be drawn or counted without a tensor.
 CHARTS = "draw/figures.py"  # but for this one
-PURE = ("core", "draw", "count/flops.py", "count/textbook.py", "check/findings.py")
+PURE = ("core", "draw", "count/flops.py", "check/findings.py")
 
 
 def fresh(code):

@@ -11,10 +11,9 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-import packviz as pv
 from packviz.core.layout import Layout
 from packviz.core.spec import Spec
-from packviz.count.flops import FlopCount, flops
+from packviz.count.flops import flops
 from packviz.draw import bars, palette
 
 SIX = [9, 8, 6, 4, 3, 2]
@@ -102,23 +101,6 @@ def test_the_fused_kernel_hides_its_products():
     assert counter.get_total_flops() == 0
 
 
-@pytest.mark.parametrize(
-    ("spec", "padded", "packed"),
-    [
-        (Spec("LSTM", 3, 7), 30240, 17920),
-        (Spec("GRU", 3, 7), 22680, 13440),
-        (Spec("RNN", 3, 7), 7560, 4480),
-        (Spec("LSTM", 3, 7, num_layers=2), 72576, 43008),
-        (Spec("LSTM", 3, 7, bidirectional=True), 60480, 35840),
-        (Spec("LSTM", 3, 7, num_layers=2, bidirectional=True), 187488, 111104),
-    ],
-)
-def test_known_values(spec, padded, packed):
-    for rnn in (spec, module(spec)):
-        count = pv.flops(rnn, SIX)
-        assert (count.padded, count.packed, count.saved) == (padded, packed, padded - packed)
-
-
 @given(specs(), layouts, st.booleans())
 def test_steps_and_sequences_add_up(spec, layout, input_grad):
     count = flops(spec, layout, input_grad=input_grad)
@@ -129,22 +111,6 @@ def test_steps_and_sequences_add_up(spec, layout, input_grad):
             assert both.saved.sum() == work.saved
             assert (both.packed >= 0).all()
             assert (both.saved >= 0).all()
-
-
-@given(specs(), layouts)
-def test_a_cell_costs_the_same_everywhere(spec, layout):
-    count = flops(spec, layout)
-    each = spec.gemm_per_cell
-    running = layout.mask.sum(axis=0)
-    assert count.per_step.packed.tolist() == (each * running).tolist()
-    assert count.per_sequence.packed.tolist() == (each * layout.lengths).tolist()
-    assert set(count.per_step.padded) == {each * layout.batch_size}
-    assert set(count.per_sequence.padded) == {each * layout.max_len}
-
-
-@given(specs(), st.integers(1, 5), st.integers(1, 6))
-def test_nothing_is_saved_without_padding(spec, batch, steps):
-    assert [work.saved for work in flops(spec, [steps] * batch).rows().values()] == [0, 0, 0, 0]
 
 
 def test_one_sequence_counted_alone_is_its_share_of_the_backward_pass():
@@ -160,13 +126,6 @@ def test_counts_beyond_32_bits():
     count = flops(Spec("LSTM", 4096, 4096, 8), [100_000] * 1000)
     assert count.padded == 10**8 * 8 * 2 * 4 * 4096 * 8192
     assert isinstance(count.padded, int)
-
-
-def test_arrays_are_read_only():
-    count = flops(Spec("GRU", 2, 3), [2, 1])
-    for array in (count.per_step.packed, count.training.per_sequence.padded, count.backward.per_step.packed):
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 0
 
 
 # The RNN.
@@ -216,13 +175,6 @@ def test_picture(spec, layout, theme):
     assert f"{count.per_step.padded[0]:,}" in said
 
 
-def test_a_notebook_gets_image_and_text():
-    count = flops(Spec("GRU", 2, 3), [2, 1])
-    bundle = count._repr_mimebundle_()
-    assert bundle["text/plain"] == count.to_text() == repr(count)
-    assert bundle["image/svg+xml"] == count.to_svg()
-
-
 def test_no_flop_count_is_called_a_speed_up():
     count = flops(Spec("LSTM", 3, 7), SIX)
     said = (count.to_text() + " ".join(ParsedSvg(count.to_svg()).said())).lower()
@@ -254,17 +206,6 @@ def test_bars_of_steps_are_in_proportion(spec, layout):
     assert all(box.x >= 0 and box.right <= picture.width for box in picture.boxes)
 
 
-def test_many_steps_are_few_shapes():
-    layout = Layout([5000, 3000, 10, 10], max_len=6000)
-    both = flops(Spec("GRU", 2, 3), layout).per_step
-    drawn = bars.steps("title", both.packed, both.padded, "light").svg()
-    assert len(drawn) < 6000
-    solid, hatched = (by_fill(ParsedSvg(drawn), kind) for kind in ("solid", "hatched"))
-    assert len(solid) == 3
-    assert len(hatched) == 3
-    assert solid[-1].right < hatched[-1].right  # T is longer than the longest
-
-
 @given(st.lists(st.tuples(st.integers(0, 10**15), st.integers(0, 10**15)), min_size=1, max_size=4))
 def test_bars_of_totals_are_in_proportion(pairs):
     rows = {f"row {i}": pair for i, pair in enumerate(pairs)}
@@ -276,11 +217,6 @@ def test_bars_of_totals_are_in_proportion(pairs):
     assert np.allclose([box.width for box in hatched], [b * scale for _, b in pairs], atol=0.02)
     assert all(text.box.right <= picture.width for text in picture.texts)
     assert all(text.box.x >= 0 for text in picture.texts)
-
-
-def test_a_count_is_a_value():
-    count = flops(Spec("GRU", 2, 3), [2, 1])
-    assert count == FlopCount(Spec("GRU", 2, 3), Layout([2, 1]))
 
 
 @given(st.lists(st.lists(st.integers(1, 20), min_size=1, max_size=6), min_size=1, max_size=5), st.booleans())

@@ -1,0 +1,472 @@
+"""Where the sequences of a padded batch lie by its data, against where the lengths put them, judged by odds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from packviz.check.findings import UNDECIDED, Finding
+from packviz.core.layout import BoolArray, IntArray, host_array, sequence_name
+from packviz.core.padded import Padded, batch_is_first, order
+from packviz.core.validation import require_dense
+from packviz.draw.text import count
+
+SURE = 0.1
+"""Whatever is less likely by chance than this is reported as a mistake. A larger value gives more than 1 % of false
+alarms on small batches of data that are sometimes zero: `tests/unit/check/test_odds.py` prints how many, for every kind
+of data."""
+
+_UNEVEN = "the padding is not constant"
+
+RARE = 0.1
+"""How likely it is that the padding holds this and that without a mistake."""
+
+CERTAIN = 1e-6
+"""What chance makes less likely than this is almost certain, and so an error."""
+
+TOO_LONG = "padding inside the length"
+AFTER = "data after the length"
+
+
+class Batch:
+    """What was given, batch first, with lengths as torch will read them."""
+
+    def __init__(self, x: Tensor, lengths: Any, batch_first: bool | None) -> None:
+        self.order = order(batch_first)
+        if not isinstance(x, Tensor):
+            hint = "; pass it as packed=…, and as x the padded batch" if hasattr(x, "batch_sizes") else ""
+            raise TypeError(f"x is a {type(x).__name__}; give the padded batch as a tensor {self.order}{hint}")
+        require_dense("x", x)
+        if x.ndim < 2:
+            raise ValueError(f"x must be {self.order}, got shape {tuple(x.shape)}")
+        self.size, self.steps, self.batch_first = Padded.of(x.shape, batch_is_first(batch_first, x.shape))
+        self.extra = x.ndim - 2  # dimensions of a cell
+        x = x.detach() if batch_first else x.detach().transpose(0, 1)
+        self.x = x.flatten(2) if x.ndim > 2 else x.unsqueeze(2)
+        require_dense("lengths", lengths)
+        try:
+            values = lengths.detach() if isinstance(lengths, Tensor) else torch.tensor(host_array(lengths))
+        except (TypeError, ValueError, RuntimeError):
+            raise ValueError(f"lengths must be a list or a tensor of numbers, got {lengths!r}") from None
+        if values.ndim != 1 or values.dtype == torch.bool or values.is_complex():
+            raise ValueError(
+                f"lengths must hold one number per sequence, got {values.dtype} of shape {tuple(values.shape)}"
+            )
+        self.device = values.device
+        self.readable = not values.is_meta
+        self.values: npt.NDArray[Any] = np.zeros(0) if values.is_meta else values.cpu().double().numpy()
+        self.readable &= bool(np.isfinite(self.values).all())
+
+    @cached_property
+    def n(self) -> IntArray:
+        """`(B,)` the lengths as torch reads them: cut off behind the point."""
+        cut: IntArray = np.trunc(self.values).astype(np.int64)
+        return cut
+
+    @cached_property
+    def filling(self) -> tuple[Tensor, IntArray, IntArray]:
+        """`(N, …)` the cells of the padding that hold no NaN; and of each its sequence and its step."""
+        filled = ~self.mask & ~self.nan
+        cells = self.x[torch.from_numpy(filled).to(self.x.device)].cpu()
+        b, t = np.nonzero(filled)
+        return cells if cells.is_complex() else cells.double(), b, t
+
+    @property
+    def possible(self) -> bool:
+        """Whether every length is one that a sequence of x can have."""
+        return bool(((self.values == self.n) & (self.n >= 1) & (self.n <= self.steps)).all())
+
+    @property
+    def fits(self) -> bool:
+        """Whether every sequence of x has its length, so that data and lengths can be compared."""
+        return len(self.n) == self.size and self.x.numel() > 0
+
+    @cached_property
+    def mask(self) -> BoolArray:
+        """`(B, T)` true where a cell is real by the lengths."""
+        return np.arange(self.steps) < self.n[:, None]
+
+    def like(self, b: int, t: int) -> BoolArray:
+        """`(B, T)` true where a cell holds what cell `(b, t)` holds, apart from rounding.
+
+        A linear layer, for one, does not round alike in all rows of a batch.
+        """
+        if self.nan[b, t]:
+            return self.nan
+        cell = self.x[b, t]
+        if not cell.is_floating_point():
+            return self._where(lambda x: (x == cell).all(-1))
+        slack = 4 * torch.finfo(cell.dtype).eps * cell.abs().nan_to_num(0, 0).max()
+        return self._where(lambda x: ((x == cell) | ((x - cell).abs() <= slack)).all(-1))
+
+    @cached_property
+    def are_ids(self) -> bool:
+        """Whether x holds whole numbers from 0, of which no sequence ends in silence."""
+        x = self.x
+        return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool or bool((x < 0).any()))
+
+    @cached_property
+    def zero(self) -> BoolArray:
+        """`(B, T)` true where a cell is zero."""
+        return self._where(lambda x: (x == 0).all(-1))
+
+    @cached_property
+    def nan(self) -> BoolArray:
+        """`(B, T)` true where a cell holds a NaN."""
+        return self._where(lambda x: x.isnan().any(-1))
+
+    @cached_property
+    def padding(self) -> BoolArray | None:
+        """`(B, T)` true where a cell holds what all padding holds; or zero, if there is no padding."""
+        filled = ~self.mask & ~self.nan
+        if not filled.any():
+            return self.zero if self.mask.all() else self.nan
+        same, cell = self.value(*_last_of(filled))
+        alone = cell is not None and filled.sum() == 1  # one cell is like itself, whatever it holds
+        return same if same[filled].all() and not alone else None
+
+    def value(self, b: int, t: int) -> tuple[BoolArray, tuple[int, int] | None]:
+        """`(B, T)` true where a cell holds what cell `(b, t)` holds; and this cell, unless that is zero."""
+        return (self.zero, None) if self.zero[b, t] else (self.like(b, t), (b, t))
+
+    @cached_property
+    def commonest_end(self) -> tuple[int, int]:
+        """A cell of the last step that holds what most sequences hold there."""
+        rows = self.x[:, -1].contiguous().view(torch.uint8).cpu().numpy()
+        _, first, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
+        return int(first[counts.argmax()]), self.steps - 1
+
+    def repeats(self, along: int) -> BoolArray:
+        """True where a cell holds what the one before it holds: `(B, T - 1)`, or `(T, B - 1)` along the sequences."""
+        x = self.x if along else self.x.transpose(0, 1)
+        return self._where(lambda _: (x[:, 1:] == x[:, :-1]).all(-1))
+
+    def _where(self, test: Callable[[Tensor], Tensor]) -> BoolArray:
+        found: BoolArray = test(self.x).cpu().numpy()
+        return found
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Another way to read the batch: some cells are data, and all others hold one value, the padding's."""
+
+    level: str
+    rule: str
+    message: str
+    fix: str
+    wrong: BoolArray | np.bool_
+    """`(B,)` the sequences that do not lie where the lengths put them."""
+    real: BoolArray
+    """`(B, T)` where the data lie, read like this."""
+    same: BoolArray
+    """`(B, T)` where a cell holds the value."""
+    cell: tuple[int, int] | None
+    """Where the value was taken from; none for zeros, which need no example."""
+    along: int = 1
+    """The axis of time."""
+    choices: float = 0.0
+    """The logarithm of the number of mistakes of this kind."""
+    purpose: str = ""
+    """What else may have put the data there, if that looks just like a mistake."""
+
+    @cached_property
+    def inside(self) -> BoolArray:
+        """`(B, T)` where data hold the value."""
+        return self.real & self.same
+
+    def are_marks(self, batch: Batch) -> bool:
+        """Whether these may be end marks, written like padding: all sequences end so, and go beyond that by chance."""
+        end, blank = self.real.sum(axis=1), self.same.all(axis=1)
+        marks = int((batch.n - end)[~blank].min(initial=batch.steps))
+        if self.rule != TOO_LONG or not marks:
+            return False
+        beyond = replace(self, choices=_choices(batch, np.where(blank, end, batch.n - marks), end, self.cell))
+        return beyond.chance(batch, marks) >= SURE
+
+    def chance(self, batch: Batch, marks: int = 0) -> float:
+        """How likely it is that data hold the value just there by chance, judged by the other data.
+
+        Say that data hold it at some rate, and where they do, hold it on at another. After `k` of `n` steps that did,
+        the next one does with probability `(k + 1) / (n + 2)`, by Laplace's rule of succession, and so on:
+
+            chance = choices · p(all first cells, after k of n) · p(all further cells, after k' of n')
+
+        The first cell of each run is compared with the `k` of all `n` steps of data that hold the value. The further
+        ones are compared with the `k'` of `n'` steps behind such a step that hold it again; or if data hold it nowhere,
+        with the steps that repeat the one before, whatever it is. So zeros tell much where data are never zero, and
+        little where they are sparse, fall silent or stand still. Where the lengths leave data in the padding, that has
+        to be chance, too: `RARE`. So many `marks` at the end of each sequence need no explanation.
+        """
+        broken = batch.padding is None
+        # Nor does padding that is as it should be.
+        doubtful = ~self.real & ((np.arange(batch.steps) < batch.n[:, None] - marks) | (broken & ~batch.mask))
+        if self.cell:
+            doubtful[self.cell] = False
+        doubtful, real, inside = (one if self.along else one.T for one in (doubtful, self.real, self.inside))
+        behind, again = real[:, 1:] & inside[:, :-1], inside[:, 1:]
+        if not behind.any():
+            behind, again = real[:, 1:] & real[:, :-1], batch.repeats(self.along)
+        first = int(doubtful.any(axis=1).sum())
+        chance = self.choices + math.log(RARE if broken else 1) + _succession(first, inside, real)
+        chance += _succession(int(doubtful.sum()) - first, behind & again, behind)
+        return math.exp(min(chance, 0)) if first else 1.0
+
+
+def _succession(more: int, hits: BoolArray, tried: BoolArray) -> float:
+    """The logarithm of how likely it is that so many more cells are all hits, by Laplace's rule."""
+    k, n = int(hits.sum()), int(tried.sum())
+    return math.lgamma(k + 1 + more) - math.lgamma(k + 1) - math.lgamma(n + 2 + more) + math.lgamma(n + 2)
+
+
+def judge(batch: Batch) -> Iterator[Finding]:
+    """Where the cells that hold one and the same value lie, against where the lengths put the padding."""
+    if batch.x.is_meta:
+        yield _undecided("x is on the device meta and has no values", "pass a batch with values")
+        return
+    clue = None
+    if judged := [(one.chance(batch), one) for one in _readings(batch)]:
+        chance, one = min(judged, key=itemgetter(0))
+        k, others = int(one.inside.sum()), count(int(one.real.sum()), "other step")
+        marks = one.are_marks(batch)
+        if chance < SURE and not marks and one.level != "info":
+            # No data tell lengths that are all the same by mistake from those that are so on purpose.
+            certain = chance < CERTAIN and one.rule != TOO_LONG
+            level, rule = "error" if certain else one.level, one.rule
+            sure = "almost certain" if certain else "very likely" if chance < 1e-3 else "likely"
+            are = "are" if k > 1 else "is"
+            message = f"{one.message} This is {sure}: of {others}, {k or 'none'} {are} like padding."
+            if one.purpose:
+                message = f"{one.message} Or {one.purpose}; diagnose cannot tell."
+                level, rule = "warning", UNDECIDED
+            clue = about(one.wrong, level, rule, message, one.fix)
+        elif one.rule == TOO_LONG and (chance < SURE or not k):
+            why = "end marks: every sequence ends so" if marks else f"data that end so: {others} do not rule it out"
+            message = f"{one.message} They may as well be {why}."
+            clue = about(one.wrong, "info", one.rule, message, one.fix)
+    if clue and batch.padding is None and (pattern := _pattern(batch, clue.rule)):
+        clue = _undecided(*pattern)  # what lies there is not data
+    yield from filter(None, [clue, _unjudged(batch, clue)])
+    if (hidden := batch.nan & ~batch.mask).any():
+        message = (
+            f"{count(int(hidden.sum()), 'cell')} of {int((~batch.mask).sum())} of the padding hold NaN. Packed, nothing"
+            " reads them. Padded, the gradients of all weights become NaN, even of a loss over the real steps."
+        )
+        mask = "pv.real_mask(lengths, x.shape[1])" if batch.batch_first else "pv.real_mask(lengths, x.shape[0]).T"
+        mask += ".to(x.device)" * (not batch.x.is_cpu) + "[..., None]" * batch.extra
+        fix = f"pack, or clean the padding first: x = x.masked_fill(~{mask}, 0)"
+        yield about(hidden.any(axis=1), "warning", "NaN in the padding", message, fix)
+
+
+def _unjudged(batch: Batch, clue: Finding | None) -> Finding | None:
+    """What the data do not tell, if they do not, beside the clue that they give."""
+    if batch.padding is None:
+        return None if clue and clue.level != "info" else _undecided(*_uneven(batch))
+    if batch.padding.all() and not batch.mask.all():
+        return _undecided("x holds the same everywhere, so its padding looks like data", "pass a batch with data in it")
+    square = batch.size == batch.steps > 1
+    if batch.mask.all() and batch.steps > 1 and not clue:
+        message = f"Every length is T = {batch.steps}, so x has no padding to judge them by, and no value at its ends"
+        message += " looks like some." + f" batch_first does not show either, because B is {batch.steps}, too." * square
+        return Finding("info", "no padding", message, fix="nothing, if every sequence is as long as x")
+    if square and not clue and (batch.mask == batch.mask.T).all():
+        message = f"B and T are both {batch.steps}, and the lengths fit the padding along either dimension. So x does"
+        message += " not show whether batch_first is right."
+        return Finding("info", "batch or time", message, fix="nothing, if x is " + batch.order)
+    return None
+
+
+def _undecided(why: str, fix: str) -> Finding:
+    message = f"diagnose cannot judge where the sequences lie in x: {why}."
+    return Finding("warning", UNDECIDED, message, fix=f"{fix}, with the same lengths")
+
+
+def _uneven(batch: Batch) -> tuple[str, str]:
+    """Why padding that is not constant may be so, and which tensor to give instead."""
+    filled = ~batch.mask & ~batch.nan
+    if filled.sum() == 1:
+        return "the padding is a single cell, and not zero, so nothing is like it", "pass a batch with more padding"
+    if pattern := _pattern(batch, AFTER):
+        return pattern
+    _, b, t = batch.filling
+    # How far inside the padding: a convolution reads data before it, and what it puts around x behind it.
+    depth = np.minimum(t - batch.n[b], batch.steps - 1 - t)
+    other = ~batch.like(*(int(at[depth.argmax()]) for at in (b, t)))[filled]
+    inner = depth > depth[other].max(initial=0)
+    if inner.sum() > 1:
+        why = "it differs only near its borders, as after a convolution"
+        return f"{_UNEVEN}: {why}", "pass what went into the convolution"
+    why = "as after an RNN over padded data, attention, or dropout on top of another layer"
+    fix = "pass a tensor from before the first layer that mixes steps or drops at random, at best x as it was padded"
+    return f"{_UNEVEN}: {why}", fix
+
+
+def _pattern(batch: Batch, rule: str) -> tuple[str, str] | None:
+    """Why padding that is not constant may be so, and what to give instead, if its cells show that they are no data."""
+    cells, b, t = batch.filling
+    if batch.x.is_floating_point() and _dropped(cells):
+        return f"{_UNEVEN}: numbers in it are zero at random, as after dropout", "pass what went into the dropout"
+    own = batch.x[np.arange(batch.size), batch.n - 1].cpu().to(cells.dtype)[b]
+    if rule in (AFTER, TOO_LONG) and len(cells) > 1 and torch.allclose(cells, own, rtol=1e-6, atol=1e-6):
+        why = "each sequence has its own, which repeats its last step"
+        return f"{_UNEVEN}: {why}", "pass what came before that"
+    if rule != AFTER:
+        return None
+    if _alike(cells, t):
+        why = "it depends on the step alone, as after adding positions"
+        return f"{_UNEVEN}: {why}", "pass what the positions were added to"
+    if _alike(cells, b):
+        why = "each sequence has its own, as after padding with its last step, or normalising each sequence"
+        return f"{_UNEVEN}: {why}", "pass what came before that"
+    return None
+
+
+def _alike(cells: Tensor, group: IntArray) -> bool:
+    """Whether all cells of a group hold the same, and groups of several cells differ."""
+    _, first, which, size = np.unique(group, return_index=True, return_inverse=True, return_counts=True)
+    several = cells[first[size > 1]]
+    one_each = torch.allclose(cells, cells[first[which]], rtol=1e-6, atol=1e-6)
+    return len(several) > 1 and one_each and not torch.allclose(several, several[:1])
+
+
+def _dropped(cells: Tensor) -> bool:
+    """Whether every feature of these cells is zero or one number."""
+    big = cells.amax(0).where(cells.amax(0) > 0, cells.amin(0))
+    zero = cells[:, big != 0] == 0
+    partly = bool((zero.any(1) & ~zero.all(1)).any()) and bool(((~zero).sum(1) > 1).any())  # unlike one-hot vectors
+    again = (~zero).sum() - zero.shape[1]  # how many numbers were there before
+    return partly and bool(again > 2) and bool(torch.isclose(cells, big).logical_or(cells == 0).all())
+
+
+def _readings(batch: Batch) -> Iterator[_Reading]:
+    """Every other way to read the batch in which all padding holds one value."""
+    if batch.padding is not None:
+        yield from _ending(batch, batch.padding, None)
+        same, cell = batch.value(*batch.commonest_end)
+        if batch.mask.all() and same[:, -1].sum() > 1:  # padding that is not zero shows by what several rows end in
+            yield from _ending(batch, same, cell)
+        return
+    message = "Every sequence lies at the end of its row, behind its padding. Packing takes the first steps of each"
+    message += " row."
+    fix = f"move the data first: x = pv.align(x, lengths, padding_side='right', batch_first={batch.batch_first})"
+    yield from _lying(batch, "left-padded", message, fix, batch.mask[:, ::-1])
+    if batch.size == batch.steps:
+        message = (
+            f"B and T are both {batch.steps}, so torch cannot tell them apart. The padding in x fits these lengths"
+            " along the other dimension, and not along this one."
+        )
+        yield from _lying(batch, "batch and time swapped", message, turned(batch), batch.mask.T, along=0)
+    yield from _ending(batch, batch.zero, None)
+    yield from _ending(batch, *batch.value(*batch.commonest_end))
+
+
+def _lying(batch: Batch, rule: str, message: str, fix: str, real: BoolArray, along: int = 1) -> Iterator[_Reading]:
+    """Sequences that lie elsewhere."""
+    same, cell = batch.value(*_last_of(~real))
+    if same[~real].all():
+        astray = real & ~batch.mask
+        message += (
+            f" As the lengths are read now, {count(int(astray.sum()), 'cell')} of data lie in the padding, and as many"
+            " of padding are packed as data."
+        )
+        yield _Reading("error", rule, message, fix, astray.any(axis=1), real, same, cell, along)
+
+
+def _ending(batch: Batch, same: BoolArray, cell: tuple[int, int] | None) -> Iterator[_Reading]:
+    """Sequences that end elsewhere, if this value is the padding: all of them, and only those that are longer."""
+    n, steps = batch.n, batch.steps
+    last = _ends(same)
+    ends = np.where(last > 0, last, n)  # a row of nothing else tells nothing
+    for read in (ends, np.maximum(n, ends)):
+        late, wrong = read > n, read != n
+        if not wrong.any():
+            continue
+        choices, purpose = _choices(batch, n, read, cell), ""
+        b = int(np.argmax(late if late.any() else wrong))
+        at = f"lengths[{b}] is {batch.n[b]}, the data"
+        if np.array_equal(np.sort(read), np.sort(n)):
+            level, rule, choices = "error", "lengths in another order", min(choices, math.lgamma(len(n) + 1))
+            message = f"In another order, these lengths fit the data: {at} end at {read[b]}."
+            fix = "give the lengths in the order of x; if you sorted one of the two, sort the other alike"
+        elif late.any():
+            level, rule, wrong = "warning", AFTER, late
+            lost = int((read - n)[late].sum())
+            after = f", and {'padding' if cell else 'zeros'} after them" if (read[late] < steps).any() else ""
+            message = (
+                f"{count(lost, 'step')} of data in {count(int(late.sum()), 'sequence')}"
+                f" {'lies' if lost == 1 else 'lie'} behind the stated length{after}: {at} continue to {read[b]}."
+                " Packing leaves these steps out without a word."
+            )
+            fix = "give the full lengths; if you shorten on purpose, cut x as well"
+            if purpose := _purpose(batch, read, cell):
+                fix += "; if x comes from a convolution, pass what went into it" * ("convolution" in purpose)
+        else:
+            rule = TOO_LONG
+            over = int((n - read).sum())
+            ending = f"{'step' if over == 1 else f'{over:,} steps'} of {count(int(wrong.sum()), 'sequence')}"
+            message = (
+                f"The last {ending} {'looks' if over == 1 else 'look'} like padding:"
+                f" {at} end at {read[b]}. If it is padding, the RNN reads it, and h_n is the state after it."
+            )
+            fix = "nothing, if these are data; else give each sequence's own length"
+            fix += ", not the width of x" * bool((n == steps).all())
+            single = np.array_equal(wrong, n < steps) and wrong.sum() == 1  # or repeats its last value as padding
+            uncounted = (n == n[0]).all() and (read < n).mean() > 0.6 and (2 * read < n).any()  # more than silence
+            level = "warning" if uncounted or (batch.are_ids and not single) else "info"  # recordings may fall silent
+        real = np.arange(steps) < read[:, None]
+        yield _Reading(level, rule, message, fix, wrong, real, same, cell, choices=choices, purpose=purpose)
+
+
+def _purpose(batch: Batch, read: IntArray, cell: tuple[int, int] | None) -> str:
+    """What may put data behind the lengths without a mistake; empty if nothing does."""
+    n, late, by = batch.n, read > batch.n, int((read - batch.n).max())
+    if batch.x.is_floating_point() and cell and np.array_equal(np.minimum(n + by, batch.steps), read):
+        return "x comes from a convolution, which spreads data that far"  # padding that is not zero: its bias
+    if (late.sum() > 1 or by == 1) and np.array_equal(np.maximum(read - by, 1), n):
+        return f"every sequence is cut by {count(by, 'step')} on purpose, as captions are by their last word"
+    if (late.sum() > 1 or n.max() == 1) and (n[late] == n.max()).all():
+        return f"long sequences are cut at {count(int(n.max()), 'step')} on purpose"
+    return ""
+
+
+def _choices(batch: Batch, n: IntArray, read: IntArray, cell: tuple[int, int] | None) -> float:
+    """The logarithm of the number of mistakes of this kind: to give these lengths where data end as they are read."""
+    wrong, other = read != n, max(batch.steps - 1, 1)
+    choices = math.comb(len(n), many := int(wrong.sum())) * other**many
+    same = (n == n[0]).all()
+    if same and not cell and many > len(n) / 2:
+        choices = other * len(n)  # all have one length
+    elif many and not same and np.array_equal(np.clip(read + (n - read)[wrong][0], 1, batch.steps), n):
+        choices = other  # all are off by the same, as far as may be
+    return math.log(choices) + (math.log(len(n)) if cell else 0)  # so many values might have been taken for the padding
+
+
+def _last_of(cells: BoolArray) -> tuple[int, int]:
+    return divmod(int(np.flatnonzero(cells)[-1]), int(cells.shape[1]))
+
+
+def _ends(blank: BoolArray) -> IntArray:
+    """`(B,)` one more than the last step that is not blank."""
+    filled = ~blank[:, ::-1]
+    return np.where(filled.any(axis=1), blank.shape[1] - filled.argmax(axis=1), 0)
+
+
+def turned(batch: Batch) -> str:
+    """Returns the fix where batch and time are swapped."""
+    return f"pass batch_first={not batch.batch_first}, or transpose x"
+
+
+def about(which: BoolArray | np.bool_, level: str, rule: str, message: str, fix: str) -> Finding:
+    """Returns a finding about some sequences, which it names by their letters and numbers."""
+    rows = np.flatnonzero(which).tolist()
+    more = f" and {len(rows) - 8} more" if len(rows) > 8 else ""
+    where = f"sequence{'s' * (len(rows) > 1)} {', '.join(map(sequence_name, rows[:8]))}{more}"
+    return Finding(level, rule, message, where, fix, tuple(rows))
