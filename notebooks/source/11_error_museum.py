@@ -14,7 +14,8 @@
 # %% [markdown]
 # ## Ask at the desk
 #
-# Paste an error text, traceback and all. Numbers, shapes and devices do not matter. Or say what you see.
+# Paste an error text, traceback and all: the same text may come from different mistakes, and the shapes in it and the
+# lines before it tell which. Or say what you see.
 
 # %%
 from packviz.explorers import MuseumExplorer

@@ -12,22 +12,19 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from textwrap import indent, wrap
-from traceback import walk_tb
-from types import FrameType, TracebackType
-from typing import Any, ClassVar, ParamSpec, TypeVar, cast, overload
+from dataclasses import dataclass
+from textwrap import indent, shorten, wrap
+from traceback import format_exception_only, walk_tb
+from types import FrameType
+from typing import Any, TypeVar, cast, overload
 
 from packviz.check import museum
 from packviz.core.layout import Layout
 from packviz.draw import text
 
-Asked = ParamSpec("Asked")
-Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _SIGN = "packviz: "  # begins every note
-
-
 _ALONE = (
     "explain_errors() does nothing by itself; write `with pv.explain_errors():` around the code, `@pv.explain_errors`"
     " above a function, or `pv.explain_errors().install()` to keep it on"
@@ -35,12 +32,13 @@ _ALONE = (
 
 
 class Explained:
-    """What `explain_errors` gives: a context manager, and a decorator of functions, generators and coroutines."""
+    """What `explain_errors` gives: a context manager, and a decorator of functions."""
 
     def __init__(self) -> None:
         """Sees to it that a call which nothing uses gets a warning, when it is collected or when Python ends."""
         line = sys._getframe(2)
-        self._unused = weakref.finalize(self, _warn, line.f_code.co_filename, line.f_lineno)
+        place = (line.f_code.co_filename, line.f_lineno)
+        self._unused = weakref.finalize(self, lambda: warnings.warn_explicit(f"{_ALONE}.", RuntimeWarning, *place))
 
     def __repr__(self) -> str:
         return _ALONE if self._unused.alive else "explain_errors(), in use"
@@ -48,53 +46,49 @@ class Explained:
     def install(self) -> None:
         """Explains every error that nothing catches, from now on: of a script, its threads, and IPython's cells."""
         self._unused.detach()
-        _Hooks.install()
+        if _undo:
+            return
+        _replace(sys, "excepthook", lambda kind, error, traceback: error)
+        _replace(threading, "excepthook", lambda arguments: arguments.exc_value)
+        if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()) is not None:
+            _replace(shell, "showtraceback", lambda info=None, *_, **__: info[1] if info else sys.exc_info()[1])
 
     def uninstall(self) -> None:
         """Undoes `install`. Does nothing if it is not installed."""
         self._unused.detach()
-        _Hooks.uninstall()
+        while _undo:
+            _undo.pop()()
 
     def __enter__(self) -> None:
         """Costs nothing: all is done when an exception passes."""
         self._unused.detach()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Adds the note and lets the exception pass."""
         _try_to_explain(error)
 
-    def __call__(self, function: Callable[Asked, Result]) -> Callable[Asked, Result]:
+    def __call__(self, function: Function) -> Function:
         """Wraps a function, so that its body is inside.
 
         Raises:
-            TypeError: it is an asynchronous generator, a class, a module, or cannot be called.
+            TypeError: it is not a plain function: a generator, a coroutine, a class, a module, or cannot be called.
         """
         self._unused.detach()
-        wrapped: Any
         if isinstance(function, type) or not callable(function) or hasattr(function, "forward"):
             shown = function.__name__ if isinstance(function, type) else f"a {type(function).__name__}"
             raise TypeError(f"explain_errors wraps functions, and got {shown}; decorate its forward, or use `with`")
-        if inspect.isasyncgenfunction(function):
-            raise TypeError("explain_errors does not wrap an asynchronous generator; use `with` inside it")
-        if inspect.iscoroutinefunction(function):
+        if any(is_one(function) for is_one in _LATER):
+            raise TypeError(f"explain_errors does not wrap {function.__name__}, which runs later; use `with` inside it")
 
-            async def wrapped(*args: Asked.args, **kwargs: Asked.kwargs) -> Any:
-                with self:
-                    return await function(*args, **kwargs)
-        elif inspect.isgeneratorfunction(function):
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
 
-            def wrapped(*args: Asked.args, **kwargs: Asked.kwargs) -> Any:
-                with self:
-                    return (yield from function(*args, **kwargs))
-        else:
+        return cast("Function", wrapped)
 
-            def wrapped(*args: Asked.args, **kwargs: Asked.kwargs) -> Any:
-                with self:
-                    return function(*args, **kwargs)
 
-        return cast("Callable[Asked, Result]", functools.wraps(function)(wrapped))
+_LATER = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 
 
 @overload
@@ -102,17 +96,18 @@ def explain_errors() -> Explained: ...
 
 
 @overload
-def explain_errors(function: Callable[Asked, Result]) -> Callable[Asked, Result]: ...
+def explain_errors(function: Function) -> Function: ...
 
 
-def explain_errors(function: Callable[Asked, Result] | None = None) -> Explained | Callable[Asked, Result]:
+def explain_errors(function: Function | None = None) -> Explained | Function:
     """Adds a note (PEP 678) to an exception from packing, from unpacking, or from an RNN that is given a packed batch.
 
-    The note says what was passed, drawn as text if it is small, and, if the error is one of the museum's, why it
-    happens and what to do. Nothing else changes: the same exception propagates, with the same traceback. An error that
-    has nothing to do with packing gets no note. As long as nothing is raised, this costs nothing.
+    The note says what was passed, drawn as text if it is small, and, if the museum knows the error, why it happens and
+    what to do: by the rules of `pv.explain`, which read the message, the traceback and what was passed. Other errors
+    get a note only if the museum is sure of them. Nothing else changes: the same exception propagates, with the same
+    traceback. As long as nothing is raised, this costs nothing.
 
-    Use it around some code, or as a decorator of a function, a generator or a coroutine:
+    Use it around some code, or as a decorator of a function:
 
         with pv.explain_errors():
             packed = pack_padded_sequence(x, lengths)
@@ -132,60 +127,26 @@ def explain_errors(function: Callable[Asked, Result] | None = None) -> Explained
     return made if function is None else made(function)
 
 
-def _warn(file: str, line: int) -> None:
-    warnings.warn_explicit(f"{_ALONE}.", RuntimeWarning, file, line)
+_undo: list[Callable[[], None]] = []  # takes the hooks of `install` away again; empty if it is not installed
 
 
-class _Hooks:
-    """Python's own hooks for errors that nothing catches, replaced while installed."""
+def _replace(owner: Any, name: str, error_of: Callable[..., BaseException | None]) -> None:
+    """Puts a hook in the place of one of Python's own for errors that nothing catches."""
+    own, before = name in vars(owner), getattr(owner, name)
 
-    on = False
-    undo: ClassVar[list[Callable[[], None]]] = []
+    @functools.wraps(before)
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        if _undo:  # if another hook was put around this one, it stays there after uninstall
+            with suppress(Exception):
+                _try_to_explain(error_of(*args, **kwargs))
+        return before(*args, **kwargs)
 
-    @classmethod
-    def install(cls) -> None:
-        if cls.on:
-            return
-        cls.on = True
-        cls._replace(sys, "excepthook", lambda kind, error, traceback: error)
-        cls._replace(threading, "excepthook", lambda arguments: arguments.exc_value)
-        if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()) is not None:
-            cls._replace(shell, "showtraceback", lambda info=None, *_, **__: info[1] if info else sys.exc_info()[1])
+    def undo() -> None:
+        if vars(owner).get(name) is hook:
+            setattr(owner, name, before) if own else delattr(owner, name)
 
-    @classmethod
-    def uninstall(cls) -> None:
-        cls.on = False
-        while cls.undo:
-            cls.undo.pop()()
-
-    @classmethod
-    def _replace(cls, owner: Any, name: str, error_of: Callable[..., BaseException | None]) -> None:
-        own, before = name in vars(owner), getattr(owner, name)
-
-        @functools.wraps(before)
-        def hook(*args: Any, **kwargs: Any) -> Any:
-            if cls.on:  # if another hook was put around this one, it stays there after uninstall
-                with suppress(Exception):
-                    _try_to_explain(error_of(*args, **kwargs))
-            return before(*args, **kwargs)
-
-        def undo() -> None:
-            if vars(owner).get(name) is hook:
-                setattr(owner, name, before) if own else delattr(owner, name)
-
-        setattr(owner, name, hook)
-        cls.undo.append(undo)
-
-
-@dataclass(frozen=True)
-class _Passed:
-    """A call that the traceback shows."""
-
-    call: str = ""
-    drawn: str = ""
-    packed: bool = False
-    instead: dict[str, str | None] = field(default_factory=dict)
-    """The exhibits that its arguments speak against, each with the one that they speak for."""
+    setattr(owner, name, hook)
+    _undo.append(undo)
 
 
 def _try_to_explain(error: BaseException | None) -> None:
@@ -209,7 +170,8 @@ def _explain(error: Exception) -> None:
     one, note = max(found, key=lambda each: "\n  passed: " in each[1])  # the first that knows what was passed
     if one is not error:
         head, _, rest = note.partition("\n")
-        note = f"{head}\n  about: the {type(one).__name__} before this: {_first_line(one)}\n{rest}"
+        first = format_exception_only(one)[0].partition(": ")[2].partition("\n")[0]
+        note = f"{head}\n  about: the {type(one).__name__} before this: {first}\n{rest}"
     error.add_note(note)
 
 
@@ -229,59 +191,49 @@ def _chain(error: Exception) -> Iterator[tuple[Exception, bool]]:
         left.append((one.__context__, is_shown and one.__cause__ is None and not one.__suppress_context__))
 
 
-def _first_line(error: BaseException) -> str:
-    try:
-        return next(iter(str(error).splitlines()), "")
-    except Exception:  # of a class of its own, whose text cannot be made
-        return ""
+@dataclass(frozen=True)
+class _Passed:
+    """What a failing call was given.
+
+    Attributes:
+        call: the call, with its arguments.
+        drawn: a drawing of the batch, and what does not fit.
+        packed: whether the call is about packing.
+    """
+
+    call: str = ""
+    drawn: str = ""
+    packed: bool = False
 
 
 def _note(error: Exception) -> str:
-    """What to say of an error; empty if it has nothing to do with packing."""
-    try:
-        message = str(error)
-    except Exception:
-        message = ""
-    calls = list(walk_tb(error.__traceback__))
-    if not calls:
+    """Returns what to say of an error; empty if it has nothing to do with packing."""
+    frames = list(walk_tb(error.__traceback__))
+    if not frames:
         return ""  # it was made, and never raised
-    passed = next((found for frame, _ in reversed(calls) if (found := _call(frame))), None)
-    at = passed or _on_line(*calls[-1])
-    known = museum.recognise(message)
-    if known and (known.name in at.instead or _OTHER_STATE.search(message)):
-        name = at.instead.get(known.name)
-        known = museum.named(name) if name else None
-    if not (passed and passed.packed) and not (known and (at.packed or _OWN_WORDS.search(message))):
+    passed = next((one for frame, _ in reversed(frames) if (one := _call(frame))), None) or _on_line(*frames[-1])
+    shown = f"passed: {passed.call or 'a PackedSequence'}\n{passed.drawn}" * bool(passed.call or passed.packed)
+    found = museum.match(museum.text_of(error) + shown)
+    if not (found.sure or (passed.packed and (found or passed.call))):
         return ""
-    head = f"{known.name} ({known.place})" if known else "what was passed"
-    parts = [f"why: {known.why}", f"fix: {known.fix}"] if known else []
-    parts += [f"passed: {at.call}"] * bool(at.call)
+    parts = [f"why: {found[0].why}", f"fix: {found[0].fix}"] if found else []
+    parts += [f"passed: {passed.call}"] * bool(passed.call)
     lines = [line for part in parts for line in wrap(part, 100, initial_indent="  ", subsequent_indent="    ")]
-    return "\n".join([_SIGN + head, *lines, *["", indent(at.drawn, "  ")] * bool(at.drawn)])
-
-
-_OWN_WORDS = re.compile(
-    r"PackedSequence|enforce_sorted|pack(ed)?_pad|pad_packed|pack_sequence|RNN, GRU, or LSTM|hidden\S* size"
-    r"|jagged NT|NestedTensor|, j\d+, "
-)
-"""A text with these is about packing, wherever it was raised."""
-
-_OTHER_STATE = re.compile(r"hidden\S* size \((\d+), (\d+), (\d+)\), got .(?!\2, \1, \3.)")  # than one batch first
-_BATCH, _BEYOND, _FEW, _STATE = "Batch and time swapped", "Lengths beyond T", "Too few lengths", "State batch first"
+    known = f"{'perhaps: ' * (not found.sure)}{found[0].name} ({found[0].place})" if found else ""
+    lines += ["", indent(passed.drawn, "  ")] * bool(passed.drawn)
+    return "\n".join([_SIGN + (known or "what was passed"), *lines])
 
 
 def _on_line(frame: FrameType, number: int) -> _Passed:
-    """What the failing line has to do with packing, by what it names."""
+    """Returns the packed sequence that the failing line names, if there is one."""
     line = linecache.getline(frame.f_code.co_filename, number)
     named = (frame.f_locals.get(name) for name in re.findall(r"\w+", line))
     packed = next((value for value in named if _is_packed(value)), None)
-    if packed is not None:
-        return _with_packed(packed)
-    return _Passed(packed=bool(_OWN_WORDS.search(line)), instead={_BATCH: None, _BEYOND: None, _FEW: None})
+    return _Passed() if packed is None else _with_packed(packed)
 
 
 def _call(frame: FrameType) -> _Passed | None:
-    """What was passed, if this frame is a call of packing, unpacking or an RNN; of odd arguments, only that it is."""
+    """Returns what was passed, if this frame is a call of packing, unpacking or an RNN."""
     try:
         return _read(frame)
     except Exception:
@@ -293,38 +245,34 @@ _PACKING_MODULES = ("torch.nn.utils.rnn", "packviz.ops.packing")
 
 
 def _read(frame: FrameType) -> _Passed | None:
-    variables = frame.f_locals
-    name = frame.f_code.co_name
-    if name == "forward" and any(kind.__name__ == "RNNBase" for kind in type(variables.get("self")).__mro__):
-        return _running(variables, frame.f_back)
+    given, name = frame.f_locals, frame.f_code.co_name
+    if name == "forward" and any(kind.__name__ == "RNNBase" for kind in type(given.get("self")).__mro__):
+        return _running(given, frame.f_back)
     if frame.f_globals.get("__name__") not in _PACKING_MODULES:
         return None
     if name == "pack_padded_sequence":
-        return _packing(variables)
+        return _packing(given)
     if name == "pack_sequence":
-        call = f"pack_sequence({_shown(variables['sequences'])}, enforce_sorted={variables['enforce_sorted']})"
+        call = f"pack_sequence({_shown(given['sequences'])}, enforce_sorted={given['enforce_sorted']})"
         return _Passed(call, packed=True)
     if name == "pad_packed_sequence":
-        total = variables.get("total_length")
+        total = given.get("total_length")
         more = "" if total is None else f", total_length={total}"
-        call = f"pad_packed_sequence({_shown(variables['sequence'])}{more})"
-        return _with_packed(variables["sequence"], call)
+        return _with_packed(given["sequence"], f"pad_packed_sequence({_shown(given['sequence'])}{more})")
     return None
 
 
 def _with_packed(packed: Any, call: str = "") -> _Passed:
-    """A call with what is, or should be, a packed sequence."""
-    if not _is_packed(packed):
-        return _Passed(call, packed=True)
+    """Returns a call with what is, or should be, a packed sequence."""
     try:
-        return _Passed(call, _drawn(Layout.from_packed(packed)), True, {_BATCH: None, _BEYOND: None, _FEW: None})
+        return _Passed(call, _drawn(Layout.from_packed(packed)) if _is_packed(packed) else "", packed=True)
     except ValueError as error:
-        return _Passed(call, f"{error}.", True, {_BATCH: None, _FEW: None})
+        return _Passed(call, f"{error}.", packed=True)
 
 
-def _running(variables: dict[str, Any], caller: FrameType | None) -> _Passed:
-    rnn: Any = variables["self"]
-    x: Any = variables.get("orig_input", variables.get("input"))
+def _running(given: dict[str, Any], caller: FrameType | None) -> _Passed:
+    rnn: Any = given["self"]
+    x: Any = given.get("orig_input", given.get("input"))
     # The frame's own hx is torch's, where there was none; the caller's arguments are what was passed.
     called = caller.f_locals if caller and caller.f_globals.get("__name__") == "torch.nn.modules.module" else {}
     args = called.get("args", ())
@@ -332,47 +280,41 @@ def _running(variables: dict[str, Any], caller: FrameType | None) -> _Passed:
     call = f"{rnn} called with {_shown(x)}" + (f" and hx {_shown(hx)}" if hx is not None else "")
     if not _is_packed(x):
         return _Passed(call)
-    passed = _with_packed(x, call)
-    expected = (int(x.batch_sizes[0]), rnn.num_layers * (1 + rnn.bidirectional))
-    states = hx if isinstance(hx, tuple) else (hx,)
-    if any(tuple(getattr(state, "shape", ())[:2]) == expected for state in states):  # (B, layers)
-        passed.instead[_FEW] = _STATE  # torch has looked for as many rows as there are sequences
-    return passed
+    wanted = (rnn.num_layers * (1 + rnn.bidirectional), int(x.batch_sizes[0]))
+    for state in hx if isinstance(hx, tuple) else (hx,):
+        shape = tuple(getattr(state, "shape", ()))
+        if len(shape) == 3 and shape[:2] != wanted:  # torch may say something else
+            call += f"; expected hidden size {(*wanted, shape[2])}, got {shape}"
+            break
+    return _with_packed(x, call)
 
 
-def _packing(variables: dict[str, Any]) -> _Passed:
-    x, lengths, batch_first = variables["input"], variables["lengths"], bool(variables.get("batch_first"))
-    order = variables.get("sorted_indices")
+def _packing(given: dict[str, Any]) -> _Passed:
+    x, lengths, batch_first = given["input"], given["lengths"], bool(given.get("batch_first"))
+    order = given.get("sorted_indices")
     if order is not None:  # torch has sorted them; back to the caller's order
         lengths = lengths.scatter(-1, order.to(lengths.device), lengths)
-    numbers = None
-    if getattr(getattr(lengths, "device", None), "type", "cpu") == "cpu":
-        numbers = lengths.tolist() if hasattr(lengths, "tolist") else lengths
+    readable = getattr(getattr(lengths, "device", None), "type", "cpu") == "cpu"
+    if readable and hasattr(lengths, "tolist"):
+        lengths = lengths.tolist()
+    numbers = shorten(repr(lengths), 80, placeholder=" …") if readable else _shown(lengths)
     call = (
-        f"pack_padded_sequence({_shown(x)}, lengths={_some(numbers) if numbers is not None else _shown(lengths)},"
-        f" batch_first={batch_first}, enforce_sorted={variables.get('enforce_sorted')})"
+        f"pack_padded_sequence({_shown(x)}, lengths={numbers}, batch_first={batch_first},"
+        f" enforce_sorted={given.get('enforce_sorted')})"
     )
     shape = tuple(getattr(x, "shape", ()))
-    if len(shape) < 2 or numbers is None:
-        return _Passed(call, packed=True)
-    drawn = _drawn_padded(shape, numbers, batch_first)
-    if not isinstance(numbers, (list, tuple)):
-        return _Passed(call, drawn, packed=True)
-    rows, other = (shape[0], shape[1]) if batch_first else (shape[1], shape[0])
-    swapped = _BATCH if len(numbers) == other != rows and not batch_first else None
-    few = swapped or (_FEW if len(numbers) != rows else None)
-    return _Passed(call, drawn, True, {_BATCH: swapped, _FEW: few})
+    drawn = _drawn_padded(shape, lengths, batch_first) if readable and len(shape) > 1 else ""
+    return _Passed(call, drawn, packed=True)
 
 
 def _drawn_padded(shape: tuple[int, ...], lengths: Any, batch_first: bool) -> str:
     try:
         return _drawn(Layout.from_padded(shape, lengths, batch_first))
     except ValueError as error:
-        try:
-            other = Layout.from_padded(shape, lengths, not batch_first)
-        except ValueError:
-            return f"{error}."
-        return f"{error}\nwith batch_first={not batch_first}:\n{_drawn(other)}"
+        with suppress(ValueError):
+            other = _drawn(Layout.from_padded(shape, lengths, not batch_first))
+            return f"{error}\nwith batch_first={not batch_first}:\n{other}"
+        return f"{error}."
 
 
 def _drawn(layout: Layout) -> str:
@@ -394,10 +336,3 @@ def _shown(value: Any) -> str:
         device = getattr(value, "device", "cpu")
         return f"a tensor of shape {tuple(value.shape)}" + (f" on {device}" if str(device) != "cpu" else "")
     return repr(value) if value is None else f"a {type(value).__name__}"
-
-
-def _some(lengths: Any, limit: int = 16) -> str:
-    if not isinstance(lengths, (list, tuple)):
-        return repr(lengths)
-    listed = list(lengths)
-    return f"{listed[:limit]}" if len(listed) <= limit else f"{str(listed[:limit])[:-1]}, …] ({len(listed)} in all)"

@@ -13,9 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from importlib import resources
+from itertools import chain
 from textwrap import wrap
+from traceback import format_exception
 from typing import Any
 
 from packviz.core.has_text import HasText
@@ -27,19 +29,46 @@ SECTIONS = {
     "silent": "no error, and a wrong answer",
     "error": "an error that does not say why",
     "surprise": "no bug, but a surprise",
-}
-"""The rooms of the museum, in the order of the walk."""
-
-NOTHING = "nothing"
-"""What torch says where it should say something."""
-
-TORCH = "2.13"
-"""The version that the texts are from."""
-
-_WIDTH = 100  # characters of a line
+}  # the parts of the museum, in the order of the walk
+NOTHING = "nothing"  # what torch says where it should say something
+TORCH = "2.13"  # the version that the texts are from
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
+class _Rule:
+    """What an error text has if it comes from a mistake.
+
+    All are regular expressions, in which case does not matter. They are searched in the message with its traceback.
+
+    Attributes:
+        text: what the message says. If it has groups named `less` and `more`, `less` < `more` < 2 · `less`: two widths
+            of the same batch, where a large ratio speaks of something else.
+        near: what the message or the traceback has, too.
+        unless: what neither has.
+        unsure: other mistakes give this text, too. If the message comes with other lines, they must be about an RNN,
+            packing, or replicas.
+    """
+
+    text: str
+    near: str = ""
+    unless: str = ""
+    unsure: bool = False
+
+    def fits(self, text: str) -> bool:
+        """Returns whether an error text, with or without its traceback, has all this."""
+        has = partial(re.search, string=text, flags=re.IGNORECASE)
+        if not (found := has(self.text)) or not has(self.near) or (self.unless and has(self.unless)):
+            return False
+        if self.unsure and "\n" in text.strip() and not has(_PACKING):
+            return False
+        widths = found.groupdict()
+        return not widths or int(widths["less"]) < int(widths["more"]) < 2 * int(widths["less"])
+
+
+_PACKING = r"lstm|gru|rnn|pack(ed)?_pad|pad_packed|pack_sequence|PackedSequence|parallel"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class Exhibit(Tabled):
     """One mistake, or one surprise.
 
@@ -50,10 +79,9 @@ class Exhibit(Tabled):
         fix: what to do.
         says: what torch says, in the order in which the notebook tries it: the type and the first line of the text.
         met: other texts of the same cause, with where they were met: another device, function or version.
-        asked: where people asked: `repository#number`, of GitHub unless it is the forum.
+        asked: where people asked, as links.
         words: what people say of it, where there is no text to search for.
-        unless: a regular expression: a text with this is of another cause.
-        common: a regular expression: other mistakes give texts with this, too.
+        rules: by which it is told from an error text.
         notebook: the number of the one that shows it; empty if none does.
     """
 
@@ -61,18 +89,17 @@ class Exhibit(Tabled):
     section: str
     why: str
     fix: str
-    says: tuple[str, ...] = (NOTHING,)
-    met: tuple[tuple[str, str], ...] = ()
-    asked: tuple[str, ...] = ()
+    says: Sequence[str] = (NOTHING,)
+    met: Sequence[tuple[str, str]] = ()
+    asked: Sequence[str] = ()
     words: str = ""
-    unless: str = ""
-    common: str = ""
+    rules: Sequence[_Rule] = ()
     notebook: str = "11"
 
     @property
     def number(self) -> int:
         """Its place in the walk of its notebook, from 1."""
-        return 1 + [one.name for one in EXHIBITS if one.notebook == self.notebook].index(self.name)
+        return 1 + [one for one in EXHIBITS if one.notebook == self.notebook].index(self)
 
     @property
     def place(self) -> str:
@@ -89,44 +116,40 @@ class Exhibit(Tabled):
         """The error texts that it stands for."""
         return [text for text in [*self.says, *(text for _, text in self.met)] if text != NOTHING]
 
-    @property
-    def urls(self) -> list[str]:
-        """Where people asked, as links."""
-        return [_url(place) for place in self.asked]
+    def to_text(self) -> str:
+        """Returns the card of the exhibit."""
+        return f"{self.heading}\n{self.card()}"
 
-    def to_text(self, messages: Sequence[str] | None = None) -> str:
-        """Returns the card of the exhibit.
+    def card(self, messages: Sequence[str] = ()) -> str:
+        """Returns the card without its heading.
 
         Args:
-            messages: torch's messages in this run; the recorded texts if not given. If they differ, both are shown.
+            messages: torch's messages in this run. If they differ from the recorded ones, both are shown.
         """
-        lines = [self.heading]
-        for label, text in self._parts(messages):
-            rest = wrap(text, _WIDTH - 12, break_on_hyphens=label != "asked")
+        lines = []
+        for label, text in self._parts(messages or self.says):
+            rest = wrap(text, 88, break_on_hyphens=label != "asked")
             lines += [f"{label if not i else '':<12}{line}" for i, line in enumerate(rest)]
         return "\n".join(lines)
 
     @property
     def table(self) -> Table:
         """The card of the exhibit."""
-        rows = [(label.replace(" ", "\u00a0"), text) for label, text in self._parts(None)]  # a label is one line
+        rows = [(label.replace(" ", "\u00a0"), text) for label, text in self._parts(self.says)]  # a label is one line
         return Table(rows, title=f"{self.heading}: {SECTIONS[self.section]}", form="<  <")
 
-    def _parts(self, messages: Sequence[str] | None) -> Iterator[tuple[str, str]]:
-        for text in self.says if messages is None else messages:
-            yield "torch says", text
-        if messages is not None and tuple(messages) != self.says:
+    def _parts(self, messages: Sequence[str]) -> Iterator[tuple[str, str]]:
+        yield from (("torch says", text) for text in messages)
+        if list(messages) != list(self.says):
             yield "recorded", f"torch {TORCH} said: {' / '.join(self.says)}"
-        for where, text in self.met:
-            yield "also met", f"{text} ({where})"
-        yield "why", self.why
-        yield "fix", self.fix
+        yield from (("also met", f"{text} ({where})") for where, text in self.met)
+        yield from (("why", self.why), ("fix", self.fix))
         if self.asked:
-            yield "asked", "  ".join(self.urls)
+            yield "asked", "  ".join(self.asked)
 
 
+# `attempt(function, *arguments)` calls the function, keeps the message that torch gives, and returns the result.
 Attempt = Callable[..., Any]
-"""`attempt(function, *arguments)` calls the function, keeps the message that torch gives, and returns the result."""
 
 
 @contextmanager
@@ -162,11 +185,7 @@ def exhibit(name: str) -> Iterator[Attempt]:
         raise
     except Exception as error:
         messages.append(first_line(error))
-    _put_up(shown, messages or [NOTHING])
-
-
-def _put_up(shown: Exhibit, messages: Sequence[str]) -> None:
-    print(shown.to_text(messages).removeprefix(f"{shown.heading}\n"))
+    print(shown.card(messages or [NOTHING]))
 
 
 @dataclass(frozen=True, repr=False)
@@ -209,24 +228,21 @@ class Matches(HasText, Sequence[Exhibit]):
         """The same as HTML: a table for each."""
         return f'<div class="packviz-table">{self.summary}</div>' + "".join(one.to_html() for one in self)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"text/html": self.to_html(), "text/plain": self.to_text()}
+    _repr_html_ = to_html
 
 
-def explain(text: str | BaseException, limit: int = 3) -> Matches:
+def explain(text: str | BaseException) -> Matches:
     """Explains an error from packed sequences that was copied after a crash: why it happens, and what to do.
 
         pv.explain("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor")
 
-    It knows what torch says of some thirty mistakes, those of the error museum (notebook 11), and says how sure it is:
-    several mistakes may share a text. It also finds mistakes without an error, by words such as "h_n order". To explain
-    errors as they are raised, with what was passed, use `pv.explain_errors`.
+    It knows the error texts of some forty mistakes, those of the error museum (notebook 11), and says how sure it is,
+    because several mistakes may share a text. With the traceback it knows more: the same text may come from an
+    embedding or from packing. It also finds mistakes without an error, by words such as "h_n order". To explain errors
+    as they are raised, with what was passed, use `pv.explain_errors`.
 
     Args:
-        text: the error text, whole or in part, with or without its traceback; numbers, shapes, devices and case do not
-            matter. Or the exception itself. Or some words; but words that an error text merely shares with a mistake do
-            not count.
-        limit: how many mistakes to give at most.
+        text: the error text with or without its traceback, the exception itself, or some words.
 
     Returns:
         The mistakes, the best match first. `.sure` is whether the text is that of one mistake and of nothing else that
@@ -237,35 +253,25 @@ def explain(text: str | BaseException, limit: int = 3) -> Matches:
         TypeError: `text` is neither a string nor an exception.
     """
     if isinstance(text, BaseException):
-        text = f"{type(text).__name__}: {text}"
+        text = text_of(text)
     if not isinstance(text, str):
         raise TypeError(f"text is a {type(text).__name__}; give the error text, or some words, as a string")
     text = _COLOUR.sub("", text)
-    overlap = {one.name: _overlap(one, text) for one in EXHIBITS if not _has(one.unless, text)}
-    by_words = not _IS_ERROR.search(text)
-    scores = {
-        name: part + 0.5 * _likeness(named(name), text) if part or by_words else 0.0 for name, part in overlap.items()
-    }
-    least = max(_ENOUGH, max(scores.values()) / 2)
-    best = sorted((name for name, score in scores.items() if score >= least), key=lambda name: -scores[name])
-    found = tuple(map(named, best[:limit]))
-    doubt = ""
-    if found and not overlap[best[0]]:
-        doubt = "Only some words are alike."
-    elif found and (_has(found[0].common, text) or sum(part >= overlap[best[0]] for part in overlap.values()) > 1):
-        doubt = "Other mistakes give this text, too."
-    return Matches(found, doubt)
+    found = match(text)
+    return found if found or _IS_ERROR.search(text) else _by_words(text)
 
 
-def recognise(text: str) -> Exhibit | None:
-    """The exhibit of which this error text holds a whole text, if there is one."""
-    grams = _grams(text)
-    found = [
-        one
-        for one in EXHIBITS
-        if not _has(one.unless, text) and any(_grams(known) <= grams for known in map(_message, one.texts))
-    ]
-    return max(found, key=lambda one: max(len(_grams(t)) for t in one.texts), default=None)
+def match(text: str) -> Matches:
+    """Returns the exhibits whose rules an error text fits: those that are sure, or else the others."""
+    fitting = [(one, rule.unsure) for one in EXHIBITS for rule in one.rules if rule.fits(text)]
+    sure = dict.fromkeys(one for one, unsure in fitting if not unsure)
+    found = tuple(sure or dict.fromkeys(one for one, _ in fitting))
+    return Matches(found[:3], "" if len(sure) == 1 or not found else "Other mistakes give this text, too.")
+
+
+def text_of(error: BaseException) -> str:
+    """Returns the message of an exception with its traceback."""
+    return "".join(format_exception(error, chain=False))
 
 
 def first_line(error: BaseException) -> str:
@@ -274,114 +280,54 @@ def first_line(error: BaseException) -> str:
     They count the jagged tensors that were made before.
     """
     lines = str(error).splitlines() or [""]
-    return _RAGGED.sub("j…", f"{type(error).__name__}: {lines[0]}".rstrip(": "))
+    return re.sub(r"\bj\d+\b", "j…", f"{type(error).__name__}: {lines[0]}".rstrip(": "))
 
 
-_ENOUGH = 0.2  # of a score; a text that is held in full has 1 or more
-_IS_ERROR = re.compile(r"Traceback \(most|\[ONNXRuntimeError\]|\b\w*(Error|Exception|Unsupported|InvalidArgument)\s*:")
-_PART = 0.6  # less than this of a text is no likeness: many errors end with "out of range"
-_RAGGED = re.compile(r"\bj\d+\b")
-_DEVICE = re.compile(r"\b(?:cuda|cpu|mps|xpu|hpu|xla|meta)(?::\d+)?\b", re.IGNORECASE)
-_IDLE = {
-    *("a", "an", "and", "are", "be", "by", "can", "do", "does", "for", "from", "how", "i", "in", "is", "it", "my"),
-    *("no", "not", "of", "on", "or", "the", "this", "to", "two", "what", "why"),
-}
+_IS_ERROR = re.compile(
+    r"Traceback \(most|\[ONNXRuntimeError\]|\b\w+(Error|Exception)\b|\b(Error|Unsupported)\s*:"
+    r"|^expected\b|must (be|match)\b|has no attribute|doesn't match|is invalid|out of (range|bounds)|to unpack",
+    re.IGNORECASE,
+)
+_IDLE = " and are can does for from got how not the this two what why "
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def _has(pattern: str, text: str) -> bool:
-    """Whether the text has something that matches the pattern, if there is one."""
-    return bool(pattern and re.search(pattern, text, re.IGNORECASE))
+def _by_words(text: str) -> Matches:
+    """Returns the exhibits that have the words of a text, which count by how rare they are in the museum."""
+    titles = {one: _words(f"{one.name} {one.words}") for one in EXHIBITS}
+    bodies = {one: _words(" ".join([one.why, one.fix, *one.texts])) for one in EXHIBITS}
+    often = {**Counter(chain(*bodies.values())), **Counter(chain(*titles.values()))}
+    rare = {word: max(0.0, math.log(len(EXHIBITS) / often.get(word, 5) / 3)) for word in _words(text)}
+    scores = {one: sum(rare[w] * max(w in titles[one], 0.6 * (w in bodies[one])) for w in rare) for one in EXHIBITS}
+    least = max(0.4 * sum(rare.values()), max(scores.values()) / 2)
+    best = sorted((one for one in EXHIBITS if scores[one] >= least > 0), key=scores.__getitem__, reverse=True)
+    return Matches(tuple(best[:3]), "Only some words are alike." if best else "")
 
 
-def _overlap(one: Exhibit, text: str) -> float:
-    """How much of one of the exhibit's texts is in this one, or of this one in it, up to 1; 0 if too little."""
-    asked = _grams(text)
-    best = 0.0
-    for known in map(_message, one.texts):
-        grams = _grams(known)
-        both = len(grams & asked)
-        # Of a whole error text, most of the known one; of a part of it, most of what was pasted.
-        best = max(best, both / len(grams), both / max(len(asked), 3))
-    return best * (best >= _PART)
-
-
-def _likeness(one: Exhibit, text: str) -> float:
-    """The share of the words of a text, weighed by how rare they are in the museum, that the exhibit has."""
-    rare, stems = _rarity(), _stems(text)
-    weights = {word: rare.get(word, 1.0) for word in stems}
-    total = sum(weights.values())
-    vocabulary, title = _vocabulary(one.name)
-    shared = sum(w * (1 if word in title else 0.6) for word, w in weights.items() if word in vocabulary)
-    return shared / total if total else 0
-
-
-@cache
-def _rarity() -> dict[str, float]:
-    """By word: 0 if a third of the exhibits have it, in what names them or else anywhere; more for fewer."""
-    everywhere, titles = (Counter(w for one in EXHIBITS for w in _vocabulary(one.name)[i]) for i in (0, 1))
-    return {word: max(0.0, math.log(len(EXHIBITS) / n / 3)) for word, n in {**everywhere, **titles}.items()}
-
-
-@cache
-def _vocabulary(name: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Every word of an exhibit, and those of its name and of what people say of it."""
-    one = named(name)
-    title = [one.name, one.words]
-    return _stems(" ".join([*title, one.why, one.fix, *one.texts])), _stems(" ".join(title))
-
-
-def _stems(text: str) -> frozenset[str]:
-    """The words of a text that say something, without a plural's s."""
-    return frozenset(word.rstrip("s") for word in _words(text) if word not in _IDLE)
-
-
-def _grams(text: str) -> frozenset[tuple[str, ...]]:
-    """The threes of words that follow each other; of a very short text, all its words as one."""
-    words = _words(text)
-    return frozenset(zip(words, words[1:], words[2:], strict=False)) or frozenset({tuple(words)})
-
-
-def _words(text: str) -> list[str]:
-    """What is left of a text without numbers, shapes, devices, signs and case."""
-    return re.findall(r"[a-z_]+", _DEVICE.sub(" ", _COLOUR.sub("", text)).lower())
-
-
-def _message(text: str) -> str:
-    """An error text without its type."""
-    return re.sub(r"^\w+: ", "", text)
+def _words(text: str) -> frozenset[str]:
+    """Returns the words of a text that say something, without a plural's s."""
+    words = re.findall(r"[a-z_]{3,}", text.lower())
+    return frozenset(word.rstrip("s") for word in words if f" {word} " not in _IDLE)
 
 
 def named(name: str) -> Exhibit:
-    """The exhibit of this name.
+    """Returns the exhibit of this name.
 
     Raises:
         ValueError: there is none.
     """
-    names = [one.name for one in EXHIBITS]
-    if name not in names:
-        raise ValueError(f"there is no exhibit {name!r}; there are {', '.join(map(repr, names))}")
-    return EXHIBITS[names.index(name)]
-
-
-def _url(place: str) -> str:
-    repository, _, number = place.partition("#")
-    if repository == "forum":
-        return f"https://discuss.pytorch.org/t/{number}"
-    return f"https://github.com/{repository}/issues/{number}"
+    found = {one.name: one for one in EXHIBITS}
+    if name not in found:
+        raise ValueError(f"there is no exhibit {name!r}; there are {', '.join(map(repr, found))}")
+    return found[name]
 
 
 def _read() -> Iterator[Exhibit]:
     sections = tomllib.loads(resources.files("packviz.check").joinpath("museum.toml").read_text(encoding="utf-8"))
     for section, exhibits in sections.items():
         for one in exhibits:
-            yield Exhibit(section=section, **{name: _fixed(value) for name, value in one.items()})
+            rules = [_Rule(**rule) for rule in one.pop("rules", ())]
+            yield Exhibit(section=section, rules=rules, **one)
 
 
-def _fixed(value: Any) -> Any:
-    """Lists as tuples."""
-    return tuple(map(_fixed, value)) if isinstance(value, list) else value
-
-
-EXHIBITS = tuple(_read())
-"""Every exhibit, section by section."""
+EXHIBITS = tuple(_read())  # section by section

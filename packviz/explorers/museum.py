@@ -37,9 +37,7 @@ class MuseumExplorer(Panel):
         asked = self.pasted.value.strip()
         self.found = found = museum.explain(asked)
         summary = found.summary if asked else f"{len(museum.EXHIBITS)} exhibits."
-        if found:
-            summary += " The notebook shows it live." * bool(found[0].notebook)
-        else:
+        if not found:
             summary += f" {_ASK}."
         return View(
             draw=lambda theme: _CARDS.format(

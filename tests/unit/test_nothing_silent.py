@@ -18,7 +18,6 @@ import random
 import re
 import subprocess
 import sys
-import traceback
 import types
 import warnings
 import weakref
@@ -52,7 +51,7 @@ from packviz.core.cuts import rectangles
 from packviz.draw import figures, quantities
 from packviz.draw.drawing import Drawing
 from packviz.draw.table import Table
-from packviz.explorers import AlignExplorer, MuseumExplorer
+from packviz.explorers import AlignExplorer
 from packviz.explorers.lengths import FILE, TYPED
 from packviz.ops import costs, original, packing, running
 from packviz.ops.costs import Costs, in_force
@@ -2549,135 +2548,6 @@ def test_results_are_kept_in_json_alone(tmp_path):
     with pytest.raises(SystemExit):
         workers.main(["--out", "o.png"])
     assert not [*tmp_path.iterdir()]
-
-
-# ---- 18. A search says how sure it is
-
-BATCH = pack_padded_sequence(torch.randn(3, 5, 2), [5, 3, 2], batch_first=True)
-GRU, LSTM = nn.GRU(2, 4, batch_first=True), nn.LSTM(2, 4, batch_first=True)
-
-SURE = {  # mistakes whose text no other mistake gives
-    "Lengths not sorted": lambda: pack_padded_sequence(torch.zeros(3, 5, 2), [2, 5, 3], True),
-    "An empty sequence": lambda: pack_padded_sequence(torch.zeros(3, 5, 2), [5, 3, 0], True),
-    "Lengths on the GPU": lambda: pack_padded_sequence(torch.zeros(2, 5, 2), torch.tensor([5, 3]).to("meta"), True),
-    "State batch first": lambda: GRU(torch.randn(3, 5, 2), torch.zeros(3, 1, 4)),
-    "No size of its own": lambda: BATCH.size(),
-    "A layer that wants a tensor": lambda: torch.relu(BATCH),
-}
-UNSURE = {  # mistakes whose text others give, too
-    "Batch and time swapped": lambda: pack_padded_sequence(torch.zeros(2, 5), [2, 1]),
-    "Lengths beyond T": lambda: pad_packed_sequence(pack_padded_sequence(torch.zeros(2, 5, 2), [7, 3], True)),
-    "Too few lengths": lambda: pack_padded_sequence(torch.zeros(2, 5, 2), [5, 3, 2], True, False),
-    "Layers taken for h and c": lambda: exec("h, c = packed", {"packed": BATCH}),
-    "Two devices": lambda: torch.zeros(2, 3, device="meta") * torch.ones(2, 3),
-    "Workers of different widths": lambda: torch.cat([torch.zeros(2, 3), torch.zeros(2, 4)]),
-}
-OTHERS = [  # mistakes that the museum does not have
-    lambda: pad_packed_sequence(torch.zeros(3, 2)),  # "'Tensor' object has no attribute 'batch_sizes'"
-    lambda: pad_packed_sequence(GRU(BATCH)),
-    lambda: GRU(torch.randn(7, 5, 2), torch.zeros(1, 3, 4)),  # a state of another batch
-    lambda: LSTM(torch.randn(7, 5, 2), (torch.zeros(1, 1, 4), torch.zeros(1, 1, 4))),
-    lambda: GRU(torch.randn(3, 5, 2), torch.zeros(1, 3, 5)),  # of another layer
-    lambda: GRU(torch.randn(3, 5, 7)),
-    lambda: nn.Embedding(5, 2)(torch.tensor([7])),
-    lambda: next(iter(torch.utils.data.DataLoader([torch.zeros(3), torch.zeros(2)], batch_size=2))),
-    lambda: torch.tensor([[1, 2, 3], [1, 2]]),
-    lambda: nn.CrossEntropyLoss()(torch.randn(15, 4), torch.zeros(21).long()),
-    lambda: torch.zeros(3, 5) * torch.zeros(3, 4),
-    lambda: nn.Sequential(GRU, nn.Linear(4, 2))(torch.randn(3, 5, 2)),
-    lambda: BATCH.lengths,
-    lambda: LSTM(torch.randn(3, 5, 2), torch.zeros(1, 3, 4)),
-    lambda: torch.zeros(6).view(4, 2),
-    lambda: torch.zeros(5).narrow(0, 3, 4),
-    lambda: torch.zeros(3)[5],
-    lambda: [][3],
-    lambda: torch.zeros(2, 3) @ torch.zeros(2, 3),
-    lambda: torch.zeros(2).sum().backward(),
-    lambda: GRU(torch.randn(3, 5, 2)).size(),
-    lambda: torch.zeros(3)[torch.ones(4).bool()],
-]
-REAL = [  # of issues and questions: (message, the exhibit, or None if there is none)
-    ("AttributeError: 'Tensor' object has no attribute 'batch_sizes'", None),
-    ("AttributeError: 'tuple' object has no attribute 'batch_sizes'", None),
-    ("RuntimeError: Expected hidden[0] size (2, 1, 512), got [2, 128, 512]", None),
-    ("File 'sparse.py', in embedding\nIndexError: index out of range in self", None),
-    ("in DataParallel.forward\nValueError: lengths array has incorrect size", None),
-    ("RuntimeError: cu_seqlens_q must have shape (batch_size + 1)", "cu_seqlens without its 0"),
-    ("ValueError: too many values to unpack (expected 2)", "Layers taken for h and c"),
-    ("RuntimeError: stack expects each tensor to be equal size, but got [3] at entry 0 and [2] at entry 1", None),
-    ("ValueError: expected sequence of length 3 at dim 1 (got 2)", None),
-    ("ValueError: Expected input batch_size (15) to match target batch_size (21).", None),
-    ("RuntimeError: The size of tensor a (5) must match the size of tensor b (4) at non-singleton dimension 1", None),
-    ("TypeError: linear(): argument 'input' (position 1) must be Tensor, not tuple", None),
-    ("ValueError: batch_sizes should always be on CPU. Instances of PackedSequence should never be created manually. "
-     "They should be instantiated by functions like pack_sequence and pack_padded_sequences", None),
-    ("RuntimeError: cudnn RNN backward can only be called in training mode", None),
-    ("TypeError: conv1d() received an invalid combination of arguments - got (PackedSequence, Parameter, Parameter, "
-     "tuple, tuple, tuple, int), but expected one of:", "A layer that wants a tensor"),
-    ("TypeError: lstm() received an invalid combination of arguments - got (Tensor, Tensor, list, bool, int, float, "
-     "bool, bool, bool), but expected one of:", None),
-    ("onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument: [ONNXRuntimeError] : 2 : INVALID_ARGUMENT : "
-     "Non-zero status code returned while running ScatterElements node. Status Message: Indices vs updates dimensions "
-     "differs at position=0 4 vs 2", None),
-]  # fmt: skip
-
-
-def what_torch_says(mistake):
-    """The message of a mistake, and its whole traceback."""
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it is
-        mistake()
-    return f"{caught.type.__name__}: {caught.value}", "".join(traceback.format_exception(caught.value))
-
-
-@pytest.mark.parametrize(("name", "mistake"), SURE.items(), ids=SURE)
-def test_18_a_text_of_one_mistake_alone_is_sure(name, mistake):
-    for message in what_torch_says(mistake):
-        found = pv.explain(message)
-        assert found.sure
-        assert found[0].name == name
-        assert found.to_text().startswith(f"Sure: {name}, ")
-
-
-@pytest.mark.parametrize(("name", "mistake"), UNSURE.items(), ids=UNSURE)
-def test_18_a_text_of_several_mistakes_is_not(name, mistake):
-    text, _ = what_torch_says(mistake)
-    found = pv.explain(text)
-    assert found[0].name == name
-    assert not found.sure
-    assert found.to_text().startswith(f"Not sure, perhaps: {name}, ")
-
-
-@pytest.mark.parametrize("mistake", OTHERS)
-def test_18_no_other_mistake_is_surely_one_of_these(mistake):
-    for message in what_torch_says(mistake):
-        assert not pv.explain(message).sure
-
-
-@pytest.mark.parametrize(("text", "name"), REAL)
-def test_18_real_messages_are_never_wrong_and_sure(text, name):
-    found = pv.explain(text)
-    assert not found or name is not None
-    assert not found or found[0].name == name
-    assert not found.sure or found[0].name == name
-
-
-def test_18_words_are_never_sure():
-    for phrase in ("h_n order", "my lengths are floats", "why is packing slow", "onnx", "batch_first"):
-        found = pv.explain(phrase)
-        assert found
-        assert not found.sure
-        assert "Only some words are alike." in found.to_text()
-
-
-def test_18_the_panel_says_it_too():
-    sure, _ = what_torch_says(SURE["An empty sequence"])
-    unsure, _ = what_torch_says(UNSURE["Too few lengths"])
-    says = {sure: "Sure: An empty", unsure: "Not sure, perhaps: Too few", REAL[0][0]: "Nothing close."}
-    for message, said in says.items():
-        panel = MuseumExplorer(message)
-        assert panel.to_text().startswith(said)
-        assert said in panel.summary.value
-        assert bool(panel.found) == (said != "Nothing close.")
 
 
 # ---- 19. A panel's complaint is in its text

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence
+from torch.utils.data import DataLoader
 
 import packviz as pv
 from packviz.check import batches, odds, static
@@ -154,6 +155,8 @@ def test_the_fixes_of_explained_errors(one):
     own |= {"values": nested.values(), "first": nested, "layer": nn.Linear(2, 2), "offsets": [0, 5, 8, 10], "H": 2}
     own |= {"share": torch.tensor([1.0, 0.6]), "T": 5, "B": 3, "layers": 1, "n": np.array(lengths), "b": 0}
     own["full"] = torch.tensor(lengths) > 0
+    own |= {"packed_output": packed, "lstm": nn.LSTM(2, 2), "linear": nn.Linear(4, 1), "rows": [[1, 2, 3], [4, 5]]}
+    own |= {"embedding": nn.Embedding(9, 2), "DataLoader": DataLoader, "dataset": [torch.ones(3), torch.ones(2)]}
     for code in codes(one.fix):
         eval(code, scope(x, lengths, False) | own | ({"x": x.transpose(0, 1)} if "[full]" in code else {}))
 

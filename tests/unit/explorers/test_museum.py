@@ -20,7 +20,7 @@ def drawn(panel):
 def test_it_starts_empty_handed():
     panel = MuseumExplorer()
     assert not panel.found
-    assert words(panel.summary).startswith("30 exhibits. Paste an error text, ")
+    assert words(panel.summary).startswith(f"{len(museum.EXHIBITS)} exhibits. Paste an error text, ")
     assert panel.error.value == ""
     assert panel.to_text() == words(panel.summary)
     assert not list(drawn(panel))
@@ -39,17 +39,10 @@ def test_it_shows_what_the_search_finds(said):
     found = museum.explain(said)
     assert panel.found == found
     assert panel.error.value == ""
-    others = len(found) - 1
-    assert (f", or {others} other" in words(panel.summary)) == bool(others)
+    assert panel.to_text().startswith(found.summary)
     assert all(one.to_text() in panel.to_text() for one in found)
     titles = [f"{one.heading}: {museum.SECTIONS[one.section]}" for one in found]
     assert [caption.text for caption in drawn(panel).iter("caption")] == titles
-
-
-def test_it_promises_nothing_live_where_no_notebook_shows_it():
-    assert words(MuseumExplorer("my lengths are floats").summary).endswith(" The notebook shows it live.")
-    summary = words(MuseumExplorer("AttributeError: 'NestedTensor' object has no attribute 'batch_sizes'").summary)
-    assert summary == "Sure: A jagged tensor in an RNN, shown in no notebook."
 
 
 def test_what_is_not_there_is_said_and_no_picture_stays():

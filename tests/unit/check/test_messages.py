@@ -1,0 +1,91 @@
+"""Real messages: the mistake behind each is found, or nothing is said; never another mistake."""
+
+import hashlib
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import packviz as pv
+from packviz.check import museum
+
+MESSAGES = tomllib.loads(Path(__file__).with_name("messages.toml").read_text(encoding="utf-8"))["message"]
+
+
+def repository(message):
+    return message["source"].partition("#")[0]
+
+
+def half(message):
+    """Whether rules may be written on a message, or are measured on it; decided by the repository before any rule."""
+    return ("written", "measured")[int(hashlib.sha256(repository(message).encode()).hexdigest(), 16) % 2]
+
+
+def verdict(message):
+    found, mistake = pv.explain(message["text"]), message.get("mistake")
+    if (found[0].name if found else None) == mistake:
+        return "right"
+    return "silent" if not found else "wrong" if found.sure else "unsure"
+
+
+def test_there_are_enough_messages():
+    neighbours = [message for message in MESSAGES if "mistake" not in message]
+    assert len(MESSAGES) >= 80
+    assert len({repository(message) for message in MESSAGES}) >= 40
+    assert len(neighbours) * 3 >= len(MESSAGES)
+    for message in MESSAGES:
+        assert set(message) in ({"source", "text", "mistake"}, {"source", "text", "other"})
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", message["source"])
+        assert message.get("mistake", "Two devices") in {one.name for one in museum.EXHIBITS}
+
+
+@pytest.mark.parametrize(("part", "right", "unsure"), [("written", 66, 1), ("measured", 78, 1)])
+def test_the_score(part, right, unsure):
+    found = Counter(verdict(message) for message in MESSAGES if half(message) == part)
+    assert found["wrong"] == 0
+    assert found["unsure"] <= unsure  # another mistake was given, and called not sure
+    assert found["right"] >= right
+    assert found["right"] >= 0.9 * found.total()
+
+
+ROWS = {
+    "AttributeError: 'Tensor' object has no attribute 'batch_sizes'": "Unpacking what is not packed",
+    "AttributeError: 'tuple' object has no attribute 'batch_sizes'": "Unpacking what is not packed",
+    "RuntimeError: Expected hidden[0] size (2, 1, 512), got [2, 128, 512]": "State of another batch",
+    "RuntimeError: Expected hidden[0] size (2, 128, 512), got [128, 2, 512]": "State batch first",
+    "  in embedding\nIndexError: index out of range in self": "Token id beyond the vocabulary",
+    "IndexError: index out of range in self": "Token id beyond the vocabulary",
+    "  in pack_padded_sequence\nIndexError: index out of range in self": "Too few lengths",
+    "DataParallel.forward\nValueError: lengths array has incorrect size": "Lengths not split among GPUs",
+    "ValueError: lengths array has incorrect size": "Batch and time swapped",
+    "RuntimeError: cu_seqlens_q must have shape (batch_size + 1)": "cu_seqlens without its 0",
+    "scores, _ = pack_padded_sequence(scores, lengths)\nValueError: too many values to unpack (expected 2)": (
+        "A packed sequence taken for a pair"
+    ),
+    "RuntimeError: stack expects each tensor to be equal size, but got [3] at entry 0 and [2] at entry 1": (
+        "No collate function"
+    ),
+    "ValueError: expected sequence of length 3 at dim 1 (got 2)": "A tensor of ragged lists",
+    "ValueError: Expected input batch_size (15) to match target batch_size (21).": "Cut on unpacking",
+    "RuntimeError: The size of tensor a (5) must match the size of tensor b (4)": "Cut on unpacking",
+    "TypeError: linear(): argument 'input' (position 1) must be Tensor, not tuple": "A layer given an RNN's pair",
+    "ValueError: batch_sizes should always be on CPU.": "batch_sizes on the GPU",
+    "RuntimeError: cudnn RNN backward can only be called in training mode": "Gradients in eval mode",
+    "TypeError: conv1d() received an invalid combination of arguments - got (PackedSequence, Parameter, tuple, int)": (
+        "A layer that wants a tensor"
+    ),
+    "TypeError: lstm() received an invalid combination of arguments - got (Tensor, Tensor, Tensor, list, bool, int)": (
+        "State of the wrong kind"
+    ),
+    "InvalidArgument: Non-zero status code returned while running ScatterElements node. Status "
+    "Message: Indices vs updates dimensions differs at position=0 11 vs 8": "A fixed batch size in ONNX",
+}
+
+
+@pytest.mark.parametrize(("text", "mistake"), ROWS.items(), ids=[f"{i}" for i in range(len(ROWS))])
+def test_what_stands_in_a_message_counts(text, mistake):
+    found = pv.explain(text)
+    assert found[0].name == mistake
+    assert found == pv.explain(f"\x1b[31m{text.upper()}\x1b[0m\n")
