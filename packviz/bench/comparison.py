@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +21,6 @@ PADDED, PACKED = "torch, padded", "torch, packed"
 METHODS = ("auto", "padded", "packed", "split", "staircase")
 """What `pv.run` offers; all give the results of packing."""
 
-OWN_PAD, OWN_BOTH = "torch, packviz's pad", "torch, packviz's pack and pad"
-"""torch's packed run with one part after the other replaced: no advice, but what a step's time is made of."""
-
 _STOPPED = "stopped before every method was looked at: nothing was measured"
 
 
@@ -35,34 +31,14 @@ class Batch(NamedTuple):
     lengths: Tensor
 
 
-def shares(left: Mapping[str, float], rest: str = "rest") -> dict[str, float]:
-    """The share of each part of a step, and of the rest; they add up to 1.
-
-    Args:
-        left: what is left of the step's time as one part after the other is replaced by a faster one: by the name of
-            the part, as a share of the time of the whole step. What is left at the end is the rest.
-        rest: what to call that.
-    """
-    falling = [1.0]
-    for share in left.values():  # noise may turn the order round
-        falling.append(min(falling[-1], share))
-    return dict(zip(left, (a - b for a, b in pairwise(falling)), strict=True)) | {rest: falling[-1]}
-
-
 Method = Callable[[Any, Any, Any], Any]
 """Takes the RNN and a batch, as in `packviz.bench.rnn_calls`; returns what the RNN does: output and final states."""
 
 
 def every_method() -> dict[str, Method]:
-    """Returns every method of running an RNN, by name, the simplest first; last torch's with parts replaced."""
+    """Returns every method of running an RNN, by name, the simplest first."""
     offered = {f"pv.run, {method}": partial(rnn_calls.run, method=method) for method in METHODS}
-    return {
-        PADDED: rnn_calls.padded,
-        PACKED: rnn_calls.packed,
-        **offered,
-        OWN_PAD: rnn_calls.own_pad,
-        OWN_BOTH: rnn_calls.drop_in,
-    }
+    return {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed, **offered}
 
 
 def batch_of(rnn: Any, lengths: IntArray, seed: int) -> Batch:

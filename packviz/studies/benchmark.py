@@ -26,7 +26,6 @@ to draw them no torch is needed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -34,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from packviz.bench.study import Comparison, MeasureOptions, Passes, Study, by_pass, read_passes, write_passes
+from packviz.bench.study import Comparison, MeasureOptions, Results, Study, by_pass
 from packviz.bench.timing import RATIOS, Ratio, Timing
 from packviz.core import lengths
 from packviz.core.layout import IntArray
@@ -116,7 +115,7 @@ def grid(setups: Sequence[str] = ("A", "B"), steps: Sequence[int] = ()) -> list[
     return [BenchmarkPoint(setup, size) for size in every for setup in dict.fromkeys(setups)]
 
 
-class Benchmark(Drawing, Passes[BenchmarkPoint]):
+class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
     """Points measured on one machine, with the same parameters: by point and pass, the `Timing` of every method."""
 
     @property
@@ -539,25 +538,6 @@ def _end_name(quantity: str, method: str, which: str, result: Benchmark) -> str:
     return f"{method}, {which}" if which else method
 
 
-def expected(known: Mapping[BenchmarkPoint, float], point: BenchmarkPoint) -> float | None:
-    """The seconds that a point should take, or None if nothing is known.
-
-    Points of a setup are taken to grow as a power of their time steps, which its shortest and longest known point tell
-    (1.5 if there is only one).
-
-    Args:
-        known: seconds by point, in the order in which they were measured.
-        point: to foresee.
-    """
-    if not known:
-        return None
-    like = point.setup if any(other.setup == point.setup for other in known) else [*known][-1].setup
-    same = {other.steps: seconds for other, seconds in known.items() if other.setup == like}
-    (first, early), (last, late) = (min(same.items()), max(same.items()))
-    power = math.log(late / early) / math.log(last / first) if last > first and min(early, late) > 0 else 1.5
-    return late * math.pow(point.steps / last, min(max(power, 0.0), 3.0))
-
-
 def _methods(point: BenchmarkPoint, which: str, how: MeasureOptions) -> Comparison:
     from packviz.studies import network  # noqa: PLC0415 - torch
 
@@ -573,10 +553,7 @@ STUDY = Study(
     full=grid(),
     quick=grid(steps=(32, 64)),
     parameters={"methods": METHODS, "batch_size": 512, "rounds": 7},
-    read=read_passes,
-    write=write_passes,
     version=2,
-    foresee=expected,
 )
 run, recorded = STUDY.run, STUDY.load
 

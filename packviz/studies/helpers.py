@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import torch
 
-from packviz.bench.rnn_calls import training
+from packviz.bench.rnn_calls import one_pass
 from packviz.bench.study import Comparison, MeasureOptions, Study, Timings, timed
 from packviz.bench.timing import RATIOS, Timing
 from packviz.core.lengths import uniform
@@ -131,7 +131,7 @@ def helper_calls(helper: str, lengths: Sequence[int], steps: int, features: int,
         "unpack_to_length": ({HELPER: unpack, LOOP: unpack_loop, TORCH: torchs_unpack}, data),
     }[helper]
     if leaf is not None:
-        calls = {name: training(forward, [leaf]) for name, forward in calls.items()}
+        calls = {name: one_pass(forward, [leaf]) for name, forward in calls.items()}
     return Comparison(calls, alike=list(calls))
 
 

@@ -30,18 +30,8 @@ import torch
 
 from packviz.bench import rnn_calls
 from packviz.bench.comparison import METHODS
-from packviz.bench.study import (
-    PASSES,
-    Comparison,
-    MeasureOptions,
-    Passes,
-    Study,
-    by_pass,
-    captions,
-    read_passes,
-    write_passes,
-)
-from packviz.bench.timing import RATIOS, Ratio
+from packviz.bench.study import PASSES, Comparison, MeasureOptions, Results, Study, by_pass, captions
+from packviz.bench.timing import RATIOS, Ratio, Timing
 from packviz.core import lengths
 from packviz.core.layout import IntArray, Layout
 from packviz.core.spec import Spec
@@ -169,7 +159,7 @@ class Target(NamedTuple):
     of: list[MethodsPoint]
 
 
-class MethodsBenchmark(Passes[MethodsPoint]):
+class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
     """The results of the benchmark: by point and pass, the `Timing` of every method."""
 
     @property
@@ -412,10 +402,7 @@ def _group(point: MethodsPoint) -> str:
 def method_calls(point: MethodsPoint, which: str, how: MeasureOptions) -> Comparison:
     """Every method at a point, in one pass."""
     runs, leaves = (_packers if point.mode == "none" else _runners)(point, how.device)
-    calls = {
-        name: rnn_calls.training(run, leaves) if which == "training" else rnn_calls.forward(run)
-        for name, run in runs.items()
-    }
+    calls = {name: rnn_calls.one_pass(run, leaves, which == "training") for name, run in runs.items()}
     alike = [PACKED, *(name for name in calls if name not in (PACKED, PADDED, COPY))]
     return Comparison(calls, forget, alike)
 
@@ -457,7 +444,5 @@ STUDY = Study(
     ],
     others={"untuned": UNTUNED},
     parameters={"budget": 3.0},
-    read=read_passes,
-    write=write_passes,
 )
 run, recorded = STUDY.run, STUDY.load

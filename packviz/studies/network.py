@@ -120,7 +120,7 @@ def comparison(lengths: IntArray, steps: int, methods: Sequence[str], which: str
     def call(method: Method) -> Callable[[], Any]:
         if which == "training":
             return training_step(network, one, method)
-        return rnn_calls.forward(lambda: network(one.ids, one.lengths, method))
+        return rnn_calls.one_pass(lambda: network(one.ids, one.lengths, method), [], training=False)
 
     calls = {name: call(METHODS[one_of("methods", name, METHODS)]) for name in methods}
     return Comparison(calls, forget, alike=methods)

@@ -133,7 +133,7 @@ def training_steps(point: SavingsPoint, device: Any) -> Comparison:
         return lambda: rnn_calls.packed(rnn, x, lengths, in_order=True)
 
     runs = {PADDED: lambda: rnn(x)} | {name(d): packed(d) for d in point.distinct}
-    return Comparison({one: rnn_calls.training(run, [x, *rnn.parameters()]) for one, run in runs.items()})
+    return Comparison({one: rnn_calls.one_pass(run, [x, *rnn.parameters()]) for one, run in runs.items()})
 
 
 STUDY = Study(

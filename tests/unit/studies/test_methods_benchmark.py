@@ -1,6 +1,5 @@
 """The methods benchmark: which methods are timed, that only right results are, and what it says of made-up times."""
 
-import json
 import re
 from dataclasses import replace
 
@@ -98,26 +97,6 @@ def test_where_auto_is_wrong_it_misses_every_aim():
     assert all(aim.misses == aim.of for aim in found.targets().values())
     assert "GRU(2, 3), uniform, 3 × 5" in found.to_text()
     assert "at 0 of 0 points" in methods_benchmark.chart({"": found}).to_text()
-
-
-def test_a_file_keeps_everything(found, tmp_path):
-    path = tmp_path / "race.json"
-    methods_benchmark.STUDY.save(path, found)
-    assert methods_benchmark.STUDY.load(path) == found
-    data = json.loads(path.read_text())
-    del data["points"][0]["training"]
-    path.write_text(json.dumps(data))
-    with pytest.raises(ValueError, match="damaged: it has no 'training'"):
-        methods_benchmark.STUDY.load(path)
-
-
-def test_points_and_what_is_told():
-    told = []
-    methods_benchmark.run([PACKING], rounds=1, progress=told.append)
-    shares = [round(at.fraction, 2) for at in told]
-    assert shares == sorted(shares)
-    assert told[-1].left == 0
-    assert str(PACKING) == PACKING.name
 
 
 @given(st.permutations([1.0, 2.0, 3.0, 4.0, 5.0]))
