@@ -34,9 +34,8 @@ _COLOURS["pv.run, packed"] = "drop-in"  # torch's kernel between packviz's pack 
 SAMPLE = 5
 """Batches that stand for an epoch, at most."""
 
-SLOW, SLOW_IF_TIGHT = 3.0, 2.0
-"""A method that takes more times as long as the fastest (padding aside) is only looked at; the second where time is
-short."""
+SLOW = 3.0
+"""A method that takes more times as long as the fastest (padding aside) is only looked at."""
 
 _ENOUGH_ROUNDS = 11
 """What the number of batches is chosen for: on a quiet machine so many rounds make the intervals narrow."""
@@ -55,7 +54,7 @@ class Advice(Drawing):
         loads: under `"shuffled"` and `"bucketed"` the cells of all batches of an epoch.
         sample: how many batches were measured of each.
         timing: the time of one pass over these batches, by method, or `bucketed(method)`. Where its `warmup` is 0 there
-            was no time for one, and its first round is the look: a call of each on one batch.
+            was no time for one, and its only round is the look: a call of each on one batch.
         once: seconds that one batch took with each method that was only looked at, because it is slow.
         failed: why a method was not measured at all.
         spent: seconds that it took: `"looking"` at one batch with each method, and `"measuring"`.
@@ -195,8 +194,8 @@ class Advice(Drawing):
         share = 100 * (1 - slow), 100 * (1 - fast)
         percent = f"{quantities.known(100 * (1 - gain.value), share)} %"
         it = f"On shuffled batches {self.best}" if self.recommended != self.best else "It"
-        rounds = zip(self.timing.seconds[PACKED], self.timing.seconds[self.best], strict=True)
-        saved = [self._scale * (packed - best) for packed, best in rounds]
+        pairs = zip(self.timing.seconds[PACKED], self.timing.seconds[self.best], strict=True)
+        saved = [self._scale * (packed - best) for packed, best in pairs]
         known = quantities.known(float(np.median(saved)), median_interval(saved))
         sentence = f"{it} saves {percent} of the time of {PACKED} (95 % interval {quantities.between(share)} %)"
         doubt = "" if fastest == self.best else f" {fastest} has a lower median, but is not told apart from it."
@@ -241,8 +240,7 @@ class Advice(Drawing):
             f"An epoch is {each}, times {self._scale:.3g}: batches ranked by their cells, cut into equal groups, and"
             " the middle one of each taken.",
             f"bucketed: {self._together}, as BucketSampler(lengths, {self.batch_size}, window={self.window}) does.",
-            f"Time spent: {looking} for a look at each method, {measuring} in interleaved rounds"
-            f"{'' if self.timing.warmup else ', the look being the first'}.",
+            f"Time spent: {looking} for a look at each method, {measuring} in interleaved rounds.",
             f"Measured on {self.timing.caption}.",
         ]
 
@@ -304,10 +302,9 @@ def advise(
         batch_size: sequences per batch.
         window: batches that are sorted together, in buckets.
         budget: seconds for everything. Every method is called on one batch, and once more if there is time. Methods
-            that take over three times as long as the fastest are not measured further, apart from torch's own two; if
-            time is short, nor is anything but torch's packing that takes over twice as long. Interleaved rounds follow
-            until the ratios to torch's packing are known to about 5 %, or the budget is spent. If it allows for fewer
-            than a dozen rounds, the first calls count as a round. A call that has begun is finished, and torch's
+            that take over three times as long as the fastest are not measured further, apart from torch's own two.
+            Interleaved rounds follow until the ratios to torch's packing are known to about 5 %, or the budget is
+            spent. If it allows for none, the first calls count as one. A call that has begun is finished, and torch's
             packing is always called once. If there is no time for one call of each method, some are left out.
         seed: of the shuffling and the data.
         progress: called with the rounds done and the rounds in all. Defaults to a bar on standard error, if that is a
@@ -346,7 +343,7 @@ def advise(
         timing = measure(
             calls,
             rounds=max(1, effort.rounds),
-            warmup=effort.warmup,
+            warmup=1,
             device=device,
             before={name: call.reorder for name, call in calls.items()},
             progress=progress or bar.show_rounds,
@@ -357,9 +354,8 @@ def advise(
         )
     spent = {"looking": looked - began, "measuring": time.monotonic() - looked}
     sample, once = effort.sample, {name: took for name, took in looks.items() if name not in effort.kept}
-    if not effort.warmup or not timing.rounds:  # the look is a round too, on one batch
-        rounds = {name: (looks[name], *timing.seconds[name]) for name in effort.kept}
-        timing, sample = replace(timing, seconds=rounds, warmup=0), 1
+    if not timing.rounds:  # the look is a round too, on one batch
+        timing, sample = replace(timing, seconds={name: (looks[name],) for name in effort.kept}, warmup=0), 1
     return Advice(Spec.of(rnn), rnn.training, n, batch_size, window, loads, sample, timing, once, failed, spent)
 
 
@@ -370,33 +366,24 @@ class _Effort(NamedTuple):
         kept: the methods to measure.
         in_buckets: whether to measure them on buckets, too.
         sample: batches of each order.
-        rounds: at most; 0 if there is no time for any.
-        warmup: rounds before them; if 0, the look counts as the first round.
+        rounds: at most, after one to warm up; under 1 if there is no time for any.
     """
 
     kept: list[str]
     in_buckets: bool
     sample: int
     rounds: int
-    warmup: int
 
     @classmethod
     def within(cls, left: float, looks: Mapping[str, float], batches: int, buckets_help: bool) -> _Effort:
         """Returns what fits into the seconds that are `left`, if one batch takes what the `looks` say."""
         fastest = min(took for name, took in looks.items() if name != PADDED)
-
-        def fast(times: float, *always: str) -> list[str]:
-            return [name for name, took in looks.items() if name in always or took <= times * fastest]
-
-        kept = fast(SLOW, PADDED, PACKED)
-        if left < (_ENOUGH_ROUNDS + 1) * sum(looks[name] for name in kept):
-            kept = fast(SLOW_IF_TIGHT, PACKED)
+        kept = [name for name, took in looks.items() if name in (PADDED, PACKED) or took <= SLOW * fastest]
         each = sum(looks[name] for name in kept)
         share = left / (_ENOUGH_ROUNDS + 1) / each  # orders times batches
-        warmup = int(share >= 1)
         in_buckets = share >= 2 and buckets_help
         sample = min(SAMPLE, batches, max(1, int(share / (1 + in_buckets))))
-        return cls(kept, in_buckets, sample, int(left / ((1 + in_buckets) * each * sample)) - warmup, warmup)
+        return cls(kept, in_buckets, sample, int(left / ((1 + in_buckets) * each * sample)) - 1)
 
 
 def _device_of(rnn: Any) -> torch.device:

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from packviz.bench.machine import calm_allocator, caption, check_device, provenance
-from packviz.bench.timing import FEWEST_ROUNDS, Ratio, StoppedError, Timing, clock_for, measure
+from packviz.bench.timing import Ratio, StoppedError, Timing, measure
 from packviz.core import results
 from packviz.core.has_text import HasText, first_line
 
@@ -39,7 +40,7 @@ CPU everything else must be equal, too."""
 _OF_A_HOST = ("driver", "cores")  # kept by each point of a GPU
 
 _LABELS = {"device_name": "device", "cuda": "CUDA", "cudnn": "cuDNN"}
-_MOST_ROUNDS = 25  # that a budget buys; it always buys enough for an interval
+_MOST_ROUNDS = 25  # that a budget buys; it always buys enough for an interval (see `measure`)
 _EFFORT = "rounds", "budget"
 
 
@@ -123,29 +124,8 @@ class Timings(Results[P, Timing]):
         return self.values[point].ratio(name, to)
 
 
-class Progress(NamedTuple):
-    """How far a study is.
-
-    Attributes:
-        name: of the point that is being measured.
-        done: points measured, of those to measure.
-        points: to measure.
-        share: of the present point that is done.
-    """
-
-    name: str
-    done: int
-    points: int
-    share: float = 0.0
-
-    @property
-    def fraction(self) -> float:
-        """The share of all points that is done."""
-        return (self.done + self.share) / self.points
-
-    def to_text(self) -> str:
-        """In words."""
-        return f"point {self.done + 1} of {self.points} ({self.name})"
+Report = Callable[[float, str], object]
+"""Takes how far a study is: the share of its points that are done, and the same in words."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +195,8 @@ def timed(
         return Timing({}, provenance={"difference": difference}, missing=missing)
     timing = measure(
         calls,
-        rounds=how.parameters.get("rounds") or _within(how.parameters["budget"] * share, calls, comparison, how.device),
+        rounds=how.parameters.get("rounds", _MOST_ROUNDS),
+        budget=how.parameters.get("budget", math.inf) * share,
         warmup=warmup,
         device=how.device,
         before=dict.fromkeys(calls, comparison.clear),
@@ -276,7 +257,7 @@ def without_place(timing: Timing) -> Timing:
 
 def _compared(comparison: Comparison, how: MeasureOptions) -> tuple[dict[str, float], dict[str, str]]:
     """How far each result is from the first that is alike; and which calls are left out, and why."""
-    from packviz.ops.agreement import relative_error  # noqa: PLC0415 - needs torch
+    from packviz.ops.agreement import leaves, relative_error  # noqa: PLC0415 - needs torch
     from packviz.ops.tolerance import full_precision, of_gradients  # noqa: PLC0415
 
     difference: dict[str, float] = {}
@@ -289,7 +270,7 @@ def _compared(comparison: Comparison, how: MeasureOptions) -> tuple[dict[str, fl
                 raise StoppedError
             comparison.clear()
             try:
-                found = _tensors(comparison.calls[name]())
+                found = [*leaves(comparison.calls[name]()).values()]
                 right, reference = (right, reference) if right else (found, name)
                 error, wrong = relative_error(found, right, of_gradients)
             except Exception as problem:  # whatever a compiler or a driver may raise: the others are worth measuring
@@ -310,25 +291,6 @@ def _is_out_of_memory(error: BaseException) -> bool:
     """Whether the memory of the GPU, of the CPU, or of a library underneath has run out."""
     signs = "out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED"
     return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
-
-
-def _tensors(nested: Any) -> list[Any]:
-    if isinstance(nested, (tuple, list)):
-        return [tensor for part in nested for tensor in _tensors(part)]
-    return [nested]
-
-
-def _within(budget: float, calls: Mapping[str, Callable[[], Any]], comparison: Comparison, device: str) -> int:
-    """The rounds that a budget buys."""
-    took, clock = 0.0, clock_for(device)
-    for call in calls.values():
-        comparison.clear()
-        call()  # the first call of all is slow
-        comparison.clear()
-        clock.start()
-        call()
-        took += clock.stop()
-    return int(min(max(budget / took, FEWEST_ROUNDS), _MOST_ROUNDS))
 
 
 @dataclass(frozen=True)
@@ -391,7 +353,7 @@ class Study(Generic[P, V, R]):
         device: Any = "cpu",
         threads: int = 1,
         start: R | None = None,
-        progress: Callable[[Progress], object] = lambda progress: None,
+        progress: Report = lambda share, words: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[R]:
         """Measures one point after the other.
@@ -403,7 +365,7 @@ class Study(Generic[P, V, R]):
             threads: torch's CPU threads meanwhile. More than one gain little on products this small, and on a machine
                 that is shared they wait for each other.
             start: results to resume from: their points are kept and not measured again.
-            progress: called after every round.
+            progress: called after every round, as `Report` says.
             stop: asked before every call whether to stop; a point that is not complete is dropped.
 
         Yields:
@@ -435,7 +397,8 @@ class Study(Generic[P, V, R]):
             for i, point in enumerate(plan):
 
                 def report(done: int, rounds: int, i: int = i, point: P = point) -> None:
-                    progress(Progress(str(point), i, len(plan), done / rounds))
+                    words = f"point {i + 1} of {len(plan)} ({point})"
+                    progress((i + done / rounds) / len(plan), words)
 
                 report(0, 1)
                 try:
@@ -525,10 +488,11 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]
     if _on_gpu(ours) and _on_gpu(theirs):
         own = "parameters ", "allocator environment PYTORCH_"
         names = [name for name in names if name in _OF_A_GPU or name.startswith(own)]
+    values = {name: (one.get(name), other.get(name)) for name in names if name not in _NOT_COMPARED}
     found = [
-        f"{_LABELS.get(name, name.removeprefix('parameters '))} {_shown(one.get(name))}, not {_shown(other.get(name))}"
-        for name in names
-        if name not in _NOT_COMPARED and one.get(name) != other.get(name)
+        "{} {}, not {}".format(_LABELS.get(name, name.removeprefix("parameters ")), *map(_shown, pair))
+        for name, pair in values.items()
+        if pair[0] != pair[1]
     ]
     return list(dict.fromkeys(found))  # the threads may be a parameter too
 

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from packviz.bench.study import Progress, Results, Study
+from packviz.bench.study import Results, Study
 from packviz.core.files import require_suffix
 from packviz.draw.text import count
 
@@ -71,10 +71,8 @@ def carry_out(study: Study[Any, Any, Any], points: Sequence[Any], out: str | Non
 
 def kept(study: Study[Any, Any, Any], out: str | Path | None) -> Any:
     """What the file holds, if there is one."""
-    if not out or not Path(out).exists():
+    if not out or not Path(out).is_file():
         return None
-    if Path(out).is_dir():
-        raise ValueError(f"cannot write {out}: it is a folder")
     try:
         return study.load(out)
     except ValueError as error:
@@ -117,14 +115,11 @@ def noting_ctrl_c() -> Iterator[list[bool]]:
 
 
 def _stopped(result: Results[Any, Any] | None, out: str | None) -> int:
-    if not result or not result.values:
-        print("packviz: stopped; nothing was measured yet", file=sys.stderr)
-    elif not out:
-        print("packviz: stopped", file=sys.stderr)
+    there = count(len(result.values), "point") if result and result.values else ""
+    after = f"; {out} holds {there}. Run the same command again to resume." if out else ""
+    print(f"packviz: stopped{after if there else '; nothing was measured yet'}", file=sys.stderr)
+    if there and not out:
         print(result)
-    else:
-        there = count(len(result.values), "point")
-        print(f"packviz: stopped; {out} holds {there}. Run the same command again to resume.", file=sys.stderr)
     return STOPPED
 
 
@@ -135,13 +130,16 @@ class Bar:
         """Takes where to write."""
         self._stream, self._shown = stream, 0
 
-    def show(self, progress: Progress) -> None:
-        """Draws how far a study is."""
-        self._draw(progress.fraction, f"{progress.fraction:4.0%}  {progress.to_text()}")
+    def show(self, share: float, words: str) -> None:
+        """Draws how much is done."""
+        if self._stream.isatty():
+            line = f"[{'#' * round(20 * share):.<20}] {share:4.0%}  {words}"[: shutil.get_terminal_size().columns - 1]
+            self._write("\r" + line.ljust(self._shown))
+            self._shown = len(line)
 
     def show_rounds(self, done: int, of: int) -> None:
         """Draws the rounds of one measurement."""
-        self._draw(done / of, f"measuring, round {done} of {of}")
+        self.show(done / of, f"measuring, round {done} of {of}")
 
     def close(self) -> None:
         """Takes the bar away."""
@@ -153,12 +151,6 @@ class Bar:
         """Writes a line that stays."""
         self.close()
         self._write(line + "\n")
-
-    def _draw(self, fraction: float, words: str) -> None:
-        if self._stream.isatty():
-            line = f"[{'#' * round(20 * fraction):.<20}] {words}"[: shutil.get_terminal_size().columns - 1]
-            self._write("\r" + line.ljust(self._shown))
-            self._shown = len(line)
 
     def _write(self, text: str) -> None:
         print(text, end="", file=self._stream, flush=True)

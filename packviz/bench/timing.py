@@ -235,13 +235,9 @@ class Timing(HasText):
         """
         return statistics.median(self._of(name))
 
-    def quartiles(self, name: str) -> tuple[float, float]:
-        """First and third quartile in seconds. Raises as `median` does."""
-        return _quartiles(self._of(name))
-
     def spread(self, name: str) -> tuple[float, float, float]:
         """First quartile, median and third quartile in seconds. Raises as `median` does."""
-        low, high = self.quartiles(name)
+        low, high = _quartiles(self._of(name))
         return low, self.median(name), high
 
     def interval(self, name: str) -> tuple[float, float]:
@@ -267,7 +263,7 @@ class Timing(HasText):
             return load
         if self.rounds < FEWEST_ROUNDS:
             return ""
-        usual = statistics.median(high / max(low, 1e-12) for low, high in map(self.quartiles, self.seconds))
+        usual = statistics.median(high / max(low, 1e-12) for low, _, high in map(self.spread, self.seconds))
         if usual <= _UNSTEADY:
             return ""
         return f"the same call takes up to {usual:.2g} times as long, even in the middle half of the rounds"
@@ -294,10 +290,9 @@ class Timing(HasText):
             return f"stopped before the first round was complete: nothing to say of {', '.join(names)}"
         rows = []
         for name in names:
-            low, high = self.quartiles(name)
+            low, middle, high = map(quantities.milliseconds, self.spread(name))
             most = f", at most {self.memory[name] / 1e6:.3g} MB at once" if name in self.memory else ""
-            spread = f"(quartiles {quantities.milliseconds(low)} to {quantities.milliseconds(high)})"
-            rows.append([name, f"{quantities.milliseconds(self.median(name))} ms", f"{spread}{most}"])
+            rows.append([name, f"{middle} ms", f"(quartiles {low} to {high}){most}"])
         lines = text.table(rows, "<  .12  <")
         lines += [self.ratio(name, names[0]).to_text() for name in names[1:]]
         lines += [f"✗ {name} was left out: {why}" for name, why in self.missing.items()]

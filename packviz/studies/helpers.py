@@ -69,12 +69,9 @@ class Helpers(Tabled, Timings[HelperPoint]):
                 timing = self.values[point]
                 cells = [point.helper, milliseconds(timing.median(HELPER))]
                 for other in (LOOP, TORCH):
-                    if other in timing.seconds:
-                        ratio = timing.ratio(other, HELPER)
-                        doubt = "" if ratio.is_clear else "?"
-                        cells += [milliseconds(timing.median(other)), f"{doubt}{ratio.value:.1f} ×"]
-                    else:
-                        cells += ["–", "–"]
+                    ratio = timing.ratio(other, HELPER) if other in timing.seconds else None
+                    times = f"{'' if ratio.is_clear else '?'}{ratio.value:.1f} ×" if ratio else "–"
+                    cells += [milliseconds(timing.median(other)) if ratio else "–", times]
                 rows.append(cells)
         unclear = any("?" in cell for row in rows for cell in row[1:])
         notes = [RATIOS, *["?: not told apart."] * unclear, f"Measured on {self.caption}."]

@@ -97,7 +97,7 @@ class Savings(Timings[SavingsPoint], Drawing):
         ]
         rows = [["", "GFLOP", "ms", "quartiles"]]
         for one, count in point.flops.items():
-            middle, low, high = map(milliseconds, (timing.median(one), *timing.quartiles(one)))
+            low, middle, high = map(milliseconds, timing.spread(one))
             rows.append([one, f"{count / 1e9:.3g}", middle, f"{low} to {high}"])
         return "\n".join([*lines, *table(rows, "<21.8.9  <"), self.finding(point)])
 

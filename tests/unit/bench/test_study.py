@@ -126,11 +126,11 @@ def test_it_resumes_from_what_is_there():
     half = steps([Point(2)])[-1]
     seen.clear()
     told = []
-    first, *_, last = steps([Point(2), Point(3), Point(4)], start=half, progress=told.append)
+    first, *_, last = steps([Point(2), Point(3), Point(4)], start=half, progress=lambda *at: told.append(at))
     assert first is half
     shares = [0, 1, 2, 3, 3, 4, 5, 6]  # of two points, each with a round of warm-up and two that count
-    assert [round(6 * p.fraction, 6) for p in told] == shares
-    assert (told[0].to_text(), told[-1].to_text()) == ("point 1 of 2 (size 3)", "point 2 of 2 (size 4)")
+    assert [round(6 * share, 6) for share, _ in told] == shares
+    assert (told[0][1], told[-1][1]) == ("point 1 of 2 (size 3)", "point 2 of 2 (size 4)")
     assert [size for size, *_ in seen] == [3, 4]
     assert last.values[Point(2)] is half.values[Point(2)]
     with pytest.raises(ValueError, match=r"under different conditions \(rounds 2, not 5\)"):
