@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -163,8 +164,8 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         parameters = {**self.provenance["parameters"], "methods": kept}
 
         def of_kept(timing: Timing) -> Timing:
-            some = {what: getattr(timing, what).items() for what in ("seconds", "memory", "missing")}
-            return replace(timing, **{what: {m: v for m, v in items if m in kept} for what, items in some.items()})
+            some: dict[str, Any] = {what: getattr(timing, what) for what in ("seconds", "memory", "missing")}
+            return replace(timing, **{what: {m: v[m] for m in v if m in kept} for what, v in some.items()})
 
         values = {point: {which: of_kept(t) for which, t in timings.items()} for point, timings in self.values.items()}
         return Benchmark({**self.provenance, "parameters": parameters}, values)

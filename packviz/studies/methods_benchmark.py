@@ -327,9 +327,9 @@ def packing_chart(machines: Mapping[str, MethodsBenchmark]) -> Chart:
     for machine, result in machines.items():
         ratios[machine] = {name: {} for name in _PACKERS}
         for point in (point for point in points if point in result.values):
-            for name, found in ratios[machine].items():
+            for name, values in ratios[machine].items():
                 if not math.isnan(ratio := result.ratio(point, name, OURS)):
-                    found[rows[point]] = ratio
+                    values[rows[point]] = ratio
     worst = {machine: f"{max(found[PACKED].values()):.3g}" for machine, found in ratios.items()}
     title = f"Pack and pad: torch takes up to {_each(worst)} times as long as packviz"
     lines = [title]

@@ -265,7 +265,7 @@ def _strategies(
     expected = torch.autograd.grad(model(x, y, lengths).mean(), list(model.parameters()))
     parallel = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
     errors: dict[str, dict[str, float]] = {}
-    calls = {}
+    calls: dict[str, Callable[[], None]] = {}
     for strategy in buckets.SPLITS:
         share = buckets.split(lengths, workers, strategy)[rank]
         mine = [lengths[i] for i in share]
