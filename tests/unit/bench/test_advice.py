@@ -286,7 +286,6 @@ def test_a_look_that_is_all_there_is_time_for(monkeypatch):
     assert found.best == PACKED  # one round tells nothing
     assert "1 round cannot tell the methods apart; the fastest was pv.run, auto." in found.verdict
     assert "quartiles" not in found.verdict
-    assert "in interleaved rounds, the look being the first." in found.to_text()
 
 
 @pytest.mark.parametrize(("most", "rounds"), [(0, None), (4, None), (6, 1), (14, 1), (24, 1), (60, 3)])
