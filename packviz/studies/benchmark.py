@@ -164,8 +164,9 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         parameters = {**self.provenance["parameters"], "methods": kept}
 
         def of_kept(timing: Timing) -> Timing:
-            some: dict[str, Any] = {what: getattr(timing, what) for what in ("seconds", "memory", "missing")}
-            return replace(timing, **{what: {m: v[m] for m in v if m in kept} for what, v in some.items()})
+            some = {what: getattr(timing, what) for what in ("seconds", "memory", "missing")}
+            changed: dict[str, Any] = {what: {m: v[m] for m in v if m in kept} for what, v in some.items()}
+            return replace(timing, **changed)
 
         values = {point: {which: of_kept(t) for which, t in timings.items()} for point, timings in self.values.items()}
         return Benchmark({**self.provenance, "parameters": parameters}, values)

@@ -27,7 +27,7 @@ def test_in_a_table():
     point = helpers.HelperPoint("align", 2, 3, 4)
     found = helpers.Helpers({"device_name": "abacus", "torch": "2"}, {point: timing})
     assert found.faster(point) == 4
-    title, head, batch, row, *notes = found.to_text().splitlines()
+    title, _, batch, row, *notes = found.to_text().splitlines()
     assert title == "A plain Python loop takes 4.0 to 4.0 times as long as the helper"
     assert batch == "2 sequences of 1 to 3 time steps, 4 features:"
     assert row.split() == ["align", "1.5", "6", "4.0", "×", "2", "?1.0", "×"]
