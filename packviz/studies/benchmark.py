@@ -353,12 +353,8 @@ def _setups(results: Mapping[str, Benchmark]) -> list[str]:
 def _comparable(results: Mapping[str, Benchmark | None], quantity: str) -> dict[str, Benchmark]:
     """Those whose numbers can stand on the axes of the first: of the same network and batch, or ratios."""
     there = {name: result for name, result in results.items() if result}
-    networks = [result.network for result in there.values()]
-    return {
-        name: result
-        for (name, result), network in zip(there.items(), networks, strict=True)
-        if quantity == "ratio" or network == networks[0]
-    }
+    network = next((result.network for result in there.values()), "")
+    return {name: found for name, found in there.items() if quantity == "ratio" or found.network == network}
 
 
 def _plot(
@@ -441,7 +437,6 @@ def _in_words(plot: Plot) -> list[str]:
     return ["", f"{plot.title}, {plot.y}", *table(rows, ">10  .8")]
 
 
-_SLOPES = (("slope 1: T", 1), ("slope 2: T²", 2))
 _MARKS, _BANDS = "Filled marks: training. Hollow marks: forward.", "Bands and whiskers: quartiles."
 
 
@@ -454,12 +449,13 @@ def _guides(quantity: str, curves: Sequence[Curve], planned: Sequence[int], firs
     method = first.methods[0]
     if quantity == "ratio":
         return [Guide(f"1: as {method}", ((start, 1), (end, 1)))]
-    number = _number_of(method, first)
-    own = [c for c in curves if (c.method, c.source, c.hollow) == (number, 0, False) and len(c.x) > 1]
+    look = (_number_of(method, first), 0, False)
+    own = [c for c in curves if (c.method, c.source, c.hollow) == look and len(c.x) > 1]
     if quantity != "time" or not own:
         return []
-    x, y, last = own[-1].x[0], own[-1].y[0], own[-1].x[-1]
-    return [Guide(label, ((x, y), (last, y * (last / x) ** power))) for label, power in _SLOPES]
+    (x, *_, last), y = own[-1].x, own[-1].y[0]
+    slopes = {"slope 1: T": last / x, "slope 2: T²": (last / x) ** 2}
+    return [Guide(name, ((x, y), (last, y * rise))) for name, rise in slopes.items()]
 
 
 def _spread(timing: Timing, quantity: str, method: str, first: str) -> tuple[float, float, float] | None:

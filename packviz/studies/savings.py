@@ -102,7 +102,7 @@ class Savings(Timings[SavingsPoint], Drawing):
         return "\n".join([*lines, *table(rows, "<21.8.9  <"), self.finding(point)])
 
     def sheet(self, theme: str) -> Sheet:
-        """FLOPs and time of every batch, as multiples of the padded ones."""
+        """The picture."""
         return self.picture.sheet(theme)
 
     @property

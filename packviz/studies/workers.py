@@ -19,6 +19,7 @@ starts processes, a script calls it under `if __name__ == "__main__":`.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import pickle
 import socket
@@ -34,7 +35,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor, distributed, multiprocessing, nn
+from torch import Tensor, distributed, nn
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from packviz.bench.timing import Timing, measure
@@ -161,13 +163,13 @@ def compare(
     with tempfile.TemporaryDirectory(prefix="packviz-") as folder:
         out = Path(folder, "found")
         task = _Task(n, rounds, timeout, device, Path(folder, "meet").as_uri())
-        context = multiprocessing.spawn(_worker, (workers, task, out), nprocs=workers, join=False)
+        context = spawn(_worker, (workers, task, out), workers, join=False)  # type: ignore[no-untyped-call]
         deadline = time.monotonic() + timeout
         try:
             while not context.join(max(deadline - time.monotonic(), 0)):
                 if time.monotonic() >= deadline:
                     raise RuntimeError(f"the workers were not done after {timeout:g} s")
-        except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
+        except (ProcessRaisedException, ProcessExitedException) as error:
             raise RuntimeError(f"worker {error.error_index} failed:\n{str(error).strip()[-2000:]}") from None
         finally:
             for process in context.processes:
