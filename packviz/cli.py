@@ -6,7 +6,8 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from packviz.bench.command import add_advise, add_studies
 from packviz.bench.terminal import STOPPED, writing
@@ -31,42 +32,32 @@ STUDIES = {
 """What `packviz study` runs: by module, what each is about."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command and returns its exit status.
-
-    That is 0; 1 where `check` or `diagnose` found an error; 2 for input it cannot use; 130 after Ctrl-C.
-    """
+def _parser() -> argparse.ArgumentParser:
     description = "See, check and time PyTorch packed sequences from a terminal."
     parser = argparse.ArgumentParser(prog="packviz", description=description)
     parser.add_argument("--version", action="version", version=f"packviz {own_version() or '(not installed)'}")
     commands = parser.add_subparsers(title="commands", required=True)
 
-    shower = commands.add_parser("show", help="print a batch, padded and packed")
-    _add_lengths(shower)
-    shower.add_argument("--out", metavar="FILE", help="write to this file, which ends in .svg, .png, .html or .txt")
-    shower.add_argument("--svg", help=argparse.SUPPRESS)
-    shower.set_defaults(run=_show)
+    def add(name: str, add_options: Callable[[argparse.ArgumentParser], object], words: str) -> None:
+        add_options(commands.add_parser(name, help=words, description=f"{words.capitalize()}."))
 
-    diagnose = "find the mistakes that torch is silent about in a batch and its lengths"
-    add_diagnose(commands.add_parser("diagnose", help=diagnose, description=f"{diagnose.capitalize()}."))
-
-    check = "find what breaks in a network under fixed shapes, with the line of your code"
-    add_check(commands.add_parser("check", help=check, description=f"{check.capitalize()}."))
-
-    patched = "run a program with packviz's packing and padding under torch's names"
-    add_patched(commands.add_parser("patched", help=patched, description=f"{patched.capitalize()}."))
-
-    advise = "measure the methods of running an RNN on batches of these lengths, and recommend one"
-    adviser = commands.add_parser("advise", help=advise, description=f"{advise.capitalize()}.")
-    _add_lengths(adviser)
-    add_advise(adviser)
-
-    bench = "time the forum's network, padded and packed, on this machine"
-    benchmark.add_to(commands.add_parser("bench", help=bench, description=f"{bench.capitalize()}."))
-
+    add("show", _add_show, "print a batch, padded and packed")
+    add("diagnose", add_diagnose, "find the mistakes that torch is silent about in a batch and its lengths")
+    add("check", add_check, "find what breaks in a network under fixed shapes, with the line of your code")
+    add("patched", add_patched, "run a program with packviz's packing and padding under torch's names")
+    add("advise", _add_advise, "measure the methods of running an RNN on batches of these lengths, and recommend one")
+    add("bench", benchmark.add_to, "time the forum's network, padded and packed, on this machine")
     study = "run a study again: what notebooks show as recorded, measured on this machine"
-    add_studies(commands.add_parser("study", help=study, description=f"{study.capitalize()}."), STUDIES)
+    add("study", partial(add_studies, studies=STUDIES), study)
+    return parser
 
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status.
+
+    That is 0; 1 where `check` or `diagnose` found an error; 2 for input it cannot use; 130 after Ctrl-C.
+    """
+    parser = _parser()
     arguments, rest = patched_arguments([*(sys.argv[1:] if arguments is None else arguments)])
     options, status = parser.parse_args(arguments, argparse.Namespace(rest=rest, program=None)), 0
     if rest is None and isinstance(sys.stdout, io.TextIOWrapper):
@@ -92,15 +83,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _add_lengths(parser: argparse.ArgumentParser) -> None:
+def _add_lengths(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     add = parser.add_argument
-    add(
-        "lengths",
-        nargs="+",
-        help="the real time steps of each sequence, as in 5 3 2; or the path of a text, CSV, JSON or .npy file that"
-        " holds them, where - is standard input",
-    )
+    add("lengths", nargs="+", help="the real time steps of each sequence, as in 5 3 2; or the path of a text, CSV, JSON"
+        " or .npy file that holds them, where - is standard input")  # fmt: skip
     add("--column", metavar="NAME", help="the column of a table, or the key of a JSON object, that holds them")
+    return parser
+
+
+def _add_show(parser: argparse.ArgumentParser) -> None:
+    add = _add_lengths(parser).add_argument
+    add("--out", metavar="FILE", help="write to this file, which ends in .svg, .png, .html or .txt")
+    add("--svg", help=argparse.SUPPRESS)
+    parser.set_defaults(run=_show)
+
+
+def _add_advise(parser: argparse.ArgumentParser) -> None:
+    add_advise(_add_lengths(parser))
 
 
 def _show(options: argparse.Namespace) -> None:

@@ -28,8 +28,7 @@ parts.ByMachine(parts.STUDY.recordings())  # every machine that was recorded
 
 # %% [markdown]
 # On a CPU, the longer the sequences, the more of the step two parts take: the packed LSTM, and the padding after it.
-# Pack itself costs little. (So to exchange pack and pad alone leaves the larger part as it is. `pv.advise` says the
-# shares of *your* step: notebook 10.)
+# Pack itself costs little. So to replace pack and pad alone leaves the larger part as it is.
 #
 # Times depend on the machine. So from here on we **count**. Autograd records what a forward pass does as *nodes*. In the
 # backward pass each node takes a gradient and writes the next one: so many bytes, by so many *kernels*. (A kernel is one

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, NamedTuple
@@ -13,18 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from packviz.bench.comparison import (
-    METHODS,
-    OWN_BOTH,
-    OWN_PAD,
-    PACKED,
-    PADDED,
-    Pass,
-    batch_of,
-    every_method,
-    look,
-    shares,
-)
+from packviz.bench.comparison import METHODS, PACKED, PADDED, Pass, batch_of, every_method, look
 from packviz.bench.terminal import Bar
 from packviz.bench.timing import FEWEST_ROUNDS, RATIOS, Estimate, Ratio, Timing, measure, median_interval
 from packviz.core import batches as buckets
@@ -37,25 +27,15 @@ from packviz.draw import bars, palette, quantities, spreads, text
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 
-_PARTS = {
-    "pad": "pad_packed_sequence",
-    "pack": "pack_padded_sequence",
-    "RNN": "the RNN on packed data",
-    "rest": "what is left: pv.run",
-}
-_REPLACEMENTS = (PACKED, "its pad replaced", "its pack, too", "its RNN, too: pv.run")
-_REPLACED = (OWN_PAD, OWN_BOTH)  # to show what torch's packing spends its time on, and never recommended
 _RENAMED = {"gain": "speedup", "saved": "seconds_per_epoch", "in_buckets": "recommended", "seconds": "spent"}
-_AUTO = f"pv.run, {METHODS[0]}"
-_COLOURS = {PADDED: "padded", PACKED: "packed", OWN_PAD: "drop-in", OWN_BOTH: "drop-in", _AUTO: "run"}
+_COLOURS = {PADDED: "padded", PACKED: "packed", f"pv.run, {METHODS[0]}": "run"}
 _COLOURS["pv.run, packed"] = "drop-in"  # torch's kernel between packviz's pack and pad
 
 SAMPLE = 5
 """Batches that stand for an epoch, at most."""
 
-SLOW, SLOW_IF_TIGHT = 3.0, 2.0
-"""A method that takes more times as long as the fastest (padding aside) is only looked at; the second where time is
-short."""
+SLOW = 3.0
+"""A method that takes more times as long as the fastest (padding aside) is only looked at."""
 
 _ENOUGH_ROUNDS = 11
 """What the number of batches is chosen for: on a quiet machine so many rounds make the intervals narrow."""
@@ -74,7 +54,7 @@ class Advice(Drawing):
         loads: under `"shuffled"` and `"bucketed"` the cells of all batches of an epoch.
         sample: how many batches were measured of each.
         timing: the time of one pass over these batches, by method, or `bucketed(method)`. Where its `warmup` is 0 there
-            was no time for one, and its first round is the look: a call of each on one batch.
+            was no time for one, and its only round is the look: a call of each on one batch.
         once: seconds that one batch took with each method that was only looked at, because it is slow.
         failed: why a method was not measured at all.
         spent: seconds that it took: `"looking"` at one batch with each method, and `"measuring"`.
@@ -158,24 +138,6 @@ class Advice(Drawing):
         loader = _CODE[BUCKETED].format(self.batch_size, self.window)
         return f"{loader}\n\n{code.removeprefix('import packviz as pv').lstrip()}"
 
-    @property
-    def parts(self) -> Mapping[str, Ratio]:
-        """What is left of the time of torch's packing as one part after the other is replaced by packviz's.
-
-        First `pad_packed_sequence`, then `pack_padded_sequence`, then the RNN in between; each with its way back, if
-        there is one. Empty if that was not measured.
-        """
-        names = (PACKED, OWN_PAD, OWN_BOTH, _AUTO)
-        if not all(name in self.timing.seconds for name in names):
-            return {}
-        return {name: self.timing.ratio(name, PACKED) for name in names}
-
-    @property
-    def shares(self) -> Mapping[str, float]:
-        """The share of torch's packed time that each replacement saves, and the rest: in sum 1. Empty as `parts` is."""
-        _, *left = [ratio.value for ratio in self.parts.values()] or [1.0]
-        return shares(dict(zip(("pad", "pack", "RNN"), left, strict=True))) if left else {}
-
     def is_exact(self, name: str) -> bool:
         """Whether one of the names of `timing` gives the results of packing; torch's padding only if none is padded."""
         return _method(name) != PADDED or bool(self.lengths.min() == self.lengths.max())
@@ -186,12 +148,16 @@ class Advice(Drawing):
 
     def to_text(self) -> str:
         """The recommendation, the table behind it, and how it was measured."""
-        return "\n".join([self.verdict, "", *self._table(), RATIOS, *self._share_lines(), "", *self._notes()])
+        return "\n".join([self.verdict, "", *self._table(), RATIOS, "", *self._notes()])
 
     def sheet(self, theme: str) -> Sheet:
-        """The recommendation above a bar per method; and what torch's packed run spends its time on."""
-        pictures = [self._bars(theme), *([self._replacements(theme)] if self.parts else [])]
-        return stack(self.verdict.replace("\n", " "), pictures, theme)
+        """The recommendation above a bar per method."""
+        rows = {name: self._bar(name) for name in self.timing.seconds}
+        drawn = f"times as long as {PACKED}: median of the rounds' ratios, and its 95 % interval"
+        together = [f"bucketed: {self._together}."] if self._exact(BUCKETED) else []
+        notes = [*together, f"Measured on {self.timing.caption}."]
+        picture = spreads.spreads(drawn, rows, theme, hatched="other results than packing", line=1, notes=notes)
+        return stack(self.verdict.replace("\n", " "), [picture], theme)
 
     @property
     def verdict(self) -> str:
@@ -199,19 +165,12 @@ class Advice(Drawing):
         where = ", on buckets of similar lengths" if self.recommended != self.best else ""
         known = where or self._gain.is_clear or self.is_clear
         use = "Use" if known else "Cannot tell which is fastest; take the simplest,"
-        lines = [f"{use} {_method(self.recommended)}{where}.", *self._gain_lines(), *self._bucketing_lines()]
-        return "\n".join(lines)
+        return "\n".join([f"{use} {_method(self.recommended)}{where}.", *self._gain_lines(), self._bucketing()])
 
     @property
     def _gain(self) -> Ratio:
         """The time of the best method on shuffled batches over that of torch's packing."""
         return self.timing.ratio(self.best, PACKED)
-
-    def _saved(self) -> Estimate:
-        """Seconds per epoch that the best method saves on shuffled batches, compared with torch's packing."""
-        rounds = zip(self.timing.seconds[PACKED], self.timing.seconds[self.best], strict=True)
-        differences = [self._scale * (packed - best) for packed, best in rounds]
-        return Estimate(float(np.median(differences)), *median_interval(differences))
 
     def _gain_lines(self) -> list[str]:
         """What the best method on shuffled batches gains, and how sure that is."""
@@ -235,59 +194,39 @@ class Advice(Drawing):
         share = 100 * (1 - slow), 100 * (1 - fast)
         percent = f"{quantities.known(100 * (1 - gain.value), share)} %"
         it = f"On shuffled batches {self.best}" if self.recommended != self.best else "It"
+        pairs = zip(self.timing.seconds[PACKED], self.timing.seconds[self.best], strict=True)
+        saved = [self._scale * (packed - best) for packed, best in pairs]
+        known = quantities.known(float(np.median(saved)), median_interval(saved))
         sentence = f"{it} saves {percent} of the time of {PACKED} (95 % interval {quantities.between(share)} %)"
         doubt = "" if fastest == self.best else f" {fastest} has a lower median, but is not told apart from it."
-        return [f"{sentence}, some {self._saved().known} s per epoch.{doubt}", *busy]
+        return [f"{sentence}, some {known} s per epoch.{doubt}", *busy]
 
-    def _bucketing_lines(self) -> list[str]:
+    def _bucketing(self) -> str:
         """What bucketing does to the padding and to the time."""
         before, after = (self.loads[order] for order in (SHUFFLED, BUCKETED))
         if after.padding >= before.padding:
-            return [f"Bucketing by length ({self._together}) leaves no less padding here."]
+            return f"Bucketing by length ({self._together}) leaves no less padding here."
         wasted = [text.percent(load.padding, int(load.cells.sum())) for load in (before, after)]
         sentence = f"Bucketing by length ({self._together}) leaves {wasted[1]} padding of {wasted[0]}"
         ratio = self.bucketing
         if ratio is None:
-            return [f"{sentence}; its time was not measured."]
+            return f"{sentence}; its time was not measured."
         if not ratio.is_clear:
-            return [f"{sentence}; in time it is not told apart from shuffled batches."]
-        ends = sorted(100 * abs(1 - end) for end in ratio.interval)
-        share = quantities.known(100 * abs(1 - ratio.value), (ends[0], ends[1]))
+            return f"{sentence}; in time it is not told apart from shuffled batches."
+        low, high = sorted(100 * abs(1 - end) for end in ratio.interval)
+        share = quantities.known(100 * abs(1 - ratio.value), (low, high))
         more = f"{share} % {'less' if ratio.value < 1 else 'more'} time per epoch"
-        return [f"{sentence}, and takes {more}, with {_method(ratio.name)}."]
+        return f"{sentence}, and takes {more}, with {_method(ratio.name)}."
 
     def _table(self) -> list[str]:
         rows = [["seconds per epoch", "median", "× packed", "95 % interval", "results of packing"]]
-        for name in self._compared:
+        for name in self.timing.seconds:
             ratio = self.timing.ratio(name, PACKED)
             same = "yes" if self.is_exact(name) else "no: padding is read"
             rows.append([name, self.epoch(name).known, ratio.number, ratio.between, same])
         for name, seconds in self.once.items():
-            if name in _REPLACED:
-                continue
             rows.append([name, f"~ {float(f'{seconds * self.batches:.1g}'):g}", "", "(a look at one batch)"])
-        rows += [[name, why] for name, why in self.failed.items() if name not in _REPLACED]
-        return text.table(rows, "<  >8  >8  >20  <")
-
-    def _share_lines(self) -> list[str]:
-        """What torch's packed run spends its time on."""
-        if not self.shares:
-            there = OWN_PAD in {**self.once, **self.failed}
-            return [f"What {PACKED} spends its time on was not measured: give a larger budget."] if there else []
-        rows = []
-        for name, (part, share) in zip((*[*self.parts][1:], ""), self.shares.items(), strict=True):
-            told = not name or self._is_faster(name)
-            rows.append([f"  {_PARTS[part]}", quantities.whole_percent(share) if told else "not told apart from 0 %"])
-        title = (
-            f"What {PACKED} spends its time on: what is saved when one part after the other is replaced by packviz's"
-        )
-        return ["", title, *text.table(rows, "<  <")]
-
-    def _is_faster(self, name: str) -> bool:
-        """Whether a replacement clearly takes less time than the step before it."""
-        names = [*self.parts]
-        ratio = self.timing.ratio(name, names[names.index(name) - 1])
-        return ratio.is_clear and ratio.value < 1
+        return text.table([*rows, *map(list, self.failed.items())], "<  >8  >8  >20  <")
 
     def _notes(self) -> list[str]:
         n = self.lengths
@@ -301,8 +240,7 @@ class Advice(Drawing):
             f"An epoch is {each}, times {self._scale:.3g}: batches ranked by their cells, cut into equal groups, and"
             " the middle one of each taken.",
             f"bucketed: {self._together}, as BucketSampler(lengths, {self.batch_size}, window={self.window}) does.",
-            f"Time spent: {looking} for a look at each method, {measuring} in interleaved rounds"
-            f"{'' if self.timing.warmup else ', the look being the first'}.",
+            f"Time spent: {looking} for a look at each method, {measuring} in interleaved rounds.",
             f"Measured on {self.timing.caption}.",
         ]
 
@@ -313,17 +251,12 @@ class Advice(Drawing):
         return f"window {self.window}: {together} of {text.count(self.batches, 'batch', 'batches')} sorted together"
 
     @property
-    def _compared(self) -> list[str]:
-        """What is measured to be chosen from."""
-        return [name for name in self.timing.seconds if name not in _REPLACED]
-
-    @property
     def _scale(self) -> float:
         return self.batches / self.sample
 
     def _exact(self, order: str) -> list[str]:
         """What was measured in an order and gives the results of packing, the simplest first."""
-        names = [name for name in self._compared if (_method(name) != name) == (order == BUCKETED)]
+        names = [name for name in self.timing.seconds if (_method(name) != name) == (order == BUCKETED)]
         return [name for name in names if self.is_exact(name)]
 
     def _best(self, order: str) -> str:
@@ -331,25 +264,13 @@ class Advice(Drawing):
         fastest = min(exact, key=self.timing.median)
         return next(name for name in exact if name == fastest or not self.timing.ratio(name, fastest).is_clear)
 
-    def _bars(self, theme: str) -> Sheet:
-        rows = {}
-        for name in self._compared:
-            ratio = self.timing.ratio(name, PACKED)
-            rows[name] = _spread(ratio, ratio.number, hatched=not self.is_exact(name), bold=name == self.recommended)
-        title = f"times as long as {PACKED}: median of the rounds' ratios, and its 95 % interval"
-        together = [f"bucketed: {self._together}."] if self._exact(BUCKETED) else []
-        notes = [*together, f"Measured on {self.timing.caption}."]
-        return spreads.spreads(title, rows, theme, hatched="other results than packing", line=1, notes=notes)
-
-    def _replacements(self, theme: str) -> Sheet:
-        rows = {}
-        for said, (name, ratio), part in zip(_REPLACEMENTS, self.parts.items(), ("", *self.shares), strict=False):
-            saved = (
-                f": {part} was {quantities.whole_percent(self.shares[part])}" if part and self._is_faster(name) else ""
-            )
-            rows[said] = _spread(ratio, f"{ratio.number}{saved}")
-        title = f"what {PACKED} spends its time on: one part after the other replaced by packviz's"
-        return spreads.spreads(title, rows, theme, line=1)
+    def _bar(self, name: str) -> spreads.Spread:
+        """The ratio of a method, in its colour, with its interval if the rounds give one."""
+        ratio, method = self.timing.ratio(name, PACKED), _method(name)
+        fill = palette.METHODS.get(_COLOURS.get(method, method.removeprefix("pv.run, ")), bars.SOLID)
+        low, high = ratio.interval if ratio.rounds >= FEWEST_ROUNDS else (ratio.value, ratio.value)
+        shown = {"hatched": not self.is_exact(name), "bold": name == self.recommended}
+        return spreads.Spread(low, ratio.value, high, ratio.number, fill=fill, **shown)
 
 
 def advise(
@@ -368,8 +289,7 @@ def advise(
     It compares torch's packing (pack, RNN, pad), every method of `pv.run`, and torch's padded run, which it recommends
     only if nothing is padded, because elsewhere it changes results. It measures forward and backward if the RNN is in
     training mode, and forward alone after `rnn.eval()`, on the RNN's own device and with its dtype. The RNN's gradients
-    stay as they are. To show what torch's packing spends its time on, it also replaces one part of it after the other
-    by packviz's: the pad, the pack, and the run of the RNN.
+    stay as they are.
 
     An epoch is formed as in training: all sequences are shuffled and cut into batches. A second one is formed in
     buckets (see `pv.BucketSampler`). The batches of each are ranked by their padded cells and cut into up to five equal
@@ -382,10 +302,9 @@ def advise(
         batch_size: sequences per batch.
         window: batches that are sorted together, in buckets.
         budget: seconds for everything. Every method is called on one batch, and once more if there is time. Methods
-            that take over three times as long as the fastest are not measured further, apart from torch's own two; if
-            time is short, nor is anything but torch's packing that takes over twice as long. Interleaved rounds follow
-            until the ratios to torch's packing are known to about 5 %, or the budget is spent. If it allows for fewer
-            than a dozen rounds, the first calls count as a round. A call that has begun is finished, and torch's
+            that take over three times as long as the fastest are not measured further, apart from torch's own two.
+            Interleaved rounds follow until the ratios to torch's packing are known to about 5 %, or the budget is
+            spent. If it allows for none, the first calls count as one. A call that has begun is finished, and torch's
             packing is always called once. If there is no time for one call of each method, some are left out.
         seed: of the shuffling and the data.
         progress: called with the rounds done and the rounds in all. Defaults to a bar on standard error, if that is a
@@ -402,16 +321,14 @@ def advise(
         ValueError: the lengths or the file are not valid, a number is out of range, or the RNN has no values (meta
             device); or it was stopped before every method was looked at.
     """
-    began = time.monotonic()
-    device = _device_of(rnn)
+    began, device, n = time.monotonic(), _device_of(rnn), _lengths(lengths)
     budget = require_seconds("budget", budget)
-    n = _lengths(lengths)
     at_least("window", window)
     orders = {order: buckets.batches(n, batch_size, order, window=window, seed=seed) for order in (SHUFFLED, BUCKETED)}
     loads = {order: Load.of(n, groups) for order, groups in orders.items()}
-    methods, bar = every_method(), Bar(sys.stderr)
-    end = began + budget
-    with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):  # for dropout
+    methods, end = every_method(), began + budget
+    gpus = [] if device.type == "cpu" else [device]
+    with closing(Bar(sys.stderr)) as bar, torch.random.fork_rng(gpus, device_type=device.type):  # for dropout
         first = batch_of(rnn, n[_middle(orders[SHUFFLED], loads[SHUFFLED], 1)[0]], seed)
         looks, failed = look(rnn, methods, first, lambda: end - time.monotonic(), stop)
         looked = time.monotonic()
@@ -421,11 +338,12 @@ def advise(
         calls: dict[str, Pass] = {}
         for order in (SHUFFLED, BUCKETED)[: 1 + effort.in_buckets]:
             some = [batch_of(rnn, n[group], seed) for group in _middle(orders[order], loads[order], effort.sample)]
-            calls |= {name: Pass(rnn, methods[_method(name)], some) for name in effort.names(order)}
+            named = {name if order == SHUFFLED else bucketed(name): methods[name] for name in effort.kept}
+            calls |= {name: Pass(rnn, method, some) for name, method in named.items()}
         timing = measure(
             calls,
             rounds=max(1, effort.rounds),
-            warmup=effort.warmup,
+            warmup=1,
             device=device,
             before={name: call.reorder for name, call in calls.items()},
             progress=progress or bar.show_rounds,
@@ -434,14 +352,11 @@ def advise(
             until_narrow=True,
             to=PACKED,
         )
-    bar.clear()
     spent = {"looking": looked - began, "measuring": time.monotonic() - looked}
     sample, once = effort.sample, {name: took for name, took in looks.items() if name not in effort.kept}
-    if not effort.warmup or not timing.rounds:  # the look is a round too, on one batch
-        rounds = {name: (looks[name], *timing.seconds[name]) for name in effort.kept}
-        timing, sample = replace(timing, seconds=rounds, warmup=0), 1
-    spec = Spec.of(rnn)
-    return Advice(spec, rnn.training, n, batch_size, window, loads, sample, timing, once, failed, spent)
+    if not timing.rounds:  # the look is a round too, on one batch
+        timing, sample = replace(timing, seconds={name: (looks[name],) for name in effort.kept}, warmup=0), 1
+    return Advice(Spec.of(rnn), rnn.training, n, batch_size, window, loads, sample, timing, once, failed, spent)
 
 
 class _Effort(NamedTuple):
@@ -451,39 +366,24 @@ class _Effort(NamedTuple):
         kept: the methods to measure.
         in_buckets: whether to measure them on buckets, too.
         sample: batches of each order.
-        rounds: at most; 0 if there is no time for any.
-        warmup: rounds before them; if 0, the look counts as the first round.
+        rounds: at most, after one to warm up; under 1 if there is no time for any.
     """
 
     kept: list[str]
     in_buckets: bool
     sample: int
     rounds: int
-    warmup: int
-
-    def names(self, order: str) -> list[str]:
-        """What to measure in an order, as it is called there."""
-        if order == SHUFFLED:
-            return self.kept
-        return [bucketed(method) for method in self.kept if method not in _REPLACED]
 
     @classmethod
     def within(cls, left: float, looks: Mapping[str, float], batches: int, buckets_help: bool) -> _Effort:
         """Returns what fits into the seconds that are `left`, if one batch takes what the `looks` say."""
         fastest = min(took for name, took in looks.items() if name != PADDED)
-
-        def fast(times: float, *always: str) -> list[str]:
-            return [name for name, took in looks.items() if name in always or took <= times * fastest]
-
-        kept = fast(SLOW, PADDED, PACKED, *_REPLACED)
-        if left < (_ENOUGH_ROUNDS + 1) * sum(looks[name] for name in kept):
-            kept = fast(SLOW_IF_TIGHT, PACKED)
+        kept = [name for name, took in looks.items() if name in (PADDED, PACKED) or took <= SLOW * fastest]
         each = sum(looks[name] for name in kept)
         share = left / (_ENOUGH_ROUNDS + 1) / each  # orders times batches
-        warmup = int(share >= 1)
         in_buckets = share >= 2 and buckets_help
         sample = min(SAMPLE, batches, max(1, int(share / (1 + in_buckets))))
-        return cls(kept, in_buckets, sample, int(left / ((1 + in_buckets) * each * sample)) - warmup, warmup)
+        return cls(kept, in_buckets, sample, int(left / ((1 + in_buckets) * each * sample)) - 1)
 
 
 def _device_of(rnn: Any) -> torch.device:
@@ -499,14 +399,6 @@ def _device_of(rnn: Any) -> torch.device:
 def bucketed(method: str) -> str:
     """What the timing of a method on buckets is called."""
     return f"{method}, bucketed"
-
-
-def _spread(ratio: Ratio, said: str, **more: bool) -> spreads.Spread:
-    """The bar of a ratio, in the colour of its method, with its interval if the rounds give one."""
-    method = _method(ratio.name)
-    fill = palette.METHODS.get(_COLOURS.get(method, method.removeprefix("pv.run, ")), bars.SOLID)
-    low, high = ratio.interval if ratio.rounds >= FEWEST_ROUNDS else (ratio.value, ratio.value)
-    return spreads.Spread(low, ratio.value, high, said, fill=fill, **more)
 
 
 def _method(name: str) -> str:

@@ -228,9 +228,7 @@ def _time_shape(point: CalibrationPoint, how: MeasureOptions) -> _Seconds:
         x = torch.ones(batch, steps, inputs, device=device, dtype=dtype, requires_grad=True)
         leaves = [x, *rnn.parameters()]
         made = {run.what: partial(rnn_calls.run, rnn, x, run.lengths, run.method) for run in runs}
-        calls = {
-            what: rnn_calls.training(run, leaves) if training else rnn_calls.forward(run) for what, run in made.items()
-        }
+        calls = {what: rnn_calls.one_pass(run, leaves, training) for what, run in made.items()}
         part = how.part("training" if training else "forward", i, len(rounds))
         timing = timed(Comparison(calls, forget), part, warmup=1)
         for run in runs:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from packviz.bench.machine import check_device
 from packviz.bench.study import Study
-from packviz.bench.terminal import Bar, carry_out, noting_ctrl_c, positive
+from packviz.bench.terminal import carry_out, noting_ctrl_c, positive
 from packviz.core import lengths
 from packviz.core.spec import GATES, Spec
 from packviz.core.validation import one_of
@@ -98,16 +97,9 @@ def _advise(options: argparse.Namespace) -> None:
     rnn = rnn_of(spec).to(check_device(options.device)).train(not options.forward)
     if options.threads:
         torch.set_num_threads(options.threads)
-    with Bar(sys.stderr) as bar, noting_ctrl_c() as pressed:
+    with noting_ctrl_c() as pressed:
         try:
-            advice = advise(
-                rnn,
-                n,
-                batch_size=options.batch_size,
-                budget=options.budget,
-                progress=bar.show_rounds,
-                stop=lambda: bool(pressed),
-            )
+            advice = advise(rnn, n, batch_size=options.batch_size, budget=options.budget, stop=lambda: bool(pressed))
         except ValueError:
             if not pressed:
                 raise

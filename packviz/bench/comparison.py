@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,47 +21,20 @@ PADDED, PACKED = "torch, padded", "torch, packed"
 METHODS = ("auto", "padded", "packed", "split", "staircase")
 """What `pv.run` offers; all give the results of packing."""
 
-OWN_PAD, OWN_BOTH = "torch, packviz's pad", "torch, packviz's pack and pad"
-"""torch's packed run with one part after the other replaced: no advice, but what a step's time is made of."""
-
 _STOPPED = "stopped before every method was looked at: nothing was measured"
 
 
-class Batch(NamedTuple):
-    """A padded batch `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`, and its lengths `(B,)` on the CPU."""
-
-    x: Tensor
-    lengths: Tensor
-
-
-def shares(left: Mapping[str, float], rest: str = "rest") -> dict[str, float]:
-    """The share of each part of a step, and of the rest; they add up to 1.
-
-    Args:
-        left: what is left of the step's time as one part after the other is replaced by a faster one: by the name of
-            the part, as a share of the time of the whole step. What is left at the end is the rest.
-        rest: what to call that.
-    """
-    falling = [1.0]
-    for share in left.values():  # noise may turn the order round
-        falling.append(min(falling[-1], share))
-    return dict(zip(left, (a - b for a, b in pairwise(falling)), strict=True)) | {rest: falling[-1]}
-
+Batch = tuple[Tensor, Tensor]
+"""A padded batch `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`, and its lengths `(B,)` on the CPU."""
 
 Method = Callable[[Any, Any, Any], Any]
 """Takes the RNN and a batch, as in `packviz.bench.rnn_calls`; returns what the RNN does: output and final states."""
 
 
 def every_method() -> dict[str, Method]:
-    """Returns every method of running an RNN, by name, the simplest first; last torch's with parts replaced."""
+    """Returns every method of running an RNN, by name, the simplest first."""
     offered = {f"pv.run, {method}": partial(rnn_calls.run, method=method) for method in METHODS}
-    return {
-        PADDED: rnn_calls.padded,
-        PACKED: rnn_calls.packed,
-        **offered,
-        OWN_PAD: rnn_calls.own_pad,
-        OWN_BOTH: rnn_calls.drop_in,
-    }
+    return {PADDED: rnn_calls.padded, PACKED: rnn_calls.packed, **offered}
 
 
 def batch_of(rnn: Any, lengths: IntArray, seed: int) -> Batch:
@@ -71,20 +43,20 @@ def batch_of(rnn: Any, lengths: IntArray, seed: int) -> Batch:
     shape = (lengths.size, int(lengths.max())) if rnn.batch_first else (int(lengths.max()), lengths.size)
     numbers = torch.randn(*shape, rnn.input_size, generator=torch.Generator().manual_seed(seed))
     x = numbers.to(weight.device, weight.dtype).requires_grad_(rnn.training)
-    return Batch(x, torch.tensor(lengths))
+    return x, torch.tensor(lengths)
 
 
 def look(
     rnn: Any, methods: Mapping[str, Method], batch: Batch, left: Callable[[], float], stop: Callable[[], bool]
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Calls each method on one batch, twice if time allows; returns seconds, and why methods were left out."""
-    clock = clock_for(batch.x.device)
+    clock, allowed = clock_for(batch[0].device), partial(of_states, device=batch[0].device.type)
     reference: list[Any] = []
     looks: dict[str, float] = {}
     failed: dict[str, str] = {}
     passes: dict[str, Pass] = {}
     drops = rnn.training and rnn.dropout and rnn.num_layers > 1
-    ragged = bool(batch.lengths.min() < batch.lengths.max())
+    ragged = len(set(batch[1].tolist())) > 1
     # Packing first, as all are compared with it; last the padded run, if it is no candidate.
     for name in sorted(methods, key=lambda name: (name != PACKED, name == PADDED and ragged)):
         if stop():
@@ -105,7 +77,7 @@ def look(
             failed[name] = f"cannot run this: {first_line(error)}"
             continue
         reference = reference or results
-        _, wrong = relative_error(results, reference, partial(of_states, device=batch.x.device.type))
+        _, wrong = relative_error(results, reference, allowed)
         if name != PADDED and wrong is not None:
             failed[name] = f"gives another {('output', 'h_n', 'c_n')[wrong]} than packing"
         else:
@@ -142,17 +114,17 @@ class Pass:
 
     def reorder(self) -> None:
         """Deals the lengths out anew: a new batch, as training has it, whatever a method remembers of the last one."""
-        self.batches = [b._replace(lengths=b.lengths[self.random.permutation(len(b.lengths))]) for b in self.batches]
+        self.batches = [(x, n[self.random.permutation(len(n))]) for x, n in self.batches]
 
     def __call__(self) -> list[Any]:
         """Gives the results of the last batch."""
         with torch.set_grad_enabled(self.rnn.training):
-            for batch in self.batches:
-                results = _results(self.method(self.rnn, *batch))
+            for x, lengths in self.batches:
+                results = _results(self.method(self.rnn, x, lengths))
                 if self.rnn.training:
                     # Not backward(): the gradients that the RNN holds are its owner's.
                     ones = [torch.ones_like(result) for result in results]
-                    torch.autograd.grad(results, [batch.x, *self.weights], ones)
+                    torch.autograd.grad(results, [x, *self.weights], ones)
         return [result.detach() for result in results]
 
 

@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
@@ -201,20 +201,19 @@ def caption(place: Mapping[str, Any], rounds: Iterable[int] = (), each: Iterable
     """
     kind = f"GPU, CUDA {place.get('cuda')}" if str(place.get("device", "")).startswith("cuda") else "CPU"
     own = [*each]
-    loads, dates = (
-        [one[name] for one in own if one.get(name)] or [one[name] for one in (place,) if one.get(name)]
-        for name in ("load_average", "date")
-    )
+
+    def known(name: str) -> list[Any]:
+        return [one[name] for one in own if one.get(name)] or [one[name] for one in (place,) if one.get(name)]
+
+    loads = [load for load, *_ in known("load_average")] if place.get("cores") else []
     taken = sorted(set(rounds))
     parts = [
         f"{place.get('device_name')} ({kind})",
         f"torch {place.get('torch')}",
         count(int(place["threads"]), "thread") if place.get("threads") else "",
-        f"load {_span(load for load, *_ in loads)} on {count(place['cores'], 'core')}"
-        if loads and place.get("cores")
-        else "",
+        f"load {_span(loads)} on {count(place['cores'], 'core')}" if loads else "",
         f"{_span(taken)} round{'' if taken == [1] else 's'}" if taken else "",
-        _span(date[:10] for date in dates),
+        _span(date[:10] for date in known("date")),
     ]
     made_up = f"MADE UP, no machine was timed ({place['fake']}): " if "fake" in place else ""
     return made_up + ", ".join(filter(None, parts))
@@ -239,10 +238,9 @@ def check_device(device: Any) -> str:
     """
     import torch  # noqa: PLC0415
 
-    try:
-        chosen = torch.device(device)
-    except RuntimeError:  # its message lists twenty types of device
+    with suppress(RuntimeError):  # its message lists twenty types of device
         chosen = torch.device("meta")
+        chosen = torch.device(device)
     if chosen.type not in ("cpu", "cuda") or (chosen.type == "cpu" and chosen.index):
         raise ValueError(f"device is {device!r}; choose cpu, cuda, or one of several GPUs as in cuda:1")
     if chosen.type == "cuda":
@@ -261,11 +259,5 @@ def no_cuda() -> str:
     if torch.cuda.is_available():
         return ""
     if torch.version.cuda is None:
-        return (
-            f"torch {torch.__version__} is built without CUDA: install a build with CUDA"
-            " (https://pytorch.org/get-started/locally/)"
-        )
-    return (
-        f"torch, built for CUDA {torch.version.cuda}, finds no GPU: see whether `nvidia-smi` lists one, whether its"
-        " driver is new enough, and what CUDA_VISIBLE_DEVICES says"
-    )
+        return f"torch {torch.__version__} is built without CUDA: install a build with it (https://pytorch.org)"
+    return f"torch for CUDA {torch.version.cuda} finds no GPU: see what `nvidia-smi` and CUDA_VISIBLE_DEVICES say"

@@ -7,6 +7,7 @@ It gives what the RNN gives: the padded output and the final states.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor, autograd, nn, no_grad, ones_like
@@ -28,25 +29,23 @@ def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> Any:
     return rnn(x)
 
 
-def packed(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, in_order: bool = False) -> Any:
+def packed(
+    rnn: nn.RNNBase,
+    x: Tensor,
+    lengths: Tensor,
+    in_order: bool = False,
+    pack: Callable[..., Any] = pack_padded_sequence,
+    pad: Callable[..., Any] = pad_packed_sequence,
+) -> Any:
     """Packs, runs and pads again; `in_order` says that the lengths are, longest first."""
     first = rnn.batch_first
-    output, state = rnn(pack_padded_sequence(x, lengths, batch_first=first, enforce_sorted=in_order))
-    return pad_packed_sequence(output, batch_first=first)[0], state
+    output, state = rnn(pack(x, lengths, batch_first=first, enforce_sorted=in_order))
+    return pad(output, batch_first=first)[0], state
 
 
-def drop_in(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, in_order: bool = False) -> Any:
-    """The same by packviz's packing and padding."""
-    first = rnn.batch_first
-    output, state = rnn(packing.pack_padded_sequence(x, lengths, batch_first=first, enforce_sorted=in_order))
-    return packing.pad_packed_sequence(output, batch_first=first)[0], state
-
-
-def own_pad(rnn: nn.RNNBase, x: Tensor, lengths: Tensor, in_order: bool = False) -> Any:
-    """As `packed`, but padded again by packviz."""
-    first = rnn.batch_first
-    output, state = rnn(pack_padded_sequence(x, lengths, batch_first=first, enforce_sorted=in_order))
-    return packing.pad_packed_sequence(output, batch_first=first)[0], state
+own_pad = partial(packed, pad=packing.pad_packed_sequence)
+drop_in = partial(own_pad, pack=packing.pack_padded_sequence)
+"""The same, with packviz's padding, and with packviz's packing as well."""
 
 
 def run(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Any, method: str = "auto") -> Any:
@@ -54,15 +53,13 @@ def run(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Any, method: str = "
     return running.run(rnn, x, lengths, method=method)
 
 
-def training(call: Callable[[], Any], leaves: Sequence[Tensor]) -> Callable[[], Any]:
-    """A forward pass and a backward one, with a gradient of ones.
+def one_pass(call: Callable[[], Any], leaves: Sequence[Tensor], training: bool = True) -> Callable[[], Any]:
+    """Returns a function that runs a forward pass, and a backward pass with a gradient of ones if it trains.
 
     Args:
         call: gives the output, or a tuple of which it is the first.
-        leaves: what to derive by.
-
-    Returns:
-        A function that gives the output, then the gradients. Not by `backward()`: nothing is left on the leaves.
+        leaves: what to derive by. Not by `backward()`: nothing is left on the leaves.
+        training: if not, the forward pass is alone, and builds no graph for autograd.
     """
 
     def both() -> Any:
@@ -70,14 +67,4 @@ def training(call: Callable[[], Any], leaves: Sequence[Tensor]) -> Callable[[], 
         out = out[0] if isinstance(out, tuple) else out
         return out.detach(), *autograd.grad(out, leaves, ones_like(out))
 
-    return both
-
-
-def forward(call: Callable[[], Any]) -> Callable[[], Any]:
-    """A forward pass, without a graph for autograd."""
-
-    def alone() -> Any:
-        with no_grad():
-            return call()
-
-    return alone
+    return both if training else no_grad()(call)

@@ -15,17 +15,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from packviz.bench.machine import calm_allocator, caption, check_device, provenance
-from packviz.bench.timing import FEWEST_ROUNDS, Ratio, Timing, clock_for, measure
+from packviz.bench.timing import Ratio, StoppedError, Timing, measure
 from packviz.core import results
 from packviz.core.has_text import HasText, first_line
-from packviz.draw.quantities import duration
 
 P = TypeVar("P")
 V = TypeVar("V")
@@ -41,16 +40,8 @@ CPU everything else must be equal, too."""
 _OF_A_HOST = ("driver", "cores")  # kept by each point of a GPU
 
 _LABELS = {"device_name": "device", "cuda": "CUDA", "cudnn": "cuDNN"}
-_MOST_ROUNDS = 25  # that a budget buys; it always buys enough for an interval
+_MOST_ROUNDS = 25  # that a budget buys; it always buys enough for an interval (see `measure`)
 _EFFORT = "rounds", "budget"
-
-
-class ConflictError(ValueError):
-    """The results to resume from were measured under different conditions."""
-
-
-class StoppedError(Exception):
-    """A point was stopped before it was complete."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,7 +68,8 @@ class Results(HasText, Generic[P, V]):
 
     def timed(self, value: V) -> Mapping[str, Timing]:
         """What was timed against each other at a point, by pass where there are several."""
-        return {"": value} if isinstance(value, Timing) else {}
+        some = value if isinstance(value, dict) else {"": value}
+        return {which: timing for which, timing in some.items() if isinstance(timing, Timing)}
 
     @property
     def left_out(self) -> list[str]:
@@ -124,14 +116,6 @@ PASSES = {"training": "forward and backward pass", "forward": "forward pass"}
 """The two passes that are timed apart: training is forward and backward, forward builds no graph for autograd."""
 
 
-class Passes(Results[P, Mapping[str, Timing]]):
-    """Results of a study that times one comparison in each of `PASSES` at each point."""
-
-    def timed(self, value: Mapping[str, Timing]) -> Mapping[str, Timing]:
-        """Both passes."""
-        return value
-
-
 class Timings(Results[P, Timing]):
     """Results of a study that times one comparison at each point."""
 
@@ -140,28 +124,8 @@ class Timings(Results[P, Timing]):
         return self.values[point].ratio(name, to)
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a study is.
-
-    Attributes:
-        name: of the point that is being measured.
-        done: points measured, of those to measure.
-        points: to measure.
-        fraction: of the time that all of it takes, as far as it can be foreseen.
-        left: seconds still to go; none as long as nothing is known.
-    """
-
-    name: str
-    done: int
-    points: int
-    fraction: float
-    left: float | None
-
-    def to_text(self) -> str:
-        """In words, with the time left."""
-        rest = "" if self.left is None else f", {duration(self.left)} left"
-        return f"point {self.done + 1} of {self.points} ({self.name}){rest}"
+Report = Callable[[float, str], object]
+"""Takes how far a study is: the share of its points that are done, and the same in words."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +195,8 @@ def timed(
         return Timing({}, provenance={"difference": difference}, missing=missing)
     timing = measure(
         calls,
-        rounds=how.parameters.get("rounds") or _within(how.parameters["budget"] * share, calls, comparison, how.device),
+        rounds=how.parameters.get("rounds", _MOST_ROUNDS),
+        budget=how.parameters.get("budget", math.inf) * share,
         warmup=warmup,
         device=how.device,
         before=dict.fromkeys(calls, comparison.clear),
@@ -268,14 +233,17 @@ def by_pass(calls: Callable[[P, str, MeasureOptions], Comparison]) -> Callable[[
     return timed_by_pass
 
 
-def read_passes(point: Any, entry: Mapping[str, Any]) -> dict[str, Timing]:
-    """Reads the timings of both passes from plain data."""
-    return {which: Timing.from_dict(entry[which]) for which in PASSES}
+def _read(point: Any, entry: Mapping[str, Any]) -> Any:
+    """Reads a timing, or those of both passes, from plain data."""
+    if PASSES.keys() & entry.keys():
+        return {which: Timing.from_dict(entry[which]) for which in PASSES}
+    return Timing.from_dict(entry["timing"])
 
 
-def write_passes(timings: Mapping[str, Timing]) -> dict[str, Any]:
-    """Returns the timings of both passes as plain data."""
-    return {which: timing.to_dict() for which, timing in timings.items()}
+def _write(value: Any) -> dict[str, Any]:
+    """Returns a timing, or those of both passes, as plain data."""
+    some = {"timing": value} if isinstance(value, Timing) else value
+    return {name: timing.to_dict() for name, timing in some.items()}
 
 
 def without_place(timing: Timing) -> Timing:
@@ -289,7 +257,7 @@ def without_place(timing: Timing) -> Timing:
 
 def _compared(comparison: Comparison, how: MeasureOptions) -> tuple[dict[str, float], dict[str, str]]:
     """How far each result is from the first that is alike; and which calls are left out, and why."""
-    from packviz.ops.agreement import relative_error  # noqa: PLC0415 - needs torch
+    from packviz.ops.agreement import leaves, relative_error  # noqa: PLC0415 - needs torch
     from packviz.ops.tolerance import full_precision, of_gradients  # noqa: PLC0415
 
     difference: dict[str, float] = {}
@@ -302,7 +270,7 @@ def _compared(comparison: Comparison, how: MeasureOptions) -> tuple[dict[str, fl
                 raise StoppedError
             comparison.clear()
             try:
-                found = _tensors(comparison.calls[name]())
+                found = [*leaves(comparison.calls[name]()).values()]
                 right, reference = (right, reference) if right else (found, name)
                 error, wrong = relative_error(found, right, of_gradients)
             except Exception as problem:  # whatever a compiler or a driver may raise: the others are worth measuring
@@ -325,30 +293,6 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
 
 
-def _tensors(nested: Any) -> list[Any]:
-    if isinstance(nested, (tuple, list)):
-        return [tensor for part in nested for tensor in _tensors(part)]
-    return [nested]
-
-
-def _within(budget: float, calls: Mapping[str, Callable[[], Any]], comparison: Comparison, device: str) -> int:
-    """The rounds that a budget buys."""
-    took, clock = 0.0, clock_for(device)
-    for call in calls.values():
-        comparison.clear()
-        call()  # the first call of all is slow
-        comparison.clear()
-        clock.start()
-        call()
-        took += clock.stop()
-    return int(min(max(budget / took, FEWEST_ROUNDS), _MOST_ROUNDS))
-
-
-def mean(known: Mapping[P, float], point: P) -> float | None:
-    """The seconds that a point should take, from those that others took; none where nothing is known."""
-    return sum(known.values()) / len(known) if known else None
-
-
 @dataclass(frozen=True)
 class Study(Generic[P, V, R]):
     """An experiment.
@@ -365,7 +309,6 @@ class Study(Generic[P, V, R]):
         read: what was found at a point, from plain data.
         write: what was found as plain data, with other names than the fields of a point.
         version: of its files.
-        foresee: how long a point should take, from the seconds that others took.
     """
 
     name: str
@@ -376,10 +319,9 @@ class Study(Generic[P, V, R]):
     quick: Sequence[P] = ()
     others: Mapping[str, Sequence[P]] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    read: Callable[[P, Mapping[str, Any]], V] = lambda point, entry: Timing.from_dict(entry["timing"])  # type: ignore[assignment,return-value]
-    write: Callable[[V], dict[str, Any]] = lambda value: {"timing": value.to_dict()}  # type: ignore[attr-defined]
+    read: Callable[[P, Mapping[str, Any]], V] = _read
+    write: Callable[[V], dict[str, Any]] = _write
     version: int = 1
-    foresee: Callable[[Mapping[P, float], P], float | None] = mean
 
     def run(self, points: Sequence[P] = (), **options: Any) -> R:
         """Measures the points, the quick ones if none are given, and returns the results.
@@ -411,9 +353,8 @@ class Study(Generic[P, V, R]):
         device: Any = "cpu",
         threads: int = 1,
         start: R | None = None,
-        progress: Callable[[Progress], object] = lambda progress: None,
+        progress: Report = lambda share, words: None,
         stop: Callable[[], bool] = lambda: False,
-        now: Callable[[], float] = time.monotonic,
     ) -> Iterator[R]:
         """Measures one point after the other.
 
@@ -424,16 +365,15 @@ class Study(Generic[P, V, R]):
             threads: torch's CPU threads meanwhile. More than one gain little on products this small, and on a machine
                 that is shared they wait for each other.
             start: results to resume from: their points are kept and not measured again.
-            progress: called after every round.
+            progress: called after every round, as `Report` says.
             stop: asked before every call whether to stop; a point that is not complete is dropped.
-            now: the clock by which the time left is foreseen.
 
         Yields:
             The results so far: at the start, and after every point.
 
         Raises:
-            ValueError: the device is not there, there are fewer cores than threads, or the study refuses.
-            ConflictError: `start` was measured otherwise.
+            ValueError: the device is not there, there are fewer cores than threads, the study refuses, or `start` was
+                measured under different conditions.
         """
         import torch  # noqa: PLC0415
 
@@ -448,18 +388,17 @@ class Study(Generic[P, V, R]):
             place = json.loads(json.dumps(provenance(device, parameters)))  # as a file has it
             result = start or self.results(place, {})
             if conflicts := differences(result.provenance, place):
-                raise ConflictError(
+                raise ValueError(
                     "cannot resume from results that were measured under different conditions"
                     f" ({'; '.join(conflicts)}). Use the same options on the same machine, or choose another file"
                 )
             yield result
             plan = [point for point in dict.fromkeys(points) if point not in result.values]
-            took: dict[P, float] = {}
-            for point in plan:
-                began = now()
+            for i, point in enumerate(plan):
 
-                def report(done: int, rounds: int, point: P = point, began: float = began) -> None:
-                    progress(self._foreseen(plan, took, point, now() - began, done / rounds))
+                def report(done: int, rounds: int, i: int = i, point: P = point) -> None:
+                    words = f"point {i + 1} of {len(plan)} ({point})"
+                    progress((i + done / rounds) / len(plan), words)
 
                 report(0, 1)
                 try:
@@ -468,23 +407,10 @@ class Study(Generic[P, V, R]):
                         value = self.measure(point, MeasureOptions(str(point), device, parameters, report, stop))
                 except StoppedError:
                     return
-                took[point] = now() - began
                 result = self.results(result.provenance, {**result.values, point: value})
                 yield result
         finally:
             torch.set_num_threads(threads_before)
-
-    def _foreseen(self, plan: Sequence[P], took: Mapping[P, float], at: P, elapsed: float, share: float) -> Progress:
-        """How far it is, from the seconds that points took and how much of the present one is done."""
-        known = dict(took)
-        if share > 0 and elapsed > 0:
-            known[at] = elapsed / share
-        here = plan.index(at)
-        coming = [known.get(point) or self.foresee(known, point) or 0.0 for point in plan[here:]]
-        if not any(coming):
-            return Progress(str(at), here, len(plan), 0.0, None)
-        spent, left = sum(took.values()), max(sum(coming), elapsed)
-        return Progress(str(at), here, len(plan), (spent + elapsed) / (spent + left), left - elapsed)
 
     def save(self, path: str | os.PathLike[str], found: R) -> None:
         """Writes a result file, all of it or nothing.
@@ -528,11 +454,10 @@ class Study(Generic[P, V, R]):
         """All recorded results by what to call the machine, one thread of a CPU first. Raises as `load` does."""
         found = {name: self.load(name) for name in self.available()}
         order = sorted(found, key=lambda name: (_on_gpu(found[name].provenance), _threads(found[name].provenance)))
-        for names in (_machine, _machine_in_full, None):
-            called = [names(found[file].provenance) if names else file for file in order]
+        for called in ([_machine(found[file].provenance, full) for file in order] for full in (False, True)):
             if len(set(called)) == len(called):
-                break
-        return {label: found[file] for label, file in zip(called, order, strict=True)}
+                return {label: found[file] for label, file in zip(called, order, strict=True)}
+        return {file: found[file] for file in order}
 
     def without_gpu(self) -> str:
         """A line for a page whose times are all of a CPU; empty where a recorded file is of a GPU."""
@@ -549,16 +474,11 @@ def _threads(provenance: Mapping[str, Any]) -> int:
     return int(provenance.get("threads") or 1)
 
 
-def _machine(provenance: Mapping[str, Any], name: str = "") -> str:
-    """In a word or two, as in `CPU`, `CPU, 4 threads`, `GPU`; or with a name of its own."""
-    if _on_gpu(provenance):
-        return name or "GPU"
-    threads = _threads(provenance)
-    return (name or "CPU") + (f", {threads} threads" if threads > 1 else "")
-
-
-def _machine_in_full(provenance: Mapping[str, Any]) -> str:
-    return _machine(provenance, str(provenance.get("device_name")))
+def _machine(provenance: Mapping[str, Any], in_full: bool) -> str:
+    """In a word or two, as in `CPU`, `CPU, 4 threads`, `GPU`; or by the name of the device."""
+    on_gpu, threads = _on_gpu(provenance), _threads(provenance)
+    name = str(provenance.get("device_name")) if in_full else "GPU" if on_gpu else "CPU"
+    return name if on_gpu or threads == 1 else f"{name}, {threads} threads"
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
@@ -568,10 +488,11 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]
     if _on_gpu(ours) and _on_gpu(theirs):
         own = "parameters ", "allocator environment PYTORCH_"
         names = [name for name in names if name in _OF_A_GPU or name.startswith(own)]
+    values = {name: (one.get(name), other.get(name)) for name in names if name not in _NOT_COMPARED}
     found = [
-        f"{_LABELS.get(name, name.removeprefix('parameters '))} {_shown(one.get(name))}, not {_shown(other.get(name))}"
-        for name in names
-        if name not in _NOT_COMPARED and one.get(name) != other.get(name)
+        "{} {}, not {}".format(_LABELS.get(name, name.removeprefix("parameters ")), *map(_shown, pair))
+        for name, pair in values.items()
+        if pair[0] != pair[1]
     ]
     return list(dict.fromkeys(found))  # the threads may be a parameter too
 

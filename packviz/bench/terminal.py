@@ -7,11 +7,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from packviz.bench.study import ConflictError, Progress, Results, Study
+from packviz.bench.study import Results, Study
 from packviz.core.files import require_suffix
 from packviz.draw.text import count
 
@@ -51,22 +51,18 @@ def carry_out(study: Study[Any, Any, Any], points: Sequence[Any], out: str | Non
     result = start = kept(study, out)
     import torch  # noqa: F401, PLC0415 - here: a KeyboardInterrupt half-way through it would leave any error at all
 
-    with Bar(sys.stderr) as bar, noting_ctrl_c() as pressed:
-        try:
-            for result in study.steps(points, start=start, progress=bar.show, stop=lambda: bool(pressed), **options):
-                bar.clear()
-                if out:
-                    with writing(out):
-                        study.save(out, result)
-                if result is start:
-                    left = len({*points} - result.values.keys())
-                    stay = f"holds {count(len(result.values), 'point')}, which stay"
-                    bar.say(f"{out} {stay}; {left or 'nothing'} left to measure")
-                elif result.values:
-                    *_, point = result.values
-                    bar.say("\n".join([f"{point}: done", *(f"✗ {line}" for line in result.left_out_at(point))]))
-        except ConflictError as error:
-            raise ConflictError(f"{out}: {error}") from None
+    with closing(Bar(sys.stderr)) as bar, noting_ctrl_c() as pressed:
+        for result in study.steps(points, start=start, progress=bar.show, stop=lambda: bool(pressed), **options):
+            if out:
+                with writing(out):
+                    study.save(out, result)
+            if result is start:
+                left = len({*points} - result.values.keys())
+                stay = f"holds {count(len(result.values), 'point')}, which stay"
+                bar.say(f"{out} {stay}; {left or 'nothing'} left to measure")
+            elif result.values:
+                *_, point = result.values
+                bar.say("\n".join([f"{point}: done", *(f"✗ {line}" for line in result.left_out_at(point))]))
     if pressed:
         return _stopped(result, out)
     print(result)
@@ -75,10 +71,8 @@ def carry_out(study: Study[Any, Any, Any], points: Sequence[Any], out: str | Non
 
 def kept(study: Study[Any, Any, Any], out: str | Path | None) -> Any:
     """What the file holds, if there is one."""
-    if not out or not Path(out).exists():
+    if not out or not Path(out).is_file():
         return None
-    if Path(out).is_dir():
-        raise ValueError(f"cannot write {out}: it is a folder")
     try:
         return study.load(out)
     except ValueError as error:
@@ -121,14 +115,11 @@ def noting_ctrl_c() -> Iterator[list[bool]]:
 
 
 def _stopped(result: Results[Any, Any] | None, out: str | None) -> int:
-    if not result or not result.values:
-        print("packviz: stopped; nothing was measured yet", file=sys.stderr)
-    elif not out:
-        print("packviz: stopped", file=sys.stderr)
+    there = count(len(result.values), "point") if result and result.values else ""
+    after = f"; {out} holds {there}. Run the same command again to resume." if out else ""
+    print(f"packviz: stopped{after if there else '; nothing was measured yet'}", file=sys.stderr)
+    if there and not out:
         print(result)
-    else:
-        there = count(len(result.values), "point")
-        print(f"packviz: stopped; {out} holds {there}. Run the same command again to resume.", file=sys.stderr)
     return STOPPED
 
 
@@ -137,28 +128,20 @@ class Bar:
 
     def __init__(self, stream: TextIO) -> None:
         """Takes where to write."""
-        self._stream, self._shown, self._most = stream, 0, 0.0
+        self._stream, self._shown = stream, 0
 
-    def __enter__(self) -> Bar:
-        """Nothing is shown yet."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Takes the bar away."""
-        self.clear()
-
-    def show(self, progress: Progress) -> None:
-        """Draws the bar anew."""
-        self._most = max(self._most, progress.fraction)  # what is foreseen may grow, and a bar does not go back
-        full = round(20 * self._most)
-        self._draw(f"[{'#' * full}{'.' * (20 - full)}] {self._most:4.0%}  {progress.to_text()}")
+    def show(self, share: float, words: str) -> None:
+        """Draws how much is done."""
+        if self._stream.isatty():
+            line = f"[{'#' * round(20 * share):.<20}] {share:4.0%}  {words}"[: shutil.get_terminal_size().columns - 1]
+            self._write("\r" + line.ljust(self._shown))
+            self._shown = len(line)
 
     def show_rounds(self, done: int, of: int) -> None:
-        """Draws a bar of the rounds of one measurement."""
-        full = 30 * done // of
-        self._draw(f"measuring [{'#' * full}{'.' * (30 - full)}] round {done} of {of}")
+        """Draws the rounds of one measurement."""
+        self.show(done / of, f"measuring, round {done} of {of}")
 
-    def clear(self) -> None:
+    def close(self) -> None:
         """Takes the bar away."""
         if self._shown:
             self._write("\r" + " " * self._shown + "\r")
@@ -166,14 +149,8 @@ class Bar:
 
     def say(self, line: str) -> None:
         """Writes a line that stays."""
+        self.close()
         self._write(line + "\n")
 
-    def _draw(self, line: str) -> None:
-        if self._stream.isatty():
-            line = line[: shutil.get_terminal_size().columns - 1]
-            self._write("\r" + line.ljust(self._shown))
-            self._shown = len(line)
-
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        print(text, end="", file=self._stream, flush=True)

@@ -21,10 +21,11 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Protocol
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar
 
 from packviz.bench.machine import calm_allocator, caption, load_average, overload, page_faults, peak, provenance
 from packviz.core.has_text import HasText
@@ -50,23 +51,11 @@ RATIOS = f"A ratio is {_FORMED}."
 _BUSY = "The machine is busy: {}. Times and ratios may be wrong."
 
 
-class Clock(Protocol):
-    """Times one stretch of work on a device."""
+class _WallClock:
+    """A monotonic clock, for the CPU, or for a device that can be waited for. It times one stretch of work."""
 
-    def start(self) -> None:
-        """Begins, after everything asked of the device before is done."""
-
-    def stop(self) -> float:
-        """Seconds since `start`, up to when everything asked of the device since is done."""
-
-
-class WallClock:
-    """A monotonic clock, for the CPU, or for a device that can be waited for."""
-
-    def __init__(self, synchronize: Callable[[], object] = lambda: None) -> None:
-        """Takes what waits until the device has done its work."""
-        self._synchronize = synchronize
-        self._began = 0
+    def __init__(self, synchronize: Callable[[], object]) -> None:
+        self._synchronize, self._began = synchronize, 0
 
     def start(self) -> None:
         """Waits for the device, and notes the time."""
@@ -79,18 +68,18 @@ class WallClock:
         return (time.perf_counter_ns() - self._began) / 1e9
 
 
-class CudaClock:
+class _CudaClock:
     """CUDA events, which the GPU itself stamps: what Python does after the last kernel is asked for does not count."""
 
-    _stopped: ClassVar[dict[str, float]] = {}  # by device, when a clock was last stopped
+    stopped: ClassVar[dict[str, float]] = {}  # by device, when a clock was last stopped
 
     def __init__(self, device: Any) -> None:
-        """Makes a clock for a CUDA device, and wakes that: clocks that have slept need up to a second of work."""
+        """Makes a clock, and wakes its GPU: the GPU's own clocks that have slept need up to a second of work."""
         import torch  # noqa: PLC0415
 
         self._cuda, self._device = torch.cuda, device
-        if time.monotonic() - self._stopped.get(str(device), -math.inf) > _AWAKE:
-            _busy(device, _AWAKE)
+        if time.monotonic() - self.stopped.get(str(device), -math.inf) > _AWAKE:
+            _keep_busy(device, _AWAKE)
         with torch.cuda.device(device):
             self._began, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
 
@@ -103,15 +92,14 @@ class CudaClock:
         """Has the GPU note the time, waits for it, and gives the seconds between."""
         self._ended.record(self._cuda.current_stream(self._device))
         self._cuda.synchronize(self._device)
-        self._stopped[str(self._device)] = time.monotonic()
+        self.stopped[str(self._device)] = time.monotonic()
         return float(self._began.elapsed_time(self._ended)) / 1e3
 
 
 _AWAKE = 1.0  # seconds
 
 
-def _busy(device: Any, seconds: float) -> None:
-    """Gives a device something to do."""
+def _keep_busy(device: Any, seconds: float) -> None:
     import torch  # noqa: PLC0415
 
     x, until = torch.ones(1024, 1024, device=device), time.monotonic() + seconds
@@ -119,16 +107,14 @@ def _busy(device: Any, seconds: float) -> None:
         float((x @ x).sum())
 
 
-def clock_for(device: Any) -> Clock:
-    """The clock of a device: CUDA events, or else a monotonic clock that waits for the device."""
+def clock_for(device: Any) -> _WallClock | _CudaClock:
+    """Returns the clock of a device: CUDA events, or else a monotonic clock that waits for the device."""
     import torch  # noqa: PLC0415
 
     device = torch.device(device)
     if device.type == "cuda":
-        return CudaClock(device)
-    if device.type == "cpu":
-        return WallClock()
-    return WallClock(getattr(torch, device.type).synchronize)
+        return _CudaClock(device)
+    return _WallClock((lambda: None) if device.type == "cpu" else getattr(torch, device.type).synchronize)
 
 
 class Estimate(float):
@@ -249,13 +235,9 @@ class Timing(HasText):
         """
         return statistics.median(self._of(name))
 
-    def quartiles(self, name: str) -> tuple[float, float]:
-        """First and third quartile in seconds. Raises as `median` does."""
-        return _quartiles(self._of(name))
-
     def spread(self, name: str) -> tuple[float, float, float]:
         """First quartile, median and third quartile in seconds. Raises as `median` does."""
-        low, high = self.quartiles(name)
+        low, high = _quartiles(self._of(name))
         return low, self.median(name), high
 
     def interval(self, name: str) -> tuple[float, float]:
@@ -271,9 +253,8 @@ class Timing(HasText):
     def is_narrow(self, to: str | None = None) -> bool:
         """Whether every ratio to `to`, or to the first name, is known to about 5 %; of a single name, its time."""
         first, *others = dict.fromkeys([to or next(iter(self.seconds)), *self.seconds])
-        if not others:
-            return _is_narrow(self.interval(first))
-        return all(self.ratio(name, first).is_narrow for name in others)
+        intervals = [self.ratio(name, first).interval for name in others] or [self.interval(first)]
+        return all(map(_is_narrow, intervals))
 
     @property
     def busy(self) -> str:
@@ -282,7 +263,7 @@ class Timing(HasText):
             return load
         if self.rounds < FEWEST_ROUNDS:
             return ""
-        usual = statistics.median(high / max(low, 1e-12) for low, high in map(self.quartiles, self.seconds))
+        usual = statistics.median(high / max(low, 1e-12) for low, _, high in map(self.spread, self.seconds))
         if usual <= _UNSTEADY:
             return ""
         return f"the same call takes up to {usual:.2g} times as long, even in the middle half of the rounds"
@@ -309,10 +290,9 @@ class Timing(HasText):
             return f"stopped before the first round was complete: nothing to say of {', '.join(names)}"
         rows = []
         for name in names:
-            low, high = self.quartiles(name)
+            low, middle, high = map(quantities.milliseconds, self.spread(name))
             most = f", at most {self.memory[name] / 1e6:.3g} MB at once" if name in self.memory else ""
-            spread = f"(quartiles {quantities.milliseconds(low)} to {quantities.milliseconds(high)})"
-            rows.append([name, f"{quantities.milliseconds(self.median(name))} ms", f"{spread}{most}"])
+            rows.append([name, f"{middle} ms", f"(quartiles {low} to {high}){most}"])
         lines = text.table(rows, "<  .12  <")
         lines += [self.ratio(name, names[0]).to_text() for name in names[1:]]
         lines += [f"✗ {name} was left out: {why}" for name, why in self.missing.items()]
@@ -335,11 +315,9 @@ class Timing(HasText):
             ValueError: `data` is something else.
         """
         try:
-            seconds = {str(name): tuple(map(float, values)) for name, values in data["seconds"].items()}
-            memory = {str(name): int(most) for name, most in data.get("memory", {}).items()}
-            missing = {str(name): str(why) for name, why in data.get("missing", {}).items()}
-            return cls(seconds, int(data["warmup"]), bool(data["stopped"]), dict(data["provenance"]), memory, missing)
-        except (KeyError, TypeError, AttributeError) as error:
+            seconds = {name: tuple(map(float, values)) for name, values in data["seconds"].items()}
+            return cls(**{**data, "seconds": seconds})
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"data is no record of a Timing: {type(error).__name__} {error}") from None
 
     def _of(self, name: str) -> Sequence[float]:
@@ -361,9 +339,8 @@ def measure(
     before: Mapping[str, Call] | None = None,
     progress: Callable[[int, int], object] = lambda done, all: None,
     stop: Callable[[], bool] = lambda: False,
-    clock: Clock | None = None,
+    clock: Any = None,
     parameters: Mapping[str, Any] | None = None,
-    seed: int = 0,
     memory: bool = False,
     until_narrow: bool = False,
     to: str | None = None,
@@ -383,9 +360,8 @@ def measure(
             gradients). What it returns is dropped.
         progress: called after every round, also those of the warm-up, with the rounds done and the rounds in all.
         stop: asked before every call whether to stop; a round that is not complete is dropped.
-        clock: in place of the device's own.
+        clock: with `start()` and `stop()`, in place of the device's own.
         parameters: kept in the provenance: what was measured.
-        seed: of the order within the rounds.
         memory: whether to count the peak memory too: of one more call of each, after the warm-up, untimed.
         until_narrow: whether to stop as soon as every ratio is known to about 5 % (`Timing.is_narrow`). That is looked
             at after `FEWEST_ROUNDS` rounds, and then whenever their number has grown by a quarter. It depends on the
@@ -401,69 +377,71 @@ def measure(
         ValueError: nothing to time, no rounds, or `before` or `to` has a name that `calls` has not.
     """
     before = before or {}
+    _require_sense(calls, rounds, warmup, before, to)
+    if clock is None:
+        if str(device).startswith("cpu"):
+            calm_allocator()
+        clock = clock_for(device)
+    place = provenance(device, parameters)  # first: if it fails, nothing is lost
+    order, shuffle, end = list(calls), random.Random(0).shuffle, time.monotonic() + budget
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    found = Timing(seconds, warmup, provenance=place, memory={})
+    faults, look = None, FEWEST_ROUNDS
+    prepared = partial(_prepared, calls, before, stop)
+    try:
+        with _no_garbage_collection():
+            for done in range(warmup + rounds):
+                if found.rounds >= FEWEST_ROUNDS and time.monotonic() >= end:
+                    break
+                if done == warmup:
+                    most = {name: peak(prepared(name), device) for name in order if memory}
+                    found = replace(found, memory={name: size for name, size in most.items() if size is not None})
+                    faults = page_faults()
+                shuffle(order)
+                for name, took in {name: _seconds(prepared(name), clock) for name in order}.items():
+                    seconds[name] += [took] * (done >= warmup)
+                progress(done + 1, warmup + rounds)
+                if until_narrow and found.rounds >= look:
+                    if found.is_narrow(to):
+                        break
+                    look = found.rounds + max(1, found.rounds // 4)
+    except StoppedError:
+        found = replace(found, stopped=True)
+    place["load_average"] = load_average()
+    if faults is not None and found.rounds:
+        place["page_faults_per_round"] = ((page_faults() or 0) - faults) // found.rounds
+    return replace(found, seconds={name: tuple(times) for name, times in seconds.items()})
+
+
+class StoppedError(Exception):
+    """What is measured was stopped before it was complete."""
+
+
+def _prepared(calls: Mapping[str, Call], before: Mapping[str, Call], stop: Callable[[], bool], name: str) -> Call:
+    if stop():
+        raise StoppedError
+    before.get(name, lambda: None)()
+    return calls[name]
+
+
+def _seconds(call: Call, clock: Any) -> float:
+    clock.start()
+    call()
+    return float(clock.stop())
+
+
+def _require_sense(
+    calls: Mapping[str, Call], rounds: int, warmup: int, before: Mapping[str, Call], to: str | None
+) -> None:
     if not calls:
         raise ValueError("calls is empty; give at least one function to time, by name")
     if rounds < 1 or warmup < 0:
         raise ValueError(
             f"rounds is {rounds} and warmup {warmup}; give at least 1 round, and no fewer than 0 to warm up"
         )
-    if unknown := before.keys() - calls.keys():
-        raise ValueError(f"before has {sorted(unknown)[0]!r}, which is not among calls; there are {', '.join(calls)}")
-    if to is not None and to not in calls:
-        raise ValueError(f"to is {to!r}, which is not among calls; there are {', '.join(calls)}")
-    if clock is None:
-        if str(device).startswith("cpu"):
-            calm_allocator()
-        clock = clock_for(device)
-    place = provenance(device, parameters)  # first: if it fails, nothing is lost
-    order, shuffle = list(calls), random.Random(seed).shuffle
-    complete: list[dict[str, float]] = []
-    stopped, faults, look = False, None, FEWEST_ROUNDS
-    most: dict[str, int] = {}
-    end = time.monotonic() + budget
-    with _no_garbage_collection():
-        for done in range(warmup + rounds):
-            if len(complete) >= FEWEST_ROUNDS and time.monotonic() >= end:
-                break
-            if done == warmup:
-                for name in order if memory else ():
-                    if stopped := bool(stop()):
-                        break
-                    if name in before:
-                        before[name]()
-                    if (bytes_at_once := peak(calls[name], device)) is not None:
-                        most[name] = bytes_at_once
-                if stopped:
-                    break
-                faults = page_faults()
-            shuffle(order)
-            times: dict[str, float] = {}
-            for name in order:
-                if stopped := bool(stop()):
-                    break
-                if name in before:
-                    before[name]()
-                clock.start()
-                calls[name]()
-                times[name] = clock.stop()
-            if stopped:
-                break
-            if done >= warmup:
-                complete.append(times)
-            progress(done + 1, warmup + rounds)
-            if until_narrow and len(complete) >= look:
-                if Timing(_by_name(calls, complete)).is_narrow(to):
-                    break
-                look = len(complete) + max(1, len(complete) // 4)
-    seconds = _by_name(calls, complete)
-    place["load_average"] = load_average()
-    if faults is not None and complete:
-        place["page_faults_per_round"] = ((page_faults() or 0) - faults) // len(complete)
-    return Timing(seconds, warmup, stopped, place, most)
-
-
-def _by_name(names: Iterable[str], rounds: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, ...]]:
-    return {name: tuple(times[name] for times in rounds) for name in names}
+    for argument, names in (("before has", before), ("to is", [to] if to is not None else [])):
+        if unknown := [name for name in names if name not in calls]:
+            raise ValueError(f"{argument} {unknown[0]!r}, which is not among calls; there are {', '.join(calls)}")
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import ipywidgets as widgets
 
 from packviz.bench.machine import check_device, no_cuda
-from packviz.bench.study import Progress
 from packviz.explorers import job
 from packviz.explorers.panel import Panel, View, dropdown, row, slider
 from packviz.studies import benchmark as experiment
@@ -172,12 +171,12 @@ class BenchmarkExplorer(Panel):
                 before.job.thread.join()  # the call that it is timing has to end first
             shown = -_PAUSE
 
-            def report(at: Progress) -> None:
+            def report(share: float, words: str) -> None:
                 nonlocal shown
                 if time.monotonic() - shown >= _PAUSE:
                     shown = time.monotonic()
-                    self.job.message.value = at.to_text()
-                    progress(round(100 * at.fraction), 100)
+                    self.job.message.value = words
+                    progress(round(100 * share), 100)
 
             steps = experiment.STUDY.steps(points, parameters=parameters, device=device, progress=report, stop=stop)
             for result in steps:

@@ -141,7 +141,7 @@ class StaircaseExplorer(Panel):
         """What is in the picture, ready to be timed against one rectangle."""
         import torch  # noqa: PLC0415 - a second or two, for those who measure
 
-        from packviz.bench.rnn_calls import training  # noqa: PLC0415
+        from packviz.bench.rnn_calls import one_pass  # noqa: PLC0415
         from packviz.bench.timing import measure  # noqa: PLC0415
         from packviz.ops.running import Staircase, run  # noqa: PLC0415
 
@@ -153,7 +153,7 @@ class StaircaseExplorer(Panel):
             x = torch.randn(max(n), len(n), spec.input_size).requires_grad_()
 
         def step(cuts: Cuts) -> Callable[[], Any]:
-            return training(lambda: run(rnn, x, n, method=Staircase(cuts)), [x, *rnn.parameters()])
+            return one_pass(lambda: run(rnn, x, n, method=Staircase(cuts)), [x, *rnn.parameters()])
 
         calls = {ONE: step((0, max(n))), _name(stairs.calls): step(stairs.cuts)}
 

@@ -26,7 +26,6 @@ to draw them no torch is needed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -34,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from packviz.bench.study import Comparison, MeasureOptions, Passes, Study, by_pass, read_passes, write_passes
+from packviz.bench.study import Comparison, MeasureOptions, Results, Study, by_pass
 from packviz.bench.timing import RATIOS, Ratio, Timing
 from packviz.core import lengths
 from packviz.core.layout import IntArray
@@ -116,7 +115,7 @@ def grid(setups: Sequence[str] = ("A", "B"), steps: Sequence[int] = ()) -> list[
     return [BenchmarkPoint(setup, size) for size in every for setup in dict.fromkeys(setups)]
 
 
-class Benchmark(Drawing, Passes[BenchmarkPoint]):
+class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
     """Points measured on one machine, with the same parameters: by point and pass, the `Timing` of every method."""
 
     @property
@@ -163,10 +162,13 @@ class Benchmark(Drawing, Passes[BenchmarkPoint]):
         first, *others = self.methods
         kept = [first, *(method for method in others if method in methods)]
         parameters = {**self.provenance["parameters"], "methods": kept}
-        values = {
-            point: {which: _only(timing, kept) for which, timing in timings.items()}
-            for point, timings in self.values.items()
-        }
+
+        def of_kept(timing: Timing) -> Timing:
+            some = {what: getattr(timing, what) for what in ("seconds", "memory", "missing")}
+            changed: dict[str, Any] = {what: {m: v[m] for m in v if m in kept} for what, v in some.items()}
+            return replace(timing, **changed)
+
+        values = {point: {which: of_kept(t) for which, t in timings.items()} for point, timings in self.values.items()}
         return Benchmark({**self.provenance, "parameters": parameters}, values)
 
     def to_text(self) -> str:
@@ -189,8 +191,7 @@ class Benchmark(Drawing, Passes[BenchmarkPoint]):
         """What the measurement says of a quantity, in a line."""
         first = self.methods[0]
         if quantity == "time":
-            setup = self._telling
-            return self._growth(setup) or f"Milliseconds per batch, up to {self.steps(setup)[-1]} time steps"
+            return self._growth("B" if "B" in self.setups else self.setups[-1])
         if (most := self._most(quantity)) is None:
             return f"{', '.join(self.methods)}: {QUANTITIES[quantity][0].format(first)}"
         value, (method, which, setup, steps) = most
@@ -198,31 +199,12 @@ class Benchmark(Drawing, Passes[BenchmarkPoint]):
         what = texts[quantity].format(value)
         return f"{method.capitalize()} {what} {first} ({which}, setup {setup}, {steps} time steps)"
 
-    def brief(self, quantity: str) -> str:
-        """The same in so few words that those of several machines stand in a line; empty where there is nothing."""
-        if quantity == "time":
-            return self._growth(self._telling, brief=True)
-        if (most := self._most(quantity)) is None:
-            return ""
-        value, (method, *_) = most
-        return f"{method} {'up to' if quantity == 'ratio' else 'down to'} {value:.2g} × {self.methods[0]}"
-
-    def at_longest(self, quantity: str, setup: str) -> str:
-        """What a training step takes at the longest size of a setup, in words, method by method."""
-        timing, (first, *others) = self.at(setup, self.steps(setup)[-1])["training"], self.methods
-        if quantity == "memory":
-            shown = {method: f"{most / 1e6:.3g}" for method, most in timing.memory.items()}
-        elif quantity == "time":
-            shown = {method: milliseconds(timing.median(method)) for method in timing.seconds}
-        else:
-            there = [method for method in others if {method, first} <= timing.seconds.keys()]
-            shown = {method: f"{timing.ratio(method, first).value:.2g}" for method in there}
-        return ", ".join(f"{method} {value}" for method, value in shown.items())
-
-    @property
-    def _telling(self) -> str:
-        """The setup that a finding is about."""
-        return "B" if "B" in self.setups else self.setups[-1]
+    def listed(self, quantity: str, setup: str, steps: int) -> str:
+        """What a training step takes at a point, in words, method by method."""
+        timing, write = self.at(setup, steps)["training"], "{:.2g}".format if quantity == "ratio" else plain
+        found = {method: _spread(timing, quantity, method, self.methods[0]) for method in self.methods}
+        shown = [(method, spread[1]) for method, spread in found.items() if spread][quantity == "ratio" :]
+        return ", ".join(f"{method} {write(value)}" for method, value in shown)
 
     def _most(self, quantity: str) -> tuple[float, tuple[str, str, str, int]] | None:
         """The largest ratio of times, or the smallest of memory, to the first method's; and where it was found."""
@@ -243,20 +225,15 @@ class Benchmark(Drawing, Passes[BenchmarkPoint]):
         where = (max if quantity == "ratio" else min)(shares, key=lambda one: shares[one])
         return shares[where], where
 
-    def _growth(self, setup: str, brief: bool = False) -> str:
+    def _growth(self, setup: str) -> str:
         """How many times as long each method trains at about four times the length."""
         sizes = self.steps(setup)
         long, short = sizes[-1], min(sizes, key=lambda size: abs(size - sizes[-1] / 4))
         before, after = (self.at(setup, size)["training"] for size in (short, long))
-        grown = ", ".join(
-            f"{method} × {after.median(method) / before.median(method):.2g}"
-            for method in self.methods
-            if method in before.seconds.keys() & after.seconds.keys()
-        )
-        if short == long or not grown:
-            return ""
-        if brief:
-            return f"{grown} ({setup}, {short} to {long} steps)"
+        there = [method for method in self.methods if method in before.seconds.keys() & after.seconds.keys()]
+        if short == long or not there:
+            return f"Milliseconds per batch, up to {long} time steps"
+        grown = ", ".join(f"{method} × {after.median(method) / before.median(method):.2g}" for method in there)
         return f"From {short} to {long} time steps, training in setup {setup}: {grown}"
 
     def _tables(self) -> Iterator[str]:
@@ -292,13 +269,6 @@ class Benchmark(Drawing, Passes[BenchmarkPoint]):
             yield f"The machine was busy at {len(busy)} of {count(len(self.points), 'point')}: {busy[-1]}."
         yield from (f"✗ {line}." for line in self.left_out)
         yield f"Measured on {self.caption}."
-
-
-def _only(timing: Timing, methods: Sequence[str]) -> Timing:
-    def kept(some: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in some.items() if name in methods}
-
-    return replace(timing, seconds=kept(timing.seconds), memory=kept(timing.memory), missing=kept(timing.missing))
 
 
 def beside(
@@ -361,32 +331,19 @@ def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "") -
         drawn = _comparable(found, quantity)
         plots = [_plot({name: result}, quantity, setup, passes=passes, before=name) for name, result in drawn.items()]
         rows = [plots[i : i + 2] for i in range(0, len(plots), 2)]
-        title = _of_setup(found, quantity, setup)
+        size = min(result.steps(setup)[-1] for result in found.values())
+        what, unit = QUANTITIES[quantity]
+        what = what.format(next(iter(found.values())).methods[0]).capitalize() + f" in {unit}" * (quantity != "ratio")
+        texts = {name: result.listed(quantity, setup, size) for name, result in found.items()}
+        listed = "; ".join(f"{name}: {words}" if name else words for name, words in texts.items())
+        title = f"{what}, training in {setup} at {size} time steps: {listed}"
         sources, below = list[str](), [*sources, *below]
     else:
         rows = [[_plot(found, quantity, one, passes=passes, named=True) for one in _setups(found)]]
-        title = _of_each({name: result.brief(quantity) for name, result in found.items()})
+        name, first = next(iter(found.items()))
+        title = f"{first.finding(quantity)} ({name})"
     text = _all_in_words(title, rows, [*sources, *below])
     return Sweep(title, rows, sources, [*below, *_key([quantity], passes)], text)
-
-
-def _of_setup(found: Mapping[str, Benchmark], quantity: str, setup: str) -> str:
-    """What a training step takes at the longest size of a setup, on each machine."""
-    labels = {name: result.at_longest(quantity, setup) for name, result in found.items()}
-    longest = {name: f"{result.steps(setup)[-1]} time steps" for name, result in found.items()}
-    at = ""
-    if len({*longest.values()}) == 1:
-        at = f" at {next(iter(longest.values()))}"
-    else:
-        labels = {name: f"{label} at {longest[name]}" for name, label in labels.items()}
-    what, unit = QUANTITIES[quantity]
-    what = what.format(next(iter(found.values())).methods[0]).capitalize()
-    return f"{what}{'' if quantity == 'ratio' else f' in {unit}'}, training in {setup}{at}: {_of_each(labels)}"
-
-
-def _of_each(texts: Mapping[str, str]) -> str:
-    """Returns the texts of all machines in one line."""
-    return "; ".join(f"{name}: {words}" if name else words for name, words in texts.items() if words)
 
 
 def _setups(results: Mapping[str, Benchmark]) -> list[str]:
@@ -396,12 +353,8 @@ def _setups(results: Mapping[str, Benchmark]) -> list[str]:
 def _comparable(results: Mapping[str, Benchmark | None], quantity: str) -> dict[str, Benchmark]:
     """Those whose numbers can stand on the axes of the first: of the same network and batch, or ratios."""
     there = {name: result for name, result in results.items() if result}
-    networks = [result.network for result in there.values()]
-    return {
-        name: result
-        for (name, result), network in zip(there.items(), networks, strict=True)
-        if quantity == "ratio" or network == networks[0]
-    }
+    network = next((result.network for result in there.values()), "")
+    return {name: found for name, found in there.items() if quantity == "ratio" or found.network == network}
 
 
 def _plot(
@@ -452,15 +405,16 @@ def _sources(results: Mapping[str, Benchmark | None]) -> tuple[list[str], list[s
         below.append(f"{f'{name}: ' if len(there) < len(results) else ''}{first.network}.")
     for name, result in results.items():
         prefix = f"{name}: " if name else ""
-        if prefix or not result:
-            sources.append(prefix + (result.caption if result else "nothing measured yet"))
+        if result is None:
+            sources.append(f"{prefix}nothing measured yet")
+            continue
+        if prefix:
+            sources.append(prefix + result.caption)
         else:
             below.append(f"Measured on {result.caption}.")
-        if result:
-            if len(alike) < len(there):
-                note = "" if name in alike else "; only its ratios are drawn"
-                below.append(f"{prefix}{result.network}{note}.")
-            below += [f"{prefix}✗ {line}" for line in result.left_out]
+        if len(alike) < len(there):
+            below.append(f"{prefix}{result.network}{'' if name in alike else '; only its ratios are drawn'}.")
+        below += [f"{prefix}✗ {line}" for line in result.left_out]
     return sources, below
 
 
@@ -483,7 +437,6 @@ def _in_words(plot: Plot) -> list[str]:
     return ["", f"{plot.title}, {plot.y}", *table(rows, ">10  .8")]
 
 
-_SLOPES = (("slope 1: T", 1), ("slope 2: T²", 2))
 _MARKS, _BANDS = "Filled marks: training. Hollow marks: forward.", "Bands and whiskers: quartiles."
 
 
@@ -496,35 +449,41 @@ def _guides(quantity: str, curves: Sequence[Curve], planned: Sequence[int], firs
     method = first.methods[0]
     if quantity == "ratio":
         return [Guide(f"1: as {method}", ((start, 1), (end, 1)))]
-    number = _number_of(method, first)
-    own = [c for c in curves if (c.method, c.source, c.hollow) == (number, 0, False) and len(c.x) > 1]
+    look = (_number_of(method, first), 0, False)
+    own = [c for c in curves if (c.method, c.source, c.hollow) == look and len(c.x) > 1]
     if quantity != "time" or not own:
         return []
-    x, y, last = own[-1].x[0], own[-1].y[0], own[-1].x[-1]
-    return [Guide(label, ((x, y), (last, y * (last / x) ** power))) for label, power in _SLOPES]
+    (x, *_, last), y = own[-1].x, own[-1].y[0]
+    slopes = {"slope 1: T": last / x, "slope 2: T²": (last / x) ** 2}
+    return [Guide(name, ((x, y), (last, y * rise))) for name, rise in slopes.items()]
+
+
+def _spread(timing: Timing, quantity: str, method: str, first: str) -> tuple[float, float, float] | None:
+    """First quartile, median and third quartile; None if there is no number. Memory is counted, once."""
+    if quantity == "memory":
+        return (timing.memory[method] / 1e6,) * 3 if method in timing.memory else None
+    if not {method, first if quantity == "ratio" else method} <= timing.seconds.keys():
+        return None
+    if quantity == "time":
+        low, middle, high = timing.spread(method)
+        return 1e3 * low, 1e3 * middle, 1e3 * high
+    ratio = timing.ratio(method, first)
+    return ratio.low, ratio.value, ratio.high
 
 
 def _curve(
     result: Benchmark, quantity: str, method: str, source: int, setup: str, which: str, label: str
 ) -> Curve | None:
-    values: dict[int, tuple[float, float, float]] = {}  # first quartile, median, third quartile
-    first = result.methods[0]
-    for steps in result.steps(setup):
-        timing = result.at(setup, steps)[which]
-        if quantity == "ratio" and {method, first} <= timing.seconds.keys():
-            ratio = timing.ratio(method, first)
-            values[steps] = (ratio.low, ratio.value, ratio.high)
-        elif quantity == "time" and method in timing.seconds:
-            low, middle, high = timing.spread(method)
-            values[steps] = (1e3 * low, 1e3 * middle, 1e3 * high)
-        elif quantity == "memory" and method in timing.memory:
-            values[steps] = (timing.memory[method] / 1e6,) * 3
+    spreads = {
+        steps: _spread(result.at(setup, steps)[which], quantity, method, result.methods[0])
+        for steps in result.steps(setup)
+    }
+    values = {steps: spread for steps, spread in spreads.items() if spread}
     if not values:
         return None
-    lows, middles, highs = ([spread[i] for spread in values.values()] for i in range(3))
-    return Curve(
-        label, _number_of(method, result), source, list(values), middles, lows, highs, hollow=which != "training"
-    )
+    lows, middles, highs = zip(*values.values(), strict=True)
+    hollow = which != "training"
+    return Curve(label, _number_of(method, result), source, list(values), middles, lows, highs, hollow=hollow)
 
 
 def _number_of(method: str, result: Benchmark) -> int:
@@ -537,25 +496,6 @@ def _end_name(quantity: str, method: str, which: str, result: Benchmark) -> str:
     if quantity == "ratio" and len(result.methods) == 2:
         return which
     return f"{method}, {which}" if which else method
-
-
-def expected(known: Mapping[BenchmarkPoint, float], point: BenchmarkPoint) -> float | None:
-    """The seconds that a point should take, or None if nothing is known.
-
-    Points of a setup are taken to grow as a power of their time steps, which its shortest and longest known point tell
-    (1.5 if there is only one).
-
-    Args:
-        known: seconds by point, in the order in which they were measured.
-        point: to foresee.
-    """
-    if not known:
-        return None
-    like = point.setup if any(other.setup == point.setup for other in known) else [*known][-1].setup
-    same = {other.steps: seconds for other, seconds in known.items() if other.setup == like}
-    (first, early), (last, late) = (min(same.items()), max(same.items()))
-    power = math.log(late / early) / math.log(last / first) if last > first and min(early, late) > 0 else 1.5
-    return late * math.pow(point.steps / last, min(max(power, 0.0), 3.0))
 
 
 def _methods(point: BenchmarkPoint, which: str, how: MeasureOptions) -> Comparison:
@@ -573,10 +513,7 @@ STUDY = Study(
     full=grid(),
     quick=grid(steps=(32, 64)),
     parameters={"methods": METHODS, "batch_size": 512, "rounds": 7},
-    read=read_passes,
-    write=write_passes,
     version=2,
-    foresee=expected,
 )
 run, recorded = STUDY.run, STUDY.load
 

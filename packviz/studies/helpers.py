@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import torch
 
-from packviz.bench.rnn_calls import training
+from packviz.bench.rnn_calls import one_pass
 from packviz.bench.study import Comparison, MeasureOptions, Study, Timings, timed
 from packviz.bench.timing import RATIOS, Timing
 from packviz.core.lengths import uniform
@@ -69,12 +69,9 @@ class Helpers(Tabled, Timings[HelperPoint]):
                 timing = self.values[point]
                 cells = [point.helper, milliseconds(timing.median(HELPER))]
                 for other in (LOOP, TORCH):
-                    if other in timing.seconds:
-                        ratio = timing.ratio(other, HELPER)
-                        doubt = "" if ratio.is_clear else "?"
-                        cells += [milliseconds(timing.median(other)), f"{doubt}{ratio.value:.1f} ×"]
-                    else:
-                        cells += ["–", "–"]
+                    ratio = timing.ratio(other, HELPER) if other in timing.seconds else None
+                    times = f"{'' if ratio.is_clear else '?'}{ratio.value:.1f} ×" if ratio else "–"
+                    cells += [milliseconds(timing.median(other)) if ratio else "–", times]
                 rows.append(cells)
         unclear = any("?" in cell for row in rows for cell in row[1:])
         notes = [RATIOS, *["?: not told apart."] * unclear, f"Measured on {self.caption}."]
@@ -131,7 +128,7 @@ def helper_calls(helper: str, lengths: Sequence[int], steps: int, features: int,
         "unpack_to_length": ({HELPER: unpack, LOOP: unpack_loop, TORCH: torchs_unpack}, data),
     }[helper]
     if leaf is not None:
-        calls = {name: training(forward, [leaf]) for name, forward in calls.items()}
+        calls = {name: one_pass(forward, [leaf]) for name, forward in calls.items()}
     return Comparison(calls, alike=list(calls))
 
 

@@ -132,9 +132,7 @@ def padded_and_packed(spec: Spec, layout: Layout, training: bool, device: Any = 
     x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, device=device).requires_grad_(training)
     lengths, leaves = torch.tensor(layout.lengths), [x, *rnn.parameters()]
     runs = {PADDED: lambda: rnn(x), PACKED: lambda: rnn_calls.packed(rnn, x, lengths)}
-    return Comparison(
-        {name: rnn_calls.training(run, leaves) if training else rnn_calls.forward(run) for name, run in runs.items()}
-    )
+    return Comparison({name: rnn_calls.one_pass(run, leaves, training) for name, run in runs.items()})
 
 
 def _time_case(point: GridPoint, how: MeasureOptions) -> Case:

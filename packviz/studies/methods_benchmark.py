@@ -27,21 +27,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from packviz.bench import rnn_calls
 from packviz.bench.comparison import METHODS
-from packviz.bench.study import (
-    PASSES,
-    Comparison,
-    MeasureOptions,
-    Passes,
-    Study,
-    by_pass,
-    captions,
-    read_passes,
-    write_passes,
-)
-from packviz.bench.timing import RATIOS, Ratio
+from packviz.bench.study import PASSES, Comparison, MeasureOptions, Results, Study, by_pass, captions
+from packviz.bench.timing import RATIOS, Ratio, Timing
 from packviz.core import lengths
 from packviz.core.layout import IntArray, Layout
 from packviz.core.spec import Spec
@@ -157,7 +148,7 @@ UNTUNED = [
 _HARDLY_PADDED = ("equal", "nearly equal")
 
 
-class Target(NamedTuple):
+class _Target(NamedTuple):
     """Whether `auto` does what it should.
 
     Attributes:
@@ -169,7 +160,7 @@ class Target(NamedTuple):
     of: list[MethodsPoint]
 
 
-class MethodsBenchmark(Passes[MethodsPoint]):
+class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
     """The results of the benchmark: by point and pass, the `Timing` of every method."""
 
     @property
@@ -182,20 +173,31 @@ class MethodsBenchmark(Passes[MethodsPoint]):
         timing = self.values[point][which]
         return timing.ratio(name, to).value if {name, to} <= timing.seconds.keys() else math.nan
 
+    def auto_to_padded(self, which: str) -> dict[MethodsPoint, Ratio]:
+        """How many times as long `auto` takes as torch padded, wherever it took part."""
+        timings = {point: self.values[point][which] for point in self.points}
+        return {point: timing.ratio(AUTO, PADDED) for point, timing in timings.items() if AUTO in timing.seconds}
+
+    def line(self, point: MethodsPoint, which: str) -> str:
+        """The ratios at a point in words."""
+        every = {name: self.ratio(point, name, PADDED, which) for name in (PACKED, *METHODS)}
+        ratios = ", ".join(f"{name} {ratio:.2g}".replace("nan", "–") for name, ratio in every.items())
+        return f"{point.name}: {ratios}; best: {self.best(point, which)}"
+
     def best(self, point: MethodsPoint, which: str = "training") -> str:
         """The fastest of those whose results are right, `auto` apart: it only chooses among them."""
         timing = self.values[point][which]
         return min((name for name in timing.seconds if name not in (PADDED, AUTO)), key=timing.median)
 
-    def targets(self, which: str = "training") -> dict[str, Target]:
+    def targets(self, which: str = "training") -> dict[str, _Target]:
         """Returns the targets of `auto`, by name, and where it misses them."""
         every = self.points
         slow = [point for point in every if self.values[point][which].median(PADDED) > 5e-3]
         even = [point for point in every if point.lengths in _HARDLY_PADDED]
 
-        def at_most(times: float, to: str, points: list[MethodsPoint]) -> Target:
+        def at_most(times: float, to: str, points: list[MethodsPoint]) -> _Target:
             others = {point: to or self.best(point, which) for point in points}
-            return Target([p for p in points if not self.ratio(p, AUTO, others[p], which) <= times], points)
+            return _Target([p for p in points if not self.ratio(p, AUTO, others[p], which) <= times], points)
 
         return {
             "at most 1.05 times its own best method": at_most(1.05, "", every),
@@ -204,20 +206,8 @@ class MethodsBenchmark(Passes[MethodsPoint]):
             "at most 1.15 times torch padded where that takes over 5 ms": at_most(1.15, PADDED, slow),
         }
 
-    @property
-    def verdict(self) -> str:
-        """The targets of `auto`, and where it misses them."""
-        lines = []
-        for which, label in PASSES.items() if self.points else ():
-            for name, target in self.targets(which).items():
-                where = "; ".join(point.name for point in target.misses)
-                missed, of = len(target.misses), count(len(target.of), "point")
-                lines.append(f"{label}, auto {name}: missed at {missed} of {of}")
-                lines[-1] += f" ({where})" if where else ""
-        return "\n".join(lines)
-
     def to_text(self) -> str:
-        """What `auto` takes in both passes side by side, all times, and the verdict."""
+        """What `auto` takes in both passes side by side, all times, and where `auto` misses its targets."""
         lines = [*self._ratios(), RATIOS, ""] if self.points else []
         for which, label in PASSES.items():
             lines.append(f"{label}, ms")
@@ -227,7 +217,12 @@ class MethodsBenchmark(Passes[MethodsPoint]):
                 best = f"; best: {self.best(point, which)}" if point.mode != "none" else ""
                 lines.append(f"  {point.name}: {times}{best}")
                 lines += [f"  ✗ {name} was left out: {why}" for name, why in timing.missing.items()]
-        return "\n".join([*lines, self.verdict, f"Measured on {self.caption}."])
+        for which, label in PASSES.items() if self.points else ():
+            for name, target in self.targets(which).items():
+                where = "; ".join(point.name for point in target.misses)
+                missed = f"missed at {len(target.misses)} of {count(len(target.of), 'point')}"
+                lines.append(f"{label}, auto {name}: {missed}{where and f' ({where})'}")
+        return "\n".join([*lines, f"Measured on {self.caption}."])
 
     def packed_faster(self) -> Dumbbells:
         """Where torch's packing makes a training step clearly faster: FLOPs and time as multiples of torch padded."""
@@ -281,37 +276,27 @@ def chart(machines: Mapping[str, MethodsBenchmark], which: str = "training") -> 
     from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
 
     one_of("which", which, PASSES)
-    there = {
-        name: [point for point in result.points if AUTO in result.values[point][which].seconds]
-        for name, result in machines.items()
-    }
-    first = {point: machines[name] for name in reversed([*machines]) for point in there[name]}
+    ratios = {name: result.auto_to_padded(which) for name, result in machines.items()}
+    first = {point: ratio for some in reversed([*ratios.values()]) for point, ratio in some.items()}
     groups = {name: [point for point in first if _group(point) == name] for name in _GROUPS}
     for group in groups.values():
-        group.sort(key=lambda point: first[point].ratio(point, AUTO, PADDED, which))
+        group.sort(key=lambda point: first[point].value)
     rows = [row for name, group in groups.items() if group for row in (f"{name}:", *(p.name for p in group))]
-    against = {
-        name: {point: result.values[point][which].ratio(AUTO, PADDED) for point in first if point in there[name]}
-        for name, result in machines.items()
-    }
-    slower = {name: [p for p, r in some.items() if r.is_clear and r.value > 1] for name, some in against.items()}
-    faster = {name: sum(r.is_clear and r.value < 1 for r in some.values()) for name, some in against.items()}
+    slower = {name: [p for p, r in some.items() if r.is_clear and r.value > 1] for name, some in ratios.items()}
+    faster = {name: sum(r.is_clear and r.value < 1 for r in some.values()) for name, some in ratios.items()}
     title = f"{which.capitalize()}: auto is faster than torch padded at {_each(faster)} of {len(first)} points"
     lines = [f"{title}, slower at {_each({name: len(some) for name, some in slower.items()})}; {PASSES[which]}"]
     for machine, result in machines.items():
         lines += ["", f"{machine}:"] if len(machines) > 1 else []
         for name, group in groups.items():
-            lines += [f"{name}:"] * bool(group)
-            for point in (point for point in group if point in there[machine]):
-                every = {one: result.ratio(point, one, PADDED, which) for one in (PACKED, *METHODS)}
-                ratios = ", ".join(f"{one} {ratio:.2g}".replace("nan", "–") for one, ratio in every.items())
-                lines.append(f"{point.name}: {ratios}; best: {result.best(point, which)}")
+            lines += [f"{name}:"] if group else []
+            lines += [result.line(point, which) for point in group if point in ratios[machine]]
     x = "times as long as torch padded (dashed: 1)" if len(machines) == 1 else "× torch padded"
     panels = _panels(machines)
     words = "\n".join([*lines, "", *panels["below"]])
     drawn = axes(title, words, x=x, rows=rows, tall=22 * len(rows), on_top=True, **panels)
     for panel, (machine, result) in enumerate(machines.items()):
-        points = [*against[machine]]
+        points = [*ratios[machine]]
         for name, mark in _MARKS.items():
             values = [result.ratio(point, name, PADDED, which) for point in points]
             drawn.points(values, [point.name for point in points], name, marker=mark, panel=panel, key=not panel)
@@ -323,7 +308,7 @@ def chart(machines: Mapping[str, MethodsBenchmark], which: str = "training") -> 
             ring = {"symbol": shape, "size": 15, "line": {"width": 2.5}, "color": colour}
             if some:
                 key = name not in {trace.name for trace in drawn.figure.data}
-                values = [against[machine][point].value for point in some]
+                values = [ratios[machine][point].value for point in some]
                 drawn.points(values, [point.name for point in some], name, marker=ring, panel=panel, key=key)
     return _around_one(drawn, (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50), len(machines))
 
@@ -338,33 +323,30 @@ def packing_chart(machines: Mapping[str, MethodsBenchmark]) -> Chart:
 
     points = list(dict.fromkeys(p for result in machines.values() for p in result.values if p.mode == "none"))
     rows = {point: point.name.removeprefix(f"pack and pad, {point.hidden_size} features, ") for point in points}
-    ratios: dict[str, dict[str, dict[MethodsPoint, float]]] = {}  # by machine, name and point
+    ratios: dict[str, dict[str, dict[str, float]]] = {}  # by machine, name and row
     for machine, result in machines.items():
-        ratios[machine] = {}
+        ratios[machine] = {name: {} for name in _PACKERS}
         for point in (point for point in points if point in result.values):
-            seconds = result.values[point]["training"].seconds
-            for name in seconds if OURS in seconds else ():
-                if name != OURS:
-                    ratios[machine].setdefault(name, {})[point] = result.ratio(point, name, OURS)
+            for name, values in ratios[machine].items():
+                if not math.isnan(ratio := result.ratio(point, name, OURS)):
+                    values[rows[point]] = ratio
     worst = {machine: f"{max(found[PACKED].values()):.3g}" for machine, found in ratios.items()}
     title = f"Pack and pad: torch takes up to {_each(worst)} times as long as packviz"
     lines = [title]
     for machine, found in ratios.items():
         lines += ["", f"{machine}:"] if len(machines) > 1 else []
-        for point, row in rows.items():
-            numbers = [f"{name} {values[point]:.3g}" for name, values in found.items() if point in values]
-            lines += [f"{row}: {', '.join(numbers)}"] * bool(numbers)
+        for row in rows.values():
+            if numbers := [f"{name} {values[row]:.3g}" for name, values in found.items() if row in values]:
+                lines.append(f"{row}: {', '.join(numbers)}")
     x = "times as long as packviz (dashed: 1)" if len(machines) == 1 else "× packviz"
     panels = _panels(machines, f"{points[0].hidden_size} features, forward and backward.")
     words = "\n".join([*lines, "", *panels["below"]])
     drawn = axes(title, words, x=x, rows=[*rows.values()], tall=26 * len(rows), on_top=True, **panels)
-    keys: set[str] = set()
     for panel, found in enumerate(ratios.values()):
         for name, values in found.items():
-            at = [rows[point] for point in values]
-            mark = _PACKERS[name]
-            drawn.points([*values.values()], at, name, marker=mark, panel=panel, key=name not in keys)
-            keys.add(name)
+            if values:
+                key = name not in {trace.name for trace in drawn.figure.data}
+                drawn.points([*values.values()], [*values], name, marker=_PACKERS[name], panel=panel, key=key)
     return _around_one(drawn, (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200), len(machines))
 
 
@@ -411,28 +393,22 @@ def _group(point: MethodsPoint) -> str:
 
 def method_calls(point: MethodsPoint, which: str, how: MeasureOptions) -> Comparison:
     """Every method at a point, in one pass."""
-    runs, leaves = (_packers if point.mode == "none" else _runners)(point, how.device)
-    calls = {
-        name: rnn_calls.training(run, leaves) if which == "training" else rnn_calls.forward(run)
-        for name, run in runs.items()
-    }
-    alike = [PACKED, *(name for name in calls if name not in (PACKED, PADDED, COPY))]
-    return Comparison(calls, forget, alike)
+    n, pack_only = torch.tensor(point.drawn()), point.mode == "none"
+    shape = (point.steps, point.batch_size) if pack_only else (point.batch_size, point.steps)
+    rnn = None if pack_only else rnn_calls.rnn_of(point.spec, batch_first=True).to(how.device)
+    x = torch.randn(*shape, point.input_size).to(how.device).requires_grad_()
+    runs: dict[str, Callable[[], Any]]
+    if rnn is None:
+        runs, leaves = _packers(x, n), [x]
+    else:
+        runs = {PADDED: lambda: rnn(x), PACKED: lambda: rnn_calls.packed(rnn, x, n)}
+        runs |= {method: partial(rnn_calls.run, rnn, x, n, method) for method in METHODS}
+        leaves = [x, *rnn.parameters()]
+    calls = {name: rnn_calls.one_pass(run, leaves, which == "training") for name, run in runs.items()}
+    return Comparison(calls, forget, [PACKED, *(name for name in calls if name not in (PACKED, PADDED, COPY))])
 
 
-def _runners(point: MethodsPoint, device: Any) -> tuple[dict[str, Callable[[], Any]], list[Any]]:
-    rnn = rnn_calls.rnn_of(point.spec, batch_first=True).to(device)
-    n = torch.tensor(point.drawn())
-    x = torch.randn(point.batch_size, point.steps, point.input_size).to(device).requires_grad_()
-    runs: dict[str, Callable[[], Any]] = {PADDED: lambda: rnn(x), PACKED: lambda: rnn_calls.packed(rnn, x, n)}
-    runs |= {method: partial(rnn_calls.run, rnn, x, n, method) for method in METHODS}
-    return runs, [x, *rnn.parameters()]
-
-
-def _packers(point: MethodsPoint, device: Any) -> tuple[dict[str, Callable[[], Any]], list[Any]]:
-    n = torch.tensor(point.drawn())
-    x = torch.randn(point.steps, point.batch_size, point.hidden_size).to(device).requires_grad_()
-
+def _packers(x: Tensor, n: Tensor) -> dict[str, Callable[[], Any]]:
     def both(module: Any) -> Callable[[], Any]:
         return lambda: module.pad_packed_sequence(module.pack_padded_sequence(x, n))
 
@@ -442,7 +418,7 @@ def _packers(point: MethodsPoint, device: Any) -> tuple[dict[str, Callable[[], A
 
         sizes = n.to(x.device)
         runs["torchrua"] = lambda: (torchrua.L(x.transpose(0, 1), sizes).pack().left().data.transpose(0, 1), n)
-    return runs, [x]
+    return runs
 
 
 STUDY = Study(
@@ -457,7 +433,5 @@ STUDY = Study(
     ],
     others={"untuned": UNTUNED},
     parameters={"budget": 3.0},
-    read=read_passes,
-    write=write_passes,
 )
 run, recorded = STUDY.run, STUDY.load

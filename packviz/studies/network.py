@@ -66,7 +66,7 @@ class Network(nn.Module):
         return summed
 
 
-class Batch(NamedTuple):
+class _Batch(NamedTuple):
     """Tokens `(B, T)` and targets `(B,)` on a device, lengths `(B,)` on the CPU."""
 
     ids: Tensor
@@ -76,7 +76,7 @@ class Batch(NamedTuple):
 
 def batch(
     lengths: IntArray, steps: int, *, vocabulary: int = 10, classes: int = 2, seed: int = 0, device: Any = "cpu"
-) -> Batch:
+) -> _Batch:
     """A batch of random tokens and targets: with all tokens alike, a row in a wrong place would show nowhere.
 
     Args:
@@ -91,10 +91,10 @@ def batch(
     n = torch.tensor(lengths.tolist())
     ids = torch.randint(1, vocabulary, (n.numel(), steps), generator=generator) * real_mask(n, steps)
     targets = torch.randint(classes, (n.numel(),), generator=generator)
-    return Batch(ids.to(device), n, targets.to(device))
+    return _Batch(ids.to(device), n, targets.to(device))
 
 
-def training_step(network: Network, batch: Batch, method: Method) -> Callable[[], tuple[Tensor, ...]]:
+def training_step(network: Network, batch: _Batch, method: Method) -> Callable[[], tuple[Tensor, ...]]:
     """A forward and backward pass: the logits, and the gradients of all weights."""
     weights = list(network.parameters())
 
@@ -120,7 +120,7 @@ def comparison(lengths: IntArray, steps: int, methods: Sequence[str], which: str
     def call(method: Method) -> Callable[[], Any]:
         if which == "training":
             return training_step(network, one, method)
-        return rnn_calls.forward(lambda: network(one.ids, one.lengths, method))
+        return rnn_calls.one_pass(lambda: network(one.ids, one.lengths, method), [], training=False)
 
     calls = {name: call(METHODS[one_of("methods", name, METHODS)]) for name in methods}
     return Comparison(calls, forget, alike=methods)

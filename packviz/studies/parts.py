@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
 
 from packviz.bench import rnn_calls
-from packviz.bench.comparison import shares
 from packviz.bench.study import Comparison, Study, Timings, by_comparison, captions
 from packviz.bench.timing import RATIOS
 from packviz.draw import spreads
@@ -52,8 +52,9 @@ class Parts(Drawing, Timings[PartsPoint]):
 
     def shares(self, point: PartsPoint) -> dict[str, float]:
         """The share of each part in the time of the step, and of all the rest; they add up to 1."""
-        left = {part: self.ratio(point, name, TORCH).value for part, name in REPLACED.items()}
-        return shares(left, REST)
+        left = [1.0, *(self.ratio(point, name, TORCH).value for name in REPLACED.values())]
+        falling = [*accumulate(left, min)]  # noise may turn the order round
+        return dict(zip(REPLACED, (a - b for a, b in pairwise(falling)), strict=True)) | {REST: falling[-1]}
 
     def finding(self) -> str:
         """What the largest batch says, in a line."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from packviz.bench.study import captions
 from packviz.core.fit import nonnegative
-from packviz.core.has_text import HasText
 from packviz.core.layout import Layout
 from packviz.draw import quantities, text
 from packviz.draw.palette import LIGHT, METHODS, RAMP
@@ -53,74 +52,52 @@ def work_per_step(case: Case) -> float:
     return case.layout.n_valid * case.spec.gemm_per_cell / case.layout.max_len
 
 
-@dataclass(frozen=True, repr=False)
-class Judged(HasText):
+class _Judged(NamedTuple):
     """What became of a rule on measured cases.
 
     Attributes:
         name: of the rule.
-        cases: what it was tried on.
-        packs: what it chose, case by case.
+        right: how often it chose the faster one.
+        wrong: how often it chose the slower one; the measurement does not tell the two of the others apart.
+        slowdown: how many times as long its choices take as the better ones, on average over all cases.
+        of: how many cases it was tried on.
     """
 
     name: str
-    cases: tuple[Case, ...]
-    packs: tuple[bool, ...]
-
-    def count(self, packs: bool, faster: str | None) -> int:
-        """How many cases it chose this in, where that was measured to be faster (none: not told apart)."""
-        return sum(p == packs and c.faster == faster for c, p in zip(self.cases, self.packs, strict=True))
-
-    @property
-    def right(self) -> int:
-        """How often it chose the faster one."""
-        return self.count(True, PACKED) + self.count(False, PADDED)
-
-    @property
-    def wrong(self) -> int:
-        """How often it chose the slower one."""
-        return self.count(True, PADDED) + self.count(False, PACKED)
+    right: int
+    wrong: int
+    slowdown: float
+    of: int
 
     @property
     def accuracy(self) -> float:
         """The share of right choices, among the cases that the measurement tells apart."""
         return self.right / max(self.right + self.wrong, 1)
 
-    @property
-    def slowdown(self) -> float:
-        """How many times as long its choices take as the better ones, on average over all cases."""
-        return float(np.mean([c.slowdown(p) for c, p in zip(self.cases, self.packs, strict=True)]))
 
-    def to_text(self) -> str:
-        """The confusion table, and what following the rule costs."""
-        rows = [["", "packed was faster", "padded was faster", "not told apart"]]
-        for packs, label in ((True, 'says "pack"'), (False, 'says "pad"')):
-            rows.append([label, *(str(self.count(packs, faster)) for faster in (PACKED, PADDED, None))])
-        lines = [f"{self.name}, tried on {len(self.cases)} cases", *text.table(rows, "<12>20>20>17")]
-        right = quantities.whole_percent(self.accuracy)
-        return "\n".join([*lines, f"{right} right; {self.slowdown:.2f} times as long as the better choice"])
-
-
-def judge(name: str, packs: Packs, cases: Sequence[Case]) -> Judged:
+def judge(name: str, packs: Packs, cases: Sequence[Case]) -> _Judged:
     """Tries a rule on cases."""
-    return Judged(name, tuple(cases), tuple(bool(packs(case)) for case in cases))
+    choices = [PACKED if packs(case) else PADDED for case in cases]
+    told = [choice == case.faster for choice, case in zip(choices, cases, strict=True) if case.faster]
+    slowdown = np.mean([case.slowdown(choice == PACKED) for choice, case in zip(choices, cases, strict=True)])
+    return _Judged(name, sum(told), len(told) - sum(told), float(slowdown), len(cases))
 
 
-def judge_fitted(name: str, fit: Fit, cases: Sequence[Case]) -> Judged:
+def judge_fitted(name: str, fit: Fit, cases: Sequence[Case]) -> _Judged:
     """Tries a rule that is fitted to cases, each time on cases of a size that it was not fitted to.
 
     A size is batch size, time steps and hidden size together: `fit` never sees those that its rule is then tried on.
     Where it sees no case of the same RNN and pass, there is no rule, and the case is not packed.
     """
-    sizes = [(case.batch_size, case.longest, case.size) for case in cases]
-    choices: dict[int, bool] = {}
-    for left_out in dict.fromkeys(sizes):
-        others = [case for case, size in zip(cases, sizes, strict=True) if size != left_out]
-        packs, known = fit(others), _by_kind(others)
-        for i, case in enumerate(cases):
-            if sizes[i] == left_out:
-                choices[i] = (case.mode, case.training) in known and bool(packs(case))
-    return Judged(name, tuple(cases), tuple(choices[i] for i in range(len(cases))))
+
+    def size(case: Case) -> tuple[int, int, int]:
+        return case.batch_size, case.longest, case.size
+
+    rules, known = {}, {}
+    for left_out in {size(case) for case in cases}:
+        others = [case for case in cases if size(case) != left_out]
+        rules[left_out], known[left_out] = fit(others), _by_kind(others)
+    return judge(name, lambda case: (case.mode, case.training) in known[size(case)] and rules[size(case)](case), cases)
 
 
 def fit_threshold(number: Callable[[Case], float]) -> Fit:
@@ -230,65 +207,49 @@ def fit_model(cases: Sequence[Case]) -> Packs:
 def compare(
     machines: Mapping[str, Measured], rules: Mapping[str, Packs], fits: Mapping[str, Fit] | None = None
 ) -> Chart:
-    """How often rules are right, on the measured cases of every machine.
+    """A bar per rule and machine: the cases it gets right and wrong, and those the measurement does not tell apart.
 
     Args:
         machines: what was measured, by what to call the machine.
         rules: by name.
         fits: by name, those that are fitted, as `judge_fitted` does it.
     """
-    verdicts = {
-        machine: [
-            *(judge(name, packs, measured.cases) for name, packs in rules.items()),
-            *(judge_fitted(name, fit, measured.cases) for name, fit in (fits or {}).items()),
-        ]
-        for machine, measured in machines.items()
-    }
-    return chart(verdicts, captions(machines))
-
-
-def chart(verdicts: Mapping[str, Sequence[Judged]], below: Sequence[str] = ()) -> Chart:
-    """A bar per rule and machine: the cases it gets right and wrong, and those the measurement does not tell apart.
-
-    Args:
-        verdicts: by machine, the rules tried on what was measured there.
-        below: lines that stand below, such as what was measured on.
-    """
     from packviz.draw.figures import NEITHER, REAL, WRONG, axes  # noqa: PLC0415 - a bare machine has no plotly
 
-    rows = {
-        f"{machine}: {one.name}" if len(verdicts) > 1 else one.name: one
-        for machine, some in verdicts.items()
-        for one in some
-    }
+    verdicts, below = {}, captions(machines)
+    for machine, measured in machines.items():
+        verdicts[machine] = [judge(name, packs, measured.cases) for name, packs in rules.items()]
+        verdicts[machine] += [judge_fitted(name, fit, measured.cases) for name, fit in (fits or {}).items()]
+    many = len(machines) > 1
+    rows = {f"{machine}: " * many + one.name: one for machine, some in verdicts.items() for one in some}
     ends = [f"{quantities.whole_percent(v.accuracy)} right, {v.slowdown:.2f} × the best" for v in rows.values()]
     parts = {
         "✓ right": [v.right for v in rows.values()],
         "✗ wrong": [v.wrong for v in rows.values()],
-        "not told apart": [v.count(True, None) + v.count(False, None) for v in rows.values()],
+        "not told apart": [v.of - v.right - v.wrong for v in rows.values()],
     }
     lines = [["cases", *parts, "times as long as the better choice"]]
     for (name, v), *counts in zip(rows.items(), *parts.values(), strict=True):
         lines.append([name, *map(str, counts), f"{v.slowdown:.2f}"])
     best = {machine: max(some, key=lambda one: one.accuracy) for machine, some in verdicts.items()}
     labels = [
-        f"{one.name}, {quantities.whole_percent(one.accuracy)}{f' ({machine})' if len(best) > 1 else ''}"
+        f"{one.name}, {quantities.whole_percent(one.accuracy)}" + f" ({machine})" * many
         for machine, one in best.items()
     ]
-    title = f"Most often right{'' if len(best) > 1 else ', of the cases that are told apart'}: {'; '.join(labels)}"
+    title = f"Most often right{'' if many else ', of the cases that are told apart'}: {'; '.join(labels)}"
     words = "\n".join([title, *text.table(lines, "<  >  >  >  <"), *below])
     drawn = axes(title, words, x="cases", rows=[*rows], ends=ends, below=below)
     for (part, counts), fill in zip(parts.items(), (REAL, WRONG, NEITHER), strict=True):
         sign = part[0] if part[0] in "✓✗" else ""
-        wide = [400 * count / len(v.cases) for count, v in zip(counts, rows.values(), strict=True)]  # px, at least
+        wide = [400 * count / v.of for count, v in zip(counts, rows.values(), strict=True)]  # px, at least
         labels = [
             next((words for words in (f"{sign} {count}".strip(), f"{count}") if width_of(words, 11) < px), "")
             for count, px in zip(counts, wide, strict=True)
         ]
         drawn.bars([*rows], counts, part, fill, labels=labels)
     for (name, v), end in zip(rows.items(), ends, strict=True):
-        drawn.label(len(v.cases), name, end)
-    return drawn.scale(max(len(v.cases) for v in rows.values()))
+        drawn.label(v.of, name, end)
+    return drawn.scale(max(v.of for v in rows.values()))
 
 
 _WINNERS = {

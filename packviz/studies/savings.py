@@ -97,12 +97,12 @@ class Savings(Timings[SavingsPoint], Drawing):
         ]
         rows = [["", "GFLOP", "ms", "quartiles"]]
         for one, count in point.flops.items():
-            middle, low, high = map(milliseconds, (timing.median(one), *timing.quartiles(one)))
+            low, middle, high = map(milliseconds, timing.spread(one))
             rows.append([one, f"{count / 1e9:.3g}", middle, f"{low} to {high}"])
         return "\n".join([*lines, *table(rows, "<21.8.9  <"), self.finding(point)])
 
     def sheet(self, theme: str) -> Sheet:
-        """FLOPs and time of every batch, as multiples of the padded ones."""
+        """The picture."""
         return self.picture.sheet(theme)
 
     @property
@@ -133,7 +133,7 @@ def training_steps(point: SavingsPoint, device: Any) -> Comparison:
         return lambda: rnn_calls.packed(rnn, x, lengths, in_order=True)
 
     runs = {PADDED: lambda: rnn(x)} | {name(d): packed(d) for d in point.distinct}
-    return Comparison({one: rnn_calls.training(run, [x, *rnn.parameters()]) for one, run in runs.items()})
+    return Comparison({one: rnn_calls.one_pass(run, [x, *rnn.parameters()]) for one, run in runs.items()})
 
 
 STUDY = Study(

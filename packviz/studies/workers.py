@@ -19,23 +19,24 @@ starts processes, a script calls it under `if __name__ == "__main__":`.
 from __future__ import annotations
 
 import argparse
-import json
-import math
+import multiprocessing
 import os
+import pickle
 import socket
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from numbers import Real
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor, distributed, multiprocessing, nn
+from torch import Tensor, distributed, nn
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from packviz.bench.timing import Timing, measure
@@ -43,7 +44,7 @@ from packviz.core import batches as buckets
 from packviz.core.has_text import HasText
 from packviz.core.layout import IntArray, Layout
 from packviz.core.lengths import log_normal, read
-from packviz.core.validation import at_least, one_of
+from packviz.core.validation import at_least, one_of, require_seconds
 from packviz.draw.quantities import between, known, milliseconds
 from packviz.draw.text import table
 from packviz.ops.original import pack_padded_sequence
@@ -107,9 +108,8 @@ class Workers(HasText):
             ratio = together.ratio(slowest, fastest)
             low, high = (100 * (1 - 1 / end) for end in ratio.interval)
             share = f"{known(100 * (1 - 1 / ratio.value), (low, high))} % of the time ({between((low, high))} %)"
-            rows.append(
-                [strategy, " / ".join(map(milliseconds, seconds)), share if ratio.is_clear else "not told apart"]
-            )
+            shares = " / ".join(map(milliseconds, seconds))
+            rows.append([strategy, shares, share if ratio.is_clear else "not told apart"])
         first = self.timings[0]
         where = f"Measured by each worker on {first.caption}. In brackets: the 95 % interval."
         return "\n".join([*table(rows, "<12>16   <"), where, *first.notes[1:]])
@@ -157,27 +157,26 @@ def compare(
     """
     n = _batch(lengths, workers)
     rounds = at_least("rounds", rounds)
-    if not isinstance(timeout, Real) or not 0 < timeout < math.inf:
-        raise ValueError(f"timeout is {timeout!r}; give a number of seconds over 0")
+    require_seconds("timeout", timeout)
     if one_of("device", device, ("cpu", "cuda")) == "cuda" and (gpus := torch.cuda.device_count()) < workers:
         raise ValueError(f"device is 'cuda', a GPU for each worker; torch finds {gpus} for {workers}")
     with tempfile.TemporaryDirectory(prefix="packviz-") as folder:
         out = Path(folder, "found")
-        task = Task(n, rounds, timeout, device, Path(folder, "meet").as_uri())
-        context = multiprocessing.spawn(_worker, (workers, task, out), nprocs=workers, join=False)
+        task = _Task(n, rounds, timeout, device, Path(folder, "meet").as_uri())
+        context = spawn(_worker, (workers, task, out), workers, join=False)  # type: ignore[no-untyped-call]
         deadline = time.monotonic() + timeout
         try:
             while not context.join(max(deadline - time.monotonic(), 0)):
                 if time.monotonic() >= deadline:
                     raise RuntimeError(f"the workers were not done after {timeout:g} s")
-        except (multiprocessing.ProcessRaisedException, multiprocessing.ProcessExitedException) as error:
+        except (ProcessRaisedException, ProcessExitedException) as error:
             raise RuntimeError(f"worker {error.error_index} failed:\n{str(error).strip()[-2000:]}") from None
         finally:
             for process in context.processes:
                 process.kill()
                 process.join()
-        found = json.loads(out.read_text())
-    return Workers(Layout(n), [Timing.from_dict(timing) for timing in found["timings"]], found["errors"])
+        found: Workers = pickle.loads(out.read_bytes())
+    return found
 
 
 def gradient_error(found: Sequence[Any], expected: Sequence[Any]) -> float:
@@ -186,7 +185,7 @@ def gradient_error(found: Sequence[Any], expected: Sequence[Any]) -> float:
     return float((one - other).norm() / other.norm())
 
 
-class Task(NamedTuple):
+class _Task(NamedTuple):
     """What workers are to do.
 
     Attributes:
@@ -204,14 +203,13 @@ class Task(NamedTuple):
     meet: str = "env://"  # torchrun describes it in the environment
 
 
-def _worker(rank: int, workers: int, task: Task, out: Path) -> None:
+def _worker(rank: int, workers: int, task: _Task, out: Path) -> None:
     """What a process that `compare` starts does; worker 0 writes what all have found."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if loopback := [name for _, name in socket.if_nameindex() if name.startswith("lo")] if os.name == "posix" else []:
         os.environ["GLOO_SOCKET_IFNAME"] = loopback[0]
     if found := _work(rank, workers, rank, task):
-        timings = [timing.to_dict() for timing in found.timings]
-        out.write_text(json.dumps({"timings": timings, "errors": found.errors}))
+        out.write_bytes(pickle.dumps(found))
     _leave()
 
 
@@ -230,10 +228,10 @@ def _leave() -> None:
     os._exit(0)
 
 
-def _work(rank: int, workers: int, gpu: int, task: Task) -> Workers | None:
+def _work(rank: int, workers: int, gpu: int, task: _Task) -> Workers | None:
     """What each worker does; worker 0 returns what all have found."""
     torch.set_num_threads(1)
-    lengths, cuda = task.lengths, task.device == "cuda"
+    cuda = task.device == "cuda"
     device = torch.device("cuda", gpu) if cuda else torch.device("cpu")
     distributed.init_process_group(
         "nccl" if cuda else "gloo",
@@ -243,39 +241,46 @@ def _work(rank: int, workers: int, gpu: int, task: Task) -> Workers | None:
         timeout=timedelta(seconds=task.timeout),
     )
     try:
-        torch.manual_seed(0)
-        model = _Model().to(device)
-        x = torch.randn(len(lengths), max(lengths), _INPUT).to(device)
-        y = torch.randn(len(lengths), max(lengths)).to(device)
-        losses = model(x, y, lengths)
-        expected = torch.autograd.grad(losses.mean(), list(model.parameters()))
-        parallel = DistributedDataParallel(model, device_ids=[device] if cuda else None)
-        errors: dict[str, dict[str, float]] = {}
-        calls = {}
-        for strategy in buckets.SPLITS:
-            share = buckets.split(lengths, workers, strategy)[rank]
-            mine = [lengths[i] for i in share]
-            my_x, my_y = x[share, : max(mine)], y[share, : max(mine)]
-            errors[strategy] = {}
-            for name in LOSSES:
-                parallel.zero_grad()
-                losses = parallel(my_x, my_y, mine)
-                loss = losses.mean() if name == MEANS else losses.sum() * workers / sum(lengths)
-                loss.backward()
-                errors[strategy][name] = gradient_error([w.grad for w in model.parameters()], expected)
-            calls[strategy] = _own_work(parallel, my_x, my_y, mine)
+        errors, calls = _strategies(rank, workers, device, task.lengths)
         timing = measure(
             calls,
             rounds=task.rounds,
             device=device,
             before=dict.fromkeys(calls, distributed.barrier),  # the workers compute at the same time
-            parameters={"lengths": list(lengths), "workers": workers},
+            parameters={"lengths": task.lengths, "workers": workers},
         )
         found: list[Any] = [None] * workers
         distributed.all_gather_object(found, timing)
-        return Workers(Layout(lengths), found, errors) if rank == 0 else None
+        return Workers(Layout(task.lengths), found, errors) if rank == 0 else None
     finally:
         distributed.destroy_process_group()
+
+
+def _strategies(
+    rank: int, workers: int, device: torch.device, lengths: list[int]
+) -> tuple[dict[str, dict[str, float]], dict[str, Callable[[], None]]]:
+    """Returns the errors of the gradients, and what this worker does by itself: both by strategy."""
+    torch.manual_seed(0)
+    model = _Model().to(device)
+    x = torch.randn(len(lengths), max(lengths), _INPUT).to(device)
+    y = torch.randn(len(lengths), max(lengths)).to(device)
+    expected = torch.autograd.grad(model(x, y, lengths).mean(), list(model.parameters()))
+    parallel = DistributedDataParallel(model, device_ids=[device] if device.type == "cuda" else None)
+    errors: dict[str, dict[str, float]] = {}
+    calls: dict[str, Callable[[], None]] = {}
+    for strategy in buckets.SPLITS:
+        share = buckets.split(lengths, workers, strategy)[rank]
+        mine = [lengths[i] for i in share]
+        my_batch = x[share, : max(mine)], y[share, : max(mine)], mine
+        errors[strategy] = {}
+        for name in LOSSES:
+            parallel.zero_grad()
+            losses = parallel(*my_batch)
+            loss = losses.mean() if name == MEANS else losses.sum() * workers / sum(lengths)
+            loss.backward()
+            errors[strategy][name] = gradient_error([w.grad for w in model.parameters()], expected)
+        calls[strategy] = partial(_own_work, parallel, my_batch)
+    return errors, calls
 
 
 _INPUT, _HIDDEN = 16, 128
@@ -295,21 +300,18 @@ class _Model(nn.Module):
         return losses
 
 
-def _own_work(parallel: Any, x: Any, y: Any, lengths: Sequence[int]) -> Any:
-    def call() -> None:
-        parallel.zero_grad()
-        with parallel.no_sync():
-            parallel(x, y, lengths).mean().backward()
-
-    return call
+def _own_work(parallel: Any, batch: tuple[Any, ...]) -> None:
+    parallel.zero_grad()
+    with parallel.no_sync():
+        parallel(*batch).mean().backward()
 
 
 def _batch(lengths: Any, workers: int) -> list[int]:
     if isinstance(lengths, (str, os.PathLike)):
         lengths = read(str(lengths))
     n: list[int] = Layout(log_normal(64, 128) if lengths is None else lengths).lengths.tolist()
-    if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= len(n):
-        raise ValueError(f"workers is {workers!r}; give a whole number from 1 to the {len(n)} sequences")
+    if at_least("workers", workers) > len(n):
+        raise ValueError(f"workers is {workers}; give a whole number from 1 to the {len(n)} sequences")
     return n
 
 
@@ -327,7 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found: Workers | None = compare(options.lengths, **settings)
         else:
             rank, workers, gpu = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-            found = _work(rank, workers, gpu, Task(_batch(options.lengths, workers), **settings))
+            found = _work(rank, workers, gpu, _Task(_batch(options.lengths, workers), **settings))
     except ValueError as error:
         parser.error(str(error))
     if found is not None:

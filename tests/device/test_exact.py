@@ -261,7 +261,7 @@ def _asked_of_a_gpu(case: _Case, device: str) -> dict[str, Callable[[], Any]]:
     for name in helpers.NAMES[1:]:
         calls[name] = helpers.helper_calls(name, case.lengths, steps, 3, device).calls[helpers.HELPER]
     calls["real_mask"] = lambda: masks.real_mask(on_device, steps)
-    calls["pack and pad"] = rnn_calls.training(pack_and_pad, [x])
+    calls["pack and pad"] = rnn_calls.one_pass(pack_and_pad, [x])
     return calls
 
 

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from packviz import cli
 from packviz.bench import advice
 from packviz.draw.picture import show
 
+SIZES = ["--input-size", "4", "--hidden-size", "8"]
 PROGRAM = [sys.executable, "-m", "packviz"]
 
 
@@ -24,34 +24,12 @@ def run(*arguments, **kwargs):
     return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, encoding="utf-8", **kwargs)
 
 
-def test_show_prints_the_text_twin(capsys):
-    assert cli.main(["show", "5", "3", "2"]) == 0
-    assert capsys.readouterr() == (f"{show([5, 3, 2])}\n", "")
-
-
-@pytest.mark.parametrize(("name", "text"), [("a.csv", "id,length\nx,5\ny,3\n"), ("a.json", "[5, 3]"), ("a", "5\n3\n")])
-def test_show_reads_files(tmp_path, capsys, name, text):
-    path = tmp_path / name
-    path.write_text(text)
-    assert cli.main(["show", str(path)]) == 0
-    assert capsys.readouterr().out == f"{show([5, 3])}\n"
-
-
-def test_show_reads_an_array(tmp_path, capsys):
-    path = str(tmp_path / "a.npy")
-    np.save(path, np.array([5, 3]))
-    assert cli.main(["show", path]) == 0
-    assert capsys.readouterr().out == f"{show([5, 3])}\n"
-
-
-def test_show_reads_a_column_of_a_table(tmp_path, capsys):
-    path = tmp_path / "a.csv"
-    path.write_text("id,words\nx,5\ny,3\n")
-    assert cli.main(["show", str(path), "--column", "words"]) == 0
-    assert capsys.readouterr().out == f"{show([5, 3])}\n"
-
-
-def test_show_writes_an_svg(tmp_path, capsys):
+def test_show_prints_the_text_twin_or_writes_a_file(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("id,words\nx,5\ny,3\n")
+    np.save(tmp_path / "a.npy", np.array([5, 3]))
+    for lengths in (["5", "3"], [f"{tmp_path}/a.csv", "--column", "words"], [f"{tmp_path}/a.npy"]):
+        assert cli.main(["show", *lengths]) == 0
+        assert capsys.readouterr() == (f"{show([5, 3])}\n", "")
     path = tmp_path / "a picture.svg"
     assert cli.main(["show", "5", "3", "--out", str(path)]) == 0
     assert capsys.readouterr() == ("", "")
@@ -62,12 +40,11 @@ def test_show_writes_an_svg(tmp_path, capsys):
     ("arguments", "said"),
     [
         (["show", "5", "x"], "entry 1 is 'x'"),
-        (["show", "5", "-3"], "lengths[1] is -3: every sequence needs at least one time step"),
-        (["show", "5", "2.5"], "lengths[1] is 2.5: not a whole number"),
-        (["show", "1e30"], "lengths[0] is 1e+30"),
         (["show", "100000000000"], "lengths[0] is 100000000000: a Layout has at most"),
         (["show", "no such.csv"], "cannot read no such.csv: No such file or directory"),
         (["show", "5", "--out", "no/such/folder.svg"], "cannot write no/such/folder.svg: there is no folder no/such"),
+        (["advise", "5", "0", *SIZES], "lengths[1] is 0: every sequence needs at least one time step"),
+        (["advise", "5", "--device", "tpu", *SIZES], "device is 'tpu'; choose cpu, cuda"),
     ],
 )
 def test_input_that_cannot_be_used(capsys, arguments, said):
@@ -78,28 +55,30 @@ def test_input_that_cannot_be_used(capsys, arguments, said):
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [[], ["draw"], ["show"], ["show", "--column"], ["show", "5", "--colour"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["draw"],
+        ["show"],
+        ["show", "5", "--colour"],
+        *(
+            ["advise", "5", *SIZES, *wrong]
+            for wrong in (["--hidden-size", "0"], ["--rnn", "MLP"], ["--budget", "-1"], ["--layers", "x"])
+        ),
+    ],
+)
 def test_a_misspelt_command_gets_the_usage(capsys, arguments):
     with pytest.raises(SystemExit, match="2"):
         cli.main(arguments)
     assert capsys.readouterr().err.startswith("usage: packviz")
 
 
-def test_help_names_what_there_is(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        cli.main(["show", "--help"])
-    out = capsys.readouterr().out
-    assert all(option in out for option in ("lengths", "--column", "--out"))
-
-
 def test_the_program():
     done = run("show", "5", "3", "2")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{show([5, 3, 2])}\n", "")
     failed = run("show", "0")
-    assert (failed.returncode, failed.stdout) == (2, "")
-    assert (
-        failed.stderr == "packviz: lengths[0] is 0: every sequence needs at least one time step; drop the empty ones\n"
-    )
+    assert (failed.returncode, failed.stdout, failed.stderr[:29]) == (2, "", "packviz: lengths[0] is 0: eve")
 
 
 def test_the_installed_program():
@@ -113,7 +92,7 @@ BENCH, STUDY = ["bench", "--quick"], ["study", "savings", "--quick", "--out"]
 
 @pytest.mark.parametrize(
     ("begun", "command"),
-    [("packviz.cli", BENCH), ("argparse", STUDY), ("numpy", BENCH), ("torch", STUDY), ("torch.nn.modules.rnn", BENCH)],
+    [("packviz.cli", BENCH), ("numpy", STUDY), ("torch.nn.modules.rnn", STUDY)],
 )
 def test_ctrl_c_while_it_starts_ends_it_quietly(tmp_path, begun, command):
     code = f"""
@@ -142,11 +121,6 @@ def test_a_program_that_is_to_be_deaf_to_ctrl_c_is():
     assert done.stdout.endswith("True\n"), done.stderr
 
 
-def test_the_script_begins_where_the_module_does():
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    assert project["scripts"] == {"packviz": "packviz.__main__:main"}
-
-
 def test_a_reader_that_stops_reading_is_no_error():
     lengths = json.dumps([16] * 16)
     program = subprocess.Popen(
@@ -160,10 +134,7 @@ def test_a_reader_that_stops_reading_is_no_error():
 def test_a_terminal_without_our_dashes_still_gets_the_numbers():
     done = run("show", "5", "3", env={"PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stderr) == (0, "")
-    assert (
-        done.stdout.encode("ascii").decode().replace("?", "")
-        == str(show([5, 3])).replace("·", "").replace("–", "") + "\n"
-    )
+    assert done.stdout == f"{show([5, 3])}\n".encode("ascii", "replace").decode()
 
 
 # diagnose
@@ -201,12 +172,6 @@ def test_diagnose_takes_lengths_of_its_own(tmp_path, capsys, name):
         assert capsys.readouterr().out == f"{pv.diagnose(BATCH, [6, 4, 6], batch_first=True)}\n".replace(
             "(3, 6, 2), read as (B, T, …)", "(6, 3, 2), read as (T, B, …)"
         )
-
-
-def test_diagnose_takes_a_pair(tmp_path, capsys):
-    torch.save((BATCH, [6, 4, 2]), tmp_path / "a.pt")
-    assert cli.main(["diagnose", str(tmp_path / "a.pt"), "--batch-first"]) == 0
-    assert "nothing found" in capsys.readouterr().out
 
 
 def complaint(capsys, *arguments):
@@ -300,22 +265,18 @@ def networks(tmp_path, monkeypatch):
         ("Good", 0, "✓ Good under fixed shapes: nothing found"),
         ("instance", 0, "✓ Good under fixed shapes: nothing found"),
         ("Words", 0, "✓ Words under fixed shapes: nothing found"),
-        ("Bad", 1, "✗ Bad under fixed shapes: 1 error"),
         ("make", 1, "✗ Bad under fixed shapes: 1 error"),
     ],
 )
 def test_check_prints_the_findings_and_fails_on_errors(networks, capsys, name, status, said):
     place = "some_networks" if name == "make" else networks
-    assert cli.main(["check", f"{place}:{name}"]) == status
+    lengths = ["--lengths", "7", "2"] if name == "Good" else []
+    assert cli.main(["check", f"{place}:{name}", *lengths]) == status
     out, error = capsys.readouterr()
+    assert not lengths or "Data flow with lengths [7, 2]" in out
     assert out.startswith(f"{said}\n")
     assert not status or re.search(r"where: some_networks\.py:\d+|where: .*some_networks\.py", out)
     assert error == ""
-
-
-def test_check_takes_lengths_for_its_example(networks, capsys):
-    assert cli.main(["check", f"{networks}:Good", "--lengths", "7", "2"]) == 0
-    assert "Data flow with lengths [7, 2]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -352,8 +313,6 @@ def test_a_file_that_does_not_run_is_told_in_a_line(networks, capsys):
 
 
 # advise
-
-SIZES = ["--input-size", "4", "--hidden-size", "8"]
 
 
 def test_advise_measures_and_recommends(capsys):
@@ -402,25 +361,6 @@ def test_ctrl_c_ends_advice(monkeypatch, capsys, swallowed):
     assert cli.main(["advise", "5", "3", *SIZES]) == 130
     assert capsys.readouterr() == ("", "packviz: stopped\n")
     assert signal.getsignal(signal.SIGINT) is before
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["5", "0"], "lengths[1] is 0: every sequence needs at least one time step"),
-        (["no such.npy"], "cannot read no such.npy: No such file or directory"),
-        (["5", "--device", "tpu"], "device is 'tpu'; choose cpu, cuda"),
-    ],
-)
-def test_advise_refuses_in_a_line(capsys, arguments, said):
-    assert complaint(capsys, "advise", *arguments, *SIZES).startswith(said)
-
-
-@pytest.mark.parametrize("option", [["--hidden-size", "0"], ["--rnn", "MLP"], ["--budget", "-1"], ["--layers", "x"]])
-def test_a_wrong_option_gets_the_usage(capsys, option):
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(["advise", "5", "3", *SIZES, *option])
-    assert "usage: packviz advise" in capsys.readouterr().err
 
 
 def test_the_help_fits_a_screen(capsys, monkeypatch):

@@ -1,7 +1,6 @@
 """pv.advise: what it recommends from given times, what it measures and for how long; on a clock that a test winds."""
 
 import io
-import json
 import pickle
 import re
 from dataclasses import replace
@@ -18,7 +17,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import packviz as pv
 from packviz.bench import advice, comparison, timing
 from packviz.bench.advice import SAMPLE, Advice, bucketed
-from packviz.bench.comparison import OWN_BOTH, OWN_PAD, PACKED, PADDED, Batch
+from packviz.bench.comparison import PACKED, PADDED
 from packviz.bench.timing import Timing
 from packviz.core.batches import BUCKETED, SHUFFLED, Load, batches
 from packviz.core.spec import Spec
@@ -53,7 +52,6 @@ def test_the_fastest_with_the_right_results():
     assert found.epoch(PACKED) == pytest.approx(4.0, rel=0.05)
     assert re.search(r", some (1\.9|2)\S* s per epoch\.", found.verdict)
     assert found.verdict.startswith("Use pv.run, staircase.\nIt saves ")
-    assert "method='staircase'" in found.code
 
 
 def test_padding_is_never_recommended_where_it_changes_results():
@@ -68,25 +66,10 @@ def test_of_what_is_not_told_apart_the_simplest():
     assert "Cannot tell which is fastest; take the simplest, torch, packed." in found.verdict
     found = given_times({PADDED: 1.0, PACKED: 2.05, AUTO: 2.04, STAIRCASE: 2.05}, spread=0.02)
     assert "Nothing with the same results is clearly faster." in found.verdict
+    assert "Nothing else was measured." in given_times({PADDED: 1.0, PACKED: 2.0}).verdict
     found = given_times({PADDED: 1.0, PACKED: 9.0, AUTO: 2.02, STAIRCASE: 2.0}, spread=0.1)
     assert found.best == AUTO
-    assert "pv.run(rnn, x, lengths)" in found.code
-    assert "BucketSampler" not in found.code
-    assert found.verdict.splitlines()[1].endswith(
-        " pv.run, staircase has a lower median, but is not told apart from it."
-    )
-
-
-def test_a_lonely_packing():
-    assert "Nothing else was measured." in given_times({PADDED: 1.0, PACKED: 2.0}).verdict
-
-
-def test_advice_can_be_pickled():
-    found = given_times({PADDED: 1.0, PACKED: 2.0, AUTO: 1.0})
-    again = pickle.loads(pickle.dumps(found))
-    assert again.to_text() == found.to_text()
-    speedup = pickle.loads(pickle.dumps(found.speedup))
-    assert (speedup, speedup.low, speedup.high) == (found.speedup, found.speedup.low, found.speedup.high)
+    assert found.verdict.splitlines()[1].endswith("staircase has a lower median, but is not told apart from it.")
 
 
 @given(st.lists(st.floats(0.5, 2.0), min_size=3, max_size=3), st.floats(0, 0.3))
@@ -110,23 +93,15 @@ def test_what_bucketing_adds():
     assert found.seconds_per_epoch == found.epoch(bucketed(AUTO)) == pytest.approx(1.5, rel=0.05)
     assert found.bucketing.value == pytest.approx(0.5, rel=0.05)
     assert f"of 43.8 %, and takes {100 * (1 - found.bucketing.value):.0f} % less" in found.verdict
-    assert found.verdict.startswith(
-        "Use pv.run, auto, on buckets of similar lengths.\nOn shuffled batches pv.run, auto"
-    )
-    assert found.verdict.endswith("less time per epoch, with pv.run, auto.")
-    assert "(window 50: all of 4 batches sorted together)" in found.verdict
-    assert "pv.BucketSampler(all_lengths, 64, window=50)" in found.code
-    assert found.code.endswith("pv.run(rnn, x, lengths)")
-    assert found.code.count("import packviz") == 1
+    assert found.verdict.startswith("Use pv.run, auto, on buckets of similar lengths.\nOn shuffled batches")
     slower = given_times(shuffled | {bucketed(name): 2 * seconds for name, seconds in shuffled.items()})
     assert "more time per epoch" in slower.verdict
-    assert slower.recommended == AUTO
+    assert (slower.recommended, slower.bucketing.value > 1) == (AUTO, True)
     assert "BucketSampler" not in slower.code
     measured = given_times(shuffled).timing.seconds
     wobble = np.random.default_rng(1)
     other = {bucketed(name): tuple(wobble.permutation(seconds)) for name, seconds in measured.items()}
-    same = Timing(measured | other)
-    assert "in time it is not told apart from shuffled batches" in replace(found, timing=same).verdict
+    assert "not told apart from shuffled batches" in replace(found, timing=Timing(measured | other)).verdict
     assert given_times(shuffled).bucketing is None
     assert "its time was not measured" in given_times(shuffled).verdict
 
@@ -134,100 +109,36 @@ def test_what_bucketing_adds():
 # In words and as a picture.
 
 
+TIMES = {PADDED: 1.0, PACKED: 4.0, AUTO: 3.0, STAIRCASE: 2.0, bucketed(PACKED): 2.0, bucketed(STAIRCASE): 1.5}
+
+
 def test_the_table():
-    found = given_times(
-        {PADDED: 1.0, PACKED: 4.0, AUTO: 3.0, bucketed(PACKED): 2.0},
-        spread=0,
-        once={"pv.run, split": 1.5},
-        failed={"pv.run, packed": "gives another h_n than packing"},
-    )
-    lines = found.to_text().splitlines()
-    assert repr(found) == found.to_text()
-    start = next(i for i, line in enumerate(lines) if line.startswith("seconds per epoch"))
-    rows = [" ".join(line.split()) for line in lines[start:]]
-    assert rows[:8] == [
-        "seconds per epoch median × packed 95 % interval results of packing",
-        "torch, padded 1 0.25 0.25 to 0.25 no: padding is read",
-        "torch, packed 4 1 1 to 1 yes",
-        "pv.run, auto 3 0.75 0.75 to 0.75 yes",
-        "torch, packed, bucketed 2 0.5 0.5 to 0.5 yes",
-        "pv.run, split ~ 6 (a look at one batch)",
-        "pv.run, packed gives another h_n than packing",
-        "A ratio is the median of the rounds' ratios, not the ratio of two medians.",
+    why = "gives another h_n than packing"
+    found = given_times(TIMES, spread=0, once={"pv.run, split": 1.5}, failed={"pv.run, packed": why})
+    table = found.to_text().partition("results of packing\n")[2].splitlines()
+    rows = [re.split("  +", line) for line in table]
+    assert [row[:3] for row in rows[:8]] == [
+        *([name, f"{seconds:g}", f"{seconds / 4:g}"] for name, seconds in TIMES.items()),
+        ["pv.run, split", "~ 6", "(a look at one batch)"],
+        ["pv.run, packed", why],
     ]
-    assert "GRU(32, 64), forward and backward." in rows[9]
-    assert "200 sequences of 2 to 8 time steps in 4 batches of 64." in rows[10]
-    assert (
-        "bucketed: window 50: all of 4 batches sorted together, as BucketSampler(lengths, 64, window=50) does." in rows
-    )
-    assert rows[-1] == "Measured on an abacus (CPU), torch None, 1 thread, 9 rounds."
+    assert [row[-1] for row in rows[:6]] == ["no: padding is read", *["yes"] * 5]
+    assert table[-1] == "Measured on an abacus (CPU), torch None, 1 thread, 9 rounds."
 
 
-def test_an_epoch_is_as_many_batches_as_there_are():
-    n = np.arange(1, 641)
-    found = given_times({PADDED: 1.0, PACKED: 4.0}, n, spread=0, sample=4)
-    assert (found.batches, found.sample) == (10, 4)
-    assert found.epoch(PACKED) == pytest.approx(10.0)
-
-
-EXCHANGED = {PADDED: 1.0, PACKED: 4.0, OWN_PAD: 2.4, OWN_BOTH: 2.0, AUTO: 1.0}
-
-
-def test_what_torchs_packing_spends_its_time_on():
-    """By exchanging one part after the other; these runs are no methods to choose."""
-    found = given_times(EXCHANGED, spread=0)
-    expected = {"pad": 0.4, "pack": 0.1, "RNN": 0.25, "rest": 0.25}
-    assert found.shares == {name: pytest.approx(share) for name, share in expected.items()}
-    assert "  pad_packed_sequence     40 %" in found.to_text()
-    assert "pad was 40 %" in found.to_svg()
-    fast = given_times(EXCHANGED | {OWN_PAD: 0.1, OWN_BOTH: 0.1})
-    assert fast.best == AUTO
-    assert not any(name in line for name in (OWN_PAD, OWN_BOTH) for line in fast.to_text().splitlines())
-    same = given_times(EXCHANGED | {OWN_BOTH: 2.4}, spread=0.1)
-    assert "  pack_padded_sequence    not told apart from 0 %" in same.to_text()
-    assert sum(same.shares.values()) == pytest.approx(1)
-    slower = given_times(EXCHANGED | {OWN_BOTH: 3.0}, spread=0)  # no share is less than nothing
-    assert "  pack_padded_sequence    not told apart from 0 %" in slower.to_text()
-    assert "pack was" not in slower.to_svg()
-    none = given_times({PADDED: 1.0, PACKED: 4.0, AUTO: 1.0})
-    assert none.parts == none.shares == {}
-    tight = replace(none, once={OWN_PAD: 1.0}, failed={OWN_BOTH: "left out: the budget was used up"})
-    assert "What torch, packed spends its time on was not measured: give a larger budget." in tight.to_text()
-    assert OWN_PAD not in tight.to_text()
-    assert OWN_BOTH not in tight.to_text()
-    assert "exchang" not in none.to_text() + none.to_svg()
-
-
-def test_a_longer_bar_is_a_larger_ratio():
-    """One quantity for each bar: medians and paired ratios may say opposite things."""
-    found = given_times({PADDED: 1.0, PACKED: 4.0, AUTO: 3.9})
-    packed, auto = (1.0, 10.0, 2.0) * 3, (1.1, 8.0, 2.2) * 3  # a median of 2.2 against 2, a ratio of 1.1
-    seconds = {PADDED: (1.0, 1.0, 1.0) * 3, PACKED: packed, AUTO: auto, STAIRCASE: (0.9, 12.0, 1.0) * 3}
-    found = replace(found, timing=replace(found.timing, seconds=seconds))
+def test_the_picture_has_a_bar_for_each_ratio():
+    found = given_times(TIMES)
     drawing = ParsedSvg(found.to_svg())
-    bars = {box.fill: box.width for box in drawing.boxes}
-    wide = bars[palette.METHODS["packed"]]
-    for name, method in ((AUTO, "run"), (STAIRCASE, "staircase")):
-        ratio = found.timing.ratio(name, PACKED)
-        assert bars[palette.METHODS[method]] == pytest.approx(ratio.value * wide, abs=0.02)
-        assert ratio.number in [text.said for text in drawing.texts]
-
-
-@pytest.mark.parametrize("theme", palette.THEMES)
-def test_picture(theme):
-    names = [PADDED, PACKED, AUTO, STAIRCASE, bucketed(PACKED), bucketed(STAIRCASE)]
-    found = given_times(dict(zip(names, (1.0, 4.0, 3.0, 2.0, 2.0, 1.5), strict=True)))
-    svg = found.to_svg(theme)
-    drawing = ParsedSvg(svg)
     texts = [text.said for text in sorted(drawing.texts, key=lambda text: text.y)]
-    assert [name for name in texts if name in names] == names
-    hatched = [box for box in drawing.boxes if box.fill == palette.THEMES[theme].padding]
+    assert [name for name in texts if name in TIMES] == [*TIMES]
+    hatched = [box for box in drawing.boxes if box.fill == palette.THEMES["light"].padding]
     assert len(hatched) == 2  # torch's padded run, and the key
-    assert "other results than packing" in texts
-    for text in drawing.texts:
-        assert text.box.x >= 0
-        assert text.box.right <= drawing.width
-    assert found._repr_mimebundle_()["text/plain"] == found.to_text()
+    bars = sorted((box for box in drawing.boxes if box.height == 20), key=lambda box: box.y)
+    for bar, name in zip(bars, TIMES, strict=True):
+        ratio = found.timing.ratio(name, PACKED)
+        assert bar.width / bars[1].width == pytest.approx(ratio.value, rel=0.01)
+        assert ratio.number in texts
+    assert not drawing.outside()
 
 
 # Code to paste.
@@ -310,15 +221,13 @@ def test_it_finds_the_costs(monkeypatch):
             assert measured == pytest.approx(COSTS[name] * cells)
     assert found.bucketing.value == pytest.approx(found.loads[BUCKETED].cells.sum() / found.loads[SHUFFLED].cells.sum())
     assert sum(found.spent.values()) == pytest.approx(race.now - 100.0)
-
-
-def test_a_call_never_meets_the_order_of_the_last_one(monkeypatch):
-    """Else a method that remembers what it has made of the lengths would be timed without making it."""
-    race = Race(monkeypatch, COSTS)
-    advice.advise(nn.GRU(1, 2), LENGTHS, batch_size=8, budget=5.0, progress=lambda *n: None)
+    # Else a method that remembers what it has made of the lengths would be timed without making it.
     of_one = [lengths for name, lengths in race.calls if name == AUTO][3:]
-    assert len(set(of_one)) > 0.9 * len(of_one)
+    assert len(set(of_one)) > 0.8 * len(of_one)  # buckets have the same length more than once
     assert len({tuple(sorted(lengths)) for lengths in of_one}) <= 10
+    assert pickle.loads(pickle.dumps(found)).to_text() == found.to_text()
+    speedup = pickle.loads(pickle.dumps(found.speedup))
+    assert (speedup, speedup.low, speedup.high) == (found.speedup, found.speedup.low, found.speedup.high)
 
 
 @given(
@@ -351,11 +260,13 @@ def test_the_budget_is_kept(budget, costs, lengths):
 
 def test_too_small_a_budget(monkeypatch):
     race = Race(monkeypatch, COSTS)
-    found = advice.advise(nn.GRU(1, 2), LENGTHS, batch_size=8, budget=1e-3, progress=lambda *n: None)
+    terminal = io.StringIO()
+    monkeypatch.setattr(advice.sys, "stderr", terminal)
+    found = advice.advise(nn.GRU(1, 2), LENGTHS, batch_size=8, budget=1e-3)
+    assert terminal.getvalue() == ""  # which is no terminal
     assert [name for name, _ in race.calls] == [PACKED]
     assert found.best == PACKED
-    assert list(found.failed) == [name for name, _ in sorted(COSTS.items(), key=lambda item: item[0] == PADDED)][1:]
-    assert "Nothing else was measured." in found.verdict
+    assert {*found.failed} == {*COSTS} - {PACKED}
 
 
 def test_a_look_that_is_all_there_is_time_for(monkeypatch):
@@ -368,36 +279,23 @@ def test_a_look_that_is_all_there_is_time_for(monkeypatch):
     assert found.best == PACKED  # one round tells nothing
     assert "1 round cannot tell the methods apart; the fastest was pv.run, auto." in found.verdict
     assert "quartiles" not in found.verdict
-    assert "in interleaved rounds, the look being the first." in found.to_text()
 
 
-def test_buckets_are_not_measured_where_they_change_nothing(monkeypatch):
-    for lengths in ([5, 3, 2], [4] * 40):
-        race = Race(monkeypatch, COSTS)
-        found = advice.advise(nn.GRU(1, 2), lengths, batch_size=8, budget=1000.0, progress=lambda *n: None)
-        assert found.bucketing is None
-        assert found.verdict.endswith(" sorted together) leaves no less padding here.")
-        assert {name for name in found.timing.seconds if name != advice._method(name)} == set()
-        assert race.calls
-
-
-def test_stopping(monkeypatch):
+@pytest.mark.parametrize(("most", "rounds"), [(0, None), (4, None), (6, 1), (14, 1), (24, 1), (60, 3)])
+def test_stopping(monkeypatch, most, rounds):
+    """While it looks at each, in the second look, in the warm-up, and later."""
     Race(monkeypatch, COSTS)
-    quiet = {"budget": 100.0, "batch_size": 8, "progress": lambda *n: None}
-    with pytest.raises(ValueError, match="stopped before every method was looked at"):
-        advice.advise(nn.GRU(1, 2), LENGTHS, stop=lambda: True, **quiet)
     asked = iter(range(10**6))
-    with pytest.raises(ValueError, match="stopped before every method was looked at"):
-        advice.advise(nn.GRU(1, 2), LENGTHS, stop=lambda: next(asked) > 4, **quiet)
-    for most in (6, 14, 24):  # in the second look, in the warm-up
-        asked = iter(range(10**6))
-        found = advice.advise(nn.GRU(1, 2), LENGTHS, stop=lambda: next(asked) > most, **quiet)  # noqa: B023
-        assert (found.timing.rounds, found.timing.warmup, found.sample) == (1, 0, 1)
-    asked = iter(range(10**6))
-    found = advice.advise(nn.GRU(1, 2), LENGTHS, stop=lambda: next(asked) > 60, **quiet)
-    assert found.timing.stopped
-    assert 3 <= found.timing.rounds < 6
-    assert found.best == PACKED
+    quiet = {"budget": 100.0, "batch_size": 8, "progress": lambda *n: None, "stop": lambda: next(asked) >= most}
+    if rounds is None:
+        with pytest.raises(ValueError, match="stopped before every method was looked at"):
+            advice.advise(nn.GRU(1, 2), LENGTHS, **quiet)
+        return
+    found = advice.advise(nn.GRU(1, 2), LENGTHS, **quiet)
+    assert found.timing.rounds == rounds
+    if rounds == 1:
+        assert (found.timing.warmup, found.sample) == (0, 1)
+    assert (found.timing.stopped, found.best) == (True, PACKED)
 
 
 def test_a_method_with_other_results_is_out(monkeypatch):
@@ -420,18 +318,6 @@ def test_a_method_with_other_results_is_out(monkeypatch):
     assert found.failed == {AUTO: "gives another h_n than packing", STAIRCASE: "cannot run this: not for a GRU"}
 
 
-def test_a_bar_on_a_terminal(monkeypatch):
-    Race(monkeypatch, COSTS)
-    terminal = io.StringIO()
-    monkeypatch.setattr(advice.sys, "stderr", terminal)
-    advice.advise(nn.GRU(1, 2), LENGTHS, budget=100.0)
-    assert terminal.getvalue() == ""
-    terminal.isatty = lambda: True
-    advice.advise(nn.GRU(1, 2), LENGTHS, budget=100.0)
-    assert "measuring [#" in terminal.getvalue()
-    assert terminal.getvalue().endswith(" \r")
-
-
 # For real, and small: few rounds end it, long before the budget, which even a busy machine keeps.
 
 
@@ -447,6 +333,7 @@ def few_rounds(monkeypatch):
         nn.GRU(2, 3),
         nn.LSTM(2, 3, num_layers=2, dropout=0.5, batch_first=True),
         nn.RNN(2, 3, bidirectional=True).double(),
+        nn.GRU(2, 3).requires_grad_(False),
         nn.LSTM(2, 3, proj_size=2).eval(),
     ],
     ids=str,
@@ -470,19 +357,6 @@ def test_a_real_run_leaves_no_trace(rnn):
     assert ("forward and backward" if training else "forward alone") in found.to_text()
 
 
-@pytest.mark.usefixtures("few_rounds")
-def test_it_leaves_the_threads_alone(two_threads):
-    pv.advise(nn.GRU(2, 3), [3, 2, 1], batch_size=3, budget=60.0)
-    assert torch.get_num_threads() == two_threads
-
-
-@pytest.mark.usefixtures("few_rounds")
-def test_frozen_weights():
-    rnn = nn.GRU(2, 3)
-    rnn.requires_grad_(False)
-    assert pv.advise(rnn, [3, 2, 1], batch_size=3, budget=60.0).failed == {}
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu():
     found = pv.advise(nn.LSTM(4, 8).cuda(), LENGTHS, batch_size=8, budget=2.0)
@@ -493,18 +367,10 @@ def test_on_a_gpu():
 # Where lengths come from.
 
 
-def test_lengths_of_every_kind(tmp_path):
+def test_lengths_of_files(tmp_path):
     (tmp_path / "a.csv").write_text("name,length\nx,3\ny,2\n")
-    (tmp_path / "a.json").write_text(json.dumps({"lengths": [3, 2]}))
-    for lengths in (
-        [3, 2],
-        np.array([3, 2]),
-        torch.tensor([3, 2]),
-        pv.Layout([3, 2]),
-        str(tmp_path / "a.csv"),
-        tmp_path / "a.json",
-    ):
-        assert advice._lengths(lengths).tolist() == [3, 2]
+    for path in (tmp_path / "a.csv", str(tmp_path / "a.csv")):
+        assert advice._lengths(path).tolist() == [3, 2]
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=60), st.integers(1, 9))
@@ -524,20 +390,6 @@ def test_the_batches_that_stand_for_all(lengths, batch_size):
     assert below <= len(groups) // 2
 
 
-@pytest.mark.parametrize("batch_first", [True, False])
-def test_the_data(batch_first):
-    rnn = nn.GRU(2, 3, batch_first=batch_first).double()
-    batch = comparison.batch_of(rnn, np.array([3, 5]), 0)
-    assert isinstance(batch, Batch)
-    assert tuple(batch.x.shape) == ((2, 5, 2) if batch_first else (5, 2, 2))
-    assert batch.x.dtype == torch.float64
-    assert batch.x.requires_grad
-    assert batch.x.is_leaf
-    assert batch.lengths.tolist() == [3, 5]
-    assert not comparison.batch_of(rnn.eval(), np.array([3]), 0).x.requires_grad
-    rnn.train()
-
-
 @pytest.mark.parametrize(
     ("rnn", "lengths", "options", "error", "message"),
     [
@@ -545,8 +397,6 @@ def test_the_data(batch_first):
         (nn.GRU(1, 1), [1, 0], {}, ValueError, r"lengths\[1\] is 0"),
         (nn.GRU(1, 1), "nothing.csv", {}, ValueError, r"cannot read nothing\.csv"),
         (nn.GRU(1, 1), [1], {"budget": 0}, ValueError, "budget is 0; give a number of seconds over 0"),
-        (nn.GRU(1, 1), [1], {"budget": "5"}, ValueError, "budget is '5'; give a number of seconds over 0"),
-        (nn.GRU(1, 1), [1], {"budget": float("inf")}, ValueError, "budget is inf; give a number of seconds over 0"),
         (nn.GRU(1, 1), [1], {"seed": -1}, ValueError, "seed is -1; give a whole number of at least 0"),
         (nn.GRU(1, 1, device="meta"), [1], {}, ValueError, "rnn is on the meta device"),
         (nn.GRU(1, 1), None, {}, ValueError, "lengths is None; give a list"),

@@ -74,9 +74,6 @@ def test_other_results_are_not(checkout, monkeypatch, capsys, change, message):
     (checkout / "out" / "parts_cpu.json").write_text(json.dumps(data))
     assert copied(checkout, monkeypatch, "--studies", "parts") == ([], 0)
     assert f"parts_cpu.json: {message}" in capsys.readouterr().out
-
-
-def test_an_invented_gpu_is_never_copied(checkout, monkeypatch):
     shutil.copy(FAKE, checkout / "out" / "benchmark_cuda.json")
     assert copied(checkout, monkeypatch, "--device", "cuda:1") == ([], 0)
 

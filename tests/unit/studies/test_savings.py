@@ -38,33 +38,15 @@ def test_a_small_run_for_real():
     assert found.provenance["threads"] == 1
 
 
-def test_padded_and_packed_train_the_same_weights():
-    """Where nothing is padded they give the same; elsewhere all that are packed have gradients of the right shapes."""
-    calls = savings.training_steps(TINY, "cpu").calls
-    shapes = {name: [part.shape for part in call()] for name, call in calls.items()}
-    assert len({str(some) for some in shapes.values()}) == 1
-    assert shapes["padded"][:2] == [(4, 4, 3), (4, 4, 32)]
-
-
 def test_in_words():
-    assert repr(fake()) == (
-        "GRU(4, 8), one training step. 16 sequences padded to 16 time steps, 136 of 256 cells real in every batch.\n"
-        "In parentheses: how many distinct lengths a batch has.\n"
-        "                        GFLOP       ms  quartiles\n"
-        "padded               0.000436        1  1 to 1\n"
-        "packed (2 lengths)   0.000229        2  2 to 2\n"
-        "packed (16 lengths)  0.000229        3  3 to 3\n"
-        "Packed, every batch takes 0.525 times the padded FLOPs.\n"
-        "packed (2 lengths) takes 2 times as long as padded (95 % interval 2 to 2).\n"
-        "packed (16 lengths) takes 3 times as long as padded (95 % interval 3 to 3).\n"
-        "packed (16 lengths) takes 1.5 times as long as packed (2 lengths) (95 % interval 1.5 to 1.5).\n"
-        "Measured on a test (CPU), torch 9, 1 thread, load 0.5 on 2 cores, 6 rounds."
-    )
-
-
-def test_the_verdict_follows_the_numbers():
+    lines = [line.split() for line in repr(fake()).splitlines()]
+    assert lines[2] == ["GFLOP", "ms", "quartiles"]
+    assert lines[3] == ["padded", "0.000436", "1", "1", "to", "1"]
+    assert lines[5][-5:] == ["0.000229", "3", "3", "to", "3"]
+    said = fake().finding(POINT).splitlines()
+    assert said[0] == "Packed, every batch takes 0.525 times the padded FLOPs."
+    assert said[3].startswith("packed (16 lengths) takes 1.5 times as long as packed (2 lengths) (95 % interval")
     quick = fake({"padded": [4.0] * 6, "few": [2.0] * 6, "many": [2.0, 1, 3] * 2}).finding(POINT)
-    assert "packed (2 lengths) takes 0.5 times as long as padded" in quick
     assert "cannot tell packed (16 lengths) and packed (2 lengths) apart" in quick
 
 
@@ -80,20 +62,8 @@ def test_the_picture_is_multiples_of_padded():
     json.dumps(found._repr_mimebundle_())
 
 
-def test_the_title_of_the_recorded_picture_follows_its_numbers():
-    found = savings.recorded()
-    times = [found.ratio(p, savings.name(d), "padded").value for p in found.points for d in p.distinct]
-    assert found.picture.title.endswith(f"half the FLOPs, {min(times):.2g} to {max(times):.2g} times the time")
-
-
 def test_the_quartiles_are_those_of_the_ratios():
     (few, many) = fake({"padded": [1.0, 2, 4], "few": [1.0, 1, 1], "many": [1.0, 2, 4]}).picture.rows
     assert (few.low, few.time, few.high) == (0.375, 0.5, 0.75)
     assert not few.clear or few.high / few.low < 2
     assert (many.time, many.clear) == (1, False)
-
-
-def test_no_label_calls_flops_a_speed_up():
-    found = fake()
-    said = (found.to_svg() + found.to_text() + found.picture.to_text()).lower()
-    assert not [word for word in ("speed", "faster", "slower") if word in said]
