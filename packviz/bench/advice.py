@@ -33,9 +33,9 @@ from packviz.core.batches import BUCKETED, SHUFFLED, WINDOW, Load
 from packviz.core.layout import IntArray, Layout
 from packviz.core.spec import Spec
 from packviz.core.validation import at_least, require_seconds
-from packviz.draw import bars, palette, quantities, spreads, text
+from packviz.draw import bars, palette, quantities, text
 from packviz.draw.drawing import Drawing
-from packviz.draw.sheet import Sheet, stack
+from packviz.draw.sheet import HATCHED, Sheet, stack
 
 _PARTS = {
     "pad": "pad_packed_sequence",
@@ -335,11 +335,12 @@ class Advice(Drawing):
         rows = {}
         for name in self._compared:
             ratio = self.timing.ratio(name, PACKED)
-            rows[name] = _spread(ratio, ratio.number, hatched=not self.is_exact(name), bold=name == self.recommended)
+            rows[name] = _bar(ratio, ratio.number, hatched=not self.is_exact(name), bold=name == self.recommended)
         title = f"times as long as {PACKED}: median of the rounds' ratios, and its 95 % interval"
         together = [f"bucketed: {self._together}."] if self._exact(BUCKETED) else []
         notes = [*together, f"Measured on {self.timing.caption}."]
-        return spreads.spreads(title, rows, theme, hatched="other results than packing", line=1, notes=notes)
+        key = [] if all(map(self.is_exact, rows)) else [(HATCHED, "other results than packing")]
+        return bars.rows(title, {"": rows}, theme, key=key, line=1, notes=notes)
 
     def _replacements(self, theme: str) -> Sheet:
         rows = {}
@@ -347,9 +348,9 @@ class Advice(Drawing):
             saved = (
                 f": {part} was {quantities.whole_percent(self.shares[part])}" if part and self._is_faster(name) else ""
             )
-            rows[said] = _spread(ratio, f"{ratio.number}{saved}")
+            rows[said] = _bar(ratio, f"{ratio.number}{saved}")
         title = f"what {PACKED} spends its time on: one part after the other replaced by packviz's"
-        return spreads.spreads(title, rows, theme, line=1)
+        return bars.rows(title, {"": rows}, theme, line=1)
 
 
 def advise(
@@ -501,12 +502,12 @@ def bucketed(method: str) -> str:
     return f"{method}, bucketed"
 
 
-def _spread(ratio: Ratio, said: str, **more: bool) -> spreads.Spread:
+def _bar(ratio: Ratio, label: str, hatched: bool = False, bold: bool = False) -> bars.Bar:
     """The bar of a ratio, in the colour of its method, with its interval if the rounds give one."""
     method = _method(ratio.name)
     fill = palette.METHODS.get(_COLOURS.get(method, method.removeprefix("pv.run, ")), bars.SOLID)
     low, high = ratio.interval if ratio.rounds >= FEWEST_ROUNDS else (ratio.value, ratio.value)
-    return spreads.Spread(low, ratio.value, high, said, fill=fill, **more)
+    return bars.Bar([(ratio.value, HATCHED if hatched else fill)], label, (low, high), bold)
 
 
 def _method(name: str) -> str:

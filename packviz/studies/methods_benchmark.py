@@ -48,10 +48,10 @@ from packviz.core.spec import Spec
 from packviz.core.validation import one_of
 from packviz.count.flops import flops
 from packviz.draw import palette
-from packviz.draw.dumbbells import Dumbbells, Row
 from packviz.draw.quantities import milliseconds
 from packviz.draw.table import Table
 from packviz.draw.text import count, table
+from packviz.draw.work import Row, WorkAndTime
 from packviz.ops import original, packing
 from packviz.ops.running import forget
 
@@ -229,7 +229,7 @@ class MethodsBenchmark(Passes[MethodsPoint]):
                 lines += [f"  ✗ {name} was left out: {why}" for name, why in timing.missing.items()]
         return "\n".join([*lines, self.verdict, f"Measured on {self.caption}."])
 
-    def packed_faster(self) -> Dumbbells:
+    def packed_faster(self) -> WorkAndTime:
         """Where torch's packing makes a training step clearly faster: FLOPs and time as multiples of torch padded."""
 
         def ratio(point: MethodsPoint, which: str) -> Ratio:
@@ -250,7 +250,7 @@ class MethodsBenchmark(Passes[MethodsPoint]):
         training, forward = (len(found) for found in faster.values())
         of = f"of {count(len(self.points), 'batch', 'batches')}"
         title = f"Packed is clearly faster in training at {training} {of}, forward alone at {forward}"
-        return Dumbbells(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
+        return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
 
     def _ratios(self) -> list[str]:
         """A table: how many times as long `auto` takes as torch and as its own best method."""
