@@ -42,8 +42,8 @@ from packviz.core.validation import at_least, one_of
 from packviz.draw import palette
 from packviz.draw.drawing import Drawing
 from packviz.draw.quantities import milliseconds, plain
-from packviz.draw.sheet import Sheet
-from packviz.draw.sweep import Curve, Guide, Plot, Sweep
+from packviz.draw.sheet import Point, Sheet
+from packviz.draw.sweep import Curve, Plot, Sweep
 from packviz.draw.text import count, table
 
 SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
@@ -487,21 +487,23 @@ _SLOPES = (("slope 1: T", 1), ("slope 2: T²", 2))
 _MARKS, _BANDS = "Filled marks: training. Hollow marks: forward.", "Bands and whiskers: quartiles."
 
 
-def _guides(quantity: str, curves: Sequence[Curve], planned: Sequence[int], first: Benchmark | None) -> list[Guide]:
+def _guides(
+    quantity: str, curves: Sequence[Curve], planned: Sequence[int], first: Benchmark | None
+) -> dict[str, tuple[Point, Point]]:
     """The line at 1, or how times grow with the length and with its square, from where the first method's begin."""
     sizes = [*planned, *(x for curve in curves for x in curve.x)]
     start, end = min(sizes, default=1), max(sizes, default=1)
     if first is None or start == end:
-        return []
+        return {}
     method = first.methods[0]
     if quantity == "ratio":
-        return [Guide(f"1: as {method}", ((start, 1), (end, 1)))]
+        return {f"1: as {method}": ((start, 1), (end, 1))}
     number = _number_of(method, first)
     own = [c for c in curves if (c.method, c.source, c.hollow) == (number, 0, False) and len(c.x) > 1]
     if quantity != "time" or not own:
-        return []
+        return {}
     x, y, last = own[-1].x[0], own[-1].y[0], own[-1].x[-1]
-    return [Guide(label, ((x, y), (last, y * (last / x) ** power))) for label, power in _SLOPES]
+    return {label: ((x, y), (last, y * (last / x) ** power)) for label, power in _SLOPES}
 
 
 def _curve(

@@ -372,7 +372,7 @@ def test_the_picture_has_a_row_per_quantity_and_a_column_per_setup():
             "forward": ((4, 8), (2, 2)),
             "training": ((4, 8), (30, 30)),
         }
-        assert [guide.points for guide in plot.guides] == [((4, 1), (8, 1))]
+        assert [*plot.guides.values()] == [((4, 1), (8, 1))]
         assert [curve.hollow for curve in plot.curves] == [False, True]  # painted last: forward
     for row, factor in zip(others, (1e3, 1e3), strict=True):
         for plot in row:
@@ -381,7 +381,7 @@ def test_the_picture_has_a_row_per_quantity_and_a_column_per_setup():
                 for which, some in times.items()
                 for name, seconds in some.items()
             }
-    assert [(guide.name, *guide.points) for guide in others[0][0].guides] == [
+    assert [(name, *points) for name, points in others[0][0].guides.items()] == [
         ("slope 1: T", (4, 10), (8, 20)),
         ("slope 2: T²", (4, 10), (8, 40)),
     ]
