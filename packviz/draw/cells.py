@@ -14,7 +14,7 @@ from packviz.core.layout import Layout, sequence_name
 from packviz.core.padded import batch_is_first, order
 from packviz.core.validation import SENSE_REVERSED, one_of, renamed
 from packviz.draw import palette, text
-from packviz.draw.cellgrid import TOP, WIDTH, Cell, CellGrid, wide_enough
+from packviz.draw.cellgrid import TOP, WIDTH, Cell, CellGrid, array, wide_enough
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Sheet, row
 from packviz.draw.text import FEW
@@ -136,17 +136,17 @@ def beside(batches: Sequence[Aligned], theme: str) -> Sheet:
 
 
 def _grid(values: Any, name: str, batch_first: bool) -> npt.NDArray[Any]:
-    array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
-    if array.ndim != 2:
-        raise ValueError(f"{name} must be {order(batch_first, '')}, one number per cell, got shape {array.shape}")
-    if max(array.shape) > FEW:
-        raise ValueError(f"{name} has shape {array.shape}; up to {FEW} sequences of {FEW} time steps can be drawn")
-    return array if batch_first else array.T
+    grid = array(values)
+    if grid.ndim != 2:
+        raise ValueError(f"{name} must be {order(batch_first, '')}, one number per cell, got shape {grid.shape}")
+    if max(grid.shape) > FEW:
+        raise ValueError(f"{name} has shape {grid.shape}; up to {FEW} sequences of {FEW} time steps can be drawn")
+    return grid if batch_first else grid.T
 
 
 def _mask(lengths: Any, shape: tuple[int, ...], batch_first: bool, padding_side: str) -> npt.NDArray[np.bool_]:
     if getattr(lengths, "ndim", 1) == 2:
-        mask = np.asarray(lengths.cpu() if hasattr(lengths, "cpu") else lengths)
+        mask = array(lengths)
         if mask.shape != shape or mask.dtype != np.bool_:
             raise ValueError(f"a mask must hold booleans of shape {shape}, got {mask.dtype} of shape {mask.shape}")
         if padding_side != "right":

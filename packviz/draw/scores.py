@@ -8,7 +8,6 @@ computed all the same, and wasted, but by a kernel that knows the documents: it 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, permutations
 from math import ceil
@@ -41,7 +40,6 @@ class Piece(NamedTuple):
 Row = tuple[Piece, ...]
 
 
-@dataclass(frozen=True, init=False, repr=False)
 class Scores(Drawing):
     """Documents in rows, and what attention computes there.
 
@@ -52,12 +50,6 @@ class Scores(Drawing):
         mask: one of `MASKS`.
         rows: of each row its pieces.
     """
-
-    layout: Layout
-    row_size: int
-    strategy: str
-    mask: str
-    rows: tuple[Row, ...]
 
     @renamed(way="strategy", room="row_size")
     def __init__(
@@ -80,15 +72,8 @@ class Scores(Drawing):
         one_of("mask", mask, MASKS)
         if row_size is None:
             row_size, strategy = (layout.max_len, strategy) if strategy == PADDED else (layout.n_valid, NEXT_FIT)
-        rows = tuple(_pieces(layout, row_size, strategy))
-        for name, value in (
-            ("layout", layout),
-            ("row_size", row_size),
-            ("strategy", strategy),
-            ("mask", mask),
-            ("rows", rows),
-        ):
-            object.__setattr__(self, name, value)
+        self.layout, self.row_size, self.strategy, self.mask = layout, row_size, strategy, mask
+        self.rows = tuple(_pieces(layout, row_size, strategy))
 
     @property
     def padding(self) -> int:

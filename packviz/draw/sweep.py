@@ -29,13 +29,8 @@ _MARKERS = (
 )
 
 
-_LEFT, _RIGHT, _TOP, _WIDE, _TALL = 70.0, 92.0, 40.0, 300.0, 170.0  # px: a plot and the room around it
-
-
-_ALONE = 620.0  # px: a plot that has none beside it
-
-
-_BELOW = 36.0
+_LEFT, _RIGHT, _TOP, _BELOW = 70.0, 92.0, 40.0, 36.0  # px: the room around a plot
+_WIDE, _TALL = 300.0, 170.0  # px: a plot
 
 
 def doublings(sizes: Sequence[float]) -> list[float]:
@@ -80,6 +75,7 @@ class Plot:
         guides: thin lines to compare the curves with: by what stands at the end, where each begins and ends.
         y: what the heights are.
         log: whether both axes are logarithmic; such plots of one unit have the same heights.
+        log_x: whether the axis of sizes is.
     """
 
     title: str
@@ -88,6 +84,7 @@ class Plot:
     guides: Mapping[str, tuple[Point, Point]] = field(default_factory=dict)
     y: str = "ms"
     log: bool = False
+    log_x: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -116,6 +113,7 @@ class Sweep(Drawing):
         notes: lines that stand below.
         text: the text twin.
         x: what the sizes are.
+        wide: width of a plot that has none beside it in px.
     """
 
     title: str
@@ -124,6 +122,7 @@ class Sweep(Drawing):
     notes: Sequence[str]
     text: str
     x: str = "time steps"
+    wide: float = 620.0
 
     def to_text(self) -> str:
         """The times as tables."""
@@ -134,8 +133,9 @@ class Sweep(Drawing):
         sheet = Sheet(theme, self.title)
         sheet.title(self.title)
         columns, y = max(map(len, self.rows), default=1), 22.0
-        wide = _WIDE if columns > 1 else _ALONE
-        each = _LEFT + wide + _RIGHT
+        wide = _WIDE if columns > 1 else self.wide
+        each, named = _LEFT + wide + _RIGHT, [name for row in self.rows for plot in row for name in plot.names]
+        wide = min(wide, wide + _RIGHT - max((width_of(name, 11) + 26 for name in named), default=0.0))
         for row, heights_in_row in zip(self.rows, heights_of(self.rows), strict=True):
             for i, (plot, heights) in enumerate(zip(row, heights_in_row, strict=True)):
                 self._plot(sheet, plot, heights, (i * each + _LEFT, y + _TOP, wide))
@@ -154,15 +154,14 @@ class Sweep(Drawing):
         return times_by_size(self) if self.rows else self
 
     def _plot(self, sheet: Sheet, plot: Plot, heights: Sequence[float], place: tuple[float, float, float]) -> None:
-        (left, top, most), sizes = place, plot.sizes
-        wide = min(most, most + _RIGHT - max((width_of(name, 11) + 26 for name in plot.names), default=0.0))
-        if plot.log and len(sizes) > 1:
+        (left, top, wide), sizes = place, plot.sizes
+        if (plot.log or plot.log_x) and len(sizes) > 1:
             first, whole = sizes[0], math.log(sizes[-1] / sizes[0])
-            axes = Axes(sheet, left, top, wide, _TALL, heights, lambda x: math.log(x / first) / whole, log=True)
+            axes = Axes(sheet, left, top, wide, _TALL, heights, lambda x: math.log(x / first) / whole, plot.log)
             columns = doublings(sizes)
         else:
             right = max([1.0, *sizes])
-            axes = Axes(sheet, left, top, wide, _TALL, heights, lambda x: x / right, log=plot.log)
+            axes = Axes(sheet, left, top, wide, _TALL, heights, lambda x: x / right, plot.log)
             columns = [value for value in ticks(0.0, right) if value <= right]
         axes.rows(plot.title, plot.y)
         axes.columns(columns, self.x)
@@ -176,7 +175,7 @@ class Sweep(Drawing):
             ends[name] = axes.point(*points[1])
             sheet.line([axes.point(*point) for point in points], sheet.colours.muted)
         for curve in plot.curves:
-            end = _curve(axes, curve, {*columns, curve.x[-1]} if plot.log else curve.x)
+            end = _curve(axes, curve, {*columns, curve.x[-1]} if plot.log or plot.log_x else curve.x)
             if end[0] >= ends.get(curve.name, end)[0]:  # a name stands once, where its last curve ends
                 ends[curve.name] = end
         axes.names([(end, name) for name, end in ends.items()], axes.foot)

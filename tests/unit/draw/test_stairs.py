@@ -176,7 +176,7 @@ def curves(drawing):
     """The points of the two curves, time first."""
     found = []
     for element in drawing.elements:
-        if element.get("stroke") == REAL and element.get("stroke-linejoin"):
+        if element.get("stroke") == REAL and element.get("stroke-linejoin") and not element.get("stroke-dasharray"):
             for line in element.get("d")[1:].split("M"):
                 points = line.removesuffix("h.1").split("L")
                 found.append([tuple(map(float, point.split())) for point in points])
@@ -186,7 +186,7 @@ def curves(drawing):
 @given(trade_offs())
 @example(TradeOff([1], [0], [1e-3], 1))
 @example(TradeOff([1, 2], [7, 0], [1e-3, 9e-4], 2, {1: (1.0, 1.0, 1.0), 2: (3.0, 2.0, 4.0)}))
-def test_curves_cursor_and_marks(it):
+def test_curves_and_cursor(it):
     drawing = ParsedSvg(it.to_svg())
     time, wasted = curves(drawing)
     assert [x for x, _ in time] == [x for x, _ in wasted]
@@ -196,13 +196,12 @@ def test_curves_cursor_and_marks(it):
         for (_, y), value in zip(points, values, strict=True):
             span = max(values) - min(values)
             assert near(foot - y, (value - min(values)) / span * (foot - min(y for _, y in points)) if span else 0)
-    at = it.calls.index(it.at)
-    (dots,) = [e.get("d") for e in drawing.elements if "m-4.5 0a" in e.get("d", "")]
-    assert [tuple(map(float, dot)) for dot in re.findall(r"M(\S+) (\S+)m", dots)] == [time[at], wasted[at]]
-    said = drawing.said()
+    at, said = it.calls.index(it.at), drawing.said()
+    cursor = "".join(e.get("d", "") for e in drawing.elements)
+    for points in (time, wasted):
+        x, y = (f"{value:.2f}".rstrip("0").rstrip(".") for value in points[at])
+        assert f"L{x} {y}" in cursor or f"M{x} {y}" in cursor
     assert f"{it.ratios[at]:.2f}" in said
-    diamonds = sum(e.get("d", "").count("m0-6l") for e in drawing.elements)
-    assert diamonds == len(it.measured) + bool(it.measured)  # and in the key
     assert ("measured here" in said) == bool(it.measured)
 
 
