@@ -6,11 +6,11 @@ stay a few shapes and kilobytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import ceil
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,8 +35,7 @@ _MARGIN = 26 + width_of("batch_sizes")  # px: to the left of steps that have thi
 _GAP = 6  # px: between the stretches of data
 
 
-@dataclass(frozen=True)
-class _Scale:
+class _Scale(NamedTuple):
     """How large one cell is, and which sequences are drawn."""
 
     width: float
@@ -80,7 +79,7 @@ def draw(
         step: a time step to point at: its cells are framed, and the data shows what has been packed up to it.
         mistaken: adds the order that `data` is often taken to have, one sequence after another.
         indices: adds `sorted_indices` and `unsorted_indices`, each value at the row that it is about.
-        explain: says beside each part what it is.
+        explain: says below what each part is.
         flat: adds the flat rows, one sequence after another as attention wants them, and where each packed row lies.
         part: one of `text.PARTS`, to draw that part alone.
 
@@ -93,15 +92,14 @@ def draw(
     sheet, scale = Sheet(theme, summary(layout)), _scale(layout, labels, names)
     flow = _flow(layout, scale, names, indices=indices, flat=flat)
     if part == text.PACKED:  # as where the steps stand below the padded grid
-        flow = replace(flow, steps_left=max(flow.left, _MARGIN), stacked=True)
+        flow = flow._replace(steps_left=max(flow.left, _MARGIN), stacked=True)
     data = _data(layout, scale, flow, 4 + _longest(layout, labels, names, 12) if scale.few else 0.0, flat=flat)
     return _Picture(
         layout, labels, names, sheet, step, mistaken, indices, explain, flat, part, scale, flow, data
     ).draw()
 
 
-@dataclass(frozen=True)
-class _Flow:
+class _Flow(NamedTuple):
     """Where the two panels are.
 
     Attributes:
@@ -142,8 +140,7 @@ def _flow(layout: Layout, scale: _Scale, names: Sequence[str] | None, *, indices
     return _Flow(left, steps_left, stacked, listed, name_width, lengths, width)
 
 
-@dataclass(frozen=True)
-class _Data:
+class _Data(NamedTuple):
     """How the rows of data lie: bars of runs, or cells, which are in one line if they can be so narrow.
 
     Attributes:
@@ -195,42 +192,24 @@ class _Picture:
 
     def draw(self) -> Sheet:
         """The picture's parts, from top to bottom, or one of them."""
-        if self.part != text.WHOLE:
-            return self.alone()
-        self.padded()
-        self.steps()
-        y = self.stepped.foot + 26 if self.flow.stacked else self.stepped.foot + 18
-        one_line, few = self.place.one_line, self.scale.few
-        explained = self.explain and one_line and few
-        if explained:
-            self.annotations(y)
-        y = self.data(y) if one_line else self.lines(y, self._true_order())
-        if self.flat and one_line and few:
+        whole, few, y = self.part == text.WHOLE, self.scale.few, 0.0
+        if self.part in (text.WHOLE, text.PADDED):
+            self.padded()
+            y = self.grid.foot + 6
+        if self.part in (text.WHOLE, text.PACKED):
+            self.steps()
+            y = self.stepped.foot + (26 if whole and self.flow.stacked else 18 if whole else 24)
+        if self.part in (text.WHOLE, text.DATA):
+            y = self.data(y) if whole and self.place.one_line else self.lines(y, self._true_order())
+        if self.flat and self.place.one_line and few:
             y = self.permutation(y - 8)
         elif self.flat or self.mistaken:
             y = self.lines(y + 8, self._flat_order())
-        if explained:
-            label = text.EXPLAINED["data"]
-            y = self.sheet.paragraph(4, y - 4, [label if self.flat else f"↑ {label}"], ink=self.accent)
-        y = self.sheet.paragraph(4, y - 1, self._notes(explained), size=11, ink=self.muted) + 1
-        width = self.place.width
-        # Notes beside the parts may reach further; so may the thin bars of a large batch, which are cut.
-        self.sheet.size(max(width, self.sheet.width - 4) if few else width, y + 6)
-        return self.sheet
-
-    def alone(self) -> Sheet:
-        """One part of the picture."""
-        if self.part == text.PADDED:
-            self.padded()
-            y = self.grid.foot + 6
-        elif self.part == text.PACKED:
-            self.steps()
-            y = self.stepped.foot + 24
-        else:
-            y = self.lines(0, self._true_order())
-        y = self.sheet.paragraph(4, y, self._notes(explained=False), size=11, ink=self.muted)
-        if self.part == text.DATA and not self.scale.few:
-            self.sheet.size(self.place.width, y + 6)  # thin bars are cut there
+        y = self.sheet.paragraph(4, y - whole, self._notes(), size=11, ink=self.muted) + whole
+        # Notes may reach further than the parts; so may the thin bars of a large batch, which are cut.
+        if whole or (self.part == text.DATA and not few):
+            width = self.place.width
+            self.sheet.size(max(width, self.sheet.width - 4) if few else width, y + 6)
         return self.sheet
 
     @property
@@ -376,16 +355,14 @@ class _Picture:
         start, end = self._place(t)
         middle, here = (start + end) / 2, t == self.step
         y1, y2, y3 = (n(y + share * (foot - 6 - y)) for share in (0.7, 0.3, 1))
-        self.sheet.path(f"M{n(x)} {n(y)}C{n(x)} {y1} {n(middle)} {y2} {n(middle)} {y3}", **self._thin(here))
-        self._clamp(start, end, foot, here)
+        curve = f"M{n(x)} {n(y)}C{n(x)} {y1} {n(middle)} {y2} {n(middle)} {y3}"
+        self._clamp(start, end, foot, curve, here)
 
-    def _clamp(self, start: float, end: float, foot: float, here: bool = False) -> None:
+    def _clamp(self, start: float, end: float, foot: float, more: str = "", here: bool = False) -> None:
         """The bracket over a stretch of data."""
         inset = min(1.0, (end - start) / 4)
-        self.sheet.path(f"M{n(start + inset)} {n(foot)}v-6H{n(end - inset)}v6", **self._thin(here))
-
-    def _thin(self, here: bool) -> dict[str, Any]:
-        return {"stroke": self.accent, "width": 2} if here else {"stroke": self.muted}
+        d = f"{more}M{n(start + inset)} {n(foot)}v-6H{n(end - inset)}v6"
+        self.sheet.path(d, stroke=self.accent if here else self.muted, width=2 if here else 1)
 
     def _true_order(self) -> _Order:
         layout, title, marks = self.layout, _title(self.layout), []
@@ -407,39 +384,13 @@ class _Picture:
 
     # Words.
 
-    def annotations(self, top: float) -> None:
-        """What each part is, in its place: beside the packed steps, and under the padding.
-
-        Args:
-            top: where the data begins, in px.
-        """
-        sheet, layout, scale, explained = self.sheet, self.layout, self.scale, text.EXPLAINED
-        grid, right, column = self.stepped, self.stepped.right, self.stepped.right + 30
-        rows = [(grid.y(0.5), right, explained["order"])]
-        if layout.batch_size > 1:
-            b = int(layout.sorted_indices[1])
-            last = int(layout.lengths[b]) - 1
-            cell = self._label(b, last, scale.width, scale.size)
-            rows.append((grid.y(1.5), grid.x(last + 1), f"{cell}: sequence {self._name(b)} at time step {last}"))
-        rows.append((top - 2, right - scale.width / 2 + 6, explained["batch_sizes"]))
-        rows.append((top + 20, right - scale.width / 2 + 2, explained["stretch"]))
-        for y, start, words in rows:
-            sheet.line([(start + 6, y), (column - 6, y)], self.accent)
-            sheet.text(column, y + 4, words, ink=self.accent)
-        if layout.n_padding:
-            x, y = self.grid.right, self.grid.foot
-            sheet.text(x, y + 17, explained["padding"], anchor="end", ink=self.accent)
-            if layout.lengths[-1] < layout.max_len:
-                x -= scale.width / 2
-                sheet.line([(x, y - scale.height / 2), (x, y + 6)], self.accent)
-
-    def _notes(self, explained: bool) -> list[str]:
+    def _notes(self) -> list[str]:
         layout, scale = self.layout, self.scale
         notes = []
         if self.indices and not self.flow.listed:
             notes.append(f"sorted_indices {text.numbers(layout.sorted_indices)}")
             notes.append(f"unsorted_indices {text.numbers(layout.unsorted_indices)}")
-        if self.explain and not explained:
+        if self.explain:
             notes += text.EXPLAINED.values()
         steps, data = self.part in (text.WHOLE, text.PACKED), self.part in (text.WHOLE, text.DATA)
         if steps and len(self._ticks(self.stepped)) < layout.batch_sizes.size:
@@ -513,21 +464,15 @@ class _Picture:
         """The data of a large batch as one bar: every other group shaded, as long as they can be told apart."""
         colours, per_row = self.sheet.colours, self.place.per_row
         ends = np.cumsum(order.sizes)
-        shaded = [
-            (end - size, end) for end, size in zip(ends[1::2], order.sizes[1::2], strict=True) if size * per_row >= 1
-        ]
-
-        def band(stretches: Iterable[tuple[float, float]], fill: str, stroke: str = "") -> None:
-            for a, b in stretches:
-                self.sheet.box(4 + a * per_row, top, max((b - a) * per_row, 1), 18, fill, stroke=stroke, thick=1)
-
-        band([(0, self.layout.n_valid)], colours.padding, colours.line)
-        band(shaded, colours.hatch)
-        band(order.marks, colours.accent)
+        odd = zip(ends[1::2], order.sizes[1::2], strict=True)
+        stretches = [(0.0, float(self.layout.n_valid), colours.padding, colours.line)]
+        stretches += [(end - size, end, colours.hatch, "") for end, size in odd if size * per_row >= 1]
+        stretches += [(start, end, colours.accent, "") for start, end in order.marks]
+        for a, b, fill, stroke in stretches:
+            self.sheet.box(4 + a * per_row, top, max((b - a) * per_row, 1), 18, fill, stroke=stroke, thick=1)
 
 
-@dataclass(frozen=True)
-class _Order:
+class _Order(NamedTuple):
     """An order of the real cells in one line: the true one, or a mistaken one.
 
     `name` and `sizes` tell its groups, `cells` gives the cell `(b, t)` of each row, `marks` the stretches of rows that
