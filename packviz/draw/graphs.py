@@ -113,48 +113,45 @@ class Graph(Drawing):
 
     def sheet(self, theme: str) -> Sheet:
         """A box per node, what branches off moved to the right; of many columns the first ones, and the last two."""
-        sheet, columns = Sheet(theme, self.to_text()), self.columns
-        left_out = columns[MOST - 3 : -2] if len(columns) > MOST else []
-        shown = [i for column in columns if column not in left_out for i in column]
+        sheet, columns, first = Sheet(theme, self.to_text()), self.columns, MOST - 3
+        left_out = columns[first:-2] if len(columns) > MOST else []
         ends = [i for i in range(len(self.nodes)) if all(i not in column for column in columns)]
-        largest = max((self.nodes[i].bytes for i in [*shown, *ends]), default=0) or 1
-        y = 16.0
-        for line in wrap(self.headline, 112):
-            sheet.text(4, y, line, bold=True)
-            y += 18
-        sheet.text(4, y, f"the gradient comes in: {text.size(self.gradient)}", ink=sheet.colours.muted)
+        shown = [[], *columns[first + len(left_out) :]] if left_out else []
+        shown = [*columns[:first], *shown] if left_out else columns
+        rows = [(i, k > 0) for column in shown for k, i in enumerate(column or [None])] + [(i, False) for i in ends]
+        largest = max((self.nodes[i].bytes for i, _ in rows if i is not None), default=0) or 1
+        lines = wrap(self.headline, 112)
+        for k, line in enumerate(lines):
+            sheet.text(4, 16 + 18 * k, line, bold=True)
+        top = 26.0 + 18 * len(lines)
+        sheet.text(4, top - 10, f"the gradient comes in: {text.size(self.gradient)}", ink=sheet.colours.muted)
         if any(node.useful is not None for node in self.nodes):
-            sheet.key(360, y - 10, [(_BAR, "the slice it is about"), (HATCHED, "written for nothing")])
+            sheet.key(360, top - 20, [(_BAR, "the slice it is about"), (HATCHED, "written for nothing")])
             sheet.layer()
-        y, before, into = y + 10, -1.0, []  # where the column before ends, and where arrows to the ends begin
-        for column in columns:
-            if column in left_out:
-                if column is left_out[0]:
-                    sheet.text(_INDENT, y + 14, f"… {len(left_out)} more …")
-                    y += _PITCH
+        chain, into = 0.0, []  # where the node before ends, and where arrows to the ends begin
+        for k, (i, branch) in enumerate(rows):
+            y = top + k * _PITCH
+            if i is None:
+                sheet.text(_INDENT, y + 14, f"… {len(left_out)} more …")
                 continue
-            if before > 0:
-                _down(sheet, 14, before, y)
-            for k, i in enumerate(column):
-                if k:
-                    _down(sheet, _INDENT + 14, y + _TALL - _PITCH, y)
-                self._box(sheet, i, _INDENT if k else 4.0, y, largest)
-                before = before if k else y + _TALL
-                y += _PITCH
-            if any(i in self.nodes[column[-1]].next for i in ends):
-                into.append(y - _PITCH + _TALL / 2)
-        for i in ends:
-            self._box(sheet, i, 4.0, y, largest)
-            y += _PITCH
+            if branch:
+                _down(sheet, _INDENT + 14, y + _TALL - _PITCH, y)
+            elif i not in ends:
+                _down(sheet, 14, chain or y, y)
+                chain = y + _TALL
+            if i not in ends and any(end in self.nodes[i].next for end in ends):
+                into.append(y + _TALL / 2)
+            self._box(sheet, i, _INDENT if branch else 4.0, y, largest)
+        foot = top + len(rows) * _PITCH
         if into:
-            x, foot = _WIDTH + 14, y - len(ends) * _PITCH + _TALL / 2
+            x, y = _WIDTH + 14, foot - _PITCH * len(ends) + _TALL / 2
             d = (
                 "".join(f"M{n(_WIDTH)} {n(out)}H{n(x)}" for out in into)
-                + f"M{n(x)} {n(into[0])}V{n(foot)}H{n(_WIDTH + 6)}"
+                + f"M{n(x)} {n(into[0])}V{n(y)}H{n(_WIDTH + 6)}"
             )
             sheet.path(d, stroke=sheet.colours.line, width=1.4)
-            sheet.path(f"M{n(_WIDTH)} {n(foot)}l6-3.5v7z", fill=sheet.colours.line)
-        sheet.size(_WIDTH + 24, y)
+            sheet.path(f"M{n(_WIDTH)} {n(y)}l6-3.5v7z", fill=sheet.colours.line)
+        sheet.size(_WIDTH + 24, foot)
         return sheet
 
     def _box(self, sheet: Sheet, i: int, x: float, y: float, largest: int) -> None:

@@ -178,7 +178,7 @@ class Sweep(Drawing):
             end = _curve(axes, curve, {*columns, curve.x[-1]} if plot.log or plot.log_x else curve.x)
             if end[0] >= ends.get(curve.name, end)[0]:  # a name stands once, where its last curve ends
                 ends[curve.name] = end
-        axes.names([(end, name) for name, end in ends.items()], axes.foot)
+        axes.names([(end, name) for name, end in ends.items() if name], axes.foot)
 
 
 def _curve(axes: Axes, curve: Curve, marked: Collection[float]) -> Point:
