@@ -1,7 +1,6 @@
 """The one table of what `packviz.draw` offers; `__init__.py` reads where each name comes from."""
 
 from packviz.draw.cells import Aligned as Aligned
-from packviz.draw.handover import Handover as Handover
 from packviz.draw.heatmap import Attention as Attention
 from packviz.draw.plots import length_histogram as length_histogram
 from packviz.draw.plots import log_log as log_log

@@ -74,7 +74,7 @@ class Aligned(Drawing):
         batch_is_first(batch_first, values.shape)
         if parts and sum(parts.values()) != values.shape[1]:
             raise ValueError(f"parts have {sum(parts.values())} time steps in all, x has {values.shape[1]}")
-        labels = [[_label(v) for v in row] for row in values.tolist()]
+        labels = [[text.value(v) for v in row] for row in values.tolist()]
         wrong = None if like is None else values != _grid(like, "like", first)
         return cls(title, labels, real, wrong, dict(parts or {}))
 
@@ -154,12 +154,3 @@ def _mask(lengths: Any, shape: tuple[int, ...], batch_first: bool, padding_side:
         return mask
     real = Layout.from_padded(shape if batch_first else shape[::-1], lengths, batch_first).mask
     return real if padding_side == "right" else real[:, ::-1]
-
-
-def _label(value: Any) -> str:
-    """Whole numbers as they are, others to two digits."""
-    if isinstance(value, bool):
-        return str(value)
-    if isinstance(value, float) and not value.is_integer():
-        return f"{value:.2g}"
-    return str(int(value)) if isinstance(value, (int, float)) else str(value)
