@@ -175,7 +175,7 @@ future, ahead = torch.tensor([[5, 6, 7], [7, 0, 0], [10, 11, 0]]), [3, 1, 2]
 moved = pv.align(past, behind, padding_side="left", batch_first=True)
 axis = torch.cat([moved, future], dim=1)
 real = torch.cat([pv.real_mask(behind).flip(1), pv.real_mask(ahead)], dim=1)
-pv.draw.Aligned.of(axis, real, title="One time axis, no gap", batch_first=True, parts={"past": 4, "future": 3})
+pv.draw.Aligned.of(axis, real, title="One time axis, no gap: 4 steps of past, 3 of future", batch_first=True)
 
 # %% tags=["claims"]
 assert moved.tolist() == [[1, 2, 3, 4], [0, 0, 5, 6], [0, 7, 8, 9]]

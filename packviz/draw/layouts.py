@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,48 +55,16 @@ class _Scale(NamedTuple):
         return 13 if self.few else 12
 
 
-def draw(
-    layout: Layout,
-    labels: Labels | None = None,
-    *,
-    theme: str = "light",
-    names: Sequence[str] | None = None,
-    step: int | None = None,
-    mistaken: bool = False,
-    indices: bool = False,
-    explain: bool = False,
-    flat: bool = False,
-    part: str = text.WHOLE,
-) -> Sheet:
-    """Draws the padded batch, the packed steps and the packed data.
-
-    Args:
-        layout: what to draw.
-        labels: what stands in the cells, sequence by sequence, used when there are few; letter and time step if not
-            given.
-        theme: `"light"`, `"dark"`, or `"live"` for colours that follow the page around the picture.
-        names: of the sequences; letters if not given.
-        step: a time step to point at: its cells are framed, and the data shows what has been packed up to it.
-        mistaken: adds the order that `data` is often taken to have, one sequence after another.
-        indices: adds `sorted_indices` and `unsorted_indices`, each value at the row that it is about.
-        explain: says below what each part is.
-        flat: adds the flat rows, one sequence after another as attention wants them, and where each packed row lies.
-        part: one of `text.PARTS`, to draw that part alone.
+def draw(layout: Layout, labels: Labels | None = None, **choices: Any) -> Sheet:
+    """Draws the padded batch, the packed steps and the packed data; `choices` are attributes of `Batch`.
 
     Raises:
         ValueError: there is no such theme, or no such time step.
     """
-    last = layout.batch_sizes.size - 1
+    step, last = choices.get("step"), layout.batch_sizes.size - 1
     if step is not None and not 0 <= step <= last:
         raise ValueError(f"step is {step}; the longest sequence has time steps 0 … {last}")
-    sheet, scale = Sheet(theme, summary(layout)), _scale(layout, labels, names)
-    flow = _flow(layout, scale, names, indices=indices, flat=flat)
-    if part == text.PACKED:  # as where the steps stand below the padded grid
-        flow = flow._replace(steps_left=max(flow.left, _MARGIN), stacked=True)
-    data = _data(layout, scale, flow, 4 + _longest(layout, labels, names, 12) if scale.few else 0.0, flat=flat)
-    return _Picture(
-        layout, labels, names, sheet, step, mistaken, indices, explain, flat, part, scale, flow, data
-    ).draw()
+    return Batch(layout, labels, **choices).draw()
 
 
 class _Flow(NamedTuple):
@@ -121,25 +89,6 @@ class _Flow(NamedTuple):
     width: float
 
 
-def _flow(layout: Layout, scale: _Scale, names: Sequence[str] | None, *, indices: bool, flat: bool) -> _Flow:
-    name_width, left, lengths = 0, 70.0, 22 if scale.few else 36
-    if scale.letters:
-        shown = range(0, layout.batch_size, scale.stride)
-        name_width = ceil(max(width_of(clip(text.name(names, b), _NAME), 13) for b in shown))
-        left = 4 + name_width + 12 + _LENGTH + lengths
-    grid_width = layout.max_len * scale.width
-    stacked = left + 2 * grid_width + _SLOPE > _WIDEST
-    listed = indices and scale.letters and not stacked
-    if stacked:  # the label "batch_sizes" stands in the margin, too; side by side, there is the slope for it
-        left = steps_left = max(left, _MARGIN)
-    else:
-        slope = (_LISTS if listed else _SLOPE) + name_width
-        steps_left = max(left + grid_width + slope, ceil(width_of(_title(layout))) + 16)
-    width = max(560, steps_left + max(grid_width, width_of(_STEPS_TITLE)) + 20)
-    width = max(width, 8 + width_of(text.flat(layout))) if flat else width
-    return _Flow(left, steps_left, stacked, listed, name_width, lengths, width)
-
-
 class _Data(NamedTuple):
     """How the rows of data lie: bars of runs, or cells, which are in one line if they can be so narrow.
 
@@ -156,39 +105,92 @@ class _Data(NamedTuple):
     width: float
 
 
-def _data(layout: Layout, scale: _Scale, flow: _Flow, least: float, *, flat: bool) -> _Data:
-    if not scale.few:
-        return _Data((flow.width - 8) / layout.n_valid, 0.0, True, flow.width)
-    gap = 0 if flat else _GAP  # a row that lies flat where it lies packed is to stand right below it
-    gaps = gap * (layout.batch_sizes.size - 1)
-    for wide in () if flow.stacked else (max(flow.width, _LINE), _WIDEST):
-        per_row = min(scale.width, (wide - 8 - gaps) / layout.n_valid)
-        if per_row >= min(least, 100):
-            return _Data(per_row, gap, True, max(flow.width, 8 + layout.n_valid * per_row + gaps))
-    return _Data(scale.width, gap, False, flow.width)
-
-
 def _title(layout: Layout) -> str:
     return f"data: {text.count(layout.n_valid, 'row')}, step by step"
 
 
 @dataclass(frozen=True)
-class _Picture:
-    """One drawing in the making: the choices every part shares, and the parts."""
+class Batch:
+    """What is drawn of a batch, and the drawing of it.
+
+    Attributes:
+        layout: what to draw.
+        labels: what stands in the cells, sequence by sequence, used when there are few; letter and time step if None.
+        names: of the sequences; letters if None.
+        step: a time step to point at: its cells are framed, and the data shows what has been packed up to it.
+        mistaken: adds the order that `data` is often taken to have, one sequence after another.
+        indices: adds `sorted_indices` and `unsorted_indices`, each value at the row that it is about.
+        explain: says below what each part is.
+        flat: adds the flat rows, one sequence after another as attention wants them, and where each packed row lies.
+        part: one of `text.PARTS`, to draw that part alone.
+        theme: `"light"`, `"dark"`, or `"live"` for colours that follow the page around the picture.
+    """
 
     layout: Layout
-    labels: Labels | None
-    names: Sequence[str] | None
-    sheet: Sheet
-    step: int | None
-    mistaken: bool
-    indices: bool
-    explain: bool
-    flat: bool
-    part: str
-    scale: _Scale
-    flow: _Flow
-    place: _Data
+    labels: Labels | None = None
+    names: Sequence[str] | None = None
+    step: int | None = None
+    mistaken: bool = False
+    indices: bool = False
+    explain: bool = False
+    flat: bool = False
+    part: str = text.WHOLE
+    theme: str = "light"
+
+    @cached_property
+    def sheet(self) -> Sheet:
+        """What is drawn on."""
+        return Sheet(self.theme, summary(self.layout))
+
+    @cached_property
+    def scale(self) -> _Scale:
+        """How large a cell is."""
+        B, T = self.layout.batch_size, self.layout.max_len
+        if is_few(self.layout):
+            size, least = (13, 36.0) if T <= 10 else (12, 26.0)
+            width = min(max(least, 8 + self._longest(size)), 100.0, max(26.0, 2 * _PANEL / T))
+            return _Scale(width, 28.0, True, 1, size)
+        each = stride(B, _MOST_ROWS)
+        return _Scale(min(24.0, _PANEL / T), min(22.0, max(1.0, _TALL / -(-B // each))), False, each)
+
+    def _longest(self, size: int) -> float:
+        """The width of the longest label of a cell, in px."""
+        cells = np.ndindex(self.layout.batch_size, self.layout.max_len)
+        return max(width_of(cell_label(self.labels, b, t, self.names), size) for b, t in cells)
+
+    @cached_property
+    def flow(self) -> _Flow:
+        """Where the two panels are."""
+        scale, name_width, left, lengths = self.scale, 0, 70.0, 22 if self.scale.few else 36
+        if scale.letters:
+            name_width = ceil(max(width_of(self._name(b), 13) for b in self.rows))
+            left = 4 + name_width + 12 + _LENGTH + lengths
+        wide = self.layout.max_len * scale.width
+        # The label "batch_sizes" stands in the margin if the steps stand below the grid; else it has the slope.
+        stacked = self.part == text.PACKED or left + 2 * wide + _SLOPE > _WIDEST
+        listed = self.indices and scale.letters and not stacked
+        if stacked:
+            left = steps_left = max(left, _MARGIN)
+        else:
+            slope = (_LISTS if listed else _SLOPE) + name_width
+            steps_left = max(left + wide + slope, ceil(width_of(_title(self.layout))) + 16)
+        width = max(560, steps_left + max(wide, width_of(_STEPS_TITLE)) + 20)
+        width = max(width, 8 + width_of(text.flat(self.layout))) if self.flat else width
+        return _Flow(left, steps_left, stacked, listed, name_width, lengths, width)
+
+    @cached_property
+    def place(self) -> _Data:
+        """How the rows of data lie."""
+        layout, scale, flow = self.layout, self.scale, self.flow
+        if not scale.few:
+            return _Data((flow.width - 8) / layout.n_valid, 0.0, True, flow.width)
+        gap = 0 if self.flat else _GAP  # a row that lies flat where it lies packed is to stand right below it
+        gaps, least = gap * (layout.batch_sizes.size - 1), min(4 + self._longest(12), 100)
+        for wide in () if flow.stacked else (max(flow.width, _LINE), _WIDEST):
+            per_row = min(scale.width, (wide - 8 - gaps) / layout.n_valid)
+            if per_row >= least:
+                return _Data(per_row, gap, True, max(flow.width, 8 + layout.n_valid * per_row + gaps))
+        return _Data(scale.width, gap, False, flow.width)
 
     def draw(self) -> Sheet:
         """The picture's parts, from top to bottom, or one of them."""
@@ -490,20 +492,3 @@ class _Order(NamedTuple):
         """The name and the cells of each group."""
         for i, cells in enumerate(np.split(self.cells(), np.cumsum(self.sizes)[:-1])):
             yield self.name(i), cells.tolist()
-
-
-def _scale(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> _Scale:
-    B, T = layout.batch_size, layout.max_len
-    if is_few(layout):
-        size, least = (13, 36.0) if T <= 10 else (12, 26.0)
-        width = min(max(least, 8 + _longest(layout, labels, names, size)), 100.0, max(26.0, 2 * _PANEL / T))
-        return _Scale(width, 28.0, True, 1, size)
-    each = stride(B, _MOST_ROWS)
-    rows = -(-B // each)
-    return _Scale(min(24.0, _PANEL / T), min(22.0, max(1.0, _TALL / rows)), False, each)
-
-
-def _longest(layout: Layout, labels: Labels | None, names: Sequence[str] | None, size: int) -> float:
-    """The width of the longest label of a cell, in px."""
-    cells = np.ndindex(layout.batch_size, layout.max_len)
-    return max(width_of(cell_label(labels, b, t, names), size) for b, t in cells)

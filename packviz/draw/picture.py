@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -25,39 +26,24 @@ class Picture(Drawing):
         layout: the `Layout` that is drawn.
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        labels: text.Labels | None = None,
-        caption: str = "",
-        *,
-        names: Sequence[str] | None = None,
-        indices: bool = False,
-        explain: bool = False,
-        flat: bool = False,
-        part: str = text.WHOLE,
-    ) -> None:
-        """Draws `layout`, with `labels` in its cells and a `caption` over it; the others are as in `show`."""
-        self.layout = layout
-        self._labels, self._caption = labels, caption
-        self._names, self._indices, self._explain, self._flat = names, indices, explain, flat
-        self._part = part
+    def __init__(self, layout: Layout, labels: text.Labels | None = None, caption: str = "", **choices: Any) -> None:
+        """Draws `layout`, with `labels` in its cells and a `caption` over it; the others are those of `show`."""
+        self.layout, self._caption, self._batch = layout, caption, layouts.Batch(layout, labels, **choices)
 
     def to_text(self) -> str:
         """The picture in words: what a screen reader, a terminal or a diff sees."""
-        batch = self.layout, self._labels, self._names
+        it = self._batch
         parts = [self._caption] if self._caption else []
-        parts.append(text.describe(*batch, self._part))
-        if self._flat:
-            parts += ["", text.describe_flat(*batch)]
-        if self._explain:
+        parts.append(text.describe(it.layout, it.labels, it.names, it.part))
+        if it.flat:
+            parts += ["", text.describe_flat(it.layout, it.labels, it.names)]
+        if it.explain:
             parts += ["", *text.EXPLAINED.values()]
         return "\n".join(parts)
 
     def sheet(self, theme: str) -> Sheet:
         """The batch, padded and packed, under its caption if it has one."""
-        looks: dict[str, Any] = {"indices": self._indices, "explain": self._explain, "flat": self._flat}
-        drawing = layouts.draw(self.layout, self._labels, theme=theme, names=self._names, part=self._part, **looks)
+        drawing = replace(self._batch, theme=theme).draw()
         return stack(self._caption, [drawing], theme) if self._caption else drawing
 
 
@@ -88,7 +74,7 @@ def show(
         names: what the sequences are called, one word for each; `a`, `b`, … if not given.
         indices: draws `sorted_indices` and `unsorted_indices`, too, each entry at the row that it is about. The text
             always has them where the batch is not sorted.
-        explain: says beside each part of the picture what it is.
+        explain: says below the picture what its parts are.
         flat: draws the flat rows too, one sequence after another as attention wants them, and where each packed row
             lies among them. The text then has `starts` and `flat_rows`.
         part: `"padded"`, `"packed"` or `"data"` to draw and describe that part alone; then `indices`, `explain` and

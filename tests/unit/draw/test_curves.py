@@ -86,15 +86,3 @@ def test_padded_covers_packed_only_where_they_are_the_same():
     assert svg.index(thick) < svg.index(dotted)
     assert svg.count('stroke-width="1.6"') > 0
     assert 'stroke-width="1.6"' not in Trajectory("f", "n", path.curves).to_svg()  # distances have no packed line
-
-
-def test_a_flat_curve_has_an_axis():
-    for values, distances in (([0.5, 0.5], False), ([math.nan] * 2, True), ([0.0, 0.0], True)):
-        path = Trajectory("f", "n", (Curve("a", 2, values, values, values[-1]),), distances=distances)
-        said = ParsedSvg(path.to_svg()).said()
-        assert "0" in said or "0.4" in said
-
-
-def test_long_curves_in_words():
-    path = Trajectory("f", "n", (Curve("a", 10, [0.0] * 10 + [0.25] * 20, [0.0] * 30, 0.25),))
-    assert path.to_text() == "f\nn\n a: h_n off by 0.25"

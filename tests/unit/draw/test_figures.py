@@ -7,7 +7,7 @@ import pytest
 
 from packviz.draw import figures, theme
 from packviz.draw.figures import CONFIG, PADDING, REAL
-from packviz.draw.palette import DARK, FONT, LIGHT, contrast
+from packviz.draw.palette import DARK, LIGHT, contrast
 
 
 def bars():
@@ -44,18 +44,6 @@ def backgrounds(figure):
     return layout["paper_bgcolor"], layout["font"]["color"]
 
 
-def test_colours_follow_the_page(monkeypatch):
-    chart = charts()[0]
-    for dark, colours in ((False, LIGHT), (True, DARK)):
-        monkeypatch.setattr(theme, "_dark", dark)
-        shown = chart._repr_mimebundle_()["application/vnd.plotly.v1+json"]
-        assert backgrounds(shown) == (colours.ground, colours.text)
-    assert backgrounds(json.loads(chart.figure.to_json())) == (
-        LIGHT.ground,
-        LIGHT.text,
-    )
-
-
 class Shown:
     """Stands in for the handle of an output in a front end."""
 
@@ -80,15 +68,6 @@ def test_a_chart_on_a_page_that_turns_dark_is_drawn_again(monkeypatch):
     assert backgrounds(handle.updates[-1]["application/vnd.plotly.v1+json"])[0] == DARK.ground
     theme.announce(False)
     assert backgrounds(handle.updates[-1]["application/vnd.plotly.v1+json"])[0] == LIGHT.ground
-
-
-def test_without_a_front_end_nothing_waits_for_the_theme(monkeypatch):
-    from IPython import display
-
-    monkeypatch.setattr(display, "display", lambda *args, **kwargs: None)
-    monkeypatch.setattr(theme, "_followers", [])
-    charts()[0]._ipython_display_()
-    assert theme._followers == []
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -144,21 +123,3 @@ def test_keys_stand_below_the_title_in_as_many_lines_as_they_need():
     heights = [chart.figure.layout.height - charts[0].figure.layout.height for chart in charts]
     assert heights == [chart.figure.layout.margin.t - charts[0].figure.layout.margin.t for chart in charts]
     assert heights[0] == 0 < heights[1] < heights[2]
-
-
-def test_charts_have_the_face_and_the_axes_of_pictures():
-    layout = charts()[0].figure.layout.template.layout
-    assert (layout.font.family, layout.font.size, layout.title.font.weight) == (FONT, 12, "bold")
-    assert (layout.paper_bgcolor, layout.xaxis.linecolor, layout.yaxis.gridcolor) == (
-        LIGHT.ground,
-        LIGHT.line,
-        LIGHT.hatch,
-    )
-
-
-def test_what_stands_below_is_never_cut():
-    chart = figures.axes("Title", "words", below=["measured on " * 30])
-    lines = chart.figure.layout.annotations[-1].text.split("<br>")
-    assert len(lines) > 2
-    assert max(map(len, lines)) * 6.7 < figures.WIDTH
-    assert chart.figure.layout.margin.b - figures.axes("Title", "words").figure.layout.margin.b == 17 * len(lines)

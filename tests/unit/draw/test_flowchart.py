@@ -98,8 +98,3 @@ def test_a_warning_is_marked_in_its_box_and_sizes_stand_at_arrows():
     assert abs(mark.y - name.y) < 10
     heights = [drawing.text(said).y for said in ("pack", "(8, 3)", "LSTM", "(1, 2, 7)", "return")]
     assert heights == sorted(heights)
-
-
-def test_names_are_text_not_markup():
-    svg = Flow("<b>", (Box("<lambda>", "operator", "a & b"),), ()).to_svg()
-    assert ParsedSvg(svg).text("<lambda>")

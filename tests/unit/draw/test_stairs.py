@@ -13,7 +13,7 @@ from packviz.core.cuts import every_cut
 from packviz.core.layout import Layout
 from packviz.draw import palette
 from packviz.draw.palette import LIGHT, REAL, SEQUENCES
-from packviz.draw.stairs import Stairs, TradeOff, beside
+from packviz.draw.stairs import Stairs, TradeOff
 
 few = st.lists(st.integers(1, 16), min_size=1, max_size=16)
 many = st.lists(st.integers(1, 600), min_size=17, max_size=400)
@@ -58,31 +58,10 @@ def test_one_rectangle_is_padding_and_one_for_every_length_is_packing(lengths):
     assert (packed.wasted, packed.calls) == (0, len(set(lengths)))
 
 
-def test_words():
-    stairs = Stairs([2, 9, 8, 3, 6, 4], (0, 4, 5, 9))
-    assert stairs.to_text() == repr(stairs)
-    assert stairs.to_text().splitlines() == [
-        "3 rectangles: 39 cells computed, 32 real, 7 padding (17.9 % wasted).",
-        "  steps 0–3      6 sequences × 4 steps, 3 padding",
-        "  step 4         3 sequences × 1 step, 0 padding",
-        "  steps 5–8      3 sequences × 4 steps, 4 padding",
-    ]
-    assert Stairs([3, 3], [0, 3]).summary() == "1 rectangle: 6 cells computed, 6 real, 0 padding (0 % wasted)."
-    lines = Stairs(range(1, 41), range(41)).to_text().splitlines()
-    assert len(lines) == 1 + 8 + 1 + 3
-    assert lines[9] == "  …"
-    assert lines[-1] == "  step 39        1 sequence × 1 step, 0 padding"
-
-
 @pytest.mark.parametrize("cuts", [(0, 5), (0, 9, 9), (1, 9), (0, 5, 3, 9), (0,), ()])
 def test_cuts_that_are_none(cuts):
     with pytest.raises(ValueError, match="from 0 to 9"):
         Stairs([9, 4], cuts)
-
-
-def test_lengths_that_are_none():
-    with pytest.raises(ValueError, match=r"lengths\[1\] is 0"):
-        Stairs([9, 0], (0, 9))
 
 
 # The drawing.
@@ -147,11 +126,6 @@ def test_texts_are_in_the_picture_and_apart(stairs, theme):
         assert beside or one.bottom <= other.y or other.bottom <= one.y
 
 
-def test_a_picture_that_leaves_rows_out_says_so():
-    assert "One in 3 of 512 sequences" in Stairs(range(1, 513), (0, 512)).to_svg()
-    assert "One in" not in Stairs(range(1, 331), (0, 330)).to_svg()
-
-
 def test_a_large_picture_stays_light_and_is_the_same_twice():
     stairs = Stairs(np.arange(512, 0, -1), range(513))
     assert stairs.to_svg() == stairs.to_svg()
@@ -208,31 +182,3 @@ def test_curves_and_cursor(it):
 @given(trade_offs(), st.sampled_from(["light", "dark", "live"]))
 def test_the_texts_of_the_chart_are_in_the_picture(it, theme):
     assert not ParsedSvg(it.to_svg(theme)).outside()
-
-
-def test_the_chart_in_words():
-    it = TradeOff([1, 2, 3], [19, 7, 0], [2e-3, 1e-3, 1.5e-3], 3, {3: (0.8, 0.7, 0.9)})
-    assert it.best == 2
-    assert it.to_text().splitlines() == [
-        "rectangles  wasted cells  predicted time  (one rectangle = 1)",
-        "         1            19            1.00",
-        "         2             7            0.50  ← lowest",
-        "         3             0            0.75  measured 0.8  ← here",
-    ]
-    long = TradeOff(range(1, 101), [0] * 100, [1.0] * 99 + [0.5], 50)
-    lines = long.to_text().splitlines()
-    assert len(lines) < 22
-    assert any(line.split()[0] == "50" and "here" in line for line in lines)
-    assert lines[-1].endswith("← lowest")
-
-
-@given(staircases(), trade_offs())
-def test_side_by_side(stairs, it):
-    for theme in palette.THEMES:
-        both = ParsedSvg(beside(stairs, it, theme).svg())
-        left, right = ParsedSvg(stairs.to_svg(theme)), ParsedSvg(it.to_svg(theme))
-        assert both.said() == left.said() + right.said()
-        assert both.width == left.width + right.width
-        assert both.height == max(left.height, right.height)
-        moved = [text.x - left.width for text in both.texts[len(left.texts) :]]
-        assert moved == pytest.approx([text.x for text in right.texts])

@@ -48,14 +48,6 @@ def test_a_screen_reader_knows_rows_from_columns():
     assert [[cell.tag for cell in row] for row in html.iter("tr")] == [["td", "th"], ["th", "td"], ["th", "td"]]
 
 
-def test_the_columns_stand_as_in_the_text():
-    html = read(Table([["x", "1", "2", "words"]], form="<  >  ^  <"))
-    sides = [re.search("text-align:(.*?);", cell.get("style"))[1] for row in html.iter("tr") for cell in row]
-    assert sides == ["left", "right", "center", "left"]
-    long = read(Table([["x", "1", "2", "3"]]))
-    assert [re.search("text-align:(.*?);", cell.get("style"))[1] for cell in long.iter("td")] == ["right"] * 3
-
-
 numbers = st.from_regex(r"-?\d{1,5}(\.\d{1,3})?", fullmatch=True)
 
 
@@ -108,9 +100,3 @@ def test_addresses_are_links_that_leave_the_notebook_open():
     ]
     assert one.get("target") == "_blank"
     assert not list(read(Table([["javascript:x", "ftp://y"]])).iter("a"))
-
-
-def test_it_shows_itself_in_both_forms():
-    table = Table([["x", "1"]])
-    assert table._repr_mimebundle_() == {"text/html": table.to_html(), "text/plain": repr(table)}
-    assert repr(table) == table.to_text() == "x  1"
