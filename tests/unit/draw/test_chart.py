@@ -1,7 +1,6 @@
 """Curves of times against sizes: drawn, said, and as a chart."""
 
 import json
-import re
 from itertools import pairwise
 
 import numpy as np
@@ -125,28 +124,6 @@ def test_logarithmic_plots_of_one_unit_have_the_same_heights():
     assert heights_of([[small], [large, Plot("", [curve(y=(7.0,) * 3)], y="MB", log=True)]])[0] == [shared]
     linear = [Plot("", [curve(y=(v, v, v))]) for v in (1.0, 90.0)]
     assert heights_of([linear]) == [[ticks(0, 1.2), ticks(0, 1.2 * 90)]]
-
-
-def test_methods_differ_by_colour_marker_and_name_and_sources_by_dashes():
-    drawn = sweep(
-        curve("padded", 0, 0),
-        curve("packed", 1, 0),
-        curve("packed", 1, 1, y=(3.0, 2.0, 2.0)),
-        sources=("yours", "theirs"),
-    ).to_svg()
-    lines = [e for e in ParsedSvg(drawn).elements if e.get("stroke") in COLOURS and e.get("fill") == "none"]
-    assert [(e.get("stroke"), e.get("stroke-dasharray")) for e in lines] == [
-        (COLOURS[0], None),
-        (COLOURS[1], None),
-        (COLOURS[1], DASHES[1]),
-    ]
-    marks = {re.sub(r"M[\d.]+ [\d.]+", "", p)[:8] for c in COLOURS[:2] for p in paths(drawn, fill=c)}
-    assert len(marks) == 2
-    said = ParsedSvg(drawn).said()
-    assert said.count("packed") == 1, "a name stands once, where its last curve ends"
-    assert {"padded", "yours", "theirs", "nothing measured yet"} <= set(said)
-    keys = [e for e in ParsedSvg(drawn).elements if re.fullmatch(r"M4 ([\d.]+)L38 \1", e.get("d", ""))]
-    assert [e.get("stroke-dasharray") for e in keys] == [None, DASHES[1]]
 
 
 @pytest.mark.parametrize("theme", palette.THEMES)

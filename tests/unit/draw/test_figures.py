@@ -6,7 +6,7 @@ import pydoc
 import pytest
 
 from packviz.draw import figures, theme
-from packviz.draw.figures import CONFIG, PADDING, REAL
+from packviz.draw.figures import CONFIG, PADDING
 from packviz.draw.palette import DARK, LIGHT, contrast
 
 
@@ -94,14 +94,6 @@ def test_no_colour_of_the_light_theme_stays_in_the_dark(monkeypatch):
     drawn = json.dumps(chart._repr_mimebundle_()["application/vnd.plotly.v1+json"])
     assert not [colour for colour in vars(LIGHT).values() if f'"{colour}"' in drawn and colour != DARK.text]
     assert LIGHT.text.upper() in drawn
-
-
-def test_padding_is_told_apart_by_more_than_its_colour():
-    real, padding = bars().figure.data
-    assert (real.marker.color, padding.marker.color) == (REAL.colour, PADDING.colour)
-    assert (real.marker.pattern.shape, padding.marker.pattern.shape) == (None, "/")
-    assert real.name
-    assert padding.name
 
 
 def test_help_is_about_ours():

@@ -38,13 +38,6 @@ def test_what_is_drawn_is_what_the_weights_say(attention, theme):
     assert sorted(said) == sorted(f"{100 * w:.0f}".rjust(3) + " %" for w in [*attention.lost("blind"), *[0] * n])
 
 
-def test_the_shades_are_told_apart_and_read():
-    inks = [palette.contrast(palette.ink_on(shade), shade) for shade in palette.RAMP]
-    assert min(inks) >= 4.5
-    light = [palette.contrast(shade, "#000000") for shade in palette.RAMP]
-    assert light == sorted(light, reverse=True)
-
-
 @pytest.mark.parametrize(
     ("length", "maps"),
     [

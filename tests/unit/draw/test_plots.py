@@ -43,23 +43,6 @@ def test_padding_waste(groups):
     assert not [text for text in drawing.texts[1:] if text.y == title.y and text.box.x < title.box.right]
 
 
-def test_padding_waste_in_words():
-    groups = {"one": [Layout([1, 3])], "none": [], "two": [Layout([2, 1]), Layout([1])]}
-    chart = plots.padding_waste(groups)
-    assert ParsedSvg(chart.to_svg()).said()[0] == "Padding: 33.3 % of the cells (one), 0 % (none)"
-    assert (
-        repr(chart)
-        == chart.to_text()
-        == (
-            "one: 1 batch, 4 real cells, 2 padding (33.3 % wasted)\n"
-            "none: 0 batches, 0 real cells, 0 padding (0 % wasted)\n"
-            "two: 2 batches, 4 real cells, 1 padding (20 % wasted)"
-        )
-    )
-    with pytest.raises(ValueError, match=r"^groups is empty; give a name with its batches"):
-        plots.padding_waste({})
-
-
 @given(layouts, st.integers(1, 40))
 def test_length_histogram(layout, bins):
     chart = plots.length_histogram(layout, bins)
@@ -100,11 +83,3 @@ def test_the_slope_is_the_power(power, factor):
 def test_a_chart_of_nothing_is_refused(panels):
     with pytest.raises(ValueError, match=r"panels is .*; give at least one, each with at least one curve"):
         plots.log_log([1, 2], panels, "Growth")
-
-
-def test_what_cannot_be_drawn():
-    with pytest.raises(ValueError, match="panels holds one with 5 curves; at most 4 can be told apart"):
-        plots.log_log(X, {"n": {str(i): X for i in range(5)}}, "t")
-    for y in ([1, 2, 3, 0], [1, 2]):
-        with pytest.raises(ValueError, match="at least two positive numbers"):
-            plots.log_log(X, {"n": {"A": y}}, "t")

@@ -69,12 +69,6 @@ def test_shapes_of_one_look_are_one_path_and_layers_cover_each_other():
     assert svg.index("#111111") < svg.index("<text") < svg.index("#222222")
 
 
-def test_a_line_breaks_where_it_has_no_height():
-    sheet = Sheet("light")
-    sheet.line([(0, 1), (1, 2), (2, math.nan), (3, 4), (4, math.nan)])
-    assert 'd="M0 1L1 2M3 4h.1"' in sheet.svg()
-
-
 @pytest.mark.parametrize("theme", ["light", "dark", "live"])
 def test_words_are_as_they_are_said(theme):
     sheet = Sheet(theme, 'a <b> & "c"')

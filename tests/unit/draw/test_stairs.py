@@ -9,7 +9,6 @@ from drawings import ParsedSvg
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from packviz.core.cuts import every_cut
 from packviz.core.layout import Layout
 from packviz.draw import palette
 from packviz.draw.palette import LIGHT, REAL, SEQUENCES
@@ -49,13 +48,6 @@ def test_every_real_cell_lies_in_one_rectangle_and_the_rest_is_counted(stairs):
     # No lower, and no narrower: every rectangle begins with a real step of all its sequences.
     for a, _, n in stairs.rectangles:
         assert real[:n, a].all()
-
-
-@given(few)
-def test_one_rectangle_is_padding_and_one_for_every_length_is_packing(lengths):
-    padded, packed = Stairs(lengths, (0, max(lengths))), Stairs(lengths, every_cut(lengths))
-    assert (padded.cells, padded.calls) == (Layout(lengths).n_cells, 1)
-    assert (packed.wasted, packed.calls) == (0, len(set(lengths)))
 
 
 @pytest.mark.parametrize("cuts", [(0, 5), (0, 9, 9), (1, 9), (0, 5, 3, 9), (0,), ()])

@@ -3,7 +3,6 @@
 import re
 from xml.etree import ElementTree
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,19 +75,6 @@ def test_what_is_wrong_is_told_without_colour_too():
     assert f"background-color:{ground};color:{ink}" in wrong
     assert palette.contrast(ground, ink) >= 4.5
     assert not re.search("color|weight", none + right)  # those of the page
-
-
-@pytest.mark.parametrize("ground", [palette.LIGHT, palette.DARK], ids=["light", "dark"])
-@pytest.mark.parametrize("opacity", [0.75, 0.85])
-def test_what_is_pale_can_be_read(ground, opacity):
-    """Of what JupyterLab writes at least this much reaches the eye."""
-    html = Table([["x", "– none"]], notes=["note"]).to_html()
-    assert {float(value) for value in re.findall(r"opacity:([\d.]+)", html)} == {0.75, 0.85}
-    mixed = [
-        round(opacity * int(ground.text[i : i + 2], 16) + (1 - opacity) * int(ground.ground[i : i + 2], 16))
-        for i in (1, 3, 5)
-    ]
-    assert palette.contrast("#{:02x}{:02x}{:02x}".format(*mixed), ground.ground) >= 4.5
 
 
 def test_addresses_are_links_that_leave_the_notebook_open():
