@@ -111,8 +111,8 @@ def rows(
     for stroke, thick in ((sheet.colours.ground, 4), (sheet.colours.text, 1.5)):  # seen on whatever they stand
         sheet.path(whiskers, stroke=stroke, width=thick)
     sheet.path(marks, fill=sheet.colours.ground, stroke=sheet.colours.text, width=1.5)
-    for *place, label, bold in labels:
-        sheet.text(*place, label, bold=bold, halo=sheet.colours.ground)
+    for left, foot, label, bold in labels:
+        sheet.text(left, foot, label, bold=bold, halo=sheet.colours.ground)
     foot = sheet.paragraph(4, y + 4, notes, size=11, ink=sheet.colours.muted)
     sheet.size(max(_WIDTH, sheet.width), foot if notes else y + 4)
     return sheet

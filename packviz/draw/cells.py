@@ -113,7 +113,7 @@ def beside(batches: Sequence[Aligned], theme: str) -> Sheet:
 
 
 def _grid(values: Any, name: str, batch_first: bool) -> npt.NDArray[Any]:
-    grid = array(values)
+    grid: npt.NDArray[Any] = array(values)
     if grid.ndim != 2:
         raise ValueError(f"{name} must be {order(batch_first, '')}, one number per cell, got shape {grid.shape}")
     if max(grid.shape) > FEW:
@@ -123,7 +123,7 @@ def _grid(values: Any, name: str, batch_first: bool) -> npt.NDArray[Any]:
 
 def _mask(lengths: Any, shape: tuple[int, ...], batch_first: bool, padding_side: str) -> npt.NDArray[np.bool_]:
     if getattr(lengths, "ndim", 1) == 2:
-        mask = array(lengths)
+        mask: npt.NDArray[np.bool_] = array(lengths)
         if mask.shape != shape or mask.dtype != np.bool_:
             raise ValueError(f"a mask must hold booleans of shape {shape}, got {mask.dtype} of shape {mask.shape}")
         if padding_side != "right":

@@ -127,7 +127,7 @@ class Trajectory(Drawing):
             mark(sheet, points[read], _DOT, colour, colours.text)
         lost = [t for t, v in enumerate(curve.padded) if not math.isfinite(v)][:: -1 if self.reverse else 1]
         if lost:
-            look = {"anchor": "end" if self.reverse else "", "ink": colours.wrong, "halo": colours.padding}
-            sheet.text(axes.x(lost[0]), axes.top + 16, "✗ NaN", bold=True, **look)
+            anchor, at = "end" if self.reverse else "", axes.x(lost[0])
+            sheet.text(at, axes.top + 16, "✗ NaN", anchor=anchor, bold=True, ink=colours.wrong, halo=colours.padding)
         off, ink = ("=", colours.muted) if curve.off == 0 else (difference(curve.off), colours.wrong)
         sheet.text(axes.right + 16, middle, off, bold=curve.off != 0, ink=ink)

@@ -27,7 +27,7 @@ from packviz.draw.sheet import width_of
 from packviz.draw.sweep import doublings, heights_of
 
 if TYPE_CHECKING:
-    from packviz.draw.sweep import Sweep
+    from packviz.draw.sweep import Curve, Sweep
 
 CONFIG = {"displayModeBar": False, "responsive": False}
 """No mode bar: it would cover the chart, and one of its buttons uploads the data to a cloud."""
@@ -302,8 +302,15 @@ def axes(
         names = {"categoryarray": list(rows), "tickfont": {"size": _SIZE, "color": LIGHT.text}}
         figure.update_yaxes(type="category", range=[len(rows) - 0.5, -0.5], **names)
     if below:
-        place = {"x": 0, "xshift": 4 - left, "xanchor": "left", "y": 0, "yshift": -foot, "yanchor": "top"}
-        place |= {"xref": "paper", "yref": "paper", "font": {"size": _SMALL}, "align": "left"}
+        place: dict[str, Any] = {"x": 0, "xshift": 4 - left, "xanchor": "left", "y": 0}
+        place |= {
+            "yshift": -foot,
+            "yanchor": "top",
+            "xref": "paper",
+            "yref": "paper",
+            "font": {"size": _SMALL},
+            "align": "left",
+        }
         figure.add_annotation(text="<br>".join(below), **place)
     return Chart(figure, words)
 
@@ -332,12 +339,8 @@ def times_by_size(sweep: Sweep) -> Chart:
             chart._put(_line(x, y, LIGHT.muted, 1), panel)
         for curve in reversed(plot.curves):
             name = curve.name if named else f"{curve.name}, {sweep.sources[curve.source].partition(':')[0]}"
-            ends[curve.name], dash = (curve.x[-1], curve.y[-1]), DASHES[curve.source % len(DASHES)]
-            chart._put(_line(curve.x, curve.y, LIGHT.line, 4, dash), panel)  # an outline: some colours are pale
-            look = {"mode": "lines+markers", "marker": {"color": LIGHT.ground} if curve.hollow else {}}
-            look |= {"line": {"color": COLOURS[curve.method % len(COLOURS)], "width": 2.6, "dash": dash}}
-            look |= {"error_y": _whiskers(curve.y, curve.low, curve.high)}
-            chart.points(curve.x, curve.y, name, curve.method, panel=panel, key=not named and name not in keys, **look)
+            ends[curve.name] = curve.x[-1], curve.y[-1]
+            _curve(chart, curve, name, panel, key=not named and name not in keys)
             keys.add(name)
         scale = math.log10 if plot.log else float
         kind = "log" if plot.log else "linear"
@@ -350,8 +353,8 @@ def times_by_size(sweep: Sweep) -> Chart:
             order = sorted(ends, key=lambda name: -ends[name][1])
             at = [200 * (high - scale(ends[name][1])) / (high - low) for name in order]  # px from the top
             for name, height, free in zip(order, at, spread_labels(at, 200, gap=14), strict=True):
-                x, y = map(scale, ends[name])
-                chart.label(_digits(x), _digits(y), name, panel=panel, down=free - height)
+                right, end = (_digits(scale(value)) for value in ends[name])
+                chart.label(right, end, name, panel=panel, down=free - height)
     return chart
 
 
@@ -377,11 +380,19 @@ def _image(figure: go.Figure) -> bytes:
     return bytes(image)
 
 
-def _whiskers(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> dict[str, Any]:
-    up = _short([end - value for value, end in zip(values, high, strict=True)])
-    down = _short([value - end for value, end in zip(values, low, strict=True)])
-    looks = {"color": LIGHT.line, "thickness": 1, "width": 4}
-    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down} | looks
+def _curve(chart: Chart, curve: Curve, name: str, panel: int, *, key: bool) -> None:
+    """Adds a curve with its quartiles, an outline under it, because some colours are pale."""
+    dash = DASHES[curve.source % len(DASHES)]
+    chart._put(_line(curve.x, curve.y, LIGHT.line, 4, dash), panel)
+    up, down = (
+        _short([sign * (end - value) for value, end in zip(curve.y, ends, strict=True)])
+        for sign, ends in ((1, curve.high), (-1, curve.low))
+    )
+    whiskers = {"type": "data", "symmetric": False, "array": up, "arrayminus": down}
+    look: dict[str, Any] = {"marker": {"color": LIGHT.ground}} if curve.hollow else {}
+    look["line"] = {"color": COLOURS[curve.method % len(COLOURS)], "width": 2.6, "dash": dash}
+    look["error_y"] = whiskers | {"color": LIGHT.line, "thickness": 1, "width": 4}
+    chart.points(curve.x, curve.y, name, curve.method, panel=panel, key=key, mode="lines+markers", **look)
 
 
 def _short(values: Iterable[Any]) -> list[Any]:

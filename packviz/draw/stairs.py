@@ -128,7 +128,7 @@ class TradeOff(Drawing):
 
     def sheet(self, theme: str) -> Sheet:
         """Two small charts over the number of rectangles: time above, wasted cells below."""
-        at, calls, plots = self.calls.index(self.at), tuple(self.calls), []
+        at, calls, plots = self.calls.index(self.at), tuple(self.calls), list[list[Plot]]()
         none = len(COLOURS) - 1  # the colour of no method: the rows beside it have those of sequences
         found = [(k, *self.measured[k]) for k in sorted(self.measured)]
         for what, values, label in (

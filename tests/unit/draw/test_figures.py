@@ -90,7 +90,7 @@ def test_no_colour_of_the_light_theme_stays_in_the_dark(monkeypatch):
     monkeypatch.setattr(theme, "_dark", True)
     chart = bars()
     chart.label(1, "sorted", LIGHT.text.upper())
-    chart.points([2], ["sorted"], "more", error_x=figures._whiskers([2], [1], [3]))
+    chart.points([2], ["sorted"], "more", error_x={"type": "data", "array": [1], "color": LIGHT.line})
     drawn = json.dumps(chart._repr_mimebundle_()["application/vnd.plotly.v1+json"])
     assert not [colour for colour in vars(LIGHT).values() if f'"{colour}"' in drawn and colour != DARK.text]
     assert LIGHT.text.upper() in drawn
