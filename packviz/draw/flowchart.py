@@ -97,7 +97,7 @@ class Flow(Drawing):
             words = [max(width_of(arrow.size), width_of(f"✗ {arrow.wrong}")) for arrow in lane]
             x = max(x + max(words, default=0), _LEFT + wide) + _LANE
         key = (_KEY[0], _KEY[1] + _NOT_ALLOWED * bool(wrong))
-        sheet.paragraph(_LEFT, _top(len(rows)) - _GAP + 10, key, size=11, ink=sheet.colours.muted)
+        sheet.paragraph(_LEFT, max(_top(len(rows)) - _GAP + 10, 14), key, size=11, ink=sheet.colours.muted)
         return stack(self.title, [sheet], theme)
 
     def _rows(self) -> list[int]:

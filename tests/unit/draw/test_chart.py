@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from packviz.draw import palette
 from packviz.draw.chart import COLOURS, log_ticks, spread_labels, ticks
-from packviz.draw.sweep import DASHES, Curve, Plot, Sweep, doublings, heights_of
+from packviz.draw.sweep import DASHES, Curve, Plot, Sweep, doublings
 
 numbers = st.floats(1e-4, 1e6)
 
@@ -117,15 +117,6 @@ def test_on_logarithmic_axes_a_factor_is_a_distance(y):
     assert (edge[: len(y) - 1 : -1, 1] > got[:, 1]).all()
 
 
-def test_logarithmic_plots_of_one_unit_have_the_same_heights():
-    small, large = (Plot("", [curve(y=(v, v, v))], log=True) for v in (1.0, 90.0))
-    shared = log_ticks(0.9, 1.2 * 90)
-    assert heights_of([[small, large]]) == [[shared] * 2]
-    assert heights_of([[small], [large, Plot("", [curve(y=(7.0,) * 3)], y="MB", log=True)]])[0] == [shared]
-    linear = [Plot("", [curve(y=(v, v, v))]) for v in (1.0, 90.0)]
-    assert heights_of([linear]) == [[ticks(0, 1.2), ticks(0, 1.2 * 90)]]
-
-
 @pytest.mark.parametrize("theme", palette.THEMES)
 def test_every_colour_can_be_seen(theme):
     """A line too pale for the ground has an outline that is not."""
@@ -140,11 +131,16 @@ def test_every_colour_can_be_seen(theme):
 
 def test_names_at_the_ends_do_not_cover_each_other():
     drawn = ParsedSvg(sweep(*[curve(f"method {i}", i, y=(1, 1, 1 + i / 1000)) for i in range(7)]).to_svg())
-    boxes = sorted(t.box for t in drawn.texts if t.said.startswith("method"))
-    assert len(boxes) == 7
-    for one in boxes:
-        for other in boxes:
-            assert one is other or one.bottom <= other.y + 1 or other.bottom <= one.y + 1
+    assert sum(said.startswith("method") for said in drawn.said()) == 7
+    assert drawn.covered() == []
+
+
+def test_methods_differ_by_colour_and_sources_by_dashes_and_a_name_stands_once():
+    drawn = sweep(curve("padded", 0), curve("packed", 1), curve("packed", 1, 1), sources=("a", "b")).to_svg()
+    lines = [e for e in ParsedSvg(drawn).elements if e.get("stroke") in COLOURS and e.get("fill") == "none"]
+    looks = [(COLOURS[0], None), (COLOURS[1], None), (COLOURS[1], DASHES[1])]
+    assert [(e.get("stroke"), e.get("stroke-dasharray")) for e in lines] == looks
+    assert ParsedSvg(drawn).said().count("packed") == 1
 
 
 def test_everything_stays_inside():

@@ -107,20 +107,6 @@ def jagged(rows, **options):
     return torch.nested.nested_tensor(rows, layout=torch.jagged, **options)
 
 
-def test_jagged_tensors():
-    rows = [torch.tensor([1, 2, 3]), torch.tensor([4]), torch.tensor([6, 7])]
-    picture = show(jagged(rows))
-    assert picture.to_text().startswith("nested tensor (torch.jagged) with values of shape (6,)\n3 sequences")
-    assert grid(picture) == [["1", "2", "3"], ["4", "·", "·"], ["6", "7", "·"]]
-    assert picture.layout == pv.Layout([3, 1, 2])
-    assert grid(show(jagged([torch.tensor([[0.5], [3]])], requires_grad=True))) == [["0.5", "3"]]
-    heads = jagged([torch.zeros(n, 1, 4) for n in LENGTHS]).transpose(1, 2)
-    vectors = jagged([torch.zeros(n, 4) for n in LENGTHS])
-    for letters in (heads, vectors):
-        assert show(letters).to_text().endswith(SAID)
-    assert show(jagged([torch.zeros(40), torch.zeros(3)])).layout == pv.Layout([40, 3])
-
-
 @given(st.lists(st.integers(1, 16), min_size=1, max_size=16))
 def test_a_jagged_tensor_is_drawn_as_the_padded_batch_it_is(lengths):
     rows = [torch.arange(n) + 100 * b for b, n in enumerate(lengths)]

@@ -77,9 +77,3 @@ def test_training_curves():
 def test_the_slope_is_the_power(power, factor):
     sweep = plots.log_log(X, {"": {"one": [factor * x**power for x in X]}}, "t")
     assert float(sweep.rows[0][0].curves[0].name.split()[-1]) == pytest.approx(power, abs=0.0051)
-
-
-@pytest.mark.parametrize("panels", [{}, {"nodes": {}}, {"nodes": {"pad": [1, 2]}, "bytes": {}}])
-def test_a_chart_of_nothing_is_refused(panels):
-    with pytest.raises(ValueError, match=r"panels is .*; give at least one, each with at least one curve"):
-        plots.log_log([1, 2], panels, "Growth")

@@ -31,34 +31,6 @@ def test_all_of_a_small_batch():
     )
 
 
-def test_the_outline_of_a_large_batch():
-    layout = Layout([30, 1, 1, 10] * 5, max_len=40)  # 5 of 30, 5 of 10, 10 of 1
-    assert text.describe(layout) == (
-        "20 sequences padded to 40 time steps: 800 cells, 210 real, 590 padding (73.8 % wasted).\n"
-        "\n"
-        "lengths          shortest 1, median 5.5, longest 30; 3 distinct\n"
-        "                 [30, 1, 1, 10, 30, 1, 1, 10, 30, 1, 1, 10, 30, 1, 1, 10, 30, 1, 1, 10]\n"
-        "packed           210 rows of data in 30 time steps, longest sequence first\n"
-        "batch_sizes      [20, 10, 10, 10, 10, 10, 10, 10, 10, 10, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, …,"
-        " 5, 5, 5] (30 in all)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("lengths", "said"),
-    [
-        ([1], "1 sequence padded to 1 time step: 1 cell, 1 real, 0 padding (0 % wasted)."),
-        (
-            [4, 6, 8, 5, 4, 3, 7, 8],
-            "8 sequences padded to 8 time steps: 64 cells, 45 real, 19 padding (29.7 % wasted).",
-        ),
-        ([512] + [1] * 511, "512 sequences padded to 512 time steps: 262,144 cells, 1,023 real, 261,121 padding"),
-    ],
-)
-def test_summary(lengths, said):
-    assert text.summary(Layout(lengths)).startswith(said)
-
-
 @given(lengths, st.integers(0, 3))
 def test_every_cell_stands_where_it_lies(lengths, extra):
     layout = Layout(lengths, min(max(lengths) + extra, 16))
