@@ -175,7 +175,7 @@ future, ahead = torch.tensor([[5, 6, 7], [7, 0, 0], [10, 11, 0]]), [3, 1, 2]
 moved = pv.align(past, behind, padding_side="left", batch_first=True)
 axis = torch.cat([moved, future], dim=1)
 real = torch.cat([pv.real_mask(behind).flip(1), pv.real_mask(ahead)], dim=1)
-pv.draw.Aligned.of(axis, real, title="One time axis, no gap", batch_first=True, parts={"past": 4, "future": 3})
+pv.draw.Aligned.of(axis, real, title="One time axis, no gap: 4 steps of past, 3 of future", batch_first=True)
 
 # %% tags=["claims"]
 assert moved.tolist() == [[1, 2, 3, 4], [0, 0, 5, 6], [0, 7, 8, 9]]
@@ -259,7 +259,8 @@ for row, i in enumerate(by_target):
 # No error, no warning. Row 0 of the state belongs to the longest source, b. It went to the longest target, c.
 
 # %%
-pv.draw.Handover(by_source, by_target)
+for source, target in zip(by_source, by_target, strict=True):
+    print(f"state of {'abcd'[source]} → decoder of {'abcd'[target]}", "" if source == target else "✗")
 
 # %% [markdown]
 # The repair is one permutation: row `r` of the decoder must get the state of *its* sequence. With
@@ -272,7 +273,7 @@ for i in range(4):  # each pair on its own
 for row, i in enumerate(by_target):
     assert torch.allclose(h_n[0, row], wanted[0, i], atol=1e-6) == (by_source[row] == i)
 rows = [by_source.index(i) for i in by_target]
-assert rows == pv.draw.Handover(by_source, by_target).taken
+assert [by_source[row] for row in rows] == by_target
 _, (repaired, _) = decoder(pack_sequence([targets[i] for i in by_target]), (h[:, rows], c[:, rows]))
 assert torch.allclose(repaired, wanted[:, by_target], atol=1e-6)
 

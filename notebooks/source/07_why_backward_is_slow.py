@@ -49,7 +49,7 @@ ask("nodes after pad")
 
 # %% [markdown]
 # A small B: four sequences, three distinct lengths. The picture is drawn from the graph that autograd has made, and what
-# each node writes was counted while it ran. Follow the gradient from the left.
+# each node writes was counted while it ran. Follow the gradient from the top.
 
 # %%
 from packviz.count import profile

@@ -23,9 +23,9 @@ from packviz.core.batches import BUCKETED, SHUFFLED, WINDOW, Load
 from packviz.core.layout import IntArray, Layout
 from packviz.core.spec import Spec
 from packviz.core.validation import at_least, require_seconds
-from packviz.draw import bars, palette, quantities, spreads, text
+from packviz.draw import bars, palette, quantities, text
 from packviz.draw.drawing import Drawing
-from packviz.draw.sheet import Sheet, stack
+from packviz.draw.sheet import HATCHED, Sheet, stack
 
 _RENAMED = {"gain": "speedup", "saved": "seconds_per_epoch", "in_buckets": "recommended", "seconds": "spent"}
 _COLOURS = {PADDED: "padded", PACKED: "packed", f"pv.run, {METHODS[0]}": "run"}
@@ -152,11 +152,15 @@ class Advice(Drawing):
 
     def sheet(self, theme: str) -> Sheet:
         """The recommendation above a bar per method."""
-        rows = {name: self._bar(name) for name in self.timing.seconds}
-        drawn = f"times as long as {PACKED}: median of the rounds' ratios, and its 95 % interval"
+        rows = {}
+        for name in self.timing.seconds:
+            ratio = self.timing.ratio(name, PACKED)
+            rows[name] = _bar(ratio, hatched=not self.is_exact(name), bold=name == self.recommended)
+        title = f"times as long as {PACKED}: median of the rounds' ratios, and its 95 % interval"
         together = [f"bucketed: {self._together}."] if self._exact(BUCKETED) else []
         notes = [*together, f"Measured on {self.timing.caption}."]
-        picture = spreads.spreads(drawn, rows, theme, hatched="other results than packing", line=1, notes=notes)
+        key = [] if all(map(self.is_exact, rows)) else [(HATCHED, "other results than packing")]
+        picture = bars.rows(title, {"": rows}, theme, key=key, line=1, notes=notes)
         return stack(self.verdict.replace("\n", " "), [picture], theme)
 
     @property
@@ -263,14 +267,6 @@ class Advice(Drawing):
         exact = self._exact(order)
         fastest = min(exact, key=self.timing.median)
         return next(name for name in exact if name == fastest or not self.timing.ratio(name, fastest).is_clear)
-
-    def _bar(self, name: str) -> spreads.Spread:
-        """The ratio of a method, in its colour, with its interval if the rounds give one."""
-        ratio, method = self.timing.ratio(name, PACKED), _method(name)
-        fill = palette.METHODS.get(_COLOURS.get(method, method.removeprefix("pv.run, ")), bars.SOLID)
-        low, high = ratio.interval if ratio.rounds >= FEWEST_ROUNDS else (ratio.value, ratio.value)
-        shown = {"hatched": not self.is_exact(name), "bold": name == self.recommended}
-        return spreads.Spread(low, ratio.value, high, ratio.number, fill=fill, **shown)
 
 
 def advise(
@@ -399,6 +395,14 @@ def _device_of(rnn: Any) -> torch.device:
 def bucketed(method: str) -> str:
     """What the timing of a method on buckets is called."""
     return f"{method}, bucketed"
+
+
+def _bar(ratio: Ratio, hatched: bool, bold: bool) -> bars.Bar:
+    """The bar of a ratio, in the colour of its method, with its interval if the rounds give one."""
+    method = _method(ratio.name)
+    fill = palette.METHODS.get(_COLOURS.get(method, method.removeprefix("pv.run, ")), bars.SOLID)
+    low, high = ratio.interval if ratio.rounds >= FEWEST_ROUNDS else (ratio.value, ratio.value)
+    return bars.Bar([(ratio.value, HATCHED if hatched else fill)], ratio.number, (low, high), bold)
 
 
 def _method(name: str) -> str:

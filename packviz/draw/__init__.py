@@ -6,37 +6,17 @@ Pictures that stand on their own, as `pv.draw.Stairs`; what also counts, compare
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from packviz.draw.cells import Aligned as Aligned
-    from packviz.draw.handover import Handover as Handover
-    from packviz.draw.heatmap import Attention as Attention
-    from packviz.draw.plots import length_histogram as length_histogram
-    from packviz.draw.plots import log_log as log_log
-    from packviz.draw.plots import padding_waste as padding_waste
-    from packviz.draw.plots import totals as totals
-    from packviz.draw.plots import training_curves as training_curves
-    from packviz.draw.scores import Scores as Scores
-    from packviz.draw.stairs import Stairs as Stairs
-    from packviz.draw.strips import Strips as Strips
-
-_CLASSES = {
-    "Aligned": "cells",
-    "Attention": "heatmap",
-    "Handover": "handover",
-    "Scores": "scores",
-    "Stairs": "stairs",
-    "Strips": "strips",
-}
-_PLOTS = ("length_histogram", "log_log", "padding_waste", "totals", "training_curves")
-_HOME = _CLASSES | dict.fromkeys(_PLOTS, "plots")
+# Where each name comes from, by the stub's lines `from HOME import NAME as NAME`.
+with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as _stub:
+    _HOME = {words[-1]: words[1] for words in map(str.split, _stub) if words[:1] == ["from"]}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'packviz.draw' has no attribute {name!r}; it offers {', '.join(_HOME)}")
-    globals()[name] = value = getattr(importlib.import_module(f"packviz.draw.{_HOME[name]}"), name)
+    globals()[name] = value = getattr(importlib.import_module(_HOME[name]), name)
     return value
 
 

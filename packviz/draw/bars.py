@@ -1,11 +1,13 @@
-"""Bars: plain numbers in. Solid is what packing computes, hatched what it leaves out.
+"""Bars: numbers in. Solid is what is needed or measured, hatched what packing leaves out or what is wasted.
 
 Cheap enough for a slider: one path per colour, and for many time steps one outline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -21,16 +23,104 @@ FLOPS = ("packed computes", "only padded does", "saved")
 """What solid and hatched mean, and a word for the hatched share."""
 
 _WIDTH = 860.0
-_NAMES = 170.0  # px: the column of names
 _AXIS = 110.0  # px: the column of an axis
 _TALL = 120.0
 _FEW = 24  # more time steps than this are drawn as one area
 _EDGES = 128  # an edge of more steps than this is not drawn: it would weigh more than the areas
 
 
+@dataclass(frozen=True)
+class Bar:
+    """A bar with a name.
+
+    Attributes:
+        parts: `(length, fill)` from left to right; a part without a fill is left empty.
+        label: stands behind the bar.
+        whisker: the quartiles of where the bar ends, or its interval; none if it is not known.
+        bold: whether its name is.
+        mark: where a hollow diamond stands; none if there is none.
+    """
+
+    parts: Sequence[tuple[float, str]]
+    label: str = ""
+    whisker: tuple[float, float] | None = None
+    bold: bool = False
+    mark: float | None = None
+
+    @property
+    def values(self) -> list[float]:
+        """All that the axis has to hold."""
+        return [sum(length for length, _ in self.parts), *(self.whisker or ()), *([self.mark] if self.mark else [])]
+
+
+def rows(
+    title: str,
+    groups: Mapping[str, Mapping[str, Bar]],
+    theme: str,
+    *,
+    key: Sequence[tuple[str, str]] = (),
+    line: float | None = None,
+    log: bool = False,
+    notes: Sequence[str] = (),
+) -> Sheet:
+    """Draws a bar for each name, the numbers behind them.
+
+    Args:
+        title: stands above.
+        groups: the bars by name, by the name of their group, which may be empty.
+        theme: a key of `palette.THEMES`.
+        key: what fills mean.
+        line: where to draw a line down through all bars, such as the 1 of a ratio.
+        log: whether bars are ratios that begin at 1 on a logarithmic axis: twice as much and half are equally long.
+        notes: lines that stand below.
+    """
+    (sheet, y), bars = _titled(title, theme, key), [bar for group in groups.values() for bar in group.values()]
+    left = 24 + 10 * log + max((width_of(name) for group in groups.values() for name in group), default=0)
+    scale = math.log if log else float
+    ends = [0.0, *(scale(value) for bar in bars for value in bar.values)]  # 0 is also the logarithm of 1
+    wide = (_WIDTH - left - 30 - max((width_of(bar.label) for bar in bars), default=0)) / (max(ends) - min(ends) or 1.0)
+
+    def x(value: float) -> float:
+        return left + (scale(value) - min(ends)) * wide
+
+    top, whiskers, marks, labels = y, "", "", []
+    for name, group in groups.items():
+        if name:
+            labels.append((4.0, y + 17, name, True))
+            y += 26
+        for bar_name, bar in group.items():
+            sheet.text(left - 8 - 10 * log, y + 14, bar_name, anchor="end", bold=bar.bold)
+            at = 0.0
+            for part, fill in bar.parts:
+                start, end = sorted((x(1), x(part))) if log else (x(at), x(at + part))
+                if fill:
+                    sheet.box(start, y, end - start, 20, fill)
+                at += part
+            if bar.whisker:
+                low, high = (px(x(value)) for value in bar.whisker)
+                whiskers += f"M{low} {px(y + 10)}H{high}M{low} {px(y + 5)}v10M{high} {px(y + 5)}v10"
+            if bar.mark is not None:
+                marks += f"M{px(x(bar.mark))} {px(y + 4)}l6 6l-6 6l-6-6z"
+            behind = max(map(x, [*bar.values, *[1.0] * log])) + 10
+            crossed = line is not None and behind - 8 < x(line) < behind + width_of(bar.label)
+            labels.append((x(line or 0) + 8 if crossed else behind, y + 14, bar.label, False))
+            y += 28
+    sheet.layer()
+    if line is not None:
+        sheet.line([(x(line), top - 6), (x(line), y)], sheet.colours.accent, dash="4 3")
+    for stroke, thick in ((sheet.colours.ground, 4), (sheet.colours.text, 1.5)):  # seen on whatever they stand
+        sheet.path(whiskers, stroke=stroke, width=thick)
+    sheet.path(marks, fill=sheet.colours.ground, stroke=sheet.colours.text, width=1.5)
+    for left, foot, label, bold in labels:
+        sheet.text(left, foot, label, bold=bold, halo=sheet.colours.ground)
+    foot = sheet.paragraph(4, y + 4, notes, size=11, ink=sheet.colours.muted)
+    sheet.size(max(_WIDTH, sheet.width), foot if notes else y + 4)
+    return sheet
+
+
 def totals(
     title: str,
-    rows: Mapping[str, tuple[int, int]],
+    bars: Mapping[str, tuple[int, int]],
     theme: str,
     words: tuple[str, str, str] = FLOPS,
 ) -> Sheet:
@@ -38,23 +128,16 @@ def totals(
 
     Args:
         title: stands above.
-        rows: by name, the number computed packed, and the number left out. Both together are the padded one.
+        bars: by name, the number computed packed, and the number left out. Both together are the padded one.
         theme: a key of `palette.THEMES`.
         words: as in `FLOPS`.
     """
-    sheet, y = _titled(title, theme, words)
-    left = max(_NAMES, 16 + max(map(width_of, rows)))
-    scale = (_WIDTH - left - 300) / max(1, *(sum(pair) for pair in rows.values()))
-    for name, (packed, saved) in rows.items():
-        end = left + packed * scale
-        sheet.box(left, y, packed * scale, 20, SOLID)
-        sheet.box(end, y, saved * scale, 20, HATCHED)
-        sheet.text(left - 8, y + 14, name, anchor="end")
-        note = f"{text.short(packed)} of {text.short(packed + saved)}: {text.percent(saved, packed + saved)} {words[2]}"
-        sheet.text(end + saved * scale + 8, y + 14, note)
-        y += 28
-    sheet.size(_WIDTH, y + 4)
-    return sheet
+    key = [(SOLID, words[0]), (HATCHED, words[1])]
+    made = {}
+    for name, (one, other) in bars.items():
+        label = f"{text.short(one)} of {text.short(one + other)}: {text.percent(other, one + other)} {words[2]}"
+        made[name] = Bar([(one, SOLID), (other, HATCHED)], label)
+    return rows(title, {"": made}, theme, key=key)
 
 
 def steps(
@@ -75,7 +158,7 @@ def steps(
         words: as in `FLOPS`.
         axis: what stands before the numbers of the bars.
     """
-    (sheet, y), n, top = _titled(title, theme, words), len(packed), int(max(padded))
+    (sheet, y), n, top = _titled(title, theme, [(SOLID, words[0]), (HATCHED, words[1])]), len(packed), int(max(padded))
     each, scale, foot = (_WIDTH - 130) / n, _TALL / max(top, 1), y + 2 + _TALL
     gap = min(3.0, each * 0.15) if n <= _FEW else 0.0
     runs = [(t, t + 1) for t in range(n)] if n <= _FEW else _runs(packed, padded)
@@ -106,11 +189,10 @@ def _runs(packed: IntArray, padded: IntArray) -> list[tuple[int, int]]:
     return list(pairwise([0, *changes.tolist(), len(packed)]))
 
 
-def _titled(title: str, theme: str, words: tuple[str, str, str]) -> tuple[Sheet, float]:
+def _titled(title: str, theme: str, key: Sequence[tuple[str, str]]) -> tuple[Sheet, float]:
     """A sheet with its title and the key, in one line if they have room; and the y below them."""
-    sheet = Sheet(theme, title)
+    sheet, right = Sheet(theme, title), _WIDTH - sum(36 + width_of(words) for _, words in key)
     sheet.title(title)
-    below = 20.0 if width_of(title) > 470 else 0.0
-    sheet.key(490, 6 + below, [(SOLID, words[0])])
-    sheet.key(660, 6 + below, [(HATCHED, words[1])])
-    return sheet, 30 + below
+    below = 20.0 if key and right < 20 + width_of(title) else 0.0
+    sheet.key(max(right, 4), 6 + below, key)
+    return sheet, 32 + below

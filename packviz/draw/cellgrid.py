@@ -9,7 +9,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from packviz.core.layout import Layout
 from packviz.draw import palette
@@ -160,6 +162,11 @@ def real_cells(layout: Layout, b: int, label: Callable[[int, int], str] | None =
     """
     fill, length = fill or palette.sequence_colour(b), int(layout.lengths[b])
     return [Cell(fill, label(b, t)) for t in range(length)] if label else [Cell(fill, span=length)]
+
+
+def array(values: Any, kind: Any = None) -> Any:
+    """Returns numbers as an array: those of a tensor detached and on the CPU."""
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values, kind)
 
 
 def nice(at_least: float) -> int:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from packviz.core.layout import Layout, sequence_name
 from packviz.core.padded import batch_is_first, order
 from packviz.core.validation import SENSE_REVERSED, one_of, renamed
 from packviz.draw import palette, text
-from packviz.draw.cellgrid import TOP, WIDTH, Cell, CellGrid, wide_enough
+from packviz.draw.cellgrid import WIDTH, Cell, CellGrid, array, wide_enough
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Sheet, row
 from packviz.draw.text import FEW
@@ -29,14 +28,12 @@ class Aligned(Drawing):
         labels: `(B, T)` what stands in each cell.
         real: `(B, T)` booleans, true where a cell is real. The others are hatched.
         wrong: `(B, T)` booleans, true where a cell shall be framed; none if there are no such cells.
-        parts: the stretches that the time axis is divided into, by name the time steps of each; none if it is whole.
     """
 
     title: str
     labels: Sequence[Sequence[str]]
     real: npt.NDArray[np.bool_]
     wrong: npt.NDArray[np.bool_] | None = None
-    parts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     @renamed(SENSE_REVERSED, side="padding_side")
@@ -49,7 +46,6 @@ class Aligned(Drawing):
         title: str = "",
         batch_first: bool | None = None,
         like: Any = None,
-        parts: Mapping[str, int] | None = None,
     ) -> Aligned:
         """Draws a padded batch of numbers or booleans.
 
@@ -61,22 +57,18 @@ class Aligned(Drawing):
             batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a
                 warning if `B` equals `T`.
             like: what `x` should be, of the same shape; cells that differ are framed.
-            parts: as above, such as `{"past": 4, "future": 3}`.
 
         Raises:
-            ValueError: `x` is not a small padded batch, the lengths or the parts do not fit it, or there is no such
-                side.
+            ValueError: `x` is not a small padded batch, the lengths do not fit it, or there is no such side.
         """
         one_of("padding_side", padding_side, ("right", "left"))
         first = bool(batch_first)
         values = _grid(x, "x", first)
         real = _mask(lengths, values.shape, first, padding_side)
         batch_is_first(batch_first, values.shape)
-        if parts and sum(parts.values()) != values.shape[1]:
-            raise ValueError(f"parts have {sum(parts.values())} time steps in all, x has {values.shape[1]}")
-        labels = [[_label(v) for v in row] for row in values.tolist()]
+        labels = [[text.value(v) for v in row] for row in values.tolist()]
         wrong = None if like is None else values != _grid(like, "like", first)
-        return cls(title, labels, real, wrong, dict(parts or {}))
+        return cls(title, labels, real, wrong)
 
     def to_text(self) -> str:
         """The batch in words, a line per sequence: `·` before padding, `!` before a cell that is framed."""
@@ -84,20 +76,15 @@ class Aligned(Drawing):
         width = max(len(cell) for row in marked for cell in row)
         legend = "· marks padding" + (", ! a wrong cell" if self.wrong is not None and self.wrong.any() else "")
         lines = [f"{self.title or 'padded batch'} ({legend})"]
-        if self.parts:
-            parts = (f"{name}: {text.count(steps, 'time step')}" for name, steps in self.parts.items())
-            lines.append(f"    {', then '.join(parts)}")
         for b, cells in enumerate(marked):
-            words = [f"{'| ' if t in self._borders else ''}{cell.rjust(width)}" for t, cell in enumerate(cells)]
-            lines.append(f" {sequence_name(b)}  " + " ".join(words))
+            lines.append(f" {sequence_name(b)}  " + " ".join(cell.rjust(width) for cell in cells))
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
         """The batch, a row for each sequence."""
-        sheet, named = Sheet(theme, self.to_text()), 18 if self.parts else 0
-        wide = wide_enough(label for row in self.labels for label in row)
+        sheet, wide = Sheet(theme, self.to_text()), wide_enough(label for row in self.labels for label in row)
         rows, columns = self.real.shape
-        grid = CellGrid(sheet, rows, columns, wide, left=30, top=TOP + named)
+        grid = CellGrid(sheet, rows, columns, wide, left=30)
         sheet.title(self.title)
         grid.heads([str(t) for t in range(grid.columns)])
         grid.names([sequence_name(b) for b in range(grid.rows)])
@@ -105,22 +92,12 @@ class Aligned(Drawing):
             [Cell(palette.sequence_colour(b) if real else HATCHED, label) for label, real in zip(*cells, strict=True)]
             for b, cells in enumerate(zip(self.labels, self.real, strict=True))
         )
-        for start, (name, steps) in zip([0, *self._borders], self.parts.items(), strict=False):
-            sheet.text(grid.x(start + steps / 2), 32, name, anchor="middle", bold=True)
-            if start:
-                border = grid.x(start)
-                sheet.line([(border, 22), (border, grid.foot + 8)], sheet.colours.accent, width=3)
         framed = [] if self.wrong is None else np.argwhere(self.wrong).tolist()
         for stroke, thick in ((sheet.colours.ground, 6), (sheet.colours.wrong, 3)):  # the rim shows on any fill
             sheet.layer()
             for b, t in framed:
                 grid.frame(b, t, stroke=stroke, thick=thick)
         return sheet
-
-    @property
-    def _borders(self) -> list[int]:
-        """The first time step of each part but the first."""
-        return [*accumulate(self.parts.values())][:-1]
 
     def _marks(self, b: int, t: int) -> str:
         return ("!" if self.is_wrong(b, t) else "") + ("" if self.real[b, t] else "·")
@@ -136,17 +113,17 @@ def beside(batches: Sequence[Aligned], theme: str) -> Sheet:
 
 
 def _grid(values: Any, name: str, batch_first: bool) -> npt.NDArray[Any]:
-    array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
-    if array.ndim != 2:
-        raise ValueError(f"{name} must be {order(batch_first, '')}, one number per cell, got shape {array.shape}")
-    if max(array.shape) > FEW:
-        raise ValueError(f"{name} has shape {array.shape}; up to {FEW} sequences of {FEW} time steps can be drawn")
-    return array if batch_first else array.T
+    grid: npt.NDArray[Any] = array(values)
+    if grid.ndim != 2:
+        raise ValueError(f"{name} must be {order(batch_first, '')}, one number per cell, got shape {grid.shape}")
+    if max(grid.shape) > FEW:
+        raise ValueError(f"{name} has shape {grid.shape}; up to {FEW} sequences of {FEW} time steps can be drawn")
+    return grid if batch_first else grid.T
 
 
 def _mask(lengths: Any, shape: tuple[int, ...], batch_first: bool, padding_side: str) -> npt.NDArray[np.bool_]:
     if getattr(lengths, "ndim", 1) == 2:
-        mask = np.asarray(lengths.cpu() if hasattr(lengths, "cpu") else lengths)
+        mask: npt.NDArray[np.bool_] = array(lengths)
         if mask.shape != shape or mask.dtype != np.bool_:
             raise ValueError(f"a mask must hold booleans of shape {shape}, got {mask.dtype} of shape {mask.shape}")
         if padding_side != "right":
@@ -154,12 +131,3 @@ def _mask(lengths: Any, shape: tuple[int, ...], batch_first: bool, padding_side:
         return mask
     real = Layout.from_padded(shape if batch_first else shape[::-1], lengths, batch_first).mask
     return real if padding_side == "right" else real[:, ::-1]
-
-
-def _label(value: Any) -> str:
-    """Whole numbers as they are, others to two digits."""
-    if isinstance(value, bool):
-        return str(value)
-    if isinstance(value, float) and not value.is_integer():
-        return f"{value:.2g}"
-    return str(int(value)) if isinstance(value, (int, float)) else str(value)

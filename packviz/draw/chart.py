@@ -9,21 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from packviz.draw import palette, text
 from packviz.draw.cellgrid import roomy
 from packviz.draw.sheet import Point, Sheet, n, width_of
-
-if TYPE_CHECKING:
-    pass
 
 COLOURS = (*palette.METHODS.values(), palette.REAL)
 """Of the first, second, … method, the last for what is no method's; after it they start over."""
 
 
 _BESIDE = 20.0  # names of curves that end so near to each other stand in one column
-_MOST_TICKS = 8  # of a logarithmic axis; and as many marks on a curve
+_MOST_TICKS = 8  # of a logarithmic axis
 
 
 @dataclass(frozen=True)
@@ -70,6 +66,10 @@ class Axes:
         value = max(value, low) if self.log else value
         return self.top + (scale(high) - scale(value)) / (scale(high) - scale(low)) * self.tall
 
+    def point(self, x: float, y: float) -> Point:
+        """Where a point lies."""
+        return self.x(x), self.y(y)
+
     def rows(self, title: str = "", unit: str = "") -> None:
         """A line at each of the heights with its number; the title above, and what the numbers are."""
         sheet = self.sheet
@@ -109,13 +109,10 @@ class Axes:
         self.sheet.path(d, stroke=self.sheet.colours.line)
 
     def band(self, spreads: Sequence[tuple[float, float, float]], fill: str) -> None:
-        """The area from low to high along a curve, `(number, low, high)`; of a single point a whisker."""
-        if len(spreads) == 1:
-            return self.whiskers(spreads)
+        """The area from low to high along a curve: `(number, low, high)`."""
         edge = [(x, high) for x, _, high in spreads] + [(x, low) for x, low, _ in reversed(spreads)]
         d = "M" + "L".join(f"{n(self.x(x))} {n(self.y(value))}" for x, value in edge) + "z"
         self.sheet.path(d, fill=fill, opacity=0.3)
-        return None
 
     def names(self, ends: Iterable[tuple[Point, str]], lowest: float) -> None:
         """A name beside the end of each curve, none over another or below the lowest height, in px."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from packviz.draw import palette
 from packviz.draw.chart import Axes, line_key, mark, ticks
 from packviz.draw.drawing import Drawing
-from packviz.draw.sheet import HATCHED, Point, Sheet, n, width_of
+from packviz.draw.sheet import HATCHED, Point, Sheet
 from packviz.draw.text import FEW, difference, table
 
 MOST = len(palette.SEQUENCES)
@@ -76,25 +76,23 @@ class Trajectory(Drawing):
         """Real steps plain, padding hatched, the padded state as a line, and a dot where it is read out."""
         sheet, drawn, steps = Sheet(theme, self.to_text()), self.curves[:MOST], len(self.curves[0].padded)
         sheet.title(self.title)
-        sheet.text(4, 34, self.what, size=11, ink=sheet.colours.muted)
+        direction = "← from the last step to the first" if self.reverse else "from the first step to the last →"
+        sheet.text(4, 34, f"{self.what}; {direction}", size=11, ink=sheet.colours.muted)
         finite = [v for c in drawn for v in (*c.padded, *c.packed) if math.isfinite(v)] or [0.0]
         low = 0.0 if self.distances else min(finite)
         heights = ticks(low, max(finite) if max(finite) > low else low + 1)
-        wide, top = _WIDTH - _LEFT - _RIGHT, 78.0
-        axes = [
-            Axes(sheet, _LEFT, top + i * (_TALL + _APART), wide, _TALL, heights, lambda t: (t + 0.5) / steps)
-            for i in range(len(drawn))
-        ]
-        self._arrow(sheet, axes[0])
-        for i, (place, curve) in enumerate(zip(axes, drawn, strict=True)):
-            self._strip(place, curve, palette.sequence_colour(i))
-        axes[-1].columns(range(0, steps, max(1, math.ceil(30 * steps / wide))), before="t =")
-        foot = axes[-1].foot + 42
+        wide, top = _WIDTH - _LEFT - _RIGHT, 62.0
+        sheet.text(_LEFT + wide + 16, top - 8, f"● {READ}", size=11, ink=sheet.colours.muted)
+        for i, curve in enumerate(drawn):
+            axes = Axes(sheet, _LEFT, top, wide, _TALL, heights, lambda t: (t + 0.5) / steps)
+            self._strip(axes, curve, palette.sequence_colour(i))
+            top += _TALL + _APART
+        axes.columns(range(0, steps, max(1, math.ceil(30 * steps / wide))), before="t =")
+        foot = axes.foot + 42
         if not self.distances:
             x = line_key(sheet, 4, foot, "padded", width=4)
-            line_key(
-                sheet, x, foot, "packed, dotted: frozen after its end" if not self.reverse else "packed", width=1.6
-            )
+            dotted = "" if self.reverse else ", dotted: frozen after its end"
+            line_key(sheet, x, foot, f"packed{dotted}", width=1.6)
             foot += 18
         if len(self.curves) > MOST:
             sheet.text(4, foot, f"The first {MOST} sequences are drawn.", size=11)
@@ -102,61 +100,34 @@ class Trajectory(Drawing):
         sheet.size(_WIDTH, foot - 8)
         return sheet
 
-    def _arrow(self, sheet: Sheet, axes: Axes) -> None:
-        """Draws the direction in which the state is carried, and where the final one is read."""
-        y, ends = axes.top - 12, (axes.left + 4, axes.right - 4)
-        start, end = ends[::-1] if self.reverse else ends
-        back = 7 if self.reverse else -7
-        label = "from the last step to the first" if self.reverse else "from the first step to the last"
-        middle = (start + end) / 2
-        sheet.line([(start, y), (end, y)], width=1.4)
-        sheet.path(f"M{n(end)} {n(y)}l{back} -4v8z", fill=sheet.colours.line)
-        halo = sheet.colours.ground
-        sheet.box(middle - width_of(label, 11) / 2 - 6, y - 8, width_of(label, 11) + 12, 16, halo, stroke="")
-        sheet.text(middle, y + 4, label, anchor="middle", size=11)
-        sheet.text(axes.right + 16, y + 4, f"● {READ}", size=11, ink=sheet.colours.muted)
-
     def _strip(self, axes: Axes, curve: Curve, colour: str) -> None:
-        sheet, steps = axes.sheet, len(curve.padded)
+        sheet, steps, colours = axes.sheet, len(curve.padded), axes.sheet.colours
         border, read = axes.left + axes.wide * curve.length / steps, 0 if self.reverse else steps - 1
         sheet.layer()
-        sheet.box(axes.left, axes.top, border - axes.left, axes.tall, sheet.colours.ground)
+        sheet.box(axes.left, axes.top, border - axes.left, axes.tall, colours.ground)
         if curve.length < steps:
             sheet.box(border, axes.top, axes.right - border, axes.tall, HATCHED)
-        sheet.text(6, axes.top + axes.tall / 2 + 4, curve.name, bold=True)
-        for value in (axes.heights[0], axes.heights[-1]):
-            shift = 4 if value == axes.heights[0] else 8
-            sheet.text(
-                axes.left - 6, axes.y(value) + shift, f"{value:g}", anchor="end", size=11, ink=sheet.colours.muted
-            )
+        middle = axes.top + axes.tall / 2 + 4
+        sheet.text(6, middle, curve.name, bold=True)
+        for value, shift in ((axes.heights[0], 4), (axes.heights[-1], 8)):
+            sheet.text(axes.left - 6, axes.y(value) + shift, f"{value:g}", anchor="end", size=11, ink=colours.muted)
 
         def places(values: Sequence[float]) -> list[Point]:
             # Whole pixels, so that rounding in the RNN, which differs between processors, does not show.
             return [(axes.x(t), round(axes.y(v)) if math.isfinite(v) else math.nan) for t, v in enumerate(values)]
 
         sheet.layer()
-        points = places(curve.padded)
+        points, thin = places(curve.padded), places(curve.packed)
         sheet.line(points, colour, width=3.4, outlined=True)
         if not self.distances:
-            thin = places(curve.packed)
-            sheet.line(thin[: curve.length], sheet.colours.text, width=1.6)
-            sheet.line(thin[curve.length - 1 :], sheet.colours.text, width=1.6, dash="2 3")
+            sheet.line(thin[: curve.length], colours.text, width=1.6)
+            sheet.line(thin[curve.length - 1 :], colours.text, width=1.6, dash="2 3")
         sheet.layer()
         if math.isfinite(points[read][1]):
-            mark(sheet, points[read], _DOT, colour, sheet.colours.text)
-        lost = [t for t, v in enumerate(curve.padded) if not math.isfinite(v)]
+            mark(sheet, points[read], _DOT, colour, colours.text)
+        lost = [t for t, v in enumerate(curve.padded) if not math.isfinite(v)][:: -1 if self.reverse else 1]
         if lost:
-            at = axes.x(lost[-1] if self.reverse else lost[0])
-            label, anchor = ("✗ NaN", "end" if self.reverse else "")
-            sheet.text(
-                at, axes.top + 16, label, anchor=anchor, bold=True, ink=sheet.colours.wrong, halo=sheet.colours.padding
-            )
-        agrees = curve.off == 0
-        ink = sheet.colours.muted if agrees else sheet.colours.wrong
-        sheet.text(
-            axes.right + 16,
-            axes.top + axes.tall / 2 + 4,
-            "=" if agrees else difference(curve.off),
-            bold=not agrees,
-            ink=ink,
-        )
+            anchor, at = "end" if self.reverse else "", axes.x(lost[0])
+            sheet.text(at, axes.top + 16, "✗ NaN", anchor=anchor, bold=True, ink=colours.wrong, halo=colours.padding)
+        off, ink = ("=", colours.muted) if curve.off == 0 else (difference(curve.off), colours.wrong)
+        sheet.text(axes.right + 16, middle, off, bold=curve.off != 0, ink=ink)

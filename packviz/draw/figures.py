@@ -10,8 +10,9 @@ import json
 import math
 import os
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 import plotly.graph_objects as go
@@ -20,13 +21,13 @@ from plotly.subplots import make_subplots
 from packviz.core import files
 from packviz.core.has_text import HasText, first_line
 from packviz.draw import palette, theme
-from packviz.draw.chart import COLOURS, spread_labels, ticks
+from packviz.draw.chart import COLOURS, spread_labels
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES
 from packviz.draw.sheet import width_of
-from packviz.draw.sweep import doublings, heights_of, longest_x
+from packviz.draw.sweep import doublings, heights_of
 
 if TYPE_CHECKING:
-    from packviz.draw.sweep import Sweep
+    from packviz.draw.sweep import Curve, Sweep
 
 CONFIG = {"displayModeBar": False, "responsive": False}
 """No mode bar: it would cover the chart, and one of its buttons uploads the data to a cloud."""
@@ -39,36 +40,31 @@ WIDTH = 860  # px: that of the pictures
 _LEFT, _RIGHT, _ROW = 74, 20, 28
 _SIZE, _SMALL = 12, 11  # of letters
 
-_axis = {"showgrid": False, "zeroline": False, "showline": False, "linecolor": LIGHT.line, "gridcolor": LIGHT.hatch}
-_axis |= {
-    "tickformat": ",",
+_AXIS = {
+    "showgrid": False,
+    "zeroline": False,
+    "linecolor": LIGHT.line,
+    "gridcolor": LIGHT.hatch,
     "gridwidth": 0.5,
+    "tickformat": ",",
     "tickfont": {"size": _SMALL, "color": LIGHT.muted},
     "ticklabelstandoff": 5,
+    "title": {"font": {"size": _SMALL}, "standoff": 6},
 }
+_TITLE = {"xanchor": "left", "x": 0, "yanchor": "top", "y": 1, "yref": "container", "pad": {"l": 4, "t": 5}}
+_LEGEND = {"orientation": "h", "xref": "container", "xanchor": "right", "x": 1, "yref": "container", "yanchor": "top"}
 TEMPLATE = go.layout.Template(
     layout={
         "paper_bgcolor": LIGHT.ground,
         "plot_bgcolor": LIGHT.ground,
         "font": {"family": FONT, "size": _SIZE, "color": LIGHT.text},
-        "title": {
-            "font": {"size": _SIZE, "weight": "bold"},
-            "x": 0,
-            "xanchor": "left",
-            "y": 1,
-            "yanchor": "top",
-            "yref": "container",
-            "pad": {"l": 4, "t": 5},
-        },
+        "title": {"font": {"size": _SIZE, "weight": "bold"}} | _TITLE,
         "annotationdefaults": {"showarrow": False},
         "colorway": list(SEQUENCES),
-        "xaxis": _axis,
-        "yaxis": _axis,
-        "width": WIDTH,
-        "height": 280,
+        "xaxis": _AXIS,
+        "yaxis": _AXIS,
         "bargap": 1 - 20 / _ROW,
-        "legend": {"orientation": "h", "x": 1, "xref": "container", "xanchor": "right", "yref": "container"}
-        | {"yanchor": "middle", "traceorder": "normal"},
+        "legend": {"traceorder": "normal"} | _LEGEND,
     },
     data={"bar": [{"marker": {"line": {"color": LIGHT.line, "width": 0.5}}}]},
 )
@@ -114,19 +110,9 @@ class Chart(HasText):
         figure: the `plotly.graph_objects.Figure`; call its methods to change the chart.
     """
 
-    def __init__(self, figure: go.Figure, words: str, *, rows: bool, tall: float, head: float, height: float) -> None:
-        """Takes a figure made by `axes`.
-
-        Args:
-            figure: the figure.
-            words: the text twin.
-            rows: whether it has rows in place of an axis of heights.
-            tall: height of a panel in px.
-            head: room above the panels in px.
-            height: height of the whole in px.
-        """
+    def __init__(self, figure: go.Figure, words: str) -> None:
+        """Takes a figure made by `axes`, and its text twin."""
         self.figure, self._words = figure, words
-        self._rows, self._tall, self._head, self._height = rows, tall, head, height
 
     def to_text(self) -> str:
         """The chart in words and numbers."""
@@ -178,38 +164,6 @@ class Chart(HasText):
             looks |= {"insidetextfont": ink, "constraintext": "none"}
         return self._put(go.Bar(y=list(at), x=_short(values), orientation="h", **looks), 0)
 
-    def lines(
-        self,
-        x: Sequence[float],
-        y: Sequence[float],
-        name: str,
-        look: int = 0,
-        *,
-        dash: int = 0,
-        panel: int = 0,
-        key: bool = True,
-        low: Sequence[float] = (),
-        high: Sequence[float] = (),
-    ) -> Chart:
-        """Adds a line with a mark at each point.
-
-        Args:
-            x: places of the points.
-            y: their heights.
-            name: of the line.
-            look: the number of its colour and its mark.
-            dash: the number of its dashes.
-            panel: the number of the panel it is drawn in.
-            key: whether the key has it.
-            low: where the whisker of each point begins, if they have any.
-            high: where it ends.
-        """
-        dashes = DASHES[dash % len(DASHES)]
-        self._line(x, y, dashes, panel, LIGHT.line, 4)  # an outline first: some colours are pale
-        line = {"color": _colour(look), "width": 2.6, "dash": dashes}
-        whiskers = _whiskers(y, low, high)
-        return self.points(x, y, name, look, panel=panel, key=key, error_y=whiskers, mode="lines+markers", line=line)
-
     def points(
         self,
         x: Sequence[Any],
@@ -232,7 +186,7 @@ class Chart(HasText):
             key: whether the key has them.
             more: what else `go.Scatter` takes.
         """
-        mark = {"symbol": SYMBOLS[look % len(SYMBOLS)], "size": 8, "color": _colour(look)}
+        mark = {"symbol": SYMBOLS[look % len(SYMBOLS)], "size": 8, "color": COLOURS[look % len(COLOURS)]}
         mark |= {"line": {"color": LIGHT.line, "width": 1}} | more.pop("marker", {})
         looks = {"mode": "markers", "marker": mark, "name": name, "legendgroup": name, "showlegend": key} | more
         return self._put(go.Scatter(x=_short(x), y=_short(y), **looks), panel)
@@ -247,73 +201,29 @@ class Chart(HasText):
             panel: the number of the panel.
             down: how much lower, in px.
         """
-        return self._note(words, panel, x=x, y=y, xanchor="left", xshift=8, yshift=-round(down))
-
-    def name_ends(self, ends: Mapping[str, tuple[float, float]], *, panel: int = 0) -> Chart:
-        """Writes the names of lines beside their last points, apart from each other. The axis must have its `scale`.
-
-        Args:
-            ends: the last point of each line, by its name.
-            panel: the number of the panel.
-        """
-        # On a logarithmic axis plotly wants the powers of ten.
-        across, up = (math.log10 if self._axis(one, panel).type == "log" else float for one in "xy")
-        (low, high), tall = self._axis("y", panel).range, self._tall
-        order = sorted(ends, key=lambda name: -ends[name][1])
-        heights = [tall * (high - up(ends[name][1])) / (high - low) for name in order]  # px from the top
-        for name, height, free in zip(order, heights, spread_labels(heights, tall, gap=14), strict=True):
-            x, y = ends[name]
-            self.label(_digits(across(x)), _digits(up(y)), name, panel=panel, down=free - height)
+        look = {"xanchor": "left", "xshift": 8, "yshift": -round(down)}
+        self.figure.add_annotation(x=x, y=y, text=words, **look, **self._place(panel))
         return self
 
-    def _log_heights(self, panel: int) -> Chart:
-        """Makes an axis of heights, which has its numbers, logarithmic between their ends."""
-        axis = self._axis("y", panel)
-        ends = [_digits(math.log10(axis.tickvals[end])) for end in (0, -1)]
-        axis.update(type="log", range=ends)
+    def scale(self, longest: float) -> Chart:
+        """Lets the axis of values run from 0 to the longest."""
+        self.figure.update_xaxes(range=[0, _digits(1.01 * longest)])
         return self
-
-    def scale(self, longest: float, *, panel: int = 0) -> Chart:
-        """Lets the axis of values run from 0 to the longest; upright to the next round number, as in a picture."""
-        if self._rows:
-            self._axis("x", panel).range = [0, _digits(1.01 * longest)]
-        else:
-            values = ticks(0.0, longest)
-            self._axis("y", panel).update(range=[0, values[-1]], tickvals=values)
-        return self
-
-    def _line(self, x: Sequence[float], y: Sequence[float], dash: str, panel: int, colour: str, width: float) -> None:
-        """A line without marks, which no key names."""
-        line = {"color": colour, "width": width, "dash": dash}
-        self._put(
-            go.Scatter(x=list(x), y=_short(y), mode="lines", line=line, showlegend=False, hoverinfo="skip"), panel
-        )
 
     def _place(self, panel: int) -> dict[str, int]:
         row, column = divmod(panel, len(self.figure._grid_ref[0]))
         return {"row": row + 1, "col": column + 1}
 
-    def _axis(self, letter: str, panel: int) -> Any:
-        select = self.figure.select_xaxes if letter == "x" else self.figure.select_yaxes
-        return next(select(**self._place(panel)))
-
-    def _note(self, words: str, panel: int, **more: Any) -> Chart:
-        self.figure.add_annotation(text=words, **more, **self._place(panel))
-        return self
-
     def _put(self, trace: Any, panel: int) -> Chart:
-        """Adds a trace; and its key in the line of the title, or below where there is no room for all keys."""
-        figure = self.figure
-        figure.add_trace(trace, **self._place(panel))
-        names = [trace.name for trace in figure.data if trace.showlegend]
-        widths = [width_of(name) + 48 for name in names]
-        wide, space = sum(widths), WIDTH - figure.layout.margin.l - figure.layout.margin.r
-        beside = wide < min(space, WIDTH - 16 - width_of(figure.layout.title.text))
-        columns = len(names) if wide < space else max(space // max(widths), 1)  # plotly makes them equally wide then
-        lines = 0 if beside else math.ceil(len(names) / max(columns, 1))
-        height = self._height + 18 * lines
-        figure.update_layout(height=height, margin_t=self._head + 18 * lines)
-        figure.update_layout(legend_y=_digits(1 - (12 + (9 * lines + 9 if lines else 0)) / height))
+        """Adds a trace; the keys stand below the title, in columns of one width if they need several lines."""
+        figure = self.figure.add_trace(trace, **self._place(panel))
+        before = figure.layout.meta["key"]
+        wide = [width_of(trace.name) + 48 for trace in figure.data if trace.showlegend]
+        space = WIDTH - figure.layout.margin.l - figure.layout.margin.r
+        lines = -(-len(wide) // max(int(space // max(wide)), 1)) if sum(wide) > space else bool(wide)
+        more = 24 * lines - before
+        height, top = figure.layout.height + more, figure.layout.margin.t + more
+        figure.update_layout(height=height, margin_t=top, legend_y=_digits(1 - 26 / height), meta={"key": 24 * lines})
         return self
 
     def _shown(self, dark: bool) -> dict[str, Any]:
@@ -374,41 +284,35 @@ def axes(
     tall = tall or (_ROW * len(rows) if rows else 200)
     left = min(max(map(width_of, rows)) + 20, WIDTH / 2) if rows else _LEFT
     right = max(map(width_of, ends), default=0) + _RIGHT
-    named = 42 if x else 24
-    higher = (18 if y else 0) + (named if on_top else 0)
-    above, foot = higher + (18 if any(panels) else 0), 8 if on_top else named
-    gap = right if rows else left + right
-    inner = tall * down + (above + foot) * (down - 1)
-    spacing = (gap / (WIDTH - left - right) if across > 1 else 0, (above + foot) / inner if down > 1 else 0)
-    spaces = dict(zip(("horizontal_spacing", "vertical_spacing"), spacing, strict=True))
-    head = 28 + above
-    height = round(head + inner + foot + 17 * len(below))
-    figure = make_subplots(down, across, shared_yaxes=bool(rows), **spaces)
-    figure.update_layout(template=TEMPLATE, title_text=title, height=height, width=WIDTH, barmode="stack")
-    figure.update_layout(margin={"l": round(left), "r": round(right), "t": head, "b": foot + 17 * len(below)})
+    named = 44 if x else 24
+    above, foot = 26 * any(panels) + named * on_top, 8 if on_top else named
+    inner, gap = tall * down + (above + foot) * (down - 1), right if rows else left + right
+    spaces = {"horizontal_spacing": gap / (WIDTH - left - right)} if across > 1 else {}
+    spaces |= {"vertical_spacing": (above + foot) / inner} if down > 1 else {}
+    head, low = 32 + above, foot + 17 * len(below)
+    titles = {"subplot_titles": list(panels)} if any(panels) else {}
+    figure = make_subplots(down, across, shared_yaxes=bool(rows), **titles, **spaces)
+    figure.update_annotations(font_size=_SIZE, yshift=4 + named * on_top)
+    figure.update_layout(template=TEMPLATE, title_text=title, barmode="stack", meta={"key": 0})
+    margins = {"l": round(left), "r": round(right), "t": head, "b": low}
+    figure.update_layout(height=round(head + inner + low), width=WIDTH, margin=margins)
+    figure.update_xaxes(title_text=x, side="top" if on_top else "bottom", showline=not rows)
+    figure.update_yaxes(title_text=y, showgrid=not rows)
     if rows:
         names = {"categoryarray": list(rows), "tickfont": {"size": _SIZE, "color": LIGHT.text}}
         figure.update_yaxes(type="category", range=[len(rows) - 0.5, -0.5], **names)
-        figure.update_xaxes(side="top" if on_top else "bottom")
-    else:
-        figure.update_xaxes(showline=True).update_yaxes(showgrid=True)
-    chart = Chart(figure, words, rows=bool(rows), tall=tall, head=head, height=height)
-    small, own = {"font": {"size": _SMALL}}, {"xref": "x domain", "yref": "y domain"}
-    for i, panel in enumerate(panels):
-        if panel:
-            beside = {"x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom", "yshift": higher + 2}
-            chart._note(panel, i, **beside, **own)
-        if y:
-            fits = width_of(y, _SMALL) < left - 12
-            side = {"xanchor": "right", "xshift": -8} if fits else {"xanchor": "left", "xshift": 4 - left}
-            chart._note(y, i, x=0, y=1, yanchor="bottom", yshift=7, **side, **small, **own)
-        if x:
-            side = {"y": 1, "yanchor": "bottom", "yshift": 20} if on_top else {"y": 0, "yanchor": "top", "yshift": -20}
-            chart._note(x, i, x=1, xanchor="right", **side, **small, **own)
     if below:
-        place = {"x": 0, "xshift": 4 - left, "xanchor": "left", "y": 0, "yshift": -foot, "yanchor": "top"}
-        figure.add_annotation(text="<br>".join(below), align="left", **place, xref="paper", yref="paper", **small)
-    return chart
+        place: dict[str, Any] = {"x": 0, "xshift": 4 - left, "xanchor": "left", "y": 0}
+        place |= {
+            "yshift": -foot,
+            "yanchor": "top",
+            "xref": "paper",
+            "yref": "paper",
+            "font": {"size": _SMALL},
+            "align": "left",
+        }
+        figure.add_annotation(text="<br>".join(below), **place)
+    return Chart(figure, words)
 
 
 def times_by_size(sweep: Sweep) -> Chart:
@@ -427,32 +331,37 @@ def times_by_size(sweep: Sweep) -> Chart:
         below=[*sweep.sources, *sweep.notes],
     )
     keys: set[str] = set()
-    heights = [found for row in heights_of(sweep.rows) for found in row]
-    for panel, plot in enumerate(plots):
-        if plot.log:
-            chart._axis("y", panel).tickvals = heights[panel]
-            chart._log_heights(panel)
-        else:
-            chart.scale(max((max(curve.high) for curve in plot.curves), default=1.0), panel=panel)
-        for guide in plot.guides:
-            x, y = zip(*guide.points, strict=True)
-            chart._line(x, y, DASHES[0], panel, LIGHT.muted, 1)
+    for panel, (plot, heights) in enumerate(zip(plots, chain.from_iterable(heights_of(sweep.rows)), strict=True)):
+        ends, place = {}, chart._place(panel)
+        for name, points in plot.guides.items():
+            x, y = zip(*points, strict=True)
+            ends[name] = points[-1]
+            chart._put(_line(x, y, LIGHT.muted, 1), panel)
         for curve in reversed(plot.curves):
             name = curve.name if named else f"{curve.name}, {sweep.sources[curve.source].partition(':')[0]}"
-            key, look, low, high = not named and name not in keys, curve.method, curve.low, curve.high
-            chart.lines(curve.x, curve.y, name, look, dash=curve.source, panel=panel, key=key, low=low, high=high)
-            if curve.hollow:
-                chart.figure.data[-1].marker.update(color=LIGHT.ground)
+            ends[curve.name] = curve.x[-1], curve.y[-1]
+            _curve(chart, curve, name, panel, key=not named and name not in keys)
             keys.add(name)
-        if plot.log and len(plot.sizes) > 1:
-            edges = [_digits(math.log10(plot.sizes[end]) + beyond) for end, beyond in ((0, -0.02), (-1, 0.02))]
-            chart._axis("x", panel).update(type="log", range=edges, tickvals=doublings(plot.sizes))
-        else:
-            chart._axis("x", panel).range = [0, _digits(1.01 * longest_x(plot))]
-        if named:
-            ends = {curve.name: (curve.x[-1], curve.y[-1]) for curve in plot.curves}
-            chart.name_ends(ends | {guide.name: guide.points[-1] for guide in plot.guides}, panel=panel)
+        scale = math.log10 if plot.log else float
+        kind = "log" if plot.log else "linear"
+        low, high = (_digits(scale(heights[end])) for end in (0, -1)) if heights else (0, 1)
+        chart.figure.update_yaxes(type=kind, range=[low, high], tickvals=heights, **place)
+        ends_x = [scale(plot.sizes[0]) - 0.02, scale(plot.sizes[-1]) + 0.02] if plot.log and plot.sizes else [0, None]
+        columns = doublings(plot.sizes) if plot.log and plot.sizes else None
+        chart.figure.update_xaxes(type=kind, range=ends_x, tickvals=columns, **place)
+        if named:  # each name beside the end of its curve, none over another
+            order = sorted(ends, key=lambda name: -ends[name][1])
+            at = [200 * (high - scale(ends[name][1])) / (high - low) for name in order]  # px from the top
+            for name, height, free in zip(order, at, spread_labels(at, 200, gap=14), strict=True):
+                right, end = (_digits(scale(value)) for value in ends[name])
+                chart.label(right, end, name, panel=panel, down=free - height)
     return chart
+
+
+def _line(x: Sequence[float], y: Sequence[float], colour: str, width: float, dash: str = DASHES[0]) -> go.Scatter:
+    """A line without marks, which no key names."""
+    line = {"color": colour, "width": width, "dash": dash}
+    return go.Scatter(x=list(x), y=_short(y), mode="lines", line=line, showlegend=False, hoverinfo="skip")
 
 
 def _image(figure: go.Figure) -> bytes:
@@ -471,17 +380,19 @@ def _image(figure: go.Figure) -> bytes:
     return bytes(image)
 
 
-def _colour(look: int) -> str:
-    return COLOURS[look % len(COLOURS)]
-
-
-def _whiskers(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> dict[str, Any] | None:
-    if not high:
-        return None
-    up = _short([end - value for value, end in zip(values, high, strict=True)])
-    down = _short([value - end for value, end in zip(values, low, strict=True)])
-    looks = {"color": LIGHT.line, "thickness": 1, "width": 4}
-    return {"type": "data", "symmetric": False, "array": up, "arrayminus": down} | looks
+def _curve(chart: Chart, curve: Curve, name: str, panel: int, *, key: bool) -> None:
+    """Adds a curve with its quartiles, an outline under it, because some colours are pale."""
+    dash = DASHES[curve.source % len(DASHES)]
+    chart._put(_line(curve.x, curve.y, LIGHT.line, 4, dash), panel)
+    up, down = (
+        _short([sign * (end - value) for value, end in zip(curve.y, ends, strict=True)])
+        for sign, ends in ((1, curve.high), (-1, curve.low))
+    )
+    whiskers = {"type": "data", "symmetric": False, "array": up, "arrayminus": down}
+    look: dict[str, Any] = {"marker": {"color": LIGHT.ground}} if curve.hollow else {}
+    look["line"] = {"color": COLOURS[curve.method % len(COLOURS)], "width": 2.6, "dash": dash}
+    look["error_y"] = whiskers | {"color": LIGHT.line, "thickness": 1, "width": 4}
+    chart.points(curve.x, curve.y, name, curve.method, panel=panel, key=key, mode="lines+markers", **look)
 
 
 def _short(values: Iterable[Any]) -> list[Any]:

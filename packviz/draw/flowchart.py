@@ -1,20 +1,15 @@
-"""The data flow of a network as boxes and arrows, top down: drawn and as text. Pure."""
+"""The data flow of a network as a column of boxes with arrows: drawn and as text. Pure."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import NamedTuple
 
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, n, stack, width_of
 
 KINDS = ("input", "operator", "pack", "rnn", "pad", "output")
-_HEIGHT, _BETWEEN, _GAP = 38.0, 46.0, 28.0  # px: of a box; between two layers of boxes; between two boxes of a layer
-_PORT = 24.0  # px: between two arrows at one side of a box, where it is wide enough
-_STEM = 14  # px that an arrow goes straight down beside its size
+_LEFT, _HEIGHT, _GAP, _LANE = 8.0, 38.0, 32.0, 16.0  # px: a box, what is between two, and what is beside them
 _KEY = ("thick: a PackedSequence, as many rows as the lengths add up to", "thin: a tensor")
 _NOT_ALLOWED = " · dashed, ✗: not allowed"
 
@@ -86,180 +81,80 @@ class Flow(Drawing):
         return "\n".join(lines)
 
     def sheet(self, theme: str) -> Sheet:
-        """Boxes in layers, top down, sizes at the arrows.
+        """Boxes in a column; arrows that pass boxes run beside it, and have their sizes where they leave.
 
         Thick arrows carry a PackedSequence; the forbidden ones are dashed and marked.
         """
-        sheet, placed = Sheet(theme, self.to_text()), _place(self)
-        for arrow in self.arrows:
-            _arrow(sheet, arrow, placed)
-        for i in range(len(self.boxes)):
-            _box(sheet, self, i, placed.boxes[i])
-        for arrow in self.arrows:
-            if arrow.wrong:
-                _mark(sheet, arrow, placed)
-            if arrow.size:
-                _size(sheet, self, arrow, placed)
-        thick, thin = _KEY
-        key = thick, thin + (_NOT_ALLOWED if any(a.wrong for a in self.arrows) else "")
-        for i, line in enumerate(key):
-            sheet.text(8, placed.height + 12 + 15 * i, line, size=11, ink=sheet.colours.muted)
-        sheet.size(max(placed.width, 16 + width_of(thick, 11)), placed.height + 35)
+        sheet, rows = Sheet(theme, self.to_text()), self._rows()
+        wide = max((44 + max(width_of(box.name), width_of(box.detail, 11)) for box in self.boxes), default=0.0)
+        wrong = {arrow.target for arrow in self.arrows if arrow.wrong}
+        for i, box in enumerate(self.boxes):
+            _box(sheet, box, _top(rows[i]), wide, i in wrong)
+        x = _LEFT + wide / 2
+        for lane in self._lanes(rows):
+            for arrow in lane:
+                _arrow(sheet, arrow, _top(rows[arrow.source]), _top(rows[arrow.target]), wide, x)
+            words = [max(width_of(arrow.size), width_of(f"✗ {arrow.wrong}")) for arrow in lane]
+            x = max(x + max(words, default=0), _LEFT + wide) + _LANE
+        key = (_KEY[0], _KEY[1] + _NOT_ALLOWED * bool(wrong))
+        sheet.paragraph(_LEFT, max(_top(len(rows)) - _GAP + 10, 14), key, size=11, ink=sheet.colours.muted)
         return stack(self.title, [sheet], theme)
 
+    def _rows(self) -> list[int]:
+        """The row of each box: in the order in which they were run, but an input right above what first takes it."""
+        first = {arrow.source: arrow.target for arrow in sorted(self.arrows, key=lambda arrow: -arrow.target)}
+        places = [(first.get(i, i), 0) if box.kind == "input" else (i, 1) for i, box in enumerate(self.boxes)]
+        order = sorted(range(len(places)), key=places.__getitem__)
+        return [order.index(i) for i in range(len(order))]
 
-class _Spot(NamedTuple):
-    """Where a box is: its middle, its top and its width."""
-
-    x: float
-    y: float
-    width: float
-
-
-class _Placed(NamedTuple):
-    """Where everything is. An arrow that passes layers bends in each; at `ports` arrows leave and arrive."""
-
-    boxes: list[_Spot]
-    bends: dict[Arrow, list[_Spot]]
-    ports: dict[tuple[Arrow, str], float]
-    width: float
-    height: float
-
-
-def _place(flow: Flow) -> _Placed:
-    layers = _layers(flow)
-    # A row holds boxes (their index) and the bends of arrows that pass by (the arrow).
-    rows: list[list[int | Arrow]] = [[] for _ in range(max(layers, default=0) + 1)]
-    for i, layer in enumerate(layers):
-        rows[layer].append(i)
-    above: dict[int | Arrow, list[int | Arrow]] = defaultdict(list)
-    for arrow in flow.arrows:
-        first, last = layers[arrow.source], layers[arrow.target]
-        for layer in range(first + 1, last):
-            rows[layer].append(arrow)
-        above[arrow].append(arrow.source)
-        above[arrow.target].append(arrow if last > first + 1 else arrow.source)
-    middle: dict[int | Arrow, float] = {}
-    places: dict[tuple[int | Arrow, int], _Spot] = {}
-    for layer, here in enumerate(rows):
-        ideal = {}
-        for k, one in enumerate(here):
-            over = [middle[a] for a in above[one] if a in middle]
-            ideal[one] = sum(over) / len(over) if over else (middle.get(one, 200.0 * k))
-        here.sort(key=lambda one: ideal[one])
-        edge, xs = -1e9, []
-        for one in here:
-            half = _slot(flow, one) / 2
-            xs.append(max(ideal[one], edge + half))
-            edge = xs[-1] + half + _GAP
-        shift = sum(ideal[one] - x for one, x in zip(here, xs, strict=True)) / max(len(here), 1)
-        for one, x in zip(here, xs, strict=True):
-            middle[one] = x + shift
-            places[one, layer] = _Spot(x + shift, layer * (_HEIGHT + _BETWEEN) + 6, _width(flow, one))
-    left = min((spot.x - _slot(flow, one) / 2 for (one, _), spot in places.items()), default=0.0) - 8
-    places = {key: spot._replace(x=spot.x - left) for key, spot in places.items()}
-    right = max((spot.x + _slot(flow, one) / 2 for (one, _), spot in places.items()), default=0.0) + 8
-    boxes = [places[i, layer] for i, layer in enumerate(layers)]
-    bends = {a: [places[a, k] for k in range(layers[a.source] + 1, layers[a.target])] for a in flow.arrows}
-    height = len(rows) * (_HEIGHT + _BETWEEN) - _BETWEEN + 14
-    return _Placed(boxes, bends, _ports(flow, boxes, bends), right, height)
+    def _lanes(self, rows: Sequence[int]) -> list[list[Arrow]]:
+        """The arrows that go from row to row in the first lane, then the others, so that none covers another."""
+        lanes: list[list[Arrow]] = [[]]
+        for arrow in sorted(self.arrows, key=lambda arrow: rows[arrow.target] - rows[arrow.source]):
+            start, end = rows[arrow.source], rows[arrow.target]
+            free = [lane for lane in lanes[1:] if all(rows[a.target] <= start or end <= rows[a.source] for a in lane)]
+            if end - start > 1 and not free:
+                lanes.append([])
+            (lanes[0] if end - start == 1 else free[0] if free else lanes[-1]).append(arrow)
+        return lanes
 
 
-def _layers(flow: Flow) -> list[int]:
-    """The layer of each box: below all that it takes from; an input right above what takes it."""
-    layers = [0] * len(flow.boxes)
-    for arrow in sorted(flow.arrows, key=lambda a: a.target):
-        layers[arrow.target] = max(layers[arrow.target], layers[arrow.source] + 1)
-    for i, box in enumerate(flow.boxes):
-        targets = [layers[a.target] for a in flow.arrows if a.source == i]
-        if box.kind == "input" and targets:
-            layers[i] = min(targets) - 1
-        if box.kind == "output":
-            layers[i] = max(layers[i], *(layer + 1 for k, layer in enumerate(layers) if k != i), 0)
-    return layers
+def _top(row: int) -> float:
+    """Where a row begins, in px."""
+    return 6 + row * (_HEIGHT + _GAP)
 
 
-def _ports(flow: Flow, boxes: list[_Spot], bends: dict[Arrow, list[_Spot]]) -> dict[tuple[Arrow, str], float]:
-    """Where arrows leave and arrive, spread over the side of the box in the order of where they come from or go to."""
-    ports = {}
-    for i, box in enumerate(boxes):
-        for end, other, nearest in (("source", "target", 0), ("target", "source", -1)):
-            arrows = [a for a in flow.arrows if getattr(a, end) == i]
-            arrows.sort(key=lambda a: (bends[a][nearest] if bends[a] else boxes[getattr(a, other)]).x)
-            for k, arrow in enumerate(arrows):
-                ports[arrow, end] = box.x + (k - (len(arrows) - 1) / 2) * min(_PORT, box.width / (len(arrows) + 1))
-    return ports
-
-
-def _arrow(sheet: Sheet, arrow: Arrow, placed: _Placed) -> None:
-    source, target = placed.boxes[arrow.source], placed.boxes[arrow.target]
-    start, end = (placed.ports[arrow, "source"], source.y + _HEIGHT), (placed.ports[arrow, "target"], target.y - 7)
-    stem = _STEM if arrow.size else 0.0
-    points = [(start[0], start[1] + stem)]
-    for bend in placed.bends[arrow]:
-        points += [(bend.x, bend.y), (bend.x, bend.y + _HEIGHT)]
-    points.append(end)
-    path = f"M{n(start[0])} {n(start[1])}v{stem}"
-    for (x, y), (to_x, to_y) in pairwise(points):
-        half = (to_y - y) / 2
-        path += f"C{n(x)} {n(y + half)} {n(to_x)} {n(to_y - half)} {n(to_x)} {n(to_y)}"
-    colour = sheet.colours.wrong if arrow.wrong else sheet.colours.line
+def _arrow(sheet: Sheet, arrow: Arrow, source: float, target: float, wide: float, lane: float) -> None:
+    """An arrow from the box that begins at `source` to the one at `target`: straight down, or along a lane."""
+    right, colours = _LEFT + wide, sheet.colours
+    out, end = source + _HEIGHT, target - 7
+    path, head = f"M{n(lane)} {n(out)}V{n(end)}", f"M{n(lane - 5)} {n(end)}h10l-5 7z"
+    words = lane + 10, out + 12, end + 2
+    if target - source > _HEIGHT + _GAP:
+        out, end = source + 0.75 * _HEIGHT, target + 0.25 * _HEIGHT
+        path, head = f"M{n(right)} {n(out)}H{n(lane)}V{n(end)}H{n(right + 7)}", f"M{n(right + 7)} {n(end - 5)}v10l-7-5z"
+        words = lane + 5, out + 14, end - 4
+    colour = colours.wrong if arrow.wrong else colours.line
     sheet.path(path, stroke=colour, width=3.5 if arrow.packed else 1.2, dash="7 4" if arrow.wrong else "")
-    sheet.path(f"M{n(end[0] - 5)} {n(end[1])}h10l-5 7z", fill=colour)
+    sheet.path(head, fill=colour)
+    if arrow.size:
+        sheet.text(words[0], words[1], arrow.size, size=11, ink=colours.muted, halo=colours.ground)
+    if arrow.wrong:
+        sheet.text(words[0], words[2], f"✗ {arrow.wrong}", bold=True, ink=colours.wrong, halo=colours.ground)
 
 
-def _mark(sheet: Sheet, arrow: Arrow, placed: _Placed) -> None:
-    """What is wrong with an arrow, beside its head, on the side that it does not come from."""
-    x, y = placed.ports[arrow, "target"], placed.boxes[arrow.target].y - 12
-    from_right = (placed.bends[arrow] or [placed.boxes[arrow.source]])[-1].x > x + 1
-    x, anchor = (x - 10, "end") if from_right else (x + 10, "")
-    colours = sheet.colours
-    sheet.text(x, y, f"✗ {arrow.wrong}", anchor=anchor, bold=True, ink=colours.wrong, halo=colours.ground)
-
-
-def _size(sheet: Sheet, flow: Flow, arrow: Arrow, placed: _Placed) -> None:
-    """The shape of what an arrow carries, where it leaves its box, on the side that it does not turn to.
-
-    Of several arrows from one box, the first has it on its left, the others on their right.
-    """
-    x, y = placed.ports[arrow, "source"], placed.boxes[arrow.source].y + _HEIGHT + 11
-    ports = [placed.ports[one, "source"] for one in flow.arrows if one.source == arrow.source]
-    to = (placed.bends[arrow] or [placed.boxes[arrow.target]])[0].x
-    left = x == min(ports) if len(ports) > 1 else to > x + 1
-    colours = sheet.colours
-    sheet.text(x - 10 if left else x + 10, y, arrow.size, anchor="end" if left else "", size=11, ink=colours.muted)
-
-
-def _box(sheet: Sheet, flow: Flow, i: int, spot: _Spot) -> None:
-    box, colours, end = flow.boxes[i], sheet.colours, flow.boxes[i].kind in ("input", "output")
-    stroke, thick = (colours.wrong, 3) if any(a.wrong for a in flow.arrows if a.target == i) else (colours.line, 1)
-    r = _HEIGHT / 2 if end else 4
-    across, down, round_ = spot.width - 2 * r, _HEIGHT - 2 * r, f"a{n(r)} {n(r)} 0 0 1 "
-    sheet.path(
-        f"M{n(spot.x - across / 2)} {n(spot.y)}h{n(across)}{round_}{n(r)} {n(r)}v{n(down)}{round_}{n(-r)} {n(r)}"
-        f"h{n(-across)}{round_}{n(-r)} {n(-r)}v{n(-down)}{round_}{n(r)} {n(-r)}z",
-        fill=colours.ground if end else colours.padding,
-        stroke=stroke,
-        width=thick,
-    )
-    sheet.text(spot.x, spot.y + (17 if box.detail else 24), box.name, anchor="middle", bold=True)
+def _box(sheet: Sheet, box: Box, top: float, wide: float, wrong: bool) -> None:
+    colours, end = sheet.colours, box.kind in ("input", "output")
+    stroke, thick = (colours.wrong, 3.0) if wrong else (colours.line, 1.0)
+    middle, r = _LEFT + wide / 2, _HEIGHT / 2
+    if end:
+        arc = f"a{n(r)} {n(r)} 0 0 1 0 "
+        d = f"M{n(_LEFT + r)} {n(top)}h{n(wide - 2 * r)}{arc}{n(2 * r)}h{n(2 * r - wide)}{arc}{n(-2 * r)}z"
+        sheet.path(d, fill=colours.ground, stroke=stroke, width=thick)
+    else:
+        sheet.box(_LEFT, top, wide, _HEIGHT, colours.padding, stroke=stroke, thick=thick)
+    sheet.text(middle, top + (17 if box.detail else 24), box.name, anchor="middle", bold=True)
     if box.detail:
-        sheet.text(spot.x, spot.y + 32, box.detail, anchor="middle", size=11, ink=colours.muted)
+        sheet.text(middle, top + 32, box.detail, anchor="middle", size=11, ink=colours.muted)
     if box.mark:
-        sheet.text(spot.x + spot.width / 2 - 10, spot.y + 15, box.mark, anchor="middle", size=14, bold=True)
-
-
-def _slot(flow: Flow, one: int | Arrow) -> float:
-    """What a box or a passing arrow takes of its layer: the mark of a wrong arrow and the sizes need room beside it."""
-    to, of = ([a for a in flow.arrows if getattr(a, end) == one] for end in ("target", "source"))
-    beside = [_PORT / 2 * len(to) + width_of(f"✗ {a.wrong}") for a in to if a.wrong]
-    beside += [_PORT / 2 * len(of) + width_of(a.size, 11) for a in of if a.size]
-    return max([_width(flow, one), *(2 * (8 + space) for space in beside)])
-
-
-def _width(flow: Flow, one: int | Arrow) -> float:
-    """How wide it is drawn."""
-    if isinstance(one, Arrow):
-        return 10.0
-    box = flow.boxes[one]
-    return max(70.0, (44 if box.mark else 20) + max(width_of(box.name), width_of(box.detail)))
+        sheet.text(_LEFT + wide - 10, top + 15, box.mark, anchor="middle", size=14, bold=True)

@@ -1,7 +1,7 @@
 """An autograd graph, drawn and as text: what every node does in the backward pass, and how much it writes.
 
 Pure. Drawn is what the chain of copies behind `pad_packed_sequence` needs: the nodes that the gradient passes one after
-the other stand side by side, what branches off from each stands below it, and where gradients end is at the foot.
+the other stand on the left, what branches off from each below it on the right, and where gradients end at the foot.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from textwrap import wrap
 from typing import cast
 
 from packviz.draw import palette, text
+from packviz.draw.cellgrid import clip
 from packviz.draw.drawing import Drawing
-from packviz.draw.sheet import CHAR, HATCHED, Sheet, n
+from packviz.draw.sheet import HATCHED, Sheet, n
 
 DOES = {
     "CopySlices": "copies the whole gradient, then takes one slice out of it",
@@ -29,7 +30,7 @@ DOES = {
 MOST = 7
 """More columns than this are not drawn one by one."""
 
-_WIDTH, _LEFT, _GAP, _LINE, _CHAR = 900.0, 4.0, 22.0, 15.0, 6.7  # px; a character of the 11 px monospace face
+_WIDTH, _INDENT, _TALL, _PITCH, _LONGEST = 890.0, 34.0, 24.0, 36.0, 150.0  # px; a box, from one to the next, a bar
 _BAR = palette.REAL
 
 
@@ -111,8 +112,61 @@ class Graph(Drawing):
         return "\n".join([f"{self.headline} ({text.size(self.gradient)})", *lines])
 
     def sheet(self, theme: str) -> Sheet:
-        """Boxes and arrows."""
-        return _Picture(self, theme).draw()
+        """A box per node, what branches off moved to the right; of many columns the first ones, and the last two."""
+        sheet, columns, first = Sheet(theme, self.to_text()), self.columns, MOST - 3
+        left_out = columns[first:-2] if len(columns) > MOST else []
+        ends = [i for i in range(len(self.nodes)) if all(i not in column for column in columns)]
+        shown = [[], *columns[first + len(left_out) :]] if left_out else []
+        shown = [*columns[:first], *shown] if left_out else columns
+        rows = [(i, k > 0) for column in shown for k, i in enumerate(column or [None])] + [(i, False) for i in ends]
+        largest = max((self.nodes[i].bytes for i, _ in rows if i is not None), default=0) or 1
+        lines = wrap(self.headline, 112)
+        for k, line in enumerate(lines):
+            sheet.text(4, 16 + 18 * k, line, bold=True)
+        top = 26.0 + 18 * len(lines)
+        sheet.text(4, top - 10, f"the gradient comes in: {text.size(self.gradient)}", ink=sheet.colours.muted)
+        if any(node.useful is not None for node in self.nodes):
+            sheet.key(360, top - 20, [(_BAR, "the slice it is about"), (HATCHED, "written for nothing")])
+            sheet.layer()
+        chain, into = 0.0, []  # where the node before ends, and where arrows to the ends begin
+        for k, (i, branch) in enumerate(rows):
+            y = top + k * _PITCH
+            if i is None:
+                sheet.text(_INDENT, y + 14, f"… {len(left_out)} more …")
+                continue
+            if branch:
+                _down(sheet, _INDENT + 14, y + _TALL - _PITCH, y)
+            elif i not in ends:
+                _down(sheet, 14, chain or y, y)
+                chain = y + _TALL
+            if i not in ends and any(end in self.nodes[i].next for end in ends):
+                into.append(y + _TALL / 2)
+            self._box(sheet, i, _INDENT if branch else 4.0, y, largest)
+        foot = top + len(rows) * _PITCH
+        if into:
+            x, y = _WIDTH + 14, foot - _PITCH * len(ends) + _TALL / 2
+            d = (
+                "".join(f"M{n(_WIDTH)} {n(out)}H{n(x)}" for out in into)
+                + f"M{n(x)} {n(into[0])}V{n(y)}H{n(_WIDTH + 6)}"
+            )
+            sheet.path(d, stroke=sheet.colours.line, width=1.4)
+            sheet.path(f"M{n(_WIDTH)} {n(y)}l6-3.5v7z", fill=sheet.colours.line)
+        sheet.size(_WIDTH + 24, foot)
+        return sheet
+
+    def _box(self, sheet: Sheet, i: int, x: float, y: float, largest: int) -> None:
+        """A node: its name, what it does, and a bar as long as what it writes, hatched where that is for nothing."""
+        node, bar = self.nodes[i], _WIDTH - 70 - _LONGEST
+        sheet.box(x, y, _WIDTH - x, _TALL, sheet.colours.padding, thick=1)
+        sheet.text(x + 8, y + 16, clip(node.name, 180), bold=True)
+        sheet.text(_INDENT + 196, y + 16, self.does(i), size=11)
+        if node.bytes:
+            length = max(_LONGEST * node.bytes / largest, 1)
+            solid = length if node.useful is None else length * node.useful / node.bytes
+            sheet.box(bar, y + 7, solid, 10, _BAR)
+            if solid < length:
+                sheet.box(bar + solid, y + 7, length - solid, 10, HATCHED)
+        sheet.text(_WIDTH - 8, y + 16, text.size(node.bytes), anchor="end")
 
     def does(self, i: int) -> str:
         """What a node does, in words."""
@@ -124,7 +178,7 @@ class Graph(Drawing):
 
     @cached_property
     def columns(self) -> list[list[int]]:
-        """The nodes side by side: each that the gradient passes on its way, and under it what branches off.
+        """Each node that the gradient passes on its way, and after it what branches off.
 
         Nodes that hand nothing on are in no column.
         """
@@ -151,95 +205,7 @@ def _by_name(written: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, str
     return ((name, len(each), text.size(sum(each))) for name, each in sizes.items())
 
 
-class _Picture:
-    """One drawing in the making."""
-
-    def __init__(self, graph: Graph, theme: str) -> None:
-        self.graph, self.sheet = graph, Sheet(theme, graph.to_text())
-        columns = graph.columns
-        # Of many columns the first ones, and the last two.
-        self.left_out = columns[MOST - 3 : -2] if len(columns) > MOST else []
-        self.columns: list[list[int]] = [*columns[: MOST - 3], [], *columns[-2:]] if self.left_out else columns
-        shown = [i for column in columns for i in column]
-        self.ends = [i for i in range(len(graph.nodes)) if i not in shown]
-        self.width = min((_WIDTH - 2 * _LEFT + _GAP) / max(len(self.columns), 1) - _GAP, 330.0)
-        self.largest = max((graph.nodes[i].bytes for i in shown), default=0) or 1
-
-    def draw(self) -> Sheet:
-        sheet, muted = self.sheet, self.sheet.colours.muted
-        lines = wrap(self.graph.headline, 112)
-        for i, line in enumerate(lines):
-            sheet.text(4, 17 + 17 * i, line, bold=True)
-        y = 34.0 + 17 * len(lines)
-        sheet.text(4, y + 2, f"the gradient comes in: {text.size(self.graph.gradient)}", ink=muted)
-        if any(node.useful is not None for node in self.graph.nodes):
-            sheet.key(360, y - 8, [(_BAR, "the slice it is about"), (HATCHED, "written for nothing")])
-            sheet.layer()
-        y += 10
-        depth = max(map(len, self.columns), default=0)
-        bottoms = [y] * len(self.columns)
-        for row in range(depth):
-            boxes = [(c, column[row]) for c, column in enumerate(self.columns) if row < len(column)]
-            height = max(self._height(i) for _, i in boxes)
-            for c, i in boxes:
-                x = self._x(c)
-                if row:
-                    self._arrow(x + self.width / 2, bottoms[c], x + self.width / 2, y)
-                self._box(i, x, y, self.width, height)
-                bottoms[c] = y + height
-            if row == 0:
-                for c in range(len(self.columns) - 1):
-                    self._arrow(self._x(c) + self.width, y + height / 2, self._x(c + 1), y + height / 2)
-                if self.left_out:
-                    middle = self._x(self.columns.index([])) + self.width / 2
-                    sheet.text(middle, y + height / 2 + 4, f"… {len(self.left_out)} more …", anchor="middle")
-            y += height + _GAP
-        y += 6
-        for i in self.ends:
-            x, wide = self._x(0), self._x(len(self.columns) - 1) + self.width - self._x(0)
-            for c, column in enumerate(self.columns):
-                if column and i in self.graph.nodes[column[-1]].next:
-                    self._arrow(self._x(c) + self.width / 2, bottoms[c], self._x(c) + self.width / 2, y)
-            height = self._height(i, wide)
-            self._box(i, x, y, wide, height)
-            y += height + 10
-        sheet.size(_WIDTH, y + 4)
-        return sheet
-
-    def _x(self, column: int) -> float:
-        return _LEFT + column * (self.width + _GAP)
-
-    def _lines(self, i: int, width: float) -> list[str]:
-        node, chars = self.graph.nodes[i], int((width - 14) / _CHAR)
-        if width <= 160:
-            return []
-        written = []
-        for one in node.written():
-            what, unit = one.rsplit(" ", 1)  # a number and its unit stay in a line
-            written += wrap(f"· {what}\u00a0{unit}", chars, subsequent_indent="  ")
-        return [*wrap(self.graph.does(i), chars), *(line.replace("\u00a0", " ") for line in written)]
-
-    def _height(self, i: int, width: float = 0) -> float:
-        return 44 + _LINE * len(self._lines(i, width or self.width)) + 6
-
-    def _box(self, i: int, x: float, y: float, width: float, height: float) -> None:
-        node, sheet = self.graph.nodes[i], self.sheet
-        sheet.box(x, y, width, height, sheet.colours.padding, thick=1)
-        chars = int((width - 12) / CHAR)
-        sheet.text(x + 6, y + 16, node.name if len(node.name) <= chars else node.name[: chars - 1] + "…", bold=True)
-        for k, line in enumerate(self._lines(i, width)):
-            sheet.text(x + 6, y + 32 + _LINE * k, line, size=11)
-        # A bar as long as what the node writes; of all columns the largest fills its box. Hatched: for nothing.
-        foot = y + height - 18
-        if node.bytes:
-            length = min(max((self.width - 82) * node.bytes / self.largest, 1), width - 82)
-            solid = length if node.useful is None else length * node.useful / node.bytes
-            sheet.box(x + 6, foot + 1, solid, 10, _BAR)
-            if solid < length:
-                sheet.box(x + 6 + solid, foot + 1, length - solid, 10, HATCHED)
-        sheet.text(x + width - 6, foot + 10, text.size(node.bytes), anchor="end")
-
-    def _arrow(self, x0: float, y0: float, x1: float, y1: float) -> None:
-        self.sheet.line([(x0, y0), (x1, y1)], width=1.4)
-        head = "l-6-3.5v7z" if y0 == y1 else "l-3.5-6h7z"
-        self.sheet.path(f"M{n(x1)} {n(y1)}{head}", fill=self.sheet.colours.line)
+def _down(sheet: Sheet, x: float, start: float, end: float) -> None:
+    """An arrow."""
+    sheet.line([(x, start), (x, end)], width=1.4)
+    sheet.path(f"M{n(x)} {n(end)}l-3.5-6h7z", fill=sheet.colours.line)

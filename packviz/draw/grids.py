@@ -51,23 +51,12 @@ class Grid:
         """The grid in lines: `=` where it agrees, a share where not, in brackets at padding."""
         rows = [["", *self.columns]]
         for r, name in enumerate(self.rows):
-            rows.append([name])
-            for c in range(len(self.columns)):
-                cell = share(self.shares[r, c]) if self.differs[r, c] else "="
-                rows[-1].append(f"[{cell}]" if self.is_padding(r, c) else cell)
+            cells = [share(s) if d else "=" for s, d in zip(self.shares[r], self.differs[r], strict=True)]
+            rows.append([name, *(f"[{cell}]" if p else cell for cell, p in zip(cells, self._hatched[r], strict=True))])
         width = max(7, *map(len, self.columns))
         padding = ", [ ] padding" if self.padding is not None else ""
         head = f"{self.title}  (in % of the row's largest value; = agrees{padding})"
         return [head, *table(rows, f" >2 >{width}")]
-
-    def is_padding(self, r: int, c: int) -> bool:
-        """Whether this cell is padding."""
-        return self.padding is not None and bool(self.padding[r, c])
-
-    def shade(self, r: int, c: int) -> int | None:
-        """The index in `palette.SHADES` of a valid cell that differs; none for the others."""
-        shade = int(self._shades[r, c])
-        return None if shade < 0 else shade
 
     def sheet(self, theme: str) -> Sheet:
         """Draws a number in each cell, or, if there are many, a line through each cell that differs."""
@@ -93,13 +82,15 @@ class Grid:
 
     def _cells(self, r: int, few: bool, ground: str) -> list[Cell]:
         """A row, cell by cell if they are few, else each stretch of cells that look alike as one."""
-        cells = []
-        for c in range(len(self.columns)):
-            shade, padding = self.shade(r, c), self.is_padding(r, c)
-            fill = HATCHED if padding else ground if shade is None else palette.SHADES[shade]
+        fills, cells = (*palette.SHADES, ground), []
+        for c, (shade, padding) in enumerate(zip(self._shades[r], self._hatched[r], strict=True)):
             label = short_share(self.shares[r, c]) if self.differs[r, c] else "" if padding else "="
-            cells.append(Cell(fill, label if few else "", bold=shade is not None))
+            cells.append(Cell(HATCHED if padding else fills[shade], label if few else "", bold=bool(shade >= 0)))
         return cells if few else [cell._replace(span=len([*alike])) for cell, alike in groupby(cells)]
+
+    @property
+    def _hatched(self) -> npt.NDArray[np.bool_]:
+        return np.zeros_like(self.differs) if self.padding is None else self.padding
 
     @cached_property
     def shares(self) -> npt.NDArray[np.float64]:
@@ -114,7 +105,7 @@ class Grid:
         """All shades at once; -1 where there is none."""
         shades: npt.NDArray[np.int64] = np.digitize(self.shares, (0.01, 0.1), right=True)
         shades[~np.isfinite(self.values)] = 3
-        shades[~self.differs if self.padding is None else ~self.differs | self.padding] = -1
+        shades[~self.differs | self._hatched] = -1
         return shades
 
 
@@ -143,7 +134,7 @@ def _thinned(grid: Grid) -> Grid:
     if each == 1:
         return grid
     starts = np.arange(0, len(grid.rows), each)
-    real = np.ones_like(grid.differs) if grid.padding is None else ~grid.padding
+    real = ~grid._hatched
     values = np.maximum.reduceat(np.where(real, grid.values, 0.0), starts)
     differs = np.logical_or.reduceat(real & grid.differs, starts)
     scale = np.minimum.reduceat(np.broadcast_to(grid.scale, len(grid.rows)), starts)

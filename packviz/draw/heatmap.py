@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from packviz.core.layout import frozen
 from packviz.draw import palette
-from packviz.draw.cellgrid import WIDTH, Cell, CellGrid
+from packviz.draw.cellgrid import WIDTH, Cell, CellGrid, array
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Sheet, row
 from packviz.draw.text import FEW, count, table
@@ -20,7 +18,6 @@ _CELL = 32.0  # px: the width of a cell
 _ENDS = (0.05, 0.1, 0.2, 0.4)  # where one shade ends and the next begins
 
 
-@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Attention(Drawing):
     """The attention weights of one padded sequence, computed by several methods, side by side.
 
@@ -29,10 +26,6 @@ class Attention(Drawing):
         maps: by the name of each method `(T, T)` weights: of query `q` (a row) on key `k` (a column).
         title: stands above.
     """
-
-    length: int
-    maps: Mapping[str, npt.NDArray[np.float64]]
-    title: str
 
     def __init__(self, length: int, maps: Mapping[str, Any], title: str = "attention weights") -> None:
         """Takes the weights as torch gives them.
@@ -45,9 +38,7 @@ class Attention(Drawing):
         Raises:
             ValueError: a map is not square, or its size does not fit the others or the length.
         """
-        arrays = {
-            name: np.asarray(w.detach().cpu() if hasattr(w, "detach") else w, np.float64) for name, w in maps.items()
-        }
+        arrays = {name: frozen(array(weights, np.float64)) for name, weights in maps.items()}
         shapes = {array.shape for array in arrays.values()}
         square = len(shapes) == 1 and all(len(shape) == 2 and shape[0] == shape[1] for shape in shapes)
         if not square or not 1 <= length <= max(max(shapes)) <= FEW:
@@ -56,8 +47,7 @@ class Attention(Drawing):
                 f"give maps (T, T) of one sequence, all of one size up to {FEW}, and a length from 1 to T; got {found},"
                 f" and length {length}"
             )
-        for name, value in (("length", length), ("maps", {k: frozen(a) for k, a in arrays.items()}), ("title", title)):
-            object.__setattr__(self, name, value)
+        self.length, self.maps, self.title = length, arrays, title
 
     def lost(self, name: str) -> list[float]:
         """The weight that each real query gives to padding."""

@@ -6,11 +6,11 @@ stay a few shapes and kilobytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,8 +35,7 @@ _MARGIN = 26 + width_of("batch_sizes")  # px: to the left of steps that have thi
 _GAP = 6  # px: between the stretches of data
 
 
-@dataclass(frozen=True)
-class _Scale:
+class _Scale(NamedTuple):
     """How large one cell is, and which sequences are drawn."""
 
     width: float
@@ -56,52 +55,19 @@ class _Scale:
         return 13 if self.few else 12
 
 
-def draw(
-    layout: Layout,
-    labels: Labels | None = None,
-    *,
-    theme: str = "light",
-    names: Sequence[str] | None = None,
-    step: int | None = None,
-    mistaken: bool = False,
-    indices: bool = False,
-    explain: bool = False,
-    flat: bool = False,
-    part: str = text.WHOLE,
-) -> Sheet:
-    """Draws the padded batch, the packed steps and the packed data.
-
-    Args:
-        layout: what to draw.
-        labels: what stands in the cells, sequence by sequence, used when there are few; letter and time step if not
-            given.
-        theme: `"light"`, `"dark"`, or `"live"` for colours that follow the page around the picture.
-        names: of the sequences; letters if not given.
-        step: a time step to point at: its cells are framed, and the data shows what has been packed up to it.
-        mistaken: adds the order that `data` is often taken to have, one sequence after another.
-        indices: adds `sorted_indices` and `unsorted_indices`, each value at the row that it is about.
-        explain: says beside each part what it is.
-        flat: adds the flat rows, one sequence after another as attention wants them, and where each packed row lies.
-        part: one of `text.PARTS`, to draw that part alone.
+def draw(layout: Layout, labels: Labels | None = None, **choices: Any) -> Sheet:
+    """Draws the padded batch, the packed steps and the packed data; `choices` are attributes of `Batch`.
 
     Raises:
         ValueError: there is no such theme, or no such time step.
     """
-    last = layout.batch_sizes.size - 1
+    step, last = choices.get("step"), layout.batch_sizes.size - 1
     if step is not None and not 0 <= step <= last:
         raise ValueError(f"step is {step}; the longest sequence has time steps 0 … {last}")
-    sheet, scale = Sheet(theme, summary(layout)), _scale(layout, labels, names)
-    flow = _flow(layout, scale, names, indices=indices, flat=flat)
-    if part == text.PACKED:  # as where the steps stand below the padded grid
-        flow = replace(flow, steps_left=max(flow.left, _MARGIN), stacked=True)
-    data = _data(layout, scale, flow, 4 + _longest(layout, labels, names, 12) if scale.few else 0.0, flat=flat)
-    return _Picture(
-        layout, labels, names, sheet, step, mistaken, indices, explain, flat, part, scale, flow, data
-    ).draw()
+    return Batch(layout, labels, **choices).draw()
 
 
-@dataclass(frozen=True)
-class _Flow:
+class _Flow(NamedTuple):
     """Where the two panels are.
 
     Attributes:
@@ -123,27 +89,7 @@ class _Flow:
     width: float
 
 
-def _flow(layout: Layout, scale: _Scale, names: Sequence[str] | None, *, indices: bool, flat: bool) -> _Flow:
-    name_width, left, lengths = 0, 70.0, 22 if scale.few else 36
-    if scale.letters:
-        shown = range(0, layout.batch_size, scale.stride)
-        name_width = ceil(max(width_of(clip(text.name(names, b), _NAME), 13) for b in shown))
-        left = 4 + name_width + 12 + _LENGTH + lengths
-    grid_width = layout.max_len * scale.width
-    stacked = left + 2 * grid_width + _SLOPE > _WIDEST
-    listed = indices and scale.letters and not stacked
-    if stacked:  # the label "batch_sizes" stands in the margin, too; side by side, there is the slope for it
-        left = steps_left = max(left, _MARGIN)
-    else:
-        slope = (_LISTS if listed else _SLOPE) + name_width
-        steps_left = max(left + grid_width + slope, ceil(width_of(_title(layout))) + 16)
-    width = max(560, steps_left + max(grid_width, width_of(_STEPS_TITLE)) + 20)
-    width = max(width, 8 + width_of(text.flat(layout))) if flat else width
-    return _Flow(left, steps_left, stacked, listed, name_width, lengths, width)
-
-
-@dataclass(frozen=True)
-class _Data:
+class _Data(NamedTuple):
     """How the rows of data lie: bars of runs, or cells, which are in one line if they can be so narrow.
 
     Attributes:
@@ -159,78 +105,113 @@ class _Data:
     width: float
 
 
-def _data(layout: Layout, scale: _Scale, flow: _Flow, least: float, *, flat: bool) -> _Data:
-    if not scale.few:
-        return _Data((flow.width - 8) / layout.n_valid, 0.0, True, flow.width)
-    gap = 0 if flat else _GAP  # a row that lies flat where it lies packed is to stand right below it
-    gaps = gap * (layout.batch_sizes.size - 1)
-    for wide in () if flow.stacked else (max(flow.width, _LINE), _WIDEST):
-        per_row = min(scale.width, (wide - 8 - gaps) / layout.n_valid)
-        if per_row >= min(least, 100):
-            return _Data(per_row, gap, True, max(flow.width, 8 + layout.n_valid * per_row + gaps))
-    return _Data(scale.width, gap, False, flow.width)
-
-
 def _title(layout: Layout) -> str:
     return f"data: {text.count(layout.n_valid, 'row')}, step by step"
 
 
 @dataclass(frozen=True)
-class _Picture:
-    """One drawing in the making: the choices every part shares, and the parts."""
+class Batch:
+    """What is drawn of a batch, and the drawing of it.
+
+    Attributes:
+        layout: what to draw.
+        labels: what stands in the cells, sequence by sequence, used when there are few; letter and time step if None.
+        names: of the sequences; letters if None.
+        step: a time step to point at: its cells are framed, and the data shows what has been packed up to it.
+        mistaken: adds the order that `data` is often taken to have, one sequence after another.
+        indices: adds `sorted_indices` and `unsorted_indices`, each value at the row that it is about.
+        explain: says below what each part is.
+        flat: adds the flat rows, one sequence after another as attention wants them, and where each packed row lies.
+        part: one of `text.PARTS`, to draw that part alone.
+        theme: `"light"`, `"dark"`, or `"live"` for colours that follow the page around the picture.
+    """
 
     layout: Layout
-    labels: Labels | None
-    names: Sequence[str] | None
-    sheet: Sheet
-    step: int | None
-    mistaken: bool
-    indices: bool
-    explain: bool
-    flat: bool
-    part: str
-    scale: _Scale
-    flow: _Flow
-    place: _Data
+    labels: Labels | None = None
+    names: Sequence[str] | None = None
+    step: int | None = None
+    mistaken: bool = False
+    indices: bool = False
+    explain: bool = False
+    flat: bool = False
+    part: str = text.WHOLE
+    theme: str = "light"
+
+    @cached_property
+    def sheet(self) -> Sheet:
+        """What is drawn on."""
+        return Sheet(self.theme, summary(self.layout))
+
+    @cached_property
+    def scale(self) -> _Scale:
+        """How large a cell is."""
+        B, T = self.layout.batch_size, self.layout.max_len
+        if is_few(self.layout):
+            size, least = (13, 36.0) if T <= 10 else (12, 26.0)
+            width = min(max(least, 8 + self._longest(size)), 100.0, max(26.0, 2 * _PANEL / T))
+            return _Scale(width, 28.0, True, 1, size)
+        each = stride(B, _MOST_ROWS)
+        return _Scale(min(24.0, _PANEL / T), min(22.0, max(1.0, _TALL / -(-B // each))), False, each)
+
+    def _longest(self, size: int) -> float:
+        """The width of the longest label of a cell, in px."""
+        cells = np.ndindex(self.layout.batch_size, self.layout.max_len)
+        return max(width_of(cell_label(self.labels, b, t, self.names), size) for b, t in cells)
+
+    @cached_property
+    def flow(self) -> _Flow:
+        """Where the two panels are."""
+        scale, name_width, left, lengths = self.scale, 0, 70.0, 22 if self.scale.few else 36
+        if scale.letters:
+            name_width = ceil(max(width_of(self._name(b), 13) for b in self.rows))
+            left = 4 + name_width + 12 + _LENGTH + lengths
+        wide = self.layout.max_len * scale.width
+        # The label "batch_sizes" stands in the margin if the steps stand below the grid; else it has the slope.
+        stacked = self.part == text.PACKED or left + 2 * wide + _SLOPE > _WIDEST
+        listed = self.indices and scale.letters and not stacked
+        if stacked:
+            left = steps_left = max(left, _MARGIN)
+        else:
+            slope = (_LISTS if listed else _SLOPE) + name_width
+            steps_left = max(left + wide + slope, ceil(width_of(_title(self.layout))) + 16)
+        width = max(560, steps_left + max(wide, width_of(_STEPS_TITLE)) + 20)
+        width = max(width, 8 + width_of(text.flat(self.layout))) if self.flat else width
+        return _Flow(left, steps_left, stacked, listed, name_width, lengths, width)
+
+    @cached_property
+    def place(self) -> _Data:
+        """How the rows of data lie."""
+        layout, scale, flow = self.layout, self.scale, self.flow
+        if not scale.few:
+            return _Data((flow.width - 8) / layout.n_valid, 0.0, True, flow.width)
+        gap = 0 if self.flat else _GAP  # a row that lies flat where it lies packed is to stand right below it
+        gaps, least = gap * (layout.batch_sizes.size - 1), min(4 + self._longest(12), 100)
+        for wide in () if flow.stacked else (max(flow.width, _LINE), _WIDEST):
+            per_row = min(scale.width, (wide - 8 - gaps) / layout.n_valid)
+            if per_row >= least:
+                return _Data(per_row, gap, True, max(flow.width, 8 + layout.n_valid * per_row + gaps))
+        return _Data(scale.width, gap, False, flow.width)
 
     def draw(self) -> Sheet:
         """The picture's parts, from top to bottom, or one of them."""
-        if self.part != text.WHOLE:
-            return self.alone()
-        self.padded()
-        self.steps()
-        y = self.stepped.foot + 26 if self.flow.stacked else self.stepped.foot + 18
-        one_line, few = self.place.one_line, self.scale.few
-        explained = self.explain and one_line and few
-        if explained:
-            self.annotations(y)
-        y = self.data(y) if one_line else self.lines(y, self._true_order())
-        if self.flat and one_line and few:
+        whole, few, y = self.part == text.WHOLE, self.scale.few, 0.0
+        if self.part in (text.WHOLE, text.PADDED):
+            self.padded()
+            y = self.grid.foot + 6
+        if self.part in (text.WHOLE, text.PACKED):
+            self.steps()
+            y = self.stepped.foot + (26 if whole and self.flow.stacked else 18 if whole else 24)
+        if self.part in (text.WHOLE, text.DATA):
+            y = self.data(y) if whole and self.place.one_line else self.lines(y, self._true_order())
+        if self.flat and self.place.one_line and few:
             y = self.permutation(y - 8)
         elif self.flat or self.mistaken:
             y = self.lines(y + 8, self._flat_order())
-        if explained:
-            label = text.EXPLAINED["data"]
-            y = self.sheet.paragraph(4, y - 4, [label if self.flat else f"↑ {label}"], ink=self.accent)
-        y = self.sheet.paragraph(4, y - 1, self._notes(explained), size=11, ink=self.muted) + 1
-        width = self.place.width
-        # Notes beside the parts may reach further; so may the thin bars of a large batch, which are cut.
-        self.sheet.size(max(width, self.sheet.width - 4) if few else width, y + 6)
-        return self.sheet
-
-    def alone(self) -> Sheet:
-        """One part of the picture."""
-        if self.part == text.PADDED:
-            self.padded()
-            y = self.grid.foot + 6
-        elif self.part == text.PACKED:
-            self.steps()
-            y = self.stepped.foot + 24
-        else:
-            y = self.lines(0, self._true_order())
-        y = self.sheet.paragraph(4, y, self._notes(explained=False), size=11, ink=self.muted)
-        if self.part == text.DATA and not self.scale.few:
-            self.sheet.size(self.place.width, y + 6)  # thin bars are cut there
+        y = self.sheet.paragraph(4, y - whole, self._notes(), size=11, ink=self.muted) + whole
+        # Notes may reach further than the parts; so may the thin bars of a large batch, which are cut.
+        if whole or (self.part == text.DATA and not few):
+            width = self.place.width
+            self.sheet.size(max(width, self.sheet.width - 4) if few else width, y + 6)
         return self.sheet
 
     @property
@@ -376,16 +357,14 @@ class _Picture:
         start, end = self._place(t)
         middle, here = (start + end) / 2, t == self.step
         y1, y2, y3 = (n(y + share * (foot - 6 - y)) for share in (0.7, 0.3, 1))
-        self.sheet.path(f"M{n(x)} {n(y)}C{n(x)} {y1} {n(middle)} {y2} {n(middle)} {y3}", **self._thin(here))
-        self._clamp(start, end, foot, here)
+        curve = f"M{n(x)} {n(y)}C{n(x)} {y1} {n(middle)} {y2} {n(middle)} {y3}"
+        self._clamp(start, end, foot, curve, here)
 
-    def _clamp(self, start: float, end: float, foot: float, here: bool = False) -> None:
+    def _clamp(self, start: float, end: float, foot: float, more: str = "", here: bool = False) -> None:
         """The bracket over a stretch of data."""
         inset = min(1.0, (end - start) / 4)
-        self.sheet.path(f"M{n(start + inset)} {n(foot)}v-6H{n(end - inset)}v6", **self._thin(here))
-
-    def _thin(self, here: bool) -> dict[str, Any]:
-        return {"stroke": self.accent, "width": 2} if here else {"stroke": self.muted}
+        d = f"{more}M{n(start + inset)} {n(foot)}v-6H{n(end - inset)}v6"
+        self.sheet.path(d, stroke=self.accent if here else self.muted, width=2 if here else 1)
 
     def _true_order(self) -> _Order:
         layout, title, marks = self.layout, _title(self.layout), []
@@ -407,39 +386,13 @@ class _Picture:
 
     # Words.
 
-    def annotations(self, top: float) -> None:
-        """What each part is, in its place: beside the packed steps, and under the padding.
-
-        Args:
-            top: where the data begins, in px.
-        """
-        sheet, layout, scale, explained = self.sheet, self.layout, self.scale, text.EXPLAINED
-        grid, right, column = self.stepped, self.stepped.right, self.stepped.right + 30
-        rows = [(grid.y(0.5), right, explained["order"])]
-        if layout.batch_size > 1:
-            b = int(layout.sorted_indices[1])
-            last = int(layout.lengths[b]) - 1
-            cell = self._label(b, last, scale.width, scale.size)
-            rows.append((grid.y(1.5), grid.x(last + 1), f"{cell}: sequence {self._name(b)} at time step {last}"))
-        rows.append((top - 2, right - scale.width / 2 + 6, explained["batch_sizes"]))
-        rows.append((top + 20, right - scale.width / 2 + 2, explained["stretch"]))
-        for y, start, words in rows:
-            sheet.line([(start + 6, y), (column - 6, y)], self.accent)
-            sheet.text(column, y + 4, words, ink=self.accent)
-        if layout.n_padding:
-            x, y = self.grid.right, self.grid.foot
-            sheet.text(x, y + 17, explained["padding"], anchor="end", ink=self.accent)
-            if layout.lengths[-1] < layout.max_len:
-                x -= scale.width / 2
-                sheet.line([(x, y - scale.height / 2), (x, y + 6)], self.accent)
-
-    def _notes(self, explained: bool) -> list[str]:
+    def _notes(self) -> list[str]:
         layout, scale = self.layout, self.scale
         notes = []
         if self.indices and not self.flow.listed:
             notes.append(f"sorted_indices {text.numbers(layout.sorted_indices)}")
             notes.append(f"unsorted_indices {text.numbers(layout.unsorted_indices)}")
-        if self.explain and not explained:
+        if self.explain:
             notes += text.EXPLAINED.values()
         steps, data = self.part in (text.WHOLE, text.PACKED), self.part in (text.WHOLE, text.DATA)
         if steps and len(self._ticks(self.stepped)) < layout.batch_sizes.size:
@@ -513,21 +466,15 @@ class _Picture:
         """The data of a large batch as one bar: every other group shaded, as long as they can be told apart."""
         colours, per_row = self.sheet.colours, self.place.per_row
         ends = np.cumsum(order.sizes)
-        shaded = [
-            (end - size, end) for end, size in zip(ends[1::2], order.sizes[1::2], strict=True) if size * per_row >= 1
-        ]
-
-        def band(stretches: Iterable[tuple[float, float]], fill: str, stroke: str = "") -> None:
-            for a, b in stretches:
-                self.sheet.box(4 + a * per_row, top, max((b - a) * per_row, 1), 18, fill, stroke=stroke, thick=1)
-
-        band([(0, self.layout.n_valid)], colours.padding, colours.line)
-        band(shaded, colours.hatch)
-        band(order.marks, colours.accent)
+        odd = zip(ends[1::2], order.sizes[1::2], strict=True)
+        stretches = [(0.0, float(self.layout.n_valid), colours.padding, colours.line)]
+        stretches += [(end - size, end, colours.hatch, "") for end, size in odd if size * per_row >= 1]
+        stretches += [(start, end, colours.accent, "") for start, end in order.marks]
+        for a, b, fill, stroke in stretches:
+            self.sheet.box(4 + a * per_row, top, max((b - a) * per_row, 1), 18, fill, stroke=stroke, thick=1)
 
 
-@dataclass(frozen=True)
-class _Order:
+class _Order(NamedTuple):
     """An order of the real cells in one line: the true one, or a mistaken one.
 
     `name` and `sizes` tell its groups, `cells` gives the cell `(b, t)` of each row, `marks` the stretches of rows that
@@ -545,20 +492,3 @@ class _Order:
         """The name and the cells of each group."""
         for i, cells in enumerate(np.split(self.cells(), np.cumsum(self.sizes)[:-1])):
             yield self.name(i), cells.tolist()
-
-
-def _scale(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> _Scale:
-    B, T = layout.batch_size, layout.max_len
-    if is_few(layout):
-        size, least = (13, 36.0) if T <= 10 else (12, 26.0)
-        width = min(max(least, 8 + _longest(layout, labels, names, size)), 100.0, max(26.0, 2 * _PANEL / T))
-        return _Scale(width, 28.0, True, 1, size)
-    each = stride(B, _MOST_ROWS)
-    rows = -(-B // each)
-    return _Scale(min(24.0, _PANEL / T), min(22.0, max(1.0, _TALL / rows)), False, each)
-
-
-def _longest(layout: Layout, labels: Labels | None, names: Sequence[str] | None, size: int) -> float:
-    """The width of the longest label of a cell, in px."""
-    cells = np.ndindex(layout.batch_size, layout.max_len)
-    return max(width_of(cell_label(labels, b, t, names), size) for b, t in cells)

@@ -51,26 +51,17 @@ class Theme:
     wrong: str
 
 
-LIGHT = Theme(
-    ground="#ffffff",
-    text="#1f1f1f",
-    muted="#5c5c5c",
-    line="#4a4a4a",
-    padding="#f2f2f2",
-    hatch="#8f8f8f",
-    accent="#b3003c",
-    wrong="#b00020",
-)
-DARK = Theme(
-    ground="#111111",
-    text="#f2f2f2",
-    muted="#b8b8b8",
-    line="#cfcfcf",
-    padding="#242424",
-    hatch="#707070",
-    accent="#ff7fa5",
-    wrong="#ff8a80",
-)
+_LIGHT_AND_DARK = {
+    "ground": ("#ffffff", "#111111"),
+    "text": ("#1f1f1f", "#f2f2f2"),
+    "muted": ("#5c5c5c", "#b8b8b8"),
+    "line": ("#4a4a4a", "#cfcfcf"),
+    "padding": ("#f2f2f2", "#242424"),
+    "hatch": ("#8f8f8f", "#707070"),
+    "accent": ("#b3003c", "#ff7fa5"),
+    "wrong": ("#b00020", "#ff8a80"),
+}
+LIGHT, DARK = (Theme(**{name: both[i] for name, both in _LIGHT_AND_DARK.items()}) for i in range(2))
 # Inside a page the colours follow its theme (see `STYLE`); where no style sheet is read, the light ones stand.
 LIVE = Theme(**{name: f"var(--packviz-{name}, {colour})" for name, colour in vars(LIGHT).items()})
 THEMES = {"light": LIGHT, "dark": DARK, "live": LIVE}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -25,39 +26,24 @@ class Picture(Drawing):
         layout: the `Layout` that is drawn.
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        labels: text.Labels | None = None,
-        caption: str = "",
-        *,
-        names: Sequence[str] | None = None,
-        indices: bool = False,
-        explain: bool = False,
-        flat: bool = False,
-        part: str = text.WHOLE,
-    ) -> None:
-        """Draws `layout`, with `labels` in its cells and a `caption` over it; the others are as in `show`."""
-        self.layout = layout
-        self._labels, self._caption = labels, caption
-        self._names, self._indices, self._explain, self._flat = names, indices, explain, flat
-        self._part = part
+    def __init__(self, layout: Layout, labels: text.Labels | None = None, caption: str = "", **choices: Any) -> None:
+        """Draws `layout`, with `labels` in its cells and a `caption` over it; the others are those of `show`."""
+        self.layout, self._caption, self._batch = layout, caption, layouts.Batch(layout, labels, **choices)
 
     def to_text(self) -> str:
         """The picture in words: what a screen reader, a terminal or a diff sees."""
-        batch = self.layout, self._labels, self._names
+        it = self._batch
         parts = [self._caption] if self._caption else []
-        parts.append(text.describe(*batch, self._part))
-        if self._flat:
-            parts += ["", text.describe_flat(*batch)]
-        if self._explain:
+        parts.append(text.describe(it.layout, it.labels, it.names, it.part))
+        if it.flat:
+            parts += ["", text.describe_flat(it.layout, it.labels, it.names)]
+        if it.explain:
             parts += ["", *text.EXPLAINED.values()]
         return "\n".join(parts)
 
     def sheet(self, theme: str) -> Sheet:
         """The batch, padded and packed, under its caption if it has one."""
-        looks: dict[str, Any] = {"indices": self._indices, "explain": self._explain, "flat": self._flat}
-        drawing = layouts.draw(self.layout, self._labels, theme=theme, names=self._names, part=self._part, **looks)
+        drawing = replace(self._batch, theme=theme).draw()
         return stack(self._caption, [drawing], theme) if self._caption else drawing
 
 
@@ -88,7 +74,7 @@ def show(
         names: what the sequences are called, one word for each; `a`, `b`, … if not given.
         indices: draws `sorted_indices` and `unsorted_indices`, too, each entry at the row that it is about. The text
             always has them where the batch is not sorted.
-        explain: says beside each part of the picture what it is.
+        explain: says below the picture what its parts are.
         flat: draws the flat rows too, one sequence after another as attention wants them, and where each packed row
             lies among them. The text then has `starts` and `flat_rows`.
         part: `"padded"`, `"packed"` or `"data"` to draw and describe that part alone; then `indices`, `explain` and
@@ -106,7 +92,9 @@ def show(
     one_of("part", part, text.PARTS)
     if part != text.WHOLE and (indices or explain or flat):
         raise ValueError(f"part={part!r} draws that part alone: leave out indices, explain and flat, or part")
-    layout, labels, caption = _read(what, lengths, batch_first)
+    layout, caption, values = _read(what, lengths, batch_first)
+    rows = values() if text.is_few(layout) else None
+    labels = None if rows is None else [[text.value(v) for v in row] for row in rows]
     if names is not None:
         names = [names] if isinstance(names, str) else list(names)
         if not all(isinstance(name, str) for name in names):
@@ -116,8 +104,8 @@ def show(
     return Picture(layout, labels, caption, names=names, indices=indices, explain=explain, flat=flat, part=part)
 
 
-_Read = tuple[Layout, text.Labels | None, str]
-"""A batch, the labels of its cells, and the caption above it."""
+_Read = tuple[Layout, str, Callable[[], Any]]
+"""A batch, the caption above it, and what gives the values of each sequence, or None: there its letter says more."""
 
 
 def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
@@ -134,7 +122,7 @@ def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
             raise ValueError(f"a {type(what).__name__} knows its lengths: call show() with nothing else")
         return _padded(what, lengths, batch_first)
     if isinstance(what, Layout):
-        return what, None, ""
+        return what, "", lambda: None
     if packed:
         return _packed(what)
     if jagged:
@@ -147,7 +135,7 @@ def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
         raise TypeError(f"show() cannot draw a {type(what).__name__}: {_GIVE}")
     if getattr(what, "ndim", 1) > 1:
         raise ValueError(f"x of shape {tuple(what.shape)} needs its lengths: call show(x, lengths, batch_first=…)")
-    return Layout(what), None, ""
+    return Layout(what), "", lambda: None
 
 
 def _padded(x: Any, lengths: Any, batch_first: bool | None) -> _Read:
@@ -166,23 +154,23 @@ def _padded(x: Any, lengths: Any, batch_first: bool | None) -> _Read:
     caption = reading(shape, batch_first)
     if layout.batch_size == layout.max_len:
         caption += f". B and T are equal, so torch cannot tell: check batch_first={bool(batch_first)}"
-    if not text.is_few(layout):
-        return layout, None, caption
-    values = _host(x)
-    if not batch_first:
-        values = values.swapaxes(0, 1)
-    grid = _numbers(values, 2)
-    return layout, None if grid is None else [[_value(v) for v in row] for row in grid], caption
+
+    def rows() -> Any:
+        values = _host(x)
+        return _numbers(values if batch_first else values.swapaxes(0, 1), 2)
+
+    return layout, caption, rows
 
 
 def _packed(packed: Any) -> _Read:
     layout = Layout.from_packed(packed)
-    caption = f"PackedSequence with data of shape {tuple(packed.data.shape)}"
-    flat = _numbers(_host(packed.data)) if text.is_few(layout) else None
-    if flat is None:
-        return layout, None, caption
-    rows = zip(layout.packed_index, layout.lengths, strict=True)
-    return layout, [[_value(flat[i]) for i in row[:length]] for row, length in rows], caption
+
+    def rows() -> Any:
+        flat = _numbers(_host(packed.data))
+        index = zip(layout.packed_index, layout.lengths, strict=True)
+        return None if flat is None else [flat[row[:length]] for row, length in index]
+
+    return layout, f"PackedSequence with data of shape {tuple(packed.data.shape)}", rows
 
 
 def _jagged(nested: Any) -> _Read:
@@ -191,20 +179,20 @@ def _jagged(nested: Any) -> _Read:
             "x is a nested tensor with holes, as torch.nested.narrow makes them: call show(x.contiguous())"
         )
     layout, values = Layout.from_offsets(nested.offsets()), nested.values()
-    caption = f"nested tensor (torch.jagged) with values of shape {tuple(values.shape)}"
-    flat = _numbers(_host(values)) if text.is_few(layout) else None
-    if flat is None:
-        return layout, None, caption
-    return layout, [[_value(v) for v in row] for row in np.split(flat, layout.starts[1:-1])], caption
+
+    def rows() -> Any:
+        flat = _numbers(_host(values))
+        return None if flat is None else np.split(flat, layout.starts[1:-1])
+
+    return layout, f"nested tensor (torch.jagged) with values of shape {tuple(values.shape)}", rows
 
 
 def _sequences(sequences: Sequence[Any]) -> _Read:
-    layout = Layout([len(sequence) for sequence in sequences])
-    if not text.is_few(layout):
-        return layout, None, ""
-    rows = [_numbers(_host(sequence)) for sequence in sequences]
-    labels = [[_value(v) for v in row] for row in rows if row is not None]
-    return layout, labels if len(labels) == len(rows) else None, ""
+    def rows() -> Any:
+        found = [_numbers(_host(sequence)) for sequence in sequences]
+        return None if any(row is None for row in found) else found
+
+    return Layout([len(sequence) for sequence in sequences]), "", rows
 
 
 def _numbers(values: Any, dimensions: int = 1) -> Any:
@@ -227,15 +215,3 @@ def _host(values: Any) -> Any:
         values = values.detach().cpu()
         values = values.float() if values.is_floating_point() else values  # NumPy has no bfloat16
     return values if isinstance(values, (str, list, tuple)) else np.asarray(values)
-
-
-def _value(value: Any) -> str:
-    """A cell's content, short: whole numbers and words as they are, other numbers to two digits."""
-    if isinstance(value, (float, np.floating)):
-        number = float(value)
-        return str(int(number)) if number.is_integer() and abs(number) < 1e6 else f"{number:.2g}"
-    if isinstance(value, str) and not value.isprintable():
-        return repr(value)[1:-1]  # a line end would break the text in two
-    if getattr(value, "size", 1) != 1 or isinstance(value, (list, tuple)):
-        return "…"
-    return str(value)

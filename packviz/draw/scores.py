@@ -8,9 +8,8 @@ computed all the same, and wasted, but by a kernel that knows the documents: it 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, permutations
+from itertools import chain, compress, permutations
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -41,7 +40,6 @@ class Piece(NamedTuple):
 Row = tuple[Piece, ...]
 
 
-@dataclass(frozen=True, init=False, repr=False)
 class Scores(Drawing):
     """Documents in rows, and what attention computes there.
 
@@ -52,12 +50,6 @@ class Scores(Drawing):
         mask: one of `MASKS`.
         rows: of each row its pieces.
     """
-
-    layout: Layout
-    row_size: int
-    strategy: str
-    mask: str
-    rows: tuple[Row, ...]
 
     @renamed(way="strategy", room="row_size")
     def __init__(
@@ -80,15 +72,8 @@ class Scores(Drawing):
         one_of("mask", mask, MASKS)
         if row_size is None:
             row_size, strategy = (layout.max_len, strategy) if strategy == PADDED else (layout.n_valid, NEXT_FIT)
-        rows = tuple(_pieces(layout, row_size, strategy))
-        for name, value in (
-            ("layout", layout),
-            ("row_size", row_size),
-            ("strategy", strategy),
-            ("mask", mask),
-            ("rows", rows),
-        ):
-            object.__setattr__(self, name, value)
+        self.layout, self.row_size, self.strategy, self.mask = layout, row_size, strategy, mask
+        self.rows = tuple(_pieces(layout, row_size, strategy))
 
     @property
     def padding(self) -> int:
@@ -218,41 +203,37 @@ class _Picture:
         self.colours = self.sheet.colours
 
     def draw(self) -> Sheet:
-        it, sheet = self.it, self.sheet
+        it, sheet, many = self.it, self.sheet, len(self.it.rows)
         computed = f"attention computes {text.count(it.computed, 'score')}, {it.needed:,} of them needed"
-        y = self._rows(sheet.title(f"{text.count(len(it.rows), 'row')} of {it.row_size:,}: {computed}") + 10) + 22
-        shown = it.rows[:_GRIDS]
-        side = _SIDE if len(shown) > 1 else 1.5 * _SIDE
-        left, y = _STRIP + 4 if len(shown) > 1 else _LEFT, y + 34 + _STRIP
-        lefts = [left + i * (side + _STRIP + _GAP) for i in range(len(shown))]
+        y = self._rows(sheet.title(f"{text.count(many, 'row')} of {it.row_size:,}: {computed}") + 10) + 56 + _STRIP
+        side, left = (_SIDE, _STRIP + 4) if many > 1 else (1.5 * _SIDE, _LEFT)
+        lefts = [left + i * (side + _STRIP + _GAP) for i in range(min(many, _GRIDS))]
         for i, x in enumerate(lefts):
             self._fills(i, x, y, side)
         sheet.layer()
         for x in lefts:
             self._lines(x, y, side)
         sheet.layer()
-        y += side + 12
-        self._key(y)
+        self._key(y + side + 12)
         notes = ["A line of a grid is a query, a column a key."]
-        if len(it.rows) > _GRIDS:
-            notes[0] += f" Drawn are those of the first {_GRIDS} of {len(it.rows):,} rows."
-        if (each := stride(len(it.rows), _TALL)) > 1:
-            notes.append(one_in(each, len(it.rows), "rows"))
-        y = sheet.paragraph(4, y + 18, notes, size=11, ink=self.colours.muted)
+        if many > _GRIDS:
+            notes[0] += f" Drawn are those of the first {_GRIDS} of {many:,} rows."
+        if (each := stride(many, _TALL)) > 1:
+            notes.append(one_in(each, many, "rows"))
+        y = sheet.paragraph(4, y + side + 30, notes, size=11, ink=self.colours.muted)
         sheet.size(_WIDTH, y + 4)
         return sheet
 
     def _rows(self, y: float) -> float:
         """Draws what lies in each row, and returns the y below."""
         it, each = self.it, stride(len(self.it.rows), _TALL)
-        rows, drawn = it.rows[::each], list[list[Cell]]()
-        wide = min(36.0, (_WIDTH - _LEFT - 8) / it.row_size)
+        rows, wide = it.rows[::each], min(36.0, (_WIDTH - _LEFT - 8) / it.row_size)
         grid = CellGrid(self.sheet, len(rows), it.row_size, wide, min(TALL, _TALL / len(rows)), _LEFT, y)
         grid.names([f"row {i * each}" for i in range(len(rows))])
-        for row in rows:
-            pieces = chain.from_iterable(_cells(piece, grid) for piece in row)
-            drawn.append([*pieces, Cell(HATCHED, span=it.row_size - _real(row))])
-        grid.draw(drawn)
+        grid.draw(
+            [*chain.from_iterable(_cells(piece, grid) for piece in row), Cell(HATCHED, span=it.row_size - _real(row))]
+            for row in rows
+        )
         return grid.foot
 
     def _fills(self, i: int, x: float, y: float, side: float) -> None:
@@ -263,19 +244,17 @@ class _Picture:
         sheet.text(x, y - _STRIP - 6, label, size=11, ink=self.colours.muted)
         sheet.box(x, y, side, side, HATCHED)
         if it.cross_document:
-            real = each * _real(row)
-            sheet.box(x, y, real, real, self.colours.wrong)
+            sheet.box(x, y, each * _real(row), each * _real(row), self.colours.wrong)
         at, middles, thick = 0.0, [], _STRIP - 4
         for b, _, size in row:
-            own, fill, name = size * each, palette.sequence_colour(b), sequence_name(b)
-            row_size = width_of(name, 11)
-            for left, top, wide, tall in ((x + at, y - _STRIP, own, thick), (x - _STRIP, y + at, thick, own)):
-                sheet.cell(left, top, wide, tall, fill, name if wide > row_size and tall > 11 else "", size=11)
+            own, name = size * each, sequence_name(b)
+            for place in ((x + at, y - _STRIP, own, thick), (x - _STRIP, y + at, thick, own)):
+                fits = place[2] > width_of(name, 11) and place[3] > 11
+                sheet.cell(*place, palette.sequence_colour(b), name if fits else "", size=11)
             sheet.cell(x + at, y + at, own, own, palette.REAL)
-            if it.cross_document and own >= 12:
-                middles.append(at + own / 2)
+            middles += [at + own / 2] if own >= 12 else []
             at += own
-        for query, key in permutations(middles, 2):
+        for query, key in permutations(middles if it.cross_document else [], 2):
             sheet.text(x + key, y + query + 4, "✗", anchor="middle", bold=True, ink=self.colours.ground)
 
     def _lines(self, x: float, y: float, side: float) -> None:
@@ -283,9 +262,8 @@ class _Picture:
         sheet, steps = self.sheet, self.it.row_size
         each = side / steps
         if each >= 6:
-            d = "".join(
-                f"M{n(x)} {n(y + i * each)}h{n(side)}M{n(x + i * each)} {n(y)}v{n(side)}" for i in range(1, steps)
-            )
+            ends = [i * each for i in range(1, steps)]
+            d = "".join(f"M{n(x)} {n(y + end)}h{n(side)}M{n(x + end)} {n(y)}v{n(side)}" for end in ends)
             sheet.path(d, stroke=self.colours.line, width=0.5)
         if self.it.is_causal and steps > 1:
             some = ceil(2 / each)  # steps of the stairs that are 2 px high, or one of them
@@ -296,14 +274,10 @@ class _Picture:
 
     def _key(self, y: float) -> None:
         it, sheet = self.it, self.sheet
-        parts = [(palette.REAL, "needed")]
-        if it.cross_document:
-            parts.append((self.colours.wrong, "✗ another document's"))
-        if it.wasted:
-            hides = it.mask in (DOCUMENT, BOTH) and any(len(row) > 1 for row in it.rows)
-            why = {"padding": it.padding, "hidden by the mask": hides}
-            parts.append((HATCHED, f"wasted: {' or '.join(one for one, there in why.items() if there)}"))
-        x = sheet.key(4, y, parts)
+        hides = it.mask in (DOCUMENT, BOTH) and any(len(row) > 1 for row in it.rows)
+        why = " or ".join(["padding"] * bool(it.padding) + ["hidden by the mask"] * hides)
+        parts = [(palette.REAL, "needed"), (self.colours.wrong, "✗ another document's"), (HATCHED, f"wasted: {why}")]
+        x = sheet.key(4, y, compress(parts, (True, it.cross_document, it.wasted)))
         if it.is_causal:
             sheet.box(x, y, 14, 12, stroke=self.colours.muted, thick=1, dash="2 3")
             sheet.text(x + 20, y + 10, "the future: not computed")

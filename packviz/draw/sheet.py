@@ -196,6 +196,8 @@ class Sheet:
             ink: its colour; that of text if empty.
             halo: the colour around the letters where they stand over something else.
         """
+        if not text:
+            return
         look = _look(anchor, size, bool(bold), ink, halo)
         self._words.setdefault(look, []).append(f'x="{n(x)}" y="{n(y)}">{escape(text)}</text>')
         self.reach(x + {"": 1.0, "middle": 0.5, "end": 0.0}[anchor] * width_of(text, size), y + 4)

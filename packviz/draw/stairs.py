@@ -15,17 +15,14 @@ from packviz.core.cuts import rectangles
 from packviz.core.layout import Layout, sequence_name
 from packviz.draw import palette, text
 from packviz.draw.cellgrid import CellGrid, one_in, real_cells, roomy, stride
-from packviz.draw.chart import Axes, line_key, mark, ticks
+from packviz.draw.chart import COLOURS
 from packviz.draw.drawing import Drawing
-from packviz.draw.sheet import HATCHED, Sheet, n, row, width_of
+from packviz.draw.sheet import HATCHED, Sheet, n, row
+from packviz.draw.sweep import Curve, Plot, Sweep
 
 _LEFT, _TOP, _WIDE, _TALL = 70.0, 46.0, 460.0, 330.0  # px: the margins of the grid, and the most it takes
-_CHART, _CHART_TALL, _AXIS, _END = 354.0, 340.0, 70.0, 24.0  # px: the chart, and what is left and right of its curves
-_CURVE = _MEASURED = palette.REAL  # not a method's: the rows beside it have the colours of sequences
-_WEDGE, _DIAMOND, _DOT = "m0-4l-5 8h10z", "m0-6l6 6l-6 6l-6-6z", "m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z"
 
 
-@dataclass(frozen=True, init=False, repr=False)
 class Stairs(Drawing):
     """The rectangles that a staircase covers a padded batch with.
 
@@ -34,10 +31,6 @@ class Stairs(Drawing):
         cuts: rising time steps, from 0 to `max(lengths)`: where one rectangle ends, the next one begins.
         rectangles: `(first step, step after the last, sequences)` of each.
     """
-
-    layout: Layout
-    cuts: tuple[int, ...]
-    rectangles: tuple[tuple[int, int, int], ...]
 
     def __init__(self, lengths: Any, cuts: Sequence[int]) -> None:
         """Covers a batch.
@@ -49,10 +42,8 @@ class Stairs(Drawing):
         Raises:
             ValueError: a length is not valid, or the cuts do not rise from 0 to `max(lengths)`.
         """
-        layout = Layout(lengths)
-        found = tuple(rectangles(layout.lengths.tolist(), cuts))
-        for name, value in (("layout", layout), ("cuts", tuple(map(int, cuts))), ("rectangles", found)):
-            object.__setattr__(self, name, value)
+        self.layout, self.cuts = Layout(lengths), tuple(map(int, cuts))
+        self.rectangles = tuple(rectangles(self.layout.lengths.tolist(), cuts))
 
     @property
     def calls(self) -> int:
@@ -137,7 +128,24 @@ class TradeOff(Drawing):
 
     def sheet(self, theme: str) -> Sheet:
         """Two small charts over the number of rectangles: time above, wasted cells below."""
-        return _Chart(self, theme).draw()
+        at, calls, plots = self.calls.index(self.at), tuple(self.calls), list[list[Plot]]()
+        none = len(COLOURS) - 1  # the colour of no method: the rows beside it have those of sequences
+        found = [(k, *self.measured[k]) for k in sorted(self.measured)]
+        for what, values, label in (
+            ("time, as a multiple of one rectangle", self.ratios, f"{self.ratios[at]:.2f}"),
+            ("wasted cells", self.wasted, text.short(self.wasted[at])),
+        ):
+            curves = [Curve("", none, 0, calls, values, values, values)]
+            if found and not plots:
+                x, middle, low, high = zip(*found, strict=True)
+                curves.append(Curve("measured here", none, 1, x, middle, low, high, hollow=True))
+            cursor = {label: ((self.at, 0.0), (self.at, values[at]))}
+            plots.append([Plot(what, curves, [self.at], cursor, "", log_x=True)])
+        title = f"Predicted to be fastest: {text.count(self.best, 'rectangle')}"
+        axis = f"rectangles: 1 is padding, {calls[-1]:,} packing" if calls[-1] > 1 else "rectangles"
+        whole = Sweep(title, plots, (), (), "", axis, 230).sheet(theme)
+        whole.description = self.to_text()
+        return whole
 
 
 def beside(stairs: Stairs, trade_off: TradeOff, theme: str) -> Sheet:
@@ -150,139 +158,60 @@ class _Grid:
 
     def __init__(self, stairs: Stairs, theme: str) -> None:
         layout = stairs.layout
-        self.sheet = Sheet(theme, stairs.to_text())
-        self.stairs, self.layout, self.colours = stairs, layout, self.sheet.colours
+        self.sheet, self.stairs = Sheet(theme, stairs.to_text()), stairs
         self.stride = stride(layout.batch_size, int(_TALL))
         self.order = layout.sorted_indices[:: self.stride].tolist()
-        tall = min(22.0, _TALL / len(self.order))
-        wide = min(30.0, _WIDE / layout.max_len)
+        tall, wide = min(22.0, _TALL / len(self.order)), min(30.0, _WIDE / layout.max_len)
         self.grid = CellGrid(self.sheet, len(self.order), layout.max_len, wide, tall, _LEFT, _TOP, 11)
-        # A sequence has its colour where its name stands.
-        self.fill = palette.REAL if self.grid.is_low else ""
-        self.each, self.right, self.foot = wide, self.grid.right, self.grid.foot
+        feet = [self.grid.y(-(-sequences // self.stride)) - _TOP for _, _, sequences in stairs.rectangles]
+        self.boxes = [
+            (self.grid.x(a), _TOP, (b - a) * wide, foot)
+            for (a, b, _), foot in zip(stairs.rectangles, feet, strict=True)
+        ]
 
     def draw(self) -> Sheet:
-        calls, share = self.stairs.calls, text.percent(self.stairs.wasted, self.stairs.cells)
-        what = "one rectangle, the padded batch" if calls == 1 else f"{calls:,} rectangles"
-        self.sheet.title(f"{what}: {share} of what is computed is padding")
-        self._cells()
+        """The padded batch, empty; in it the hatched rectangles, over them the real cells, and their outlines."""
+        sheet, grid, stairs, muted = self.sheet, self.grid, self.stairs, self.sheet.colours.muted
+        layout, share = stairs.layout, text.percent(stairs.wasted, stairs.cells)
+        what = "one rectangle, the padded batch" if stairs.calls == 1 else f"{stairs.calls:,} rectangles"
+        sheet.title(f"{what}: {share} of what is computed is padding")
+        sheet.box(_LEFT, _TOP, grid.right - _LEFT, grid.foot - _TOP, stroke=muted, thick=1, dash="2 3")
+        for box in self.boxes:
+            sheet.box(*box, HATCHED, stroke="")
+        label = partial(text.cell_label, None) if text.is_few(layout) else None
+        fill = palette.REAL if grid.is_low else ""  # a sequence has its colour where its name stands
+        grid.draw(real_cells(layout, b, label, fill) for b in self.order)
         self._frames()
         self._axis()
-        if not self.grid.is_low:
-            lengths = self.layout.lengths[self.order].tolist()
-            self.grid.names([sequence_name(b) for b in self.order], lengths, 8)
-        self._key()
-        self.sheet.size(_LEFT + _WIDE + 24, self.foot + (64 if self.stride > 1 else 46))
-        return self.sheet
-
-    def _cells(self) -> None:
-        """The padded batch, empty; in it the hatched rectangles, and over them the real cells."""
-        sheet = self.sheet
-        whole = _LEFT, _TOP, self.right - _LEFT, self.foot - _TOP
-        sheet.box(*whole, stroke=self.colours.muted, thick=1, dash="2 3")
-        for box in self._boxes():
-            sheet.box(*box, HATCHED, stroke="")
-        label = partial(text.cell_label, None) if text.is_few(self.layout) else None
-        self.grid.draw(real_cells(self.layout, b, label, self.fill) for b in self.order)
-
-    def _foot(self, sequences: int) -> float:
-        """Where so many sequences end."""
-        return self.grid.y(-(-sequences // self.stride))
-
-    def _boxes(self) -> list[tuple[float, float, float, float]]:
-        """All rectangles."""
-        return [
-            (_LEFT + a * self.each, _TOP, (b - a) * self.each, self._foot(sequences) - _TOP)
-            for a, b, sequences in self.stairs.rectangles
-        ]
+        if not grid.is_low:
+            grid.names([sequence_name(b) for b in self.order], layout.lengths[self.order].tolist(), 8)
+        sheet.layer()
+        y = grid.foot + 24
+        x = sheet.key(4, y, [(fill or palette.sequence_colour(0), "real"), (HATCHED, "padding, computed")])
+        sheet.box(x, y, 14, 12, stroke=muted, thick=1, dash="2 3")
+        sheet.text(x + 20, y + 10, "padding, left out")
+        if self.stride > 1:
+            sheet.text(4, y + 30, one_in(self.stride, layout.batch_size), size=11, ink=muted)
+        sheet.size(_LEFT + _WIDE + 24, grid.foot + (64 if self.stride > 1 else 46))
+        return sheet
 
     def _frames(self) -> None:
         """Each rectangle outlined; where they are too narrow for that, all of them together."""
-        spacing = (self.right - _LEFT) / self.stairs.calls
+        spacing, accent = (self.grid.right - _LEFT) / self.stairs.calls, self.sheet.colours.accent
         if spacing < 6:
-            steps = "".join(f"V{n(y + tall)}H{n(x + wide)}" for x, y, wide, tall in self._boxes())
-            self.sheet.path(f"M{n(_LEFT)} {n(_TOP)}{steps}V{n(_TOP)}z", stroke=self.colours.accent, width=1.5)
+            steps = "".join(f"V{n(y + tall)}H{n(x + wide)}" for x, y, wide, tall in self.boxes)
+            self.sheet.path(f"M{n(_LEFT)} {n(_TOP)}{steps}V{n(_TOP)}z", stroke=accent, width=1.5)
             return
-        for box in self._boxes():
-            self.sheet.box(*box, stroke=self.colours.accent, thick=2.5 if spacing >= 20 else 1.5)
+        for box in self.boxes:
+            self.sheet.box(*box, stroke=accent, thick=2.5 if spacing >= 20 else 1.5)
 
     def _axis(self) -> None:
         """Above, the time steps of the cuts, as many as have room; below, the size of each rectangle, if all have."""
-        sheet, y = self.sheet, _TOP - 8
-        sheet.text(_LEFT - 14, y, "cuts", anchor="end", size=11, ink=self.colours.muted)
-        for x, label in roomy([(_LEFT + cut * self.each, str(cut)) for cut in self.stairs.cuts]):
-            sheet.text(x, y, label, anchor="middle", size=11, ink=self.colours.accent)
+        sheet, grid, muted = self.sheet, self.grid, self.sheet.colours.muted
+        sheet.text(_LEFT - 14, _TOP - 8, "cuts", anchor="end", size=11, ink=muted)
+        for x, label in roomy([(grid.x(cut), str(cut)) for cut in self.stairs.cuts]):
+            sheet.text(x, _TOP - 8, label, anchor="middle", size=11, ink=sheet.colours.accent)
         sizes = [(a, b, f"{sequences}×{b - a}") for a, b, sequences in self.stairs.rectangles]
-        if all((b - a) * self.each >= 6.4 * len(label) for a, b, label in sizes):
+        if all((b - a) * grid.wide >= 6.4 * len(label) for a, b, label in sizes):
             for a, b, label in sizes:
-                middle = _LEFT + (a + b) / 2 * self.each
-                sheet.text(middle, self.foot + 14, label, anchor="middle", size=10, ink=self.colours.muted)
-
-    def _key(self) -> None:
-        sheet, y = self.sheet, self.foot + 24
-        sheet.layer()
-        x = sheet.key(4, y, [(self.fill or palette.sequence_colour(0), "real"), (HATCHED, "padding, computed")])
-        sheet.box(x, y, 14, 12, stroke=self.colours.muted, thick=1, dash="2 3")
-        sheet.text(x + 20, y + 10, "padding, left out")
-        if self.stride > 1:
-            sheet.text(4, y + 30, one_in(self.stride, self.layout.batch_size), size=11, ink=self.colours.muted)
-
-
-class _Chart:
-    """The drawing of a trade-off: two panels over one axis."""
-
-    def __init__(self, it: TradeOff, theme: str) -> None:
-        self.it, self.sheet = it, Sheet(theme, it.to_text())
-        self.colours = self.sheet.colours
-        slowest = max(*it.ratios, *(high for _, _, high in it.measured.values()), 1.0)
-        wide = _CHART - _AXIS - _END
-        # Evenly in the logarithm: from one rectangle to two is as far as from 16 to 32.
-        most = math.log(max(it.calls[-1], 2))
-        self.time = Axes(self.sheet, _AXIS, 34, wide, 124, ticks(0, slowest), lambda k: math.log(k) / most)
-        self.wasted = Axes(self.sheet, _AXIS, 200, wide, 80, ticks(0, max(*it.wasted, 1)), self.time.across)
-
-    def draw(self) -> Sheet:
-        it, sheet = self.it, self.sheet
-        for axes, title, values in (
-            (self.time, "time, as a multiple of one rectangle", it.ratios),
-            (self.wasted, "wasted cells", it.wasted),
-        ):
-            axes.rows(title)
-            points = [(axes.x(k), axes.y(value)) for k, value in zip(it.calls, values, strict=True)]
-            sheet.line(points, _CURVE, width=2.5, outlined=True)
-        most = it.calls[-1]
-        name = f"rectangles: 1 is padding, {most:,} packing" if most > 1 else "rectangles"
-        self.wasted.columns(sorted({most, *(2**i for i in range(int(math.log2(most)) + 1))}), name)
-        sheet.layer()
-        lowest = self.time.x(it.best), self.time.y(min(it.ratios)) + 9
-        mark(sheet, lowest, _WEDGE, self.colours.text)
-        self.time.whiskers((k, low, high) for k, (_, low, high) in it.measured.items())
-        for k, (middle, _, _) in it.measured.items():
-            mark(sheet, (self.time.x(k), self.time.y(middle)), _DIAMOND, _MEASURED, self.colours.line)
-        self._cursor()
-        self._key()
-        sheet.size(_CHART, _CHART_TALL)
-        return sheet
-
-    def _cursor(self) -> None:
-        """Through both panels at the number of rectangles pointed at, with both values."""
-        it, sheet, x = self.it, self.sheet, self.time.x(self.it.at)
-        at, left = it.calls.index(it.at), x < (_AXIS + _CHART) / 2
-        for axes, value, label in (
-            (self.time, it.ratios[at], f"{it.ratios[at]:.2f}"),
-            (self.wasted, it.wasted[at], text.short(it.wasted[at])),
-        ):
-            y = axes.y(value)
-            sheet.line([(x, axes.top), (x, axes.foot)], self.colours.accent)
-            mark(sheet, (x, y), _DOT, self.colours.accent)
-            place = x + (8 if left else -8), max(y - 7, axes.top)
-            sheet.text(*place, label, anchor="" if left else "end", bold=True, halo=self.colours.ground)
-
-    def _key(self) -> None:
-        sheet, y = self.sheet, self.wasted.foot + 50
-        x = line_key(sheet, 8, y, "predicted", _CURVE, width=3)
-        marks = [(_WEDGE, self.colours.text, "lowest"), (_DIAMOND, _MEASURED, "measured here")]
-        for shape, fill, label in marks if self.it.measured else marks[:1]:
-            mark(sheet, (x + 6, y - 4), shape, fill, self.colours.line if shape == _DIAMOND else "")
-            sheet.text(x + 20, y, label)
-            x += 40 + width_of(label)
+                sheet.text(grid.x((a + b) / 2), grid.foot + 14, label, anchor="middle", size=10, ink=muted)

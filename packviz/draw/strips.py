@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from packviz.draw import palette, text
-from packviz.draw.cellgrid import Cell, CellGrid
+from packviz.draw.cellgrid import Cell, CellGrid, array
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, width_of
 
@@ -18,7 +16,6 @@ _CELL, _BAR = 52.0, 130.0  # px: the width of a cell, the longest bar
 _ROUNDING = 1e-5  # a distance up to this, as a share of the largest value, is none
 
 
-@dataclass(frozen=True, init=False, eq=False, repr=False)
 class Strips(Drawing):
     """Vectors of one size, drawn as strips.
 
@@ -28,11 +25,6 @@ class Strips(Drawing):
         title: stands above.
         axis: what the numbers of the cells count, or the name of each cell.
     """
-
-    names: tuple[str, ...]
-    values: npt.NDArray[np.float64]
-    title: str
-    axis: str | Sequence[str]
 
     def __init__(self, vectors: Mapping[str, Any], title: str = "", axis: str | Sequence[str] = "unit") -> None:
         """Takes vectors.
@@ -45,15 +37,14 @@ class Strips(Drawing):
         Raises:
             ValueError: there is no vector, they are not of one such size, or not every cell has a name.
         """
-        rows = [np.asarray(v.detach().cpu() if hasattr(v, "detach") else v, float) for v in vectors.values()]
+        rows = [array(vector, float) for vector in vectors.values()]
         shapes = {row.shape for row in rows}
         if len(shapes) != 1 or not all(len(shape) == 1 and 0 < shape[0] <= text.FEW for shape in shapes):
             shown = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
             raise ValueError(f"vectors must have one dimension, and one size of up to {text.FEW}; got shapes: {shown}")
         if not isinstance(axis, str) and len(axis) != rows[0].size:
             raise ValueError(f"axis has {len(axis)} names, the vectors have {rows[0].size} numbers; give one for each")
-        for name, value in (("names", tuple(vectors)), ("values", np.stack(rows)), ("title", title), ("axis", axis)):
-            object.__setattr__(self, name, value)
+        self.names, self.values, self.title, self.axis = tuple(vectors), np.stack(rows), title, axis
 
     @property
     def _heads(self) -> Sequence[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from packviz.draw.drawing import Drawing
@@ -12,7 +12,7 @@ from packviz.draw.sheet import Point, Sheet, width_of
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
-from packviz.draw.chart import _MOST_TICKS, COLOURS, Axes, line_key, log_ticks, mark, ticks
+from packviz.draw.chart import COLOURS, Axes, line_key, log_ticks, mark, ticks
 
 DASHES = ("", "8 4", "2 3", "9 3 2 3")
 """Of the first, second, … source."""
@@ -29,13 +29,8 @@ _MARKERS = (
 )
 
 
-_LEFT, _RIGHT, _TOP, _WIDE, _TALL = 70.0, 92.0, 40.0, 300.0, 170.0  # px: a plot and the room around it
-
-
-_ALONE = 620.0  # px: a plot that has none beside it
-
-
-_BELOW = 36.0
+_LEFT, _RIGHT, _TOP, _BELOW = 70.0, 92.0, 40.0, 36.0  # px: the room around a plot
+_WIDE, _TALL = 300.0, 170.0  # px: a plot
 
 
 def doublings(sizes: Sequence[float]) -> list[float]:
@@ -70,19 +65,6 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Guide:
-    """A thin line to hold curves against.
-
-    Attributes:
-        name: stands at its end.
-        points: where it begins and ends.
-    """
-
-    name: str
-    points: tuple[Point, Point]
-
-
-@dataclass(frozen=True)
 class Plot:
     """The curves that share axes.
 
@@ -90,22 +72,24 @@ class Plot:
         title: stands above.
         curves: those of the first source last: they are painted over the others.
         planned: sizes to mark on the axis.
-        guides: thin lines to hold the curves against.
+        guides: thin lines to compare the curves with: by what stands at the end, where each begins and ends.
         y: what the heights are.
         log: whether both axes are logarithmic; such plots of one unit have the same heights.
+        log_x: whether the axis of sizes is.
     """
 
     title: str
     curves: Sequence[Curve]
     planned: Sequence[float] = ()
-    guides: Sequence[Guide] = ()
+    guides: Mapping[str, tuple[Point, Point]] = field(default_factory=dict)
     y: str = "ms"
     log: bool = False
+    log_x: bool = False
 
     @property
     def names(self) -> list[str]:
         """What may stand at the ends of curves and guides."""
-        return [*(curve.name for curve in self.curves), *(guide.name for guide in self.guides)]
+        return [*(curve.name for curve in self.curves), *self.guides]
 
     @property
     def sizes(self) -> list[float]:
@@ -115,7 +99,7 @@ class Plot:
     def spread(self) -> list[float]:
         """All that the heights have to hold."""
         drawn = [value for curve in self.curves for some in (curve.low, curve.y, curve.high) for value in some]
-        return drawn + [y for guide in self.guides for _, y in guide.points]
+        return drawn + [y for ends in self.guides.values() for _, y in ends]
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,6 +113,7 @@ class Sweep(Drawing):
         notes: lines that stand below.
         text: the text twin.
         x: what the sizes are.
+        wide: width of a plot that has none beside it in px.
     """
 
     title: str
@@ -137,6 +122,7 @@ class Sweep(Drawing):
     notes: Sequence[str]
     text: str
     x: str = "time steps"
+    wide: float = 620.0
 
     def to_text(self) -> str:
         """The times as tables."""
@@ -147,8 +133,9 @@ class Sweep(Drawing):
         sheet = Sheet(theme, self.title)
         sheet.title(self.title)
         columns, y = max(map(len, self.rows), default=1), 22.0
-        wide = _WIDE if columns > 1 else _ALONE
-        each = _LEFT + wide + _RIGHT
+        wide = _WIDE if columns > 1 else self.wide
+        each, named = _LEFT + wide + _RIGHT, [name for row in self.rows for plot in row for name in plot.names]
+        wide = min(wide, wide + _RIGHT - max((width_of(name, 11) + 26 for name in named), default=0.0))
         for row, heights_in_row in zip(self.rows, heights_of(self.rows), strict=True):
             for i, (plot, heights) in enumerate(zip(row, heights_in_row, strict=True)):
                 self._plot(sheet, plot, heights, (i * each + _LEFT, y + _TOP, wide))
@@ -167,17 +154,15 @@ class Sweep(Drawing):
         return times_by_size(self) if self.rows else self
 
     def _plot(self, sheet: Sheet, plot: Plot, heights: Sequence[float], place: tuple[float, float, float]) -> None:
-        (left, top, most), sizes, right = place, plot.sizes, longest_x(plot)
-        room = max((width_of(name, 11) + 26 for name in plot.names), default=0.0)
-        wide = min(most, most + _RIGHT - room)
-        if plot.log and len(sizes) > 1:
-            whole = math.log(sizes[-1] / sizes[0])
-            axes = Axes(sheet, left, top, wide, _TALL, heights, lambda x: math.log(x / sizes[0]) / whole, log=True)
+        (left, top, wide), sizes = place, plot.sizes
+        if (plot.log or plot.log_x) and len(sizes) > 1:
+            first, whole = sizes[0], math.log(sizes[-1] / sizes[0])
+            axes = Axes(sheet, left, top, wide, _TALL, heights, lambda x: math.log(x / first) / whole, plot.log)
             columns = doublings(sizes)
         else:
-            axes = Axes(sheet, left, top, wide, _TALL, heights, lambda x: x / right, log=plot.log)
+            right = max([1.0, *sizes])
+            axes = Axes(sheet, left, top, wide, _TALL, heights, lambda x: x / right, plot.log)
             columns = [value for value in ticks(0.0, right) if value <= right]
-        crowded = plot.log and len(columns) < len(sizes) > _MOST_TICKS  # there the marks would hide the curves
         axes.rows(plot.title, plot.y)
         axes.columns(columns, self.x)
         for size in plot.planned:
@@ -185,30 +170,33 @@ class Sweep(Drawing):
         if not plot.curves:
             middle = left + wide / 2, top + _TALL / 2
             sheet.text(*middle, "nothing measured yet", anchor="middle", ink=sheet.colours.muted)
-        ends = []
-        for guide in plot.guides:
-            points = [(axes.x(x), axes.y(y)) for x, y in guide.points]
-            sheet.line(points, sheet.colours.muted, width=1)
-            ends.append((points[-1], guide.name))
+        ends: dict[str, Point] = {}
+        for name, points in plot.guides.items():
+            ends[name] = axes.point(*points[1])
+            sheet.line([axes.point(*point) for point in points], sheet.colours.muted)
         for curve in plot.curves:
-            sheet.layer()
-            spreads = list(zip(curve.x, curve.low, curve.high, strict=True))
-            points = [(axes.x(x), axes.y(y)) for x, y in zip(curve.x, curve.y, strict=True)]
-            fill, dash = COLOURS[curve.method % len(COLOURS)], DASHES[curve.source % len(DASHES)]
-            if plot.log:
-                axes.band(spreads, fill)
-            else:
-                axes.whiskers(spreads)
-            sheet.line(points, fill, width=2.6, dash=dash, outlined=True)
-            shape, inside = _MARKERS[curve.method % len(_MARKERS)], sheet.colours.ground if curve.hollow else fill
-            for point, size in zip(points, curve.x, strict=True):
-                if not crowded or size in columns or size == curve.x[-1]:
-                    mark(sheet, point, shape, inside, sheet.colours.line)
-            ends.append((points[-1], curve.name))
-        # A name in the middle would cover what goes on there; it stands once where its namesake ends.
-        last = max((x for (x, _), _ in ends), default=0.0)
-        outermost = {name for (x, _), name in ends if x == last}
-        axes.names([end for end in ends if end[0][0] == last or end[1] not in outermost], axes.foot)
+            end = _curve(axes, curve, {*columns, curve.x[-1]} if plot.log or plot.log_x else curve.x)
+            if end[0] >= ends.get(curve.name, end)[0]:  # a name stands once, where its last curve ends
+                ends[curve.name] = end
+        axes.names([(end, name) for name, end in ends.items() if name], axes.foot)
+
+
+def _curve(axes: Axes, curve: Curve, marked: Collection[float]) -> Point:
+    """Draws a curve between its quartiles, with marks at some of its sizes, and returns where it ends."""
+    sheet, points = axes.sheet, [axes.point(*point) for point in zip(curve.x, curve.y, strict=True)]
+    fill, dash = COLOURS[curve.method % len(COLOURS)], DASHES[curve.source % len(DASHES)]
+    sheet.layer()
+    spreads = list(zip(curve.x, curve.low, curve.high, strict=True))
+    if axes.log and len(points) > 1:
+        axes.band(spreads, fill)
+    else:
+        axes.whiskers(spreads)
+    sheet.line(points, fill, width=2.6, dash=dash, outlined=True)
+    for point, size in zip(points, curve.x, strict=True):
+        if size in marked:
+            shape = _MARKERS[curve.method % len(_MARKERS)]
+            mark(sheet, point, shape, sheet.colours.ground if curve.hollow else fill, sheet.colours.line)
+    return points[-1]
 
 
 def heights_of(rows: Sequence[Sequence[Plot]]) -> list[list[Sequence[float]]]:
@@ -222,8 +210,3 @@ def heights_of(rows: Sequence[Sequence[Plot]]) -> list[list[Sequence[float]]]:
         return ticks(0.0, max(plot.spread(), default=0.0)) if plot.curves else ()
 
     return [[shared[plot.y] if plot.log else own(plot) for plot in row] for row in rows]
-
-
-def longest_x(plot: Plot) -> float:
-    """Where the axis of sizes ends."""
-    return max([1.0, *plot.sizes])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -207,6 +208,18 @@ def cell_label(labels: Labels | None, b: int, t: int, names: Sequence[str] | Non
     if labels is None:
         return f"{name(names, b)}{t}"
     return labels[b][t] if t < len(labels[b]) else ""
+
+
+def value(value: Any) -> str:
+    """What a cell holds, short: whole numbers and words as they are, other numbers to two digits."""
+    if isinstance(value, (float, np.floating)):
+        number = float(value)
+        return str(int(number)) if number.is_integer() and abs(number) < 1e6 else f"{number:.2g}"
+    if isinstance(value, str) and not value.isprintable():
+        return repr(value)[1:-1]  # a line end would break the text in two
+    if getattr(value, "size", 1) != 1 or isinstance(value, (list, tuple)):
+        return "…"
+    return str(value)
 
 
 def numbers(values: IntArray, limit: int = 24) -> str:

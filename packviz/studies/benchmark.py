@@ -41,8 +41,8 @@ from packviz.core.validation import at_least, one_of
 from packviz.draw import palette
 from packviz.draw.drawing import Drawing
 from packviz.draw.quantities import milliseconds, plain
-from packviz.draw.sheet import Sheet
-from packviz.draw.sweep import Curve, Guide, Plot, Sweep
+from packviz.draw.sheet import Point, Sheet
+from packviz.draw.sweep import Curve, Plot, Sweep
 from packviz.draw.text import count, table
 
 SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
@@ -440,22 +440,24 @@ def _in_words(plot: Plot) -> list[str]:
 _MARKS, _BANDS = "Filled marks: training. Hollow marks: forward.", "Bands and whiskers: quartiles."
 
 
-def _guides(quantity: str, curves: Sequence[Curve], planned: Sequence[int], first: Benchmark | None) -> list[Guide]:
+def _guides(
+    quantity: str, curves: Sequence[Curve], planned: Sequence[int], first: Benchmark | None
+) -> dict[str, tuple[Point, Point]]:
     """The line at 1, or how times grow with the length and with its square, from where the first method's begin."""
     sizes = [*planned, *(x for curve in curves for x in curve.x)]
     start, end = min(sizes, default=1), max(sizes, default=1)
     if first is None or start == end:
-        return []
+        return {}
     method = first.methods[0]
     if quantity == "ratio":
-        return [Guide(f"1: as {method}", ((start, 1), (end, 1)))]
+        return {f"1: as {method}": ((start, 1), (end, 1))}
     look = (_number_of(method, first), 0, False)
     own = [c for c in curves if (c.method, c.source, c.hollow) == look and len(c.x) > 1]
     if quantity != "time" or not own:
-        return []
-    (x, *_, last), y = own[-1].x, own[-1].y[0]
+        return {}
+    x, y, last = own[-1].x[0], own[-1].y[0], own[-1].x[-1]
     slopes = {"slope 1: T": last / x, "slope 2: T²": (last / x) ** 2}
-    return [Guide(name, ((x, y), (last, y * rise))) for name, rise in slopes.items()]
+    return {name: ((x, y), (last, y * rise)) for name, rise in slopes.items()}
 
 
 def _spread(timing: Timing, quantity: str, method: str, first: str) -> tuple[float, float, float] | None:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from packviz.bench.study import Comparison, Study, Timings, by_comparison
 from packviz.bench.timing import RATIOS, Timing
 from packviz.core.lengths import uniform
-from packviz.draw import palette, spreads
+from packviz.draw import bars, palette
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 from packviz.draw.text import table
@@ -166,11 +166,11 @@ class Compiled(Timings[CompiledPoint], Drawing):
     def _bars(self, point: CompiledPoint, theme: str) -> Sheet:
         timing = self.values[point]
         ratios = [timing.ratio(name, REFERENCE) for name in timing.seconds]
-        rows = {r.name: spreads.Spread(r.low, r.value, r.high, f"{r.value:.3g}", fill=_colour(r.name)) for r in ratios}
+        rows = {r.name: bars.Bar([(r.value, _colour(r.name))], f"{r.value:.3g}", (r.low, r.high)) for r in ratios}
         exact = [ratio for ratio in ratios if "padded" not in ratio.name]
         best = min(exact, key=lambda ratio: ratio.value)
         title = f"The fastest exact way ({best.name}) takes {best.value:.3g} times as long as {REFERENCE}"
-        return spreads.spreads(title, rows, theme, line=1, notes=[RATIOS, self._place(timing)])
+        return bars.rows(title, {"": rows}, theme, line=1, notes=[RATIOS, self._place(timing)])
 
     def _place(self, timing: Timing) -> str:
         backend = timing.provenance["parameters"]["backend"]

@@ -39,10 +39,10 @@ from packviz.core.spec import Spec
 from packviz.core.validation import one_of
 from packviz.count.flops import flops
 from packviz.draw import palette
-from packviz.draw.dumbbells import Dumbbells, Row
 from packviz.draw.quantities import milliseconds
 from packviz.draw.table import Table
 from packviz.draw.text import count, table
+from packviz.draw.work import Row, WorkAndTime
 from packviz.ops import original, packing
 from packviz.ops.running import forget
 
@@ -224,7 +224,7 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
                 lines.append(f"{label}, auto {name}: {missed}{where and f' ({where})'}")
         return "\n".join([*lines, f"Measured on {self.caption}."])
 
-    def packed_faster(self) -> Dumbbells:
+    def packed_faster(self) -> WorkAndTime:
         """Where torch's packing makes a training step clearly faster: FLOPs and time as multiples of torch padded."""
 
         def ratio(point: MethodsPoint, which: str) -> Ratio:
@@ -245,7 +245,7 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
         training, forward = (len(found) for found in faster.values())
         of = f"of {count(len(self.points), 'batch', 'batches')}"
         title = f"Packed is clearly faster in training at {training} {of}, forward alone at {forward}"
-        return Dumbbells(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
+        return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
 
     def _ratios(self) -> list[str]:
         """A table: how many times as long `auto` takes as torch and as its own best method."""

@@ -19,7 +19,7 @@ import torch
 from packviz.bench import rnn_calls
 from packviz.bench.study import Comparison, Study, Timings, by_comparison, captions
 from packviz.bench.timing import RATIOS
-from packviz.draw import spreads
+from packviz.draw.bars import Bar, rows
 from packviz.draw.drawing import Drawing
 from packviz.draw.palette import METHODS
 from packviz.draw.quantities import milliseconds, whole_percent
@@ -72,16 +72,17 @@ class Parts(Drawing, Timings[PartsPoint]):
             lines += ["", *table(rows, "<8   <"), f"Shares: {self._listed(point)}."]
         return "\n".join([*lines, "", RATIOS, f"Measured on {self.caption}."])
 
-    def bar(self, point: PartsPoint) -> tuple[list[spreads.Share], str]:
-        """The shares of a step as they are drawn, and the time of all of it."""
-        *replaced, rest = self.shares(point).items()
-        made = []
-        for part, share in replaced:
-            ratio = self.ratio(point, REPLACED[part], TORCH)
-            low, high = (min(max(1 - end, 0.0), 1.0) for end in (ratio.high, ratio.low))
-            made.append(spreads.Share(part, share, HATCHED, (low, high)))
-        made.append(spreads.Share(*rest, METHODS["run"]))
-        return made, f"{milliseconds(self.values[point].median(TORCH))} ms"
+    def bars(self, point: PartsPoint) -> dict[str, Bar]:
+        """The shares of a step as they are drawn: each begins where the one before ends."""
+        made, start = {}, 0.0
+        for part, share in self.shares(point).items():
+            fill, ends = METHODS["run"], None
+            if part in REPLACED:
+                ratio = self.ratio(point, REPLACED[part], TORCH)
+                fill, ends = HATCHED, (min(max(1 - ratio.high, 0.0), 1.0), min(max(1 - ratio.low, 0.0), 1.0))
+            made[part] = Bar([(start, ""), (share, fill)], whole_percent(share), ends)
+            start += share
+        return made
 
     def sheet(self, theme: str) -> Sheet:
         """A bar for each batch, cut into shares."""
@@ -106,15 +107,16 @@ class ByMachine(Drawing):
     def sheet(self, theme: str) -> Sheet:
         """A bar for each machine and batch, cut into shares."""
         several = len(self.found) > 1
-        rows = {
-            f"{name}, " * several + f"{point.steps} steps": found.bar(point)
+        groups = {
+            f"{name}, " * several
+            + f"{point.steps} steps, {milliseconds(found.values[point].median(TORCH))} ms": found.bars(point)
             for name, found in self.found.items()
             for point in found.points
         }
         hatched = "Hatched: the time that is saved when this part is replaced by one with the same results."
         notes = [f"{hatched} Whiskers: quartiles of where it ends.", *captions(self.found)]
         name, first = next(iter(self.found.items()))
-        return spreads.shares(first.finding() + f" ({name})" * several, rows, theme, notes=notes)
+        return rows(first.finding() + f" ({name})" * several, groups, theme, notes=notes)
 
 
 def replaced_steps(point: PartsPoint, device: Any) -> Comparison:

@@ -23,10 +23,10 @@ from packviz.core.lengths import even_steps
 from packviz.core.spec import Spec
 from packviz.count.flops import FlopCount, flops
 from packviz.draw.drawing import Drawing
-from packviz.draw.dumbbells import Dumbbells, Row
 from packviz.draw.quantities import milliseconds
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import percent, table
+from packviz.draw.work import Row, WorkAndTime
 
 PADDED = "padded"
 
@@ -106,7 +106,7 @@ class Savings(Timings[SavingsPoint], Drawing):
         return self.picture.sheet(theme)
 
     @property
-    def picture(self) -> Dumbbells:
+    def picture(self) -> WorkAndTime:
         """FLOPs and time of every batch, as multiples of the padded ones."""
         groups = {}
         for point in self.values:
@@ -120,7 +120,7 @@ class Savings(Timings[SavingsPoint], Drawing):
         works = [row.work for rows in groups.values() for row in rows]
         share = "half the FLOPs" if 0.45 < min(works) <= max(works) < 0.55 else f"{percent(max(works))} of the FLOPs"
         title = f"One training step: {share}, {min(times):.2g} to {max(times):.2g} times the time"
-        return Dumbbells(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
+        return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
 
 
 def training_steps(point: SavingsPoint, device: Any) -> Comparison:

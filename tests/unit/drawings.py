@@ -4,6 +4,7 @@ import re
 import unicodedata
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
+from itertools import combinations
 
 BOX = re.compile(r"M([\d.]+) ([\d.]+)h([\d.]+)v([\d.]+)h-\3z")
 MOVED = re.compile(r"translate\(([-\d.]+) ([-\d.]+)\)")
@@ -82,6 +83,12 @@ class ParsedSvg:
     def outside(self):
         """The texts that the picture cuts off."""
         return [t for t in self.texts if t.box.x < 0 or t.box.right > self.width or t.box.bottom > self.height]
+
+    def covered(self):
+        """The pairs of texts that lie over each other."""
+        pairs = combinations(sorted((text.box.y, text.box, text.said) for text in self.texts if text.said.strip()), 2)
+        beside = ((one, other) for (_, one, _), (_, other, _) in pairs if other.y < one.bottom)
+        return [(one, other) for one, other in beside if one.right > other.x + 0.1 and other.right > one.x + 0.1]
 
     def said(self):
         return [text.said for text in self.texts]

@@ -150,7 +150,7 @@ def test_a_name_that_is_not_there_gets_help():
 
 def test_what_only_draws_lives_in_one_module():
     assert len([name for name in dir(pv) if name[0].islower()]) <= 26
-    assert {"Aligned", "Attention", "Handover", "Scores", "Stairs", "Strips"} <= set(dir(pv.draw))
+    assert {"Aligned", "Attention", "Scores", "Stairs", "Strips"} <= set(dir(pv.draw))
     for name in dir(pv.draw):
         assert getattr(pv.draw, name).__module__.startswith("packviz.draw.")
     with pytest.raises(AttributeError, match=r"'packviz.draw' has no attribute 'Stair'; it offers Aligned"):

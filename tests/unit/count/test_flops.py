@@ -210,9 +210,8 @@ def test_bars_of_steps_are_in_proportion(spec, layout):
 def test_bars_of_totals_are_in_proportion(pairs):
     rows = {f"row {i}": pair for i, pair in enumerate(pairs)}
     picture = ParsedSvg(bars.totals("title", rows, "dark").svg())
-    longest = max(map(sum, pairs)) or 1
     solid, hatched = by_fill(picture, "solid"), by_fill(picture, "hatched")
-    scale = 390 / longest
+    scale = max(box.right - min(box.x for box in solid) for box in [*solid, *hatched]) / (max(map(sum, pairs)) or 1)
     assert np.allclose([box.width for box in solid], [a * scale for a, _ in pairs], atol=0.02)
     assert np.allclose([box.width for box in hatched], [b * scale for _, b in pairs], atol=0.02)
     assert all(text.box.right <= picture.width for text in picture.texts)

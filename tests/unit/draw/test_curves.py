@@ -58,7 +58,7 @@ def test_hatched_is_padding_and_the_dot_is_where_the_final_state_is_read(path):
     read = 84 + width * (0.5 if path.reverse else STEPS - 0.5)
     assert len(dots) == sum(math.isfinite(c.padded[0 if path.reverse else -1]) for c in drawn)
     assert dots == pytest.approx([read] * len(dots), abs=0.01)
-    assert ("from the last step to the first" in drawing.said()) == path.reverse
+    assert any("← from the last step" in said for said in drawing.said()) == path.reverse
 
 
 @given(trajectories())
@@ -74,27 +74,3 @@ def test_in_words(path):
             wanted = [f"[{cell}]" if t >= curve.length else cell for t, cell in enumerate(wanted)]
             assert said == [*wanted, difference(curve.off)] if way == "padded" else said == wanted
     assert not lines
-
-
-def test_padded_covers_packed_only_where_they_are_the_same():
-    path = Trajectory("f", "n", (Curve("a", 3, [0.0, 1, 0, 1, 0], [0.0, 1, 0, 0, 0], 0.0),), distances=False)
-    svg = path.to_svg()
-    thick = re.search(rf'd="([^"]*)" fill="none" stroke="{palette.SEQUENCES[0]}" stroke-width="3.4"', svg)[1]
-    dotted = re.search(r'd="([^"]*)" fill="none" stroke="#1f1f1f" stroke-width="1.6" stroke-dasharray', svg)[1]
-    assert thick.count("L") == 4
-    assert len({point.split()[1] for point in dotted[1:].split("L")}) == 1  # frozen
-    assert svg.index(thick) < svg.index(dotted)
-    assert svg.count('stroke-width="1.6"') > 0
-    assert 'stroke-width="1.6"' not in Trajectory("f", "n", path.curves).to_svg()  # distances have no packed line
-
-
-def test_a_flat_curve_has_an_axis():
-    for values, distances in (([0.5, 0.5], False), ([math.nan] * 2, True), ([0.0, 0.0], True)):
-        path = Trajectory("f", "n", (Curve("a", 2, values, values, values[-1]),), distances=distances)
-        said = ParsedSvg(path.to_svg()).said()
-        assert "0" in said or "0.4" in said
-
-
-def test_long_curves_in_words():
-    path = Trajectory("f", "n", (Curve("a", 10, [0.0] * 10 + [0.25] * 20, [0.0] * 30, 0.25),))
-    assert path.to_text() == "f\nn\n a: h_n off by 0.25"

@@ -1,5 +1,7 @@
 """Drawings of autograd graphs: every node is there, says what it did, and covers no other."""
 
+from itertools import pairwise
+
 import pytest
 from drawings import ParsedSvg
 from hypothesis import given
@@ -23,41 +25,30 @@ def chain(d, whole=1000):
     return Graph("made by hand", (*nodes, Node("AccumulateGrad", (("add", whole // 2),) * (d - 1), ())), whole)
 
 
-def boxes(drawing):
-    """The frames of the nodes; the ground and the bars have other fills."""
-    return [box for box in drawing.boxes if box.fill in {theme.padding for theme in palette.THEMES.values()}]
+def frames(drawing):
+    """The frames of the nodes: the bars in them are lower."""
+    return [box for box in drawing.boxes if box.height == 24]
 
 
 @given(st.integers(1, 40), themes)
 def test_every_node_has_its_box(d, theme):
-    graph = chain(d)
-    drawing = ParsedSvg(graph.to_svg(theme))
-    drawn = boxes(drawing)
-    few = d <= graphs.MOST
+    drawing = ParsedSvg(chain(d).to_svg(theme))
+    drawn, few = frames(drawing), d <= graphs.MOST
     assert len(drawn) == (3 * d + 1 if few else 3 * (graphs.MOST - 1) + 1)
     assert any(f"… {d - graphs.MOST + 1} more …" == text.said for text in drawing.texts) != few
-    for i, one in enumerate(drawn):
-        assert one.x >= 0
-        assert one.right <= drawing.width
-        assert one.bottom <= drawing.height
-        for other in drawn[i + 1 :]:
-            apart = one.right <= other.x or other.right <= one.x or one.bottom <= other.y or other.bottom <= one.y
-            assert apart
+    assert all(one.bottom < other.y for one, other in pairwise(drawn))
+    assert all(0 <= box.x < box.right <= drawing.width and box.bottom <= drawing.height for box in drawn)
+    assert len({box.x for box in drawn}) == 2, "what branches off is moved to the right"
     for text in drawing.texts:
-        assert text.box.right <= drawing.width
         inside = [b for b in drawn if b.x <= text.x <= b.right and b.y <= text.y <= b.bottom]
         assert all(b.x <= text.box.x + 1 and text.box.right <= b.right + 1 for b in inside)
 
 
 @given(st.integers(1, 7))
 def test_bars_are_as_long_as_what_is_written(d):
-    graph = chain(d, whole=10_000)
-    bars = [box for box in ParsedSvg(graph.to_svg()).boxes if box.fill == graphs._BAR]
-    copies, slices = bars[:d], bars[d : 2 * d]
-    assert len({round(bar.width) for bar in copies}) == len({round(bar.width) for bar in slices}) == 1
-    assert slices[0].width / copies[0].width == pytest.approx(5000 / 10_010, rel=0.02)
-    if d > 1:
-        assert bars[-1].width / copies[0].width == pytest.approx((d - 1) * 5000 / 10_010, rel=0.02)
+    bars = [box.width for box in ParsedSvg(chain(d, whole=10_000).to_svg()).boxes if box.fill == graphs._BAR]
+    written = [10_010, 5_000] * d + [5_000 * (d - 1)] * (d > 1)
+    assert bars == pytest.approx([bars[0] * each / 10_010 for each in written], rel=0.02)
 
 
 def test_of_a_chain_the_slices_are_solid_and_the_rest_is_hatched():
@@ -83,50 +74,21 @@ def test_of_a_chain_the_slices_are_solid_and_the_rest_is_hatched():
     assert "written for nothing" not in ParsedSvg(profile.count(lengths, 8).pack.graph().to_svg()).said()
 
 
-@pytest.mark.parametrize("distinct", range(1, 8))
-def test_what_a_node_did_stays_in_its_box(distinct):
-    drawing = ParsedSvg(chain(distinct, 11_320).to_svg())
-    nodes = [box for box in drawing.boxes if box.height > 20]
-    for text in (text for text in drawing.texts if text.size == 11):
-        assert any(node.x < text.box.x < text.box.right < node.right for node in nodes), text.said
-        assert text.said.strip() not in ("B", "kB"), "a unit stands with its number"
-
-
 def test_real_graphs_say_what_each_node_did():
     pad = profile.count([5, 4, 2, 2], 8).pad
     if pad.formula:
         pytest.skip(f"changed upstream: {pad.verdict}")
-    graph = pad.graph()
-    said = ParsedSvg(graph.to_svg()).said()
+    said, lines = ParsedSvg(pad.graph().to_svg()).said(), pad.graph().to_text().splitlines()
     assert said[0] == "The autograd graph after pad: 10 nodes, 4.74 kB written, 7.4 times the gradient that comes in"
     assert said.count("CopySlices") == said.count("ViewBackward") == said.count("SliceBackward") == 3
-    assert said.count("· copy_ 640 B") == 3  # the whole gradient
-    assert said.count("· slice_backward 416 B") == 3  # a whole packed tensor
-    assert said.count("· add 416 B") == 2
-    lines = graph.to_text().splitlines()
+    assert said.count("416 B") == 3  # a whole packed tensor
     assert lines[0] == f"{said[0]} (640 B)"
-    assert lines[1] == (
-        "   0 CopySlices             736 B  → 1, 2   copies the whole gradient, then takes one slice out of it"
-    )
+    assert lines[1].split(maxsplit=6)[:6] == ["0", "CopySlices", "736", "B", "→", "1,"]
     assert lines[2].strip() == "copy_ 640 B, clone 32 B, zeros_like 32 B, copy_ 32 B"
-    assert "adds up 3 gradients of the input" in graph.to_text()
+    assert "adds up 3 gradients of the input" in said
     assert "takes the gradient of the input" in profile.count([3, 3], 8).pad.graph().to_text()
-
-
-def test_a_loop_over_time_steps_is_added_up():
-    graph = profile.count([9, 4], 2).pack.graph()
-    assert "zeros 144 B, 9 × copy_, 104 B" in graph.to_text()
-    assert "· 9 × copy_, 104 B" in ParsedSvg(graph.to_svg()).said()
-
-
-def test_a_large_graph_in_words():
-    assert chain(8).to_text().splitlines() == [
-        "made by hand: 25 nodes, 15.6 kB written, 15.6 times the gradient that comes in",
-        "      8 × CopySlices           8.08 kB  copies the whole gradient, then takes one slice out of it",
-        "      8 × ViewBackward             0 B  gives it another shape",
-        "      8 × SliceBackward           4 kB  fills a whole packed tensor with zeros, then puts its slice in",
-        "      1 × AccumulateGrad        3.5 kB",
-    ]
+    assert "zeros 144 B, 9 × copy_, 104 B" in profile.count([9, 4], 2).pack.graph().to_text()
+    assert "      8 × SliceBackward           4 kB  fills a whole" in chain(8).to_text()  # of many: added up by name
 
 
 def test_columns_follow_the_edges():

@@ -45,8 +45,8 @@ def test_every_cell_that_differs_is_lit_up_and_marked(grid):
     wanted = dict.fromkeys(range(4), 0)
     for r in range(len(grid.rows)):
         for c in range(len(grid.columns)):
-            if grid.shade(r, c) is not None:
-                wanted[grid.shade(r, c)] += 1
+            if grid._shades[r, c] >= 0:
+                wanted[grid._shades[r, c]] += 1
     (frame,) = [b for b in ParsedSvg(svg).boxes if b.fill == "none"]
     width = frame.width / len(grid.columns)
     for shade, count in wanted.items():
@@ -72,12 +72,12 @@ def test_the_text_has_every_cell(grid):
         assert name == grid.rows[r]
         for c, cell in enumerate(said):
             inside = share(grid.shares[r, c]) if grid.differs[r, c] else "="
-            assert cell == (f"[{inside}]" if grid.is_padding(r, c) else inside)
+            assert cell == (f"[{inside}]" if grid._hatched[r, c] else inside)
 
 
 def test_padding_is_hatched_and_never_lit_up():
     grid = Grid("d", ["a"], ["0", "1"], np.array([[0.5, 0.5]]), np.array([[True, True]]), 1, np.array([[False, True]]))
-    assert [grid.shade(0, c) for c in (0, 1)] == [2, None]
+    assert grid._shades.tolist() == [[2, -1]]
     svg = grids.draw([grid], "", "light").svg()
     assert len(cells(svg, SHADES[2])) == 1
     assert sum(b.fill == palette.LIGHT.padding for b in ParsedSvg(svg).boxes) == 2  # the cell and the key
@@ -89,7 +89,7 @@ def test_padding_is_hatched_and_never_lit_up():
 )
 def test_shades_are_shares_of_the_scale(value, shade):
     grid = Grid("d", ["a"], ["0"], np.array([[value * 5]]), np.array([[True]]), 5.0)
-    assert grid.shade(0, 0) == shade
+    assert grid._shades[0, 0] == shade
     # The number in the cell is that share, too, and so is what the text says.
     assert f">{escape(short_share(value))}<" in grids.draw([grid], "", "light").svg()
     assert grid.to_text()[-1].split() == ["a", share(value)]
@@ -119,12 +119,5 @@ def test_many_rows_show_the_worst_of_several():
     thin = grids._thinned(grid)
     assert len(thin.rows) == 250
     assert thin.title == "d; a row is the worst of 4 sequences"
-    assert thin.shade(154, 1) == 2
-    assert thin.shade(25, 0) == 3
-    assert sum(thin.shade(r, c) is not None for r in range(250) for c in range(3)) == 2
+    assert (thin._shades[154, 1], thin._shades[25, 0], (thin._shades >= 0).sum()) == (2, 3, 2)
     assert thin.padding[:, 2].all()
-
-
-def test_inks_on_shades_are_legible():
-    for fill in SHADES:
-        assert palette.contrast(palette.ink_on(fill), fill) >= 4.5

@@ -38,32 +38,6 @@ def test_what_is_drawn_is_what_the_weights_say(attention, theme):
     assert sorted(said) == sorted(f"{100 * w:.0f}".rjust(3) + " %" for w in [*attention.lost("blind"), *[0] * n])
 
 
-def test_a_larger_weight_is_darker():
-    weights = np.diag([0.9, 0.3]) + np.diag([0.15], 1) + np.diag([0.01], -1)
-    boxes = [box for box in ParsedSvg(pv.draw.Attention(2, {"w": weights}).to_svg()).boxes if box.height == 24]
-    by_place = {(round(box.x), round(box.y)): palette.RAMP.index(box.fill) for box in boxes}
-    assert [by_place[place] for place in sorted(by_place, key=lambda place: place[::-1])] == [4, 2, 0, 3]
-
-
-def test_the_shades_are_told_apart_and_read():
-    inks = [palette.contrast(palette.ink_on(shade), shade) for shade in palette.RAMP]
-    assert min(inks) >= 4.5
-    light = [palette.contrast(shade, "#000000") for shade in palette.RAMP]
-    assert light == sorted(light, reverse=True)
-
-
-def test_in_words():
-    weights = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [1, 0, 0]])
-    assert pv.draw.Attention(2, {"blind": weights}, "weights of a").to_text() == (
-        "weights of a: 2 real steps of 3, a row per query, [ ] padding\n"
-        "\n"
-        "blind\n"
-        "       k=0   k=1   k=2  on padding\n"
-        " q=0    50    25  [25]          25\n"
-        " q=1    10    20  [70]          70"
-    )
-
-
 @pytest.mark.parametrize(
     ("length", "maps"),
     [

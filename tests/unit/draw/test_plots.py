@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.core.layout import Layout
-from packviz.draw import palette, plots
+from packviz.draw import plots
 from packviz.draw.palette import LIGHT, REAL
 
 layouts = st.builds(
@@ -43,23 +43,6 @@ def test_padding_waste(groups):
     assert not [text for text in drawing.texts[1:] if text.y == title.y and text.box.x < title.box.right]
 
 
-def test_padding_waste_in_words():
-    groups = {"one": [Layout([1, 3])], "none": [], "two": [Layout([2, 1]), Layout([1])]}
-    chart = plots.padding_waste(groups)
-    assert ParsedSvg(chart.to_svg()).said()[0] == "Padding: 33.3 % of the cells (one), 0 % (none)"
-    assert (
-        repr(chart)
-        == chart.to_text()
-        == (
-            "one: 1 batch, 4 real cells, 2 padding (33.3 % wasted)\n"
-            "none: 0 batches, 0 real cells, 0 padding (0 % wasted)\n"
-            "two: 2 batches, 4 real cells, 1 padding (20 % wasted)"
-        )
-    )
-    with pytest.raises(ValueError, match=r"^groups is empty; give a name with its batches"):
-        plots.padding_waste({})
-
-
 @given(layouts, st.integers(1, 40))
 def test_length_histogram(layout, bins):
     chart = plots.length_histogram(layout, bins)
@@ -72,12 +55,6 @@ def test_length_histogram(layout, bins):
     )
     assert len({round(box.width, 1) for box in boxes}) <= 2  # equally many lengths in each, to hundredths of a px
     assert not ParsedSvg(chart.to_svg()).outside()
-
-
-def test_length_histogram_in_words():
-    assert plots.length_histogram(Layout([1, 2, 2, 5]), bins=3).to_text() == (
-        "4 sequences: shortest 1, median 2, mean 2.5, longest 5\nsequences per 2 lengths, from 1 up: [3, 0, 1]"
-    )
 
 
 def test_training_curves():
@@ -96,72 +73,7 @@ def test_training_curves():
         plots.training_curves({str(i): [1.0] for i in range(8)}, "Trained")
 
 
-def test_log_log_in_words():
-    panels = {
-        "nodes": {"A": [4, 4, 4, 4], "B": [7, 13, 25, 49]},
-        "GB": {"A": [0.1, 0.2, 0.4, 0.8], "B": [1.0, 4, 16, 64]},
-    }
-    sweep = plots.log_log(X, panels, "Growth")
-    assert sweep.to_text() == (
-        "Growth. time steps T: 2, 4, 8, 16\n"
-        "nodes, A: 4, 4, 4, 4; slope 0.00\n"
-        "nodes, B: 7, 13, 25, 49; slope 0.94\n"
-        "GB, A: 0.1, 0.2, 0.4, 0.8; slope 1.00\n"
-        "GB, B: 1, 4, 16, 64; slope 2.00"
-    )
-    ends = {"A: slope 0.00", "B: slope 0.94", "A: slope 1.00", "B: slope 2.00"}
-    assert ends <= set(ParsedSvg(sweep.to_svg()).said())
-
-
 @given(st.floats(-2, 3), st.floats(0.1, 1e6))
 def test_the_slope_is_the_power(power, factor):
     sweep = plots.log_log(X, {"": {"one": [factor * x**power for x in X]}}, "t")
     assert float(sweep.rows[0][0].curves[0].name.split()[-1]) == pytest.approx(power, abs=0.0051)
-
-
-def test_panels_of_one_unit_have_the_same_heights():
-    panels = {"A": {"a": [1.0, 2, 3, 4]}, "B": {"a": [20.0, 30, 40, 90]}}
-    for y, most in (("MB", "100"), (("MB", "ms"), "5")):
-        drawing = ParsedSvg(plots.log_log(X, panels, "t", y=y).to_svg())
-        numbers = [
-            text for text in drawing.texts if text.anchor == "end" and text.x < drawing.width / 2 and text.y < 100
-        ]
-        assert min(numbers[1:], key=lambda text: text.y).said == most
-
-
-def test_quartiles_and_the_colours_of_methods():
-    timed = [(0.9 * y, y, 1.5 * y) for y in (1.0, 4.0, 16.0, 64.0)]
-    methods = {"A": "packed", "B": "padded"}
-    sweep = plots.log_log(X, {"ms": {"A": timed, "B": X}}, "t", methods=methods, below=["Why."])
-    one, other = sweep.rows[0][0].curves
-    assert (list(one.low), list(one.high)) == ([0.9, 3.6, 14.4, 57.6], [1.5, 6, 24, 96])
-    assert other.low == other.high == tuple(X)
-    strokes = {element.get("stroke") for element in ParsedSvg(sweep.to_svg()).elements}
-    assert {palette.METHODS["packed"], palette.METHODS["padded"]} <= strokes
-    assert sweep.to_text().splitlines()[1:] == [
-        "ms, A: 1, 4, 16, 64; slope 2.00",
-        "ms, B: 2, 4, 8, 16; slope 1.00",
-        "Why.",
-    ]
-
-
-@pytest.mark.parametrize("panels", [{}, {"nodes": {}}, {"nodes": {"pad": [1, 2]}, "bytes": {}}])
-def test_a_chart_of_nothing_is_refused(panels):
-    with pytest.raises(ValueError, match=r"panels is .*; give at least one, each with at least one curve"):
-        plots.log_log([1, 2], panels, "Growth")
-
-
-def test_what_cannot_be_drawn():
-    with pytest.raises(ValueError, match="panels holds one with 5 curves; at most 4 can be told apart"):
-        plots.log_log(X, {"n": {str(i): X for i in range(5)}}, "t")
-    for y in ([1, 2, 3, 0], [1, 2]):
-        with pytest.raises(ValueError, match="at least two positive numbers"):
-            plots.log_log(X, {"n": {"A": y}}, "t")
-
-
-def test_totals():
-    chart = plots.totals("Work", {"padded": (20, 80), "packed": (20, 0)})
-    assert chart.to_text() == (
-        "Work\npadded: 20 needed, 80 computed for nothing\npacked: 20 needed, 0 computed for nothing"
-    )
-    assert "20 of 100: 80 % wasted" in ParsedSvg(chart.to_svg()).said()

@@ -8,7 +8,7 @@ from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.draw.sheet import HATCHED, Sheet, stack, width_of
+from packviz.draw.sheet import HATCHED, Sheet
 
 sides = st.integers(0, 300).map(lambda tenths: tenths / 2)
 boxes = st.tuples(sides, sides, sides.map(lambda side: side + 1), sides.map(lambda side: side + 1))
@@ -57,31 +57,6 @@ def test_nothing_on_a_sheet_has_a_name():
     assert " id=" not in svg
 
 
-def test_what_is_on_it_gives_the_size():
-    sheet = Sheet("light", "said")
-    sheet.box(10, 20, 30, 40)
-    assert (sheet.width, sheet.height) == (48, 66)
-    sheet.text(100, 10, "words")
-    assert sheet.width == 100 + width_of("words") + 8
-    sheet.text(300, 10, "words", anchor="end")
-    assert sheet.width == 308
-    sheet.size(5, 6)
-    assert 'width="5" height="6"' in sheet.svg()
-
-
-def test_placed_sheets_keep_their_words_and_their_room():
-    inner = Sheet("light", "inner")
-    inner.box(0, 0, 92, 44, "#123456")
-    outer = Sheet("light", "outer")
-    outer.place(inner, 10, 20)
-    assert (outer.width, outer.height) == (118, 76)
-    assert 'aria-label="outer\ninner"' in outer.svg()
-    stacked = stack("title", [inner, inner], "light")
-    assert (stacked.width, stacked.height) == (100, 28 + 2 * 58)
-    assert stacked.svg().count("#123456") == 2
-    assert stacked.svg().count("<svg") == 1
-
-
 def test_shapes_of_one_look_are_one_path_and_layers_cover_each_other():
     sheet = Sheet("light")
     for i in range(9):
@@ -92,29 +67,6 @@ def test_shapes_of_one_look_are_one_path_and_layers_cover_each_other():
     svg = sheet.svg()
     assert svg.count("<path") == 3  # the ground too
     assert svg.index("#111111") < svg.index("<text") < svg.index("#222222")
-
-
-def test_a_thin_cell_has_no_outline():
-    sheet = Sheet("light")
-    for width, height in ((4, 4), (3.9, 20), (20, 3.9)):
-        sheet.cell(0, 0, width, height, "#123456")
-    cells = {(b.width, b.height): bool(b.stroke) for b in ParsedSvg(sheet.svg()).boxes if b.fill == "#123456"}
-    assert cells == {(4, 4): True, (3.9, 20): False, (20, 3.9): False}
-
-
-def test_a_hatch_lies_on_its_own_box_whatever_came_before():
-    sheet = Sheet("light")
-    sheet.box(0, 0, 50, 50, HATCHED)
-    sheet.box(100, 0, 50, 50, "#111111")
-    sheet.box(0, 0, 50, 50, HATCHED, stroke="")  # over the first, in another look
-    svg = sheet.svg()
-    assert svg.rindex(f'stroke="{sheet.colours.hatch}"') > svg.rindex(f'fill="{sheet.colours.padding}"')
-
-
-def test_a_line_breaks_where_it_has_no_height():
-    sheet = Sheet("light")
-    sheet.line([(0, 1), (1, 2), (2, math.nan), (3, 4), (4, math.nan)])
-    assert 'd="M0 1L1 2M3 4h.1"' in sheet.svg()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark", "live"])

@@ -3,7 +3,6 @@
 import re
 from xml.etree import ElementTree
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,14 +47,6 @@ def test_a_screen_reader_knows_rows_from_columns():
     assert [[cell.tag for cell in row] for row in html.iter("tr")] == [["td", "th"], ["th", "td"], ["th", "td"]]
 
 
-def test_the_columns_stand_as_in_the_text():
-    html = read(Table([["x", "1", "2", "words"]], form="<  >  ^  <"))
-    sides = [re.search("text-align:(.*?);", cell.get("style"))[1] for row in html.iter("tr") for cell in row]
-    assert sides == ["left", "right", "center", "left"]
-    long = read(Table([["x", "1", "2", "3"]]))
-    assert [re.search("text-align:(.*?);", cell.get("style"))[1] for cell in long.iter("td")] == ["right"] * 3
-
-
 numbers = st.from_regex(r"-?\d{1,5}(\.\d{1,3})?", fullmatch=True)
 
 
@@ -86,19 +77,6 @@ def test_what_is_wrong_is_told_without_colour_too():
     assert not re.search("color|weight", none + right)  # those of the page
 
 
-@pytest.mark.parametrize("ground", [palette.LIGHT, palette.DARK], ids=["light", "dark"])
-@pytest.mark.parametrize("opacity", [0.75, 0.85])
-def test_what_is_pale_can_be_read(ground, opacity):
-    """Of what JupyterLab writes at least this much reaches the eye."""
-    html = Table([["x", "– none"]], notes=["note"]).to_html()
-    assert {float(value) for value in re.findall(r"opacity:([\d.]+)", html)} == {0.75, 0.85}
-    mixed = [
-        round(opacity * int(ground.text[i : i + 2], 16) + (1 - opacity) * int(ground.ground[i : i + 2], 16))
-        for i in (1, 3, 5)
-    ]
-    assert palette.contrast("#{:02x}{:02x}{:02x}".format(*mixed), ground.ground) >= 4.5
-
-
 def test_addresses_are_links_that_leave_the_notebook_open():
     (one, other) = read(Table([["asked", "https://a.b/c?d=1&e  https://f.g"]])).iter("a")
     assert [one.get("href"), said(one), other.get("href")] == [
@@ -108,9 +86,3 @@ def test_addresses_are_links_that_leave_the_notebook_open():
     ]
     assert one.get("target") == "_blank"
     assert not list(read(Table([["javascript:x", "ftp://y"]])).iter("a"))
-
-
-def test_it_shows_itself_in_both_forms():
-    table = Table([["x", "1"]])
-    assert table._repr_mimebundle_() == {"text/html": table.to_html(), "text/plain": repr(table)}
-    assert repr(table) == table.to_text() == "x  1"

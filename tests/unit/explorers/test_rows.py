@@ -14,7 +14,7 @@ def shows(explorer, lengths, row_size=10, strategy=FIRST_FIT_DECREASING, mask=NO
     """The picture, the counts and the words are those of these rows."""
     scores = Scores(lengths, row_size, strategy, mask)
     assert explorer.error.value == ""
-    assert explorer.shown == scores
+    assert repr(explorer.shown) == repr(scores)
     assert explorer.picture.value == scores.to_svg("live")
     assert words(explorer.summary) == scores.summary()
     assert explorer.to_text().endswith(scores.to_text())

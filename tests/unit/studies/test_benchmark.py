@@ -224,7 +224,7 @@ def test_the_picture_has_a_row_per_quantity_and_a_column_per_setup():
                 unit = {"ratio": 1 / timing.median("padded"), "time": 1e3, "memory": 1e3}[quantity]
                 assert tuple(curve.x) == (4, 8)
                 assert tuple(curve.y) == pytest.approx((unit * timing.median(method),) * 2)
-    guides = [[(guide.name, *guide.points) for guide in row[0].guides] for row in whole.rows[:2]]
+    guides = [[(name, *points) for name, points in row[0].guides.items()] for row in whole.rows[:2]]
     assert guides == [
         [("1: as padded", (4, 1), (8, 1))],
         [("slope 1: T", (4, 10), (8, 20)), ("slope 2: T²", (4, 10), (8, 40))],

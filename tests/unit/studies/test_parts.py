@@ -37,13 +37,20 @@ def test_in_words():
     assert (lines[7], lines[-1]) == (f"Shares: {said}", "Measured on a test (CPU), torch 9, 1 thread, 6 rounds.")
 
 
-def test_a_bar_is_cut_into_shares_and_what_is_wasted_is_hatched():
-    drawing = ParsedSvg(made(10.0, 6.0, 5.0, 1.0).to_svg())
-    bars = [box for box in drawing.boxes if box.height == 20]
+@pytest.mark.parametrize("theme", THEMES)
+def test_each_share_begins_where_the_one_before_ends_and_what_is_wasted_is_hatched(theme):
+    drawing = ParsedSvg(made(10.0, 6.0, 5.0, 1.0).to_svg(theme))
+    bars = sorted((box for box in drawing.boxes if box.height == 20), key=lambda box: box.y)
     whole = sum(bar.width for bar in bars)
-    assert [bar.width / whole for bar in sorted(bars)] == pytest.approx([0.4, 0.1, 0.4, 0.1], abs=1e-3)
-    assert sum(bar.fill == THEMES["light"].padding for bar in bars) == 3
-    assert {"pad 40 %", "pack 10 %", "packed LSTM 40 %", "the rest 10 %"} <= set(drawing.said())
+    assert [bar.width / whole for bar in bars] == pytest.approx([0.4, 0.1, 0.4, 0.1], abs=1e-3)
+    assert all(one.right == pytest.approx(other.x, abs=0.02) for one, other in pairwise(bars))
+    assert [bar.fill == THEMES[theme].padding for bar in bars] == [True, True, True, False]
+    assert [said for said in drawing.said() if said.endswith(" %") and len(said) == 4] == [
+        "40 %",
+        "10 %",
+        "40 %",
+        "10 %",
+    ]
     assert not drawing.outside()
 
 
@@ -51,17 +58,17 @@ def test_where_a_part_ends_has_quartiles():
     place = {"device_name": "a test", "torch": "9", "threads": 1}
     seconds = {TORCH: (10.0, 10.0, 10.0), "pad replaced": (5.0, 6.0, 7.0), "pack too": (4.0, 4.0, 14.0)}
     found = Parts(place, {POINT: Timing(seconds | {NAMES[-1]: (1.0, 1.0, 1.0)})})
-    pad, pack, lstm, rest = found.bar(POINT)[0]
-    assert pad.ends == pytest.approx((0.35, 0.45))
-    assert pack.ends == pytest.approx((0.1, 0.6))
-    assert lstm.ends == pytest.approx((0.9, 0.9))
-    assert rest.ends is None
+    pad, pack, lstm, rest = found.bars(POINT).values()
+    assert pad.whisker == pytest.approx((0.35, 0.45))
+    assert pack.whisker == pytest.approx((0.1, 0.6))
+    assert lstm.whisker == pytest.approx((0.9, 0.9))
+    assert rest.whisker is None
 
 
 def test_several_machines_stand_in_one_picture():
     found = {"CPU": made(10.0, 6.0, 5.0, 1.0), "GPU": made(1.0, 0.5, 0.4, 0.3)}
     drawing = ParsedSvg(parts.ByMachine(found).to_svg())
-    assert {"CPU, 8 steps", "GPU, 8 steps"} <= set(drawing.said())
+    assert [said[:12] for said in drawing.said() if "steps, " in said] == ["CPU, 8 steps", "GPU, 8 steps"]
     assert [said for said in drawing.said() if "a test" in said] == [
         f"{name}: {found[name].caption}." for name in found
     ]
