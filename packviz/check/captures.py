@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -52,42 +51,47 @@ class Captured(NamedTuple):
             return [self.backend, "not tried" if self.takes is None else "✗ no", "", "", ""]
         if self.same:
             return [self.backend, "✓ yes", "✓ yes", "", ""]
-        amount = "raises" if self.error else "shape" if np.isinf(self.difference) else f"{self.difference:.2g}"
+        amount = "raises" if self.error else "shape" if " shape " in self.message else f"{self.difference:.2g}"
         return [self.backend, "✓ yes", "✗ no", amount, self.trial]
 
 
-class _Flat(nn.Module):
-    """The network as a function of tensors alone: all that a trace and an ONNX file can pass."""
+def _flat(run: Runner, call: Any) -> tuple[nn.Module, list[str], Callable[[Any], list[Leaf]]]:
+    """The network as a function of tensors alone, which is all that a trace and an ONNX file can pass.
 
-    def __init__(self, run: Runner, call: Any) -> None:
-        super().__init__()
-        self.inner, self.run, self.inputs = run.module, run, call.arguments
-        self.names = [name for name, leaf in leaves(self.inputs) if isinstance(leaf, Tensor)]
-        self.gave: list[Leaf] = []
+    Returns:
+        The function, the names of its inputs, and what names its outputs, beside the constants that it keeps.
+    """
+    names = [name for name, leaf in leaves(call.arguments) if isinstance(leaf, Tensor)]
+    gave: list[Leaf] = []  # not an attribute: torch.export resets those
 
-    def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
-        call = self.run.call({})
-        call.arguments.update(replaced(self.inputs, dict(zip(self.names, given, strict=False))))
-        self.gave = leaves({"output": self.run.forward(call)})
-        return (*(leaf for _, leaf in self.gave if isinstance(leaf, Tensor)), torch.zeros(()))
+    class Flat(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = run.module
 
-    def named(self, outputs: Any) -> list[Leaf]:
-        """The outputs of what was captured, beside the constants that it keeps."""
+        def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+            call.arguments.update(replaced(call.arguments, dict(zip(names, given, strict=False))))
+            gave[:] = leaves({"output": run.forward(call)})
+            return (*(leaf for _, leaf in gave if isinstance(leaf, Tensor)), torch.zeros(()))
+
+    def named(outputs: Any) -> list[Leaf]:
         given = iter(outputs)
-        return [(name, next(given) if isinstance(leaf, Tensor) else leaf) for name, leaf in self.gave]
+        return [(name, next(given) if isinstance(leaf, Tensor) else leaf) for name, leaf in gave]
+
+    return Flat().eval(), names, named
 
 
 def _trace(run: Runner, inputs: Inputs, at: Axes) -> Answer:
     if sys.version_info >= (3, 14):
         raise ImportError("torch.jit.trace is deprecated, and not supported on Python 3.14; ask for another backend")
 
-    def capture(call: Any) -> tuple[Any, _Flat]:
-        flat = _Flat(run, call).eval()
+    def capture(call: Any) -> Any:
         given = tuple(tensors(call.arguments))
-        return torch.jit.trace(flat, given, check_trace=False), flat  # type: ignore[no-untyped-call]
+        flat, _, named = _flat(run, call)
+        return torch.jit.trace(flat, given, check_trace=False), named  # type: ignore[no-untyped-call]
 
-    graph, flat = run(inputs, capture)
-    return lambda other: flat.named(run(other, lambda call: graph(*tensors(call.arguments))))
+    graph, named = run(inputs, capture)
+    return lambda other: named(run(other, lambda call: graph(*tensors(call.arguments))))  # type: ignore[no-any-return]
 
 
 def _export(run: Runner, inputs: Inputs, at: Axes) -> Answer:
@@ -105,12 +109,13 @@ def _dynamic(at: Axes, name: str, leaf: Any) -> Any:
     return {axis: torch.export.Dim.AUTO for axis in at.get(name, ())} if isinstance(leaf, Tensor) else None
 
 
-def _compile(run: Runner, inputs: Inputs, at: Axes) -> Answer:
+def compiled(run: Runner, inputs: Inputs, at: Axes, backend: Any = "eager", fullgraph: bool = True) -> Answer:
+    """What `torch.compile` makes of the network, with a backend that needs no C++ compiler."""
     torch.compiler.reset()
-    compiled = torch.compile(run.module, backend="eager", fullgraph=True, dynamic=True if at else None)
+    made = torch.compile(run.module, backend=backend, fullgraph=fullgraph, dynamic=True if at else None)
 
     def captured(other: Inputs) -> list[Leaf]:
-        return leaves({"output": run(other, lambda call: compiled(*call.args, **call.kwargs))})
+        return leaves({"output": run(other, lambda call: made(*call.args, **call.kwargs))})
 
     captured(inputs)
     return captured
@@ -128,27 +133,28 @@ def _onnx(legacy: bool, run: Runner, inputs: Inputs, at: Axes) -> Answer:
         raise ImportError(f"{error.name} is not installed: {install}", name=error.name) from error
     file = io.BytesIO()
 
-    def capture(call: Any) -> _Flat:
-        flat, given = _Flat(run, call).eval(), tuple(tensors(call.arguments))
+    def capture(call: Any) -> Callable[[Any], list[Leaf]]:
+        given = tuple(tensors(call.arguments))
+        flat, leaf_names, named = _flat(run, call)
         names = [f"x{i}" for i in range(len(given))]
         if legacy:
-            shapes: Any = {name: [*at.get(leaf, ())] for name, leaf in zip(names, flat.names, strict=True)}
+            shapes: Any = {name: [*at.get(leaf, ())] for name, leaf in zip(names, leaf_names, strict=True)}
             torch.onnx.export(flat, given, cast(Any, file), dynamo=False, input_names=names, dynamic_axes=shapes)
         else:
-            shapes = (tuple(_dynamic(at, leaf, value) for leaf, value in zip(flat.names, given, strict=True)),)
-            program: Any = torch.onnx.export(
-                flat, given, dynamo=True, verbose=False, input_names=names, dynamic_shapes=shapes if at else None
+            shapes = (tuple(map(partial(_dynamic, at), leaf_names, given)),) if at else None
+            made: Any = torch.onnx.export(
+                flat, given, dynamo=True, verbose=False, input_names=names, dynamic_shapes=shapes
             )
-            file.write(program.model_proto.SerializeToString())
-        return flat
+            file.write(made.model_proto.SerializeToString())
+        return named
 
-    flat = run(inputs, capture)
+    named = run(inputs, capture)
     session = onnxruntime.InferenceSession(file.getvalue())
     known = [one.name for one in session.get_inputs()]  # what the network does not read is left out of the file
 
     def captured(other: Inputs) -> list[Leaf]:
         feed = {f"x{i}": one.detach().cpu().numpy() for i, one in enumerate(tensors(other))}
-        return flat.named(map(torch.from_numpy, session.run(None, {name: feed[name] for name in known})))
+        return named(map(torch.from_numpy, session.run(None, {name: feed[name] for name in known})))
 
     return captured
 
@@ -156,7 +162,7 @@ def _onnx(legacy: bool, run: Runner, inputs: Inputs, at: Axes) -> Answer:
 BACKENDS: dict[str, Callable[[Runner, Inputs, Axes], Answer]] = {
     "trace": _trace,
     "export": _export,
-    "compile": _compile,
+    "compile": compiled,
     "onnx": partial(_onnx, False),
     "onnx_legacy": partial(_onnx, True),
 }
@@ -164,8 +170,24 @@ BACKENDS: dict[str, Callable[[Runner, Inputs, Axes], Answer]] = {
 run by ONNX Runtime."""
 
 
-def judged(backend: str, run: Runner, tried: list[Trial], varied: list[Reading], dynamic: bool) -> Captured:
-    """Captures the network on the first of the trials, and compares on all."""
+def judged(
+    backend: str,
+    run: Runner,
+    tried: list[Trial],
+    varied: list[Reading],
+    dynamic: bool = False,
+    capture: Callable[[Runner, Inputs, Axes], Answer] | None = None,
+) -> Captured:
+    """Captures the network on the first of the trials, and compares on all.
+
+    Args:
+        backend: one of `BACKENDS`.
+        run: runs the network.
+        tried: inputs, with what the network gives for them.
+        varied: which of the inputs hold lengths.
+        dynamic: whether to capture for other sizes of batch and time as well.
+        capture: what captures, if it is not the backend itself.
+    """
     inputs = tried[0].inputs
     by_name = dict(leaves(inputs))
     if backend not in ("export", "compile"):
@@ -176,7 +198,7 @@ def judged(backend: str, run: Runner, tried: list[Trial], varied: list[Reading],
     result = Captured(backend, True, True)
     with quiet(), cast(Any, torch.jit).optimized_execution(False):
         try:
-            captured = BACKENDS[backend](run, inputs, axes(inputs, varied) if dynamic else {})
+            captured = (capture or BACKENDS[backend])(run, inputs, axes(inputs, varied) if dynamic else {})
         except ImportError as error:
             return Captured(backend, None, message=str(error))
         except Exception as error:

@@ -13,6 +13,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import isfile
 from textwrap import dedent
 from typing import Any, NamedTuple
 
@@ -232,7 +233,7 @@ def _errors(row: Captured, run: Runner, tried: list[Trial], first: Recorder) -> 
         yield Finding("error", row.backend, f"{name} refuses the network: {row.message}", where,
                       _TENSORS if row.backend == "trace" else _OPERATOR)  # fmt: skip
     else:
-        (trial,) = (one for one in tried if one.name == row.trial)
+        trial = next(one for one in tried if one.name == row.trial)
         message = f"{name} takes the example, {tried[0].name}, and {row.message} for {row.trial}."
         kept: dict[str, str] = {}
         for one, other in _kept(first, record(run, trial.inputs)):
@@ -257,7 +258,7 @@ def _line_of(error: BaseException | None) -> str:
     lines = [site(frame.f_code.co_filename, line, str(frame.f_globals.get("__name__")))
              for frame, line in traceback.walk_tb(error and error.__traceback__) if is_readers(frame)]  # fmt: skip
     named = re.findall(r'File "([^"]+)", line (\d+)', str(error))
-    lines += [site(path, int(line)) for path, line in named if not re.search(r"[\\/](torch|packviz)[\\/]", path)]
+    lines += [site(path, int(line)) for path, line in named if isfile(path) and not re.search("/(torch|ops)/", path)]
     return lines[-1] if lines else ""
 
 

@@ -292,8 +292,8 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
     plain = {name: leaf for name, leaf in floats.items() if name not in known}
     # What was read as a mask or as parts may be neither.
     for some in (plain, *({**plain, name: floats[name]} for name in floats if name in known)):
-        if some and not attempt("other numbers", some):
-            del result.refused["other numbers"]  # the network may not take such numbers
+        if some and not attempt(name := f"other numbers in {', '.join(some)}", some):
+            del result.refused[name]  # the network may not take such numbers
     for name, batch, steps in (("one more sequence", 1, 0), ("2 more time steps", 0, 2)) if sized else ():
         at = axes(inputs, result.varied or together)
         attempt(name, {leaf: _larger(value, at.get(leaf, {}), (batch, steps)) for leaf, value in leaves(inputs)})
