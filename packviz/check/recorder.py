@@ -147,18 +147,19 @@ def together(one: Recorder, other: Recorder) -> Iterator[tuple[Event, Event]]:
 
 
 def site(path: str, line: int, module: str = "") -> str:
-    """A line of code, as `my/model.py, line 7: return x`. Code that is in no file, as in a notebook, has no path.
+    """A line of code, as `my/model.py, line 7: return x`. Code that is in no file, as in a notebook, has no path."""
+    name = shown_path(path, module) if Path(path).is_file() and "ipykernel" not in path else ""
+    return f"{name}{', ' * bool(name)}line {line}: {linecache.getline(path, line).strip()}"
 
-    A file below the working directory is named from there, one of an installed package from where that lies.
-    """
-    code = linecache.getline(path, line).strip()
-    name = os.path.relpath(path) if Path(path).is_absolute() else path
-    if not Path(path).is_file() or "ipykernel" in path:
-        return f"line {line}: {code}"
-    if name.startswith(os.pardir):
-        parents = module.split(".")[: None if Path(path).name == "__init__.py" else -1]
-        name = "/".join([*parents, Path(path).name]) if parents else path
-    return f"{name}, line {line}: {code}"
+
+def shown_path(path: str, module: str) -> str:
+    """A file below the working directory from there, one of a package from where that lies, any other in full."""
+    path = os.path.abspath(path)
+    if path.startswith(os.path.join(os.getcwd(), "")):
+        return os.path.relpath(path)
+    parts = Path(path).with_suffix("").parts
+    names = module.split(".") + ["__init__"] * (parts[-1] == "__init__")
+    return "/".join([*names[:-1], Path(path).name]) if len(names) > 1 and [*parts[-len(names) :]] == names else path
 
 
 def _text(value: Any) -> str:

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import isfile
-from textwrap import dedent
+from textwrap import dedent, wrap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ from packviz.core.frames import is_readers
 from packviz.core.validation import one_of
 from packviz.draw.listing import Line, Listing
 from packviz.draw.sheet import Sheet
-from packviz.draw.text import table
+from packviz.draw.text import count, table
 
 _MOST_LINES = 24  # of code that is shown
 
@@ -55,7 +55,8 @@ class StaticCheck(Findings):
         """What each backend makes of the network, in a sentence."""
         if self.undecided:
             return f"Undecided: {self[self.rules.index('undecided')].message}"
-        return " ".join(map(_sentence, self.backends)) or "Nothing was asked for."
+        about = f"{count(n, 'warning')} about compilers that were not run." if (n := len(self.of("warning"))) else ""
+        return " ".join([*map(_sentence, self.backends), about]).strip()
 
     @property
     def rows(self) -> list[list[str]]:
@@ -129,7 +130,8 @@ def check_static(
     errors += [one for row in rows if not row.same for one in _errors(row, run, tested.tried, first)]
     shown = [*errors, *{(one.rule, one.where): one for one in [*_of_other_compilers(seen)][::-1]}.values()]
     notes = _notes(tested, found, asked, rows, dynamic)
-    return StaticCheck(type(module).__name__, tuple(shown), tuple(rows), tuple(notes), _listing(module, shown))
+    lines = tuple(line for note in notes for line in wrap(note, 106, subsequent_indent="  "))
+    return StaticCheck(type(module).__name__, tuple(shown), tuple(rows), lines, _listing(module, shown))
 
 
 def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:

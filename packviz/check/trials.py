@@ -53,8 +53,13 @@ def mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
 def leaves(nest: Mapping[str, Any]) -> list[Leaf]:
     """The leaves of everything in a mapping, each with its name."""
     found: list[Leaf] = []
+
+    def look(name: str, leaf: Any) -> Any:
+        found.append((name, leaf))
+        return leaf
+
     for name, value in nest.items():
-        mapped(name, value, lambda at, leaf: found.append((at, leaf)))
+        mapped(name, value, look)
     return found
 
 
