@@ -59,6 +59,11 @@ class StaticCheck(Findings):
         return " ".join([*map(_sentence, self.backends), about]).strip()
 
     @property
+    def lines(self) -> list[str]:
+        """The table and the notes."""
+        return [*table(self.rows, "<  <"), *(line for one in self.notes for line in wrap(one, 108, subsequent_indent="  "))]
+
+    @property
     def rows(self) -> list[list[str]]:
         """The table: each backend, whether it takes the network, whether results are the same, and if not, where."""
         head = ["backend", "takes it", "same", "difference", "shown by"]
@@ -66,14 +71,13 @@ class StaticCheck(Findings):
 
     def to_text(self) -> str:
         """The table and the notes, every finding, and the code."""
-        parts = [self.headline, *table(self.rows, "<  <"), *self.notes, *(one.to_text() for one in self)]
+        parts = [self.headline, *self.lines, *(one.to_text() for one in self)]
         return "\n".join([*parts, *(["", self.code.to_text()] if self.code else [])])
 
     def pictures(self, theme: str) -> list[Sheet]:
         """The code, the table, and the findings below."""
         sheet = Sheet(theme)
-        y = sheet.paragraph(8, 12, table(self.rows, "<  <"))
-        sheet.paragraph(8, y + 4, self.notes, ink=sheet.colours.muted)
+        sheet.paragraph(8, 12, self.lines)
         return [*([self.code.sheet(theme)] if self.code else []), sheet, *super().pictures(theme)]
 
 
@@ -128,10 +132,12 @@ def check_static(
     errors = _undecided(run, tested, seen, lengths_at)
     rows = [] if errors else [judged(one, run, tested.tried, tested.varied, dynamic) for one in asked]
     errors += [one for row in rows if not row.same for one in _errors(row, run, tested.tried, first)]
-    shown = [*errors, *{(one.rule, one.where): one for one in [*_of_other_compilers(seen)][::-1]}.values()]
+    others: dict[tuple[str, str], Finding] = {}
+    for one in _of_other_compilers(seen):
+        others.setdefault((one.rule, one.where), one)
+    shown = [*errors, *others.values()]
     notes = _notes(tested, found, asked, rows, dynamic)
-    lines = tuple(line for note in notes for line in wrap(note, 106, subsequent_indent="  "))
-    return StaticCheck(type(module).__name__, tuple(shown), tuple(rows), lines, _listing(module, shown))
+    return StaticCheck(type(module).__name__, tuple(shown), tuple(rows), tuple(notes), _listing(module, shown))
 
 
 def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
