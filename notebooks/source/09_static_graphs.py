@@ -181,7 +181,7 @@ def forward(self, x, lengths):
     packed = packed._replace(data=self.before(packed.data))
     return self.lstm(packed)[1]
 """
-assert typed.result.rules == ["size"]
+assert typed.result.rules == ["size", "size"]
 
 # %% [markdown]
 # ## Two paths

@@ -106,7 +106,7 @@ def _export(run: Runner, inputs: Inputs, at: Axes) -> Answer:
 
 
 def _dynamic(at: Axes, name: str, leaf: Any) -> Any:
-    return {axis: torch.export.Dim.AUTO for axis in at.get(name, ())} if isinstance(leaf, Tensor) else None
+    return dict.fromkeys(at.get(name, ()), torch.export.Dim.AUTO) if isinstance(leaf, Tensor) else None
 
 
 def compiled(run: Runner, inputs: Inputs, at: Axes, backend: Any = "eager", fullgraph: bool = True) -> Answer:
@@ -194,7 +194,9 @@ def judged(
         for name, leaf in ((one.name, by_name.get(one.name)) for one in varied):
             if leaf is not None and not isinstance(leaf, Tensor):
                 kind = type(leaf).__name__
-                return Captured(backend, False, message=f"it takes tensors alone, and {name} is a {kind}: give a tensor")
+                return Captured(
+                    backend, False, message=f"it takes tensors alone, and {name} is a {kind}: give a tensor"
+                )
     result = Captured(backend, True, True)
     with quiet(), cast(Any, torch.jit).optimized_execution(False):
         try:

@@ -15,7 +15,6 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 

@@ -61,7 +61,10 @@ class StaticCheck(Findings):
     @property
     def lines(self) -> list[str]:
         """The table and the notes."""
-        return [*table(self.rows, "<  <"), *(line for one in self.notes for line in wrap(one, 108, subsequent_indent="  "))]
+        return [
+            *table(self.rows, "<  <"),
+            *(line for one in self.notes for line in wrap(one, 108, subsequent_indent="  ")),
+        ]
 
     @property
     def rows(self) -> list[list[str]]:
@@ -291,8 +294,8 @@ _HABITS = (
            f"{_LEGACY} ignores padding_value={{value}} and pads with 0 (pytorch#28423), without an error.",
            "Pad with 0, and mask by the lengths: output.masked_fill(~{mask}[..., None], {value})."),
     _Habit("total_length", "pad_packed_sequence", lambda a: a["total_length"] is None,
-           f"Without total_length the size depends on the lengths. {_NEURON} refuses that. {_LEGACY} pads to all time"
-           " steps instead, without an error.",
+           f"Without total_length it pads to max(lengths), so the size depends on the lengths. {_LEGACY} pads to all"
+           " time steps instead, without an error.",
            "Pass total_length, the time steps of the padded input: total_length=x.size(0), or x.size(1)."),
     *(_Habit("unsorted", name, lambda a: not a["enforce_sorted"],
              f"{_NEURON} leaves the sort of enforce_sorted=False to the CPU.",
@@ -337,7 +340,11 @@ def _notes(
     if tested.refused:
         error = next(iter(tested.refused.values()))
         yield f"refused by the network itself: {'; '.join(tested.refused)} ({type(error).__name__})"
-    left = [name for name in BACKENDS if name not in asked or name not in {one.backend for one in rows if one.takes is not None}]
+    left = [
+        name
+        for name in BACKENDS
+        if name not in asked or name not in {one.backend for one in rows if one.takes is not None}
+    ]
     yield f"not tried: {', '.join([*left, *([] if dynamic else ['other sizes of batch and time'])])}"
 
 

@@ -159,7 +159,9 @@ def readings(inputs: Mapping[str, Any]) -> list[Reading]:
     """The ways in which the inputs may be read as lengths, for each input the likeliest first."""
     parts = dict(leaves(inputs))
     names = [name.removesuffix(_SIZES) for name in parts if name.endswith(_SIZES)]
-    packed = [_packed(name, PackedSequence(*(parts[f"{name}.{one}"] for one in PackedSequence._fields))) for name in names]
+    packed = [
+        _packed(name, PackedSequence(*(parts[f"{name}.{one}"] for one in PackedSequence._fields))) for name in names
+    ]
     found = [leaf for leaf in parts.items() if leaf[0].rpartition(".")[0] not in names]
     steps = sorted({n for _, leaf in found if isinstance(leaf, Tensor) and leaf.dim() > 1 for n in leaf.shape})
     return [*packed, *(reading for leaf in found for reading in _readings(*leaf, steps))]
@@ -169,8 +171,9 @@ def _packed(name: str, value: PackedSequence) -> Reading:
     padded, lengths = pad_packed_sequence(value, batch_first=True)
 
     def write(new: Tensor) -> dict[str, Any]:
-        packed = pack_padded_sequence(padded, new, batch_first=True, enforce_sorted=value.sorted_indices is None)
-        return dict(leaves({name: packed}))
+        is_sorted = value.sorted_indices is None
+        new = new.sort(descending=True)[0] if is_sorted else new
+        return dict(leaves({name: pack_padded_sequence(padded, new, batch_first=True, enforce_sorted=is_sorted)}))
 
     return Reading(name, "a PackedSequence", lengths.tolist(), write)
 
@@ -329,7 +332,9 @@ def _larger(leaf: Any, at: Mapping[int, int], more: tuple[int, int]) -> Any:
     for axis, kind in at.items():
         index = np.arange(leaf.shape[axis] + more[kind]).clip(max=leaf.shape[axis] - 1)
         is_tensor = isinstance(leaf, Tensor)
-        leaf = leaf.index_select(axis, torch.as_tensor(index, device=leaf.device)) if is_tensor else leaf.take(index, axis)
+        leaf = (
+            leaf.index_select(axis, torch.as_tensor(index, device=leaf.device)) if is_tensor else leaf.take(index, axis)
+        )
     return leaf.clone() if isinstance(leaf, Tensor) else leaf
 
 

@@ -32,6 +32,7 @@ AROUND = 5
 
 _NOT_RUN = "not run: "
 
+
 @dataclass(frozen=True)
 class Cell:
     """What came of one network in one compiler.

@@ -234,7 +234,11 @@ USES = {
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("lengths", [[5, 3, 6, 2], pytest.param([6, 6, 6, 6], marks=pytest.mark.slow), [6, 5, 3, 1]])
 def test_ok_means_that_a_trace_is_right_for_other_lengths(use, lengths):
-    module, x, n = net(lambda self, x, n: USES[use](x * self.scale, n), scale=nn.Parameter(torch.tensor(1.5))), torch.randn(B, T), torch.tensor(lengths)
+    module, x, n = (
+        net(lambda self, x, n: USES[use](x * self.scale, n), scale=nn.Parameter(torch.tensor(1.5))),
+        torch.randn(B, T),
+        torch.tensor(lengths),
+    )
     right = is_right_for_random_lengths(module, (x, n), lambda n: (x, n))
     found = pv.check_static(module, (x, n))
     assert found.ok == right
@@ -313,7 +317,10 @@ def test_lengths_are_found_in_any_form(form, nest):
     assert any(f"{name}, as " in note for note in found.notes)
     if form in ("list", "tuple", "numpy"):
         assert not found.backends[0].takes
-        assert found.backends[0].message == f"it takes tensors alone, and {name} is a {dict(list='list', tuple='tuple', numpy='ndarray')[form]}: give a tensor"
+        assert (
+            found.backends[0].message
+            == f"it takes tensors alone, and {name} is a {dict(list='list', tuple='tuple', numpy='ndarray')[form]}: give a tensor"
+        )
 
 
 @pytest.mark.parametrize("form", ["int32", "mask", "padding mask", "ids", "parts", "a column"])
@@ -459,10 +466,14 @@ def test_lengths_the_network_refuses_are_named_and_are_no_finding():
     def forward(self, x, n):
         return self.rnn(pack_padded_sequence(x, n, batch_first=True))[1]
 
-    found = check(forward, torch.randn(3, 5, 3), torch.tensor([5, 3, 2]), modules={"rnn": nn.GRU(3, 4, batch_first=True)})
+    found = check(
+        forward, torch.randn(3, 5, 3), torch.tensor([5, 3, 2]), modules={"rnn": nn.GRU(3, 4, batch_first=True)}
+    )
     assert found.ok
     assert not found
-    assert any(re.match(r"refused by the network itself: n \[2, 3, 5\]; .*\(RuntimeError\)", one) for one in found.notes)
+    assert any(
+        re.match(r"refused by the network itself: n \[2, 3, 5\]; .*\(RuntimeError\)", one) for one in found.notes
+    )
 
 
 def test_where_several_inputs_fit_all_are_varied_and_named():
@@ -477,7 +488,9 @@ def test_where_several_inputs_fit_all_are_varied_and_named():
     assert check(forward, *inputs, lengths_at="mask").notes[0] == "lengths: mask, as a mask"
     assert check(forward, *inputs, lengths_at=["n", "mask"]).notes[0] == "lengths: n, as whole numbers; mask, as a mask"
     assert check(forward, *inputs, lengths_at=()).notes[0] == "lengths: none found"
-    with pytest.raises(ValueError, match=r"lengths_at names y, where no lengths can be read; the inputs are x, n, mask"):
+    with pytest.raises(
+        ValueError, match=r"lengths_at names y, where no lengths can be read; the inputs are x, n, mask"
+    ):
         check(forward, *inputs, lengths_at="y")
     parts = check(lambda self, x, n: x * n.sum(), torch.randn(B, T, 12), LENGTHS / T)
     assert "may be lengths as well, not tried: n, as parts of 12" in parts.notes
@@ -559,7 +572,10 @@ def test_each_line_that_keeps_a_length_is_named():
     found = check(forward, torch.randn(B, T), LENGTHS)
     assert found.rules == ["trace", "constant"]
     assert [one.where for one in found] == [line_of(forward, "n.max().item()"), line_of(forward, "n.tolist()")]
-    assert re.search(r"differs by [\d.]+ for n \[\d, \d, \d, \d\]\. It keeps what item\(\) reads: 6, and \d there\.", found[0].message)
+    assert re.search(
+        r"differs by [\d.]+ for n \[\d, \d, \d, \d\]\. It keeps what item\(\) reads: 6, and \d there\.",
+        found[0].message,
+    )
     assert not [line for line in found.code.lines if line.wrong != bool(re.search("item|tolist", line.code))]
 
 
@@ -617,7 +633,9 @@ def test_the_new_exporter_is_run():
     inputs = networks.example(5, [5, 3, 4])
     assert pv.check_static(networks.PaddedTagger(), inputs, "onnx").ok
     assert not pv.check_static(networks.PackedTagger(), inputs, "onnx").backends[0].takes
-    masked = check(lambda self, x, n: x * (torch.arange(T) < n[:, None]), torch.randn(B, T), LENGTHS, backends="onnx", dynamic=True)
+    masked = check(
+        lambda self, x, n: x * (torch.arange(T) < n[:, None]), torch.randn(B, T), LENGTHS, backends="onnx", dynamic=True
+    )
     assert not masked.ok  # T is a constant of its code
     assert masked.backends[0].trial == "2 more time steps"
 
@@ -638,7 +656,9 @@ def test_other_sizes_are_tried_where_they_are_asked_for(backend):
     found = check(any_size, *inputs, backends=backend, dynamic=True)
     assert "one more sequence; 2 more time steps" in " ".join(found.notes)
     assert "other sizes" not in found.notes[-1]
-    for_one_batch = check(lambda self, x, n: x * n[:, None] + torch.arange(len(x.tolist())).sum(), *inputs, dynamic=True)
+    for_one_batch = check(
+        lambda self, x, n: x * n[:, None] + torch.arange(len(x.tolist())).sum(), *inputs, dynamic=True
+    )
     assert for_one_batch.backends[0].trial == "one more sequence"
 
 
@@ -813,7 +833,12 @@ async def later(self, x):
         (networks.Sorted, (LENGTHS,), TypeError, "module is a type; give the nn.Module itself"),
         (networks.Sorted(), LENGTHS, TypeError, "example_inputs is a Tensor; give a tuple of the inputs"),
         (networks.Sorted(), 5, TypeError, "example_inputs is a int"),
-        (networks.Sorted(), (LENGTHS,), ValueError, "do not fit Sorted.forward: missing a required argument: 'lengths'"),
+        (
+            networks.Sorted(),
+            (LENGTHS,),
+            ValueError,
+            "do not fit Sorted.forward: missing a required argument: 'lengths'",
+        ),
         (networks.Sorted(), {"y": LENGTHS}, ValueError, "do not fit Sorted.forward"),
         (net(generator), (LENGTHS,), ValueError, r"Net\.forward is a generator or async: a call runs nothing"),
         (net(later), (LENGTHS,), ValueError, r"Net\.forward is a generator or async"),
