@@ -247,13 +247,14 @@ def _errors(row: Captured, run: Runner, tried: list[Trial], first: Recorder) -> 
         trial = next(one for one in tried if one.name == row.trial)
         message = f"{name} takes the example, {tried[0].name}, and {row.message} for {row.trial}."
         kept: dict[str, str] = {}
-        for one, other in _kept(first, record(run, trial.inputs)):
-            read = f"It keeps what {one.name.strip('_')}() reads: {one.value:.40}, and {other.value:.40} there."
-            kept.setdefault(one.where, read)
+        for other in [trial, *tried]:  # what `.data` keeps is read nowhere: then other lengths may show a line
+            for one, two in [] if kept else _kept(first, record(run, other.inputs)):
+                read = f"what {one.name.strip('_')}() reads: {one.value:.40}, and {two.value:.40} for {other.name}"
+                kept.setdefault(one.where, f"It keeps {read}.")
         line, text = next(iter(kept.items()), (where, ""))
         yield Finding("error", row.backend, f"{message} {text}".strip(), line, _TENSORS)
         for line, text in [*kept.items()][1:]:
-            yield Finding("error", "constant", text.replace("there", f"for {row.trial}"), line, _TENSORS)
+            yield Finding("error", "constant", text, line, _TENSORS)
 
 
 def _kept(first: Recorder, second: Recorder) -> list[tuple[Event, Event]]:
@@ -324,8 +325,8 @@ def _of_other_compilers(seen: list[Recorder]) -> Iterator[Finding]:
             if not one.in_rnn:
                 a, b = next(pair for pair in zip(one.shapes, two.shapes, strict=False) if pair[0] != pair[1])
                 message = f"The size of what {one.name} takes or gives depends on the lengths: {a}, or {b}."
-                yield Finding("warning", "size", f"{message} {_NEURON} refuses that.", one.where,
-                              "Pad first with pad_packed_sequence(…, total_length=…), and mask the padding.")  # fmt: skip
+                fix = "Pad first with pad_packed_sequence(…, total_length=…), and mask the padding."
+                yield Finding("warning", "size", f"{message} {_NEURON} refuses that.", one.where, fix)
             break  # all sizes that follow depend on it
 
 
