@@ -26,6 +26,7 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 Leaf = tuple[str, Any]  # with its name, such as `batch['lengths']`
+_PARTS = "data", "batch_sizes", "sorted_indices", "unsorted_indices"
 _SIZES = ".batch_sizes"  # of a PackedSequence: its tensors are never lengths by themselves
 _HOLDERS = (dict, list, set, OrderedDict, defaultdict)  # attributes of a module whose contents are restored
 
@@ -160,7 +161,7 @@ def readings(inputs: Mapping[str, Any]) -> list[Reading]:
     parts = dict(leaves(inputs))
     names = [name.removesuffix(_SIZES) for name in parts if name.endswith(_SIZES)]
     packed = [
-        _packed(name, PackedSequence(*(parts[f"{name}.{one}"] for one in PackedSequence._fields))) for name in names
+        _packed(name, PackedSequence(*(parts[f"{name}.{one}"] for one in _PARTS))) for name in names
     ]
     found = [leaf for leaf in parts.items() if leaf[0].rpartition(".")[0] not in names]
     steps = sorted({n for _, leaf in found if isinstance(leaf, Tensor) and leaf.dim() > 1 for n in leaf.shape})
@@ -287,20 +288,27 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
             result.refused[name] = error
         return name not in result.refused
 
+    changes: list[tuple[str, dict[str, Any]]] = [("", {})]
     for plan in (together, *([one] for one in found)):
         if {one.name for one in plan} & {one.name for one in result.varied}:
             continue
         took = []
         for numbers in zip(*(others(one.lengths) for one in plan), strict=False):
-            new = [one.write(torch.tensor(n)) for one, n in zip(plan, numbers, strict=True)]
-            took.append(attempt(_label(plan, numbers), {name: leaf for one in new for name, leaf in one.items()}))
-        result.varied.extend(plan if any(took) else [])
+            made = [one.write(torch.tensor(n)) for one, n in zip(plan, numbers, strict=True)]
+            name, new = _label(plan, numbers), {leaf: value for one in made for leaf, value in one.items()}
+            if attempt(name, new):
+                took.append((name, new))
+        result.varied.extend(plan if took else [])
+        changes += took[:2]
     known = {one.name for one in result.varied}
     floats = {name: _negated(leaf) for name, leaf in leaves(inputs) if _is_float(leaf)}
     plain = {name: leaf for name, leaf in floats.items() if name not in known}
-    # What was read as a mask or as parts may be neither.
-    for some in (plain, *({**plain, name: floats[name]} for name in floats if name in known)):
-        if some and not attempt(name := f"other numbers in {', '.join(some)}", some):
+    # A value that is kept may show only for some numbers; and what was read as a mask or as parts may be neither.
+    some = [(other, {**plain, **new}) for other, new in changes if plain]
+    some += [("", {**plain, name: floats[name]}) for name in floats if name in known]
+    for other, new in some:
+        name = f"other numbers in {', '.join(name for name in new if name in floats)}{' and ' * bool(other)}{other}"
+        if not attempt(name, new):
             del result.refused[name]  # the network may not take such numbers
     for name, batch, steps in (("one more sequence", 1, 0), ("2 more time steps", 0, 2)) if sized else ():
         at = axes(inputs, result.varied or together)
@@ -350,8 +358,9 @@ def _is_float(leaf: Any) -> bool:
 
 
 def _negated(leaf: Tensor) -> Tensor:
-    """Its negative, and half of the first entry zero, as padding may be."""
-    new = -leaf.detach()
+    """Its negative, and half of the first entry zero, as padding may be; of nothing but zeros, random numbers."""
+    generator = torch.Generator(leaf.device).manual_seed(0)
+    new = -leaf.detach() if leaf.any() else torch.randn(leaf.shape, generator=generator, device=leaf.device).to(leaf)
     if new.dim():
         new = new.contiguous()
         new[0].reshape(-1)[new[0].numel() // 2 :] = 0
