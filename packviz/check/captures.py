@@ -91,7 +91,7 @@ def _trace(run: Runner, inputs: Inputs, at: Axes) -> Answer:
         return torch.jit.trace(flat, given, check_trace=False), named  # type: ignore[no-untyped-call]
 
     graph, named = run(inputs, capture)
-    return lambda other: named(run(other, lambda call: graph(*tensors(call.arguments))))  # type: ignore[no-any-return]
+    return lambda other: named(run(other, lambda call: graph(*tensors(call.arguments))))
 
 
 def _export(run: Runner, inputs: Inputs, at: Axes) -> Answer:
@@ -148,7 +148,7 @@ def _onnx(legacy: bool, run: Runner, inputs: Inputs, at: Axes) -> Answer:
             file.write(made.model_proto.SerializeToString())
         return named
 
-    named = run(inputs, capture)
+    named: Callable[[Any], list[Leaf]] = run(inputs, capture)
     session = onnxruntime.InferenceSession(file.getvalue())
     known = [one.name for one in session.get_inputs()]  # what the network does not read is left out of the file
 

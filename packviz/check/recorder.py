@@ -103,7 +103,8 @@ class Recorder(TorchFunctionMode):
 
     def _where(self) -> tuple[str, bool, bool, tuple[str, Mapping[str, Any]]]:
         frame: FrameType | None = sys._getframe(2)
-        in_rnn, direct, packing_call = False, True, ("", {})
+        in_rnn, direct = False, True
+        packing_call: tuple[str, Mapping[str, Any]] = "", {}
         while frame is not None and frame.f_code is not Runner.forward.__code__:
             module = str(frame.f_globals.get("__name__"))
             if self._is_readers(frame):

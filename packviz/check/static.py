@@ -154,7 +154,7 @@ def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
     kinds = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
     if any(is_one(module.forward) for is_one in kinds):
         raise ValueError(f"{name}.forward is a generator or async: a call runs nothing; use return")
-    if any(is_lazy(one) for one in [*module.parameters(), *module.buffers()]):  # type: ignore[no-untyped-call]
+    if any(is_lazy(one) for one in [*module.parameters(), *module.buffers()]):
         raise ValueError(f"{name} has lazy modules without sizes; run it once on a batch, then check it")
     named = dict(example_inputs) if isinstance(example_inputs, Mapping) else {}
     try:
@@ -268,7 +268,7 @@ def _kept(first: Recorder, second: Recorder) -> list[tuple[Event, Event]]:
 def _line_of(error: BaseException | None) -> str:
     """The innermost line of the reader's code that an error names, in its traceback or in its text."""
     lines = [site(frame.f_code.co_filename, line, str(frame.f_globals.get("__name__")))
-             for frame, line in traceback.walk_tb(error and error.__traceback__) if is_readers(frame)]  # fmt: skip
+             for frame, line in traceback.walk_tb(error.__traceback__ if error else None) if is_readers(frame)]  # fmt: skip
     named = re.findall(r'File "([^"]+)", line (\d+)', str(error))
     lines += [site(path, int(line)) for path, line in named if isfile(path) and not re.search("/(torch|ops)/", path)]
     return lines[-1] if lines else ""
@@ -337,7 +337,9 @@ def _notes(
     yield f"lengths: {'; '.join(map(str, tested.varied)) or 'none found'}"
     if also := [str(one) for one in found if (one.name, one.form) not in varied]:
         yield f"may be lengths as well, not tried: {'; '.join(also)}"
-    yield f"compared on: {'; '.join(one.name for one in tested.tried)}"
+    names = [one.name for one in tested.tried]
+    both = [name for name in names if name.startswith("other numbers") and " and " in name]
+    yield f"compared on: {'; '.join(name for name in names if name not in both)}{'; both together' if both else ''}"
     if tested.refused:
         error = next(iter(tested.refused.values()))
         yield f"refused by the network itself: {'; '.join(tested.refused)} ({type(error).__name__})"

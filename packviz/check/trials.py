@@ -160,9 +160,7 @@ def readings(inputs: Mapping[str, Any]) -> list[Reading]:
     """The ways in which the inputs may be read as lengths, for each input the likeliest first."""
     parts = dict(leaves(inputs))
     names = [name.removesuffix(_SIZES) for name in parts if name.endswith(_SIZES)]
-    packed = [
-        _packed(name, PackedSequence(*(parts[f"{name}.{one}"] for one in _PARTS))) for name in names
-    ]
+    packed = [_packed(name, PackedSequence(*(parts[f"{name}.{one}"] for one in _PARTS))) for name in names]
     found = [leaf for leaf in parts.items() if leaf[0].rpartition(".")[0] not in names]
     steps = sorted({n for _, leaf in found if isinstance(leaf, Tensor) and leaf.dim() > 1 for n in leaf.shape})
     return [*packed, *(reading for leaf in found for reading in _readings(*leaf, steps))]
@@ -299,7 +297,7 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
             if attempt(name, new):
                 took.append((name, new))
         result.varied.extend(plan if took else [])
-        changes += took[:2]
+        changes += took
     known = {one.name for one in result.varied}
     floats = {name: _negated(leaf) for name, leaf in leaves(inputs) if _is_float(leaf)}
     plain = {name: leaf for name, leaf in floats.items() if name not in known}

@@ -659,7 +659,7 @@ def test_other_sizes_are_tried_where_they_are_asked_for(backend):
     for forward, dynamic in ((fixed, False), (any_size, False), (any_size, True)):
         assert check(forward, *inputs, backends=backend, dynamic=dynamic).ok
     found = check(any_size, *inputs, backends=backend, dynamic=True)
-    assert "one more sequence; 2 more time steps" in " ".join(found.notes)
+    assert "one more sequence; 2 more time steps; both together" in " ".join(found.notes)
     assert "other sizes" not in found.notes[-1]
     for_one_batch = check(
         lambda self, x, n: x * n[:, None] + torch.arange(len(x.tolist())).sum(), *inputs, dynamic=True
@@ -808,7 +808,7 @@ def test_it_leaves_everything_as_it_was():
     assert not any(grad)
     assert len(set(drawn)) == 1
     assert [*dict.fromkeys(map(tuple, given))][:3] == [(5, 3), (3, 3), (5, 5)]
-    assert len(calls) <= 30
+    assert len(calls) <= 40
 
 
 def test_it_restores_after_a_failure():
