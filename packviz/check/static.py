@@ -267,8 +267,11 @@ def _kept(first: Recorder, second: Recorder) -> list[tuple[Event, Event]]:
 
 def _line_of(error: BaseException | None) -> str:
     """The innermost line of the reader's code that an error names, in its traceback or in its text."""
-    lines = [site(frame.f_code.co_filename, line, str(frame.f_globals.get("__name__")))
-             for frame, line in traceback.walk_tb(error.__traceback__ if error else None) if is_readers(frame)]  # fmt: skip
+    frames = traceback.walk_tb(error.__traceback__ if error else None)
+    theirs = (
+        (one.f_code.co_filename, line, str(one.f_globals.get("__name__"))) for one, line in frames if is_readers(one)
+    )
+    lines = [site(*one) for one in theirs]
     named = re.findall(r'File "([^"]+)", line (\d+)', str(error))
     lines += [site(path, int(line)) for path, line in named if isfile(path) and not re.search("/(torch|ops)/", path)]
     return lines[-1] if lines else ""
