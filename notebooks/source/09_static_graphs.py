@@ -17,7 +17,8 @@
 #
 # Some compilers run a network once, on an example. They keep its operators (a *graph*), and the **size of every
 # tensor**. We follow a guide for one of them, PyTorch on AWS Neuron (Inf1), a chip for running trained networks:
-# *Developer Guide – PyTorch Neuron LSTM Support*.
+# *Developer Guide – PyTorch Neuron LSTM Support*. The guide is archived, because the chip is no longer supported. Its
+# rules are those of any compiler that fixes every size.
 
 # %%
 import torch
@@ -46,17 +47,16 @@ x, lengths = torch.randn(5, 2, 3), torch.tensor([5, 3])
 pv.check_static(Network(), (x, lengths))
 
 # %% [markdown]
-# `pv.check_static` runs your module on an example and follows every tensor. On the left is the line to mend, on the right
-# are the sizes: the LSTM gives 8 rows here, and another number for other lengths.
-#
-# The message is the guide's, with one name put right. (`aten` is torch's library of operators, `prim::Return` the end of
-# `forward`. The guide's `aten::_pad_packed_input` does not exist.)
+# `pv.check_static` captures your module on the example, by `torch.jit.trace` unless you ask for more, and runs the
+# result and the module itself on other lengths. Here both give the same. It also compares the sizes: 8 rows are returned
+# here, and another number for other lengths. That is what a compiler with fixed shapes refuses, and the `!` marks the
+# line.
 
 # %% tags=["claims"]
-assert pv.check_static(Network(), (x, lengths)).rules == ["returned"]
+found = pv.check_static(Network(), (x, lengths))
+assert found.ok
+assert found.rules == ["size"]
 assert [len(pack_padded_sequence(x, n).data) for n in ([5, 5], [5, 3], [5, 1])] == [10, 8, 6]
-assert hasattr(torch.ops.aten, "_pad_packed_sequence")
-assert not hasattr(torch.ops.aten, "_pad_packed_input")
 
 # %% [markdown]
 # ## Where it may go
@@ -70,16 +70,17 @@ assert not hasattr(torch.ops.aten, "_pad_packed_input")
 from packviz.check import networks
 
 for network in [networks.Sorted, networks.Unsorted, networks.FinalStates, networks.Returned, networks.UsedByMax]:
-    print(pv.check_static(network(), (x, lengths)).headline)
+    found = pv.check_static(network(), (x, lengths))
+    print(network.__name__, found.rules)
 
 # %% tags=["claims"]
 rules = {network: pv.check_static(network(), (x, lengths)).rules for network in networks.GUIDE[1:]}
 assert rules == {
     networks.Sorted: ["total_length"],
     networks.Unsorted: ["unsorted", "total_length"],
-    networks.FinalStates: ["final_states"],
-    networks.Returned: ["returned"],
-    networks.UsedByMax: ["used"],
+    networks.FinalStates: [],
+    networks.Returned: ["size"],
+    networks.UsedByMax: ["size"],
 }
 assert not pv.check_static(networks.FixedLength(), (x,))
 
@@ -180,7 +181,7 @@ def forward(self, x, lengths):
     packed = packed._replace(data=self.before(packed.data))
     return self.lstm(packed)[1]
 """
-assert typed.result.rules == ["batch_sizes", "used"]
+assert typed.result.rules == ["size", "size"]
 
 # %% [markdown]
 # ## Two paths
@@ -195,9 +196,11 @@ ask("conditional packing")
 pv.check_static(networks.ConditionalTagger(), (x, lengths))
 
 # %% [markdown]
-# `check_static` also runs the network on other lengths of the same shape, on equal ones if yours are ragged, and the
-# other way round. What two runs do differently, a fixed graph cannot do. Then it traces the network on your example, and
-# compares the trace with the network itself. Where that cannot be tried, the verdict is *undecided*, and not `ok`.
+# The trace takes the network, and is wrong for other lengths, without an error. The table says for which. Two runs on
+# different lengths were recorded and compared, which shows the line where Python reads a value of the lengths. A trace
+# keeps that value. If no other lengths can be tried, the verdict is *undecided*, and never `ok`.
+#
+# `pv.check_static(…, backends=["trace", "export", "compile", "onnx", "onnx_legacy"])` tries all of torch's compilers.
 
 # %% [markdown]
 # ## torch's own compilers

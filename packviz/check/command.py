@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,23 +89,41 @@ EXECUTED = "The file is EXECUTED, and so is all that it imports: give only code 
 """What `packviz check --help` and `packviz patched --help` say."""
 
 
+UNTRIED = 3
+"""The exit status of `packviz check` where nothing is known to be wrong, and not everything could be tried."""
+
+_FACTORY = "write a function that takes nothing and give it instead: def example(): return {}, (x, lengths)"
+
+
 def add_check(parser: argparse.ArgumentParser) -> None:
     """Gives the parser the options of `packviz check`."""
-    add, parser.epilog = parser.add_argument, EXECUTED
+    add = parser.add_argument
+    parser.epilog = (
+        f"{EXECUTED} The exit status is 0 if every backend takes the network and gives the same, 1 if one does not, and"
+        f" {UNTRIED} if nothing is wrong but something could not be tried."
+    )
     add("target", metavar="MODULE:NAME", help="a network, or a function that returns (network, example_inputs): as in"
         " package.module:name, or path/file.py:name")  # fmt: skip
     add("--lengths", nargs="+", metavar="N", default=["5", "3", "2"], help="of the example that is made up where there"
         " is but a network (default: 5 3 2)")  # fmt: skip
+    add("--backends", nargs="+", metavar="NAME", default=["trace"], help="any of trace (the default), export, compile,"
+        " onnx and onnx_legacy")  # fmt: skip
+    add("--lengths-at", nargs="*", metavar="NAME", help="the inputs that hold lengths, if they are not found")
+    add("--dynamic", action="store_true", help="try other batch sizes and numbers of time steps, too")
     parser.set_defaults(run=_check)
 
 
 def _check(options: argparse.Namespace) -> int:
     from torch import nn  # noqa: PLC0415
 
-    from packviz.check.static import check_static  # noqa: PLC0415 - torch
+    from packviz.check.recorder import shown_path  # noqa: PLC0415 - torch
+    from packviz.check.static import check_static  # noqa: PLC0415
 
     n = Layout(lengths.read(" ".join(options.lengths))).lengths.tolist()
-    target = _named(options.target)
+    target, home = _named(options.target)
+    if not isinstance(target, nn.Module) and callable(target) and (needed := _needed(target)):
+        call = f"{target.__name__}({', '.join(f'{one}=…' for one in needed)})"
+        raise ValueError(f"{options.target} needs {', '.join(needed)}; {_FACTORY.format(call)}")
     with _complaining(Exception, f"{options.target}: "):
         if not isinstance(target, nn.Module) and callable(target):
             target = target()
@@ -114,13 +133,24 @@ def _check(options: argparse.Namespace) -> int:
             about = f"on an example made up for it, x of shape {tuple(target[1][0].shape)}: "
             advice = "; if your batches look different, give a function that returns (network, inputs)"
         if not isinstance(target, tuple) or len(target) != 2:
-            raise TypeError(
-                f"{type(target).__name__} is no network; give one, or a function that returns (network, inputs)"
-            )
+            name = type(target).__name__
+            raise TypeError(f"{name} is no network; give one, or a function that returns (network, inputs)")
         with _complaining(Exception, about, advice):
-            found = check_static(*target)
+            found = check_static(*target, options.backends, dynamic=options.dynamic, lengths_at=options.lengths_at)
+    typed, shown = options.target.rpartition(":")[0], shown_path(home.__file__, home.__name__)
+    if typed.endswith(".py"):  # the file is named as it was typed
+        found = replace(found, found=tuple(replace(one, where=one.where.replace(shown, typed, 1)) for one in found))
     print(found)
-    return int(not found.ok)
+    if found.ok:
+        return 0
+    return UNTRIED if found.undecided or all(one.same or one.takes is None for one in found.backends) else 1
+
+
+def _needed(target: Any) -> list[str]:
+    """The arguments that a class or a function cannot be called without."""
+    parameters = inspect.signature(target).parameters.values()
+    variable = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    return [one.name for one in parameters if one.default is one.empty and one.kind not in variable]
 
 
 def add_patched(parser: argparse.ArgumentParser) -> None:
@@ -171,23 +201,30 @@ def _patched(options: argparse.Namespace) -> None:
     options.program = program
 
 
-def _named(target: str) -> Any:
-    """What `package.module:name` or `path/file.py:name` names."""
+def _named(target: str) -> tuple[Any, Any]:
+    """What `package.module:name` or `path/file.py:name` names, and the module that it is in."""
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise ValueError(f"{target} is no MODULE:NAME, such as package.module:name or path/file.py:name")
     with _complaining((Exception, SystemExit), f"cannot import {place}: "):
         if place.endswith(".py"):
-            sys.path.insert(0, str(Path(place).resolve().parent))  # as `python path/file.py` does
-            form: Any = importlib.util.spec_from_file_location(place, place)  # a name that no other module has
-            module = sys.modules[form.name] = importlib.util.module_from_spec(form)
-            form.loader.exec_module(module)
+            path = Path(place).resolve()
+            root, parts = path.parent, [path.stem]
+            while (root / "__init__.py").exists():  # a file in a package is imported as part of it
+                root, parts = root.parent, [root.name, *parts]
+            sys.path.insert(0, str(root))
+            if len(parts) > 1:
+                module: Any = importlib.import_module(".".join(parts).removesuffix(".__init__"))
+            else:
+                form: Any = importlib.util.spec_from_file_location(place, path)  # a name that no other module has
+                module = sys.modules[form.name] = importlib.util.module_from_spec(form)
+                form.loader.exec_module(module)
         else:
             sys.path.insert(0, os.getcwd())  # as `python -m package.module` does
             module = importlib.import_module(place)
     if not hasattr(module, name):
         raise ValueError(f"{place} has no {name}")
-    return getattr(module, name)
+    return getattr(module, name), module
 
 
 def _example(network: Any, n: list[int]) -> tuple[Any, ...]:

@@ -61,7 +61,11 @@ class Finding(HasText):
         parts = self.message.splitlines()
         whole = re.sub(r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix)  # can be pasted
         parts += [f"{name}: {text}" for name, text in (("where", self.where), ("fix", whole)) if text]
-        lines = [line for one in parts for line in wrap(one, _COLUMNS - 4, subsequent_indent="  ")]
+        lines = [
+            line
+            for one in parts  # a path keeps its hyphens
+            for line in wrap(one, _COLUMNS - 4, subsequent_indent="  ", break_on_hyphens=not one.startswith("where: "))
+        ]
         return [line.replace("\xa0", " ") for line in lines]
 
 

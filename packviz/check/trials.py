@@ -1,8 +1,9 @@
-"""Runs a network on other lengths than the example's, and compares a trace of it with the network itself.
+"""Runs a network on other lengths than the example's: finds the inputs that hold lengths, and writes others like them.
 
 Any input that can be read as lengths is varied: whole numbers in a tensor, an array or a list, parts of T from 0 to 1,
-masks of either sense, and token ids padded with 0 or 1. All are varied together, or one by one if the network refuses
-that. To vary an input that holds no lengths is harmless: if a trace keeps its values, that is a defect as well.
+masks of either sense, token ids padded with 0 or 1, and a PackedSequence. All are varied together, or one by one if
+the network refuses that. To vary an input that holds no lengths is harmless: if a captured network keeps its values,
+that is a defect as well.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from __future__ import annotations
 import copy
 import inspect
 import random
-import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple, cast
+from dataclasses import is_dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,13 +23,12 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 
+from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
+
 Leaf = tuple[str, Any]  # with its name, such as `batch['lengths']`
-_PACKED = "data", "batch_sizes", "sorted_indices", "unsorted_indices"
-_HOLDERS = (dict, list, set, OrderedDict, defaultdict)  # the attributes of a module whose contents are given back
-_TOLERANCE = 1e-5  # of the largest value
-
-
-# Nests.
+_PARTS = "data", "batch_sizes", "sorted_indices", "unsorted_indices"
+_SIZES = ".batch_sizes"  # of a PackedSequence: its tensors are never lengths by themselves
+_HOLDERS = (dict, list, set, OrderedDict, defaultdict)  # attributes of a module whose contents are restored
 
 
 def mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
@@ -39,11 +39,11 @@ def mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
         for key, one in value.items():
             new[key] = mapped(f"{name}[{key!r}]", one, change)
         return new
-    if isinstance(value, (list, tuple)) and not isinstance(value, (PackedSequence, torch.Size)) and not is_list(value):
+    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size) and not is_list(value):
         names = getattr(value, "_fields", None)
         parts = [mapped(f"{name}.{names[i]}" if names else f"{name}[{i}]", v, change) for i, v in enumerate(value)]
         return type(value)(*parts) if names else type(value)(parts)
-    if any(isinstance(one, (Tensor, np.ndarray)) or is_list(one) for one in held.values()):  # such as a dataclass
+    if is_dataclass(value) or any(isinstance(one, (Tensor, np.ndarray)) or is_list(one) for one in held.values()):
         new = copy.copy(value)
         for key, one in held.items():
             object.__setattr__(new, key, mapped(f"{name}.{key}", one, change))
@@ -51,32 +51,31 @@ def mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
     return change(name, value)
 
 
-def leaves(value: Any) -> list[Leaf]:
-    """The leaves of a result, and the tensors of a PackedSequence in it, each with its name."""
+def leaves(nest: Mapping[str, Any]) -> list[Leaf]:
+    """The leaves of everything in a mapping, each with its name."""
     found: list[Leaf] = []
-    for name, leaf in named({"output": value}):
-        if isinstance(leaf, PackedSequence):
-            found += [(f"{name}.{part}", getattr(leaf, part)) for part in _PACKED]
-        else:
-            found.append((name, leaf))
+
+    def look(name: str, leaf: Any) -> Any:
+        found.append((name, leaf))
+        return leaf
+
+    for name, value in nest.items():
+        mapped(name, value, look)
     return found
 
 
-def replaced(example: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """The example with other leaves in place of those of these names, and with tensors of its own."""
+def tensors(nest: Mapping[str, Any]) -> list[Tensor]:
+    """The tensors among them."""
+    return [leaf for _, leaf in leaves(nest) if isinstance(leaf, Tensor)]
+
+
+def replaced(inputs: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs with other leaves in place of those of these names, and with tensors of its own."""
 
     def change(name: str, leaf: Any) -> Any:
         return other[name] if name in other else leaf.clone() if isinstance(leaf, Tensor) else leaf
 
-    return {name: mapped(name, value, change) for name, value in example.items()}
-
-
-def named(example: Mapping[str, Any]) -> list[Leaf]:
-    """The leaves of a network's arguments, each with its name."""
-    found: list[Leaf] = []
-    for name, value in example.items():
-        mapped(name, value, lambda at, leaf: found.append((at, leaf)))
-    return found
+    return {name: mapped(name, value, change) for name, value in inputs.items()}
 
 
 def is_list(value: Any) -> bool:
@@ -84,27 +83,32 @@ def is_list(value: Any) -> bool:
     return type(value) in (list, tuple) and bool(value) and all(type(one) is int for one in value)
 
 
-# Running.
-
-
 class Runner:
     """Runs a network in eval mode, without gradients, on copies of its inputs, each time from the same state."""
 
-    def __init__(self, module: nn.Module, bound: inspect.BoundArguments) -> None:
-        self.module, self.bound = module, bound
+    def __init__(self, module: nn.Module, signature: inspect.Signature) -> None:
+        self.module, self.signature = module, signature
 
-    def __call__(self, example: Mapping[str, Any], function: Callable[[inspect.BoundArguments], Any]) -> Any:
-        """What the function gives for a call with these arguments. Afterwards all is as it was."""
-        call = inspect.BoundArguments(self.bound.signature, replaced(example, {}))
-        held = [*self.module.parameters(), *(leaf for _, leaf in named(example) if isinstance(leaf, Tensor))]
+    def call(self, inputs: Mapping[str, Any]) -> inspect.BoundArguments:
+        """The positional and keyword arguments of a call with copies of these inputs."""
+        return inspect.BoundArguments(self.signature, OrderedDict(replaced(inputs, {})))
+
+    def __call__(self, inputs: Mapping[str, Any], function: Callable[[inspect.BoundArguments], Any]) -> Any:
+        """What the function gives for a call with these inputs. Afterwards all is as it was."""
+        call = self.call(inputs)
+        held = [*self.module.parameters(), *tensors(inputs)]
         devices = {one.device.index for one in held if one.device.type == "cuda"}
         with torch.random.fork_rng(devices=devices), torch.no_grad(), _restored(self.module):
             self.module.eval()
             return function(call)
 
-    def output(self, example: Mapping[str, Any]) -> list[Leaf]:
-        """What the network gives."""
-        return leaves(self(example, lambda call: self.module(*call.args, **call.kwargs)))
+    def outputs(self, inputs: Mapping[str, Any]) -> list[Leaf]:
+        """The leaves of what the network gives."""
+        return leaves({"output": self(inputs, self.forward)})
+
+    def forward(self, call: inspect.BoundArguments) -> Any:
+        """Calls the network. Frames above this one are not the reader's."""
+        return self.module(*call.args, **call.kwargs)
 
 
 @contextmanager
@@ -123,7 +127,7 @@ def _restored(module: nn.Module) -> Iterator[None]:
         for held, was in states:
             held.clear()
             held.extend(was) if isinstance(held, list) else held.update(was)
-        for one, training in modes:  # of a scripted module, it is no attribute
+        for one, training in modes:  # of a scripted module, it is not an attribute
             one.training = training
         for buffer, before in values:
             if not torch.equal(buffer, before):
@@ -134,61 +138,68 @@ def _restored(module: nn.Module) -> Iterator[None]:
 
 
 class Reading(NamedTuple):
-    """An input read as lengths.
+    """A way to read an input as lengths.
 
     Attributes:
         name: of the input.
-        label: what a sentence calls it: `lengths`, or `mask for lengths`.
+        form: in which it holds them: `whole numbers`, `a mask`, …
         lengths: of the example.
-        steps: what may be the time steps of the batch, the likeliest first.
-        write: makes an input of the same form from other lengths.
+        write: makes the leaves, by name, of an input of the same form with other lengths.
     """
 
     name: str
-    label: str
+    form: str
     lengths: list[int]
-    steps: list[int]
-    write: Callable[[Tensor], Any]
+    write: Callable[[Tensor], dict[str, Any]]
+
+    def __str__(self) -> str:
+        return f"{self.name}, as {self.form}"
 
 
-def readings(example: Mapping[str, Any]) -> list[Reading]:
-    """How the inputs may be read as lengths, the likeliest first. What exceeds the time steps, only if nothing else."""
-    found = named(example)
-    shapes = [one.shape for _, one in found if isinstance(one, (Tensor, np.ndarray)) and one.ndim > 1]
-    likely = [reading for leaf in found for reading in _readings(*leaf, shapes)]
-    return likely or [reading for leaf in found for reading in _readings(*leaf, [])]
+def readings(inputs: Mapping[str, Any]) -> list[Reading]:
+    """The ways in which the inputs may be read as lengths, for each input the likeliest first."""
+    parts = dict(leaves(inputs))
+    names = [name.removesuffix(_SIZES) for name in parts if name.endswith(_SIZES)]
+    packed = [_packed(name, PackedSequence(*(parts[f"{name}.{one}"] for one in _PARTS))) for name in names]
+    found = [leaf for leaf in parts.items() if leaf[0].rpartition(".")[0] not in names]
+    steps = sorted({n for _, leaf in found if isinstance(leaf, Tensor) and leaf.dim() > 1 for n in leaf.shape})
+    return [*packed, *(reading for leaf in found for reading in _readings(*leaf, steps))]
 
 
-def _readings(name: str, leaf: Any, shapes: list[tuple[int, ...]]) -> Iterator[Reading]:
+def _packed(name: str, value: PackedSequence) -> Reading:
+    padded, lengths = pad_packed_sequence(value, batch_first=True)
+
+    def write(new: Tensor) -> dict[str, Any]:
+        is_sorted = value.sorted_indices is None
+        new = new.sort(descending=True)[0] if is_sorted else new
+        return dict(leaves({name: pack_padded_sequence(padded, new, batch_first=True, enforce_sorted=is_sorted)}))
+
+    return Reading(name, "a PackedSequence", lengths.tolist(), write)
+
+
+def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
     if not (is_list(leaf) or _is_plain(leaf)):
         return
     values = torch.as_tensor(leaf).detach().cpu()
     flat, sides = values.flatten(), [n for n in values.shape if n != 1]
 
-    def write(new: Tensor) -> Any:
+    def write(new: Tensor) -> dict[str, Any]:
         new = new.to(values.dtype).reshape(values.shape)
         if isinstance(leaf, Tensor):
-            return new.to(leaf.device)
-        return new.numpy() if isinstance(leaf, np.ndarray) else type(leaf)(new.tolist())
+            return {name: new.to(leaf.device)}
+        return {name: new.numpy() if isinstance(leaf, np.ndarray) else type(leaf)(new.tolist())}
 
-    zeros_and_ones = bool(((flat == 0) | (flat == 1)).all())
-    if len(sides) < 2 and values.dtype != torch.bool and not (values.shape[:1] == (1,) and zeros_and_ones):
-        near, far = (sorted({T for s in shapes for T in _steps(s[:last], len(flat))}) for last in (2, None))
-        steps = list(dict.fromkeys(near + far))
-        if values.is_floating_point() and 0 < flat.max() <= 1 and flat.min() >= 0:
-            for T in steps:
-                parts = (flat * T).round()
-                if (flat * T - parts).abs().max() < 1e-3:
-                    yield Reading(name, f"{name} for lengths", parts.int().tolist(), [T], _of_parts(write, T))
-        elif (flat == flat.round()).all():
-            numbers, top = flat.long().tolist(), int(flat.max())
-            if fitting := [T for T in steps if min(numbers) >= 1 and top <= T]:
-                yield Reading(name, name, numbers, fitting, write)
-            elif not shapes and min(numbers) >= 0 and top > 0:
-                yield Reading(name, name, numbers, [top], write)
-    if len(sides) == 1 and values.shape[0] == 1 and values.dim() > 1:
-        sides = [1, *sides]  # one sequence
-    if len(sides) != 2 or (values.is_floating_point() and not zeros_and_ones):
+    binary = bool(((flat == 0) | (flat == 1)).all())
+    one_row = values.shape[:1] == (1,) and values.dim() > 1 and len(sides) == 1  # a batch of one sequence
+    numbers = len(sides) < 2 and values.dtype != torch.bool and flat.min() >= 0 and flat.max() > 0
+    if numbers and not (one_row and binary):
+        if (flat == flat.round()).all():
+            yield Reading(name, "whole numbers", flat.long().tolist(), write)
+        for T in steps if values.is_floating_point() and flat.max() <= 1 else ():
+            if (flat * T - (n := (flat * T).round())).abs().max() < 1e-3:
+                yield Reading(name, f"parts of {T}", n.long().tolist(), _scaled(write, T))
+    sides = [1, *sides] if one_row else sides
+    if len(sides) != 2 or (values.is_floating_point() and not binary):
         return
     for turned in (False, True):  # (B, T), or (T, B)
         rows = values.reshape(sides).T if turned else values.reshape(sides)
@@ -196,121 +207,141 @@ def _readings(name: str, leaf: Any, shapes: list[tuple[int, ...]]) -> Iterator[R
         for pad in (0, 1):
             n = (rows != pad).sum(1)
             if not n.any() or not ((rows != pad) == (at < n[:, None])).all() or (pad == 1 and flat.max() < 1):
-                continue  # padding elsewhere than at the end, or an id that there may not be
-            real = torch.full_like(rows, 1 - pad) if zeros_and_ones else rows.gather(1, at % n.clamp(min=1)[:, None])
+                continue  # padding elsewhere than at the end, or an id that cannot be
+            real = torch.full_like(rows, 1 - pad) if binary else rows.gather(1, at % n.clamp(min=1)[:, None])
 
-            def put(new: Tensor, real: Tensor = real, pad: int = pad, turned: bool = turned) -> Any:
+            def put(new: Tensor, real: Tensor = real, pad: int = pad, turned: bool = turned) -> dict[str, Any]:
                 made = torch.where(torch.arange(real.shape[1]) < new[:, None], real, torch.full_like(real, pad))
                 return write(made.T if turned else made)
 
-            yield Reading(name, f"{name} for lengths", n.tolist(), [len(at)], put)
+            form = f"ids padded with {pad}" if not binary else "a padding mask" if pad else "a mask"
+            yield Reading(name, form, n.tolist(), put)
 
 
-def _steps(shape: tuple[int, ...], batch: int) -> Iterator[int]:
-    """What may be the time steps of a batch of this shape."""
-    for i in range(2):
-        if shape[i] == batch:
-            yield from (T for j, T in enumerate(shape) if j != i)
-
-
-def _of_parts(write: Callable[[Tensor], Any], steps: int) -> Callable[[Tensor], Any]:
+def _scaled(write: Callable[[Tensor], dict[str, Any]], steps: int) -> Callable[[Tensor], dict[str, Any]]:
     return lambda new: write(new / steps)
 
 
-def others(lengths: list[int], steps: list[int]) -> list[list[int]]:
-    """Other lengths, first those in the order of these, which most networks take.
+def others(lengths: list[int]) -> list[list[int]]:
+    """Other lengths up to the same maximum, first those in the order of these, which most networks take.
 
     The first are equal if these are not, and the other way round, with another maximum and another sum if possible.
     Equal sums hide a sum that was kept, so there are several.
     """
-    batch, top, most, drawn = len(lengths), max(lengths), min(steps), random.Random(0)
+    batch, top, drawn = len(lengths), max(lengths), random.Random(0)
 
     def ranked(values: Iterable[int]) -> list[int]:
         order = sorted(range(batch), key=lambda i: -lengths[i])
         of = dict(zip(order, sorted(values, reverse=True), strict=True))
-        return [max(1, min(most, of[i])) for i in range(batch)]
+        return [max(1, of[i]) for i in range(batch)]
 
     equal = max(1, top - 1)
     if len(set(lengths)) > 1 or batch == 1:
         first = [max(1, min(lengths)) if equal * batch == sum(lengths) else equal] * batch
     else:
         first = [max(1, (equal if top > 2 else top) - i) for i in range(batch)]
-    made = [first, [steps[0]] * batch, [top] * batch, ranked([top, *(drawn.randint(1, top) for _ in lengths[1:])])]
-    made += [ranked([top] + [1] * (batch - 1)), ranked(n - 1 for n in lengths), [1] * batch]
-    made += [lengths[::-1], [drawn.randint(1, most) for _ in lengths], *([T] * batch for T in steps[1:])]
+    made = [first, [top] * batch, ranked([top, *(drawn.randint(1, top) for _ in lengths[1:])])]
+    made += [ranked([top] + [1] * (batch - 1)), ranked(n - 1 for n in lengths), [1] * batch, lengths[::-1]]
+    made += [[drawn.randint(1, top) for _ in lengths]]
     if batch == 1:
-        made += [[n] for n in range(1, most, max(1, most // 8))]
+        made += [[n] for n in range(1, top, max(1, top // 8))]
     return [list(n) for n in dict.fromkeys(map(tuple, made)) if list(n) != lengths]
 
 
 class Trial(NamedTuple):
-    """Other inputs that the network takes: ` with lengths [3, 3]`, the arguments, and what it gives for them."""
+    """Inputs that the network takes: what they are called, their values, and what it gives for them."""
 
     name: str
-    example: dict[str, Any]
-    output: list[Leaf]
-
-
-class Refused(NamedTuple):
-    """Other inputs that the network does not take. `plain`: it should, as they keep order and time steps."""
-
-    name: str
-    error: Exception
-    plain: bool
+    inputs: Mapping[str, Any]
+    outputs: list[Leaf]
 
 
 class Trials(NamedTuple):
-    """What was varied, the inputs that were tried, the first of them the example's, and what was refused."""
+    """What was varied, the inputs that were tried, the example's first, and the error that each refused one raised."""
 
     varied: list[Reading]
     tried: list[Trial]
-    refused: list[Refused]
+    refused: dict[str, Exception]
 
 
-def trials(run: Runner, example: Mapping[str, Any], packed: list[list[int]]) -> Trials:
-    """Runs the network on other lengths, and on other floating-point numbers.
+def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: bool = False) -> Trials:
+    """Runs the network on other lengths, on other floating-point numbers and, if `sized`, on another size of batch.
 
     Args:
         run: runs the network.
-        example: its arguments.
-        packed: the lengths that it packs with, sorted. An input that can be read as several is most likely read so.
+        inputs: the example.
+        found: the ways to read them as lengths, the likeliest first.
+        sized: whether to try one more sequence, and more time steps.
     """
-    found = sorted(readings(example), key=lambda one: sorted(one.lengths) not in packed)
     likeliest: dict[str, Reading] = {}
-    for one in found:
-        likeliest.setdefault(one.name, one)
+    for reading in found:
+        likeliest.setdefault(reading.name, reading)
     together = list(likeliest.values())
-    varied: dict[str, Reading] = {}
-    tried = [Trial(with_lengths(together), dict(example), run.output(example))]
-    refused: list[Refused] = []
-    failed_first: list[Refused] = []
+    result = Trials([], [Trial(_label(together), inputs, run.outputs(inputs))], {})
+
+    def attempt(name: str, new: Mapping[str, Any]) -> bool:
+        try:
+            result.tried.append(Trial(name, made := replaced(inputs, new), run.outputs(made)))
+        except Exception as error:
+            result.refused[name] = error
+        return name not in result.refused
+
+    changes: list[tuple[str, dict[str, Any]]] = [("", {})]
     for plan in (together, *([one] for one in found)):
-        if any(one.name in varied for one in plan):
+        if {one.name for one in plan} & {one.name for one in result.varied}:
             continue
-        made, failed = [], []
-        for i, numbers in enumerate(zip(*(others(one.lengths, one.steps) for one in plan), strict=False)):
-            name = with_lengths(plan, numbers)
-            new = replaced(
-                example, {one.name: one.write(torch.tensor(n)) for one, n in zip(plan, numbers, strict=True)}
-            )
-            try:
-                made.append(Trial(name, new, run.output(new)))
-            except Exception as error:
-                failed.append(Refused(name, error, i == 0 or (i == 1 and all(len(one.steps) == 1 for one in plan))))
-        failed_first = failed_first or failed
-        if made:
-            tried += made
-            refused += failed
-            varied |= {one.name: one for one in plan}
-    refused = refused if varied else failed_first
-    floats = {name: _negated(leaf) for name, leaf in named(example) if _is_float(leaf)}
-    plain = {name: leaf for name, leaf in floats.items() if name not in varied}
-    # What was read as a mask or as parts may be neither.
-    for some in (plain, *({**plain, name: floats[name]} for name in floats if name in varied)):
-        new = replaced(example, some)
-        with suppress(Exception):  # the network may take no such numbers
-            tried += [Trial(" with other numbers", new, run.output(new))] if some else []
-    return Trials(list(varied.values()), tried, refused)
+        took = []
+        for numbers in zip(*(others(one.lengths) for one in plan), strict=False):
+            made = [one.write(torch.tensor(n)) for one, n in zip(plan, numbers, strict=True)]
+            name, new = _label(plan, numbers), {leaf: value for one in made for leaf, value in one.items()}
+            if attempt(name, new):
+                took.append((name, new))
+        result.varied.extend(plan if took else [])
+        changes += took
+    known = {one.name for one in result.varied}
+    floats = {name: _negated(leaf) for name, leaf in leaves(inputs) if _is_float(leaf)}
+    plain = {name: leaf for name, leaf in floats.items() if name not in known}
+    # A value that is kept may show only for some numbers; and what was read as a mask or as parts may be neither.
+    some = [(other, {**plain, **new}) for other, new in changes if plain]
+    some += [("", {**plain, name: floats[name]}) for name in floats if name in known]
+    for other, new in some:
+        name = f"other numbers in {', '.join(name for name in new if name in floats)}{' and ' * bool(other)}{other}"
+        if not attempt(name, new):
+            del result.refused[name]  # the network may not take such numbers
+    for name, batch, steps in (("one more sequence", 1, 0), ("2 more time steps", 0, 2)) if sized else ():
+        at = axes(inputs, result.varied or together)
+        attempt(name, {leaf: _larger(value, at.get(leaf, {}), (batch, steps)) for leaf, value in leaves(inputs)})
+    return result
+
+
+def axes(inputs: Mapping[str, Any], found: list[Reading]) -> dict[str, dict[int, int]]:
+    """By the name of a tensor or a list, which of its axes are sequences (0) and which are time steps (1)."""
+    if not found:
+        return {}
+    B, most = len(found[0].lengths), max(found[0].lengths)
+    shapes = {name: [*leaf.shape] if isinstance(leaf, (Tensor, np.ndarray)) else [len(leaf)] if is_list(leaf) else []
+              for name, leaf in leaves(inputs)}  # fmt: skip
+    batches = [shape for shape in shapes.values() if len(shape) > 1 and B in shape[:2]]
+    T = min((n for shape in batches for i, n in enumerate(shape) if i != shape.index(B) and n >= most), default=most)
+    result: dict[str, dict[int, int]] = {}
+    for name, shape in shapes.items():
+        if B in shape[:2]:
+            first = shape.index(B)
+            result[name] = {first: 0} | {i: 1 for i, n in enumerate(shape) if i != first and n == T}
+    return result
+
+
+def _larger(leaf: Any, at: Mapping[int, int], more: tuple[int, int]) -> Any:
+    """A leaf whose last entries along these axes are repeated."""
+    if is_list(leaf):
+        return [*leaf, *leaf[-1:] * (more[0] if at else 0)]
+    for axis, kind in at.items():
+        index = np.arange(leaf.shape[axis] + more[kind]).clip(max=leaf.shape[axis] - 1)
+        is_tensor = isinstance(leaf, Tensor)
+        leaf = (
+            leaf.index_select(axis, torch.as_tensor(index, device=leaf.device)) if is_tensor else leaf.take(index, axis)
+        )
+    return leaf.clone() if isinstance(leaf, Tensor) else leaf
 
 
 def _is_plain(leaf: Any) -> bool:
@@ -325,124 +356,38 @@ def _is_float(leaf: Any) -> bool:
 
 
 def _negated(leaf: Tensor) -> Tensor:
-    """Its negative, and half of the first entry zero, as padding may be."""
-    new = -leaf.detach()
+    """Its negative, and half of the first entry zero, as padding may be; of nothing but zeros, random numbers."""
+    generator = torch.Generator(leaf.device).manual_seed(0)
+    new = -leaf.detach() if leaf.any() else torch.randn(leaf.shape, generator=generator, device=leaf.device).to(leaf)
     if new.dim():
         new = new.contiguous()
         new[0].reshape(-1)[new[0].numel() // 2 :] = 0
     return new
 
 
-def with_lengths(plan: Iterable[Reading], numbers: Iterable[list[int]] | None = None) -> str:
-    """Such as ` with lengths [5, 3]`; empty if there are none."""
-    plan = list(plan)
-    labels = [f"{one.label} {_few(n)}" for one, n in zip(plan, numbers or [one.lengths for one in plan], strict=False)]
-    return f" with {' and '.join(labels)}" if labels else ""
+def _label(plan: Iterable[Reading], numbers: Iterable[list[int]] | None = None) -> str:
+    """Such as `lengths [5, 3]`; inputs with the same lengths are named together."""
+    plan, by = list(plan), dict[str, list[str]]()
+    for one, n in zip(plan, numbers or [one.lengths for one in plan], strict=False):
+        few = str(n) if len(n) <= 8 else f"[{', '.join(map(str, n[:6]))}, …]"
+        by.setdefault(few, []).append(one.name)
+    return " and ".join(f"{', '.join(names)} {few}" for few, names in by.items()) or "the example"
 
 
-def _few(values: list[int]) -> str:
-    return str(values) if len(values) <= 8 else f"[{', '.join(map(str, values[:6]))}, …]"
-
-
-# Capturing and comparing.
-
-
-class Differs(NamedTuple):
-    """A trial that a captured network does not pass.
-
-    Attributes:
-        trial: the first that shows the largest difference.
-        message: what happens: ` differs by 0.58`.
-        size: the largest difference; infinite for another shape, or if it raises.
-    """
-
-    trial: Trial
-    message: str
-    size: float
-
-
-class _Flat(nn.Module):
-    """The network as a function of tensors alone: all that a trace can pass."""
-
-    def __init__(self, module: nn.Module, call: inspect.BoundArguments) -> None:
-        super().__init__()
-        self.inner, self.call = module, call
-        self.names = [name for name, leaf in named(call.arguments) if isinstance(leaf, Tensor)]
-
-    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        arguments = replaced(self.call.arguments, dict(zip(self.names, tensors, strict=False)))
-        call = inspect.BoundArguments(self.call.signature, arguments)
-        self.gave = leaves(self.inner(*call.args, **call.kwargs))
-        return (*(leaf for _, leaf in self.gave if isinstance(leaf, Tensor)), torch.zeros(()))
-
-
-def traced(run: Runner, example: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], list[Leaf]]:
-    """The network as `torch.jit.trace` captures it on the example: gives its output for other arguments.
-
-    Raises:
-        Exception: whatever a trace raises.
-    """
-
-    def capture(call: inspect.BoundArguments) -> tuple[Any, list[Leaf]]:
-        flat = _Flat(run.module, call).eval()
-        graph = torch.jit.trace(flat, _tensors(call), check_trace=False)  # type: ignore[no-untyped-call]
-        return graph, flat.gave
-
-    graph, gave = run(example, capture)
-
-    def captured(other: Mapping[str, Any]) -> list[Leaf]:
-        outputs = iter(run(other, lambda call: graph(*_tensors(call))))
-        return [(name, next(outputs) if isinstance(leaf, Tensor) else leaf) for name, leaf in gave]
-
-    return captured
-
-
-def _tensors(call: inspect.BoundArguments) -> tuple[Tensor, ...]:
-    return tuple(leaf for _, leaf in named(call.arguments) if isinstance(leaf, Tensor))
-
-
-def judged(
-    capture: Callable[[Runner, Mapping[str, Any]], Callable[[Mapping[str, Any]], list[Leaf]]],
-    run: Runner,
-    tried: list[Trial],
-) -> Differs | None:
-    """What a capture of the network on the example does otherwise than the network; None if nothing.
-
-    Raises:
-        Exception: whatever the capture raises.
-    """
-    worst: Differs | None = None
-    with warnings.catch_warnings(), cast(Any, torch.jit).optimized_execution(False):
-        warnings.simplefilter("ignore")
-        captured = capture(run, tried[0].example)
-        for trial in tried:
-            try:
-                size, message = difference(trial.output, captured(trial.example))
-            except Exception as error:
-                size, message = float("inf"), f"raises {first_line(error)}"
-            if size and (worst is None or size > worst.size):
-                worst = Differs(trial, message, size)
-    return worst
-
-
-def difference(want: list[Leaf], got: list[Leaf]) -> tuple[float, str]:
-    """The largest difference, and in words; 0 if none exceeds rounding."""
+def difference(want: list[Leaf], got: list[Leaf], tolerance: float) -> tuple[float, str]:
+    """The largest difference, and in words; 0 if none exceeds that part of the largest value."""
     if [name for name, _ in want] != [name for name, _ in got]:
         return float("inf"), f"gives {len(got)} results and not {len(want)}"
     worst = 0.0, ""
     for (name, one), (_, other) in zip(want, got, strict=True):
         if not isinstance(one, (Tensor, np.ndarray, int, float, torch.Size)) and not is_list(one):
             continue
-        a, b = (torch.as_tensor(value).detach().cpu() for value in (one, other))
-        if a.shape != b.shape:
-            return float("inf"), f"gives {name} of shape {tuple(b.shape)} and not {tuple(a.shape)}"
-        a, b = (one.to(torch.complex128 if one.is_complex() else torch.float64) for one in (a, b))
-        gap = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs()).nan_to_num(torch.inf, torch.inf)
-        if a.numel() and gap.max() > _TOLERANCE * a.abs().nan_to_num(0, 0).max():
-            worst = max(worst, (float(gap.max()), f"gives {name} that differs by {gap.max():.2g}"))
+        with suppress(TypeError, ValueError):
+            a, b = (torch.as_tensor(value).detach().cpu() for value in (one, other))
+            if a.shape != b.shape:
+                return float("inf"), f"gives {name} of shape {tuple(b.shape)} and not {tuple(a.shape)}"
+            a, b = (one.to(torch.complex128 if one.is_complex() else torch.float64) for one in (a, b))
+            gap = torch.where((a == b) | (a.isnan() & b.isnan()), 0.0, (a - b).abs()).nan_to_num(torch.inf, torch.inf)
+            if a.numel() and gap.max() > tolerance * a.abs().nan_to_num(0, 0).max():
+                worst = max(worst, (float(gap.max()), f"gives {name} that differs by {gap.max():.2g}"))
     return worst
-
-
-def first_line(error: BaseException) -> str:
-    """The type and the first line of an error."""
-    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"[:150]

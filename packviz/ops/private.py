@@ -109,17 +109,6 @@ def tanh_backward(gradient: Tensor, y: Tensor, *, grad_input: Tensor) -> Tensor:
     return backward(gradient, y, grad_input=grad_input)  # type: ignore[no-any-return]
 
 
-def custom_name(function: Any) -> str | None:
-    """The name of a custom operator, as `packviz::ragged_rnn`; none of any other function.
-
-    Without it: none, and `check_static` names the function instead.
-    """
-    return getattr(function, "_qualified_op_name", None)
-
-
-PACKING = "_pack_padded_sequence"
-"""The operator within torch's packing. Without it: `check_static` follows what the function returns, and no more."""
-
 # What stands on the way of a tensor or a module.
 
 

@@ -9,35 +9,28 @@ C++ compiler is needed, and the count says how much of the network is compiled.
 
 from __future__ import annotations
 
-import io
-import re
-from collections.abc import Callable, Iterable, Sequence
+import inspect
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
-from typing import Any, cast
-
-import torch
+from typing import Any
 
 from packviz.bench.study import MeasureOptions, Results, Study
-from packviz.check import networks
-from packviz.core.quiet import quiet
+from packviz.check import captures, networks, trials
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count
 
 RIGHT, WRONG, ERROR = "right", "WRONG", "error"
 STEPS, EXAMPLE = 5, (5, 5, 5)
 OTHERS = ((5, 3, 1), (2, 5, 4), (4, 4, 4))
-COMPILERS = ("jit.trace", "export", "compile", "compile, fullgraph", "ONNX, legacy", "ONNX, new")
+COMPILERS = {"jit.trace": "trace", "export": "export", "compile": "compile", "compile, fullgraph": "compile",
+             "ONNX, legacy": "onnx_legacy", "ONNX, new": "onnx"}  # fmt: skip
+"""The columns, and the backends of `captures`."""
 WRITTEN_FOR = "2.13"
 """The torch whose table the notebook explains."""
 AROUND = 5
 """The operators of a tagger besides those of its LSTM."""
 
 _NOT_RUN = "not run: "
-_LONGEST = 150  # characters of an error's text
-_ANSI = re.compile(r"\x1b\[[\d;]*m")
-
-Answer = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True)
@@ -163,107 +156,37 @@ def survey(points: Iterable[CompilerPoint] = (), record: str = "") -> Relatives:
     return Relatives({**found.provenance, "missing": missing}, {**found.values, **values})
 
 
-def compile_and_compare(point: CompilerPoint, how: MeasureOptions) -> Cell:
-    """Compiles the network with that compiler, and compares."""
-    try:
-        return _cell(networks.TAGGERS[point.network]().eval(), point.compiler)
-    except ImportError as error:
-        return Cell(ERROR, f"{_NOT_RUN}{error.name} is not installed")
-
-
-def _cell(network: Any, compiler: str) -> Cell:
-    """Compiles a network with one compiler, and compares.
-
-    Raises:
-        ImportError: a package that the compiler needs is missing.
-    """
+def compile_and_compare(point: CompilerPoint, options: MeasureOptions) -> Cell:
+    """Compiles the network with that compiler on lengths that are all equal, and compares on others."""
     counted: list[int] = []
-    with torch.no_grad(), quiet():
-        try:
-            compiled = _COMPILERS[compiler](network, counted)
-            answers = [(compiled(*batch), network(*batch)) for batch in map(_batch, (EXAMPLE, *OTHERS))]
-        except ImportError:
-            raise
-        except Exception as error:
-            return Cell(ERROR, _first_line(error))
-        finally:
-            torch.compiler.reset()
-    right = all(a.shape == b.shape and torch.allclose(a, b, atol=1e-5) for a, b in answers)
-    return Cell(RIGHT if right else WRONG, compiled=sum(counted) if compiler.startswith("compile") else None)
 
-
-def _batch(lengths: Sequence[int]) -> Any:
-    return networks.example(STEPS, lengths)
-
-
-def _trace(network: Any, counted: list[int]) -> Answer:
-    return torch.jit.trace(network, _batch(EXAMPLE), check_trace=False)  # type: ignore[no-any-return,no-untyped-call]
-
-
-def _export(network: Any, counted: list[int]) -> Answer:
-    return torch.export.export(network, _batch(EXAMPLE)).module()
-
-
-def _compile(network: Any, counted: list[int], fullgraph: bool = False) -> Answer:
-    def backend(graph: Any, inputs: Any) -> Any:
-        calls = [str(getattr(node.target, "__name__", node.target)) for node in graph.graph.nodes]
-        counted.append(sum(name in ("linear", "relu", "tanh") for name in calls))
+    def count_operators(graph: Any, inputs: Any) -> Any:
+        names = [str(getattr(node.target, "__name__", node.target)) for node in graph.graph.nodes]
+        counted.append(sum(name in ("linear", "relu", "tanh") for name in names))
         return graph.forward
 
-    torch.compiler.reset()
-    compiled: Answer = torch.compile(network, backend=backend, fullgraph=fullgraph)
-    compiled(*_batch(EXAMPLE))
-    once = list(counted)
+    def capture(run: Any, inputs: Any, at: Any) -> Any:
+        made = captures.compiled(run, inputs, at, count_operators, point.compiler.endswith("fullgraph"))
+        once = len(counted)
 
-    def run(x: Any, lengths: Any) -> Any:
-        found = compiled(x, lengths)
-        counted[:] = once  # a graph made anew for other lengths is the same part of the network
-        return found
+        def captured(other: Any) -> Any:
+            found = made(other)
+            del counted[once:]  # a graph made anew for other lengths is the same part of the network
+            return found
 
-    return run
+        return captured
 
-
-def _onnx(network: Any, counted: list[int], new: bool) -> Answer:
-    import onnxruntime  # noqa: PLC0415
-
-    file = io.BytesIO()
-    if new:
-        import onnxscript  # noqa: F401, PLC0415 - torch would say less clearly that it is missing
-
-        program: Any = torch.onnx.export(network, _batch(EXAMPLE), dynamo=True, verbose=False)
-        file.write(program.model_proto.SerializeToString())
-    else:
-        import onnx  # noqa: F401, PLC0415
-
-        torch.onnx.export(network, _batch(EXAMPLE), cast(Any, file), dynamo=False, input_names=["x", "lengths"])
-    session = onnxruntime.InferenceSession(file.getvalue())
-    names = [one.name for one in session.get_inputs()]
-
-    def run(x: Any, lengths: Any) -> Any:
-        inputs = {"x": x.numpy(), "lengths": lengths.numpy()}  # what the network does not read is left out of the file
-        return torch.from_numpy(session.run(None, {name: inputs[name] for name in names})[0])
-
-    return run
-
-
-_COMPILERS: dict[str, Callable[[Any, list[int]], Answer]] = {
-    "jit.trace": _trace,
-    "export": _export,
-    "compile": _compile,
-    "compile, fullgraph": partial(_compile, fullgraph=True),
-    "ONNX, legacy": partial(_onnx, new=False),
-    "ONNX, new": partial(_onnx, new=True),
-}
-
-
-def _first_line(error: BaseException) -> str:
-    """The type and the first line of an error, of its cause if it only passes that on; shortened, without paths."""
-    while type(error).__module__.startswith("torch.onnx") and error.__cause__ is not None:
-        error = error.__cause__
-    line = _ANSI.sub("", next(iter(str(error).splitlines()), ""))
-    line = re.sub(r"\S*/[\w./-]*/(\w+\.\w+)", r"\1", line)
-    message = f"{type(error).__name__}: {line}"
-    return message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…"
+    network, compiles = networks.TAGGERS[point.network](), point.compiler.startswith("compile")
+    run, tried = trials.Runner(network, inspect.signature(network.forward)), []
+    for lengths in (EXAMPLE, *OTHERS):
+        inputs = dict(zip(("x", "lengths"), networks.example(STEPS, lengths), strict=True))
+        tried.append(trials.Trial(str(lengths), inputs, run.outputs(inputs)))
+    row = captures.judged(COMPILERS[point.compiler], run, tried, [], capture=capture if compiles else None)
+    if row.takes is None:
+        return Cell(ERROR, f"{_NOT_RUN}{row.message.partition(':')[0]}")
+    if not row.takes or row.error:
+        return Cell(ERROR, row.message)
+    return Cell(RIGHT if row.same else WRONG, compiled=sum(counted) if compiles else None)
 
 
 STUDY = Study(

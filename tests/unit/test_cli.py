@@ -228,6 +228,14 @@ class Bad(Good):
     def forward(self, x, lengths):
         return self.rnn(pack_padded_sequence(x, lengths, batch_first=True))[0]
 
+class Worse(Bad):
+    def forward(self, x, lengths):
+        return super().forward(x, lengths).data * lengths.max().item()
+
+class Fixed(Good):
+    def forward(self, x, lengths):
+        return super().forward(x, torch.tensor([3, 2, 1]))
+
 class Words(nn.Module):
     def __init__(self):
         super().__init__()
@@ -262,21 +270,61 @@ def networks(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "status", "said"),
     [
-        ("Good", 0, "✓ Good under fixed shapes: nothing found"),
-        ("instance", 0, "✓ Good under fixed shapes: nothing found"),
-        ("Words", 0, "✓ Words under fixed shapes: nothing found"),
-        ("make", 1, "✗ Bad under fixed shapes: 1 error"),
+        ("Good", 0, "✓ Good: nothing found"),
+        ("instance", 0, "✓ Good: nothing found"),
+        ("Words", 0, "✓ Words: nothing found"),
+        ("Bad", 0, "! Bad: 1 warning"),
+        ("make", 0, "! Bad: 1 warning"),
+        ("Worse", 1, "✗ Worse: 1 error, 1 warning"),
+        ("Fixed", 3, "✗ Fixed: undecided, 1 error"),
     ],
 )
 def test_check_prints_the_findings_and_fails_on_errors(networks, capsys, name, status, said):
     place = "some_networks" if name == "make" else networks
-    lengths = ["--lengths", "7", "2"] if name == "Good" else []
-    assert cli.main(["check", f"{place}:{name}", *lengths]) == status
+    assert cli.main(["check", f"{place}:{name}"]) == status
     out, error = capsys.readouterr()
-    assert not lengths or "Data flow with lengths [7, 2]" in out
     assert out.startswith(f"{said}\n")
-    assert not status or re.search(r"where: some_networks\.py:\d+|where: .*some_networks\.py", out)
+    assert out.count("where: some_networks.py, line ") == sum(map(int, re.findall(r"(\d) (?:error|warning)", said))) - (
+        status == 3
+    )
+    assert "not tried: " in out
     assert error == ""
+
+
+def test_check_takes_lengths_and_backends(networks, capsys):
+    assert cli.main(["check", f"{networks}:Good", "--lengths", "7", "2"]) == 0
+    assert "compared on: lengths [7, 2]; " in capsys.readouterr().out
+    assert cli.main(["check", f"{networks}:Good", "--backends", "trace", "export", "--dynamic"]) == 1
+    assert re.search(r"\nexport +✗ no\n", capsys.readouterr().out)
+    assert cli.main(["check", f"{networks}:Good", "--lengths-at"]) == 3
+
+
+def test_a_file_in_a_package_is_part_of_it_and_named_as_it_was_typed(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "somewhere" / "in_a_package" / "inner"
+    folder.mkdir(parents=True)
+    for one in (folder, folder.parent):
+        (one / "__init__.py").touch()
+    (folder.parent / "parts.py").write_text(NETWORKS)
+    (folder / "model.py").write_text(
+        "from ..parts import Good\n\nclass Net(Good):\n    def forward(self, x, lengths):\n"
+        "        return super().forward(x, lengths) * lengths.max().item()\n\nclass Sized(Net):\n"
+        "    def __init__(self, vocabulary, hidden, *more, depth=1):\n        super().__init__()\n"
+    )
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for home, typed in (
+        (tmp_path, "somewhere/in_a_package/inner/model.py"),
+        (folder, "model.py"),
+        (folder, "../inner/model.py"),
+        ("/", str(folder / "model.py")),
+    ):
+        monkeypatch.chdir(home)
+        assert cli.main(["check", f"{typed}:Net"]) == 1
+        assert f"where: {typed}, line 5: return super().forward(x," in capsys.readouterr().out.replace("\n      ", " ")
+    said = complaint(capsys, "check", f"{folder / 'model.py'}:Sized")
+    assert "Sized needs vocabulary, hidden; write a function that takes nothing" in said
+    assert "def example(): return Sized(vocabulary=…, hidden=…), (x, lengths)" in said
+    for name in [name for name in sys.modules if name.startswith("in_a_package")]:
+        del sys.modules[name]
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ def repaired_network(answer: type[Network]) -> Verdict:
         made = {str(lengths): run(*networks.example(steps, lengths)) for steps, lengths in _CASES}
         expected = {str(lengths): target(*networks.example(steps, lengths))[0] for steps, lengths in _CASES}
     found = check_static(yours, networks.example())
-    if not found.ok:
-        hint = "Which function makes a padded tensor of it again?" if "returned" in found.rules else "Look at the ✗."
+    if not found.ok or "size" in found.rules:
+        hint = "Which function makes a padded tensor of it again?" if "size" in found.rules else "Look at its line."
         return Verdict(False, f"Not yet: a compiler with fixed shapes refuses this. {hint}", [found])
     if odd := [type(one).__name__ for one in made.values() if not isinstance(one, torch.Tensor)]:
         return Verdict(False, f"Return the padded output alone; yours is a {odd[0]}.", [found])

@@ -412,7 +412,7 @@ CHECKS = {
             (a_network(lambda packed, x, n: packed.data), "Not yet: a compiler with fixed shapes refuses this. Which"),
             (
                 a_network(lambda packed, x, n: packed.data.relu()),
-                "Not yet: a compiler with fixed shapes refuses this. L",
+                "Not yet: a compiler with fixed shapes refuses this. Which",
             ),
             (
                 a_network(lambda packed, x, n: pad_packed_sequence(packed)[0]),

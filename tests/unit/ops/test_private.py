@@ -211,7 +211,6 @@ def test_without_all_of_them_run_is_torchs_own(monkeypatch):
 def test_objects_that_lack_a_name():
     assert private.may_have_hooks(object())
     assert private.parameters(object()) == {}
-    assert private.custom_name(object()) is None
 
 
 def test_a_torch_without_modes_says_that_it_cannot_count():

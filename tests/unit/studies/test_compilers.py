@@ -10,6 +10,7 @@ from habits import habit_of
 
 from packviz import cli
 from packviz.check import networks
+from packviz.check.captures import first_line
 from packviz.studies import compilers as relatives
 from packviz.studies.compilers import ERROR, RIGHT, WRONG, Cell, CompilerPoint, Relatives
 
@@ -79,10 +80,10 @@ def test_errors_are_first_lines_without_paths(table):
 
 
 def test_error_lines_are_shortened():
-    assert relatives._first_line(ValueError("in /a/b/c-d/net.py: no\nmore")) == "ValueError: in net.py: no"
-    assert relatives._first_line(ValueError("\x1b[96mred\x1b[0m")) == "ValueError: red"
-    assert relatives._first_line(KeyError()) == "KeyError: "
-    assert len(relatives._first_line(ValueError("x" * 500))) == 150
+    assert first_line(ValueError("in /a/b/c-d/net.py: no\nmore")) == "ValueError: in net.py: no"
+    assert first_line(ValueError("\x1b[96mred\x1b[0m")) == "ValueError: red"
+    assert first_line(KeyError()) == "KeyError: "
+    assert len(first_line(ValueError("x" * 500))) == 150
 
 
 def test_a_compiler_that_only_passes_on_an_error_is_not_quoted():
@@ -90,7 +91,7 @@ def test_a_compiler_that_only_passes_on_an_error_is_not_quoted():
 
     error = TorchExportError("step 1/3")
     error.__cause__ = TypeError("the cause")
-    assert relatives._first_line(error) == "TypeError: the cause"
+    assert first_line(error) == "TypeError: the cause"
 
 
 def fake(**options):

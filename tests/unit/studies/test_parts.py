@@ -1,5 +1,7 @@
 """The parts of a packed training step: replaced one after the other, and what their shares add up to."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from drawings import ParsedSvg

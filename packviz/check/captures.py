@@ -1,0 +1,226 @@
+"""Captures a network by one of torch's compilers, and compares what was captured with the network itself."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from packviz.check.trials import Leaf, Reading, Runner, Trial, axes, difference, leaves, mapped, replaced, tensors
+from packviz.core.quiet import quiet
+
+_LONGEST = 150  # characters of an error's text
+_ANSI = re.compile(r"\x1b\[[\d;]*m")
+
+Inputs = Mapping[str, Any]
+Answer = Callable[[Inputs], list[Leaf]]
+Axes = Mapping[str, Mapping[int, int]]
+
+
+class Captured(NamedTuple):
+    """What came of one backend.
+
+    Attributes:
+        backend: one of `BACKENDS`.
+        takes: whether it takes the network; `None` if it could not be tried here.
+        same: whether what it made gives what the network gives, on all that was tried.
+        difference: the largest; infinite if a shape differs, or if it raises.
+        trial: the inputs that show it, such as `lengths [5, 3]`.
+        message: the error, or the output that differs.
+        error: the error itself.
+    """
+
+    backend: str
+    takes: bool | None
+    same: bool = False
+    difference: float = 0.0
+    trial: str = ""
+    message: str = ""
+    error: Exception | None = None
+
+    @property
+    def cells(self) -> list[str]:
+        """The row of a table: backend, takes it, same, largest difference, the lengths that show it."""
+        if not self.takes:
+            return [self.backend, "not tried" if self.takes is None else "✗ no", "", "", ""]
+        if self.same:
+            return [self.backend, "✓ yes", "✓ yes", "", ""]
+        amount = "raises" if self.error else "shape" if " shape " in self.message else f"{self.difference:.2g}"
+        return [self.backend, "✓ yes", "✗ no", amount, self.trial]
+
+
+def _flat(run: Runner, call: Any) -> tuple[nn.Module, list[str], Callable[[Any], list[Leaf]]]:
+    """The network as a function of tensors alone, which is all that a trace and an ONNX file can pass.
+
+    Returns:
+        The function, the names of its inputs, and what names its outputs, beside the constants that it keeps.
+    """
+    names = [name for name, leaf in leaves(call.arguments) if isinstance(leaf, Tensor)]
+    gave: list[Leaf] = []  # not an attribute: torch.export resets those
+
+    class Flat(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = run.module
+
+        def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+            call.arguments.update(replaced(call.arguments, dict(zip(names, given, strict=False))))
+            gave[:] = leaves({"output": run.forward(call)})
+            return (*(leaf for _, leaf in gave if isinstance(leaf, Tensor)), torch.zeros(()))
+
+    def named(outputs: Any) -> list[Leaf]:
+        given = iter(outputs)
+        return [(name, next(given) if isinstance(leaf, Tensor) else leaf) for name, leaf in gave]
+
+    return Flat().eval(), names, named
+
+
+def _trace(run: Runner, inputs: Inputs, at: Axes) -> Answer:
+    if sys.version_info >= (3, 14):
+        raise ImportError("torch.jit.trace is deprecated, and not supported on Python 3.14; ask for another backend")
+
+    def capture(call: Any) -> Any:
+        given = tuple(tensors(call.arguments))
+        flat, _, named = _flat(run, call)
+        return torch.jit.trace(flat, given, check_trace=False), named  # type: ignore[no-untyped-call]
+
+    graph, named = run(inputs, capture)
+    return lambda other: named(run(other, lambda call: graph(*tensors(call.arguments))))
+
+
+def _export(run: Runner, inputs: Inputs, at: Axes) -> Answer:
+    def capture(call: Any) -> Any:
+        names = [*run.signature.parameters]
+        shapes = {name: mapped(name, value, partial(_dynamic, at)) for name, value in call.arguments.items()}
+        given = cast(Any, {"dynamic_shapes": {name: shapes[name] for name in names if name in shapes}} if at else {})
+        return torch.export.export(run.module, call.args, call.kwargs, **given).module()
+
+    program = run(inputs, capture)
+    return lambda other: leaves({"output": run(other, lambda call: program(*call.args, **call.kwargs))})
+
+
+def _dynamic(at: Axes, name: str, leaf: Any) -> Any:
+    return dict.fromkeys(at.get(name, ()), torch.export.Dim.AUTO) if isinstance(leaf, Tensor) else None
+
+
+def compiled(run: Runner, inputs: Inputs, at: Axes, backend: Any = "eager", fullgraph: bool = True) -> Answer:
+    """What `torch.compile` makes of the network, with a backend that needs no C++ compiler."""
+    torch.compiler.reset()
+    made = torch.compile(run.module, backend=backend, fullgraph=fullgraph, dynamic=True if at else None)
+
+    def captured(other: Inputs) -> list[Leaf]:
+        return leaves({"output": run(other, lambda call: made(*call.args, **call.kwargs))})
+
+    captured(inputs)
+    return captured
+
+
+def _onnx(legacy: bool, run: Runner, inputs: Inputs, at: Axes) -> Answer:
+    try:
+        import onnx  # noqa: F401, PLC0415 - an extra
+        import onnxruntime  # noqa: PLC0415
+
+        if not legacy:
+            import onnxscript  # noqa: F401, PLC0415 - torch would say less clearly that it is missing
+    except ImportError as error:
+        install = "python -m pip install onnx onnxruntime onnxscript"
+        raise ImportError(f"{error.name} is not installed: {install}", name=error.name) from error
+    file = io.BytesIO()
+
+    def capture(call: Any) -> Callable[[Any], list[Leaf]]:
+        given = tuple(tensors(call.arguments))
+        flat, leaf_names, named = _flat(run, call)
+        names = [f"x{i}" for i in range(len(given))]
+        if legacy:
+            shapes: Any = {name: [*at.get(leaf, ())] for name, leaf in zip(names, leaf_names, strict=True)}
+            torch.onnx.export(flat, given, cast(Any, file), dynamo=False, input_names=names, dynamic_axes=shapes)
+        else:
+            shapes = (tuple(map(partial(_dynamic, at), leaf_names, given)),) if at else None
+            made: Any = torch.onnx.export(
+                flat, given, dynamo=True, verbose=False, input_names=names, dynamic_shapes=shapes
+            )
+            file.write(made.model_proto.SerializeToString())
+        return named
+
+    named: Callable[[Any], list[Leaf]] = run(inputs, capture)
+    session = onnxruntime.InferenceSession(file.getvalue())
+    known = [one.name for one in session.get_inputs()]  # what the network does not read is left out of the file
+
+    def captured(other: Inputs) -> list[Leaf]:
+        feed = {f"x{i}": one.detach().cpu().numpy() for i, one in enumerate(tensors(other))}
+        return named(map(torch.from_numpy, session.run(None, {name: feed[name] for name in known})))
+
+    return captured
+
+
+BACKENDS: dict[str, Callable[[Runner, Inputs, Axes], Answer]] = {
+    "trace": _trace,
+    "export": _export,
+    "compile": compiled,
+    "onnx": partial(_onnx, False),
+    "onnx_legacy": partial(_onnx, True),
+}
+"""What can be asked for: `torch.jit.trace`, `torch.export`, `torch.compile(fullgraph=True)`, and both ONNX exporters,
+run by ONNX Runtime."""
+
+
+def judged(
+    backend: str,
+    run: Runner,
+    tried: list[Trial],
+    varied: list[Reading],
+    dynamic: bool = False,
+    capture: Callable[[Runner, Inputs, Axes], Answer] | None = None,
+) -> Captured:
+    """Captures the network on the first of the trials, and compares on all.
+
+    Args:
+        backend: one of `BACKENDS`.
+        run: runs the network.
+        tried: inputs, with what the network gives for them.
+        varied: which of the inputs hold lengths.
+        dynamic: whether to capture for other sizes of batch and time as well.
+        capture: what captures, if it is not the backend itself.
+    """
+    inputs = tried[0].inputs
+    by_name = dict(leaves(inputs))
+    if backend not in ("export", "compile"):
+        for name, leaf in ((one.name, by_name.get(one.name)) for one in varied):
+            if leaf is not None and not isinstance(leaf, Tensor):
+                kind = type(leaf).__name__
+                return Captured(
+                    backend, False, message=f"it takes tensors alone, and {name} is a {kind}: give a tensor"
+                )
+    result = Captured(backend, True, True)
+    with quiet(), cast(Any, torch.jit).optimized_execution(False):
+        try:
+            captured = (capture or BACKENDS[backend])(run, inputs, axes(inputs, varied) if dynamic else {})
+        except ImportError as error:
+            return Captured(backend, None, message=str(error))
+        except Exception as error:
+            return Captured(backend, False, message=first_line(error), error=error)
+        for trial in tried:
+            problem = None
+            try:
+                size, message = difference(trial.outputs, captured(trial.inputs), 1e-4 if "onnx" in backend else 1e-5)
+            except Exception as error:
+                size, message, problem = float("inf"), f"raises {first_line(error)}", error
+            if size > result.difference:
+                result = Captured(backend, True, False, size, trial.name, message, problem)
+    return result
+
+
+def first_line(error: BaseException) -> str:
+    """The type and the first line of an error, of its cause if it only passes that on; shortened, without paths."""
+    while type(error).__module__.startswith("torch.onnx") and error.__cause__ is not None:
+        error = error.__cause__
+    line = _ANSI.sub("", next(iter(str(error).splitlines()), ""))
+    line = re.sub(r"\S*/[\w./-]*/(\w+\.\w+)", r"\1", line)
+    message = f"{type(error).__name__}: {line}"
+    return message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…"
