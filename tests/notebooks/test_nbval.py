@@ -104,7 +104,7 @@ def test_a_shared_cell_that_shows_something_else_in_the_solutions_is_found(tmp_p
     write(tmp_path, STRICT.replace('"shared"', '"x" in globals()'))
     assert tool("write", "--root", tmp_path).returncode == 0
     (found,) = tool("check", "--root", tmp_path).stdout.splitlines()
-    assert found.startswith("01_one.ipynb: cell 01-02 shows something else in the solutions (01-02)")
+    assert found.startswith("notebooks/01_one.ipynb: cell 01-02 shows something else in the solutions (01-02)")
 
 
 def test_a_notebook_that_was_not_run_or_takes_much_memory(tmp_path: Path, tool: Tool):

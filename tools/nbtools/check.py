@@ -53,7 +53,7 @@ def defects(root: Path, names: Iterable[str] = ()) -> list[str]:
         for edition in expected:
             where = edition.path.relative_to(root)
             found += [f"{where}: {problem}" for problem in edition_defects(edition, root)]
-        found += _apart(*(edition.path for edition in expected))
+        found += _apart(root, *(edition.path for edition in expected))
     return found if names else found + _strays(root, belonging)
 
 
@@ -99,7 +99,7 @@ def _pairs(reader: Any, solved: Any) -> list[tuple[int, Any]]:
     return list(zip(places, ours, strict=False))
 
 
-def _apart(*paths: Path) -> Iterator[str]:
+def _apart(root: Path, *paths: Path) -> Iterator[str]:
     """Compares what the cells show that both editions have: a test runs them once."""
     try:
         reader, solved = (loads(path.read_text(encoding="utf-8")) for path in paths)
@@ -109,7 +109,7 @@ def _apart(*paths: Path) -> Iterator[str]:
         other = solved.cells[i]
         if cell.source == other.source and _shown(cell) != _shown(other):
             yield (
-                f"{paths[0].name}: cell {cell.id} shows something else in the solutions ({other.id}):"
+                f"{paths[0].relative_to(root)}: cell {cell.id} shows something else in the solutions ({other.id}):"
                 " a claim or a solution in front of it changes what follows, such as torch's random state"
             )
 
