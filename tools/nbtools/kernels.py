@@ -7,7 +7,6 @@ The memory of each notebook's kernel is noted.
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any

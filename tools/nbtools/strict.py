@@ -37,8 +37,8 @@ def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMOR
     """Runs notebooks under nbval and lists what failed; nbval's own report goes to standard output.
 
     A reader's notebook runs as part of its solutions, if these are there: all that differs are its exercises (see
-    `kernels`, and `defects`, which compares the stored outputs of the cells that both have). Threads and hash seed differ on purpose from those the notebooks were written with: nothing stored may depend
-    on them.
+    `kernels`, and `defects`, which compares the stored outputs of the cells that both have). Threads and hash seed
+    differ on purpose from those the notebooks were written with: nothing stored may depend on them.
 
     Args:
         root: The folder that holds `notebooks/`.
