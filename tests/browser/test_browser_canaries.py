@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections import Counter
 from pathlib import Path
 
-import counting
 import pytest
-import run_tests
 from browser.chromium import find_chromium
 from browser.lab import Lab, Notebook, Panel, Problem, tracebacks
 from browser_checks import Walk, barriers, faint_texts, unanswering_quiz, unreached_by_tab
@@ -155,29 +149,6 @@ def test_every_check_can_fail(lab: Lab, tmp_path: Path, subtests: pytest.Subtest
             notebook.problems()  # those of the next are its own
         with subtests.test("screenshots hold the whole notebook"):
             screenshots_hold_the_notebook(notebook, tmp_path)
-
-
-def test_a_notebook_is_opened_once(tmp_path: Path) -> None:
-    """Whatever the workers: each that opens a notebook runs it, which takes up to a minute."""
-    if counting.OPENED in os.environ:
-        pytest.skip("this is the run that is counted")
-    notebooks = tmp_path / "notebooks"
-    notebooks.mkdir()
-    names = [f"{i:02d}_page.ipynb" for i in range(7)]
-    for name in names:
-        (notebooks / name).touch()
-    opened = tmp_path / "opened.txt"
-    (stage,) = (stage for stage in run_tests.STAGES if stage.group == "browser")
-    here = Path(__file__).parent
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {
-        counting.OPENED: str(opened),
-        "PACKVIZ_BROWSER_NOTEBOOKS": str(notebooks),
-        "PACKVIZ_CHROMIUM": sys.executable,  # any program: nothing is opened
-        "PYTHONPATH": os.pathsep.join([str(here), str(run_tests.ROOT / "tools"), os.environ.get("PYTHONPATH", "")]),
-    }
-    command = [sys.executable, *stage.arguments(workers=3), "-p", "counting", f"--junitxml={tmp_path}/report.xml"]
-    subprocess.run(command, cwd=run_tests.ROOT, env=environment, check=True, timeout=300)
-    assert Counter(opened.read_text().split()) == dict.fromkeys([*names, "canaries.ipynb", "hatch.ipynb"], 1)
 
 
 def test_tracebacks_are_found_in_a_log() -> None:

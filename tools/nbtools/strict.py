@@ -114,7 +114,7 @@ def _read(report: Path) -> dict[str, _Ran]:
 def _code_cells(path: Path) -> int:
     """Counts what there is to run: in solutions, the exercises of the reader's notebook as well."""
     notebook, readers = loads(path.read_text(encoding="utf-8")), path.parent.parent / path.name
-    own = sum(cell.cell_type == "code" for cell in notebook.cells)
+    own: int = sum(cell.cell_type == "code" for cell in notebook.cells)
     if path.parent.name != "solutions" or not readers.is_file():
         return own
     return own + len(exercises(loads(readers.read_text(encoding="utf-8")), notebook))

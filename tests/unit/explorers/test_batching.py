@@ -145,8 +145,3 @@ def test_buckets_leave_less_padding():
         move(explorer.order, order)
         padding[order] = explorer.load.padding
     assert padding["sorted"] < padding[BUCKETED] < padding[SHUFFLED]
-
-
-def test_a_large_epoch_stays_light():
-    explorer = BatchingExplorer(many=2000, longest=512, batch_size=1)
-    assert len(explorer.picture.value) < 80_000

@@ -86,8 +86,3 @@ def test_lengths_are_typed(lengths):
     explorer = CostExplorer()
     move(explorer.typed, " ".join(map(str, lengths)))
     shows(explorer, Spec("LSTM", 3, 7), lengths)
-
-
-def test_a_large_batch_stays_light():
-    explorer = CostExplorer(range(512, 0, -1), "LSTM", 128, 128)
-    assert len(explorer.picture.value) < 80_000

@@ -15,6 +15,7 @@ from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED
 from packviz.core.layout import Layout
 from packviz.draw import layouts, palette, text, theme
+from packviz.draw.scores import MASKS
 from packviz.explorers import (
     AlignExplorer,
     BatchingExplorer,
@@ -93,6 +94,19 @@ def test_distributions(kind):
     assert explorer.picker.longest.max == longest
     assert visible(explorer.picker.seed) == (kind in ("uniform", "log-normal", "nearly equal"))
     shows_padding_of(PaddingExplorer(kind=kind, batch_size=9, longest=40, seed=3), draw(9, 40, 3))
+
+
+@pytest.mark.parametrize(
+    "panel",
+    [
+        partial(CostExplorer, range(512, 0, -1), "LSTM", 128, 128),
+        partial(BatchingExplorer, many=2000, longest=512, batch_size=1),
+        partial(StaircaseExplorer, range(512, 0, -1)),
+        *(partial(RowExplorer, kind="uniform", many=512, longest=512, row_size=512, mask=mask) for mask in MASKS),
+    ],
+)
+def test_a_large_picture_stays_light(panel):
+    assert len(panel().picture.value) < 80_000
 
 
 def test_a_kind_that_is_not_there():

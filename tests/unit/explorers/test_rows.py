@@ -74,10 +74,3 @@ def test_bad_input():
     ):
         with pytest.raises(ValueError, match=message):
             RowExplorer(**options)
-
-
-def test_a_large_picture_stays_light():
-    explorer = RowExplorer(kind="uniform", many=512, longest=512, row_size=512)
-    for mask in MASKS:
-        move(explorer.mask, mask)
-        assert len(explorer.picture.value) < 80_000

@@ -83,12 +83,6 @@ def test_each_slider_over_its_range(name):
         shows(explorer, lengths, Spec("LSTM", now["input_size"], now["hidden_size"]), explorer.rectangles.value)
 
 
-@pytest.mark.parametrize("mode", ["LSTM", "GRU", "RNN"])
-def test_the_kind_of_rnn(explorer, mode):
-    move(explorer.mode, mode)
-    shows(explorer, SIX, Spec(mode, 16, 32), 4)
-
-
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30))
 def test_lengths_are_typed_and_the_slider_stays_near(lengths):
     explorer = StaircaseExplorer(SIX)
@@ -101,15 +95,7 @@ def test_lengths_are_typed_and_the_slider_stays_near(lengths):
 def test_it_starts_as_told():
     explorer = StaircaseExplorer(kind="equal", many=3, longest=7, mode="GRU", input_size=300, hidden_size=5)
     shows(explorer, [7, 7, 7], Spec("GRU", 300, 5), 1)
-    shows(StaircaseExplorer(SIX, rectangles=6), SIX, SPEC, 6)
-    with pytest.raises(ValueError, match=r"lengths\[1\] is 0"):
-        StaircaseExplorer([3, 0])
-
-
-def test_a_large_batch_stays_light():
-    explorer = StaircaseExplorer(range(512, 0, -1))
-    assert len(explorer.picture.value) < 50_000
-    assert 15 < len(explorer.rectangles.options) < 60
+    assert 15 < len(StaircaseExplorer(range(512, 0, -1)).rectangles.options) < 60
 
 
 # Measuring.
