@@ -187,7 +187,8 @@ def test_stop_reaches_the_thread_and_the_next_run_is_not_stopped():
     it.thread.join(30)
     assert it.message.value == "stopped"
     assert resting(it)
-    assert job(lambda progress, stop: str(stop())).run() == "False"
+    it._prepare = lambda: lambda progress, stop: str(stop())
+    assert it.run() == "False"
 
 
 def test_a_stopped_measurement_adds_no_point(explorer):
