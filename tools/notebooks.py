@@ -49,7 +49,6 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(run=function)
     write = commands.choices["write"]
     write.add_argument("--redraw", action="store_true", help="draw every chart anew, also those that did not change")
-    write.add_argument("--twice", action="store_true", help="run each twice and fail if a byte differs")
     run = commands.add_parser("run", help="run one notebook headless with papermill")
     run.add_argument("name", metavar="NAME", help="01_why_pack, or just 01")
     run.add_argument("out", metavar="OUT", type=Path, help="the notebook file to write, or a folder")
@@ -84,8 +83,6 @@ def _write_one(edition: Edition, options: argparse.Namespace) -> str:
     old = edition.path.read_text(encoding="utf-8") if edition.path.is_file() else None
     stored = None if options.redraw or old is None else _read(old)
     new = _made(edition, options.root, stored)
-    if options.twice and _made(edition, options.root, stored) != new:
-        raise RunError("two runs differ")
     if new == old:
         return "unchanged"
     draft = edition.path.with_suffix(".ipynb.part")

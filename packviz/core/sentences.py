@@ -11,7 +11,7 @@ from importlib import resources
 def sentences() -> tuple[tuple[str, ...], ...]:
     """Sentences from the docstrings of Python's standard library, each a tuple of words and punctuation marks.
 
-    The file holds its provenance and was made once, by `tools/make_sentences.py`; reading it needs no network.
+    The file says where they are from. It was made once, so that what the notebooks show does not change with Python.
     """
     text = resources.files("packviz.core").joinpath("sentences.json").read_text(encoding="utf-8")
     return tuple(tuple(sentence.split(" ")) for sentence in json.loads(text)["sentences"])

@@ -6,30 +6,17 @@ if missing := [name for name in ("anywidget", "ipywidgets") if find_spec(name) i
     needed = f"{' and '.join(missing)}: python -m pip install {' '.join(missing)}"
     raise ModuleNotFoundError(f"panels and lessons need {needed}", name=missing[0])
 
-from packviz.explorers.align import AlignExplorer
-from packviz.explorers.batching import BatchingExplorer
-from packviz.explorers.benchmark import BenchmarkExplorer
-from packviz.explorers.cost import CostExplorer
-from packviz.explorers.graph import GraphExplorer
-from packviz.explorers.museum import MuseumExplorer
-from packviz.explorers.packed import PackedExplorer
-from packviz.explorers.padding import PaddingExplorer
-from packviz.explorers.rows import RowExplorer
-from packviz.explorers.staircase import StaircaseExplorer
-from packviz.explorers.states import StatesExplorer
-from packviz.explorers.static import StaticExplorer
+from packviz.explorers.align import AlignExplorer as AlignExplorer
+from packviz.explorers.batching import BatchingExplorer as BatchingExplorer
+from packviz.explorers.benchmark import BenchmarkExplorer as BenchmarkExplorer
+from packviz.explorers.cost import CostExplorer as CostExplorer
+from packviz.explorers.graph import GraphExplorer as GraphExplorer
+from packviz.explorers.museum import MuseumExplorer as MuseumExplorer
+from packviz.explorers.packed import PackedExplorer as PackedExplorer
+from packviz.explorers.padding import PaddingExplorer as PaddingExplorer
+from packviz.explorers.rows import RowExplorer as RowExplorer
+from packviz.explorers.staircase import StaircaseExplorer as StaircaseExplorer
+from packviz.explorers.states import StatesExplorer as StatesExplorer
+from packviz.explorers.static import StaticExplorer as StaticExplorer
 
-__all__ = [
-    "AlignExplorer",
-    "BatchingExplorer",
-    "BenchmarkExplorer",
-    "CostExplorer",
-    "GraphExplorer",
-    "MuseumExplorer",
-    "PackedExplorer",
-    "PaddingExplorer",
-    "RowExplorer",
-    "StaircaseExplorer",
-    "StatesExplorer",
-    "StaticExplorer",
-]
+__all__ = sorted(name for name in dir() if name.endswith("Explorer"))

@@ -66,14 +66,14 @@ class AlignExplorer(Panel):
         guess = guessed(x, after)
         self.wrong_cells = int((moved != guess).sum())
         mark = "✗" if self.wrong_cells else "✓"
-
-        def drawn(x: Any, side: str, title: str, **like: Any) -> Aligned:
-            return Aligned.of(x, layout.lengths, padding_side=side, title=title, batch_first=True, **like)
-
+        shown = [
+            (x, before, f"x: padding on the {before}", None),
+            (moved, after, f"✓ padding on the {after}, by lengths", None),
+            (guess, after, f"{mark} guessed from zeros", moved),
+        ]
         pictures = [
-            drawn(x, before, f"x: padding on the {before}"),
-            drawn(moved, after, f"✓ padding on the {after}, by lengths"),
-            drawn(guess, after, f"{mark} guessed from zeros", like=moved),
+            Aligned.of(cells, layout.lengths, padding_side=side, title=title, batch_first=True, like=like)
+            for cells, side, title, like in shown
         ]
         wrong = text.count(self.wrong_cells, "cell")
         summary = f"Guessed from zeros, {wrong} of {layout.n_cells} are wrong." if self.wrong_cells else _ALL_RIGHT
@@ -105,11 +105,9 @@ def guessed(x: Any, padding_side: str) -> Any:
 
 def _batch(layout: Layout, padding_side: str, zeros: str) -> Any:
     """`(B, T)` every sequence counts from 1, with real zeros where asked for."""
-    t, n = np.arange(layout.max_len), layout.lengths[:, np.newaxis]
-    few = np.minimum(2, n - 1)
-    is_zero = {ZEROS[1]: t < few, ZEROS[2]: t >= n - few}.get(zeros, False)
     x = np.zeros(layout.mask.shape, dtype=np.int64)
-    x[layout.mask if padding_side == "right" else layout.mask[:, ::-1]] = np.where(is_zero, 0, t + 1 + 0 * n)[
-        layout.mask
-    ]
+    for cells, n in zip(x, layout.lengths, strict=True):
+        counted, few = np.arange(1, n + 1), min(2, n - 1)
+        counted[{ZEROS[1]: slice(few), ZEROS[2]: slice(n - few, n)}.get(zeros, slice(0))] = 0
+        cells[slice(n) if padding_side == "right" else slice(len(cells) - n, None)] = counted
     return x

@@ -69,7 +69,7 @@ class BatchingExplorer(Panel):
         self.batch_size = slider("batch size", batch_size, 1, 128)
         self.order = dropdown("order", order, ORDERS, "batches")
         several = -(-(many if lengths is None else len(lengths)) // batch_size)
-        self.window = slider("window", min(buckets.WINDOW, max(several, 1)), 1, buckets.WINDOW)
+        self.window = slider("window", max(min(buckets.WINDOW, several), 1), 1, buckets.WINDOW)
         self.workers = slider("workers", workers, 1, 8)
         self.strategy = dropdown("split", SPLITS[0], SPLITS)
         super().__init__(self.picker, row(self.order, self.batch_size, self.window), row(self.strategy, self.workers))
@@ -82,8 +82,7 @@ class BatchingExplorer(Panel):
         if several:  # moves the slider if it stood beyond
             self.window.max = min(buckets.WINDOW, -(-n.size // self.batch_size.value))
         show(self.window, order == BUCKETED and several)
-        shuffles = order in (buckets.SHUFFLED, BUCKETED) and several
-        show(self.picker.seed, shuffles or self.picker.is_random)
+        show(self.picker.seed, (order in (buckets.SHUFFLED, BUCKETED) and several) or self.picker.is_random)
         show(self.strategy, self.workers.value > 1)
         groups = buckets.batches(n, self.batch_size.value, order, window=self.window.value, seed=seed)
         self.load = load = Load.of(n, groups)
@@ -95,22 +94,18 @@ class BatchingExplorer(Panel):
         cells = int(load.cells.sum())
         wasted = text.percent(load.padding, cells)
         summary = f"{epoch} ({order}): {cells:,} cells, {load.padding:,} padding ({wasted})."
-        waits = ""
         if self.workers.value > 1:
             share = f"{100 * buckets.idle(tokens):.3g} % of the time, if time goes with tokens"
-            waits = f" {self.workers.value} workers ({self.strategy.value}) wait {share}."
+            summary += f" {self.workers.value} workers ({self.strategy.value}) wait {share}."
 
         def draw(theme: str) -> Sheet:
             drawings = [bars.steps("Cells of each batch", load.real, load.cells, theme, _CELLS, "batch")]
-            if waits:
+            if len(shares) > 1:
                 title = "Tokens of each worker, and tokens it waits for the slowest"
                 drawings.append(bars.totals(title, shares, theme, _TOKENS))
             return stack(f"An epoch: {epoch}", drawings, theme)
 
-        def describe() -> str:
-            lines = [summary + waits, "", f"real cells of each batch  {text.numbers(load.real)}"]
-            lines.append(f"all cells of each batch   {text.numbers(load.cells)}")
-            lines += [f"{name}: {own:,} tokens, waits for {idle:,}" for name, (own, idle) in shares.items()]
-            return "\n".join(lines)
-
-        return View(draw, summary + waits, describe)
+        lines = [summary, "", f"real cells of each batch  {text.numbers(load.real)}"]
+        lines.append(f"all cells of each batch   {text.numbers(load.cells)}")
+        lines += [f"{name}: {own:,} tokens, waits for {idle:,}" for name, (own, idle) in shares.items()]
+        return View(draw, summary, lambda: "\n".join(lines))

@@ -68,27 +68,22 @@ class BenchmarkExplorer(Panel):
         self.result = None
         self._methods = tuple(method.strip() for method in methods.split(","))
         self._loaded: dict[str, Benchmark] = {}
-        self.device = widgets.Dropdown(
-            options=_devices(device),
-            value=device,
-            description="device",
-        )
+        self.device = widgets.Dropdown(options=_devices(device), value=device, description="device")
         self.setups = dropdown("setups", setups, [*_SETUPS], "setup")
         self.size = dropdown("size", QUICK if _is_true(quick) else FULL, [QUICK, FULL])
-        sizes = {"batch_size": batch_size, "shortest": shortest, "longest": longest, "step": step}
-        start = _PRESETS[self.size.value] | {name: value for name, value in sizes.items() if value is not None}
-        self.batch_size = slider("batch_size", start["batch_size"], 8, max(512, start["batch_size"]))
-        self.shortest = slider("shortest", start["shortest"], 1, max(512, start["shortest"]))
-        self.longest = slider("longest", start["longest"], 1, max(512, start["longest"]))
-        self.step = slider("step", start["step"], 1, max(256, start["step"]))
-        files = [NOTHING, *experiment.STUDY.available()]
+        own = {"batch_size": batch_size, "shortest": shortest, "longest": longest, "step": step}
+        start = _PRESETS[self.size.value] | {name: value for name, value in own.items() if value is not None}
+        ranges = {"batch_size": (8, 512), "shortest": (1, 512), "longest": (1, 512), "step": (1, 256)}
+        self.batch_size, self.shortest, self.longest, self.step = self._sizes = [
+            slider(name, start[name], low, max(high, start[name])) for name, (low, high) in ranges.items()
+        ]
         beside = _like(device) if beside == "" else beside
-        self.beside = dropdown("beside", beside or NOTHING, files)
+        self.beside = dropdown("beside", beside or NOTHING, [NOTHING, *experiment.STUDY.available()])
         self.job = job.Job("Start", self._prepare)
         self.size.observe(self._preset, names="value")
-        why = no_cuda()
-        lacking = widgets.Label(f"No CUDA: {why}." if why else "")
-        self.halt_latest()
+        lacking = widgets.Label(f"No CUDA: {why}." if (why := no_cuda()) else "")
+        if BenchmarkExplorer._latest:
+            BenchmarkExplorer._latest.halt()
         BenchmarkExplorer._latest = self
         super().__init__(
             row(self.device, self.setups, self.size),
@@ -106,10 +101,10 @@ class BenchmarkExplorer(Panel):
         sizes = [*dict.fromkeys(point.steps for point in points)]
         shown: dict[str, Benchmark | None] = {YOURS: self.result}
         notes = []
-        if self.beside.value != NOTHING:
-            if self.beside.value not in self._loaded:
-                self._loaded[self.beside.value] = experiment.recorded(self.beside.value)
-            shown["recorded"] = beside = self._loaded[self.beside.value].only(self._methods)
+        if (name := self.beside.value) != NOTHING:
+            if name not in self._loaded:
+                self._loaded[name] = experiment.recorded(name)
+            shown["recorded"] = beside = self._loaded[name].only(self._methods)
             here, there = (_kind(device) for device in (self.device.value, beside.provenance.get("device")))
             if here != there:
                 notes.append(f"The recorded run is not one of your kind of device: {there}, not {here}.")
@@ -136,12 +131,6 @@ class BenchmarkExplorer(Panel):
         """Asks the thread to stop, if one runs."""
         self.job.stop.click()
 
-    @classmethod
-    def halt_latest(cls) -> None:
-        """Asks the run of the last panel to stop, if there is one."""
-        if cls._latest is not None:
-            cls._latest.halt()
-
     def close(self) -> None:
         """Stops the run, and takes the panel away."""
         if "job" in vars(self):  # not where the constructor refused
@@ -151,23 +140,18 @@ class BenchmarkExplorer(Panel):
     def _plan(self) -> tuple[list[BenchmarkPoint], dict[str, Any]]:
         rounds = max(_PRESETS[self.size.value]["rounds"], _ROUNDS)
         sizes = experiment.sizes(self.shortest.value, self.longest.value, self.step.value)
-        parameters = {
-            "methods": self._methods,
-            "batch_size": self.batch_size.value,
-            "rounds": rounds,
-            "until_narrow": True,
-        }
-        return experiment.grid(_SETUPS[self.setups.value], sizes), parameters
+        parameters = {"methods": self._methods, "batch_size": self.batch_size.value, "rounds": rounds}
+        return experiment.grid(_SETUPS[self.setups.value], sizes), parameters | {"until_narrow": True}
 
     def _prepare(self) -> job.Work:
         points, parameters = self._plan()
         device, before = self.device.value, BenchmarkExplorer._latest
-        if before is not None and before is not self:
+        if before is not self and before is not None:
             before.halt()
         BenchmarkExplorer._latest = self
 
         def work(progress: job.Progress, stop: job.Stop) -> str:
-            if before is not None and before is not self and before.job.thread:
+            if before is not self and before is not None and before.job.thread:
                 before.job.thread.join()  # the call that it is timing has to end first
             shown = -_PAUSE
 
@@ -191,7 +175,7 @@ class BenchmarkExplorer(Panel):
 
     def _preset(self, change: object = None) -> None:
         preset = _PRESETS[self.size.value]
-        for control in (self.batch_size, self.shortest, self.longest, self.step):
+        for control in self._sizes:
             control.value = preset[control.description]
 
 
@@ -199,11 +183,11 @@ def _devices(device: str) -> list[tuple[str, str]]:
     """What can be chosen, and what it is called."""
     import torch  # noqa: PLC0415
 
-    devices = {"cpu": "cpu"}
+    found = [("cpu", "cpu")]
     for i in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
-        devices[f"cuda:{i}" if i else "cuda"] = f"cuda:{i}, {torch.cuda.get_device_name(i)}"
-    devices.setdefault(check_device(device), device)
-    return [(label, key) for key, label in devices.items()]
+        found.append((f"cuda:{i}, {torch.cuda.get_device_name(i)}", f"cuda:{i}" if i else "cuda"))
+    check_device(device)
+    return found if device in dict(found).values() else [*found, (device, device)]
 
 
 def _like(device: str) -> str | None:

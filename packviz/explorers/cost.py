@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from packviz.core.spec import GATES, Spec
 from packviz.count.flops import FlopCount, flops
 from packviz.draw import layouts, text
-from packviz.draw.sheet import stack
+from packviz.draw.sheet import Sheet, stack
 from packviz.explorers.lengths import LengthsField
 from packviz.explorers.panel import Panel, View, dropdown, row, show, slider, tick
 
@@ -42,33 +42,23 @@ class CostExplorer(Panel):
         self.proj_size = slider("proj_size", 0, 0, max(start.spec.hidden_size - 1, 1))
         self.bidirectional = tick("bidirectional")
         self.input_grad = tick("x needs a gradient")
-        super().__init__(
-            row(self.typed, self.mode, self.bidirectional, self.input_grad),
-            row(self.input_size, self.hidden_size),
-            row(self.num_layers, self.proj_size),
-        )
+        sizes = row(self.input_size, self.hidden_size), row(self.num_layers, self.proj_size)
+        super().__init__(row(self.typed, self.mode, self.bidirectional, self.input_grad), *sizes)
 
     def view(self) -> View:
         """The FLOPs of the chosen RNN on the chosen batch."""
-        hidden_size = self.hidden_size.value
+        mode, hidden_size = self.mode.value, self.hidden_size.value
         self.proj_size.max = max(hidden_size - 1, 1)  # moves the slider if it stood beyond
-        may_project = self.mode.value == "LSTM" and hidden_size > 1
+        may_project = mode == "LSTM" and hidden_size > 1
         show(self.proj_size, may_project)
-        spec = Spec(
-            self.mode.value,
-            self.input_size.value,
-            hidden_size,
-            self.num_layers.value,
-            self.bidirectional.value,
-            self.proj_size.value if may_project else 0,
-        )
+        sizes = self.input_size.value, hidden_size, self.num_layers.value
+        spec = Spec(mode, *sizes, self.bidirectional.value, self.proj_size.value if may_project else 0)
         layout = self.typed.read()
         self.shown = count = flops(spec, layout, input_grad=self.input_grad.value)
         saved = text.percent(count.saved, count.padded)
-        return View(
-            draw=lambda theme: stack(
-                count.headline(), [*count.drawings(theme), layouts.draw(layout, theme=theme)], theme
-            ),
-            summary=f"A forward pass: {count.padded:,} GEMM FLOPs padded, {count.packed:,} packed; {saved} saved.",
-            describe=lambda: f"{count.to_text()}\n\n{text.describe(layout)}",
-        )
+
+        def draw(theme: str) -> Sheet:
+            return stack(count.headline(), [*count.drawings(theme), layouts.draw(layout, theme=theme)], theme)
+
+        summary = f"A forward pass: {count.padded:,} GEMM FLOPs padded, {count.packed:,} packed; {saved} saved."
+        return View(draw, summary, lambda: f"{count.to_text()}\n\n{text.describe(layout)}")

@@ -36,23 +36,21 @@ class Job(widgets.HBox):
                 call with the parts done and the parts in all, and what to ask whether to stop; and returns what to say
                 in the end. A `ValueError` of either is shown.
         """
-        self._prepare = work
-        self._asked = threading.Event()
+        self._prepare, self._asked = work, threading.Event()
         self.complaint = ""
         self.thread: threading.Thread | None = None
-        self.start = widgets.Button(description=description, layout=widgets.Layout(width="auto"))
-        self.stop = widgets.Button(description="Stop", disabled=True, layout=widgets.Layout(width="80px"))
-        self.bar = widgets.IntProgress(value=0, min=0, max=1, layout=widgets.Layout(width="140px"))
+        self.start = widgets.Button(description=description, layout={"width": "auto"})
+        self.stop = widgets.Button(description="Stop", disabled=True, layout={"width": "80px"})
+        self.bar = widgets.IntProgress(value=0, min=0, max=1, layout={"width": "140px"})
         self.message = widgets.Label()
-        super().__init__([self.start, self.stop, self.bar, self.message])
-        self.layout.flex_flow = "row wrap"
+        super().__init__([self.start, self.stop, self.bar, self.message], layout={"flex_flow": "row wrap"})
         self.start.on_click(self._begin)
         self.stop.on_click(lambda button: self._asked.set())
 
     def run(self) -> str:
         """Does the work, and returns the message about it."""
         try:
-            self._do(self._ready())
+            self.message.value = self._ready()(self._progress, self._asked.is_set)
         finally:
             self._rest()
         return str(self.message.value)
@@ -61,7 +59,7 @@ class Job(widgets.HBox):
         try:
             work = self._ready()
         except ValueError as error:
-            self._complain(str(error))
+            self._fail(error)
             self._rest()
             return
         self.thread = threading.Thread(target=self._in_thread, args=(work,), daemon=True)
@@ -69,9 +67,9 @@ class Job(widgets.HBox):
 
     def _in_thread(self, work: Work) -> None:
         try:
-            self._do(work)
+            self.message.value = work(self._progress, self._asked.is_set)
         except Exception as error:
-            self._complain(str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}")
+            self._fail(error)
             if not isinstance(error, ValueError):
                 raise
         finally:
@@ -83,14 +81,12 @@ class Job(widgets.HBox):
         self.message.value, self.complaint = "…", ""
         return self._prepare()
 
-    def _do(self, work: Work) -> None:
-        self.message.value = work(self._progress, self._asked.is_set)
-
     def _progress(self, done: int, of: int) -> None:
         self.bar.max, self.bar.value = of, done
 
-    def _complain(self, message: str) -> None:
-        self.message.value, self.complaint = message, f"✗ {self.start.description}: {message}"
+    def _fail(self, error: Exception) -> None:
+        self.message.value = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        self.complaint = f"✗ {self.start.description}: {self.message.value}"
 
     def _rest(self) -> None:
         self.start.disabled, self.stop.disabled = False, True

@@ -84,29 +84,20 @@ class LengthsPicker(widgets.VBox):
         first = start.lengths.tolist() if few else [4, 6, 8, 5, 4, 3, 7, 8]
         self.kind = dropdown("kind", kind or (ONE_BY_ONE if few else TYPED), KINDS, "lengths")
         self.few = slider("sequences", len(first), 1, MOST_SLIDERS)
-        self.sliders = [
-            slider(sequence_name(i), n, 1, LONGEST_SLIDER, narrow=True)
-            for i, n in enumerate((first + [6] * MOST_SLIDERS)[:MOST_SLIDERS])
-        ]
+        each = enumerate((first + [6] * MOST_SLIDERS)[:MOST_SLIDERS])
+        self.sliders = [slider(sequence_name(i), n, 1, LONGEST_SLIDER, narrow=True) for i, n in each]
         self.many = slider("sequences", many, *sizes)
         self.longest = slider("longest", longest, 1, LONGEST)
         self.seed = slider("seed", seed, 0, 99)
-        self.typed = widgets.Textarea(
-            value=_listed(start), description="list", layout=widgets.Layout(width="680px", height="64px")
-        )
+        look = widgets.Layout(width="680px", height="64px")
+        self.typed = widgets.Textarea(value=_listed(start), description="list", layout=look)
         self.upload = widgets.FileUpload(accept=".csv,.json,.txt", description="choose a file")
         for control in (self.kind, self.few):
             control.observe(self._show_controls, names="value")
         self._show_controls()
         self._fit_longest()
-        super().__init__(
-            [
-                row(self.kind, self.upload, self.few, self.many),
-                row(self.longest, self.seed),
-                row(*self.sliders),
-                self.typed,
-            ]
-        )
+        rows = [self.kind, self.upload, self.few, self.many], [self.longest, self.seed], self.sliders
+        super().__init__([*(row(*controls) for controls in rows), self.typed])
 
     @property
     def is_random(self) -> bool:
@@ -123,19 +114,14 @@ class LengthsPicker(widgets.VBox):
         self._fit_longest()
         if kind == ONE_BY_ONE:
             return Layout([control.value for control in self.sliders[: self.few.value]])
-        if kind in (TYPED, FILE):
-            layout = Layout(
-                sources.read(io.StringIO(self.typed.value) if kind == TYPED else _uploaded(self.upload.value))
-            )
-            if self._most and layout.batch_size > self._most:
-                many = f"there are {layout.batch_size:,} lengths; the panel takes at most {self._most:,}"
-                raise ValueError(f"{many}: see packviz.batches")
-            return layout
-        return Layout(sources.DISTRIBUTIONS[kind](self.many.value, self.longest.value, self.seed.value))
-
-    def _fit_longest(self) -> None:
-        """Ends the slider of `longest` where more would change nothing."""
-        self.longest.max = max(map(len, sentences())) if self.kind.value == "sentences" else LONGEST
+        if kind not in (TYPED, FILE):
+            return Layout(sources.DISTRIBUTIONS[kind](self.many.value, self.longest.value, self.seed.value))
+        file = io.StringIO(self.typed.value) if kind == TYPED else _uploaded(self.upload.value)
+        layout = Layout(sources.read(file))
+        if self._most and layout.batch_size > self._most:
+            many = f"there are {layout.batch_size:,} lengths; the panel takes at most {self._most:,}"
+            raise ValueError(f"{many}: see packviz.batches")
+        return layout
 
     def _show_controls(self, change: Any = None) -> None:
         kind = self.kind.value
@@ -147,6 +133,10 @@ class LengthsPicker(widgets.VBox):
             show(control, kind == ONE_BY_ONE and i < self.few.value)
         show(self.typed, kind == TYPED)
         show(self.upload, kind == FILE)
+
+    def _fit_longest(self) -> None:
+        """Ends the slider of `longest` where more would change nothing."""
+        self.longest.max = max(map(len, sentences())) if self.kind.value == "sentences" else LONGEST
 
 
 def _listed(layout: Layout) -> str:

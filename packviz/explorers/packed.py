@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import ipywidgets as widgets
@@ -33,20 +34,18 @@ class PackedExplorer(Panel):
     def __init__(self, lengths: Sequence[int] = (3, 5, 2, 4), *, t: int = 0) -> None:
         """Starts with these lengths and the cursor at time step `t`."""
         start = Layout(lengths)
+        last = start.max_len - 1
         self.typed = LengthsField(lengths)
-        self.t = slider("time step t", t, 0, start.max_len - 1)
-        self.play = widgets.Play(value=t, min=0, max=start.max_len - 1, interval=900, description="walk the steps")
+        self.t = slider("time step t", t, 0, last)
+        self.play = widgets.Play(value=t, min=0, max=last, interval=900, description="walk the steps")
         widgets.jslink((self.play, "value"), (self.t, "value"))
         self.enforce_sorted = tick("enforce_sorted")
         self.mistaken = tick("show the common mistake")
         self.indices = tick("show the index lists")
         self.shown = _packed_by_torch(start, enforce_sorted=False)
         self._asked: Any = (self.typed.value, False)
-        super().__init__(
-            row(self.typed, self.enforce_sorted, self.mistaken, self.indices),
-            row(self.play, self.t),
-            quiet=(self.play,),
-        )
+        switches = row(self.typed, self.enforce_sorted, self.mistaken, self.indices)
+        super().__init__(switches, row(self.play, self.t), quiet=(self.play,))
 
     def view(self) -> View:
         """The picture at the cursor."""
@@ -60,15 +59,13 @@ class PackedExplorer(Panel):
                 self._asked = asked
                 last = self.shown.max_len - 1
                 self.t.max = self.play.max = last  # moves the cursor if it stood beyond
-        layout, t = self.shown, self.t.value
-        mistaken, indices, summary = self.mistaken.value, self.indices.value, text.at_step(layout, t)
-        texts = [summary, text.describe(layout)] + [text.mistaken_order(layout, t)] * mistaken
-        return View(
-            draw=lambda theme: layouts.draw(layout, theme=theme, step=t, mistaken=mistaken, indices=indices),
-            summary=summary,
-            describe=lambda: "\n\n".join(texts),
-            complaint=complaint,
-        )
+        layout, t, mistaken = self.shown, self.t.value, self.mistaken.value
+        shown: dict[str, Any] = {"step": t, "mistaken": mistaken, "indices": self.indices.value}
+        texts = [text.at_step(layout, t), text.describe(layout)]
+        if mistaken:
+            texts.append(text.mistaken_order(layout, t))
+        draw = partial(layouts.draw, layout, **shown)
+        return View(lambda theme: draw(theme=theme), texts[0], lambda: "\n\n".join(texts), complaint)
 
 
 def _packed_by_torch(layout: Layout, enforce_sorted: bool) -> Layout:
@@ -85,6 +82,5 @@ def _packed_by_torch(layout: Layout, enforce_sorted: bool) -> Layout:
         cells = torch.zeros(layout.max_len, layout.batch_size)
         packed = pack_padded_sequence(cells, torch.tensor(layout.lengths), enforce_sorted=enforce_sorted)
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"torch: {reason}") from None
+        raise ValueError(f"torch: {str(error).splitlines()[0]}") from None
     return Layout.from_packed(packed)

@@ -72,24 +72,20 @@ class Panel(widgets.VBox):
             *controls: the widgets above the picture, top to bottom.
             quiet: those among them, or in them, on whose `value` the picture does not depend.
         """
-        self.picture = widgets.HTML()
-        self.summary = widgets.HTML()
-        self.error = widgets.HTML()
-        self.note = widgets.HTML()
+        self.picture, self.summary, self.error, self.note, self._words = (widgets.HTML() for _ in range(5))
+        for name in ("picture", "summary", "error", "note"):
+            getattr(self, name).add_class(f"packviz-{name}")
         self.as_text = widgets.ToggleButton(
             value=False, description="Picture as text", layout=widgets.Layout(width="auto", align_self="flex-start")
         )
-        self._words = widgets.HTML()
-        for name in ("picture", "summary", "error", "note"):
-            getattr(self, name).add_class(f"packviz-{name}")
         self._view: View | None = None
         self._complaint = self._moved = ""
         self._drawing, self._one_at_a_time = False, RLock()
         shown = [self.error, self.note, self.summary, self.picture, self.as_text, self._words]
         super().__init__([Companion(), *controls, *shown])
-        self.add_class("packviz-explorer")
-        self.add_class("packviz")
-        self._set = {control: control.value for control in _moved(controls, quiet)}
+        self.add_class("packviz-explorer").add_class("packviz")
+        found = (part for part in _within(controls, quiet) if isinstance(part, widgets.ValueWidget))
+        self._set = {control: control.value for control in found}
         for control in self._set:
             control.observe(self._refresh, names="value")
         self.as_text.observe(self._show_words, names="value")
@@ -119,7 +115,7 @@ class Panel(widgets.VBox):
                     self._draw()
                 finally:
                     self._drawing = False
-                    self._say_what_moved()
+                    self._report_moves()
                     self._show_words()
 
     def _draw(self) -> None:
@@ -135,28 +131,23 @@ class Panel(widgets.VBox):
         self._view = view
         self._complain(view.complaint)
         with self.hold_sync():
-            self.picture.value = picture
-            self.summary.value = f'<div style="{_LINE}">{escape(view.summary)}</div>'
+            self.picture.value, self.summary.value = picture, _line(view.summary)
 
     def _complain(self, message: str) -> None:
-        style = f"{_LINE};font-weight:bold;color:{palette.LIVE.wrong}"
         shows = "The picture shows the last good input." if self._view else "There is no picture yet."
         self._complaint = f"✗ {message.rstrip('.')}. {shows}" if message else ""
-        value = f'<div style="{style}">{escape(self._complaint)}</div>' if message else ""
-        if self.error.value != value:
-            self.error.value = value
+        self.error.value = _line(self._complaint, f";font-weight:bold;color:{palette.LIVE.wrong}")
 
-    def _say_what_moved(self) -> None:
-        moved = [
+    def _report_moves(self) -> None:
+        self._moved = " ".join(
             f"{control.description} went from {was} to {control.value} to fit."
             for control, was in self._set.items()
             if control.value != was and control.layout.display != "none"
-        ]
-        self._moved = " ".join(moved)
-        self.note.value = f'<div style="{_LINE}">{escape(self._moved)}</div>' if moved else ""
+        )
+        self.note.value = _line(self._moved)
 
     def _show_words(self, change: Any = None) -> None:
-        self._words.value = f'<pre style="{_LINE}">{escape(self.to_text())}</pre>' if self.as_text.value else ""
+        self._words.value = _line(self.to_text() * self.as_text.value, tag="pre")
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         bundle = cast(dict[str, Any], super()._repr_mimebundle_(**kwargs))
@@ -164,12 +155,8 @@ class Panel(widgets.VBox):
         return bundle | {"text/plain": self.to_text()} | picture
 
 
-_LINE = f"color:{palette.LIVE.text};line-height:1.4"
-
-
-def _moved(parts: Sequence[widgets.Widget], quiet: Sequence[widgets.Widget]) -> Iterator[widgets.Widget]:
-    """Every control in these parts that has a value, but for the quiet ones."""
-    yield from (part for part in _within(parts, quiet) if isinstance(part, widgets.ValueWidget))
+def _line(words: str, style: str = "", tag: str = "div") -> str:
+    return f'<{tag} style="color:{palette.LIVE.text};line-height:1.4{style}">{escape(words)}</{tag}>' if words else ""
 
 
 def _within(parts: Sequence[widgets.Widget], but: Sequence[widgets.Widget] = ()) -> Iterator[widgets.Widget]:
@@ -177,8 +164,7 @@ def _within(parts: Sequence[widgets.Widget], but: Sequence[widgets.Widget] = ())
     for part in parts:
         if part not in but:
             yield part
-            if isinstance(part, widgets.Box):
-                yield from _within(part.children, but)
+            yield from _within(getattr(part, "children", ()), but)
 
 
 def row(*children: widgets.Widget) -> widgets.Box:

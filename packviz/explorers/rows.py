@@ -62,11 +62,8 @@ class RowExplorer(Panel):
         """The rows, and their scores."""
         layout, strategy = self.picker.lengths(), self.strategy.value
         longest = int(layout.lengths.max())
-        self._offer(1 if strategy == CUT else longest, max(self._reach, TIMES * longest))
+        # The range first grows, so that it is never empty; then a value beyond it moves to its nearest end.
+        self.row_size.max = max(self._reach, TIMES * longest, self.row_size.max)
+        self.row_size.min, self.row_size.max = 1 if strategy == CUT else longest, max(self._reach, TIMES * longest)
         self.shown = scores = Scores(layout, self.row_size.value, strategy, self.mask.value)
         return View(scores.sheet, scores.summary(), scores.to_text)
-
-    def _offer(self, least: int, most: int) -> None:
-        """Lets the row have these sizes, and leaves it where it is, or moves it to the nearest."""
-        self.row_size.max = max(most, self.row_size.max)  # first, so that the range is never empty
-        self.row_size.min, self.row_size.max = least, most

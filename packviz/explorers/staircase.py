@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import ipywidgets as widgets
 
-from packviz.core.cuts import Prediction, Rates, best_cuts, every_cut, predict
+from packviz.core.cuts import Rates, best_cuts, every_cut, predict
 from packviz.core.spec import GATES, Spec
 from packviz.draw import quantities
 from packviz.draw.stairs import Stairs, TradeOff, beside
@@ -89,36 +89,29 @@ class StaircaseExplorer(Panel):
         self.input_size = slider("input_size", input_size, 1, max(256, input_size))
         self.hidden_size = slider("hidden_size", hidden_size, 1, max(256, hidden_size))
         self.rectangles = widgets.SelectionSlider(
-            options=[rectangles],
-            description="rectangles",
-            continuous_update=True,
-            layout=widgets.Layout(width="480px"),
+            options=[rectangles], description="rectangles", layout=widgets.Layout(width="480px")
         )
         self.job = Job("Measure here", self._measuring)
         self.timing = None
         self._measured: dict[Any, dict[int, tuple[float, float, float]]] = {}
-        super().__init__(
-            self.picker,
-            row(self.mode, self.input_size, self.hidden_size),
-            row(self.rectangles, self.job),
-            quiet=(self.job,),
-        )
+        rows = row(self.mode, self.input_size, self.hidden_size), row(self.rectangles, self.job)
+        super().__init__(self.picker, *rows, quiet=(self.job,))
 
     def view(self) -> View:
         """The staircase, and what it costs beside others."""
         layout, spec = self.picker.lengths(), self._spec()
         n = tuple(layout.lengths.tolist())
         stops = staircases(n)
-        self._offer(list(stops))
-        at, predictions = self.rectangles.value, _predicted(n, rates(spec)["staircase"])
+        if list(self.rectangles.options) != [*stops]:  # stay where it is, or near
+            before = self.rectangles.value
+            self.rectangles.options = [*stops]
+            self.rectangles.value = min(stops, key=lambda k: abs(k - before))
+        at, price = self.rectangles.value, rates(spec)["staircase"]
+        predictions = [predict(n, cuts, price) for cuts in stops.values()]
+        wasted, seconds = [p.wasted for p in predictions], [p.seconds for p in predictions]
         self.shown = stairs = Stairs(layout, stops[at])
-        self.trade_off = trade_off = TradeOff(
-            tuple(stops),
-            [p.wasted for p in predictions],
-            [p.seconds for p in predictions],
-            at,
-            dict(self._measured.get((spec, n), {})),
-        )
+        measured = dict(self._measured.get((spec, n), {}))
+        self.trade_off = trade_off = TradeOff(tuple(stops), wasted, seconds, at, measured)
         ratio = trade_off.ratios[trade_off.calls.index(at)]
         summary = f"{stairs.summary()} Predicted: {ratio:.2f} times as long as one rectangle."
         return View(
@@ -129,13 +122,6 @@ class StaircaseExplorer(Panel):
 
     def _spec(self) -> Spec:
         return Spec(self.mode.value, self.input_size.value, self.hidden_size.value)
-
-    def _offer(self, stops: list[int]) -> None:
-        """Lets the slider have these numbers of rectangles, and leaves it where it is, or near."""
-        if list(self.rectangles.options) != stops:
-            before = self.rectangles.value
-            self.rectangles.options = stops
-            self.rectangles.value = min(stops, key=lambda k: abs(k - before))
 
     def _measuring(self) -> Work:
         """What is in the picture, ready to be timed against one rectangle."""
@@ -155,33 +141,29 @@ class StaircaseExplorer(Panel):
         def step(cuts: Cuts) -> Callable[[], Any]:
             return one_pass(lambda: run(rnn, x, n, method=Staircase(cuts)), [x, *rnn.parameters()])
 
-        calls = {ONE: step((0, max(n))), _name(stairs.calls): step(stairs.cuts)}
+        name = ONE if stairs.calls == 1 else f"{stairs.calls} rectangles"
+        calls = {ONE: step((0, max(n))), name: step(stairs.cuts)}
 
         def work(progress: Progress, stop: Stop) -> str:
             threads = torch.get_num_threads()
             torch.set_num_threads(1)  # more gain little on products this small, and may wait for each other
             try:
-                self.timing = timing = measure(
-                    calls, rounds=ROUNDS, warmup=2, progress=progress, stop=stop, until_narrow=True
-                )
+                timing = measure(calls, rounds=ROUNDS, warmup=2, progress=progress, stop=stop, until_narrow=True)
             finally:
                 torch.set_num_threads(threads)
+            self.timing = timing
             if not timing.rounds:
                 return "stopped"
             found = self._measured.setdefault((spec, tuple(n)), {1: (1.0, 1.0, 1.0)})
-            ratio = timing.ratio(_name(stairs.calls), ONE)
+            ratio = timing.ratio(name, ONE)
             found[stairs.calls] = (ratio.value, ratio.low, ratio.high)
             self._refresh()
-            took = f"{_name(stairs.calls)}: {quantities.milliseconds(timing.median(_name(stairs.calls)))} ms"
+            took = f"{name}: {quantities.milliseconds(timing.median(name))} ms"
             compared = [f"{ratio}"] if stairs.calls > 1 else []
             busy = [f"the machine is busy: {timing.busy}"] if timing.busy else []
             return "; ".join([took, *compared, *busy])
 
         return work
-
-
-def _name(calls: int) -> str:
-    return ONE if calls == 1 else f"{calls} rectangles"
 
 
 @lru_cache(32)
@@ -198,8 +180,3 @@ def staircases(lengths: tuple[int, ...]) -> dict[int, Cuts]:
         price /= 2
     found[most] = packing
     return dict(sorted(found.items()))
-
-
-@lru_cache(32)
-def _predicted(lengths: tuple[int, ...], price: Rates) -> list[Prediction]:
-    return [predict(lengths, cuts, price) for cuts in staircases(lengths).values()]

@@ -73,16 +73,13 @@ class StatesExplorer(Panel):
 
         layout = self.typed.read()
         if layout.n_cells > MOST_CELLS:
-            raise ValueError(
-                f"these lengths make {layout.n_cells:,} cells; the panel runs its RNN at every change and takes at most"
-                f" {MOST_CELLS:,}: for larger batches call pv.compare"
-            )
+            most = f"the panel runs its RNN at every change and takes at most {MOST_CELLS:,}"
+            raise ValueError(f"these lengths make {layout.n_cells:,} cells; {most}: for larger batches call pv.compare")
         self.result = result = self._both(layout)
         show(self.padding, layout.n_padding > 0)
         show(self.direction, self.bidirectional.value)
         direction = self.direction.value if self.bidirectional.value else "forward"
-        unit = self.number.index - 1 if self.number.index else None
-        path = trajectory(result, direction, unit)
+        path = trajectory(result, direction, self.number.index - 1 if self.number.index else None)
 
         def draw(theme: str) -> Sheet:
             where = grids.draw(result.panels(), "Where they differ:", theme)
@@ -99,9 +96,8 @@ class StatesExplorer(Panel):
             torch.manual_seed(self.seed.value)
             # In double precision, so that what is stored of a picture does not depend on the processor.
             x = torch.randn(layout.batch_size, layout.max_len, INPUT, dtype=torch.float64)
-            rnn = getattr(torch.nn, self.cell.value)(
-                INPUT, HIDDEN, self.layers.value, bidirectional=self.bidirectional.value, batch_first=True
-            )
+            options = {"bidirectional": self.bidirectional.value, "batch_first": True}
+            rnn = getattr(torch.nn, self.cell.value)(INPUT, HIDDEN, self.layers.value, **options)
         if self.padding.value != NOISE:
             x[~torch.tensor(layout.mask)] = float("nan") if self.padding.value == NAN else 0.0
         return compare(rnn.double(), x, layout.lengths, gradients=False, tolerance=1e-5)

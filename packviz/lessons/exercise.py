@@ -74,12 +74,11 @@ class Comparison(Drawing):
         width = 12 + 8 * max(map(len, [*self.yours, *self.target]), default=1)
         for y, name, entries in ((26, "yours", self.yours), (58, "target", self.target)):
             sheet.text(4, y + 17, name, ink=sheet.colours.muted)
-            missing = [""] * (len(self.target) - len(entries))  # framed too
-            for i, entry in enumerate([*entries, *missing]):
-                sheet.cell(70 + i * (width + 4), y, width, 24, sheet.colours.padding, entry)
-        for i in range(max(len(self.yours), len(self.target))):
-            if self._differs(i):
-                sheet.box(70 + i * (width + 4), 26, width, 24, stroke=sheet.colours.wrong, thick=3)
+            for i in range(max(len(entries), len(self.target))):  # an entry that is missing is framed, too
+                x, entry = 70 + i * (width + 4), entries[i] if i < len(entries) else ""
+                sheet.cell(x, y, width, 24, sheet.colours.padding, entry)
+                if name == "yours" and self._differs(i):
+                    sheet.box(x, y, width, 24, stroke=sheet.colours.wrong, thick=3)
         return sheet
 
     def _differs(self, i: int) -> bool:
@@ -104,7 +103,7 @@ def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
         cause: Exception | None = None
         try:
             if _is_stub([*args, *kwargs.values()]):
-                raise _StubError
+                raise _UnsolvedError("Not solved yet: replace the … with your own answer and run the cell again.")
             verdict = judge(*map(answering, args), **{name: answering(value) for name, value in kwargs.items()})
         except Exception as error:
             cause, verdict = error, Verdict(False, _what_failed(error))
@@ -115,12 +114,8 @@ def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
     return checked
 
 
-class _StubError(Exception):
-    """There is still a … in the answer."""
-
-
-class _NothingReturnedError(Exception):
-    """A function of the reader's returned nothing, or still the … of its stub."""
+class _UnsolvedError(Exception):
+    """There is still a … in the answer, or a function of the reader's returned nothing."""
 
 
 def answering(answer: Any) -> Any:
@@ -131,7 +126,7 @@ def answering(answer: Any) -> Any:
     def answered(*args: Any, **kwargs: Any) -> Any:
         result = answer(*args, **kwargs)
         if result is None or result is ...:
-            raise _NothingReturnedError
+            raise _UnsolvedError(NOT_YET)
         return result
 
     return answered
@@ -139,10 +134,8 @@ def answering(answer: Any) -> Any:
 
 def _what_failed(error: Exception) -> str:
     """Says what is missing or went wrong and, if it was in the reader's own code, in which line of the cell."""
-    if isinstance(error, _NothingReturnedError):
-        return NOT_YET
-    if isinstance(error, _StubError):
-        return "Not solved yet: replace the … with your own answer and run the cell again."
+    if isinstance(error, _UnsolvedError):
+        return str(error)
     theirs = next((line for frame, line in traceback.walk_tb(error.__traceback__) if is_readers(frame)), None)
     if theirs is not None:
         return f"Your answer raised {type(error).__name__} in line {theirs}: {error}"

@@ -26,6 +26,9 @@ import os
 x = 1
 # end solution
 print("strict:", os.environ.get("PACKVIZ_STRICT"))
+
+# %%
+print("shared")
 """
 
 
@@ -46,7 +49,8 @@ def test_every_notebook_gives_what_it_stores(tool: Tool, record_property):
     for name, said, _ in ran:
         record_property(RAN, f"{name:<54}{said}")
     assert done.returncode == 0, "see above"
-    assert {name for name, *_ in ran} == on_disk
+    readers = {name.replace("solutions/", "") for name, *_ in ran}  # they run with their solutions
+    assert readers | {name for name, *_ in ran} == on_disk
     assert all(int(megabytes) > 50 for *_, megabytes in ran), "a kernel whose memory was not seen"
     assert contents(ROOT / "notebooks") == before
 
@@ -66,7 +70,8 @@ def test_canaries(tmp_path: Path, tool: Tool, capfd):
     """Notebooks that are in order, by the same command as the real ones, and then no longer."""
     for name in ("01_healthy", "02_raises", "03_wrong"):
         write(tmp_path, CANARY, name)
-    write(tmp_path, STRICT, "04_strict")
+    for name in ("04_strict", "05_exercise"):
+        write(tmp_path, STRICT, name)
     assert tool("write", "--root", tmp_path).returncode == 0
 
     # One that raises, its source as well: only running it can tell.
@@ -77,17 +82,29 @@ def test_canaries(tmp_path: Path, tool: Tool, capfd):
     # One with a wrong stored output.
     spoil(tmp_path, "03_wrong", lambda cells: cells[1].outputs[0].update(text="x is 2\n"))
 
+    # One whose exercise shows something else to the reader, and is as it was in the solutions.
+    spoil(tmp_path, "05_exercise", lambda cells: cells[1].outputs[0].update(text="strict: 1\n"))
+
     done = tool("test", "--root", tmp_path)
     said = capfd.readouterr().out
     assert done.returncode == 1
     assert "notebooks: in order" in done.stderr
     assert "notebooks/02_raises.ipynb, Cell 0: failed" in done.stderr
     assert "notebooks/03_wrong.ipynb, Cell 1: failed" in done.stderr
+    assert "notebooks/solutions/05_exercise.ipynb, reader's Cell 0: failed" in done.stderr
     assert "ZeroDivisionError" in said
     assert "x is 2" in said
     for healthy in ("01_healthy", "04_strict"):
         assert f"{healthy}.ipynb, " not in done.stderr
-    assert "notebooks/solutions/04_strict.ipynb: 1 cells run and compared" in done.stdout
+    assert "notebooks/solutions/04_strict.ipynb: 3 cells run and compared" in done.stdout
+
+
+def test_a_shared_cell_that_shows_something_else_in_the_solutions_is_found(tmp_path: Path, tool: Tool):
+    """The two editions run together, so what they share has to be equal."""
+    write(tmp_path, STRICT.replace('"shared"', '"x" in globals()'))
+    assert tool("write", "--root", tmp_path).returncode == 0
+    (found,) = tool("check", "--root", tmp_path).stdout.splitlines()
+    assert found.startswith("notebooks/01_one.ipynb: cell 01-02 shows something else in the solutions (01-02)")
 
 
 def test_a_notebook_that_was_not_run_or_takes_much_memory(tmp_path: Path, tool: Tool):

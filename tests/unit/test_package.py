@@ -244,28 +244,7 @@ def test_the_pure_wings_never_need_torch():
     assert not users_of("torch") & pure
 
 
-def test_the_house_is_seen_in_a_glance():
-    inside = [path.relative_to(HOUSE).parts for path in HOUSE.rglob("*") if path.is_file() and path.name != "py.typed"]
-    assert len({parts[0] for parts in inside if "__pycache__" not in parts}) <= 13
-
-
 # The files.
-
-
-def body_lines(function, source):
-    """Lines of code in a function's body: no blanks, comments or docstring."""
-    body = function.body[ast.get_docstring(function) is not None :]
-    lines = source[body[0].lineno - 1 : body[-1].end_lineno] if body else []
-    return sum(bool(line.strip()) and not line.strip().startswith("#") for line in lines)
-
-
-@pytest.mark.parametrize("place", ["ops", "check/states.py", "core", "studies/rules.py"])
-def test_functions_are_short(place):
-    for path in files_of(place):
-        source = path.read_text(encoding="utf-8")
-        functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
-        long = {node.name: n for node in functions if (n := body_lines(node, source.splitlines())) > 40}
-        assert not long, path
 
 
 def test_everything_that_is_not_python_is_shipped():

@@ -1,6 +1,6 @@
-"""Rings: the library at the centre is small, and nothing in it imports what lies outside.
+"""How large the project may be, and its rings: the library at the centre is small, and imports nothing outside of it.
 
-`pytest -s tests/unit/test_rings.py` prints the rings.
+`pytest -s tests/unit/test_rings.py` prints the sizes and the rings.
 """
 
 import ast
@@ -13,6 +13,17 @@ from pathlib import Path
 
 HOUSE = Path(__file__).parents[2] / "packviz"
 MOST = 3_000  # lines of code in the first ring, without blanks, comments and docstrings
+SIZES = {
+    "packviz: lines of code": 13_500,
+    "packviz, tools and docs: lines of code": 15_500,
+    "tests: lines of code": 15_000,
+    "packviz: public classes": 130,
+    "packviz and tools: lines of the longest module, in all": 600,
+    "packviz and tools: lines of code of the longest body of a function": 40,
+    "packviz: subpackages and single files": 14,
+    "packviz: floors on which they stand": 7,
+}
+"""The most that there may be of each."""
 # What each ring is for. All that this imports belongs to the ring too, unless a ring further in has it.
 RINGS = {
     "library": ("core/layout.py", "draw/picture.py", "count/flops.py", "check/states.py", "ops/masks.py"),
@@ -88,19 +99,70 @@ print(json.dumps([module.__file__ for name, module in sys.modules.items() if nam
 
 
 @functools.cache
-def code_lines(path):
-    """Lines of code of a file: no blanks, comments or docstrings."""
-    source = path.read_text(encoding="utf-8")
-    documented = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+def lines_of_code(path):
+    """The numbers of a file's lines of code: no blanks, comments or docstrings."""
+    documented, holders = set(), (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, holders) and ast.get_docstring(node) is not None:
             documented |= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
     skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     with path.open(encoding="utf-8") as file:
         tokens = [token for token in tokenize.generate_tokens(file.readline) if token.type not in skipped]
-    return len({line for t in tokens for line in range(t.start[0], t.end[0] + 1)} - documented)
+    return {line for t in tokens for line in range(t.start[0], t.end[0] + 1)} - documented
 
 
+def code_lines(path, function=None):
+    """How many lines of code a file has, or the body of one of its functions."""
+    found = lines_of_code(path)
+    return len(found & {*range(function.body[0].lineno, function.end_lineno + 1)} if function else found)
+
+
+def sizes():
+    """`{what: (how much there is, where)}` for each of the `SIZES`."""
+    root, functions = HOUSE.parent, (ast.FunctionDef, ast.AsyncFunctionDef)
+    files = {name: [*root.joinpath(name).rglob("*.py")] for name in ("packviz", "tools", "docs", "tests")}
+    lines = {name: sum(map(code_lines, some)) for name, some in files.items()}
+    ours = files["packviz"] + files["tools"]
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in ours}
+    classes = [one.name for path in files["packviz"] for one in trees[path].body if isinstance(one, ast.ClassDef)]
+    bodies = [(code_lines(path, one), f"{path.stem}.{one.name}")
+              for path in ours for one in ast.walk(trees[path]) if isinstance(one, functions)]  # fmt: skip
+    floors = {room: floor_of(room) for room in arrows()}
+    counted = (
+        (lines["packviz"], ""),
+        (sum(lines[name] for name in ("packviz", "tools", "docs")), ""),
+        (lines["tests"], ""),
+        (sum(not name.startswith("_") for name in classes), ""),
+        max((len(path.read_text(encoding="utf-8").splitlines()), path.name) for path in ours),
+        max(bodies),
+        (len(floors), ""),
+        (max(floors.values()), " ".join(sorted(floors, key=floors.get))),
+    )
+    return dict(zip(SIZES, counted, strict=True))
+
+
+@functools.cache
+def arrows():
+    """`{room: the rooms that it imports}`; a room is a subpackage or a single file of packviz."""
+
+    def room(path):
+        return path.relative_to(HOUSE).parts[0].removesuffix(".py")
+
+    found = {}
+    for path in HOUSE.rglob("*.py"):
+        # Python itself loads `packviz/__init__.py` before any other.
+        others = {room(file) for file in imported(path) if file != HOUSE / "__init__.py"}
+        found.setdefault(room(path), set()).update(others - {room(path)})
+    return found
+
+
+def floor_of(room, above=()):
+    """1 for what imports no other room; else one more than the highest floor of those it imports."""
+    assert room not in above, f"a circle: {' → '.join([*above, room])}"
+    return 1 + max((floor_of(other, (*above, room)) for other in arrows()[room]), default=0)
+
+
+@functools.cache
 def imported(path):
     """The files of packviz that a file imports, also those that one of its functions imports when it is called."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -141,6 +203,13 @@ def rings():
         found[ring] = closure(files) - inside
         inside |= found[ring]
     return found
+
+
+def test_the_project_stays_small():
+    found = sizes()
+    print()
+    print(*(f"{found[what][0]:8,} of {most:6,}  {what}  {found[what][1]}" for what, most in SIZES.items()), sep="\n")
+    assert not [what for what, most in SIZES.items() if found[what][0] > most]
 
 
 def test_the_library_can_be_read_in_an_evening():

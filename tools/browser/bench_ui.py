@@ -71,9 +71,9 @@ SUBJECTS = (
     Subject("graph", "32×10", "GraphExplorer(10, 10)", "time steps T", None),  # it packs and pads, and counts
     Subject("batching", "512×128", "BatchingExplorer()", "batch size", 2.5),
     Subject("batching", "2000×512", "BatchingExplorer(many=2000, longest=512)", "batch size", 3.0),
-    Subject("rows", "8×10", "RowExplorer([4, 6, 10, 5, 4, 3, 7, 8], room=16)", "row size", None),
-    Subject("rows", "64×128", "RowExplorer(kind='uniform', many=64, longest=128, room=128)", "row size", 2.5),
-    Subject("rows", "512×512", "RowExplorer(kind='uniform', many=512, longest=512, room=512)", "row size", 3.0),
+    Subject("rows", "8×10", "RowExplorer([4, 6, 10, 5, 4, 3, 7, 8], row_size=16)", "row size", None),
+    Subject("rows", "64×128", "RowExplorer(kind='uniform', many=64, longest=128, row_size=128)", "row size", 2.5),
+    Subject("rows", "512×512", "RowExplorer(kind='uniform', many=512, longest=512, row_size=512)", "row size", 3.0),
 )
 BARE = """
 import ipywidgets
@@ -93,28 +93,23 @@ EVENTS = ("change", "paint")
 COLUMNS = "<10<10>7>7>11>7>7>7>11>7>8  <"
 
 
-@dataclass(frozen=True)
-class Row:
-    """What was measured of a subject: by event, the explorer beside the bare slider."""
+Times = Mapping[str, Timing]  # what was measured of a subject: by event, the explorer beside the bare slider
 
-    subject: Subject
-    timings: Mapping[str, Timing]
 
-    @property
-    def verdict(self) -> str:
-        """``ok``, ``missed``, or nothing where nothing was promised."""
-        if self.subject.aim is None:
-            return ""
-        return "ok" if max(t.ratio(OURS, BASE).value for t in self.timings.values()) <= self.subject.aim else "missed"
+def verdict(subject: Subject, times: Times) -> str:
+    """``ok``, ``missed``, or nothing where nothing was promised."""
+    if subject.aim is None:
+        return ""
+    return "ok" if max(t.ratio(OURS, BASE).value for t in times.values()) <= subject.aim else "missed"
 
-    def to_text(self) -> str:
-        """A line of the table."""
-        cells = [self.subject.name, self.subject.size]
-        for timing in self.timings.values():
-            low, middle, high = map(milliseconds, timing.spread(OURS))
-            ratio = timing.ratio(OURS, BASE).value
-            cells += [milliseconds(timing.median(BASE)), middle, f"{low}–{high}", f"{ratio:.2f}"]
-        return table([[*cells, f"≤ {self.subject.aim}" if self.subject.aim else "", self.verdict]], COLUMNS)[0]
+
+def line(subject: Subject, times: Times) -> str:
+    """A line of the table."""
+    cells = [subject.name, subject.size]
+    for timing in times.values():
+        low, middle, high = map(milliseconds, timing.spread(OURS))
+        cells += [milliseconds(timing.median(BASE)), middle, f"{low}–{high}", f"{timing.ratio(OURS, BASE).value:.2f}"]
+    return table([[*cells, f"≤ {subject.aim}" if subject.aim else "", verdict(subject, times)]], COLUMNS)[0]
 
 
 @dataclass
@@ -152,7 +147,7 @@ class Runner:
         raise LabError(f"no slider {self.slider!r} among {[control.name for control in sliders]}")
 
 
-def measure(lab: Lab, subject: Subject, presses: int) -> Row:
+def measure(lab: Lab, subject: Subject, presses: int) -> Times:
     """Measure one subject against the bare slider beside it.
 
     Raises:
@@ -166,7 +161,7 @@ def measure(lab: Lab, subject: Subject, presses: int) -> Row:
             raise LabError("\n".join(map(str, problems)))
         bare = Runner(notebook, notebook.panels("output")[0], "", BARE_PARTS)
         explorer = Runner(notebook, notebook.panels("explorer")[0], subject.slider, EXPLORER_PARTS)
-        return Row(subject, interleave({BASE: bare, OURS: explorer}, presses))
+        return interleave({BASE: bare, OURS: explorer}, presses)
 
 
 def interleave(runners: Mapping[str, Runner], presses: int) -> dict[str, Timing]:
@@ -180,14 +175,18 @@ def interleave(runners: Mapping[str, Runner], presses: int) -> dict[str, Timing]
     return {event: Timing(each, WARM_UP) for event, each in seconds.items()}
 
 
-def store(rows: Sequence[Row], browser: str, path: Path) -> None:
+def store(found: Mapping[Subject, Times], browser: str, path: Path) -> None:
     """Write the result with its provenance."""
     packages = {name: version(name) for name in ("jupyterlab", "ipywidgets", "anywidget", "playwright")}
-    document = {
-        "what": "seconds from key press to change and to painted frame, of a panel and of a bare slider and label",
-        "provenance": provenance() | {"browser": browser, "packages": packages},
-        "rows": [asdict(row) | {"verdict": row.verdict} for row in rows],
-    }
+    rows = [
+        {
+            "subject": asdict(subject),
+            "timings": {k: t.to_dict() for k, t in times.items()},
+            "verdict": verdict(subject, times),
+        }
+        for subject, times in found.items()
+    ]
+    document = {"provenance": provenance() | {"browser": browser, "packages": packages}, "rows": rows}
     path.parent.mkdir(parents=True, exist_ok=True)
     results.save(path, "bench_ui", 1, document)
 
@@ -209,18 +208,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     each = [BASE, OURS, "quartiles", "ratio"]
     heads = [["milliseconds to", "", "", "", "change", "", "", "", "", "paint"], ["", "", *each, *each, "aim"]]
     print(*(table([head], COLUMNS)[0] for head in heads), sep="\n")
-    rows: list[Row] = []
+    found: dict[Subject, Times] = {}
     try:
         with Lab() as lab:
             for subject in subjects:
-                rows.append(measure(lab, subject, given.presses))
-                print(rows[-1].to_text(), flush=True)
-            store(rows, f"Chromium {lab.browser.version}", given.out)
+                found[subject] = measure(lab, subject, given.presses)
+                print(line(subject, found[subject]), flush=True)
+            store(found, f"Chromium {lab.browser.version}", given.out)
     except LabError as error:
         print(error, file=sys.stderr)
         return 2
     print(given.out)
-    return 1 if given.strict and any(row.verdict == "missed" for row in rows) else 0
+    return 1 if given.strict and "missed" in map(verdict, found, found.values()) else 0
 
 
 if __name__ == "__main__":

@@ -9,14 +9,10 @@
 
 JupyterLab runs on loopback with a free port, a token and its own temporary settings; it serves a *copy* of the
 notebooks, so that nothing in the checkout is touched. A request to any other host is refused and recorded.
-
-From the command line, with PYTHONPATH=tools:
-``python -m browser.lab shots notebooks/01_why_pack.ipynb OUTDIR [--dark] [--width 1280]``.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -428,68 +424,25 @@ class Notebook:
 
     # -- looking ------------------------------------------------------------------------------------
 
-    def screenshots(self, folder: Path, prefix: str, max_height: int = SHOT_HEIGHT) -> list[Path]:
-        """Store pictures of all cells, ``PREFIX-01-cells-00-04.png`` and so on, none taller than `max_height`.
-
-        Cells are kept whole where they fit; a taller one is cut.
-        """
+    def screenshots(self, folder: Path, prefix: str, height: int = SHOT_HEIGHT) -> list[Path]:
+        """Store pictures of the whole notebook, from the top, as ``PREFIX-01.png`` and so on."""
         folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.glob(f"{prefix}-[0-9][0-9]-cells-*.png"):
+        for old in folder.glob(f"{prefix}-[0-9][0-9].png"):
             old.unlink()
-        self.page.set_viewport_size({"width": self.lab.width, "height": max_height + CHROME_HEIGHT})
+        self.page.set_viewport_size({"width": self.lab.width, "height": height + CHROME_HEIGHT})
         try:
             self.settle(quiet=0.3)
-            pieces = cut(self.call("cellSpans"), max_height)
-            return [
-                self._shoot(piece, folder / f"{prefix}-{i:02d}-{piece.name}.png") for i, piece in enumerate(pieces, 1)
-            ]
+            bottom = int(max(end for _, end in self.call("cellSpans")))
+            tops = range(0, bottom, height)
+            paths = [folder / f"{prefix}-{i:02d}.png" for i in range(1, len(tops) + 1)]
+            for top, path in zip(tops, paths, strict=True):
+                at = self.call("scrollTo", top)
+                seen = max(min(bottom - top, height, at["bottom"] - at["top"]), 1)
+                clip: Any = {"x": at["left"], "y": at["top"], "width": at["width"], "height": seen}
+                self.page.screenshot(path=path, clip=clip, animations="disabled")
+            return paths
         finally:
             self.page.set_viewport_size({"width": self.lab.width, "height": self.lab.height})
-
-    def _shoot(self, piece: Piece, path: Path) -> Path:
-        at = self.call("scrollTo", piece.top)
-        height = min(piece.bottom - piece.top, at["bottom"] - at["top"])
-        clip = {"x": at["left"], "y": at["top"], "width": at["width"], "height": max(height, 1)}
-        self.page.screenshot(path=path, clip=clip, animations="disabled")  # type: ignore[arg-type]
-        return path
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A stretch of a notebook, from the top of one cell to the bottom of another, in pixels."""
-
-    top: float
-    bottom: float
-    first: int
-    last: int
-
-    @property
-    def name(self) -> str:
-        """``cells-00-04``."""
-        return f"cells-{self.first:02d}-{self.last:02d}"
-
-
-def cut(spans: Sequence[Sequence[float]], max_height: float) -> list[Piece]:
-    """Cut cells into pieces at most `max_height` tall.
-
-    Args:
-        spans: top and bottom of each cell, in order.
-        max_height: of a piece.
-
-    Returns:
-        The pieces in order; together they hold every cell.
-    """
-    pieces: list[Piece] = []
-    for index, (top, bottom) in enumerate(spans):
-        last = pieces[-1] if pieces else None
-        if last and bottom - last.top <= max_height:
-            pieces[-1] = Piece(last.top, bottom, last.first, index)
-            continue
-        while bottom - top > max_height:
-            pieces.append(Piece(top, top + max_height, index, index))
-            top += max_height
-        pieces.append(Piece(top, bottom, index, index))
-    return [piece for piece in pieces if piece.bottom > piece.top]
 
 
 def tracebacks(log: str) -> list[str]:
@@ -520,34 +473,3 @@ def _cell_problems(cell: dict[str, Any]) -> Iterator[Problem]:
             yield Problem("cell", f"{where}: {output['ename']}: {output['evalue']}")
         if output["output_type"] == "stream" and output["name"] == "stderr":
             yield Problem("stderr", f"{where}: {''.join(output['text'])}")
-
-
-def shots(notebook: Path, folder: Path, *, dark: bool, width: int) -> int:
-    """Run a notebook, store pictures of it, and print where they are and what went wrong; returns the exit code."""
-    with Lab(notebook.parent, width=width) as lab, lab.open(notebook.name) as opened:
-        opened.run_all()
-        if dark:
-            opened.set_theme(dark=True)
-        for path in opened.screenshots(folder, f"{notebook.stem}-{'dark' if dark else 'light'}"):
-            print(path)
-        problems = list(dict.fromkeys([*opened.cell_problems(), *opened.problems()]))
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    return 1 if problems else 0
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="A real JupyterLab in a real browser.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("shots", help="run a notebook and store screenshots of all its cells")
-    command.add_argument("notebook", type=Path)
-    command.add_argument("folder", type=Path)
-    command.add_argument("--dark", action="store_true", help="JupyterLab's dark theme")
-    command.add_argument("--width", type=int, default=1280, help="of the page (default: 1280)")
-    given = parser.parse_args(arguments)
-    return shots(given.notebook.resolve(), given.folder, dark=given.dark, width=given.width)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

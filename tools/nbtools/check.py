@@ -53,6 +53,7 @@ def defects(root: Path, names: Iterable[str] = ()) -> list[str]:
         for edition in expected:
             where = edition.path.relative_to(root)
             found += [f"{where}: {problem}" for problem in edition_defects(edition, root)]
+        found += _apart(root, *(edition.path for edition in expected))
     return found if names else found + _strays(root, belonging)
 
 
@@ -84,6 +85,37 @@ def edition_defects(edition: Edition, root: Path) -> Iterator[str]:
     for cell in notebook.cells:
         if cell.cell_type == "code":
             yield from (f"cell {cell.get('id', '?')}: {problem}" for problem in _cell_defects(cell, root))
+
+
+def exercises(reader: Any, solved: Any) -> dict[int, Any]:
+    """Gives the reader's exercise cells, by the place in the solutions notebook of the cell that solves each."""
+    return {i: one for i, one in _pairs(reader, solved) if one.source != solved.cells[i].source}
+
+
+def _pairs(reader: Any, solved: Any) -> list[tuple[int, Any]]:
+    """Gives each code cell of the reader's notebook and the place of its counterpart, among claims, in the other."""
+    ours = [cell for cell in reader.cells if cell.cell_type == "code"]
+    places = [i for i, cell in enumerate(solved.cells) if cell.cell_type == "code" and CLAIMS not in tags(cell)]
+    return list(zip(places, ours, strict=False))
+
+
+def _apart(root: Path, *paths: Path) -> Iterator[str]:
+    """Compares what the cells show that both editions have: a test runs them once."""
+    try:
+        reader, solved = (loads(path.read_text(encoding="utf-8")) for path in paths)
+    except (OSError, ValueError):  # there is one edition; or one is missing or broken, which is reported elsewhere
+        return
+    for i, cell in _pairs(reader, solved):
+        other = solved.cells[i]
+        if cell.source == other.source and _shown(cell) != _shown(other):
+            yield (
+                f"{paths[0].relative_to(root)}: cell {cell.id} shows something else in the solutions ({other.id}):"
+                " a claim or a solution in front of it changes what follows, such as torch's random state"
+            )
+
+
+def _shown(cell: Any) -> list[dict[str, Any]]:
+    return [{k: v for k, v in one.items() if k not in ("execution_count", "traceback")} for one in cell.outputs]
 
 
 _REMEDY = "run `make notebooks`"

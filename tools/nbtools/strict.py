@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 from workers import workers
 
 from nbtools.canonical import loads
-from nbtools.check import stored_notebooks
+from nbtools.check import exercises, stored_notebooks
 from nbtools.execute import CELL_SECONDS, kernel_env
 from nbtools.kernels import PEAK
 
@@ -36,8 +36,9 @@ class _Ran:
 def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMORY) -> list[str]:
     """Runs notebooks under nbval and lists what failed; nbval's own report goes to standard output.
 
-    Threads and hash seed differ on purpose from those the notebooks were written with: nothing stored may depend
-    on them.
+    A reader's notebook runs as part of its solutions, if these are there: all that differs are its exercises (see
+    `kernels`, and `defects`, which compares the stored outputs of the cells that both have). Threads and hash seed
+    differ on purpose from those the notebooks were written with: nothing stored may depend on them.
 
     Args:
         root: The folder that holds `notebooks/`.
@@ -46,6 +47,7 @@ def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMOR
     """
     if not paths:
         return [f"no notebooks under {root / 'notebooks'}"]
+    paths = [path for path in paths if path.parent / "solutions" / path.name not in paths]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         status = subprocess.run(_command(root, paths, report), cwd=root, env=_environment(), check=False).returncode
@@ -110,4 +112,9 @@ def _read(report: Path) -> dict[str, _Ran]:
 
 
 def _code_cells(path: Path) -> int:
-    return sum(cell.cell_type == "code" for cell in loads(path.read_text(encoding="utf-8")).cells)
+    """Counts what there is to run: in solutions, the exercises of the reader's notebook as well."""
+    notebook, readers = loads(path.read_text(encoding="utf-8")), path.parent.parent / path.name
+    own: int = sum(cell.cell_type == "code" for cell in notebook.cells)
+    if path.parent.name != "solutions" or not readers.is_file():
+        return own
+    return own + len(exercises(loads(readers.read_text(encoding="utf-8")), notebook))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from packviz.core.lengths import spread
 from packviz.core.spec import Spec
 from packviz.count.flops import FlopCount, flops
-from packviz.draw.sweep import Curve, Plot, Sweep
-from packviz.draw.text import size, table
+from packviz.draw.text import size
 from packviz.lessons.exercise import Comparison, Verdict, entries, exercise
 
 
@@ -50,9 +48,6 @@ def _flops_hint(count: FlopCount, yours: Any) -> str:
 NEAR = 0.1
 """An answer may be off by this share."""
 
-DISTINCT = (8, 16, 32, 64)
-"""The numbers of distinct lengths that are drawn."""
-
 
 @exercise
 def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
@@ -60,17 +55,20 @@ def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
 
     It belongs to notebook 07.
     """
-    batches = [(spread(d, 128, 64), 32) for d in DISTINCT] + [(spread(12, 30, 50), 5), ([*range(40, 20, -1)], 1)]
+    batches = [(spread(d, 128, 64), 32) for d in (8, 16, 32, 64)]
+    batches += [(spread(12, 30, 50), 5), ([*range(40, 20, -1)], 1)]
     yours = [float(answer(list(lengths), features)) for lengths, features in batches]
     counted = [_counted(tuple(lengths), features) for lengths, features in batches]
-    finite = all(math.isfinite(y) and y > 0 for y in yours[: len(DISTINCT)])
-    drawn = [_drawn(yours[: len(DISTINCT)], counted)] if finite else []
-    for (lengths, features), y, right in zip(batches, yours, counted, strict=True):
-        if not abs(y - right) <= NEAR * right:
+    distinct = ", ".join(str(len(set(lengths))) for lengths, _ in batches)
+    near = [abs(y - right) <= NEAR * right for y, right in zip(yours, counted, strict=True)]
+    shown = [right if fits else y for y, right, fits in zip(yours, counted, near, strict=True)]
+    rows = Comparison(f"bytes written, by distinct lengths: {distinct}", [*map(size, shown)], [*map(size, counted)])
+    for (lengths, features), y, right, fits in zip(batches, yours, counted, near, strict=True):
+        if not fits:
             batch = f"{len(lengths)} sequences of at most {max(lengths)} steps, {len(set(lengths))} distinct lengths,"
             case = f"Not yet for {batch} {features} features: {size(y)}, counted {size(right)}."
-            return Verdict(False, f"{case} {_bytes_hint(lengths, features, y)}", drawn)
-    return Verdict(True, "Within 10 % of what was counted, for every case.", drawn)
+            return Verdict(False, f"{case} {_bytes_hint(lengths, features, y)}", [rows])
+    return Verdict(True, "Within 10 % of what was counted, for every case.", [rows])
 
 
 @functools.cache
@@ -79,19 +77,6 @@ def _counted(lengths: Sequence[int], features: int) -> int:
     from packviz.count import profile  # noqa: PLC0415 - torch takes seconds to import
 
     return profile.count(lengths, features, device="meta").pad.backward.bytes
-
-
-def _drawn(yours: Sequence[float], counted: Sequence[float]) -> Sweep:
-    curves = []
-    for i, (name, look, values) in enumerate(
-        (("counted", 1, counted), ("yours", 6, yours))
-    ):  # that of packed; and none's
-        megabytes = [value / 1e6 for value, _ in zip(values, DISTINCT, strict=False)]
-        curves.append(Curve(name, look, i, DISTINCT, megabytes, megabytes, megabytes))
-    title, batch = "megabytes that pad's backward writes", "128 sequences of at most 64 steps, 32 features"
-    rows = [["distinct", *map(str, DISTINCT)], *([curve.name, *(f"{y:.3g}" for y in curve.y)] for curve in curves)]
-    text = "\n".join([f"{title}: {batch}", *table(rows, "  <8>10")])
-    return Sweep(title, [[Plot("", curves, y="MB", log=True)]], (), (batch,), text, "distinct lengths")
 
 
 def _bytes_hint(lengths: list[int], features: int, yours: float) -> str:

@@ -1,5 +1,7 @@
 """The explorer and the charts of FLOPs: every control moved over its range, as a browser moves it."""
 
+from dataclasses import replace
+
 import pytest
 from drawings import ParsedSvg
 from hypothesis import given
@@ -12,7 +14,6 @@ from packviz.draw import layouts as pictures
 from packviz.draw import text
 from packviz.draw.palette import REAL, SEQUENCES
 from packviz.explorers import CostExplorer
-from packviz.lessons import checks
 
 
 def shows(explorer, spec, lengths, input_grad=False):
@@ -49,12 +50,9 @@ def test_each_slider_sets_its_size(name):
     explorer = CostExplorer()
     control = getattr(explorer, name)
     sizes = {"input_size": 3, "hidden_size": 7, "num_layers": 1, "proj_size": 0}
-    seen = set()
-    for value in range(control.min, control.max + 1):
+    for value in {control.min, control.max, (control.min + control.max) // 2}:
         move(control, value)
         shows(explorer, Spec("LSTM", **(sizes | {name: value})), SIX)
-        seen.add(explorer.picture.value)
-    assert len(seen) == control.max + 1 - control.min
 
 
 @pytest.mark.parametrize("mode", ["LSTM", "GRU", "RNN"])
@@ -62,19 +60,12 @@ def test_the_kind_of_rnn(mode):
     explorer = CostExplorer()
     move(explorer.proj_size, 2)
     move(explorer.mode, mode)
-    shows(explorer, Spec(mode, 3, 7, proj_size=2 if mode == "LSTM" else 0), SIX)
+    spec = Spec(mode, 3, 7, proj_size=2 if mode == "LSTM" else 0)
+    shows(explorer, spec, SIX)
     assert visible(explorer.proj_size) == (mode == "LSTM")
-
-
-def test_directions_and_the_gradient_of_x():
-    explorer = CostExplorer()
-    pictures = {explorer.picture.value}
     move(explorer.bidirectional, True)
-    shows(explorer, Spec("LSTM", 3, 7, bidirectional=True), SIX)
-    pictures.add(explorer.picture.value)
     move(explorer.input_grad, True)
-    shows(explorer, Spec("LSTM", 3, 7, bidirectional=True), SIX, input_grad=True)
-    assert explorer.picture.value not in pictures
+    shows(explorer, replace(spec, bidirectional=True), SIX, input_grad=True)
 
 
 def test_a_projection_follows_the_hidden_size():
@@ -95,41 +86,3 @@ def test_lengths_are_typed(lengths):
     explorer = CostExplorer()
     move(explorer.typed, " ".join(map(str, lengths)))
     shows(explorer, Spec("LSTM", 3, 7), lengths)
-
-
-def test_a_large_batch_stays_light():
-    explorer = CostExplorer(range(512, 0, -1), "LSTM", 128, 128)
-    assert len(explorer.picture.value) < 80_000
-
-
-# The exercise.
-
-
-def right(i, h, lengths):
-    return 6 * h * (i + h) * sum(lengths)
-
-
-def test_the_exercise_knows_a_solution():
-    assert checks.gru_flops(right).solved
-    assert right(3, 7, SIX) == 13440
-
-
-@pytest.mark.parametrize(
-    ("wrong", "hint"),
-    [
-        (lambda i, h, n: 6 * h * (i + h) * len(n) * max(n), "only real cells are computed"),
-        (lambda i, h, n: 3 * h * (i + h) * sum(n), "a multiplication and an addition"),
-        (lambda i, h, n: 2 * h * (i + h) * sum(n), "multiplies three times"),
-        (lambda i, h, n: 8 * h * (i + h) * sum(n), "That is an LSTM"),
-        (lambda i, h, n: 6 * h * i * sum(n), "There are two products"),
-        (lambda i, h, n: 6 * h * h * sum(n), "There are two products"),
-        (lambda i, h, n: 7, "A cell costs 2 · 3 · hidden_size"),
-        (lambda i, h, n: None, "your function returns nothing"),
-        (lambda i, h, n: 1 // 0, "raised ZeroDivisionError"),
-    ],
-)
-def test_the_exercise_gives_a_hint(wrong, hint):
-    verdict = checks.gru_flops(wrong)
-    assert not verdict.solved
-    assert hint in verdict.message
-    verdict.to_svg()

@@ -15,6 +15,7 @@ from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED
 from packviz.core.layout import Layout
 from packviz.draw import layouts, palette, text, theme
+from packviz.draw.scores import MASKS
 from packviz.explorers import (
     AlignExplorer,
     BatchingExplorer,
@@ -62,22 +63,17 @@ def test_padding_starts_with_the_lengths_given():
     assert explorer.picker.kind.value == TYPED
 
 
-@pytest.mark.parametrize("number", range(8))
-def test_each_slider_sets_its_sequence(number):
+def test_sliders_one_by_one():
     explorer = PaddingExplorer()
     lengths = [4, 6, 8, 5, 4, 3, 7, 8]
-    control = explorer.picker.sliders[number]
-    for value in (control.min, control.max):
-        move(control, value)
-        lengths[number] = value
-        shows_padding_of(explorer, lengths)
-
-
-def test_number_of_sequences():
-    explorer = PaddingExplorer()
-    for value in (explorer.picker.few.max, 3, explorer.picker.few.min, explorer.picker.few.max):
+    for number in (0, 7):
+        control = explorer.picker.sliders[number]
+        for lengths[number] in (control.min, control.max):
+            move(control, lengths[number])
+            shows_padding_of(explorer, lengths)
+    for value in (3, explorer.picker.few.min, explorer.picker.few.max):
         move(explorer.picker.few, value)
-        shows_padding_of(explorer, [4, 6, 8, 5, 4, 3, 7, 8][:value])
+        shows_padding_of(explorer, lengths[:value])
         assert [visible(s) for s in explorer.picker.sliders] == [i < value for i in range(8)]
 
 
@@ -87,34 +83,33 @@ def test_distributions(kind):
     draw = sources.DISTRIBUTIONS[kind]
     move(explorer.picker.kind, kind)
     shows_padding_of(explorer, draw(64, 128, 0))
-    for size in (1, 16, 17, 512):
-        move(explorer.picker.many, size)
-        shows_padding_of(explorer, draw(size, 128, 0))
-    for longest in (1, 512):
-        move(explorer.picker.longest, longest)
-        shows_padding_of(explorer, draw(512, longest, 0))
-    for seed in (1, 99):
-        move(explorer.picker.seed, seed)
-        shows_padding_of(explorer, draw(512, 512, seed))
+    for control, value, lengths in (
+        (explorer.picker.many, 17, draw(17, 128, 0)),
+        (explorer.picker.longest, 512, draw(17, 512, 0)),
+        (explorer.picker.seed, 99, draw(17, 512, 99)),
+    ):
+        move(control, value)
+        shows_padding_of(explorer, lengths)
     longest = max(draw(512, 512, 0)) if kind == "sentences" else 512  # there, more would change nothing
-    assert (explorer.picker.many.max, explorer.picker.longest.max, explorer.picker.seed.max) == (512, longest, 99)
-
-
-@pytest.mark.parametrize("kind", [ONE_BY_ONE, *sources.DISTRIBUTIONS, TYPED])
-def test_only_the_controls_that_have_a_say_are_shown(kind):
-    explorer = PaddingExplorer(kind="equal")
-    move(explorer.picker.kind, kind)
-    drawn = kind in sources.DISTRIBUTIONS
-    assert visible(explorer.picker.few) == visible(explorer.picker.sliders[0]) == (kind == ONE_BY_ONE)
-    assert visible(explorer.picker.many) == visible(explorer.picker.longest) == drawn
+    assert explorer.picker.longest.max == longest
     assert visible(explorer.picker.seed) == (kind in ("uniform", "log-normal", "nearly equal"))
-    assert visible(explorer.picker.typed) == (kind == TYPED)
-    assert all(visible(part) for part in (explorer.picker.kind, explorer.picture, explorer.summary, explorer.as_text))
+    shows_padding_of(PaddingExplorer(kind=kind, batch_size=9, longest=40, seed=3), draw(9, 40, 3))
 
 
-def test_every_kind_can_be_the_first():
-    for kind, draw in sources.DISTRIBUTIONS.items():
-        shows_padding_of(PaddingExplorer(kind=kind, batch_size=9, longest=40, seed=3), draw(9, 40, 3))
+@pytest.mark.parametrize(
+    "panel",
+    [
+        partial(CostExplorer, range(512, 0, -1), "LSTM", 128, 128),
+        partial(BatchingExplorer, many=2000, longest=512, batch_size=1),
+        partial(StaircaseExplorer, range(512, 0, -1)),
+        *(partial(RowExplorer, kind="uniform", many=512, longest=512, row_size=512, mask=mask) for mask in MASKS),
+    ],
+)
+def test_a_large_picture_stays_light(panel):
+    assert len(panel().picture.value) < 80_000
+
+
+def test_a_kind_that_is_not_there():
     with pytest.raises(ValueError, match="kind is 'gaussian'; choose one of 'uniform', "):
         PaddingExplorer(kind="gaussian")
 
@@ -202,20 +197,13 @@ def test_the_play_button_drives_the_cursor_in_the_page(monkeypatch):
     assert explorer.play.interval >= 300  # time to look
 
 
-def test_the_walk_starts_where_it_is_told():
-    shows_step(PackedExplorer([6, 2], t=3), [6, 2], 3)
-
-
 def test_new_lengths_take_the_cursor_along():
     explorer = PackedExplorer([3, 5, 2, 4], t=4)
+    shows_step(explorer, [3, 5, 2, 4], 4)
     move(explorer.typed, "2, 1")
     assert (explorer.t.max, explorer.play.max, explorer.t.value, explorer.play.value) == (1, 1, 1, 1)
     shows_step(explorer, [2, 1], 1)
-    move(explorer.typed, "1")
-    assert (explorer.t.max, explorer.t.value) == (0, 0)
-    shows_step(explorer, [1], 0)
     move(explorer.typed, "1, 20, 3")
-    shows_step(explorer, [1, 20, 3], 0)
     move(explorer.t, 19)
     shows_step(explorer, [1, 20, 3], 19)
 
@@ -237,7 +225,6 @@ def test_enforce_sorted_is_torchs_own_complaint():
     picture = explorer.picture.value
     move(explorer.enforce_sorted, True)
     assert words(explorer.error).startswith(f"✗ torch: {torchs_words([3, 5, 2, 4]).rstrip('.')}. The picture")
-    assert "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True" in words(explorer.error)
     assert explorer.picture.value == picture
     move(explorer.typed, "5, 4, 3, 2")
     shows_step(explorer, [5, 4, 3, 2], 0)
@@ -301,15 +288,9 @@ class Curious(Panel):
     """Has a control of each sort, and notes what it was drawn for; moves the second slider along with the first."""
 
     def __init__(self):
-        self.left, self.right, self.unheard = (
-            slider("left", 1, 0, 9),
-            slider("right", 1, 0, 9),
-            slider("quiet", 1, 0, 9),
-        )
-        self.tick, self.hint = ipywidgets.Checkbox(description="tick"), ipywidgets.HTML("a hint")
-        self.seen = []
-        self.in_box = row(self.unheard)
-        super().__init__(row(self.left, row(self.right)), self.tick, self.hint, self.in_box, quiet=(self.in_box,))
+        self.left, self.right, self.unheard = (slider(name, 1, 0, 9) for name in ("left", "right", "quiet"))
+        self.tick, self.seen, in_box = ipywidgets.Checkbox(description="tick"), [], row(self.unheard)
+        super().__init__(row(self.left, row(self.right)), self.tick, ipywidgets.HTML("a hint"), in_box, quiet=(in_box,))
 
     def view(self):
         self.right.max = self.left.value + 1
@@ -361,18 +342,12 @@ def test_a_control_that_view_moves_is_said_until_the_reader_moves_it():
         (CostExplorer, [("proj_size", 6), ("hidden_size", 4)], "proj_size went from 6 to 3 to fit."),
         (explorers.GraphExplorer, [("steps", 2)], "distinct lengths went from 3 to 2 to fit."),
         (partial(PackedExplorer, t=4), [("typed", "2, 1")], "time step t went from 4 to 1 to fit."),
-        (partial(BatchingExplorer, order=BUCKETED), [("workers", 4), ("window", 4), ("batch_size", 128)], ""),
         (partial(BatchingExplorer, many=256, order=BUCKETED), [("batch_size", 128)], "window went from 8 to 2 to fit."),
         (partial(BatchingExplorer, many=256), [("batch_size", 128)], ""),  # the window has no say
         (partial(StaircaseExplorer, [5, 4, 3, 2]), [("picker.typed", "5, 4")], "rectangles went from 4 to 2 to fit."),
         (partial(StaircaseExplorer, [5, 4], rectangles=9), [], "rectangles went from 9 to 2 to fit."),
         (partial(PaddingExplorer, kind="equal"), [("picker.kind", "sentences")], "longest went from 128 to 51 to fit."),
         (partial(PaddingExplorer, kind="sentences"), [], ""),
-        (
-            partial(RowExplorer, [5, 3], kind=TYPED, row_size=5),
-            [("picker.typed", "9, 3")],
-            "row size went from 5 to 9 to fit.",
-        ),
     ],
 )
 def test_no_panel_moves_a_control_without_a_word(panel, moves, said):
@@ -406,12 +381,6 @@ def test_what_a_thread_draws_and_what_a_control_draws_wait_for_each_other():
     assert panel.picture.value == "<svg>(5, 1, False)</svg>"
 
 
-@pytest.mark.parametrize("value", [-1, 10, 2.5])
-def test_a_slider_does_not_start_beyond_its_ends(value):
-    with pytest.raises(ValueError, match=f"knob is {value}; give a whole number from 0 to 9"):
-        slider("knob", value, 0, 9)
-
-
 @pytest.mark.parametrize("explorer", [PaddingExplorer, BatchingExplorer, RowExplorer, StaircaseExplorer])
 def test_lengths_are_chosen_in_the_same_way_everywhere(explorer):
     panel = explorer([3, 1, 2])
@@ -429,37 +398,46 @@ def test_lengths_are_chosen_in_the_same_way_everywhere(explorer):
     move(picker.sliders[1], 12)
     assert picker.lengths() == Layout([3, 12, 2])
     assert panel.picture.value != before
-    with pytest.raises(ValueError, match="longest is 513; give a whole number from 1 to 512"):
-        explorer(longest=513)
+    for wrong in (-1, 513, 2.5):
+        with pytest.raises(ValueError, match=f"longest is {wrong}; give a whole number from 1 to 512"):
+            explorer(longest=wrong)
 
 
-@pytest.mark.parametrize("explorer", [PaddingExplorer, PackedExplorer])
-def test_the_picture_can_be_read_as_text(explorer):
-    panel = explorer([2, 1])
+def test_the_picture_can_be_read_as_text():
+    panel = PackedExplorer([2, 1])
     assert words(panel._words) == ""
     move(panel.as_text, True)
     assert words(panel._words) == panel.to_text()
-    move(panel.picker.sliders[0] if explorer is PaddingExplorer else panel.t, 1)
+    move(panel.t, 1)
     assert words(panel._words) == panel.to_text()
     move(panel.as_text, False)
     assert words(panel._words) == ""
 
 
 @pytest.mark.parametrize("explorer", EXPLORERS)
-def test_what_the_page_adds_for_a_screen_reader_is_there(explorer):
+def test_any_panel(explorer):
+    """What the page adds for a screen reader finds its parts, and what is stored beside the live panel is an image."""
     panel = explorer()
     (companion,) = [part for part in parts(panel) if isinstance(part, Companion)]
-    for found_by in ("packviz-explorer", "packviz-quiz", "packviz-summary", "packviz-error", "packviz-note"):
-        assert found_by in companion._esm
-    assert "packviz-explorer" in panel._dom_classes
-    assert "packviz-summary" in panel.summary._dom_classes
-    assert "packviz-error" in panel.error._dom_classes
-    assert "packviz-note" in panel.note._dom_classes
+    for found_by, part in (
+        ("explorer", panel),
+        ("summary", panel.summary),
+        ("error", panel.error),
+        ("note", panel.note),
+    ):
+        assert f"packviz-{found_by}" in companion._esm
+        assert f"packviz-{found_by}" in part._dom_classes
     # Whatever can be moved has a name for the companion to give it.
     only_shown = ipywidgets.HTML, ipywidgets.Label, ipywidgets.IntProgress
     moved = [part for part in parts(panel) if hasattr(part, "value") and not isinstance(part, only_shown)]
     assert len(moved) >= 2
     assert all(part.description for part in moved)
+    bundle = panel._repr_mimebundle_()
+    assert bundle["text/plain"] == panel.to_text()
+    picture = bundle.get("image/svg+xml") or bundle["text/html"]
+    assert picture.startswith("<svg" if explorer is not explorers.MuseumExplorer else "<")
+    assert "var(" not in picture
+    assert {**explorer()._repr_mimebundle_(), WIDGET: None} == {**bundle, WIDGET: None}
 
 
 def test_the_companion_passes_on_whether_the_page_is_dark(monkeypatch):
@@ -477,21 +455,3 @@ def test_the_companion_passes_on_whether_the_page_is_dark(monkeypatch):
     assert told == [True]
     companion.set_state({"dark": False})
     assert (told, theme.is_dark()) == ([True, False], False)
-
-
-def test_only_the_last_charts_are_kept_for_the_theme():
-    assert theme._followers.maxlen is not None
-
-
-@pytest.mark.parametrize("explorer", [one for one in EXPLORERS if one is not explorers.MuseumExplorer])
-def test_stored_output_is_an_image_and_its_text_beside_the_live_panel(explorer):
-    panel, other = explorer(), explorer()
-    bundle = panel._repr_mimebundle_()
-    assert set(bundle) == {"text/plain", "image/svg+xml", WIDGET}
-    assert bundle["text/plain"] == panel.to_text()
-    assert bundle["image/svg+xml"].startswith("<svg")
-    assert "var(" not in bundle["image/svg+xml"]
-    again = other._repr_mimebundle_()
-    assert [again[kind] for kind in ("text/plain", "image/svg+xml")] == [
-        bundle[kind] for kind in ("text/plain", "image/svg+xml")
-    ]

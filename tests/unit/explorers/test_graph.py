@@ -29,21 +29,21 @@ def shows(explorer, steps, distinct, operation="pad_packed_sequence"):
 
 def test_every_step(explorer):
     seen = set()
-    for steps in [*range(3, MOST_STEPS + 1), *range(MOST_STEPS, 2, -5)]:
+    for steps in (4, MOST_STEPS // 2, MOST_STEPS, 3):
         move(explorer.steps, steps)
         shows(explorer, steps, 3)
         seen.add(explorer.picture.value)
-    assert len(seen) == MOST_STEPS - 2
+    assert len(seen) == 4
 
 
 def test_every_number_of_lengths():
     explorer = GraphExplorer(12, 1)
     seen = set()
-    for distinct in range(1, 13):
+    for distinct in (2, 7, 12, 1):
         move(explorer.distinct, distinct)
         shows(explorer, 12, distinct)
         seen.add(explorer.picture.value)
-    assert len(seen) == 12
+    assert len(seen) == 4
 
 
 def test_the_other_operation(explorer):

@@ -1,7 +1,7 @@
 """The explorer of documents in rows: every control moved over its range, as a browser moves it."""
 
 import pytest
-from panels import move, move_each_and_back, visible, words
+from panels import move, words
 
 from packviz.core import lengths as sources
 from packviz.core.batches import CUT, FILLS, FIRST_FIT_DECREASING
@@ -27,30 +27,13 @@ def test_it_starts_with_one_row():
     shows(RowExplorer(kind="sentences", many=512, row_size=64), sentences, 64)
 
 
-def test_every_control_has_a_picture_for_each_of_its_values():
-    explorer = RowExplorer([3, 6, 2, 4, 5], row_size=8)
-    move_each_and_back(
-        explorer,
-        [
-            (
-                explorer.strategy,
-                [strategy for strategy in FILLS if strategy != FIRST_FIT_DECREASING] + [FIRST_FIT_DECREASING],
-            ),
-            (explorer.mask, [*MASKS[1:], NONE]),
-            (explorer.row_size, [9, 28, 7, 8]),
-            (explorer.picker.few, [4, 3, 2, 1, 8, 5]),
-            (explorer.picker.sliders[1], [8, 1, 6]),
-        ],
-    )
-
-
 @pytest.mark.parametrize("strategy", FILLS)
 @pytest.mark.parametrize("mask", MASKS)
-def test_ways_and_masks(strategy, mask):
+def test_strategies_and_masks(strategy, mask):
     explorer = RowExplorer([3, 7, 4, 5, 4], row_size=8)
     move(explorer.strategy, strategy)
     move(explorer.mask, mask)
-    for row_size in range(explorer.row_size.min, explorer.row_size.max + 1):
+    for row_size in (explorer.row_size.min, 9, explorer.row_size.max):
         move(explorer.row_size, row_size)
         shows(explorer, [3, 7, 4, 5, 4], row_size, strategy, mask)
 
@@ -83,29 +66,11 @@ def test_a_row_has_room_for_the_longest_unless_it_is_cut():
     assert (explorer.row_size.min, explorer.row_size.max, explorer.row_size.value) == (2, 16, 16)
 
 
-def test_only_the_controls_that_have_a_say_are_shown():
-    explorer = RowExplorer()
-    assert all(visible(control) for control in (explorer.row_size, explorer.strategy, explorer.mask))
-    assert not visible(explorer.picker.seed)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_input():
+    for options, message in (
         ({"strategy": "best"}, "strategy is 'best'; choose one of 'padded', "),
         ({"mask": "x"}, "mask is 'x'; choose one of 'none', 'causal', "),
         ({"row_size": 0}, "row size is 0; give a whole number from 1 to 16"),
-        ({"kind": "nope"}, "kind is 'nope'"),
-        ({"lengths": [0]}, r"lengths\[0\] is 0"),
-    ],
-)
-def test_bad_input(options, message):
-    with pytest.raises(ValueError, match=message):
-        RowExplorer(**options)
-
-
-def test_a_large_picture_stays_light():
-    explorer = RowExplorer(kind="uniform", many=512, longest=512, row_size=512)
-    for mask in MASKS:
-        move(explorer.mask, mask)
-        assert len(explorer.picture.value) < 80_000
+    ):
+        with pytest.raises(ValueError, match=message):
+            RowExplorer(**options)

@@ -2,11 +2,11 @@
 
 import inspect
 import json
+import re
 import tomllib
 from importlib import resources
 from pathlib import Path
 
-import ipywidgets
 import pytest
 import torch
 from drawings import ParsedSvg
@@ -48,29 +48,22 @@ def press(asked):
     asked.check._handle_custom_msg({"event": "click"}, [])  # what the browser sends
 
 
-def test_nothing_can_be_checked_before_a_choice_is_made():
+def test_each_choice_has_its_feedback():
     asked = quiz()
     assert (asked.choices.value, asked.check.disabled, asked.solved, asked.feedback.value) == (None, True, False, "")
     choose(asked, "a tag")
     assert not asked.check.disabled
     assert asked.feedback.value == ""  # chosen, not yet revealed
-    choose(asked, None)
-    assert asked.check.disabled
-
-
-def test_each_choice_has_its_feedback():
-    asked = quiz()
-    choose(asked, "a tag")
     press(asked)
     assert words(asked.feedback) == "✗ Not in <text>."
-    assert palette.LIGHT.wrong in asked.feedback.value
     assert not asked.solved
     choose(asked, "a letter")
     assert asked.feedback.value == ""  # the old feedback does not speak for the new choice
-    assert asked.solved
     press(asked)
     assert words(asked.feedback) == "✓ So it is & stays."
-    assert palette.LIGHT.wrong not in asked.feedback.value
+    assert asked.solved
+    choose(asked, None)
+    assert asked.check.disabled
 
 
 def test_the_text_of_a_quiz_does_not_give_it_away():
@@ -78,8 +71,8 @@ def test_the_text_of_a_quiz_does_not_give_it_away():
     bundle = quiz()._repr_mimebundle_()
     assert set(bundle) == {"text/plain", "application/vnd.jupyter.widget-view+json"}
     assert bundle["text/plain"] == quiz().to_text()
-    other = Quiz("What is <b>?", {"a letter": "No.", "a tag": "Yes."}, "a tag")
-    assert other.to_text() == quiz().to_text()
+    with pytest.raises(ValueError, match="answer is 'c'; it must be one of the choices: 'a', 'b'"):
+        Quiz("Which?", {"a": "No.", "b": "No."}, "c")
 
 
 def test_a_quiz_is_found_by_what_names_its_parts_for_a_screen_reader():
@@ -87,13 +80,6 @@ def test_a_quiz_is_found_by_what_names_its_parts_for_a_screen_reader():
     assert any(isinstance(part, Companion) for part in asked.children)
     assert "packviz-quiz" in asked._dom_classes
     assert "packviz-summary" in asked.feedback._dom_classes
-    (question,) = [part for part in asked.children if isinstance(part, ipywidgets.HTML) and part is not asked.feedback]
-    assert words(question) == "What is <b>?"
-
-
-def test_a_quiz_without_its_answer_is_refused():
-    with pytest.raises(ValueError, match="answer is 'c'; it must be one of the choices: 'a', 'b'"):
-        Quiz("Which?", {"a": "No.", "b": "No."}, "c")
 
 
 @pytest.mark.parametrize("name", QUIZZES)
@@ -110,16 +96,13 @@ def test_the_quizzes_of_the_notebooks(name):
     assert max(map(len, asked.to_text().splitlines())) <= 100  # a page breaks longer lines within a word
 
 
-def test_the_right_answer_is_not_always_in_the_same_place():
+def test_the_quizzes_together():
     assert len({list(q["choices"]).index(q["answer"]) for q in QUIZZES.values()}) > 1
-
-
-def test_a_quiz_that_is_not_there():
     with pytest.raises(ValueError, match="there is no quiz 'nonsense'; there are 'padding gained', "):
         ask("nonsense")
 
 
-# Exercises. Each: the check, what a stub is, wrong answers with what is said of them, right answers.
+# Exercises. Each: the check, wrong answers with what is said of them, right answers.
 
 LENGTHS = [9, 2, 8, 1]
 
@@ -132,15 +115,15 @@ def staircase(cuts):
     return checks.cheapest_staircase([4, 16, 3, 9, 2, 13, 9, 4, 14, 3, 8, 2], cuts, call=10)
 
 
-def no_answer(given):
+def no_answer(*given):
     return None
 
 
-def stub(given):
+def stub(*given):
     return ...
 
 
-def raises(given):
+def raises(*given):
     raise KeyError("lost")
 
 
@@ -204,10 +187,6 @@ def a_network(use):
     return type("MyNetwork", (networks.Network,), {"forward": forward})
 
 
-def raises_too(packed, x, n):
-    raise KeyError("lost")
-
-
 FIRST_BATCH = "Not yet for 128 sequences of at most 64 steps, 8 distinct lengths, 32 features"
 
 
@@ -240,45 +219,49 @@ REPAIRED = [
     (SPOILT[2][0], SPOILT[0][1], True),
 ]
 
+GRU = "Not yet for my_gru_flops(3, 7, [9, 8, 6, 4, 3, 2]): "
+GRU_HINTS = {
+    7: (lambda i, h, n: 7, "A cell costs 2 · 3 · hidden_size"),
+    22680: (lambda i, h, n: 6 * h * (i + h) * len(n) * max(n), "That is the padded count: only real cells"),
+    6720: (lambda i, h, n: 3 * h * (i + h) * sum(n), "Each entry of a product takes a multiplication and an addition"),
+    4480: (lambda i, h, n: 2 * h * (i + h) * sum(n), "At each step a GRU multiplies three times"),
+    17920: (lambda i, h, n: 8 * h * (i + h) * sum(n), "That is an LSTM"),
+    4032: (lambda i, h, n: 6 * h * i * sum(n), "There are two products"),
+    9408: (lambda i, h, n: 6 * h * h * sum(n), "There are two products"),
+}
+
 CHECKS = {
+    checks.gru_flops: (
+        [(wrong, f"{GRU}{flops}, not 13440. {hint}") for flops, (wrong, hint) in GRU_HINTS.items()],
+        [lambda i, h, n: 6 * h * (i + h) * sum(n)],
+    ),
     checks.half_padding: (
-        [...],
         [
             ([5, 5], "0 of 10 cells are padding; you need more."),
             ([9, 1, 1, 1], "24 of 36 cells are padding; you need less. Shorten the longest"),
             ([3, 0], "Your answer does not fit: lengths[1] is 0"),
             ("x", "Your answer does not fit: lengths is 'x'; list the number of real time steps"),
-            (None, "Your answer does not fit: "),
         ],
         [[3, 1, 1, 1], [4, 2, 1, 1], torch.tensor([3, 1, 1, 1])],
     ),
     two_batches: (
-        [..., (..., ...), [[9, 8], ...]],
         [
             ([[9, 2], [8, 1]], "14 padding cells in all; 2 are possible."),
             ([[9, 8, 2], [1]], "Make two batches of 2 sequences each; yours have [3, 1]."),
             ([[9, 8]], "Use each of the lengths [9, 2, 8, 1] exactly once."),
             ([[9, 8], [2, 2]], "Use each of the lengths"),
             ([9, 8, 2, 1], "Give two lists of lengths, one for each batch."),
-            (7, "Your answer does not fit: "),
-            (None, "Your answer does not fit: "),
         ],
         [[[9, 8], [2, 1]], ([1, 2], [8, 9]), torch.tensor([[9, 8], [2, 1]])],
     ),
     checks.batch_sizes: (
-        [..., no_answer, stub],
         [
             (lambda lengths: lengths, "Not yet for lengths [3, 2]. At step t, count"),
             (lambda lengths: right_sizes(lengths) if lengths != [2, 2, 2] else [3], "Not yet for lengths [2, 2, 2]."),
-            (lambda lengths: [*right_sizes(lengths), 0], "Not yet for lengths [3, 2]."),
-            (lambda lengths: [], "Not yet for lengths [3, 2]."),
             (
                 lambda lengths: right_sizes(lengths)[: lengths[0]],
                 "Not yet for lengths [3, 5, 2, 4]. At step t, count the sequences that are longer than t. There are as",
             ),
-            (lambda lengths: 3, "Your answer does not fit: "),
-            (raises, f"Your answer raised KeyError in line {LINE_OF_RAISE}: 'lost'"),
-            (7, "Your answer does not fit: "),
         ],
         [
             right_sizes,
@@ -287,21 +270,17 @@ CHECKS = {
         ],
     ),
     checks.packed_order: (
-        [..., no_answer, stub],
         [
             (lambda words: "".join(words), "Not yet for ['abc', 'x']. Go step by step"),
             (
                 lambda words: [w[t] for t in range(9) for w in words if t < len(w)],
                 "Not yet for ['see', 'count', 'time'].",
             ),
-            (lambda words: right_order(words)[:-1], "Not yet for"),
             (lambda words: words.sort(), "Not solved yet"),
-            (raises, f"Your answer raised KeyError in line {LINE_OF_RAISE}: 'lost'"),
         ],
         [right_order, lambda words: "".join(right_order(words))],
     ),
     staircase: (
-        [..., (0, ..., 16)],
         [
             ((0, 16), "192 cells and 1 × 10 for the calls make 202. That is the padded batch. 129 is possible"),
             ((0, 2, 4, 9, 16), "95 cells and 4 × 10 for the calls make 135. No 4 rectangles waste fewer"),
@@ -314,7 +293,6 @@ CHECKS = {
         [(0, 4, 9, 16), [0, 4, 9, 16], torch.tensor([0, 4, 9, 16])],
     ),
     checks.final_states: (
-        [..., lambda output, lengths: None, lambda output, lengths: ...],
         [
             (lambda output, lengths: output[:, -1], "Not yet for lengths [5, 3, 2]. Forward ends at each"),
             (
@@ -324,12 +302,10 @@ CHECKS = {
             (lambda output, lengths: output[:, 0].T, "Return a tensor of shape (3, 4): a row per sequence."),
             (lambda output, lengths: lengths, "Return a tensor of shape (3, 4): a row per sequence. Yours is a list."),
             (lambda output, lengths: output[:, 0] * 0.5, "Not yet for lengths [5, 3, 2]."),
-            (raises, "Your answer"),
         ],
         [lambda output, lengths: torch.cat([last_steps(output, lengths)[:, :2], output[:, 0, 2:]], dim=1)],
     ),
     checks.fair_ratio: (
-        [..., lambda a, b, clock: None, lambda a, b, clock: ...],
         [
             (lambda a, b, clock: 1, "Not yet on a quiet machine: 1, and b takes 3 times as long as a. Divide"),
             (lambda a, b, clock: 3, "Not yet on a cold machine: 3, and b takes 2 times as long as a. Its first"),
@@ -339,12 +315,10 @@ CHECKS = {
             (lambda a, b, clock: float("nan"), "Not yet on a quiet machine: nan"),
             (lambda a, b, clock: [a() for _ in range(10_001)], "Your answer"),
             (lambda a, b, clock: "three", "Your answer does not fit: could not convert string to float"),
-            (raises, "Your answer"),
         ],
         [fair_ratio, lambda a, b, clock: torch.tensor(fair_ratio(a, b, clock))],
     ),
     checks.masked_mean: (
-        [..., lambda x, lengths: None, lambda x, lengths: ...],
         [
             (lambda x, lengths: x.mean(1), "Not yet for lengths [3, 1, 2]. Add up the real steps"),
             (
@@ -356,9 +330,6 @@ CHECKS = {
                 "Not yet for lengths [1, 3]. The padding holds NaN here, and 0 × NaN is NaN",
             ),
             (lambda x, lengths: x.mean(2), "Return a tensor of shape (3, 2). Yours is a tensor of shape (3, 3)."),
-            (lambda x, lengths: lengths, "Return a tensor of shape (3, 2). Yours is a list."),
-            (lambda x, lengths: x.mean(), "Return a tensor of shape (3, 2). Yours is a tensor of shape ()."),
-            (raises, "Your answer"),
         ],
         [
             lambda x, lengths: real_sum(x, lengths, lambda x, m: x.where(m, 0)) / torch.tensor(lengths)[:, None],
@@ -366,7 +337,6 @@ CHECKS = {
         ],
     ),
     checks.repaired_batches: (
-        [..., [...], [SPOILT[0], ..., SPOILT[2]]],
         [
             (SPOILT, "Not yet for batch 1. Look where the zeros lie"),
             ([REPAIRED[0], *SPOILT[1:]], "Not yet for batch 2. At which end of its row"),
@@ -374,12 +344,10 @@ CHECKS = {
             (REPAIRED[:2], "Give three batches, each as (x, lengths, batch_first); yours are 2."),
             ([(REPAIRED[0][0], [7] * 6, True), *REPAIRED[1:]], "Your answer does not fit: lengths[0] is 7"),
             ([(1, 2), (3, 4), (5, 6)], "Your answer does not fit: "),
-            (None, "Your answer does not fit: "),
         ],
         [REPAIRED, [(x.T, lengths, False) for x, lengths, _ in REPAIRED], tuple(REPAIRED)],
     ),
     checks.backward_bytes: (
-        [..., lambda lengths, features: None, lambda lengths, features: ...],
         [
             (lambda n, f: max(n) * len(n) * f * 4, f"{FIRST_BATCH}: 1.05 MB, counted 17.9 MB. That is one copy of the"),
             (lambda n, f: bytes_per_length(n, f, packed=0), f"{FIRST_BATCH}: 8.39 MB, counted 17.9 MB. These are the"),
@@ -397,16 +365,12 @@ CHECKS = {
                 lambda n, f: bytes_per_length(n, 32),
                 "Not yet for 30 sequences of at most 50 steps, 12 distinct lengths, 5 features: ",
             ),
-            (lambda n, f: -1, f"{FIRST_BATCH}: -1 B, counted 17.9 MB. Each distinct length costs"),
             (lambda n, f: float("nan"), f"{FIRST_BATCH}: nan B, counted 17.9 MB. Each distinct length costs"),
-            (lambda n, f: 10.0**300, f"{FIRST_BATCH}: 1e+285 PB, counted 17.9 MB. Each distinct length costs"),
             (lambda n, f: "many", "Your answer does not fit: could not convert string to float"),
-            (raises, "Your answer"),
         ],
         [lambda n, f: bytes_per_length(n, f), lambda n, f: torch.tensor(bytes_per_length(n, f))],
     ),
     checks.repaired_network: (
-        [..., a_network(lambda packed, x, n: None), a_network(lambda packed, x, n: ...)],
         [
             (a_network(lambda packed, x, n: packed), "Not yet: a compiler with fixed shapes refuses this. Which func"),
             (a_network(lambda packed, x, n: packed.data), "Not yet: a compiler with fixed shapes refuses this. Which"),
@@ -434,13 +398,11 @@ CHECKS = {
                 a_network(lambda packed, x, n: pad_packed_sequence(packed, padding_value=1.0, total_length=len(x))[0]),
                 "The output for lengths [5, 3] is not the LSTM's, with zeros after it.",
             ),
-            (a_network(raises_too), "Your answer raised KeyError in line "),
             (lambda: 5, "Your answer does not fit: 'int' object has no attribute"),
         ],
         [a_network(lambda packed, x, n: pad_packed_sequence(packed, total_length=x.size(0))[0])],
     ),
     checks.document_ids: (
-        [..., no_answer, stub],
         [
             (lambda n: ids(n) + 1, "Not yet for lengths [5, 3, 2]. Number the documents from 0."),
             (lambda n: [t for k in n for t in range(k)], "Not yet for lengths [5, 3, 2]. These are positions"),
@@ -451,13 +413,10 @@ CHECKS = {
             (lambda n: ids(n)[:-1], "Not yet for lengths [5, 3, 2]. One number for each row"),
             (lambda n: ids(sorted(n, reverse=True)), "Not yet for lengths [2, 3]. One number for each row"),
             (lambda n: [k for k in n for _ in range(k)], "Not yet for lengths [5, 3, 2]. These are lengths"),
-            (lambda n: 3, "Your answer does not fit: "),
-            (raises, f"Your answer raised KeyError in line {LINE_OF_RAISE}: 'lost'"),
         ],
         [ids, lambda n: ids(n).tolist(), lambda n: (b for b, k in enumerate(n) for _ in range(k))],
     ),
     checks.first_fit_decreasing: (
-        [..., lambda n, room: None, lambda n, room: ...],
         [
             (lambda n, room: filled(n, room, False, False), f"{FIRST_ROWS}5 rows, and 3 suffice. That is next-fit"),
             (lambda n, room: filled(n, room, False), f"{FIRST_ROWS}4 rows, and 3 suffice. That is first-fit"),
@@ -468,13 +427,10 @@ CHECKS = {
                 lambda n, room: filled(n, room, len(n) < 9),
                 "Not yet for lengths [1, 15, 6, 20, 11, 2, …] and row size 24.",
             ),
-            (lambda n, room: n, "Your answer does not fit: "),
-            (raises, "Your answer"),
         ],
         [filled, lambda n, room: tuple(map(torch.tensor, filled(n, room)))],
     ),
     checks.worker_loss: (
-        [..., lambda x, n, w: None, lambda x, n, w: ...],
         [
             (lambda x, n, w: x.mean(), "Not yet for workers with [6, 2] tokens. Each worker divides"),
             (lambda x, n, w: x.sum() / n, "Not yet for workers with [6, 2] tokens. All tokens w"),
@@ -482,15 +438,18 @@ CHECKS = {
             (lambda x, n, w: x.max(), "Not yet for workers with [6, 2] tokens. Add up the losses,"),
             (lambda x, n, w: 2 * x.sum() / n, "Not yet for workers with [5, 1, 2] tokens. Add up"),
             (lambda x, n, w: x.sum().item() * w / n, "Return one number, a tensor made"),
-            (lambda x, n, w: x * w / n, "Return one number, a tensor made from `losses`"),
-            (raises, "Your answer"),
         ],
         [lambda x, n, w: x.sum() * w / n],
     ),
 }
-STUBS = [(check, answer) for check, (answers, _, _) in CHECKS.items() for answer in answers]
-WRONG = [(check, answer, said) for check, (_, answers, _) in CHECKS.items() for answer, said in answers]
-RIGHT = [(check, answer) for check, (_, _, answers) in CHECKS.items() for answer in answers]
+WRONG = [(check, answer, said) for check, (answers, _) in CHECKS.items() for answer, said in answers]
+RIGHT = [(check, answer) for check, (_, answers) in CHECKS.items() for answer in answers]
+OF_A_VALUE = {checks.half_padding, two_batches, staircase, checks.repaired_batches}
+OF_A_CLASS = {checks.repaired_network}
+STUBS = [(check, ...) for check in CHECKS]
+STUBS += [(check, [..., [...]]) for check in OF_A_VALUE]
+STUBS += [(check, f) for check in {*CHECKS} - OF_A_VALUE - OF_A_CLASS for f in (no_answer, stub)]
+STUBS += [(checks.repaired_network, a_network(function)) for function in (no_answer, stub)]
 
 
 EXERCISES = [name for name, check in vars(checks).items() if hasattr(check, "__wrapped__")]
@@ -532,6 +491,18 @@ def test_wrong(check, answer, said):
     assert can_be_shown(verdict)[2:].startswith(said)
 
 
+@pytest.mark.parametrize("check", CHECKS)
+def test_what_is_no_answer_at_all(check):
+    """A number, nothing, and code that raises, of which the line is named."""
+    assert can_be_shown(check(7))[2:].startswith("Your answer does not fit: ")
+    if check in OF_A_VALUE:
+        assert can_be_shown(check(None))[2:].startswith("Your answer does not fit: ")
+    else:
+        verdict = check(a_network(raises) if check in OF_A_CLASS else raises)
+        line = "\\d+" if check in OF_A_CLASS else LINE_OF_RAISE  # there, that of the method's own call
+        assert re.fullmatch(f"Your answer raised KeyError in line {line}: 'lost'", verdict.message)
+
+
 @pytest.mark.parametrize(("check", "answer"), RIGHT)
 def test_right(check, answer, monkeypatch):
     monkeypatch.setenv("PACKVIZ_STRICT", "1")
@@ -542,14 +513,13 @@ def test_right(check, answer, monkeypatch):
 
 
 def test_strict_mode_takes_nothing_but_the_right_answer(monkeypatch):
-    for check, (stubs, wrong, _) in CHECKS.items():
-        for answer in (stubs[0], wrong[0][0]):
-            said = check(answer).to_text()
-            monkeypatch.setenv("PACKVIZ_STRICT", "1")
-            with pytest.raises(NotSolvedError) as error:
-                check(answer)
-            assert str(error.value) == said
-            monkeypatch.setenv("PACKVIZ_STRICT", "0")
+    for check, (wrong, _) in CHECKS.items():
+        said = check(wrong[0][0]).to_text()
+        monkeypatch.setenv("PACKVIZ_STRICT", "1")
+        with pytest.raises(NotSolvedError) as error:
+            check(wrong[0][0])
+        assert str(error.value) == said
+        monkeypatch.setenv("PACKVIZ_STRICT", "0")
 
 
 @given(st.permutations([7, 7, 3, 2, 5, 1]))
@@ -589,16 +559,13 @@ def test_a_wrong_answer_is_drawn_beside_the_right_one():
     assert said == [rows.title, "yours", "3", "2", "target", "2", "2", "1"]
 
 
-def test_an_answer_that_is_too_long_is_framed_where_it_goes_on():
+def test_rows_that_differ_in_length_or_not_at_all():
     rows = Comparison("t", ["1", "22", "3"], ["1"])
     assert rows.to_text() == "t\n  yours    1 22  3\n              ^  ^\n  target   1"
     assert len([b for b in ParsedSvg(rows.to_svg("dark")).boxes if b.stroke == palette.DARK.wrong]) == 2
-
-
-def test_equal_rows_have_no_marks():
-    rows = Comparison("t", ["1"], ["1"])
-    assert "^" not in rows.to_text()
-    assert palette.LIGHT.wrong not in rows.to_svg()
+    equal = Comparison("t", ["1"], ["1"])
+    assert "^" not in equal.to_text()
+    assert palette.LIGHT.wrong not in equal.to_svg()
     assert Comparison("t", [], []).to_text() == "t\n  yours\n  target"
 
 
@@ -642,19 +609,13 @@ def test_a_function_that_returns_nothing_is_not_solved_yet_wherever_the_check_ca
 
 
 def test_sentences():
-    assert len(sentences()) == 512
-    assert all(len(sentence) > 1 and all(sentence) for sentence in sentences())
-    assert len(set(sentences())) == 512
-    lengths = [len(sentence) for sentence in sentences()]
-    assert max(lengths) > 4 * sorted(lengths)[256]  # most short, a few long: the case that the lesson is about
-
-
-def test_sentences_say_where_they_are_from():
+    assert len({*sentences()}) == 512
+    lengths = sorted(len(sentence) for sentence in sentences() if all(sentence))
+    assert lengths[-1] > 4 * lengths[256] > 4  # most short, a few long: the case that the lesson is about
+    assert len(lengths) == 512
     file = json.loads(resources.files("packviz.core").joinpath("sentences.json").read_text(encoding="utf-8"))
     assert file["source"].startswith("CPython 3.")
     assert "PSF License" in file["licence"]
-    assert file["made_by"] == "tools/make_sentences.py"
-    assert file["about"]
 
 
 @pytest.mark.parametrize("path", [f"{Path(palette.__file__).parents[1]}_mine.py", "<cell>"])
