@@ -75,41 +75,52 @@ class Cells:
 
 
 class Whole:
-    """The one rectangle of a padded batch as it is, up to its longest sequence. It does what `Cells` does.
+    """Rectangles that all have every sequence, in the caller's order: slices of a padded batch. It does what `Cells` does.
 
-    A tensor may hold the features of several rectangles side by side.
+    A tensor may hold the features of two directions side by side, where there is one rectangle.
     """
 
-    def __init__(self, shape: Padded, steps: int, padding: IntArray, waste: Tensor) -> None:
-        """Takes the shape of the batch, the steps of the rectangle `(t, B)`, and which of its cells are padding."""
-        self._shape, self._steps, self._padding, self._waste = shape, steps, padding, waste
+    def __init__(self, shape: Padded, spans: Sequence[tuple[int, int]], padding: IntArray, waste: Sequence[Tensor]) -> None:
+        """Takes the shape of the batch and the time steps of each rectangle.
+
+        Args:
+            shape: of the batch.
+            spans: the first time step of each rectangle, and the one after its last.
+            padding: which cells of the batch `(t, B)`, up to its longest sequence, are padding.
+            waste: by rectangle, which of its cells are padding.
+        """
+        self._shape, self._spans, self._padding, self._waste = shape, spans, padding, waste
 
     def take(self, x: Tensor, features: int, column: bool) -> list[Tensor]:
-        """See `Cells`."""
+        """See `Cells`. What has no padding is a view."""
         taken = []
         for part in self._time_major(x).split(features, 2):  # type: ignore[no-untyped-call]
-            cells = x.new_empty(self._steps, self._shape.batch, features + (column and len(self._waste) > 0))
-            cells[..., :features] = part
-            _blank(cells.flatten(0, 1), self._waste, features)
-            taken.append(cells)
+            for (start, end), waste in zip(self._spans, self._waste, strict=True):
+                cells = part[start:end]
+                if len(waste):
+                    cells = x.new_empty(end - start, self._shape.batch, features + column)
+                    cells[..., :features] = part[start:end]
+                    _blank(cells.flatten(0, 1), waste, features)
+                taken.append(cells)
         return taken
 
     def put(self, values: Sequence[Tensor], shape: tuple[int, ...], padding_value: float) -> Tensor:
         """See `Cells`."""
-        out = values[0].new_empty(shape)
-        torch.cat([*values], 2, out=self._time_major(out))
-        if self._shape.steps > self._steps:
-            (out[:, self._steps :] if self._shape.batch_first else out[self._steps :]).fill_(padding_value)
+        out, steps = values[0].new_empty(shape), self._spans[-1][1]
+        rows = self._time_major(out)
+        torch.cat([*values], 0 if len(self._spans) > 1 else 2, out=rows[:steps])
+        if self._shape.steps > steps:
+            rows[steps:].fill_(padding_value)
         out.view(-1, shape[-1]).index_fill_(0, self._waste_rows, padding_value)
         return out
 
     def _time_major(self, x: Tensor) -> Tensor:
-        return (x.transpose(0, 1) if self._shape.batch_first else x)[: self._steps]
+        return x.transpose(0, 1) if self._shape.batch_first else x
 
     @cached_property
     def _waste_rows(self) -> Tensor:
         step, sequence = np.divmod(self._padding, self._shape.batch)
-        return placed(self._waste.device, self._shape.rows(sequence, step))[0]
+        return placed(self._waste[0].device, self._shape.rows(sequence, step))[0]
 
 
 def _blank(cells: Tensor, waste: Tensor, features: int) -> None:
@@ -123,32 +134,38 @@ def _blank(cells: Tensor, waste: Tensor, features: int) -> None:
 class Grid:
     """The cells of a staircase: rectangle after rectangle, each time-major, the longest sequences first.
 
-    A single rectangle has the sequences in the caller's order: there is nothing to sort for.
+    Where every rectangle has all sequences, they are in the caller's order: there is nothing to sort for.
 
     Attributes:
         rectangles: `(first step, step after the last, sequences)` of each.
         waste: by rectangle, which of its cells are padding.
-        order: `(B,)` the caller's index of the sequence in each place; none if that is the caller's order.
+        ends: by rectangle, the last cells of the sequences that end in it, and how many sequences are left after it.
+        order: `(B,)` the caller's index of the sequence in each place; `None` if that is the caller's order.
         rank: `(B,)` the place of each sequence: the inverse of `order`.
     """
 
     def __init__(self, lengths: Sequence[int], cuts: Sequence[int], device: torch.device) -> None:
         """Lays out the staircase with these cuts; see `cuts.rectangles`."""
-        self.rectangles = rectangles(lengths, cuts)
-        self._device, self._lengths = device, np.array(lengths)
-        is_ordered = len(self.rectangles) > 1
-        self._order = np.argsort(-self._lengths, kind="stable") if is_ordered else np.arange(len(lengths))
-        self._masks = [
-            np.arange(a, b)[:, None] >= self._lengths[self._order[:n]] for a, b, n in self.rectangles
-        ]  # true at padding
+        self.rectangles, n = rectangles(lengths, cuts), np.array(lengths)
+        is_ordered = self.rectangles[-1][2] < len(n)
+        self._device, self._order = device, np.argsort(-n, kind="stable") if is_ordered else np.arange(len(n))
+        self._lengths = n[self._order]
+        self._masks = [np.arange(a, b)[:, None] >= self._lengths[:n] for a, b, n in self.rectangles]  # true at padding
+        left = [n for _, _, n in self.rectangles[1:]] + [0]
+        ends = [
+            (self._lengths[k:n] - 1 - a) * n + np.arange(k, n)
+            for (a, _, n), k in zip(self.rectangles, left, strict=True)
+        ]
         orders = [self._order, np.argsort(self._order)] if is_ordered else []
-        self._padding = [np.flatnonzero(mask) for mask in self._masks]
-        found = placed(device, *orders, *self._padding)
-        self.order: Tensor | None = found[0] if is_ordered else None
-        self.rank: Tensor | None = found[1] if is_ordered else None
-        self.waste = found[len(orders) :]
+        found = placed(device, *map(np.flatnonzero, self._masks), *ends, *orders)
+        self.waste, count = found[: len(ends)], len(ends)
+        self.ends = list(zip(found[count : 2 * count], left, strict=True))
+        self.order, self.rank = found[2 * count :] if is_ordered else (None, None)
         self._cells: dict[tuple[Padded, range, int], Cells | Whole] = {}
-        self._last: dict[tuple[Padded, int], Tensor] = {}
+
+    def mark(self, i: int, like: Tensor) -> Tensor:
+        """`(t, n, 1)` a column that is 1 at the padding of a rectangle and 0 elsewhere."""
+        return like.new_zeros(like.shape[0] * like.shape[1], 1).index_fill_(0, self.waste[i], 1).view(*like.shape[:2], 1)
 
     def source(self, shape: Padded, direction: int) -> Cells | Whole:
         """Where the cells of one direction are in a padded batch. The reverse one (1) begins at each sequence's end."""
@@ -158,23 +175,14 @@ class Grid:
         """Where the cells of all directions, one after the other, are in a padded batch of rows `(…, …, D)`."""
         return self._found(shape, range(directions), directions)
 
-    def last(self, shape: Padded, directions: int) -> Tensor:
-        """`(D · B,)` where in such a batch each direction ends each sequence, in the caller's order."""
-        if (shape, directions) not in self._last:
-            if len(self._last) == MOST_SHAPES:
-                self._last.clear()
-            sequence, ends = np.arange(shape.batch), (self._lengths - 1, 0)[:directions]
-            rows = [shape.rows(sequence, end) * directions + d for d, end in enumerate(ends)]
-            (self._last[shape, directions],) = placed(self._device, np.concatenate(rows))
-        return self._last[shape, directions]
-
     def _found(self, shape: Padded, which: range, directions: int) -> Cells | Whole:
         key = shape, which, directions
         if key not in self._cells:
             if len(self._cells) == 2 * MOST_SHAPES:
                 self._cells.clear()
-            if len(self.rectangles) == 1 and directions == 1 and which == range(1):
-                self._cells[key] = Whole(shape, self.rectangles[0][1], self._padding[0], self.waste[0])
+            if self.order is None and directions == 1 and which == range(1):
+                padding = np.flatnonzero(np.concatenate(self._masks))
+                self._cells[key] = Whole(shape, [(a, b) for a, b, _ in self.rectangles], padding, self.waste)
             else:
                 self._cells[key] = self._scattered(shape, which, directions)
         return self._cells[key]
@@ -185,7 +193,7 @@ class Grid:
             for (a, b, n), mask in zip(self.rectangles, self._masks, strict=True):
                 step, sequence = np.arange(a, b)[:, None], self._order[:n]
                 if d:
-                    step = np.where(mask, step, self._lengths[sequence] - 1 - step)
+                    step = np.where(mask, step, self._lengths[:n] - 1 - step)
                 rows = shape.rows(sequence, step)
                 if directions > 1:
                     rows = rows * directions + d

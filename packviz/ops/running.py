@@ -6,10 +6,11 @@ import functools
 import numbers
 import operator
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.jit import is_tracing  # type: ignore[attr-defined]
@@ -23,7 +24,7 @@ from packviz.core.validation import require_dense, require_values
 from packviz.ops import costs, original, packing, split, staircase, trial
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.grid import Grid
-from packviz.ops.index import is_at_hand
+from packviz.ops.index import falling_sizes, is_at_hand, placed
 from packviz.ops.kernels import Fused, Result, flat_weights, has_padded_kernel, is_fused, layers
 from packviz.ops.masks import Lengths, whole_numbers
 from packviz.ops.private import has_kernel, is_compiler_loaded, kernel, may_derive_otherwise, may_have_hooks, storage
@@ -56,16 +57,16 @@ class Staircase:
 
 def run(
     rnn: nn.RNN | nn.GRU | nn.LSTM,
-    x: Tensor,
-    lengths: Lengths,
+    x: Tensor | PackedSequence,
+    lengths: Lengths | None = None,
     hx: State | None = None,
     *,
     batch_first: bool | None = None,
     total_length: int | None = None,
     padding_value: float = 0.0,
     method: str | Staircase = "auto",
-) -> tuple[Tensor, State]:
-    """Runs an RNN on a padded batch: the results of pack → RNN → pad, in less time.
+) -> tuple[Any, State]:
+    """Runs an RNN on a padded batch: the results of pack → RNN → pad, in less time. A packed batch stays packed.
 
     The method affects the time and never the result, apart from rounding: methods add up the same numbers in different
     orders. Between any two methods, values and gradients differ by at most 1e-4 of the largest value in float32
@@ -105,8 +106,9 @@ def run(
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any options.
         x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end. Values in the padding, including
-            NaN, have no effect, and their gradient is 0.
-        lengths: `(B,)` whole numbers from 1 to `T`, in any order: a list, an array, a `Layout` or a CPU tensor.
+            NaN, have no effect, and their gradient is 0. Or a `PackedSequence`, which needs no other argument but `hx`.
+        lengths: `(B,)` whole numbers from 0 to `T`, in any order: a list, an array, a `Layout` or a CPU tensor. Torch
+            refuses an empty sequence; here its output is padding, and its final state is its initial one.
         hx: the initial state in the format the module expects, in batch order: the batch is its second dimension,
             whatever `batch_first` is. Defaults to zeros.
         batch_first: whether `x` and the output are `(B, T, …)`, as in `pack_padded_sequence`. Defaults to the module's
@@ -118,16 +120,21 @@ def run(
     Returns:
         What `pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)`, the module and
         `pad_packed_sequence(…, batch_first)` return: the output, `(T, B, D·P)`, or `(B, T, D·P)` with `batch_first`,
-        and the final state, `h_n`, or `(h_n, c_n)` for an LSTM.
+        and the final state, `h_n`, or `(h_n, c_n)` for an LSTM. For a `PackedSequence`, what `rnn(x, hx)` returns.
 
     Raises:
-        TypeError: `rnn` is not one of the three RNNs; `x` is not a tensor, or is already packed; or an argument that
-            must be a number is not one.
+        TypeError: `rnn` is not one of the three RNNs; `x` is neither a tensor nor packed; it is packed, and comes with
+            an argument that is for padded batches; or an argument that must be a number is not one.
         ValueError: the arguments don't fit together, or `method` is unknown. Unlike torch, `run` also rejects lengths
             greater than `T`, lengths that are not whole numbers, and an `hx` with more rows than the batch.
         RuntimeError: the lengths are on an accelerator, as in torch.
     """
-    arguments = rnn, x, lengths, hx, batch_first, total_length, padding_value, method
+    if isinstance(x, PackedSequence):
+        if not (lengths is batch_first is total_length is None) or padding_value != 0:
+            raise TypeError("x is packed: it has its lengths and stays packed, so give nothing else but hx and method")
+        arguments: tuple[Any, ...] = rnn, x, None, hx, method
+    else:
+        arguments = rnn, x, lengths, hx, method, batch_first, total_length, padding_value
     if not is_compiler_loaded():  # there is none to disable, and loading one takes seconds
         return _run(*arguments)
     if not _uncompiled:
@@ -143,7 +150,7 @@ def plan(
     Args:
         rnn: an RNN, whose dtype the batch will have. Or the sizes of one, which then counts as an RNN in float32, on a
             CPU where torch has a fused LSTM. The number of threads is the one torch is set to.
-        lengths: `(B,)` whole numbers of at least 1, as `Layout` takes them.
+        lengths: `(B,)` whole numbers of at least 0, as `Layout` takes them.
         training: whether gradients will be needed.
         device: where the batch will run, such as `"cuda"`; this machine need not have it. Defaults to the RNN's own
             device, and to the CPU for a `Spec`.
@@ -157,7 +164,7 @@ def plan(
         TypeError: `rnn` is not an RNN.
         ValueError: a length is not valid, or there is no such kind of device.
     """
-    n = tuple(Layout(lengths).lengths.tolist())
+    n = tuple(max(1, k) for k in Layout(lengths).lengths.tolist())
     kind = None if device is None else _device_type(device)
     if kind not in (None, "cpu", "cuda"):
         return costs.Plan("packed", (0, max(n)), {}, f"no other method supports the device {kind}")
@@ -170,47 +177,6 @@ def plan(
     return _planned(rnn, _weights(rnn, x) and [x], n, training, kind)
 
 
-class Ragged(nn.Module):
-    """An RNN that takes a padded batch and its lengths: `run` as a module.
-
-    The RNN is the submodule `rnn`, so the keys of the state dict are its own behind `rnn.`.
-
-    Attributes:
-        rnn: the RNN.
-        method: as `run` takes it.
-    """
-
-    def __init__(self, rnn: nn.RNN | nn.GRU | nn.LSTM, method: str | Staircase = "auto") -> None:
-        """Wraps an RNN, without a copy.
-
-        Raises:
-            TypeError: `rnn` is not an RNN.
-            ValueError: there is no such method.
-        """
-        super().__init__()
-        require_rnn(rnn)
-        _check_method(method)
-        self.rnn, self.method = rnn, method
-
-    def forward(
-        self,
-        x: Tensor,
-        lengths: Lengths,
-        hx: State | None = None,
-        *,
-        batch_first: bool | None = None,
-        total_length: int | None = None,
-        padding_value: float = 0.0,
-    ) -> tuple[Tensor, State]:
-        """Takes, returns and raises what `run` does."""
-        how: dict[str, Any] = {"batch_first": batch_first, "total_length": total_length, "padding_value": padding_value}
-        return run(self.rnn, x, lengths, hx, **how, method=self.method)
-
-    def extra_repr(self) -> str:
-        """The method."""
-        return f"method={self.method!r}"
-
-
 _uncompiled: list[Callable[..., tuple[Tensor, State]]] = []
 
 
@@ -219,51 +185,102 @@ def _run(
     x: Any,
     lengths: Any,
     hx: Any,
-    batch_first: bool | None,
-    total_length: int | None,
-    padding_value: float,
     method: str | Staircase,
-) -> tuple[Tensor, State]:
+    batch_first: bool | None = None,
+    total_length: int | None = None,
+    padding_value: float = 0.0,
+) -> tuple[Any, State]:
+    if isinstance(x, PackedSequence):
+        return _run_packed(rnn, x, hx, method)
     if is_tracing():  # type: ignore[no-untyped-call]
         first = rnn.batch_first if batch_first is None else batch_first
         lengths = lengths if isinstance(lengths, (Tensor, list)) else whole_numbers(lengths).tolist()
         return _packed(rnn, x, lengths, hx, first, total_length, padding_value)  # the trace holds the lengths
     n, source = _checked(rnn, x, lengths, hx, batch_first, total_length, padding_value, method)
-    first = source.batch_first
+    steps, width = max(n), max(n) if total_length is None else operator.index(total_length)
+    if min(n) < 1:
+        return _with_empty(rnn, x, n, hx, method, source.batch_first, width, padding_value)
     hx = tuple(hx) if isinstance(hx, list) else hx
-    total_length = None if total_length is None else operator.index(total_length)
-    steps = max(n)
     weights = _weights(rnn, x)
     method, cuts = _decided(rnn, weights, x, n, hx, method)
     if weights and x.dtype != weights[0].dtype:
         rnn.check_input(x, None)  # torch's error, unless autocast makes them fit
     if method == "packed":
         as_given = isinstance(lengths, Tensor) and lengths.dtype == torch.int64
-        return _packed(rnn, x, lengths if as_given else list(n), hx, first, total_length, padding_value, weights)
+        how = source.batch_first, width, padding_value, weights
+        return _packed(rnn, x, lengths if as_given else list(n), hx, *how)
 
     if hx is not None:  # the caller's may be a buffer for the next states, and lie in any strides
         own_hx = tuple(s.clone(memory_format=torch.contiguous_format) for s in (hx if isinstance(hx, tuple) else (hx,)))
         hx = own_hx if rnn.mode == "LSTM" else own_hx[0]
     autocast = torch.is_autocast_enabled(x.device.type) and weights[0].dtype == torch.float32
     if method != "split" and len(cuts) == 2 and steps == min(n) and not autocast:
-        return _as_it_is(rnn, weights, x, steps, hx, first, total_length, padding_value)
+        return _as_it_is(rnn, weights, x, steps, hx, source.batch_first, width, padding_value)
     if method == "split":
-        layer_run: Callable[..., Result] = functools.partial(split.run, steps=_steps(n, x.device))
+        layer_run: Callable[..., Any] = functools.partial(split.run, steps=_steps(n, x.device))
     else:
+        cuts = _apart(rnn, n) if method == "padded" else cuts
         layer_run = functools.partial(staircase.run, grid=_grid(n, cuts, x.device), from_zero=hx is None)
     h, c = hx if isinstance(hx, tuple) else (hx, None)
-    if not autocast:
-        out, h_n, c_n = _through(rnn, weights, layer_run, x, h, c, source, steps, total_length, padding_value)
-    else:
+    dtypes, working = None, nullcontext()
+    if autocast:
         dtypes = _autocast_dtypes(rnn, steps == min(n), x, h, c)
-        working: AbstractContextManager[Any] = nullcontext()
         if x.device.type == "cpu" or method == "split":
             x, h, c = (t if t is None else t.float() for t in (x, h, c))
-            working = torch.autocast(x.device.type, enabled=False)
-        with working:
-            found = _through(rnn, weights, layer_run, x, h, c, source, steps, total_length, padding_value)
-        out, h_n, c_n = (t if t is None else t.to(dtype) for t, dtype in zip(found, dtypes, strict=True))  # type: ignore[assignment]
+            working = torch.autocast(x.device.type, enabled=False)  # type: ignore[assignment]
+    with working:
+        shapes = source, Padded(source.batch, steps, False), source._replace(steps=width)
+        found: Any = _through(rnn, weights, layer_run, x, h, c, shapes, padding_value, method != "split")
+    if dtypes:
+        found = (t if t is None else t.to(dtype) for t, dtype in zip(found, dtypes, strict=True))
+    out, h_n, c_n = found
     return out, h_n if c_n is None else (h_n, c_n)
+
+
+def _run_packed(rnn: Any, packed: PackedSequence, hx: Any, method: Any) -> tuple[PackedSequence, State]:
+    """Runs a packed batch, whose sequences come longest first, as one that is padded."""
+    require_rnn(rnn)
+    check_method(method)
+    data, sizes, order, rank = packed
+    values = [] if is_tracing() or torch.compiler.is_compiling() else falling_sizes(packed)  # type: ignore[no-untyped-call]
+    if not values or data.ndim != 2:
+        return rnn(packed, hx)  # type: ignore[no-any-return]
+    n = tuple(Layout.from_packed(PackedSequence(data, sizes)).lengths.tolist())
+    if _decided(rnn, _weights(rnn, data), data, n, hx, method)[0] == "packed":
+        return rnn(packed, hx)  # type: ignore[no-any-return]
+    states = hx if isinstance(hx, (tuple, list)) or hx is None else (hx,)
+    x, _ = packing.pad_packed_sequence(PackedSequence(data, sizes))
+    if hx is not None:
+        require_states(rnn, hx, x, len(n))
+        hx = _selected(tuple(states) if rnn.mode == "LSTM" else states[0], order)
+    out, final = _run(rnn, x, n, hx, method, False)
+    out = packing.pack_padded_sequence(out, list(n))
+    return PackedSequence(out.data, sizes, order, rank), _selected(final, rank)
+
+
+def _with_empty(
+    rnn: Any, x: Tensor, n: Sequence[int], hx: Any, method: Any, first: bool, width: int, padding_value: float
+) -> tuple[Tensor, State]:
+    """Runs empty sequences for a step over zeros, in whose place the results are padding and the initial states."""
+    batch, time = (0, 1) if first else (1, 0)
+    (empty,) = placed(x.device, np.flatnonzero(np.array(n) == 0))
+    x = x.index_fill(batch, empty, 0) if x.shape[time] else x.new_zeros(*x.shape[:time], 1, *x.shape[time + 1 :])
+    out, final = _run(rnn, x, [max(1, k) for k in n], hx, method, first, max(1, width), padding_value)
+    out = out.index_fill(batch, empty, padding_value)
+    finals = [final] if isinstance(final, Tensor) else final
+    initial = [None] * len(finals) if hx is None else [hx] if isinstance(hx, Tensor) else hx
+    finals = [
+        s.index_fill(1, empty, 0) if h is None else s.index_copy(1, empty, h.index_select(1, empty).to(s.dtype))
+        for s, h in zip(finals, initial, strict=True)
+    ]
+    return out.narrow(time, 0, width), finals[0] if isinstance(final, Tensor) else (finals[0], finals[1])
+
+
+def _apart(rnn: nn.RNNBase, n: Sequence[int]) -> tuple[int, ...]:
+    """The cuts of the method "padded": what has no padding is apart, if that is most, and need not be copied."""
+    steps, shortest = max(n), min(n)
+    apart = rnn.mode == "LSTM" and not rnn.bidirectional and 2 * shortest > steps and shortest > 1
+    return (0, shortest - 1, steps) if apart else (0, steps)
 
 
 def _decided(
@@ -394,33 +411,34 @@ def _wastes(n: Sequence[int], cuts: Sequence[int]) -> bool:
 def _through(
     rnn: nn.RNNBase,
     weights: Sequence[Tensor],
-    layer_run: Callable[..., Result],
-    x: Tensor,
+    layer_run: Callable[..., Any],
+    x: Any,
     h: Tensor | None,
     c: Tensor | None,
-    source: Padded,
-    steps: int,
-    total_length: int | None,
+    shapes: tuple[Padded, Padded, Padded],
     padding_value: float,
+    chained: bool,
 ) -> Result:
-    """All layers, one after the other."""
+    """Runs all layers, one after the other.
+
+    `shapes` are those of the input, between layers, and of the output. If `chained`, layers of one direction hand each
+    other what they compute as it lies.
+    """
     if h is None:
-        zeros = _zeros(rnn, weights[0], source.batch)
+        zeros = _zeros(rnn, weights[0], shapes[0].batch)
         h, c = zeros if isinstance(zeros, tuple) else (zeros, None)
     own = layers(rnn, weights)
-    each = own[0].directions
-    target = source._replace(steps=steps)
+    each, (source, between, target) = own[0].directions, shapes
+    inner = None if chained and each == 1 else between
     finals = []
     for i, layer in enumerate(own):
         h_0, c_0 = (s if s is None else s[i * each : (i + 1) * each] for s in (h, c))
-        if layer is own[-1]:
-            target = target._replace(steps=total_length or steps)
-            x, *final = layer_run(layer, x, h_0, c_0, source=source, target=target, padding_value=padding_value)
-        else:
-            x, *final = layer_run(layer, x, h_0, c_0, source=source, target=target)
-            x = nn.functional.dropout(x, rnn.dropout, rnn.training) if rnn.dropout else x
+        how: Any = {"source": source if i == 0 else inner, "target": target if layer is own[-1] else inner}
+        x, *final = layer_run(layer, x, h_0, c_0, **how, padding_value=padding_value)
         finals.append(final)
-        source = target
+        if rnn.dropout and layer is not own[-1]:
+            x = [nn.functional.dropout(one, rnn.dropout, rnn.training) for one in (x if inner is None else [x])]
+            x = x if inner is None else x[0]
     h_n, c_n = (s[0] if len(s) == 1 or s[0] is None else torch.cat(s) for s in zip(*finals, strict=True))
     return x, h_n, c_n
 
@@ -432,7 +450,7 @@ def _as_it_is(
     steps: int,
     hx: State | None,
     first: bool,
-    total_length: int | None,
+    width: int,
     padding_value: float,
 ) -> tuple[Tensor, State]:
     """All sequences have the same length: torch's kernel does what is wanted."""
@@ -447,8 +465,8 @@ def _as_it_is(
     else:
         out, final = rnn(x.transpose(0, 1), hx)
         out = out.transpose(0, 1)
-    if total_length is not None and total_length > steps:
-        widths = (0, 0) * (2 - time) + (0, total_length - steps)
+    if width > steps:
+        widths = (0, 0) * (2 - time) + (0, width - steps)
         out = nn.functional.pad(out, widths, value=padding_value)
     return out.contiguous(), final
 
@@ -524,10 +542,8 @@ def _packed_dtypes(
 def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
     """Whether the module's weights may be run without calling the module, on values that are there."""
     return (
-        type(rnn).forward in (nn.RNN.forward, nn.GRU.forward, nn.LSTM.forward)
-        and "forward" not in rnn.__dict__
+        is_plain(rnn)
         and has_kernel(rnn.mode)
-        and not may_have_hooks(rnn)
         and is_at_hand(x)
         and type(x) in (Tensor, nn.Parameter)
         and not may_derive_otherwise()
@@ -535,10 +551,16 @@ def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
     )
 
 
+def is_plain(rnn: nn.RNNBase) -> bool:
+    """Whether nothing but torch's own `forward` runs when the module is called."""
+    own = type(rnn).forward in (nn.RNN.forward, nn.GRU.forward, nn.LSTM.forward) and "forward" not in rnn.__dict__
+    return own and not may_have_hooks(rnn)
+
+
 def _every_method(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Sequence[int]) -> list[tuple[Tensor, State]]:
     """What torch gives, called by its public names; then what each method gives."""
-    options = lengths, None, rnn.batch_first, None, 0.0
-    return [_packed(rnn, x, *options), *(_run(rnn, x, *options, method) for method in METHODS[1:])]
+    theirs = _packed(rnn, x, lengths, None, rnn.batch_first, None, 0.0)
+    return [theirs, *(_run(rnn, x, lengths, None, method) for method in METHODS[1:])]
 
 
 def _device_type(device: Any) -> str:
@@ -548,7 +570,12 @@ def _device_type(device: Any) -> str:
         raise ValueError(f"device is {device!r}; give a device, such as 'cpu' or 'cuda'") from None
 
 
-def _check_method(method: Any) -> None:
+def check_method(method: Any) -> None:
+    """Requires one of `METHODS` or a `Staircase`.
+
+    Raises:
+        ValueError: it is neither.
+    """
     if method not in METHODS and not isinstance(method, Staircase):
         raise ValueError(f"method is {method!r}; choose one of {', '.join(map(repr, METHODS))}, or give a Staircase")
 
@@ -558,7 +585,7 @@ def _checked(
 ) -> tuple[tuple[int, ...], Padded]:
     """The lengths, and how `x` is read, when all arguments fit together."""
     require_rnn(rnn)
-    _check_method(method)
+    check_method(method)
     require_padded(x)
     if x.layout is not torch.strided or x.is_nested or x.is_meta:
         require_dense("x", x)
@@ -569,10 +596,10 @@ def _checked(
     if not n:
         raise ValueError("lengths is empty: there is nothing to run")
     batch, steps, _ = source = Padded.fitting(len(n), shape, batch_first, features=", I")
-    if min(n) < 1 or max(n) > steps:
-        b = next(i for i, value in enumerate(n) if not 1 <= value <= steps)
+    if min(n) < 0 or max(n) > steps:
+        b = next(i for i, value in enumerate(n) if not 0 <= value <= steps)
         read = reading(shape, batch_first, features=", I")
-        raise ValueError(f"lengths[{b}] is {n[b]}, but {read}, has T = {steps}: give a length from 1 to {steps}")
+        raise ValueError(f"lengths[{b}] is {n[b]}, but {read}, has T = {steps}: give a length from 0 to {steps}")
     if not isinstance(padding_value, (float, numbers.Real)):  # the abstract class asks for long
         raise TypeError(f"padding_value must be a number, got {padding_value!r}")
     if total_length is not None and (isinstance(total_length, bool) or not hasattr(total_length, "__index__")):

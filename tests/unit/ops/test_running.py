@@ -175,7 +175,7 @@ def test_derivatives_once_and_twice(cell, method, options):
         states, weights = rest[: -len(names)], rest[-len(names) :]
         hx = states if cell is nn.LSTM else states[0]
         wrapped = pv.Ragged(small.rnn, method)
-        keys = [f"rnn.{name}" for name in names]
+        keys = names
         return tuple(
             flat(torch.func.functional_call(wrapped, dict(zip(keys, weights, strict=True)), (x, [2, 3, 1], hx)))
         )
@@ -377,7 +377,7 @@ def test_other_weights_for_one_call(cell, method):
     some = case(cell)
     others = {name: torch.randn_like(p).requires_grad_() for name, p in some.rnn.named_parameters()}
     ragged = pv.Ragged(some.rnn, method)
-    found = torch.func.functional_call(ragged, {f"rnn.{k}": v for k, v in others.items()}, (some.x, some.lengths))
+    found = torch.func.functional_call(ragged, others, (some.x, some.lengths))
     other = copy.deepcopy(some.rnn)
     other.load_state_dict(others)
     expected = packed(other, some.x, some.lengths)
@@ -423,7 +423,7 @@ def test_compiled(method):
 def test_the_module():
     rnn = nn.LSTM(3, 4, batch_first=True)
     ragged = pv.Ragged(rnn, method="split")
-    assert list(ragged.state_dict()) == [f"rnn.{name}" for name in rnn.state_dict()]
+    assert list(ragged.state_dict()) == list(rnn.state_dict())
     assert ragged.rnn is rnn
     assert "method='split'" in repr(ragged)
     assert "LSTM(3, 4, batch_first=True)" in repr(ragged)
