@@ -21,7 +21,7 @@ from packviz.core.validation import require_dense
 from packviz.ops.arguments import require_padded, require_rnn
 from packviz.ops.kernels import flat_names
 from packviz.ops.masks import Lengths, whole_numbers
-from packviz.ops.private import recorded, storage
+from packviz.ops.private import parameters, recorded, share_names, storage
 from packviz.ops.running import Staircase, State, check_method, is_plain, run
 
 _TAKEN = (
@@ -59,10 +59,9 @@ class Ragged(nn.Module):
         require_rnn(rnn)
         check_method(method)
         # Not as a submodule: what is in it goes by its own names. A compiler that meets it gives up, and gets these.
-        state = {"rnn": rnn, "method": method, "training": rnn.training, "_is_plain": is_plain(rnn)}
-        state |= {name: getattr(rnn, name) for name in ("_parameters", "_buffers", "_modules")}
-        state["_settings"] = {name: getattr(rnn, name) for name in _SETTINGS} | {"names": flat_names(rnn)}
-        self.__dict__.update(state)
+        settings = {name: getattr(rnn, name) for name in _SETTINGS} | {"names": flat_names(rnn)}
+        self.__dict__.update(rnn=rnn, method=method, training=rnn.training, _settings=settings, _plain=is_plain(rnn))
+        share_names(self, rnn)
 
     def forward(
         self,
@@ -92,9 +91,7 @@ class Ragged(nn.Module):
     def _compiled(
         self, x: Tensor, lengths: Any, hx: Any, batch_first: Any, total_length: Any, padding_value: float
     ) -> tuple[Tensor, State]:
-        if torch.onnx.is_in_onnx_export():
-            raise RuntimeError("ONNX has no operator for pv.Ragged: export with dynamo=False, which packs and pads")
-        if not self._is_plain:
+        if not self._plain:
             raise RuntimeError("rnn has hooks or a forward of its own, which a compiler cannot follow: remove them")
         require_padded(x)
         require_dense("x", x)
@@ -122,9 +119,9 @@ class Ragged(nn.Module):
         return x, (h_n, c_n) if own["mode"] == "LSTM" else h_n
 
     def _weight(self, name: str) -> Tensor:
-        if name in self._parameters or "parametrizations" not in self._modules:
-            return getattr(self, name)
-        return self._modules["parametrizations"][name]()
+        """A weight, without asking the RNN."""
+        own = parameters(self)
+        return own[name] if name in own else self.parametrizations[name]()  # type: ignore[operator,no-any-return]
 
     def _apply(self, *args: Any, **options: Any) -> Ragged:
         """Moves the RNN, which lays its weights into one piece of memory where cuDNN wants that."""
@@ -151,7 +148,7 @@ class Ragged(nn.Module):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _SETTINGS:
             self._settings[name] = value
-        elif name not in self._parameters and name not in self._buffers:
+        elif name not in parameters(self):
             super().__setattr__(name, value)
             return
         setattr(self.rnn, name, value)
@@ -220,8 +217,8 @@ def _hollow(thread: int, mode: str, projection: int, *sizes: Any) -> nn.RNNBase:
     kind, _, nonlinearity = mode.partition("_")
     settings: dict[str, Any] = {"nonlinearity": nonlinearity.lower()} if nonlinearity else {}
     settings |= {"proj_size": projection} if projection else {}
-    *sizes, bidirectional = sizes
-    rnn: nn.RNNBase = getattr(nn, kind)(*sizes, bidirectional=bidirectional, device="meta", **settings)
+    settings |= dict(zip(("bias", "batch_first", "bidirectional"), sizes[3:], strict=True))
+    rnn: nn.RNNBase = getattr(nn, kind)(*sizes[:3], device="meta", **settings)
     for name in flat_names(rnn):
         delattr(rnn, name)  # a parameter, in whose place no plain tensor may be set
     return rnn
@@ -240,6 +237,8 @@ def _ragged_rnn(*taken: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 @_ragged_rnn.register_fake
 def _shapes(*taken: Any) -> tuple[Tensor, Tensor, Tensor]:
+    if torch.onnx.is_in_onnx_export():
+        raise RuntimeError("ONNX has no operator for pv.Ragged: export with dynamo=False, which packs and pads")
     x, _, _, _, weights, mode, bias, batch_first, bidirectional, total_length, *_ = taken
     batch, directions = Padded.of(x.shape, batch_first)._replace(steps=total_length), 2 if bidirectional else 1
     hidden, state = weights[0].shape[0] // GATES.get(mode, 1), weights[1].shape[1]
