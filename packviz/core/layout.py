@@ -302,6 +302,17 @@ class Layout:
         return self.lengths.tobytes(), self.max_len, self.sorted_indices.tobytes()
 
 
+def require_steps(layout: Layout) -> Layout:
+    """Returns a layout without empty sequences, for who packs, because torch refuses them.
+
+    Raises:
+        ValueError: there is one.
+    """
+    n = layout.lengths
+    require_none(n, n < 1, "lengths", "every sequence needs at least one time step here; drop the empty ones")
+    return layout
+
+
 def sequence_name(index: int) -> str:
     """The letter of a sequence: a … z, then aa, ab, … as a spreadsheet names its columns."""
     name = ""

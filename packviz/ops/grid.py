@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from packviz.core.cuts import rectangles
 from packviz.core.layout import IntArray
 from packviz.core.padded import Padded
-from packviz.ops.index import needs_grad, placed
+from packviz.ops.index import mapped, placed
 
 MOST_SHAPES = 4
 """For how many shapes of padded tensors the indices of a batch are kept."""
@@ -42,18 +42,14 @@ class Cells:
         """Takes the rectangles, and how many rows the tensor has."""
         self._rectangles, self._n_rows = rectangles, n_rows
 
-    def take(self, x: Tensor, features: int, column: bool) -> list[Tensor]:
-        """The rectangles `(t, n, F)` out of a tensor: zero at padding.
-
-        With `column` there is one more feature, 1 at padding and 0 elsewhere, in those that have padding.
-        """
-        flat, taken = x.reshape(-1, features), []
-        for steps, sequences, rows, waste in self._rectangles:
-            cells = x.new_empty(len(rows), features + (column and len(waste) > 0))
-            torch.index_select(flat, 0, rows, out=cells[:, :features])
-            _blank(cells, waste, features)
-            taken.append(cells.view(steps, sequences, -1))
-        return taken
+    def take(self, x: Tensor, features: int) -> list[Tensor]:
+        """The rectangles `(t, n, F)` out of a tensor: zero at padding."""
+        flat = x.reshape(-1, features)
+        taken = [(flat.index_select(0, one.rows), one) for one in self._rectangles]
+        return [
+            (cells.index_fill_(0, one.waste, 0) if len(one.waste) else cells).view(one.steps, one.sequences, -1)
+            for cells, one in taken
+        ]
 
     def put(self, values: Sequence[Tensor], shape: tuple[int, ...], padding_value: float) -> Tensor:
         """A tensor of this shape with the rectangles where they belong, and `padding_value` elsewhere."""
@@ -75,12 +71,14 @@ class Cells:
 
 
 class Whole:
-    """Rectangles that all have every sequence, in the caller's order: slices of a padded batch. It does what `Cells` does.
+    """Rectangles that all have every sequence, in the caller's order: slices of a padded batch, as `Cells`.
 
     A tensor may hold the features of two directions side by side, where there is one rectangle.
     """
 
-    def __init__(self, shape: Padded, spans: Sequence[tuple[int, int]], padding: IntArray, waste: Sequence[Tensor]) -> None:
+    def __init__(
+        self, shape: Padded, spans: Sequence[tuple[int, int]], padding: IntArray, waste: Sequence[Tensor]
+    ) -> None:
         """Takes the shape of the batch and the time steps of each rectangle.
 
         Args:
@@ -91,16 +89,15 @@ class Whole:
         """
         self._shape, self._spans, self._padding, self._waste = shape, spans, padding, waste
 
-    def take(self, x: Tensor, features: int, column: bool) -> list[Tensor]:
+    def take(self, x: Tensor, features: int) -> list[Tensor]:
         """See `Cells`. What has no padding is a view."""
         taken = []
         for part in self._time_major(x).split(features, 2):  # type: ignore[no-untyped-call]
             for (start, end), waste in zip(self._spans, self._waste, strict=True):
                 cells = part[start:end]
                 if len(waste):
-                    cells = x.new_empty(end - start, self._shape.batch, features + column)
-                    cells[..., :features] = part[start:end]
-                    _blank(cells.flatten(0, 1), waste, features)
+                    cells = cells.clone(memory_format=torch.contiguous_format)
+                    cells.flatten(0, 1).index_fill_(0, waste, 0)
                 taken.append(cells)
         return taken
 
@@ -121,14 +118,6 @@ class Whole:
     def _waste_rows(self) -> Tensor:
         step, sequence = np.divmod(self._padding, self._shape.batch)
         return placed(self._waste[0].device, self._shape.rows(sequence, step))[0]
-
-
-def _blank(cells: Tensor, waste: Tensor, features: int) -> None:
-    """Clears the padding among cells, and marks it if they have a column for that."""
-    if len(waste):
-        cells.index_fill_(0, waste, 0)
-        for column in cells[:, features:].unbind(1):
-            column.zero_().index_fill_(0, waste, 1)
 
 
 class Grid:
@@ -165,7 +154,9 @@ class Grid:
 
     def mark(self, i: int, like: Tensor) -> Tensor:
         """`(t, n, 1)` a column that is 1 at the padding of a rectangle and 0 elsewhere."""
-        return like.new_zeros(like.shape[0] * like.shape[1], 1).index_fill_(0, self.waste[i], 1).view(*like.shape[:2], 1)
+        return (
+            like.new_zeros(like.shape[0] * like.shape[1], 1).index_fill_(0, self.waste[i], 1).view(*like.shape[:2], 1)
+        )
 
     def source(self, shape: Padded, direction: int) -> Cells | Whole:
         """Where the cells of one direction are in a padded batch. The reverse one (1) begins at each sequence's end."""
@@ -204,55 +195,20 @@ class Grid:
         return Cells(cells, shape.batch * shape.steps * directions)
 
 
-def taken(x: Tensor, features: int, cells: Cells | Whole, column: bool) -> Sequence[Tensor]:
+def taken(x: Tensor, features: int, cells: Cells | Whole) -> Sequence[Tensor]:
     """`cells.take`, which can be differentiated any number of times."""
-    if not needs_grad(x):
-        return cells.take(x, features, column)
-    return Take.apply(x, features, cells, column)  # type: ignore[no-untyped-call,no-any-return]
+    take, shape = (lambda x: tuple(cells.take(x, features))), x.shape
+    found: Sequence[Tensor] = mapped(take, take, lambda *values: cells.put(values, shape, 0.0), x)
+    return found
 
 
 def put(values: Sequence[Tensor], shape: tuple[int, ...], cells: Cells | Whole, padding_value: float) -> Tensor:
     """`cells.put`, which can be differentiated any number of times."""
-    if not any(map(needs_grad, values)):
-        return cells.put(values, shape, padding_value)
-    return Put.apply(shape, cells, padding_value, *values)  # type: ignore[no-untyped-call,no-any-return]
-
-
-class Take(torch.autograd.Function):
-    """The rectangles of some cells, see `Cells.take`.
-
-    Its gradient is `Put`, whose gradient is this, any number of times.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, features: int, cells: Cells | Whole, column: bool = False) -> tuple[Tensor, ...]:
-        """Takes them from `x`, whatever its shape."""
-        ctx.shape, ctx.features, ctx.cells = x.shape, features, cells
-        return tuple(cells.take(x, features, column))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        """Puts them where they came from."""
-        own = [gradient[..., : ctx.features] for gradient in gradients]
-        return Put.apply(ctx.shape, ctx.cells, 0.0, *own), None, None, None  # type: ignore[no-untyped-call]
-
-
-class Put(torch.autograd.Function):
-    """A tensor with the rectangles of some cells, see `Cells.put`.
-
-    Its gradient is `Take`, whose gradient is this, any number of times.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, shape: tuple[int, ...], cells: Cells | Whole, padding_value: float, *values: Tensor
-    ) -> Tensor:
-        """Puts them into a new tensor of this shape."""
-        ctx.features, ctx.cells = values[0].shape[-1], cells
-        return cells.put(values, shape, padding_value)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        """Takes them from where they were put."""
-        taken = Take.apply(gradient, ctx.features, ctx.cells)  # type: ignore[no-untyped-call]
-        return None, None, None, *taken
+    features = values[0].shape[-1]
+    found: Tensor = mapped(
+        lambda *values: cells.put(values, shape, padding_value),
+        lambda *values: cells.put(values, shape, 0.0),
+        lambda x: tuple(cells.take(x, features)),
+        *values,
+    )
+    return found

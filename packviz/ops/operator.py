@@ -26,7 +26,8 @@ from packviz.ops.running import Staircase, State, check_method, is_plain, run
 
 _TAKEN = (
     "Tensor x, Tensor lengths, Tensor? h_0, Tensor? c_0, Tensor[] weights,"
-    " str mode, bool bias, bool batch_first, bool bidirectional, SymInt total_length, bool is_longest, float padding_value"
+    " str mode, bool bias, bool batch_first, bool bidirectional,"
+    " SymInt total_length, bool is_longest, float padding_value"
 )
 
 
@@ -34,14 +35,13 @@ class Ragged(nn.Module):
     """An RNN that takes a padded batch and its lengths: `run` as a module, without a graph break.
 
     It takes the place of the RNN: `self.lstm = pv.Ragged(nn.LSTM(…))`, then `self.lstm(x, lengths)` for pack → RNN →
-    pad. It has the RNN's parameters under the RNN's names, so checkpoints of one load into the other, and its attributes
-    and methods, such as `hidden_size` and `flatten_parameters()`.
+    pad. It has the RNN's parameters under the RNN's names, so checkpoints of one load into the other. It also has the
+    RNN's attributes and methods, such as `hidden_size` and `flatten_parameters()`.
 
-    Under `torch.compile` and `torch.export` it is one operator per layer, or one in all without dropout between layers.
-    A model around it compiles with `fullgraph=True`, and exports with dynamic batch and time. Then the method is always
-    "auto"; under autocast it computes in the dtype of its weights; hooks of the RNN are not called; and the backward pass
-    computes the forward pass anew, and cannot be differentiated again. Whoever loads a saved program, or runs a compiled
-    one, needs packviz, and `import packviz.ops.operator` first.
+    Under `torch.compile` and `torch.export` it is one operator, or one per layer with dropout between layers. A model
+    around it compiles with `fullgraph=True`, and exports with dynamic batch and time. Then the method is always "auto",
+    and under autocast it computes in the dtype of its weights. The backward pass computes the forward pass anew, and
+    cannot be differentiated again. Before a saved program is loaded, `import packviz.ops.operator`.
 
     Attributes:
         rnn: the RNN.
@@ -225,7 +225,9 @@ def _hollow(thread: int, mode: str, projection: int, *sizes: Any) -> nn.RNNBase:
 
 
 @torch.library.custom_op(
-    "import_packviz_ops_operator::ragged_rnn", mutates_args=(), schema=f"({_TAKEN}) -> (Tensor output, Tensor h_n, Tensor c_n)"
+    "import_packviz_ops_operator::ragged_rnn",
+    mutates_args=(),
+    schema=f"({_TAKEN}) -> (Tensor output, Tensor h_n, Tensor c_n)",
 )
 def _ragged_rnn(*taken: Any) -> tuple[Tensor, Tensor, Tensor]:
     x, lengths, h_0, c_0, weights, *settings = taken

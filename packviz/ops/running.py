@@ -6,9 +6,8 @@ import functools
 import numbers
 import operator
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -21,13 +20,21 @@ from packviz.core.layout import Layout
 from packviz.core.padded import Padded, reading
 from packviz.core.spec import Spec
 from packviz.core.validation import require_dense, require_values
-from packviz.ops import costs, original, packing, split, staircase, trial
+from packviz.ops import costs, original, packing, split, staircase
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.grid import Grid
 from packviz.ops.index import falling_sizes, is_at_hand, placed
-from packviz.ops.kernels import Fused, Result, flat_weights, has_padded_kernel, is_fused, layers
+from packviz.ops.kernels import flat_weights, has_padded_kernel, is_fused, layers
 from packviz.ops.masks import Lengths, whole_numbers
-from packviz.ops.private import has_kernel, is_compiler_loaded, kernel, may_derive_otherwise, may_have_hooks, storage
+from packviz.ops.private import (
+    IS_TESTED,
+    has_kernel,
+    is_compiler_loaded,
+    kernel,
+    may_derive_otherwise,
+    may_have_hooks,
+    storage,
+)
 
 METHODS = ("auto", "packed", "padded", "split", "staircase")
 
@@ -96,12 +103,12 @@ def run(
 
     Weights are looked up by name at each call, so parametrised weights and `torch.func.functional_call` work. Only
     `"packed"` calls the module itself, so `run` always uses it if the module has hooks or its own `forward`. It also
-    uses `"packed"` in cases that the other methods don't support: tracing, `torch.func`, forward-mode differentiation,
-    devices other than CPU and CUDA, CUDA graph capture, and subclasses of `Tensor`.
+    uses `"packed"` in cases that the other methods don't support: autocast, tracing, `torch.func`, forward-mode
+    differentiation, devices other than CPU and CUDA, CUDA graph capture, subclasses of `Tensor`, and a release of torch
+    that packviz was not tested on.
 
     `run` never waits for a GPU. Under `torch.compile` it is a graph break. As with any call that needs gradients, don't
-    modify `x` before the backward pass. Under autocast on a CPU, every method except `"packed"` computes in float32;
-    the results have the dtypes that torch would return.
+    modify `x` before the backward pass.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any options.
@@ -129,12 +136,10 @@ def run(
             greater than `T`, lengths that are not whole numbers, and an `hx` with more rows than the batch.
         RuntimeError: the lengths are on an accelerator, as in torch.
     """
-    if isinstance(x, PackedSequence):
-        if not (lengths is batch_first is total_length is None) or padding_value != 0:
-            raise TypeError("x is packed: it has its lengths and stays packed, so give nothing else but hx and method")
-        arguments: tuple[Any, ...] = rnn, x, None, hx, method
-    else:
-        arguments = rnn, x, lengths, hx, method, batch_first, total_length, padding_value
+    others = lengths is not None or batch_first is not None or total_length is not None or padding_value != 0
+    if isinstance(x, PackedSequence) and others:
+        raise TypeError("x is packed: it has its lengths and stays packed, so give nothing else but hx and method")
+    arguments = rnn, x, lengths, hx, method, batch_first, total_length, padding_value
     if not is_compiler_loaded():  # there is none to disable, and loading one takes seconds
         return _run(*arguments)
     if not _uncompiled:
@@ -180,61 +185,66 @@ def plan(
 _uncompiled: list[Callable[..., tuple[Tensor, State]]] = []
 
 
-def _run(
-    rnn: Any,
-    x: Any,
-    lengths: Any,
-    hx: Any,
-    method: str | Staircase,
-    batch_first: bool | None = None,
-    total_length: int | None = None,
-    padding_value: float = 0.0,
-) -> tuple[Any, State]:
+class _Batch(NamedTuple):
+    """Arguments of `run` that fit together.
+
+    Attributes:
+        rnn: the RNN.
+        x: the padded batch.
+        n: `(B,)` the lengths.
+        hx: the initial state, or `None`.
+        source: how `x` is read.
+        width: time steps of the output.
+        padding_value: what fills its padding.
+        weights: those of the RNN, if it may be run without calling the module.
+    """
+
+    rnn: Any
+    x: Tensor
+    n: Any
+    hx: Any
+    source: Padded
+    width: Any
+    padding_value: float
+    weights: Sequence[Tensor]
+
+    @property
+    def states(self) -> tuple[Tensor, ...]:
+        """The initial state as a tuple."""
+        return () if self.hx is None else self.hx if isinstance(self.hx, tuple) else (self.hx,)
+
+
+def _run(rnn: Any, x: Any, lengths: Any, hx: Any, method: Any, *how: Any) -> tuple[Any, State]:
     if isinstance(x, PackedSequence):
         return _run_packed(rnn, x, hx, method)
-    if is_tracing():  # type: ignore[no-untyped-call]
-        first = rnn.batch_first if batch_first is None else batch_first
-        lengths = lengths if isinstance(lengths, (Tensor, list)) else whole_numbers(lengths).tolist()
-        return _packed(rnn, x, lengths, hx, first, total_length, padding_value)  # the trace holds the lengths
-    n, source = _checked(rnn, x, lengths, hx, batch_first, total_length, padding_value, method)
-    steps, width = max(n), max(n) if total_length is None else operator.index(total_length)
-    if min(n) < 1:
-        return _with_empty(rnn, x, n, hx, method, source.batch_first, width, padding_value)
+    batch_first, width, padding_value = how
     hx = tuple(hx) if isinstance(hx, list) else hx
-    weights = _weights(rnn, x)
-    method, cuts = _decided(rnn, weights, x, n, hx, method)
-    if weights and x.dtype != weights[0].dtype:
-        rnn.check_input(x, None)  # torch's error, unless autocast makes them fit
+    if is_tracing():  # type: ignore[no-untyped-call]
+        source = Padded.of(x.shape, rnn.batch_first if batch_first is None else batch_first)
+        lengths = lengths if isinstance(lengths, (Tensor, list)) else whole_numbers(lengths).tolist()
+        return _packed(_Batch(rnn, x, lengths, hx, source, width, padding_value, ()))  # the trace holds the lengths
+    n, source = _checked(rnn, x, lengths, hx, batch_first, width, padding_value, method)
+    width = max(n) if width is None else operator.index(width)
+    batch = _Batch(rnn, x, n, hx, source, width, padding_value, _weights(rnn, x))
+    if min(n) < 1:
+        return _with_empty(batch, method)
+    method, cuts = _decided(batch, method)
+    if batch.weights and x.dtype != batch.weights[0].dtype:
+        rnn.check_input(x, None)  # torch's error
     if method == "packed":
         as_given = isinstance(lengths, Tensor) and lengths.dtype == torch.int64
-        how = source.batch_first, width, padding_value, weights
-        return _packed(rnn, x, lengths if as_given else list(n), hx, *how)
-
+        return _packed(batch._replace(n=lengths if as_given else list(n)))
     if hx is not None:  # the caller's may be a buffer for the next states, and lie in any strides
-        own_hx = tuple(s.clone(memory_format=torch.contiguous_format) for s in (hx if isinstance(hx, tuple) else (hx,)))
-        hx = own_hx if rnn.mode == "LSTM" else own_hx[0]
-    autocast = torch.is_autocast_enabled(x.device.type) and weights[0].dtype == torch.float32
-    if method != "split" and len(cuts) == 2 and steps == min(n) and not autocast:
-        return _as_it_is(rnn, weights, x, steps, hx, source.batch_first, width, padding_value)
+        own_hx = tuple(s.clone(memory_format=torch.contiguous_format) for s in batch.states)
+        batch = batch._replace(hx=own_hx if rnn.mode == "LSTM" else own_hx[0])
     if method == "split":
-        layer_run: Callable[..., Any] = functools.partial(split.run, steps=_steps(n, x.device))
-    else:
-        cuts = _apart(rnn, n) if method == "padded" else cuts
-        layer_run = functools.partial(staircase.run, grid=_grid(n, cuts, x.device), from_zero=hx is None)
-    h, c = hx if isinstance(hx, tuple) else (hx, None)
-    dtypes, working = None, nullcontext()
-    if autocast:
-        dtypes = _autocast_dtypes(rnn, steps == min(n), x, h, c)
-        if x.device.type == "cpu" or method == "split":
-            x, h, c = (t if t is None else t.float() for t in (x, h, c))
-            working = torch.autocast(x.device.type, enabled=False)  # type: ignore[assignment]
-    with working:
-        shapes = source, Padded(source.batch, steps, False), source._replace(steps=width)
-        found: Any = _through(rnn, weights, layer_run, x, h, c, shapes, padding_value, method != "split")
-    if dtypes:
-        found = (t if t is None else t.to(dtype) for t, dtype in zip(found, dtypes, strict=True))
-    out, h_n, c_n = found
-    return out, h_n if c_n is None else (h_n, c_n)
+        return _through(batch, functools.partial(split.run, steps=_steps(n, x.device)), False)
+    # What torch derives only once, `rectangle` calls so that it can be derived again.
+    once = torch.is_grad_enabled() and is_fused(rnn.mode, x, bool(rnn.proj_size))
+    if len(cuts) == 2 and max(n) == min(n) and not once:
+        return _as_it_is(batch)
+    grid = _grid(n, _apart(rnn, n) if method == "padded" else cuts, x.device)
+    return _through(batch, functools.partial(staircase.run, grid=grid, from_zero=hx is None), not rnn.bidirectional)
 
 
 def _run_packed(rnn: Any, packed: PackedSequence, hx: Any, method: Any) -> tuple[PackedSequence, State]:
@@ -242,38 +252,38 @@ def _run_packed(rnn: Any, packed: PackedSequence, hx: Any, method: Any) -> tuple
     require_rnn(rnn)
     check_method(method)
     data, sizes, order, rank = packed
-    values = [] if is_tracing() or torch.compiler.is_compiling() else falling_sizes(packed)  # type: ignore[no-untyped-call]
-    if not values or data.ndim != 2:
-        return rnn(packed, hx)  # type: ignore[no-any-return]
-    n = tuple(Layout.from_packed(PackedSequence(data, sizes)).lengths.tolist())
-    if _decided(rnn, _weights(rnn, data), data, n, hx, method)[0] == "packed":
-        return rnn(packed, hx)  # type: ignore[no-any-return]
-    states = hx if isinstance(hx, (tuple, list)) or hx is None else (hx,)
-    x, _ = packing.pad_packed_sequence(PackedSequence(data, sizes))
-    if hx is not None:
-        require_states(rnn, hx, x, len(n))
-        hx = _selected(tuple(states) if rnn.mode == "LSTM" else states[0], order)
-    out, final = _run(rnn, x, n, hx, method, False)
-    out = packing.pack_padded_sequence(out, list(n))
-    return PackedSequence(out.data, sizes, order, rank), _selected(final, rank)
+    is_plain_call = not is_tracing() and not torch.compiler.is_compiling()  # type: ignore[no-untyped-call]
+    if is_plain_call and data.ndim == 2 and falling_sizes(packed):
+        in_order = PackedSequence(data, sizes)
+        n = tuple(Layout.from_packed(in_order).lengths.tolist())
+        hx = tuple(hx) if isinstance(hx, list) else hx
+        batch = _Batch(rnn, data, n, hx, Padded(len(n), max(n), False), None, 0.0, _weights(rnn, data))
+        if _decided(batch, method)[0] != "packed":
+            x, _ = packing.pad_packed_sequence(in_order)
+            if hx is not None:
+                require_states(rnn, hx, x, len(n))
+            out, final = _run(rnn, x, n, hx if hx is None else _selected(hx, order), method, False, None, 0.0)
+            data = packing.pack_padded_sequence(out, list(n)).data
+            return PackedSequence(data, sizes, order, rank), _selected(final, rank)
+    return rnn(packed, hx)  # type: ignore[no-any-return]
 
 
-def _with_empty(
-    rnn: Any, x: Tensor, n: Sequence[int], hx: Any, method: Any, first: bool, width: int, padding_value: float
-) -> tuple[Tensor, State]:
+def _with_empty(batch: _Batch, method: Any) -> tuple[Tensor, State]:
     """Runs empty sequences for a step over zeros, in whose place the results are padding and the initial states."""
-    batch, time = (0, 1) if first else (1, 0)
+    rnn, x, n, hx, source, width, padding_value, _ = batch
+    at, time = (0, 1) if source.batch_first else (1, 0)
     (empty,) = placed(x.device, np.flatnonzero(np.array(n) == 0))
-    x = x.index_fill(batch, empty, 0) if x.shape[time] else x.new_zeros(*x.shape[:time], 1, *x.shape[time + 1 :])
-    out, final = _run(rnn, x, [max(1, k) for k in n], hx, method, first, max(1, width), padding_value)
-    out = out.index_fill(batch, empty, padding_value)
-    finals = [final] if isinstance(final, Tensor) else final
-    initial = [None] * len(finals) if hx is None else [hx] if isinstance(hx, Tensor) else hx
-    finals = [
-        s.index_fill(1, empty, 0) if h is None else s.index_copy(1, empty, h.index_select(1, empty).to(s.dtype))
-        for s, h in zip(finals, initial, strict=True)
-    ]
-    return out.narrow(time, 0, width), finals[0] if isinstance(final, Tensor) else (finals[0], finals[1])
+    x = x.index_fill(at, empty, 0) if source.steps else nn.functional.pad(x, (0, 0) * (2 - time) + (0, 1))
+    how = source.batch_first, max(1, width), padding_value
+    out, final = _run(rnn, x, tuple(max(1, k) for k in n), hx, method, *how)
+    out = out.index_fill(at, empty, padding_value).narrow(time, 0, width)
+    finals = final if isinstance(final, tuple) else (final,)
+    if hx is None:
+        finals = tuple(s.index_fill(1, empty, 0) for s in finals)
+    else:
+        pairs = zip(finals, batch.states, strict=True)
+        finals = tuple(s.index_copy(1, empty, h.index_select(1, empty).to(s.dtype)) for s, h in pairs)
+    return out, finals if len(finals) > 1 else finals[0]  # type: ignore[return-value]
 
 
 def _apart(rnn: nn.RNNBase, n: Sequence[int]) -> tuple[int, ...]:
@@ -283,14 +293,12 @@ def _apart(rnn: nn.RNNBase, n: Sequence[int]) -> tuple[int, ...]:
     return (0, shortest - 1, steps) if apart else (0, steps)
 
 
-def _decided(
-    rnn: nn.RNNBase, weights: Sequence[Tensor], x: Tensor, n: tuple[int, ...], hx: Any, method: Any
-) -> tuple[str, tuple[int, ...]]:
+def _decided(batch: _Batch, method: Any) -> tuple[str, tuple[int, ...]]:
     """The method, and its cuts."""
+    rnn, n, weights = batch.rnn, batch.n, batch.weights
 
     def needs_gradient() -> bool:
-        states = hx if isinstance(hx, tuple) else () if hx is None else (hx,)
-        return torch.is_grad_enabled() and any(t.requires_grad for t in (x, *states, *weights))
+        return torch.is_grad_enabled() and any(t.requires_grad for t in (batch.x, *batch.states, *weights))
 
     if method == "auto" or not weights:
         planned = _planned(rnn, weights, n, needs_gradient())
@@ -300,8 +308,9 @@ def _decided(
         method, cuts = "staircase", method.cuts
         rectangles(n, cuts)  # an error if they do not fit
     elif method == "staircase":
-        cuts = costs.staircase(Spec.of(rnn), *_batch(rnn, weights, n, needs_gradient()))
-    if rnn.mode == "RNN_RELU" and method in ("padded", "staircase") and _wastes(n, cuts):
+        cuts = costs.staircase(Spec.of(rnn), *_place(rnn, weights, n, needs_gradient()))
+    wastes = sum((b - a) * sequences for a, b, sequences in rectangles(n, cuts)) > sum(n)
+    if rnn.mode == "RNN_RELU" and method in ("padded", "staircase") and wastes:
         method = "split"  # in the padding its state may grow to infinity, whose gradient is NaN
     return method, cuts
 
@@ -312,10 +321,10 @@ def _planned(
     """What `"auto"` does: the one place that decides, for `run` and for `plan`."""
     if not weights:
         return costs.Plan("packed", (0, max(n)), {}, "only this method calls the module itself, as it requires")
-    return costs.choose(rnn, *_batch(rnn, weights, n, training, device))
+    return costs.choose(rnn, *_place(rnn, weights, n, training, device))
 
 
-def _batch(
+def _place(
     rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool, device: str | None = None
 ) -> tuple[Any, ...]:
     """Returns a batch as `costs.choose` takes it after the RNN. What is ours and not on a CPU is on a GPU."""
@@ -330,26 +339,19 @@ def _weights(rnn: nn.RNNBase, x: Tensor) -> Sequence[Tensor]:
     return weights if {Tensor, nn.Parameter}.issuperset(map(type, weights)) else ()
 
 
-def _packed(
-    rnn: Any,
-    x: Tensor,
-    lengths: Any,
-    hx: State | None,
-    first: bool,
-    total_length: int | None,
-    padding_value: float,
-    weights: Sequence[Tensor] = (),
-) -> tuple[Tensor, State]:
+def _packed(batch: _Batch) -> tuple[Tensor, State]:
     """Packs, runs and pads; with the module's own weights it calls the kernel without the module."""
+    rnn, x, lengths, hx, source, width, padding_value, weights = batch
+    first = source.batch_first
     if _is_direct(rnn, weights):
         module = _packing(x)
         data, sizes, order, rank = module.pack_padded_sequence(x, lengths, first, enforce_sorted=False)
-        hx = _zeros(rnn, data, x.shape[0 if first else 1]) if hx is None else _selected(hx, order)
+        hx = _zeros(rnn, data, source.batch) if hx is None else _selected(hx, order)
         data, final = _kernel(rnn, weights, data, hx, sizes)
         packed, final, module = PackedSequence(data, sizes, order, rank), _selected(final, rank), _packing(data)
-        return module.pad_packed_sequence(packed, first, padding_value, total_length)[0], final
+        return module.pad_packed_sequence(packed, first, padding_value, width)[0], final
     out, final = rnn(packing.pack_padded_sequence(x, lengths, first, enforce_sorted=False), hx)
-    return packing.pad_packed_sequence(out, first, padding_value, total_length)[0], final
+    return packing.pad_packed_sequence(out, first, padding_value, width)[0], final
 
 
 def _packing(x: Tensor) -> Any:
@@ -403,93 +405,44 @@ def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
     return h
 
 
-def _wastes(n: Sequence[int], cuts: Sequence[int]) -> bool:
-    """Whether a staircase has padding in it."""
-    return sum((b - a) * sequences for a, b, sequences in rectangles(n, cuts)) > sum(n)
-
-
-def _through(
-    rnn: nn.RNNBase,
-    weights: Sequence[Tensor],
-    layer_run: Callable[..., Any],
-    x: Any,
-    h: Tensor | None,
-    c: Tensor | None,
-    shapes: tuple[Padded, Padded, Padded],
-    padding_value: float,
-    chained: bool,
-) -> Result:
-    """Runs all layers, one after the other.
-
-    `shapes` are those of the input, between layers, and of the output. If `chained`, layers of one direction hand each
-    other what they compute as it lies.
-    """
-    if h is None:
-        zeros = _zeros(rnn, weights[0], shapes[0].batch)
-        h, c = zeros if isinstance(zeros, tuple) else (zeros, None)
+def _through(batch: _Batch, layer_run: Callable[..., Any], chained: bool) -> tuple[Tensor, State]:
+    """Runs all layers, one after the other. If `chained`, they hand each other what they compute as it lies."""
+    rnn, x, n, hx, source, width, padding_value, weights = batch
+    states = _zeros(rnn, weights[0], source.batch) if hx is None else hx
+    h, c = states if isinstance(states, tuple) else (states, None)
     own = layers(rnn, weights)
-    each, (source, between, target) = own[0].directions, shapes
-    inner = None if chained and each == 1 else between
+    each, rows = own[0].directions, x
+    between = None if chained else Padded(source.batch, max(n), False)
     finals = []
     for i, layer in enumerate(own):
+        last = layer is own[-1]
         h_0, c_0 = (s if s is None else s[i * each : (i + 1) * each] for s in (h, c))
-        how: Any = {"source": source if i == 0 else inner, "target": target if layer is own[-1] else inner}
-        x, *final = layer_run(layer, x, h_0, c_0, **how, padding_value=padding_value)
+        how: Any = {"source": between if i else source, "target": source._replace(steps=width) if last else between}
+        rows, *final = layer_run(layer, rows, h_0, c_0, **how, padding_value=padding_value)
         finals.append(final)
-        if rnn.dropout and layer is not own[-1]:
-            x = [nn.functional.dropout(one, rnn.dropout, rnn.training) for one in (x if inner is None else [x])]
-            x = x if inner is None else x[0]
+        if rnn.dropout and not last:
+            drop = functools.partial(nn.functional.dropout, p=rnn.dropout, training=rnn.training)
+            rows = [*map(drop, rows)] if chained else drop(rows)  # type: ignore[assignment]
     h_n, c_n = (s[0] if len(s) == 1 or s[0] is None else torch.cat(s) for s in zip(*finals, strict=True))
-    return x, h_n, c_n
+    return rows, h_n if c_n is None else (h_n, c_n)
 
 
-def _as_it_is(
-    rnn: nn.RNNBase,
-    weights: Sequence[Tensor],
-    x: Tensor,
-    steps: int,
-    hx: State | None,
-    first: bool,
-    width: int,
-    padding_value: float,
-) -> tuple[Tensor, State]:
+def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
     """All sequences have the same length: torch's kernel does what is wanted."""
-    time = 1 if first else 0
+    rnn, x, n, hx, source, width, padding_value, weights = batch
+    time, steps = 1 if source.batch_first else 0, max(n)
     x = x.narrow(time, 0, steps)
     if _is_direct(rnn, weights):
-        fused = torch.is_grad_enabled() and is_fused(rnn.mode, x, bool(rnn.proj_size))
-        run_all = _fused if fused else _kernel
-        out, final = run_all(rnn, weights, x, _zeros(rnn, x, x.shape[1 - time]) if hx is None else hx, first)
-    elif first == rnn.batch_first:
+        hx = _zeros(rnn, x, source.batch) if hx is None else hx
+        out, final = _kernel(rnn, weights, x, hx, source.batch_first)
+    elif source.batch_first == rnn.batch_first:
         out, final = rnn(x, hx)
     else:
         out, final = rnn(x.transpose(0, 1), hx)
         out = out.transpose(0, 1)
     if width > steps:
-        widths = (0, 0) * (2 - time) + (0, width - steps)
-        out = nn.functional.pad(out, widths, value=padding_value)
+        out = nn.functional.pad(out, (0, 0) * (2 - time) + (0, width - steps), value=padding_value)
     return out.contiguous(), final
-
-
-def _fused(rnn: nn.RNNBase, weights: Sequence[Tensor], x: Tensor, hx: State, first: bool) -> tuple[Tensor, State]:
-    """What `_kernel` gives for an LSTM on oneDNN's kernel. torch's own can be differentiated once, this again."""
-    x = (x.transpose(0, 1) if first else x).contiguous()
-    h, c = (states.unbind() for states in hx)
-    outs: list[Tensor] = []
-    finals: list[tuple[Tensor, Tensor]] = []
-    for layer in layers(rnn, weights):
-        if outs:
-            x = torch.cat(outs, 2) if len(outs) > 1 else outs[0]
-            x = nn.functional.dropout(x, rnn.dropout, rnn.training) if rnn.dropout else x
-            outs = []
-        for d, own in enumerate(layer.weights):
-            out, *final = Fused.apply(d == 1, x, h[len(finals)], c[len(finals)], *own)  # type: ignore[no-untyped-call]
-            outs.append(out)
-            finals.append(tuple(final))
-    # A copy even of one: who changes it would change what backward needs.
-    out = torch.cat([out.transpose(0, 1) for out in outs] if first else outs, 2)
-    h_n, c_n = map(torch.stack, zip(*finals, strict=True))
-    return out, (h_n, c_n)
 
 
 @functools.lru_cache(maxsize=4)
@@ -509,36 +462,6 @@ def forget() -> None:
     costs.weighed.cache_clear()
 
 
-def _autocast_dtypes(rnn: nn.RNNBase, equal: bool, x: Tensor, *states: Tensor | None) -> Sequence[torch.dtype | None]:
-    """What torch makes of these under autocast: the dtypes of output, h_n and c_n. Equal lengths make a difference."""
-    dtypes = tuple(None if t is None else t.dtype for t in (x, *states))
-    kind = x.device.type
-    return _packed_dtypes(rnn.mode, bool(rnn.proj_size), equal, dtypes, kind, torch.get_autocast_dtype(kind))
-
-
-@functools.lru_cache(maxsize=64)
-def _packed_dtypes(
-    mode: str,
-    projected: bool,
-    equal: bool,
-    dtypes: Sequence[torch.dtype | None],
-    device: str,
-    autocast: torch.dtype,
-) -> Sequence[torch.dtype | None]:
-    """Asks torch, with the smallest batch of that kind."""
-    cell = {"LSTM": nn.LSTM, "GRU": nn.GRU}.get(mode, nn.RNN)
-    options = {"proj_size": 1} if projected else {}
-    rnn = cell(1, 2, device="meta", dtype=torch.float32, **options).to_empty(device=device)  # draws no random numbers
-    x, h, c = (
-        None if dtype is None else torch.zeros(rows, 2, size, dtype=dtype, device=device)
-        for dtype, rows, size in zip(dtypes, (2, 1, 1), (1, 1 if projected else 2, 2), strict=True)
-    )
-    with torch.no_grad(), torch.autocast(device, autocast):
-        packed = original.pack_padded_sequence(cast(Tensor, x), [2, 2 if equal else 1])
-        out, final = rnn(packed, h if c is None else (h, c))
-    return out.data.dtype, *((t.dtype for t in final) if mode == "LSTM" else (final.dtype, None))
-
-
 def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
     """Whether the module's weights may be run without calling the module, on values that are there."""
     return (
@@ -546,8 +469,9 @@ def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
         and has_kernel(rnn.mode)
         and is_at_hand(x)
         and type(x) in (Tensor, nn.Parameter)
+        and not torch.is_autocast_enabled(x.device.type)
         and not may_derive_otherwise()
-        and trial.passed(_every_method, rnn.mode, bool(rnn.proj_size), x.device.type)
+        and IS_TESTED
     )
 
 
@@ -555,12 +479,6 @@ def is_plain(rnn: nn.RNNBase) -> bool:
     """Whether nothing but torch's own `forward` runs when the module is called."""
     own = type(rnn).forward in (nn.RNN.forward, nn.GRU.forward, nn.LSTM.forward) and "forward" not in rnn.__dict__
     return own and not may_have_hooks(rnn)
-
-
-def _every_method(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Sequence[int]) -> list[tuple[Tensor, State]]:
-    """What torch gives, called by its public names; then what each method gives."""
-    theirs = _packed(rnn, x, lengths, None, rnn.batch_first, None, 0.0)
-    return [theirs, *(_run(rnn, x, lengths, None, method) for method in METHODS[1:])]
 
 
 def _device_type(device: Any) -> str:

@@ -58,15 +58,15 @@ def run(
     outs: list[Tensor] = []
     finals: list[tuple[Tensor, Tensor | None]] = []
     single = len(grid.rectangles) == 1
-    through = from_zero and single and is_fused(layer.mode, h, len(layer.weights[0]) % 2 == 1)
+    exact = from_zero or not len(grid.waste[0])
+    through = exact and single and is_fused(layer.mode, h, len(layer.weights[0]) % 2 == 1)
     frozen = [c is not None and len(waste) > 0 for waste in grid.waste]
     for d, weights in enumerate(layer.weights):
         state, cell = (s if s is None else _ordered(s[d], grid.order) for s in (h, c))
         laid = {freeze: _laid(weights, freeze) for freeze in set(frozen)}
-        if source is None:
-            cells = [torch.cat([one, grid.mark(i, one)], 2) if frozen[i] else one for i, one in enumerate(x)]
-        elif d == 0 or not through:
-            cells = list(taken(x, x.shape[-1], grid.source(source, d), c is not None))  # type: ignore[arg-type, union-attr]
+        if d == 0 or not through:
+            cells = x if source is None else taken(x, x.shape[-1], grid.source(source, d))  # type: ignore[arg-type, union-attr]
+            cells = [torch.cat([one, grid.mark(i, one)], 2) if frozen[i] else one for i, one in enumerate(cells)]
         ended: list[tuple[Tensor, Tensor | None]] = []
         for (ends, left), freeze, rows in zip(grid.ends, frozen, cells, strict=True):
             out, state, cell = rectangle(layer.mode, layer.bias, laid[freeze], rows, state, cell, through and d == 1)

@@ -62,7 +62,7 @@ def test_show_writes_an_svg(tmp_path, capsys):
     ("arguments", "said"),
     [
         (["show", "5", "x"], "entry 1 is 'x'"),
-        (["show", "5", "-3"], "lengths[1] is -3: every sequence needs at least one time step"),
+        (["show", "5", "-3"], "lengths[1] is -3: a sequence has at least 0 time steps"),
         (["show", "5", "2.5"], "lengths[1] is 2.5: not a whole number"),
         (["show", "1e30"], "lengths[0] is 1e+30"),
         (["show", "100000000000"], "lengths[0] is 100000000000: a Layout has at most"),
@@ -95,11 +95,9 @@ def test_help_names_what_there_is(capsys):
 def test_the_program():
     done = run("show", "5", "3", "2")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{show([5, 3, 2])}\n", "")
-    failed = run("show", "0")
+    failed = run("show", "-1")
     assert (failed.returncode, failed.stdout) == (2, "")
-    assert (
-        failed.stderr == "packviz: lengths[0] is 0: every sequence needs at least one time step; drop the empty ones\n"
-    )
+    assert failed.stderr == "packviz: lengths[0] is -1: a sequence has at least 0 time steps\n"
 
 
 def test_the_installed_program():

@@ -47,11 +47,9 @@ def test_rates_are_the_constants_times_what_they_are_for(sizes, calls, steps, ce
 def own_costs(monkeypatch):
     """What a test puts in force goes with it."""
     monkeypatch.setattr(costs, "_in_force", {})
-    for remembered in (rates, costs.weighed):
-        remembered.cache_clear()
+    costs.forget()
     yield
-    for remembered in (rates, costs.weighed):
-        remembered.cache_clear()
+    costs.forget()
 
 
 @given(
@@ -73,8 +71,7 @@ def test_a_choice_is_made_of_everything_and_always_the_same(sizes, lengths, trai
     assert all(seconds > 0 for seconds in found.seconds.values())
     rectangles(lengths, found.cuts)
     assert (len(found.cuts) > 2) == (found.method == "staircase")
-    costs.weighed.cache_clear()
-    rates.cache_clear()
+    costs.forget()
     assert choose(*batch) == found
 
 
@@ -112,6 +109,7 @@ def test_the_constants_that_come_along(threads, tmp_path):
 @given(st.sets(st.sampled_from([1, 2, 4, 8, 16, 64]), min_size=1), st.integers(1, 128))
 def test_the_nearest_number_of_threads_counts(measured, threads):
     costs._in_force["cpu"] = {}
+    costs.forget()
     for number in measured:
         Costs("cpu", {}, {"threads": number}).use()
     found = in_force("cpu", threads).threads
