@@ -75,17 +75,6 @@ def test_a_choice_is_made_of_everything_and_always_the_same(sizes, lengths, trai
     assert choose(*batch) == found
 
 
-def test_equal_lengths_are_not_cut():
-    for mode in ("RNN", "GRU", "LSTM"):
-        assert "staircase" not in choose(Spec(mode, 32, 32), (50,) * 20).seconds
-
-
-def test_a_staircase_is_chosen_where_it_pays():
-    found = choose(Spec("LSTM", 128, 256), tuple(range(128, 0, -1)))
-    assert found.method == "staircase"
-    assert costs.staircase(Spec("LSTM", 128, 256), tuple(range(128, 0, -1))) == found.cuts
-
-
 @pytest.mark.usefixtures("own_costs")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_constants_that_come_along(threads, tmp_path):
@@ -118,15 +107,6 @@ def test_the_nearest_number_of_threads_counts(measured, threads):
     assert times[found] == pytest.approx(min(times.values()))
     Costs("cpu", {}).use()
     assert in_force("cpu", threads).threads == 0
-
-
-@pytest.mark.usefixtures("own_costs")
-def test_threads_make_another_choice():
-    """Two threads shorten products and not steps: the constants of each number are their own."""
-    names, free, slow = in_force("cpu").seconds, {}, {"run": 1.0}
-    for threads, fast in ((1, "packed"), (2, "split")):
-        Costs("cpu", {name: free if fast in name else slow for name in names}, {"threads": threads}).use()
-    assert [choose(Spec("GRU", 8, 8), (5, 4, 2), threads=n).method for n in (1, 2, 16)] == ["packed", "split", "split"]
 
 
 @pytest.mark.parametrize(("mode", "small"), [("RNN", 256), ("GRU", 128), ("LSTM", 128)])
@@ -218,14 +198,3 @@ def test_a_file_of_something_else(change, tmp_path):
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(ValueError, match=r"does not hold the costs of a run|expected 'costs', version 1"):
         Costs.load(path)
-
-
-@pytest.mark.usefixtures("own_costs")
-def test_constants_put_in_force_decide():
-    shipped = in_force("cpu")
-    sizes, lengths = Spec("GRU", 8, 8), (5, 4, 2)
-    free = {name: dict.fromkeys(TERMS, 0.0 if "packed" in name else 1.0) for name in shipped.seconds}
-    Costs("cpu", free, {"threads": 1}).use()
-    assert choose(sizes, lengths).method == "packed"
-    Costs("cpu", dict(shipped.seconds) | {"split GRU training": {}}, {"threads": 1}).use()
-    assert choose(sizes, lengths).method == "split"

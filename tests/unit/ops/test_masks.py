@@ -55,23 +55,6 @@ def test_mask_equals_a_loop(batch, given_width):
     assert mask.tolist() == [[t < n for t in range(steps)] for n in lengths]
 
 
-@given(ragged(shortest=1))
-def test_mask_equals_the_layouts(batch):
-    lengths, steps = batch
-    assert pv.real_mask(lengths, steps).numpy().tolist() == pv.Layout(lengths, steps).mask.tolist()
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
-def test_lengths_of_any_integer_dtype(dtype):
-    assert pv.real_mask(torch.tensor([2, 0], dtype=dtype)).tolist() == [[True, True], [False, False]]
-
-
-def test_lengths_of_a_layout():
-    lengths = pv.Layout([2, 3]).lengths
-    assert pv.real_mask(lengths).sum(1).tolist() == [2, 3]
-    assert pv.masked_loss(torch.ones(3, 2), lengths).item() == 1
-
-
 def test_no_sequences():
     assert pv.real_mask([]).shape == (0, 0)
     assert pv.real_mask([], 3).shape == (0, 3)
@@ -119,14 +102,6 @@ def test_padding_never_leaks(batch, rest, poison, reduction):
     value.sum().backward()
     assert (dirty.grad[~real] == 0).all()
     assert dirty.grad.isfinite().all()
-
-
-@given(ragged(shortest=1))
-def test_mean_over_packed_data_is_the_same(batch):
-    lengths, steps = batch
-    loss = padded(lengths, steps)
-    packed = torch.nn.utils.rnn.pack_padded_sequence(loss, lengths, batch_first=True, enforce_sorted=False)
-    assert torch.allclose(pv.masked_loss(loss, lengths, batch_first=True), packed.data.mean())
 
 
 def test_unmasked_mse_is_32_54_of_the_masked_one():
@@ -212,13 +187,6 @@ def test_mean_keeps_the_dtype_and_does_not_overflow(dtype):
     assert mean.item() == 4096
 
 
-@pytest.mark.parametrize("reduction", ["mean", "sum", "sequence"])
-@pytest.mark.parametrize("batch_first", [False, True])
-def test_loss_gradcheck(reduction, batch_first):
-    loss = padded([3, 0, 2], 4, 2, batch_first=batch_first).requires_grad_()
-    assert gradcheck(lambda x: pv.masked_loss(x, [3, 0, 2], batch_first=batch_first, reduction=reduction), loss)
-
-
 # --- align
 
 
@@ -257,46 +225,6 @@ def test_align_equals_a_loop(batch, more, side, source, rest, batch_first, value
     )
 
 
-@given(ragged(), sides, st.booleans())
-def test_align_there_and_back(batch, side, batch_first):
-    lengths, steps = batch
-    other = "left" if side == "right" else "right"
-    x = padded(lengths, steps, batch_first=batch_first)
-    clean = pv.align(x, lengths, padding_side=side, source_side=side, batch_first=batch_first)
-    moved = pv.align(clean, lengths, padding_side=other, batch_first=batch_first)
-    assert torch.equal(pv.align(moved, lengths, padding_side=side, batch_first=batch_first), clean)
-
-
-def test_zeros_are_data():
-    x = torch.tensor([[0, 0, 7, 8, 0, 0]])
-    assert pv.align(x, [4], padding_side="left", batch_first=True).tolist() == [[0, 0, 0, 0, 7, 8]]
-    assert pv.align(x, [4], padding_side="right", batch_first=True).tolist() == [[7, 8, 0, 0, 0, 0]]
-    same = pv.align(x, [4], padding_side="right", source_side="right", batch_first=True)
-    assert same.tolist() == x.tolist()
-    moved = pv.align(x, [3], padding_side="left", batch_first=True, padding_value=-1)
-    assert moved.tolist() == [[-1, -1, -1, 0, 0, 7]]
-
-
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.bfloat16, torch.complex64])
-def test_align_keeps_the_dtype(dtype):
-    x = torch.ones(2, 3, dtype=dtype)
-    assert pv.align(x, [1, 2], batch_first=True).dtype == dtype
-
-
-@given(ragged(), sides)
-def test_align_lets_no_nan_through(batch, side):
-    lengths, steps = batch
-    x = padded(lengths, steps)
-    real = pv.real_mask(lengths, steps)
-    x[~real] = NAN
-    x.requires_grad_()
-    y = pv.align(x, lengths, padding_side=side, source_side="right", batch_first=True)
-    assert y.isfinite().all()
-    assume(steps)
-    y.square().sum().backward()
-    assert (x.grad[~real] == 0).all()
-
-
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("source", ["left", "right"])
 @pytest.mark.parametrize("batch_first", [False, True])
@@ -329,17 +257,6 @@ def test_unpack_equals_torch(batch, more, rest, batch_first, ordered, value):
     weights = cells(*wanted.shape)
     got, expected = (torch.autograd.grad((out * weights).sum(), data)[0] for out in (yours, wanted))
     assert torch.equal(got, expected)
-
-
-def test_unpack_a_hand_built_one():
-    packed = PackedSequence(cells(3), torch.tensor([2, 1]))
-    assert pv.unpack_to_length(packed, 3, batch_first=True).tolist() == [[1, 3, 0], [2, 0, 0]]
-
-
-def test_unpack_gradcheck():
-    packed = pack_sequence([cells(2, 2), cells(3, 2)], enforce_sorted=False)
-    data = packed.data.requires_grad_()
-    assert gradcheck(lambda d: pv.unpack_to_length(packed._replace(data=d), 4), data)
 
 
 # --- what is refused, and how
@@ -472,11 +389,6 @@ def test_nothing_waits_for_a_device(where):
                 out.sum().backward()
 
 
-def test_the_longest_on_a_device_must_be_said():
-    with pytest.raises(ValueError, match=r"max_len must be given here: .* lengths on meta"):
-        pv.real_mask(torch.ones(2, dtype=torch.int64, device="meta"))
-
-
 @cuda
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_cuda_never_synchronises(device):
@@ -489,13 +401,6 @@ def test_cuda_never_synchronises(device):
                 out.sum().backward()
     finally:
         torch.cuda.set_sync_debug_mode("default")
-
-
-@cuda
-def test_cuda_gives_what_the_cpu_gives():
-    for lengths in ([4, 0, 2], torch.tensor([4, 0, 2]), torch.tensor([4, 0, 2], device="cuda")):
-        for here, there in zip(calls("cpu", lengths), calls("cuda", lengths), strict=True):
-            assert torch.allclose(here, there.cpu())
 
 
 @cuda

@@ -1,6 +1,5 @@
 """packviz's functions under torch's names: nothing calls itself, nothing that worked breaks, and torch's come back."""
 
-import contextlib
 import importlib.util
 import io
 import subprocess
@@ -16,7 +15,6 @@ from torch.nn.utils import rnn
 from torchs import bad_batches, bits, hand_built, outcome, same, weights
 
 import packviz as pv
-from packviz.count.profile import count
 from packviz.ops import original, packing
 
 # These tests, and others of the session, have imported torch's functions before.
@@ -64,16 +62,6 @@ def test_replaces_and_says_what():
     assert in_place() == TORCHS
 
 
-def test_ends_with_the_block():
-    with contextlib.suppress(KeyError), pv.patch_torch() as patch:
-        assert patch.is_in_force
-        assert in_place() == OURS
-        raise KeyError
-    assert in_place() == TORCHS
-    with pytest.raises(RuntimeError, match="call patch_torch"), patch:
-        pass
-
-
 @pytest.mark.parametrize("order", [(0, 2, 1), (2, 1, 0)])
 def test_several_end_with_the_last(order):
     patches = [pv.patch_torch() for _ in order]
@@ -83,29 +71,6 @@ def test_several_end_with_the_last(order):
         assert in_place() == OURS
         patches[i].undo()
     assert in_place() == TORCHS
-
-
-def test_wherever_torch_has_them(monkeypatch):
-    """Under any name, in a module of torch; and in one that torch imports while the patch is in force."""
-    early, late = module("torch.early", packed=rnn.pack_sequence, other=rnn.pad_sequence), module("torch.late")
-    monkeypatch.setitem(sys.modules, "torch.early", early)
-    with pv.patch_torch() as patch:
-        assert "torch.early.packed" in patch.replaced
-        assert (early.packed, early.other) == (pv.pack_sequence, rnn.pad_sequence)
-        late.packed = rnn.pack_sequence
-        monkeypatch.setitem(sys.modules, "torch.late", late)
-    assert early.packed is late.packed is TORCHS["pack_sequence"]
-
-
-def test_names_those_it_does_not_reach(monkeypatch):
-    mine, torchaudio = module("mine", take=rnn.pad_packed_sequence), module("torchaudio", p=rnn.pack_sequence)
-    for one in (mine, torchaudio):
-        monkeypatch.setitem(sys.modules, one.__name__, one)
-    with pv.patch_torch() as patch:
-        assert {"mine.take", "torchaudio.p"} <= set(patch.unreached)
-        assert not any(name.startswith("packviz.") for name in patch.unreached)
-        assert "mine.take" in repr(patch)
-        assert mine.take is TORCHS["pad_packed_sequence"]
 
 
 def test_imports_nothing(monkeypatch, tmp_path):
@@ -291,12 +256,6 @@ def test_what_torch_makes_of_it(way, grad):
     torch.compiler.reset()
     assert same(ours, theirs)
     assert same(again, theirs)
-
-
-def test_counted_as_torchs_are_torchs():
-    before = count([3, 2, 1])
-    with pv.patch_torch():
-        assert count([3, 2, 1]) == before
 
 
 def test_checks_see_through_it():
