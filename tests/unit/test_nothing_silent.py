@@ -436,8 +436,8 @@ NAMED = {  # what cannot be changed, or not safely
     "KEYS (as a key)": lambda m: next(iter(m.KEYS)),
     "QUEUE (in a deque)": lambda m: m.QUEUE[0],
     "FACTORY (in a defaultdict)": lambda m: m.FACTORY.default_factory,
-    "METHOD.__func__": lambda m: m.METHOD.__func__,
-    "PROPERTY.fget": lambda m: m.PROPERTY.fget,
+    "METHOD (in a method)": lambda m: m.METHOD.__func__,
+    "PROPERTY (in a property)": lambda m: m.PROPERTY.fget,
     "cached (in a _lru_cache_wrapper)": lambda m: m.cached.__wrapped__,
 }
 WARNED = "ignore:Still torch's functions:UserWarning"  # this file and others of the tests have imported them, too

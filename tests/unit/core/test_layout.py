@@ -61,7 +61,7 @@ def test_empty_sequences_have_no_cells(lengths, extra):
     assert layout.mask.sum(1).tolist() == lengths
     assert (layout.n_valid, layout.batch_size) == (sum(lengths), len(lengths))
     if not some:
-        assert not (layout.batch_sizes.size or layout.source.size)
+        assert layout.batch_sizes.size == layout.source.size == 0
         return
     others = Layout([lengths[b] for b in some], max(lengths) + extra)
     assert layout.batch_sizes.tolist() == others.batch_sizes.tolist()
