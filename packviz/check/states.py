@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from packviz.core.has_text import HasText
-from packviz.core.layout import BoolArray, frozen, Layout, require_steps, sequence_name
+from packviz.core.layout import BoolArray, Layout, frozen, require_steps, sequence_name
 from packviz.core.validation import require_dense, require_values, share
 from packviz.draw import grids, text
 from packviz.draw.drawing import Drawing

@@ -149,7 +149,8 @@ class Grid:
         found = placed(device, *map(np.flatnonzero, self._masks), *ends, *orders)
         self.waste, count = found[: len(ends)], len(ends)
         self.ends = list(zip(found[count : 2 * count], left, strict=True))
-        self.order, self.rank = found[2 * count :] if is_ordered else (None, None)
+        self.order: Tensor | None = found[-2] if is_ordered else None
+        self.rank: Tensor | None = found[-1] if is_ordered else None
         self._cells: dict[tuple[Padded, range, int], Cells | Whole] = {}
 
     def mark(self, i: int, like: Tensor) -> Tensor:

@@ -121,7 +121,7 @@ class Ragged(nn.Module):
     def _weight(self, name: str) -> Tensor:
         """A weight, without asking the RNN."""
         own = parameters(self)
-        return own[name] if name in own else self.parametrizations[name]()  # type: ignore[operator,no-any-return]
+        return own[name] if name in own else self.parametrizations[name]()  # type: ignore[no-any-return]
 
     def _apply(self, *args: Any, **options: Any) -> Ragged:
         """Moves the RNN, which lays its weights into one piece of memory where cuDNN wants that."""
@@ -260,7 +260,8 @@ def _shapes(*taken: Any) -> tuple[Tensor, Tensor, Tensor]:
 def _ragged_rnn_backward(*taken: Any) -> list[Tensor]:
     """The gradients to x, the initial states and the weights, by way of torch's autograd."""
     gradients, (x, lengths, h_0, c_0, weights, *settings) = taken[:3], taken[3:]
-    x, h_0, c_0, *weights = [t if t is None else t.detach().requires_grad_() for t in (x, h_0, c_0, *weights)]
+    own: Any = [t if t is None else t.detach().requires_grad_() for t in (x, h_0, c_0, *weights)]
+    x, h_0, c_0, *weights = own
     leaves = [t for t in (x, h_0, c_0, *weights) if t is not None]
 
     def differentiated() -> Sequence[Tensor]:

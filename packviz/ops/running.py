@@ -277,13 +277,13 @@ def _with_empty(batch: _Batch, method: Any) -> tuple[Tensor, State]:
     how = source.batch_first, max(1, width), padding_value
     out, final = _run(rnn, x, tuple(max(1, k) for k in n), hx, method, *how)
     out = out.index_fill(at, empty, padding_value).narrow(time, 0, width)
-    finals = final if isinstance(final, tuple) else (final,)
+    finals: tuple[Tensor, ...] = final if isinstance(final, tuple) else (final,)
     if hx is None:
         finals = tuple(s.index_fill(1, empty, 0) for s in finals)
     else:
         pairs = zip(finals, batch.states, strict=True)
         finals = tuple(s.index_copy(1, empty, h.index_select(1, empty).to(s.dtype)) for s, h in pairs)
-    return out, finals if len(finals) > 1 else finals[0]  # type: ignore[return-value]
+    return out, (finals[0], finals[1]) if len(finals) > 1 else finals[0]
 
 
 def _apart(rnn: nn.RNNBase, n: Sequence[int]) -> tuple[int, ...]:

@@ -69,7 +69,7 @@ def run(
             cells = [torch.cat([one, grid.mark(i, one)], 2) if frozen[i] else one for i, one in enumerate(cells)]
         ended: list[tuple[Tensor, Tensor | None]] = []
         for (ends, left), freeze, rows in zip(grid.ends, frozen, cells, strict=True):
-            out, state, cell = rectangle(layer.mode, layer.bias, laid[freeze], rows, state, cell, through and d == 1)
+            out, state, cell = rectangle(layer.mode, layer.bias, laid[freeze], rows, state, cell, through and d == 1)  # type: ignore[arg-type]
             outs.append(out)
             last = state if through and d == 1 else out.flatten(0, 1).index_select(0, ends)
             ended.append((last, cell if cell is None else cell[left:]))

@@ -89,7 +89,7 @@ class Island(nn.Module):
 class Wrapping(Forecaster):
     """Leaves packing to two submodules that take lengths."""
 
-    def __init__(self, features: int, hidden: int, wrap: Callable[[nn.RNNBase], nn.Module]) -> None:
+    def __init__(self, features: int, hidden: int, wrap: Callable[[Any], nn.Module]) -> None:
         """Draws the weights; `wrap` makes a module that takes lengths of an RNN."""
         super().__init__(features, hidden)
         self.encoder, self.decoder = wrap(self.encoder), wrap(self.decoder)  # type: ignore[arg-type]

@@ -16,7 +16,6 @@ import sys
 import traceback
 import types
 import warnings
-import weakref
 from html import unescape
 from pathlib import Path
 from typing import NamedTuple
@@ -490,15 +489,6 @@ def test_everywhere_replaces_what_can_be_replaced_and_names_the_rest(holders):
         assert during[name] is (getattr(packing, function.__name__) if name in REPLACED else function), name
 
 
-@pytest.mark.filterwarnings(WARNED)
-def test_a_patch_keeps_no_object_alive(holders):
-    tagger = weakref.ref(holders.model)
-    with pv.patch_torch(everywhere=True):
-        del holders.model
-        gc.collect()
-        assert tagger() is None
-
-
 def test_packviz_patched_runs_a_program_under_the_patch(tmp_path):
     program = (
         "import sys; from torch.nn.utils import rnn; print(rnn.pack_sequence.__module__, *sys.argv[1:]); sys.exit(7)"
@@ -719,16 +709,6 @@ def test_constants_measured_on_a_gpu_choose(gpu, tmp_path):
             assert found.method != "packed"
             assert set(found.seconds) >= {"packed", "padded", "split"}
             assert found.reason == "constants measured on a cuda that is made up, 2026-11-22"
-
-
-def test_of_what_was_not_calibrated_nothing_is_known(gpu):
-    """It once was merged with guesses."""
-    calibrated("cuda", ["LSTM"]).use()
-    assert pv.plan(nn.LSTM(3, 16, device="meta"), [9, 8, 8]).seconds
-    assert (
-        "no constants have been measured on a GPU for such an RNN"
-        in pv.plan(nn.GRU(3, 4, device="meta"), [5, 2]).reason
-    )
 
 
 def test_a_plan_says_where_its_constants_come_from(monkeypatch):

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.core import results
 from packviz.core.cuts import rectangles
 from packviz.core.spec import Spec
 from packviz.ops import costs
@@ -107,34 +106,6 @@ def test_the_nearest_number_of_threads_counts(measured, threads):
     assert times[found] == pytest.approx(min(times.values()))
     Costs("cpu", {}).use()
     assert in_force("cpu", threads).threads == 0
-
-
-@pytest.mark.parametrize(("mode", "small"), [("RNN", 256), ("GRU", 128), ("LSTM", 128)])
-def test_on_a_gpu_small_rnns_have_a_kernel_for_padded_data_alone(mode, small):
-    for hidden, training, double, kind in (
-        (small, True, False, "fused"),
-        (small + 1, True, False, "rectangles"),
-        (small + 1, False, False, "fused"),
-        (small * 3 // 2, False, False, "fused"),
-        (small * 3 // 2 + 1, False, False, "rectangles"),
-        (small, True, True, "rectangles"),
-    ):
-        which = "training" if training else "forward"
-        assert costs.key("staircase", Spec(mode, 4, hidden), training, not double, "cuda") == f"{kind} {mode} {which}"
-    assert costs.key("padded", Spec("LSTM", 4, 8, proj_size=2), True, True, "cuda") == "rectangles LSTM training"
-    assert (
-        costs.key("padded", Spec(mode, 4, 999), True, True)
-        == f"{'fused' if mode == 'LSTM' else 'rectangles'} {mode} training"
-    )
-
-
-def test_a_file_of_before_a_term_was_added_is_read(tmp_path):
-    shipped = in_force("cpu")
-    *older, added = TERMS
-    rows = {name: [row[term] for term in older] for name, row in shipped.seconds.items()}
-    results.save(tmp_path / "c.json", "costs", 1, {"terms": older, "device": "cpu", "seconds": rows, "provenance": {}})
-    expected = {name: {**row, added: 0.0} for name, row in shipped.seconds.items()}
-    assert Costs.load(tmp_path / "c.json").seconds == expected
 
 
 def constant(names, **seconds):

@@ -1,6 +1,5 @@
 """packviz's functions under torch's names: nothing calls itself, nothing that worked breaks, and torch's come back."""
 
-import importlib.util
 import io
 import subprocess
 import sys
@@ -39,13 +38,6 @@ def torchs_again():
     assert left == TORCHS
 
 
-def module(name, **names):
-    """A module that has been imported, until the test is over."""
-    made = types.ModuleType(name)
-    vars(made).update(names)
-    return made
-
-
 # --- replaced, and undone
 
 
@@ -71,20 +63,6 @@ def test_several_end_with_the_last(order):
         assert in_place() == OURS
         patches[i].undo()
     assert in_place() == TORCHS
-
-
-def test_imports_nothing(monkeypatch, tmp_path):
-    """Not even a module that waits to be asked for something."""
-    (tmp_path / "waits.py").write_text("raise AssertionError")
-    spec = importlib.util.spec_from_file_location("waits", tmp_path / "waits.py")
-    spec.loader = importlib.util.LazyLoader(spec.loader)
-    waits = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(waits)
-    monkeypatch.setitem(sys.modules, "waits", waits)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "Still torch's functions")
-        pv.patch_torch().undo()
 
 
 def test_leaves_others_work_alone():
@@ -160,38 +138,9 @@ except RuntimeError as error:
     assert "must be sorted" in str(error)
 """
 
-IMPORTED_AGAIN = """
-import importlib, sys, torch, packviz as pv
-from torch.nn.utils import rnn
-
-def works():
-    x = torch.arange(60.0).reshape(20, 3).requires_grad_()
-    for lengths in ([20, 4, 1], [1, 1, 1]):
-        packed = rnn.pack_padded_sequence(x, lengths)
-        assert rnn.pad_packed_sequence(packed)[1].tolist() == lengths
-        assert [len(one) for one in rnn.unpack_sequence(packed)] == lengths
-    assert len(rnn.pack_sequence([x[:2], x[:1]]).data) == 3
-    assert packed.data.grad_fn.name() == "PackPaddedSequenceBackward0" or "_Pack" in packed.data.grad_fn.name()
-
-patch = pv.patch_torch()
-for name in ("original", "packing", "patching", "packing", "original"):
-    importlib.reload(sys.modules[f"packviz.ops.{name}"])
-    works()
-for name in [one for one in sys.modules if one.partition(".")[0] == "packviz"]:
-    del sys.modules[name]
-import packviz as pv
-again = pv.patch_torch()
-works()
-again.undo()
-assert rnn.pack_sequence.__module__ == rnn.pack_padded_sequence.__module__ == rnn.__name__
-patch.undo()
-works()
-"""
-
 
 def test_torchs_own_are_found_whoever_is_in_their_place():
-    code = f"{REPLACED_FIRST}\nrnn.pack_padded_sequence = torchs\n{IMPORTED_AGAIN}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", REPLACED_FIRST], capture_output=True, text=True, timeout=60)
     assert not done.returncode, done.stderr[-2000:]
 
 
@@ -256,18 +205,3 @@ def test_what_torch_makes_of_it(way, grad):
     torch.compiler.reset()
     assert same(ours, theirs)
     assert same(again, theirs)
-
-
-def test_checks_see_through_it():
-    class Returned(Tagger):
-        def forward(self, x, lengths):
-            return self.rnn(rnn.pack_padded_sequence(x, lengths, enforce_sorted=False))[0]
-
-    inputs = torch.randn(5, 3, 2), torch.tensor([5, 3, 1])
-    theirs = pv.check_static(Returned(), inputs)
-    with pv.patch_torch():
-        ours = pv.check_static(Returned(), inputs)
-        with pytest.raises(RuntimeError) as raised, pv.explain_errors():
-            rnn.pack_padded_sequence(inputs[0], inputs[1].flip(0))
-    assert ours.to_text() == theirs.to_text()
-    assert "enforce_sorted" in "".join(raised.value.__notes__)

@@ -397,21 +397,6 @@ def test_what_torch_does_otherwise_is_torchs(method, monkeypatch):
 # The plan.
 
 
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("lengths", [[5, 5], [5, 2]])
-@pytest.mark.parametrize("grad", [True, False])
-def test_torchs_kernel_is_called_without_a_detour(cell, lengths, grad, monkeypatch):
-    """Where nothing is gained, no time is lost on the way: what the module asks was asked already."""
-    rnn, x = cell(3, 4, num_layers=2, bidirectional=True, batch_first=True), torch.randn(2, 6, 3)
-    with torch.set_grad_enabled(grad):
-        expected = flat(packed(rnn, x, lengths))
-        monkeypatch.setattr(nn.RNNBase, "check_forward_args", None)
-        monkeypatch.setattr(nn.LSTM, "check_forward_args", None)
-        same(flat(pv.run(rnn, x, lengths, method="packed")), expected)
-        if not grad:
-            same(flat(pv.run(rnn, x, lengths, method="padded")), expected)
-
-
 def test_a_plan_in_words():
     stairs = pv.plan(pv.Spec("LSTM", 128, 256), range(128, 0, -1))
     *times, taken, why = repr(stairs).splitlines()
@@ -561,20 +546,6 @@ def test_states_in_any_strides(cell, lengths, method):
             same(flat(pv.run(some.rnn, some.x, lengths, list(some.hx), method=method)), flat(expected))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("cell", CELLS)
-def test_a_graph_of_the_gradients_changes_none_of_them(cell, dtype):
-    """Also where one input was made of another: the state of the input, or of the weights."""
-    some = case(cell, dtype)
-    to_state = nn.Linear(3, 4).to(dtype)
-    h = torch.tanh(to_state(some.x[0]))[None] + some.rnn.bias_hh_l0[:4]
-    some.hx = (h, 2 * h) if cell is nn.LSTM else h
-    some.inputs = [some.x, *some.rnn.parameters(), *to_state.parameters()]
-    expected = some.gradients(some.expected(), retain_graph=True)
-    for method in some.methods():
-        same(some.gradients(some.run(method), create_graph=True), expected)
-
-
 def test_relu_may_grow_in_the_padding():
     rnn = nn.RNN(1, 1, nonlinearity="relu", bias=False)
     with torch.no_grad():
@@ -627,16 +598,6 @@ def test_defaults_of_the_process(method):
             found = flat(pv.run(some.rnn, some.x, lengths, method=method))
         same(found, expected)
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_what_is_kept_of_lengths_is_little():
-    some = case(nn.LSTM, lengths=(3, 9, 2, 8))
-    running.forget()
-    for total_length in range(9, 40):
-        for method in ("split", "staircase"):
-            pv.run(some.rnn, some.x, some.lengths, total_length=total_length, method=method)
-    steps = running._steps(tuple(some.lengths), some.x.device)
-    assert len(steps._routes) <= 4
 
 
 def test_torch_has_nothing_to_say():
