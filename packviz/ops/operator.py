@@ -59,8 +59,9 @@ class Ragged(nn.Module):
         require_rnn(rnn)
         check_method(method)
         # Not as a submodule: what is in it goes by its own names. A compiler that meets it gives up, and gets these.
-        settings = {name: getattr(rnn, name) for name in _SETTINGS} | {"names": flat_names(rnn)}
-        self.__dict__.update(rnn=rnn, method=method, training=rnn.training, _settings=settings, _plain=is_plain(rnn))
+        self.__dict__["rnn"] = rnn
+        self.method, self.training, self._plain = method, rnn.training, is_plain(rnn)
+        self._settings = {name: getattr(rnn, name) for name in _SETTINGS} | {"names": flat_names(rnn)}
         share_names(self, rnn)
 
     def forward(

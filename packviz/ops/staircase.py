@@ -75,7 +75,7 @@ def run(
             ended.append((last, cell if cell is None else cell[left:]))
             state, cell = state[:left], cell if cell is None else cell[:left]
         finals.append(tuple(_ordered(_joined(s[::-1]), grid.rank) for s in zip(*ended, strict=True)))  # type: ignore[arg-type]
-    h_n, c_n = (s[0] if s[0] is None else torch.stack(s) for s in zip(*finals, strict=True))  # type: ignore[arg-type]
+    h_n, c_n = (s[0] if s[0] is None else torch.stack(s) for s in zip(*finals, strict=True))
     if target is None:
         return outs, h_n, c_n  # type: ignore[return-value]
     shape = target.shape(layer.directions * layer.output_size)

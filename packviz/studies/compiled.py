@@ -92,7 +92,7 @@ class Wrapping(Forecaster):
     def __init__(self, features: int, hidden: int, wrap: Callable[[Any], nn.Module]) -> None:
         """Draws the weights; `wrap` makes a module that takes lengths of an RNN."""
         super().__init__(features, hidden)
-        self.encoder, self.decoder = wrap(self.encoder), wrap(self.decoder)  # type: ignore[arg-type]
+        self.encoder, self.decoder = wrap(self.encoder), wrap(self.decoder)
 
     def forward(self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor) -> Tensor:
         """As above, exact for every length."""
