@@ -62,7 +62,7 @@ def test_workers_share_the_data_set(n, batch_size, window, workers, drop_last, e
         ({"batch_size": 0}, "batch_size is 0; give a whole number of at least 1"),
         ({"window": 1.5}, "window is 1.5; give"),
         ({"seed": -1}, "seed is -1; give a whole number of at least 0"),
-        ({"lengths": [0]}, r"lengths\[0\] is 0"),
+        ({"lengths": [-1]}, r"lengths\[0\] is -1"),
         ({"num_replicas": 0}, "num_replicas is 0; give"),
         ({"rank": 2, "num_replicas": 2}, "rank is 2; give a number from 0 to 1, below num_replicas"),
     ],
