@@ -14,7 +14,7 @@ with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as _stub:
 # A package holds modules, such as `packviz.draw`, and its modules hold the verbs and classes.
 __all__ = sorted(name for name, home in _HOME.items() if home.count(".") == 2)
 # Old names and new. Arguments that were renamed are listed in docs/renamed.md, too.
-_RENAMED = {"Buckets": "BucketSampler", "figures": "draw", "padding_mask": "real_mask"}
+_RENAMED = {"Buckets": "BucketSampler", "figures": "draw", "padding_mask": "real_mask", "ragged_op": "Ragged"}
 _RENAMED |= {name: f"draw.{name}" for name in ("Aligned", "Attention", "Scores", "Stairs", "Strips")}
 
 

@@ -24,14 +24,13 @@ from packviz.draw.picture import show as show
 from packviz.ops.masks import align as align
 from packviz.ops.masks import masked_loss as masked_loss
 from packviz.ops.masks import real_mask as real_mask
-from packviz.ops.operator import ragged_op as ragged_op
+from packviz.ops.operator import Ragged as Ragged
 from packviz.ops.packing import pack_padded_sequence as pack_padded_sequence
 from packviz.ops.packing import pack_sequence as pack_sequence
 from packviz.ops.packing import pad_packed_sequence as pad_packed_sequence
 from packviz.ops.packing import unpack_sequence as unpack_sequence
 from packviz.ops.packing import unpack_to_length as unpack_to_length
 from packviz.ops.patching import patch_torch as patch_torch
-from packviz.ops.running import Ragged as Ragged
 from packviz.ops.running import plan as plan
 from packviz.ops.running import run as run
 from packviz.ops.sampler import BucketSampler as BucketSampler

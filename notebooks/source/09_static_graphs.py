@@ -253,7 +253,7 @@ if not table.moved:
     assert cells["maximum, padded with −inf"]["ONNX, legacy"].outcome == "WRONG"
     assert cells["maximum, masked"]["ONNX, legacy"].outcome == "right"
     assert compiled["packed, padded again"] == compiled["only pack disabled"] == 2
-    assert compiled["disabled island"] == compiled["ragged_op"] == 5
+    assert compiled["disabled island"] == compiled["Ragged"] == 5
 
 
 # %%
@@ -263,10 +263,10 @@ class PackedLSTM(torch.nn.Module):
         self.lstm = torch.nn.LSTM(*sizes)
 
     @torch.compiler.disable
-    def forward(self, x, lengths):
+    def forward(self, x, lengths, total_length):
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
         result, states = self.lstm(packed)
-        output, _ = pad_packed_sequence(result, total_length=x.size(0))
+        output, _ = pad_packed_sequence(result, total_length=total_length)
         return output, states
 
 
@@ -276,8 +276,8 @@ class PackedLSTM(torch.nn.Module):
 # The other way: make pack → RNN → pad **one custom operator**, padded in and padded out. A compiler keeps it as it
 # is, like any operator.
 #
-# `pv.ragged_op` makes one of your RNN: the same parameters under the same names. With it `fullgraph=True` works, and
-# `torch.export` with any batch size and any number of steps.
+# `pv.Ragged(rnn)` is `pv.run` as a module, with your RNN's parameters under their names. To a compiler it is one
+# operator: `fullgraph=True` works, and `torch.export` with any batch size and any number of steps.
 
 
 # %%
@@ -287,11 +287,11 @@ class Model(torch.nn.Module):
         self.rnn, self.head = rnn, torch.nn.Linear(7, 2)
 
     def forward(self, x, lengths):
-        output, _ = self.rnn(torch.tanh(x), lengths)
+        output, _ = self.rnn(torch.tanh(x), lengths, total_length=x.shape[0])
         return torch.relu(self.head(output))
 
 
-model = Model(pv.ragged_op(torch.nn.LSTM(3, 7)))
+model = Model(pv.Ragged(torch.nn.LSTM(3, 7)))
 whole = torch.compile(model, backend="eager", fullgraph=True)  # "eager" needs no C++ compiler
 other, n = torch.randn(9, 4, 3), torch.tensor([1, 9, 5, 5])
 print("one graph, the same output:", torch.equal(whole(other, n), model(other, n)))
@@ -319,7 +319,7 @@ assert torch.equal(torch.compile(island, backend=count_operators)(x, lengths), i
 assert graphs == [1, 2]  # tanh; linear, relu
 assert torch.equal(whole(other, n), model(other, n))
 assert torch.equal(program(other, n), model(other, n))
-ours, _ = pv.ragged_op(lstm)(x, n := torch.tensor([3, 5]))
+ours, _ = pv.Ragged(lstm)(x, n := torch.tensor([3, 5]))
 theirs, _ = pad_packed_sequence(lstm(pack_padded_sequence(x, n, enforce_sorted=False))[0])
 assert torch.allclose(ours, theirs, atol=1e-6)
 gradients = [torch.autograd.grad(output.sum(), lstm.parameters()) for output in (ours, theirs)]
@@ -352,7 +352,7 @@ recorded
 
 # %% tags=["claims"]
 (point,) = recorded.points
-operator, padded, packed = "compiled, ragged_op", "compiled, padded", "packed"
+operator, padded, packed = "compiled, Ragged", "compiled, padded", "packed"
 assert recorded.ratio(point, packed, padded).value > 1
 assert recorded.ratio(point, operator, packed).value < 1
 

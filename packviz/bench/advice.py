@@ -20,7 +20,7 @@ from packviz.bench.timing import FEWEST_ROUNDS, RATIOS, Estimate, Ratio, Timing,
 from packviz.core import batches as buckets
 from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED, SHUFFLED, WINDOW, Load
-from packviz.core.layout import IntArray, Layout
+from packviz.core.layout import IntArray, Layout, require_steps
 from packviz.core.spec import Spec
 from packviz.core.validation import at_least, require_seconds
 from packviz.draw import bars, palette, quantities, text
@@ -414,7 +414,7 @@ def _lengths(values: Any) -> IntArray:
         raise ValueError("lengths is None; give a list, an array, a tensor, a Layout or a file")
     if isinstance(values, (str, PathLike)):
         values = sources.read(str(values))
-    return Layout(values).lengths
+    return require_steps(Layout(values)).lengths
 
 
 def _middle(groups: Sequence[IntArray], load: Load, sample: int) -> list[IntArray]:

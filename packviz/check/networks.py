@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from packviz.ops.operator import ragged_op
+from packviz.ops.operator import Ragged
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 Three = tuple[Tensor, Tensor, Tensor]
@@ -250,11 +250,11 @@ class OperatorTagger(Tagger):
     def __init__(self) -> None:
         """Draws the weights."""
         super().__init__()
-        self.lstm = ragged_op(nn.LSTM(3, 7))
+        self.lstm = Ragged(nn.LSTM(3, 7))
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         x = torch.tanh(self.before(x))
-        output, _ = self.lstm(x, lengths)
+        output, _ = self.lstm(x, lengths, total_length=x.size(0))
         return torch.tanh(self.after(torch.relu(output)))
 
 
@@ -268,7 +268,7 @@ TAGGERS = {
     "packed if ragged": ConditionalTagger,
     "only pack disabled": PackDisabledTagger,
     "disabled island": IslandTagger,
-    "ragged_op": OperatorTagger,
+    "Ragged": OperatorTagger,
 }
 """The taggers by the name that a table gives them."""
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from packviz.core.has_text import HasText
-from packviz.core.layout import BoolArray, Layout, frozen, sequence_name
+from packviz.core.layout import BoolArray, Layout, frozen, require_steps, sequence_name
 from packviz.core.validation import require_dense, require_values, share
 from packviz.draw import grids, text
 from packviz.draw.drawing import Drawing
@@ -459,7 +459,7 @@ def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any, batch_first: bool) -> Lay
         ours, theirs = getattr(x, kind), getattr(weight, kind)
         if ours != theirs:
             raise ValueError(f"x has {kind} {ours} but the module {theirs}: call x.to({theirs!r}) first")
-    return Layout.from_padded(x.shape, lengths, batch_first)
+    return require_steps(Layout.from_padded(x.shape, lengths, batch_first))
 
 
 @contextmanager

@@ -223,7 +223,7 @@ def _may_hold_lengths(leaf: Any) -> bool:
 
 _NAMES = {"trace": "torch.jit.trace", "export": "torch.export", "compile": "torch.compile(fullgraph=True)",
           "onnx": "torch.onnx.export(dynamo=True)", "onnx_legacy": "torch.onnx.export(dynamo=False)"}  # fmt: skip
-_OPERATOR = "Make pack → RNN → pad one operator: pv.ragged_op(rnn)."
+_OPERATOR = "Make pack → RNN → pad one operator: pv.Ragged(rnn)."
 _TENSORS = "Compute with tensors (a mask, torch.where), or do this outside of the network."
 
 

@@ -84,7 +84,7 @@ def predict(lengths: Sequence[int], cuts: Sequence[int], rates: Rates) -> Predic
 
 def every_cut(lengths: Sequence[int]) -> tuple[int, ...]:
     """A cut after every distinct length: no wasted cell."""
-    return (0, *sorted(set(lengths)))
+    return (0, *sorted(set(lengths) - {0}))
 
 
 def best_cuts(lengths: Sequence[int], rates: Rates, calls: int | None = None) -> tuple[int, ...]:

@@ -59,7 +59,7 @@ class Layout:
         """Describes the batch with these lengths.
 
         Args:
-            lengths: `(B,)` whole numbers, each at least 1: a list, an array, a tensor on any device, or whatever
+            lengths: `(B,)` whole numbers, each at least 0: a list, an array, a tensor on any device, or whatever
                 NumPy makes an array of, such as a pandas Series. Floats may be among them if they are whole. A `Layout`
                 brings its `max_len` and `sorted_indices` along, unless they are given.
             max_len: `T`, the padded length in time steps; `max(lengths)` if not given.
@@ -68,14 +68,14 @@ class Layout:
                 `from_packed` to take over its order.)
 
         Raises:
-            ValueError: a length is not a whole number of at least 1, or is over `max_len` or `MOST_STEPS`; or
+            ValueError: a length is not a whole number of at least 0, or is over `max_len` or `MOST_STEPS`; or
                 `sorted_indices` is not an order in which the lengths never increase.
         """
         if isinstance(lengths, Layout):
             max_len = lengths.max_len if max_len is None else max_len
             sorted_indices = lengths.sorted_indices if sorted_indices is None else sorted_indices
         n = read_lengths(lengths)
-        require_none(n, n < 1, "lengths", "every sequence needs at least one time step; drop the empty ones")
+        require_none(n, n < 0, "lengths", "a sequence has at least 0 time steps")
         require_none(n, n > MOST_STEPS, "lengths", f"a Layout has at most {MOST_STEPS:,} time steps")
         longest = int(n.max())
         if max_len is None:
@@ -163,7 +163,7 @@ class Layout:
             mask: `(B, T)` booleans (or 0 and 1), true at real cells. Real cells must come first in every row.
 
         Raises:
-            ValueError: the mask is not two-dimensional, or a row is empty or has padding before a real cell.
+            ValueError: the mask is not two-dimensional, has no real cell, or a row has padding before a real cell.
         """
         try:
             m = host_array(mask)
@@ -176,12 +176,8 @@ class Layout:
                 raise ValueError("mask must hold only True and False (or 1 and 0): true where a cell is real")
             m = m.astype(bool)
         lengths = m.sum(axis=1)
-        if not lengths.all():
-            b = int(np.argmin(lengths))
-            raise ValueError(
-                f"mask row {b} has no real cell; every sequence needs at least one time step. If the mask is True at"
-                " padding, pass ~mask"
-            )
+        if not lengths.any():
+            raise ValueError("mask has no real cell; if the mask is True at padding, pass ~mask")
         holes = np.flatnonzero((m != (np.arange(m.shape[1]) < lengths[:, None])).any(axis=1))
         if holes.size:
             b = int(holes[0])
@@ -201,7 +197,7 @@ class Layout:
                 tensor's `offsets()`, or the `cu_seqlens` of an attention kernel.
 
         Raises:
-            ValueError: `offsets` does not begin at 0, or does not rise from one entry to the next.
+            ValueError: `offsets` does not begin at 0, or falls from one entry to the next.
         """
         starts = _whole_numbers(offsets, "offsets", "give the row at which each sequence begins, and the row count")
         if starts[0] != 0 or starts.size == 1:
@@ -210,12 +206,9 @@ class Layout:
                 " Layout(lengths).starts"
             )
         lengths = np.diff(starts)
-        if (lengths < 1).any():
-            b = int(np.argmax(lengths < 1))
-            raise ValueError(
-                f"offsets must rise, but go from {starts[b]} to {starts[b + 1]} at entry {b + 1}: every sequence needs"
-                " at least one row; drop the empty ones"
-            )
+        if (lengths < 0).any():
+            b = int(np.argmax(lengths < 0))
+            raise ValueError(f"offsets must not fall, but go from {starts[b]} to {starts[b + 1]} at entry {b + 1}")
         return cls(lengths)
 
     @property
@@ -307,6 +300,17 @@ class Layout:
     @property
     def _key(self) -> tuple[bytes, int, bytes]:
         return self.lengths.tobytes(), self.max_len, self.sorted_indices.tobytes()
+
+
+def require_steps(layout: Layout) -> Layout:
+    """Returns a layout without empty sequences, for who packs, because torch refuses them.
+
+    Raises:
+        ValueError: there is one.
+    """
+    n = layout.lengths
+    require_none(n, n < 1, "lengths", "every sequence needs at least one time step here; drop the empty ones")
+    return layout
 
 
 def sequence_name(index: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from packviz.core import lengths as sources
-from packviz.core.layout import Layout, sequence_name
+from packviz.core.layout import Layout, require_steps, sequence_name
 from packviz.core.sentences import sentences
 from packviz.explorers.panel import dropdown, row, show, slider
 
@@ -36,7 +36,7 @@ class LengthsField(widgets.Text):
         Raises:
             ValueError: what stands there is no list of lengths.
         """
-        return Layout(sources.read(io.StringIO(self.value)))
+        return require_steps(Layout(sources.read(io.StringIO(self.value))))
 
 
 class LengthsPicker(widgets.VBox):
@@ -117,7 +117,7 @@ class LengthsPicker(widgets.VBox):
         if kind not in (TYPED, FILE):
             return Layout(sources.DISTRIBUTIONS[kind](self.many.value, self.longest.value, self.seed.value))
         file = io.StringIO(self.typed.value) if kind == TYPED else _uploaded(self.upload.value)
-        layout = Layout(sources.read(file))
+        layout = require_steps(Layout(sources.read(file)))
         if self._most and layout.batch_size > self._most:
             many = f"there are {layout.batch_size:,} lengths; the panel takes at most {self._most:,}"
             raise ValueError(f"{many}: see packviz.batches")

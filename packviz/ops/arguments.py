@@ -28,10 +28,7 @@ def require_padded(x: Any) -> None:
         TypeError: it is not. For a packed batch, the error says how to pad it.
     """
     if isinstance(x, PackedSequence):
-        raise TypeError(
-            "x is a PackedSequence: call rnn(x, hx) on it, or unpack it with pad_packed_sequence and give the padded"
-            " batch and its lengths"
-        )
+        raise TypeError("x is a PackedSequence: unpack it with pad_packed_sequence, and give x and its lengths")
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a tensor, got {type(x).__name__}")
 

@@ -24,23 +24,11 @@ from packviz.core.has_text import HasText
 from packviz.core.machine import cpu_name
 from packviz.core.spec import Spec
 
-
-@dataclass(frozen=True)
-class Term:
-    """What a constant of the model is multiplied with.
-
-    Attributes:
-        rate: what it grows with, as a field of `Rates`: the run, its calls, its steps, its cells, or both of these.
-        share: how many times for each of them, for an RNN: once in all, or for each layer and direction, for each
-            number in the weights of all layers, or for each gate, of which a cell has `G · H` in every layer.
-    """
-
-    rate: str
-    share: Callable[[Spec], int]
-
-
-def _once(spec: Spec) -> int:
-    return 1
+Term = tuple[str, Callable[[Spec], int]]
+"""What a constant of the model is multiplied with: what it grows with, as a field of `Rates` (the run, its calls, its
+steps, its cells, or both of these), and how many times for each of them, for an RNN. That is once in all, or for each
+layer and direction, each number in the weights of all layers, or each gate, of which a cell has `G · H` in every
+layer."""
 
 
 def _layers(spec: Spec) -> int:
@@ -51,23 +39,19 @@ def _gates(spec: Spec) -> int:
     return _layers(spec) * spec.gates
 
 
-def _weights(spec: Spec) -> int:
-    return spec.weights
-
-
 TERMS: Mapping[str, Term] = MappingProxyType(
     {
-        "run": Term("fixed", _once),
-        "layer": Term("fixed", _layers),
-        "call": Term("call", _layers),
-        "call, weight": Term("call", _weights),
-        "step": Term("step", _layers),
-        "step, weight": Term("step", _weights),
-        "cell": Term("cell", _layers),
-        "cell, gate": Term("cell", _gates),
-        "cell, weight": Term("cell", _weights),
-        "cell, step, gate": Term("square", _gates),
-        "step of all": Term("step", _once),
+        "run": ("fixed", lambda spec: 1),
+        "layer": ("fixed", _layers),
+        "call": ("call", _layers),
+        "call, weight": ("call", lambda spec: spec.weights),
+        "step": ("step", _layers),
+        "step, weight": ("step", lambda spec: spec.weights),
+        "cell": ("cell", _layers),
+        "cell, gate": ("cell", _gates),
+        "cell, weight": ("cell", lambda spec: spec.weights),
+        "cell, step, gate": ("square", _gates),
+        "step of all": ("step", lambda spec: 1),
     }
 )
 """The terms of the model, by name. The last two are for torch's packed backward on the CPU, which goes through all
@@ -116,8 +100,7 @@ class Costs(HasText):
             known.clear()
         known.pop(0, None)
         known[self.threads] = self
-        rates.cache_clear()
-        weighed.cache_clear()
+        forget()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes them to a JSON file."""
@@ -165,7 +148,7 @@ def origin(provenance: Mapping[str, Any]) -> str:
 def amounts(spec: Spec, calls: int, steps: int, cells: int) -> dict[str, int]:
     """Returns how much of each of `TERMS` a run takes, with so many calls, time steps and cells in every layer."""
     counts = {"fixed": 1, "call": calls, "step": steps, "cell": cells, "square": steps * cells}
-    return {name: term.share(spec) * counts[term.rate] for name, term in TERMS.items()}
+    return {name: share(spec) * counts[rate] for name, (rate, share) in TERMS.items()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -243,7 +226,7 @@ def rates(
     for method, name in names.items():
         sums = dict.fromkeys(("fixed", "call", "step", "cell", "square"), 0.0)
         for term, seconds in known.seconds[name].items():
-            sums[TERMS[term].rate] += seconds * one[term]
+            sums[TERMS[term][0]] += seconds * one[term]
         found[method] = Rates(**sums)
     return MappingProxyType(found)
 
@@ -319,23 +302,17 @@ def weighed(
     return Plan(method, cuts, MappingProxyType(seconds), measured_on=measured_on)
 
 
-def staircase(
-    spec: Spec,
-    lengths: tuple[int, ...],
-    training: bool = True,
-    device: str = "cpu",
-    fused: bool = True,
-    threads: int = 1,
-) -> tuple[int, ...]:
+def staircase(spec: Spec, lengths: tuple[int, ...], *place: Any, **options: Any) -> tuple[int, ...]:
     """Returns the cuts of the staircase that should be fastest, among staircases. Takes what `choose` does.
 
     Without measured constants it is the one with the fewest cells, of up to four rectangles.
     """
-    if each := rates(spec, training, device, fused, threads):
+    if each := rates(spec, *place, **options):
         return best_cuts(lengths, each["staircase"])
     return best_cuts(lengths, Rates(0, 0, 0, 1), min(4, len(set(lengths))))
 
 
+@functools.lru_cache(maxsize=64)
 def in_force(device: str, threads: int = 1) -> Costs:
     """Returns the constants that `choose` uses on a kind of device: the shipped ones, or those of `Costs.use`.
 
@@ -349,6 +326,12 @@ def in_force(device: str, threads: int = 1) -> Costs:
     known = _known(device)
     nearest = min(known, key=lambda measured: abs(math.log((measured or threads) / threads)), default=0)
     return known.get(nearest, Costs(device, {}))
+
+
+def forget() -> None:
+    """Drops what is kept of constants and choices."""
+    for remembered in (in_force, rates, weighed):
+        remembered.cache_clear()
 
 
 def _known(device: str) -> dict[int, Costs]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from packviz.core.cuts import rectangles
 from packviz.core.layout import IntArray
 from packviz.core.padded import Padded
-from packviz.ops.index import needs_grad, placed
+from packviz.ops.index import mapped, placed
 
 MOST_SHAPES = 4
 """For how many shapes of padded tensors the indices of a batch are kept."""
@@ -42,18 +42,14 @@ class Cells:
         """Takes the rectangles, and how many rows the tensor has."""
         self._rectangles, self._n_rows = rectangles, n_rows
 
-    def take(self, x: Tensor, features: int, column: bool) -> list[Tensor]:
-        """The rectangles `(t, n, F)` out of a tensor: zero at padding.
-
-        With `column` there is one more feature, 1 at padding and 0 elsewhere, in those that have padding.
-        """
-        flat, taken = x.reshape(-1, features), []
-        for steps, sequences, rows, waste in self._rectangles:
-            cells = x.new_empty(len(rows), features + (column and len(waste) > 0))
-            torch.index_select(flat, 0, rows, out=cells[:, :features])
-            _blank(cells, waste, features)
-            taken.append(cells.view(steps, sequences, -1))
-        return taken
+    def take(self, x: Tensor, features: int) -> list[Tensor]:
+        """The rectangles `(t, n, F)` out of a tensor: zero at padding."""
+        flat = x.reshape(-1, features)
+        taken = [(flat.index_select(0, one.rows), one) for one in self._rectangles]
+        return [
+            (cells.index_fill_(0, one.waste, 0) if len(one.waste) else cells).view(one.steps, one.sequences, -1)
+            for cells, one in taken
+        ]
 
     def put(self, values: Sequence[Tensor], shape: tuple[int, ...], padding_value: float) -> Tensor:
         """A tensor of this shape with the rectangles where they belong, and `padding_value` elsewhere."""
@@ -75,80 +71,93 @@ class Cells:
 
 
 class Whole:
-    """The one rectangle of a padded batch as it is, up to its longest sequence. It does what `Cells` does.
+    """Rectangles that all have every sequence, in the caller's order: slices of a padded batch, as `Cells`.
 
-    A tensor may hold the features of several rectangles side by side.
+    A tensor may hold the features of two directions side by side, where there is one rectangle.
     """
 
-    def __init__(self, shape: Padded, steps: int, padding: IntArray, waste: Tensor) -> None:
-        """Takes the shape of the batch, the steps of the rectangle `(t, B)`, and which of its cells are padding."""
-        self._shape, self._steps, self._padding, self._waste = shape, steps, padding, waste
+    def __init__(
+        self, shape: Padded, spans: Sequence[tuple[int, int]], padding: IntArray, waste: Sequence[Tensor]
+    ) -> None:
+        """Takes the shape of the batch and the time steps of each rectangle.
 
-    def take(self, x: Tensor, features: int, column: bool) -> list[Tensor]:
-        """See `Cells`."""
+        Args:
+            shape: of the batch.
+            spans: the first time step of each rectangle, and the one after its last.
+            padding: which cells of the batch `(t, B)`, up to its longest sequence, are padding.
+            waste: by rectangle, which of its cells are padding.
+        """
+        self._shape, self._spans, self._padding, self._waste = shape, spans, padding, waste
+
+    def take(self, x: Tensor, features: int) -> list[Tensor]:
+        """See `Cells`. What has no padding is a view."""
         taken = []
         for part in self._time_major(x).split(features, 2):  # type: ignore[no-untyped-call]
-            cells = x.new_empty(self._steps, self._shape.batch, features + (column and len(self._waste) > 0))
-            cells[..., :features] = part
-            _blank(cells.flatten(0, 1), self._waste, features)
-            taken.append(cells)
+            for (start, end), waste in zip(self._spans, self._waste, strict=True):
+                cells = part[start:end]
+                if len(waste):
+                    cells = cells.clone(memory_format=torch.contiguous_format)
+                    cells.flatten(0, 1).index_fill_(0, waste, 0)
+                taken.append(cells)
         return taken
 
     def put(self, values: Sequence[Tensor], shape: tuple[int, ...], padding_value: float) -> Tensor:
         """See `Cells`."""
-        out = values[0].new_empty(shape)
-        torch.cat([*values], 2, out=self._time_major(out))
-        if self._shape.steps > self._steps:
-            (out[:, self._steps :] if self._shape.batch_first else out[self._steps :]).fill_(padding_value)
+        out, steps = values[0].new_empty(shape), self._spans[-1][1]
+        rows = self._time_major(out)
+        torch.cat([*values], 0 if len(self._spans) > 1 else 2, out=rows[:steps])
+        if self._shape.steps > steps:
+            rows[steps:].fill_(padding_value)
         out.view(-1, shape[-1]).index_fill_(0, self._waste_rows, padding_value)
         return out
 
     def _time_major(self, x: Tensor) -> Tensor:
-        return (x.transpose(0, 1) if self._shape.batch_first else x)[: self._steps]
+        return x.transpose(0, 1) if self._shape.batch_first else x
 
     @cached_property
     def _waste_rows(self) -> Tensor:
         step, sequence = np.divmod(self._padding, self._shape.batch)
-        return placed(self._waste.device, self._shape.rows(sequence, step))[0]
-
-
-def _blank(cells: Tensor, waste: Tensor, features: int) -> None:
-    """Clears the padding among cells, and marks it if they have a column for that."""
-    if len(waste):
-        cells.index_fill_(0, waste, 0)
-        for column in cells[:, features:].unbind(1):
-            column.zero_().index_fill_(0, waste, 1)
+        return placed(self._waste[0].device, self._shape.rows(sequence, step))[0]
 
 
 class Grid:
     """The cells of a staircase: rectangle after rectangle, each time-major, the longest sequences first.
 
-    A single rectangle has the sequences in the caller's order: there is nothing to sort for.
+    Where every rectangle has all sequences, they are in the caller's order: there is nothing to sort for.
 
     Attributes:
         rectangles: `(first step, step after the last, sequences)` of each.
         waste: by rectangle, which of its cells are padding.
-        order: `(B,)` the caller's index of the sequence in each place; none if that is the caller's order.
+        ends: by rectangle, the last cells of the sequences that end in it, and how many sequences are left after it.
+        order: `(B,)` the caller's index of the sequence in each place; `None` if that is the caller's order.
         rank: `(B,)` the place of each sequence: the inverse of `order`.
     """
 
     def __init__(self, lengths: Sequence[int], cuts: Sequence[int], device: torch.device) -> None:
         """Lays out the staircase with these cuts; see `cuts.rectangles`."""
-        self.rectangles = rectangles(lengths, cuts)
-        self._device, self._lengths = device, np.array(lengths)
-        is_ordered = len(self.rectangles) > 1
-        self._order = np.argsort(-self._lengths, kind="stable") if is_ordered else np.arange(len(lengths))
-        self._masks = [
-            np.arange(a, b)[:, None] >= self._lengths[self._order[:n]] for a, b, n in self.rectangles
-        ]  # true at padding
+        self.rectangles, n = rectangles(lengths, cuts), np.array(lengths)
+        is_ordered = self.rectangles[-1][2] < len(n)
+        self._device, self._order = device, np.argsort(-n, kind="stable") if is_ordered else np.arange(len(n))
+        self._lengths = n[self._order]
+        self._masks = [np.arange(a, b)[:, None] >= self._lengths[:n] for a, b, n in self.rectangles]  # true at padding
+        left = [n for _, _, n in self.rectangles[1:]] + [0]
+        ends = [
+            (self._lengths[k:n] - 1 - a) * n + np.arange(k, n)
+            for (a, _, n), k in zip(self.rectangles, left, strict=True)
+        ]
         orders = [self._order, np.argsort(self._order)] if is_ordered else []
-        self._padding = [np.flatnonzero(mask) for mask in self._masks]
-        found = placed(device, *orders, *self._padding)
-        self.order: Tensor | None = found[0] if is_ordered else None
-        self.rank: Tensor | None = found[1] if is_ordered else None
-        self.waste = found[len(orders) :]
+        found = placed(device, *map(np.flatnonzero, self._masks), *ends, *orders)
+        self.waste, count = found[: len(ends)], len(ends)
+        self.ends = list(zip(found[count : 2 * count], left, strict=True))
+        self.order: Tensor | None = found[-2] if is_ordered else None
+        self.rank: Tensor | None = found[-1] if is_ordered else None
         self._cells: dict[tuple[Padded, range, int], Cells | Whole] = {}
-        self._last: dict[tuple[Padded, int], Tensor] = {}
+
+    def mark(self, i: int, like: Tensor) -> Tensor:
+        """`(t, n, 1)` a column that is 1 at the padding of a rectangle and 0 elsewhere."""
+        return (
+            like.new_zeros(like.shape[0] * like.shape[1], 1).index_fill_(0, self.waste[i], 1).view(*like.shape[:2], 1)
+        )
 
     def source(self, shape: Padded, direction: int) -> Cells | Whole:
         """Where the cells of one direction are in a padded batch. The reverse one (1) begins at each sequence's end."""
@@ -158,23 +167,14 @@ class Grid:
         """Where the cells of all directions, one after the other, are in a padded batch of rows `(…, …, D)`."""
         return self._found(shape, range(directions), directions)
 
-    def last(self, shape: Padded, directions: int) -> Tensor:
-        """`(D · B,)` where in such a batch each direction ends each sequence, in the caller's order."""
-        if (shape, directions) not in self._last:
-            if len(self._last) == MOST_SHAPES:
-                self._last.clear()
-            sequence, ends = np.arange(shape.batch), (self._lengths - 1, 0)[:directions]
-            rows = [shape.rows(sequence, end) * directions + d for d, end in enumerate(ends)]
-            (self._last[shape, directions],) = placed(self._device, np.concatenate(rows))
-        return self._last[shape, directions]
-
     def _found(self, shape: Padded, which: range, directions: int) -> Cells | Whole:
         key = shape, which, directions
         if key not in self._cells:
             if len(self._cells) == 2 * MOST_SHAPES:
                 self._cells.clear()
-            if len(self.rectangles) == 1 and directions == 1 and which == range(1):
-                self._cells[key] = Whole(shape, self.rectangles[0][1], self._padding[0], self.waste[0])
+            if self.order is None and directions == 1 and which == range(1):
+                padding = np.flatnonzero(np.concatenate(self._masks))
+                self._cells[key] = Whole(shape, [(a, b) for a, b, _ in self.rectangles], padding, self.waste)
             else:
                 self._cells[key] = self._scattered(shape, which, directions)
         return self._cells[key]
@@ -185,7 +185,7 @@ class Grid:
             for (a, b, n), mask in zip(self.rectangles, self._masks, strict=True):
                 step, sequence = np.arange(a, b)[:, None], self._order[:n]
                 if d:
-                    step = np.where(mask, step, self._lengths[sequence] - 1 - step)
+                    step = np.where(mask, step, self._lengths[:n] - 1 - step)
                 rows = shape.rows(sequence, step)
                 if directions > 1:
                     rows = rows * directions + d
@@ -196,55 +196,20 @@ class Grid:
         return Cells(cells, shape.batch * shape.steps * directions)
 
 
-def taken(x: Tensor, features: int, cells: Cells | Whole, column: bool) -> Sequence[Tensor]:
+def taken(x: Tensor, features: int, cells: Cells | Whole) -> Sequence[Tensor]:
     """`cells.take`, which can be differentiated any number of times."""
-    if not needs_grad(x):
-        return cells.take(x, features, column)
-    return Take.apply(x, features, cells, column)  # type: ignore[no-untyped-call,no-any-return]
+    take, shape = (lambda x: tuple(cells.take(x, features))), x.shape
+    found: Sequence[Tensor] = mapped(take, take, lambda *values: cells.put(values, shape, 0.0), x)
+    return found
 
 
 def put(values: Sequence[Tensor], shape: tuple[int, ...], cells: Cells | Whole, padding_value: float) -> Tensor:
     """`cells.put`, which can be differentiated any number of times."""
-    if not any(map(needs_grad, values)):
-        return cells.put(values, shape, padding_value)
-    return Put.apply(shape, cells, padding_value, *values)  # type: ignore[no-untyped-call,no-any-return]
-
-
-class Take(torch.autograd.Function):
-    """The rectangles of some cells, see `Cells.take`.
-
-    Its gradient is `Put`, whose gradient is this, any number of times.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, features: int, cells: Cells | Whole, column: bool = False) -> tuple[Tensor, ...]:
-        """Takes them from `x`, whatever its shape."""
-        ctx.shape, ctx.features, ctx.cells = x.shape, features, cells
-        return tuple(cells.take(x, features, column))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        """Puts them where they came from."""
-        own = [gradient[..., : ctx.features] for gradient in gradients]
-        return Put.apply(ctx.shape, ctx.cells, 0.0, *own), None, None, None  # type: ignore[no-untyped-call]
-
-
-class Put(torch.autograd.Function):
-    """A tensor with the rectangles of some cells, see `Cells.put`.
-
-    Its gradient is `Take`, whose gradient is this, any number of times.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, shape: tuple[int, ...], cells: Cells | Whole, padding_value: float, *values: Tensor
-    ) -> Tensor:
-        """Puts them into a new tensor of this shape."""
-        ctx.features, ctx.cells = values[0].shape[-1], cells
-        return cells.put(values, shape, padding_value)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        """Takes them from where they were put."""
-        taken = Take.apply(gradient, ctx.features, ctx.cells)  # type: ignore[no-untyped-call]
-        return None, None, None, *taken
+    features = values[0].shape[-1]
+    found: Tensor = mapped(
+        lambda *values: cells.put(values, shape, padding_value),
+        lambda *values: cells.put(values, shape, 0.0),
+        lambda x: tuple(cells.take(x, features)),
+        *values,
+    )
+    return found

@@ -13,7 +13,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import CellType, FrameType, FunctionType, GeneratorType, MemberDescriptorType, ModuleType
+from types import CellType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 _LEVELS = 8  # how far a place is followed to what leads to it, such as a module
@@ -189,9 +189,6 @@ def _links(one: Any, value: Any) -> list[_Link]:
         return found + _entries(one, lambda f: f.__kwdefaults__ or {}, value, "'s default argument {!r}")
     if isinstance(one, type):
         return [_attribute(one, key, each) for key, each in list(vars(one).items()) if _unwrapped(each) is value]
-    if isinstance(one, functools.partial):
-        found = [_argument(one, i) for i, each in enumerate((one.func, *one.args)) if each is value]
-        return found + _entries(one, lambda p: p.keywords, value, " (a partial), argument {!r}")
     if isinstance(one, dict):
         found = _entries(one, lambda d: d, value, ".{}" if "__name__" in one else "[{!r}]")
         is_key = any(key is value for key in list(dict.keys(one)))
@@ -201,7 +198,7 @@ def _links(one: Any, value: Any) -> list[_Link]:
     if isinstance(one, tuple):
         return [_Link(f"[{i}]") for i, each in enumerate(one) if each is value]
     hidden = isinstance(one, (*_WRAPPERS, _CACHED))  # what it says to hold cannot be set, or is not used
-    found = [] if hidden else _entries(one, _names, value, ".{}") + _slots(one, value)
+    found = [] if hidden else _entries(one, _names, value, ".{}")
     return found or [_Link(f" (in a {type(one).__name__})")]
 
 
@@ -265,30 +262,11 @@ def _attribute(kind: type, name: str, each: Any) -> _Link:
     return _Link(suffix, kind, lambda kind: vars(kind).get(name), put, type(each) if wrapped else lambda new: new)
 
 
-def _argument(one: functools.partial[Any], i: int) -> _Link:
-    def put(one: Any, new: Any) -> None:
-        function, *arguments = _with((one.func, *one.args), i, new)
-        one.__setstate__((function, tuple(arguments), one.keywords, vars(one)))
-
-    suffix = f" (a partial), argument {i - 1}" if i else " (a partial)"
-    return _Link(suffix, one, lambda one: (one.func, *one.args)[i], put)
-
-
 def _item(one: list[Any], i: int) -> _Link:
     def put(one: Any, new: Any) -> None:
         list.__setitem__(one, i, new)
 
     return _Link(f"[{i}]", one, lambda one: one[i], put)
-
-
-def _slots(one: Any, value: Any) -> list[_Link]:
-    found = []
-    for kind in type(one).__mro__:
-        for name, each in vars(kind).items():
-            with contextlib.suppress(AttributeError):  # an empty one
-                if isinstance(each, MemberDescriptorType) and each.__get__(one) is value:
-                    found.append(_Link(f".{name}", one, each.__get__, each.__set__))
-    return found
 
 
 def _with(values: tuple[Any, ...], i: int, new: Any) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ kept for whoever handles that batch next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -110,26 +110,17 @@ class Route:
         return rows.index_select(0, self._cells)
 
 
-class _Pack(torch.autograd.Function):
+class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, cells: Tensor, packer: Packer) -> Tensor:
-        ctx.packer = packer
-        return packer.pack(cells)
+    def forward(ctx: Any, call: Any, linear: Any, transpose: Any, *inputs: Tensor) -> Any:
+        ctx.maps = linear, transpose
+        return call(*inputs)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        return padded_cells(grads[0], ctx.packer, 0.0), None
-
-
-class _Pad(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, packer: Packer, padding_value: float) -> Tensor:
-        ctx.packer = packer
-        return packer.pad(rows, padding_value)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        return packed_rows(grads[0], ctx.packer), None, None
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        linear, transpose = ctx.maps
+        found = mapped(transpose, transpose, linear, *gradients)
+        return None, None, None, *(found if isinstance(found, tuple) else (found,))
 
 
 def needs_grad(x: Tensor) -> bool:
@@ -137,16 +128,32 @@ def needs_grad(x: Tensor) -> bool:
     return x.requires_grad and torch.is_grad_enabled()
 
 
+def mapped(call: Callable[..., Any], linear: Callable[..., Any], transpose: Callable[..., Any], *inputs: Tensor) -> Any:
+    """Calls a map, which can then be differentiated any number of times, and is linear but for what it adds.
+
+    Args:
+        call: the map.
+        linear: the same without what it adds: the gradient of `transpose`.
+        transpose: its gradient.
+        inputs: tensors.
+
+    Returns:
+        What the map returns: a tensor, or a tuple of them.
+    """
+    if not any(map(needs_grad, inputs)):
+        return call(*inputs)
+    return _Linear.apply(call, linear, transpose, *inputs)  # type: ignore[no-untyped-call]
+
+
 def packed_rows(cells: Tensor, packer: Packer) -> Tensor:
     """`packer.pack`, which can be differentiated any number of times."""
-    return _Pack.apply(cells, packer) if needs_grad(cells) else packer.pack(cells)  # type: ignore[no-untyped-call]
+    return mapped(packer.pack, packer.pack, lambda rows: packer.pad(rows, 0.0), cells)  # type: ignore[no-any-return]
 
 
 def padded_cells(rows: Tensor, packer: Packer, padding_value: float) -> Tensor:
     """`packer.pad`, which can be differentiated any number of times."""
-    if not needs_grad(rows):
-        return packer.pad(rows, padding_value)
-    return _Pad.apply(rows, packer, padding_value)  # type: ignore[no-untyped-call,no-any-return]
+    found: Tensor = mapped(lambda r: packer.pad(r, padding_value), lambda r: packer.pad(r, 0.0), packer.pack, rows)
+    return found
 
 
 class Index:

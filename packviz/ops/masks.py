@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Real
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -78,21 +78,6 @@ LossFunction = Callable[..., Tensor]
 Reduction = Literal["mean", "sum", "sequence"]
 
 
-@overload
-def masked_loss(
-    loss: Tensor, lengths: Lengths, *, batch_first: bool | None = None, reduction: Reduction = "mean"
-) -> Tensor: ...
-@overload
-def masked_loss(
-    loss: LossFunction,
-    predictions: Tensor,
-    targets: Tensor,
-    lengths: Lengths,
-    *,
-    batch_first: bool | None = None,
-    reduction: Reduction = "mean",
-    **options: Any,
-) -> Tensor: ...
 def masked_loss(
     loss: Tensor | LossFunction,
     *tensors: Any,

@@ -1,4 +1,4 @@
-"""A ragged batch through an RNN as one operator: padded in, padded out, so that a compiler sees fixed shapes.
+"""A ragged batch through an RNN as a module, which is one operator to a compiler: padded in, padded out.
 
 The operator is opaque to `torch.compile` and `torch.export`: they keep the call and compile what is around it. What
 happens in it may depend on the lengths as much as it likes.
@@ -18,152 +18,189 @@ from torch import Tensor, nn
 from packviz.core.padded import Padded
 from packviz.core.spec import GATES
 from packviz.core.validation import require_dense
+from packviz.ops.arguments import require_padded, require_rnn
 from packviz.ops.kernels import flat_names
-from packviz.ops.private import recorded
-from packviz.ops.running import State, run
+from packviz.ops.masks import Lengths, whole_numbers
+from packviz.ops.private import parameters, recorded, share_names, storage
+from packviz.ops.running import Staircase, State, check_method, is_plain, run
 
-_SETTINGS = "str mode, int num_layers, bool bias, bool batch_first, bool bidirectional"
 _TAKEN = (
-    f"Tensor x, Tensor lengths, Tensor[] hx, Tensor[] weights, {_SETTINGS}, SymInt total_length, float padding_value"
+    "Tensor x, Tensor lengths, Tensor? h_0, Tensor? c_0, Tensor[] weights,"
+    " str mode, bool bias, bool batch_first, bool bidirectional,"
+    " SymInt total_length, bool is_longest, float padding_value"
 )
 
 
-class RaggedOp(nn.Module):
-    """An RNN that takes a padded batch and its lengths, and runs it as one operator. Made by `ragged_op`."""
+class Ragged(nn.Module):
+    """An RNN that takes a padded batch and its lengths: `run` as a module, without a graph break.
 
-    def __init__(self, rnn: nn.RNNBase) -> None:
-        """Takes over the module's settings and its very parameters, under their names."""
+    It takes the place of the RNN: `self.lstm = pv.Ragged(nn.LSTM(…))`, then `self.lstm(x, lengths)` for pack → RNN →
+    pad. It has the RNN's parameters under the RNN's names, so checkpoints of one load into the other. It also has the
+    RNN's attributes and methods, such as `hidden_size` and `flatten_parameters()`.
+
+    Under `torch.compile` and `torch.export` it is one operator, or one per layer with dropout between layers. A model
+    around it compiles with `fullgraph=True`, and exports with dynamic batch and time. Then the method is always "auto",
+    and under autocast it computes in the dtype of its weights. The backward pass computes the forward pass anew, and
+    cannot be differentiated again. Before a saved program is loaded, `import packviz.ops.operator`.
+
+    Attributes:
+        rnn: the RNN.
+        method: as `run` takes it.
+    """
+
+    def __init__(self, rnn: nn.RNN | nn.GRU | nn.LSTM, method: str | Staircase = "auto") -> None:
+        """Wraps an RNN, without a copy.
+
+        Raises:
+            TypeError: `rnn` is not an RNN.
+            ValueError: there is no such method.
+        """
         super().__init__()
-        if not isinstance(rnn, nn.RNNBase):
-            raise TypeError(f"rnn is a {type(rnn).__name__}; give the nn.RNN, nn.GRU or nn.LSTM itself")
-        parameters = dict(rnn.named_parameters())
-        self._names = flat_names(rnn)
-        if set(parameters) != set(self._names):
-            raise ValueError("rnn has parametrised weights; remove the parametrisation first")
-        for name in self._names:
-            self.register_parameter(name, parameters[name])
-        self.mode, self.num_layers, self.bias = rnn.mode, rnn.num_layers, rnn.bias
-        self.batch_first, self.bidirectional, self.dropout = rnn.batch_first, rnn.bidirectional, rnn.dropout
-        self.train(rnn.training)
-
-    def _apply(self, *args: Any, **options: Any) -> RaggedOp:
-        """Moves the weights, and lays them into one piece of memory where cuDNN wants that, as torch's modules do."""
-        super()._apply(*args, **options)  # type: ignore[no-untyped-call]
-        weights = [getattr(self, name) for name in self._names]
-        laid = [weight.detach() for weight in weights]
-        settings = self.mode, self.num_layers, self.bias, self.batch_first, self.bidirectional
-        with _holding(laid, *settings) as rnn:
-            rnn.flatten_parameters()
-        for weight, own in zip(weights, laid, strict=True):
-            weight.data = own
-        return self
+        require_rnn(rnn)
+        check_method(method)
+        # Not as a submodule: what is in it goes by its own names. A compiler that meets it gives up, and gets these.
+        self.__dict__["rnn"] = rnn
+        self.method, self.training, self._plain = method, rnn.training, is_plain(rnn)
+        self._settings = {name: getattr(rnn, name) for name in _SETTINGS} | {"names": flat_names(rnn)}
+        share_names(self, rnn)
 
     def forward(
         self,
         x: Tensor,
-        lengths: Tensor,
+        lengths: Lengths,
         hx: State | None = None,
         *,
         batch_first: bool | None = None,
         total_length: int | None = None,
         padding_value: float = 0.0,
-    ) -> tuple[Tensor, State]:
-        """Returns what pack → RNN → pad returns, apart from rounding, by the fastest method (see `packviz.run`).
+    ) -> tuple[Any, State]:
+        """Takes, returns and raises what `run` does.
 
-        Under autocast it computes in the dtype of its weights.
-
-        Args:
-            x: `(T, B, I)`, or `(B, T, I)` with `batch_first`.
-            lengths: `(B,)` whole numbers from 1 to `T`, in any order. Keep them on the CPU: if they are on a GPU, the
-                call waits for it.
-            hx: the initial state in the format the RNN expects. Defaults to zeros.
-            batch_first: whether `x` and the output are `(B, T, …)`. Defaults to the RNN's own `batch_first`.
-            total_length: number of time steps in the output. Defaults to `T`. (For torch's `pad_packed_sequence` the
-                default is the longest length, but a compiler needs a size that does not depend on the lengths.)
-            padding_value: value that fills the padding of the output.
-
-        Returns:
-            The output, `(total_length, B, D·P)`, or `(B, total_length, D·P)` with `batch_first`, and the final state,
-            `h_n`, or `(h_n, c_n)` for an LSTM.
+        While compiling or exporting, the width of the output must be known: it is `T`. A batch whose longest sequence
+        is shorter is then an error, unless you give `total_length`, such as `x.shape[1]`, which is also what makes the
+        results the same as without a compiler.
 
         Raises:
-            TypeError: `x` or `lengths` is not a tensor.
-            ValueError: dropout between layers in training mode: the backward pass computes the forward pass anew, and
-                would drop other units.
+            RuntimeError: it is exported to ONNX, which has no such operator; or, while compiling, the RNN has hooks or
+                its own `forward`.
         """
-        if not isinstance(x, Tensor):
-            raise TypeError(f"x is a {type(x).__name__}; give the padded batch, a tensor, which is packed in here")
+        how: Any = {"batch_first": batch_first, "total_length": total_length, "padding_value": padding_value}
+        if not torch.compiler.is_compiling():
+            return run(self.rnn, x, lengths, hx, **how, method=self.method)
+        return self._compiled(x, lengths, hx, **how)
+
+    def _compiled(
+        self, x: Tensor, lengths: Any, hx: Any, batch_first: Any, total_length: Any, padding_value: float
+    ) -> tuple[Tensor, State]:
+        if not self._plain:
+            raise RuntimeError("rnn has hooks or a forward of its own, which a compiler cannot follow: remove them")
+        require_padded(x)
         require_dense("x", x)
-        if not isinstance(lengths, Tensor):
-            raise TypeError(f"lengths is a {type(lengths).__name__}; give a tensor, which a compiler can follow")
-        if self.training and self.dropout and self.num_layers > 1:
-            raise ValueError(f"dropout is {self.dropout} between layers; ragged_op can only leave it out: call eval()")
-        first = self.batch_first if batch_first is None else bool(batch_first)
-        steps = x.shape[1 if first else 0] if total_length is None else total_length
+        lengths, own = whole_numbers(lengths), self._settings
+        first = own["batch_first"] if batch_first is None else bool(batch_first)
+        steps = x.shape[1 if first else 0]
+        width, is_longest = (steps, True) if total_length is None else (total_length, False)
+        weights = [self._weight(name) for name in own["names"]]
         states = [] if hx is None else [hx] if isinstance(hx, Tensor) else list(hx)
-        weights = [getattr(self, name) for name in self._names]
         if not x.is_meta and torch.is_autocast_enabled(x.device.type):
             x, states = x.to(weights[0].dtype), [one.to(weights[0].dtype) for one in states]
-        output, h_n, c_n = _ragged_rnn(
-            *(x, lengths, states, weights, self.mode, self.num_layers),
-            *(self.bias, first, self.bidirectional, steps, float(padding_value)),
-        )
-        return output, (h_n, c_n) if self.mode == "LSTM" else h_n
+        directions = 2 if own["bidirectional"] else 1
+        drops = own["dropout"] > 0 and self.training and own["num_layers"] > 1
+        parts = own["num_layers"] if drops else 1
+        each, rows, finals = len(weights) // parts, directions * own["num_layers"] // parts, []
+        for i in range(parts):
+            h_0, c_0 = [*(one[i * rows : (i + 1) * rows] for one in states), None, None][:2]
+            x, *final = _ragged_rnn(
+                *(x, lengths, h_0, c_0, weights[i * each : (i + 1) * each], own["mode"], own["bias"], first),
+                *(own["bidirectional"], width if i == parts - 1 else steps, is_longest and not i, float(padding_value)),
+            )
+            x = nn.functional.dropout(x, own["dropout"]) if i < parts - 1 else x
+            finals.append(final)
+        h_n, c_n = (one[0] if parts == 1 else torch.cat(one) for one in zip(*finals, strict=True))
+        return x, (h_n, c_n) if own["mode"] == "LSTM" else h_n
+
+    def _weight(self, name: str) -> Tensor:
+        """A weight, without asking the RNN."""
+        own = parameters(self)
+        return own[name] if name in own else self.parametrizations[name]()  # type: ignore[no-any-return]
+
+    def _apply(self, *args: Any, **options: Any) -> Ragged:
+        """Moves the RNN, which lays its weights into one piece of memory where cuDNN wants that."""
+        self.rnn._apply(*args, **options)
+        return self
+
+    def apply(self, fn: Any) -> Ragged:
+        """Calls a function with the RNN, too, so that those that initialise weights find it."""
+        self.rnn.apply(fn)
+        fn(self)
+        return self
+
+    def train(self, mode: bool = True) -> Ragged:
+        """Sets training mode, of the RNN as well."""
+        self.rnn.train(mode)
+        return super().train(mode)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.__dict__["rnn"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _SETTINGS:
+            self._settings[name] = value
+        elif name not in parameters(self):
+            super().__setattr__(name, value)
+            return
+        setattr(self.rnn, name, value)
 
     def extra_repr(self) -> str:
-        """The settings, as the RNN's own repr says them."""
-        return f"{self.mode}, num_layers={self.num_layers}, bidirectional={self.bidirectional}"
+        """The RNN and the method."""
+        return f"{self.rnn!r}, method={self.method!r}"
 
 
-def ragged_op(rnn: nn.RNNBase) -> RaggedOp:
-    """Makes of an RNN a module that packs, runs and pads within one custom operator.
-
-    A model around it compiles with `fullgraph=True`, and exports with dynamic batch and time. It takes the place of the
-    RNN: `self.lstm = pv.ragged_op(nn.LSTM(…))`, then `self.lstm(x, lengths)` for pack → RNN → pad. It holds the same
-    parameters under the same names, so that checkpoints load as before.
-
-    The backward pass computes the forward pass anew, and cannot be differentiated again. A program that was exported
-    with it needs `import packviz.ops.operator` before it is loaded.
-
-    Args:
-        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`: any layers, directions, `proj_size`, dtype, device.
-
-    Raises:
-        TypeError: `rnn` is not one of these modules.
-        ValueError: its weights are parametrised.
-    """
-    return RaggedOp(rnn)
+_SETTINGS = ("mode", "num_layers", "bias", "batch_first", "bidirectional", "dropout")
 
 
 def _run(
     x: Tensor,
     lengths: Tensor,
-    hx: Sequence[Tensor],
+    h_0: Tensor | None,
+    c_0: Tensor | None,
     weights: Sequence[Tensor],
     mode: str,
-    num_layers: int,
     bias: bool,
     batch_first: bool,
     bidirectional: bool,
     total_length: int,
+    is_longest: bool,
     padding_value: float,
 ) -> list[Tensor]:
     """The work itself: the output, `h_n` and, of an LSTM, `c_n`."""
-    state: Any = (tuple(hx) if mode == "LSTM" else hx[0]) if hx else None
+    n, width = lengths.cpu(), int(total_length)
+    if is_longest and len(n) and (longest := int(n.max())) < width:
+        raise ValueError(
+            f"the longest length is {longest}, but x has T = {width}, and the output of a compiled program has T time"
+            " steps: pass total_length=x.shape[…], which gives it the same width without a compiler, or cut x"
+        )
+    state: Any = h_0 if c_0 is None else (h_0, c_0)
     with (
-        _holding(weights, mode, num_layers, bias, batch_first, bidirectional) as rnn,
+        _holding(weights, mode, bias, batch_first, bidirectional) as rnn,
         torch.autocast(x.device.type, enabled=False),  # the sizes and dtypes that a compiler was promised must hold
     ):
-        output, states = run(rnn, x, lengths.cpu(), state, total_length=int(total_length), padding_value=padding_value)
+        output, states = run(rnn, x, n, state, total_length=width, padding_value=padding_value)
     return [output, *states] if isinstance(states, tuple) else [output, states]
 
 
 @contextmanager
-def _holding(weights: Sequence[Tensor], mode: str, *settings: Any) -> Iterator[Any]:
+def _holding(weights: Sequence[Tensor], mode: str, bias: bool, *settings: bool) -> Iterator[Any]:
     """An RNN whose weights are these very tensors, none of them an `nn.Parameter`."""
     rows, columns = weights[0].shape
     hidden, state = rows // GATES.get(mode, 1), weights[1].shape[1]
-    rnn = _hollow(threading.get_ident(), mode, columns, hidden, 0 if state == hidden else state, *settings)
+    projection = 0 if state == hidden else state
+    each = (2 + 2 * bias + bool(projection)) * (2 if settings[1] else 1)
+    sizes = columns, hidden, len(weights) // each, bias, *settings
+    rnn = _hollow(threading.get_ident(), mode, projection, *sizes)
     names = flat_names(rnn)
     for name, weight in zip(names, weights, strict=True):
         setattr(rnn, name, weight)
@@ -176,92 +213,93 @@ def _holding(weights: Sequence[Tensor], mode: str, *settings: Any) -> Iterator[A
 
 
 @functools.lru_cache(maxsize=64)
-def _hollow(
-    thread: int, mode: str, inputs: int, hidden: int, projection: int, layers: int, bias: bool, first: bool, both: bool
-) -> nn.RNNBase:
+def _hollow(thread: int, mode: str, projection: int, *sizes: Any) -> nn.RNNBase:
     """An RNN without weights, for one thread."""
     kind, _, nonlinearity = mode.partition("_")
     settings: dict[str, Any] = {"nonlinearity": nonlinearity.lower()} if nonlinearity else {}
     settings |= {"proj_size": projection} if projection else {}
-    settings |= {"bias": bias, "batch_first": first, "bidirectional": both, "device": "meta"}
-    rnn: nn.RNNBase = getattr(nn, kind)(inputs, hidden, layers, **settings)
+    settings |= dict(zip(("bias", "batch_first", "bidirectional"), sizes[3:], strict=True))
+    rnn: nn.RNNBase = getattr(nn, kind)(*sizes[:3], device="meta", **settings)
     for name in flat_names(rnn):
         delattr(rnn, name)  # a parameter, in whose place no plain tensor may be set
     return rnn
 
 
 @torch.library.custom_op(
-    "packviz::ragged_rnn", mutates_args=(), schema=f"({_TAKEN}) -> (Tensor output, Tensor h_n, Tensor c_n)"
+    "import_packviz_ops_operator::ragged_rnn",
+    mutates_args=(),
+    schema=f"({_TAKEN}) -> (Tensor output, Tensor h_n, Tensor c_n)",
 )
 def _ragged_rnn(*taken: Any) -> tuple[Tensor, Tensor, Tensor]:
-    x, lengths, hx, weights, *settings = taken
-    made = _run(x, lengths, hx, [one.detach() for one in weights], *settings)
-    output, *states = _separate(made, [x, *hx, *weights])
+    x, lengths, h_0, c_0, weights, *settings = taken
+    made = _run(x, lengths, h_0, c_0, [one.detach() for one in weights], *settings)
+    output, *states = _separate(made, [x, h_0, c_0, *weights])
     h_n, c_n = [*states, output.new_empty(0)][:2]
     return output, h_n, c_n
 
 
 @_ragged_rnn.register_fake
 def _shapes(*taken: Any) -> tuple[Tensor, Tensor, Tensor]:
-    x, _, _, weights, mode, num_layers, _, batch_first, bidirectional, total_length, _ = taken
-    batch = Padded.of(x.shape, batch_first)._replace(steps=total_length)
-    directions = 2 if bidirectional else 1
+    if torch.onnx.is_in_onnx_export():
+        raise RuntimeError("ONNX has no operator for pv.Ragged: export with dynamo=False, which packs and pads")
+    x, _, _, _, weights, mode, bias, batch_first, bidirectional, total_length, *_ = taken
+    batch, directions = Padded.of(x.shape, batch_first)._replace(steps=total_length), 2 if bidirectional else 1
     hidden, state = weights[0].shape[0] // GATES.get(mode, 1), weights[1].shape[1]
-    c_n = (num_layers * directions, batch.batch, hidden) if mode == "LSTM" else (0,)
+    rows = len(weights) // (2 + 2 * bias + (state != hidden))
     return (
         x.new_empty(batch.shape(directions * state)),
-        x.new_empty(num_layers * directions, batch.batch, state),
-        x.new_empty(*c_n),
+        x.new_empty(rows, batch.batch, state),
+        x.new_empty((rows, batch.batch, hidden) if mode == "LSTM" else (0,)),
     )
 
 
 @torch.library.custom_op(
-    "packviz::ragged_rnn_backward",
+    "import_packviz_ops_operator::ragged_rnn_backward",
     mutates_args=(),
     schema=f"(Tensor output, Tensor h_n, Tensor c_n, {_TAKEN}) -> Tensor[]",
 )
 def _ragged_rnn_backward(*taken: Any) -> list[Tensor]:
     """The gradients to x, the initial states and the weights, by way of torch's autograd."""
-    gradients, (x, lengths, hx, weights, *settings) = taken[:3], taken[3:]
-    leaves = [one.detach().requires_grad_() for one in (x, *hx, *weights)]
+    gradients, (x, lengths, h_0, c_0, weights, *settings) = taken[:3], taken[3:]
+    own: Any = [t if t is None else t.detach().requires_grad_() for t in (x, h_0, c_0, *weights)]
+    x, h_0, c_0, *weights = own
+    leaves = [t for t in (x, h_0, c_0, *weights) if t is not None]
 
     def differentiated() -> Sequence[Tensor]:
-        made = _run(leaves[0], lengths, leaves[1 : 1 + len(hx)], leaves[1 + len(hx) :], *settings)
+        made = _run(x, lengths, h_0, c_0, weights, *settings)
         return torch.autograd.grad(made, leaves, gradients[: len(made)], allow_unused=True, materialize_grads=True)
 
-    return _separate(recorded(differentiated), [*gradients, x, *hx, *weights])
+    return _separate(recorded(differentiated), [*gradients, *leaves])
 
 
 @_ragged_rnn_backward.register_fake
 def _gradient_shapes(*taken: Any) -> list[Tensor]:
-    x, _, hx, weights = taken[3:7]
-    return [one.new_empty(one.shape) for one in (x, *hx, *weights)]
+    x, _, h_0, c_0, weights = taken[3:8]
+    return [one.new_empty(one.shape) for one in (x, h_0, c_0, *weights) if one is not None]
 
 
-def _separate(made: Iterable[Tensor], taken: Sequence[Tensor]) -> list[Tensor]:
+def _separate(made: Iterable[Tensor], taken: Sequence[Tensor | None]) -> list[Tensor]:
     """Results as an operator must return them: contiguous, and none with the memory of another or of an argument."""
-    seen, found = {one.untyped_storage().data_ptr() for one in taken}, []
+    seen, found = {storage(one) for one in taken if one is not None}, []
     for one in made:
         one = one.contiguous()
-        if one.untyped_storage().data_ptr() in seen:
-            one = one.clone()
-        seen.add(one.untyped_storage().data_ptr())
+        one = one.clone() if storage(one) in seen else one
+        seen.add(storage(one))
         found.append(one)
     return found
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     """Saves what the backward pass needs: the inputs."""
-    x, lengths, hx, weights, *ctx.settings = inputs
-    ctx.states = len(hx)
-    ctx.save_for_backward(x, lengths, *hx, *weights)
+    x, lengths, h_0, c_0, weights, *ctx.settings = inputs
+    ctx.save_for_backward(x, lengths, h_0, c_0, *weights)
 
 
 def _backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
-    x, lengths, *rest = ctx.saved_tensors
-    hx, weights = rest[: ctx.states], rest[ctx.states :]
-    found = _ragged_rnn_backward(*gradients, x, lengths, hx, weights, *ctx.settings)
-    return found[0], None, found[1 : 1 + ctx.states], found[1 + ctx.states :], *[None] * len(ctx.settings)
+    x, lengths, h_0, c_0, *weights = ctx.saved_tensors
+    found = iter(_ragged_rnn_backward(*gradients, x, lengths, h_0, c_0, weights, *ctx.settings))
+    dx, dh, dc = (None if one is None else next(found) for one in (x, h_0, c_0))
+    return dx, None, dh, dc, [*found], *[None] * len(ctx.settings)
 
 
 _ragged_rnn.register_autograd(_backward, setup_context=_keep)

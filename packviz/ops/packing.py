@@ -14,7 +14,6 @@ CUDA. On a GPU nothing here waits for it, but where a batch is padded that someb
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -171,9 +170,7 @@ _PLAIN = (Tensor, nn.Parameter)
 
 
 def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enforce_sorted: bool) -> PackedSequence:
-    if not isinstance(lengths, Tensor) and is_tracing():  # type: ignore[no-untyped-call]
-        return _traced(x, lengths, batch_first, enforce_sorted)
-    if type(x) not in _PLAIN or x.ndim < 2:
+    if (not isinstance(lengths, Tensor) and is_tracing()) or type(x) not in _PLAIN or x.ndim < 2:  # type: ignore[no-untyped-call]
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     steps = x.shape[1 if batch_first else 0]
     by_index = not (enforce_sorted and x.is_cpu) and _wants_index(x)
@@ -211,16 +208,6 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
     if not ours or len(values) < batch:  # torch drops the sequences that have no length
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     return _packed_in_order(x, ranked, order, batch_first, by_index)
-
-
-def _traced(x: Tensor, lengths: list[int], batch_first: bool, enforce_sorted: bool) -> PackedSequence:
-    """Packs by torch, whose warning about a trace then names the line that called packviz."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        packed = original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
-    for one in caught:
-        warnings.warn(one.message, one.category, stacklevel=4)
-    return packed
 
 
 def _packed_in_order(

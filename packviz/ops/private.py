@@ -160,6 +160,15 @@ def parameters(module: nn.Module) -> Mapping[str, Any]:
     return getattr(module, "_parameters", {})
 
 
+def share_names(module: nn.Module, other: nn.Module) -> None:
+    """Gives a module another's parameters, buffers and submodules, under the other's names.
+
+    Without it: an error of torch's, where the module is made.
+    """
+    for table in ("_parameters", "_buffers", "_modules"):
+        module.__dict__[table] = getattr(other, table)
+
+
 def is_compiler_loaded() -> bool:
     """Whether `torch.compile` was used in this process. Without it: only while it compiles."""
     return "torch._dynamo" in sys.modules or torch.compiler.is_compiling()

@@ -6,10 +6,10 @@ import functools
 import numbers
 import operator
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.jit import is_tracing  # type: ignore[attr-defined]
@@ -20,13 +20,21 @@ from packviz.core.layout import Layout
 from packviz.core.padded import Padded, reading
 from packviz.core.spec import Spec
 from packviz.core.validation import require_dense, require_values
-from packviz.ops import costs, original, packing, split, staircase, trial
+from packviz.ops import costs, original, packing, split, staircase
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.grid import Grid
-from packviz.ops.index import is_at_hand
-from packviz.ops.kernels import Fused, Result, flat_weights, has_padded_kernel, is_fused, layers
+from packviz.ops.index import falling_sizes, is_at_hand, placed
+from packviz.ops.kernels import flat_weights, has_padded_kernel, is_fused, layers
 from packviz.ops.masks import Lengths, whole_numbers
-from packviz.ops.private import has_kernel, is_compiler_loaded, kernel, may_derive_otherwise, may_have_hooks, storage
+from packviz.ops.private import (
+    IS_TESTED,
+    has_kernel,
+    is_compiler_loaded,
+    kernel,
+    may_derive_otherwise,
+    may_have_hooks,
+    storage,
+)
 
 METHODS = ("auto", "packed", "padded", "split", "staircase")
 
@@ -56,16 +64,16 @@ class Staircase:
 
 def run(
     rnn: nn.RNN | nn.GRU | nn.LSTM,
-    x: Tensor,
-    lengths: Lengths,
+    x: Tensor | PackedSequence,
+    lengths: Lengths | None = None,
     hx: State | None = None,
     *,
     batch_first: bool | None = None,
     total_length: int | None = None,
     padding_value: float = 0.0,
     method: str | Staircase = "auto",
-) -> tuple[Tensor, State]:
-    """Runs an RNN on a padded batch: the results of pack → RNN → pad, in less time.
+) -> tuple[Any, State]:
+    """Runs an RNN on a padded batch: the results of pack → RNN → pad, in less time. A packed batch stays packed.
 
     The method affects the time and never the result, apart from rounding: methods add up the same numbers in different
     orders. Between any two methods, values and gradients differ by at most 1e-4 of the largest value in float32
@@ -95,18 +103,19 @@ def run(
 
     Weights are looked up by name at each call, so parametrised weights and `torch.func.functional_call` work. Only
     `"packed"` calls the module itself, so `run` always uses it if the module has hooks or its own `forward`. It also
-    uses `"packed"` in cases that the other methods don't support: tracing, `torch.func`, forward-mode differentiation,
-    devices other than CPU and CUDA, CUDA graph capture, and subclasses of `Tensor`.
+    uses `"packed"` in cases that the other methods don't support: autocast, tracing, `torch.func`, forward-mode
+    differentiation, devices other than CPU and CUDA, CUDA graph capture, subclasses of `Tensor`, and a release of torch
+    that packviz was not tested on.
 
     `run` never waits for a GPU. Under `torch.compile` it is a graph break. As with any call that needs gradients, don't
-    modify `x` before the backward pass. Under autocast on a CPU, every method except `"packed"` computes in float32;
-    the results have the dtypes that torch would return.
+    modify `x` before the backward pass.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any options.
         x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end. Values in the padding, including
-            NaN, have no effect, and their gradient is 0.
-        lengths: `(B,)` whole numbers from 1 to `T`, in any order: a list, an array, a `Layout` or a CPU tensor.
+            NaN, have no effect, and their gradient is 0. Or a `PackedSequence`, which needs no other argument but `hx`.
+        lengths: `(B,)` whole numbers from 0 to `T`, in any order: a list, an array, a `Layout` or a CPU tensor. Torch
+            refuses an empty sequence; here its output is padding, and its final state is its initial one.
         hx: the initial state in the format the module expects, in batch order: the batch is its second dimension,
             whatever `batch_first` is. Defaults to zeros.
         batch_first: whether `x` and the output are `(B, T, …)`, as in `pack_padded_sequence`. Defaults to the module's
@@ -118,16 +127,19 @@ def run(
     Returns:
         What `pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)`, the module and
         `pad_packed_sequence(…, batch_first)` return: the output, `(T, B, D·P)`, or `(B, T, D·P)` with `batch_first`,
-        and the final state, `h_n`, or `(h_n, c_n)` for an LSTM.
+        and the final state, `h_n`, or `(h_n, c_n)` for an LSTM. For a `PackedSequence`, what `rnn(x, hx)` returns.
 
     Raises:
-        TypeError: `rnn` is not one of the three RNNs; `x` is not a tensor, or is already packed; or an argument that
-            must be a number is not one.
+        TypeError: `rnn` is not one of the three RNNs; `x` is neither a tensor nor packed; it is packed, and comes with
+            an argument that is for padded batches; or an argument that must be a number is not one.
         ValueError: the arguments don't fit together, or `method` is unknown. Unlike torch, `run` also rejects lengths
             greater than `T`, lengths that are not whole numbers, and an `hx` with more rows than the batch.
         RuntimeError: the lengths are on an accelerator, as in torch.
     """
-    arguments = rnn, x, lengths, hx, batch_first, total_length, padding_value, method
+    others = lengths is not None or batch_first is not None or total_length is not None or padding_value != 0
+    if isinstance(x, PackedSequence) and others:
+        raise TypeError("x is packed: it has its lengths and stays packed, so give nothing else but hx and method")
+    arguments = rnn, x, lengths, hx, method, batch_first, total_length, padding_value
     if not is_compiler_loaded():  # there is none to disable, and loading one takes seconds
         return _run(*arguments)
     if not _uncompiled:
@@ -143,7 +155,7 @@ def plan(
     Args:
         rnn: an RNN, whose dtype the batch will have. Or the sizes of one, which then counts as an RNN in float32, on a
             CPU where torch has a fused LSTM. The number of threads is the one torch is set to.
-        lengths: `(B,)` whole numbers of at least 1, as `Layout` takes them.
+        lengths: `(B,)` whole numbers of at least 0, as `Layout` takes them.
         training: whether gradients will be needed.
         device: where the batch will run, such as `"cuda"`; this machine need not have it. Defaults to the RNN's own
             device, and to the CPU for a `Spec`.
@@ -157,7 +169,7 @@ def plan(
         TypeError: `rnn` is not an RNN.
         ValueError: a length is not valid, or there is no such kind of device.
     """
-    n = tuple(Layout(lengths).lengths.tolist())
+    n = tuple(max(1, k) for k in Layout(lengths).lengths.tolist())
     kind = None if device is None else _device_type(device)
     if kind not in (None, "cpu", "cuda"):
         return costs.Plan("packed", (0, max(n)), {}, f"no other method supports the device {kind}")
@@ -170,110 +182,123 @@ def plan(
     return _planned(rnn, _weights(rnn, x) and [x], n, training, kind)
 
 
-class Ragged(nn.Module):
-    """An RNN that takes a padded batch and its lengths: `run` as a module.
-
-    The RNN is the submodule `rnn`, so the keys of the state dict are its own behind `rnn.`.
-
-    Attributes:
-        rnn: the RNN.
-        method: as `run` takes it.
-    """
-
-    def __init__(self, rnn: nn.RNN | nn.GRU | nn.LSTM, method: str | Staircase = "auto") -> None:
-        """Wraps an RNN, without a copy.
-
-        Raises:
-            TypeError: `rnn` is not an RNN.
-            ValueError: there is no such method.
-        """
-        super().__init__()
-        require_rnn(rnn)
-        _check_method(method)
-        self.rnn, self.method = rnn, method
-
-    def forward(
-        self,
-        x: Tensor,
-        lengths: Lengths,
-        hx: State | None = None,
-        *,
-        batch_first: bool | None = None,
-        total_length: int | None = None,
-        padding_value: float = 0.0,
-    ) -> tuple[Tensor, State]:
-        """Takes, returns and raises what `run` does."""
-        how: dict[str, Any] = {"batch_first": batch_first, "total_length": total_length, "padding_value": padding_value}
-        return run(self.rnn, x, lengths, hx, **how, method=self.method)
-
-    def extra_repr(self) -> str:
-        """The method."""
-        return f"method={self.method!r}"
-
-
 _uncompiled: list[Callable[..., tuple[Tensor, State]]] = []
 
 
-def _run(
-    rnn: Any,
-    x: Any,
-    lengths: Any,
-    hx: Any,
-    batch_first: bool | None,
-    total_length: int | None,
-    padding_value: float,
-    method: str | Staircase,
-) -> tuple[Tensor, State]:
-    if is_tracing():  # type: ignore[no-untyped-call]
-        first = rnn.batch_first if batch_first is None else batch_first
-        lengths = lengths if isinstance(lengths, (Tensor, list)) else whole_numbers(lengths).tolist()
-        return _packed(rnn, x, lengths, hx, first, total_length, padding_value)  # the trace holds the lengths
-    n, source = _checked(rnn, x, lengths, hx, batch_first, total_length, padding_value, method)
-    first = source.batch_first
+class _Batch(NamedTuple):
+    """Arguments of `run` that fit together.
+
+    Attributes:
+        rnn: the RNN.
+        x: the padded batch.
+        n: `(B,)` the lengths.
+        hx: the initial state, or `None`.
+        source: how `x` is read.
+        width: time steps of the output.
+        padding_value: what fills its padding.
+        weights: those of the RNN, if it may be run without calling the module.
+    """
+
+    rnn: Any
+    x: Tensor
+    n: Any
+    hx: Any
+    source: Padded
+    width: Any
+    padding_value: float
+    weights: Sequence[Tensor]
+
+    @property
+    def states(self) -> tuple[Tensor, ...]:
+        """The initial state as a tuple."""
+        return () if self.hx is None else self.hx if isinstance(self.hx, tuple) else (self.hx,)
+
+
+def _run(rnn: Any, x: Any, lengths: Any, hx: Any, method: Any, *how: Any) -> tuple[Any, State]:
+    if isinstance(x, PackedSequence):
+        return _run_packed(rnn, x, hx, method)
+    batch_first, width, padding_value = how
     hx = tuple(hx) if isinstance(hx, list) else hx
-    total_length = None if total_length is None else operator.index(total_length)
-    steps = max(n)
-    weights = _weights(rnn, x)
-    method, cuts = _decided(rnn, weights, x, n, hx, method)
-    if weights and x.dtype != weights[0].dtype:
-        rnn.check_input(x, None)  # torch's error, unless autocast makes them fit
+    if is_tracing():  # type: ignore[no-untyped-call]
+        source = Padded.of(x.shape, rnn.batch_first if batch_first is None else batch_first)
+        lengths = lengths if isinstance(lengths, (Tensor, list)) else whole_numbers(lengths).tolist()
+        return _packed(_Batch(rnn, x, lengths, hx, source, width, padding_value, ()))  # the trace holds the lengths
+    n, source = _checked(rnn, x, lengths, hx, batch_first, width, padding_value, method)
+    width = max(n) if width is None else operator.index(width)
+    batch = _Batch(rnn, x, n, hx, source, width, padding_value, _weights(rnn, x))
+    if min(n) < 1:
+        return _with_empty(batch, method)
+    method, cuts = _decided(batch, method)
+    if batch.weights and x.dtype != batch.weights[0].dtype:
+        rnn.check_input(x, None)  # torch's error
     if method == "packed":
         as_given = isinstance(lengths, Tensor) and lengths.dtype == torch.int64
-        return _packed(rnn, x, lengths if as_given else list(n), hx, first, total_length, padding_value, weights)
-
+        return _packed(batch._replace(n=lengths if as_given else list(n)))
     if hx is not None:  # the caller's may be a buffer for the next states, and lie in any strides
-        own_hx = tuple(s.clone(memory_format=torch.contiguous_format) for s in (hx if isinstance(hx, tuple) else (hx,)))
-        hx = own_hx if rnn.mode == "LSTM" else own_hx[0]
-    autocast = torch.is_autocast_enabled(x.device.type) and weights[0].dtype == torch.float32
-    if method != "split" and len(cuts) == 2 and steps == min(n) and not autocast:
-        return _as_it_is(rnn, weights, x, steps, hx, first, total_length, padding_value)
+        own_hx = tuple(s.clone(memory_format=torch.contiguous_format) for s in batch.states)
+        batch = batch._replace(hx=own_hx if rnn.mode == "LSTM" else own_hx[0])
     if method == "split":
-        layer_run: Callable[..., Result] = functools.partial(split.run, steps=_steps(n, x.device))
-    else:
-        layer_run = functools.partial(staircase.run, grid=_grid(n, cuts, x.device), from_zero=hx is None)
-    h, c = hx if isinstance(hx, tuple) else (hx, None)
-    if not autocast:
-        out, h_n, c_n = _through(rnn, weights, layer_run, x, h, c, source, steps, total_length, padding_value)
-    else:
-        dtypes = _autocast_dtypes(rnn, steps == min(n), x, h, c)
-        working: AbstractContextManager[Any] = nullcontext()
-        if x.device.type == "cpu" or method == "split":
-            x, h, c = (t if t is None else t.float() for t in (x, h, c))
-            working = torch.autocast(x.device.type, enabled=False)
-        with working:
-            found = _through(rnn, weights, layer_run, x, h, c, source, steps, total_length, padding_value)
-        out, h_n, c_n = (t if t is None else t.to(dtype) for t, dtype in zip(found, dtypes, strict=True))  # type: ignore[assignment]
-    return out, h_n if c_n is None else (h_n, c_n)
+        return _through(batch, functools.partial(split.run, steps=_steps(n, x.device)), False)
+    # What torch derives only once, `rectangle` calls so that it can be derived again.
+    once = torch.is_grad_enabled() and is_fused(rnn.mode, x, bool(rnn.proj_size))
+    if len(cuts) == 2 and max(n) == min(n) and not once:
+        return _as_it_is(batch)
+    grid = _grid(n, _apart(rnn, n) if method == "padded" else cuts, x.device)
+    return _through(batch, functools.partial(staircase.run, grid=grid, from_zero=hx is None), not rnn.bidirectional)
 
 
-def _decided(
-    rnn: nn.RNNBase, weights: Sequence[Tensor], x: Tensor, n: tuple[int, ...], hx: Any, method: Any
-) -> tuple[str, tuple[int, ...]]:
+def _run_packed(rnn: Any, packed: PackedSequence, hx: Any, method: Any) -> tuple[PackedSequence, State]:
+    """Runs a packed batch, whose sequences come longest first, as one that is padded."""
+    require_rnn(rnn)
+    check_method(method)
+    data, sizes, order, rank = packed
+    is_plain_call = not is_tracing() and not torch.compiler.is_compiling()  # type: ignore[no-untyped-call]
+    if is_plain_call and data.ndim == 2 and falling_sizes(packed):
+        in_order = PackedSequence(data, sizes)
+        n = tuple(Layout.from_packed(in_order).lengths.tolist())
+        hx = tuple(hx) if isinstance(hx, list) else hx
+        batch = _Batch(rnn, data, n, hx, Padded(len(n), max(n), False), None, 0.0, _weights(rnn, data))
+        if _decided(batch, method)[0] != "packed":
+            x, _ = packing.pad_packed_sequence(in_order)
+            if hx is not None:
+                require_states(rnn, hx, x, len(n))
+            out, final = _run(rnn, x, n, hx if hx is None else _selected(hx, order), method, False, None, 0.0)
+            data = packing.pack_padded_sequence(out, list(n)).data
+            return PackedSequence(data, sizes, order, rank), _selected(final, rank)
+    return rnn(packed, hx)  # type: ignore[no-any-return]
+
+
+def _with_empty(batch: _Batch, method: Any) -> tuple[Tensor, State]:
+    """Runs empty sequences for a step over zeros, in whose place the results are padding and the initial states."""
+    rnn, x, n, hx, source, width, padding_value, _ = batch
+    at, time = (0, 1) if source.batch_first else (1, 0)
+    (empty,) = placed(x.device, np.flatnonzero(np.array(n) == 0))
+    x = x.index_fill(at, empty, 0) if source.steps else nn.functional.pad(x, (0, 0) * (2 - time) + (0, 1))
+    how = source.batch_first, max(1, width), padding_value
+    out, final = _run(rnn, x, tuple(max(1, k) for k in n), hx, method, *how)
+    out = out.index_fill(at, empty, padding_value).narrow(time, 0, width)
+    finals: tuple[Tensor, ...] = final if isinstance(final, tuple) else (final,)
+    if hx is None:
+        finals = tuple(s.index_fill(1, empty, 0) for s in finals)
+    else:
+        pairs = zip(finals, batch.states, strict=True)
+        finals = tuple(s.index_copy(1, empty, h.index_select(1, empty).to(s.dtype)) for s, h in pairs)
+    return out, (finals[0], finals[1]) if len(finals) > 1 else finals[0]
+
+
+def _apart(rnn: nn.RNNBase, n: Sequence[int]) -> tuple[int, ...]:
+    """The cuts of the method "padded": what has no padding is apart, if that is most, and need not be copied."""
+    steps, shortest = max(n), min(n)
+    apart = rnn.mode == "LSTM" and not rnn.bidirectional and 2 * shortest > steps and shortest > 1
+    return (0, shortest - 1, steps) if apart else (0, steps)
+
+
+def _decided(batch: _Batch, method: Any) -> tuple[str, tuple[int, ...]]:
     """The method, and its cuts."""
+    rnn, n, weights = batch.rnn, batch.n, batch.weights
 
     def needs_gradient() -> bool:
-        states = hx if isinstance(hx, tuple) else () if hx is None else (hx,)
-        return torch.is_grad_enabled() and any(t.requires_grad for t in (x, *states, *weights))
+        return torch.is_grad_enabled() and any(t.requires_grad for t in (batch.x, *batch.states, *weights))
 
     if method == "auto" or not weights:
         planned = _planned(rnn, weights, n, needs_gradient())
@@ -283,8 +308,9 @@ def _decided(
         method, cuts = "staircase", method.cuts
         rectangles(n, cuts)  # an error if they do not fit
     elif method == "staircase":
-        cuts = costs.staircase(Spec.of(rnn), *_batch(rnn, weights, n, needs_gradient()))
-    if rnn.mode == "RNN_RELU" and method in ("padded", "staircase") and _wastes(n, cuts):
+        cuts = costs.staircase(Spec.of(rnn), *_place(rnn, weights, n, needs_gradient()))
+    wastes = sum((b - a) * sequences for a, b, sequences in rectangles(n, cuts)) > sum(n)
+    if rnn.mode == "RNN_RELU" and method in ("padded", "staircase") and wastes:
         method = "split"  # in the padding its state may grow to infinity, whose gradient is NaN
     return method, cuts
 
@@ -295,10 +321,10 @@ def _planned(
     """What `"auto"` does: the one place that decides, for `run` and for `plan`."""
     if not weights:
         return costs.Plan("packed", (0, max(n)), {}, "only this method calls the module itself, as it requires")
-    return costs.choose(rnn, *_batch(rnn, weights, n, training, device))
+    return costs.choose(rnn, *_place(rnn, weights, n, training, device))
 
 
-def _batch(
+def _place(
     rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool, device: str | None = None
 ) -> tuple[Any, ...]:
     """Returns a batch as `costs.choose` takes it after the RNN. What is ours and not on a CPU is on a GPU."""
@@ -313,26 +339,19 @@ def _weights(rnn: nn.RNNBase, x: Tensor) -> Sequence[Tensor]:
     return weights if {Tensor, nn.Parameter}.issuperset(map(type, weights)) else ()
 
 
-def _packed(
-    rnn: Any,
-    x: Tensor,
-    lengths: Any,
-    hx: State | None,
-    first: bool,
-    total_length: int | None,
-    padding_value: float,
-    weights: Sequence[Tensor] = (),
-) -> tuple[Tensor, State]:
+def _packed(batch: _Batch) -> tuple[Tensor, State]:
     """Packs, runs and pads; with the module's own weights it calls the kernel without the module."""
+    rnn, x, lengths, hx, source, width, padding_value, weights = batch
+    first = source.batch_first
     if _is_direct(rnn, weights):
         module = _packing(x)
         data, sizes, order, rank = module.pack_padded_sequence(x, lengths, first, enforce_sorted=False)
-        hx = _zeros(rnn, data, x.shape[0 if first else 1]) if hx is None else _selected(hx, order)
+        hx = _zeros(rnn, data, source.batch) if hx is None else _selected(hx, order)
         data, final = _kernel(rnn, weights, data, hx, sizes)
         packed, final, module = PackedSequence(data, sizes, order, rank), _selected(final, rank), _packing(data)
-        return module.pad_packed_sequence(packed, first, padding_value, total_length)[0], final
+        return module.pad_packed_sequence(packed, first, padding_value, width)[0], final
     out, final = rnn(packing.pack_padded_sequence(x, lengths, first, enforce_sorted=False), hx)
-    return packing.pad_packed_sequence(out, first, padding_value, total_length)[0], final
+    return packing.pad_packed_sequence(out, first, padding_value, width)[0], final
 
 
 def _packing(x: Tensor) -> Any:
@@ -386,92 +405,44 @@ def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
     return h
 
 
-def _wastes(n: Sequence[int], cuts: Sequence[int]) -> bool:
-    """Whether a staircase has padding in it."""
-    return sum((b - a) * sequences for a, b, sequences in rectangles(n, cuts)) > sum(n)
-
-
-def _through(
-    rnn: nn.RNNBase,
-    weights: Sequence[Tensor],
-    layer_run: Callable[..., Result],
-    x: Tensor,
-    h: Tensor | None,
-    c: Tensor | None,
-    source: Padded,
-    steps: int,
-    total_length: int | None,
-    padding_value: float,
-) -> Result:
-    """All layers, one after the other."""
-    if h is None:
-        zeros = _zeros(rnn, weights[0], source.batch)
-        h, c = zeros if isinstance(zeros, tuple) else (zeros, None)
+def _through(batch: _Batch, layer_run: Callable[..., Any], chained: bool) -> tuple[Tensor, State]:
+    """Runs all layers, one after the other. If `chained`, they hand each other what they compute as it lies."""
+    rnn, x, n, hx, source, width, padding_value, weights = batch
+    states = _zeros(rnn, weights[0], source.batch) if hx is None else hx
+    h, c = states if isinstance(states, tuple) else (states, None)
     own = layers(rnn, weights)
-    each = own[0].directions
-    target = source._replace(steps=steps)
+    each, rows = own[0].directions, x
+    between = None if chained else Padded(source.batch, max(n), False)
     finals = []
     for i, layer in enumerate(own):
+        last = layer is own[-1]
         h_0, c_0 = (s if s is None else s[i * each : (i + 1) * each] for s in (h, c))
-        if layer is own[-1]:
-            target = target._replace(steps=total_length or steps)
-            x, *final = layer_run(layer, x, h_0, c_0, source=source, target=target, padding_value=padding_value)
-        else:
-            x, *final = layer_run(layer, x, h_0, c_0, source=source, target=target)
-            x = nn.functional.dropout(x, rnn.dropout, rnn.training) if rnn.dropout else x
+        how: Any = {"source": between if i else source, "target": source._replace(steps=width) if last else between}
+        rows, *final = layer_run(layer, rows, h_0, c_0, **how, padding_value=padding_value)
         finals.append(final)
-        source = target
+        if rnn.dropout and not last:
+            drop = functools.partial(nn.functional.dropout, p=rnn.dropout, training=rnn.training)
+            rows = [*map(drop, rows)] if chained else drop(rows)  # type: ignore[assignment]
     h_n, c_n = (s[0] if len(s) == 1 or s[0] is None else torch.cat(s) for s in zip(*finals, strict=True))
-    return x, h_n, c_n
+    return rows, h_n if c_n is None else (h_n, c_n)
 
 
-def _as_it_is(
-    rnn: nn.RNNBase,
-    weights: Sequence[Tensor],
-    x: Tensor,
-    steps: int,
-    hx: State | None,
-    first: bool,
-    total_length: int | None,
-    padding_value: float,
-) -> tuple[Tensor, State]:
+def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
     """All sequences have the same length: torch's kernel does what is wanted."""
-    time = 1 if first else 0
+    rnn, x, n, hx, source, width, padding_value, weights = batch
+    time, steps = 1 if source.batch_first else 0, max(n)
     x = x.narrow(time, 0, steps)
     if _is_direct(rnn, weights):
-        fused = torch.is_grad_enabled() and is_fused(rnn.mode, x, bool(rnn.proj_size))
-        run_all = _fused if fused else _kernel
-        out, final = run_all(rnn, weights, x, _zeros(rnn, x, x.shape[1 - time]) if hx is None else hx, first)
-    elif first == rnn.batch_first:
+        hx = _zeros(rnn, x, source.batch) if hx is None else hx
+        out, final = _kernel(rnn, weights, x, hx, source.batch_first)
+    elif source.batch_first == rnn.batch_first:
         out, final = rnn(x, hx)
     else:
         out, final = rnn(x.transpose(0, 1), hx)
         out = out.transpose(0, 1)
-    if total_length is not None and total_length > steps:
-        widths = (0, 0) * (2 - time) + (0, total_length - steps)
-        out = nn.functional.pad(out, widths, value=padding_value)
+    if width > steps:
+        out = nn.functional.pad(out, (0, 0) * (2 - time) + (0, width - steps), value=padding_value)
     return out.contiguous(), final
-
-
-def _fused(rnn: nn.RNNBase, weights: Sequence[Tensor], x: Tensor, hx: State, first: bool) -> tuple[Tensor, State]:
-    """What `_kernel` gives for an LSTM on oneDNN's kernel. torch's own can be differentiated once, this again."""
-    x = (x.transpose(0, 1) if first else x).contiguous()
-    h, c = (states.unbind() for states in hx)
-    outs: list[Tensor] = []
-    finals: list[tuple[Tensor, Tensor]] = []
-    for layer in layers(rnn, weights):
-        if outs:
-            x = torch.cat(outs, 2) if len(outs) > 1 else outs[0]
-            x = nn.functional.dropout(x, rnn.dropout, rnn.training) if rnn.dropout else x
-            outs = []
-        for d, own in enumerate(layer.weights):
-            out, *final = Fused.apply(d == 1, x, h[len(finals)], c[len(finals)], *own)  # type: ignore[no-untyped-call]
-            outs.append(out)
-            finals.append(tuple(final))
-    # A copy even of one: who changes it would change what backward needs.
-    out = torch.cat([out.transpose(0, 1) for out in outs] if first else outs, 2)
-    h_n, c_n = map(torch.stack, zip(*finals, strict=True))
-    return out, (h_n, c_n)
 
 
 @functools.lru_cache(maxsize=4)
@@ -491,54 +462,23 @@ def forget() -> None:
     costs.weighed.cache_clear()
 
 
-def _autocast_dtypes(rnn: nn.RNNBase, equal: bool, x: Tensor, *states: Tensor | None) -> Sequence[torch.dtype | None]:
-    """What torch makes of these under autocast: the dtypes of output, h_n and c_n. Equal lengths make a difference."""
-    dtypes = tuple(None if t is None else t.dtype for t in (x, *states))
-    kind = x.device.type
-    return _packed_dtypes(rnn.mode, bool(rnn.proj_size), equal, dtypes, kind, torch.get_autocast_dtype(kind))
-
-
-@functools.lru_cache(maxsize=64)
-def _packed_dtypes(
-    mode: str,
-    projected: bool,
-    equal: bool,
-    dtypes: Sequence[torch.dtype | None],
-    device: str,
-    autocast: torch.dtype,
-) -> Sequence[torch.dtype | None]:
-    """Asks torch, with the smallest batch of that kind."""
-    cell = {"LSTM": nn.LSTM, "GRU": nn.GRU}.get(mode, nn.RNN)
-    options = {"proj_size": 1} if projected else {}
-    rnn = cell(1, 2, device="meta", dtype=torch.float32, **options).to_empty(device=device)  # draws no random numbers
-    x, h, c = (
-        None if dtype is None else torch.zeros(rows, 2, size, dtype=dtype, device=device)
-        for dtype, rows, size in zip(dtypes, (2, 1, 1), (1, 1 if projected else 2, 2), strict=True)
-    )
-    with torch.no_grad(), torch.autocast(device, autocast):
-        packed = original.pack_padded_sequence(cast(Tensor, x), [2, 2 if equal else 1])
-        out, final = rnn(packed, h if c is None else (h, c))
-    return out.data.dtype, *((t.dtype for t in final) if mode == "LSTM" else (final.dtype, None))
-
-
 def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
     """Whether the module's weights may be run without calling the module, on values that are there."""
     return (
-        type(rnn).forward in (nn.RNN.forward, nn.GRU.forward, nn.LSTM.forward)
-        and "forward" not in rnn.__dict__
+        is_plain(rnn)
         and has_kernel(rnn.mode)
-        and not may_have_hooks(rnn)
         and is_at_hand(x)
         and type(x) in (Tensor, nn.Parameter)
+        and not torch.is_autocast_enabled(x.device.type)
         and not may_derive_otherwise()
-        and trial.passed(_every_method, rnn.mode, bool(rnn.proj_size), x.device.type)
+        and IS_TESTED
     )
 
 
-def _every_method(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Sequence[int]) -> list[tuple[Tensor, State]]:
-    """What torch gives, called by its public names; then what each method gives."""
-    options = lengths, None, rnn.batch_first, None, 0.0
-    return [_packed(rnn, x, *options), *(_run(rnn, x, *options, method) for method in METHODS[1:])]
+def is_plain(rnn: nn.RNNBase) -> bool:
+    """Whether nothing but torch's own `forward` runs when the module is called."""
+    own = type(rnn).forward in (nn.RNN.forward, nn.GRU.forward, nn.LSTM.forward) and "forward" not in rnn.__dict__
+    return own and not may_have_hooks(rnn)
 
 
 def _device_type(device: Any) -> str:
@@ -548,7 +488,12 @@ def _device_type(device: Any) -> str:
         raise ValueError(f"device is {device!r}; give a device, such as 'cpu' or 'cuda'") from None
 
 
-def _check_method(method: Any) -> None:
+def check_method(method: Any) -> None:
+    """Requires one of `METHODS` or a `Staircase`.
+
+    Raises:
+        ValueError: it is neither.
+    """
     if method not in METHODS and not isinstance(method, Staircase):
         raise ValueError(f"method is {method!r}; choose one of {', '.join(map(repr, METHODS))}, or give a Staircase")
 
@@ -558,7 +503,7 @@ def _checked(
 ) -> tuple[tuple[int, ...], Padded]:
     """The lengths, and how `x` is read, when all arguments fit together."""
     require_rnn(rnn)
-    _check_method(method)
+    check_method(method)
     require_padded(x)
     if x.layout is not torch.strided or x.is_nested or x.is_meta:
         require_dense("x", x)
@@ -569,10 +514,10 @@ def _checked(
     if not n:
         raise ValueError("lengths is empty: there is nothing to run")
     batch, steps, _ = source = Padded.fitting(len(n), shape, batch_first, features=", I")
-    if min(n) < 1 or max(n) > steps:
-        b = next(i for i, value in enumerate(n) if not 1 <= value <= steps)
+    if min(n) < 0 or max(n) > steps:
+        b = next(i for i, value in enumerate(n) if not 0 <= value <= steps)
         read = reading(shape, batch_first, features=", I")
-        raise ValueError(f"lengths[{b}] is {n[b]}, but {read}, has T = {steps}: give a length from 1 to {steps}")
+        raise ValueError(f"lengths[{b}] is {n[b]}, but {read}, has T = {steps}: give a length from 0 to {steps}")
     if not isinstance(padding_value, (float, numbers.Real)):  # the abstract class asks for long
         raise TypeError(f"padding_value must be a number, got {padding_value!r}")
     if total_length is not None and (isinstance(total_length, bool) or not hasattr(total_length, "__index__")):

@@ -40,7 +40,7 @@ class BucketSampler(Sampler[list[int]]):
         """Takes the lengths of the whole data set.
 
         Args:
-            lengths: `(N,)` whole numbers of at least 1: a list, an array, a tensor or a `Layout`.
+            lengths: `(N,)` whole numbers of at least 0: a list, an array, a tensor or a `Layout`.
             batch_size: Sequences per batch and worker.
             window: How many batches (of all workers together) are sorted together. With 1, nothing is gained.
             drop_last: Whether to drop the last batch of the data set if it is smaller than the others. Otherwise it is

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from packviz.core.padded import Padded
 from packviz.ops.grid import Grid, put, taken
-from packviz.ops.kernels import Layer, Result, in_one_piece, is_fused, rectangle
+from packviz.ops.kernels import Layer, in_one_piece, is_fused, rectangle
 
 FREEZE = 3e4
 """Saturates a sigmoid exactly, and is a number in every dtype: float16 ends at 65,504."""
@@ -28,55 +29,67 @@ FREEZE = 3e4
 
 def run(
     layer: Layer,
-    x: Tensor,
+    x: Tensor | Sequence[Tensor],
     h: Tensor,
     c: Tensor | None,
     grid: Grid,
-    source: Padded,
-    target: Padded,
+    source: Padded | None,
+    target: Padded | None,
     padding_value: float = 0.0,
     from_zero: bool = False,
-) -> Result:
-    """The layer on the rectangles of a grid, from one padded tensor to another.
+) -> tuple[Any, Tensor, Tensor | None]:
+    """Runs a layer on the rectangles of a grid.
 
     Args:
-        layer: what to run.
-        x: the input, in the shape `source`.
+        layer: the layer.
+        x: the input, in the shape `source`; or, without one, the rectangles of the layer before.
         h: `(D, B, P)` the initial state, in the caller's order.
-        c: `(D, B, H)` the same of an LSTM.
+        c: `(D, B, H)` the initial cell state of an LSTM.
         grid: the rectangles.
-        source: of the input.
-        target: of the output.
+        source: the shape of the input.
+        target: the shape of the output.
         padding_value: what fills the output's padding.
         from_zero: whether the initial state is known to be 0.
+
+    Returns:
+        The output and the final states. Without a target the output is its rectangles, `(t, n, P)` each, for the next
+        layer: this needs no copy, but a second direction would take them in another order.
     """
     outs: list[Tensor] = []
-    c_n: list[Tensor] = []
-    through = from_zero and len(grid.rectangles) == 1 and is_fused(layer.mode, x, len(layer.weights[0]) % 2 == 1)
+    finals: list[tuple[Tensor, Tensor | None]] = []
+    single = len(grid.rectangles) == 1
+    exact = from_zero or not len(grid.waste[0])
+    through = exact and single and is_fused(layer.mode, h, len(layer.weights[0]) % 2 == 1)
+    frozen = [c is not None and len(waste) > 0 for waste in grid.waste]
     for d, weights in enumerate(layer.weights):
         state, cell = (s if s is None else _ordered(s[d], grid.order) for s in (h, c))
-        frozen = [cell is not None and len(waste) > 0 for waste in grid.waste]
         laid = {freeze: _laid(weights, freeze) for freeze in set(frozen)}
         if d == 0 or not through:
-            every = taken(x, x.shape[-1], grid.source(source, d), cell is not None)
-        ended = []
-        for (_, _, n), freeze, rows in zip(grid.rectangles, frozen, every, strict=True):
-            state = state[:n]  # type: ignore[index]
-            if cell is not None and len(cell) > n:
-                ended.append(cell[n:])
-                cell = cell[:n]
-            out, state, cell = rectangle(layer.mode, layer.bias, laid[freeze], rows, state, cell, through and d == 1)
+            cells = x if source is None else taken(x, x.shape[-1], grid.source(source, d))  # type: ignore[arg-type, union-attr]
+            cells = [torch.cat([one, grid.mark(i, one)], 2) if frozen[i] else one for i, one in enumerate(cells)]
+        ended: list[tuple[Tensor, Tensor | None]] = []
+        for (ends, left), freeze, rows in zip(grid.ends, frozen, cells, strict=True):
+            out, state, cell = rectangle(layer.mode, layer.bias, laid[freeze], rows, state, cell, through and d == 1)  # type: ignore[arg-type]
             outs.append(out)
-        if cell is not None:
-            c_n.append(_ordered(torch.cat([cell, *reversed(ended)]) if ended else cell, grid.rank))
+            last = state if through and d == 1 else out.flatten(0, 1).index_select(0, ends)
+            ended.append((last, cell if cell is None else cell[left:]))
+            state, cell = state[:left], cell if cell is None else cell[:left]
+        finals.append(tuple(_ordered(_joined(s[::-1]), grid.rank) for s in zip(*ended, strict=True)))  # type: ignore[arg-type]
+    h_n, c_n = (s[0] if s[0] is None else torch.stack(s) for s in zip(*finals, strict=True))
+    if target is None:
+        return outs, h_n, c_n  # type: ignore[return-value]
     shape = target.shape(layer.directions * layer.output_size)
     out = put(outs, shape, grid.target(target, 1 if through else layer.directions), padding_value)
-    ends = out.view(-1, layer.output_size).index_select(0, grid.last(target, layer.directions))
-    return out, ends.view(layer.directions, -1, layer.output_size), torch.stack(c_n) if c_n else None
+    return out, h_n, c_n  # type: ignore[return-value]
 
 
-def _ordered(states: Tensor, order: Tensor | None) -> Tensor:
-    return states if order is None else states.index_select(0, order)
+def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
+    first = parts[0]
+    return first if first is None or len(parts) == 1 else torch.cat(parts)  # type: ignore[arg-type]
+
+
+def _ordered(states: Tensor | None, order: Tensor | None) -> Tensor | None:
+    return states if states is None or order is None else states.index_select(0, order)
 
 
 def _laid(weights: Sequence[Tensor], freeze: bool) -> Sequence[Tensor]:

@@ -26,7 +26,7 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 from packviz.draw.text import table
 from packviz.ops.masks import real_mask
-from packviz.ops.operator import ragged_op
+from packviz.ops.operator import Ragged
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 REFERENCE = "compiled, padded"
@@ -80,24 +80,24 @@ class Island(nn.Module):
         # The same as decorating forward with @torch.compiler.disable.
         self.forward = torch.compiler.disable(self._run)  # type: ignore[no-untyped-call]
 
-    def _run(self, x: Tensor, lengths: Tensor, hx: Any = None) -> Any:
+    def _run(self, x: Tensor, lengths: Tensor, hx: Any = None, *, total_length: int) -> Any:
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         result, states = self.rnn(packed, hx)
-        return pad_packed_sequence(result, batch_first=True, total_length=x.size(1))[0], states
+        return pad_packed_sequence(result, batch_first=True, total_length=total_length)[0], states
 
 
 class Wrapping(Forecaster):
     """Leaves packing to two submodules that take lengths."""
 
-    def __init__(self, features: int, hidden: int, wrap: Callable[[nn.RNNBase], nn.Module]) -> None:
+    def __init__(self, features: int, hidden: int, wrap: Callable[[Any], nn.Module]) -> None:
         """Draws the weights; `wrap` makes a module that takes lengths of an RNN."""
         super().__init__(features, hidden)
-        self.encoder, self.decoder = wrap(self.encoder), wrap(self.decoder)  # type: ignore[arg-type]
+        self.encoder, self.decoder = wrap(self.encoder), wrap(self.decoder)
 
     def forward(self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor) -> Tensor:
         """As above, exact for every length."""
-        _, states = self.encoder(self.before(past), past_lengths)
-        output, _ = self.decoder(self.before(future), future_lengths, states)
+        _, states = self.encoder(self.before(past), past_lengths, total_length=past.size(1))
+        output, _ = self.decoder(self.before(future), future_lengths, states, total_length=future.size(1))
         return self.after(output)  # type: ignore[no-any-return]
 
 
@@ -109,7 +109,7 @@ def models(features: int, hidden: int) -> dict[str, tuple[nn.Module, bool]]:
         "packed": (lambda: Packing(features, hidden), False),
         "compiled, helpers disabled": (lambda: Packing(features, hidden, disabled=True), True),
         "compiled, disabled island": (lambda: Wrapping(features, hidden, Island), True),
-        "compiled, ragged_op": (lambda: Wrapping(features, hidden, ragged_op), True),
+        "compiled, Ragged": (lambda: Wrapping(features, hidden, Ragged), True),
     }
     made = {}
     for name, (make, compiled) in variants.items():
@@ -179,7 +179,7 @@ class Compiled(Timings[CompiledPoint], Drawing):
 
 def _colour(name: str) -> str:
     """That of the method: all but padding and our operator pack as torch does."""
-    return palette.METHODS["padded" if "padded" in name else "run" if "ragged_op" in name else "packed"]
+    return palette.METHODS["padded" if "padded" in name else "run" if "Ragged" in name else "packed"]
 
 
 def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:

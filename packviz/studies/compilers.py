@@ -195,7 +195,7 @@ STUDY = Study(
     compile_and_compare,
     Relatives,
     full=[CompilerPoint(network, compiler) for network in networks.TAGGERS for compiler in COMPILERS],
-    quick=[CompilerPoint(network, compiler) for network in ("padded", "ragged_op") for compiler in COMPILERS],
+    quick=[CompilerPoint(network, compiler) for network in ("padded", "Ragged") for compiler in COMPILERS],
     read=lambda point, entry: Cell(**{field.name: entry[field.name] for field in fields(Cell)}),
     write=asdict,
     version=2,

@@ -160,7 +160,7 @@ class CostModel:
         """The seconds of a case by what they are spent on, by the names of `PARTS`."""
         constants, seconds = self.seconds[case.mode, case.training, choice], dict.fromkeys(PARTS, 0.0)
         for term, amount in _terms(case, choice).items():
-            seconds[_COPIES if term == _PAD else _PART[TERMS[term].rate]] += constants[term] * amount
+            seconds[_COPIES if term == _PAD else _PART[TERMS[term][0]]] += constants[term] * amount
         return seconds
 
     def predict(self, case: Case, choice: str) -> float:

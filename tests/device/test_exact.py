@@ -28,7 +28,7 @@ from packviz.bench import rnn_calls
 from packviz.core.spec import Spec
 from packviz.ops import masks, original, packing, running
 from packviz.ops.agreement import relative_difference
-from packviz.ops.operator import ragged_op
+from packviz.ops.operator import Ragged
 from packviz.ops.tolerance import TOLERANCE, full_precision
 from packviz.studies import helpers
 
@@ -149,12 +149,13 @@ def _run(method: str) -> Callable[..., Any]:
 
 
 def _by_module(rnn: Any, x: Tensor, lengths: Sequence[int], hx: Any) -> Any:
-    return running.Ragged(rnn)(x, lengths, hx)
+    return Ragged(rnn)(x, lengths, hx)
 
 
 def _by_operator(rnn: Any, x: Tensor, lengths: Sequence[int], hx: Any) -> Any:
+    """As a compiler calls it."""
     on_device = torch.tensor(lengths, device=x.device if len(lengths) % 2 else "cpu")
-    return ragged_op(rnn)(x, on_device, hx)
+    return Ragged(rnn)._compiled(x, on_device, hx, None, max(lengths), 0.0)
 
 
 _METHODS = {**{method: _run(method) for method in running.METHODS}, "Ragged": _by_module}
@@ -271,7 +272,7 @@ CHECKS: dict[str, Check] = {
     "run, float32": _running,
     "run, TF32": partial(_running, tf32=True),
     "run, autocast": _autocast,
-    "ragged_op": partial(_running, every={"ragged_op": _by_operator}, dtype=torch.float64),
+    "as an operator": partial(_running, every={"as an operator": _by_operator}, dtype=torch.float64),
     "helpers": _helpers,
     "nothing waits": _waiting,
 }
@@ -309,7 +310,7 @@ BREAK = {
     "pack and pad, bit for bit": ("packing.pad_packed_sequence", no_zeros_below, FAR),
     "run, float64": ("running.run", slightly, FAR),
     "run, float32": ("running.run", in_double, "shapes and dtypes are .*float64.*, torch's .*float32"),
-    "ragged_op": ("operator.run", slightly, FAR),
+    "as an operator": ("operator.run", slightly, FAR),
     "helpers": ("masks.masked_loss", lambda loss: lambda x, n: loss(x, n) * 1.001, FAR),
 }
 

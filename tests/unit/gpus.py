@@ -43,7 +43,7 @@ def in_force(*every):
 
 
 def _forget():
-    costs.rates.cache_clear()
+    costs.forget()
     running.forget()
 
 

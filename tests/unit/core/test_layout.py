@@ -51,6 +51,24 @@ def agrees_with_torch(layout, packed, lengths, steps):
     assert layout.is_sorted == (layout.sorted_indices.tolist() == list(range(B)))
 
 
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=12), st.integers(0, 2))
+def test_empty_sequences_have_no_cells(lengths, extra):
+    """The layout is that of the others, which torch packs."""
+    layout, some = Layout(lengths, max(lengths) + extra), [b for b, n in enumerate(lengths) if n]
+    assert Layout.from_offsets(layout.starts).lengths.tolist() == lengths
+    assert layout.mask.sum(1).tolist() == lengths
+    assert (layout.n_valid, layout.batch_size) == (sum(lengths), len(lengths))
+    if not some:
+        assert layout.batch_sizes.size == layout.source.size == 0
+        return
+    others = Layout([lengths[b] for b in some], max(lengths) + extra)
+    assert layout.batch_sizes.tolist() == others.batch_sizes.tolist()
+    assert layout.source.tolist() == [[some[b], t] for b, t in others.source.tolist()]
+    assert layout.packed_index[some].tolist() == others.packed_index.tolist()
+    assert (layout.packed_index[[b for b, n in enumerate(lengths) if not n]] == -1).all()
+    assert Layout.from_mask(layout.mask) == layout
+
+
 @given(some_lengths, st.integers(0, 5))
 def test_layout_of_an_unsorted_batch_is_torchs(lengths, extra):
     steps = max(lengths) + extra
@@ -140,8 +158,7 @@ def test_packing_is_transposing(lengths):
             "offsets must begin with 0 and end with the number of rows, got [5, 8, 10]: from lengths they are",
         ),
         ([0], "offsets must begin with 0 and end with the number of rows, got [0]"),
-        ([0, 5, 5, 10], "offsets must rise, but go from 5 to 5 at entry 2: every sequence needs at least one row"),
-        ([0, 8, 5, 10], "offsets must rise, but go from 8 to 5 at entry 2"),
+        ([0, 8, 5, 10], "offsets must not fall, but go from 8 to 5 at entry 2"),
         ([0, 2.5], "offsets[1] is 2.5: not a whole number"),
         ([], "offsets is empty: give the row at which each sequence begins"),
         ([[0, 5]], "offsets must be one-dimensional, got shape (1, 2)"),
@@ -207,9 +224,8 @@ NAN, INF = float("nan"), float("inf")
 @pytest.mark.parametrize(
     ("lengths", "said"),
     [
-        ([3, 0, 2], "lengths[1] is 0: every sequence needs at least one time step; drop the empty ones"),
-        ([3, 0, 0, 0], "lengths[1] is 0 (and 2 more): every sequence needs"),
-        ([3, -2], "lengths[1] is -2: every sequence needs at least one"),
+        ([3, -2], "lengths[1] is -2: a sequence has at least 0 time steps"),
+        ([3, -1, -1, -1], "lengths[1] is -1 (and 2 more): a sequence has"),
         ([3, 2.5], "lengths[1] is 2.5: not a whole number; torch would silently cut it off"),
         ([3, NAN], "lengths[1] is nan: not a number of time steps"),
         ([INF, 3], "lengths[0] is inf: not a number of time steps"),
@@ -316,7 +332,7 @@ def test_what_is_no_packed_sequence_is_refused(thing):
     [
         ([[1, 1], [0, 1]], "mask row 1 has padding at time step 0 before real cells; if the mask is True at padding"),
         ([[1, 0, 1], [1, 1, 1]], "mask row 0 has padding at time step 1 before real cells"),
-        ([[1, 0], [0, 0]], "mask row 1 has no real cell"),
+        ([[0, 0], [0, 0]], "mask has no real cell; if the mask is True at padding, pass ~mask"),
         ([[1, 2]], "mask must hold only True and False"),
         ([[1.0, NAN]], "mask must hold only True and False"),
         ([1, 0], "mask must be two-dimensional (batch, time step) and not empty, got shape (2,)"),

@@ -136,7 +136,7 @@ WITH_LENGTHS = [
 GARBAGE = [
     ("", "no lengths given; type some, as in 5, 3, 2"),
     ("5, x", "entry 1 is 'x'; lengths are whole numbers, as in 5, 3, 2"),
-    ("5, 0, 3", "lengths[1] is 0: every sequence needs at least one time step; drop the empty ones"),
+    ("5, 0, 3", "lengths[1] is 0: every sequence needs at least one time step here; drop the empty ones"),
     ("5, 2.5", "lengths[1] is 2.5: not a whole number; torch would silently cut it off"),
     ("nan", "lengths[0] is nan: not a number of time steps"),
     ("1e400, 2", "lengths[0] is inf: not a number of time steps"),

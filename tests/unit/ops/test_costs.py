@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.core import results
 from packviz.core.cuts import rectangles
 from packviz.core.spec import Spec
 from packviz.ops import costs
@@ -47,11 +46,9 @@ def test_rates_are_the_constants_times_what_they_are_for(sizes, calls, steps, ce
 def own_costs(monkeypatch):
     """What a test puts in force goes with it."""
     monkeypatch.setattr(costs, "_in_force", {})
-    for remembered in (rates, costs.weighed):
-        remembered.cache_clear()
+    costs.forget()
     yield
-    for remembered in (rates, costs.weighed):
-        remembered.cache_clear()
+    costs.forget()
 
 
 @given(
@@ -73,20 +70,8 @@ def test_a_choice_is_made_of_everything_and_always_the_same(sizes, lengths, trai
     assert all(seconds > 0 for seconds in found.seconds.values())
     rectangles(lengths, found.cuts)
     assert (len(found.cuts) > 2) == (found.method == "staircase")
-    costs.weighed.cache_clear()
-    rates.cache_clear()
+    costs.forget()
     assert choose(*batch) == found
-
-
-def test_equal_lengths_are_not_cut():
-    for mode in ("RNN", "GRU", "LSTM"):
-        assert "staircase" not in choose(Spec(mode, 32, 32), (50,) * 20).seconds
-
-
-def test_a_staircase_is_chosen_where_it_pays():
-    found = choose(Spec("LSTM", 128, 256), tuple(range(128, 0, -1)))
-    assert found.method == "staircase"
-    assert costs.staircase(Spec("LSTM", 128, 256), tuple(range(128, 0, -1))) == found.cuts
 
 
 @pytest.mark.usefixtures("own_costs")
@@ -112,6 +97,7 @@ def test_the_constants_that_come_along(threads, tmp_path):
 @given(st.sets(st.sampled_from([1, 2, 4, 8, 16, 64]), min_size=1), st.integers(1, 128))
 def test_the_nearest_number_of_threads_counts(measured, threads):
     costs._in_force["cpu"] = {}
+    costs.forget()
     for number in measured:
         Costs("cpu", {}, {"threads": number}).use()
     found = in_force("cpu", threads).threads
@@ -120,43 +106,6 @@ def test_the_nearest_number_of_threads_counts(measured, threads):
     assert times[found] == pytest.approx(min(times.values()))
     Costs("cpu", {}).use()
     assert in_force("cpu", threads).threads == 0
-
-
-@pytest.mark.usefixtures("own_costs")
-def test_threads_make_another_choice():
-    """Two threads shorten products and not steps: the constants of each number are their own."""
-    names, free, slow = in_force("cpu").seconds, {}, {"run": 1.0}
-    for threads, fast in ((1, "packed"), (2, "split")):
-        Costs("cpu", {name: free if fast in name else slow for name in names}, {"threads": threads}).use()
-    assert [choose(Spec("GRU", 8, 8), (5, 4, 2), threads=n).method for n in (1, 2, 16)] == ["packed", "split", "split"]
-
-
-@pytest.mark.parametrize(("mode", "small"), [("RNN", 256), ("GRU", 128), ("LSTM", 128)])
-def test_on_a_gpu_small_rnns_have_a_kernel_for_padded_data_alone(mode, small):
-    for hidden, training, double, kind in (
-        (small, True, False, "fused"),
-        (small + 1, True, False, "rectangles"),
-        (small + 1, False, False, "fused"),
-        (small * 3 // 2, False, False, "fused"),
-        (small * 3 // 2 + 1, False, False, "rectangles"),
-        (small, True, True, "rectangles"),
-    ):
-        which = "training" if training else "forward"
-        assert costs.key("staircase", Spec(mode, 4, hidden), training, not double, "cuda") == f"{kind} {mode} {which}"
-    assert costs.key("padded", Spec("LSTM", 4, 8, proj_size=2), True, True, "cuda") == "rectangles LSTM training"
-    assert (
-        costs.key("padded", Spec(mode, 4, 999), True, True)
-        == f"{'fused' if mode == 'LSTM' else 'rectangles'} {mode} training"
-    )
-
-
-def test_a_file_of_before_a_term_was_added_is_read(tmp_path):
-    shipped = in_force("cpu")
-    *older, added = TERMS
-    rows = {name: [row[term] for term in older] for name, row in shipped.seconds.items()}
-    results.save(tmp_path / "c.json", "costs", 1, {"terms": older, "device": "cpu", "seconds": rows, "provenance": {}})
-    expected = {name: {**row, added: 0.0} for name, row in shipped.seconds.items()}
-    assert Costs.load(tmp_path / "c.json").seconds == expected
 
 
 def constant(names, **seconds):
@@ -220,14 +169,3 @@ def test_a_file_of_something_else(change, tmp_path):
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(ValueError, match=r"does not hold the costs of a run|expected 'costs', version 1"):
         Costs.load(path)
-
-
-@pytest.mark.usefixtures("own_costs")
-def test_constants_put_in_force_decide():
-    shipped = in_force("cpu")
-    sizes, lengths = Spec("GRU", 8, 8), (5, 4, 2)
-    free = {name: dict.fromkeys(TERMS, 0.0 if "packed" in name else 1.0) for name in shipped.seconds}
-    Costs("cpu", free, {"threads": 1}).use()
-    assert choose(sizes, lengths).method == "packed"
-    Costs("cpu", dict(shipped.seconds) | {"split GRU training": {}}, {"threads": 1}).use()
-    assert choose(sizes, lengths).method == "split"

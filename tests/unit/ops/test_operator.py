@@ -1,8 +1,10 @@
-"""The custom operator, held against torch's own pack → RNN → pad; and what compilers make of it."""
+"""`Ragged`: as a module it is `run`, and to compilers one operator, compared with torch's own pack → RNN → pad."""
 
 import copy
 import io
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -10,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.export import Dim
+from torch.nn.utils import parametrizations
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
-from packviz.check import networks
 from packviz.ops import operator
-from packviz.ops.operator import RaggedOp
 
 CASES = st.fixed_dictionaries(
     {
@@ -31,6 +32,7 @@ CASES = st.fixed_dictionaries(
         "dtype": st.sampled_from([torch.float32, torch.float64]),
     }
 )
+OPERATOR = torch.ops.import_packviz_ops_operator
 
 
 def build(mode="LSTM", layers=1, bidirectional=False, batch_first=False, bias=True, dtype=torch.float32, **_):
@@ -40,20 +42,14 @@ def build(mode="LSTM", layers=1, bidirectional=False, batch_first=False, bias=Tr
     return kind(3, 4, layers, bias=bias, bidirectional=bidirectional, batch_first=batch_first, dtype=dtype, **options)
 
 
-def batch(rnn, lengths, more=0, states=False, device="cpu"):
+def batch(rnn, lengths, more=0, states=False):
     """An input with so many more time steps than the longest, the lengths, and a state."""
-    dtype, directions = rnn.weight_ih_l0.dtype, 2 if rnn.bidirectional else 1
+    dtype, rows = rnn.weight_ih_l0.dtype, rnn.num_layers * (1 + rnn.bidirectional)
     steps, size = max(lengths) + more, len(lengths)
-    shape = (size, steps, 3) if rnn.batch_first else (steps, size, 3)
-    x = torch.randn(shape, dtype=dtype, device=device, requires_grad=True)
-    hx = None
-    if states:
-        h, c = (
-            torch.randn(rnn.num_layers * directions, size, n, dtype=dtype, device=device, requires_grad=True)
-            for n in (getattr(rnn, "proj_size", 0) or 4, 4)
-        )
-        hx = (h, c) if rnn.mode == "LSTM" else h
-    return x, torch.tensor(lengths), hx
+    x = torch.randn((size, steps, 3) if rnn.batch_first else (steps, size, 3), dtype=dtype, requires_grad=True)
+    sizes = (rnn.proj_size or 4, 4) if rnn.mode == "LSTM" else (4,)
+    hx = tuple(torch.randn(rows, size, n, dtype=dtype, requires_grad=True) for n in sizes) if states else None
+    return x, torch.tensor(lengths), hx if hx is None or len(hx) == 2 else hx[0]
 
 
 def flat(result):
@@ -70,17 +66,26 @@ def by_torch(rnn, x, lengths, hx=None, total_length=None, padding_value=0.0):
 def assert_close(ours, theirs):
     tolerance = 1e-10 if theirs[0].dtype == torch.float64 else 2e-5
     for one, other in zip(ours, theirs, strict=True):
-        assert one.shape == other.shape
-        assert one.dtype == other.dtype
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
         assert torch.allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """What a compiler calls, without one."""
+
+    def forward(self, x, lengths, hx=None, *, batch_first=None, total_length=None, padding_value=0.0):
+        return self._compiled(x, lengths, hx, batch_first, total_length, padding_value)
+
+    monkeypatch.setattr(operator.Ragged, "forward", forward)
 
 
 @given(CASES)
 def test_values_and_gradients_are_torchs(case):
     rnn = build(**case)
     x, lengths, hx = batch(rnn, case["lengths"], case["more"], case["states"])
-    op = pv.ragged_op(rnn)
-    ours = flat(op(x, lengths, hx, padding_value=case["padding_value"]))
+    width = x.shape[1 if rnn.batch_first else 0]
+    ours = flat(pv.Ragged(rnn)._compiled(x, lengths, hx, None, width, case["padding_value"]))
     theirs = flat(by_torch(rnn, x, lengths, hx, padding_value=case["padding_value"]))
     assert_close(ours, theirs)
     leaves = [x, *rnn.parameters(), *([] if hx is None else hx if isinstance(hx, tuple) else [hx])]
@@ -88,85 +93,101 @@ def test_values_and_gradients_are_torchs(case):
     assert_close(torch.autograd.grad(ours, leaves, weights), torch.autograd.grad(theirs, leaves, weights))
 
 
-def test_total_length():
+def test_the_width_is_that_without_a_compiler_or_an_error(compiled):
     rnn = build()
+    x, lengths, _ = batch(rnn, [2, 4])
+    assert_close(flat(pv.Ragged(rnn)(x, lengths)), flat(by_torch(rnn, x, lengths)))
     x, lengths, _ = batch(rnn, [2, 4], more=2)
-    op = pv.ragged_op(rnn)
-    assert op(x, lengths)[0].shape[0] == 6
+    with pytest.raises(ValueError, match=r"longest length is 4, but x has T = 6.* pass total_length=x\.shape"):
+        pv.Ragged(rnn)(x, lengths)
     for total in (4, 5, 9):
-        assert_close(flat(op(x, lengths, total_length=total)), flat(by_torch(rnn, x, lengths, total_length=total)))
-    with pytest.raises(ValueError, match="total_length"):
-        op(x, lengths, total_length=3)
+        assert_close(
+            flat(pv.Ragged(rnn)(x, lengths, total_length=total)), flat(by_torch(rnn, x, lengths, total_length=total))
+        )
+    with pytest.raises(ValueError, match="total_length is 3; give at least 4"):
+        pv.Ragged(rnn)(x, lengths, total_length=3)
 
 
-def test_gradcheck():
+def test_gradcheck(compiled):
     rnn = build(dtype=torch.float64, states=True)
-    x, lengths, hx = batch(rnn, [3, 1], states=True)
-    op = pv.ragged_op(rnn)
+    x, lengths, hx = batch(rnn, [3, 1, 0], states=True)
+    op = pv.Ragged(rnn)
     assert torch.autograd.gradcheck(lambda x, h, c: flat(op(x, lengths, (h, c))), (x, *hx))
 
 
-def test_frozen_weights_and_inputs_without_gradient():
+def test_frozen_weights_inputs_without_gradient_and_second_derivatives(compiled):
     rnn = build("GRU")
     rnn.weight_hh_l0.requires_grad_(False)
     x, lengths, _ = batch(rnn, [3, 2])
-    op = pv.ragged_op(rnn)
+    op, state = pv.Ragged(rnn), torch.random.get_rng_state()
     op(x.detach(), lengths)[0].sum().backward()
     assert rnn.weight_hh_l0.grad is None
     assert rnn.weight_ih_l0.grad is not None
+    assert torch.equal(torch.random.get_rng_state(), state)
     with torch.no_grad():
         assert not op(x, lengths)[0].requires_grad
-
-
-def test_a_second_derivative_is_refused():
-    rnn = build()
-    x, lengths, _ = batch(rnn, [3, 2])
-    (gradient,) = torch.autograd.grad(pv.ragged_op(rnn)(x, lengths)[0].sum(), x, create_graph=True)
+    (gradient,) = torch.autograd.grad(op(x, lengths)[0].sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="ragged_rnn_backward"):
         gradient.sum().backward()
 
 
+# The module.
+
+
 def test_it_takes_the_place_of_the_rnn():
     rnn = build("projected", 2, True)
-    op = pv.ragged_op(rnn)
-    assert isinstance(op, RaggedOp)
-    assert list(op.state_dict()) == list(rnn.state_dict())
-    assert all(one is other for one, other in zip(op.parameters(), rnn.parameters(), strict=True))
-    other = pv.ragged_op(build("projected", 2, True))
-    with torch.no_grad():
-        rnn.weight_ih_l0.add_(1)
-    other.load_state_dict(rnn.state_dict())
+    ragged = pv.Ragged(rnn, "split")
+    assert list(ragged.state_dict()) == list(rnn.state_dict())
+    assert [name for name, _ in ragged.named_parameters()] == [name for name, _ in rnn.named_parameters()]
+    assert all(one is other for one, other in zip(ragged.parameters(), rnn.parameters(), strict=True))
+    assert (ragged.hidden_size, ragged.proj_size, ragged.bidirectional) == (4, 2, True)
+    ragged.flatten_parameters()
+    assert "LSTM(3, 4, proj_size=2, num_layers=2, bidirectional=True), method='split'" in repr(ragged)
+    with pytest.raises(AttributeError, match="'LSTM' object has no attribute 'hidden'"):
+        _ = ragged.hidden
+    for wrong, error, said in (("pack", ValueError, "method is 'pack'"), (None, ValueError, "method is None")):
+        with pytest.raises(error, match=said):
+            pv.Ragged(rnn, wrong)
+    with pytest.raises(TypeError, match="rnn is a Linear: give"):
+        pv.Ragged(nn.Linear(3, 4))
+    with pytest.raises(AttributeError, match=r"pv\.ragged_op is now pv\.Ragged"):
+        _ = pv.ragged_op
+
+
+@pytest.mark.parametrize("assign", [True, False])
+def test_a_checkpoint_of_either_loads_into_the_other(assign):
+    rnn, other = build("LSTM", 2), pv.Ragged(build("LSTM", 2))
+    nn.init.normal_(rnn.weight_ih_l0)
     x, lengths, _ = batch(rnn, [3, 2])
-    assert_close(flat(other(x, lengths)), flat(by_torch(rnn, x, lengths)))
-    assert_close(flat(copy.deepcopy(op)(x, lengths)), flat(op(x, lengths)))
-    assert "num_layers=2, bidirectional=True" in repr(op)
-    assert_close(flat(op.double()(x.double(), lengths)), flat(by_torch(rnn, x.double(), lengths)))
+    model = nn.ModuleDict({"rnn": other})
+    model.load_state_dict({f"rnn.{name}": value for name, value in rnn.state_dict().items()}, assign=assign)
+    for method in ("auto", "packed"):
+        other.method = method
+        assert_close(flat(other(x, lengths)), flat(by_torch(rnn, x, lengths)))
+    back = build("LSTM", 2)
+    back.load_state_dict(other.state_dict(), assign=assign)
+    assert_close(flat(by_torch(back, x, lengths)), flat(by_torch(rnn, x, lengths)))
 
 
-def test_it_does_not_touch_torchs_random_numbers():
-    op = pv.ragged_op(build())
-    x, lengths, _ = batch(build(), [3, 2])
-    state = torch.random.get_rng_state()
-    op(x, lengths)[0].sum().backward()
-    assert torch.equal(torch.random.get_rng_state(), state)
-
-
-def test_wrong_calls():
-    with pytest.raises(TypeError, match=r"rnn is a Linear; give the nn\.RNN, nn\.GRU or nn\.LSTM itself"):
-        pv.ragged_op(nn.Linear(3, 4))
-    normed = nn.utils.parametrizations.weight_norm(nn.LSTM(3, 4), "weight_ih_l0")
-    with pytest.raises(ValueError, match="parametrised"):
-        pv.ragged_op(normed)
-    x, lengths, _ = batch(build(), [3, 2])
-    with pytest.raises(TypeError, match="lengths is a list; give a tensor"):
-        pv.ragged_op(build())(x, [3, 2])
-    for other in (x.detach().numpy(), pack_padded_sequence(x, lengths)):
-        with pytest.raises(TypeError, match=f"x is a {type(other).__name__}; give the padded batch, a tensor"):
-            pv.ragged_op(build())(other, lengths)
-    dropping = pv.ragged_op(nn.LSTM(3, 4, 2, dropout=0.5))
-    with pytest.raises(ValueError, match=r"dropout is 0\.5 between layers"):
-        dropping(x, lengths)
-    dropping.eval()(x, lengths)
+def test_what_is_done_to_it_is_done_to_the_rnn():
+    rnn = build("LSTM", 2)
+    ragged, found = pv.Ragged(rnn), []
+    nn.Sequential(ragged).apply(lambda module: found.append(type(module)))
+    assert nn.LSTM in found
+    ragged.eval()
+    assert not rnn.training
+    ragged.dropout = 0.5
+    assert rnn.dropout == 0.5
+    x, lengths, _ = batch(rnn, [3, 2])
+    copied = copy.deepcopy(ragged)
+    assert copied.rnn is not rnn
+    assert_close(flat(copied(x, lengths)), flat(ragged(x, lengths)))
+    for method in ("auto", "packed"):
+        copied.method = method
+        assert_close(flat(copied.double()(x.double(), lengths)), flat(by_torch(copied.rnn, x.double(), lengths)))
+    assert ragged.weight_ih_l0.dtype == torch.float32
+    parametrizations.weight_norm(rnn, "weight_hh_l0")
+    assert_close(flat(pv.Ragged(rnn)(x, lengths)), flat(by_torch(rnn, x, lengths)))
 
 
 # Compilers.
@@ -177,43 +198,45 @@ def test_wrong_calls():
 def test_opcheck(mode, states):
     rnn = build(mode, layers=2, bidirectional=True, batch_first=states)
     x, lengths, hx = batch(rnn, [4, 2], more=1, states=states)
-    given = [] if hx is None else [hx] if isinstance(hx, torch.Tensor) else list(hx)
-    settings = rnn.mode, 2, True, rnn.batch_first, True, 5, 0.0
-    taken = (x, lengths, given, list(rnn.parameters()), *settings)
-    torch.library.opcheck(torch.ops.packviz.ragged_rnn.default, taken)
-    with torch.no_grad():
-        made = torch.ops.packviz.ragged_rnn(*taken)
-    bare = (x.detach(), lengths, [one.detach() for one in given], [w.detach() for w in rnn.parameters()], *settings)
-    gradients = [torch.randn_like(one) for one in made]
-    torch.library.opcheck(torch.ops.packviz.ragged_rnn_backward.default, (*gradients, *bare))
+    h_0, c_0 = [*([] if hx is None else [hx] if isinstance(hx, torch.Tensor) else hx), None, None][:2]
+    settings = rnn.mode, True, rnn.batch_first, True, 5, False, 0.0
+    torch.library.opcheck(OPERATOR.ragged_rnn.default, (x, lengths, h_0, c_0, list(rnn.parameters()), *settings))
+    x, h_0, c_0, *weights = [one if one is None else one.detach() for one in (x, h_0, c_0, *rnn.parameters())]
+    taken = x, lengths, h_0, c_0, weights, *settings
+    gradients = [torch.randn_like(one) for one in OPERATOR.ragged_rnn(*taken)]
+    torch.library.opcheck(OPERATOR.ragged_rnn_backward.default, (*gradients, *taken))
 
 
 class Model(nn.Module):
-    def __init__(self, mode, batch_first=True):
+    def __init__(self, mode, layers=1):
         super().__init__()
         self.before, self.after = nn.Linear(3, 3), nn.Linear(4, 2)
-        self.rnn = pv.ragged_op(build(mode, batch_first=batch_first))
+        self.rnn = pv.Ragged(build(mode, layers, batch_first=True))
 
     def forward(self, x, lengths):
-        output, states = self.rnn(torch.tanh(self.before(x)), lengths)
+        output, states = self.rnn(torch.tanh(self.before(x)), lengths, total_length=x.shape[1])
         return torch.relu(self.after(output)), states
 
 
-BATCHES = ((2, 7, [7, 1]), (4, 3, [3, 2, 1, 3]), (3, 9, [4, 4, 4]))
+BATCHES = ((2, 7, [7, 1]), (4, 3, [3, 0, 1, 3]), (3, 9, [4, 4, 4]))
+EXAMPLE = torch.randn(3, 5, 3), torch.tensor([5, 2, 3])
+# Inductor leaves the folder of torch unquoted on the compiler's command line.
+CXX = pytest.mark.skipif(not shutil.which("g++") or " " in torch.__file__, reason="needs a C++ compiler, and no blanks")
 
 
-def backends():
-    # Inductor leaves the folder of torch unquoted on the compiler's command line.
-    usable = shutil.which("g++") and " " not in torch.__file__
-    cxx = pytest.mark.skipif(not usable, reason="needs a C++ compiler, and a path to torch without blanks")
-    return ["aot_eager", pytest.param("inductor", marks=[cxx, pytest.mark.slow])]
+def exported(model):
+    size, steps = Dim("batch", max=64), Dim("time", max=64)
+    shapes = {"x": {0: size, 1: steps}, "lengths": {0: size}}
+    return torch.export.export(model, EXAMPLE, dynamic_shapes=shapes)
 
 
-@pytest.mark.parametrize("backend", backends())
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=[CXX, pytest.mark.slow])])
 @pytest.mark.filterwarnings("ignore")
 def test_a_model_compiles_in_one_graph(backend):
     torch._dynamo.reset()
     model = Model("LSTM" if backend == "inductor" else "GRU")
+    if backend == "aot_eager":
+        parametrizations.weight_norm(model.rnn.rnn, "weight_hh_l0")
     compiled = torch.compile(model, fullgraph=True, dynamic=True, backend=backend)
     for size, steps, lengths in BATCHES:
         x, n = torch.randn(size, steps, 3, requires_grad=True), torch.tensor(lengths)
@@ -222,75 +245,105 @@ def test_a_model_compiles_in_one_graph(backend):
         leaves = [x, *model.parameters()]
         gradients = [torch.autograd.grad(out[0].sum(), leaves) for out in (ours, theirs)]
         assert_close(*gradients)
+    torch._dynamo.reset()
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_model_exports_with_dynamic_batch_and_time():
+def test_dropout_between_layers_compiles(compiled):
+    rnn = build("GRU", 2)
+    x, lengths, hx = batch(rnn, [4, 2, 3], states=True)
+    ragged = pv.Ragged(rnn)
+    for dropout in (1.0, 1e-9):
+        ragged.dropout = dropout
+        assert_close(flat(ragged(x, lengths, hx)), flat(by_torch(rnn, x, lengths, hx)))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_saved_program_runs_and_says_what_to_import(tmp_path):
     model = Model("LSTM").eval()
-    size, steps = Dim("batch", max=64), Dim("time", max=64)
-    shapes = {"x": {0: size, 1: steps}, "lengths": {0: size}}
-    program = torch.export.export(model, (torch.randn(3, 5, 3), torch.tensor([5, 2, 3])), dynamic_shapes=shapes)
-    file = io.BytesIO()
+    program, file = exported(model), tmp_path / "model.pt2"
     torch.export.save(program, file)
-    file.seek(0)
     for one in (program, torch.export.load(file)):
         for size, steps, lengths in BATCHES:
             x, n = torch.randn(size, steps, 3), torch.tensor(lengths)
             assert_close(flat(one.module()(x, n)), flat(model(x, n)))
+    load = f"import torch; torch.export.load({str(file)!r})"
+    done = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True)
+    assert "import_packviz_ops_operator" in done.stderr
+    subprocess.run([sys.executable, "-W", "ignore", "-c", f"import packviz.ops.operator; {load}"], check=True)
+
+
+@CXX
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_an_exported_program_runs_when_it_is_compiled_ahead_of_time(tmp_path):
+    model = Model("LSTM", 2).eval()
+    path = torch._inductor.aoti_compile_and_package(exported(model), package_path=str(tmp_path / "model.pt2"))
+    run = torch._inductor.aoti_load_package(path)
+    for size, steps, lengths in BATCHES:
+        x, n = torch.randn(size, steps, 3), torch.tensor(lengths)
+        assert_close(flat(run(x, n)), flat(model(x, n)))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_onnx_says_what_to_use_instead_and_that_is_right():
+    pytest.importorskip("onnxscript")
+    model = Model("GRU").eval()
+    with pytest.raises(Exception, match="export with dynamo=False, which packs and pads"):
+        torch.onnx.export(model, EXAMPLE, io.BytesIO(), dynamo=True)
+    file = io.BytesIO()
+    names = {"input_names": ["x", "lengths"], "dynamic_axes": {"x": [0, 1], "lengths": [0]}}
+    torch.onnx.export(model, EXAMPLE, file, dynamo=False, **names)
+    session = pytest.importorskip("onnxruntime").InferenceSession(file.getvalue())
+    x, n = torch.randn(3, 7, 3), torch.tensor([7, 1, 4])
+    made = session.run(None, {"x": x.numpy(), "lengths": n.numpy()})
+    assert torch.allclose(torch.tensor(made[0]), model(x, n)[0], atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_trace_keeps_no_width():
+    model = Model("GRU", 2).eval()
+    traced = torch.jit.trace(model, EXAMPLE)
+    for lengths, steps in (([7, 3, 1], 9), ([2, 1, 1], 2)):
+        x, n = torch.randn(3, steps, 3), torch.tensor(lengths)
+        assert_close(flat(traced(x, n)), flat(model(x, n)))
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_under_autocast_it_computes_in_the_dtype_of_its_weights():
     torch._dynamo.reset()
-    model, x, n = Model("LSTM"), torch.randn(3, 5, 3, requires_grad=True), torch.tensor([5, 2, 3])
+    model, (x, n) = Model("LSTM"), EXAMPLE
+    x = x.clone().requires_grad_()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     with torch.autocast("cpu", torch.bfloat16):
-        made = [model(x, n), compiled(x, n)]
-    for output, (h_n, c_n) in made:
-        assert (output.dtype, h_n.dtype, c_n.dtype) == (torch.bfloat16, torch.float32, torch.float32)
-        assert torch.autograd.grad(output.float().sum() + h_n.sum(), x)[0].isfinite().all()
-    assert torch.allclose(made[0][0], made[1][0], atol=0.05)
+        output, (h_n, c_n) = compiled(x, n)
+    assert (output.dtype, h_n.dtype, c_n.dtype) == (torch.bfloat16, torch.float32, torch.float32)
+    assert torch.autograd.grad(output.float().sum() + h_n.sum(), x)[0].isfinite().all()
+    assert torch.allclose(output.float(), model(x, n)[0], atol=0.05)
 
 
-def test_check_static_has_nothing_to_say():
-    assert not pv.check_static(Model("LSTM"), (torch.randn(2, 5, 3), torch.tensor([5, 3])))
-    x, lengths = networks.example()
-    assert not pv.check_static(networks.OperatorTagger(), (x, lengths))
+def test_what_a_compiler_cannot_follow_is_refused(compiled):
+    x, lengths, _ = batch(build(), [3, 2])
+    hooked = build()
+    hooked.register_forward_hook(lambda *given: None)
+    with pytest.raises(RuntimeError, match="rnn has hooks or a forward of its own"):
+        pv.Ragged(hooked)(x, lengths)
+    with pytest.raises(TypeError, match="x must be a tensor, got ndarray"):
+        pv.Ragged(build())(x.detach().numpy(), lengths)
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-def test_after_a_move_its_weights_lie_in_one_piece_as_those_of_torchs_modules(monkeypatch, layers):
-    """`flatten_parameters` does nothing on a CPU; here it does what it does on a GPU."""
-
-    def flatten(rnn):
-        each = rnn._flat_weights
-        ends = torch.cat([weight.flatten() for weight in each]).split([weight.numel() for weight in each])
-        with torch.no_grad():
-            for weight, laid in zip(each, ends, strict=True):
-                weight.set_(laid.view_as(weight))
-
-    op = pv.ragged_op(build("LSTM", layers, layers == 2, dtype=torch.float64))
-    x, lengths, _ = batch(op, [4, 2, 3], 1)
-    weights = dict(op.named_parameters())
-    expected = flat(op(x, lengths))
-    monkeypatch.setattr(nn.RNNBase, "flatten_parameters", flatten)
-    op.to(torch.float64)
-    assert all(weight is weights[name] for name, weight in op.named_parameters())
-    assert len({weight.untyped_storage().data_ptr() for weight in weights.values()}) == 1
-    assert_close(flat(op(x, lengths)), expected)
-    torch.autograd.grad(op(x, lengths)[0].sum(), list(weights.values()))
-
-
-def test_the_rnn_inside_is_in_training_mode_where_there_will_be_a_backward_pass(monkeypatch):
+def test_the_rnn_inside_is_in_training_mode_where_there_will_be_a_backward_pass(compiled, monkeypatch):
     """cuDNN's backward pass wants it; without one the forward pass keeps nothing."""
-    seen = []
-    true_run = operator.run
-    monkeypatch.setattr(
-        operator, "run", lambda rnn, *args, **options: seen.append(rnn.training) or true_run(rnn, *args, **options)
-    )
-    op = pv.ragged_op(build("GRU", 1, True)).eval()
-    x, lengths, _ = batch(op, [4, 2, 3], 1)
-    output, _ = op(x, lengths)
+    seen, true_run = [], operator.run
+
+    def spy(rnn, *args, **options):
+        seen.append(rnn.training)
+        return true_run(rnn, *args, **options)
+
+    monkeypatch.setattr(operator, "run", spy)
+    ragged = pv.Ragged(build("GRU", 1, True)).eval()
+    x, lengths, _ = batch(ragged, [4, 2, 3])
+    output, _ = ragged(x, lengths)
     assert seen == [False]
     output.sum().backward()
     assert seen == [False, True]

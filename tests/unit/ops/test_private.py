@@ -12,7 +12,7 @@ import packviz as pv
 from packviz.bench.machine import peak
 from packviz.check import networks
 from packviz.count import profile
-from packviz.ops import private, running, split, trial
+from packviz.ops import private
 from packviz.ops.running import METHODS
 
 HOUSE = Path(pv.__file__).parent
@@ -103,11 +103,6 @@ def private_paths():
 GONE = private_paths()
 
 
-def test_names_are_found():
-    assert len(GONE) > 15
-    assert {"torch._C._are_functorch_transforms_active", "forward_ad._current_level"} <= {*GONE}
-
-
 @pytest.fixture(params=GONE)
 def gone(request, monkeypatch):
     """A torch that lacks one name."""
@@ -150,32 +145,7 @@ def test_run_is_exact_without_any_of_them(gone, cell, lengths):
     for method in METHODS:
         exact(rnn, lambda *given, method=method: pv.run(*given, method=method), lengths)
     exact(rnn, lambda rnn, *given: pv.Ragged(rnn)(*given), lengths)
-    exact(rnn, lambda rnn, *given: pv.ragged_op(rnn)(given[0], torch.tensor(given[1])), lengths)
     assert pv.plan(rnn, lengths).method in METHODS
-
-
-def test_packing_is_exact_without_any_of_them(gone):
-    x = torch.randn(20, 40, 100, requires_grad=True)
-    n = torch.randint(1, 21, (40,)).clamp(max=20)
-    n[0] = 20
-    ours = pv.pack_padded_sequence(x, n, enforce_sorted=False)
-    theirs = pack_padded_sequence(x, n, enforce_sorted=False)
-    for one, other in zip(ours, theirs, strict=True):
-        assert torch.equal(one, other)
-    back = [pad(packed)[0] for pad, packed in [(pv.pad_packed_sequence, ours), (pad_packed_sequence, theirs)]]
-    assert torch.equal(*back)
-    assert torch.equal(*(torch.autograd.grad(one.square().sum(), x)[0] for one in back))
-
-
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
-def test_transforms_are_torchs_own_without_any_of_them(gone):
-    packed = pack_padded_sequence(torch.zeros(20, 40, 3), torch.arange(1, 21).repeat(2), enforce_sorted=False)
-    several = torch.randn(2, *packed.data.shape, requires_grad=True)
-    ours, theirs = (
-        torch.func.vmap(lambda data, pad=pad: pad(packed._replace(data=data))[0])(several)
-        for pad in (pv.pad_packed_sequence, pad_packed_sequence)
-    )
-    assert torch.equal(ours, theirs)
 
 
 def test_what_is_found_in_a_network_is_the_same_without_any_of_them(gone):
@@ -208,54 +178,9 @@ def test_without_all_of_them_run_is_torchs_own(monkeypatch):
     assert "torch, packed" in pv.advise(rnn, LENGTHS, batch_size=5, budget=0.1).to_text()
 
 
-def test_objects_that_lack_a_name():
-    assert private.may_have_hooks(object())
-    assert private.parameters(object()) == {}
-
-
 def test_a_torch_without_modes_says_that_it_cannot_count():
     with pytest.raises(RuntimeError, match="has no TorchDispatchMode, by which packviz counts operators"):
         private._NoMode()
 
 
 # A torch that no test was run on.
-
-
-@pytest.fixture
-def untested(monkeypatch):
-    monkeypatch.setattr(private, "IS_TESTED", False)
-    monkeypatch.setattr(trial, "_passed", {})
-
-
-@pytest.mark.parametrize("cell", [nn.LSTM, nn.GRU, nn.RNN])
-def test_an_unknown_torch_is_tried_and_trusted(untested, cell, monkeypatch):
-    rnn = cell(3, 4)
-    state = torch.random.get_rng_state()
-    assert running._is_ours(rnn, batch())
-    assert torch.equal(torch.random.get_rng_state(), state)
-    monkeypatch.setattr(trial, "_agree", None)  # once is enough
-    assert running._is_ours(rnn, batch())
-    assert len(trial._passed) == 1
-    exact(rnn, pv.run)
-
-
-@pytest.mark.parametrize("name", ["fused_lstm", "fused_lstm_backward", "sigmoid_backward", "tanh_backward", "kernel"])
-@pytest.mark.parametrize("breaks", ["another signature", "other numbers"])
-def test_an_unknown_torch_that_does_otherwise_is_run_by_its_public_names(untested, name, breaks, monkeypatch):
-    real = getattr(private, name)
-
-    def other(*given, **options):
-        if breaks == "another signature":
-            raise TypeError("takes 3 positional arguments")
-        found = real(*given, **options)
-        if name == "kernel":
-            return lambda *taken: tuple(t * 1.1 for t in found(*taken))
-        return found.mul_(1.1) if isinstance(found, torch.Tensor) else tuple(t * 1.1 for t in found)
-
-    for module in (private, split):
-        if hasattr(module, name):
-            monkeypatch.setattr(module, name, other)
-    for cell in (nn.LSTM, nn.GRU):
-        for lengths in (LENGTHS, [7] * 5):
-            for method in METHODS:
-                exact(cell(3, 4), lambda *given, method=method: pv.run(*given, method=method), lengths)

@@ -34,19 +34,6 @@ def test_tf32_is_coarse_where_it_is_on():
     assert multiplies_in_tf32()
 
 
-@pytest.mark.parametrize("tf32", [True, False])
-def test_full_precision_leaves_torchs_switches_as_they_were(tf32):
-    cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
-    before = cudnn.allow_tf32, products.allow_tf32
-    try:
-        cudnn.allow_tf32 = products.allow_tf32 = tf32
-        with full_precision():
-            assert not multiplies_in_tf32()
-        assert (cudnn.allow_tf32, products.allow_tf32, multiplies_in_tf32()) == (tf32,) * 3
-    finally:
-        cudnn.allow_tf32, products.allow_tf32 = before
-
-
 def test_how_far_apart():
     one = torch.tensor([2.0, -4.0])
     assert relative_difference(one + 1, one) == 0.25  # of the largest

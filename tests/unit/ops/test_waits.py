@@ -27,28 +27,6 @@ def meta(monkeypatch):
         yield
 
 
-def test_the_watch_sees_a_wait():
-    here, there = torch.tensor([4.0, 0.0]), torch.ones(2, device="meta")
-    waits = {
-        "_local_scalar_dense waits": lambda: there.max().item(),
-        "_local_scalar_dense": lambda: bool(there[0]),
-        "nonzero waits": lambda: there.nonzero(),
-        "equal waits": lambda: torch.equal(there, there),
-        "a mask": lambda: there[torch.tensor([True, False], device="meta")],
-        "a copy to the device waits": lambda: here.to("meta"),
-        "it unless it is told": lambda: there.copy_(here),
-    }
-    with NoWaiting():
-        assert here.to("meta", non_blocking=True).tolist is not None
-        assert here.max().item() == 4
-        for said, call in waits.items():
-            with pytest.raises(AssertionError, match=said):
-                call()
-        for call in (there.tolist, there.cpu, lambda: here.copy_(there)):
-            with pytest.raises((NotImplementedError, AssertionError)):
-                call()
-
-
 @pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 @pytest.mark.parametrize("method", METHODS)

@@ -35,7 +35,7 @@ def test_all_but_the_padded_ones_compute_the_same():
     assert not torch.allclose(outputs["padded"], outputs["packed"], atol=1e-3)
     full = (torch.full((3,), 6), torch.full((3,), 4))
     padded, packed = (
-        models(2, 3)[name][0](inputs[0], full[0], inputs[2], full[1]) for name in ("padded", "compiled, ragged_op")
+        models(2, 3)[name][0](inputs[0], full[0], inputs[2], full[1]) for name in ("padded", "compiled, Ragged")
     )
     assert torch.allclose(padded, packed, atol=1e-6)
 
@@ -66,7 +66,7 @@ def test_in_words():
         "packed                            3   1.5 (1.5 to 1.5)",
         "compiled, helpers disabled        4   2 (2 to 2)",
         "compiled, disabled island         5   2.5 (2.5 to 2.5)",
-        "compiled, ragged_op               6   3 (3 to 3)",
+        "compiled, Ragged                  6   3 (3 to 3)",
         RATIOS,
         "Compiled by eager. Measured on a test (CPU), torch 9, 1 thread, 6 rounds.",
     ]

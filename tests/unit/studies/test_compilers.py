@@ -48,7 +48,7 @@ def test_every_compiler_does_what_was_recorded(table, way):
 
 @pytest.mark.parametrize("way", ["compile, fullgraph", "export"])
 def test_the_operator_compiles_as_one_graph_and_exports(table, way):
-    cell = table.cells["ragged_op"][way]
+    cell = table.cells["Ragged"][way]
     assert cell.outcome == RIGHT, cell.message
 
 
@@ -140,7 +140,7 @@ def test_a_package_that_is_missing_leaves_recorded_cells(monkeypatch):
             raise ImportError("no such module", name=name)
         return real(name, *rest)
 
-    names = ("padded", "ragged_op")
+    names = ("padded", "Ragged")
     monkeypatch.setattr(builtins, "__import__", without_onnxruntime)
     table = survey(names)
     known = relatives.recorded()
