@@ -26,6 +26,13 @@ class Spec:
         bidirectional: whether each layer also runs backwards.
         proj_size: `P`, the size an LSTM's output is projected to; 0 for no projection.
         bias: whether biases are added. They cost no GEMM FLOPs.
+
+    Examples:
+        >>> import packviz as pv
+        >>> spec = pv.Spec("LSTM", 64, 128, bidirectional=True)
+        >>> counted = pv.flops(spec, [5, 3, 2])
+        >>> counted.packed < counted.padded
+        True
     """
 
     mode: str
