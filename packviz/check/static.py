@@ -96,6 +96,12 @@ def check_static(module: nn.Module, example_inputs: Sequence[Any] | Mapping[str,
         ValueError: the inputs do not fit the network's `forward`, or it is a generator or `async`; or the network fails
             on the example, and not with lengths within the time steps, or with a tensor for a NumPy array.
         Exception: whatever else the network raises on the example.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> checked = pv.check_static(torch.nn.LSTM(3, 4), [torch.zeros(5, 2, 3)])
+        >>> checked.ok
+        True
     """
     bound = _bound(module, example_inputs)
     example = dict(bound.arguments)
