@@ -126,6 +126,13 @@ def run(
         ValueError: the arguments don't fit together, or `method` is unknown. Unlike torch, `run` also rejects lengths
             greater than `T`, lengths that are not whole numbers, and an `hx` with more rows than the batch.
         RuntimeError: the lengths are on an accelerator, as in torch.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> lstm = torch.nn.LSTM(3, 4, batch_first=True)
+        >>> output, (h_n, c_n) = pv.run(lstm, torch.randn(3, 5, 3), [5, 2, 3])
+        >>> output.shape, h_n.shape
+        (torch.Size([3, 5, 4]), torch.Size([1, 3, 4]))
     """
     arguments = rnn, x, lengths, hx, batch_first, total_length, padding_value, method
     if not is_compiler_loaded():  # there is none to disable, and loading one takes seconds
@@ -156,6 +163,12 @@ def plan(
     Raises:
         TypeError: `rnn` is not an RNN.
         ValueError: a length is not valid, or there is no such kind of device.
+
+    Examples:
+        >>> import packviz as pv
+        >>> plan = pv.plan(pv.Spec("LSTM", 32, 64), [128, 40, 35, 30])
+        >>> plan.method in {"padded", "packed", "staircase", "split"}
+        True
     """
     n = tuple(Layout(lengths).lengths.tolist())
     kind = None if device is None else _device_type(device)
@@ -178,6 +191,13 @@ class Ragged(nn.Module):
     Attributes:
         rnn: the RNN.
         method: as `run` takes it.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> gru = pv.Ragged(torch.nn.GRU(3, 4, batch_first=True))
+        >>> output, h_n = gru(torch.randn(3, 5, 3), [5, 2, 3])
+        >>> torch.equal(h_n[0, 1], output[1, 1])  # the state after the last real step
+        True
     """
 
     def __init__(self, rnn: nn.RNN | nn.GRU | nn.LSTM, method: str | Staircase = "auto") -> None:
