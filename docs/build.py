@@ -15,7 +15,7 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Iterator
-from html import escape, unescape
+from html import escape
 from os.path import normpath
 from pathlib import Path
 from types import ModuleType
@@ -58,6 +58,7 @@ def live(svg: str) -> str:
 
 
 def raw(html: str) -> str:
+    """HTML that stands in Markdown as it is."""
     return f"``````{{raw}} html\n{html}\n``````"
 
 
@@ -103,8 +104,8 @@ class Site:
         index = (DOCS / "front.md").read_text(encoding="utf-8")
         first = Frames("PackedExplorer([4, 6, 8, 5, 4, 3, 7, 8])", [{"time step t": None}])
         index = index.replace("PANEL", raw(self.panel(first, "front", box("picture", first.frames[0][0]))))
-        binder = f"[on Binder]({self.binder('00_start_here.ipynb')}), with nothing installed, or " * bool(self.repository)
-        (self.out / "index.md").write_text(index.replace("BINDER", binder), encoding="utf-8")
+        binder = f"[on Binder]({self.binder('00_start_here.ipynb')}), with nothing installed, or "
+        (self.out / "index.md").write_text(index.replace("BINDER", binder * bool(self.repository)), encoding="utf-8")
         for i, (title, names) in enumerate(rings().items(), 1):
             (self.out / "api" / f"{i}-{title.lower().replace(' ', '-')}.rst").write_text(api(title, names))
 
@@ -122,6 +123,7 @@ class Site:
         return _LINK.sub(to, text)
 
     def binder(self, name: str) -> str:
+        """Where Binder opens a notebook."""
         return f"https://mybinder.org/v2/gh/{self.repository}/HEAD?urlpath=lab/tree/notebooks/{name}"
 
     def notebook(self, path: Path, cells: list[dict[str, Any]]) -> Iterator[str]:
@@ -141,14 +143,15 @@ class Site:
             yield from (raw(self.quiz(name)) for name in asked)
             if "exercise" in cell["metadata"].get("tags", ()):
                 yield from self.solution(next(solutions))
-            elif not asked:
-                if html := "".join(self.output(output, cell["id"]) for output in cell["outputs"]):
-                    yield raw(self.moving(code, cell["id"], html))
+            elif not asked and cell["outputs"]:
+                html = "".join(self.output(output, cell["id"]) for output in cell["outputs"])
+                yield raw(self.moving(code, cell["id"], html))
 
     def opened(self, name: str) -> str:
         """How to run this page."""
         binder = f' or <a href="{self.binder(name)}">open it on Binder</a>' if self.repository else ""
-        return f'<p class="pv-open">To run and change this page, <code>make lab</code> and open <code>{name}</code>{binder}.</p>'
+        how = f"To run and change this page, type <code>make lab</code> and open <code>{name}</code>{binder}."
+        return f'<p class="pv-open">{how}</p>'
 
     def quiz(self, name: str) -> str:
         """A question whose feedback stands beside each choice, unseen until the button is pressed."""
@@ -197,7 +200,10 @@ class Site:
         if not call:
             return html
         if not call.startswith(tuple(WALKS)):
-            return f'{html}<p class="pv-rest">This panel measures or computes where it runs; this is what it showed then.</p>'
+            recorded = (
+                "This panel measures on your machine. Here you see a recorded result; JupyterLab has the controls."
+            )
+            return f'{html}<p class="pv-rest">{recorded}</p>'
         frames = Frames(call)
         return self.panel(frames, key, html, f'<p class="pv-rest">{frames.rest()}</p>')
 
@@ -225,7 +231,8 @@ def control(widget: Any, values: list[Any], frames: Frames) -> str:
     else:
         inner = "".join(f"<option{' selected' * (i == at)}>{escape(value)}</option>" for i, value in enumerate(values))
         inner = f"<select>{inner}</select>"
-    return f"<label{' hidden' * (widget not in frames.offered)}><span>{escape(widget.description)}</span> {inner}</label>"
+    hidden = " hidden" * (widget not in frames.offered)
+    return f"<label{hidden}><span>{escape(widget.description)}</span> {inner}</label>"
 
 
 def rings() -> dict[str, list[str]]:
@@ -235,26 +242,29 @@ def rings() -> dict[str, list[str]]:
         value = getattr(pv, name)
         home = f"{getattr(value, '__module__', '') or value.__name__}.".removeprefix("packviz.")
         found[next(title for title, homes in RINGS.items() if home.startswith(homes))].append(name)
-    return {ring: sorted(names, key=lambda name: isinstance(getattr(pv, name), ModuleType)) for ring, names in found.items()}
+    modules = {name for name in dir(pv) if isinstance(getattr(pv, name), ModuleType)}
+    return {ring: sorted(names, key=lambda name: name in modules) for ring, names in found.items()}
 
 
 def api(title: str, names: list[str]) -> str:
-    """A page of the API."""
-    lines = [title, "=" * len(title), "", ".. py:currentmodule:: packviz", ""]
+    """A page of the API in reStructuredText."""
+    lines = [title, "=" * len(title)]
     for name in names:
         value = getattr(pv, name)
+        lines += ["", f"pv.{name}", "-" * (len(name) + 3), ""]
         if isinstance(value, ModuleType):
-            offered = [one for one in getattr(value, "__all__", dir(value)) if not one.startswith("_")]
-            own = [one for one in offered if getattr(getattr(value, one), "__module__", "").startswith(value.__name__)]
-            lines += [f"pv.{name}", "-" * (len(name) + 3), "", f".. automodule:: {value.__name__}", "   :no-members:", ""]
-            lines += [f".. auto{kind(getattr(value, one))}:: {value.__name__}.{one}\n" for one in own]
+            lines += [f".. automodule:: {value.__name__}", "   :no-members:", ""]
+            inside = {one: getattr(value, one) for one in dir(value) if not one.startswith("_")}
+            own = {
+                one: what for one, what in inside.items() if getattr(what, "__module__", "").startswith(value.__name__)
+            }
         else:
-            lines += [f"pv.{name}", "-" * (len(name) + 3), "", f".. auto{kind(value)}:: packviz.{name}", ""]
+            own = {name: value}
+        home = value.__name__ if isinstance(value, ModuleType) else "packviz"
+        lines += [
+            f".. auto{'class' if isinstance(what, type) else 'function'}:: {home}.{one}\n" for one, what in own.items()
+        ]
     return "\n".join(lines)
-
-
-def kind(value: Any) -> str:
-    return "class" if isinstance(value, type) else "function" if callable(value) else "data"
 
 
 def main(out: str, repository: str = "") -> int:

@@ -20,6 +20,7 @@ html_extra_path = [".nojekyll"]  # so that GitHub Pages leaves the folders that 
 pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
 default_role = "code"  # docstrings write `x` for code
 autoclass_content = "both"
+autodoc_type_aliases = dict.fromkeys(["IntArray", "BoolArray", "FloatArray"], "array")
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_member_order = "bysource"
@@ -37,15 +38,23 @@ def slug(title: str) -> str:
     return title.strip().replace(" ", "-")
 
 
+def keep_whole(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Keeps napoleon from taking the words before a colon in a property's first line for its type."""
+    if what == "property":
+        lines.insert(0, "")
+
+
 def draw_examples(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """Runs the examples of a docstring, and puts what they draw below it."""
     names: dict[str, Any] = {}
     for example in doctest.DocTestParser().get_examples("\n".join(lines)):
         exec(compile(example.source, name, "exec"), names)
-    for drawn in (one for one in names.values() if hasattr(one, "to_svg")):
+    for drawn in (one for one in names.values() if hasattr(one, "to_svg") and not isinstance(one, type)):
         picture = f'<div class="pv-picture packviz" tabindex="0">{drawn.to_svg("live")}</div>'
         lines += ["", ".. raw:: html", "", *(f"   {line}" for line in picture.splitlines()), ""]
 
 
 def setup(app: Any) -> None:
-    app.connect("autodoc-process-docstring", draw_examples, priority=900)  # after napoleon
+    """Puts both around napoleon."""
+    app.connect("autodoc-process-docstring", keep_whole, priority=100)
+    app.connect("autodoc-process-docstring", draw_examples, priority=900)

@@ -59,7 +59,7 @@ WALKS: dict[str, list[Walk]] = {
         {LENGTHS: ["sentences"], "row size": (64, 128), "rows": None, "mask": None},
     ],
 }
-"""By how a call begins, the first that fits: the walks through a panel. One that is not here shows its stored picture."""
+"""By how a call begins, the first that fits: the walks through a panel. What is not here shows its stored picture."""
 
 
 class Frames:
@@ -127,7 +127,7 @@ class Frames:
         sliders = [control for control in self.controls if isinstance(control, widgets.IntSlider)]
         few = any(len(self.controls[control]) <= control.max - control.min for control in sliders)
         more = ", ".join(dict.fromkeys(others)) + " and " * bool(others and few) + "every value of the sliders" * few
-        return f"This page shows {len(self.frames)} states of the panel. In JupyterLab you can also set {more or 'lengths'}."
+        return f"This page has {len(self.frames)} states of the panel. JupyterLab has more: {more}." if more else ""
 
     def script(self, key: str) -> str:
         """The frames as a script, which a page can load even from a file."""
