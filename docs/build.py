@@ -50,9 +50,8 @@ def live(svg: str) -> str:
     """A stored picture, in colours that follow the page. White words stay white: they stand on a fill."""
 
     def recolour(tag: re.Match[str]) -> str:
-        words = tag[0].startswith(("<text", "<g", "<tspan"))
-        keep = {palette.LIGHT.ground} if words else set()
-        return _COLOUR.sub(lambda c: c[0] if c[2] in keep else f'{c[1]}="{_LIVE.get(c[2], c[2])}"', tag[0])
+        ink = f'fill="{palette.LIGHT.ground}"' if tag[0].startswith(("<text", "<g", "<tspan")) else ""
+        return _COLOUR.sub(lambda c: c[0] if c[0] == ink else f'{c[1]}="{_LIVE.get(c[2], c[2])}"', tag[0])
 
     return _TAG.sub(recolour, svg)
 

@@ -16,6 +16,7 @@ from packviz import explorers, lessons
 Walk = Mapping[str, Sequence[Any] | None]
 """Controls by their descriptions, and the values of each; `None` for all. The others stay as they are."""
 
+_STYLE = re.compile(r"<style>.*?</style>")
 _PIECE = re.compile(r"<[^<]*|\n[^<\n]*|[^<\n]+")
 INPUTS = (
     widgets.IntSlider,
@@ -115,7 +116,8 @@ class Frames:
 
     def _frame(self) -> int:
         """The number of what the panel shows now."""
-        shown = (self.panel.picture.value, self.panel.summary.value, self.panel.error.value)
+        picture = _STYLE.sub("", self.panel.picture.value)  # the site has it once
+        shown = (picture, self.panel.summary.value, self.panel.error.value)
         frame = [*shown, escape(self.panel.to_text())]
         if frame not in self.frames:
             self.frames.append(frame)

@@ -20,6 +20,7 @@ SITE = ROOT / "build/site"
 PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html"))
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 FRAMES = sorted((SITE / "_static/frames").glob("*.js"))
+_ASK = re.compile(r'^ask\("([^"]+)"\)', re.M)
 QUIZZES = tomllib.loads((ROOT / "packviz/lessons/quizzes.toml").read_text(encoding="utf-8"))
 
 
@@ -64,10 +65,12 @@ def test_a_notebook_is_all_there(path):
         cells(path),
         cells(path.parent / "solutions" / path.name),
     )
-    asked = re.findall(r'^ask\("([^"]+)"\)', "\n".join("".join(cell["source"]) for cell in stored), re.M)
+    asked = _ASK.findall("\n".join("".join(cell["source"]) for cell in stored))
     assert [legend.text for legend in page.select(".pv-quiz legend")] == [QUIZZES[name]["question"] for name in asked]
-    shown = [solution if is_exercise(cell) else cell for cell, solution in zip(stored, solved, strict=True)]
-    outputs = [output for cell in shown for output in cell["outputs"] if "ask(" not in "".join(cell["source"])]
+    solutions = [cell for cell in solved if is_exercise(cell)]
+    following = iter(solutions)
+    shown = [next(following) if is_exercise(cell) else cell for cell in stored]
+    outputs = [output for cell in shown for output in cell["outputs"] if not _ASK.search("".join(cell["source"]))]
     bundles = [{kind: "".join(value) for kind, value in output.get("data", {}).items()} for output in outputs]
     pictures = [re.search('aria-label="([^"]*)"', one["image/svg+xml"])[1] for one in bundles if "image/svg+xml" in one]
     assert [words(svg["aria-label"]) for svg in page.select(".pv-picture > svg")] == [*map(words, pictures)]
@@ -83,8 +86,8 @@ def test_a_notebook_is_all_there(path):
         if len(d) < 2
     ]
     assert [pre.text for pre in page.select("pre.pv-output")] == [line.rstrip() for line in lines]
-    solutions = ["".join(cell["source"]).strip() for cell in solved if is_exercise(cell)]
-    assert [code.pre.text.strip() for code in page.select(".pv-solution")] == solutions
+    code = ["".join(cell["source"]).strip() for cell in solutions]
+    assert [solution.pre.text.strip() for solution in page.select(".pv-solution")] == code
 
 
 def test_it_is_small():
@@ -120,7 +123,7 @@ def open_page(browser):
     tab.on("request", lambda request: request.url.startswith(("file:", "data:", "blob:")) or found.append(request.url))
 
     def open_it(page):
-        tab.goto((SITE / page).as_uri().replace("%3F", "?"))
+        tab.goto(f"{SITE.as_uri()}/{page}")
         return tab
 
     yield open_it
@@ -147,7 +150,7 @@ def test_a_page_moves_answers_and_is_accessible(open_page, page):
         assert quiz.locator("[role=status]").inner_text().startswith("✓")
     for scheme in ("light", "dark"):
         tab.emulate_media(color_scheme=scheme)
-        found = Axe().run(tab, options={"resultTypes": ["violations"]}).response["violations"]
+        found = Axe().run(tab, {"exclude": [["svg > *"]]}).response["violations"]
         assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")] == []
     tab.set_viewport_size({"width": 390, "height": 800})
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
