@@ -72,12 +72,12 @@ def conda_specifiers():
 
 
 def test_constraints_pin_every_direct_dependency():
-    assert requirements("lab", "test").keys() - constraints().keys() == set()
+    assert requirements("lab", "site", "test").keys() - constraints().keys() == set()
 
 
 def test_every_pin_lies_in_the_range_that_pyproject_states():
     pins = constraints()
-    for name, requirement in requirements("lab", "test").items():
+    for name, requirement in requirements("lab", "site", "test").items():
         assert requirement.specifier.contains(pinned(pins[name])), f"{pins[name]} against {requirement}"
 
 
