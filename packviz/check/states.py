@@ -334,8 +334,8 @@ def compare(
             default as `packviz.ops.tolerance.of_states` has it for the dtype and the device.
 
     Returns:
-        A `StatesComparison`: `.agrees` and `.needs_packing(…)` by the names in `RESULTS`, and the `.verdict`. A notebook
-        draws it; `print` writes its text.
+        A `StatesComparison`: `.agrees` and `.needs_packing(…)` by the names in `RESULTS`, and the `.verdict`. A
+        notebook draws it; `print` writes its text.
 
     Raises:
         TypeError: `rnn` is not one of these modules, or `x` is not a tensor.
