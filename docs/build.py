@@ -132,9 +132,11 @@ class Site:
         for i, cell in enumerate(cells):
             source = "".join(cell["source"])
             if cell["cell_type"] == "markdown":
-                yield source
+                opening, section, rest = source.partition("\n## ") if i == 0 else (source, "", "")
+                yield opening
                 if i == 0:
                     yield raw(self.opened(path.name))
+                yield section + rest
                 continue
             asked, code = _ASK.findall(source), _ASK.sub("", source).strip("\n")
             if code:

@@ -41,9 +41,10 @@ def slug(title: str) -> str:
 
 
 def keep_whole(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Keeps napoleon from taking the words before a colon in a property's first line for its type."""
-    if what == "property":
-        lines.insert(0, "")
+    """Puts the words before a property's colon back, which napoleon takes for its type."""
+    if what == "property" and (types := [line for line in lines if line.startswith(":type: ")]):
+        lines.remove(types[0])
+        lines[0] = f"{types[0].removeprefix(':type: ')}: {lines[0]}"
 
 
 def draw_examples(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
@@ -60,6 +61,6 @@ def draw_examples(app: Any, what: str, name: str, value: Any, options: Any, line
 
 
 def setup(app: Any) -> None:
-    """Puts both around napoleon."""
-    app.connect("autodoc-process-docstring", keep_whole, priority=100)
+    """Puts both after napoleon."""
+    app.connect("autodoc-process-docstring", keep_whole, priority=800)
     app.connect("autodoc-process-docstring", draw_examples, priority=900)

@@ -126,6 +126,7 @@ class Frames:
     def rest(self) -> str:
         """What the notebook has beyond these frames."""
         others = [control.description for control in self.offered if control not in self.controls]
+        others += [f"your own {control.description}" for control in self.controls if isinstance(control, widgets.Textarea)]
         sliders = [control for control in self.controls if isinstance(control, widgets.IntSlider)]
         few = any(len(self.controls[control]) <= control.max - control.min for control in sliders)
         more = ", ".join(dict.fromkeys(others)) + " and " * bool(others and few) + "every value of the sliders" * few

@@ -107,7 +107,7 @@ class Spec:
     def elementwise_per_cell(self) -> Mapping[str, int]:
         """Element-wise FLOPs of the forward pass for one time step of one sequence, all layers and directions.
 
-        Per hidden unit: `bias` adds, the `sum` of the input's and the state's share of each gate, `activation`s, and
+        Per hidden unit: `bias` adds, the `sum` of the input's and the state's share of each gate, an `activation` each, and
         the state `update`:
 
         * RNN: bias 2, sum 1, activation 1. `h = tanh(i + s)`.
