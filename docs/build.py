@@ -101,7 +101,7 @@ class Site:
             target = (self.out / page).with_suffix(".md")
             target.write_text(self.linked(text, Path(page).parent) + "\n", encoding="utf-8")
         index = (DOCS / "front.md").read_text(encoding="utf-8")
-        first = Frames("PackedExplorer([4, 6, 8, 5, 4, 3, 7, 8])", [{"time step t": None}])
+        first = Frames("PackedExplorer([4, 6, 8, 5, 4, 3, 7, 8])", [{"time step t": []}])
         index = index.replace("PANEL", raw(self.panel(first, "front", box("picture", first.frames[0][0]))))
         binder = f"[on Binder]({self.binder('00_start_here.ipynb')}), with nothing installed, or "
         (self.out / "index.md").write_text(index.replace("BINDER", binder * bool(self.repository)), encoding="utf-8")

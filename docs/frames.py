@@ -4,63 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
 
 from packviz import explorers, lessons
 
-Walk = Mapping[str, Sequence[Any] | None]
-"""Controls by their descriptions, and the values of each; `None` for all. The others stay as they are."""
-
+_NO_INPUT = (widgets.HTML, widgets.Label, widgets.Play, widgets.ToggleButton, widgets.IntProgress)
 _STYLE = re.compile(r"<style>.*?</style>")
 _PIECE = re.compile(r"<[^<]*|\n[^<\n]*|[^<\n]+")
-INPUTS = (
-    widgets.IntSlider,
-    widgets.SelectionSlider,
-    widgets.Dropdown,
-    widgets.Checkbox,
-    widgets.Text,
-    widgets.Textarea,
-    widgets.FileUpload,
-)
-ERRORS = [
-    "RuntimeError: `lengths` array must be sorted in decreasing order when `enforce_sorted` is True",
-    "RuntimeError: Expected `len(lengths)` to be equal to batch_size, but got 2 (batch_size=5)",
-    "RuntimeError: Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0",
-    "AttributeError: 'PackedSequence' object has no attribute 'size'",
-    "my model got slower after packing",
-]
-LENGTHS, TYPICAL, SLIDERS = "lengths", ["uniform", "log-normal", "equal", "sentences"], {"lengths": ["a slider each"]}
-WALKS: dict[str, list[Walk]] = {
-    "PaddingExplorer([": [dict.fromkeys("abc", range(1, 7))],
-    "PaddingExplorer": [
-        SLIDERS | {"sequences": (3, 8)} | dict.fromkeys("abc", (1, 4, 6, 8)),
-        {LENGTHS: TYPICAL, "sequences": (16, 64)},
-    ],
-    "PackedExplorer": [
-        {"time step t": None, "enforce_sorted": None, "show the common mistake": None, "show the index lists": None}
-    ],
-    "CostExplorer": [{"RNN": None, "bidirectional": None, "hidden_size": (1, 7, 32, 128), "num_layers": (1, 2)}],
-    "StatesExplorer": [{"padding": None, "cell": None, "layers": None, "bidirectional": None}],
-    "AlignExplorer": [{"real zeros": None, "padding on": None, "move it to": None}],
-    "GraphExplorer": [{"time steps T": (2, 4, 8, 16), "distinct lengths": range(1, 17), "graph of": None}],
-    "StaircaseExplorer": [{LENGTHS: TYPICAL, "RNN": None, "rectangles": None}],
-    "StaticExplorer": [{"network": None}],
-    "MuseumExplorer": [{"error text": ERRORS}],
-    "BatchingExplorer": [
-        {"batches": ["as they come", "shuffled", "sorted"], "batch size": (8, 32, 128), "workers": (1, 2, 4)},
-        {"batches": ["bucketed"], "batch size": (8, 32, 128), "window": (1, 2, 4, 8, 16), "workers": (1, 2, 4)},
-    ],
-    "RowExplorer": [
-        SLIDERS | {"row size": (7, 8, 12, 16), "rows": None, "mask": None},
-        {LENGTHS: ["sentences"], "row size": (64, 128), "rows": None, "mask": None},
-    ],
-}
-"""By how a call begins, the first that fits: the walks through a panel. What is not here shows its stored picture."""
+WALKS = tomllib.loads(Path(__file__).with_name("walks.toml").read_text(encoding="utf-8"))
 
 
 class Frames:
@@ -75,8 +33,8 @@ class Frames:
         frames: picture, summary, error and text of each; the first is the start.
     """
 
-    def __init__(self, call: str, walks: Sequence[Walk] = ()) -> None:
-        """Walks the panel that this call makes: as said, or as `WALKS` has it."""
+    def __init__(self, call: str, walks: Sequence[Mapping[str, Sequence[Any]]] = ()) -> None:
+        """Walks the panel that this call makes: as said, or as walks.toml has it."""
         walks = walks or next(walks for start, walks in WALKS.items() if call.startswith(start))
         self.panel = eval(call, {**vars(explorers), "sentences": lessons.sentences})
         self.offered = [*inputs(self.panel)]
@@ -93,13 +51,13 @@ class Frames:
                 node = node.setdefault(level, {})
             node[last] = frame
 
-    def _walk(self, walk: Walk) -> Iterator[tuple[dict[Any, Any], int]]:
+    def _walk(self, walk: Mapping[str, Sequence[Any]]) -> Iterator[tuple[dict[Any, Any], int]]:
         """The places of a walk that exist, and their frames."""
         found: dict[Any, list[Any]] = {}
         for name, values in walk.items():
             control = next((control for control in inputs(self.panel) if control.description == name), None)
             if control is None:
-                raise ValueError(f"{type(self.panel).__name__} shows no control {name!r}: mend WALKS in docs/frames.py")
+                raise ValueError(f"{type(self.panel).__name__} shows no control {name!r}: mend docs/walks.toml")
             found[control] = _values(control, values)
             self.start.setdefault(control, control.value)
             control.value = found[control][0]
@@ -126,7 +84,7 @@ class Frames:
     def rest(self) -> str:
         """What the notebook has beyond these frames."""
         others = [control.description for control in self.offered if control not in self.controls]
-        others += [f"your own {control.description}" for control in self.controls if isinstance(control, widgets.Textarea)]
+        others += [f"your own {one.description}" for one in self.controls if isinstance(one, widgets.Textarea)]
         sliders = [control for control in self.controls if isinstance(control, widgets.IntSlider)]
         few = any(len(self.controls[control]) <= control.max - control.min for control in sliders)
         more = ", ".join(dict.fromkeys(others)) + " and " * bool(others and few) + "every value of the sliders" * few
@@ -147,14 +105,18 @@ def inputs(panel: Any) -> Iterator[Any]:
     """A panel's controls that the reader can see and set now."""
     for child in getattr(panel, "children", ()):
         yield from inputs(child)
-        if isinstance(child, INPUTS) and child.layout.display != "none":
+        if (
+            isinstance(child, widgets.ValueWidget)
+            and not isinstance(child, _NO_INPUT)
+            and child.layout.display != "none"
+        ):
             yield child
 
 
-def _values(control: Any, values: Sequence[Any] | None) -> list[Any]:
+def _values(control: Any, values: Sequence[Any]) -> list[Any]:
     """These values of a control, or all; with where it stands, unless that is a choice from a list."""
     if isinstance(control, widgets.IntSlider):
         return sorted({*(values or range(control.min, control.max + 1)), control.value})
     if isinstance(control, widgets.Textarea):
-        return [control.value, *(values or ())]
+        return [control.value, *values]
     return list(values or getattr(control, "options", (False, True)))
