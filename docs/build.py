@@ -187,7 +187,7 @@ class Site:
 
     def chart(self, data: dict[str, Any], key: str) -> str:
         """The stored image of a chart, with what plotly needs to draw it."""
-        words, size, image = _IMAGE.fullmatch(data["text/html"]).groups()
+        words, size, image = _IMAGE.findall(data["text/html"])[0]
         (self.static / "charts" / f"{key}.png").write_bytes(base64.b64decode(image))
         figure = json.dumps(data["application/vnd.plotly.v1+json"], ensure_ascii=False).replace("<", "\\u003c")
         image = f'<img alt="{words}" loading="lazy"{size} src="../_static/charts/{key}.png">'
@@ -195,9 +195,10 @@ class Site:
 
     def moving(self, code: str, key: str, html: str) -> str:
         """The output of a cell; if that is a panel, with its controls, or with a word on why it has none."""
-        tree = ast.parse(code) if "Explorer(" in code else ast.Module([])
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
-        call = next((ast.unparse(call) for call in calls if call.func.id in explorers.__all__), None)
+        calls = (
+            [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)] if "Explorer(" in code else []
+        )
+        call = next((ast.unparse(one) for one in calls if ast.unparse(one.func) in explorers.__all__), None)
         if not call:
             return html
         if not call.startswith(tuple(WALKS)):

@@ -22,6 +22,9 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 FRAMES = sorted((SITE / "_static/frames").glob("*.js"))
 _ASK = re.compile(r'^ask\("([^"]+)"\)', re.M)
 QUIZZES = tomllib.loads((ROOT / "packviz/lessons/quizzes.toml").read_text(encoding="utf-8"))
+# What a panel shows, in words.
+SHOWN = """key => [...document.querySelectorAll(`[data-key="${key}"] :is(.summary, .error, .pv-picture, .pv-table)`)]
+  .map(part => part.textContent).join()"""
 # Leaves one token of each colour in a page's code: all others would have the same contrast, and take a minute.
 ONE_OF_A_KIND = """() => {
   const seen = new Set();
@@ -144,15 +147,12 @@ def open_page(browser):
 def test_a_page_moves_answers_and_is_accessible(open_page, page):
     tab = open_page(page)
     for panel in tab.locator(".pv-panel").all():
-        before = panel.locator(".summary, .pv-picture, .pv-table, .error").all_inner_texts()
-        panel.locator("input:visible, select:visible").first.focus()
-        at_end = panel.locator("input:visible, select:visible").first.evaluate("e => e.value === (e.max ?? '')")
-        tab.keyboard.press(
-            "ArrowLeft" if at_end else "ArrowDown" if panel.locator("select:focus").count() else "ArrowRight"
-        )
-        tab.wait_for_function("key => key in packvizFrames", arg=panel.get_attribute("data-key"))
-        tab.wait_for_timeout(50)
-        assert panel.locator(".summary, .pv-picture, .pv-table, .error").all_inner_texts() != before
+        key, control = panel.get_attribute("data-key"), panel.locator("input:visible, select:visible").first
+        before = tab.evaluate(SHOWN, key)
+        at_end = control.evaluate("e => e.value === e.max || e.selectedIndex === e.length - 1")
+        is_list = control.evaluate("e => e.localName === 'select'")
+        control.press(("ArrowUp" if at_end else "ArrowDown") if is_list else ("ArrowLeft" if at_end else "ArrowRight"))
+        tab.wait_for_function(f"([key, before]) => ({SHOWN})(key) !== before", arg=[key, before])
     for quiz in tab.locator(".pv-quiz").all():
         quiz.locator("label[data-right]").click()
         quiz.locator("button").click()
