@@ -21,7 +21,7 @@ STALE := $(shell [ -x $(PY) ] && [ "$$(cat .venv/.home 2>/dev/null)" = "$$(pwd -
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help lab test test-full test-torch notebooks check-notebooks lint bench-ui badge clean stale
+.PHONY: help lab site test test-full test-torch notebooks check-notebooks lint bench-ui badge clean stale
 
 help: ## list what make can do here
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-24s%s\n", $$1, $$2 }'
@@ -51,6 +51,10 @@ check-notebooks: .venv/.installed-test ## check that the notebooks are as `make 
 
 lint: .venv/.installed-test ## ruff and mypy
 	@$(PY) tools/run_tests.py lint
+
+site: .venv/.installed-site ## build the web site into build/site (with links to it and to Binder: REPO=owner/name)
+	@$(WITH_VENV) $(PY) docs/build.py build/site $(REPO)
+	@echo "To look at it: $(PY) -m http.server -d build/site, or open build/site/index.html."
 
 bench-ui: .venv/.installed-test ## time from a key press to the painted frame, per explorer
 	@$(WITH_VENV) PYTHONPATH=tools $(PY) -m browser.bench_ui

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make .venv and install packviz into it:   sh tools/install.sh lab|test [TORCH]
+# Make .venv and install packviz into it:   sh tools/install.sh lab|site|test [TORCH]
 # With a version of torch, make .venv-torch-TORCH instead, where this one stands in place of the pinned one.
 # Reads PYTHON and TORCH_INDEX (see the Makefile). Plain sh: it runs before any Python is known to be there.
 set -eu
@@ -100,5 +100,5 @@ choose_index
 install_torch
 pip_install -e ".[$extra]"
 touch "$venv/.installed-$extra"
-# The extra `test` holds the extra `lab`.
-if [ "$extra" = test ]; then touch "$venv/.installed-lab"; fi
+# The extra `test` holds the extras `lab` and `site`.
+if [ "$extra" = test ]; then touch "$venv/.installed-lab" "$venv/.installed-site"; fi

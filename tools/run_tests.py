@@ -81,10 +81,12 @@ STAGES = (
     Stage("form", "notebooks are canonical", ("tools/notebooks.py", "check")),
     Stage("unit", "unit tests", ("-m", "pytest", "tests/unit", "tests/device")),
     Stage("notebooks", "notebook tests", ("-m", "pytest", "tests/notebooks")),
+    Stage("site", "site build", ("docs/build.py", "build/site")),
+    Stage("site", "site tests", ("-m", "pytest", "tests/site")),
     Stage("browser", "browser tests", ("-m", "pytest", "tests/browser")),
 )
 
-WAITING = ("notebooks", "browser")
+WAITING = ("notebooks", "site", "browser")
 """Groups of stages that wait for kernels and pages about as long as they compute."""
 
 

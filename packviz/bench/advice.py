@@ -316,6 +316,12 @@ def advise(
         TypeError: `rnn` is not an RNN.
         ValueError: the lengths or the file are not valid, a number is out of range, or the RNN has no values (meta
             device); or it was stopped before every method was looked at.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> advice = pv.advise(torch.nn.GRU(2, 3), [5, 3, 2] * 8, batch_size=8, budget=0.1)
+        >>> advice.recommended in advice.to_text()
+        True
     """
     began, device, n = time.monotonic(), _device_of(rnn), _lengths(lengths)
     budget = require_seconds("budget", budget)

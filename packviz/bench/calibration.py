@@ -163,9 +163,18 @@ def calibrate(
             always measured.
         progress: called with the points done, and the points that there are at most.
 
+    Returns:
+        The `Costs` that were measured, with their provenance.
+
     Raises:
         ValueError: there is no such device or RNN, `threads` is not a whole number of at least 1, or `budget` is not a
             number over 0.
+
+    Examples:
+        >>> import packviz as pv
+        >>> costs = pv.calibrate(modes=["RNN"], budget=0.1)  # much too short to be used
+        >>> costs.device
+        'cpu'
     """
     budget = require_seconds("budget", budget)
     one_of("device", device, ("cpu", "cuda"))

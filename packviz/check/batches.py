@@ -62,6 +62,14 @@ def diagnose(
     Raises:
         TypeError: `x` is not a dense tensor, or `packed` is not a packed sequence.
         ValueError: `x` has no time and batch dimension, the lengths are not a list of numbers, or `last` does not fit.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> x = torch.zeros(3, 5, 2)
+        >>> x[0], x[1, :3], x[2, :2] = 1, 1, 1
+        >>> findings = pv.diagnose(x, [5, 2, 2], batch_first=True)  # b has 3 steps, not 2
+        >>> findings.ok, findings[0].indices
+        (True, (1,))
     """
     batch = Batch(x, lengths, batch_first)
     found = [*_lengths_alone(batch)]

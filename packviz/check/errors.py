@@ -122,6 +122,15 @@ def explain_errors(function: Function | None = None) -> Explained | Function:
 
     Args:
         function: what it decorates; `@pv.explain_errors()` does the same.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> try:
+        ...     with pv.explain_errors():
+        ...         torch.nn.utils.rnn.pack_padded_sequence(torch.zeros(5, 2), [2, 5])
+        ... except RuntimeError as error:
+        ...     "enforce_sorted=False" in error.__notes__[0]
+        True
     """
     made = Explained()
     return made if function is None else made(function)

@@ -251,6 +251,12 @@ def explain(text: str | BaseException) -> Matches:
 
     Raises:
         TypeError: `text` is neither a string nor an exception.
+
+    Examples:
+        >>> import packviz as pv
+        >>> found = pv.explain("RuntimeError: Length of all samples has to be greater than 0")
+        >>> found.sure, found[0].name
+        (True, 'An empty sequence')
     """
     if isinstance(text, BaseException):
         text = text_of(text)

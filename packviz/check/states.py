@@ -321,7 +321,7 @@ def compare(
     """Runs an RNN on a batch padded and packed, and says where the results agree and where they differ.
 
     The module is used as it is, but dropout is left out: it draws other numbers in the two runs, so that nothing would
-    agree. Its mode, its `.grad`s and torch's random state are afterwards what they were.
+    agree. Its mode, every `.grad` and torch's random state are afterwards what they were.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`: any layers, directions, `proj_size`, dtype, device.
@@ -333,9 +333,20 @@ def compare(
         tolerance: two values agree if they differ by at most this share of the largest value of their sequence; by
             default as `packviz.ops.tolerance.of_states` has it for the dtype and the device.
 
+    Returns:
+        A `StatesComparison`: `.agrees` and `.needs_packing(…)` by the names in `RESULTS`, and the `.verdict`. A
+        notebook draws it; `print` writes its text.
+
     Raises:
         TypeError: `rnn` is not one of these modules, or `x` is not a tensor.
         ValueError: shapes, dtypes or devices do not fit each other, or a length is not valid.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> lstm = torch.nn.LSTM(3, 4, batch_first=True)
+        >>> comparison = pv.compare(lstm, torch.zeros(3, 5, 3), [5, 3, 2])
+        >>> comparison.agrees.outputs, comparison.agrees.h_n  # the padding changes h_n alone
+        (True, False)
     """
     require_rnn(rnn)
     require_padded(x)

@@ -121,6 +121,12 @@ def check_static(
         ValueError: the inputs do not fit the network's `forward`, a backend or a place does not exist, or the network
             cannot be run: it is a generator, or a lazy module without sizes.
         Exception: whatever the network raises on the example.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> checked = pv.check_static(torch.nn.LSTM(3, 4), [torch.zeros(5, 2, 3)])
+        >>> checked.ok
+        True
     """
     asked = [backends] if isinstance(backends, str) else [*backends]
     for backend in asked:

@@ -2,6 +2,12 @@
 
 A batch is as wide as its longest sequence, so batches of similar lengths (*buckets*) hold little padding. And a step of
 several workers is over when the slowest is, so their shares should hold equally many tokens (real time steps).
+
+Examples:
+    >>> import packviz as pv
+    >>> groups = pv.batches.batches([7, 2, 9, 3, 8, 1], 2, "sorted")
+    >>> [group.tolist() for group in groups]
+    [[2, 4], [0, 3], [1, 5]]
 """
 
 from __future__ import annotations

@@ -49,6 +49,14 @@ class Layout:
         sorted_indices: `(B,)` the caller's index of the sequence at each rank, longest first.
 
     The arrays are read-only. Two layouts are equal when their lengths, padded length and order are.
+
+    Examples:
+        >>> import packviz as pv
+        >>> layout = pv.Layout([5, 3, 2])
+        >>> layout.batch_sizes.tolist()  # how many sequences are still running, per time step
+        [3, 3, 2, 1, 1]
+        >>> layout.n_padding, layout.n_cells
+        (5, 15)
     """
 
     lengths: IntArray

@@ -1,4 +1,10 @@
-"""Where lengths come from: typed text, a file, or a distribution."""
+"""Where lengths come from: typed text, a file, or a distribution.
+
+Examples:
+    >>> import packviz as pv
+    >>> pv.lengths.triangle(4, 8).tolist()
+    [8, 7, 6, 5]
+"""
 
 from __future__ import annotations
 

@@ -26,6 +26,13 @@ class Spec:
         bidirectional: whether each layer also runs backwards.
         proj_size: `P`, the size an LSTM's output is projected to; 0 for no projection.
         bias: whether biases are added. They cost no GEMM FLOPs.
+
+    Examples:
+        >>> import packviz as pv
+        >>> spec = pv.Spec("LSTM", 64, 128, bidirectional=True)
+        >>> counted = pv.flops(spec, [5, 3, 2])
+        >>> counted.packed < counted.padded
+        True
     """
 
     mode: str
@@ -100,8 +107,8 @@ class Spec:
     def elementwise_per_cell(self) -> Mapping[str, int]:
         """Element-wise FLOPs of the forward pass for one time step of one sequence, all layers and directions.
 
-        Per hidden unit: `bias` adds, the `sum` of the input's and the state's share of each gate, `activation`s, and
-        the state `update`:
+        Per hidden unit: `bias` adds, the `sum` of the input's and the state's share of each gate, an `activation` each,
+        and the state `update`:
 
         * RNN: bias 2, sum 1, activation 1. `h = tanh(i + s)`.
         * GRU: bias 6, sum 3, activation 3, update 4. `n = tanh(i + r · s)`, `h = n + z · (h − n)`.

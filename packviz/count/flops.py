@@ -316,6 +316,12 @@ def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount | Fl
     Raises:
         TypeError: `rnn` is not an RNN.
         ValueError: the lengths are not valid.
+
+    Examples:
+        >>> import packviz as pv
+        >>> counted = pv.flops(pv.Spec("LSTM", 3, 7), [5, 3, 2])
+        >>> counted.padded, counted.packed
+        (8400, 5600)
     """
     spec = Spec.of(rnn)
     if isinstance(lengths, (list, tuple)) and any(isinstance(one, Layout) or np.ndim(one) == 1 for one in lengths):

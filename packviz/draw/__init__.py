@@ -1,6 +1,12 @@
 """The one place that draws: values in, pictures and tables out. No widget, no torch; plotly in `figures` only.
 
 Pictures that stand on their own, as `pv.draw.Stairs`; what also counts, compares or measures is a verb of `packviz`.
+
+Examples:
+    >>> import packviz as pv
+    >>> scores = pv.draw.Scores([3, 7, 4, 5, 4], 8)
+    >>> scores.needed, scores.cross_document, scores.wasted
+    (115, 62, 15)
 """
 
 from __future__ import annotations

@@ -24,6 +24,18 @@ class Picture(Drawing):
 
     Attributes:
         layout: the `Layout` that is drawn.
+
+    Examples:
+        >>> import packviz as pv
+        >>> picture = pv.show([3, 2], part="packed")
+        >>> print(picture)
+        2 sequences padded to 3 time steps: 6 cells, 5 real, 1 padding (16.7 % wasted).
+        <BLANKLINE>
+        packed: 5 rows of data, time step by time step
+          t=0   batch_sizes[0] = 2   rows 0–1     a0 b0
+          t=1   batch_sizes[1] = 2   rows 2–3     a1 b1
+          t=2   batch_sizes[2] = 1   row  4       a2
+        batch_sizes      [2, 2, 1]
     """
 
     def __init__(self, layout: Layout, labels: text.Labels | None = None, caption: str = "", **choices: Any) -> None:
@@ -62,12 +74,13 @@ def show(
 
     Args:
         what: one of
-            `lengths`: `(B,)` whole numbers;
-            `x`: a padded batch `(T, B, …)`, or `(B, T, …)` with `batch_first`, given with its `lengths`;
-            a `PackedSequence`, also a hand-built one;
-            a nested tensor of torch's layout `torch.jagged`, without holes;
-            a list of sequences, each a string, a list or a tensor;
-            a `Layout`.
+
+            * `lengths`: `(B,)` whole numbers;
+            * `x`: a padded batch `(T, B, …)`, or `(B, T, …)` with `batch_first`, given with its `lengths`;
+            * a `PackedSequence`, also a hand-built one;
+            * a nested tensor of torch's layout `torch.jagged`, without holes;
+            * a list of sequences, each a string, a list or a tensor;
+            * a `Layout`.
         lengths: `(B,)` the real time steps of each sequence, if `what` is a padded batch.
         batch_first: whether the batch is the first dimension of a padded `x`. Defaults to False, as in torch, with a
             warning if `B` equals `T`.
@@ -88,6 +101,14 @@ def show(
             no such `part`, or something is asked for that it does not show.
         TypeError: `what` is none of the above (a nested tensor of another layout, say), or `names` is not a list of
             words.
+
+    Examples:
+        >>> import packviz as pv
+        >>> picture = pv.show([5, 3, 2])
+        >>> picture.layout.n_padding
+        5
+        >>> print(picture.to_text().splitlines()[0])
+        3 sequences padded to 5 time steps: 15 cells, 10 real, 5 padding (33.3 % wasted).
     """
     one_of("part", part, text.PARTS)
     if part != text.WHOLE and (indices or explain or flat):

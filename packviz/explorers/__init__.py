@@ -1,4 +1,11 @@
-"""Live panels: move a control, see the picture. The only place that knows a widget."""
+"""Live panels: move a control, see the picture. The only place that knows a widget.
+
+Examples:
+    >>> import packviz as pv
+    >>> panel = pv.explorers.PaddingExplorer([5, 3, 2])
+    >>> panel.shown == pv.Layout([5, 3, 2])
+    True
+"""
 
 from importlib.util import find_spec
 

@@ -56,6 +56,14 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
     Raises:
         ValueError: a length is not a whole number of at least 0, or is over `max_len`; or `max_len` is missing where
             it is required.
+
+    Examples:
+        >>> import packviz as pv
+        >>> mask = pv.real_mask([3, 1])
+        >>> mask
+        tensor([[ True,  True,  True],
+                [ True, False, False]])
+        >>> picture = pv.draw.Aligned.of(mask, [3, 1], title="real_mask([3, 1])", batch_first=True)
     """
     n = whole_numbers(lengths)
     if max_len is None and isinstance(lengths, Layout):
@@ -124,6 +132,12 @@ def masked_loss(
         TypeError: `loss` is neither a function nor a floating-point tensor, or the arguments after it do not fit it.
         ValueError: `loss` is already reduced, the tensors or the lengths do not fit each other, or there is no such
             `reduction`.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> loss = torch.tensor([[1.0, 1.0, 4.0], [2.0, float("nan"), 9.0]])  # of each cell
+        >>> pv.masked_loss(loss, [3, 1], batch_first=True)
+        tensor(2.)
     """
     if lengths is None and tensors:
         *tensors, lengths = tensors  # type: ignore[assignment]
@@ -259,6 +273,15 @@ def align(
         TypeError: `x` is not a dense tensor, or `check_padding` is not a number.
         ValueError: there is no such side; the lengths or the mask do not fit `x` or `max_len`; or `check_padding`
             found cells that would be lost, or padding that would be moved as data. The message names the sequences.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> x = torch.tensor([[7, 8, 9], [5, 0, 0]])
+        >>> left = pv.align(x, [3, 1], padding_side="left", batch_first=True)
+        >>> left
+        tensor([[7, 8, 9],
+                [0, 0, 5]])
+        >>> picture = pv.draw.Aligned.of(left, [3, 1], padding_side="left", batch_first=True)
     """
     one_of("padding_side", padding_side, ("right", "left"))
     one_of("source_side", source_side, ("right", "left", None))

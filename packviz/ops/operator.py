@@ -46,6 +46,13 @@ class Ragged(nn.Module):
     Attributes:
         rnn: the RNN.
         method: as `run` takes it.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> gru = pv.Ragged(torch.nn.GRU(3, 4, batch_first=True))
+        >>> output, h_n = gru(torch.randn(3, 5, 3), [5, 2, 3])
+        >>> torch.equal(h_n[0, 1], output[1, 1])  # the state after the last real step
+        True
     """
 
     def __init__(self, rnn: nn.RNN | nn.GRU | nn.LSTM, method: str | Staircase = "auto") -> None:

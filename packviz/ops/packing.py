@@ -51,6 +51,14 @@ def pack_padded_sequence(
     Raises:
         ValueError: a length is more than `T`. torch accepts that: the one deviation.
         RuntimeError: as torch, for the same input and with the same text. So do other errors.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> x = torch.tensor([[7, 8, 9], [5, 0, 0]])
+        >>> packed = pv.pack_padded_sequence(x, [3, 1], batch_first=True)
+        >>> packed.data, packed.batch_sizes
+        (tensor([7, 5, 8, 9]), tensor([2, 1, 1]))
+        >>> picture = pv.show(packed)
     """
     if not is_scripting():
         return _pack_padded(input, lengths, batch_first, enforce_sorted)
@@ -74,6 +82,13 @@ def pad_packed_sequence(
 
     Raises:
         ValueError: as torch: `total_length` is below the longest sequence. So do other errors.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> packed = pv.pack_sequence([torch.tensor([7, 8, 9]), torch.tensor([5])])
+        >>> pv.pad_packed_sequence(packed, batch_first=True)
+        (tensor([[7, 8, 9],
+                [5, 0, 0]]), tensor([3, 1]))
     """
     if not is_scripting():
         return _pad_packed(sequence, batch_first, padding_value, total_length)
@@ -92,6 +107,13 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
 
     Raises:
         RuntimeError: as torch. So do other errors.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> packed = pv.pack_sequence([torch.tensor([5]), torch.tensor([7, 8, 9])], enforce_sorted=False)
+        >>> packed.data, packed.sorted_indices
+        (tensor([7, 5, 8, 9]), tensor([1, 0]))
+        >>> picture = pv.show(packed)
     """
     if not is_scripting():
         return _pack(sequences, enforce_sorted)
@@ -106,6 +128,12 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
 
     Returns:
         What torch returns, bit for bit: tensors `(L, …)` in the order before packing.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> packed = pv.pack_sequence([torch.tensor([7, 8, 9]), torch.tensor([5])])
+        >>> pv.unpack_sequence(packed)
+        [tensor([7, 8, 9]), tensor([5])]
     """
     if not is_scripting():
         return _unpack(packed_sequences)
@@ -141,6 +169,13 @@ def unpack_to_length(
         TypeError: `packed` is not a `PackedSequence`.
         ValueError: `total_length` is not a whole number of at least 0, or below the longest sequence without
             `truncate`.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> packed = pv.pack_sequence([torch.tensor([7, 8, 9]), torch.tensor([5])])
+        >>> pv.unpack_to_length(packed, 4, batch_first=True)
+        tensor([[7, 8, 9, 0],
+                [5, 0, 0, 0]])
     """
     if not isinstance(packed, PackedSequence):
         raise TypeError(f"packed must be a PackedSequence, got {type(packed).__name__}: pass what the RNN returned")

@@ -144,6 +144,15 @@ def patch_torch(*, everywhere: bool = False) -> Patch:
 
     Warns:
         UserWarning: there are unreached places; it names them.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> utilities = torch.nn.utils.rnn
+        >>> with pv.patch_torch():
+        ...     utilities.pad_packed_sequence is pv.pad_packed_sequence
+        True
+        >>> utilities.pad_packed_sequence is pv.pad_packed_sequence
+        False
     """
     patch = Patch(everywhere)
     if patch.unreached:

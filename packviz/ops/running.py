@@ -135,6 +135,13 @@ def run(
         ValueError: the arguments don't fit together, or `method` is unknown. Unlike torch, `run` also rejects lengths
             greater than `T`, lengths that are not whole numbers, and an `hx` with more rows than the batch.
         RuntimeError: the lengths are on an accelerator, as in torch.
+
+    Examples:
+        >>> import packviz as pv, torch
+        >>> lstm = torch.nn.LSTM(3, 4, batch_first=True)
+        >>> output, (h_n, c_n) = pv.run(lstm, torch.randn(3, 5, 3), [5, 2, 3])
+        >>> output.shape, h_n.shape
+        (torch.Size([3, 5, 4]), torch.Size([1, 3, 4]))
     """
     others = lengths is not None or batch_first is not None or total_length is not None or padding_value != 0
     if isinstance(x, PackedSequence) and others:
@@ -168,6 +175,12 @@ def plan(
     Raises:
         TypeError: `rnn` is not an RNN.
         ValueError: a length is not valid, or there is no such kind of device.
+
+    Examples:
+        >>> import packviz as pv
+        >>> plan = pv.plan(pv.Spec("LSTM", 32, 64), [128, 40, 35, 30])
+        >>> plan.method in {"padded", "packed", "staircase", "split"}
+        True
     """
     n = tuple(max(1, k) for k in Layout(lengths).lengths.tolist())
     kind = None if device is None else _device_type(device)

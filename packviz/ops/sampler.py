@@ -24,6 +24,12 @@ class BucketSampler(Sampler[list[int]]):
 
     Attributes:
         epoch: The epoch of the next pass. Each pass adds 1 to it, so every pass is shuffled differently.
+
+    Examples:
+        >>> import packviz as pv
+        >>> sampler = pv.BucketSampler([7, 2, 9, 3, 8, 1], batch_size=2)
+        >>> sorted(index for batch in sampler for index in batch)  # each sequence once
+        [0, 1, 2, 3, 4, 5]
     """
 
     def __init__(

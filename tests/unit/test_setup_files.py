@@ -73,7 +73,7 @@ def conda_specifiers():
 
 def test_constraints_pin_every_direct_dependency_in_the_range_that_pyproject_states():
     pins = constraints()
-    for name, requirement in requirements("lab", "test").items():
+    for name, requirement in requirements("lab", "site", "test").items():
         assert requirement.specifier.contains(pinned(pins[name])), f"{pins[name]} against {requirement}"
 
 

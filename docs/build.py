@@ -1,0 +1,282 @@
+"""Builds the web site: `python docs/build.py OUT [OWNER/NAME]`, with the name of a GitHub repository to link to.
+
+Writes what Sphinx reads to OUT-source, the stored notebooks as Markdown, and runs Sphinx. Nothing in a notebook is
+executed. Its outputs become HTML here: pictures whose colours follow the page, charts that plotly draws when asked,
+quizzes that answer, solutions that unfold, and panels that move through frames (see frames.py).
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import re
+import shutil
+import sys
+import tomllib
+from collections.abc import Iterator
+from html import escape
+from os.path import normpath
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import plotly
+from frames import WALKS, Frames
+from sphinx.cmd.build import build_main as sphinx
+
+import packviz as pv
+from packviz import explorers
+from packviz.draw import palette
+
+DOCS = Path(__file__).resolve().parent
+REPO = DOCS.parent
+RINGS = {
+    "The library": ("core.", "draw.", "count.flops.", "check.states.", "ops.masks."),
+    "Fast execution": ("ops.",),
+    "Judging and measuring": ("check.", "bench."),
+    "Panels": ("explorers.",),
+}
+"""The pages of the API, and the modules whose public names they have: the first that fits."""
+
+_LIVE = {colour: getattr(palette.LIVE, name) for name, colour in vars(palette.LIGHT).items()}
+_TAG, _COLOUR = re.compile(r"<\w[^>]*>"), re.compile(r'\b(fill|stroke)="(#\w{6})"')
+_ASK = re.compile(r'^ask\("([^"]+)"\)\n*', re.M)
+_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#:]+)(#[^)]*)?\)")
+_IMAGE = re.compile(r'<img alt="([^"]*)"([^>]*) src="data:image/png;base64,([^"]*)">')
+
+
+def live(svg: str) -> str:
+    """A stored picture, in colours that follow the page. White words stay white: they stand on a fill."""
+
+    def recolour(tag: re.Match[str]) -> str:
+        ink = f'fill="{palette.LIGHT.ground}"' if tag[0].startswith(("<text", "<g", "<tspan")) else ""
+        return _COLOUR.sub(lambda c: c[0] if c[0] == ink else f'{c[1]}="{_LIVE.get(c[2], c[2])}"', tag[0])
+
+    return _TAG.sub(recolour, svg)
+
+
+def raw(html: str) -> str:
+    """HTML that stands in Markdown as it is."""
+    return f"``````{{raw}} html\n{html}\n``````"
+
+
+def box(kind: str, html: str) -> str:
+    """HTML that scrolls by itself where it is wider than the page."""
+    return f'<div class="pv-{kind} packviz" tabindex="0">{html}</div>'
+
+
+class Site:
+    """The folder that Sphinx reads.
+
+    Attributes:
+        out: the folder.
+        repository: `owner/name` on GitHub, or empty.
+    """
+
+    def __init__(self, out: Path, repository: str = "") -> None:
+        self.out, self.static, self.repository = out, out / "_static", repository
+        self.quizzes = tomllib.loads((REPO / "packviz/lessons/quizzes.toml").read_text(encoding="utf-8"))
+        self.pages = {f"notebooks/{path.name}" for path in (REPO / "notebooks").glob("*.ipynb")}
+        self.pages |= {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/visual-language.md", "docs/renamed.md"}
+
+    def write(self) -> None:
+        """Writes everything."""
+        shutil.rmtree(self.out, ignore_errors=True)
+        for folder in ("notebooks", "api", "docs", "_static/frames", "_static/charts"):
+            (self.out / folder).mkdir(parents=True)
+        for name in ("site.css", "site.js", "picture.svg"):
+            shutil.copy(DOCS / name, self.static)
+        shutil.copy(DOCS / "palette.svg", self.out / "docs")
+        shutil.copy(Path(plotly.__file__).parent / "package_data" / "plotly.min.js", self.static)
+        dark = dict(zip(vars(palette.LIGHT).values(), vars(palette.DARK).values(), strict=True))
+        (self.static / "colours.js").write_text(f"const packvizDark = {json.dumps(dark)}, packvizFrames = {{}};\n")
+        (self.static / "palette.css").write_text(palette.STYLE + "\n")
+        for page in sorted(self.pages):
+            text = (REPO / page).read_text(encoding="utf-8")
+            if page.endswith(".ipynb"):
+                text = "\n\n".join(self.notebook(Path(page), json.loads(text)["cells"]))
+            elif page == "README.md":  # the front page has its title and its picture
+                text = re.sub(r"^# packviz\n\n!\[.*\)\n", "# Install and use\n", text)
+            target = (self.out / page).with_suffix(".md")
+            target.write_text(self.linked(text, Path(page).parent) + "\n", encoding="utf-8")
+        index = (DOCS / "front.md").read_text(encoding="utf-8")
+        first = Frames("PackedExplorer([4, 6, 8, 5, 4, 3, 7, 8])", [{"time step t": []}])
+        index = index.replace("PANEL", raw(self.panel(first, "front", box("picture", first.frames[0][0]))))
+        binder = f"[on Binder]({self.binder('00_start_here.ipynb')}), with nothing installed, or "
+        (self.out / "index.md").write_text(index.replace("BINDER", binder * bool(self.repository)), encoding="utf-8")
+        for i, (title, names) in enumerate(rings().items(), 1):
+            (self.out / "api" / f"{i}-{title.lower().replace(' ', '-')}.rst").write_text(api(title, names))
+
+    def linked(self, text: str, folder: Path) -> str:
+        """Markdown whose links lead to pages of the site, or into the repository, or nowhere if its name is unknown."""
+
+        def to(match: re.Match[str]) -> str:
+            words, target, fragment = match[1], normpath(folder / match[2]), match[3] or ""
+            if target in self.pages:
+                return f"[{words}]({match[2].rpartition('.')[0]}.md{fragment})"
+            if not (REPO / target).exists():
+                return match[0]
+            return f"[{words}](https://github.com/{self.repository}/blob/HEAD/{target})" if self.repository else words
+
+        return _LINK.sub(to, text)
+
+    def binder(self, name: str) -> str:
+        """Where Binder opens a notebook."""
+        return f"https://mybinder.org/v2/gh/{self.repository}/HEAD?urlpath=lab/tree/notebooks/{name}"
+
+    def notebook(self, path: Path, cells: list[dict[str, Any]]) -> Iterator[str]:
+        """A stored notebook as Markdown, in parts."""
+        solved = json.loads((REPO / path.parent / "solutions" / path.name).read_text(encoding="utf-8"))["cells"]
+        solutions = iter([cell for cell in solved if "exercise" in cell["metadata"].get("tags", ())])
+        for i, cell in enumerate(cells):
+            source = "".join(cell["source"])
+            if cell["cell_type"] == "markdown":
+                opening, section, rest = source.partition("\n## ") if i == 0 else (source, "", "")
+                yield opening
+                if i == 0:
+                    yield raw(self.opened(path.name))
+                yield section + rest
+                continue
+            asked, code = _ASK.findall(source), _ASK.sub("", source).strip("\n")
+            if code:
+                yield f"```python\n{code}\n```"
+            yield from (raw(self.quiz(name)) for name in asked)
+            if "exercise" in cell["metadata"].get("tags", ()):
+                yield from self.solution(next(solutions))
+            elif not asked and cell["outputs"]:
+                html = "".join(self.output(output, cell["id"]) for output in cell["outputs"])
+                yield raw(self.moving(code, cell["id"], html))
+
+    def opened(self, name: str) -> str:
+        """How to run this page."""
+        binder = f' or <a href="{self.binder(name)}">open it on Binder</a>' if self.repository else ""
+        how = f"To run and change this page, type <code>make lab</code> and open <code>{name}</code>{binder}."
+        return f'<p class="pv-open">{how}</p>'
+
+    def quiz(self, name: str) -> str:
+        """A question whose feedback stands beside each choice, unseen until the button is pressed."""
+        quiz, group = self.quizzes[name], escape(re.sub(r"\W+", "-", name))
+        choices = "".join(
+            f'<label data-why="{escape(why)}"{" data-right" * (choice == quiz["answer"])}>'
+            f'<input type="radio" name="{group}"> {escape(choice)}</label>'
+            for choice, why in quiz["choices"].items()
+        )
+        check = '<button type="button" disabled>Check my answer</button><p role="status"></p>'
+        asked = f"<fieldset><legend>{escape(quiz['question'])}</legend>{choices}</fieldset>"
+        return f'<form class="pv-quiz packviz">{asked}{check}</form>'
+
+    def solution(self, cell: dict[str, Any]) -> Iterator[str]:
+        """A solved exercise, folded."""
+        yield raw('<details class="pv-solution"><summary>A solution</summary>')
+        yield f"```python\n{''.join(cell['source'])}\n```"
+        yield raw("".join(self.output(output, f"{cell['id']}-solved") for output in cell["outputs"]) + "</details>")
+
+    def output(self, output: dict[str, Any], key: str) -> str:
+        """A stored output as HTML."""
+        if output["output_type"] == "stream":
+            return f'<pre class="pv-output" tabindex="0">{escape("".join(output["text"]).rstrip())}</pre>'
+        data = {kind: value if kind.endswith("json") else "".join(value) for kind, value in output["data"].items()}
+        if "image/svg+xml" in data:
+            return box("picture", live(data["image/svg+xml"]))
+        if "application/vnd.plotly.v1+json" in data:
+            return self.chart(data, key)
+        if "text/html" in data:
+            return box("table", data["text/html"].replace(".ipynb", ".html"))
+        return f'<pre class="pv-output" tabindex="0">{escape(data["text/plain"])}</pre>'
+
+    def chart(self, data: dict[str, Any], key: str) -> str:
+        """The stored image of a chart, with what plotly needs to draw it."""
+        words, size, image = _IMAGE.findall(data["text/html"])[0]
+        (self.static / "charts" / f"{key}.png").write_bytes(base64.b64decode(image))
+        figure = json.dumps(data["application/vnd.plotly.v1+json"], ensure_ascii=False).replace("<", "\\u003c")
+        image = f'<img alt="{words}" loading="lazy"{size} src="../_static/charts/{key}.png">'
+        return box("chart", f'{image}<script type="application/json">{figure}</script>')
+
+    def moving(self, code: str, key: str, html: str) -> str:
+        """The output of a cell; if that is a panel, with its controls, or with a word on why it has none."""
+        calls = (
+            [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)] if "Explorer(" in code else []
+        )
+        call = next((ast.unparse(one) for one in calls if ast.unparse(one.func) in explorers.__all__), None)
+        if not call:
+            return html
+        if not call.startswith(tuple(WALKS)):
+            recorded = (
+                "This panel measures on your machine. Here you see a recorded result; JupyterLab has the controls."
+            )
+            return f'{html}<p class="pv-rest">{recorded}</p>'
+        frames = Frames(call)
+        return self.panel(frames, key, html, f'<p class="pv-rest">{frames.rest()}</p>')
+
+    def panel(self, frames: Frames, key: str, html: str, rest: str = "") -> str:
+        """A panel with native controls, at its first frame."""
+        (self.static / "frames" / f"{key}.js").write_text(frames.script(key), encoding="utf-8")
+        controls = "".join(control(one, values, frames) for one, values in frames.controls.items())
+        _, summary, error, words = frames.frames[0]
+        words = f"<details><summary>Picture as text</summary><pre tabindex='0'>{words}</pre></details>"
+        said = f'<div class="error" role="alert">{error}</div><div class="summary" role="status">{summary}</div>'
+        return (
+            f'<div class="pv-panel packviz" data-key="{key}"><div class="pv-controls">{controls}</div>'
+            f"{said}{html}{words}{rest}</div>"
+        )
+
+
+def control(widget: Any, values: list[Any], frames: Frames) -> str:
+    """A native control in place of a widget."""
+    at = values.index(frames.start[widget])
+    if all(type(value) is int for value in values):
+        spec = f'min="0" max="{len(values) - 1}" value="{at}" data-values="{" ".join(map(str, values))}"'
+        inner = f'<input type="range" {spec} aria-valuetext="{values[at]}"><output>{values[at]}</output>'
+    elif values == [False, True]:
+        inner = f'<input type="checkbox"{" checked" * at}>'
+    else:
+        inner = "".join(f"<option{' selected' * (i == at)}>{escape(value)}</option>" for i, value in enumerate(values))
+        inner = f"<select>{inner}</select>"
+    hidden = " hidden" * (widget not in frames.offered)
+    return f"<label{hidden}><span>{escape(widget.description)}</span> {inner}</label>"
+
+
+def rings() -> dict[str, list[str]]:
+    """The public names by ring, functions and classes before modules."""
+    found: dict[str, list[str]] = {title: [] for title in RINGS}
+    for name in (name for name in dir(pv) if not name.startswith("_")):
+        value = getattr(pv, name)
+        home = f"{getattr(value, '__module__', '') or value.__name__}.".removeprefix("packviz.")
+        found[next(title for title, homes in RINGS.items() if home.startswith(homes))].append(name)
+    modules = {name for name in dir(pv) if isinstance(getattr(pv, name), ModuleType)}
+    return {ring: sorted(names, key=lambda name: name in modules) for ring, names in found.items()}
+
+
+def api(title: str, names: list[str]) -> str:
+    """A page of the API in reStructuredText."""
+    lines = [title, "=" * len(title)]
+    for name in names:
+        value = getattr(pv, name)
+        lines += ["", f"pv.{name}", "-" * (len(name) + 3), ""]
+        if isinstance(value, ModuleType):
+            lines += [f".. automodule:: {value.__name__}", "   :no-members:", ""]
+            inside = {one: getattr(value, one) for one in dir(value) if not one.startswith("_")}
+            own = {
+                one: what for one, what in inside.items() if getattr(what, "__module__", "").startswith(value.__name__)
+            }
+        else:
+            own = {name: value}
+        home = value.__name__ if isinstance(value, ModuleType) else "packviz"
+        lines += [
+            f".. auto{'class' if isinstance(what, type) else 'function'}:: {home}.{one}\n" for one, what in own.items()
+        ]
+    return "\n".join(lines)
+
+
+def main(out: str, repository: str = "") -> int:
+    """Writes the pages and runs Sphinx, which takes every warning for an error."""
+    source = Path(f"{out}-source").resolve()
+    Site(source, repository).write()
+    options = ["-q", "-E", "-W", "--keep-going", "-c", str(DOCS), "-D", f"html_static_path={source / '_static'}"]
+    shutil.rmtree(out, ignore_errors=True)
+    return sphinx([*options, str(source), out])
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

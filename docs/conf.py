@@ -1,0 +1,66 @@
+"""How Sphinx makes the site. What it reads is written by build.py."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+from typing import Any
+
+import packviz
+
+project = html_title = "packviz"
+author = copyright = "packviz contributors"
+release = packviz.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+html_theme = "furo"
+html_css_files = ["palette.css", "site.css"]
+html_js_files = [("colours.js", {"defer": "defer"}), ("site.js", {"defer": "defer"})]
+html_copy_source = html_show_sourcelink = html_show_search_summary = html_show_sphinx = False
+html_use_index = html_domain_indices = False
+html_extra_path = [".nojekyll"]  # so that GitHub Pages leaves the folders that begin with _ where they are
+pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
+default_role = "code"  # docstrings write `x` for code
+autoclass_content = "both"
+autodoc_type_aliases = dict.fromkeys(["IntArray", "BoolArray", "FloatArray"], "array")
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True}
+napoleon_use_ivar = True
+toc_object_entries = False
+myst_heading_anchors = 4
+myst_heading_slug_func = "conf.slug"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+
+def slug(title: str) -> str:
+    """The anchor that Jupyter gives a heading, so that the notebooks' own links lead there."""
+    return title.strip().replace(" ", "-")
+
+
+def keep_whole(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Puts the words before a property's colon back, which napoleon takes for its type."""
+    if what == "property" and (types := [line for line in lines if line.startswith(":type: ")]):
+        lines.remove(types[0])
+        lines[0] = f"{types[0].removeprefix(':type: ')}: {lines[0]}"
+
+
+def draw_examples(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Runs the examples of a docstring, and puts what they draw below it."""
+    if getattr(value, "__module__", "").startswith("packviz.bench"):  # what measures takes seconds, and draws nothing
+        return
+    names: dict[str, Any] = {}
+    for example in doctest.DocTestParser().get_examples("\n".join(lines)):
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(example.source, name, "exec"), names)
+    for drawn in (one for one in names.values() if hasattr(one, "to_svg") and not isinstance(one, type)):
+        picture = f'<div class="pv-picture packviz" tabindex="0">{drawn.to_svg("live")}</div>'
+        lines += ["", ".. raw:: html", "", *(f"   {line}" for line in picture.splitlines()), ""]
+
+
+def setup(app: Any) -> None:
+    """Puts both after napoleon."""
+    app.connect("autodoc-process-docstring", keep_whole, priority=800)
+    app.connect("autodoc-process-docstring", draw_examples, priority=900)

@@ -1,0 +1,122 @@
+"""Panels without Python: every picture that a walk through a panel's controls gives, painted by the panel itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as widgets
+
+from packviz import explorers, lessons
+
+_NO_INPUT = (widgets.HTML, widgets.Label, widgets.Play, widgets.ToggleButton, widgets.IntProgress)
+_STYLE = re.compile(r"<style>.*?</style>")
+_PIECE = re.compile(r"<[^<]*|\n[^<\n]*|[^<\n]+")
+WALKS = tomllib.loads(Path(__file__).with_name("walks.toml").read_text(encoding="utf-8"))
+
+
+class Frames:
+    """The frames of one panel, and the controls that walk through them.
+
+    Attributes:
+        offered: the controls that it shows at the start.
+        controls: each control that is walked, with its values.
+        start: each of these, with its value at the start.
+        places: a tree with a level per control: by the index of its value, or `*` if it has no say, the next level, and
+            at last the number of a frame.
+        frames: picture, summary, error and text of each; the first is the start.
+    """
+
+    def __init__(self, call: str, walks: Sequence[Mapping[str, Sequence[Any]]] = ()) -> None:
+        """Walks the panel that this call makes: as said, or as walks.toml has it."""
+        walks = walks or next(walks for start, walks in WALKS.items() if call.startswith(start))
+        self.panel = eval(call, {**vars(explorers), "sentences": lessons.sentences})
+        self.offered = [*inputs(self.panel)]
+        self.controls: dict[Any, list[Any]] = {}
+        self.start: dict[Any, Any] = {}
+        self.places: dict[str, Any] = {}
+        self.frames: list[list[str]] = []
+        self._frame()
+        found = [place for walk in walks for place in self._walk(walk)]
+        for place, frame in found:
+            *levels, last = ["*" if c not in place else str(v.index(place[c])) for c, v in self.controls.items()]
+            node = self.places
+            for level in levels:
+                node = node.setdefault(level, {})
+            node[last] = frame
+
+    def _walk(self, walk: Mapping[str, Sequence[Any]]) -> Iterator[tuple[dict[Any, Any], int]]:
+        """The places of a walk that exist, and their frames."""
+        found: dict[Any, list[Any]] = {}
+        for name, values in walk.items():
+            control = next((control for control in inputs(self.panel) if control.description == name), None)
+            if control is None:
+                raise ValueError(f"{type(self.panel).__name__} shows no control {name!r}: mend docs/walks.toml")
+            found[control] = _values(control, values)
+            self.start.setdefault(control, control.value)
+            control.value = found[control][0]
+        for control, values in found.items():
+            known = [*self.controls.get(control, ()), *values]
+            self.controls[control] = sorted({*known}) if type(known[0]) is int else [*dict.fromkeys(known)]
+        for values in product(*found.values()):
+            place = dict(zip(found, values, strict=True))
+            for control, value in place.items():
+                if value in getattr(control, "options", [value]):
+                    control.value = value
+            if all(control.value == value for control, value in place.items()):  # else the panel has moved it to fit
+                yield place, self._frame()
+
+    def _frame(self) -> int:
+        """The number of what the panel shows now."""
+        picture = _STYLE.sub("", self.panel.picture.value)  # the site has it once
+        shown = (picture, self.panel.summary.value, self.panel.error.value)
+        frame = [*shown, escape(self.panel.to_text())]
+        if frame not in self.frames:
+            self.frames.append(frame)
+        return self.frames.index(frame)
+
+    def rest(self) -> str:
+        """What the notebook has beyond these frames."""
+        others = [control.description for control in self.offered if control not in self.controls]
+        others += [f"your own {one.description}" for one in self.controls if isinstance(one, widgets.Textarea)]
+        sliders = [control for control in self.controls if isinstance(control, widgets.IntSlider)]
+        few = any(len(self.controls[control]) <= control.max - control.min for control in sliders)
+        more = ", ".join(dict.fromkeys(others)) + " and " * bool(others and few) + "every value of the sliders" * few
+        return f"This page has {len(self.frames)} states of the panel. JupyterLab has more: {more}." if more else ""
+
+    def script(self, key: str) -> str:
+        """The frames as a script, which a page can load even from a file."""
+        pieces: dict[str, int] = {}  # most of a picture is in its neighbours, too
+        frames = [
+            [[pieces.setdefault(piece, len(pieces)) for piece in _PIECE.findall(part)] for part in frame]
+            for frame in self.frames
+        ]
+        data = {"places": self.places, "frames": frames, "pieces": [*pieces]}
+        return f"packvizFrames[{json.dumps(key)}]={json.dumps(data, ensure_ascii=False, separators=(',', ':'))};"
+
+
+def inputs(panel: Any) -> Iterator[Any]:
+    """A panel's controls that the reader can see and set now."""
+    for child in getattr(panel, "children", ()):
+        yield from inputs(child)
+        if (
+            isinstance(child, widgets.ValueWidget)
+            and not isinstance(child, _NO_INPUT)
+            and child.layout.display != "none"
+        ):
+            yield child
+
+
+def _values(control: Any, values: Sequence[Any]) -> list[Any]:
+    """These values of a control, or all; with where it stands, unless that is a choice from a list."""
+    if isinstance(control, widgets.IntSlider):
+        return sorted({*(values or range(control.min, control.max + 1)), control.value})
+    if isinstance(control, widgets.Textarea):
+        return [control.value, *values]
+    return list(values or getattr(control, "options", (False, True)))

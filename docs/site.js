@@ -1,0 +1,109 @@
+// What moves on a page. Without it, every page still has its text and its pictures.
+const here = new URL(".", document.currentScript.src).href;
+const load = (name) =>
+  new Promise((done, failed) => {
+    document.head.append(Object.assign(document.createElement("script"), { src: here + name, onload: done, onerror: failed }));
+  });
+const isDark = () => {
+  const { theme } = document.body.dataset; // light, dark or auto
+  return theme === "dark" || (theme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+};
+
+// Quizzes: a choice, the button, the feedback to that choice.
+for (const quiz of document.querySelectorAll(".pv-quiz")) {
+  const [check, feedback] = [quiz.querySelector("button"), quiz.querySelector("[role=status]")];
+  quiz.addEventListener("change", () => {
+    check.disabled = false;
+    feedback.textContent = "";
+  });
+  quiz.addEventListener("submit", (event) => event.preventDefault());
+  check.addEventListener("click", () => {
+    const { why, right } = quiz.querySelector("input:checked").parentElement.dataset;
+    feedback.className = right === undefined ? "wrong" : "";
+    feedback.textContent = `${right === undefined ? "✗" : "✓"} ${why}`;
+  });
+}
+
+// Panels: controls that move through frames.
+for (const panel of document.querySelectorAll(".pv-panel")) {
+  const key = panel.dataset.key;
+  const controls = [...panel.querySelectorAll(".pv-controls label")].map((label) => {
+    const input = label.querySelector("input, select");
+    const [output, values] = [label.querySelector("output"), input.dataset.values?.split(" ")];
+    const property = { range: "value", checkbox: "checked" }[input.type] ?? "selectedIndex";
+    return {
+      label,
+      get at() {
+        return Number(input[property]);
+      },
+      set at(index) {
+        input[property] = property === "checked" ? Boolean(index) : index;
+        if (output) input.setAttribute("aria-valuetext", (output.value = values[index]));
+      },
+    };
+  });
+  const parts = [".pv-picture, .pv-table", ".summary", ".error", "details pre"].map((part) => panel.querySelector(part));
+  let ready;
+  const get = () => (ready ??= load(`frames/${key}.js`));
+  const show = async () => {
+    await get();
+    const { places, frames, pieces } = packvizFrames[key];
+    let place = places;
+    for (const control of controls) {
+      control.label.hidden = "*" in place;
+      if (control.label.hidden) {
+        place = place["*"];
+        continue;
+      }
+      const wanted = control.at; // where the panel would move the control to fit, the nearest place
+      const nearest = Object.keys(place).reduce((one, other) => (Math.abs(other - wanted) < Math.abs(one - wanted) ? other : one));
+      control.at = Number(nearest);
+      place = place[nearest];
+    }
+    frames[place].forEach((frame, i) => {
+      const html = frame.map((piece) => pieces[piece]).join("");
+      if (parts[i].innerHTML !== html) parts[i].innerHTML = html;
+    });
+  };
+  panel.addEventListener("pointerenter", get, { once: true });
+  panel.addEventListener("focusin", get, { once: true });
+  panel.querySelector(".pv-controls").addEventListener("input", show);
+}
+
+// Charts: the stored image, until the reader points at it or the page is dark. Then plotly draws it.
+const charts = [...document.querySelectorAll(".pv-chart")];
+const light = new RegExp(Object.keys(packvizDark).join("|"), "g");
+let plotly;
+async function draw(chart) {
+  chart.dataset.drawn = "";
+  await (plotly ??= load("plotly.min.js"));
+  const text = chart.querySelector("script").textContent;
+  const { data, layout, config } = JSON.parse(isDark() ? text.replace(light, (colour) => packvizDark[colour]) : text);
+  const canvas = chart.querySelector("div") ?? chart.appendChild(document.createElement("div"));
+  canvas.setAttribute("aria-hidden", "true"); // the image keeps the words
+  await Plotly.react(canvas, data, layout, config);
+}
+const seen = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) if (isIntersecting && isDark() && !("drawn" in target.dataset)) draw(target);
+});
+for (const chart of charts) {
+  for (const event of ["pointerenter", "focus"]) chart.addEventListener(event, () => "drawn" in chart.dataset || draw(chart));
+}
+
+// The theme: pictures follow the attribute that JupyterLab has.
+const follow = () => {
+  if (document.body.dataset.jpThemeLight === String(!isDark())) return;
+  document.body.dataset.jpThemeLight = String(!isDark());
+  for (const chart of charts) {
+    if ("drawn" in chart.dataset) draw(chart);
+    seen.unobserve(chart);
+    seen.observe(chart);
+  }
+};
+new MutationObserver(follow).observe(document.body, { attributes: true, attributeFilter: ["data-theme"] });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", follow);
+follow();
+
+// What Furo leaves out for a keyboard and a screen reader: code that scrolls by key, levels of captions.
+document.querySelectorAll("pre:not([tabindex])").forEach((code) => code.setAttribute("tabindex", "0"));
+document.querySelectorAll("[role=heading]:not([aria-level])").forEach((caption) => caption.setAttribute("aria-level", "2"));

@@ -1,0 +1,187 @@
+"""The web site in build/site, as `make site` leaves it: complete, small, accessible, and working from a folder."""
+
+import functools
+import gzip
+import json
+import os
+import re
+import tomllib
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from browser.chromium import find_chromium, how_to_get_it
+from bs4 import BeautifulSoup
+from playwright.sync_api import sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = ROOT / "build/site"
+PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+FRAMES = sorted((SITE / "_static/frames").glob("*.js"))
+_ASK = re.compile(r'^ask\("([^"]+)"\)', re.M)
+QUIZZES = tomllib.loads((ROOT / "packviz/lessons/quizzes.toml").read_text(encoding="utf-8"))
+# What a panel shows, in words.
+SHOWN = """key => [...document.querySelectorAll(`[data-key="${key}"] :is(.summary, .error, .pv-picture, .pv-table)`)]
+  .map(part => part.textContent).join()"""
+# Leaves one token of each colour in a page's code: all others would have the same contrast, and take a minute.
+ONE_OF_A_KIND = """() => {
+  const seen = new Set();
+  for (const token of document.querySelectorAll(".highlight span, .sig span")) {
+    const kind = token.className + token.parentElement.className;
+    if (seen.has(kind) && !token.children.length) token.remove();
+    seen.add(kind);
+  }
+}"""
+
+
+@functools.cache
+def soup(page):
+    return BeautifulSoup((SITE / page).read_bytes(), "html.parser")
+
+
+def cells(path):
+    return [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+
+
+def is_exercise(cell):
+    return "exercise" in cell["metadata"].get("tags", ())
+
+
+def words(html):
+    return " ".join(BeautifulSoup(html, "html.parser").get_text(" ").split())
+
+
+def test_it_is_built_from_these_notebooks():
+    assert [f"notebooks/{path.stem}.html" for path in NOTEBOOKS] == [p for p in PAGES if p.startswith("notebooks/")]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_link_is_broken(page):
+    for tag in soup(page).find_all(["a", "img", "script", "link"]):
+        link = urlsplit(tag.get("href") or tag.get("src") or "")
+        if link.scheme or link.netloc:
+            assert link.scheme == "data" or tag.name == "a", f"{tag} asks another host"
+            continue
+        target = (SITE / page).parent.joinpath(unquote(link.path)).resolve() if link.path else SITE / page
+        assert target.is_file(), tag
+        if link.fragment and target.suffix == ".html":
+            assert soup(target.relative_to(SITE).as_posix()).find(id=unquote(link.fragment)), tag
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_all_there(path):
+    page, stored, solved = (
+        soup(f"notebooks/{path.stem}.html"),
+        cells(path),
+        cells(path.parent / "solutions" / path.name),
+    )
+    asked = _ASK.findall("\n".join("".join(cell["source"]) for cell in stored))
+    assert [legend.text for legend in page.select(".pv-quiz legend")] == [QUIZZES[name]["question"] for name in asked]
+    solutions = [cell for cell in solved if is_exercise(cell)]
+    following = iter(solutions)
+    shown = [next(following) if is_exercise(cell) else cell for cell in stored]
+    outputs = [output for cell in shown for output in cell["outputs"] if not _ASK.search("".join(cell["source"]))]
+    bundles = [{kind: "".join(value) for kind, value in output.get("data", {}).items()} for output in outputs]
+    pictures = [re.search('aria-label="([^"]*)"', one["image/svg+xml"])[1] for one in bundles if "image/svg+xml" in one]
+    assert [words(svg["aria-label"]) for svg in page.select(".pv-picture > svg")] == [*map(words, pictures)]
+    charts = [one["text/html"] for one in bundles if "application/vnd.plotly.v1+json" in one]
+    assert [img["alt"] for img in page.select(".pv-chart img")] == [
+        BeautifulSoup(c, "html.parser").img["alt"] for c in charts
+    ]
+    tables = [words(one["text/html"]) for one in bundles if {*one} == {"text/html", "text/plain"}]
+    assert [words(str(table)) for table in page.select(".pv-table")] == tables
+    lines = [
+        "".join(o["text"]) if "text" in o else d["text/plain"]
+        for o, d in zip(outputs, bundles, strict=True)
+        if len(d) < 2
+    ]
+    assert [pre.text for pre in page.select("pre.pv-output")] == [line.rstrip() for line in lines]
+    code = ["".join(cell["source"]).strip() for cell in solutions]
+    assert [solution.pre.text.strip() for solution in page.select(".pv-solution")] == code
+
+
+def test_it_is_small():
+    sizes = {page: len(gzip.compress((SITE / page).read_bytes())) for page in PAGES}
+    assert max(sizes.values()) <= 100_000, sizes
+    assert sum(len(gzip.compress(path.read_bytes())) for path in FRAMES) <= 400_000
+
+
+@pytest.mark.parametrize("path", FRAMES, ids=lambda path: path.stem)
+def test_a_panel_starts_with_its_stored_picture(path):
+    data = json.loads(path.read_text(encoding="utf-8").partition("=")[2].rstrip(";"))
+    picture, *_ = ("".join(data["pieces"][i] for i in part) for part in data["frames"][0])
+    page = next(page for page in PAGES if soup(page).find(attrs={"data-key": path.stem}))
+    if "<svg" in picture:  # what is HTML is stored in the colours of its surroundings
+        assert picture in (SITE / page).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if find_chromium() is None:
+        (pytest.fail if os.environ.get("CI", "").lower() not in ("", "0", "false") else pytest.skip)(how_to_get_it())
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"]) as it,
+    ):
+        yield it
+
+
+@pytest.fixture
+def open_page(browser):
+    found, tab = [], browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    tab.on("pageerror", lambda error: found.append(str(error)))
+    tab.on("request", lambda request: request.url.startswith(("file:", "data:", "blob:")) or found.append(request.url))
+
+    def open_it(page):
+        tab.goto(f"{SITE.as_uri()}/{page}")
+        return tab
+
+    yield open_it
+    tab.close()
+    assert not found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_moves_answers_and_is_accessible(open_page, page):
+    tab = open_page(page)
+    for panel in tab.locator(".pv-panel").all():
+        key, control = panel.get_attribute("data-key"), panel.locator("input:visible, select:visible").first
+        before = tab.evaluate(SHOWN, key)
+        at_end = control.evaluate("e => e.value === e.max || e.selectedIndex === e.length - 1")
+        is_list = control.evaluate("e => e.localName === 'select'")
+        control.press(("ArrowUp" if at_end else "ArrowDown") if is_list else ("ArrowLeft" if at_end else "ArrowRight"))
+        tab.wait_for_function(f"([key, before]) => ({SHOWN})(key) !== before", arg=[key, before])
+    for quiz in tab.locator(".pv-quiz").all():
+        quiz.locator("label[data-right]").click()
+        quiz.locator("button").click()
+        assert quiz.locator("[role=status]").inner_text().startswith("✓")
+    # What pictures hold is tested with the palette.
+    for scheme in ("", "light", "dark"):
+        options = {"rules": {"color-contrast": {"enabled": False}}}
+        if scheme:
+            options = {"runOnly": ["color-contrast"]}
+            tab.evaluate(ONE_OF_A_KIND)
+            tab.emulate_media(color_scheme=scheme)
+        found = (
+            Axe().run(tab, {"exclude": [["svg > *"]]}, options | {"resultTypes": ["violations"]}).response["violations"]
+        )
+        assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")] == []
+    tab.set_viewport_size({"width": 390, "height": 800})
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("word", ["batch_sizes", "enforce_sorted"])
+def test_search_finds(open_page, word):
+    tab = open_page(f"search.html?q={word}")
+    tab.wait_for_selector("#search-results li a")
+    assert "notebooks/02" in " ".join(a.get_attribute("href") for a in tab.locator("#search-results li a").all())
+
+
+def test_a_chart_wakes(open_page):
+    tab = open_page(next(page for page in PAGES if soup(page).select(".pv-chart")))
+    chart = tab.locator(".pv-chart").first
+    assert not chart.locator(".main-svg").count()
+    chart.hover()
+    chart.locator(".main-svg").first.wait_for()
