@@ -3,16 +3,18 @@
 from packviz.lessons.checks.counting import backward_bytes, gru_flops
 from packviz.lessons.checks.layouts import batch_sizes, half_padding, packed_order, two_batches
 from packviz.lessons.checks.mistakes import repaired_batches, repaired_network
-from packviz.lessons.checks.results import final_states, masked_mean
+from packviz.lessons.checks.results import collate, final_states, masked_mean, right_padded
 from packviz.lessons.checks.rows import document_ids, first_fit_decreasing
-from packviz.lessons.checks.timing import cheapest_staircase, fair_ratio, worker_loss
+from packviz.lessons.checks.timing import cheapest_staircase, fair_ratio, fastest_exact, worker_loss
 
 __all__ = [
     "backward_bytes",
     "batch_sizes",
     "cheapest_staircase",
+    "collate",
     "document_ids",
     "fair_ratio",
+    "fastest_exact",
     "final_states",
     "first_fit_decreasing",
     "gru_flops",
@@ -21,6 +23,7 @@ __all__ = [
     "packed_order",
     "repaired_batches",
     "repaired_network",
+    "right_padded",
     "two_batches",
     "worker_loss",
 ]

@@ -80,3 +80,52 @@ def masked_mean(answer: Callable[[Any, list[int]], Any]) -> Verdict:
         if not bool(((yours - target).abs() < 1e-4).all()):
             return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [batch, means])
     return Verdict(True, "The mean of the real steps, whatever the padding holds: even NaN.", [batch, means])
+
+
+@exercise
+def right_padded(answer: Callable[[Any, list[int]], Any]) -> Verdict:
+    """Checks a function that moves the padding of a left-padded batch `(B, T)` to the right.
+
+    It belongs to notebook 05.
+    """
+    from torch import equal, tensor, zeros_like  # noqa: PLC0415
+
+    for rows, lengths in (([[0, 3, 1], [5, 9, 2]], [2, 3]), ([[0, 0, 0, 7], [0, 0, 4, 0]], [1, 3])):
+        x = tensor(rows)
+        target = zeros_like(x)
+        for row, n in enumerate(lengths):
+            target[row, :n] = x[row, x.shape[1] - n :]
+        yours = answer(x.clone(), list(lengths))
+        if getattr(yours, "shape", None) != x.shape:
+            return Verdict(False, f"Return a tensor of shape {tuple(x.shape)}, as wide as the batch.")
+        drawn = Aligned.of(yours, lengths, title=f"yours, lengths {lengths}", batch_first=True, like=target)
+        if not equal(yours, target):
+            hint = "A zero can be data: go by the lengths." if 0 in x[1, 1:] else "Row b has no padding."
+            return Verdict(False, f"Not yet for lengths {lengths}. Framed cells are wrong. {hint}", [drawn])
+    return Verdict(True, "The padding is on the right, and zeros that are data have moved along.", [drawn])
+
+
+@exercise
+def collate(answer: Callable[[list[Any]], Any]) -> Verdict:
+    """Checks a function from pairs of a sequence and its tags to a padded batch, its lengths and its padded tags.
+
+    It belongs to notebook 06.
+    """
+    from torch import Tensor, tensor  # noqa: PLC0415
+
+    pairs = [(tensor([3, 0, 4]), [1, 0, 2]), (tensor([5, 9]), [2, 2])]
+    found = answer(list(pairs))
+    if not isinstance(found, tuple) or len(found) != 3 or not all(isinstance(one, Tensor) for one in found):
+        return Verdict(False, "Return three tensors: the padded sequences, their lengths, and the padded tags.")
+    targets = ([[3, 0, 4], [5, 9, 0]], [3, 2], [[1, 0, 2], [2, 2, -100]])
+    hints = (
+        "Pad the sequences with 0, the batch first.",
+        "Take the lengths before you pad. A 0 may be a token, so do not count what is not 0.",
+        "Pad the tags with −100, which the loss ignores.",
+    )
+    for name, yours, target, hint in zip(("sequences", "lengths", "tags"), found, targets, hints, strict=True):
+        rows = [list(map(str, one if isinstance(one, list) else [one])) for one in (yours.tolist(), target)]
+        drawn = Comparison(name, *rows)
+        if yours.tolist() != target:
+            return Verdict(False, f"The {name} are not right yet. {hint}", [drawn])
+    return Verdict(True, "A batch, its lengths and its tags; the loss ignores the padding.", [show(found[1].tolist())])

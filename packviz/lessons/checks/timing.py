@@ -183,3 +183,21 @@ def _weight_hint(weights: Sequence[Sequence[float]], tokens: Sequence[int]) -> s
 def _near(found: Sequence[Sequence[float]], expected: Sequence[Sequence[float]]) -> bool:
     pairs = (pair for both in zip(found, expected, strict=True) for pair in zip(*both, strict=True))
     return all(abs(a - b) < 1e-4 for a, b in pairs)
+
+
+@exercise
+def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], Any]) -> Verdict:
+    """Checks a choice of the fastest method among those whose results are right (notebook 11)."""
+    quiet = [{"padded": 1.0, "packed": 3.0, "run": 2.0}] * 5
+    busy = [*quiet[:4], {"padded": 1.0, "packed": 3.0, "run": 90.0}]
+    cases = [
+        (quiet, {"padded", "packed", "run"}, "padded", "All three are exact here."),
+        (quiet, {"packed", "run"}, "run", "The fastest of all methods is not among those whose results are right."),
+        (busy, {"packed", "run"}, "run", "In one round the machine was busy, and a mean follows it. Take the median."),
+    ]
+    for rounds, exact, right, hint in cases:
+        yours = answer([dict(one) for one in rounds], set(exact))
+        times = [f"{name} {', '.join(f'{one[name]:g}' for one in rounds)} s" for name in rounds[0]]
+        if yours != right:
+            return Verdict(False, f"Exact: {', '.join(sorted(exact))}. {'; '.join(times)}. You chose {yours}. {hint}")
+    return Verdict(True, "The fastest of the exact methods, also with a busy round.")
