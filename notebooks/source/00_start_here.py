@@ -1,17 +1,18 @@
 # %% [markdown]
 # # Start here
 #
-# **What is here, and is my set-up alive?**
+# **What is in these notebooks, and does your installation work?**
 #
-# Sequences in a batch differ in length. These pages show what PyTorch does about it, what that costs, and what is faster.
+# Sequences in a batch have different lengths. These notebooks show what PyTorch does about that, what it costs, and how to
+# make it faster.
 #
-# After this page you can
+# After this notebook, you can
 #
 # - read a picture of a padded and of a packed batch,
-# - tell whether your set-up is alive,
+# - tell whether your installation works,
 # - find the notebook that answers your question.
 #
-# Time: 5 minutes. Run a cell with <kbd>Shift</kbd>+<kbd>Enter</kbd>.
+# Time: 14 minutes. To run a cell, press <kbd>Shift</kbd>+<kbd>Enter</kbd>.
 
 # %%
 import packviz as pv
@@ -19,39 +20,40 @@ import packviz as pv
 pv.show([5, 3, 2], explain=True)  # a batch of three sequences, of 5, 3 and 2 time steps
 
 # %% [markdown]
-# A network wants a rectangle. **Padding** fills every row up to the longest one.
-# **Packing** keeps the real cells only, and writes them down step by step.
+# A neural network computes on a rectangle of numbers. **Padding** fills every row up to the longest one. **Packing** keeps
+# the real cells only, and stores them one time step after another. A cell is named after its origin: `b2` is sequence b at
+# time step 2, and time steps count from 0.
 #
-# A cell's name says where it comes from: `b2` is sequence b at time step 2. Time steps count from 0.
-
-# %% [markdown]
 # ## The notebooks
 #
-# New to packing? Take 01, then 02. You train transformers? Take 12. You have a slow model and an hour? Go
-# [to the end of this page](#An-hour-and-a-slow-model).
+# If packing is new to you, read 01 to 06 in order. If you train transformers, read 14. If your model is slow and you have an
+# hour, see [the end of this page](#An-hour-and-a-slow-model).
 #
 # | notebook | the question it answers | time |
 # |---|---|---|
-# | `00_start_here` | What is here, and is my set-up alive? | 5 min |
-# | [`01_why_pack`](01_why_pack.ipynb) | What does padding waste, and what does it corrupt? | 12 min |
-# | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | How does a `PackedSequence` order its data, and what is `batch_sizes`? | 20 min |
-# | [`03_counting_flops`](03_counting_flops.ipynb) | How much work does packing save, and why is that not time saved? | 20 min |
-# | [`04_hidden_states`](04_hidden_states.ipynb) | Which results of an RNN does padding change, and which not? | 20 min |
-# | [`05_masks_and_alignment`](05_masks_and_alignment.ipynb) | Which computations read the padding by mistake, and how do you stop them? | 20 min |
-# | [`06_benchmark`](06_benchmark.ipynb) | How long do packing and unpacking take, forward and backward, on your machine? | 15 min |
-# | [`07_why_backward_is_slow`](07_why_backward_is_slow.ipynb) | Training on a packed batch can take many times as long as on a padded one. What takes so long? | 20 min |
-# | [`08_making_packing_pay`](08_making_packing_pay.ipynb) | Can a step of training be faster than padded, with the results of packing? | 20 min |
-# | [`09_static_graphs`](09_static_graphs.ipynb) | What does a compiler make of a packed sequence? | 20 min |
-# | [`10_should_you_pack`](10_should_you_pack.ipynb) | With your lengths and your model: pad, pack, or something better? | 15 min |
-# | [`11_error_museum`](11_error_museum.ipynb) | You have an error, or a wrong result without one. Which mistake is it, and what do you do? | as you like |
-# | [`12_beyond_rnns`](12_beyond_rnns.ipynb) | Transformers on texts of different lengths: where do the tokens lie, who may see whom, and what does it cost? | 20 min |
+# | `00_start_here` | What is in these notebooks, and does your installation work? | 14 min |
+# | [`01_why_pack`](01_why_pack.ipynb) | What does padding waste, and which results does it change? | 17 min |
+# | [`02_inside_a_packed_sequence`](02_inside_a_packed_sequence.ipynb) | In which order does a `PackedSequence` hold its data, and what is `batch_sizes`? | 19 min |
+# | [`03_hidden_states`](03_hidden_states.ipynb) | Which results of an RNN does padding change, and which does it leave alone? | 19 min |
+# | [`04_masks_and_losses`](04_masks_and_losses.ipynb) | Which computations read the padding by mistake, and how do you stop them? | 15 min |
+# | [`05_alignment`](05_alignment.ipynb) | How do you move padding, and states, without mixing up sequences? | 15 min |
+# | [`06_a_model_of_your_own`](06_a_model_of_your_own.ipynb) | How do you write, train and check a model whose sequences have different lengths? | 17 min |
+# | [`07_counting_flops`](07_counting_flops.ipynb) | How much work does packing save, and why is that not the same as time? | 20 min |
+# | [`08_benchmark`](08_benchmark.ipynb) | How long do packing and padding take, forward and backward, on your machine? | 18 min |
+# | [`09_why_training_is_slow`](09_why_training_is_slow.ipynb) | Training on a packed batch can take many times as long as on a padded one. What takes so long? | 19 min |
+# | [`10_making_packing_pay`](10_making_packing_pay.ipynb) | Can a training step be faster than a padded one, and still give the results of packing? | 20 min |
+# | [`11_should_you_pack`](11_should_you_pack.ipynb) | For your lengths and your model: should you pad, pack, or do something better? | 16 min |
+# | [`12_several_workers`](12_several_workers.ipynb) | How do several processes share a ragged batch, and still compute the right gradient? | 15 min |
+# | [`13_static_graphs`](13_static_graphs.ipynb) | What do compilers and exporters make of a model that packs, and are their results right? | 20 min |
+# | [`14_beyond_rnns`](14_beyond_rnns.ipynb) | How do transformers handle texts of different lengths, and what does each way cost? | 20 min |
+# | [`15_error_museum`](15_error_museum.ipynb) | You have an error, or a wrong result without one. Which mistake is it, and what do you do? | as you like |
 #
-# Every page has exercises that check themselves. The folder `solutions` holds the same pages with the exercises solved.
-
-# %% [markdown]
-# ## Is your set-up alive?
+# Most of them have exercises that check themselves. The folder `solutions` contains the same notebooks with the exercises
+# solved.
 #
-# First predict. You can change your mind until you press the button.
+# ## Does your installation work?
+#
+# Make a prediction first. You can change your mind until you press the button.
 
 # %%
 from packviz.lessons import ask, checks
@@ -59,9 +61,8 @@ from packviz.lessons import ask, checks
 ask("padding gained")
 
 # %% [markdown]
-# Now try it. Move slider **a**: with the mouse, or click it and press the arrow keys. The picture follows.
-#
-# If it does not move, choose *Run → Run All Cells*. A web page such as GitHub shows only a still image.
+# Now move slider **a**, either with the mouse or with the arrow keys after a click. The picture should follow. If it does
+# not, choose *Run → Run All Cells*. A page on the web, such as on GitHub, shows a still picture only.
 
 # %%
 from packviz.explorers import PaddingExplorer
@@ -70,8 +71,8 @@ explorer = PaddingExplorer([5, 3, 2])
 explorer
 
 # %% [markdown]
-# Last check: does torch pack the batch as the picture says? `pv.Layout` is what a picture is drawn from: lengths, and
-# what follows from them.
+# As a last test, compare packviz with torch. `pv.Layout` holds what our pictures are drawn from, the lengths and what
+# follows from them:
 
 # %%
 import torch
@@ -89,9 +90,8 @@ assert explorer.shown == pv.Layout([5, 3, 2])
 # %% [markdown]
 # ## Exercise
 #
-# Find the lengths of a batch of which **exactly half** is padding. There are many.
-#
-# Replace the `...` with a list such as `[5, 3, 2]`. The check draws your batch.
+# Find the lengths of a batch of which **exactly half** is padding. There are many answers. Replace the `...` by a list such
+# as `[5, 3, 2]`, and the check draws your batch.
 
 # %% tags=["exercise"]
 my_lengths = (
@@ -104,24 +104,22 @@ checks.half_padding(my_lengths)
 # %% [markdown]
 # ## An hour and a slow model
 #
-# Your model with an RNN trains too slowly? In this order:
+# If a model with an RNN trains too slowly, go through these steps in order:
 #
-# 1. **Keep** the outputs and gradients of one batch, with dropout at 0: they must stay equal. (Not in eval mode: on a
-#    GPU an RNN then has no backward pass.)
-# 2. **Use [`pv.run`](08_making_packing_pay.ipynb)** in place of pack → RNN → pad, and compare. Had you only padded, final
-#    states change: [they were wrong](01_why_pack.ipynb#What-padding-corrupts).
-# 3. **Ask [`pv.advise(rnn, lengths)`](10_should_you_pack.ipynb)** with your own lengths. It measures on your machine, and
-#    prints the code to paste.
-# 4. **Bucket**: batches of [similar lengths](10_should_you_pack.ipynb#Batches-of-similar-lengths) leave less padding to
-#    avoid.
-# 5. **Time a whole step again.** If the RNN is a small part of it now, stop here.
-# 6. **Only then compile**, and read [what breaks](09_static_graphs.ipynb) first.
-
-# %% [markdown]
+# 1. **Keep the results of one batch**, with dropout set to 0: its outputs, its loss and its gradients. They must stay the
+#    same. (Do not use eval mode for this, because on a GPU an RNN then has no backward pass.)
+# 2. **Use [`pv.run`](10_making_packing_pay.ipynb)** instead of pack → RNN → pad, and compare. If your model did not pack
+#    before, its final states change, because [they were wrong](01_why_pack.ipynb#Padding-changes-final-states).
+# 3. **Call [`pv.advise(rnn, lengths)`](11_should_you_pack.ipynb)** with your own lengths. It measures on your machine, and
+#    prints the code to use.
+# 4. **Put [similar lengths](12_several_workers.ipynb#Batches-of-similar-lengths) into a batch**, which leaves less padding.
+# 5. **Time a whole step again.** If the RNN is now a small part of it, you can stop.
+# 6. **Compile only now**, and read [what can break](13_static_graphs.ipynb) first.
+#
 # ## You can now
 #
-# - read a padded and a packed batch,
-# - tell that your set-up is alive: the picture followed your slider,
+# - read a picture of a padded and of a packed batch,
+# - tell that your installation works, because the picture followed your slider,
 # - find the notebook for your question.
 #
 # Next: [01 Why pack?](01_why_pack.ipynb)

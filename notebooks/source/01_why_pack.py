@@ -1,26 +1,34 @@
 # %% [markdown]
 # # Why pack?
 #
-# **What does padding waste, and what does it corrupt?**
+# **What does padding waste, and which results does it change?**
 #
-# After this page you can
+# After this notebook, you can
 #
-# - count what padding wastes on a batch,
-# - say how much of that goes away by batching similar lengths,
-# - show that padding changes a sequence's final state, and that packing does not.
+# - count how much of a batch is padding,
+# - say how much of it disappears when similar lengths share a batch,
+# - show that padding changes the final state of an LSTM, and that packing does not.
 #
-# Time: 12 minutes.
+# Time: 17 minutes.
 #
 # ## A batch is a rectangle
 #
-# Eight sentences, eight lengths. A tensor has no ragged edge, so every row is filled up to the longest.
-#
-# Predict before you look.
+# Suppose that a model reads four short sequences at once. We call them a, b, c and d, and we shall meet them on every
+# page from here to notebook 06. They have 3, 5, 2 and 4 time steps. A tensor cannot have a ragged edge, so each row is
+# filled up to the length of the longest one. The filling is called *padding*.
 
 # %%
 import packviz as pv
 from packviz.lessons import ask, checks, sentences
 
+sequences = [[3, 1, 4], [1, 5, 9, 2, 6], [5, 3], [5, 8, 9, 7]]
+pv.show(sequences, part="padded")
+
+# %% [markdown]
+# Padding is hatched here, as it is in all our pictures. A *cell* is one time step of one sequence. How many cells of a
+# larger batch hold data?
+
+# %%
 ask("cells that are real")
 
 # %%
@@ -28,19 +36,18 @@ batch = pv.show([4, 6, 8, 5, 4, 3, 7, 8])
 batch
 
 # %% [markdown]
-# A network that reads the padded batch computes 64 cells to use 45.
-# The packed batch on the right holds the 45 and nothing else.
+# A layer that reads the padded batch on the left computes all 64 cells, although only 45 of them hold data. The *packed*
+# batch on the right holds these 45 cells and nothing else. Notebook 02 explains their order.
 
 # %% tags=["claims"]
 assert batch.layout.n_cells == 64
 assert batch.layout.n_valid == 4 + 6 + 8 + 5 + 4 + 3 + 7 + 8 == 45
 
 # %% [markdown]
-# ## Which lengths waste most?
+# ## Which lengths waste the most?
 #
-# Move the sliders. Find a batch without any padding. Then find one that is almost all padding.
-#
-# Then set *lengths* to **log-normal**: many short sequences and a few long ones, as text has them.
+# Move the sliders until the batch contains no padding. Then look for lengths that make almost all of it padding.
+# Finally, set *lengths* to **log-normal**, which gives many short sequences and a few long ones, as in text.
 
 # %%
 from packviz.explorers import PaddingExplorer
@@ -49,7 +56,7 @@ explorer = PaddingExplorer()
 explorer
 
 # %% [markdown]
-# Equal lengths waste nothing. One long sequence makes everyone pay.
+# If all lengths are equal, there is no padding. A single long sequence is enough to widen every other row.
 
 # %% tags=["claims"]
 for length, others in [(8, 8), (12, 3), (12, 1)]:
@@ -57,9 +64,40 @@ for length, others in [(8, 8), (12, 3), (12, 1)]:
 assert explorer.shown == batch.layout
 
 # %% [markdown]
-# ## Your own lengths
+# ## Real sentences
 #
-# Put your own numbers in the next cell and run both. Any list will do, also a long one.
+# How much padding does a real data set need? packviz comes with 512 sentences from the docstrings of Python's standard
+# library, split into words. Most are short, and a few are long:
+
+# %%
+sizes = [len(sentence) for sentence in sentences()]
+pv.draw.length_histogram(pv.Layout(sizes))
+
+# %% [markdown]
+# Let us make batches of 32 sentences, in the order in which they come.
+
+# %%
+ask("waste on sentences")
+
+
+# %%
+def batches(sizes, many=32):
+    return [pv.Layout(sizes[i : i + many]) for i in range(0, len(sizes), many)]
+
+
+as_they_come, sorted_first = batches(sizes), batches(sorted(sizes))
+pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together": sorted_first})
+
+# %% [markdown]
+# If the sentences are sorted by length before they are cut into batches, most of the padding disappears, and nothing had
+# to be packed. However, the batches are then the same in every epoch. A common compromise is *bucketing*: sort a few
+# hundred sentences at a time, cut them into batches, and shuffle the batches. This leaves some padding.
+#
+# To try it with your own lengths, change the next list and run both cells.
+
+# %% tags=["claims"]
+waste = [1 - sum(b.n_valid for b in some) / sum(b.n_cells for b in some) for some in (as_they_come, sorted_first)]
+assert waste[0] > 0.5 > 0.2 > waste[1] > 0
 
 # %% tags=["parameters"]
 lengths = [12, 3, 7, 4, 9, 2]
@@ -68,57 +106,16 @@ lengths = [12, 3, 7, 4, 9, 2]
 pv.show(lengths)
 
 # %% [markdown]
-# ## A real batch
+# Waste alone is a weak reason to pack, because sorting removes most of it. The next reason is stronger.
 #
-# packviz comes with 512 sentences, taken from the docstrings of Python's standard library and split into words.
-# Here are five of them as a batch.
-
-# %%
-five = [sentence for sentence in sentences() if len(sentence) <= 8][:5]
-pv.show(five)
-
-# %% [markdown]
-# How long are all 512?
-
-# %%
-all_lengths = [len(sentence) for sentence in sentences()]
-pv.draw.length_histogram(pv.Layout(all_lengths))
-
-# %% [markdown]
-# Most are short, a few are long. That is the costly kind: one long sentence widens its whole batch.
-
-# %%
-ask("waste on sentences")
-
-
-# %%
-def batches(lengths, size=32):
-    return [pv.Layout(lengths[i : i + size]) for i in range(0, len(lengths), size)]
-
-
-as_they_come, similar = batches(all_lengths), batches(sorted(all_lengths))
-pv.draw.padding_waste({"as they come": as_they_come, "similar lengths together": similar})
-
-# %% [markdown]
-# Sorting first removes most of the waste, without any packing.
+# ## Padding changes final states
 #
-# It has a price. Batches are no longer random, so people sort within a few hundred sentences at a time
-# (*bucketing*), and shuffle the batches. Some padding stays.
+# An LSTM is a recurrent neural network (RNN): it reads a sequence one time step after another, and updates a state each
+# time. It returns this state for every step, as `output`, and the last one, as the *final state* `h_n`. Classifiers and
+# encoders use the final state as a summary of the whole sequence.
 #
-# So waste alone is a weak reason to pack. The next section has a strong one.
-
-# %% tags=["claims"]
-waste = [1 - sum(b.n_valid for b in some) / sum(b.n_cells for b in some) for some in (as_they_come, similar)]
-assert waste[0] > 0.5 > 0.2 > waste[1] > 0
-
-# %% [markdown]
-# ## What padding corrupts
-#
-# An LSTM is a recurrent network (RNN): it reads a sequence step by step and carries a state along. Its `output` is that
-# state at every step. Its *final state* `h_n`, of shape (layers × directions, batch, hidden size), is its summary of the
-# sequence. Classifiers and encoders use it.
-#
-# Take one sequence of 3 steps. Put it in a batch with another one, its *batch-mate*. The two never mix.
+# Consider a sequence of 3 steps that shares its batch with a longer one. Row by row, an LSTM computes each sequence
+# independently of the others.
 
 # %%
 ask("batch-mates")
@@ -129,57 +126,56 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 
 torch.manual_seed(0)
 lstm = torch.nn.LSTM(input_size=4, hidden_size=5)
-ours, mate = torch.randn(3, 4), torch.randn(12, 4)
+ours, other = torch.randn(3, 4), torch.randn(12, 4)
 
 
 def final_state(batch, pack=False):
-    x = pad_sequence(batch)  # filled up with zeros
-    if pack:  # enforce_sorted=False: torch sorts the batch by length, and undoes it afterwards
+    x = pad_sequence(batch)  # fills up with zeros
+    if pack:  # with enforce_sorted=False, torch sorts by length, and restores the order afterwards
         x = pack_padded_sequence(x, [len(s) for s in batch], enforce_sorted=False)
     _, (h_n, _) = lstm(x)
-    return h_n[0, 0]  # of the first layer, our row
+    return h_n[0, 0]  # the first layer, our row
 
 
 # %%
 states = {"alone": final_state([ours])}
 for n in (4, 6, 12):
-    states[f"padded, mate of {n} steps"] = final_state([ours, mate[:n]])
+    states[f"padded, the other has {n} steps"] = final_state([ours, other[:n]])
 for n in (4, 6, 12):
-    states[f"packed, mate of {n} steps"] = final_state([ours, mate[:n]], pack=True)
+    states[f"packed, the other has {n} steps"] = final_state([ours, other[:n]], pack=True)
 
-pv.draw.Strips(states, title="Padded, our final state depends on the mate; packed, it does not")
+pv.draw.Strips(states, title="If padded, the final state depends on the other sequence; if packed, it does not")
 
 # %% [markdown]
-# With padding, the *same* sequence gets another summary in another batch. Nothing warns you.
-# The model trains, and its answer depends on who happened to be in the batch.
-#
-# Packed, the LSTM stops each sequence at its own end.
+# If the batch is padded, the *same* sequence gets another final state in another batch, and there is no warning. The
+# reason is that the LSTM does not know what padding is, so it goes on reading zeros and updating its state:
+
+# %%
+pv.show(pad_sequence([ours[:, 0], other[:6, 0]]), [3, 6])  # the first of the 4 features
+
+# %% [markdown]
+# In row a of the padded batch, three zeros follow the data. In the packed batch, row a simply ends.
 
 # %% tags=["claims"]
 for name, state in states.items():
     assert torch.allclose(state, states["alone"], atol=1e-6) == (not name.startswith("padded")), name
-assert torch.allclose(final_state([ours, mate[:3]]), states["alone"], atol=1e-6)  # no padding, no harm
-assert torch.allclose(lstm(pad_sequence([ours, mate]))[0][:3, 0], lstm(ours)[0], atol=1e-6)
-
-# %%
-pv.show(pad_sequence([ours[:, 0], mate[:6, 0]]), [3, 6])  # the first of the 4 features
-
-# %% [markdown]
-# Row a, left: after step 2 the padded LSTM reads three zeros (hatched), as if they were data.
-# Row a, right: packed, it has ended.
+assert torch.allclose(final_state([ours, other[:3]]), states["alone"], atol=1e-6)  # no padding, no harm
+assert torch.allclose(lstm(pad_sequence([ours, other]))[0][:3, 0], lstm(ours)[0], atol=1e-6)
 
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"Padding spoils everything."** No. The outputs *at the real steps* are right, as long as the RNN reads in one
-#   direction. Wrong is what is read after them: `h_n`, `output[-1]`, and `c_n`, the second state that an LSTM carries.
-# - **"Packing is for speed."** It is for correctness first. It saves computations, but saved computations are not
-#   saved time: packed training is often slower. Notebook 03 counts, 06 times, 07 finds the cause.
+# - **"Padding makes every result wrong."** If the padding comes after the data, and the RNN reads in one direction,
+#   then its outputs *at the real steps* are right. What is read after these steps is wrong: `h_n`, `output[-1]`, and
+#   `c_n`, the second state of an LSTM. [Notebook 03](03_hidden_states.ipynb) shows every case.
+# - **"Packing is for speed."** Packing saves computations, but fewer computations do not always take less time. On a
+#   CPU, torch often takes *longer* to train on a packed batch. Notebook 07 counts the computations, 08 measures the
+#   time, 09 explains it, and 10 makes it faster.
 
 # %% [markdown]
 # ## Exercise
 #
-# Split these eight lengths into two batches of four, so that padding is least. Give two lists.
+# Split these eight lengths into two batches of four, with as little padding as possible.
 
 # %% tags=["exercise"]
 eight = [9, 3, 8, 2, 7, 3, 9, 4]
@@ -193,8 +189,8 @@ checks.two_batches(eight, my_batches)
 # %% [markdown]
 # ## You can now
 #
-# - count what padding wastes: cells less the sum of the lengths,
-# - remove most of it by batching similar lengths,
+# - count the padding of a batch: its cells less the sum of its lengths,
+# - remove most of it by putting similar lengths into one batch,
 # - show that padding changes a final state, and that packing does not.
 #
 # Next: [02 Inside a packed sequence](02_inside_a_packed_sequence.ipynb). Back: [00 Start here](00_start_here.ipynb)

@@ -1,20 +1,21 @@
 # %% [markdown]
 # # Inside a packed sequence
 #
-# **How does a `PackedSequence` order its data, and what is `batch_sizes`?**
+# **In which order does a `PackedSequence` hold its data, and what is `batch_sizes`?**
 #
-# After this page you can
+# After this notebook, you can
 #
 # - read `data` and `batch_sizes` of any packed sequence,
-# - say why the data has that order,
-# - follow a sequence through sorting, and get it back in your order,
-# - train a model on packed batches.
+# - say why the data has this order,
+# - pack sequences in any order, and get your own order back,
+# - pad a packed sequence again without losing a dimension or a step.
 #
-# Time: 20 minutes.
+# Time: 19 minutes.
 #
 # ## Two sequences, packed
 #
-# `a = [1, 2, 3]` and `b = [10, 20]`. Predict what torch puts into `data`.
+# A `PackedSequence` stores all real cells of a batch in one tensor, `data`, without any padding. Suppose we pack
+# `a = [1, 2, 3]` and `b = [10, 20]`.
 
 # %%
 import torch
@@ -32,21 +33,22 @@ print(packed)
 pv.show(packed)
 
 # %% [markdown]
-# Read the right panel **column by column**, top to bottom. That is `data`.
+# The data is ordered by time step: first step 0 of both sequences, then step 1 of both, then step 2, which only a has.
+# In the right half of the picture, read **column by column** from top to bottom.
 #
-# A column is one time step. `batch_sizes` says how tall each column is: how many rows of `data` belong to that step.
-# (The two `None`s are for sorting, further down.)
+# Each column is one time step, and `batch_sizes` holds the height of each column, which is the number of sequences that
+# still have data at this step. The two entries that are `None` concern sorting, and we shall come to them.
 
 # %% tags=["claims"]
 assert packed.data.tolist() == [1, 10, 2, 20, 3]
 assert packed.batch_sizes.tolist() == [2, 2, 1]
 
 # %% [markdown]
-# ## Walk the steps
+# ## Step by step
 #
-# Move **time step t**, or press play. The frame shows what step t takes, and where it goes in `data`.
-#
-# Then tick *show the common mistake*: one sequence after another. There the rows of one step lie apart.
+# Here are the four sequences of notebook 01, longest first. Move **time step t**, or press play. The frame shows the
+# cells of this step in the padded batch, and the place in `data` where they are stored. Then tick *show the common
+# mistake*, which stores one sequence after another. Where are the cells of one time step now?
 
 # %%
 from packviz.explorers import PackedExplorer
@@ -55,10 +57,9 @@ explorer = PackedExplorer([3, 5, 2, 4])
 explorer
 
 # %% [markdown]
-# At every step the rows are one slice, and the slices follow each other.
-#
-# Elsewhere one sequence after another is no mistake: transformers want that order
-# ([notebook 12](12_beyond_rnns.ipynb)).
+# In a packed sequence, the cells of each step lie next to each other, as one slice of `data`. If one sequence is stored
+# after another, they are scattered. (For a transformer that is no mistake, because it wants each document in one piece:
+# see [notebook 14](14_beyond_rnns.ipynb).)
 
 # %% tags=["claims"]
 for t in range(5):
@@ -69,11 +70,12 @@ for t in range(5):
 # %% [markdown]
 # ## Why this order?
 #
-# An RNN goes through time. At step t it multiplies step t of *every* sequence by the same weights, in one product. In a
-# plain RNN the new state is tanh(input · weight + bias + state · weight + bias).
+# An RNN has to compute step t of all sequences before it can begin with step t + 1. It multiplies all inputs of a step by
+# the same weights, so it needs them together, as the rows of one matrix. In a packed sequence, this matrix is a slice of
+# `data`. Sequences that have ended are not in the slice, so nothing is computed for them.
 #
-# Stored this way, all it needs is one slice, and the sequences that have ended are simply not in it.
-# Here is a whole RNN over a packed sequence, in a few lines.
+# That is enough to write a complete RNN. In each step, the new state is
+# tanh(input · W<sub>ih</sub> + b<sub>ih</sub> + state · W<sub>hh</sub> + b<sub>hh</sub>).
 
 # %%
 torch.manual_seed(0)
@@ -83,9 +85,9 @@ packed = pack_sequence([torch.randn(n, 4) for n in (5, 4, 3, 2)])
 h = torch.zeros(4, 5)
 start = 0
 for size in packed.batch_sizes.tolist():
-    rows = packed.data[start : start + size]  # step t of everybody who is still running
+    rows = packed.data[start : start + size]  # step t of every sequence that has one
     new = torch.tanh(rows @ rnn.weight_ih_l0.T + rnn.bias_ih_l0 + h[:size] @ rnn.weight_hh_l0.T + rnn.bias_hh_l0)
-    h = torch.cat([new, h[size:]])  # those who have ended keep their state
+    h = torch.cat([new, h[size:]])  # sequences that have ended keep their state
     start += size
 
 # %%
@@ -93,8 +95,9 @@ output, h_n = rnn(packed)
 print("equal to torch's final states:", torch.allclose(h, h_n[0], atol=1e-6))
 
 # %% [markdown]
-# Look at `h[size:]`. A sequence that has ended keeps its state. That is why packed final states are right.
-# And it is why the longest must come first: whoever ends next is always the last row.
+# The important expression is `h[size:]`. It keeps the states of the sequences that have ended, and this is the reason
+# why a packed batch gives correct final states. It also explains why the longest sequence comes first: only then do the
+# sequences that are still running always occupy the first `size` rows.
 
 # %% tags=["claims"]
 assert torch.allclose(h, h_n[0], atol=1e-6)
@@ -102,7 +105,7 @@ assert torch.allclose(h, h_n[0], atol=1e-6)
 # %% [markdown]
 # ## `batch_sizes` are not the lengths
 #
-# The sequences `abc` and `x` have lengths 3 and 1.
+# The words `abc` and `x` have lengths 3 and 1.
 
 # %%
 ask("batch sizes of abc and x")
@@ -111,10 +114,15 @@ ask("batch sizes of abc and x")
 pv.show(["abc", "x"], names=["abc", "x"])
 
 # %% [markdown]
-# With six sequences `batch_sizes` starts at 6, and falls by one whenever a sequence ends.
+# There is one batch size for each time step, and one length for each sequence. `batch_sizes` begins with the number of
+# sequences, and from one step to the next it falls by as many as have ended. Here are six sequences of different lengths,
+# and then four sequences of which three are equally long:
 
 # %%
 pv.show([9, 8, 6, 4, 3, 2])
+
+# %%
+print(pack_sequence([torch.zeros(n) for n in (4, 2, 2, 2)]).batch_sizes)  # falls by three
 
 # %% tags=["claims"]
 packed = pack_sequence([torch.tensor([ord(letter) for letter in word]) for word in ("abc", "x")])
@@ -126,35 +134,47 @@ assert packed.batch_sizes.tolist() == [6, 6, 5, 4, 3, 3, 2, 2, 1]
 # %% [markdown]
 # ## Sorting, and your own order
 #
-# `pack_sequence` takes a list of sequences, `pack_padded_sequence` a padded batch and its lengths. Real batches are not
-# sorted. By default torch refuses them:
+# A data loader usually gives you a padded batch with its lengths, for which there is `pack_padded_sequence`. The two
+# sentences below are the token ids of "Hello, sailor" and "Example". Ids 101 and 102 mark the start and the end, and 0 is
+# padding. We pass `batch_first=True` because the batch is the first dimension of `tokens`.
 
 # %%
-x = torch.arange(20.0).reshape(5, 4)  # 5 steps of 4 sequences
+tokens = torch.tensor([[101, 7592, 1010, 11803, 102], [101, 2742, 102, 0, 0]])
+packed = pack_padded_sequence(tokens, [5, 3], batch_first=True)
+print(packed.data.tolist(), packed.batch_sizes.tolist())
+
+# %% tags=["claims"]
+assert packed.data.tolist() == [101, 101, 7592, 2742, 1010, 102, 11803, 102]
+assert packed.batch_sizes.tolist() == [2, 2, 2, 1, 1]
+
+# %% [markdown]
+# These two were sorted by length, which is rare. By default, torch refuses a batch that is not sorted:
+
+# %%
+x = torch.arange(20.0).reshape(5, 4)  # 5 steps of 4 sequences: time first, torch's default
 try:
     pack_padded_sequence(x, [3, 5, 2, 4])
 except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# With `enforce_sorted=False` torch sorts for you, longest first, and remembers how, in two lists. (ONNX is a file format
-# for networks: notebook 09.)
+# With `enforce_sorted=False`, torch sorts the sequences for you and remembers what it has done. (The message mentions
+# ONNX, a file format for models. You can [ignore that](13_static_graphs.ipynb).)
 
 # %%
 packed = pack_padded_sequence(x, [3, 5, 2, 4], enforce_sorted=False)
 pv.show(packed, indices=True)
 
 # %% [markdown]
-# - `sorted_indices`, at the right: which of your sequences stands in this row now (a is 0, b is 1, …).
-# - `unsorted_indices`, at the left: in which row your sequence stands now. They lead back to your order.
-#
-# The explorer above has both: tick *enforce_sorted*, or *show the index lists*.
+# - `sorted_indices`, on the right, says which of your sequences is in each packed row. 0 is a, 1 is b, and so on.
+# - `unsorted_indices`, on the left, says in which packed row each of your sequences is. It restores your order.
 
 # %%
 ask("order of h_n")
 
 # %% [markdown]
-# You rarely need the lists: an RNN hands `h_n` back in **your** order, and `pad_packed_sequence` the batch.
+# You will rarely use these two lists yourself, because torch applies them for you. An RNN returns `h_n` in **your**
+# order, `pad_packed_sequence` restores your order, and an initial state is taken in your order.
 
 # %% tags=["claims"]
 named = [[f"{letter}{i}" for i in range(1, n + 1)] for letter, n in zip("abcd", (3, 5, 2, 4), strict=True)]
@@ -167,71 +187,15 @@ assert packed.unsorted_indices.tolist() == [2, 0, 3, 1]
 torch.manual_seed(0)
 lstm = torch.nn.LSTM(input_size=4, hidden_size=3)
 sequences = [torch.randn(n, 4) for n in (3, 5, 2, 4)]
-output, (h_n, c_n) = lstm(pack_sequence(sequences, enforce_sorted=False))
+h_0, c_0 = torch.randn(2, 1, 4, 3)
+output, (h_n, c_n) = lstm(pack_sequence(sequences, enforce_sorted=False), (h_0, c_0))
 for row, sequence in enumerate(sequences):
-    assert torch.allclose(h_n[0, row], lstm(sequence)[1][0][0], atol=1e-6)
-
-# %% [markdown]
-# ## A training loop
-#
-# Two sentences as token ids, `Hello, sailor` and `Example`; 101 and 102 mark start and end, 0 is padding. The
-# `lengths` say what is real. `batch_first=True`, because the batch is the first dimension of `tokens`.
-#
-# The model predicts each next token: embedding (a vector for each id) → pack → LSTM → head (a score for each id that
-# may come next) → loss → step.
-
-# %%
-from torch import nn
-
-tokens = torch.tensor([[101, 7592, 1010, 11803, 102], [101, 2742, 102, 0, 0]])
-lengths = torch.tensor([5, 3])
-
-torch.manual_seed(0)
-embedding, lstm, head = nn.Embedding(12000, 16), nn.LSTM(16, 32, batch_first=True), nn.Linear(32, 12000)
-optimizer = torch.optim.Adam([*embedding.parameters(), *lstm.parameters(), *head.parameters()], lr=0.03)
-
-
-def pack(x, lengths):
-    return pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-
-
-# %%
-losses = []
-for _ in range(30):
-    inputs = pack(embedding(tokens[:, :-1]), lengths - 1)  # all but the last token of each
-    targets = pack(tokens[:, 1:], lengths - 1)  # the token that comes next
-    output, _ = lstm(inputs)  # packed in, packed out
-    loss = nn.functional.cross_entropy(head(output.data), targets.data)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
-
-pv.draw.training_curves({"loss": losses}, "Trained on packed batches, the model learns both sentences", y="loss")
-
-# %% [markdown]
-# It cannot reach 0, because after 101 either sentence may follow. Every step is a whole epoch, a pass over all data:
-# there is one batch.
-#
-# No mask, and no padding in the loss: `output.data` and `targets.data` have one row for each real step, in the same
-# order.
-#
-# **What may work on `.data`?** A layer that treats every row alone: `Linear`, an activation, `Dropout`, `LayerNorm`,
-# `Embedding`. Not what looks along time, such as convolution or attention: neighbours in `data` are other sequences.
-
-# %% tags=["claims"]
-import math
-
-assert 2 / 6 * math.log(2) < losses[-1] < 0.35 < 9 < losses[0] < 10
-packed = pack(tokens, lengths)
-assert packed.data.tolist() == [101, 101, 7592, 2742, 1010, 102, 11803, 102]
-assert packed.batch_sizes.tolist() == [2, 2, 2, 1, 1]
-assert output.data.shape[0] == targets.data.shape[0] == 6
+    assert torch.allclose(h_n[0, row], lstm(sequence, (h_0[:, row], c_0[:, row]))[1][0][0], atol=1e-6)
 
 # %% [markdown]
 # ## There and back
 #
-# `pad_packed_sequence` undoes packing. It returns the padded batch **and** the lengths.
+# `pad_packed_sequence` is the inverse of packing. It returns two things: the padded batch *and* the lengths.
 
 # %%
 x = pad_sequence([a, b], batch_first=True)
@@ -242,27 +206,27 @@ print(back)
 print(lengths)
 
 # %% [markdown]
-# Forget `batch_first` on the way back, and there is no error: you get time × batch. Either way you get `max(lengths)`
-# steps: if your batch was wider, ask for its width with `total_length`.
+# Two things can go wrong here without an error. If you forget `batch_first=True` on the way back, you get time × batch.
+# And you always get max(lengths) steps, even if your batch had more. Pass `total_length` to get its full width back.
 
 # %%
-time_major, _ = pad_packed_sequence(packed)
+time_first, _ = pad_packed_sequence(packed)
 wide, _ = pad_packed_sequence(packed, batch_first=True, total_length=6)
-print("batch_first forgotten:", tuple(time_major.shape))
+print("batch_first forgotten:", tuple(time_first.shape))
 print("total_length=6:       ", tuple(wide.shape))
 
 # %% tags=["claims"]
 assert torch.equal(back, x)
 assert lengths.tolist() == [3, 2]
-assert torch.equal(time_major, x.T)
+assert torch.equal(time_first, x.T)
 assert wide.shape == (2, 6)
 
 # %% [markdown]
 # ## What people get wrong
 #
 # - **"Sequences must be sorted."** Only with `enforce_sorted=True`, which is torch's default.
-# - **Building a `PackedSequence` by hand.** `PackedSequence(data, batch_sizes)` knows nothing of your order. You get the
-#   batch back longest first:
+# - **"I can build a `PackedSequence` from `data` and `batch_sizes`."** You can, but it does not know your order. So you
+#   get the batch back with the longest sequence first:
 
 # %%
 unsorted = pack_sequence([b, a], enforce_sorted=False)
@@ -270,14 +234,19 @@ by_hand = torch.nn.utils.rnn.PackedSequence(unsorted.data, unsorted.batch_sizes)
 for name, packed in {"from torch": unsorted, "built by hand": by_hand}.items():
     print(f"{name}: lengths {pad_packed_sequence(packed, batch_first=True)[1].tolist()}")
 
+# %% [markdown]
+# To change the data of a packed sequence, use `packed._replace(data=…)`, which keeps the order.
+
 # %% tags=["claims"]
 assert pad_packed_sequence(unsorted, batch_first=True)[1].tolist() == [2, 3]
 assert pad_packed_sequence(by_hand, batch_first=True)[1].tolist() == [3, 2]
+doubled = unsorted._replace(data=2 * unsorted.data)
+assert pad_packed_sequence(doubled, batch_first=True)[1].tolist() == [2, 3]
 
 # %% [markdown]
-# ## Exercise 1
+# ## Exercise
 #
-# Write `batch_sizes`: from a list of lengths to the number of sequences at each time step.
+# Write `batch_sizes` yourself: turn a list of lengths into the number of sequences at each time step.
 
 # %% tags=["exercise"]
 def my_batch_sizes(lengths):
@@ -289,28 +258,12 @@ def my_batch_sizes(lengths):
 checks.batch_sizes(my_batch_sizes)
 
 # %% [markdown]
-# ## Exercise 2
-#
-# Write the order of `data`: from a list of words to their letters, packed. `["abc", "x"]` gives `["a", "x", "b", "c"]`.
-# The words may come in any order.
-
-# %% tags=["exercise"]
-def my_packed_order(words):
-    # solution
-    longest_first = sorted(words, key=len, reverse=True)
-    return [word[t] for t in range(len(longest_first[0])) for word in longest_first if t < len(word)]
-    # end solution
-
-
-checks.packed_order(my_packed_order)
-
-# %% [markdown]
 # ## You can now
 #
-# - read `data` (step by step) and `batch_sizes` (how many rows each step has) of any packed sequence,
-# - say why: an RNN needs one step of everybody, as one slice,
-# - follow the sort, and trust torch to undo it,
-# - train on packed batches, with the loss on `.data`.
+# - read `data`, which is ordered by time step, and `batch_sizes`, which says how many rows each step has,
+# - explain the order: an RNN needs all inputs of one step as one slice,
+# - pack sequences in any order with `enforce_sorted=False`, and trust torch to restore yours,
+# - pad a packed sequence again, with `batch_first` and `total_length`.
 #
-# Next: [03 Counting FLOPs](03_counting_flops.ipynb). Back: [01 Why pack?](01_why_pack.ipynb) ·
-# [00 Start here](00_start_here.ipynb)
+# Next: [03 Hidden states](03_hidden_states.ipynb). Back: [01 Why pack?](01_why_pack.ipynb) · [00 Start
+# here](00_start_here.ipynb)

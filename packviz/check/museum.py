@@ -1,6 +1,6 @@
 """The exhibits of the error museum: what people meet with packed sequences, why it happens, and what to do.
 
-The texts are in museum.toml. Notebook 11 (or 12) makes nearly each mistake happen, `explain` finds the exhibit of an
+The texts are in museum.toml. Notebook 15 makes nearly each mistake happen, `explain` finds the exhibit of an
 error text, and `explain_errors` adds it to an exception.
 """
 
@@ -94,7 +94,7 @@ class Exhibit(Tabled):
     asked: Sequence[str] = ()
     words: str = ""
     rules: Sequence[_Rule] = ()
-    notebook: str = "11"
+    notebook: str = "15"
 
     @property
     def number(self) -> int:
@@ -236,7 +236,7 @@ def explain(text: str | BaseException) -> Matches:
 
         pv.explain("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor")
 
-    It knows the error texts of some forty mistakes, those of the error museum (notebook 11), and says how sure it is,
+    It knows the error texts of some forty mistakes, those of the error museum (notebook 15), and says how sure it is,
     because several mistakes may share a text. With the traceback it knows more: the same text may come from an
     embedding or from packing. It also finds mistakes without an error, by words such as "h_n order". To explain errors
     as they are raised, with what was passed, use `pv.explain_errors`.

@@ -2,7 +2,7 @@
 
 One batch is run padded and packed (pack, RNN, pad), forward and backward or forward alone, for several kinds of RNN,
 sizes and lengths. Which was faster? And what would a rule have chosen? (Padded results are not the packed ones: see
-notebook 04. Here only time counts.)
+notebook 03. Here only time counts.)
 
 `packviz study heuristics --out notebooks/recorded/heuristics_cpu.json` makes the recorded file, in about four minutes.
 """

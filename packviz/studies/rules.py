@@ -131,7 +131,7 @@ _PAD = "pad"  # those of torch's pad
 class CostModel:
     """Predicts times by the model of `packviz.ops.costs`, with constants fitted to cases.
 
-    These were packed by torch itself. So one term is added for training (notebook 07): torch's pad makes a gradient of
+    These were packed by torch itself. So one term is added for training (notebook 09): torch's pad makes a gradient of
     the padded size for each distinct length.
 
     Batches without padding are not for this model: packing has nothing to save there. (And a packed LSTM whose

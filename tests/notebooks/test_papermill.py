@@ -12,7 +12,7 @@ from nbtools.check import stored_notebooks
 # Other values than the notebook's own, for every notebook that has parameters.
 PARAMETERS: dict[str, dict[str, object]] = {
     "01_why_pack": {"lengths": [9, 2, 2]},
-    "06_benchmark": {
+    "08_benchmark": {
         "device": "cpu:0",
         "quick": False,
         "setups": "B",
@@ -22,7 +22,7 @@ PARAMETERS: dict[str, dict[str, object]] = {
         "step": 4,
         "methods": "packed, padded",
     },
-    "10_should_you_pack": {"my_lengths": [9, 2, 7, 5, 3, 8, 4, 6], "mode": "LSTM", "hidden_size": 8, "batch_size": 4},
+    "11_should_you_pack": {"my_lengths": [9, 2, 7, 5, 3, 8, 4, 6], "mode": "LSTM", "hidden_size": 8, "batch_size": 4},
 }
 
 

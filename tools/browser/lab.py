@@ -55,8 +55,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 # What JupyterLab itself writes to the console on a good day (its plugins load each other's optional parts).
 HARMLESS_CONSOLE = re.compile(r"favicon|ResizeObserver loop")
-# JupyterLab asks every kernel for its widgets, ipywidgets imported there or not; the kernel says so on stderr.
-HARMLESS_STDERR = re.compile(r"^No such comm( target registered: jupyter\.widget\.control|: [0-9a-f-]+)$")
+# JupyterLab asks every kernel for its widgets, ipywidgets imported there or not; the kernel says so on stderr. And
+# torch.profiler says on stderr when it starts and stops.
+HARMLESS_STDERR = re.compile(
+    r"^No such comm( target registered: jupyter\.widget\.control|: [0-9a-f-]+)$|^(USDT:.*\bprofiler_st(art|op)\s*)+$"
+)
 SHOT_HEIGHT = 1600
 CHROME_HEIGHT = 120  # JupyterLab's own bars above a notebook, at most
 

@@ -1,4 +1,4 @@
-"""The exercises on counting: FLOPs, and how the backward pass grows (notebooks 03 and 07)."""
+"""The exercises on counting: FLOPs, and how the backward pass grows (notebooks 07 and 09)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from packviz.lessons.exercise import Comparison, Verdict, entries, exercise
 def gru_flops(answer: Callable[[int, int, list[int]], Any]) -> Verdict:
     """Checks a function from input size, hidden size and lengths to the packed forward GEMM FLOPs of a GRU.
 
-    It belongs to notebook 03.
+    It belongs to notebook 07.
     """
     cases = [(3, 7, [9, 8, 6, 4, 3, 2]), (1, 1, [1]), (2, 5, [4, 4]), (16, 4, [3, 5, 2, 4]), (8, 8, [10, 1])]
     counts = [flops(Spec("GRU", i, h), lengths) for i, h, lengths in cases]
@@ -53,7 +53,7 @@ NEAR = 0.1
 def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
     """Checks a function from lengths and features to the bytes that pad's backward writes, within 10 %.
 
-    It belongs to notebook 07.
+    It belongs to notebook 09.
     """
     batches = [(spread(d, 128, 64), 32) for d in (8, 16, 32, 64)]
     batches += [(spread(12, 30, 50), 5), ([*range(40, 20, -1)], 1)]

@@ -1,4 +1,4 @@
-"""The exercises on mistakes: what breaks a static graph, and what is silently wrong (notebooks 09 and 11)."""
+"""The exercises on mistakes: what breaks a static graph, and what is silently wrong (notebooks 13 and 15)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CASES = ((5, [5, 3]), (5, [5, 5]), (5, [4, 2]), (6, [1, 1]))
 
 @exercise
 def repaired_network(answer: type[Network]) -> Verdict:
-    """Checks a network that must return its packed output as a padded tensor over all time steps (notebook 09)."""
+    """Checks a network that must return its packed output as a padded tensor over all time steps (notebook 13)."""
     import torch  # noqa: PLC0415
 
     from packviz.check import networks  # noqa: PLC0415
@@ -76,7 +76,7 @@ def spoilt_batches() -> list[tuple[Any, list[int], bool]]:
 def repaired_batches(answer: Any) -> Verdict:
     """Checks three batches with a silent mistake each, repaired: a list of `(x, lengths, batch_first)`.
 
-    It belongs to notebook 11.
+    It belongs to notebook 15.
     """
     from packviz.ops.original import pack_padded_sequence, unpack_sequence  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The exercises on padded and packed results (notebooks 04 and 05)."""
+"""The exercises on padded and packed results (notebooks 03 to 06)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from packviz.lessons.exercise import Comparison, Verdict, exercise
 def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
     """Checks a function from the output of a packed bidirectional RNN to the final states of both directions.
 
-    It belongs to notebook 04.
+    It belongs to notebook 03.
     """
     from torch import Tensor, arange, zeros  # noqa: PLC0415
 
@@ -55,7 +55,7 @@ def _taken_from(values: list[float]) -> str:
 def masked_mean(answer: Callable[[Any, list[int]], Any]) -> Verdict:
     """Checks a function from a padded batch `(B, T, F)` and its lengths to the mean over the real steps.
 
-    It belongs to notebook 05.
+    It belongs to notebook 04.
     """
     from torch import stack, tensor  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The exercises on flat rows, and on rows that hold several documents (notebook 12)."""
+"""The exercises on flat rows, and on rows that hold several documents (notebook 14)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from packviz.lessons.exercise import Comparison, Verdict, entries, exercise
 
 @exercise
 def document_ids(answer: Callable[[list[int]], Any]) -> Verdict:
-    """Checks a function from lengths to the number of the document that each flat row belongs to (notebook 12)."""
+    """Checks a function from lengths to the number of the document that each flat row belongs to (notebook 14)."""
     for lengths in ([5, 3, 2], [2, 3], [1], [1, 1, 4], [3, 3]):
         target = [b for b, n in enumerate(lengths) for _ in range(n)]
         rows = Comparison(f"document ids of lengths {lengths}", *entries(answer(list(lengths)), target))
@@ -37,7 +37,7 @@ def _ids_hint(rows: Comparison, lengths: Sequence[int]) -> str:
 def first_fit_decreasing(answer: Callable[[list[int], int], Any]) -> Verdict:
     """Checks a function from lengths and a row size to rows, as few as first-fit decreasing needs.
 
-    It belongs to notebook 12.
+    It belongs to notebook 14.
     """
     many, drawn = [1 + 37 * i % 23 for i in range(40)], list[Comparison]()
     for lengths, row_size in (([3, 7, 4, 5, 4], 8), ([5, 3, 2], 7), ([2, 2, 2, 2], 4), ([6], 6), (many, 24)):

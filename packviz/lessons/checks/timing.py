@@ -1,4 +1,4 @@
-"""The exercises on time: measured on simulated machines, saved by cuts, shared by workers (notebooks 06, 08, 10)."""
+"""The exercises on time: measured on simulated machines, saved by cuts, shared by workers (notebooks 08, 10 to 12)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Simulated:
 
 @exercise
 def fair_ratio(answer: Callable[[Any, Any, Callable[[], float]], Any]) -> Verdict:
-    """Checks a function of `(a, b, clock)` that says how many times as long b takes as a (notebook 06)."""
+    """Checks a function of `(a, b, clock)` that says how many times as long b takes as a (notebook 08)."""
     runs = {kind: Simulated(kind) for kind in _MACHINES}
     ratios = {kind: float(answer(machine.a, machine.b, machine.clock)) for kind, machine in runs.items()}
     drawing = [_drawn(runs, ratios)]
@@ -99,7 +99,7 @@ def _drawn(runs: dict[str, Simulated], ratios: dict[str, float]) -> Sweep:
 
 @exercise
 def cheapest_staircase(lengths: Sequence[int], cuts: Any, call: int) -> Verdict:
-    """Checks cuts of a staircase that no other beats, when a call costs as much as `call` cells (notebook 08)."""
+    """Checks cuts of a staircase that no other beats, when a call costs as much as `call` cells (notebook 10)."""
     n, price = Layout(lengths).lengths.tolist(), Rates(fixed=0, call=call, step=0, cell=1)
     try:
         stairs = Stairs(n, list(map(operator.index, cuts)))
@@ -141,7 +141,7 @@ def _cuts_hint(stairs: Stairs, yours: Prediction, alike: Prediction | None, best
 def worker_loss(answer: Callable[[Any, int, int], Any]) -> Verdict:
     """Checks a worker's loss that makes the average of the workers' gradients that of all tokens' mean.
 
-    It belongs to notebook 10.
+    It belongs to notebook 12.
     """
     from torch import Tensor, arange, autograd  # noqa: PLC0415
 

@@ -121,7 +121,7 @@ def test_all_lengths_those_of_a_wider_batch_are_no_end_marks():
     assert (found.level, found.rule) == ("warning", "padding inside the length")
 
 
-@pytest.mark.parametrize("name", ["00_start_here", "01_why_pack", "02_inside_a_packed_sequence", "04_hidden_states"])
+@pytest.mark.parametrize("name", ["00_start_here", "01_why_pack", "02_inside_a_packed_sequence", "03_hidden_states"])
 def test_no_false_alarm_in_the_notebooks(name, monkeypatch, capsys):
     alarms, seen = [], []
 
@@ -136,8 +136,8 @@ def test_no_false_alarm_in_the_notebooks(name, monkeypatch, capsys):
     exec(compile(code, name, "exec"), {"__name__": "a notebook"})
     capsys.readouterr()
     assert seen
-    # Some batches hold random numbers everywhere. Notebook 04 puts NaN into the padding, to show what it does.
-    nan = {"NaN in the padding"} if name.startswith("04") else set()
+    # Some batches hold random numbers everywhere. Notebook 03 puts NaN into the padding, to show what it does.
+    nan = {"NaN in the padding"} if name.startswith("03") else set()
     assert {one.rule for one in alarms} <= {UNDECIDED} | nan
 
 

@@ -23,7 +23,7 @@ from packviz.check.museum import EXHIBITS, NOTHING, SECTIONS, named
 
 SOURCES = {
     path.name[:2]: path.read_text(encoding="utf-8")
-    for name in ("11_error_museum.py", "12_beyond_rnns.py")
+    for name in ("15_error_museum.py",)
     for path in [Path(__file__).parents[3] / "notebooks" / "source" / name]
 }
 NAMES = [one.name for one in EXHIBITS]
@@ -235,10 +235,10 @@ def test_the_notebook_has_them_all_in_order_and_checks_each(notebook):
 
 
 def test_the_plan_leads_to_every_exhibit():
-    (plan,) = [text for kind, text in cells("11") if kind == "markdown" and text.startswith("## Plan")]
+    (plan,) = [text for kind, text in cells("15") if kind == "markdown" and text.startswith("## Plan")]
     links = re.findall(r"(\d+) \[(.*?)\]\(#(.*?)\)", plan)
     assert sorted(links, key=lambda link: int(link[0])) == [
-        (str(one.number), one.name, f"{one.number}. {one.name}".replace(" ", "-")) for one in shown_in("11")
+        (str(one.number), one.name, f"{one.number}. {one.name}".replace(" ", "-")) for one in shown_in("15")
     ]
 
 
@@ -296,7 +296,7 @@ def test_an_explanation_says_why_and_what_to_do():
     (said,) = re.findall(r'pv\.explain\("(.*)"\)', pv.explain.__doc__)
     found, one = pv.explain(said), named("Lengths on the GPU")
     assert found.sure
-    assert found.summary == "Sure: Lengths on the GPU, exhibit 12 of notebook 11."
+    assert found.summary == "Sure: Lengths on the GPU, exhibit 12 of notebook 15."
     assert found.to_text() == repr(found) == f"{found.summary}\n\n{one.to_text()}"
     assert one.to_html() in found._repr_html_()
     with pytest.raises(RuntimeError) as raised:

@@ -93,7 +93,7 @@ def test_elementwise_is_what_aten_does(spec, layout):
 
 
 def test_the_fused_kernel_hides_its_products():
-    """The trap of notebook 03. If this fails, PyTorch's counter has learnt the kernel, and the notebook must say so."""
+    """The trap of notebook 07. If this fails, PyTorch's counter has learnt the kernel, and the notebook must say so."""
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this build of PyTorch has no oneDNN")
     with FlopCounterMode(display=False) as counter:

@@ -31,7 +31,7 @@ def same(counted, expected, pad):
         pytest.fail(
             f"changed upstream: torch {torch.__version__} has a derivative formula for _pad_packed_sequence"
             f" ({pad.formula}), so its backward pass is no chain of copies any more. packviz counts it as it is;"
-            " notebook 07 says so where it prints the verdict, but its story needs rewriting."
+            " notebook 09 says so where it prints the verdict, but its story needs rewriting."
         )
     assert counted == expected, "broken here, or torch has other operators: autograd still records pad's copies"
 

@@ -29,7 +29,7 @@ def test_it_starts_empty_handed():
 def test_it_starts_as_told():
     panel = MuseumExplorer("KeyError: x\nRuntimeError: Length of all samples has to be greater than 0")
     assert panel.found[0].name == "An empty sequence"
-    assert words(panel.summary).startswith("Sure: An empty sequence, exhibit 14 of notebook 11")
+    assert words(panel.summary).startswith("Sure: An empty sequence, exhibit 14 of notebook 15")
 
 
 @pytest.mark.parametrize("said", TEXTS)
@@ -69,7 +69,7 @@ def test_any_text_may_be_pasted(text):
 
 def test_its_stored_form():
     bundle = MuseumExplorer(TEXTS[0])._repr_mimebundle_()
-    assert bundle["text/plain"].startswith("Not sure, perhaps: Batch and time swapped, exhibit 1 of notebook 11")
+    assert bundle["text/plain"].startswith("Not sure, perhaps: Batch and time swapped, exhibit 1 of notebook 15")
     assert museum.named("Batch and time swapped").to_html() in bundle["text/html"]
     assert "var(" not in bundle["text/html"]  # where it is stored it takes the colour of the page
     assert "image/svg+xml" not in bundle

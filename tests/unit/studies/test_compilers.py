@@ -23,7 +23,7 @@ def survey(names, **options):
 
 @pytest.fixture(scope="module", params=[pytest.param(NAMES, marks=pytest.mark.slow)], ids=["all"])
 def table(request):
-    """The real table. The quick profile leaves it to notebook 09, which surveys all networks at every run."""
+    """The real table. The quick profile leaves it to notebook 13, which surveys all networks at every run."""
     return survey(request.param)
 
 

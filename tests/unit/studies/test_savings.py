@@ -1,4 +1,4 @@
-"""The experiment of notebook 03: equal FLOPs from few and from many distinct lengths."""
+"""The experiment of notebook 07: equal FLOPs from few and from many distinct lengths."""
 
 import json
 

@@ -474,7 +474,7 @@ assert torch.equal(h_n, network(x))  # without fullgraph: right
 # %% [markdown]
 # ### 20. Exporting one half
 #
-# The model packs, and what it returns is packed. ONNX, a file format for networks, has no such thing. (Notebook 09
+# The model packs, and what it returns is packed. ONNX, a file format for networks, has no such thing. (Notebook 13
 # exports a whole pair, with the package `onnx`.)
 
 
@@ -679,5 +679,4 @@ assert all(pv.diagnose(*batch) for batch in (one, two, three))  # it has somethi
 # - let the data tell you: `pv.diagnose` before training, `pv.explain_errors` around it,
 # - repair each: most fixes are one argument.
 #
-# Next: [12 Beyond RNNs](12_beyond_rnns.ipynb). Back: [10 Should you pack?](10_should_you_pack.ipynb) ·
-# [00 Start here](00_start_here.ipynb)
+# Back: [14 Beyond RNNs](14_beyond_rnns.ipynb) · [00 Start here](00_start_here.ipynb)

@@ -1,0 +1,319 @@
+# %% [markdown]
+# # Hidden states
+#
+# **Which results of an RNN does padding change, and which does it leave alone?**
+#
+# After this notebook, you can
+#
+# - say which of `output`, `h_n`, `c_n` and the gradients are wrong if a batch is padded,
+# - explain why, by following a hidden state through the padding,
+# - recognise the wrong outputs of a bidirectional RNN,
+# - get the right results without packing, where that is possible.
+#
+# Time: 19 minutes.
+#
+# ## One batch, padded and packed
+#
+# Notebook 01 showed that padding changes a final state. An RNN has more results than that, so let us compare them all.
+# We take the four sequences a, b, c and d again, with two random features at each time step, and pad them on the right.
+
+# %%
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+
+import packviz as pv
+from packviz.lessons import ask, checks
+
+torch.manual_seed(0)
+lengths = [3, 5, 2, 4]
+sequences = [torch.randn(n, 2) for n in lengths]
+x = pad_sequence(sequences, batch_first=True)  # (B, T, features): the batch is the first dimension
+packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+
+# %% [markdown]
+# An LSTM returns three tensors. `output` is the hidden state at every time step. `h_n` is the final hidden state and
+# `c_n` the final *cell state*, which is the LSTM's second state, both of shape (layers · directions, B, hidden size).
+#
+# Row b has no padding, and row c has three steps of it.
+
+# %%
+ask("what padding changes")
+
+# %%
+lstm = torch.nn.LSTM(input_size=2, hidden_size=3, batch_first=True)
+_, (padded_h_n, _) = lstm(x)
+_, (packed_h_n, _) = lstm(packed)
+for row in (1, 2):
+    for name, h_n in [("padded", padded_h_n), ("packed", packed_h_n)]:
+        print(f"h_n of {'abcd'[row]}, {name}:", h_n[0, row].detach().numpy().round(2))
+
+# %% [markdown]
+# `pv.compare` compares everything, for any RNN and any batch, including your own.
+
+# %%
+comparison = pv.compare(lstm, x, lengths)
+comparison
+
+# %% tags=["claims"]
+unpacked, _ = pad_packed_sequence(lstm(packed)[0], batch_first=True)
+for row, n in enumerate(lengths):
+    assert torch.allclose(lstm(x)[0][row, :n], unpacked[row, :n], atol=1e-6)
+    assert unpacked[row, n:].eq(0).all()
+    assert torch.allclose(padded_h_n[0, row], packed_h_n[0, row], atol=1e-6) == (n == 5)
+assert comparison.agrees.outputs
+assert comparison.agrees.gradients_outputs
+for what in ("h_n", "c_n", "gradients_h_n"):
+    assert comparison.needs_packing(what)
+
+# %% [markdown]
+# Each number is the difference between padded and packed, in percent of the largest value in its row. `=` means that they
+# differ by rounding only, and hatched cells are padding.
+#
+# The outputs at real steps agree, and so do the gradients of a loss that reads nothing else. The final states of a, c and
+# d differ, and so do the gradients of a loss on `h_n`.
+#
+# ## Through the padding
+#
+# What happens to the state of c? An RNN does not know which steps are padding. After the two steps of c, it reads three
+# steps of zeros, and each of them changes the state. If the batch is packed, the state stays where it was. The next
+# picture shows how far apart the two states are.
+
+# %%
+from packviz.check.trajectories import trajectory
+
+trajectory(comparison)
+
+# %% tags=["claims"]
+curves = trajectory(comparison).curves
+for n, curve in zip(lengths, curves, strict=True):
+    assert not any(curve.padded[:n])
+    assert all(distance > 0.01 for distance in curve.padded[n:])
+
+# %% [markdown]
+# The dot marks the step at which `h_n` is read. If the batch is padded, that is the last step of the *batch*, for every
+# row.
+#
+# Now try other paddings and other RNNs. Set *padding* to **NaN**, and then increase *layers*. Which outputs stay right?
+
+# %%
+from packviz.explorers import StatesExplorer
+
+StatesExplorer([8, 5, 3])
+
+# %% [markdown]
+# If an RNN reads in one direction and the padding comes after the data, its outputs at real steps are right, whatever
+# the padding holds and however many layers there are. The reason is that no real step comes after the padding.
+
+# %% tags=["claims"]
+for padding in ("zeros", "noise", "NaN"):
+    for layers in (1, 2, 3):
+        agrees = StatesExplorer([8, 5, 3], padding=padding, layers=layers).result.agrees
+        assert agrees.outputs
+        assert not agrees.h_n
+
+# %% [markdown]
+# ## Two directions
+#
+# A bidirectional RNN also reads each row from its last time step to its first. `output` then has two halves, and the
+# second half comes from this *reverse* direction.
+
+# %%
+ask("reverse half")
+
+# %%
+torch.manual_seed(0)
+both = torch.nn.LSTM(2, 5, bidirectional=True, batch_first=True)
+comparison = pv.compare(both, x, lengths, gradients=False)
+comparison
+
+# %% [markdown]
+# The reverse direction meets the padding **first**, and carries what it has read there into the real steps. The real
+# steps next to the padding usually suffer most. In the panel above, tick **bidirectional**: every number without a
+# hatch is a wrong output at a real step.
+#
+# With two layers, even the forward half is wrong, because the second layer reads both halves of the first.
+
+# %% tags=["claims"]
+assert comparison.agrees.outputs_forward
+assert not comparison.agrees.outputs_reverse
+two = pv.compare(torch.nn.LSTM(2, 5, num_layers=2, bidirectional=True, batch_first=True), x, lengths, gradients=False)
+assert not two.agrees.outputs_forward
+
+# %% [markdown]
+# ## All cases at once
+#
+# The table below compares each result with running every sequence alone, which is right by definition. People also look
+# for the final state in `output`: at each sequence's own last step (*len-1*), at the last step of the batch
+# (`output[:, -1]`), or at step 0, where the reverse direction ends. Which of these hold a final state?
+
+# %%
+from packviz.check.truth import truth_table
+
+truth_table("LSTM")
+
+# %% tags=["claims"]
+table = truth_table("LSTM")
+no_final_state = {"output at len-1, reverse", "output[:, -1], forward"}  # not even packed
+for answer in table.answers:
+    if answer.method == "packed":
+        wrong = {question for question, right in answer.right.items() if right is False}
+        assert wrong == (no_final_state if answer.directions == 2 else no_final_state - {"output at len-1, reverse"})
+
+# %% tags=["claims"]
+for directions, layers, right in ((1, 1, True), (1, 2, True), (2, 1, True), (2, 2, False)):
+    case = {"directions": directions, "layers": layers}
+    assert table.right("outputs, forward", "padded", **case) == right
+    assert table.right("output at len-1, forward", "padded", **case) == right
+    assert not table.right("h_n", "padded", **case)
+    assert not table.right("c_n", "padded", **case)
+    assert not table.right("output[:, -1], forward", "padded", **case)
+for layers in (1, 2):
+    for question in ("outputs, reverse", "output at len-1, reverse", "output[:, 0], reverse"):
+        assert not table.right(question, "padded", directions=2, layers=layers)
+bare = truth_table("LSTM", bias=False)  # without biases, a state of zeros that reads zeros stays where it is
+assert bare.right("outputs, reverse", "padded", directions=2, layers=1)
+assert bare.right("outputs, forward", "padded", directions=2, layers=2)
+assert not bare.right("outputs, reverse", "padded", directions=2, layers=2)
+
+# %% [markdown]
+# So if your RNN has one direction, and you use nothing but its outputs at real steps, **you do not need packing to be
+# right**. With two directions, you need packing or one of the replacements below.
+#
+# Two entries are wrong even if you pack. `output[:, -1]` is padding for all but the longest sequences, and at len−1 the
+# reverse direction has read a single step.
+#
+# ## NaN in the padding
+#
+# Some pipelines leave NaN where nothing was measured. A loss that reads real steps only is still finite. Are its
+# gradients?
+
+# %%
+ask("NaN in the padding")
+
+# %%
+a = torch.tensor([[1.0, 1], [2, 2], [3, 3], [4, 4], [5, 5]])
+b = torch.tensor([[10.0, 10], [20, 20]])
+with_nan = pad_sequence([a, b], batch_first=True, padding_value=float("nan"))
+
+output, _ = lstm(with_nan)
+loss = output[pv.real_mask([5, 2])].sum()
+loss.backward()
+print(f"loss {loss.item():.2f}, gradient {lstm.weight_hh_l0.grad[0, 0].item()}")
+
+# %% tags=["claims"]
+for pack in (False, True):
+    lstm.zero_grad()
+    batch = pack_padded_sequence(with_nan, [5, 2], batch_first=True) if pack else with_nan
+    real_steps = lstm(batch)[0].data if pack else lstm(batch)[0][pv.real_mask([5, 2])]
+    real_steps.sum().backward()
+    gradient = torch.cat([weight.grad.flatten() for weight in lstm.parameters()])
+    assert gradient.isfinite().all() if pack else gradient.isnan().all()
+two_rows = pad_sequence([a, b], batch_first=True)
+packed_two = pack_padded_sequence(two_rows, [5, 2], batch_first=True)
+assert packed_two.data[:, 0].tolist() == [1, 10, 2, 20, 3, 4, 5]
+assert packed_two.batch_sizes.tolist() == [2, 2, 1, 1, 1]
+assert (two_rows[..., 0].numel(), len(packed_two.data)) == (10, 7)
+example = pv.compare(torch.nn.LSTM(2, 3, batch_first=True), two_rows, [5, 2])
+assert example.agrees.outputs
+assert not example.agrees.h_n
+
+# %% [markdown]
+# The backward pass multiplies the gradient of each padding step, which is zero, by the NaN in it, and 0 · NaN is NaN.
+# After one step of the optimiser, every weight is NaN. So fill the padding with zeros, or pack. This is the one case in
+# which padding breaks the gradients of a loss on real steps.
+#
+# ## Right without packing
+#
+# **One direction: gather.** You find the last layer's final state in `output`, at each sequence's own last step. The
+# final states of lower layers are not there, and neither is `c_n`.
+
+# %%
+output, _ = lstm(x)  # padded
+gathered = output[torch.arange(4), torch.tensor(lengths) - 1]
+print("equal to packed:", torch.allclose(gathered, packed_h_n[0], atol=1e-6))
+
+# %% [markdown]
+# **Reverse direction: flip.** Flip each sequence *within its length*, so that its padding stays at the end, run a forward
+# RNN with the weights of the reverse direction, and flip the result back. `pv.align` moves the padding to the left, and
+# `flip(1)` then reverses time. With several layers, do this in each layer.
+
+
+# %%
+def flip(x, lengths):
+    return pv.align(x, lengths, padding_side="left", batch_first=True).flip(1)
+
+
+reverse, weights = torch.nn.LSTM(2, 5, batch_first=True), both.state_dict()
+reverse.load_state_dict({k.removesuffix("_reverse"): w for k, w in weights.items() if k.endswith("_reverse")})
+flipped = flip(reverse(flip(x, lengths))[0], lengths)
+wanted = pad_packed_sequence(both(packed)[0], batch_first=True)[0][..., 5:]
+print("equal to packed:", torch.allclose(flipped[pv.real_mask(lengths)], wanted[pv.real_mask(lengths)], atol=1e-6))
+
+# %% tags=["claims"]
+assert torch.allclose(gathered, packed_h_n[0], atol=1e-6)
+assert torch.allclose(flipped[pv.real_mask(lengths)], wanted[pv.real_mask(lengths)], atol=1e-6)
+deep = torch.nn.LSTM(2, 3, num_layers=2, batch_first=True)
+_, (deep_h_n, deep_c_n) = deep(packed)
+gathered = deep(x)[0][torch.arange(4), torch.tensor(lengths) - 1]
+assert torch.allclose(gathered, deep_h_n[1], atol=1e-6)
+assert not torch.allclose(gathered, deep_h_n[0], atol=0.01)
+assert not torch.allclose(gathered, deep_c_n[1], atol=0.01)
+
+# %% [markdown]
+# ## What people get wrong
+#
+# - **"Padding does not lead to inaccurate representations."** That holds for outputs at real steps in one direction. It
+#   does not hold for the reverse half, for either half if a bidirectional RNN has two layers, or for the `h_n` and `c_n`
+#   of a row with padding.
+# - **"Without biases, padding with zeros does no harm."** A state of zeros that reads zeros stays zero, so a reverse
+#   direction that starts in the padding is unharmed. But a forward state is not zero when it reaches the padding.
+# - **"The last output is the final state."** `output[:, -1]` is padding for all but the longest sequences.
+# - **"With the same seed, padded and packed training must agree."** Dropout between layers draws one number for each
+#   *computed* cell, and a packed batch has fewer of them, so other units are dropped. Compare without dropout.
+
+# %% tags=["claims"]
+dropping = torch.nn.LSTM(2, 3, num_layers=2, dropout=0.5, batch_first=True)
+
+
+def outputs(pack):
+    torch.manual_seed(1)
+    result = dropping(packed if pack else x)[0]
+    return (pad_packed_sequence(result, batch_first=True)[0] if pack else result)[pv.real_mask(lengths)]
+
+
+assert torch.equal(outputs(pack=False), outputs(pack=False))
+assert (outputs(pack=False) - outputs(pack=True)).abs().max() > 0.01
+dropping.eval()
+assert torch.allclose(outputs(pack=False), outputs(pack=True), atol=1e-6)
+
+# %% [markdown]
+# ## Exercise
+#
+# `output`, of shape `(B, T, 2 · H)`, comes from a *packed* bidirectional RNN, with the forward half first. Return the
+# final states of both directions, `(B, 2 · H)`, also with the forward half first. `lengths` is a list.
+#
+# The check fills `output` with numbers that say where they come from, so it can show you what you took.
+
+
+# %% tags=["exercise"]
+def my_final_states(output, lengths):
+    # solution
+    half = output.shape[2] // 2
+    last = torch.tensor(lengths) - 1
+    forward = output[torch.arange(len(lengths)), last, :half]
+    return torch.cat([forward, output[:, 0, half:]], dim=1)
+    # end solution
+
+
+checks.final_states(my_final_states)
+
+# %% [markdown]
+# ## You can now
+#
+# - say what padding changes: `h_n` and `c_n` of every row with padding, and the gradients of a loss on them,
+# - explain it: the RNN reads on through the padding,
+# - recognise the wrong outputs of a bidirectional RNN: the reverse half, and with more layers both halves,
+# - replace packing by a gather or a flip.
+#
+# Next: [04 Masks and losses](04_masks_and_losses.ipynb). Back: [02 Inside a packed
+# sequence](02_inside_a_packed_sequence.ipynb) · [00 Start here](00_start_here.ipynb)

@@ -1,0 +1,253 @@
+# %% [markdown]
+# # Masks and losses
+#
+# **Which computations read the padding by mistake, and how do you stop them?**
+#
+# After this notebook, you can
+#
+# - compute a loss and an accuracy over the real cells only,
+# - pool, normalise and attend without reading the padding,
+# - work on `PackedSequence.data` directly, and say when that is right.
+#
+# Time: 15 minutes.
+#
+# ## A loss that reads the padding
+#
+# A padded batch goes through a model, and the loss compares its predictions with targets that are padded as well. A
+# *mask* says which cells are real. You can make one in one line, `torch.arange(T) < torch.tensor(lengths)[:, None]`, or
+# with `pv.real_mask`. Both are True at real cells.
+
+# %%
+import torch
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
+
+import packviz as pv
+from packviz.lessons import ask, checks, sentences
+
+lengths = [3, 5, 2, 4]
+mask = pv.real_mask(lengths)
+pv.draw.Aligned.of(mask, lengths, title="real_mask([3, 5, 2, 4])", batch_first=True)
+
+# %% [markdown]
+# Suppose that the predictions for a, b, c and d are wrong by 0.5 at each of their 14 real cells, and that at the six
+# padding cells prediction and target are both 0.
+
+# %%
+ask("loss over padding")
+
+# %%
+torch.manual_seed(0)
+target = pad_sequence([torch.randn(n) for n in lengths], batch_first=True)
+prediction = target + 0.5 * mask
+
+print(f"all cells:  {F.mse_loss(prediction, target):.3f}")
+print(f"real cells: {pv.masked_loss(F.mse_loss, prediction, target, lengths, batch_first=True):.3f}")
+
+# %% tags=["claims"]
+assert torch.isclose(F.mse_loss(prediction, target), torch.tensor(0.25 * 14 / 20))
+six = [9, 8, 6, 4, 3, 2]
+real_of_six = pv.real_mask(six)
+six_target = torch.where(real_of_six, torch.randn(6, 9), 0)
+unmasked = F.mse_loss(six_target + 0.5 * real_of_six, six_target)
+masked = pv.masked_loss(F.mse_loss, six_target + 0.5 * real_of_six, six_target, six, batch_first=True)
+assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
+
+# %% [markdown]
+# The sum of the squared errors is the same, but a plain mean divides it by all 20 cells instead of the 14 real ones. The
+# gradients are too small by the same factor, and in the next batch this factor is another one.
+#
+# `pv.masked_loss` takes any of torch's loss functions and the arguments you would give it. For `F.cross_entropy`, logits
+# are `(B, T, C)` and targets `(B, T)`. It also takes a tensor with one number per cell. If this number is 1 where a
+# prediction is right and 0 where it is wrong, the result is the accuracy. In plain torch, index with the mask:
+# `F.mse_loss(prediction[mask], target[mask])`.
+#
+# ## Straight on the packed data
+#
+# A packed batch holds no padding, so there is nothing to mask. A layer does not accept a `PackedSequence`, but it accepts
+# `packed.data`, which has one row for each real cell. Put the result back with `_replace(data=…)`, which keeps the order.
+
+# %%
+x = pad_sequence([torch.randn(n, 4) for n in lengths], batch_first=True)
+packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+targets = pack_padded_sequence(target, lengths, batch_first=True, enforce_sorted=False)
+linear = torch.nn.Linear(4, 1)
+
+scores = packed._replace(data=linear(packed.data).squeeze(1))
+print(f"packed: {F.mse_loss(scores.data, targets.data):.4f}")
+print(f"masked: {F.mse_loss(linear(x).squeeze(2)[mask], target[mask]):.4f}")
+
+# %% tags=["claims"]
+loss = F.mse_loss(scores.data, targets.data)
+masked = pv.masked_loss(F.mse_loss, linear(x).squeeze(2), target, lengths, batch_first=True)
+assert torch.allclose(loss, masked)
+elementwise = F.mse_loss(linear(x).squeeze(2), target, reduction="none")
+assert torch.equal(masked, pv.masked_loss(elementwise, lengths, batch_first=True))
+assert torch.allclose(pv.unpack_to_length(scores, 5, batch_first=True)[mask], linear(x).squeeze(2)[mask], atol=1e-6)
+right = (torch.arange(5) % 2 == 0).float().expand(4, 5)
+assert pv.masked_loss(right, lengths, batch_first=True) == right[mask].mean()
+
+# %% [markdown]
+# This saves the work on the padding, too. It is right for layers that treat each cell alone, such as `Linear`, an
+# activation or `LayerNorm`. It is wrong for anything that looks along time, such as a convolution or attention, because
+# in `data` the neighbour of a row belongs to another sequence.
+#
+# Both sides of a loss must have the same order. `packed.data` is ordered by time step, and `target[mask]` by sequence, so
+# do not mix the two: their shapes agree, and no error tells you.
+#
+# ## Three layers that read the padding
+
+# %%
+ask("reads the padding")
+
+# %% [markdown]
+# **Pooling.** A mean over time divides by T instead of the length. A maximum over time finds the zeros of the padding if
+# all real values are negative. Sequence c has 2 real steps of 5:
+
+# %%
+negative = torch.where(mask[..., None], -1 - x.abs(), 0)  # every real value is below −1
+mean_of_real = negative.sum(1) / torch.tensor(lengths)[:, None]
+max_of_real = negative.masked_fill(~mask[..., None], -torch.inf).amax(1)
+print(f"mean of c:    over all steps {negative.mean(1)[2, 0]:5.2f}   over real steps {mean_of_real[2, 0]:5.2f}")
+print(f"maximum of c: over all steps {negative.amax(1)[2, 0]:5.2f}   over real steps {max_of_real[2, 0]:5.2f}")
+
+# %% tags=["claims"]
+for b, length in enumerate(lengths):
+    assert torch.allclose(mean_of_real[b], negative[b, :length].mean(0))
+    assert torch.allclose(negative.mean(1)[b], mean_of_real[b] * length / 5)
+    assert torch.allclose(max_of_real[b], negative[b, :length].amax(0))
+assert (max_of_real < -1).all()
+
+# %% [markdown]
+# **BatchNorm.** It computes one mean and one variance over all cells, so the zeros of the padding change both, and every
+# real cell with them. Give it `packed.data`. BatchNorm does not treat cells alone, but it does not look along time
+# either: in `packed.data` it finds every real cell and no padding, in whatever order.
+
+# %% tags=["claims"]
+far = packed.data + 10
+padded = pv.unpack_to_length(packed._replace(data=far), 5).flatten(0, 1)
+over_all, over_real = (torch.nn.BatchNorm1d(4, momentum=1.0) for _ in range(2))
+over_all(padded)
+over_real(far)
+assert torch.allclose(over_real.running_mean, far.mean(0))
+assert torch.allclose(over_all.running_mean, over_real.running_mean * 14 / 20)
+assert (over_all.running_var > 10 * over_real.running_var).all()
+
+# %% [markdown]
+# **Attention.** Each time step, as a *query*, distributes a weight of 100 % over all time steps, the *keys*. Without a mask,
+# padded keys get some of it. Here are the weights for the two queries of sequence c, in percent:
+
+# %%
+attention = torch.nn.MultiheadAttention(4, 1, batch_first=True, bias=False)
+_, unmasked = attention(x, x, x)
+output, weights = attention(x, x, x, key_padding_mask=~mask)
+title = "Without a mask, c gives most of its attention to padding"
+pv.draw.Attention(2, {"without a mask": unmasked[2], "key_padding_mask=~mask": weights[2]}, title)
+
+# %% tags=["claims"]
+assert (weights * ~mask[:, None, :] == 0).all()
+assert min(pv.draw.Attention(2, {"unmasked": unmasked[2]}).lost("unmasked")) > 0.5
+for b, length in enumerate(lengths):
+    alone, _ = attention(*[x[b : b + 1, :length]] * 3)
+    assert torch.allclose(output[b : b + 1, :length], alone, atol=1e-6)
+
+# %% [markdown]
+# Be careful with the two conventions. `MultiheadAttention(key_padding_mask=…)` wants True at the cells to **ignore**,
+# which is why we wrote `~mask`. `F.scaled_dot_product_attention(attn_mask=…)` wants True at the cells to **read**.
+#
+# ## Does the mask matter in training?
+#
+# A GRU reads the 512 sentences of notebook 01, and after each word it says whether a punctuation mark comes next. We train
+# it twice: once with the loss over all cells, and once with the loss over the real ones. Two thirds of the cells are
+# padding, whose target is 0.
+
+# %%
+from collections import Counter
+
+words = Counter(word for sentence in sentences() for word in sentence)
+ids = {word: i for i, (word, _) in enumerate(words.most_common(200), 1)}  # 0 is any other word
+
+
+def batch(some):
+    tokens = [torch.tensor([ids.get(word, 0) for word in sentence[:-1]]) for sentence in some]
+    marks = [torch.tensor([not word[0].isalnum() for word in sentence[1:]]).double() for sentence in some]
+    return pad_sequence(tokens, batch_first=True), pad_sequence(marks, batch_first=True), [len(s) - 1 for s in some]
+
+
+batches = [batch(sentences()[i : i + 32]) for i in range(0, 512, 32)]
+
+
+# %%
+def train(use_mask, epochs=6):
+    torch.manual_seed(0)
+    embedding, gru, linear = torch.nn.Embedding(201, 8), torch.nn.GRU(8, 16, batch_first=True), torch.nn.Linear(16, 1)
+    model = torch.nn.ModuleList([embedding, gru, linear]).double()
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = torch.zeros(2, epochs)  # in each epoch: the loss that was used, and the loss at the real words
+    for epoch in range(epochs):
+        for tokens, marks, n in batches:
+            output, _ = gru(embedding(tokens))  # padded: right at real steps, because it has one direction
+            logits, loss = linear(output).squeeze(2), F.binary_cross_entropy_with_logits
+            masked = pv.masked_loss(loss, logits, marks, n, batch_first=True)
+            used = masked if use_mask else loss(logits, marks)
+            optimiser.zero_grad()
+            used.backward()
+            optimiser.step()
+            losses[:, epoch] += torch.tensor([used.item(), masked.item()]) / len(batches)
+    return losses.tolist()
+
+
+# %%
+ask("masked training")
+
+# %%
+with_mask, _ = train(use_mask=True)
+reported, at_real_words = train(use_mask=False)
+curves = {"with mask": with_mask, "without: reported": reported, "without: at real words": at_real_words}
+pv.draw.training_curves(curves, "Without a mask, the reported loss looks better, but the GRU learns less")
+
+# %% tags=["claims"]
+assert all(a < b for a, b in zip(reported, with_mask, strict=True))
+assert all(a > b for a, b in zip(at_real_words, with_mask, strict=True))
+assert at_real_words[5] > with_mask[2]
+real_cells = sum(sum(n) for _, _, n in batches) / sum(tokens.numel() for tokens, _, _ in batches)
+assert 0.3 < real_cells < 0.4
+
+# %% [markdown]
+# Without a mask, the reported loss is far lower, but after six epochs this GRU has learned less about real words than the
+# other one had after three. Most of the cells behind its number are padding, which is easy to predict. The number also
+# changes with the amount of padding, so you cannot compare two models by it.
+#
+# ## What people get wrong
+#
+# - **`(loss * mask).mean()`** divides by all cells. Divide the sum by `mask.sum()`.
+# - **Multiplying by the mask** does not remove NaN or infinity, because 0 · NaN is NaN. Use `masked_fill` or
+#   `torch.where`.
+# - **A mask called *padding mask*** may be True at padding or at real cells. Look it up, and test it with two sequences.
+
+# %% [markdown]
+# ## Exercise
+#
+# Write a mean over time that ignores the padding. `x` is `(B, T, F)` and `lengths` is a list. The padding may hold
+# anything.
+
+# %% tags=["exercise"]
+def my_masked_mean(x, lengths):
+    # solution
+    lengths = torch.tensor(lengths)
+    real = torch.arange(x.shape[1]) < lengths[:, None]
+    return x.masked_fill(~real[..., None], 0).sum(1) / lengths[:, None]
+    # end solution
+
+
+checks.masked_mean(my_masked_mean)
+
+# %% [markdown]
+# ## You can now
+#
+# - compute a loss and an accuracy over real cells, with a mask or on packed data,
+# - say which layers read the padding: pooling, BatchNorm and attention, unless you stop them,
+# - use `packed.data` for layers that do not look along time.
+#
+# Next: [05 Alignment](05_alignment.ipynb). Back: [03 Hidden states](03_hidden_states.ipynb) · [00 Start
+# here](00_start_here.ipynb)

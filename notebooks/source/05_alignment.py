@@ -1,0 +1,200 @@
+# %% [markdown]
+# # Alignment
+#
+# **How do you move padding, and states, without mixing up sequences?**
+#
+# After this notebook, you can
+#
+# - move the padding of a batch to the left or to the right, by lengths or by a mask,
+# - say why code that looks for zeros cannot do this,
+# - hand the final states of an encoder to a decoder in the right order.
+#
+# Time: 15 minutes.
+#
+# ## Padding on the left
+#
+# Tokenizers for text generation put the padding on the left, so that every text ends in the last column.
+# `pack_padded_sequence` assumes that it is on the right. If you pack a left-padded batch, you pack its padding, and cut
+# off the end of every text. Here are a, b, c and d with the padding on the left:
+
+# %%
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence
+
+import packviz as pv
+from packviz.lessons import ask, checks
+
+lengths = [3, 5, 2, 4]
+left = torch.tensor([[0, 0, 3, 1, 4], [1, 5, 9, 2, 6], [0, 0, 0, 5, 3], [0, 5, 8, 9, 7]])
+packed = pack_padded_sequence(left, lengths, batch_first=True, enforce_sorted=False)
+pv.show(packed, part="packed")
+
+# %% [markdown]
+# Row c consists of padding now, and a and d have lost their last tokens. There was no error. `pv.align` moves the padding
+# to the other side, by the lengths, so that you can pack the batch:
+
+# %%
+right = pv.align(left, lengths, padding_side="right", batch_first=True)
+pv.draw.Aligned.of(right, lengths, title="align(left, lengths, padding_side='right')", batch_first=True)
+
+# %% tags=["claims"]
+assert right.tolist() == [[3, 1, 4, 0, 0], [1, 5, 9, 2, 6], [5, 3, 0, 0, 0], [5, 8, 9, 7, 0]]
+assert torch.equal(pv.align(right, lengths, padding_side="left", batch_first=True), left)
+assert pack_padded_sequence(left, [3, 5, 2, 4], batch_first=True, enforce_sorted=False).data.tolist().count(0) == 5
+twice = pv.align(right, lengths, padding_side="right", batch_first=True)
+assert twice[2].tolist() == [0, 0, 0, 0, 0]
+try:
+    pv.align(right, lengths, padding_side="right", batch_first=True, check_padding=0)
+except ValueError as error:
+    found = str(error)
+assert "have values in the padding" in found
+mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 1, 1], [0, 1, 1, 1, 1]]).bool()
+assert torch.equal(pv.align(left, mask, padding_side="right", batch_first=True), right)
+
+# %% [markdown]
+# If you give it lengths only, `align` has to assume that the padding is on the other side. So it destroys data if you
+# call it twice. There are two ways to be safe. Pass a mask instead of lengths, such as the `attention_mask` of a
+# tokenizer, and nothing is assumed. Or pass `check_padding=0`, and `align` raises an error if what it takes for padding is
+# not 0.
+#
+# ## Why not look for zeros?
+#
+# Much code finds the padding by looking for zeros. But a zero can be data: a token, a closed shop, a day without rain.
+
+# %%
+ask("a guess from zeros")
+
+# %%
+row = torch.tensor([[0, 0, 7, 8, 0, 0]])  # its length is 4, so its first two zeros are data
+guessed = row.roll(-int(row[0].nonzero()[0]), dims=1)
+pv.draw.Aligned.of(guessed, [4], title="Moved by its zeros: framed cells are wrong", batch_first=True, like=row)
+
+# %% [markdown]
+# In the panel, choose where the real zeros are, and the two sides. For which sequences is a guess from zeros right?
+
+# %%
+from packviz.explorers import AlignExplorer
+
+AlignExplorer()
+
+# %% tags=["claims"]
+assert pv.align(row, [4], padding_side="left", batch_first=True).tolist() == [[0, 0, 0, 0, 7, 8]]
+sides = [("left", "right"), ("left", "left"), ("right", "left"), ("right", "right")]
+for zeros in ("none", "at the start", "at the end"):
+    for before, after in sides:
+        wrong = AlignExplorer(source_side=before, padding_side=after, zeros=zeros).wrong_cells
+        assert bool(wrong) == (zeros == {"right": "at the start", "left": "at the end"}[after])
+
+# %% [markdown]
+# The guess is right as long as no sequence has a zero at the end that it moves to the edge. A program cannot know that,
+# and lengths make it unnecessary.
+#
+# ## From encoder to decoder
+#
+# In translation, an encoder reads the source, and a decoder starts from the encoder's final state and writes the target.
+# The longest source rarely has the longest target, so the two batches would be sorted differently. Older code sorts them
+# by hand, because torch used to require it:
+
+# %%
+ask("states between encoder and decoder")
+
+# %%
+torch.manual_seed(0)
+encoder, decoder = torch.nn.LSTM(3, 5), torch.nn.LSTM(2, 5)
+sources = [torch.randn(n, 3) for n in (3, 5, 2, 4)]
+targets = [torch.randn(n, 2) for n in (2, 1, 4, 3)]
+
+by_source = sorted(range(4), key=lambda i: -len(sources[i]))
+by_target = sorted(range(4), key=lambda i: -len(targets[i]))
+_, state = encoder(pack_sequence([sources[i] for i in by_source]))
+_, (sorted_by_hand, _) = decoder(pack_sequence([targets[i] for i in by_target]), state)
+
+# %% [markdown]
+# With `enforce_sorted=False` on both sides, you need not sort anything. The encoder returns its states in *your* order,
+# and the decoder takes them in your order. Is the result the same?
+
+# %%
+_, state = encoder(pack_sequence(sources, enforce_sorted=False))
+_, (unsorted, _) = decoder(pack_sequence(targets, enforce_sorted=False), state)
+for row, i in enumerate(by_target):
+    difference = (sorted_by_hand[0, row] - unsorted[0, i]).abs().max()
+    print(f"pair {'abcd'[i]}: the final states differ by {difference:.2f}")
+
+# %% [markdown]
+# The version that sorts by hand is wrong for two of the four pairs, and there was no error. Row r of the encoder's state
+# and row r of the decoder belong to different pairs:
+
+# %%
+print("row 0 to 3 of the encoder's state:", [f"source {'abcd'[i]}" for i in by_source])
+print("row 0 to 3 of the decoder's batch:", [f"target {'abcd'[i]}" for i in by_target])
+
+# %% [markdown]
+# If you have to sort by hand, permute the states in between. With `rows = [by_source.index(i) for i in by_target]`, start
+# the decoder from `h[:, rows]` and `c[:, rows]`.
+
+# %% tags=["claims"]
+for i in range(4):  # each pair on its own
+    _, state = encoder(sources[i])
+    assert torch.allclose(decoder(targets[i], state)[1][0][0], unsorted[0, i], atol=1e-6)
+for row, i in enumerate(by_target):
+    assert torch.allclose(sorted_by_hand[0, row], unsorted[0, i], atol=1e-6) == (by_source[row] == i)
+_, (h, c) = encoder(pack_sequence([sources[i] for i in by_source]))
+rows = [by_source.index(i) for i in by_target]
+_, (repaired, _) = decoder(pack_sequence([targets[i] for i in by_target]), (h[:, rows], c[:, rows]))
+assert torch.allclose(repaired, unsorted[:, by_target], atol=1e-6)
+
+# %% [markdown]
+# ## Past and future on one axis
+#
+# Forecasting models such as the *Temporal Fusion Transformer* join a past and a future along time. The past must be
+# padded on the left and the future on the right, so that every past ends where its future begins:
+
+# %%
+past, n_past = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0], [7, 8, 9, 0]]), [4, 2, 3]
+future, n_future = torch.tensor([[5, 6, 7], [7, 0, 0], [10, 11, 0]]), [3, 1, 2]
+
+moved = pv.align(past, n_past, padding_side="left", batch_first=True)
+axis = torch.cat([moved, future], dim=1)
+real = torch.cat([pv.real_mask(n_past).flip(1), pv.real_mask(n_future)], dim=1)
+pv.draw.Aligned.of(axis, real, title="Four steps of the past, then three of the future, without a gap", batch_first=True)
+
+# %% tags=["claims"]
+assert moved.tolist() == [[1, 2, 3, 4], [0, 0, 5, 6], [0, 7, 8, 9]]
+assert torch.equal(pv.align(moved, n_past, padding_side="right", batch_first=True), past)
+assert torch.equal(pv.align(axis[:, :4], real[:, :4], padding_side="right", batch_first=True), past)
+assert real[:, 3:5].all()
+
+# %% [markdown]
+# ## What people get wrong
+#
+# - **"The padding is wherever there are zeros."** Use lengths or a mask, which your data loader knows.
+# - **"Left-aligned means padded on the left."** Some call a batch *left-aligned* if its data is on the left, so that the
+#   padding is on the right. We always say where the padding is.
+# - **"Aligning twice does no harm."** With lengths alone, it destroys data.
+#
+# ## Exercise
+#
+# Move the padding to the right yourself, in plain torch. `x` is `(B, T)`, with its padding on the left, and `lengths` is a
+# list. Fill the padding with zeros. Zeros may be data, too.
+
+
+# %% tags=["exercise"]
+def my_right_padded(x, lengths):
+    # solution
+    lengths, steps = torch.tensor(lengths)[:, None], torch.arange(x.shape[1])
+    moved = x.gather(1, (steps - lengths) % x.shape[1])
+    return moved.masked_fill(steps >= lengths, 0)
+    # end solution
+
+
+checks.right_padded(my_right_padded)
+
+# %% [markdown]
+# ## You can now
+#
+# - move the padding to either side with `pv.align`, and pass a mask to be safe,
+# - say why zeros do not tell where the padding is,
+# - hand states from an encoder to a decoder: with `enforce_sorted=False` on both sides, in your own order.
+#
+# Next: [06 A model of your own](06_a_model_of_your_own.ipynb). Back: [04 Masks and losses](04_masks_and_losses.ipynb)
+# · [00 Start here](00_start_here.ipynb)

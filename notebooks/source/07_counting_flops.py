@@ -1,0 +1,280 @@
+# %% [markdown]
+# # Counting FLOPs
+#
+# **How much work does packing save, and why is that not the same as time?**
+#
+# After this notebook, you can
+#
+# - count the FLOPs of any RNN, GRU or LSTM from the lengths of a batch,
+# - check the count with PyTorch's own counter, and explain what this counter misses,
+# - say why a count of FLOPs does not predict how long a training step takes.
+#
+# Time: 20 minutes.
+#
+# ## Work on padding
+#
+# We would like to know how much work padding causes before we measure any time. Work is counted in *FLOPs*,
+# floating-point operations: each multiplication and each addition is one. Most of an RNN's work is in matrix products,
+# which libraries call *GEMM*.
+#
+# Six sequences of lengths 9, 8, 6, 4, 3 and 2 go through `LSTM(3, 7)`, which has 3 inputs and a state of 7 numbers. The
+# matrix products of the forward pass take 30,240 FLOPs if the batch is padded.
+
+# %%
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence
+from torch.utils.flop_counter import FlopCounterMode
+
+import packviz as pv
+from packviz.lessons import ask, checks, sentences
+
+ask("packed flops of six sequences")
+
+# %%
+lengths = [9, 8, 6, 4, 3, 2]
+lstm = torch.nn.LSTM(3, 7)
+lstm_count = pv.flops(lstm, lengths)
+lstm_count
+
+# %% tags=["claims"]
+assert (lstm_count.padded, lstm_count.packed, lstm_count.saved) == (30240, 17920, 12320)
+assert lstm_count.packed / lstm_count.padded == 32 / 54  # real cells over all cells
+assert lstm_count.elementwise.packed == 32 * 21 * 7
+assert 0.79 < lstm_count.padded / (lstm_count.padded + lstm_count.elementwise.padded) < 0.8
+
+# %% [markdown]
+# Nothing was run here, because lengths and sizes determine the count. The solid part of a bar is computed for packed
+# batches, too, and the hatched part only for padded ones. In the forward pass, each cell costs the same, so packing saves
+# exactly the share of cells that are padding.
+#
+# The last bar counts what is done number by number (*element-wise*): additions and the functions sigmoid and tanh. In
+# this tiny LSTM it is a fifth of all work, and in a larger one it is much less.
+#
+# ## What one cell costs
+#
+# At each time step, an RNN multiplies the input by one matrix and the state by another. To multiply k numbers by a
+# (k, n) matrix takes 2 · k · n FLOPs, a multiplication and an addition for each entry of the matrix. A plain RNN does this
+# once. An LSTM does it four times, for the new content of its cell state and for three *gates*, which decide what to
+# forget, what to take in and what to show. A GRU does it three times.
+
+# %%
+for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
+    per_cell = times * (2 * 3 * 7 + 2 * 7 * 7)  # 3 inputs, and 7 numbers of the state
+    count = pv.flops(getattr(torch.nn, name)(3, 7), lengths)
+    print(f"{name:4}  by hand {54 * per_cell:6,} padded, {32 * per_cell:6,} packed", end="    ")
+    print(f"pv.flops {count.padded:6,} padded, {count.packed:6,} packed")
+
+# %% [markdown]
+# A second direction doubles the count. A second layer reads the output of the first one, which has twice as many features
+# if there are two directions.
+#
+# In the panel, look for lengths with which packing saves nothing, and for some with which it saves almost everything. Then
+# change `hidden_size` and the kind of RNN. Which of the shares change?
+
+# %%
+from packviz.explorers import CostExplorer
+
+CostExplorer()
+
+# %% tags=["claims"]
+for name, times in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]:
+    per_cell, count = times * 140, pv.flops(getattr(torch.nn, name)(3, 7), lengths)
+    assert (count.padded, count.packed) == (54 * per_cell, 32 * per_cell)
+both = pv.flops(torch.nn.LSTM(3, 7, bidirectional=True), lengths)
+deep = pv.flops(torch.nn.LSTM(3, 7, num_layers=2, bidirectional=True), lengths)
+assert both.padded == 2 * lstm_count.padded
+assert deep.padded == both.padded + 2 * pv.flops(torch.nn.LSTM(14, 7), lengths).padded == 187488
+for rnn in (torch.nn.LSTM(3, 7), torch.nn.GRU(3, 7), torch.nn.GRU(3, 64)):
+    count = pv.flops(rnn, lengths)
+    assert count.saved / count.padded == 22 / 54
+
+# %% [markdown]
+# The 512 sentences of notebook 01 make a batch with much padding. Most of them end after a few steps, so a packed step
+# soon costs little, while a padded step costs the same to the end:
+
+# %%
+pv.flops(torch.nn.GRU(64, 128), [len(sentence) for sentence in sentences()])
+
+# %% [markdown]
+# ## Ask PyTorch
+#
+# PyTorch can count for itself: `FlopCounterMode` adds up the matrix products that it sees while a model runs. What does it
+# say about our padded LSTM, on an ordinary PC?
+
+# %%
+ask("what the counter says")
+
+# %%
+x = torch.randn(9, 6, 3)
+with FlopCounterMode(display=False) as counter:
+    lstm(x)
+print("counted:", counter.get_total_flops())
+
+# %% tags=["claims"]
+assert counter.get_total_flops() == (0 if torch.backends.mkldnn.is_available() else 30240)
+
+# %% [markdown]
+# The LSTM did its work, but the counter saw none of it. On a CPU, torch hands a padded LSTM to oneDNN, a library of fast
+# routines, which are called *kernels*. oneDNN computes the whole LSTM in one *fused* kernel, and the counter cannot look
+# inside. It has no formula for a GPU's RNN kernels (cuDNN) either. If we switch oneDNN off, the products appear:
+
+
+# %%
+def counted(run):
+    # allow_tf32=None leaves that setting alone
+    with torch.backends.mkldnn.flags(enabled=False, allow_tf32=None), FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops()
+
+
+packed = pack_padded_sequence(x, lengths)
+print(f"padded: {counted(lambda: lstm(x)):,}   packed: {counted(lambda: lstm(packed)):,}")
+
+# %% tags=["claims"]
+assert counted(lambda: lstm(x)) == lstm_count.padded == 30240
+assert counted(lambda: lstm(packed)) == lstm_count.packed == 17920
+
+# %% [markdown]
+# ## The backward pass
+#
+# For each product of the forward pass, the backward pass computes two: one for the gradient of the weight, and one for the
+# gradient of what was multiplied by it. So it takes at most twice the FLOPs. It takes fewer because some gradients are
+# not needed: that of the initial state, if it is zero, and that of `x`, if nothing before the RNN is trained.
+
+# %%
+for needed in (False, True):
+    x.requires_grad_(needed)
+    count = pv.flops(lstm, lengths, input_grad=needed)
+    torch_counts = counted(lambda: lstm(x)[0].sum().backward())
+    print(f"gradient of x {'' if needed else 'not '}needed: backward is {count.backward.padded / count.padded:.2f} × forward.")
+    print(f"   forward + backward: {count.training.padded:,} by pv.flops, {torch_counts:,} by PyTorch")
+
+# %% tags=["claims"]
+for needed in (False, True):
+    x.requires_grad_(needed)
+    count = pv.flops(lstm, lengths, input_grad=needed)
+    assert counted(lambda: lstm(x)[0].sum().backward()) == count.training.padded
+    both = pv.flops(torch.nn.LSTM(3, 7, bidirectional=True), lengths, input_grad=needed)
+    shares = [work.saved / work.padded for work in (both.backward, both.forward, count.backward)]
+    assert shares[0] < shares[1] == 22 / 54 < shares[2]
+x.requires_grad = False
+
+# %% [markdown]
+# ## FLOPs are not milliseconds
+#
+# Now consider several batches, each with 256 sequences that are padded to 256 steps, and each half full of padding. One
+# batch has 2 distinct lengths, and the others have 4, 16 and 256.
+
+# %%
+ask("few and many distinct lengths")
+
+# %%
+gru = torch.nn.GRU(32, 32)
+for n in (2, 4, 16, 256):
+    spread = pv.lengths.even_steps(n, 256)  # 256 lengths up to 256, n of them distinct
+    count = pv.flops(gru, spread, input_grad=True).training
+    print(f"{n:3} distinct lengths: {count.packed / count.padded:.3f} of the padded FLOPs")
+
+# %% [markdown]
+# All four save half of the FLOPs. We measured a training step with each of them (pack, RNN, pad and the backward pass),
+# next to the padded one.
+
+# %%
+ask("half the flops")
+
+# %%
+from packviz.studies import savings
+
+recorded = savings.recorded()
+recorded
+
+# %% tags=["claims"]
+counts = [pv.flops(gru, pv.lengths.even_steps(n, 256), input_grad=True).training.packed for n in (2, 4, 16, 256)]
+assert len(set(counts)) == 1
+for point in recorded.points:
+    few, many = savings.name(2), savings.name(256)
+    assert recorded.ratio(point, few, "padded").value > 2
+    assert recorded.ratio(point, many, few).value > 1
+
+# %% [markdown]
+# All measurements on these pages are made in the same way. The methods take turns, round after round, so that a busy
+# moment affects all of them. A ratio is computed within each round, and you see the median of these ratios with a 95 %
+# interval. The last line says on which machine it was measured.
+#
+# Half the FLOPs took several times as long. A count of FLOPs ignores how *fast* each of them runs, and all the work that is
+# no FLOP, such as copies, memory allocation and calls of kernels. A step of a packed batch is a product with few rows, and
+# its backward pass copies a lot. [Notebook 08](08_benchmark.ipynb) measures this at many sizes, and 09 finds the cause.
+#
+# ## Is packing ever faster?
+#
+# Yes. We measured training steps of many batches on a CPU, padded and packed. In these, the packed step was clearly faster
+# (64 × 200 means 64 sequences of up to 200 steps):
+
+# %%
+from packviz.studies import methods_benchmark
+
+methods_benchmark.recorded().packed_faster()
+
+# %% [markdown]
+# They have much padding and a large state, so a time step is much work. If you need no backward pass, packing is faster
+# more often. [Notebook 11](11_should_you_pack.ipynb) shows the border between the two, and measures your own lengths and
+# model.
+
+# %% tags=["claims"]
+found = methods_benchmark.recorded()
+faster = found.packed_faster().groups
+for point in found.points:
+    if point.name in faster:
+        assert point.hidden_size >= 128
+        assert sum(point.drawn()) < 0.55 * point.batch_size * point.steps
+
+# %% [markdown]
+# ## Another way to count
+#
+# A popular explanation of packing counts 54 multiplications for the padded batch of six sequences, and 32 for the packed
+# one. It treats each row as one vector, and multiplies the (6, 9) batch by one column of a (9, 3) matrix:
+
+# %%
+for name, rows in {"padded": [9] * 6, "packed": lengths}.items():
+    print(f"{name}: {sum(rows)} multiplications, {sum(n - 1 for n in rows)} additions")
+
+# %% [markdown]
+# The saving is right for this product, and three times as large for all three columns. But an RNN computes no such
+# product: it multiplies one *time step* after another by the same matrices.
+
+# %% tags=["claims"]
+assert (sum(lengths), sum(n - 1 for n in lengths)) == (32, 26)
+assert (54 - 32, 48 - 26) == (22, 22)
+
+# %% [markdown]
+# ## What people get wrong
+#
+# - **"40 % fewer FLOPs, so 40 % faster."** You have seen half the FLOPs take several times as long.
+# - **"Backward is twice forward."** It is at most twice, depending on which gradients are needed.
+
+# %% [markdown]
+# ## Exercise
+#
+# Count the FLOPs of a packed GRU with one layer and one direction: the matrix products of the forward pass.
+# `my_gru_flops(3, 7, [9, 8, 6, 4, 3, 2])` is 13440.
+
+
+# %% tags=["exercise"]
+def my_gru_flops(input_size, hidden_size, lengths):
+    # solution
+    per_cell = 2 * 3 * hidden_size * (input_size + hidden_size)
+    return per_cell * sum(lengths)
+    # end solution
+
+
+checks.gru_flops(my_gru_flops)
+
+# %% [markdown]
+# ## You can now
+#
+# - count the FLOPs of an RNN: the cost of a cell times the number of cells that are computed,
+# - check the count with `FlopCounterMode`, and explain why it may say 0,
+# - say why FLOPs are not time: they ignore how fast a FLOP runs, and everything that is no FLOP.
+#
+# Next: [08 The benchmark](08_benchmark.ipynb). Back: [06 A model of your own](06_a_model_of_your_own.ipynb) · [00
+# Start here](00_start_here.ipynb)

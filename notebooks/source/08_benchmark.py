@@ -1,0 +1,217 @@
+# %% [markdown]
+# # The benchmark
+#
+# **How long do packing and padding take, forward and backward, on your machine?**
+#
+# After this notebook, you can
+#
+# - run the benchmark of a well-known forum question on your own device, here or from a terminal,
+# - tell a fair timing from an unfair one, and write one yourself,
+# - read a timing plot: how high it is, how fast it grows, and how far you can trust it.
+#
+# Time: 18 minutes.
+
+# %%
+import packviz as pv
+from packviz import lengths
+from packviz.lessons import ask, checks
+from packviz.studies import benchmark, network
+
+print(benchmark.STUDY.without_gpu())
+
+# %% [markdown]
+# ## A question from the forum
+#
+# On PyTorch's forum, discuss.pytorch.org, a user asked about *Slow pack_padded_sequence/pad_packed_sequence in backward
+# pass*. They trained a small classifier with and without packing. Packing cost almost nothing if all sequences had the
+# same length. On a batch with much padding, it made the **backward** pass much slower. Is that normal?
+#
+# The question compares two setups. In **A**, all sequences have the same length. In **B**, the lengths count down to 1 and
+# start over. Here is B for 8 sequences of up to 5 steps:
+
+# %%
+pv.show(lengths.triangle(8, 5))
+
+# %% [markdown]
+# The benchmark uses 512 sequences, sorted by length, of up to 32, 64, … 512 steps. The model is the user's: an embedding,
+# an LSTM, a linear layer at every step, and the sum over the real steps.
+
+# %%
+model = network.Network()
+b = pv.Layout(benchmark.setup_lengths("B", 512, 512))
+print(model)
+print(f"padding in B: {100 * b.n_padding / b.n_cells:.0f} % of the cells")
+
+# %% tags=["claims"]
+import torch
+
+assert lengths.equal(8, 5).tolist() == [5] * 8  # A
+assert lengths.triangle(8, 5).tolist() == [5, 4, 3, 2, 1, 5, 4, 3]  # B
+ids, n, targets = network.batch(b.lengths, 512)
+assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.packed), atol=1e-3)  # the same logits
+
+# %% [markdown]
+# The model returns the same logits, padded or packed, and the packed batch has half as many cells. What do you expect of
+# the time?
+
+# %%
+ask("the price of packing")
+
+# %%
+machines = benchmark.recordings()  # every machine that was recorded
+benchmark.by_machine(machines, "ratio").chart()
+
+# %% [markdown]
+# Both axes are logarithmic. On the line at 1, packed and padded take the same time. Point at a mark to read its number.
+#
+# On this CPU, packing is nearly free in setup A. In B it costs something in the forward pass, and in training it takes many
+# times as long, although it computes only half as much. This is what the user saw.
+
+# %% tags=["claims"]
+cpu = benchmark.recorded("benchmark_cpu.json")  # what the text says of times, it says of this one
+last = cpu.steps("B")[-1]
+assert cpu.ratio("packed", "padded", "B", last).value > 10
+assert cpu.ratio("packed", "padded", "B", last, "forward").value < 3
+assert 0.7 < cpu.ratio("packed", "padded", "A", last).value < 1.4
+assert not any(found.left_out for found in machines.values())
+
+# %% [markdown]
+# ## How fast does it grow?
+#
+# A ratio says how two methods compare at one length. To see what happens with longer sequences, look at the growth of each.
+
+# %%
+ask("twice the length")
+
+# %%
+benchmark.by_machine(machines, "time").chart()
+
+# %% [markdown]
+# The thin lines show two kinds of growth: with slope 1, twice the length takes twice the time, and with slope 2, it takes
+# four times as long. On this CPU, padded training follows slope 1. Packed training in B follows slope 2, so the longer the
+# sequences, the worse it becomes. [Notebook 09](09_why_training_is_slow.ipynb) counts why.
+#
+# ## Memory
+#
+# Packing also changes how much memory a step needs at its peak:
+
+# %%
+benchmark.by_machine(machines, "memory").chart()
+
+# %% [markdown]
+# On this CPU, packed training in B needs far less memory than padded training, because it keeps no padding for the backward
+# pass, and the packed LSTM keeps less for each cell. So a batch that is too large when padded may fit when packed.
+
+# %% tags=["claims"]
+short, long = (cpu.at("B", steps)["training"] for steps in (128, 512))  # four times the length
+for method, most in (("padded", 6), ("packed", 32)):
+    growth = long.median(method) / short.median(method)
+    assert (8 if method == "packed" else 2) < growth < most
+assert long.memory["packed"] < 0.6 * long.memory["padded"]
+
+# %% [markdown]
+# ## A fair clock
+#
+# The script from the forum is careful: it warms up, and it waits for the GPU. Its plots can still mislead. It takes **one
+# mean** over a block of calls, so a single pause moves the result, and no spread is shown. It warms up the *forward* pass
+# only. And it measures one curve after the other.
+
+# %%
+ask("one curve after the other")
+
+# %% [markdown]
+# In packviz, the methods take turns: in every round, each is called once, in random order. A ratio is computed *within* a
+# round, between two calls that have met the same conditions, and you see the median of these ratios with a *confidence
+# interval*. It says how far off the median of so few rounds may be, and more rounds make it narrower. If the interval of
+# a ratio contains 1, the rounds cannot tell which of the two is faster, and the tables show a `?`.
+#
+# Before anything is timed, the results are compared, because a fast wrong answer is worth nothing. Every picture says what
+# it was measured on. Look at the *load*: one busy thread counts as 1. If it exceeds the number of cores, the machine was
+# busy, and the times mean little.
+#
+# ## Your machine
+#
+# Choose some options and press **Start**. *Quick* takes seconds. *Full* takes many minutes on a CPU, and tells you how many.
+# Dashed lines are a recorded run, whose times are shown only if its batch is as large as yours.
+
+# %% tags=["parameters"]
+device = "cpu"
+quick = True
+setups = "A and B"
+batch_size = None  # None: as quick or full has it; so with the next three
+shortest = None
+longest = None
+step = None
+methods = "padded, packed"
+
+# %%
+from packviz.explorers import BenchmarkExplorer
+
+sizes = {"batch_size": batch_size, "shortest": shortest, "longest": longest, "step": step}
+explorer = BenchmarkExplorer(device, quick=quick, setups=setups, methods=methods, **sizes)
+explorer
+
+# %% [markdown]
+# The same without a button:
+
+# %% tags=["live-timing", "nbval-ignore-output"]
+yours = explorer.measure()
+print(yours)
+
+# %% tags=["claims"]
+assert not yours.left_out
+
+# %% [markdown]
+# With few and short sequences, the effect is small. Try *full*, or run the benchmark in a terminal, where it shows the time
+# that is left, and resumes where you stopped it:
+#
+# ```
+# packviz bench --device cpu --setup A B --out mine.json
+# packviz bench plot mine.json notebooks/recorded/benchmark_cpu.json --out compared.html
+# ```
+#
+# If you save yours as `notebooks/recorded/benchmark_NAME.json`, it is drawn in the pictures above as well.
+#
+# ## What people get wrong
+#
+# - **"Packing is slow."** For this model on this CPU, it is slow in *training*, if the lengths differ. Other models differ:
+#   see [notebook 11](11_should_you_pack.ipynb).
+# - **"I measure with `time.time()` on a GPU."** A call returns before the GPU has finished. Wait for it with
+#   `torch.cuda.synchronize()`, or use CUDA events.
+# - **"It took 12.3456 ms."** Look at the spread before you read the digits.
+
+# %% [markdown]
+# ## Exercise
+#
+# `a` and `b` are functions, and `clock()` returns the time in seconds. How many times as long as `a` does `b` take? Your
+# answer is tried on four simulated machines: a quiet one, a cold one, one that gets tired, and a busy one. Start with one
+# call of each, and the check tells you which machine misleads you.
+
+
+# %% tags=["exercise"]
+def my_ratio(a, b, clock):
+    # solution
+    def seconds(call):
+        start = clock()
+        call()
+        return clock() - start
+
+    for _ in range(5):
+        a()
+        b()
+    ratios = sorted(seconds(b) / seconds(a) for _ in range(21))
+    return ratios[10]
+    # end solution
+
+
+checks.fair_ratio(my_ratio)
+
+# %% [markdown]
+# ## You can now
+#
+# - run the benchmark on any device, in a panel, in a cell, or with `packviz bench`,
+# - time two methods fairly: warm up, take turns, compare within rounds, take the median,
+# - read a timing plot: ratios at a point, growth along a curve, and the spread before the digits.
+#
+# Next: [09 Why training is slow](09_why_training_is_slow.ipynb). Back: [07 Counting FLOPs](07_counting_flops.ipynb) ·
+# [00 Start here](00_start_here.ipynb)

@@ -1,0 +1,261 @@
+# %% [markdown]
+# # Why training is slow
+#
+# **Training on a packed batch can take many times as long as on a padded one. What takes so long?**
+#
+# After this notebook, you can
+#
+# - name the two operations that slow down packed training on a CPU,
+# - count the bytes and kernels of a backward pass, for any batch,
+# - say how both grow with the time steps, the distinct lengths and the real cells,
+# - rule out the usual suspects.
+#
+# Time: 19 minutes.
+#
+# ## Where the time goes
+#
+# Notebook 08 timed a model from a forum question: it packs 512 sequences, runs an LSTM and pads its output. In setup
+# **A**, all sequences have the same length. In setup **B**, the lengths count down from T to 1, again and again, and
+# training is slow.
+#
+# To find out which part is slow, we replaced one part after the other by something faster that gives the same results. The
+# time that this saves is the share of that part:
+
+# %%
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence
+
+import packviz as pv
+from packviz import lengths
+from packviz.count import profile
+from packviz.lessons import ask, checks
+from packviz.studies import parts
+
+parts.ByMachine(parts.STUDY.recordings())  # every machine that was recorded
+
+# %% tags=["claims"]
+shares = parts.recorded()
+for found in map(shares.shares, shares.points):
+    assert found["packed LSTM"] > found["pad"] > found["pack"]
+assert found["packed LSTM"] + found["pad"] > 0.85  # at the longest
+
+# %% [markdown]
+# On this CPU, the packed LSTM takes most of the step, and padding again takes most of the rest. Packing takes almost no
+# time. The longer the sequences are, the larger is the share of these two parts.
+#
+# Times depend on the machine, so from here on we **count**. During the forward pass, autograd records *nodes*. In the
+# backward pass, each node takes a gradient and writes new ones, by running one or more *kernels*: each is one pass over
+# some data, such as a copy or an addition. We count nodes, kernels, and the bytes that the kernels write.
+#
+# ## Padding again
+#
+# `pad_packed_sequence` only copies data. Compare setup A, where all 512 sequences have 32 steps, with B, where the lengths
+# go from 32 to 1.
+
+# %%
+ask("nodes after pad")
+
+# %% [markdown]
+# Here is the graph of a small batch, drawn from what autograd has recorded: four sequences of three distinct lengths. The
+# gradient comes in at the left.
+
+# %%
+small = profile.count([5, 4, 2, 2], features=8)
+print(small.pad.verdict)
+small.pad.graph()
+
+# %% [markdown]
+# To pad, torch fills a tensor and copies one slice into it for each distinct length. To undo *one* of these copies, a
+# backward pass needs one slice of the gradient, which is the solid part of a bar. But `CopySlices` first copies **all**
+# of the gradient, and `SliceBackward` returns a **whole** packed tensor that is zero outside its slice. These tensors are
+# then added up. So every distinct length costs a copy, a zero-fill and an addition of full size.
+#
+# (If the line above the picture names a derivative formula, your torch has been improved since this page was written. Then
+# believe the counts.)
+#
+# In the panel, leave T alone and move *distinct lengths*. Then leave *distinct lengths* alone and double T.
+
+# %%
+from packviz.explorers import GraphExplorer
+
+GraphExplorer()
+
+# %% [markdown]
+# The number of nodes depends on the distinct lengths only. Each node writes tensors of the full size, so the bytes grow
+# with T as well.
+#
+# ## The packed LSTM
+#
+# A *padded* LSTM on a CPU is one **fused kernel**, which computes all time steps in one call. A *packed* RNN goes through
+# the steps one by one. At each step, it takes its rows out of a large tensor with `narrow`, which makes a view of a slice.
+# In the backward pass, each of these slices again becomes a **whole** tensor, filled with zeros, which is then added to
+# the others. Here are 64 sequences of 64, 63, … 1 steps:
+
+# %%
+lstm = torch.nn.LSTM(16, 32)
+profile.count_rnn(lstm, lengths.triangle(64, 64)).backward
+
+# %% tags=["claims"]
+recorded = small.pad.formula is None  # if not, torch has changed since this page was written
+if recorded:
+    whole = [o for o in small.pad.backward.operators if (o.name, o.bytes) == ("copy_", small.pad.gradient)]
+    assert len(whole) == 3
+    for steps, distinct in [(8, 1), (8, 4), (16, 4), (16, 8)]:
+        count = profile.count(lengths.spread(distinct, 32, steps))
+        assert (count.pad.nodes, count.pack.nodes) == (3 * distinct + 1, 2)
+rnn = profile.count_rnn(lstm, lengths.triangle(64, 64)).backward
+assert sum(o.bytes for o in rnn.by_name() if o.name in ("slice_backward", "add")) > 0.8 * rnn.bytes
+
+# %% [markdown]
+# Nearly all the bytes are zero-fills (`slice_backward`) and additions. The matrix products (`mm`) write few bytes, but they
+# do most of the arithmetic, so bytes are not the whole story. A profiler shows where the *time* goes:
+
+# %% tags=["live-timing", "nbval-ignore-output"]
+from torch.profiler import ProfilerActivity
+from torch.profiler import profile as profiler
+
+torch.set_num_threads(1)
+packed = pack_padded_sequence(torch.randn(64, 64, 16), lengths.triangle(64, 64), enforce_sorted=False)
+with profiler(activities=[ProfilerActivity.CPU]) as trace:
+    lstm(packed)[0].data.sum().backward()
+print(trace.key_averages().table(sort_by="self_cpu_time_total", row_limit=6, max_name_column_width=40))
+
+# %% [markdown]
+# On a GPU, cuDNN runs a packed RNN in one call, so this second cause should be missing there. We have not measured it.
+#
+# ## Two causes, two kinds of growth
+#
+# Do the two grow alike? Take 64 sequences with 2,112 real cells and 65 time steps, and change only how many *distinct*
+# lengths there are.
+
+# %%
+ask("the same cells")
+
+# %%
+print("distinct lengths   steps   cells       pad   packed LSTM")
+for d, steps in [(1, 33), (2, 65), (4, 65), (64, 65)]:
+    layout = pv.Layout(lengths.spread(d, 64, steps), max_len=steps) if d > 1 else pv.Layout([33] * 64)
+    pad, rnn = profile.count(layout).pad.backward, profile.count_rnn(lstm, layout).backward
+    cells = layout.n_valid
+    print(f"{d:16} {steps:7} {cells:7,} {profile.size(pad.bytes):>9} {profile.size(rnn.bytes):>13}")
+
+# %% [markdown]
+# What `pad` writes grows with the number of distinct lengths. What the packed LSTM writes does not: as soon as the lengths
+# are not all equal, it is proportional to **time steps × real cells**. (If all lengths are equal, torch 2.13 runs a packed
+# LSTM on the fused kernel, which is why the first row is so small.)
+#
+# So batching similar lengths helps `pad`, because there are fewer distinct lengths. It may do nothing for the RNN, or even
+# harm it, if the batches then hold more real cells. One sequence that is a step shorter than the others is enough:
+
+# %%
+for name, batch in {"64 of 65 steps": [65] * 64, "63 of 65, one of 64": [65] * 63 + [64]}.items():
+    print(f"{name:20} {profile.size(profile.count_rnn(lstm, batch).backward.bytes):>7}")
+
+# %% tags=["claims"]
+written = {}
+for d in (2, 4, 64):
+    layout = pv.Layout(lengths.spread(d, 64, 65), max_len=65)
+    assert layout.n_valid == 2112
+    written[d] = profile.count(layout).pad.backward.bytes, profile.count_rnn(lstm, layout).backward.bytes
+    if recorded:
+        pad = profile.count(layout).pad
+        assert (pad.nodes, pad.backward.kernels) == (3 * d + 1, 7 * d - 3)
+assert max(rnn for _, rnn in written.values()) < 1.02 * min(rnn for _, rnn in written.values())
+assert not recorded or written[64][0] > 20 * written[2][0]
+equal, nearly = (profile.count_rnn(lstm, batch).backward.bytes for batch in ([65] * 64, [65] * 63 + [64]))
+assert nearly > 100 * equal
+
+# %% [markdown]
+# ## Twice as long
+#
+# In setup B, the sequences become longer, so all three numbers grow: the steps, the real cells and the distinct lengths.
+
+# %%
+ask("twice as long")
+
+# %%
+T = [16, 32, 64, 128]
+written = {}
+for setup, make in {"A: all equally long": lengths.equal, "B: T different lengths": lengths.triangle}.items():
+    counts = [profile.count(make(128, t)) for t in T]
+    rnns = [profile.count_rnn(lstm, make(128, t)) for t in T]
+    written[setup] = {
+        "pad": [count.pad.backward.bytes / 1e6 for count in counts],
+        "pack": [count.pack.backward.bytes / 1e6 for count in counts],
+        "packed LSTM": [rnn.backward.bytes / 1e6 for rnn in rnns],
+    }
+
+title = "In setup B, what pad and the packed LSTM write grows with the square of the length"
+pv.draw.log_log(T, written, title, y="MB", methods=dict.fromkeys(written[setup], "packed"))
+
+# %% tags=["claims"]
+slopes = {name: profile.exponent(T, values) for name, values in written["B: T different lengths"].items()}
+assert slopes["packed LSTM"] > 1.7
+assert 0.9 < slopes["pack"] < 1.1
+assert not recorded or slopes["pad"] > 1.9
+assert not recorded or 0.9 < profile.exponent(T, written["A: all equally long"]["pad"]) < 1.1
+
+# %% [markdown]
+# On these axes, a power of T is a straight line, and its slope is the power. A slope of 1 means that twice the length writes
+# twice as much, and a slope of 2 that it writes four times as much. In B, pad and the packed LSTM have slopes close to 2.
+# (A slope between the two, such as 0.85, means that a constant part is added to one that grows.)
+#
+# ## What it is not
+#
+# - **Sorting.** With `enforce_sorted=False`, torch also restores the order. That costs one more copy, as much in A as in B.
+# - **Waiting for lengths.** Copying the lengths to the CPU happens in the forward pass, for A as for B. The backward pass
+#   contains no such call.
+# - **Padding as such.** In the table above, all batches but the first have as much padding as data, and pad's bytes differ
+#   by a factor of 26.
+
+# %% tags=["claims"]
+B = profile.count(lengths.triangle(512, 32))
+called = {operator.name for some in (B.pack, B.pad) for operator in some.backward.operators}
+assert not {"sort", "_to_copy", "_local_scalar_dense"} & called
+for make in (lengths.equal, lengths.triangle):
+    in_order, sorting = (profile.count(make(512, 32), enforce_sorted=order).pad for order in (True, False))
+    assert sorting.backward.bytes - in_order.backward.bytes == 2 * in_order.gradient
+    assert profile.count(make(512, 32)).pack.backward.kernels == 33  # zeros, and a copy per time step
+assert profile.count(lengths.triangle(512, 32), device="meta").pad.backward == B.pad.backward
+
+# %% [markdown]
+# ## What you can do
+#
+# - **Use `pv.run(rnn, x, lengths)`**, which replaces both. It packs and pads with one gather and one scatter, and runs the
+#   RNN without slices. [Notebook 10](10_making_packing_pay.ipynb) shows how.
+# - **Do not pad again** if you only need `h_n`. The packed LSTM stays slow.
+# - **Do not only replace pack and pad.** On a CPU, the packed LSTM is the larger part.
+#
+# The causes are known: see [#1788](https://github.com/pytorch/pytorch/issues/1788) (closed; it names `narrow`) and
+# [#149194](https://github.com/pytorch/pytorch/issues/149194) (about the forward pass of a packed LSTM).
+
+# %% [markdown]
+# ## Exercise
+#
+# How many bytes does the backward pass of pad write? Compute it from the lengths, to within 10 %. Numbers are float32. Only
+# the large parts matter: what does *one* distinct length cost, and how many are there? (To fill with zeros writes a tensor
+# once, and to add writes it again.)
+
+
+# %% tags=["exercise"]
+def my_bytes(lengths, features):
+    # solution
+    distinct = len(set(lengths))
+    padded = max(lengths) * len(lengths)  # cells that a CopySlices copies
+    packed = sum(lengths)  # cells that a SliceBackward fills, and an addition fills again
+    return distinct * (padded + 2 * packed) * features * 4
+    # end solution
+
+
+checks.backward_bytes(my_bytes)
+
+# %% [markdown]
+# ## You can now
+#
+# - name the two operations: `pad_packed_sequence`, and the packed RNN on a CPU,
+# - count what they write with `profile.count` and `profile.count_rnn`,
+# - say how they grow: pad with the distinct lengths, and the packed RNN with time steps × real cells,
+# - rule out sorting, padding as such, and waiting for the lengths.
+#
+# Next: [10 Making packing pay](10_making_packing_pay.ipynb). Back: [08 The benchmark](08_benchmark.ipynb) · [00 Start
+# here](00_start_here.ipynb)

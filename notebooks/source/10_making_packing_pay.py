@@ -1,0 +1,311 @@
+# %% [markdown]
+# # Making packing pay
+#
+# **Can a training step be faster than a padded one, and still give the results of packing?**
+#
+# After this notebook, you can
+#
+# - pack and pad with one gather and one scatter,
+# - cover a batch with a staircase of rectangles, and say what each cut costs and saves,
+# - freeze an LSTM's cell state during the padding, exactly,
+# - run your own RNN with a fast, exact method, in one line.
+#
+# Time: 20 minutes.
+#
+# > **In short.** Replace pack → RNN → pad by `output, final = pv.run(rnn, x, lengths)`. On a CPU this is usually faster,
+# > and it gives the same results up to rounding. If you cannot change the code, call `pv.patch_torch()` before it runs.
+# > That speeds up packing and padding, but not the RNN.
+#
+# ## Packing with an index
+#
+# Notebook 09 found two causes: `pad_packed_sequence` and, on a CPU, the packed RNN. We begin with the first.
+#
+# A *gather* reads rows in a given order, and a *scatter* writes rows to given places. Number the cells of a padded batch,
+# and pack the numbers:
+
+# %%
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import packviz as pv
+from packviz import lengths as kinds
+from packviz.count import operators
+from packviz.lessons import ask, checks
+from packviz.studies import benchmark, methods_benchmark
+
+torch.set_num_threads(1)  # more threads gain little on products this small, and may wait for each other
+print(methods_benchmark.STUDY.without_gpu())
+
+lengths = [5, 4, 2, 2]
+numbers = torch.arange(4 * 5).view(4, 5)
+pv.show(numbers, lengths, batch_first=True)
+
+# %% [markdown]
+# The packed row says which cell each entry comes from. These numbers are an **index**. With it, packing is one gather, and
+# padding is one scatter.
+
+# %%
+ask("one gather")
+
+# %%
+index = pack_padded_sequence(numbers, lengths, batch_first=True).data
+x = torch.randn(4, 5, 3)
+packed = pack_padded_sequence(x, lengths, batch_first=True)
+padded, _ = pad_packed_sequence(packed, batch_first=True)
+
+gathered = x.flatten(0, 1).index_select(0, index)
+scattered = torch.zeros(20, 3).index_copy(0, index, gathered).view(4, 5, 3)
+print("packed, bit for bit:", torch.equal(gathered, packed.data))
+print("padded, bit for bit:", torch.equal(scattered, padded))
+
+# %% [markdown]
+# `pv.pack_padded_sequence` and `pv.pad_packed_sequence` work like this. They take the same arguments as torch's functions
+# and return the same bits. Here is what their backward passes write for setup B of the benchmark:
+
+
+# %%
+def written(output):
+    """The megabytes that the backward pass of a tensor writes, in how many autograd nodes."""
+    steps, found, _ = operators.backward(output, torch.ones_like(output))
+    return f"{sum(operator.bytes for operator in found) / 1e6:6.3g} MB in {len(steps)} nodes"
+
+
+for T in (32, 64):
+    batch = sorted(kinds.triangle(512, T).tolist(), reverse=True)
+    for name, part in (("torch", torch.nn.utils.rnn), ("packviz", pv)):
+        x = torch.zeros(T, 512, 32, requires_grad=True)
+        output, _ = part.pad_packed_sequence(part.pack_padded_sequence(x, batch))
+        print(f"T = {T}  {name:8} {written(output)}")
+
+# %% tags=["claims"]
+assert torch.equal(gathered, packed.data)
+assert torch.equal(scattered, padded)
+assert written(output).endswith("in 3 nodes")
+
+# %% [markdown]
+# When the number of steps doubles, torch writes four times as many bytes, and packviz twice as many.
+#
+# ## One split instead of many slices
+#
+# The packed RNN takes the rows of each step with `narrow`, and the backward pass of each `narrow` fills a whole tensor.
+# `split` takes the rows of all steps at once, and its backward pass simply joins them again. For a plain RNN:
+
+
+# %%
+def split_rnn(rnn, packed):
+    w_x, w_h, b_x, b_h = rnn.parameters()
+    h, outputs = torch.zeros(1, rnn.hidden_size), []
+    for rows in (packed.data @ w_x.T + b_x).split(packed.batch_sizes.tolist()):
+        h = torch.tanh(rows + h[: len(rows)] @ w_h.T + b_h)
+        outputs.append(h)
+    return torch.cat(outputs)
+
+
+rnn = torch.nn.RNN(16, 32)
+for T in (32, 64):
+    batch = sorted(kinds.triangle(64, T).tolist(), reverse=True)
+    packed = pack_padded_sequence(torch.randn(T, 64, 16), batch)
+    print(f"T = {T}  torch {written(rnn(packed)[0].data)}")
+    print(f"T = {T}  split {written(split_rnn(rnn, packed))}")
+
+# %% tags=["claims"]
+assert torch.allclose(split_rnn(rnn, packed), rnn(packed)[0].data, atol=1e-6)
+
+# %% [markdown]
+# ## A staircase of rectangles
+#
+# `split` computes no padding, but it needs a few calls for every time step. A padded LSTM on a CPU computes the padding,
+# but it needs only *one* call, because it has a fused kernel. There is a way between the two. Sort the sequences, and cut
+# time into a few pieces. In each piece, run the padded kernel on the sequences that are still running, and hand their
+# states to the next piece:
+
+# %%
+ask("between padding and packing")
+
+# %%
+ten = [16, 15, 15, 14, 9, 9, 8, 4, 3, 3]
+pv.draw.Stairs(ten, [0, 4, 9, 16])
+
+# %% [markdown]
+# Hatched cells are padding that is computed, and the empty area is not computed at all. With one rectangle, everything is
+# computed, as if padded. With one for every distinct length, no padding is computed.
+#
+# *Where* to cut depends on the lengths alone: the cuts should leave out as many cells as possible. *How many* cuts pay off
+# depends on what a call costs, compared with a cell. The chart in the panel predicts the time from rates that were
+# measured before. Move *rectangles* from one end to the other. Then make *hidden_size* larger: where does the lowest point
+# go, and why? With **Measure here**, you can compare the prediction with your machine.
+
+# %%
+from packviz.explorers import StaircaseExplorer
+
+explorer = StaircaseExplorer(many=128, longest=256)
+explorer
+
+# %% tags=["claims"]
+assert pv.draw.Stairs(ten, [0, 16]).wasted == pv.Layout(ten).n_padding
+assert pv.draw.Stairs(ten, [0, *sorted(set(ten))]).wasted == 0
+assert 1 < explorer.trade_off.best < explorer.rectangles.options[-1]
+explorer.rectangles.value = explorer.rectangles.options[-1]
+assert explorer.shown.wasted == 0
+
+# %% [markdown]
+# A larger RNN pays more for each cell, so more cuts pay off.
+#
+# ## A state that must not move
+#
+# Most sequences end *inside* a rectangle, and some padding follows. Their final hidden state `h_n` can be read from the
+# output, at the last real step. An LSTM's final cell state `c_n` is not part of the output, so it has to pass through
+# the padding unchanged. At every step, an LSTM computes c ← f · c + i · g, where the *gates* f and i are numbers between
+# 0 and 1.
+
+# %%
+ask("a frozen state")
+
+# %% [markdown]
+# A gate is a sigmoid, 1 / (1 + e⁻ˣ). We give the LSTM one more input, which is 1 in the padding and 0 elsewhere. Its weight
+# pushes the input gate i down and the forget gate f up. How large must the weight be?
+
+
+# %%
+def drift(weight, steps):
+    torch.manual_seed(1)
+    lstm = torch.nn.LSTM(16 + 1, 32)
+    with torch.no_grad():
+        lstm.weight_ih_l0[:32, 16] = -weight  # rows of the input gate
+        lstm.weight_ih_l0[32:64, 16] = weight  # rows of the forget gate
+        x = torch.zeros(steps, 1, 17)
+        x[:, :, 16] = 1  # nothing but padding
+        h, c = torch.zeros(1, 1, 32), torch.linspace(-1, 1, 32).view(1, 1, 32)
+        return (lstm(x, (h, c))[1][1] - c).abs().max().item()
+
+
+print("weight    largest change of c after 1, 100 and 3,000 steps of padding")
+for weight in (10, 100, 10_000):
+    print(f"±{weight:<8,}", *(f"{drift(weight, steps):8.0g}" for steps in (1, 100, 3000)))
+
+# %% [markdown]
+# With a large weight, one gate becomes exactly 0, because e⁻ˣ exceeds the largest float32 number, and the other exactly 1.
+# Then c does not move at all, and the gradient of the padding is exactly 0. packviz uses ±10,000.
+
+# %% tags=["claims"]
+assert drift(10, 3000) > 0.1
+assert drift(100, 3000) == drift(10_000, 3000) == 0
+assert torch.sigmoid(torch.tensor([1e4, -1e4])).tolist() == [1, 0]
+
+# %% [markdown]
+# ## All methods give the same results
+#
+# `pv.run` takes an `nn.LSTM`, `nn.GRU` or `nn.RNN` and returns what pack → RNN → pad returns, also for layers, directions
+# and initial states. `method="auto"` chooses for you.
+
+# %%
+ask("what a method may change")
+
+
+# %%
+def results(rnn, x, lengths, method=None):
+    x = x.clone().requires_grad_()
+    if method:
+        output, final = pv.run(rnn, x, lengths, method=method)
+    else:
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        output, final = rnn(packed)
+        output, _ = pad_packed_sequence(output, batch_first=True)
+    final = final if isinstance(final, tuple) else (final,)
+    loss = sum(t.square().sum() for t in (output, *final))
+    return output, *final, *torch.autograd.grad(loss, [x, *rnn.parameters()])
+
+
+torch.manual_seed(0)
+lengths = [9, 2, 5, 5, 1, 7]  # in any order
+x = torch.randn(6, 9, 4)
+x[~pv.real_mask(lengths)] = float("nan")  # whatever the padding holds
+lstm = torch.nn.LSTM(4, 5, batch_first=True, num_layers=2, bidirectional=True)
+expected = results(lstm, x, lengths)
+for method in ("padded", "packed", "split", "staircase", "auto"):
+    found = results(lstm, x, lengths, method)
+    largest = max((a - b).abs().max() / b.abs().max() for a, b in zip(found, expected, strict=True))
+    print(f"{method:10} differs by less than {'1e-5' if largest < 1e-5 else '?'} of the largest value")
+
+# %% tags=["claims"]
+for make in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
+    for options in ({}, {"num_layers": 2, "bidirectional": True, "dropout": 0.5}):
+        rnn = make(4, 5, batch_first=True, **options).eval()  # dropout would be drawn anew
+        expected = results(rnn, x, lengths)
+        for method in ("padded", "packed", "split", "staircase", "auto"):
+            found = results(rnn, x, lengths, method)
+            assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, expected, strict=True)), method
+
+# %% [markdown]
+# For a whole model, replace the three lines that pack, run and pad by `output, _ = pv.run(self.lstm, x, lengths)`, or
+# use the module `pv.Ragged(rnn)`. Nothing has to be sorted. For a program that you cannot change, there is
+# `packviz patched train.py`.
+#
+# ## How fast is it?
+#
+# Here is the model of notebook 08 again, with setup B. *drop-in* replaces pack and pad only, and *run* is `pv.run`.
+
+# %%
+benchmark.by_machine(benchmark.recordings(("padded", "packed", "drop-in", "run")), "ratio", "B").chart()
+
+# %% [markdown]
+# The next chart compares the methods with torch on batches for which nothing was tuned: neither
+# these sizes nor these lengths were used to choose the constants by which `auto` decides. They were measured on the same
+# machine, though. To the left of the line at 1, a method is faster than torch's *padded* RNN, whose final states are wrong.
+
+# %%
+untuned = methods_benchmark.recorded("untuned_cpu.json")
+methods_benchmark.chart({"CPU": untuned})
+
+# %% [markdown]
+# `auto` predicts the time of each method from constants that were measured on one machine, and takes the simplest of those
+# within 5 % of the fastest. For an LSTM it often takes the staircase, because the fused kernel makes a time step cheap.
+# torch has no such kernel on a CPU for training a GRU or a plain RNN, so a rectangle saves them nothing, and `split` is
+# faster. `pv.plan(rnn, lengths)` tells you which method it takes, and why.
+
+# %% tags=["claims"]
+full = benchmark.recorded("benchmark_cpu.json")
+longest = full.steps("B")[-1]
+memory = full.at("B", longest)["training"].memory
+assert full.ratio("run", "padded", "B", longest).value < 1 < full.ratio("packed", "padded", "B", longest).value
+took = {method: full.at("B", longest)["training"].median(method) for method in ("packed", "drop-in", "run")}
+assert took["packed"] - took["drop-in"] < took["drop-in"] - took["run"]
+assert memory["packed"] < memory["run"] < memory["padded"]
+for point in untuned.points:
+    if point.mode == "GRU" and point.directions == 1 and point.lengths != "equal":
+        assert untuned.best(point) == "split"
+
+# %% [markdown]
+# ## Limits
+#
+# - **Small or nearly equal batches.** torch's padded LSTM can be faster than anything exact: freezing the cell state costs
+#   some time in every layer, and there is little padding to save.
+# - **Other machines.** Call `pv.calibrate().use()` to measure the constants of yours, which takes minutes.
+# - **A GPU.** There, cuDNN runs packed RNNs itself. Nothing on this page was measured on a GPU, so `auto` uses torch's
+#   packed RNN there, between packviz's pack and pad, until you call `pv.calibrate("cuda").use()`.
+# - **Dropout between layers** is drawn in another order, so the same seed gives other numbers.
+#
+# ## Exercise
+#
+# Choose the cuts yourself. A call costs as much as **10 cells**, and the 12 sequences have up to 16 steps. Find a staircase
+# that is as cheap as any other. `(0, 16)` is the padded batch, and `(0, 8, 16)` has one cut, after 8 steps.
+
+# %% tags=["exercise"]
+twelve = [4, 16, 3, 9, 2, 13, 9, 4, 14, 3, 8, 2]
+my_cuts = (
+    # solution
+    (0, 4, 9, 16)
+    # end solution
+)
+checks.cheapest_staircase(twelve, my_cuts, call=10)
+
+# %% [markdown]
+# ## You can now
+#
+# - pack and pad with one gather and one scatter,
+# - cover a batch with a staircase: each cut costs a call and saves cells,
+# - freeze an LSTM's cell state during the padding, exactly,
+# - run your own RNN with a fast, exact method: `pv.run(rnn, x, lengths)`.
+#
+# Next: [11 Should you pack?](11_should_you_pack.ipynb). Back: [09 Why training is
+# slow](09_why_training_is_slow.ipynb) · [00 Start here](00_start_here.ipynb)

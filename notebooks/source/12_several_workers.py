@@ -1,0 +1,180 @@
+# %% [markdown]
+# # Several workers
+#
+# **How do several processes share a ragged batch, and still compute the right gradient?**
+#
+# After this notebook, you can
+#
+# - form batches of similar lengths, new ones in every epoch,
+# - share a batch so that no worker waits long for another,
+# - weight a loss so that every token counts the same, whoever computed it.
+#
+# Time: 15 minutes.
+#
+# ## Batches of similar lengths
+#
+# Let us first form the batches. A batch is as wide as its longest sequence, so there is less padding if sequences of
+# similar lengths share a batch. This is called *bucketing*. If you sort all the data, the batches are the same in every
+# epoch. The usual compromise is a *window*: shuffle the data, sort a few batches' worth of it at a time, cut it into
+# batches, and shuffle these. Here are the 512 sentences of notebook 01, in batches of 32:
+
+# %%
+import torch
+
+import packviz as pv
+from packviz import batches
+from packviz.lessons import ask, checks, sentences
+
+ask("buckets of sentences")
+
+# %%
+lengths = [len(sentence) for sentence in sentences()]
+layouts = {}
+for order in ("shuffled", "bucketed", "sorted"):
+    groups = batches.batches(lengths, 32, order, window=4)
+    layouts[order] = [pv.Layout([lengths[i] for i in group]) for group in groups]
+pv.draw.padding_waste(layouts)
+
+# %% [markdown]
+# `pv.BucketSampler` is a sampler for torch's `DataLoader` that forms such batches. They are different in every epoch, so
+# their widths are, too:
+
+# %%
+data = [torch.zeros(length, 32) for length in lengths]
+sampler = pv.BucketSampler(lengths, 32, window=4)
+loader = torch.utils.data.DataLoader(data, batch_sampler=sampler, collate_fn=torch.nn.utils.rnn.pad_sequence)
+for epoch in (1, 2):
+    print(f"epoch {epoch}, widths of the first batches:", *[len(batch) for batch in loader][:6])
+
+# %% tags=["claims"]
+padding = {order: sum(layout.n_padding for layout in some) for order, some in layouts.items()}
+assert padding["sorted"] < padding["bucketed"] < padding["shuffled"]
+first, second = list(sampler), list(sampler)
+assert sorted(i for batch in first for i in batch) == list(range(len(lengths)))
+assert first != second
+
+# %% [markdown]
+# In the panel, choose *bucketed* and increase *window*. From which window on does it hardly help any more? Then increase
+# *workers*, who share each batch. The work of a worker is the number of its real tokens, and the step takes as long as
+# the one with the most work.
+
+# %%
+from packviz.explorers import BatchingExplorer
+
+explorer = BatchingExplorer(lengths, workers=1)
+explorer
+
+# %% tags=["claims"]
+explorer.order.value, explorer.workers.value, shares = "bucketed", 2, []
+for window in (1, 2, 4, 8, 16):
+    explorer.window.value = window
+    shares.append((explorer.load.padding, batches.idle(explorer.tokens)))
+assert shares == sorted(shares, reverse=True)
+explorer.order.value = "sorted"
+assert shares[-1][0] == explorer.load.padding  # a window over all batches sorts everything
+
+# %% [markdown]
+# ## Who gets which sequences?
+#
+# A *worker* is a process that computes a share of each batch, often on a GPU of its own. In torch,
+# `DistributedDataParallel` (DDP) gives each worker a copy of the model and averages their gradients. Suppose that two
+# workers share 64 sequences that are sorted by length, longest first. There are several ways to divide them:
+#
+# - **contiguous**: worker 0 gets the longer half,
+# - **strided**: they take turns, 0 1 0 1 …,
+# - **snake**: they take turns there and back, 0 1 1 0 0 1 …
+#
+# Each worker computes the mean loss of its own tokens, and DDP averages the two gradients.
+
+# %%
+ask("mean of means")
+
+# %% [markdown]
+# To see how large the mistake is, two processes train a GRU for one step, and we compare their averaged gradient with
+# that of a single process.
+
+# %%
+from packviz.studies import workers
+
+found = workers.compare()
+print(found)
+found.chart()
+
+# %% [markdown]
+# If each worker takes the mean over its own tokens (*mean of means*), the gradient is wrong. The error is large if their
+# shares are unequal and small if they are nearly equal, but it disappears only with a *token-weighted* loss. For this
+# loss, all workers need the total number of tokens:
+#
+# ```python
+# total = torch.tensor(my_tokens, device=device)
+# torch.distributed.all_reduce(total)  # adds up over all workers
+# ```
+#
+# Then every token must count the same. Remember that DDP divides the sum of the gradients by the number of workers,
+# `torch.distributed.get_world_size()`. Writing this loss is the exercise below.
+
+# %% tags=["claims"]
+for strategy in ("contiguous", "strided", "snake"):
+    assert found.errors[strategy]["token-weighted"] < 1e-6
+assert found.errors["contiguous"]["mean of means"] > 0.1
+assert found.errors["snake"]["mean of means"] > 1e-4
+assert found.tokens("contiguous") == [2136, 641]  # as in the question
+
+# %% [markdown]
+# ## What does it do to the time?
+
+# %% tags=["live-timing", "nbval-ignore-output"]
+print(found.times())
+
+# %% [markdown]
+# With the contiguous division, one worker has most of the tokens, and the other waits for it. With the other two, both
+# have about the same number of tokens. However, both now have a long sequence, so both go through all the time steps.
+#
+# The same comparison runs under torchrun, PyTorch's launcher. On one machine with 8 GPUs, with your own lengths:
+#
+# ```sh
+# torchrun --standalone --nproc-per-node 8 -m packviz.studies.workers --device cuda --lengths my_lengths.csv
+# ```
+#
+# ## What people get wrong
+#
+# - **"DDP averages the loss."** It averages gradients, and gives each worker the same weight.
+# - **Outputs of different widths.** Each worker pads to its *own* longest sequence, so their outputs cannot be joined.
+#   Pass the same `total_length` to `pad_packed_sequence` or `pv.run` on all of them.
+# - **A list of lengths under `DataParallel`.** It splits tensors among the devices, but hands each of them the whole
+#   list. Pass lengths as a tensor.
+
+# %% tags=["claims"]
+n = torch.tensor([9, 7, 3, 2])
+x, rnn = torch.randn(4, 9, 3), torch.nn.GRU(3, 5, batch_first=True)
+halves = [(x[:2], n[:2]), (x[2:, :3], n[2:])]  # what two workers hold
+assert [pv.run(rnn, *half)[0].shape[1] for half in halves] == [9, 3]
+common = torch.cat([pv.run(rnn, *half, total_length=9)[0] for half in halves])
+assert torch.allclose(common, pv.run(rnn, x, n)[0], atol=1e-6)
+
+# %% [markdown]
+# ## Exercise
+#
+# A worker has the losses of its own tokens, of shape `(N,)`. It also knows the `total_tokens` of all workers, and how many
+# `workers` there are. Return the loss for its `backward()`, so that the average over the workers is the gradient of the
+# mean over **all** tokens.
+
+
+# %% tags=["exercise"]
+def my_loss(losses, total_tokens, workers):
+    # solution
+    return losses.sum() * workers / total_tokens
+    # end solution
+
+
+checks.worker_loss(my_loss)
+
+# %% [markdown]
+# ## You can now
+#
+# - form batches of similar lengths with `pv.BucketSampler`,
+# - share a batch: by turns rather than in two halves,
+# - weight the loss by tokens: `losses.sum() * workers / total_tokens`.
+#
+# Next: [13 Static graphs](13_static_graphs.ipynb). Back: [11 Should you pack?](11_should_you_pack.ipynb) · [00 Start
+# here](00_start_here.ipynb)

@@ -1,0 +1,263 @@
+# %% [markdown]
+# # Static graphs
+#
+# **What do compilers and exporters make of a model that packs, and are their results right?**
+#
+# After this notebook, you can
+#
+# - tell whether a captured graph is right for other lengths than those of the example,
+# - say what `torch.jit.trace`, `torch.export`, `torch.compile` and ONNX do with packing,
+# - choose a pattern that compiles, and check it,
+# - say what a compiler with fixed sizes accepts.
+#
+# Time: 20 minutes.
+#
+# ## A graph from one example
+#
+# To run a model without Python, or to make it faster, torch can turn it into a *graph* of operators. Some tools do this by
+# running the model once on an example and recording the operators that run. This is dangerous for a model that depends on
+# lengths, because the example has certain lengths, and other batches have others.
+#
+# The documentation of transformertf, a forecasting library, recommends packing only where the lengths differ:
+
+# %%
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import packviz as pv
+from packviz.check import networks
+from packviz.lessons import ask, checks
+
+print(networks.source(networks.ConditionalTagger))
+ask("conditional packing")
+
+# %%
+torch.manual_seed(0)
+x, lengths = torch.randn(5, 2, 3), torch.tensor([5, 3])
+pv.check_static(networks.ConditionalTagger(), (x, lengths))
+
+# %% [markdown]
+# `pv.check_static` judges by trying. It captures your module on the example, with `torch.jit.trace` unless you ask for more.
+# Then it runs both the captured graph and the module itself on other lengths, and compares their results. The table says
+# whether they are the same, and if not, for which lengths they differ. Below, `✗` marks the line where Python reads a value
+# of the lengths, which a trace keeps forever. If no other lengths can be tried, the verdict is *undecided*.
+#
+# In this model, the two branches themselves give different results: if all lengths are equal but shorter than the batch,
+# the unpacked branch reads the padding. So the model is wrong even before it is compiled.
+
+# %% tags=["claims"]
+found = pv.check_static(networks.ConditionalTagger(), (x, lengths))
+assert not found.ok
+assert found.rules[0] == "trace"
+assert pv.check_static(networks.Sorted(), (x, lengths)).ok
+
+# %% [markdown]
+# ## Five ways to a graph
+#
+# torch has several tools. `torch.jit.trace` records one run, and is deprecated. `torch.export` runs the model on tensors
+# that have a shape but no values, and gives a graph for all inputs. ONNX is a file format for graphs, with a new exporter
+# that uses `torch.export`, and an old one (*legacy*) that uses a trace. `torch.compile` makes graphs of the parts that it
+# can handle, and leaves the rest to Python.
+
+# %%
+ask("which cannot trace packing")
+
+# %%
+ask("what is compiled")
+
+# %% [markdown]
+# All models in the table have two operators, an LSTM and three more operators. *Packed if ragged* is the one above. *Maximum*
+# takes the largest output over time, and *escaped* passes the packed data on. *Disabled* parts are hidden from
+# `torch.compile`. The results were compared with the model itself, on other lengths.
+
+# %%
+from packviz.studies import compilers
+
+table = compilers.survey()
+table
+
+# %% [markdown]
+# - **`torch.jit.trace`** keeps one of two branches, and does not report it.
+# - **`torch.export`**, and the new ONNX exporter with it, cannot trace packing at all.
+# - **The legacy ONNX exporter** takes pack and pad in pairs only. It pads to all time steps unless you pass `total_length`,
+#   and it ignores `padding_value` ([pytorch#28423](https://github.com/pytorch/pytorch/issues/28423)). In both cases its
+#   results are **wrong without an error**. A mask by lengths is right.
+# - **`torch.compile`** is always right, but it compiles only what comes before packing. In the same `forward`, it also
+#   gives up at an `nn.LSTM`, unless `torch._dynamo.config.allow_rnn` is True.
+#
+# It does not help to disable the compiler for the function that packs. But if you hide pack, LSTM **and** pad together in a
+# submodule whose `forward` is decorated with `@torch.compiler.disable`, the layers after it are compiled as well.
+
+# %% tags=["claims"]
+cells = table.cells
+compiled_operators = {name: row["compile"].compiled for name, row in cells.items()}
+assert all(row["compile"].outcome == "right" for row in cells.values())
+if not table.moved:
+    assert cells["packed, padded again"]["export"].outcome == "error"
+    assert cells["packed if ragged"]["jit.trace"].outcome == "WRONG"
+    assert cells["… no total_length"]["ONNX, legacy"].outcome == "WRONG"
+    assert cells["packed, padded again"]["ONNX, legacy"].outcome == "right"
+    assert cells["maximum, padded with −inf"]["ONNX, legacy"].outcome == "WRONG"
+    assert cells["maximum, masked"]["ONNX, legacy"].outcome == "right"
+    assert compiled_operators["packed, padded again"] == compiled_operators["only pack disabled"] == 2
+
+# %% [markdown]
+# ## One operator
+#
+# There is a pattern that all of `torch.compile(fullgraph=True)` and `torch.export` accept: make pack → RNN → pad a single
+# custom operator, with padded tensors in and out. A compiler keeps it as it is. `pv.Ragged(rnn)` does this with your RNN. It
+# runs eagerly like `pv.run`, and it has the same parameters as the RNN, under the same names.
+
+
+# %%
+class Model(torch.nn.Module):
+    def __init__(self, rnn):
+        super().__init__()
+        self.rnn, self.head = rnn, torch.nn.Linear(7, 2)
+
+    def forward(self, x, lengths):
+        output, _ = self.rnn(torch.tanh(x), lengths)
+        return torch.relu(self.head(output))
+
+
+model = Model(pv.Ragged(torch.nn.LSTM(3, 7)))
+whole = torch.compile(model, backend="eager", fullgraph=True)  # "eager" needs no C++ compiler
+larger, n = torch.randn(9, 4, 3), torch.tensor([1, 9, 5, 5])
+print("compiled as one graph, same output:", torch.allclose(whole(larger, n), model(larger, n), atol=1e-6))
+
+# %%
+B, T = torch.export.Dim("B"), torch.export.Dim("T")
+shapes = {"x": {0: T, 1: B}, "lengths": {0: B}}
+program = torch.export.export(model, (x, lengths), dynamic_shapes=shapes).module()
+print("exported, same output on a larger batch:", torch.allclose(program(larger, n), model(larger, n), atol=1e-6))
+
+# %% [markdown]
+# ONNX does not know this operator. There, use the legacy exporter, pass `total_length`, and mask by lengths.
+#
+# ## Does compiling pay?
+#
+# We measured a training step of an encoder–decoder LSTM on a CPU, compiled and not. Apart from the padded ones, all of these
+# give the results of packing. (*Helpers* are the functions that pack and pad.)
+
+# %%
+ask("fastest exact way")
+
+# %%
+from packviz.studies import compiled
+
+recorded = compiled.recorded()
+recorded
+
+# %% [markdown]
+# On this machine, compiling changes little, because most of the time is spent in the LSTMs, which `torch.compile` leaves as
+# they are. The operator is faster because it runs the LSTM with a method of [notebook 10](10_making_packing_pay.ipynb).
+# With a GPU, or with larger layers around the LSTM, the result may differ. To measure yours, run
+# `packviz study compiled --device cuda --out mine.json`.
+
+# %% tags=["claims"]
+assert torch.allclose(whole(larger, n), model(larger, n), atol=1e-6)
+assert torch.allclose(program(larger, n), model(larger, n), atol=1e-6)
+(point,) = recorded.points
+assert recorded.ratio(point, "packed", "compiled, padded").value > 1
+
+# %% [markdown]
+# ## Compilers that fix every size
+#
+# Compilers for special chips often fix the size of every tensor. A well-known example is the guide *PyTorch Neuron LSTM
+# Support*, written for AWS Inf1, which is no longer supported. Its rules are still those of any such compiler.
+
+# %%
+ask("a size that varies")
+
+# %% [markdown]
+# The data of a `PackedSequence` has a size that depends on the lengths. So it may go into an RNN and into
+# `pad_packed_sequence`, where the compiler can use a padded tensor in its place, and nowhere else. `pv.check_static` runs
+# your model with several lengths and compares all sizes, so it finds these places, too. It marks them with `!`, because
+# such a compiler was not tried.
+#
+# In the panel, choose a network or type a `forward`. Try to use `packed.batch_sizes`, or to return `len(packed.data)`.
+
+# %%
+from packviz.explorers import StaticExplorer
+
+StaticExplorer("PackedSequence used by max")
+
+# %% tags=["claims"]
+typed = StaticExplorer()
+typed.code.value = """\
+def forward(self, x, lengths):
+    packed = pack_padded_sequence(x, lengths)
+    mask = torch.arange(5) < packed.batch_sizes.max()
+    packed = packed._replace(data=self.before(packed.data))
+    return self.lstm(packed)[1]
+"""
+assert typed.result.rules == ["size", "size"]
+rules = {network: pv.check_static(network(), (x, lengths)).rules for network in networks.GUIDE[1:]}
+assert rules == {
+    networks.Sorted: ["total_length"],
+    networks.Unsorted: ["unsorted", "total_length"],
+    networks.FinalStates: [],
+    networks.Returned: ["size"],
+    networks.UsedByMax: ["size"],
+}
+
+# %% [markdown]
+# To take a maximum over time, the guide says, pad first. But padding is 0, and if all outputs are negative, the maximum is
+# then 0. Mask the padding with a value that cannot win:
+
+# %%
+print(networks.source(networks.MaxOfPadded))
+print(pv.check_static(networks.MaxOfPadded(), (x, lengths)).headline)
+
+# %% tags=["claims"]
+lstm = networks.UsedByMax().lstm
+with torch.no_grad():
+    lstm.bias_hh_l0[14:21] = -9  # the cell input: every output becomes negative
+result, _ = lstm(pack_padded_sequence(x, lengths))
+assert pad_packed_sequence(result)[0].max() == 0 > result.data.max()
+network = networks.MaxOfPadded()
+network.lstm = lstm
+assert network(x, lengths) == result.data.max()
+assert not pv.check_static(network, (x, lengths))
+for n in ([5, 5], [5, 3], [5, 1]):
+    assert pv.flops(lstm, n).padded == pv.flops(lstm, [5, 5]).packed
+
+# %% [markdown]
+# With fixed sizes, packing saves no time, because every batch costs what the padded one costs. What it gives you is correct
+# final states.
+#
+# ## What people get wrong
+#
+# - **"It compiles, so it is right."** A trace of a condition compiles. Compare with the model itself, on **other lengths**.
+# - **"If I disable the packing function, the rest is compiled."** Nothing after it in the same `forward` is.
+# - **"Packing makes it faster on the accelerator."** With fixed sizes, it does not.
+#
+# ## Exercise
+#
+# This network returns its PackedSequence. Make it return the padded output instead, of shape `(T, B, 7)`, with zeros after
+# the end of each sequence, and always with all `T` time steps of `x`. The check draws **your** network.
+
+
+# %% tags=["exercise"]
+class MyNetwork(networks.Network):
+    def forward(self, x, lengths):
+        packed = pack_padded_sequence(x, lengths)
+        output, _ = self.lstm(packed)
+        # solution
+        output, _ = pad_packed_sequence(output, total_length=x.size(0))
+        # end solution
+        return output
+
+
+checks.repaired_network(MyNetwork)
+
+# %% [markdown]
+# ## You can now
+#
+# - check a captured graph on other lengths with `pv.check_static`,
+# - say who cannot trace packing, who compiles a part, and who is wrong without an error,
+# - compile or export a model that packs with `pv.Ragged`,
+# - say what a compiler with fixed sizes accepts: packed data in an RNN and in `pad_packed_sequence`.
+#
+# Next: [14 Beyond RNNs](14_beyond_rnns.ipynb). Back: [12 Several workers](12_several_workers.ipynb) · [00 Start
+# here](00_start_here.ipynb)

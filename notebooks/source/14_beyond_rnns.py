@@ -1,0 +1,358 @@
+# %% [markdown]
+# # Beyond RNNs
+#
+# **How do transformers handle texts of different lengths, and what does each way cost?**
+#
+# After this notebook, you can
+#
+# - say what `cu_seqlens` is, and which layers need it,
+# - mask padding in attention, whatever a function means by True,
+# - put several documents into one row without letting them mix,
+# - say when one row is more work than padding.
+#
+# Time: 20 minutes. You do not need any other page first.
+#
+# ## Ten rows, two orders
+#
+# Suppose that three documents have 5, 3 and 2 tokens. As a padded batch they fill 15 cells, of which 5 are padding.
+# Without padding they are ten rows, and there are two useful orders for them:
+#
+# - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … This is what attention wants, because each token
+#   looks at its own document.
+# - **Packed rows** hold one time step after another: a0 b0 c0, a1 b1 c1, … This is what a recurrent network (RNN) wants,
+#   because it computes one step of all documents at a time. torch's `PackedSequence` has this order.
+
+# %%
+import torch
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_sequence, pad_sequence
+
+import packviz as pv
+from packviz.lessons import ask, checks, sentences
+
+ask("rows that stay")
+
+# %% [markdown]
+# A model that reads flat rows has to know where each document begins. The usual way to say it is `cu_seqlens`, the
+# *cumulative sequence lengths*. It starts with 0 and ends with the number of rows:
+
+# %%
+lengths = torch.tensor([5, 3, 2])
+cu_seqlens = F.pad(lengths.cumsum(0), (1, 0)).int()
+print("cu_seqlens:", cu_seqlens.tolist())
+pv.show(lengths, flat=True)
+
+# %% [markdown]
+# Flat rows are divided into documents, and packed rows into time steps. So packing transposes a ragged batch.
+
+# %% tags=["claims"]
+layout = pv.Layout(lengths)
+assert cu_seqlens.tolist() == layout.starts.tolist() == [0, 5, 8, 10]
+assert (torch.tensor(layout.flat_rows) == torch.arange(10)).nonzero().flatten().tolist() == [0, 7]  # two rows stay
+assert pv.Layout(layout.batch_sizes).batch_sizes.tolist() == [5, 3, 2]  # transposed twice
+assert pv.Layout.from_offsets(cu_seqlens) == layout
+
+# %% [markdown]
+# ## Which layers need the borders?
+#
+# Let us apply some layers to the ten flat rows as if they were a single document, and compare each row with what its
+# document gives alone.
+
+# %%
+ask("who wants which order")
+
+# %%
+torch.manual_seed(0)
+documents = [torch.randn(n, 4) for n in lengths.tolist()]  # 4 features per token
+flat = torch.cat(documents)
+linear, rnn = torch.nn.Linear(4, 4), torch.nn.RNN(4, 4)
+convolution = torch.nn.Conv1d(4, 4, kernel_size=3, padding=1)
+layers = {
+    "Linear": linear,
+    "convolution": lambda x: convolution(x.T).T,
+    "RNN": lambda x: rnn(x)[0],
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x),
+}
+errors, rows = {"alone": torch.zeros(10)}, ["a0", "a1", "a2", "a3", "a4", "b0", "b1", "b2", "c0", "c1"]
+for name, layer in layers.items():
+    alone = torch.cat([layer(document) for document in documents])
+    errors[f"{name}, on flat rows"] = (layer(flat) - alone).abs().amax(1)
+pv.draw.Strips(errors, "A Linear layer needs no borders; layers that look along the rows read other documents", rows)
+
+# %% [markdown]
+# You can apply Linear layers, LayerNorm, embeddings and a loss to flat rows as they are, because they treat each row
+# alone. Attention and convolutions look along the rows, so they must know the borders. An RNN carries its state over a
+# border, and needs a kernel that stops there, or the packed order. (Some kernels for linear attention and state-space
+# models take `cu_seqlens` and do stop.)
+
+# %% tags=["claims"]
+wrong = {name.split(",")[0]: (error > 1e-5).nonzero().flatten().tolist() for name, error in errors.items()}
+assert wrong["Linear"] == []
+assert wrong["convolution"] == [4, 5, 7, 8]  # beside the borders
+assert wrong["RNN"] == [5, 6, 7, 8, 9]  # after the first document
+assert wrong["attention"] == [*range(10)]
+norm = torch.nn.LayerNorm(4)
+assert torch.equal(norm(flat), torch.cat([norm(document) for document in documents]))
+packed = flat[torch.tensor(layout.flat_rows)]
+assert torch.equal(packed, pack_sequence(documents).data)
+alone = pad_sequence([rnn(document)[0] for document in documents])
+assert torch.allclose(pv.run(rnn, pad_sequence(documents), lengths)[0], alone, atol=1e-5)
+
+# %% [markdown]
+# ## Padding in attention
+#
+# In attention, each token (the *query*) has a *score* with every token (the *keys*). A softmax turns its scores into
+# weights, which add up to 100 %. Padded keys get some of this weight unless they are masked. If all scores are equal,
+# padding gets 40 % of the weight in b, and 60 % in c.
+
+# %%
+ask("a mask of numbers")
+
+# %%
+real = pv.real_mask(lengths)  # (3, 5), True at real cells
+q = k = torch.zeros(3, 5, 4)  # all scores are equal
+attention = torch.nn.MultiheadAttention(4, 1, batch_first=True)
+masks = {"no mask": None, "1 at padding, a number": (~real).float(), "True at padding": ~real}
+weights = {name: attention(q, k, k, key_padding_mask=mask)[1][2] for name, mask in masks.items()}  # those of c
+pv.draw.Attention(2, weights, "Document c: a mask of numbers is added to the scores, and attracts weight to padding")
+
+# %% [markdown]
+# A mask of True and False has two meanings, depending on the function. To find out, pass `real` as the mask and change
+# the padding. If the outputs at real tokens change, they have read the padding, so True means *leave out*.
+
+# %%
+x = pad_sequence(documents, batch_first=True)
+other = x.masked_fill(~real[..., None], 9)  # differs in the padding only
+layer = torch.nn.TransformerEncoderLayer(4, 1, 8, dropout=0, batch_first=True)
+calls = {
+    "scaled_dot_product_attention(attn_mask=)": lambda x: F.scaled_dot_product_attention(x, x, x, real[:, None]),
+    "nn.MultiheadAttention(attn_mask=)": lambda x: attention(x, x, x, attn_mask=real[:, None].expand(3, 5, 5))[0],
+    "nn.MultiheadAttention(key_padding_mask=)": lambda x: attention(x, x, x, key_padding_mask=real)[0],
+    "nn.TransformerEncoderLayer(src_key_padding_mask=)": lambda x: layer(x, src_key_padding_mask=real),
+}
+for name, call in calls.items():
+    changes = not torch.equal(call(x)[2, :2], call(other)[2, :2])
+    print(f"{name:50} True means: {'leave out' if changes else 'take part'}")
+
+# %% tags=["claims"]
+values = real[..., None].float()
+without = F.scaled_dot_product_attention(q, k, values)
+masked = F.scaled_dot_product_attention(q, k, values, attn_mask=real[:, None])
+assert torch.allclose(without[:, 0, 0], torch.tensor([1, 0.6, 0.4]))
+assert (masked[real] == 1).all()
+lost = {name: w[0, 2:].sum().item() for name, w in weights.items()}
+assert lost["True at padding"] == 0
+assert abs(lost["no mask"] - 0.6) < 1e-6
+assert abs(lost["1 at padding, a number"] - 3 * 2.71828 / (2 + 3 * 2.71828)) < 1e-5
+takes_part = {name: torch.equal(call(x)[2, :2], call(other)[2, :2]) for name, call in calls.items()}
+assert [*takes_part.values()] == [True, False, False, False]
+causal = [F.scaled_dot_product_attention(some, some, some, is_causal=True)[real] for some in (x, other)]
+assert torch.equal(*causal)
+
+# %% [markdown]
+# In Hugging Face's `attention_mask`, 1 means *take part*. In a *causal* model, a token reads what comes before it only,
+# so padding at the end needs no mask there, and padding at the start does.
+#
+# ## Three documents in one row
+#
+# To save the padding, you can put several documents into one row. (This is called *packing*, too.) Then a causal model
+# reads what comes before, which includes other documents, unless a mask keeps the documents apart:
+
+# %%
+ids = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])  # *document ids*: which document each row belongs to
+causal = torch.ones(10, 10, dtype=torch.bool).tril()
+own = ids[:, None] == ids  # (10, 10), True where query and key belong to one document
+
+
+def attend(x, **mask):
+    q = k = v = x[None]
+    return F.scaled_dot_product_attention(q, k, v, **mask)[0]
+
+
+alone = torch.cat([attend(document, is_causal=True) for document in documents])
+for name, mask in {"causal": causal, "causal & own": causal & own}.items():
+    differences = (attend(flat, attn_mask=mask) - alone).abs().split(lengths.tolist())
+    print(f"{name:13} differs from each document alone by", *(f"{part.max():.2f}" for part in differences))
+
+# %% [markdown]
+# An *end of text* token between two documents does not keep them apart. It is one more token to look at.
+#
+# **Positions.** If positions are learned and added to the tokens, they must restart in every document. Rotary positions
+# (RoPE) enter only as differences, so with this mask they may run on, up to rounding.
+#
+# **Labels.** Each token predicts the next one. The last token of a document has no next one, so it must get no label.
+# Otherwise it learns to predict the first token of another document:
+
+# %%
+positions = torch.arange(10) - cu_seqlens[ids]
+labels = torch.arange(10).roll(-1)  # the row that comes next
+labels[cu_seqlens[1:] - 1] = -100  # cross_entropy ignores -100
+print("positions", positions.tolist())
+print("labels   ", labels.tolist())
+
+# %% tags=["claims"]
+assert (attend(flat, attn_mask=causal & own) - alone).abs().max() < 1e-5
+assert (attend(flat, attn_mask=causal) - alone).abs()[5:].max() > 0.1
+assert positions.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1]
+assert labels.tolist() == [1, 2, 3, 4, -100, 6, 7, -100, 9, -100]
+
+
+def learned(x, position):
+    torch.manual_seed(1)
+    return x + torch.randn(10, 4)[position]
+
+
+def rotated(x, position):  # RoPE: pairs of features, turned by an angle that grows with the position
+    angle = position[:, None] / torch.tensor([1.0, 10.0])
+    return torch.view_as_real(torch.view_as_complex(x.view(-1, 2, 2)) * torch.polar(torch.ones(()), angle)).flatten(1)
+
+
+def from_alone(place, position, mask):
+    def at(x, position, **mask):
+        q = k = place(x, position)[None]
+        return F.scaled_dot_product_attention(q, k, x[None], **mask)[0]
+
+    alone = torch.cat([at(d, torch.arange(len(d)), is_causal=True) for d in documents])
+    return (at(flat, position, attn_mask=mask) - alone).abs().max()
+
+
+runs_on = torch.arange(10)
+assert from_alone(learned, positions, causal & own) < 1e-5 < 1e-2 < from_alone(learned, runs_on, causal & own)
+assert from_alone(rotated, positions, causal & own) < 1e-5 > from_alone(rotated, runs_on, causal & own)
+assert min(from_alone(rotated, position, causal) for position in (positions, runs_on)) > 1e-2
+
+# %% [markdown]
+# ## What it costs
+#
+# The number of scores grows with the square of a row's length. Which needs more of them, the padded batch or the row
+# with all ten tokens?
+
+# %%
+ask("most work")
+
+# %%
+pv.draw.Scores([5, 3, 2])
+
+# %% [markdown]
+# B padded rows of T tokens take B · T² scores, and one row of N tokens takes N². So one row is less work only if
+# N < T · √B. Here N is 10, and 5 · √3 is 8.7.
+#
+# The reason is that a mask which is passed as a tensor only *hides* scores. They are computed all the same, also above the
+# diagonal of a causal mask. What saves the work is a kernel that knows the structure: `is_causal=True` skips the future,
+# FlashAttention and torch's [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html) take flat rows
+# with `cu_seqlens` on a GPU, and FlexAttention, once compiled, skips blocks that its mask leaves empty. FlexAttention
+# runs on a CPU as well, and gives what each document gives alone:
+
+# %%
+import warnings
+
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
+
+
+def same_document(batch, head, query, key):
+    return (ids[query] == ids[key]) & (query >= key)
+
+
+blocks = create_block_mask(same_document, None, None, 10, 10, device="cpu")
+rows = F.pad(flat, (0, 12))[None, None]  # (1, 1, 10, 16): batch, heads, tokens, features
+by_documents = torch.cat([F.scaled_dot_product_attention(d, d, d, is_causal=True) for d in rows.split([5, 3, 2], 2)], 2)
+print("equal:", torch.allclose(flex_attention(rows, rows, rows, block_mask=blocks), by_documents, atol=1e-5))
+
+# %% [markdown]
+# How long do 2,048 tokens take here, with and without masks?
+
+# %% tags=["live-timing", "nbval-ignore-output"]
+from packviz.bench import measure
+
+torch.set_num_threads(1)
+q = torch.randn(1, 4, 2048, 32)
+dense = torch.ones(2048, 2048, dtype=torch.bool).tril()
+kernels = {"no mask": {}, "a causal mask as a tensor": {"attn_mask": dense}, "is_causal=True": {"is_causal": True}}
+print(measure({name: lambda options=options: F.scaled_dot_product_attention(q, q, q, **options)
+               for name, options in kernels.items()}))  # fmt: skip
+
+# %% tags=["claims"]
+padded, one_row = pv.draw.Scores([5, 3, 2], strategy="padded"), pv.draw.Scores([5, 3, 2])
+assert (padded.computed, one_row.computed, one_row.needed) == (75, 100, 38)
+assert 3**0.5 * 5 < 10
+assert torch.allclose(flex_attention(rows, rows, rows, block_mask=blocks), by_documents, atol=1e-5)
+
+# %% [markdown]
+# ## Rows of a fixed size
+#
+# In practice, each row has room for a fixed number of tokens and is filled with several documents. Move the sliders, and
+# try another *strategy*. Then choose *sentences* as lengths, which takes the 512 sentences of notebook 01, and make the
+# rows larger: there is less padding, but more scores of other documents.
+
+# %%
+from packviz.explorers import RowExplorer
+
+explorer = RowExplorer([3, 7, 4, 5, 4], row_size=8, strategy="next-fit")
+explorer
+
+# %% [markdown]
+# To compare padding, rows of 64 tokens and one row, we count the work of a transformer layer of width D = 128. It takes
+# about 24 · D² FLOPs per token and 4 · D per score.
+
+# %%
+D, sizes = 128, [len(sentence) for sentence in sentences()]
+ways = {
+    "padded": pv.draw.Scores(sizes, max(sizes), "padded"),
+    "rows of 64": pv.draw.Scores(sizes, 64, "first-fit decreasing"),
+    "one row": pv.draw.Scores(sizes),
+}
+needed = 24 * D**2 * sum(sizes) + 4 * D * ways["padded"].needed
+total = {name: 24 * D**2 * len(way.rows) * way.row_size + 4 * D * way.computed for name, way in ways.items()}
+title = "Rows of 64 need little more work than the documents alone; one row needs many times as much"
+pv.draw.totals(title, {name: (needed, flops - needed) for name, flops in total.items()})
+
+# %% tags=["claims"]
+assert total["rows of 64"] < 1.1 * needed
+assert total["padded"] > 4 * needed
+assert total["one row"] > 9 * needed
+assert len(ways["rows of 64"].rows) == 102
+assert pv.draw.Scores(sizes, 64, "cut where the row ends").cut == 93
+cross_document = [pv.draw.Scores(sizes, row_size).cross_document for row_size in (64, 128, 256, 512)]
+assert cross_document == sorted(cross_document)
+assert len(explorer.shown.rows) == 5
+
+# %% [markdown]
+# ## What people get wrong
+#
+# To find these mistakes, change a token that nobody should read, and see whose output changes.
+#
+# - **No document mask**, in the belief that an
+#   [end-of-text token is enough](https://github.com/huggingface/trl/issues/805).
+# - **A label at the last token** of a document, so that it
+#   [predicts another document](https://github.com/pytorch/torchtitan/pull/4075).
+# - **A mask the wrong way round**, [even in a book](https://github.com/rasbt/LLMs-from-scratch/issues/1061).
+# - **A mask of numbers**, which is added to the scores.
+# - **`cu_seqlens` without its first 0.** The first document is lost, and torch's jagged tensors do not complain.
+
+# %% [markdown]
+# ## Exercise
+#
+# Turn a list of lengths into document ids, one for each flat row: `[2, 1]` gives `[0, 0, 1]`.
+
+
+# %% tags=["exercise"]
+def my_document_ids(lengths):
+    # solution
+    return torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    # end solution
+
+
+checks.document_ids(my_document_ids)
+
+# %% [markdown]
+# ## You can now
+#
+# - say what `cu_seqlens` is: where each document begins in flat rows,
+# - mask padding in attention, and find out what a function means by True,
+# - keep documents apart in one row: a mask, positions that restart, and no label at the last token,
+# - say when one row is more work than padding: if N > T · √B.
+#
+# Next: [15 Error museum](15_error_museum.ipynb). Back: [13 Static graphs](13_static_graphs.ipynb) · [00 Start
+# here](00_start_here.ipynb)
