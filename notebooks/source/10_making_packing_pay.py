@@ -34,7 +34,7 @@ from packviz.lessons import ask, checks
 from packviz.studies import benchmark, methods_benchmark
 
 torch.set_num_threads(1)  # more threads gain little on products this small, and may wait for each other
-print(methods_benchmark.STUDY.without_gpu())
+print(benchmark.STUDY.without_gpu())
 
 lengths = [5, 4, 2, 2]
 numbers = torch.arange(4 * 5).view(4, 5)

@@ -1,6 +1,6 @@
 """The exhibits of the error museum: what people meet with packed sequences, why it happens, and what to do.
 
-The texts are in museum.toml. Notebook 15 makes nearly each mistake happen, `explain` finds the exhibit of an
+The texts are in museum.toml. Notebook 15 (or 14) makes nearly each mistake happen, `explain` finds the exhibit of an
 error text, and `explain_errors` adds it to an exception.
 """
 

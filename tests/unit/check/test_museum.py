@@ -23,7 +23,7 @@ from packviz.check.museum import EXHIBITS, NOTHING, SECTIONS, named
 
 SOURCES = {
     path.name[:2]: path.read_text(encoding="utf-8")
-    for name in ("15_error_museum.py",)
+    for name in ("15_error_museum.py", "14_beyond_rnns.py")
     for path in [Path(__file__).parents[3] / "notebooks" / "source" / name]
 }
 NAMES = [one.name for one in EXHIBITS]
