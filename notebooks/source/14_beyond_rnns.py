@@ -313,12 +313,20 @@ assert len(explorer.shown.rows) == 5
 # - **A mask of numbers**, which is added to the scores.
 #
 # Two more, tried out. `museum.exhibit` prints what torch says, why it happens, and what to do.
+#
+# ### 1. cu_seqlens without its 0
 
 # %%
 from packviz.check import museum
 
 with museum.exhibit("cu_seqlens without its 0") as tried:
     nested = tried(torch.nested.nested_tensor_from_jagged, flat, torch.tensor([5, 8, 10]))
+
+# %% tags=["claims"]
+assert nested.offsets().diff().tolist() == [3, 2]  # the first document is gone
+
+# %% [markdown]
+# ### 2. Borders lost on the way
 
 
 # %%
@@ -330,7 +338,6 @@ with museum.exhibit("Borders lost on the way") as tried:
     tried(borders, torch.arange(10))  # read from positions that run on
 
 # %% tags=["claims"]
-assert nested.offsets().diff().tolist() == [3, 2]  # the first document is gone
 assert borders(torch.arange(10)) == [0, 10]
 assert borders(positions) == cu_seqlens.tolist()
 

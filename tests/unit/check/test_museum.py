@@ -293,7 +293,7 @@ def test_nothing_like_it(asked):
 
 
 def test_an_explanation_says_why_and_what_to_do():
-    (said,) = re.findall(r'pv\.explain\("(.*)"\)', pv.explain.__doc__)
+    said, *_ = re.findall(r'pv\.explain\("(.*)"\)', pv.explain.__doc__)
     found, one = pv.explain(said), named("Lengths on the GPU")
     assert found.sure
     assert found.summary == "Sure: Lengths on the GPU, exhibit 12 of notebook 15."
