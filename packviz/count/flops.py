@@ -171,7 +171,7 @@ class FlopCount(_Counted):
     @cached_property
     def elementwise(self) -> Work:
         """Element-wise FLOPs of a forward pass."""
-        return self._work(sum(self.spec.elementwise_per_cell.values()))
+        return self._work(self.spec.elementwise_per_cell)
 
     @cached_property
     def backward(self) -> Work:
