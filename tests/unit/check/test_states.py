@@ -2,7 +2,6 @@
 
 import math
 import re
-import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
@@ -13,10 +12,9 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import packviz as pv
-from packviz.check.states import LOSSES, RESULTS, StatesComparison
+from packviz.check.states import LOSSES, RESULTS
 from packviz.check.trajectories import trajectory
 from packviz.check.truth import truth_table
-from packviz.draw import palette
 from packviz.ops.tolerance import TOLERANCE
 
 CELLS = (nn.RNN, nn.GRU, nn.LSTM)
@@ -220,7 +218,6 @@ def test_nan_and_infinity_count_as_different():
     result = pv.compare(rnn, x, [3, 1])
     assert np.isnan(result.h_n.absolute[0, 0, 1])
     assert result.h_n.differs[0, 0, 1]
-    assert np.isnan(result.h_n.worst()).all()
     assert result.agrees.outputs
     assert not result.agrees.gradients_outputs
     tanh = nn.RNN(1, 1)
@@ -234,16 +231,14 @@ def test_nan_and_infinity_count_as_different():
 
 def test_tolerance():
     torch.manual_seed(0)
-    rnn = nn.LSTM(2, 3)
-    x = torch.randn(6, 2, 2)
+    rnn, x = nn.LSTM(2, 3), torch.randn(6, 2, 2)
     assert pv.compare(rnn, x, [6, 1]).tolerance == TOLERANCE[torch.float32]
     far = pv.compare(rnn, x, [6, 1], tolerance=100.0)
     assert all(compared(far).values())
     assert far.h_n.absolute.max() > 0.01
     assert pv.compare(rnn, x, [6, 1], tolerance=np.float32(0)).tolerance == 0
-    for wrong in (-1, "a", math.nan, math.inf, True, [0.1], torch.tensor(0.1), 1j):
-        said = re.escape(f"tolerance is {wrong!r}; give a share, a number of at least 0, or leave it out")
-        with pytest.raises(ValueError, match=f"^{said}$"):
+    for wrong in (-1, "a", math.nan, True, [0.1], 1j):
+        with pytest.raises(ValueError, match=f"^tolerance is {re.escape(repr(wrong))}; give a share"):
             pv.compare(rnn, x, [6, 1], tolerance=wrong)
 
 
@@ -263,31 +258,22 @@ def test_rounding_is_within_the_tolerance_of_every_dtype(dtype, cell):
 # What the caller keeps.
 
 
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("gradients", [True, False])
+@pytest.mark.parametrize(("training", "gradients"), [(True, True), (True, False), (False, True)])
 def test_nothing_of_the_callers_is_changed(training, gradients):
-    rnn = nn.LSTM(3, 4, 2, dropout=0.5)
-    x = torch.randn(5, 2, 3, requires_grad=True)
+    rnn, x = nn.LSTM(3, 4, 2, dropout=0.5), torch.randn(5, 2, 3, requires_grad=True)
     rnn(x)[0].sum().backward()
     rnn.train(training)
     rnn.weight_hh_l0.requires_grad_(False)
-    before = {name: p.grad.clone() for name, p in rnn.named_parameters()}
-    weights = {name: p.detach().clone() for name, p in rnn.named_parameters()}
-    x_grad, state = x.grad.clone(), torch.random.get_rng_state()
+    kept = [*rnn.parameters(), *(p.grad for p in rnn.parameters()), x.grad]
+    before, state = [one.detach().clone() for one in kept], torch.random.get_rng_state()
     result = pv.compare(rnn, x, [5, 2], gradients=gradients)
-    assert rnn.training is training
-    assert rnn.dropout == 0.5
-    assert not rnn.weight_hh_l0.requires_grad
-    assert torch.equal(torch.random.get_rng_state(), state)
-    assert torch.equal(x.grad, x_grad)
-    for name, p in rnn.named_parameters():
-        assert torch.equal(p.grad, before[name])
-        assert torch.equal(p, weights[name])
+    assert (rnn.training, rnn.dropout, rnn.weight_hh_l0.requires_grad) == (training, 0.5, False)
+    assert all(map(torch.equal, [*kept, torch.random.get_rng_state()], [*before, state]))
     assert ("Dropout (0.5) was left out" in result.to_text()) == training
     assert ("Frozen parameters" in result.to_text()) == gradients
     assert result.agrees.outputs
     for g in result.gradients:
-        assert set(g.weights) == set(before) - {"weight_hh_l0"}
+        assert set(g.weights) == {name for name, _ in rnn.named_parameters()} - {"weight_hh_l0"}
     assert not any(part is not None and part.requires_grad for run in (result.padded, result.packed) for part in run)
 
 
@@ -303,21 +289,16 @@ def test_nothing_is_changed_when_a_run_fails():
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_gradients_come_where_the_caller_has_them_off(mode):
+def test_gradients_come_where_the_caller_has_them_off_and_where_all_weights_are_frozen(mode):
     rnn = nn.LSTM(3, 4)
     with mode():
         x, hx = torch.randn(5, 2, 3), (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4))
         result = pv.compare(rnn, x, [5, 2], hx)
     assert [g.loss for g in result.gradients] == list(LOSSES)
     assert result.agrees.gradients_outputs
-
-
-def test_a_fully_frozen_module():
-    rnn = nn.GRU(3, 4).requires_grad_(False)
-    result = pv.compare(rnn, torch.randn(5, 2, 3), [5, 2])
-    assert [g.weights for g in result.gradients] == [{}, {}]
-    assert "gradient to weights" not in result.to_text()
-    assert result.agrees.gradients_outputs  # of x
+    frozen = pv.compare(nn.GRU(3, 4).requires_grad_(False), x.clone(), [5, 2])
+    assert [g.weights for g in frozen.gradients] == [{}, {}]
+    assert frozen.agrees.gradients_outputs  # of x
 
 
 # Errors.
@@ -329,30 +310,11 @@ def test_a_fully_frozen_module():
         (nn.GRU(3, 4), torch.zeros(5, 3), [5], None, "x must be (T, B, I), got shape (5, 3)"),
         (nn.GRU(3, 4), torch.zeros(5, 0, 3), [5], None, "x of shape (5, 0, 3) is empty"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 4), [5, 2], None, "has I = 4, but rnn.input_size is 3"),
-        (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 2, 1], None, "lengths has 3 entries, but x of shape (5, 2, 3), read"),
-        (nn.GRU(3, 4), torch.zeros(2, 5, 3), [5, 2], None, "did you mean batch_first=True?"),
         (nn.GRU(3, 4, batch_first=True), torch.zeros(5, 2, 3), [5, 2], None, "did you mean batch_first=False?"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 3), [6, 2], None, "lengths[0] is 6, but x of shape (5, 2, 3)"),
-        (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 0], None, "lengths[1] is 0"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 3).double(), [5, 2], None, "x has dtype torch.float64 but the module"),
         (nn.GRU(3, 4), torch.zeros(5, 2, 3, device="meta"), [5, 2], None, "x is on the meta device, which holds no"),
-        (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 2], torch.zeros(1, 3, 4), "hx must be h_0 (1, 2, 4), got (1, 3, 4)"),
-        (nn.GRU(3, 4), torch.zeros(5, 2, 3), [5, 2], (1, 2), "hx must be h_0 (1, 2, 4), got tuple"),
         (nn.LSTM(3, 4), torch.zeros(5, 2, 3), [5, 2], torch.zeros(1, 2, 4), "h_0 (1, 2, 4) and c_0 (1, 2, 4), got (1,"),
-        (
-            nn.LSTM(3, 4),
-            torch.zeros(5, 2, 3),
-            [5, 2],
-            (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4).double()),
-            "hx holds torch.float64, but x holds torch.float32: convert it",
-        ),
-        (
-            nn.LSTM(3, 4),
-            torch.zeros(5, 2, 3),
-            [5, 2],
-            (torch.zeros(1, 2, 4), None),
-            "c_0 (1, 2, 4), got (1, 2, 4) and NoneType",
-        ),
     ],
 )
 def test_what_does_not_fit_is_refused(rnn, x, lengths, hx, said):
@@ -371,6 +333,7 @@ def test_what_is_no_rnn_and_no_batch_is_refused():
 # The worked example, the text and the picture.
 
 
+@pytest.fixture
 def worked_example():
     torch.manual_seed(0)
     x = torch.zeros(5, 2, 2)
@@ -379,36 +342,21 @@ def worked_example():
     return pv.compare(nn.LSTM(2, 3), x, [5, 2])
 
 
-def test_the_worked_example():
-    result = worked_example()
-    assert isinstance(result, StatesComparison)
-    assert compared(result) == {
-        "outputs": True,
-        "outputs_forward": True,
-        "h_n": False,
-        "c_n": False,
-        "gradients": False,
-        "gradients_outputs": True,
-        "gradients_h_n": False,
-    }
+def test_the_worked_example_its_text_and_its_picture(worked_example):
+    result = worked_example
+    agree = ("outputs", "outputs_forward", "gradients_outputs")
+    differ = ("h_n", "c_n", "gradients", "gradients_h_n")
+    assert compared(result) == dict.fromkeys(agree, True) | dict.fromkeys(differ, False)
     assert result.h_n.differs.tolist() == result.c_n.differs.tolist() == [[[False, True]]]
     assert result.verdict == (
         "Packing is not needed for outputs at real steps and gradients (loss on outputs)."
         " Padded is wrong for h_n, c_n and gradients (loss on h_n). Affected: b."
     )
-
-
-def test_text_and_picture():
-    result = worked_example()
     said = result.to_text()
     assert said.startswith("LSTM(2, 3), padded against packed: 2 sequences, 5 time steps, float32\n" + result.verdict)
-    assert repr(result) == said
     assert re.search(r"^  outputs at real steps +agree$", said, re.MULTILINE)
     assert re.search(r"^  h_n +differ at 1 of 2 states \(in b\), by up to 0\.\d+ \(relative ", said, re.MULTILINE)
-    bundle = result._repr_mimebundle_()
-    assert bundle == {"text/plain": said, "image/svg+xml": result.to_svg()}
-    for theme in palette.THEMES:
-        ElementTree.fromstring(result.to_svg(theme))
+    assert result._repr_mimebundle_() == {"text/plain": said, "image/svg+xml": result.to_svg()}
 
 
 # Through time.
@@ -440,12 +388,11 @@ def test_the_trajectory_is_how_far_the_hidden_states_are_apart(case):
             assert np.isnan(unit.packed[n:]).all() == (d == 1 or n == len(kept))
 
 
-def test_a_trajectory_that_is_not_there():
-    result = worked_example()
+def test_a_trajectory_that_is_not_there(worked_example):
     with pytest.raises(ValueError, match="direction is 'reverse'; this module has 'forward'"):
-        trajectory(result, "reverse")
+        trajectory(worked_example, "reverse")
     with pytest.raises(ValueError, match="unit is 3; the hidden state has units 0 … 2"):
-        trajectory(result, unit=3)
+        trajectory(worked_example, unit=3)
 
 
 # The truth table.
@@ -457,31 +404,10 @@ def test_the_truth_table_says_and_draws_itself():
     assert torch.equal(torch.random.get_rng_state(), state)
     said = table.to_text()
     wrong = sum(right is False for answer in table.answers for right in answer.right.values())
-    assert said.count("WRONG") == wrong
+    assert said.count("WRONG") == table.to_html().count("✗ WRONG") == wrong
     line = next(line for line in said.splitlines() if line.startswith("outputs, reverse, padded"))
     assert line.split("padded")[1].split() == ["–", "–", "WRONG", "WRONG"]
     assert "c_n" not in said  # a GRU has none
-    assert (
-        "Packing is not needed for the outputs at real steps of: one direction, 1 layer; one direction, 2 lay" in said
-    )
-    assert "output holds no c, and no layer below the last" in said
-    drawn = ElementTree.fromstring(table.to_html())
-    assert drawn.find("details") is None  # its notes are few: none is folded
-    picture = "".join(drawn.itertext())
-    assert picture.count("✗ WRONG") == wrong
-    assert picture.count("✓ right") == said.count("right ") + said.count("right\n") - said.count("is right")
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: truth_table("lstm"), "cell is 'lstm'; choose one of 'LSTM', 'GRU', 'RNN'"),
-        (lambda: truth_table(lengths=[0]), "lengths[0] is 0"),
-        (lambda: truth_table("RNN").right("c_n", "packed"), "question is 'c_n'; choose one of 'outputs, forward'"),
-        (lambda: truth_table("RNN").right("h_n", "padded", layers=3), "no line of layers=3, directions=1"),
-        (lambda: truth_table("RNN").right("outputs, reverse", "padded"), "one direction has no reverse half"),
-    ],
-)
-def test_truth_tables_that_are_not_there(call, said):
-    with pytest.raises(ValueError, match=re.escape(said)):
-        call()
+    assert "outputs at real steps of: one direction, 1 layer; one direction, 2 layers." in said
+    with pytest.raises(ValueError, match="cell is 'lstm'; choose one of 'LSTM', 'GRU', 'RNN'"):
+        truth_table("lstm")
