@@ -62,15 +62,13 @@ class Batch:
                 f"lengths must hold one number per sequence, got {values.dtype} of shape {tuple(values.shape)}"
             )
         self.device = values.device
-        self.readable = not values.is_meta
         self.values: npt.NDArray[Any] = np.zeros(0) if values.is_meta else values.cpu().double().numpy()
-        self.readable &= bool(np.isfinite(self.values).all())
+        self.readable = not values.is_meta and bool(np.isfinite(self.values).all())
 
     @cached_property
     def n(self) -> IntArray:
         """`(B,)` the lengths as torch reads them: cut off behind the point."""
-        cut: IntArray = np.trunc(self.values).astype(np.int64)
-        return cut
+        return np.trunc(self.values).astype(np.int64)
 
     @cached_property
     def filling(self) -> tuple[Tensor, IntArray, IntArray]:
