@@ -22,7 +22,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from packviz.core.layout import IntArray, Layout, frozen
+from packviz.core.layout import Layout, frozen
 from packviz.core.spec import Spec
 from packviz.draw import bars, text
 from packviz.draw.drawing import Drawing

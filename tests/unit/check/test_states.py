@@ -21,42 +21,40 @@ CELLS = (nn.RNN, nn.GRU, nn.LSTM)
 
 
 class Case:
-    """An RNN in double precision, a batch for it, and what torch gives for both ways."""
+    """An RNN in double precision, a batch for it, and what torch gives padded, packed and alone."""
 
     def __init__(self, rnn, lengths, extra, padding, hx, seed):
         self.rnn, self.lengths, self.hx = rnn, lengths, hx
         torch.manual_seed(seed)
         self.x = torch.randn(len(lengths), max(lengths) + extra, rnn.input_size).double()
-        for row, n in zip(self.x, lengths, strict=True):
-            row[n:] = padding
         self.mask = torch.arange(self.x.shape[1]) < torch.tensor(lengths)[:, None]
-        self.given = self.x if rnn.batch_first else self.x.transpose(0, 1)
+        self.x[~self.mask] = padding
+        self.given = self.turned(self.x)
+
+    def turned(self, x):
+        """Batch first of what the module takes or gives, and back."""
+        return x if self.rnn.batch_first else x.transpose(0, 1)
 
     def compare(self, **options):
         return pv.compare(self.rnn, self.given, self.lengths, self.hx, **options)
 
-    def run(self, packed, x=None, grad=False):
+    def run(self, packed, x=None):
         """Output batch first, h_n, c_n (or none)."""
         x = self.given if x is None else x
-        with torch.set_grad_enabled(grad):
-            if packed:
-                x = pack_padded_sequence(x, self.lengths, self.rnn.batch_first, enforce_sorted=False)
-            output, state = self.rnn(x, self.hx)
-            if packed:
-                output, _ = pad_packed_sequence(output, self.rnn.batch_first, total_length=self.x.shape[1])
-        output = output if self.rnn.batch_first else output.transpose(0, 1)
-        return output, *(state if isinstance(state, tuple) else (state, None))
+        if packed:
+            x = pack_padded_sequence(x, self.lengths, self.rnn.batch_first, enforce_sorted=False)
+        output, state = self.rnn(x, self.hx)
+        if packed:
+            output, _ = pad_packed_sequence(output, self.rnn.batch_first, total_length=self.x.shape[1])
+        return self.turned(output), *(state if isinstance(state, tuple) else (state, None))
 
     def alone(self, b):
         """The same of sequence b, run without company and without padding."""
-        x = self.x[b : b + 1, : self.lengths[b]]
         hx = self.hx
         if hx is not None:
             hx = tuple(h[:, b : b + 1] for h in hx) if isinstance(hx, tuple) else hx[:, b : b + 1]
-        with torch.no_grad():
-            output, state = self.rnn(x if self.rnn.batch_first else x.transpose(0, 1), hx)
-        output = output if self.rnn.batch_first else output.transpose(0, 1)
-        return output, *(state if isinstance(state, tuple) else (state, None))
+        output, state = self.rnn(self.turned(self.x[b : b + 1, : self.lengths[b]]), hx)
+        return self.turned(output), *(state if isinstance(state, tuple) else (state, None))
 
 
 @st.composite
@@ -82,11 +80,12 @@ def cases(draw, paddings=(0.0, 3.0, float("nan")), shortest=1):
 def gap(one, other):
     """The largest absolute difference over the last dimension; NaN against NaN is none."""
     equal = (one == other) | (one.isnan() & other.isnan())
-    return torch.where(equal, 0.0, (one - other).abs()).amax(-1).numpy()
+    return torch.where(equal, 0.0, (one - other).abs()).amax(-1).detach().numpy()
 
 
 def same(ours, theirs):
-    np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-12)
+    one, other = (part.detach() if isinstance(part, torch.Tensor) else part for part in (ours, theirs))
+    np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-12)
 
 
 # Packed, and the numbers.
@@ -95,31 +94,27 @@ def same(ours, theirs):
 @given(cases())
 def test_packed_is_each_sequence_run_alone(case):
     packed = case.compare(gradients=False).packed
-    output = packed.output if case.rnn.batch_first else packed.output.transpose(0, 1)
+    assert not case.turned(packed.output)[~case.mask].any()
     for b, n in enumerate(case.lengths):
-        alone = case.alone(b)
-        same(output[b, :n], alone[0][0])
-        assert not output[b, n:].any()
-        same(packed.h_n[:, b], alone[1][:, 0])
-        if alone[2] is not None:
-            same(packed.c_n[:, b], alone[2][:, 0])
+        output, h_n, c_n = case.alone(b)
+        same(case.turned(packed.output)[b, :n], output[0])
+        same(packed.h_n[:, b], h_n[:, 0])
+        if c_n is not None:
+            same(packed.c_n[:, b], c_n[:, 0])
 
 
 @given(cases())
+@torch.no_grad()
 def test_the_numbers_are_the_differences(case):
-    result = case.compare(gradients=False)
-    padded, packed = case.run(False), case.run(True)
-    layers, directions = case.rnn.num_layers, 1 + case.rnn.bidirectional
-    outputs = [run[0].reshape(*case.x.shape[:2], directions, -1) for run in (padded, packed)]
-    same(result.outputs.absolute, gap(*outputs))
-    states = [(result.h_n, 1)] + ([(result.c_n, 2)] if isinstance(case.rnn, nn.LSTM) else [])
-    assert (result.c_n is None) == (len(states) == 1)
-    for difference, i in states:
-        one, other = (run[i].reshape(layers, directions, len(case.lengths), -1) for run in (padded, packed))
+    result, runs = case.compare(gradients=False), [case.run(False), case.run(True)]
+    directions, size = 1 + case.rnn.bidirectional, len(case.lengths)
+    same(result.outputs.absolute, gap(*(run[0].reshape(*case.x.shape[:2], directions, -1) for run in runs)))
+    assert (result.c_n is None) == (runs[0][2] is None)
+    for difference, i in ((result.h_n, 1), (result.c_n, 2))[: 1 + isinstance(case.rnn, nn.LSTM)]:
+        one, other = (run[i].reshape(case.rnn.num_layers, directions, size, -1) for run in runs)
         same(difference.absolute, gap(one, other))
         far = difference.absolute > 1e-9  # relative of a rounding error is noise
-        relative = ((one - other).norm(dim=-1) / other.norm(dim=-1)).numpy()
-        same(difference.relative[far], relative[far])
+        same(difference.relative[far], ((one - other).norm(dim=-1) / other.norm(dim=-1)).numpy()[far])
         scale = other.abs().amax(dim=(0, 1, 3)).numpy()  # of each sequence
         assert difference.scale == pytest.approx(scale)
         assert (difference.differs == ~(gap(one, other) <= 1e-10 * scale)).all()
@@ -137,26 +132,21 @@ def test_a_large_sequence_does_not_hide_what_is_wrong_in_the_others():
 
 @given(cases())
 def test_the_gradients_are_those_of_the_losses(case):
-    result = case.compare()
-    for i, gradients in enumerate(result.gradients):
+    names = ["x", *(name for name, _ in case.rnn.named_parameters())]
+    for i, gradients in enumerate(case.compare().gradients):
         found = []
         for packed in (False, True):
             leaf = case.given.clone().requires_grad_()
-            output, h_n, _ = case.run(packed, leaf, grad=True)
+            output, h_n, _ = case.run(packed, leaf)
             looked_at = h_n
             if gradients.loss == "outputs":
-                time_major = not case.rnn.batch_first
-                mask = case.mask.T if time_major else case.mask
-                looked_at = (output.transpose(0, 1) if time_major else output)[mask]
+                looked_at = case.turned(output)[case.turned(case.mask)]
             weights = torch.randn(looked_at.shape, generator=torch.Generator().manual_seed(i), dtype=torch.float64)
-            names = [name for name, _ in case.rnn.named_parameters()]
-            grads = torch.autograd.grad(
-                (looked_at * weights).sum(), [leaf, *case.rnn.parameters()], materialize_grads=True
-            )
-            found.append(dict(zip(["x", *names], grads, strict=True)))
-        x = [f["x"] if case.rnn.batch_first else f["x"].transpose(0, 1) for f in found]
-        same(gradients.x.absolute, gap(*x))
-        assert set(gradients.weights) == set(found[0]) - {"x"}
+            loss = (looked_at * weights).sum()
+            grads = torch.autograd.grad(loss, [leaf, *case.rnn.parameters()], materialize_grads=True)
+            found.append(dict(zip(names, grads, strict=True)))
+        same(gradients.x.absolute, gap(*(case.turned(f["x"]) for f in found)))
+        assert ["x", *gradients.weights] == names
         for name, difference in gradients.weights.items():
             same(difference.absolute, gap(*(f[name].flatten() for f in found)))
 
@@ -171,37 +161,22 @@ def compared(result):
 
 @given(cases(paddings=(3.0, float("nan"))))
 def test_the_flags_are_what_theory_says(case):
-    result = case.compare()
-    agrees = result.agrees
-    bidirectional, layers = case.rnn.bidirectional, case.rnn.num_layers
-    padding = not case.mask.all()
-    if not padding:
+    result, mask = case.compare(), case.mask.numpy()
+    if mask.all():
         assert all(compared(result).values())
         assert result.verdict.startswith("Nothing is padding")
         return
-    assert not agrees.h_n
-    assert hasattr(agrees, "c_n") == isinstance(case.rnn, nn.LSTM)
-    assert not getattr(agrees, "c_n", False)
-    assert result.outputs.differs[~case.mask.numpy()].any()
-    if not bidirectional:
-        assert agrees.outputs
-        assert not result.outputs.differs[case.mask.numpy()].any()
-    else:
-        assert agrees.outputs_forward == (layers == 1)
-        assert not agrees.outputs_reverse
+    two, nan = case.rnn.bidirectional, bool(case.x.isnan().any())
+    expected = {"outputs": not two, "h_n": False, "gradients": False, "gradients_h_n": False}
+    expected |= {"gradients_outputs": not (nan or two), "outputs_forward": not two or case.rnn.num_layers == 1}
+    expected |= {"c_n": False} if isinstance(case.rnn, nn.LSTM) else {}
+    assert compared(result) == expected | ({"outputs_reverse": False} if two else {})
+    assert [any(weight.differs for weight in g.weights.values()) for g in result.gradients] == [nan or two, True]
     assert result.verdict.count("Padded is wrong for") == 1
-    nan = bool(case.x.isnan().any())
     assert ("NaN reaches" in result.verdict) == nan
-    of_outputs, of_h_n = (
-        any(weight.differs for weight in gradients.weights.values()) for gradients in result.gradients
-    )
-    assert of_outputs == (nan or bidirectional)
-    assert of_h_n
-    assert agrees.gradients_outputs == (not of_outputs)
-    assert not agrees.gradients_h_n
-    assert not agrees.gradients
-    # A row without padding is never touched.
-    whole = case.mask.all(dim=1).numpy()
+    assert result.outputs.differs[~mask].any()
+    assert two or not result.outputs.differs[mask].any()
+    whole = mask.all(axis=1)  # a row without padding is never touched
     assert not result.outputs.differs[whole].any()
     assert not result.h_n.differs[..., whole].any()
 
@@ -210,20 +185,16 @@ def test_nan_and_infinity_count_as_different():
     rnn = nn.RNN(1, 1, nonlinearity="relu", bias=False)
     for weight in rnn.parameters():
         weight.data.fill_(1)
-    x = torch.tensor([[1.0, 1], [1, float("inf")], [1, 1]]).unsqueeze(-1)
-    result = pv.compare(rnn, x, [3, 1], gradients=False)
-    assert result.h_n.absolute.tolist() == [[[0.0, float("inf")]]]
-    assert result.h_n.differs.tolist() == [[[False, True]]]
-    x[1, 1] = float("nan")
-    result = pv.compare(rnn, x, [3, 1])
-    assert np.isnan(result.h_n.absolute[0, 0, 1])
-    assert result.h_n.differs[0, 0, 1]
+    x = torch.ones(3, 2, 1)
+    for value in (math.inf, math.nan):
+        x[1, 1] = value
+        result = pv.compare(rnn, x, [3, 1])
+        assert result.h_n.absolute.ravel() == pytest.approx([0, value], nan_ok=True)
+        assert result.h_n.differs.tolist() == [[[False, True]]]
     assert result.agrees.outputs
     assert not result.agrees.gradients_outputs
-    tanh = nn.RNN(1, 1)
-    assert not pv.compare(tanh, x, [3, 1]).agrees.gradients_outputs
     assert "by up to NaN" in result.to_text()
-    x[0, 0] = float("nan")  # at a real step: both are NaN, and agree
+    x[0, 0] = math.nan  # at a real step: both are NaN, and agree
     result = pv.compare(rnn, x, [3, 3])
     assert all(compared(result).values())
     assert result.outputs.absolute.max() == 0
@@ -363,29 +334,24 @@ def test_the_worked_example_its_text_and_its_picture(worked_example):
 
 
 @given(cases(paddings=(3.0,)))
+@torch.no_grad()
 def test_the_trajectory_is_how_far_the_hidden_states_are_apart(case):
-    result = case.compare(gradients=False)
-    halves = 1 + case.rnn.bidirectional
+    result, halves = case.compare(gradients=False), 1 + case.rnn.bidirectional
     padded, packed = (case.run(way)[0].reshape(*case.x.shape[:2], halves, -1) for way in (False, True))
-    final = padded.new_zeros(2, len(case.lengths), padded.shape[-1])  # where nothing is given it begins with zeros
-    h_0 = final if case.hx is None else (case.hx[0] if isinstance(case.hx, tuple) else case.hx)[-halves:]
+    zeros = padded.new_zeros(2, len(case.lengths), padded.shape[-1])  # where nothing is given it begins with zeros
+    h_0 = zeros if case.hx is None else (case.hx[0] if isinstance(case.hx, tuple) else case.hx)[-halves:]
     for d, direction in enumerate(("forward", "reverse")[:halves]):
-        path = trajectory(result, direction)
-        one = trajectory(result, direction, 0)
+        path, one = trajectory(result, direction), trajectory(result, direction, 0)
         for b, (n, curve, unit) in enumerate(zip(case.lengths, path.curves, one.curves, strict=True)):
-            assert curve.length == n
             same(unit.padded, padded[b, :, d, 0])
             same(unit.packed[:n], packed[b, :n, d, 0])
             kept = packed[b, :, d].clone()
             kept[n:] = h_0[d, b] if d else packed[b, n - 1, d]
-            apart = (padded[b, :, d] - kept).norm(dim=-1).numpy()
-            np.testing.assert_allclose(curve.padded, apart, atol=1e-6)
+            np.testing.assert_allclose(curve.padded, (padded[b, :, d] - kept).norm(dim=-1), atol=1e-6)
             assert not any(curve.packed)
-            assert curve.off == unit.off == curve.padded[0 if d else -1]
-            assert bool(curve.off) == bool(result.h_n.differs[-1, d, b])
-            if not d:
-                same(unit.packed[n:], [kept[-1, 0]] * (len(kept) - n))
-            assert np.isnan(unit.packed[n:]).all() == (d == 1 or n == len(kept))
+            assert (curve.length, curve.off) == (n, curve.padded[0 if d else -1])
+            assert bool(unit.off) == bool(result.h_n.differs[-1, d, b])
+            same(unit.packed[n:], [math.nan if d else kept[-1, 0]] * (len(kept) - n))
 
 
 def test_a_trajectory_that_is_not_there(worked_example):
