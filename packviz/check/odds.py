@@ -68,7 +68,8 @@ class Batch:
     @cached_property
     def n(self) -> IntArray:
         """`(B,)` the lengths as torch reads them: cut off behind the point."""
-        return np.trunc(self.values).astype(np.int64)
+        cut: IntArray = np.trunc(self.values).astype(np.int64)
+        return cut
 
     @cached_property
     def filling(self) -> tuple[Tensor, IntArray, IntArray]:

@@ -139,7 +139,7 @@ def _right(result: Run, alone: list[Run], layout: Layout, directions: int) -> di
     right: dict[str, bool | None] = dict.fromkeys(QUESTIONS)
     equal = partial(torch.allclose, atol=1e-5)
     h_n = torch.cat([one.h_n for one in alone], dim=1)
-    outputs = result.output[torch.tensor(layout.mask)], torch.cat([one.output[0] for one in alone])
+    real, outputs = result.output[torch.tensor(layout.mask)], torch.cat([one.output[0] for one in alone])
     places = {
         "output at len-1": result.output[torch.arange(layout.batch_size), torch.tensor(layout.lengths) - 1],
         "output[:, -1]": result.output[:, -1],
@@ -147,7 +147,7 @@ def _right(result: Run, alone: list[Run], layout: Layout, directions: int) -> di
     }
     for d, direction in enumerate(DIRECTIONS[:directions]):
         half = slice(d * h_n.shape[-1], (d + 1) * h_n.shape[-1])
-        right[f"outputs, {direction}"] = equal(*(one[:, half] for one in outputs))
+        right[f"outputs, {direction}"] = equal(real[:, half], outputs[:, half])
         for place, found in places.items():
             if (name := f"{place}, {direction}") in QUESTIONS:
                 right[name] = equal(found[:, half], h_n[d - directions])
