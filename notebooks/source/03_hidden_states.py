@@ -160,20 +160,17 @@ for answer in table.answers:
         assert wrong == (no_final_state if answer.directions == 2 else no_final_state - {"output at len-1, reverse"})
 
 # %% tags=["claims"]
-for directions, layers, right in ((1, 1, True), (1, 2, True), (2, 1, True), (2, 2, False)):
-    case = {"directions": directions, "layers": layers}
-    assert table.right("outputs, forward", "padded", **case) == right
-    assert table.right("output at len-1, forward", "padded", **case) == right
-    assert not table.right("h_n", "padded", **case)
-    assert not table.right("c_n", "padded", **case)
-    assert not table.right("output[:, -1], forward", "padded", **case)
-for layers in (1, 2):
+padded = {(answer.directions, answer.layers): answer.right for answer in table.answers if answer.method == "padded"}
+for (directions, layers), right in padded.items():
+    assert right["outputs, forward"] == right["output at len-1, forward"] == (directions == 1 or layers == 1)
+    assert right["h_n"] is right["c_n"] is right["output[:, -1], forward"] is False
     for question in ("outputs, reverse", "output at len-1, reverse", "output[:, 0], reverse"):
-        assert not table.right(question, "padded", directions=2, layers=layers)
-bare = truth_table("LSTM", bias=False)  # without biases, a state of zeros that reads zeros stays where it is
-assert bare.right("outputs, reverse", "padded", directions=2, layers=1)
-assert bare.right("outputs, forward", "padded", directions=2, layers=2)
-assert not bare.right("outputs, reverse", "padded", directions=2, layers=2)
+        assert right[question] is (False if directions == 2 else None)
+# Without biases, a state of zeros that reads zeros stays where it is.
+bare = {(answer.layers, answer.method): answer.right for answer in truth_table("LSTM", bias=False).answers[4:]}
+assert bare[1, "padded"]["outputs, reverse"]
+assert bare[2, "padded"]["outputs, forward"]
+assert not bare[2, "padded"]["outputs, reverse"]
 
 # %% [markdown]
 # So if your RNN has one direction, and you use nothing but its outputs at real steps, **you do not need packing to be

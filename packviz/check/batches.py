@@ -78,7 +78,7 @@ def diagnose(
         if batch.fits:
             found += [*(judge(batch) if batch.possible else ()), *_widths(batch)]
             if packed is not None:
-                found += _order(batch, packed)
+                found += filter(None, [_order(batch, packed)])
             if last is not None:
                 found += _last(batch, last)
     if hx is not None:
@@ -153,31 +153,26 @@ def _uncounted(batch: Batch) -> str:
 
 def _widths(batch: Batch) -> Iterator[Finding]:
     longest = int(batch.n.max())
-    if not 0 < longest < batch.steps:
-        return
-    workers = torch.distributed.is_available() and torch.distributed.is_initialized()
-    several = torch.distributed.get_world_size() if workers else 1
-    message = f"The longest sequence has {longest} steps, x has {batch.steps}. pad_packed_sequence gives {longest}."
-    if several > 1:
-        message += f" There are {several} workers, and each gets the width of its own longest sequence: putting their"
-        message += " outputs together fails."
-    first = "batch_first=True, " * batch.batch_first
-    fix = f"pad_packed_sequence(packed, {first}total_length=x.shape[{1 if batch.batch_first else 0}])"
-    yield Finding("warning" if several > 1 else "info", "narrower when unpacked", message, fix=fix)
+    if 0 < longest < batch.steps:
+        workers = torch.distributed.is_available() and torch.distributed.is_initialized()
+        several = torch.distributed.get_world_size() if workers else 1
+        message = f"The longest sequence has {longest} steps, x has {batch.steps}. pad_packed_sequence gives {longest}."
+        if several > 1:
+            message += f" There are {several} workers, and each gets the width of its own longest sequence: putting"
+            message += " their outputs together fails."
+        first = "batch_first=True, " * batch.batch_first
+        fix = f"pad_packed_sequence(packed, {first}total_length=x.shape[{int(batch.batch_first)}])"
+        yield Finding("warning" if several > 1 else "info", "narrower when unpacked", message, fix=fix)
 
 
-def _order(batch: Batch, packed: Packed) -> Iterator[Finding]:
+def _order(batch: Batch, packed: Packed) -> Finding | None:
     """Whether the rows of a packed batch come back in the order of the lengths."""
     try:
         layout = Layout.from_packed(packed)
     except ValueError as error:
-        yield Finding("error", "broken packed sequence", f"{error}.", fix="pack again, from x and its lengths")
-        return
-    size = layout.batch_size
-    sort, back = (
-        None if index is None else np.asarray(index.cpu())
-        for index in (packed.sorted_indices, getattr(packed, "unsorted_indices", None))
-    )
+        return Finding("error", "broken packed sequence", f"{error}.", fix="pack again, from x and its lengths")
+    indices = packed.sorted_indices, getattr(packed, "unsorted_indices", None)
+    sort, back = (None if index is None else np.asarray(index.cpu()) for index in indices)
     if (sort is None) != (back is None) or (back is not None and not np.array_equal(back, layout.unsorted_indices)):
         message = (
             f"sorted_indices is {_shown(sort)} and unsorted_indices {_shown(back)}; one must undo the other. The RNN"
@@ -185,18 +180,18 @@ def _order(batch: Batch, packed: Packed) -> Iterator[Finding]:
             " sequences."
         )
         fix = "packed._replace(data=data) keeps both; building one by hand, pass sorted_indices and leave the other out"
-        yield Finding("error", "contradicting indices", message, fix=fix)
-        return
-    if size != batch.size or not np.array_equal(np.sort(layout.lengths), np.sort(batch.n)):
+        return Finding("error", "contradicting indices", message, fix=fix)
+    if not np.array_equal(np.sort(layout.lengths), np.sort(batch.n)) or layout.batch_size != batch.size:
         message = f"packed holds lengths {numbers(layout.lengths)}, which are not those given, {numbers(batch.n)}."
-        yield Finding("error", "another batch", message, fix="pass the packed sequence that was made of this x")
-        return
-    came = None
-    if (
-        not packed.data.is_meta
-        and packed.data.dtype == batch.x.dtype
-        and packed.data.numel() == layout.n_valid * batch.x.shape[2]
-    ):
+        return Finding("error", "another batch", message, fix="pass the packed sequence that was made of this x")
+    return _moved(batch, layout, packed)
+
+
+def _moved(batch: Batch, layout: Layout, packed: Packed) -> Finding | None:
+    """What comes back in another place, by the data if they are those of x, else by the lengths."""
+    came, size = None, batch.size
+    here = not packed.data.is_meta and packed.data.dtype == batch.x.dtype
+    if here and packed.data.numel() == layout.n_valid * batch.x.shape[2]:
         rows = packed.data.detach().reshape(layout.n_valid, -1)
         theirs, ours = (v.contiguous().view(torch.uint8).cpu().numpy() for v in (rows, batch.x))
         came = _came(batch, layout, theirs, ours)
@@ -207,25 +202,24 @@ def _order(batch: Batch, packed: Packed) -> Iterator[Finding]:
                 " all sequences, and so on: the RNN mixes them."
             )
             fix = f"pack_padded_sequence(x, lengths, batch_first={batch.batch_first}, enforce_sorted=False)"
-            yield Finding("error", "rows by sequence", message, fix=fix)
-            return
+            return Finding("error", "rows by sequence", message, fix=fix)
     wrong = layout.lengths != batch.n if came is None else came != np.arange(size)
     if not wrong.any():
-        return
+        return None
     i = int(np.argmax(wrong))
     if came is None:
         what = f"row {i} will have {count(int(layout.lengths[i]), 'step')}, while lengths[{i}] is {batch.n[i]}"
     else:
         what = f"row {i} will be sequence {sequence_name(int(came[i]))}, not {sequence_name(i)}"
     message = (
-        f"Unpacked, {what}: packed holds {'no indices' if back is None else 'other indices'} to restore your order."
-        " Outputs and h_n then meet the labels of other sequences, without an error."
+        f"Unpacked, {what}: packed holds {'no' if packed.sorted_indices is None else 'other'} indices to restore your"
+        " order. Outputs and h_n then meet the labels of other sequences, without an error."
     )
     fix = (
         "put new data into a packed sequence with packed._replace(data=data), and let enforce_sorted=False sort; if you"
         " have sorted x yourself, put output and h_n back with the inverse of your sort"
     )
-    yield about(wrong, "warning", "order lost", message, fix)
+    return about(wrong, "warning", "order lost", message, fix)
 
 
 def _came(batch: Batch, layout: Layout, theirs: Any, ours: Any) -> IntArray | None:
@@ -233,13 +227,8 @@ def _came(batch: Batch, layout: Layout, theirs: Any, ours: Any) -> IntArray | No
     named: dict[bytes, list[int]] = {}
     for b, n in enumerate(batch.n.tolist()):
         named.setdefault(ours[b, :n].tobytes(), []).append(b)
-    came = []
-    for i, index in enumerate(layout.packed_index):
-        candidates = named.get(theirs[index[index >= 0]].tobytes())
-        if candidates is None:
-            return None
-        came.append(i if i in candidates else candidates[0])
-    return np.array(came)
+    found = [named.get(theirs[index[index >= 0]].tobytes(), []) for index in layout.packed_index]
+    return np.array([i if i in some else some[0] for i, some in enumerate(found)]) if all(found) else None
 
 
 def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:

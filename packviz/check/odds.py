@@ -62,9 +62,8 @@ class Batch:
                 f"lengths must hold one number per sequence, got {values.dtype} of shape {tuple(values.shape)}"
             )
         self.device = values.device
-        self.readable = not values.is_meta
         self.values: npt.NDArray[Any] = np.zeros(0) if values.is_meta else values.cpu().double().numpy()
-        self.readable &= bool(np.isfinite(self.values).all())
+        self.readable = not values.is_meta and bool(np.isfinite(self.values).all())
 
     @cached_property
     def n(self) -> IntArray:
@@ -383,8 +382,8 @@ def _lying(batch: Batch, rule: str, message: str, fix: str, real: BoolArray, alo
 def _ending(batch: Batch, same: BoolArray, cell: tuple[int, int] | None) -> Iterator[_Reading]:
     """Sequences that end elsewhere, if this value is the padding: all of them, and only those that are longer."""
     n, steps = batch.n, batch.steps
-    last = _ends(same)
-    ends = np.where(last > 0, last, n)  # a row of nothing else tells nothing
+    data = ~same[:, ::-1]
+    ends = np.where(data.any(axis=1), steps - data.argmax(axis=1), n)  # a row of nothing else tells nothing
     for read in (ends, np.maximum(n, ends)):
         late, wrong = read > n, read != n
         if not wrong.any():
@@ -399,23 +398,18 @@ def _ending(batch: Batch, same: BoolArray, cell: tuple[int, int] | None) -> Iter
         elif late.any():
             level, rule, wrong = "warning", AFTER, late
             lost = int((read - n)[late].sum())
+            lie = f"in {count(int(late.sum()), 'sequence')} {'lies' if lost == 1 else 'lie'} behind the stated length"
             after = f", and {'padding' if cell else 'zeros'} after them" if (read[late] < steps).any() else ""
-            message = (
-                f"{count(lost, 'step')} of data in {count(int(late.sum()), 'sequence')}"
-                f" {'lies' if lost == 1 else 'lie'} behind the stated length{after}: {at} continue to {read[b]}."
-                " Packing leaves these steps out without a word."
-            )
+            message = f"{count(lost, 'step')} of data {lie}{after}: {at} continue to {read[b]}."
+            message += " Packing leaves these steps out without a word."
             fix = "give the full lengths; if you shorten on purpose, cut x as well"
             if purpose := _purpose(batch, read, cell):
                 fix += "; if x comes from a convolution, pass what went into it" * ("convolution" in purpose)
         else:
-            rule = TOO_LONG
-            over = int((n - read).sum())
+            rule, over = TOO_LONG, int((n - read).sum())
             ending = f"{'step' if over == 1 else f'{over:,} steps'} of {count(int(wrong.sum()), 'sequence')}"
-            message = (
-                f"The last {ending} {'looks' if over == 1 else 'look'} like padding:"
-                f" {at} end at {read[b]}. If it is padding, the RNN reads it, and h_n is the state after it."
-            )
+            message = f"The last {ending} {'looks' if over == 1 else 'look'} like padding: {at} end at {read[b]}."
+            message += " If it is padding, the RNN reads it, and h_n is the state after it."
             fix = "nothing, if these are data; else give each sequence's own length"
             fix += ", not the width of x" * bool((n == steps).all())
             single = np.array_equal(wrong, n < steps) and wrong.sum() == 1  # or repeats its last value as padding
@@ -451,12 +445,6 @@ def _choices(batch: Batch, n: IntArray, read: IntArray, cell: tuple[int, int] | 
 
 def _last_of(cells: BoolArray) -> tuple[int, int]:
     return divmod(int(np.flatnonzero(cells)[-1]), int(cells.shape[1]))
-
-
-def _ends(blank: BoolArray) -> IntArray:
-    """`(B,)` one more than the last step that is not blank."""
-    filled = ~blank[:, ::-1]
-    return np.where(filled.any(axis=1), blank.shape[1] - filled.argmax(axis=1), 0)
 
 
 def turned(batch: Batch) -> str:

@@ -66,7 +66,7 @@ class Difference:
 
     Attributes:
         name: what is compared.
-        axes: the axes of the arrays below, such as `("sequence", "time step", "direction")`.
+        axis: which axis of the arrays below is that of the sequences; `None` if none is.
         absolute: the largest absolute difference of any feature of the cell. NaN where one of the two is NaN; where
             both are, they agree.
         relative: the length (2-norm) of the difference over the length of the packed vector; infinite where only the
@@ -77,17 +77,11 @@ class Difference:
     """
 
     name: str
-    axes: tuple[str, ...]
+    axis: int | None
     absolute: FloatArray
     relative: FloatArray
     differs: BoolArray
     scale: FloatArray
-
-    def worst(self, where: BoolArray | None = None) -> tuple[float, float]:
-        """The largest absolute and the largest relative difference (at the cells `where`); NaN if any is NaN."""
-        both = (a if where is None else a[where] for a in (self.absolute, self.relative))
-        absolute, relative = (float(a.max()) if a.size else 0.0 for a in both)
-        return absolute, relative
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,16 +107,15 @@ class Agreement(HasText):
     """
 
     def __init__(self, agrees: Mapping[str, bool], absent: Mapping[str, str]) -> None:
-        """Takes what was compared, and for each of `RESULTS` the reason to give where it was not."""
+        """Takes what was compared, and the reason why the other `RESULTS` were not."""
         self._agrees, self._absent = agrees, absent
 
     def __getitem__(self, name: str) -> bool:
-        if name not in self._absent:
-            known = ", ".join(map(repr, RESULTS))
-            raise KeyError(f"there is no result {name!r}; choose one of {known}")
-        if name not in self._agrees:
+        if name in self._agrees:
+            return self._agrees[name]
+        if name in self._absent:
             raise KeyError(f"there is no {name} here: {self._absent[name]}")
-        return self._agrees[name]
+        raise KeyError(f"there is no result {name!r}; choose one of {', '.join(map(repr, RESULTS))}")
 
     def __getattr__(self, name: str) -> bool:
         if name.startswith("_"):
@@ -180,10 +173,8 @@ class StatesComparison(Drawing):
     @cached_property
     def agrees(self) -> Agreement:
         """Whether padded and packed agree, result by result: `comparison.agrees.h_n`."""
-        agrees: dict[str, bool] = {}
-        for finding in self._findings:
-            for name in finding.names:
-                agrees[name] = agrees.get(name, True) and not finding.count
+        names = {name for finding in self._findings for name in finding.names}
+        agrees = {name: not any(f.count for f in self._findings if name in f.names) for name in names}
         absent = {
             "outputs_reverse": f"{self.rnn} has one direction",
             "c_n": f"only an LSTM has a cell state, and this is {self.rnn}",
@@ -210,20 +201,17 @@ class StatesComparison(Drawing):
         if not self.layout.n_padding and not any(finding.count for finding in self._findings):
             return "Nothing is padding, so padded and packed agree everywhere: packing is not needed for correctness."
         matter = [f for f in self._findings if f.names and f.total]
-        wrong = [f for f in matter if f.count]
+        wrong, right = [f for f in matter if f.count], [f for f in matter if not f.count]
         parts = []
-        if spared := _merged([f for f in matter if not f.count], wrong):
-            parts.append(f"Packing is not needed for {listed(spared)}.")
+        if right:
+            parts.append(f"Packing is not needed for {_merged(right, matter)}.")
         if wrong:
-            poisoned = [f for f in wrong if np.isnan(f.worst[0])]
-            parts.append(f"Padded is wrong for {listed(_merged(wrong, [f for f in matter if not f.count]))}.")
-            hit = list(dict.fromkeys(name for f in wrong for name in f.sequences))
-            if hit:
-                parts.append(f"Affected: {listed(hit, 6) if len(hit) < self.layout.batch_size else 'every sequence'}.")
-            if poisoned:
-                rest = [f for f in matter if f not in poisoned]
-                everywhere = len(poisoned) == len(wrong)
-                parts.append(f"NaN reaches {'all of these' if everywhere else listed(_merged(poisoned, rest))}.")
+            parts.append(f"Padded is wrong for {_merged(wrong, matter)}.")
+        if hit := list(dict.fromkeys(name for f in wrong for name in f.sequences)):
+            parts.append(f"Affected: {listed(hit, 6) if len(hit) < self.layout.batch_size else 'every sequence'}.")
+        if poisoned := [f for f in wrong if np.isnan(f.worst[0])]:
+            reached = "all of these" if len(poisoned) == len(wrong) else _merged(poisoned, matter)
+            parts.append(f"NaN reaches {reached}.")
         return " ".join(parts)
 
     def to_text(self) -> str:
@@ -284,7 +272,7 @@ class StatesComparison(Drawing):
                 # Each weight has its own scale, so they are gathered only now.
                 weights, kinds = g.weights.values(), ("absolute", "relative", "differs")
                 absolute, relative, differs = (np.array([getattr(w, kind) for w in weights]) for kind in kinds)
-                gathered = Difference("weights", ("parameter",), absolute, relative, differs, np.array(1.0))
+                gathered = Difference("weights", None, absolute, relative, differs, np.array(1.0))
                 yield _finding(f"gradient to weights, loss on {g.loss}", gathered, noun="tensor", names=names)
 
     def panels(self) -> list[grids.Grid]:
@@ -374,7 +362,7 @@ def compare(
 
     def state(name: str, *states: Tensor) -> Difference:
         by_layer = (one.reshape(rnn.num_layers, directions, layout.batch_size, -1) for one in states)
-        return _difference(name, ("layer", "direction", "sequence"), tolerance, *by_layer)
+        return _difference(name, 2, tolerance, *by_layer)
 
     return StatesComparison(
         rnn=str(rnn),
@@ -383,7 +371,7 @@ def compare(
         tolerance=tolerance,
         padded=padded,
         packed=packed,
-        outputs=_difference("outputs", ("sequence", "time step", "direction"), tolerance, *cells),
+        outputs=_difference("outputs", 0, tolerance, *cells),
         h_n=state("h_n", padded.h_n, packed.h_n),
         c_n=None if padded.c_n is None or packed.c_n is None else state("c_n", padded.c_n, packed.c_n),
         batch_first=first,
@@ -415,9 +403,14 @@ class _Finding:
     noun: str
     count: int
     total: int
-    worst: tuple[float, float]
+    worst: tuple[float, ...]
     sequences: list[str]
     names: tuple[str, ...]
+
+    @property
+    def whole(self) -> str:
+        first, _, second = self.what.partition(", ")
+        return f"gradients ({second})" if first.startswith("gradient") else first
 
     def agreement(self) -> str:
         if not self.count:
@@ -430,17 +423,10 @@ class _Finding:
         )
 
 
-def _merged(findings: list[_Finding], others: list[_Finding]) -> list[str]:
-    """The names of the findings; parts of one thing under its name, unless another part is among the others."""
-
-    def whole(finding: _Finding) -> str:
-        first, _, second = finding.what.partition(", ")
-        if first.startswith("gradient"):
-            return f"gradients ({second})"
-        return first
-
-    split = {whole(f) for f in others}
-    return list(dict.fromkeys(f.what if whole(f) in split else whole(f) for f in findings))
+def _merged(findings: list[_Finding], every: list[_Finding]) -> str:
+    """The names of some of all findings; parts of one thing under its name, unless another part is not among them."""
+    split = {f.whole for f in every if f not in findings}
+    return listed(list(dict.fromkeys(f.what if f.whole in split else f.whole for f in findings)))
 
 
 def _finding(
@@ -449,11 +435,10 @@ def _finding(
     where = np.broadcast_to(where, difference.differs.shape)
     differs = difference.differs & where
     sequences = []
-    if "sequence" in difference.axes:
-        axis = difference.axes.index("sequence")
-        others = tuple(i for i in range(differs.ndim) if i != axis)
-        sequences = [sequence_name(int(b)) for b in np.flatnonzero(differs.any(axis=others))]
-    return _Finding(what, noun, int(differs.sum()), int(where.sum()), difference.worst(where), sequences, names)
+    if difference.axis is not None:
+        sequences = [sequence_name(b) for b in np.unique(differs.nonzero()[difference.axis]).tolist()]
+    worst = tuple(float(a.max(where=where, initial=0)) for a in (difference.absolute, difference.relative))
+    return _Finding(what, noun, int(differs.sum()), int(where.sum()), worst, sequences, names)
 
 
 def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any, batch_first: bool) -> Layout:
@@ -535,13 +520,13 @@ def _gradients(rnn: nn.RNNBase, x: Tensor, layout: Layout, run: Run) -> dict[str
 def _compared(loss: str, tolerance: float, padded: _Grads, packed: _Grads) -> Gradients:
     (x, weights), (packed_x, packed_weights) = padded, packed
     of_weights = {
-        name: _difference(name, (), tolerance, grad.flatten(), packed_weights[name].flatten())
+        name: _difference(name, None, tolerance, grad.flatten(), packed_weights[name].flatten())
         for name, grad in weights.items()
     }
-    return Gradients(loss, _difference("x", ("sequence", "time step"), tolerance, x, packed_x), of_weights)
+    return Gradients(loss, _difference("x", 0, tolerance, x, packed_x), of_weights)
 
 
-def _difference(name: str, axes: tuple[str, ...], tolerance: float, padded: Tensor, packed: Tensor) -> Difference:
+def _difference(name: str, axis: int | None, tolerance: float, padded: Tensor, packed: Tensor) -> Difference:
     """Compares two tensors over their last dimension, the features."""
     p, q = (t.detach().to("cpu", torch.float64).numpy() for t in (padded, packed))
     same = (p == q) | (np.isnan(p) & np.isnan(q))
@@ -550,14 +535,12 @@ def _difference(name: str, axes: tuple[str, ...], tolerance: float, padded: Tens
         absolute = gap.max(axis=-1)
         size = np.linalg.norm(np.where(same & np.isnan(q), 0.0, q), axis=-1)
         relative = np.where(absolute == 0, 0.0, np.linalg.norm(gap, axis=-1) / size)
-    finite = np.where(np.isfinite(q), np.abs(q), 0.0)
-    by_cell = finite.max(axis=-1)
-    others = tuple(i for i, axis in enumerate(axes) if axis != "sequence")
+    by_cell = np.where(np.isfinite(q), np.abs(q), 0.0).max(axis=-1)
+    others = tuple(i for i in range(by_cell.ndim) if i != axis)
     scale = by_cell.max(axis=others, keepdims=True)
     differs = ~(absolute <= tolerance * scale)  # so that NaN differs
-    per_sequence = scale.reshape(-1) if "sequence" in axes else scale
-    arrays = (frozen(np.asarray(one)) for one in (absolute, relative, differs, per_sequence))
-    return Difference(name, axes, *arrays)
+    arrays = (absolute, relative, differs, scale if axis is None else scale.reshape(-1))
+    return Difference(name, axis, *(frozen(np.asarray(one)) for one in arrays))
 
 
 def by_direction(output: Tensor, batch_first: bool, directions: int) -> Tensor:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import product
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from packviz.check.states import Run, run
+from packviz.check.states import DIRECTIONS, Run, run
 from packviz.core.layout import Layout
 from packviz.core.spec import GATES
 from packviz.core.validation import one_of
@@ -70,20 +71,6 @@ class TruthTable(Tabled):
         """The `QUESTIONS` that this table answers for any of its RNNs."""
         return tuple(q for q in QUESTIONS if any(answer.right[q] is not None for answer in self.answers))
 
-    def right(self, question: str, method: str, *, layers: int = 1, directions: int = 1) -> bool:
-        """Returns whether the results asked for in `QUESTIONS` are right.
-
-        Raises:
-            ValueError: there is no such question, no such line in the table, or no such result of this RNN.
-        """
-        one_of("question", question, self.questions)
-        for answer in self.answers:
-            if (answer.layers, answer.directions, answer.method) == (layers, directions, method):
-                if (right := answer.right[question]) is None:
-                    raise ValueError(f"question is {question!r}, but an RNN with one direction has no reverse half")
-                return right
-        raise ValueError(f"the table has no line of layers={layers}, directions={directions}, method={method!r}")
-
     @property
     def notes(self) -> list[str]:
         """What follows from the table, and what it cannot show."""
@@ -122,69 +109,52 @@ class TruthTable(Tabled):
         return "\n".join([table.title, *text.table([table.head, *rows], "<  ^"), "", *asked, "", *table.notes])
 
 
-def truth_table(
-    cell: str = "LSTM", *, lengths: Any = (5, 3, 2), padding: float = 0.0, bias: bool = True, seed: int = 0
-) -> TruthTable:
-    """Runs small RNNs padded, packed and sequence by sequence, and says which results are right.
+def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
+    """Runs small RNNs on sequences of 5, 3 and 2 steps, padded, packed and alone, and says which results are right.
 
     Args:
         cell: `"RNN"`, `"GRU"` or `"LSTM"`.
-        lengths: `(B,)` of the batch; its data are drawn from `seed`.
-        padding: what the padding holds.
-        bias: whether the RNNs have biases. Without, and with zeros as padding, an RNN in its initial state stays there.
-        seed: of the data and the weights. torch's random state stays as it is.
+        bias: whether the RNNs have biases. Without, an RNN in its initial state that reads zeros stays there.
 
     Raises:
-        ValueError: there is no such cell, or a length is not valid.
+        ValueError: there is no such cell.
     """
     one_of("cell", cell, GATES)
-    layout = Layout(lengths)
+    layout = Layout([5, 3, 2])
     answers = []
-    for directions in (1, 2):
-        for layers in (1, 2):
-            with torch.random.fork_rng(devices=[]), torch.no_grad():
-                torch.manual_seed(seed)
-                rnn = getattr(nn, cell)(3, 4, layers, bias=bias, bidirectional=directions == 2, batch_first=True)
-                x = torch.randn(layout.batch_size, layout.max_len, 3)
-                x[~torch.tensor(layout.mask)] = padding
-                alone = [run(rnn, x[b : b + 1, :n], Layout([n]), None, False) for b, n in enumerate(layout.lengths)]
-                for method in ("padded", "packed"):
-                    result = run(rnn, x, layout, None, method == "packed")
-                    answers.append(Answer(layers, directions, method, _right(result, alone, layout, directions)))
+    for directions, layers in product((1, 2), (1, 2)):
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(0)
+            rnn = getattr(nn, cell)(3, 4, layers, bias=bias, bidirectional=directions == 2, batch_first=True)
+            x = torch.randn(layout.batch_size, layout.max_len, 3) * torch.tensor(layout.mask)[..., None]
+            alone = [run(rnn, x[b : b + 1, :n], Layout([n]), None, False) for b, n in enumerate(layout.lengths)]
+            for method in ("padded", "packed"):
+                result = run(rnn, x, layout, None, method == "packed")
+                answers.append(Answer(layers, directions, method, _right(result, alone, layout, directions)))
     return TruthTable(cell, tuple(answers))
 
 
 def _right(result: Run, alone: list[Run], layout: Layout, directions: int) -> dict[str, bool | None]:
     """Which results of a batch-first run are those of each sequence alone."""
-    size = result.h_n.shape[-1]
-
-    def equal(ours: Iterable[Tensor], theirs: Iterable[Tensor]) -> bool:
-        return all(torch.allclose(one, other, atol=1e-5) for one, other in zip(ours, theirs, strict=True))
-
-    def outputs(half: slice) -> bool:
-        ours = (result.output[b, :n, half] for b, n in enumerate(layout.lengths))
-        return equal(ours, (one.output[0, :, half] for one in alone))
-
-    def final(at: Sequence[int], half: slice) -> bool:
-        ours = (result.output[b, t, half] for b, t in enumerate(at))
-        return equal(ours, (one.h_n[-directions:].flatten()[half] for one in alone))
-
-    def states(ours: Tensor | None, theirs: list[Tensor | None]) -> bool | None:
-        return None if ours is None else equal(ours.unbind(1), (one[:, 0] for one in theirs if one is not None))
-
-    forward, reverse = slice(0, size), slice(size, None)
-    first, last, end = [0] * layout.batch_size, [n - 1 for n in layout.lengths], [-1] * layout.batch_size
-    two = directions == 2
-    return {
-        "outputs, forward": outputs(forward),
-        "outputs, reverse": outputs(reverse) if two else None,
-        "h_n": states(result.h_n, [one.h_n for one in alone]),
-        "c_n": states(result.c_n, [one.c_n for one in alone]),
-        "output at len-1, forward": final(last, forward),
-        "output at len-1, reverse": final(last, reverse) if two else None,
-        "output[:, -1], forward": final(end, forward),
-        "output[:, 0], reverse": final(first, reverse) if two else None,
+    right: dict[str, bool | None] = dict.fromkeys(QUESTIONS)
+    equal = partial(torch.allclose, atol=1e-5)
+    h_n = torch.cat([one.h_n for one in alone], dim=1)
+    real, outputs = result.output[torch.tensor(layout.mask)], torch.cat([one.output[0] for one in alone])
+    places = {
+        "output at len-1": result.output[torch.arange(layout.batch_size), torch.tensor(layout.lengths) - 1],
+        "output[:, -1]": result.output[:, -1],
+        "output[:, 0]": result.output[:, 0],
     }
+    for d, direction in enumerate(DIRECTIONS[:directions]):
+        half = slice(d * h_n.shape[-1], (d + 1) * h_n.shape[-1])
+        right[f"outputs, {direction}"] = equal(real[:, half], outputs[:, half])
+        for place, found in places.items():
+            if (name := f"{place}, {direction}") in QUESTIONS:
+                right[name] = equal(found[:, half], h_n[d - directions])
+    right["h_n"] = equal(result.h_n, h_n)
+    if result.c_n is not None:
+        right["c_n"] = equal(result.c_n, torch.cat([one.c_n for one in alone if one.c_n is not None], dim=1))
+    return right
 
 
 _SAID = {True: "✓ right", False: "✗ WRONG", None: "–"}

@@ -62,17 +62,14 @@ def batches(
     at_least("batch_size", batch_size)
     one_of("order", order, ORDERS)
     everyone = np.arange(n.size)
-    if order == SORTED:
-        everyone = _longest_first(n, everyone)
-    if order not in (SHUFFLED, BUCKETED):
-        return _cut(everyone, batch_size)
-    random = np.random.default_rng(at_least("seed", seed, 0))
-    everyone = random.permutation(n.size)
-    if order == SHUFFLED:
-        return _cut(everyone, batch_size)
-    pools = _cut(everyone, at_least("window", window) * batch_size)
-    found = [batch for pool in pools for batch in _cut(_longest_first(n, pool), batch_size)]
-    return [found[i] for i in random.permutation(len(found))]
+    if order in (SHUFFLED, BUCKETED):
+        random = np.random.default_rng(at_least("seed", seed, 0))
+        everyone = random.permutation(n.size)
+    if order == BUCKETED:
+        pools = _cut(everyone, at_least("window", window) * batch_size)
+        found = [batch for pool in pools for batch in _cut(_longest_first(n, pool), batch_size)]
+        return [found[i] for i in random.permutation(len(found))]
+    return _cut(_longest_first(n, everyone) if order == SORTED else everyone, batch_size)
 
 
 @renamed(way="strategy")
@@ -134,12 +131,10 @@ def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> l
             f"lengths[{b}] is {n[b]}, over row_size={row_size}: give the rows more room, or cut the sequence"
         )
     everyone = np.arange(n.size)
-    if strategy == PADDED:
-        return _cut(everyone, 1)
     left = np.full(n.size, row_size)  # of every row, begun or not: there are never more rows than sequences
     rows: list[list[int]] = []
     for b in _longest_first(n, everyone) if strategy == FIRST_FIT_DECREASING else everyone:
-        first = max(len(rows) - 1, 0) if strategy == NEXT_FIT else 0
+        first = {PADDED: len(rows), NEXT_FIT: max(len(rows) - 1, 0)}.get(strategy, 0)
         row = first + int(np.argmax(left[first : len(rows) + 1] >= n[b]))
         if row == len(rows):
             rows.append([])
@@ -195,10 +190,8 @@ def _takers(sequences: int, workers: int, strategy: str) -> IntArray:
     ranks = np.arange(sequences)
     turn, place = np.divmod(ranks, workers)
     if strategy == CONTIGUOUS:  # as even as can be, larger shares first
-        return np.repeat(np.arange(workers), [len(share) for share in np.array_split(ranks, workers)])
-    if strategy == STRIDED:
-        return place
-    return np.where(turn % 2 == 1, workers - 1 - place, place)
+        return np.sort(place)
+    return np.where((turn % 2 == 1) & (strategy == SNAKE), workers - 1 - place, place)
 
 
 def _longest_first(lengths: IntArray, indices: IntArray) -> IntArray:

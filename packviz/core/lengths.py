@@ -62,6 +62,7 @@ def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> 
 
 
 _SUFFIXES = (".csv", ".json", ".npy", ".txt")
+_NUMBER = re.compile(r"[-+]?(nan|inf|infinity|[\d_.]+(e[-+]?\d+)?)", re.IGNORECASE)
 
 
 def _name_of(source: str | os.PathLike[str] | TextIO) -> str:
@@ -81,7 +82,7 @@ def _parse(text: str, column: str | None) -> list[float]:
     if text[0] in "[{":
         return _from_json(text, column)
     lines, entries = text.splitlines(), re.split(r"[\s,;]+", text.strip(",; \n"))
-    if len(lines) > 1 and re.search(r"[A-Za-z]", lines[0]) and not _is_number(entries[0]):
+    if len(lines) > 1 and re.search(r"[A-Za-z]", lines[0]) and not _NUMBER.fullmatch(entries[0]):
         return _from_table(lines, column)
     if column is not None:
         raise ValueError(f"column is {column!r}, but there is no table whose first line names its columns")
@@ -194,10 +195,9 @@ def _from_array(path: str, column: str | None) -> list[float]:
 def _from_json(text: str, column: str | None) -> list[float]:
     try:
         value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not valid JSON: {error}") from None
-    except RecursionError:
-        raise ValueError("not valid JSON: its lists are nested too deeply") from None
+    except (ValueError, RecursionError) as error:
+        why = error if isinstance(error, ValueError) else "its lists are nested too deeply"
+        raise ValueError(f"not valid JSON: {why}") from None
     if isinstance(value, dict):
         value = value[_column([*value], column)]
     elif column is not None:
@@ -244,11 +244,3 @@ def _number(entry: str, index: int) -> float:
     except ValueError:
         raise ValueError(f"entry {index} is {entry!r}; lengths are whole numbers, as in 5, 3, 2") from None
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
-
-
-def _is_number(entry: str) -> bool:
-    try:
-        float(entry)
-    except ValueError:
-        return False
-    return True

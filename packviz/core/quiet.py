@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 
 
 @contextmanager
@@ -28,13 +28,10 @@ def quiet() -> Iterator[None]:
 @contextmanager
 def closed(*streams: int) -> Iterator[None]:
     """Keeps back what C++ code writes to these file descriptors: 1 is the standard output, 2 the standard error."""
-    kept, nowhere = [os.dup(stream) for stream in streams], os.open(os.devnull, os.O_WRONLY)
-    try:
+    with ExitStack() as after, open(os.devnull, "w") as nowhere:
         for stream in streams:
-            os.dup2(nowhere, stream)
+            before = os.dup(stream)
+            after.callback(os.close, before)
+            after.callback(os.dup2, before, stream)
+            os.dup2(nowhere.fileno(), stream)
         yield
-    finally:
-        for stream, before in zip(streams, kept, strict=True):
-            os.dup2(before, stream)
-            os.close(before)
-        os.close(nowhere)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from packviz.core.files import require_suffix
 
-_FOLDERS = ("recorded", "notebooks/recorded")
+_RECORDED = ("recorded", "notebooks/recorded")
 
 
 def save(path: str | os.PathLike[str], kind: str, version: int, data: Mapping[str, Any]) -> None:
@@ -43,7 +43,10 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
     Raises:
         ValueError: there is no such file, it is no JSON, or of another kind or version.
     """
-    path = find(name)
+    paths = (folder / name for folder in _folders("", *_RECORDED))
+    path = next(filter(Path.is_file, paths), None)
+    if path is None:
+        raise ValueError(f"there is no result file {os.fspath(name)!r}, here or in a folder recorded/ above")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
@@ -56,20 +59,10 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
 
 def available(kind: str) -> list[str]:
     """The names of the recorded files of an experiment, `KIND_….json`, as `load` takes them."""
+    return sorted({path.name for folder in _folders(*_RECORDED) for path in folder.glob(f"{kind}_*.json")})
+
+
+def _folders(*names: str) -> Iterator[Path]:
+    """Yields the folders of these names, here and in every folder above."""
     here = Path.cwd()
-    folders = [top / subfolder for top in (here, *here.parents) for subfolder in _FOLDERS]
-    return sorted({path.name for folder in folders for path in folder.glob(f"{kind}_*.json")})
-
-
-def find(name: str | os.PathLike[str]) -> Path:
-    """The path of a result file: as it is, or in `recorded/` or `notebooks/recorded/` here or in a folder above.
-
-    Raises:
-        ValueError: there is none.
-    """
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        for path in (folder / name, *(folder / subfolder / name for subfolder in _FOLDERS)):
-            if path.is_file():
-                return path
-    raise ValueError(f"there is no result file {os.fspath(name)!r}, here or in a folder recorded/ above")
+    return (folder / name for folder in (here, *here.parents) for name in names)

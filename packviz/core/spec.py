@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 from packviz.core.validation import at_least, one_of
@@ -104,21 +102,19 @@ class Spec:
         return self.gemm_per_cell // 2
 
     @property
-    def elementwise_per_cell(self) -> Mapping[str, int]:
+    def elementwise_per_cell(self) -> int:
         """Element-wise FLOPs of the forward pass for one time step of one sequence, all layers and directions.
 
-        Per hidden unit: `bias` adds, the `sum` of the input's and the state's share of each gate, an `activation` each,
-        and the state `update`:
+        Per hidden unit: the biases, the sum of the input's and the state's share of each gate, activations, and the
+        update of the state:
 
         * RNN: bias 2, sum 1, activation 1. `h = tanh(i + s)`.
         * GRU: bias 6, sum 3, activation 3, update 4. `n = tanh(i + r · s)`, `h = n + z · (h − n)`.
         * LSTM: bias 8, sum 4, activation 4, update 5. `c = f · c + i · g`, `h = o · tanh(c)`.
         """
-        gates = GATES[self.mode]
-        units = self.directions * self.num_layers * self.hidden_size
         update = {"RNN": 0, "GRU": 4, "LSTM": 5}[self.mode]
-        per_unit = {"bias": 2 * gates if self.bias else 0, "sum": gates, "activation": gates, "update": update}
-        return MappingProxyType({name: units * n for name, n in per_unit.items()})
+        per_unit = GATES[self.mode] * (4 if self.bias else 2) + update
+        return self.directions * self.num_layers * self.hidden_size * per_unit
 
     def __str__(self) -> str:
         extras = [f"{self.num_layers} layers"] if self.num_layers > 1 else []

@@ -22,7 +22,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from packviz.core.layout import IntArray, Layout, frozen
+from packviz.core.layout import Layout, frozen
 from packviz.core.spec import Spec
 from packviz.draw import bars, text
 from packviz.draw.drawing import Drawing
@@ -48,22 +48,15 @@ class _Compared:
 
 @dataclass(frozen=True)
 class Both(_Compared):
-    """FLOPs padded and packed, one number for each time step or sequence.
+    """FLOPs padded and packed: one number for several batches, or one for each time step or sequence of a batch.
 
     Attributes:
-        padded: `(T,)` or `(B,)`.
+        padded: a number, `(T,)` or `(B,)`.
         packed: the same shape.
     """
 
-    padded: IntArray
-    packed: IntArray
-
-    def __post_init__(self) -> None:
-        frozen(self.padded)
-        frozen(self.packed)
-
-    def __add__(self, other: Both) -> Both:
-        return Both(self.padded + other.padded, self.packed + other.packed)
+    padded: Any
+    packed: Any
 
 
 @dataclass(frozen=True)
@@ -87,9 +80,6 @@ class Work(_Compared):
     def packed(self) -> int:
         """FLOPs of the packed batch."""
         return sum(self.per_sequence.packed.tolist())
-
-    def __add__(self, other: Work) -> Work:
-        return Work(self.per_step + other.per_step, self.per_sequence + other.per_sequence)
 
 
 class _Counted(_Compared, Drawing):
@@ -176,28 +166,23 @@ class FlopCount(_Counted):
     @cached_property
     def forward(self) -> Work:
         """GEMM FLOPs of a forward pass."""
-        return self._cells(self.spec.gemm_per_cell)
+        return self._work(self.spec.gemm_per_cell)
 
     @cached_property
     def elementwise(self) -> Work:
         """Element-wise FLOPs of a forward pass."""
-        return self._cells(sum(self.spec.elementwise_per_cell.values()))
+        return self._work(self.spec.elementwise_per_cell)
 
     @cached_property
     def backward(self) -> Work:
         """GEMM FLOPs of a backward pass that computes the gradient of every weight."""
-        spec = self.spec
-        gradients = 2 * spec.gemm_per_cell
-        if not self.input_grad:
-            gradients -= spec.directions * spec.products[0][0]
-        # The first step of each layer and direction reads the initial state, which needs no gradient.
-        first = sum(state for _, state, _ in spec.products)
-        return self._cells(gradients) + self._first_steps(-first)
+        return self._work(*self._gradients)
 
     @cached_property
     def training(self) -> Work:
         """GEMM FLOPs of a forward and a backward pass."""
-        return self.forward + self.backward
+        each, first = self._gradients
+        return self._work(self.spec.gemm_per_cell + each, first)
 
     def to_text(self) -> str:
         """The counts as a table, then the forward pass by time step and by sequence."""
@@ -221,48 +206,31 @@ class FlopCount(_Counted):
         by_step = bars.steps("GEMM FLOPs at each time step, forward", both.packed, both.padded, theme)
         return [*super().drawings(theme), by_step]
 
-    def _cells(self, each: int) -> Work:
-        """The same number of FLOPs for each cell that is computed."""
-        layout = self.layout
-        batch, steps = layout.batch_size, layout.max_len
-        running = np.zeros(steps, dtype=np.int64)
-        running[: layout.batch_sizes.size] = layout.batch_sizes
-        return Work(
-            Both(np.full(steps, batch * each), running * each),
-            Both(np.full(batch, steps * each), layout.lengths * each),
-        )
+    @property
+    def _gradients(self) -> tuple[int, int]:
+        """The FLOPs of a backward pass for each cell, and for each initial state, which needs no gradient."""
+        spec = self.spec
+        to_x = 0 if self.input_grad else spec.directions * spec.products[0][0]
+        return 2 * spec.gemm_per_cell - to_x, -sum(state for _, state, _ in spec.products)
 
-    def _first_steps(self, each: int) -> Work:
-        """FLOPs for each sequence that reads the initial state at the very first step of a direction.
+    def _work(self, each: int, first: int = 0) -> Work:
+        """Returns the FLOPs if each computed cell takes so many, and each read of an initial state `first` more.
 
         Packed, a reverse direction starts with the longest sequences; those that join later are joined to a state
         that does need a gradient, and ATen computes it for all rows alike.
         """
         layout = self.layout
-        last = layout.batch_sizes.size - 1
-        steps = np.zeros((2, layout.max_len), dtype=np.int64)
-        steps[:, 0] = layout.batch_size * each
-        sequences = np.full((2, layout.batch_size), each)
+        batch, end = layout.batch_size, layout.batch_sizes.size
+        steps = np.full((2, layout.max_len), batch * each)
+        steps[1] = np.pad(layout.batch_sizes, (0, layout.max_len - end)) * each
+        sequences = np.stack([np.full(batch, layout.max_len), layout.lengths]) * each + first
+        steps[:, 0] += batch * first
         if self.spec.bidirectional:
-            longest = layout.lengths == last + 1
-            steps[0, -1] += layout.batch_size * each
-            steps[1, last] += int(longest.sum()) * each
-            sequences[0] += each
-            sequences[1] += each * longest
-        return Work(Both(*steps), Both(*sequences))
-
-
-@dataclass(frozen=True)
-class Total(_Compared):
-    """The FLOPs of one kind on several batches.
-
-    Attributes:
-        padded: FLOPs of all padded batches.
-        packed: FLOPs of all packed batches.
-    """
-
-    padded: int
-    packed: int
+            longest = layout.lengths == end
+            steps[0, -1] += batch * first
+            steps[1, end - 1] += longest.sum() * first
+            sequences += np.stack([np.ones(batch, dtype=np.int64), longest]) * first
+        return Work(Both(*frozen(steps)), Both(*frozen(sequences)))
 
 
 @dataclass(frozen=True, repr=False)
@@ -280,7 +248,7 @@ class FlopCounts(_Counted):
             object.__setattr__(self, name, getattr(self.batches[0], name))
         for name in ("forward", "backward", "training", "elementwise"):
             counts = [getattr(batch, name) for batch in self.batches]
-            total = Total(sum(count.padded for count in counts), sum(count.packed for count in counts))
+            total = Both(sum(count.padded for count in counts), sum(count.packed for count in counts))
             object.__setattr__(self, name, total)
 
     def _batch(self) -> str:

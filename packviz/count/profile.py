@@ -124,14 +124,12 @@ class Profile(HasText):
     Attributes:
         layout: the batch.
         features: numbers per cell.
-        device: where.
         pack: `pack_padded_sequence`.
         pad: `pad_packed_sequence`.
     """
 
     layout: Layout
     features: int
-    device: str
     pack: Counted
     pad: Counted
 
@@ -143,15 +141,12 @@ class Profile(HasText):
         return "\n".join([f"{batch}; distinct lengths: {distinct}", *_table(self.pack, self.pad)])
 
 
-def count(
-    lengths: Any, features: int = 32, *, batch_first: bool = False, enforce_sorted: bool = True, device: Any = "cpu"
-) -> Profile:
+def count(lengths: Any, features: int = 32, *, enforce_sorted: bool = True, device: Any = "cpu") -> Profile:
     """Packs a batch of float32 and pads it again, both forward and backward, and counts.
 
     Args:
         lengths: `(B,)` the real time steps of each sequence; or a `Layout`, whose `max_len` may be larger.
         features: numbers per cell: the batch has shape `(T, B, features)`.
-        batch_first: as torch has it; the shape is then `(B, T, features)`.
         enforce_sorted: if true, the lengths are sorted before. If false they stay in their order, and torch sorts.
         device: where. On `"meta"` tensors have shapes and no data: the counts are the same, and large ones take no
             time and no memory. It cannot sort.
@@ -166,21 +161,19 @@ def count(
     elif device.type == "meta":
         raise ValueError("enforce_sorted is False, and tensors on the meta device have no data to sort by; use 'cpu'")
     n = torch.tensor(layout.lengths.tolist())
-    shape = (layout.batch_size, layout.max_len) if batch_first else (layout.max_len, layout.batch_size)
-    x = torch.zeros(*shape, features, device=device)
+    x = torch.zeros(layout.max_len, layout.batch_size, features, device=device)
     packed: Any = None
 
     def pack(x: Tensor) -> Tensor:
         nonlocal packed
-        packed = original.pack_padded_sequence(x, n, batch_first=batch_first, enforce_sorted=enforce_sorted)
+        packed = original.pack_padded_sequence(x, n, enforce_sorted=enforce_sorted)
         return packed.data  # type: ignore[no-any-return]
 
     def pad(data: Tensor) -> Tensor:
-        again = packed._replace(data=data)
-        return original.pad_packed_sequence(again, batch_first=batch_first, total_length=layout.max_len)[0]
+        return original.pad_packed_sequence(packed._replace(data=data), total_length=layout.max_len)[0]
 
     packing = _counted("pack", pack, x)
-    return Profile(layout, features, str(device), packing, _counted("pad", pad, packed.data))
+    return Profile(layout, features, packing, _counted("pad", pad, packed.data))
 
 
 def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:

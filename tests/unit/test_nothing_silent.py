@@ -559,7 +559,7 @@ def test_a_comparison_under_a_patch_calls_torchs_functions(monkeypatch):
         for name in original.NAMES:
             monkeypatch.setattr(rnn, name, ours)
         assert pv.compare(torch.nn.GRU(2, 3), torch.randn(5, 2, 2), [5, 2]).needs_packing("h_n")
-        assert truth_table("RNN").right("h_n", "packed")
+        assert truth_table("RNN").answers[1].right["h_n"]
         monkeypatch.undo()
 
 
@@ -1418,24 +1418,19 @@ def test_a_result_that_does_not_exist_is_an_error(name):
 # ---- 16. A truth table says which half it means
 
 
-@given(
-    cell=st.sampled_from(["RNN", "GRU", "LSTM"]),
-    lengths=st.lists(st.integers(1, 5), min_size=1, max_size=4),
-    padding=st.sampled_from([0.0, 2.0, float("nan")]),
-    bias=st.booleans(),
-    seed=st.integers(0, 9),
-)
-def test_every_answer_of_a_truth_table_is_computed(cell, lengths, padding, bias, seed):
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("cell", ["RNN", "GRU", "LSTM"])
+def test_every_answer_of_a_truth_table_is_computed(cell, bias):
     """By hand, with torch's own functions and each sequence run alone."""
-    table = truth_table(cell, lengths=lengths, padding=padding, bias=bias, seed=seed)
+    table, lengths = truth_table(cell, bias=bias), [5, 3, 2]
     assert len(table.answers) == 8
     for answer in table.answers:
         two = answer.directions == 2
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         module = getattr(torch.nn, cell)(3, 4, answer.layers, bias=bias, bidirectional=two, batch_first=True)
         x = torch.randn(len(lengths), max(lengths), 3)
         for b, n in enumerate(lengths):
-            x[b, n:] = padding
+            x[b, n:] = 0
         alone = [module(x[b, :n]) for b, n in enumerate(lengths)]
         packed = answer.method == "packed"
         y, state = module(rnn.pack_padded_sequence(x, lengths, True, False) if packed else x)
@@ -1460,13 +1455,6 @@ def test_every_answer_of_a_truth_table_is_computed(cell, lengths, padding, bias,
             "output[:, 0], reverse": same((y[b, 0, 4:], reverse[b]) for b, _ in rows) if two else None,
         }
         assert answer.right == expected
-        for question, right in expected.items():
-            case = {"layers": answer.layers, "directions": answer.directions}
-            if right is None:  # neither true nor false
-                with pytest.raises(ValueError, match="question is "):
-                    table.right(question, answer.method, **case)
-            else:
-                assert table.right(question, answer.method, **case) is right
 
 
 @pytest.mark.parametrize("cell", ["RNN", "GRU", "LSTM"])
@@ -1477,11 +1465,6 @@ def test_every_row_about_outputs_names_its_half(cell):
     assert ("c_n, padded" in names) == (cell == "LSTM")
     assert "output[:, -1], forward, padded" in names
     assert len(table.table.head) == 5  # few enough for a narrow screen
-
-
-def test_an_old_question_is_refused_with_the_new_ones():
-    with pytest.raises(ValueError, match=r"question is 'gather len-1'; choose one of .*'output at len-1, forward'"):
-        truth_table().right("gather len-1", "padded")
 
 
 # ---- 17. A file's suffix and its contents agree

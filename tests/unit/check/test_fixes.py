@@ -1,7 +1,5 @@
 """The code in a printed fix can be pasted: it compiles, and evaluated with what it names it does what it says."""
 
-import ast
-import inspect
 import re
 
 import numpy as np
@@ -12,7 +10,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_s
 from torch.utils.data import DataLoader
 
 import packviz as pv
-from packviz.check import batches, odds, static
 from packviz.check.museum import EXHIBITS
 
 BRACKETS = {"(": ")", "[": "]"}
@@ -34,11 +31,6 @@ def codes(text):
         end += 1
         found.append(text[begin.start() : end].rstrip("."))
     return [one for one in found if re.search(r"[(\[]|\w\.[a-z]", one) and not one.startswith("e.g")]
-
-
-def test_code_is_found_in_a_text():
-    text = "pass lengths.cpu(), or (see x[:, -1].sum(0)) f(a, (b, c))[0].d. Then x.shape[1] of 3.9 steps."
-    assert codes(text) == ["lengths.cpu()", "x[:, -1].sum(0)", "f(a, (b, c))[0].d", "x.shape[1]"]
 
 
 def scope(x, lengths, batch_first=True):
@@ -131,17 +123,12 @@ def test_a_fix_repairs(batch_first, features):
 def test_findings_have_the_rows_that_they_name():
     for name, given, options in diagnosed():
         for one in pv.diagnose(*given, **options):
-            assert isinstance(one.indices, tuple)
             assert all(type(i) is int for i in one.indices)
             letters = re.findall(r"\b[a-z]\b", one.where.removeprefix("sequences").removeprefix("sequence"))
             assert letters == ["abcdefghi"[i] for i in one.indices], name
-    (one,) = [one for one in pv.diagnose(batch(), [5, 2, 1], True) if one.rule == "data after the length"]
-    assert one.indices == (1, 2)
-    many = torch.ones(40, 5, 1)
-    (one,) = [one for one in pv.diagnose(many, [6] * 40, True) if one.rule == "longer than x"]
+    (one,) = pv.diagnose(torch.ones(40, 5, 1), [6] * 40, True)
     assert one.indices == tuple(range(40))
     assert one.where.endswith(" and 32 more")
-    assert {one.indices for one in pv.diagnose(batch(), [5, 3], True)} == {()}
 
 
 @pytest.mark.parametrize("one", EXHIBITS, ids=[one.name for one in EXHIBITS])
@@ -159,18 +146,3 @@ def test_the_fixes_of_explained_errors(one):
     own |= {"embedding": nn.Embedding(9, 2), "DataLoader": DataLoader, "dataset": [torch.ones(3), torch.ones(2)]}
     for code in codes(one.fix):
         eval(code, scope(x, lengths, False) | own | ({"x": x.transpose(0, 1)} if "[full]" in code else {}))
-
-
-@pytest.mark.parametrize("module", [batches, odds, static])
-def test_no_fix_leaves_something_out(module):
-    """Those, too, that no batch above brings about."""
-    tree = ast.parse(inspect.getsource(module))
-    written = [node.value for node in ast.walk(tree) if isinstance(node, (ast.Assign, ast.keyword)) and is_fix(node)]
-    assert len(written) > 3
-    for node in written:
-        assert not [part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and "…" in str(part.value)]
-
-
-def is_fix(node):
-    targets = node.targets if isinstance(node, ast.Assign) else [node]
-    return "fix" in [getattr(target, "id", getattr(target, "arg", "")) for target in targets]
