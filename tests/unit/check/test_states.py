@@ -297,7 +297,7 @@ def test_what_is_no_rnn_and_no_batch_is_refused():
     with pytest.raises(TypeError, match=r"rnn is a Linear: give an nn\.RNN, nn\.GRU or nn\.LSTM"):
         pv.compare(nn.Linear(3, 4), torch.zeros(5, 2, 3), [5, 2])
     packed = pack_padded_sequence(torch.zeros(5, 2, 3), [5, 2])
-    with pytest.raises(TypeError, match="unpack it with pad_packed_sequence and give"):
+    with pytest.raises(TypeError, match="unpack it with pad_packed_sequence, and give"):
         pv.compare(nn.GRU(3, 4), packed, [5, 2])
 
 
