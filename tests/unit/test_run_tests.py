@@ -159,12 +159,6 @@ def test_without_a_browser_it_says_how_to_get_one_and_fails_in_ci(tree):
     assert "PACKVIZ_CHROMIUM=/no/such/browser is no program" in said
 
 
-def test_an_unknown_group_is_refused(tree):
-    status, said, _ = tree.run("units")
-    assert status == 2
-    assert "no such group: units" in said
-
-
 PROFILE = """
 import os, runpy, hypothesis, pytest
 class Item:
