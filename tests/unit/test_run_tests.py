@@ -110,20 +110,21 @@ def test_it():
 
 def test_ctrl_c_ends_all(tree):
     tree.write("tests/unit/test_a.py", WAITS.replace("LINGERS", "0"))
-    tree.write("tests/browser/test_b.py", WAITS.replace("LINGERS", "3"))  # as a server takes time to close
-    program = tree.start("unit", "browser", **tree.browser())
+    tree.write("tests/notebooks/test_b.py", WAITS.replace("LINGERS", "3"))  # as a server takes time to close
+    program = tree.start("unit", "notebooks", "browser", **tree.browser())
     try:
         while len(at_work := list(tree.path.glob("pid-*"))) < 2:
             assert program.poll() is None
             time.sleep(0.05)
         os.killpg(program.pid, signal.SIGINT)  # as a terminal does
-        _, error = program.communicate(timeout=60)
+        said, error = program.communicate(timeout=60)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(program.pid, signal.SIGKILL)
     assert program.returncode == 130
     assert "interrupted" in error
     assert "Traceback" not in error
+    assert "=== browser tests" not in said  # which was to come after the notebooks'
     assert not [pid for pid in at_work if psutil.pid_exists(int(pid.name.removeprefix("pid-")))]
 
 
