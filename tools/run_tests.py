@@ -9,17 +9,16 @@ file in artefacts/logs, which is shown when it has ended.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from browser.chromium import find_chromium, how_to_get_it
 from workers import workers
@@ -27,7 +26,6 @@ from workers import workers
 ROOT = Path(__file__).resolve().parent.parent
 JUNIT = ROOT / "artefacts" / "junit"
 LOGS = ROOT / "artefacts" / "logs"
-PATIENCE = 20.0  # seconds that a stage may take to put its things away after Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ def count_tests(outcome: Outcome) -> None:
         outcome.fail("no test ran")
 
 
-async def run(stage: Stage, *, alone: bool) -> Outcome:
+def run(stage: Stage, *, alone: bool) -> Outcome:
     """Run one stage. Alone, its output goes straight to the terminal; else it is shown whole when the stage ends."""
     outcome = Outcome(stage)
     # The browser's workers wait a third of their time.
@@ -148,15 +146,13 @@ async def run(stage: Stage, *, alone: bool) -> Outcome:
             return without_browser(outcome)
         environment["PACKVIZ_CHROMIUM"] = chromium
     start = time.perf_counter()
-    with contextlib.nullcontext() if alone else shown_at_the_end(stage) as said:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, *arguments, cwd=ROOT, env=environment, stdout=said, stderr=said and subprocess.STDOUT
-        )
-        try:
-            status = await process.wait()
-        except asyncio.CancelledError:
-            await end(process)
-            raise
+    path = LOGS / f"{stage.name.replace(' ', '-')}.txt"
+    with contextlib.nullcontext() if alone else path.open("wb") as said:
+        command = [sys.executable, *arguments]
+        errors = None if alone else subprocess.STDOUT
+        status = subprocess.run(command, cwd=ROOT, env=environment, stdout=said, stderr=errors, check=False).returncode
+    if not alone:
+        print(f"\n=== what {stage.name} said\n{path.read_text(encoding='utf-8', errors='replace')}", flush=True)
     outcome.seconds = time.perf_counter() - start
     if status != 0:
         outcome.fail(f"exit status {status}")
@@ -165,35 +161,23 @@ async def run(stage: Stage, *, alone: bool) -> Outcome:
     return outcome
 
 
-@contextlib.contextmanager
-def shown_at_the_end(stage: Stage) -> Iterator[IO[bytes]]:
-    """A file for what a stage says, shown in one piece however the stage ends."""
-    path = LOGS / f"{stage.name.replace(' ', '-')}.txt"
-    try:
-        with path.open("wb") as log:
-            yield log
-    finally:
-        print(f"\n=== what {stage.name} said\n{path.read_text(encoding='utf-8', errors='replace')}", flush=True)
+def run_lanes(side_by_side: list[list[Stage]]) -> list[Outcome]:
+    """Run lanes beside each other, the stages of each in turn.
 
+    Ctrl-C reaches every stage from the terminal: each ends by itself, and no other begins.
+    """
+    interrupted = threading.Event()
 
-async def end(process: asyncio.subprocess.Process) -> None:
-    """See a stage end after Ctrl-C, which the terminal has sent to it as well; one that has not heard it is told."""
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), PATIENCE)
-    with contextlib.suppress(ProcessLookupError):
-        process.terminate()
-    await process.wait()
+    def run_lane(lane: list[Stage]) -> list[Outcome]:
+        return [run(stage, alone=len(side_by_side) == 1) for stage in lane if not interrupted.is_set()]
 
-
-async def run_lanes(side_by_side: list[list[Stage]]) -> list[Outcome]:
-    """Run lanes beside each other, the stages of each in turn."""
-
-    async def run_lane(lane: list[Stage]) -> list[Outcome]:
-        return [await run(stage, alone=len(side_by_side) == 1) for stage in lane]
-
-    async with asyncio.TaskGroup() as group:  # after Ctrl-C it waits for all of them, which `gather` does not
-        tasks = [group.create_task(run_lane(lane)) for lane in side_by_side]
-    return [outcome for task in tasks for outcome in task.result()]
+    with ThreadPoolExecutor() as pool:
+        tasks = [pool.submit(run_lane, lane) for lane in side_by_side]
+        try:
+            return [outcome for task in tasks for outcome in task.result()]
+        except KeyboardInterrupt:
+            interrupted.set()
+            raise
 
 
 def summary(outcomes: list[Outcome], seconds: float) -> str:
@@ -232,7 +216,7 @@ def main(arguments: list[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     try:
-        outcomes = asyncio.run(run_lanes(lanes(asked)))
+        outcomes = run_lanes(lanes(asked))
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
         return 130

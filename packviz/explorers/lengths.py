@@ -28,7 +28,7 @@ class LengthsField(widgets.Text):
 
     def __init__(self, lengths: Sequence[int], **options: Any) -> None:
         """Starts with these lengths; `options` are those of `ipywidgets.Text`."""
-        super().__init__(value=_listed(Layout(lengths)), description="lengths", **options)
+        super().__init__(value=_listed(require_steps(Layout(lengths))), description="lengths", **options)
 
     def read(self) -> Layout:
         """The lengths that stand there now.
@@ -79,7 +79,7 @@ class LengthsPicker(widgets.VBox):
             ValueError: a length is not valid, a number is out of range, or there is no such kind.
         """
         self._most = most
-        start = Layout(lengths)
+        start = require_steps(Layout(lengths))
         few = start.batch_size <= MOST_SLIDERS and start.max_len <= LONGEST_SLIDER
         first = start.lengths.tolist() if few else [4, 6, 8, 5, 4, 3, 7, 8]
         self.kind = dropdown("kind", kind or (ONE_BY_ONE if few else TYPED), KINDS, "lengths")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from browser.chromium import find_chromium
-from browser.lab import Lab, Notebook, Panel, Problem, tracebacks
+from browser.lab import Lab, Notebook, Panel, Problem
 from browser_checks import Walk, barriers, faint_texts, unanswering_quiz, unreached_by_tab
 from PIL import Image
 from standin import GOOD, GOOD_QUIZ, SETUP, SPOILT
@@ -149,14 +148,3 @@ def test_every_check_can_fail(lab: Lab, tmp_path: Path, subtests: pytest.Subtest
             notebook.problems()  # those of the next are its own
         with subtests.test("screenshots hold the whole notebook"):
             screenshots_hold_the_notebook(notebook, tmp_path)
-
-
-def test_tracebacks_are_found_in_a_log() -> None:
-    log = "fine\n[E 12] Exception in comm_msg\nTraceback (most recent call last):\n  boom\n"
-    assert tracebacks(log)[0].startswith("[E 12]")
-    assert tracebacks("fine\n") == []
-
-
-def test_named_chromium_that_is_not_there_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PACKVIZ_CHROMIUM", "/no/such/chromium")
-    assert find_chromium() is None

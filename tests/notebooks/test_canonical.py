@@ -216,17 +216,6 @@ def test_leaks(text, found, tmp_path):
     assert any(found in hit for hit in hits) if found else not hits, hits
 
 
-def test_a_folder_that_is_a_link_leaks_under_either_name(tmp_path, monkeypatch):
-    real, link = tmp_path / "real", tmp_path / "link"
-    real.mkdir()
-    link.symlink_to(real, target_is_directory=True)
-    monkeypatch.setattr("sys.prefix", str(link))
-    cell = dirty().cells[0]
-    for path in (link, real):
-        cell.outputs[0].text = f"in {path}/lib"
-        assert f"an output holds this machine's path {path}" in leaks(cell, tmp_path / "elsewhere")
-
-
 def output(notebook, **changes):
     """Changes what the first cell that prints has printed."""
     notebook.cells[2].outputs[0].update(changes)
@@ -244,7 +233,6 @@ VIEW = {"model_id": "1"}
 WRONG = {"output_type": "error", "ename": "ZeroDivisionError", "evalue": "", "traceback": []}
 SPOILT = [
     (lambda n, root: n.cells[6].update(source=n.cells[6].source + "  # by hand"), "differs from its source"),
-    (lambda n, root: n.cells[6].metadata.pop("tags"), "differs from its source"),
     (lambda n, root: n.cells[2].update(execution_count=None, outputs=[]), "unrun code cell 01-02"),
     (lambda n, root: n.cells[2].update(execution_count=9), "not run once, from top to bottom"),
     (lambda n, root: n.metadata.update(widgets={"application/x": {"state": {}}}), "stores widget state"),
@@ -266,7 +254,6 @@ SPOILT = [
     ),
     (lambda n, root: output(n, text="x" * 1_600_000), "1.6 MB, over 1.5 MB"),
     (lambda n, root: n.cells[2].update(id="mine"), "not in canonical form"),
-    (lambda n, root: n.metadata["language_info"].update(version="3.11.7"), "not in canonical form"),
 ]
 
 
@@ -287,11 +274,9 @@ MAY_NOT = [
     (FIFTEEN + "x = 1", [], "16 lines of code, over 15"),
     ("print(1)", ["exercize"], "unknown tag exercize"),
     ("print(1)", ["nbval-ignore-output"], "though it is no live timing"),
-    ("print(1)", ["nbval-skip"], "though it is no live timing"),
     ("print(1)", ["live-timing"], "without 'nbval-ignore-output'"),
     ("x = 1\nassert x", [], "asserts: a teaching cell shows"),
     ("# NBVAL_IGNORE_OUTPUT\nprint(1)", [], "the comment NBVAL_IGNORE_OUTPUT hides it"),
-    ("# PYTEST_VALIDATE_IGNORE_OUTPUT\nprint(1)", [], "hides it"),
     ("print(1)", ["claims"], "is tagged 'claims' and asserts nothing"),
     ("assert print(1)", ["claims"], "is tagged 'claims' and prints"),
     (FIFTEEN, [], ""),
@@ -322,9 +307,6 @@ def test_check_finds_strays_and_gaps(root: Path):
     assert "notebooks/solutions/03_missing.ipynb: missing; run `make notebooks`" in found
     assert any(d.startswith(f"notebooks/solutions/{STEM}.ipynb: not a valid notebook") for d in found)
     assert len(found) == 4
-    source = folder / "source" / f"{STEM}.py"
-    source.write_text(SOURCE.replace("# solution", "#").replace("# end solution", "#"), encoding="utf-8")
-    assert f"notebooks/solutions/{STEM}.ipynb: no source gives this notebook" in defects(root)
     assert defects(root, ["03"]) == [d for d in found if "03_missing" in d]
 
 
@@ -347,16 +329,6 @@ def test_a_cell_that_raises_stops_the_writing_of_that_notebook_only(tmp_path: Pa
     assert "notebooks/03_leak.ipynb: not written: its outputs belong to this run" in done.stderr
     assert [path.name for path in (tmp_path / "notebooks").glob("*.ipynb*")] == ["02_good.ipynb"]
     assert "cell 01-00" not in done.stderr
-
-
-def test_a_solution_is_held_to_its_check(tmp_path: Path, tool: Tool):
-    wrong = SOURCE.split("# %%\nimport os")[0] + "# %%\nimport os\n\n# %% tags" + SOURCE.split("# %% tags")[2]
-    write(tmp_path, wrong.replace("return 2 * x", "return 3 * x"))
-    done = tool("write", "--root", tmp_path)
-    assert done.returncode == 1
-    assert f"notebooks/{STEM}.ipynb: written" in done.stdout
-    assert f"notebooks/solutions/{STEM}.ipynb: not written" in done.stderr
-    assert "AssertionError" in done.stderr
 
 
 def test_a_chart_without_a_browser_says_how_to_get_one(written: Path, monkeypatch):

@@ -84,9 +84,3 @@ def test_through_a_link(said):
     assert "IndexError in line" in plain
     assert plain.count("Lengths not sorted") == 2
     assert said("torch", "packviz") == plain
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("linked", ["torch", "packviz"])
-def test_through_a_link_to_one_of_them(said, linked):
-    assert said(linked) == said()

@@ -2,7 +2,6 @@
 
 import ast
 import functools
-import importlib
 import re
 import subprocess
 import sys
@@ -116,30 +115,12 @@ def test_every_public_name_is_there():
     assert list(pv.__all__) == sorted(pv.__all__)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_what_is_no_verb_is_there_too(name):
-    assert name in dir(pv)
-    assert fresh(f"import packviz; print(type(packviz.{name}).__name__)") == "module\n"
-
-
 def test_version():
     """As installed; a checkout that is not installed has none, and says so in a form that sorts before all others."""
     assert pv.__version__ == (own_version() or "0+unknown")
     assert "__version__" in dir(pv)
     brought = imported_by("import packviz; packviz.__version__")
     assert not (HEAVY | {"numpy"}) & brought
-
-
-def test_public_names_survive_the_import_of_any_module():
-    """A module of a public name's name would take its place."""
-    assert not {path.stem for path in HOUSE.iterdir()} & set(pv.__all__)
-
-
-def test_star_import():
-    names = {}
-    exec("from packviz import *", names)
-    assert set(names) - {"__builtins__"} == set(pv.__all__)  # no module, which might need plotly or ipywidgets
-    assert (names["Layout"], names["show"].__name__) == (pv.Layout, "show")
 
 
 def test_a_name_that_is_not_there_gets_help():
@@ -169,12 +150,6 @@ for missing in ("ipywidgets", "anywidget"):
     one, both = (f"panels and lessons need {' and '.join(names)}: python -m pip install {' '.join(names)}\n"
                  for names in (["ipywidgets"], ["anywidget", "ipywidgets"]))  # fmt: skip
     assert said == one + one + both + both
-
-
-@pytest.mark.parametrize("package", ["explorers", "lessons"])
-def test_every_name_of_a_subpackage_is_there(package):
-    module = importlib.import_module(f"packviz.{package}")
-    assert all(hasattr(module, name) for name in module.__all__)
 
 
 # Who imports whom.
@@ -237,11 +212,6 @@ def test_only_explorers_and_lessons_know_widgets():
 
 def test_one_file_knows_plotly():
     assert users_of("plotly") == {CHARTS}
-
-
-def test_the_pure_wings_never_need_torch():
-    pure = {path.relative_to(HOUSE).as_posix() for path in [*files_of(*PURE), HOUSE / "__init__.py", HOUSE / "cli.py"]}
-    assert not users_of("torch") & pure
 
 
 # The files.

@@ -110,20 +110,21 @@ def test_it():
 
 def test_ctrl_c_ends_all(tree):
     tree.write("tests/unit/test_a.py", WAITS.replace("LINGERS", "0"))
-    tree.write("tests/browser/test_b.py", WAITS.replace("LINGERS", "3"))  # as a server takes time to close
-    program = tree.start("unit", "browser", **tree.browser())
+    tree.write("tests/notebooks/test_b.py", WAITS.replace("LINGERS", "3"))  # as a server takes time to close
+    program = tree.start("unit", "notebooks", "browser", **tree.browser())
     try:
         while len(at_work := list(tree.path.glob("pid-*"))) < 2:
             assert program.poll() is None
             time.sleep(0.05)
         os.killpg(program.pid, signal.SIGINT)  # as a terminal does
-        _, error = program.communicate(timeout=60)
+        said, error = program.communicate(timeout=60)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(program.pid, signal.SIGKILL)
     assert program.returncode == 130
     assert "interrupted" in error
     assert "Traceback" not in error
+    assert "=== browser tests" not in said  # which was to come after the notebooks'
     assert not [pid for pid in at_work if psutil.pid_exists(int(pid.name.removeprefix("pid-")))]
 
 
@@ -157,12 +158,6 @@ def test_without_a_browser_it_says_how_to_get_one_and_fails_in_ci(tree):
     status, said, _ = tree.run("browser", PACKVIZ_CHROMIUM="/no/such/browser")
     assert status == 1
     assert "PACKVIZ_CHROMIUM=/no/such/browser is no program" in said
-
-
-def test_an_unknown_group_is_refused(tree):
-    status, said, _ = tree.run("units")
-    assert status == 2
-    assert "no such group: units" in said
 
 
 PROFILE = """

@@ -1,10 +1,10 @@
 """The checks of the notebooks' exercises. Each takes the reader's answer and returns a `Verdict`."""
 
 from packviz.lessons.checks.counting import backward_bytes, gru_flops
-from packviz.lessons.checks.layouts import batch_sizes, half_padding, packed_order, two_batches
+from packviz.lessons.checks.layouts import batch_sizes, half_padding, two_batches
 from packviz.lessons.checks.mistakes import repaired_batches, repaired_network
 from packviz.lessons.checks.results import collate, final_states, masked_mean, right_padded
-from packviz.lessons.checks.rows import document_ids, first_fit_decreasing
+from packviz.lessons.checks.rows import document_ids
 from packviz.lessons.checks.timing import cheapest_staircase, fair_ratio, fastest_exact, worker_loss
 
 __all__ = [
@@ -16,11 +16,9 @@ __all__ = [
     "fair_ratio",
     "fastest_exact",
     "final_states",
-    "first_fit_decreasing",
     "gru_flops",
     "half_padding",
     "masked_mean",
-    "packed_order",
     "repaired_batches",
     "repaired_network",
     "right_padded",

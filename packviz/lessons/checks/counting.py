@@ -45,7 +45,7 @@ def _flops_hint(count: FlopCount, yours: Any) -> str:
     return "A cell costs 2 · 3 · hidden_size for each number of the input and of the state; then count the cells."
 
 
-NEAR = 0.1
+_NEAR = 0.1
 """An answer may be off by this share."""
 
 
@@ -60,7 +60,7 @@ def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
     yours = [float(answer(list(lengths), features)) for lengths, features in batches]
     counted = [_counted(tuple(lengths), features) for lengths, features in batches]
     distinct = ", ".join(str(len(set(lengths))) for lengths, _ in batches)
-    near = [abs(y - right) <= NEAR * right for y, right in zip(yours, counted, strict=True)]
+    near = [abs(y - right) <= _NEAR * right for y, right in zip(yours, counted, strict=True)]
     shown = [right if fits else y for y, right, fits in zip(yours, counted, near, strict=True)]
     rows = Comparison(f"bytes written, by distinct lengths: {distinct}", [*map(size, shown)], [*map(size, counted)])
     for (lengths, features), y, right, fits in zip(batches, yours, counted, near, strict=True):
@@ -90,6 +90,6 @@ def _bytes_hint(lengths: list[int], features: int, yours: float) -> str:
         (len(lengths) * (padded + 2 * packed) * 4, "Not every sequence: what counts is the *distinct* lengths."),
     ]
     for cells, hint in hints:
-        if abs(yours - cells * features) <= NEAR * cells * features:
+        if abs(yours - cells * features) <= _NEAR * cells * features:
             return hint
     return "Each distinct length costs one copy of the padded gradient, one packed zero-fill and one packed addition."

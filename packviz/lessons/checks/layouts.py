@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from typing import Any
 
-from packviz.core.layout import Layout
+from packviz.core.layout import Layout, require_steps
 from packviz.draw.picture import Picture, show
 from packviz.lessons.exercise import Comparison, Verdict, entries, exercise
 
@@ -14,7 +14,7 @@ from packviz.lessons.exercise import Comparison, Verdict, entries, exercise
 @exercise
 def half_padding(lengths: Any) -> Verdict:
     """Checks lengths of a batch of which exactly half is padding (notebook 00)."""
-    layout = Layout(lengths)
+    layout = require_steps(Layout(lengths))
     picture = [Picture(layout)]
     if 2 * layout.n_padding == layout.n_cells:
         return Verdict(True, f"{layout.n_padding} of {layout.n_cells} cells are padding: exactly half.", picture)
@@ -60,24 +60,6 @@ def batch_sizes(answer: Callable[[list[int]], Any]) -> Verdict:
                 hint += " There are as many steps as the longest sequence has."
             return Verdict(False, f"Not yet for lengths {lengths}. {hint}", [show(lengths), rows])
     return Verdict(True, f"Equal to torch's batch sizes for every case; here is lengths {lengths}.", [rows])
-
-
-@exercise
-def packed_order(answer: Callable[[list[str]], Any]) -> Verdict:
-    """Checks a function from sequences (strings) to the entries of `data`, in order (notebook 02)."""
-    from torch import tensor  # noqa: PLC0415
-
-    from packviz.ops.original import pack_sequence  # noqa: PLC0415
-
-    for words in (["abc", "x"], ["see", "count", "time"], ["pad", "it"], ["a"]):
-        yours = answer(list(words))
-        packed = pack_sequence([tensor([ord(c) for c in word]) for word in words], enforce_sorted=False)
-        target = [chr(code) for code in packed.data.tolist()]
-        rows = Comparison(f"data of {words}", *entries(yours, target))
-        if rows.yours != rows.target:
-            hint = "Go step by step; within a step, the longest sequence comes first."
-            return Verdict(False, f"Not yet for {words}. {hint}", [show(words, names=words), rows])
-    return Verdict(True, "Equal to the order of torch's data for every case.", [show(["abc", "x"], names=["abc", "x"])])
 
 
 def _padding(batches: Iterable[Sequence[int]]) -> int:

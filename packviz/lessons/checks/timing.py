@@ -27,7 +27,7 @@ _MACHINES = {
 }
 
 
-class Simulated:
+class _Simulated:
     """A machine with a clock of its own, on which only `a` and `b` take time.
 
     Attributes:
@@ -69,7 +69,7 @@ class Simulated:
 @exercise
 def fair_ratio(answer: Callable[[Any, Any, Callable[[], float]], Any]) -> Verdict:
     """Checks a function of `(a, b, clock)` that says how many times as long b takes as a (notebook 08)."""
-    runs = {kind: Simulated(kind) for kind in _MACHINES}
+    runs = {kind: _Simulated(kind) for kind in _MACHINES}
     ratios = {kind: float(answer(machine.a, machine.b, machine.clock)) for kind, machine in runs.items()}
     drawing = [_drawn(runs, ratios)]
     for kind, hint in _MACHINES.items():
@@ -79,7 +79,7 @@ def fair_ratio(answer: Callable[[Any, Any, Callable[[], float]], Any]) -> Verdic
     return Verdict(True, f"Within {_CLOSE:.0%} of the truth on every machine.", drawing)
 
 
-def _drawn(runs: dict[str, Simulated], ratios: dict[str, float]) -> Sweep:
+def _drawn(runs: dict[str, _Simulated], ratios: dict[str, float]) -> Sweep:
     """Every call that the reader's function made, in order."""
     plots, lines = [], ["Your calls, and what you make of them:"]
     for kind, machine in runs.items():
@@ -195,9 +195,11 @@ def fastest_exact(answer: Callable[[list[dict[str, float]], set[str]], Any]) -> 
         (quiet, {"packed", "run"}, "run", "The fastest of all methods is not among those whose results are right."),
         (busy, {"packed", "run"}, "run", "In one round the machine was busy, and a mean follows it. Take the median."),
     ]
+    chosen = list[str]()
     for rounds, exact, right, hint in cases:
-        yours = answer([dict(one) for one in rounds], set(exact))
-        times = [f"{name} {', '.join(f'{one[name]:g}' for one in rounds)} s" for name in rounds[0]]
-        if yours != right:
-            return Verdict(False, f"Exact: {', '.join(sorted(exact))}. {'; '.join(times)}. You chose {yours}. {hint}")
-    return Verdict(True, "The fastest of the exact methods, also with a busy round.")
+        chosen.append(str(answer([dict(one) for one in rounds], set(exact))))
+        drawn = Comparison("your choices", chosen, [case[2] for case in cases[: len(chosen)]])
+        if chosen[-1] != right:
+            times = [f"{name} {', '.join(f'{one[name]:g}' for one in rounds)} s" for name in rounds[0]]
+            return Verdict(False, f"Exact: {', '.join(sorted(exact))}. {'; '.join(times)}. {hint}", [drawn])
+    return Verdict(True, "The fastest of the exact methods, also with a busy round.", [drawn])

@@ -124,24 +124,3 @@ def test_lengths_are_loaded():
         assert said in words(explorer.error)
     upload(explorer, b"7\n9\n")
     shows(explorer, [7, 9], 4)
-
-
-def test_bad_input():
-    for options, message in (
-        ({"order": "x"}, "order is 'x'; choose one of 'as they come', "),
-        ({"batch_size": 0}, "batch size is 0; give a whole number from 1 to 128"),
-        ({"many": 2001}, "sequences is 2001; give a whole number from 8 to 2,000"),
-        ({"workers": 9}, "workers is 9; give a whole number from 1 to 8"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            BatchingExplorer(**options)
-
-
-def test_buckets_leave_less_padding():
-    explorer = BatchingExplorer()
-    move(explorer.window, 4)
-    padding = {}
-    for order in ORDERS:
-        move(explorer.order, order)
-        padding[order] = explorer.load.padding
-    assert padding["sorted"] < padding[BUCKETED] < padding[SHUFFLED]

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 from panels import move, visible, words
@@ -12,7 +11,6 @@ from packviz.core.spec import Spec
 from packviz.count.flops import flops
 from packviz.draw import layouts as pictures
 from packviz.draw import text
-from packviz.draw.palette import REAL, SEQUENCES
 from packviz.explorers import CostExplorer
 
 
@@ -36,13 +34,6 @@ def test_it_starts_with_the_worked_example():
     shows(explorer, Spec("LSTM", 3, 7), SIX)
     assert "17,920 of 30,240: 40.7 % saved" in explorer.picture.value
     shows(CostExplorer([2, 1], "GRU", 500, 200), Spec("GRU", 500, 200), [2, 1])
-
-
-def test_colours_are_those_of_sequences_alone():
-    count = flops(Spec("LSTM", 3, 7), SIX)
-    fills = {shape.fill for shape in ParsedSvg(count.to_svg()).boxes}
-    assert REAL in fills
-    assert not fills & {*SEQUENCES}
 
 
 @pytest.mark.parametrize("name", ["input_size", "hidden_size", "num_layers", "proj_size"])

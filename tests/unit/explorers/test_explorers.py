@@ -55,22 +55,12 @@ def shows_padding_of(explorer, lengths):
     assert explorer.to_text().endswith(text.describe(layout))
 
 
-def test_padding_starts_with_the_lengths_given():
-    shows_padding_of(PaddingExplorer(), [4, 6, 8, 5, 4, 3, 7, 8])
-    shows_padding_of(PaddingExplorer([3, 1]), [3, 1])
-    explorer = PaddingExplorer([30, 2, 9])  # too long for a slider each
-    shows_padding_of(explorer, [30, 2, 9])
-    assert explorer.picker.kind.value == TYPED
-
-
 def test_sliders_one_by_one():
     explorer = PaddingExplorer()
     lengths = [4, 6, 8, 5, 4, 3, 7, 8]
-    for number in (0, 7):
-        control = explorer.picker.sliders[number]
-        for lengths[number] in (control.min, control.max):
-            move(control, lengths[number])
-            shows_padding_of(explorer, lengths)
+    lengths[7] = explorer.picker.sliders[7].max
+    move(explorer.picker.sliders[7], lengths[7])
+    shows_padding_of(explorer, lengths)
     for value in (3, explorer.picker.few.min, explorer.picker.few.max):
         move(explorer.picker.few, value)
         shows_padding_of(explorer, lengths[:value])
@@ -109,11 +99,6 @@ def test_a_large_picture_stays_light(panel):
     assert len(panel().picture.value) < 80_000
 
 
-def test_a_kind_that_is_not_there():
-    with pytest.raises(ValueError, match="kind is 'gaussian'; choose one of 'uniform', "):
-        PaddingExplorer(kind="gaussian")
-
-
 @pytest.mark.parametrize(
     ("typed", "lengths"),
     [
@@ -137,10 +122,6 @@ GARBAGE = [
     ("", "no lengths given; type some, as in 5, 3, 2"),
     ("5, x", "entry 1 is 'x'; lengths are whole numbers, as in 5, 3, 2"),
     ("5, 0, 3", "lengths[1] is 0: every sequence needs at least one time step here; drop the empty ones"),
-    ("5, 2.5", "lengths[1] is 2.5: not a whole number; torch would silently cut it off"),
-    ("nan", "lengths[0] is nan: not a number of time steps"),
-    ("1e400, 2", "lengths[0] is inf: not a number of time steps"),
-    ("[1, 2", "not valid JSON"),
     ("99999999999", "lengths[0] is 99999999999: a Layout has at most 10,000,000 time steps"),
     ("<script>alert(1)</script>", "entry 0 is '<script>alert(1)</script>'"),
 ]
@@ -179,22 +160,13 @@ def shows_step(explorer, lengths, t, mistaken=False):
     assert said.endswith(text.mistaken_order(layout, t)) == mistaken
 
 
-@pytest.mark.parametrize("mistaken", [False, True])
-def test_the_cursor_walks_every_step(mistaken):
+def test_the_cursor_walks_every_step():
     explorer = PackedExplorer()
-    move(explorer.mistaken, mistaken)
+    move(explorer.mistaken, True)
     assert (explorer.t.min, explorer.t.max) == (explorer.play.min, explorer.play.max) == (0, 4)
     for t in [*range(5), 0]:
         move(explorer.t, t)
-        shows_step(explorer, [3, 5, 2, 4], t, mistaken)
-
-
-def test_the_play_button_drives_the_cursor_in_the_page(monkeypatch):
-    links = []
-    monkeypatch.setattr(ipywidgets, "jslink", lambda source, target: links.append((source, target)))
-    explorer = PackedExplorer()
-    assert links == [((explorer.play, "value"), (explorer.t, "value"))]
-    assert explorer.play.interval >= 300  # time to look
+        shows_step(explorer, [3, 5, 2, 4], t, mistaken=True)
 
 
 def test_new_lengths_take_the_cursor_along():
@@ -206,12 +178,6 @@ def test_new_lengths_take_the_cursor_along():
     move(explorer.typed, "1, 20, 3")
     move(explorer.t, 19)
     shows_step(explorer, [1, 20, 3], 19)
-
-
-def test_ties_lie_as_torch_sorts_them():
-    lengths = [3, 2] * 20
-    explorer = PackedExplorer(lengths)
-    shows_step(explorer, lengths, 0)
 
 
 def torchs_words(lengths):
@@ -231,18 +197,6 @@ def test_enforce_sorted_is_torchs_own_complaint():
     move(explorer.typed, "4, 5")
     move(explorer.enforce_sorted, False)
     shows_step(explorer, [4, 5], 0)
-
-
-def test_while_something_is_wrong_the_cursor_walks_on_and_says_so():
-    explorer = PackedExplorer([3, 5])
-    move(explorer.typed, "3, x")
-    for t in (2, 4, 0):
-        move(explorer.t, t)
-        assert "entry 1 is 'x'" in words(explorer.error)
-        assert explorer.picture.value == layouts.draw(explorer.shown, theme="live", step=t).svg()
-    move(explorer.t, 2)
-    move(explorer.typed, "3, 5")
-    shows_step(explorer, [3, 5], 2)
 
 
 # Any panel.
@@ -295,7 +249,7 @@ class Curious(Panel):
     def view(self):
         self.right.max = self.left.value + 1
         self.seen.append((self.left.value, self.right.value, self.tick.value))
-        return View(draw=self.draw, summary=str(self.seen[-1]), describe=lambda: "")
+        return View(draw=self.draw, summary=str(self.seen[-1]), describe=lambda: str(self.seen))
 
     def draw(self, theme):
         return f"<svg>{self.seen[-1]}</svg>"
@@ -307,6 +261,9 @@ def test_a_panel_follows_every_control_however_deep_it_lies_but_for_the_quiet_on
     move(panel.tick, True)
     move(panel.unheard, 5)
     assert panel.seen == [(1, 1, False), (1, 2, False), (1, 2, True)]
+    assert words(panel._words) == ""
+    move(panel.as_text, True)
+    assert words(panel._words) == panel.to_text()
 
 
 def test_a_control_that_view_itself_moves_draws_nothing_twice():
@@ -401,17 +358,6 @@ def test_lengths_are_chosen_in_the_same_way_everywhere(explorer):
     for wrong in (-1, 513, 2.5):
         with pytest.raises(ValueError, match=f"longest is {wrong}; give a whole number from 1 to 512"):
             explorer(longest=wrong)
-
-
-def test_the_picture_can_be_read_as_text():
-    panel = PackedExplorer([2, 1])
-    assert words(panel._words) == ""
-    move(panel.as_text, True)
-    assert words(panel._words) == panel.to_text()
-    move(panel.t, 1)
-    assert words(panel._words) == panel.to_text()
-    move(panel.as_text, False)
-    assert words(panel._words) == ""
 
 
 @pytest.mark.parametrize("explorer", EXPLORERS)

@@ -38,16 +38,6 @@ def test_strategies_and_masks(strategy, mask):
         shows(explorer, [3, 7, 4, 5, 4], row_size, strategy, mask)
 
 
-@pytest.mark.parametrize("kind", sources.DISTRIBUTIONS)
-def test_distributions(kind):
-    explorer = RowExplorer(kind=kind, row_size=200)
-    shows(explorer, sources.DISTRIBUTIONS[kind](64, 128, 0), 200)
-    for many, longest in ((512, 128), (512, 512), (512, 1), (1, 1)):
-        move(explorer.picker.many, many)
-        move(explorer.picker.longest, longest)
-        shows(explorer, sources.DISTRIBUTIONS[kind](many, longest, 0), explorer.row_size.value)
-
-
 def test_a_row_has_room_for_the_longest_unless_it_is_cut():
     explorer = RowExplorer([5, 3, 2], row_size=10)
     assert (explorer.row_size.min, explorer.row_size.max) == (5, 20)
@@ -64,13 +54,3 @@ def test_a_row_has_room_for_the_longest_unless_it_is_cut():
     shows(explorer, [900, 3], 900)
     move(explorer.picker.typed, "2, 1")
     assert (explorer.row_size.min, explorer.row_size.max, explorer.row_size.value) == (2, 16, 16)
-
-
-def test_bad_input():
-    for options, message in (
-        ({"strategy": "best"}, "strategy is 'best'; choose one of 'padded', "),
-        ({"mask": "x"}, "mask is 'x'; choose one of 'none', 'causal', "),
-        ({"row_size": 0}, "row size is 0; give a whole number from 1 to 16"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            RowExplorer(**options)

@@ -1,6 +1,5 @@
 """The explorer of staircases: every control moved over its range as a browser moves it, and measured for real."""
 
-import re
 import threading
 
 import pytest
@@ -92,12 +91,6 @@ def test_lengths_are_typed_and_the_slider_stays_near(lengths):
     shows(explorer, lengths, SPEC, min(stops, key=lambda k: abs(k - 4)))
 
 
-def test_it_starts_as_told():
-    explorer = StaircaseExplorer(kind="equal", many=3, longest=7, mode="GRU", input_size=300, hidden_size=5)
-    shows(explorer, [7, 7, 7], Spec("GRU", 300, 5), 1)
-    assert 15 < len(StaircaseExplorer(range(512, 0, -1)).rectangles.options) < 60
-
-
 # Measuring.
 
 
@@ -130,14 +123,6 @@ def test_measured_points_belong_to_their_batch_and_their_rnn(explorer, two_threa
     assert not explorer.trade_off.measured
     assert explorer.job.run().startswith("1 rectangle: ")
     assert explorer.trade_off.measured == {1: (1, 1, 1)}
-
-
-def test_the_button_measures_in_a_thread(explorer):
-    explorer.job.start.click()
-    explorer.job.thread.join(60)
-    assert not explorer.job.thread.is_alive()
-    assert set(explorer.trade_off.measured) == {1, 4}
-    assert re.match(r"4 rectangles: \S+ ms", explorer.job.message.value)
 
 
 # The job itself.
