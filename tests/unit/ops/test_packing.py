@@ -476,9 +476,3 @@ def test_functional_transforms_are_torchs_affair(way):
                 torch.autograd.functional.jacobian(make(module), one[0], vectorize=True) for module in (pv, rnn)
             ]
             assert torch.equal(*jacobians)
-
-
-# --- GPU
-
-
-# Who asks beforehand.

@@ -188,13 +188,6 @@ def test_packed_in_packed_out(case, enforce_sorted):
         same(case.gradients((found.data, final), retain_graph=True), gradients)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_packed_batch_keeps_its_states_in_order(method):
-    some = case(nn.LSTM, lengths=(2, 5, 3, 5), hx=True, bidirectional=True, batch_first=True)
-    x = pack_padded_sequence(some.x, some.lengths, True, False)
-    same(pv.run(some.rnn, x, hx=some.hx, method=method)[1], some.rnn(x, some.hx)[1])
-
-
 def test_what_a_packed_batch_comes_without():
     x = pack_padded_sequence(X, [6, 2])
     for more in ({"lengths": [6, 2]}, {"batch_first": False}, {"total_length": 6}, {"padding_value": 1.0}):
