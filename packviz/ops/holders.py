@@ -12,32 +12,12 @@ import gc
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from types import CellType, FrameType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 _LEVELS = 8  # how far a place is followed to what leads to it, such as a module
 _WRAPPERS = (staticmethod, classmethod)
 _CACHED = type(functools.lru_cache(int))
-
-
-@dataclass(frozen=True, eq=False)
-class _Link:
-    """How an object holds a function.
-
-    Attributes:
-        suffix: follows the name of the object.
-        owner: the object, or the part of it that can be changed.
-        get: returns what the owner holds there.
-        put: puts something else there; `None` if that is impossible.
-        wrap: makes what the owner holds of a function, such as a `staticmethod`.
-    """
-
-    suffix: str
-    owner: Any = None
-    get: Callable[[Any], Any] = lambda owner: None
-    put: Callable[[Any, Any], None] | None = None
-    wrap: Callable[[Any], Any] = lambda function: function
 
 
 class Place:
@@ -47,13 +27,28 @@ class Place:
         name: where it is, such as `train.Tagger.pack` or `train.forward's default argument 'pack'`.
     """
 
-    def __init__(self, name: str, link: _Link) -> None:
-        """Keeps the owner alive only if it takes no weak reference."""
-        self.name, self._get, self._put, self._wrap = name, link.get, link.put, link.wrap
+    def __init__(
+        self,
+        name: str,
+        owner: Any = None,
+        get: Callable[[Any], Any] = lambda owner: None,
+        put: Callable[[Any, Any], None] | None = None,
+        wrap: Callable[[Any], Any] = lambda function: function,
+    ) -> None:
+        """Keeps the owner alive only if it takes no weak reference.
+
+        Args:
+            name: what follows the name of the owner.
+            owner: the object that holds the function, or the part of it that can be changed.
+            get: returns what the owner holds there.
+            put: puts something else there; `None` if that is impossible.
+            wrap: makes what the owner holds of a function, such as a `staticmethod`.
+        """
+        self.name, self._get, self._put, self._wrap = name, get, put, wrap
         try:
-            self._owner: Callable[[], Any] = weakref.ref(link.owner)
+            self._owner: Callable[[], Any] = weakref.ref(owner)
         except TypeError:
-            self._owner = lambda owner=link.owner: owner  # type: ignore[misc]
+            self._owner = lambda: owner
 
     def replace(self, function: FunctionType) -> Callable[[], object] | None:
         """Puts another function there. Returns what undoes it, or `None` if nothing can be put there."""
@@ -130,9 +125,10 @@ class _Search:
 
     def places(self, value: Any) -> Iterator[Place]:
         for holder in self._holders(value):
-            for link in _links(holder, value):
+            for place in _places(holder, value):
                 if names := self._called(holder):
-                    yield Place(min(names, key=len) + link.suffix, link)
+                    place.name = min(names, key=len) + place.name
+                    yield place
 
     def _holders(self, value: Any) -> Iterator[Any]:
         """What holds a value. If a dict, tuple, cell or wrapper is a part of something, that is the whole."""
@@ -182,7 +178,7 @@ class _Search:
         return name
 
 
-def _links(one: Any, value: Any) -> list[_Link]:
+def _places(one: Any, value: Any) -> list[Place]:
     """How an object holds a value. Nothing of the reader's code runs: no property, no `__setattr__`."""
     if isinstance(one, FunctionType):
         found = _defaults(one, value) + _closure(one, value) + _entries(one, vars, value, ".{}")
@@ -192,14 +188,14 @@ def _links(one: Any, value: Any) -> list[_Link]:
     if isinstance(one, dict):
         found = _entries(one, lambda d: d, value, ".{}" if "__name__" in one else "[{!r}]")
         is_key = any(key is value for key in list(dict.keys(one)))
-        return found or [_Link(" (as a key)" if is_key else f" (in a {type(one).__name__})")]
+        return found or [Place(" (as a key)" if is_key else f" (in a {type(one).__name__})")]
     if isinstance(one, list):
         return [_item(one, i) for i, each in enumerate(one) if each is value]
     if isinstance(one, tuple):
-        return [_Link(f"[{i}]") for i, each in enumerate(one) if each is value]
+        return [Place(f"[{i}]") for i, each in enumerate(one) if each is value]
     hidden = isinstance(one, (*_WRAPPERS, _CACHED))  # what it says to hold cannot be set, or is not used
     found = [] if hidden else _entries(one, _names, value, ".{}")
-    return found or [_Link(f" (in a {type(one).__name__})")]
+    return found or [Place(f" (in a {type(one).__name__})")]
 
 
 def _is_part(part: Any, whole: Any) -> bool:
@@ -218,55 +214,55 @@ def _is_part(part: Any, whole: Any) -> bool:
     return any(part is each for each in own)
 
 
-def _entries(owner: Any, names: Callable[[Any], dict[Any, Any]], value: Any, form: str) -> list[_Link]:
-    def link(key: Any) -> _Link:
+def _entries(owner: Any, names: Callable[[Any], dict[Any, Any]], value: Any, form: str) -> list[Place]:
+    def place(key: Any) -> Place:
         def put(owner: Any, new: Any) -> None:
             dict.__setitem__(names(owner), key, new)
 
-        return _Link(form.format(key), owner, lambda owner: dict.get(names(owner), key), put)
+        return Place(form.format(key), owner, lambda owner: dict.get(names(owner), key), put)
 
-    return [link(key) for key, each in list(dict.items(names(owner))) if each is value]
+    return [place(key) for key, each in list(dict.items(names(owner))) if each is value]
 
 
-def _defaults(function: FunctionType, value: Any) -> list[_Link]:
+def _defaults(function: FunctionType, value: Any) -> list[Place]:
     code, defaults = function.__code__, function.__defaults__ or ()
     arguments = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
 
-    def link(i: int) -> _Link:
+    def place(i: int) -> Place:
         def put(function: Any, new: Any) -> None:
             function.__defaults__ = _with(function.__defaults__, i, new)
 
-        return _Link(f"'s default argument {arguments[i]!r}", function, lambda function: function.__defaults__[i], put)
+        return Place(f"'s default argument {arguments[i]!r}", function, lambda function: function.__defaults__[i], put)
 
-    return [link(i) for i, each in enumerate(defaults) if each is value]
+    return [place(i) for i, each in enumerate(defaults) if each is value]
 
 
-def _closure(function: FunctionType, value: Any) -> list[_Link]:
+def _closure(function: FunctionType, value: Any) -> list[Place]:
     def put(cell: Any, new: Any) -> None:
         cell.cell_contents = new
 
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return [
-        _Link(f"'s closure, variable {name!r}", cell, lambda cell: cell.cell_contents, put)
+        Place(f"'s closure, variable {name!r}", cell, lambda cell: cell.cell_contents, put)
         for name, cell in cells
         if any(each is value for each in gc.get_referents(cell))  # it may be empty
     ]
 
 
-def _attribute(kind: type, name: str, each: Any) -> _Link:
+def _attribute(kind: type, name: str, each: Any) -> Place:
     def put(kind: Any, new: Any) -> None:
         type.__setattr__(kind, name, new)
 
     wrapped = isinstance(each, _WRAPPERS)
     suffix = f".{name} (a {type(each).__name__})" if wrapped else f".{name}"
-    return _Link(suffix, kind, lambda kind: vars(kind).get(name), put, type(each) if wrapped else lambda new: new)
+    return Place(suffix, kind, lambda kind: vars(kind).get(name), put, type(each) if wrapped else lambda new: new)
 
 
-def _item(one: list[Any], i: int) -> _Link:
+def _item(one: list[Any], i: int) -> Place:
     def put(one: Any, new: Any) -> None:
         list.__setitem__(one, i, new)
 
-    return _Link(f"[{i}]", one, lambda one: one[i], put)
+    return Place(f"[{i}]", one, lambda one: one[i], put)
 
 
 def _with(values: tuple[Any, ...], i: int, new: Any) -> tuple[Any, ...]:

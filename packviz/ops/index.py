@@ -1,14 +1,14 @@
-"""Two exact conversions between a padded batch and its packed data, each a linear map and its transpose.
+"""An exact conversion between a padded batch and its packed data, a linear map and its transpose.
 
-`Slices` copies block by block, as torch does: a kernel per distinct length. `Route` gathers by an index tensor: one
-kernel in each direction, and the order of the sequences costs nothing. An `Index` makes the routes of a batch, and is
-kept for whoever handles that batch next.
+torch copies block by block: a kernel per distinct length. A `Route` gathers by an index tensor: one kernel in each
+direction, and the order of the sequences costs nothing. An `Index` makes the routes of a batch, and is kept for whoever
+handles that batch next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,6 @@ from torch.nn.utils.rnn import PackedSequence, invert_permutation
 from torch.utils.weak import WeakIdKeyDictionary
 
 from packviz.core.layout import IntArray
-from packviz.ops import original
 from packviz.ops.private import version
 
 ACCELERATORS = ("cuda",)
@@ -42,44 +41,6 @@ def placed(device: torch.device, *values: IntArray) -> Sequence[Tensor]:
         every = torch.empty(sum(sizes), dtype=torch.int64, device="cpu", pin_memory=device.type == "cuda")
         np.concatenate(values, out=every.numpy())
         return every.to(device, non_blocking=True).split(sizes)  # type: ignore[no-untyped-call,no-any-return]
-
-
-class Packer(Protocol):
-    """From cells to packed rows, and back."""
-
-    def pack(self, cells: Tensor) -> Tensor:
-        """The packed rows."""
-
-    def pad(self, rows: Tensor, padding_value: float) -> Tensor:
-        """The cells, with `padding_value` where there is no row."""
-
-
-class Slices:
-    """torch's own two operators, each of which is the gradient of the other. For sequences in packing order.
-
-    Attributes:
-        steps: of the padded batch.
-        lengths: `(B,)` from the longest on; needed to pack, and known once something was unpacked.
-        batch_sizes: sequences at each time step; needed to unpack, and known once something was packed.
-    """
-
-    lengths: Tensor
-    batch_sizes: Tensor
-
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-
-    def pack(self, cells: Tensor) -> Tensor:
-        """`(T, B, …)` to `(N, …)`."""
-        packed = original.pack_padded_sequence(cells, self.lengths)
-        self.batch_sizes = packed.batch_sizes
-        return packed.data
-
-    def pad(self, rows: Tensor, padding_value: float) -> Tensor:
-        """`(N, …)` to `(T, B, …)`."""
-        packed = PackedSequence(rows, self.batch_sizes)
-        cells, self.lengths = original.pad_packed_sequence(packed, False, padding_value, self.steps)
-        return cells
 
 
 class Route:
@@ -145,14 +106,14 @@ def mapped(call: Callable[..., Any], linear: Callable[..., Any], transpose: Call
     return _Linear.apply(call, linear, transpose, *inputs)  # type: ignore[no-untyped-call]
 
 
-def packed_rows(cells: Tensor, packer: Packer) -> Tensor:
-    """`packer.pack`, which can be differentiated any number of times."""
-    return mapped(packer.pack, packer.pack, lambda rows: packer.pad(rows, 0.0), cells)  # type: ignore[no-any-return]
+def packed_rows(cells: Tensor, route: Route) -> Tensor:
+    """`route.pack`, which can be differentiated any number of times."""
+    return mapped(route.pack, route.pack, lambda rows: route.pad(rows, 0.0), cells)  # type: ignore[no-any-return]
 
 
-def padded_cells(rows: Tensor, packer: Packer, padding_value: float) -> Tensor:
-    """`packer.pad`, which can be differentiated any number of times."""
-    found: Tensor = mapped(lambda r: packer.pad(r, padding_value), lambda r: packer.pad(r, 0.0), packer.pack, rows)
+def padded_cells(rows: Tensor, route: Route, padding_value: float) -> Tensor:
+    """`route.pad`, which can be differentiated any number of times."""
+    found: Tensor = mapped(lambda r: route.pad(r, padding_value), lambda r: route.pad(r, 0.0), route.pack, rows)
     return found
 
 

@@ -139,21 +139,17 @@ def aliases(inputs: Sequence[Tensor | None]) -> list[Any]:
 
 
 def gradients_again(
-    outputs: Sequence[Tensor | None],
-    gradients: Sequence[Tensor | None],
-    inputs: Sequence[Tensor | None],
-    needed: Sequence[bool],
+    outputs: Sequence[Tensor | None], gradients: Sequence[Tensor | None], inputs: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
     """The gradients of a function computed anew by operators that can be differentiated again, for a `backward`.
 
     `inputs` are `aliases` of its own, from which `outputs` were made.
     """
     pairs = [(o, g) for o, g in zip(outputs, gradients, strict=True) if o is not None and g is not None]
-    sources = [x for x, need in zip(inputs, needed, strict=True) if x is not None and need]
-    found = iter(
-        torch.autograd.grad([o for o, _ in pairs], sources, [g for _, g in pairs], create_graph=True, allow_unused=True)
-    )
-    return [next(found) if x is not None and need else None for x, need in zip(inputs, needed, strict=True)]
+    outs, grads = zip(*pairs, strict=True)
+    sources = [x for x in inputs if x is not None and x.requires_grad]
+    found = iter(torch.autograd.grad(outs, sources, grads, create_graph=True, allow_unused=True))
+    return [next(found) if x is not None and x.requires_grad else None for x in inputs]
 
 
 class Fused(torch.autograd.Function):
@@ -184,7 +180,7 @@ class Fused(torch.autograd.Function):
                 again, *states = kernel(along.flatten(0, 1), sizes, (h[None], c[None]), weights, *options)
             again = again.view_as(out)
             outputs = again.flip(0) if ctx.reverse else again, *(state[0] for state in states)
-            return None, *gradients_again(outputs, gradients, (x, h, c, *weights), ctx.needs_input_grad[1:])
+            return None, *gradients_again(outputs, gradients, (x, h, c, *weights))
         options = _LSTM, c.shape[1], 1, True, True, False, [], False  # type: ignore[assignment]
         x, h, c = x.contiguous(), h.contiguous(), c.contiguous()
         results = h, c, out, h_n, c_n, *gradients

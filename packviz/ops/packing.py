@@ -26,7 +26,7 @@ from packviz.core.padded import reading
 from packviz.core.validation import renamed
 from packviz.ops import index as indices
 from packviz.ops import original
-from packviz.ops.index import Slices, is_at_hand, needs_grad, packed_rows, padded_cells, placed
+from packviz.ops.index import is_at_hand, needs_grad, packed_rows, padded_cells, placed
 from packviz.ops.masks import padded_rows, time_steps, to_device
 from packviz.ops.private import may_derive_otherwise
 
@@ -208,8 +208,8 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
     if (not isinstance(lengths, Tensor) and is_tracing()) or type(x) not in _PLAIN or x.ndim < 2:  # type: ignore[no-untyped-call]
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
     steps = x.shape[1 if batch_first else 0]
-    by_index = not (enforce_sorted and x.is_cpu) and _wants_index(x)
-    ours = by_index or (x.requires_grad and torch.is_grad_enabled() and type(steps) is int and steps >= _MANY_STEPS)
+    ours = needs_grad(x) and type(steps) is int and steps >= _MANY_STEPS
+    ours = ours or (not (enforce_sorted and x.is_cpu) and _wants_index(x))
     if ours and torch.compiler.is_compiling():
         return _run_uncompiled(_pack_padded, x, lengths, batch_first, enforce_sorted)
     ours = ours and _is_plain(x, batch_first)
@@ -242,12 +242,10 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
         )
     if not ours or len(values) < batch:  # torch drops the sequences that have no length
         return original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
-    return _packed_in_order(x, ranked, order, batch_first, by_index)
+    return _packed_in_order(x, ranked, order, batch_first)
 
 
-def _packed_in_order(
-    x: Tensor, ranked: Tensor, order: Tensor | None, batch_first: bool, by_index: bool
-) -> PackedSequence:
+def _packed_in_order(x: Tensor, ranked: Tensor, order: Tensor | None, batch_first: bool) -> PackedSequence:
     """Packs a batch whose lengths are valid.
 
     Args:
@@ -255,7 +253,6 @@ def _packed_in_order(
         ranked: `(B,)` the lengths, longest first.
         order: `(B,)` the sequence at each rank; `None` if they are sorted already.
         batch_first: whether the batch is the first dimension of `x`.
-        by_index: whether to pack by an index, or else slice by slice.
     """
     batch, steps = x.shape[:2] if batch_first else x.shape[1::-1]
     sorted_indices = None if order is None else _moved(order, x.device)
@@ -265,20 +262,13 @@ def _packed_in_order(
         if not x.is_cpu:  # to pad again without asking the device for the order
             indices.keep(indices.of_lengths(ranked, None, None, x.device), packed)
         return packed
-    if by_index:
-        index = indices.of_lengths(ranked, order, sorted_indices, x.device)
-        is_batch_major = x.is_contiguous() if batch_first else x.transpose(0, 1).is_contiguous()
-        cells = (x if is_batch_major == batch_first else x.transpose(0, 1)).flatten(0, 1)
-        data = packed_rows(cells, index.padded(steps, is_batch_major))
-        packed = PackedSequence(data, torch.from_numpy(index.sizes.copy()), sorted_indices)
-        indices.keep(index, packed)
-        return packed
-    if sorted_indices is not None:
-        x = x.index_select(0 if batch_first else 1, sorted_indices)
-    slices = Slices(steps)
-    slices.lengths = ranked
-    data = packed_rows(_time_major(x, batch_first), slices)
-    return PackedSequence(data, slices.batch_sizes.clone(), sorted_indices)
+    index = indices.of_lengths(ranked, order, sorted_indices, x.device)
+    is_batch_major = x.is_contiguous() if batch_first else x.transpose(0, 1).is_contiguous()
+    cells = (x if is_batch_major == batch_first else x.transpose(0, 1)).flatten(0, 1)
+    data = packed_rows(cells, index.padded(steps, is_batch_major))
+    packed = PackedSequence(data, torch.from_numpy(index.sizes.copy()), sorted_indices)
+    indices.keep(index, packed)
+    return packed
 
 
 def _pad_packed(
@@ -288,8 +278,7 @@ def _pad_packed(
         return original.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
     _refuse_empty(sequence)
     data, sizes, _, ranks = sequence
-    by_index = not (ranks is None and data.is_cpu) and _wants_index(data)
-    ours = by_index or (data.requires_grad and torch.is_grad_enabled())
+    ours = needs_grad(data) or (not (ranks is None and data.is_cpu) and _wants_index(data))
     if ours and torch.compiler.is_compiling():
         return _run_uncompiled(_pad_packed, sequence, batch_first, padding_value, total_length)
     if not (ours and _is_plain(data, batch_first)):
@@ -309,18 +298,12 @@ def _pad_packed(
         x = data.view(steps, batch, *data.shape[1:])
         x = _time_major(x, is_batch_major).clone(memory_format=torch.contiguous_format)
         lengths = torch.full((batch,), steps, device="cpu")
-    elif by_index and (index := indices.of_packed(sequence)):
+    elif (index := indices.of_packed(sequence)) is None:
+        return original.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
+    else:
         x = padded_cells(data, index.padded(steps, is_batch_major), padding_value)
         x = x.view(*((batch, steps) if is_batch_major else (steps, batch)), *data.shape[1:])
         lengths = index.lengths.clone()
-    else:
-        slices = Slices(steps)
-        slices.batch_sizes = sizes
-        x = padded_cells(data, slices, padding_value)
-        lengths = slices.lengths.clone()
-        if ranks is not None:
-            x = _time_major(x, is_batch_major).index_select(0 if is_batch_major else 1, ranks)
-            lengths = lengths[ranks.cpu()]
     return _time_major(x, batch_first != is_batch_major), lengths
 
 

@@ -140,17 +140,17 @@ class _Split(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         saved = ctx.saved_tensors  # once: a checkpoint computes them for it
         with torch.autocast(saved[0].device.type, enabled=False):
-            return _backward(ctx.how, saved, ctx.needs_input_grad[1:], gradients)
+            return _backward(ctx.how, saved, ctx.needs_input_grad[1], gradients)
 
 
-def _backward(how: Any, kept: Sequence[Tensor], needed: Sequence[bool], gradients: Sequence[Tensor | None]) -> Any:
+def _backward(how: Any, kept: Sequence[Tensor], needs_data: bool, gradients: Sequence[Tensor | None]) -> Any:
     layer, steps, target, _ = how
     inputs, saved = kept[: 3 + len(layer.flat)], kept[3 + len(layer.flat) :]
     if torch.is_grad_enabled():
         inputs = aliases(inputs)
         data, h, c, *weights = inputs
         again = _packed(layer.holding(weights), data, h, c, *how[1:])
-        return None, *gradients_again(again, gradients, inputs, needed)
+        return None, *gradients_again(again, gradients, inputs)
     data, h, c, *weights = inputs
     directions, size, each = layer.directions, layer.output_size, len(saved) // layer.directions
     d_data: Tensor | None = None
@@ -171,7 +171,7 @@ def _backward(how: Any, kept: Sequence[Tensor], needed: Sequence[bool], gradient
         else:
             dy = gradients[0].reshape(-1, size).index_select(0, _of(d, directions, steps.route(target).rows))
         gates, found = _PASSES[layer.mode][1](walk, data, *first, *saved[d * each : (d + 1) * each], dy, *running)
-        if needed[0]:
+        if needs_data:
             d_data = gates @ own[0] if d_data is None else d_data.addmm_(gates, own[0])
         states.append(tuple(g if g is None else g.index_select(0, steps.rank) for g in running))  # type: ignore[arg-type]
         if walk.projection is not None and unprojected:

@@ -30,7 +30,6 @@ from packviz.ops import masks, original, packing, running
 from packviz.ops.agreement import relative_difference
 from packviz.ops.operator import Ragged
 from packviz.ops.tolerance import TOLERANCE, full_precision
-from packviz.studies import helpers
 
 _FARTHER = 4
 """How many times as far from double precision as torch a method may be. Both round; neither does so by design."""
@@ -222,14 +221,39 @@ def _autocast(device: str, rng: random.Random) -> Iterator[Pair]:
         yield from _running(device, rng, autocast=dtype)
 
 
+def _helper_calls(
+    lengths: list[int], steps: int, device: str
+) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
+    """The everyday helpers with gradients, each beside a loop over the sequences."""
+    n, x = torch.tensor(lengths), torch.randn(steps, len(lengths), 3).to(device).requires_grad_()
+    packed = original.pack_padded_sequence(x.detach(), n, enforce_sorted=False)
+    packed = packed._replace(data=packed.data.requires_grad_())
+    real = (torch.arange(steps)[:, None] < n).to(device)
+
+    def moved() -> Tensor:
+        rows = [torch.cat([row[k:], row[:k]]) for row, k in zip(x.unbind(1), lengths, strict=True)]
+        return torch.stack(rows, 1) * real.flip(0)[..., None]
+
+    rows = {
+        "masked_loss": (lambda: masks.masked_loss(x, n, batch_first=False), lambda: x[real].mean(), x),
+        "align": (lambda: masks.align(x, n, padding_side="left", batch_first=False), moved, x),
+        "unpack_to_length": (
+            lambda: packing.unpack_to_length(packed, steps),
+            lambda: original.pad_packed_sequence(packed, total_length=steps)[0],
+            packed.data,
+        ),
+    }
+    found = {
+        name: (rnn_calls.one_pass(a, [leaf]), rnn_calls.one_pass(b, [leaf])) for name, (a, b, leaf) in rows.items()
+    }
+    return {"real_mask": (lambda: masks.real_mask(n.to(device), steps), lambda: real.T), **found}
+
+
 def _helpers(device: str, rng: random.Random) -> Iterator[Pair]:
     """The everyday helpers, with gradients, against loops over the sequences."""
-    for name in helpers.NAMES:
-        lengths = _lengths(rng)
-        steps = max(lengths) + rng.choice([0, 3])
-        ours, *others = helpers.helper_calls(name, lengths, steps, 3, device).calls.values()
-        for other in others:
-            yield Pair(f"{name} of {lengths}", ours(), other(), 1e-5)
+    lengths = _lengths(rng)
+    for name, (ours, loop) in _helper_calls(lengths, max(lengths) + rng.choice([0, 3]), device).items():
+        yield Pair(f"{name} of {lengths}", ours(), loop(), 1e-5)
 
 
 def _waiting(device: str, rng: random.Random) -> Iterator[Pair]:
@@ -259,8 +283,7 @@ def _asked_of_a_gpu(case: _Case, device: str) -> dict[str, Callable[[], Any]]:
     calls: dict[str, Callable[[], Any]] = {}
     for name, way in _METHODS.items():
         calls[name] = partial(case.results, way, nullcontext())
-    for name in helpers.NAMES[1:]:
-        calls[name] = helpers.helper_calls(name, case.lengths, steps, 3, device).calls[helpers.HELPER]
+    calls |= {name: ours for name, (ours, _) in _helper_calls(case.lengths, steps, device).items()}
     calls["real_mask"] = lambda: masks.real_mask(on_device, steps)
     calls["pack and pad"] = rnn_calls.one_pass(pack_and_pad, [x])
     return calls
@@ -311,7 +334,7 @@ BREAK = {
     "run, float64": ("running.run", slightly, FAR),
     "run, float32": ("running.run", in_double, "shapes and dtypes are .*float64.*, torch's .*float32"),
     "as an operator": ("operator.run", slightly, FAR),
-    "helpers": ("masks.masked_loss", lambda loss: lambda x, n: loss(x, n) * 1.001, FAR),
+    "helpers": ("masks.masked_loss", lambda loss: lambda *given, **how: loss(*given, **how) * 1.001, FAR),
 }
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils import parametrizations
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.utils.checkpoint import checkpoint
 
 import packviz as pv
@@ -188,13 +188,6 @@ def test_packed_in_packed_out(case, enforce_sorted):
         same(case.gradients((found.data, final), retain_graph=True), gradients)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_packed_batch_keeps_its_states_in_order(method):
-    some = case(nn.LSTM, lengths=(2, 5, 3, 5), hx=True, bidirectional=True, batch_first=True)
-    x = pack_padded_sequence(some.x, some.lengths, True, False)
-    same(pv.run(some.rnn, x, hx=some.hx, method=method)[1], some.rnn(x, some.hx)[1])
-
-
 def test_what_a_packed_batch_comes_without():
     x = pack_padded_sequence(X, [6, 2])
     for more in ({"lengths": [6, 2]}, {"batch_first": False}, {"total_length": 6}, {"padding_value": 1.0}):
@@ -359,22 +352,31 @@ def test_other_weights_for_one_call(cell, method):
     same(flat(some.run(method)), flat(some.expected()))
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_hooks_and_subclasses_are_called(method):
-    some = case(nn.GRU)
-    seen = []
-    handle = some.rnn.register_forward_hook(lambda module, given, result: seen.append(result[0]))
-    same(flat(some.run(method)), flat(some.expected()))
-    assert len(seen) == 2
-    handle.remove()
+class Doubled(nn.GRU):
+    def forward(self, x, hx=None):
+        out, final = super().forward(x, hx)
+        return (out._replace(data=2 * out.data) if isinstance(out, PackedSequence) else 2 * out), final
 
-    class Doubled(nn.GRU):
-        def forward(self, x, hx=None):
-            out, final = super().forward(x, hx)
-            return out._replace(data=2 * out.data), final
 
-    other = Doubled(3, 4)
-    same(flat(pv.run(other, some.x, some.lengths, method=method)), flat(packed(other, some.x, some.lengths)))
+@pytest.mark.filterwarnings("ignore")  # torch's, on tracing
+@pytest.mark.parametrize("options", [{}, {"batch_first": True}])
+@pytest.mark.parametrize("lengths", [(4, 7, 1, 4, 6), (5, 5, 5)])
+def test_hooks_and_subclasses_are_called(lengths, options, monkeypatch):
+    """In the caller's order of batch and time, and also by a module whose weights lie in pieces on a GPU."""
+    for cell in (nn.GRU, Doubled):
+        some, seen = Case(cell(3, 4), lengths, **options), []
+        handle = some.rnn.register_forward_hook(lambda module, given, result, seen=seen: seen.append(1))
+        for method in METHODS:
+            same(flat(some.run(method)), flat(some.expected()))
+        assert len(seen) == 2 * len(METHODS)
+        handle.remove()
+    monkeypatch.setattr(running, "_is_direct", lambda *given: False)
+    some = Case(nn.GRU(3, 4).requires_grad_(False), lengths, **options)
+    with torch.no_grad():
+        for method in ("packed", "padded"):
+            same(flat(some.run(method)), flat(some.expected()))
+        traced = torch.jit.trace(lambda x: pv.run(some.rnn, x, some.lengths, **options)[0], some.x, check_trace=False)
+        same([traced(some.x)], flat(some.expected())[:1])
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # dynamo's own, after any graph break
