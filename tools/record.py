@@ -34,7 +34,6 @@ STEPS: dict[str, tuple[str, ...]] = {
     "parts": ("parts",),
     "savings": ("savings",),
     "untuned": ("methods", "--points", "untuned", "--budget", "1"),
-    "helpers": ("helpers",),
 }
 """By the name of a file, what `packviz study` is to run: first what others choose by, last what is wanted least."""
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
@@ -30,7 +31,6 @@ from packviz.ops import masks, original, packing, running
 from packviz.ops.agreement import relative_difference
 from packviz.ops.operator import Ragged
 from packviz.ops.tolerance import TOLERANCE, full_precision
-from packviz.studies import helpers
 
 _FARTHER = 4
 """How many times as far from double precision as torch a method may be. Both round; neither does so by design."""
@@ -224,12 +224,35 @@ def _autocast(device: str, rng: random.Random) -> Iterator[Pair]:
 
 def _helpers(device: str, rng: random.Random) -> Iterator[Pair]:
     """The everyday helpers, with gradients, against loops over the sequences."""
-    for name in helpers.NAMES:
-        lengths = _lengths(rng)
-        steps = max(lengths) + rng.choice([0, 3])
-        ours, *others = helpers.helper_calls(name, lengths, steps, 3, device).calls.values()
-        for other in others:
-            yield Pair(f"{name} of {lengths}", ours(), other(), 1e-5)
+    lengths = _lengths(rng)
+    steps = max(lengths) + rng.choice([0, 3])
+    ours, x, pack = _everyday(lengths, steps, device)
+    ones = [torch.ones(length, dtype=torch.bool, device=device) for length in lengths]
+    rows = list(enumerate(lengths))
+    loops = {
+        "real_mask": lambda: torch.stack([F.pad(one, (0, steps - len(one))) for one in ones]),
+        "masked_loss": lambda: sum(x[:n, b].sum() for b, n in rows) / (3 * sum(lengths)),
+        "align": lambda: torch.stack([F.pad(x[:n, b], (0, 0, steps - n, 0)) for b, n in rows], 1),
+        "unpack_to_length": lambda: original.pad_packed_sequence(pack(), total_length=steps)[0],
+    }
+    for name, loop in loops.items():
+        both = (ours[name], loop if name == "real_mask" else rnn_calls.one_pass(loop, [x]))
+        yield Pair(f"{name} of {lengths}", *(call() for call in both), 1e-5)
+
+
+def _everyday(
+    lengths: list[int], steps: int, device: str
+) -> tuple[dict[str, Callable[[], Any]], Tensor, Callable[[], PackedSequence]]:
+    """The everyday helpers by name, with gradients; the padded batch that they get; and what packs it."""
+    n, x = torch.tensor(lengths), torch.randn(steps, len(lengths), 3).to(device).requires_grad_()
+    on_device, pack = n.to(device), partial(packing.pack_padded_sequence, x, n, enforce_sorted=False)
+    calls: dict[str, Callable[[], Any]] = {
+        "masked_loss": lambda: masks.masked_loss(x, n),
+        "align": lambda: masks.align(x, n, padding_side="left"),
+        "unpack_to_length": lambda: packing.unpack_to_length(pack(), steps),
+    }
+    calls = {name: rnn_calls.one_pass(call, [x]) for name, call in calls.items()}
+    return calls | {"real_mask": lambda: masks.real_mask(on_device, steps)}, x, pack
 
 
 def _waiting(device: str, rng: random.Random) -> Iterator[Pair]:
@@ -251,7 +274,7 @@ def _waiting(device: str, rng: random.Random) -> Iterator[Pair]:
 
 def _asked_of_a_gpu(case: _Case, device: str) -> dict[str, Callable[[], Any]]:
     n, steps = torch.tensor(case.lengths), max(case.lengths)
-    x, on_device = torch.randn(steps, len(n), 3).to(device).requires_grad_(), n.to(device)
+    x = torch.randn(steps, len(n), 3).to(device).requires_grad_()
 
     def pack_and_pad() -> Tensor:
         return packing.pad_packed_sequence(packing.pack_padded_sequence(x, n, enforce_sorted=False))[0]
@@ -259,9 +282,7 @@ def _asked_of_a_gpu(case: _Case, device: str) -> dict[str, Callable[[], Any]]:
     calls: dict[str, Callable[[], Any]] = {}
     for name, way in _METHODS.items():
         calls[name] = partial(case.results, way, nullcontext())
-    for name in helpers.NAMES[1:]:
-        calls[name] = helpers.helper_calls(name, case.lengths, steps, 3, device).calls[helpers.HELPER]
-    calls["real_mask"] = lambda: masks.real_mask(on_device, steps)
+    calls |= _everyday(case.lengths, steps, device)[0]
     calls["pack and pad"] = rnn_calls.one_pass(pack_and_pad, [x])
     return calls
 
