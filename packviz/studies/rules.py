@@ -16,10 +16,10 @@ from packviz.bench.study import captions
 from packviz.core.fit import nonnegative
 from packviz.core.layout import Layout
 from packviz.draw import quantities, text
-from packviz.draw.palette import LIGHT, METHODS, RAMP
+from packviz.draw.palette import LIGHT, METHODS
 from packviz.draw.sheet import width_of
-from packviz.ops.costs import TERMS, amounts
-from packviz.studies.heuristics import PACKED, PADDED, Case, GridPoint, Measured
+from packviz.ops.costs import amounts
+from packviz.studies.heuristics import PACKED, PADDED, Case, Measured
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
@@ -118,11 +118,6 @@ def fit_threshold(number: Callable[[Case], float]) -> Fit:
     return fit
 
 
-_COPIES = "copies of the backward pass"
-_PART = {"fixed": "each call", "call": "each call", "step": "each time step", "cell": "each cell", "square": _COPIES}
-PARTS = tuple(dict.fromkeys(_PART.values()))
-"""What a run's time is made of in `CostModel`: the terms of `packviz.ops.costs`, by what they grow with."""
-
 _SQUARE = "cell, step, gate"  # the copies of a packed RNN
 _PAD = "pad"  # those of torch's pad
 
@@ -156,47 +151,14 @@ class CostModel:
                 found[mode, training, choice] = dict(zip(terms[0], constants.tolist(), strict=True))
         return cls(found)
 
-    def parts(self, case: Case, choice: str) -> dict[str, float]:
-        """The seconds of a case by what they are spent on, by the names of `PARTS`."""
-        constants, seconds = self.seconds[case.mode, case.training, choice], dict.fromkeys(PARTS, 0.0)
-        for term, amount in _terms(case, choice).items():
-            seconds[_COPIES if term == _PAD else _PART[TERMS[term][0]]] += constants[term] * amount
-        return seconds
-
     def predict(self, case: Case, choice: str) -> float:
         """The seconds of a case."""
-        return sum(self.parts(case, choice).values())
+        constants = self.seconds[case.mode, case.training, choice]
+        return sum(constants[term] * amount for term, amount in _terms(case, choice).items())
 
     def packs(self, case: Case) -> bool:
         """The rule that follows: pack what is predicted to be faster packed."""
         return bool(case.layout.n_padding) and self.predict(case, PACKED) < self.predict(case, PADDED)
-
-    def chart(self, case: Case, caption: str = "", machine: str = "") -> Chart:
-        """What the time of a case is made of, padded and packed, as the model has it; and what was measured.
-
-        Args:
-            case: one that was measured.
-            caption: on what; stands below.
-            machine: what to call that, where there are several.
-        """
-        from packviz.draw.figures import NEITHER, PADDING, REAL, Fill, axes  # noqa: PLC0415 - a bare machine has none
-
-        choices = (PADDED, PACKED)
-        parts = {choice: self.parts(case, choice) for choice in choices}
-        measured = [1e3 * case.seconds[choice] for choice in choices]
-        batch = f"{case.batch_size} {case.kind} lengths up to {case.longest}"
-        what = f"{case.spec}, {'training' if case.training else 'forward'}, {batch}"
-        title = f"{what}: packed takes {case.ratio.value:.2g} × as long{machine and ' on the '}{machine}"
-        rows = [["", "measured", *PARTS]]
-        for choice, ms in zip(choices, measured, strict=True):
-            rows.append([choice, f"{ms:.3g}", *(f"{1e3 * seconds:.2g}" for seconds in parts[choice].values())])
-        below = [f"Measured on {caption}."] if caption else []
-        words = "\n".join([f"{title}, milliseconds", *text.table(rows, "<8>10>30"), *below])
-        chart = axes(title, words, x="milliseconds", rows=choices, below=below)
-        for part, fill in zip(PARTS, (NEITHER, Fill(RAMP[2]), REAL, PADDING), strict=True):
-            chart.bars(choices, [1e3 * parts[choice][part] for choice in choices], part, fill)
-        mark = {"symbol": "diamond", "size": 14, "color": LIGHT.ground, "line": {"width": 2, "color": LIGHT.accent}}
-        return chart.points(measured, choices, "measured", marker=mark)
 
 
 def fit_model(cases: Sequence[Case]) -> Packs:
@@ -257,21 +219,6 @@ _WINNERS = {
     PADDED: ("padded is faster", {"symbol": "x", "color": METHODS["padded"]}),
     None: ("not told apart", {"symbol": "diamond-open", "color": LIGHT.muted}),
 }
-
-
-def where_time_goes(machines: Mapping[str, Measured], **fields: Any) -> list[Chart]:
-    """What the time of a case is made of, as a `CostModel` fitted to all cases has it.
-
-    Args:
-        machines: what was measured, by what to call the machine: a chart for each that has the case.
-        fields: of the case, all that `heuristics.GridPoint` has.
-    """
-    at = GridPoint(**fields)
-    return [
-        CostModel.fit(found.cases).chart(found.values[at], found.caption, machine if len(machines) > 1 else "")
-        for machine, found in machines.items()
-        if at in found.values
-    ]
 
 
 def where_packing_pays(machines: Mapping[str, Measured], mode: str) -> list[Chart]:
