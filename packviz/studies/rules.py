@@ -15,9 +15,9 @@ import numpy as np
 from packviz.bench.study import captions
 from packviz.core.fit import nonnegative
 from packviz.core.layout import Layout
-from packviz.draw import quantities, text
-from packviz.draw.palette import LIGHT, METHODS
-from packviz.draw.sheet import width_of
+from packviz.draw import bars, plots, quantities, text
+from packviz.draw.palette import LIGHT, METHODS, THEMES
+from packviz.draw.sheet import Sheet
 from packviz.ops.costs import amounts
 from packviz.studies.heuristics import PACKED, PADDED, Case, Measured
 
@@ -168,7 +168,7 @@ def fit_model(cases: Sequence[Case]) -> Packs:
 
 def compare(
     machines: Mapping[str, Measured], rules: Mapping[str, Packs], fits: Mapping[str, Fit] | None = None
-) -> Chart:
+) -> plots.Chart:
     """A bar per rule and machine: the cases it gets right and wrong, and those the measurement does not tell apart.
 
     Args:
@@ -176,15 +176,12 @@ def compare(
         rules: by name.
         fits: by name, those that are fitted, as `judge_fitted` does it.
     """
-    from packviz.draw.figures import NEITHER, REAL, WRONG, axes  # noqa: PLC0415 - a bare machine has no plotly
-
     verdicts, below = {}, captions(machines)
     for machine, measured in machines.items():
         verdicts[machine] = [judge(name, packs, measured.cases) for name, packs in rules.items()]
         verdicts[machine] += [judge_fitted(name, fit, measured.cases) for name, fit in (fits or {}).items()]
     many = len(machines) > 1
     rows = {f"{machine}: " * many + one.name: one for machine, some in verdicts.items() for one in some}
-    ends = [f"{quantities.whole_percent(v.accuracy)} right, {v.slowdown:.2f} × the best" for v in rows.values()]
     parts = {
         "✓ right": [v.right for v in rows.values()],
         "✗ wrong": [v.wrong for v in rows.values()],
@@ -200,18 +197,16 @@ def compare(
     ]
     title = f"Most often right{'' if many else ', of the cases that are told apart'}: {'; '.join(labels)}"
     words = "\n".join([title, *text.table(lines, "<  >  >  >  <"), *below])
-    drawn = axes(title, words, x="cases", rows=[*rows], ends=ends, below=below)
-    for (part, counts), fill in zip(parts.items(), (REAL, WRONG, NEITHER), strict=True):
-        sign = part[0] if part[0] in "✓✗" else ""
-        wide = [400 * count / v.of for count, v in zip(counts, rows.values(), strict=True)]  # px, at least
-        labels = [
-            next((words for words in (f"{sign} {count}".strip(), f"{count}") if width_of(words, 11) < px), "")
-            for count, px in zip(counts, wide, strict=True)
-        ]
-        drawn.bars([*rows], counts, part, fill, labels=labels)
-    for (name, v), end in zip(rows.items(), ends, strict=True):
-        drawn.label(v.of, name, end)
-    return drawn.scale(max(v.of for v in rows.values()))
+
+    def draw(theme: str) -> Sheet:
+        colours, drawn = THEMES[theme], {}
+        fills = (bars.SOLID, colours.wrong, colours.ground)
+        for (name, v), *counts in zip(rows.items(), *parts.values(), strict=True):
+            share = f"{quantities.whole_percent(v.accuracy)} right, {v.slowdown:.2f} × the best"
+            drawn[name] = bars.Bar([*zip(counts, fills, strict=True)], f"✓ {v.right} ✗ {v.wrong}: {share}")
+        return bars.rows(title, {"": drawn}, theme, key=[*zip(fills, parts, strict=True)], notes=below)
+
+    return plots.Chart(words, draw)
 
 
 _WINNERS = {

@@ -3,14 +3,17 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
 
 from packviz.bench.timing import Ratio
 from packviz.core.layout import Layout
 from packviz.core.spec import Spec
+from packviz.draw.palette import LIGHT, REAL
 from packviz.ops.costs import amounts
 from packviz.studies import heuristics, rules
 from packviz.studies.heuristics import PACKED, PADDED, Case, grid
@@ -181,18 +184,22 @@ def test_rules_compared():
     cpu, gpu = found(case(2.0), case(4.0), case(1.0, spread=1.5)), found(case(0.5))
     habits = {"pack": lambda c: True, "never": lambda c: False}
     chart = rules.compare({"CPU": cpu, "GPU": gpu}, habits)
-    right, wrong, neither = chart.figure.data
-    assert list(right.y) == ["CPU: pack", "CPU: never", "GPU: pack", "GPU: never"]
-    assert [list(part.x) for part in (right, wrong, neither)] == [[0, 2, 1, 0], [2, 0, 0, 1], [1, 1, 0, 0]]
-    assert [part.text[-1] for part in (right, wrong)] == ["", "✗ 1"]  # not by colour alone
-    assert not any(part.marker.pattern.shape for part in chart.figure.data)  # the hatch is for padding
-    assert chart.figure.layout.title.text.endswith("never, 100 % (CPU); pack, 100 % (GPU)")
-    notes = [note.text for note in chart.figure.layout.annotations]
-    assert "0 % right, 2.33 × the best" in notes
-    assert "GPU: a machine" in "".join(notes)
+    drawing = ParsedSvg(chart.to_svg())
+    names = ["CPU: pack", "CPU: never", "GPU: pack", "GPU: never"]
+    heights = [drawing.text(name).y - 14 for name in names]
+    counts = []
+    for fill in (REAL, LIGHT.wrong, LIGHT.ground):
+        widths = {box.y: box.width for box in drawing.boxes if box.fill == fill}
+        counts.append([widths.get(y, 0) for y in heights])
+    scale = max(map(sum, zip(*counts, strict=True))) / 3
+    assert np.divide(counts, scale).round(2).tolist() == [[0, 2, 1, 0], [2, 0, 0, 1], [1, 1, 0, 0]]
+    said = drawing.said()
+    assert said[0].endswith("never, 100 % (CPU); pack, 100 % (GPU)")
+    assert "✓ 0 ✗ 2: 0 % right, 2.33 × the best" in said  # not by colour alone
+    assert "GPU: a machine" in "".join(said)
     assert chart.to_text().splitlines()[2].split() == ["CPU:", "pack", "0", "2", "1", "2.33"]
     share = {"share": rules.fit_threshold(rules.padding_share)}
-    assert list(rules.compare({"CPU": gpu}, {}, share).figure.data[0].y) == ["share"]
+    assert "share" in ParsedSvg(rules.compare({"CPU": gpu}, {}, share).to_svg()).said()
 
 
 def test_where_packing_pays():
