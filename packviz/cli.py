@@ -20,7 +20,6 @@ from packviz.studies import command as benchmark
 
 STUDIES = {
     "packviz.studies.savings": "the same FLOPs saved, by few and by many distinct lengths: the same time?",
-    "packviz.studies.helpers": "the everyday helpers against a plain loop over the sequences",
     "packviz.studies.compiled": "compiling and packing, together and apart",
     "packviz.studies.methods_benchmark": "torch padded, packed, and every method of pv.run (also --points untuned)",
     "packviz.studies.parts": "what a packed training step spends its time on: its parts replaced one after the other",

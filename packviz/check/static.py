@@ -29,7 +29,7 @@ from packviz.check.recorder import SIZES, Event, Recorder, record, site, togethe
 from packviz.check.trials import Reading, Runner, Trial, Trials, difference, is_list, leaves, readings, trials
 from packviz.core.frames import is_readers
 from packviz.core.validation import one_of
-from packviz.draw.listing import Line, Listing
+from packviz.draw.listing import Listing
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import count, table
 
@@ -379,5 +379,5 @@ def _listing(module: nn.Module, found: Iterable[Finding]) -> Listing | None:
     shown = []
     for number, line in enumerate(dedent("".join(lines)).rstrip().splitlines(), first):
         level = marks.get(site(path, number, name), "")
-        shown.append(Line(number, line, LEVELS.get(level, ""), level == "error"))
+        shown.append((number, line, LEVELS.get(level, ""), level == "error"))
     return Listing(shown)

@@ -100,11 +100,8 @@ class Aligned(Drawing):
         return sheet
 
     def _marks(self, b: int, t: int) -> str:
-        return ("!" if self.is_wrong(b, t) else "") + ("" if self.real[b, t] else "·")
-
-    def is_wrong(self, b: int, t: int) -> bool:
-        """Whether this cell is framed."""
-        return self.wrong is not None and bool(self.wrong[b, t])
+        wrong = self.wrong is not None and self.wrong[b, t]
+        return ("!" if wrong else "") + ("" if self.real[b, t] else "·")
 
 
 def beside(batches: Sequence[Aligned], theme: str) -> Sheet:

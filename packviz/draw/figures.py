@@ -1,6 +1,6 @@
 """Measured charts to hover over, as plotly figures, each with a text twin. The only file that knows plotly.
 
-`axes` returns an empty chart; `bars`, `lines`, `points` and `label` put plain numbers into it. They look like the
+`axes` returns an empty chart; `points` and `label` put plain numbers into it. They look like the
 pictures of `packviz.draw`: the same face, colours, axes and keys. What is counted, and what a panel redraws, is SVG.
 """
 
@@ -11,7 +11,6 @@ import math
 import os
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,7 +19,7 @@ from plotly.subplots import make_subplots
 
 from packviz.core import files
 from packviz.core.has_text import HasText, first_line
-from packviz.draw import palette, theme
+from packviz.draw import theme
 from packviz.draw.chart import COLOURS, spread_labels
 from packviz.draw.palette import DARK, FONT, LIGHT, SEQUENCES
 from packviz.draw.sheet import width_of
@@ -37,7 +36,7 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross
 DASHES = ("solid", "8px,4px", "2px,3px", "9px,3px,2px,3px")
 
 WIDTH = 860  # px: that of the pictures
-_LEFT, _RIGHT, _ROW = 74, 20, 28
+_LEFT, _RIGHT = 74, 20
 _SIZE, _SMALL = 12, 11  # of letters
 
 _AXIS = {
@@ -63,40 +62,12 @@ TEMPLATE = go.layout.Template(
         "colorway": list(SEQUENCES),
         "xaxis": _AXIS,
         "yaxis": _AXIS,
-        "bargap": 1 - 20 / _ROW,
         "legend": {"traceorder": "normal"} | _LEGEND,
     },
-    data={"bar": [{"marker": {"line": {"color": LIGHT.line, "width": 0.5}}}]},
 )
 """How every chart looks."""
 
 _DARKER = dict(zip(vars(LIGHT).values(), vars(DARK).values(), strict=True))
-
-
-@dataclass(frozen=True)
-class Fill:
-    """How a bar is filled.
-
-    Attributes:
-        colour: of the bar, or of its hatch.
-        hatched: for padding or wasted work.
-        ink: of what is written on it.
-    """
-
-    colour: str
-    hatched: bool = False
-    ink: str = LIGHT.text
-
-    def marker(self) -> dict[str, Any]:
-        """As plotly has it."""
-        if not self.hatched:
-            return {"color": self.colour}
-        pattern = {"shape": "/", "bgcolor": LIGHT.padding, "size": 8.5, "solidity": 0.17}
-        return {"color": self.colour, "pattern": pattern}
-
-
-REAL, PADDING = Fill(palette.REAL, ink=palette.ink_on(palette.REAL)), Fill(LIGHT.hatch, hatched=True)
-WRONG, NEITHER = Fill(LIGHT.wrong, ink=LIGHT.ground), Fill(LIGHT.ground)
 
 
 class Chart(HasText):
@@ -139,31 +110,6 @@ class Chart(HasText):
             },
         )
 
-    def bars(
-        self,
-        at: Sequence[Any],
-        values: Sequence[float],
-        name: str = "",
-        fill: Fill = REAL,
-        *,
-        labels: Sequence[str] = (),
-    ) -> Chart:
-        """Adds bars to a chart with rows; those in one row follow each other.
-
-        Args:
-            at: the row of each.
-            values: their lengths.
-            name: of these bars in the key; none where all are of one kind.
-            fill: how they are filled.
-            labels: what is written in each, where it has room.
-        """
-        looks = {"name": name, "showlegend": bool(name), "marker": fill.marker()}
-        if labels:
-            ink = {"size": _SMALL, "color": fill.ink}
-            looks |= {"text": list(labels), "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
-            looks |= {"insidetextfont": ink, "constraintext": "none"}
-        return self._put(go.Bar(y=list(at), x=_short(values), orientation="h", **looks), 0)
-
     def points(
         self,
         x: Sequence[Any],
@@ -203,11 +149,6 @@ class Chart(HasText):
         """
         look = {"xanchor": "left", "xshift": 8, "yshift": -round(down)}
         self.figure.add_annotation(x=x, y=y, text=words, **look, **self._place(panel))
-        return self
-
-    def scale(self, longest: float) -> Chart:
-        """Lets the axis of values run from 0 to the longest."""
-        self.figure.update_xaxes(range=[0, _digits(1.01 * longest)])
         return self
 
     def _place(self, panel: int) -> dict[str, int]:
@@ -258,7 +199,7 @@ def axes(
     rows: Sequence[str] = (),
     panels: Sequence[str] = ("",),
     across: int = 0,
-    tall: float = 0,
+    tall: float = 200,
     ends: Iterable[str] = (),
     below: Sequence[str] = (),
     on_top: bool = False,
@@ -273,7 +214,7 @@ def axes(
         rows: the names of rows from top to bottom, if the chart has rows instead of a y axis.
         panels: what stands above each panel.
         across: how many panels stand side by side; all if not given.
-        tall: height of a panel, in px; by the rows if not given.
+        tall: height of a panel, in px.
         ends: what will be written at the right of bars or lines: it gets room.
         below: lines under everything.
         on_top: whether the x axis stands above: for many rows.
@@ -281,7 +222,6 @@ def axes(
     across = across or len(panels)
     below = [part for line in below for part in textwrap.wrap(line, int((WIDTH - 8) / width_of("x", _SMALL)))]
     down = math.ceil(len(panels) / across)
-    tall = tall or (_ROW * len(rows) if rows else 200)
     left = min(max(map(width_of, rows)) + 20, WIDTH / 2) if rows else _LEFT
     right = max(map(width_of, ends), default=0) + _RIGHT
     named = 44 if x else 24
@@ -293,7 +233,7 @@ def axes(
     titles = {"subplot_titles": list(panels)} if any(panels) else {}
     figure = make_subplots(down, across, shared_yaxes=bool(rows), **titles, **spaces)
     figure.update_annotations(font_size=_SIZE, yshift=4 + named * on_top)
-    figure.update_layout(template=TEMPLATE, title_text=title, barmode="stack", meta={"key": 0})
+    figure.update_layout(template=TEMPLATE, title_text=title, meta={"key": 0})
     margins = {"l": round(left), "r": round(right), "t": head, "b": low}
     figure.update_layout(height=round(head + inner + low), width=WIDTH, margin=margins)
     figure.update_xaxes(title_text=x, side="top" if on_top else "bottom", showline=not rows)

@@ -56,7 +56,7 @@ class _Scale(NamedTuple):
 
 
 def draw(layout: Layout, labels: Labels | None = None, **choices: Any) -> Sheet:
-    """Draws the padded batch, the packed steps and the packed data; `choices` are attributes of `Batch`.
+    """Draws the padded batch, the packed steps and the packed data; `choices` are attributes of `_Batch`.
 
     Raises:
         ValueError: there is no such theme, or no such time step.
@@ -64,7 +64,7 @@ def draw(layout: Layout, labels: Labels | None = None, **choices: Any) -> Sheet:
     step, last = choices.get("step"), layout.batch_sizes.size - 1
     if step is not None and not 0 <= step <= last:
         raise ValueError(f"step is {step}; the longest sequence has time steps 0 … {last}")
-    return Batch(layout, labels, **choices).draw()
+    return _Batch(layout, labels, **choices).draw()
 
 
 class _Flow(NamedTuple):
@@ -110,7 +110,7 @@ def _title(layout: Layout) -> str:
 
 
 @dataclass(frozen=True)
-class Batch:
+class _Batch:
     """What is drawn of a batch, and the drawing of it.
 
     Attributes:

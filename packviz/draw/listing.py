@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import CHAR, Sheet
@@ -12,37 +11,26 @@ from packviz.draw.sheet import CHAR, Sheet
 _STEP = 17.0  # px from one line to the next
 
 
-class Line(NamedTuple):
-    """A line of code. `mark` is what is drawn before it; `wrong` whether that mark is an error's."""
-
-    number: int
-    code: str
-    mark: str = ""
-    wrong: bool = False
-
-
 @dataclass(frozen=True, repr=False)
 class Listing(Drawing):
     """Some lines of code.
 
     Attributes:
-        lines: in their order.
+        lines: `(number, code, mark, wrong)` of each: `mark` is drawn before it; `wrong`: whether that is an error's.
     """
 
-    lines: Sequence[Line]
+    lines: Sequence[tuple[int, str, str, bool]]
 
     def to_text(self) -> str:
         """Mark, number and code of each line."""
-        return "\n".join(f"{line.mark or ' '} {line.number:3}  {line.code}".rstrip() for line in self.lines)
+        return "\n".join(f"{mark or ' '} {number:3}  {code}".rstrip() for number, code, mark, _ in self.lines)
 
     def sheet(self, theme: str) -> Sheet:
         """The same; a marked line in bold."""
         sheet = Sheet(theme, self.to_text())
-        for i, line in enumerate(self.lines):
-            y, ink = 14 + i * _STEP, sheet.colours.wrong if line.wrong else ""
-            sheet.text(8, y, line.mark, bold=True, ink=ink)
-            sheet.text(8 + 6 * CHAR, y, str(line.number), anchor="end", ink=sheet.colours.muted)
-            bare = line.code.lstrip(" ")
-            x = 8 + CHAR * (8 + len(line.code) - len(bare))
-            sheet.text(x, y, bare, bold=bool(line.mark), ink=ink)
+        for i, (number, code, mark, wrong) in enumerate(self.lines):
+            y, ink, bare = 14 + i * _STEP, sheet.colours.wrong if wrong else "", code.lstrip(" ")
+            sheet.text(8, y, mark, bold=True, ink=ink)
+            sheet.text(8 + 6 * CHAR, y, str(number), anchor="end", ink=sheet.colours.muted)
+            sheet.text(8 + CHAR * (8 + len(code) - len(bare)), y, bare, bold=bool(mark), ink=ink)
         return sheet

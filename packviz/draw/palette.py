@@ -38,7 +38,7 @@ FONT = "ui-monospace,Menlo,Consolas,monospace"
 
 
 @dataclass(frozen=True)
-class Theme:
+class _Theme:
     """The colours around the sequences: everything that changes between light and dark."""
 
     ground: str
@@ -61,9 +61,9 @@ _LIGHT_AND_DARK = {
     "accent": ("#b3003c", "#ff7fa5"),
     "wrong": ("#b00020", "#ff8a80"),
 }
-LIGHT, DARK = (Theme(**{name: both[i] for name, both in _LIGHT_AND_DARK.items()}) for i in range(2))
+LIGHT, DARK = (_Theme(**{name: both[i] for name, both in _LIGHT_AND_DARK.items()}) for i in range(2))
 # Inside a page the colours follow its theme (see `STYLE`); where no style sheet is read, the light ones stand.
-LIVE = Theme(**{name: f"var(--packviz-{name}, {colour})" for name, colour in vars(LIGHT).items()})
+LIVE = _Theme(**{name: f"var(--packviz-{name}, {colour})" for name, colour in vars(LIGHT).items()})
 THEMES = {"light": LIGHT, "dark": DARK, "live": LIVE}
 
 STYLE = "body[data-jp-theme-light=false] .packviz, body.vscode-dark .packviz {{{}}}".format(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -40,22 +39,23 @@ class Picture(Drawing):
 
     def __init__(self, layout: Layout, labels: text.Labels | None = None, caption: str = "", **choices: Any) -> None:
         """Draws `layout`, with `labels` in its cells and a `caption` over it; the others are those of `show`."""
-        self.layout, self._caption, self._batch = layout, caption, layouts.Batch(layout, labels, **choices)
+        self.layout, self._caption, self._choices = layout, caption, {"labels": labels, **choices}
 
     def to_text(self) -> str:
         """The picture in words: what a screen reader, a terminal or a diff sees."""
-        it = self._batch
+        chosen = self._choices.get
         parts = [self._caption] if self._caption else []
-        parts.append(text.describe(it.layout, it.labels, it.names, it.part))
-        if it.flat:
-            parts += ["", text.describe_flat(it.layout, it.labels, it.names)]
-        if it.explain:
+        words = self.layout, chosen("labels"), chosen("names")
+        parts.append(text.describe(*words, chosen("part", text.WHOLE)))
+        if chosen("flat"):
+            parts += ["", text.describe_flat(*words)]
+        if chosen("explain"):
             parts += ["", *text.EXPLAINED.values()]
         return "\n".join(parts)
 
     def sheet(self, theme: str) -> Sheet:
         """The batch, padded and packed, under its caption if it has one."""
-        drawing = replace(self._batch, theme=theme).draw()
+        drawing = layouts.draw(self.layout, theme=theme, **self._choices)
         return stack(self._caption, [drawing], theme) if self._caption else drawing
 
 
@@ -114,6 +114,8 @@ def show(
     if part != text.WHOLE and (indices or explain or flat):
         raise ValueError(f"part={part!r} draws that part alone: leave out indices, explain and flat, or part")
     layout, caption, values = _read(what, lengths, batch_first)
+    if not layout.n_valid:
+        raise ValueError("lengths are all 0; give at least one time step to draw")
     rows = values() if text.is_few(layout) else None
     labels = None if rows is None else [[text.value(v) for v in row] for row in rows]
     if names is not None:

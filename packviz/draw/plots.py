@@ -9,7 +9,7 @@ from itertools import repeat
 import numpy as np
 
 from packviz.core import fit
-from packviz.core.layout import Layout
+from packviz.core.layout import Layout, require_steps
 from packviz.draw import bars, palette, quantities, text
 from packviz.draw.cellgrid import nice
 from packviz.draw.chart import COLOURS, Axes, ticks
@@ -93,8 +93,8 @@ def padding_waste(groups: Mapping[str, Iterable[Layout]]) -> Chart:
 
 def length_histogram(layout: Layout, bins: int = 20) -> Chart:
     """Draws how many sequences have which length, in at most `bins` bars of equally many lengths each."""
+    n = require_steps(layout).lengths
     each = -(-layout.max_len // bins)
-    n = layout.lengths
     counts = np.bincount((n - 1) // each, minlength=-(-layout.max_len // each))
     spread = f"shortest {n.min()}, median {np.median(n):g}, mean {n.mean():.3g}, longest {n.max()}"
     words = f"{n.size:,} sequences: {spread}\nsequences per {each} lengths, from 1 up: {text.numbers(counts)}"

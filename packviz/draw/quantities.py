@@ -56,11 +56,3 @@ def _to_digit(value: float, last: int) -> str:
 def milliseconds(seconds: float) -> str:
     """A time in ms, without the unit."""
     return plain(1e3 * seconds)
-
-
-def duration(seconds: float) -> str:
-    """About so long: `40 s`, `3 min`, `1 h 20 min`."""
-    if seconds < 90:
-        return f"{max(round(seconds), 1)} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -29,7 +29,7 @@ _WIDTH, _LEFT, _TALL = 900.0, 64.0, 260  # px: a JupyterLab cell, left of the ro
 _GRIDS, _SIDE, _STRIP, _GAP = 4, 194.0, 18.0, 14.0  # grids side by side; px: of each, of its strips, between them
 
 
-class Piece(NamedTuple):
+class _Piece(NamedTuple):
     """A stretch of a row: so many time steps of a document, from one on. All of them, where none is cut."""
 
     document: int
@@ -37,7 +37,7 @@ class Piece(NamedTuple):
     size: int
 
 
-Row = tuple[Piece, ...]
+_Row = tuple[_Piece, ...]
 
 
 class Scores(Drawing):
@@ -150,7 +150,7 @@ class Scores(Drawing):
         """The scores among so many time steps."""
         return size * (size + 1) // 2 if self.is_causal else size * size
 
-    def _needed(self, row: Row) -> int:
+    def _needed(self, row: _Row) -> int:
         """The scores needed in a row."""
         return sum(self._square(piece.size) for piece in row)
 
@@ -168,12 +168,12 @@ class Scores(Drawing):
         return text.table(table, "  >  <")
 
 
-def _real(row: Row) -> int:
+def _real(row: _Row) -> int:
     """The time steps of a row that are no padding."""
     return sum(piece.size for piece in row)
 
 
-def _pieces(layout: Layout, row_size: int, strategy: str) -> Iterator[Row]:
+def _pieces(layout: Layout, row_size: int, strategy: str) -> Iterator[_Row]:
     """Yields the pieces of each row. A document that is cut continues in the next row."""
     done = [0] * layout.batch_size
     lengths = layout.lengths.tolist()
@@ -181,12 +181,12 @@ def _pieces(layout: Layout, row_size: int, strategy: str) -> Iterator[Row]:
         pieces, free = [], row_size
         for b in row.tolist():
             size = min(lengths[b] - done[b], free)
-            pieces.append(Piece(b, done[b], size))
+            pieces.append(_Piece(b, done[b], size))
             done[b], free = done[b] + size, free - size
         yield tuple(pieces)
 
 
-def _cells(piece: Piece, grid: CellGrid) -> list[Cell]:
+def _cells(piece: _Piece, grid: CellGrid) -> list[Cell]:
     """The time steps of a piece, each with its name; if these have no room, one stretch with the document's."""
     (b, first, size), high = piece, not grid.is_low
     fill, name = palette.sequence_colour(b), sequence_name(b)

@@ -40,7 +40,6 @@ from packviz.core.validation import one_of
 from packviz.count.flops import flops
 from packviz.draw import palette
 from packviz.draw.quantities import milliseconds
-from packviz.draw.table import Table
 from packviz.draw.text import count, table
 from packviz.draw.work import Row, WorkAndTime
 from packviz.ops import original, packing
@@ -58,13 +57,6 @@ _MARKS = {
     "split": {"symbol": "diamond", "color": palette.METHODS["split"]},
     "staircase": {"symbol": "triangle-left", "color": palette.METHODS["staircase"]},
 }
-_PACKERS = {
-    PACKED: {"symbol": "x", "color": palette.METHODS["packed"]},
-    "torchrua": {"symbol": "diamond", "color": palette.METHODS["split"]},
-    COPY: {"symbol": "line-ns-open", "color": palette.LIGHT.muted},
-}
-
-
 LENGTHS: dict[str, Callable[[int, int, int], IntArray]] = {
     **lengths.DISTRIBUTIONS,
     "log-normal": partial(lengths.log_normal, median=math.exp(3)),
@@ -311,54 +303,6 @@ def chart(machines: Mapping[str, MethodsBenchmark], which: str = "training") -> 
                 values = [ratios[machine][point].value for point in some]
                 drawn.points(values, [point.name for point in some], name, marker=ring, panel=panel, key=key)
     return _around_one(drawn, (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50), len(machines))
-
-
-def packing_chart(machines: Mapping[str, MethodsBenchmark]) -> Chart:
-    """Packing and padding alone, forward and backward: how many times as long as packviz's everybody's take.
-
-    Args:
-        machines: what each found, by what to call it: a panel for each.
-    """
-    from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
-
-    points = list(dict.fromkeys(p for result in machines.values() for p in result.values if p.mode == "none"))
-    rows = {point: point.name.removeprefix(f"pack and pad, {point.hidden_size} features, ") for point in points}
-    ratios: dict[str, dict[str, dict[str, float]]] = {}  # by machine, name and row
-    for machine, result in machines.items():
-        ratios[machine] = {name: {} for name in _PACKERS}
-        for point in (point for point in points if point in result.values):
-            for name, values in ratios[machine].items():
-                if not math.isnan(ratio := result.ratio(point, name, OURS)):
-                    values[rows[point]] = ratio
-    worst = {machine: f"{max(found[PACKED].values()):.3g}" for machine, found in ratios.items()}
-    title = f"Pack and pad: torch takes up to {_each(worst)} times as long as packviz"
-    lines = [title]
-    for machine, found in ratios.items():
-        lines += ["", f"{machine}:"] if len(machines) > 1 else []
-        for row in rows.values():
-            if numbers := [f"{name} {values[row]:.3g}" for name, values in found.items() if row in values]:
-                lines.append(f"{row}: {', '.join(numbers)}")
-    x = "times as long as packviz (dashed: 1)" if len(machines) == 1 else "× packviz"
-    panels = _panels(machines, f"{points[0].hidden_size} features, forward and backward.")
-    words = "\n".join([*lines, "", *panels["below"]])
-    drawn = axes(title, words, x=x, rows=[*rows.values()], tall=26 * len(rows), on_top=True, **panels)
-    for panel, found in enumerate(ratios.values()):
-        for name, values in found.items():
-            if values:
-                key = name not in {trace.name for trace in drawn.figure.data}
-                drawn.points([*values.values()], [*values], name, marker=_PACKERS[name], panel=panel, key=key)
-    return _around_one(drawn, (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200), len(machines))
-
-
-def misses(machines: Mapping[str, MethodsBenchmark]) -> Table:
-    """Returns how often `auto` misses each of its targets, on every machine and in both passes."""
-    targets = {(name, which): result.targets(which) for name, result in machines.items() for which in PASSES}
-    head = [f"{name}, {which}" if len(machines) > 1 else which for name, which in targets]
-    rows = [
-        [label, *(f"{len(found[label].misses)} of {len(found[label].of)}" for found in targets.values())]
-        for label in next(iter(targets.values()))
-    ]
-    return Table(rows, ["auto should take", *head], "Points where auto misses its target")
 
 
 def _panels(machines: Mapping[str, MethodsBenchmark], *below: str) -> dict[str, Any]:

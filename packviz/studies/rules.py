@@ -15,11 +15,11 @@ import numpy as np
 from packviz.bench.study import captions
 from packviz.core.fit import nonnegative
 from packviz.core.layout import Layout
-from packviz.draw import quantities, text
-from packviz.draw.palette import LIGHT, METHODS, RAMP
-from packviz.draw.sheet import width_of
-from packviz.ops.costs import TERMS, amounts
-from packviz.studies.heuristics import PACKED, PADDED, Case, GridPoint, Measured
+from packviz.draw import bars, plots, quantities, text
+from packviz.draw.palette import LIGHT, METHODS, THEMES
+from packviz.draw.sheet import Sheet
+from packviz.ops.costs import amounts
+from packviz.studies.heuristics import PACKED, PADDED, Case, Measured
 
 if TYPE_CHECKING:
     from packviz.draw.figures import Chart
@@ -118,11 +118,6 @@ def fit_threshold(number: Callable[[Case], float]) -> Fit:
     return fit
 
 
-_COPIES = "copies of the backward pass"
-_PART = {"fixed": "each call", "call": "each call", "step": "each time step", "cell": "each cell", "square": _COPIES}
-PARTS = tuple(dict.fromkeys(_PART.values()))
-"""What a run's time is made of in `CostModel`: the terms of `packviz.ops.costs`, by what they grow with."""
-
 _SQUARE = "cell, step, gate"  # the copies of a packed RNN
 _PAD = "pad"  # those of torch's pad
 
@@ -156,47 +151,14 @@ class CostModel:
                 found[mode, training, choice] = dict(zip(terms[0], constants.tolist(), strict=True))
         return cls(found)
 
-    def parts(self, case: Case, choice: str) -> dict[str, float]:
-        """The seconds of a case by what they are spent on, by the names of `PARTS`."""
-        constants, seconds = self.seconds[case.mode, case.training, choice], dict.fromkeys(PARTS, 0.0)
-        for term, amount in _terms(case, choice).items():
-            seconds[_COPIES if term == _PAD else _PART[TERMS[term][0]]] += constants[term] * amount
-        return seconds
-
     def predict(self, case: Case, choice: str) -> float:
         """The seconds of a case."""
-        return sum(self.parts(case, choice).values())
+        constants = self.seconds[case.mode, case.training, choice]
+        return sum(constants[term] * amount for term, amount in _terms(case, choice).items())
 
     def packs(self, case: Case) -> bool:
         """The rule that follows: pack what is predicted to be faster packed."""
         return bool(case.layout.n_padding) and self.predict(case, PACKED) < self.predict(case, PADDED)
-
-    def chart(self, case: Case, caption: str = "", machine: str = "") -> Chart:
-        """What the time of a case is made of, padded and packed, as the model has it; and what was measured.
-
-        Args:
-            case: one that was measured.
-            caption: on what; stands below.
-            machine: what to call that, where there are several.
-        """
-        from packviz.draw.figures import NEITHER, PADDING, REAL, Fill, axes  # noqa: PLC0415 - a bare machine has none
-
-        choices = (PADDED, PACKED)
-        parts = {choice: self.parts(case, choice) for choice in choices}
-        measured = [1e3 * case.seconds[choice] for choice in choices]
-        batch = f"{case.batch_size} {case.kind} lengths up to {case.longest}"
-        what = f"{case.spec}, {'training' if case.training else 'forward'}, {batch}"
-        title = f"{what}: packed takes {case.ratio.value:.2g} × as long{machine and ' on the '}{machine}"
-        rows = [["", "measured", *PARTS]]
-        for choice, ms in zip(choices, measured, strict=True):
-            rows.append([choice, f"{ms:.3g}", *(f"{1e3 * seconds:.2g}" for seconds in parts[choice].values())])
-        below = [f"Measured on {caption}."] if caption else []
-        words = "\n".join([f"{title}, milliseconds", *text.table(rows, "<8>10>30"), *below])
-        chart = axes(title, words, x="milliseconds", rows=choices, below=below)
-        for part, fill in zip(PARTS, (NEITHER, Fill(RAMP[2]), REAL, PADDING), strict=True):
-            chart.bars(choices, [1e3 * parts[choice][part] for choice in choices], part, fill)
-        mark = {"symbol": "diamond", "size": 14, "color": LIGHT.ground, "line": {"width": 2, "color": LIGHT.accent}}
-        return chart.points(measured, choices, "measured", marker=mark)
 
 
 def fit_model(cases: Sequence[Case]) -> Packs:
@@ -206,7 +168,7 @@ def fit_model(cases: Sequence[Case]) -> Packs:
 
 def compare(
     machines: Mapping[str, Measured], rules: Mapping[str, Packs], fits: Mapping[str, Fit] | None = None
-) -> Chart:
+) -> plots.Chart:
     """A bar per rule and machine: the cases it gets right and wrong, and those the measurement does not tell apart.
 
     Args:
@@ -214,15 +176,12 @@ def compare(
         rules: by name.
         fits: by name, those that are fitted, as `judge_fitted` does it.
     """
-    from packviz.draw.figures import NEITHER, REAL, WRONG, axes  # noqa: PLC0415 - a bare machine has no plotly
-
     verdicts, below = {}, captions(machines)
     for machine, measured in machines.items():
         verdicts[machine] = [judge(name, packs, measured.cases) for name, packs in rules.items()]
         verdicts[machine] += [judge_fitted(name, fit, measured.cases) for name, fit in (fits or {}).items()]
     many = len(machines) > 1
     rows = {f"{machine}: " * many + one.name: one for machine, some in verdicts.items() for one in some}
-    ends = [f"{quantities.whole_percent(v.accuracy)} right, {v.slowdown:.2f} × the best" for v in rows.values()]
     parts = {
         "✓ right": [v.right for v in rows.values()],
         "✗ wrong": [v.wrong for v in rows.values()],
@@ -238,18 +197,16 @@ def compare(
     ]
     title = f"Most often right{'' if many else ', of the cases that are told apart'}: {'; '.join(labels)}"
     words = "\n".join([title, *text.table(lines, "<  >  >  >  <"), *below])
-    drawn = axes(title, words, x="cases", rows=[*rows], ends=ends, below=below)
-    for (part, counts), fill in zip(parts.items(), (REAL, WRONG, NEITHER), strict=True):
-        sign = part[0] if part[0] in "✓✗" else ""
-        wide = [400 * count / v.of for count, v in zip(counts, rows.values(), strict=True)]  # px, at least
-        labels = [
-            next((words for words in (f"{sign} {count}".strip(), f"{count}") if width_of(words, 11) < px), "")
-            for count, px in zip(counts, wide, strict=True)
-        ]
-        drawn.bars([*rows], counts, part, fill, labels=labels)
-    for (name, v), end in zip(rows.items(), ends, strict=True):
-        drawn.label(v.of, name, end)
-    return drawn.scale(max(v.of for v in rows.values()))
+
+    def draw(theme: str) -> Sheet:
+        colours, drawn = THEMES[theme], {}
+        fills = (bars.SOLID, colours.wrong, colours.ground)
+        for (name, v), *counts in zip(rows.items(), *parts.values(), strict=True):
+            share = f"{quantities.whole_percent(v.accuracy)} right, {v.slowdown:.2f} × the best"
+            drawn[name] = bars.Bar([*zip(counts, fills, strict=True)], f"✓ {v.right} ✗ {v.wrong}: {share}")
+        return bars.rows(title, {"": drawn}, theme, key=[*zip(fills, parts, strict=True)], notes=below)
+
+    return plots.Chart(words, draw)
 
 
 _WINNERS = {
@@ -257,21 +214,6 @@ _WINNERS = {
     PADDED: ("padded is faster", {"symbol": "x", "color": METHODS["padded"]}),
     None: ("not told apart", {"symbol": "diamond-open", "color": LIGHT.muted}),
 }
-
-
-def where_time_goes(machines: Mapping[str, Measured], **fields: Any) -> list[Chart]:
-    """What the time of a case is made of, as a `CostModel` fitted to all cases has it.
-
-    Args:
-        machines: what was measured, by what to call the machine: a chart for each that has the case.
-        fields: of the case, all that `heuristics.GridPoint` has.
-    """
-    at = GridPoint(**fields)
-    return [
-        CostModel.fit(found.cases).chart(found.values[at], found.caption, machine if len(machines) > 1 else "")
-        for machine, found in machines.items()
-        if at in found.values
-    ]
 
 
 def where_packing_pays(machines: Mapping[str, Measured], mode: str) -> list[Chart]:

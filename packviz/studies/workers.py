@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, distributed, nn
@@ -45,12 +45,10 @@ from packviz.core.has_text import HasText
 from packviz.core.layout import IntArray, Layout
 from packviz.core.lengths import log_normal, read
 from packviz.core.validation import at_least, one_of, require_seconds
+from packviz.draw import bars, plots
 from packviz.draw.quantities import between, known, milliseconds
 from packviz.draw.text import table
 from packviz.ops.original import pack_padded_sequence
-
-if TYPE_CHECKING:
-    from packviz.draw.figures import Chart
 
 MEANS, WEIGHTED = "mean of means", "token-weighted"
 LOSSES = (MEANS, WEIGHTED)
@@ -114,22 +112,18 @@ class Workers(HasText):
         where = f"Measured by each worker on {first.caption}. In brackets: the 95 % interval."
         return "\n".join([*table(rows, "<12>16   <"), where, *first.notes[1:]])
 
-    def chart(self) -> Chart:
+    def chart(self) -> plots.Chart:
         """The tokens of each worker, for each strategy."""
-        from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
-
         tokens = {strategy: self.tokens(strategy) for strategy in self.errors}
-        shares = [f"{strategy}, worker {i}" for strategy, each in tokens.items() for i in range(len(each))]
-        most = max(map(max, tokens.values()))
-        ends = [f"{most:,}"]
+        rows = {
+            f"{strategy}, worker {i}": bars.Bar([(own, bars.SOLID)], f"{own:,}")
+            for strategy, each in tokens.items()
+            for i, own in enumerate(each)
+        }
         times = {strategy: max(each) / min(each) for strategy, each in tokens.items()}
         worst = max(times, key=lambda strategy: times[strategy])
         title = f"{worst.capitalize()} gives one worker {times[worst]:.2g} times the tokens of another"
-        chart = axes(title, self.to_text(), x="tokens", rows=shares, ends=ends)
-        chart.bars(shares, [own for each in tokens.values() for own in each])
-        chart.figure.update_traces(texttemplate="%{x:,}", textposition="outside", cliponaxis=False)
-        chart.scale(most)
-        return chart
+        return plots.Chart(self.to_text(), lambda theme: bars.rows(title, {"": rows}, theme))
 
 
 def error_text(error: float) -> str:

@@ -1351,7 +1351,7 @@ def saved():
         "a picture": pv.show([3, 2]),
         "a count": pv.flops(nn.GRU(2, 3), [3, 2]),
         "a comparison": pv.compare(nn.GRU(2, 3), torch.zeros(3, 2, 2), [3, 2]),
-        "a chart": figures.axes("a title", "its words").bars(["x"], [1.0]),
+        "a chart": figures.axes("a title", "its words").points([1], [1.0], "x"),
         "a table": Table([["a", "1"]]),
         "attention": pv.draw.Attention(2, {"w": np.eye(2)}),
     }

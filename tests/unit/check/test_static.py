@@ -581,7 +581,7 @@ def test_each_line_that_keeps_a_length_is_named():
         r"differs by [\d.]+ for n \[\d, \d, \d, \d\]\. It keeps what item\(\) reads: 6, and \d for n \[",
         found[0].message,
     )
-    assert not [line for line in found.code.lines if line.wrong != bool(re.search("item|tolist", line.code))]
+    assert not [code for _, code, _, wrong in found.code.lines if wrong != bool(re.search("item|tolist", code))]
 
 
 def test_what_a_trace_refuses_is_not_ok():

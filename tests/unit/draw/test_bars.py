@@ -52,13 +52,11 @@ def test_a_label_is_not_crossed_by_the_line():
 
 
 def test_in_words():
-    groups = {"GRU": [Row("few", 0.5, 2.89, 2.7, 3.2)], "LSTM": [Row("many", 0.5, 12.345, 11, 13, clear=False)]}
+    groups = {"LSTM": [Row("many", 0.5, 12.345, 11, 13, clear=False)]}
     assert repr(WorkAndTime("Half the work", groups, notes=["Measured."])) == (
         "Half the work\n"
         "multiples of padded\n"
         "          FLOPs     time  quartiles\n"
-        "GRU\n"
-        "  few      0.50     2.89  2.70 to 3.20\n"
         "LSTM\n"
         "  many     0.50    12.35  11.00 to 13.00 (not clear)\n"
         "Measured."

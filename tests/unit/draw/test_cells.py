@@ -60,7 +60,7 @@ def test_wrong_cells_are_framed():
     picture = Aligned.of(x, [2], batch_first=True, like=torch.tensor([[1, 9, 3]]))
     wrong = [box for box in ParsedSvg(picture.to_svg()).boxes if box.stroke == palette.LIGHT.wrong]
     assert len(wrong) == 1
-    assert picture.is_wrong(0, 1)
+    assert picture.wrong.tolist() == [[False, True, False]]
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,6 @@ def test_stored_pictures_are_what_is_drawn(name):
     assert stored == pictures.DRAWN[name]() + "\n", "draw it anew: python tools/pictures.py"
 
 
-def test_the_page_shows_the_palette_and_is_linked():
-    assert "(palette.svg)" in (ROOT / "docs" / "visual-language.md").read_text(encoding="utf-8")
-    assert "(docs/visual-language.md)" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-
-
 def test_the_palette_has_every_colour():
     said = " ".join(ParsedSvg(pictures.colours()).said())
     for colour in (*palette.SEQUENCES, *palette.METHODS.values(), *palette.SIGNED, *palette.RAMP, palette.REAL):

@@ -2,9 +2,9 @@
 
 from drawings import ParsedSvg
 
-from packviz.draw.listing import Line, Listing
+from packviz.draw.listing import Listing
 
-LISTING = Listing([Line(9, "def f(x):"), Line(10, "    return x < 1", "✗", True), Line(11, "    # <end>", "!")])
+LISTING = Listing([(9, "def f(x):", "", False), (10, "    return x < 1", "✗", True), (11, "    # <end>", "!", False)])
 
 
 def test_in_words():

@@ -165,8 +165,4 @@ def test_curves_and_cursor(it):
         assert f"L{x} {y}" in cursor or f"M{x} {y}" in cursor
     assert f"{it.ratios[at]:.2f}" in said
     assert ("measured here" in said) == bool(it.measured)
-
-
-@given(trade_offs(), st.sampled_from(["light", "dark", "live"]))
-def test_the_texts_of_the_chart_are_in_the_picture(it, theme):
-    assert not ParsedSvg(it.to_svg(theme)).outside()
+    assert not drawing.outside()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from packviz import cli
-from packviz.studies import benchmark, helpers
+from packviz.studies import benchmark, savings
 
 ROOT = Path(__file__).parents[3]
 FAKE = Path(__file__).parent / "recordings" / "benchmark_fake_cuda.json"
@@ -175,9 +175,9 @@ def test_it_needs_torch_and_numpy_only(tmp_path):
     refused = bare("bench", "plot", path, "--out", tmp_path / "a.html")
     assert refused.returncode == 2
     assert refused.stderr == "packviz: .html needs plotly: python -m pip install plotly; .svg does without\n"
-    done = bare("study", "helpers", "--quick", "--rounds", "1", "--only", "align", "--out", tmp_path / "b.json")
+    done = bare("study", "savings", "--quick", "--rounds", "1", "--out", tmp_path / "b.json")
     assert done.returncode == 0, done.stderr
-    assert len(helpers.recorded(tmp_path / "b.json").values) == 1
+    assert savings.recorded(tmp_path / "b.json").values
     without = "sys.modules['torch'] = None"
     assert bare("bench", "plot", path, "--out", out, before=without).returncode == 0
     assert out.read_text().startswith("<svg ")

@@ -152,13 +152,6 @@ def test_every_machine_has_a_panel_on_the_same_rows_and_axis():
     assert all(f"{name}: {raced.caption}" in notes for name, raced in {"CPU": made_up(), "GPU": gpu}.items())
 
 
-def test_the_missed_aims_of_every_machine_stand_in_a_table():
-    said = methods_benchmark.misses({"CPU": made_up(), "GPU": made_up(auto=20)})
-    assert said.head[1:] == ["CPU, training", "CPU, forward", "GPU, training", "GPU, forward"]
-    assert said.rows[0] == [OWN, *["0 of 1"] * 2, *["1 of 1"] * 2]
-    assert methods_benchmark.misses({"CPU": made_up()}).head[1:] == ["training", "forward"]
-
-
 def test_where_packed_is_faster():
     """Only what is clear, with the FLOPs of these lengths in this tensor."""
     none = made_up().packed_faster()
@@ -175,16 +168,3 @@ def test_where_packed_is_faster():
     assert MethodsBenchmark(PLACE, {TINY: dict.fromkeys(PASSES, Timing(seconds))}).packed_faster().rows == []
     recorded = methods_benchmark.recorded().packed_faster()
     assert all(row.time < 1 for row in recorded.rows if row.name == "training")
-
-
-def test_pack_and_pad_have_a_chart_of_their_own():
-    raced = methods_benchmark.recorded()
-    points = [point for point in raced.values if point.mode == "none"]
-    chart = methods_benchmark.packing_chart({"": raced})
-    marks = {trace.name: list(trace.x) for trace in chart.figure.data}
-    assert set(marks) <= {methods_benchmark.PACKED, methods_benchmark.COPY, "torchrua"}
-    assert marks[methods_benchmark.PACKED] == pytest.approx(
-        [raced.ratio(p, methods_benchmark.PACKED, methods_benchmark.OURS) for p in points], rel=5e-3
-    )
-    assert chart.figure.layout.xaxis.type == "log"
-    assert f"up to {max(marks[methods_benchmark.PACKED]):.3g} times" in str(chart).splitlines()[0]

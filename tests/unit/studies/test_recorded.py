@@ -10,7 +10,6 @@ from packviz.studies import (
     benchmark,
     compiled,
     compilers,
-    helpers,
     heuristics,
     methods_benchmark,
     parts,
@@ -19,7 +18,7 @@ from packviz.studies import (
 )
 
 RECORDED = sorted((Path(__file__).parents[3] / "notebooks" / "recorded").glob("*.json"))
-MODULES = (benchmark, compiled, compilers, helpers, parts, methods_benchmark, savings, heuristics)
+MODULES = (benchmark, compiled, compilers, parts, methods_benchmark, savings, heuristics)
 STUDIES = {module.STUDY.name: module.STUDY for module in MODULES}
 
 
@@ -40,7 +39,6 @@ CHARTS = {
     "parts": (parts, lambda found: found.to_svg()),
     "rules": (heuristics, lambda found: rules.compare({"": found}, {"never": lambda case: False})),
     "cases": (heuristics, lambda found: rules.where_packing_pays({"": found}, "GRU")[0]),
-    "costs": (heuristics, lambda found: rules.CostModel.fit(found.cases).chart(found.cases[0], found.caption)),
 }
 
 

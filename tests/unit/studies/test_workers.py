@@ -11,6 +11,7 @@ from itertools import pairwise
 import psutil
 import pytest
 import torch
+from drawings import ParsedSvg
 
 from packviz.core import batches as buckets
 from packviz.studies import workers
@@ -86,10 +87,13 @@ def test_in_words_and_as_a_chart(found, monkeypatch, capsys):
     monkeypatch.setattr(workers, "compare", lambda lengths, **options: found)
     workers.main([])
     assert capsys.readouterr().out == f"{found}\n\n{found.times()}\n"
-    (bars,) = found.chart().figure.data
-    assert list(bars.y) == [f"{strategy}, worker {i}" for strategy in buckets.SPLITS for i in (0, 1)]
-    assert list(bars.x) == [own for strategy in buckets.SPLITS for own in found.tokens(strategy)]
-    assert not bars.marker.pattern.shape
+    drawing = ParsedSvg(found.chart().to_svg())
+    rows, boxes = [one for one in drawing.texts if ", worker " in one.said], drawing.boxes[1:]
+    assert [row.said for row in rows] == [f"{strategy}, worker {i}" for strategy in buckets.SPLITS for i in (0, 1)]
+    assert [row.y - 14 for row in rows] == [box.y for box in boxes]
+    tokens = [own for strategy in buckets.SPLITS for own in found.tokens(strategy)]
+    widths = [box.width for box in boxes]
+    assert [width / max(widths) for width in widths] == pytest.approx([own / max(tokens) for own in tokens], abs=0.01)
 
 
 def test_a_worker_that_fails_ends_all(monkeypatch):
