@@ -367,12 +367,6 @@ def test_on_a_gpu():
 # Where lengths come from.
 
 
-def test_lengths_of_files(tmp_path):
-    (tmp_path / "a.csv").write_text("name,length\nx,3\ny,2\n")
-    for path in (tmp_path / "a.csv", str(tmp_path / "a.csv")):
-        assert advice._lengths(path).tolist() == [3, 2]
-
-
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=60), st.integers(1, 9))
 def test_the_batches_that_stand_for_all(lengths, batch_size):
     n = np.array(lengths)

@@ -112,16 +112,6 @@ def test_a_budget_buys_rounds():
     assert STUDY.run(budget=60).values[Point(1)].rounds == 25
 
 
-def test_stopping_keeps_what_is_complete():
-    calls = []
-
-    def counted(point, device):
-        return Comparison({"a": lambda: calls.append(point)})
-
-    found = steps(study=toys.study(counted), stop=lambda: len(calls) >= 4)
-    assert [*found[-1].values] == [Point(2)]
-
-
 def test_it_resumes_from_what_is_there():
     half = steps([Point(2)])[-1]
     seen.clear()
@@ -146,8 +136,6 @@ def test_it_resumes_from_what_is_there():
     ("change", "said"),
     [
         ({"torch": "another"}, "torch another, not "),
-        ({"cudnn": "another"}, "cuDNN another, not None"),
-        ({"driver": "another"}, "driver another, not None"),
         ({"packviz": "0.0.1"}, "packviz 0.0.1, not "),
         ({"onednn": "off"}, "onednn off, not "),
         ({"environment": {"OMP_NUM_THREADS": "99"}}, "environment OMP_NUM_THREADS 99, not "),
@@ -217,8 +205,6 @@ def test_a_file_keeps_everything(tmp_path):
     ("change", "said"),
     [
         (lambda data: data.pop("points"), "is damaged: it has no 'points'"),
-        (lambda data: data.update(points=3), "is damaged: 'int' object is not iterable"),
-        (lambda data: data["points"][0].pop("size"), "is damaged: it has no 'size'"),
         (lambda data: data["points"][0].pop("timing"), "is damaged: it has no 'timing'"),
         (lambda data: data["points"].append(data["points"][0]), "is damaged: it contains the same point twice"),
     ],
@@ -281,13 +267,6 @@ def test_it_refuses_in_a_line(command, options, message, tmp_path, capsys):
     assert (status, out) == (2, "")
     assert error.startswith(f"packviz: {message}")
     assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize("options", [["--rounds", "0"], ["--rounds", "2", "--budget", "2"], ["--budget", "-1"]])
-def test_a_misspelt_option_gets_the_usage(options, tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(["study", "savings", "--out", str(tmp_path / "a.json"), *options])
-    assert capsys.readouterr().err.startswith("usage: packviz study savings")
 
 
 def test_the_list_names_every_study(capsys):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from panels import move, move_each_and_back, words
+from panels import move, words
 
 from packviz.bench.machine import no_cuda
 from packviz.explorers import BenchmarkExplorer
@@ -35,20 +35,6 @@ def wait_for(what, seconds=60):
 
 def press(button):
     button._handle_custom_msg({"event": "click"}, [])  # what the browser sends
-
-
-def test_every_control_changes_the_picture(explorer):
-    move_each_and_back(
-        explorer,
-        (
-            (explorer.setups, ["A", "B", "A and B"]),
-            (explorer.batch_size, [9, 512, 64, 8]),
-            (explorer.longest, [3, 512, 100, 2]),
-            (explorer.shortest, [2, 1]),
-            (explorer.step, [2, 1]),
-            (explorer.beside, ["nothing", "benchmark_cpu.json"]),
-        ),
-    )
 
 
 def test_quick_and_full_set_the_sliders(explorer):
@@ -209,19 +195,6 @@ def test_no_run_is_left_behind(explorer, monkeypatch, how):
         assert another.job.message.value == "Done."
     if how in ("close", "run the cell again"):
         assert len(calls) == 1
-
-
-def test_an_error_is_raised_here_and_now_and_shown_in_the_thread(explorer, monkeypatch):
-    def failing(*given):
-        raise ValueError("no such kernel")
-
-    monkeypatch.setitem(network.METHODS, "padded", failing)
-    with pytest.raises(ValueError, match="no such kernel"):
-        explorer.measure()
-    press(explorer.job.start)
-    explorer.job.thread.join(60)
-    assert explorer.job.message.value.endswith("no such kernel")
-    assert not explorer.job.start.disabled
 
 
 # What it draws.
