@@ -330,8 +330,8 @@ def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "") -
             there = [method for method in result.methods[1:] if {method, own} <= timing.seconds.keys()]
             ratios = ", ".join(f"{method} {timing.ratio(method, own).value:.2g}" for method in there)
             texts.append(f"{name}: {ratios}" if name else ratios)
-        first = next(iter(found.values())).methods[0]
-        title = f"Times as long as {first}, training in {setup} at {size} time steps: {'; '.join(texts)}"
+        to = next(iter(found.values())).methods[0]
+        title = f"Times as long as {to}, training in {setup} at {size} time steps: {'; '.join(texts)}"
         sources, below = list[str](), [*sources, *below]
     else:
         rows = [[_plot(found, quantity, one, passes=passes, named=True) for one in _setups(found)]]

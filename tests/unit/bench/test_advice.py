@@ -1,6 +1,5 @@
 """pv.advise: what it recommends from given times, what it measures and for how long; on a clock that a test winds."""
 
-import io
 import pickle
 import re
 from dataclasses import replace
@@ -48,7 +47,6 @@ def test_the_fastest_with_the_right_results():
     assert 1.8 < found.speedup.low < found.speedup < found.speedup.high < 2.2
     assert found.seconds_per_epoch == pytest.approx(2.0, rel=0.05)
     assert found.seconds_per_epoch.low < found.seconds_per_epoch < found.seconds_per_epoch.high
-    assert re.fullmatch(r"2\S* \(95 % interval 1\.9\d* to 2\.0\d*\)", repr(found.seconds_per_epoch))
     assert found.epoch(PACKED) == pytest.approx(4.0, rel=0.05)
     assert re.search(r", some (1\.9|2)\S* s per epoch\.", found.verdict)
     assert found.verdict.startswith("Use pv.run, staircase.\nIt saves ")
@@ -256,17 +254,6 @@ def test_the_budget_is_kept(budget, costs, lengths):
         assert found.timing.rounds == 6  # which are all alike
         assert found.sample == min(SAMPLE, found.batches)
         assert (found.bucketing is None) == (lengths is not LENGTHS)
-
-
-def test_too_small_a_budget(monkeypatch):
-    race = Race(monkeypatch, COSTS)
-    terminal = io.StringIO()
-    monkeypatch.setattr(advice.sys, "stderr", terminal)
-    found = advice.advise(nn.GRU(1, 2), LENGTHS, batch_size=8, budget=1e-3)
-    assert terminal.getvalue() == ""  # which is no terminal
-    assert [name for name, _ in race.calls] == [PACKED]
-    assert found.best == PACKED
-    assert {*found.failed} == {*COSTS} - {PACKED}
 
 
 def test_a_look_that_is_all_there_is_time_for(monkeypatch):

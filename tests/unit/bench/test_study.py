@@ -253,22 +253,6 @@ def test_the_command_writes_the_file_and_resumes(command, tmp_path, capsys):
         dataclasses.replace(STUDY, parameters={}).run(rounds=3)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--device", "gpu"], "device is 'gpu'; choose cpu"),
-        (["--only", "Transformer"], "no point matches --only 'Transformer'; a point's name looks like 'size 3'"),
-        (["--points", "untuned"], "--points is 'untuned'; choose one of 'more'"),
-        (["--threads", "9999"], "threads is 9999"),
-    ],
-)
-def test_it_refuses_in_a_line(command, options, message, tmp_path, capsys):
-    status, out, error = said(["savings", "--out", tmp_path / "a.json", *options], capsys)
-    assert (status, out) == (2, "")
-    assert error.startswith(f"packviz: {message}")
-    assert error.count("\n") == 1
-
-
 def test_the_list_names_every_study(capsys):
     assert cli.main(["study"]) == 0
     lines = capsys.readouterr().out.splitlines()

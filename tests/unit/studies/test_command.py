@@ -53,6 +53,8 @@ def test_defaults_are_the_forums_or_a_try(monkeypatch, quick):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["--only", "Transformer"], "no point matches --only 'Transformer'; a point's name looks like 'setup"),
+        (["--threads", "9999"], "threads is 9999"),
         (["--methods", "padded,magic"], "methods is 'magic'; choose one of 'padded', 'packed'"),
         (
             ["--quick", "--out", "no such folder/a.json"],
