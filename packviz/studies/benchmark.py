@@ -199,13 +199,6 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         what = texts[quantity].format(value)
         return f"{method.capitalize()} {what} {first} ({which}, setup {setup}, {steps} time steps)"
 
-    def listed(self, quantity: str, setup: str, steps: int) -> str:
-        """What a training step takes at a point, in words, method by method."""
-        timing, write = self.at(setup, steps)["training"], "{:.2g}".format if quantity == "ratio" else plain
-        found = {method: _spread(timing, quantity, method, self.methods[0]) for method in self.methods}
-        shown = [(method, spread[1]) for method, spread in found.items() if spread][quantity == "ratio" :]
-        return ", ".join(f"{method} {write(value)}" for method, value in shown)
-
     def _most(self, quantity: str) -> tuple[float, tuple[str, str, str, int]] | None:
         """The largest ratio of times, or the smallest of memory, to the first method's; and where it was found."""
         first, *others = self.methods
@@ -311,13 +304,13 @@ def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "") -
     Args:
         found: results by what to call the machine.
         quantity: one of `QUANTITIES`.
-        setup: to draw this one alone, each machine in a plot of its own: for more than two methods. If empty, there is
-            a plot for each setup, and all machines are in it.
+        setup: to draw the ratios of this one alone, each machine in a plot of its own: for more than two methods. If
+            empty, there is a plot for each setup, and all machines are in it.
 
     Raises:
-        ValueError: there is no such quantity.
+        ValueError: there is no such quantity, or it is not the ratio of a setup.
     """
-    one_of("quantity", quantity, QUANTITIES)
+    one_of("quantity", quantity, ["ratio"] if setup else QUANTITIES)
     found = {name: result for name, result in found.items() if setup in ("", *result.setups) and result.points}
     if not found:
         return Sweep("Nothing was recorded", [], [], [], "Nothing was recorded.")
@@ -328,15 +321,17 @@ def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "") -
     passes = [*PASSES] if quantity == "ratio" else ["training"]
     sources, below = _sources(found)
     if setup:
-        drawn = _comparable(found, quantity)
-        plots = [_plot({name: result}, quantity, setup, passes=passes, before=name) for name, result in drawn.items()]
+        plots = [_plot({name: result}, quantity, setup, passes=passes, before=name) for name, result in found.items()]
         rows = [plots[i : i + 2] for i in range(0, len(plots), 2)]
         size = min(result.steps(setup)[-1] for result in found.values())
-        what, unit = QUANTITIES[quantity]
-        what = what.format(next(iter(found.values())).methods[0]).capitalize() + f" in {unit}" * (quantity != "ratio")
-        texts = {name: result.listed(quantity, setup, size) for name, result in found.items()}
-        listed = "; ".join(f"{name}: {words}" if name else words for name, words in texts.items())
-        title = f"{what}, training in {setup} at {size} time steps: {listed}"
+        texts = []
+        for name, result in found.items():
+            own, timing = result.methods[0], result.at(setup, size)["training"]
+            there = [method for method in result.methods[1:] if {method, own} <= timing.seconds.keys()]
+            ratios = ", ".join(f"{method} {timing.ratio(method, own).value:.2g}" for method in there)
+            texts.append(f"{name}: {ratios}" if name else ratios)
+        to = next(iter(found.values())).methods[0]
+        title = f"Times as long as {to}, training in {setup} at {size} time steps: {'; '.join(texts)}"
         sources, below = list[str](), [*sources, *below]
     else:
         rows = [[_plot(found, quantity, one, passes=passes, named=True) for one in _setups(found)]]

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,11 +36,10 @@ from packviz.bench.timing import RATIOS, Ratio, Timing
 from packviz.core import lengths
 from packviz.core.layout import IntArray, Layout
 from packviz.core.spec import Spec
-from packviz.core.validation import one_of
 from packviz.count.flops import flops
 from packviz.draw import palette
 from packviz.draw.quantities import milliseconds
-from packviz.draw.text import count, table
+from packviz.draw.text import count
 from packviz.draw.work import Row, WorkAndTime
 from packviz.ops import original, packing
 from packviz.ops.running import forget
@@ -165,16 +164,16 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
         timing = self.values[point][which]
         return timing.ratio(name, to).value if {name, to} <= timing.seconds.keys() else math.nan
 
-    def auto_to_padded(self, which: str) -> dict[MethodsPoint, Ratio]:
-        """How many times as long `auto` takes as torch padded, wherever it took part."""
-        timings = {point: self.values[point][which] for point in self.points}
+    def auto_to_padded(self) -> dict[MethodsPoint, Ratio]:
+        """How many times as long `auto` takes in training as torch padded, wherever it took part."""
+        timings = {point: self.values[point]["training"] for point in self.points}
         return {point: timing.ratio(AUTO, PADDED) for point, timing in timings.items() if AUTO in timing.seconds}
 
-    def line(self, point: MethodsPoint, which: str) -> str:
+    def line(self, point: MethodsPoint) -> str:
         """The ratios at a point in words."""
-        every = {name: self.ratio(point, name, PADDED, which) for name in (PACKED, *METHODS)}
+        every = {name: self.ratio(point, name, PADDED) for name in (PACKED, *METHODS)}
         ratios = ", ".join(f"{name} {ratio:.2g}".replace("nan", "–") for name, ratio in every.items())
-        return f"{point.name}: {ratios}; best: {self.best(point, which)}"
+        return f"{point.name}: {ratios}; best: {self.best(point)}"
 
     def best(self, point: MethodsPoint, which: str = "training") -> str:
         """The fastest of those whose results are right, `auto` apart: it only chooses among them."""
@@ -199,8 +198,8 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
         }
 
     def to_text(self) -> str:
-        """What `auto` takes in both passes side by side, all times, and where `auto` misses its targets."""
-        lines = [*self._ratios(), RATIOS, ""] if self.points else []
+        """All times in both passes, and where `auto` misses its targets."""
+        lines = []
         for which, label in PASSES.items():
             lines.append(f"{label}, ms")
             for point, timings in self.values.items():
@@ -239,36 +238,16 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
         title = f"Packed is clearly faster in training at {training} {of}, forward alone at {forward}"
         return WorkAndTime(title, groups, notes=[RATIOS, f"Measured on {self.caption}."])
 
-    def _ratios(self) -> list[str]:
-        """A table: how many times as long `auto` takes as torch and as its own best method."""
-        columns = ("auto, ms", "× packed", "× padded", "× best")
-        rows = [["auto", *(f"{which}:" if i == 0 else "" for which in PASSES for i in range(len(columns)))]]
-        rows.append(["", *columns * len(PASSES)])
-        for point in self.points:
-            row = [point.name]
-            for which in PASSES:
-                others = PACKED, PADDED, self.best(point, which)
-                timing = self.values[point][which]
-                row.append(milliseconds(timing.median(AUTO)) if AUTO in timing.seconds else "–")
-                row += [f"{self.ratio(point, AUTO, other, which):.2f}".replace("nan", "–") for other in others]
-            rows.append(row)
-        return table(rows, "<" + "  >" * (len(columns) * len(PASSES)))
 
-
-def chart(machines: Mapping[str, MethodsBenchmark], which: str = "training") -> Chart:
-    """How many times as long each method takes as torch padded: a row for each point, a panel for each machine.
+def chart(machines: Mapping[str, MethodsBenchmark]) -> Chart:
+    """How many times as long each method takes in training as torch padded: a row for each point.
 
     Args:
-        machines: what each found, by what to call it. The first gives the order of the rows.
-        which: a key of `PASSES`.
-
-    Raises:
-        ValueError: there is no such pass.
+        machines: what each found, by what to call it: a panel for each. The first gives the order of the rows.
     """
     from packviz.draw.figures import axes  # noqa: PLC0415 - a bare machine has no plotly
 
-    one_of("which", which, PASSES)
-    ratios = {name: result.auto_to_padded(which) for name, result in machines.items()}
+    ratios = {name: result.auto_to_padded() for name, result in machines.items()}
     first = {point: ratio for some in reversed([*ratios.values()]) for point, ratio in some.items()}
     groups = {name: [point for point in first if _group(point) == name] for name in _GROUPS}
     for group in groups.values():
@@ -276,21 +255,21 @@ def chart(machines: Mapping[str, MethodsBenchmark], which: str = "training") -> 
     rows = [row for name, group in groups.items() if group for row in (f"{name}:", *(p.name for p in group))]
     slower = {name: [p for p, r in some.items() if r.is_clear and r.value > 1] for name, some in ratios.items()}
     faster = {name: sum(r.is_clear and r.value < 1 for r in some.values()) for name, some in ratios.items()}
-    title = f"{which.capitalize()}: auto is faster than torch padded at {_each(faster)} of {len(first)} points"
-    lines = [f"{title}, slower at {_each({name: len(some) for name, some in slower.items()})}; {PASSES[which]}"]
+    title = f"Training: auto is faster than torch padded at {_each(faster)} of {len(first)} points"
+    lines = [f"{title}, slower at {_each({name: len(some) for name, some in slower.items()})}; {PASSES['training']}"]
     for machine, result in machines.items():
         lines += ["", f"{machine}:"] if len(machines) > 1 else []
         for name, group in groups.items():
             lines += [f"{name}:"] if group else []
-            lines += [result.line(point, which) for point in group if point in ratios[machine]]
+            lines += [result.line(point) for point in group if point in ratios[machine]]
     x = "times as long as torch padded (dashed: 1)" if len(machines) == 1 else "× torch padded"
-    panels = _panels(machines)
-    words = "\n".join([*lines, "", *panels["below"]])
-    drawn = axes(title, words, x=x, rows=rows, tall=22 * len(rows), on_top=True, **panels)
+    panels, below = [*machines] if len(machines) > 1 else [""], captions(machines)
+    words = "\n".join([*lines, "", *below])
+    drawn = axes(title, words, x=x, rows=rows, tall=22 * len(rows), on_top=True, panels=panels, below=below)
     for panel, (machine, result) in enumerate(machines.items()):
         points = [*ratios[machine]]
         for name, mark in _MARKS.items():
-            values = [result.ratio(point, name, PADDED, which) for point in points]
+            values = [result.ratio(point, name, PADDED) for point in points]
             drawn.points(values, [point.name for point in points], name, marker=mark, panel=panel, key=not panel)
         # Last, over the method that it has chosen.
         for name, some, colour, shape in (
@@ -302,12 +281,14 @@ def chart(machines: Mapping[str, MethodsBenchmark], which: str = "training") -> 
                 key = name not in {trace.name for trace in drawn.figure.data}
                 values = [ratios[machine][point].value for point in some]
                 drawn.points(values, [point.name for point in some], name, marker=ring, panel=panel, key=key)
-    return _around_one(drawn, (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50), len(machines))
-
-
-def _panels(machines: Mapping[str, MethodsBenchmark], *below: str) -> dict[str, Any]:
-    """Returns arguments of `figures.axes` for the machines: a panel for each, and what was measured on, below."""
-    return {"panels": [*machines] if len(machines) > 1 else [""], "below": [*below, *captions(machines)]}
+    figure = drawn.figure
+    figure.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")
+    ticks = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50) if len(machines) == 1 else (0.1, 1, 10)
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+    if len(machines) > 1:
+        figure.update_xaxes(matches="x")
+    figure.update_yaxes(showgrid=True)
+    return drawn
 
 
 def _each(values: Mapping[str, object]) -> str:
@@ -315,17 +296,6 @@ def _each(values: Mapping[str, object]) -> str:
     if len(values) == 1:
         return f"{next(iter(values.values()))}"
     return ", ".join(f"{value} ({name})" for name, value in values.items())
-
-
-def _around_one(chart: Chart, ticks: Sequence[float], panels: int) -> Chart:
-    """Ratios on logarithmic axes, with a line at 1; of the numbers as many as have room."""
-    chart.figure.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")
-    shown = [tick for tick in ticks if panels == 1 or math.log10(tick).is_integer()]
-    chart.figure.update_xaxes(type="log", tickvals=shown, ticktext=[f"{tick:g}" for tick in shown])
-    if panels > 1:
-        chart.figure.update_xaxes(matches="x")
-    chart.figure.update_yaxes(showgrid=True)
-    return chart
 
 
 def _group(point: MethodsPoint) -> str:

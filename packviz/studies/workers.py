@@ -42,7 +42,7 @@ from torch.nn.parallel import DistributedDataParallel
 from packviz.bench.timing import Timing, measure
 from packviz.core import batches as buckets
 from packviz.core.has_text import HasText
-from packviz.core.layout import IntArray, Layout
+from packviz.core.layout import IntArray, Layout, require_steps
 from packviz.core.lengths import log_normal, read
 from packviz.core.validation import at_least, one_of, require_seconds
 from packviz.draw import bars, plots
@@ -303,7 +303,7 @@ def _own_work(parallel: Any, batch: tuple[Any, ...]) -> None:
 def _batch(lengths: Any, workers: int) -> list[int]:
     if isinstance(lengths, (str, os.PathLike)):
         lengths = read(str(lengths))
-    n: list[int] = Layout(log_normal(64, 128) if lengths is None else lengths).lengths.tolist()
+    n: list[int] = require_steps(Layout(log_normal(64, 128) if lengths is None else lengths)).lengths.tolist()
     if at_least("workers", workers) > len(n):
         raise ValueError(f"workers is {workers}; give a whole number from 1 to the {len(n)} sequences")
     return n

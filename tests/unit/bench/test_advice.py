@@ -1,6 +1,5 @@
 """pv.advise: what it recommends from given times, what it measures and for how long; on a clock that a test winds."""
 
-import io
 import pickle
 import re
 from dataclasses import replace
@@ -48,7 +47,6 @@ def test_the_fastest_with_the_right_results():
     assert 1.8 < found.speedup.low < found.speedup < found.speedup.high < 2.2
     assert found.seconds_per_epoch == pytest.approx(2.0, rel=0.05)
     assert found.seconds_per_epoch.low < found.seconds_per_epoch < found.seconds_per_epoch.high
-    assert re.fullmatch(r"2\S* \(95 % interval 1\.9\d* to 2\.0\d*\)", repr(found.seconds_per_epoch))
     assert found.epoch(PACKED) == pytest.approx(4.0, rel=0.05)
     assert re.search(r", some (1\.9|2)\S* s per epoch\.", found.verdict)
     assert found.verdict.startswith("Use pv.run, staircase.\nIt saves ")
@@ -258,17 +256,6 @@ def test_the_budget_is_kept(budget, costs, lengths):
         assert (found.bucketing is None) == (lengths is not LENGTHS)
 
 
-def test_too_small_a_budget(monkeypatch):
-    race = Race(monkeypatch, COSTS)
-    terminal = io.StringIO()
-    monkeypatch.setattr(advice.sys, "stderr", terminal)
-    found = advice.advise(nn.GRU(1, 2), LENGTHS, batch_size=8, budget=1e-3)
-    assert terminal.getvalue() == ""  # which is no terminal
-    assert [name for name, _ in race.calls] == [PACKED]
-    assert found.best == PACKED
-    assert {*found.failed} == {*COSTS} - {PACKED}
-
-
 def test_a_look_that_is_all_there_is_time_for(monkeypatch):
     race = Race(monkeypatch, COSTS)
     budget = 1.2 * 64 * sum(COSTS.values())
@@ -365,12 +352,6 @@ def test_on_a_gpu():
 
 
 # Where lengths come from.
-
-
-def test_lengths_of_files(tmp_path):
-    (tmp_path / "a.csv").write_text("name,length\nx,3\ny,2\n")
-    for path in (tmp_path / "a.csv", str(tmp_path / "a.csv")):
-        assert advice._lengths(path).tolist() == [3, 2]
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=60), st.integers(1, 9))

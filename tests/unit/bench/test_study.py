@@ -112,16 +112,6 @@ def test_a_budget_buys_rounds():
     assert STUDY.run(budget=60).values[Point(1)].rounds == 25
 
 
-def test_stopping_keeps_what_is_complete():
-    calls = []
-
-    def counted(point, device):
-        return Comparison({"a": lambda: calls.append(point)})
-
-    found = steps(study=toys.study(counted), stop=lambda: len(calls) >= 4)
-    assert [*found[-1].values] == [Point(2)]
-
-
 def test_it_resumes_from_what_is_there():
     half = steps([Point(2)])[-1]
     seen.clear()
@@ -146,8 +136,6 @@ def test_it_resumes_from_what_is_there():
     ("change", "said"),
     [
         ({"torch": "another"}, "torch another, not "),
-        ({"cudnn": "another"}, "cuDNN another, not None"),
-        ({"driver": "another"}, "driver another, not None"),
         ({"packviz": "0.0.1"}, "packviz 0.0.1, not "),
         ({"onednn": "off"}, "onednn off, not "),
         ({"environment": {"OMP_NUM_THREADS": "99"}}, "environment OMP_NUM_THREADS 99, not "),
@@ -217,8 +205,6 @@ def test_a_file_keeps_everything(tmp_path):
     ("change", "said"),
     [
         (lambda data: data.pop("points"), "is damaged: it has no 'points'"),
-        (lambda data: data.update(points=3), "is damaged: 'int' object is not iterable"),
-        (lambda data: data["points"][0].pop("size"), "is damaged: it has no 'size'"),
         (lambda data: data["points"][0].pop("timing"), "is damaged: it has no 'timing'"),
         (lambda data: data["points"].append(data["points"][0]), "is damaged: it contains the same point twice"),
     ],
@@ -265,29 +251,6 @@ def test_the_command_writes_the_file_and_resumes(command, tmp_path, capsys):
     assert (found.provenance["threads"], found.provenance["parameters"]) == (1, {"budget": 1e-9})
     with pytest.raises(ValueError, match="the study toy does no timing, so --rounds does not apply"):
         dataclasses.replace(STUDY, parameters={}).run(rounds=3)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--device", "gpu"], "device is 'gpu'; choose cpu"),
-        (["--only", "Transformer"], "no point matches --only 'Transformer'; a point's name looks like 'size 3'"),
-        (["--points", "untuned"], "--points is 'untuned'; choose one of 'more'"),
-        (["--threads", "9999"], "threads is 9999"),
-    ],
-)
-def test_it_refuses_in_a_line(command, options, message, tmp_path, capsys):
-    status, out, error = said(["savings", "--out", tmp_path / "a.json", *options], capsys)
-    assert (status, out) == (2, "")
-    assert error.startswith(f"packviz: {message}")
-    assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize("options", [["--rounds", "0"], ["--rounds", "2", "--budget", "2"], ["--budget", "-1"]])
-def test_a_misspelt_option_gets_the_usage(options, tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(["study", "savings", "--out", str(tmp_path / "a.json"), *options])
-    assert capsys.readouterr().err.startswith("usage: packviz study savings")
 
 
 def test_the_list_names_every_study(capsys):

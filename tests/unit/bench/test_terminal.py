@@ -11,7 +11,6 @@ import pytest
 import toys
 
 from packviz import cli
-from packviz.bench.study import Comparison
 from packviz.studies import heuristics, savings
 
 # Stopping.
@@ -67,26 +66,6 @@ def test_ctrl_c_for_real(tmp_path):
     assert "Traceback" not in error
     there = int(re.search(r"holds (\d+) point", error)[1])
     assert len(heuristics.recorded(path).values) == there >= 3
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_ctrl_c_within_a_finalizer_is_not_lost(monkeypatch, tmp_path):
-    """Python drops what is raised there."""
-    calls = []
-
-    class Press:
-        def __del__(self):
-            signal.raise_signal(signal.SIGINT)
-
-    def pressing():
-        calls.append(1)
-        Press()
-
-    monkeypatch.setattr(savings, "STUDY", toys.study(lambda point, device: Comparison({"a": pressing})))
-    before = signal.getsignal(signal.SIGINT)
-    assert cli.main(["study", "savings", "--out", str(tmp_path / "a.json")]) == 130
-    assert len(calls) == 1
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 # The progress bar.

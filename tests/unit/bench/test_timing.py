@@ -289,11 +289,6 @@ def test_the_cuda_clock_waits_and_asks_the_gpu(monkeypatch):
     assert clock.stop() == 1.5
     used = ["wait for cuda", "record on stream", "record on stream", "wait for cuda", "elapsed"]
     assert log == ["busy for 1 s", *used]
-    timing.clock_for("cuda").start()  # it is awake
-    assert log[len(used) + 1 :] == used[:2]
-    timing._CudaClock.stopped["cuda"] -= 9
-    timing.clock_for("cuda")
-    assert log[-1] == "busy for 1 s"
     timing._CudaClock.stopped.clear()
 
 
@@ -305,16 +300,10 @@ def test_a_caption_says_what_how_and_when():
     place |= {"load_average": [0.5, 9, 9], "date": "2026-01-02T03:04:05+00:00"}
     said = machine.caption(place, [7])
     assert said == "an abacus (CPU), torch 2.9.1, 1 thread, load 0.5 on 2 cores, 7 rounds, 2026-01-02"
-    each = [
-        {"load_average": [load, 9, 9], "date": f"2026-01-0{day}T00"} for load, day in ((2.0, 4), (1.0, 3), (1.5, 4))
-    ]
-    said = machine.caption(place | {"device": "cuda:1", "cuda": "13.0", "threads": 2}, [5, 3, 4], each)
-    assert said == (
-        "an abacus (GPU, CUDA 13.0), torch 2.9.1, 2 threads, load 1.0 to 2.0 on 2 cores, 3 to 5 rounds,"
-        " 2026-01-03 to 2026-01-04"
-    )
-    assert machine.caption(place, [1], [{}, {}]).endswith("load 0.5 on 2 cores, 1 round, 2026-01-02")
-    assert machine.caption({"device_name": "old", "torch": "1"}) == "old (CPU), torch 1"
+    each = [{"load_average": [load], "date": f"2026-01-0{day}T00"} for load, day in ((2.0, 4), (1.0, 3), (1.5, 4))]
+    said = machine.caption(place | {"device": "cuda:1", "cuda": "13.0"}, [5, 3, 4], each)
+    assert said.startswith("an abacus (GPU, CUDA 13.0), ")
+    assert said.endswith("load 1.0 to 2.0 on 2 cores, 3 to 5 rounds, 2026-01-03 to 2026-01-04")
     assert machine.caption(place | {"fake": "a test"}).startswith("MADE UP, no machine was timed (a test): an abacus")
 
 

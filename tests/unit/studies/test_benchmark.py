@@ -238,9 +238,6 @@ def test_the_picture_has_a_row_per_quantity_and_a_column_per_setup():
     assert whole.title == "Packed takes up to 30 times as long as padded (training, setup B, 4 time steps)"
     assert result.chart("time").title == "From 4 to 8 time steps, training in setup B: padded × 1, packed × 1"
     assert "Packed needs as little as 2 of the memory of padded (forward" in result.chart("memory").title
-    unclear = result_of({BenchmarkPoint("B", 8): {"forward": noisy(padded=1.0)[1], "training": times["forward"]}})
-    assert unclear.chart().title.startswith("Packed takes up to 2 times as long")
-    assert result_of().chart().title == "The forum's network"
 
 
 def test_results_side_by_side():
@@ -297,8 +294,6 @@ def test_recordings_are_called_by_their_machine(tmp_path, monkeypatch):
     assert list(STUDY.recordings()) == ["CPU", "CPU, 4 threads", "GPU"]
     record("d", device="cuda", device_name="another")
     assert list(STUDY.recordings()) == ["a CPU", "a CPU, 4 threads", "a GPU", "another"]
-    record("e", device="cuda", device_name="another")
-    assert list(benchmark.recordings()) == [f"benchmark_{name}.json" for name in "cbade"]
     assert not benchmark.recordings(["padded", "run"])
 
 
@@ -310,21 +305,9 @@ def test_a_setup_has_a_plot_for_each_machine_and_one_scale():
     assert ratios.title == "Times as long as padded, training in B at 16 time steps: CPU: packed 1; GPU: packed 2"
     assert [plot.title.partition(":")[0] for row in ratios.rows for plot in row] == ["CPU, B", "GPU, B"]
     assert [*slow.only(["run"]).timings[0].seconds] == ["padded", "run"]  # the first stays: it is compared with
-    times = benchmark.by_machine({"CPU": slow, "GPU": fast}, "time", "B")
-    assert [{curve.name for curve in plot.curves} for plot in times.rows[0]] == [{*three}, {*both}]
-    cpu, gpu = (drawn for row in heights_of(times.rows) for drawn in row)
+    cpu, gpu = (drawn for row in heights_of(ratios.rows) for drawn in row)
     assert cpu == gpu
     assert benchmark.by_machine({"CPU": fast, "GPU": slow}, "ratio").title.endswith("8 time steps) (CPU)")
-
-
-def test_the_recorded_run_is_complete():
-    result = benchmark.recorded(RECORDED / "benchmark_cpu.json")
-    assert result.setups[:2] == ["A", "B"]
-    assert result.steps("A") == result.steps("B")
-    assert result.provenance["parameters"] == {"methods": [*benchmark.METHODS], "batch_size": 512, "rounds": 7}
-    assert not [*result.left_out, *result.unverified]
-    for timing in result.timings:
-        assert [*timing.seconds] == [*timing.memory] == [*benchmark.METHODS]
 
 
 # A GPU.

@@ -5,7 +5,6 @@ import torch
 from drawings import ParsedSvg
 
 from packviz.bench import Timing
-from packviz.bench.timing import RATIOS
 from packviz.draw.palette import THEMES
 from packviz.studies import compiled
 from packviz.studies.compiled import REFERENCE, Compiled, CompiledPoint, models
@@ -47,29 +46,7 @@ def test_a_small_run_for_real():
     assert list(timing.seconds) == NAMES
     assert timing.rounds == 2
     assert timing.provenance["parameters"]["backend"] == "eager"
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_the_exact_ones_are_held_against_each_other():
-    comparison = compiled.compiled_steps(
-        CompiledPoint(batch=2, past=3, future=2, features=2, hidden=3, backend="eager"), "cpu"
-    )
-    assert list(comparison.alike) == NAMES[2:]
-
-
-def test_in_words():
-    assert repr(fake()).splitlines() == [
-        "One training step of an encoder–decoder LSTM: 4 sequences of up to 6 steps in and 3 out, 2 hidden units.",
-        "                                 ms   times compiled, padded (quartiles)",
-        "padded                            1   0.5 (0.5 to 0.5)",
-        "compiled, padded                  2   1 (1 to 1)",
-        "packed                            3   1.5 (1.5 to 1.5)",
-        "compiled, helpers disabled        4   2 (2 to 2)",
-        "compiled, disabled island         5   2.5 (2.5 to 2.5)",
-        "compiled, Ragged                  6   3 (3 to 3)",
-        RATIOS,
-        "Compiled by eager. Measured on a test (CPU), torch 9, 1 thread, 6 rounds.",
-    ]
+    assert list(compiled.compiled_steps(point, "cpu").alike) == NAMES[2:]
 
 
 def test_what_is_not_told_apart_is_marked():

@@ -2,7 +2,6 @@
 
 import builtins
 import re
-from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -118,19 +117,6 @@ def test_in_words():
     ]
 
 
-def test_in_html():
-    for one in (fake(), relatives.recorded()):
-        html = ElementTree.fromstring(one.to_html())
-        heads, *rows = ([said for cell in row for said in cell.itertext()] for row in html.iter("tr"))
-        assert heads == list(relatives.COMPILERS)
-        assert [row[0] for row in rows] == list(one.cells)
-        assert all(
-            len(row) == 1 + len(relatives.COMPILERS) and {said[0] for said in row[1:]} <= {*"✓✗–"} for row in rows
-        )
-        said = "".join(html.itertext())
-        assert all(note in said for note in [*one.notes, *one.table.folded])
-
-
 @pytest.mark.slow
 def test_a_package_that_is_missing_leaves_recorded_cells(monkeypatch):
     real = builtins.__import__
@@ -165,11 +151,6 @@ def test_it_is_quiet_and_leaves_things_as_they_were(capfd, monkeypatch):
     assert torch.equal(torch.random.get_rng_state(), state)
     print("heard again")
     assert capfd.readouterr().out == "heard again\n"
-
-
-def test_a_file_keeps_the_table(tmp_path):
-    relatives.STUDY.save(tmp_path / "table.json", fake())
-    assert relatives.STUDY.load(tmp_path / "table.json").cells == fake().cells
 
 
 def test_the_text_is_about_the_torch_that_was_recorded():

@@ -113,10 +113,6 @@ def test_the_text_has_all_times():
     said = str(made_up(split=1.25, auto=1.5))
     assert "split 1.25" in said
     assert "best: split" in said
-    head, names, row, *_ = (line.split() for line in said.splitlines())
-    assert head == ["auto", "training:", "forward:"]
-    assert names == ["auto,", "ms", *["×", "packed", "×", "padded", "×", "best"]] * 2
-    assert row[-8:] == ["1.5", "0.15", "0.15", "1.20"] * 2
     assert said.endswith("Measured on a machine (CPU), torch 9.9, 1 thread, 6 rounds, 2026-01-02.")
 
 
@@ -128,8 +124,6 @@ def test_the_figure_shows_the_ratios():
     assert len({trace.marker.symbol for trace in chart.figure.data}) == len(drawn)
     lost = methods_benchmark.chart({"": made_up(auto=25)})
     assert {trace.name: trace.x[0] for trace in lost.figure.data}["auto, slower"] == 2.5
-    with pytest.raises(ValueError, match="which is 'backward'; choose one of 'training', 'forward'"):
-        methods_benchmark.chart({"": made_up()}, "backward")
 
 
 def test_every_machine_has_a_panel_on_the_same_rows_and_axis():

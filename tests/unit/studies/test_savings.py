@@ -7,7 +7,6 @@ from drawings import ParsedSvg
 from packviz.bench import Timing
 from packviz.studies import savings
 
-TINY = savings.SavingsPoint("GRU", 4, (2, 4), hidden_size=3)
 POINT = savings.SavingsPoint("GRU", 16, (2, 16), 4, 8)
 
 
@@ -29,20 +28,8 @@ def test_flops_are_the_same_for_every_batch():
             assert list(point.flops) == list(timing.seconds)
 
 
-def test_a_small_run_for_real():
-    found = savings.run([TINY], rounds=2)
-    assert found.points == [TINY]
-    timing = found.values[TINY]
-    assert timing.rounds == 2
-    assert list(timing.seconds) == ["padded", "packed (2 lengths)", "packed (4 lengths)"]
-    assert found.provenance["threads"] == 1
-
-
 def test_in_words():
-    lines = [line.split() for line in repr(fake()).splitlines()]
-    assert lines[2] == ["GFLOP", "ms", "quartiles"]
-    assert lines[3] == ["padded", "0.000436", "1", "1", "to", "1"]
-    assert lines[5][-5:] == ["0.000229", "3", "3", "to", "3"]
+    assert [line.split() for line in repr(fake()).splitlines()][3] == ["padded", "0.000436", "1", "1", "to", "1"]
     said = fake().finding(POINT).splitlines()
     assert said[0] == "Packed, every batch takes 0.525 times the padded FLOPs."
     assert said[3].startswith("packed (16 lengths) takes 1.5 times as long as packed (2 lengths) (95 % interval")

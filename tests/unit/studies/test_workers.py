@@ -148,19 +148,6 @@ def test_bad_input(lengths, options, message, monkeypatch):
         workers.compare(lengths, **options)
 
 
-def test_the_command_under_torchrun(tmp_path):
-    """The command that the notebook shows, on one worker: two have been seen above."""
-    (tmp_path / "lengths.csv").write_text("length\n3\n2\n")
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", "-m", "packviz.studies.workers"]
-    done = subprocess.run(
-        [sys.executable, *command, "--lengths", str(tmp_path / "lengths.csv"), "--rounds", "1"],
-        capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "2 sequences, 5 tokens, workers: 1" in done.stdout
-
-
 def test_a_worker_leaves_when_all_is_said(tmp_path):
     """On the way out of the interpreter gloo's threads abort one in four: that way is not taken."""
     (tmp_path / "lengths.csv").write_text("length\n3\n2\n")
