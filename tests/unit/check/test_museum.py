@@ -129,7 +129,7 @@ def shown():
     said, broken = {}, {}
     patch = pytest.MonkeyPatch()
     patch.delenv("PACKVIZ_STRICT", raising=False)
-    patch.setattr(museum.Exhibit, "card", lambda one, texts: said.setdefault(one.name, texts))
+    patch.setattr(museum.Exhibit, "card", lambda one, texts=(): str(texts and said.setdefault(one.name, texts)))
     threads = torch.get_num_threads()
     for number in SOURCES:
         notebook = ModuleType("a notebook")
@@ -293,7 +293,7 @@ def test_nothing_like_it(asked):
 
 
 def test_an_explanation_says_why_and_what_to_do():
-    (said,) = re.findall(r'pv\.explain\("(.*)"\)', pv.explain.__doc__)
+    said = re.findall(r'pv\.explain\("(.*)"\)', pv.explain.__doc__)[0]
     found, one = pv.explain(said), named("Lengths on the GPU")
     assert found.sure
     assert found.summary == "Sure: Lengths on the GPU, exhibit 12 of notebook 11."

@@ -577,9 +577,9 @@ def test_each_line_that_keeps_a_length_is_named():
     found = check(forward, torch.randn(B, T), LENGTHS)
     assert found.rules == ["trace", "constant"]
     assert [one.where for one in found] == [line_of(forward, "n.max().item()"), line_of(forward, "n.tolist()")]
+    some = r"(?:other numbers in x and )?n \[\d, \d, \d, \d\]"  # where it shows most depends on x
     assert re.search(
-        r"differs by [\d.]+ for n \[\d, \d, \d, \d\]\. It keeps what item\(\) reads: 6, and \d for n \[",
-        found[0].message,
+        rf"differs by [\d.]+ for {some}\. It keeps what item\(\) reads: 6, and \d for {some}", found[0].message
     )
     assert not [line for line in found.code.lines if line.wrong != bool(re.search("item|tolist", line.code))]
 
@@ -707,7 +707,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
         (networks.MaximumTagger, ["unsorted", "padding_value"]),
         (networks.EscapedTagger, ["unsorted", "size"]),
         (networks.IslandTagger, ["unsorted"]),
-        (networks.OperatorTagger, []),
+        (networks.OperatorTagger, ["unsorted"]),  # run packs a batch this small
     ],
 )
 def test_what_a_compiler_with_fixed_shapes_refuses(network, rules):

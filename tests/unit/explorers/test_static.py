@@ -127,5 +127,5 @@ def test_it_starts_as_told_and_leaves_torchs_random_numbers():
     assert "compared on: lengths [4, 4, 2];" in explorer.to_text()
     with pytest.raises(ValueError, match="network is 'nonsense'; choose one of 'fixed length', "):
         StaticExplorer("nonsense")
-    with pytest.raises(ValueError, match=r"lengths\[0\] is 0"):
-        StaticExplorer(lengths=[0])
+    with pytest.raises(ValueError, match=r"lengths\[0\] is -1"):
+        StaticExplorer(lengths=[-1])
