@@ -120,7 +120,7 @@ class Tagger(nn.Module):
         self.after = nn.Linear(7, 2)
 
 
-class PaddedTagger(Tagger):
+class _PaddedTagger(Tagger):
     """Never packs."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ class PackedTagger(Tagger):
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class NarrowTagger(PackedTagger):
+class _NarrowTagger(PackedTagger):
     """Packs, and pads again without `total_length`: to the longest sequence of the batch."""
 
     full_width = False
@@ -166,7 +166,7 @@ class MaximumTagger(Tagger):
         return torch.tanh(self.after(torch.relu(1 + output.amax(0))))
 
 
-class MaskedMaximumTagger(MaximumTagger):
+class _MaskedMaximumTagger(MaximumTagger):
     """The same, where the padding is masked by the lengths."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
@@ -179,7 +179,7 @@ class MaskedMaximumTagger(MaximumTagger):
         return torch.tanh(self.after(torch.relu(1 + output.amax(0))))
 
 
-class EscapedTagger(Tagger):
+class _EscapedTagger(Tagger):
     """Packs, and passes the data of the PackedSequence to the next layer."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
@@ -203,7 +203,7 @@ class ConditionalTagger(Tagger):
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class PackDisabledTagger(PackedTagger):
+class _PackDisabledTagger(PackedTagger):
     """Hides `pack_padded_sequence` from `torch.compile`, and nothing else."""
 
     def __init__(self) -> None:
@@ -212,7 +212,7 @@ class PackDisabledTagger(PackedTagger):
         self.pack = torch.compiler.disable(pack_padded_sequence)  # type: ignore[no-untyped-call]
 
 
-class IslandTagger(Tagger):
+class _IslandTagger(Tagger):
     """Hides pack, LSTM and pad together from `torch.compile`."""
 
     def __init__(self) -> None:
@@ -232,7 +232,7 @@ class IslandTagger(Tagger):
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class OperatorTagger(Tagger):
+class _OperatorTagger(Tagger):
     """Packs, runs and pads within one custom operator."""
 
     def __init__(self) -> None:
@@ -247,16 +247,16 @@ class OperatorTagger(Tagger):
 
 
 TAGGERS = {
-    "padded": PaddedTagger,
+    "padded": _PaddedTagger,
     "packed, padded again": PackedTagger,
-    "… no total_length": NarrowTagger,
+    "… no total_length": _NarrowTagger,
     "maximum, padded with −inf": MaximumTagger,
-    "maximum, masked": MaskedMaximumTagger,
-    "packed, escaped": EscapedTagger,
+    "maximum, masked": _MaskedMaximumTagger,
+    "packed, escaped": _EscapedTagger,
     "packed if ragged": ConditionalTagger,
-    "only pack disabled": PackDisabledTagger,
-    "disabled island": IslandTagger,
-    "Ragged": OperatorTagger,
+    "only pack disabled": _PackDisabledTagger,
+    "disabled island": _IslandTagger,
+    "Ragged": _OperatorTagger,
 }
 """The taggers by the name that a table gives them."""
 

@@ -603,7 +603,7 @@ def test_the_line_that_torchs_compilers_refuse(backend):
 
 
 def test_tables_have_a_row_for_each_backend_that_was_asked_for():
-    module, inputs = networks.OperatorTagger(), networks.example(5, [5, 3, 4])
+    module, inputs = networks.TAGGERS["Ragged"](), networks.example(5, [5, 3, 4])
     found = pv.check_static(module, inputs, ["export", "compile"])
     assert found.ok
     assert [row[:3] for row in found.rows[1:]] == [[name, "✓ yes", "✓ yes"] for name in ("export", "compile")]
@@ -615,8 +615,8 @@ def test_tables_have_a_row_for_each_backend_that_was_asked_for():
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize(
     ("network", "same"),
-    [(networks.PackedTagger, True), (networks.NarrowTagger, False), (networks.MaximumTagger, False),
-     (networks.MaskedMaximumTagger, True), (networks.ConditionalTagger, False)],
+    [(networks.PackedTagger, True), (networks.TAGGERS["… no total_length"], False), (networks.MaximumTagger, False),
+     (networks.TAGGERS["maximum, masked"], True), (networks.ConditionalTagger, False)],
 )  # fmt: skip
 def test_the_legacy_exporter_is_run(network, same, dynamic):
     pytest.importorskip("onnxruntime")
@@ -629,7 +629,7 @@ def test_the_new_exporter_is_run():
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     inputs = networks.example(5, [5, 3, 4])
-    assert pv.check_static(networks.PaddedTagger(), inputs, "onnx").ok
+    assert pv.check_static(networks.TAGGERS["padded"](), inputs, "onnx").ok
     assert not pv.check_static(networks.PackedTagger(), inputs, "onnx").backends[0].takes
     masked = lambda self, x, n: x * (torch.arange(x.shape[1]) < n[:, None])  # noqa: E731
     assert check(masked, torch.randn(B, T), LENGTHS, backends="onnx", dynamic=True).ok
@@ -695,12 +695,12 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
         (networks.UsedByMax, ["size"]),
         (networks.FullWidth, []),
         (networks.MaxOfPadded, []),
-        (networks.PaddedTagger, []),
+        (networks.TAGGERS["padded"], []),
         (networks.PackedTagger, ["unsorted"]),
         (networks.MaximumTagger, ["unsorted", "padding_value"]),
-        (networks.EscapedTagger, ["unsorted", "size"]),
-        (networks.IslandTagger, ["unsorted"]),
-        (networks.OperatorTagger, ["unsorted"]),  # run packs a batch this small
+        (networks.TAGGERS["packed, escaped"], ["unsorted", "size"]),
+        (networks.TAGGERS["disabled island"], ["unsorted"]),
+        (networks.TAGGERS["Ragged"], ["unsorted"]),  # run packs a batch this small
     ],
 )
 def test_what_a_compiler_with_fixed_shapes_refuses(network, rules):

@@ -113,8 +113,7 @@ def test_a_package_that_is_missing_leaves_recorded_cells(monkeypatch):
     assert "Not run: ONNX, legacy, ONNX, new (onnxruntime is not installed)." in repr(unknown)
 
 
-def test_it_is_quiet_and_leaves_things_as_they_were(capfd, monkeypatch):
-    monkeypatch.setitem(networks.TAGGERS, "packed, escaped", networks.EscapedTagger)
+def test_it_is_quiet_and_leaves_things_as_they_were(capfd):
     state = torch.random.get_rng_state()
     survey(["packed, escaped"])
     said = capfd.readouterr()
