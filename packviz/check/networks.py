@@ -1,7 +1,7 @@
 """Small networks around an LSTM, written as a user would write them: what a compiler is given.
 
 `GUIDE` follows the LSTM page of a guide to a compiler with fixed shapes (PyTorch Neuron, Inf1): four networks that it
-takes, two that it refuses. `REPAIRED` holds a fixed version of each. The taggers are for compilers of other kinds.
+takes, two that it refuses. The taggers are for compilers of other kinds.
 """
 
 from __future__ import annotations
@@ -108,9 +108,6 @@ class MaxOfPadded(Network):
 GUIDE = (FixedLength, Sorted, Unsorted, FinalStates, Returned, UsedByMax)
 """The networks of the guide: four that it supports, then two that it does not."""
 
-REPAIRED = {Sorted: FullWidth, Unsorted: FullWidth, Returned: FullWidth, UsedByMax: MaxOfPadded}
-"""By network, what to write in its place. For `Unsorted`, sort the batch before the network."""
-
 
 class Tagger(nn.Module):
     """Layers before and after an LSTM, which a compiler can take even if it leaves out the LSTM."""
@@ -123,7 +120,7 @@ class Tagger(nn.Module):
         self.after = nn.Linear(7, 2)
 
 
-class PaddedTagger(Tagger):
+class _PaddedTagger(Tagger):
     """Never packs."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
@@ -135,23 +132,21 @@ class PaddedTagger(Tagger):
 class PackedTagger(Tagger):
     """Packs, and pads again before the next layer."""
 
+    full_width = True
+    pack: Any = staticmethod(pack_padded_sequence)
+
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         x = torch.tanh(self.before(x))
-        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        packed = self.pack(x, lengths, enforce_sorted=False)
         result, _ = self.lstm(packed)
-        output, _ = pad_packed_sequence(result, total_length=x.size(0))
+        output, _ = pad_packed_sequence(result, total_length=x.size(0) if self.full_width else None)
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class NarrowTagger(Tagger):
+class _NarrowTagger(PackedTagger):
     """Packs, and pads again without `total_length`: to the longest sequence of the batch."""
 
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        x = torch.tanh(self.before(x))
-        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
-        result, _ = self.lstm(packed)
-        output, _ = pad_packed_sequence(result)
-        return torch.tanh(self.after(torch.relu(output)))
+    full_width = False
 
 
 class MaximumTagger(Tagger):
@@ -171,7 +166,7 @@ class MaximumTagger(Tagger):
         return torch.tanh(self.after(torch.relu(1 + output.amax(0))))
 
 
-class MaskedMaximumTagger(MaximumTagger):
+class _MaskedMaximumTagger(MaximumTagger):
     """The same, where the padding is masked by the lengths."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
@@ -184,7 +179,7 @@ class MaskedMaximumTagger(MaximumTagger):
         return torch.tanh(self.after(torch.relu(1 + output.amax(0))))
 
 
-class EscapedTagger(Tagger):
+class _EscapedTagger(Tagger):
     """Packs, and passes the data of the PackedSequence to the next layer."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
@@ -208,7 +203,7 @@ class ConditionalTagger(Tagger):
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class PackDisabledTagger(Tagger):
+class _PackDisabledTagger(PackedTagger):
     """Hides `pack_padded_sequence` from `torch.compile`, and nothing else."""
 
     def __init__(self) -> None:
@@ -216,15 +211,8 @@ class PackDisabledTagger(Tagger):
         super().__init__()
         self.pack = torch.compiler.disable(pack_padded_sequence)  # type: ignore[no-untyped-call]
 
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        x = torch.tanh(self.before(x))
-        packed = self.pack(x, lengths, enforce_sorted=False)
-        result, _ = self.lstm(packed)
-        output, _ = pad_packed_sequence(result, total_length=x.size(0))
-        return torch.tanh(self.after(torch.relu(output)))
 
-
-class IslandTagger(Tagger):
+class _IslandTagger(Tagger):
     """Hides pack, LSTM and pad together from `torch.compile`."""
 
     def __init__(self) -> None:
@@ -244,7 +232,7 @@ class IslandTagger(Tagger):
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class OperatorTagger(Tagger):
+class _OperatorTagger(Tagger):
     """Packs, runs and pads within one custom operator."""
 
     def __init__(self) -> None:
@@ -259,16 +247,16 @@ class OperatorTagger(Tagger):
 
 
 TAGGERS = {
-    "padded": PaddedTagger,
+    "padded": _PaddedTagger,
     "packed, padded again": PackedTagger,
-    "… no total_length": NarrowTagger,
+    "… no total_length": _NarrowTagger,
     "maximum, padded with −inf": MaximumTagger,
-    "maximum, masked": MaskedMaximumTagger,
-    "packed, escaped": EscapedTagger,
+    "maximum, masked": _MaskedMaximumTagger,
+    "packed, escaped": _EscapedTagger,
     "packed if ragged": ConditionalTagger,
-    "only pack disabled": PackDisabledTagger,
-    "disabled island": IslandTagger,
-    "Ragged": OperatorTagger,
+    "only pack disabled": _PackDisabledTagger,
+    "disabled island": _IslandTagger,
+    "Ragged": _OperatorTagger,
 }
 """The taggers by the name that a table gives them."""
 

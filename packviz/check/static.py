@@ -11,11 +11,11 @@ import inspect
 import math
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import isfile
 from textwrap import dedent, wrap
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -289,43 +289,33 @@ _NEURON = "A compiler with fixed shapes (PyTorch Neuron's LSTM guide for Inf1, a
 _LEGACY = "The legacy ONNX exporter (dynamo=False)"
 
 
-class _Habit(NamedTuple):
-    """What a compiler does with a call: the function's name, when, and what to report."""
-
-    rule: str
-    function: str
-    applies: Callable[[Mapping[str, Any]], bool]
-    message: str
-    fix: str
-
-
-_HABITS = (
-    _Habit("padding_value", "pad_packed_sequence", lambda a: a["padding_value"] != 0,
-           f"{_LEGACY} ignores padding_value={{value}} and pads with 0 (pytorch#28423), without an error.",
-           "Pad with 0, and mask by the lengths: output.masked_fill(~{mask}[..., None], {value})."),
-    _Habit("total_length", "pad_packed_sequence", lambda a: a["total_length"] is None,
-           f"Without total_length it pads to max(lengths), so the size depends on the lengths. {_LEGACY} pads to all"
-           " time steps instead, without an error.",
-           "Pass total_length, the time steps of the padded input: total_length=x.size(0), or x.size(1)."),
-    *(_Habit("unsorted", name, lambda a: not a["enforce_sorted"],
-             f"{_NEURON} leaves the sort of enforce_sorted=False to the CPU.",
-             "Sort the batch before the network, longest first, and pass enforce_sorted=True.")
-      for name in ("pack_padded_sequence", "pack_sequence")),
-    *(_Habit("unsorted", name, lambda a: True, f"{_NEURON} leaves a sort to the CPU.",
-             "Sort the batch before it is given to the network.") for name in ("sort", "argsort")),
-)  # fmt: skip
+def _habits(event: Event) -> Iterator[tuple[str, str, str]]:
+    """What other compilers do with a call: the rule, the message and the fix."""
+    given = event.arguments
+    if event.name == "pad_packed_sequence":
+        if (value := given["padding_value"]) != 0:
+            shown = repr(value) if math.isfinite(value) else f'float("{value}")'
+            mask = "output.size(1))" if given["batch_first"] else "output.size(0)).T"
+            message = f"{_LEGACY} ignores padding_value={shown} and pads with 0 (pytorch#28423), without an error."
+            masked = f"output.masked_fill(~pv.real_mask(lengths, {mask}[..., None], {shown})"
+            fix = f"Pad with 0, and mask by the lengths: {masked}."
+            yield "padding_value", message, fix
+        if given["total_length"] is None:
+            message = "Without total_length it pads to max(lengths), so the size depends on the lengths."
+            fix = "Pass total_length, the time steps of the padded input: total_length=x.size(0), or x.size(1)."
+            yield "total_length", f"{message} {_LEGACY} pads to all time steps instead, without an error.", fix
+    elif event.name.startswith("pack_") and not given["enforce_sorted"]:
+        fix = "Sort the batch before the network, longest first, and pass enforce_sorted=True."
+        yield "unsorted", f"{_NEURON} leaves the sort of enforce_sorted=False to the CPU.", fix
+    elif event.name in ("sort", "argsort"):
+        yield "unsorted", f"{_NEURON} leaves a sort to the CPU.", "Sort the batch before it is given to the network."
 
 
 def _of_other_compilers(seen: list[Recorder]) -> Iterator[Finding]:
     """What other compilers would do with the calls of the first run, and with sizes that differ in the others."""
     for event in seen[0].events:
-        for habit in (one for one in _HABITS if one.function == event.name and one.applies(event.arguments)):
-            value = event.arguments.get("padding_value", 0)
-            batch_first = event.arguments.get("batch_first")
-            mask = "pv.real_mask(lengths, output.size(1))" if batch_first else "pv.real_mask(lengths, output.size(0)).T"
-            told = repr(value) if math.isfinite(value) else f'float("{value}")'
-            texts = (one.format(value=told, mask=mask) for one in (habit.message, habit.fix))
-            yield Finding("warning", habit.rule, next(texts), event.where, next(texts))
+        for rule, message, fix in _habits(event):
+            yield Finding("warning", rule, message, event.where, fix)
     for other in seen[1:]:
         for one, two in together(seen[0], other):
             unfixed = one.name == "pad_packed_sequence" and one.arguments["total_length"] is None
@@ -334,7 +324,7 @@ def _of_other_compilers(seen: list[Recorder]) -> Iterator[Finding]:
             if not one.in_rnn:
                 a, b = next(pair for pair in zip(one.shapes, two.shapes, strict=False) if pair[0] != pair[1])
                 message = f"The size of what {one.name} takes or gives depends on the lengths: {a}, or {b}."
-                fix = "Pad first with pad_packed_sequence(…, total_length=…), and mask the padding."
+                fix = "Pad first, by pad_packed_sequence with a total_length, and mask the padding."
                 yield Finding("warning", "size", f"{message} {_NEURON} refuses that.", one.where, fix)
             break  # all sizes that follow depend on it
 

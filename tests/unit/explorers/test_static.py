@@ -47,6 +47,14 @@ def test_a_typed_forward_is_checked_and_its_line_quoted(explorer):
     assert explorer.result.rules == []
     move(explorer.code, networks.source(networks.Sorted))
     assert explorer.network.value == "packed, padded, sorted"
+    for code in (
+        "def forward(self, x, lengths):\n    return nn.GRU(3, 4)(pack_padded_sequence(x, lengths))[1]",
+        "def forward(self, tokens):\n    return self.after(self.lstm(self.before(tokens))[0])",
+        "def forward(self):\n    return torch.zeros(2)",
+    ):
+        move(explorer.code, code)
+        assert explorer.error.value == ""
+        assert not explorer.result
 
 
 @pytest.mark.parametrize(
@@ -54,21 +62,14 @@ def test_a_typed_forward_is_checked_and_its_line_quoted(explorer):
     [
         ("def forward(self, x, lengths):\n    return (x", "line 2: '(' was never closed"),
         ("", "the code defines no forward; begin with def forward(self, x, lengths):"),
-        ("forward = 3", "the code defines no forward"),
+        ("class forward:\n    pass", "the code defines no forward"),
         ("def forward(self, x, lengths):\n    yield x", "Network.forward is a generator or async: a call runs nothing"),
-        ("async def forward(self, x, lengths):\n    return x", "Network.forward is a generator or async"),
         ("def forward(self, x, lengths):\n    y = 1\n    return z", "line 3: NameError: name 'z' is not defined"),
-        (
-            "def forward(self, x, lengths):\n    return torch.sigmoid(pack_padded_sequence(x, lengths))",
-            "line 2: TypeErr",
-        ),
         ("def forward(self, x, lengths):\n    raise ValueError", "line 2: ValueError: "),
-        ("def forward(self, x, lengths):\n    return self.nothing", "line 2: AttributeError: 'Network' object has no"),
         ("def forward(self, x, lengths):\n    return self.forward(x, lengths)", "RecursionError: "),
         ("import sys\nsys.exit('bye')", "line 2: SystemExit: bye"),
         ("def forward(self, a, b, c):\n    return a", "missing a required argument: 'c'"),
         ("def forward():\n    pass", "invalid method signature"),
-        ("1 / 0", "line 1: ZeroDivisionError: division by zero"),
     ],
 )
 def test_what_is_wrong_with_the_code_is_said_and_the_picture_stays(explorer, code, said):
@@ -88,14 +89,6 @@ def test_nothing_typed_breaks_the_panel(code):
     move(explorer.code, code)
     assert words(explorer.error)
     assert "packviz failed" not in words(explorer.error)
-
-
-def test_other_parameter_names_and_no_lengths(explorer):
-    move(explorer.code, "def forward(self, tokens):\n    return self.after(self.lstm(self.before(tokens))[0])")
-    assert explorer.error.value == ""
-    assert not explorer.result
-    move(explorer.code, "def forward(self):\n    return torch.zeros(2)")
-    assert explorer.error.value == ""
 
 
 def test_lengths(explorer):
@@ -120,5 +113,5 @@ def test_it_starts_as_told_and_leaves_torchs_random_numbers():
     assert "compared on: lengths [4, 4, 2];" in explorer.to_text()
     with pytest.raises(ValueError, match="network is 'nonsense'; choose one of 'fixed length', "):
         StaticExplorer("nonsense")
-    with pytest.raises(ValueError, match=r"lengths\[0\] is 0"):
-        StaticExplorer(lengths=[0])
+    with pytest.raises(ValueError, match=r"lengths\[0\] is -1"):
+        StaticExplorer(lengths=[-1])

@@ -206,6 +206,7 @@ GRU_HINTS = {
     9408: (lambda i, h, n: 6 * h * h * sum(n), "There are two products"),
 }
 
+
 def collated(pairs, batch_first=True, tag_of_padding=-100):
     sequences, tags = zip(*pairs, strict=True)
     tags = pad_sequence([torch.tensor(one) for one in tags], batch_first=True, padding_value=tag_of_padding)

@@ -7,14 +7,14 @@ from drawings import ParsedSvg
 from packviz.bench import Timing
 from packviz.draw.palette import THEMES
 from packviz.studies import compiled
-from packviz.studies.compiled import REFERENCE, Compiled, CompiledPoint, models
+from packviz.studies.compiled import Compiled, CompiledPoint, models
 
 NAMES = list(models(2, 3))
 POINT = CompiledPoint(4, 6, 3, 2, 2)
 
 
-def fake(**seconds):
-    seconds = {name: [1e-3 * (i + 1)] * 6 for i, name in enumerate(NAMES)} | seconds
+def fake():
+    seconds = {name: [1e-3 * (i + 1)] * 6 for i, name in enumerate(NAMES)}
     timing = Timing(seconds, 3, provenance={"parameters": {"backend": "eager"}})
     return Compiled({"device_name": "a test", "torch": "9", "threads": 1}, {POINT: timing})
 
@@ -49,12 +49,10 @@ def test_a_small_run_for_real():
     assert list(compiled.compiled_steps(point, "cpu").alike) == NAMES[2:]
 
 
-def test_what_is_not_told_apart_is_marked():
-    seconds = {name: [1.0] * 6 for name in NAMES} | {"packed": [0.9, 1.05, 1.3] * 2}
-    assert "packed                        1,050   1.05 (0.938 to 1.24), not told apart" in repr(fake(**seconds))
-
-
-def test_the_picture_has_a_bar_for_each():
+def test_the_text_and_the_picture_have_a_row_for_each():
+    assert "\ncompiled, Ragged                  6   3 (3 to 3)\n" in repr(fake())
+    assert "Compiled by eager. Measured on a test (CPU), torch 9, 1 thread, 6 rounds." in repr(fake())
+    assert next(iter(compiled.recorded().values.values())).provenance["parameters"]["backend"] == "inductor"
     for theme in THEMES:
         drawing = ParsedSvg(fake().to_svg(theme))
         assert all(name in drawing.said() for name in NAMES)
@@ -63,10 +61,3 @@ def test_the_picture_has_a_bar_for_each():
         assert len({box.fill for box in bars}) == 3  # padded, packed, our operator
         assert lengths == pytest.approx([lengths[1] * n for n in (0.5, 1, 1.5, 2, 2.5, 3)], abs=0.2)
         assert all(text.box.right <= drawing.width for text in drawing.texts)
-
-
-def test_the_recorded_file_says_what_compiled():
-    (timing,) = compiled.recorded().values.values()
-    assert list(timing.seconds) == NAMES
-    assert REFERENCE in NAMES
-    assert timing.provenance["parameters"]["backend"] == "inductor"
