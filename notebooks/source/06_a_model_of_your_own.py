@@ -139,6 +139,7 @@ print("cat:        ", torch.cat([owners[0], owners[1]], dim=1).tolist())
 # directions must be right.
 
 # %%
+torch.set_num_threads(1)  # on tensors this small, more threads only wait for each other
 generator = torch.Generator().manual_seed(0)
 n = torch.randint(2, 21, (512,), generator=generator)
 data = [torch.randint(1, 10, (int(k),), generator=generator) for k in n]

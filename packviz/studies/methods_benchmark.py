@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -256,12 +256,8 @@ def chart(machines: Mapping[str, MethodsBenchmark]) -> Chart:
     slower = {name: [p for p, r in some.items() if r.is_clear and r.value > 1] for name, some in ratios.items()}
     faster = {name: sum(r.is_clear and r.value < 1 for r in some.values()) for name, some in ratios.items()}
     title = f"Training: auto is faster than torch padded at {_each(faster)} of {len(first)} points"
-    lines = [f"{title}, slower at {_each({name: len(some) for name, some in slower.items()})}; {PASSES['training']}"]
-    for machine, result in machines.items():
-        lines += ["", f"{machine}:"] if len(machines) > 1 else []
-        for name, group in groups.items():
-            lines += [f"{name}:"] if group else []
-            lines += [result.line(point) for point in group if point in ratios[machine]]
+    worse = _each({name: len(some) for name, some in slower.items()})
+    lines = [f"{title}, slower at {worse}; {PASSES['training']}", *_lines(machines, groups, ratios)]
     x = "times as long as torch padded (dashed: 1)" if len(machines) == 1 else "× torch padded"
     panels, below = [*machines] if len(machines) > 1 else [""], captions(machines)
     words = "\n".join([*lines, "", *below])
@@ -289,6 +285,21 @@ def chart(machines: Mapping[str, MethodsBenchmark]) -> Chart:
         figure.update_xaxes(matches="x")
     figure.update_yaxes(showgrid=True)
     return drawn
+
+
+def _lines(
+    machines: Mapping[str, MethodsBenchmark],
+    groups: Mapping[str, Sequence[MethodsPoint]],
+    ratios: Mapping[str, Mapping[MethodsPoint, Ratio]],
+) -> Iterator[str]:
+    """The rows of the chart in words, for each machine."""
+    for machine, result in machines.items():
+        if len(machines) > 1:
+            yield from ("", f"{machine}:")
+        for name, group in groups.items():
+            if group:
+                yield f"{name}:"
+            yield from (result.line(point) for point in group if point in ratios[machine])
 
 
 def _each(values: Mapping[str, object]) -> str:

@@ -543,7 +543,7 @@ def test_what_plan_says_is_what_run_does(device, taken, monkeypatch):
         st.sets(st.sampled_from(KERNELS)),
         st.sampled_from(["weights", "x", "nothing", "no_grad", "hook"]),
     )
-    @settings(phases=[Phase.generate])  # to shrink a failure takes minutes
+    @settings(phases=[Phase.generate], max_examples=60)  # to shrink a failure takes minutes
     def holds(rnn, lengths, fast, gradient):
         rnn.requires_grad_(gradient != "nothing" and gradient != "x")
         shape = (len(lengths), max(lengths)) if rnn.batch_first else (max(lengths), len(lengths))
@@ -582,7 +582,7 @@ def gpu(monkeypatch):
 
 def test_without_measured_constants_a_gpu_packs(gpu, taken):
     @given(modules(hidden=(2, 64, 300), device="meta"), batches, st.booleans())
-    @settings(phases=[Phase.generate])  # to shrink a failure takes minutes
+    @settings(phases=[Phase.generate], max_examples=60)  # to shrink a failure takes minutes
     def holds(rnn, lengths, training):
         ragged = len(set(lengths)) > 1
         planned = pv.plan(rnn, lengths, training=training)

@@ -422,14 +422,14 @@ def test_files_are_found_from_any_folder_of_the_checkout(tmp_path, monkeypatch):
     folder = tmp_path / "notebooks" / "recorded"
     folder.mkdir(parents=True)
     for name in ("methods_b.json", "methods_a.json", "racetrack.json", "other.json"):
-        (folder / name).write_text("{}")
+        (folder / name).write_text('{"packviz": "methods", "version": 1}')
     for here in (tmp_path, tmp_path / "notebooks", folder):
         monkeypatch.chdir(here)
-        assert recorded.find("methods_a.json") == folder / "methods_a.json"
+        assert recorded.load("methods_a.json", "methods", 1)
         assert recorded.available("methods") == ["methods_a.json", "methods_b.json"]
     assert recorded.available("none") == []
     with pytest.raises(ValueError, match=r"there is no result file 'b\.json', here or in a folder recorded/ above"):
-        recorded.find("b.json")
+        recorded.load("b.json", "methods", 1)
 
 
 def test_what_no_json_can_hold_is_not_written(tmp_path):

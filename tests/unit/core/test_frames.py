@@ -26,7 +26,7 @@ def frames(call):
     [
         (lambda: pack_padded_sequence(torch.zeros(3, 2), [1, 2]), "torch"),
         (lambda: json.loads("x"), "json"),
-        (lambda: pv.Layout([0]), "packviz"),
+        (lambda: pv.Layout([-1]), "packviz"),
         (lambda: np.stack([]), "numpy"),
     ],
 )
