@@ -68,6 +68,7 @@ assert torch.isclose(unmasked / masked, torch.tensor(32 / 54))
 # `packed.data`, which has one row for each real cell. Put the result back with `_replace(data=…)`, which keeps the order.
 
 # %%
+torch.manual_seed(1)
 x = pad_sequence([torch.randn(n, 4) for n in lengths], batch_first=True)
 packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
 targets = pack_padded_sequence(target, lengths, batch_first=True, enforce_sorted=False)
@@ -138,6 +139,7 @@ assert (over_all.running_var > 10 * over_real.running_var).all()
 # padded keys get some of it. Here are the weights for the two queries of sequence c, in percent:
 
 # %%
+torch.manual_seed(2)
 attention = torch.nn.MultiheadAttention(4, 1, batch_first=True, bias=False)
 _, unmasked = attention(x, x, x)
 output, weights = attention(x, x, x, key_padding_mask=~mask)
@@ -178,10 +180,15 @@ batches = [batch(sentences()[i : i + 32]) for i in range(0, 512, 32)]
 
 
 # %%
-def train(use_mask, epochs=6):
+def new_model():
     torch.manual_seed(0)
-    embedding, gru, linear = torch.nn.Embedding(201, 8), torch.nn.GRU(8, 16, batch_first=True), torch.nn.Linear(16, 1)
-    model = torch.nn.ModuleList([embedding, gru, linear]).double()
+    layers = torch.nn.Embedding(201, 8), torch.nn.GRU(8, 16, batch_first=True), torch.nn.Linear(16, 1)
+    return torch.nn.ModuleList(layers).double()
+
+
+# %%
+def train(use_mask, epochs=6):
+    embedding, gru, linear = model = new_model()
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     losses = torch.zeros(2, epochs)  # in each epoch: the loss that was used, and the loss at the real words
     for epoch in range(epochs):

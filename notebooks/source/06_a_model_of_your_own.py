@@ -31,6 +31,7 @@ from torch.utils.data import DataLoader, Dataset
 import packviz as pv
 from packviz.lessons import ask, checks
 
+# %%
 ids = [[3, 1, 4], [1, 5, 9, 2, 6], [5, 3], [5, 8, 9, 7]]
 labels = [0, 1, 0, 1]
 
@@ -100,6 +101,7 @@ class Classifier(nn.Module):
         return self.out(torch.cat([h_n[-2], h_n[-1]], dim=1))
 
 
+# %%
 torch.manual_seed(0)
 model = Classifier()
 h_n = model.final_states(x, lengths)

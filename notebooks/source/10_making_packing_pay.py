@@ -80,7 +80,7 @@ for T in (32, 64):
 # %% tags=["claims"]
 assert torch.equal(gathered, packed.data)
 assert torch.equal(scattered, padded)
-assert written(output).endswith("in 3 nodes")
+assert written(output).endswith(" in 5 nodes")  # whatever the lengths
 
 # %% [markdown]
 # When the number of steps doubles, torch writes four times as many bytes, and packviz twice as many.
@@ -216,6 +216,7 @@ def results(rnn, x, lengths, method=None):
     return output, *final, *torch.autograd.grad(loss, [x, *rnn.parameters()])
 
 
+# %%
 torch.manual_seed(0)
 lengths = [9, 2, 5, 5, 1, 7]  # in any order
 x = torch.randn(6, 9, 4)
@@ -283,7 +284,6 @@ for point in untuned.points:
 # - **Other machines.** Call `pv.calibrate().use()` to measure the constants of yours, which takes minutes.
 # - **A GPU.** There, cuDNN runs packed RNNs itself. Nothing on this page was measured on a GPU, so `auto` uses torch's
 #   packed RNN there, between packviz's pack and pad, until you call `pv.calibrate("cuda").use()`.
-# - **Dropout between layers** is drawn in another order, so the same seed gives other numbers.
 #
 # ## Exercise
 #

@@ -65,15 +65,15 @@ ask("who wants which order")
 torch.manual_seed(0)
 documents = [torch.randn(n, 4) for n in lengths.tolist()]  # 4 features per token
 flat = torch.cat(documents)
-linear, rnn = torch.nn.Linear(4, 4), torch.nn.RNN(4, 4)
-convolution = torch.nn.Conv1d(4, 4, kernel_size=3, padding=1)
+linear, rnn, convolution = torch.nn.Linear(4, 4), torch.nn.RNN(4, 4), torch.nn.Conv1d(4, 4, 3, padding=1)
 layers = {
     "Linear": linear,
     "convolution": lambda x: convolution(x.T).T,
     "RNN": lambda x: rnn(x)[0],
     "attention": lambda x: F.scaled_dot_product_attention(x, x, x),
 }
-errors, rows = {"alone": torch.zeros(10)}, ["a0", "a1", "a2", "a3", "a4", "b0", "b1", "b2", "c0", "c1"]
+rows = "a0 a1 a2 a3 a4 b0 b1 b2 c0 c1".split()
+errors = {"alone": torch.zeros(10)}
 for name, layer in layers.items():
     alone = torch.cat([layer(document) for document in documents])
     errors[f"{name}, on flat rows"] = (layer(flat) - alone).abs().amax(1)
