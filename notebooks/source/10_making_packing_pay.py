@@ -14,7 +14,7 @@
 #
 # > **In short.** Replace pack → RNN → pad by `output, final = pv.run(rnn, x, lengths)`. On a CPU this is usually faster,
 # > and it gives the same results up to rounding. If you cannot change the code, call `pv.patch_torch()` before it runs.
-# > That speeds up packing and padding, but not the RNN.
+# > That speeds up packing and padding only.
 #
 # ## Packing with an index
 #
@@ -127,8 +127,7 @@ ten = [16, 15, 15, 14, 9, 9, 8, 4, 3, 3]
 pv.draw.Stairs(ten, [0, 4, 9, 16])
 
 # %% [markdown]
-# Hatched cells are padding that is computed, and the empty area is not computed at all. With one rectangle, everything is
-# computed, as if padded. With one for every distinct length, no padding is computed.
+# Hatched cells are padding that is computed. With one rectangle, all of it is, and with one for every distinct length, none.
 #
 # *Where* to cut depends on the lengths alone: the cuts should leave out as many cells as possible. *How many* cuts pay off
 # depends on what a call costs, compared with a cell. The chart in the panel predicts the time from rates that were
@@ -251,8 +250,7 @@ benchmark.by_machine(benchmark.recordings(("padded", "packed", "drop-in", "run")
 
 # %% [markdown]
 # The next chart compares the methods with torch on batches for which nothing was tuned: neither
-# these sizes nor these lengths were used to choose the constants by which `auto` decides. They were measured on the same
-# machine, though. To the left of the line at 1, a method is faster than torch's *padded* RNN, whose final states are wrong.
+# these sizes nor these lengths were used to choose the constants by which `auto` decides. But the machine was the same. To the left of the line at 1, a method is faster than torch's *padded* RNN, whose final states are wrong.
 
 # %%
 untuned = methods_benchmark.recorded("untuned_cpu.json")

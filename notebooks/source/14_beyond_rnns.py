@@ -39,6 +39,7 @@ ask("rows that stay")
 # %%
 lengths = torch.tensor([5, 3, 2])
 cu_seqlens = F.pad(lengths.cumsum(0), (1, 0)).int()
+rows = ["a0", "a1", "a2", "a3", "a4", "b0", "b1", "b2", "c0", "c1"]
 print("cu_seqlens:", cu_seqlens.tolist())
 pv.show(lengths, flat=True)
 
@@ -72,7 +73,6 @@ layers = {
     "RNN": lambda x: rnn(x)[0],
     "attention": lambda x: F.scaled_dot_product_attention(x, x, x),
 }
-rows = "a0 a1 a2 a3 a4 b0 b1 b2 c0 c1".split()
 errors = {"alone": torch.zeros(10)}
 for name, layer in layers.items():
     alone = torch.cat([layer(document) for document in documents])
