@@ -61,7 +61,7 @@ assert first != second
 # %%
 from packviz.explorers import BatchingExplorer
 
-explorer = BatchingExplorer(lengths, workers=1)
+explorer = BatchingExplorer([len(sentence) for sentence in sentences()], workers=1)
 explorer
 
 # %% tags=["claims"]

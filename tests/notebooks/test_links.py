@@ -34,7 +34,12 @@ def broken(path: Path) -> list[str]:
     return [str(target) for target in targets(path) if not target.exists()]
 
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+# The links of docs/front.md are those of the web site, and its build fails if one of them is dead.
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted({*(ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "front.md"}),
+]
 
 
 @pytest.mark.parametrize("path", [*PAGES, *NOTEBOOKS], ids=lambda path: path.relative_to(ROOT).as_posix())
