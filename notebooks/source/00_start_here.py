@@ -62,7 +62,7 @@ ask("padding gained")
 
 # %% [markdown]
 # Now move slider **a**, either with the mouse or with the arrow keys after a click. The picture should follow. If it does
-# not, choose *Run → Run All Cells*. A page on the web, such as on GitHub, shows a still picture only.
+# not, choose *Run → Run All Cells*. On GitHub, the picture stands still, because no Python runs there.
 
 # %%
 from packviz.explorers import PaddingExplorer
