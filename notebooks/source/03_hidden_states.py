@@ -216,8 +216,8 @@ assert not example.agrees.h_n
 
 # %% [markdown]
 # The backward pass multiplies the gradient of each padding step, which is zero, by the NaN in it, and 0 · NaN is NaN.
-# After one step of the optimiser, every weight is NaN. So fill the padding with zeros, or pack. This is the one case in
-# which padding breaks the gradients of a loss on real steps.
+# After one step of the optimiser, every weight is NaN. So fill the padding with zeros, or pack. (The same
+# happens with infinity.)
 #
 # ## Right without packing
 #

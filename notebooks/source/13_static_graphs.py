@@ -192,6 +192,8 @@ def forward(self, x, lengths):
     return self.lstm(packed)[1]
 """
 assert typed.result.rules == ["size", "size"]
+
+# %% tags=["claims"]
 rules = {network: pv.check_static(network(), (x, lengths)).rules for network in networks.GUIDE[1:]}
 assert rules == {
     networks.Sorted: ["total_length"],

@@ -207,6 +207,7 @@ def rotated(x, position):  # RoPE: pairs of features, turned by an angle that gr
     return torch.view_as_real(torch.view_as_complex(x.view(-1, 2, 2)) * torch.polar(torch.ones(()), angle)).flatten(1)
 
 
+# %% tags=["claims"]
 def from_alone(place, position, mask):
     def at(x, position, **mask):
         q = k = place(x, position)[None]

@@ -142,7 +142,7 @@ class TradeOff(Drawing):
             cursor = {label: ((self.at, 0.0), (self.at, values[at]))}
             plots.append([Plot(what, curves, [self.at], cursor, "", log_x=True)])
         title = f"Predicted to be fastest: {text.count(self.best, 'rectangle')}"
-        axis = f"rectangles: 1 is padding, {calls[-1]:,} packing" if calls[-1] > 1 else "rectangles"
+        axis = f"rectangles: 1 is padding, {calls[-1]:,} have none" if calls[-1] > 1 else "rectangles"
         whole = Sweep(title, plots, (), (), "", axis, 230).sheet(theme)
         whole.description = self.to_text()
         return whole
