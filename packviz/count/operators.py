@@ -47,7 +47,7 @@ class Operator(NamedTuple):
     bytes: int
 
 
-class Counting(private.OperatorMode):  # type: ignore[misc]
+class Counting(private.operator_mode()):  # type: ignore[misc]
     """Counts every operator that is called under it.
 
     Autograd runs CPU work in the thread that asks for it, where a mode sees it; for other devices in threads of their

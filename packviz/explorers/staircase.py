@@ -129,7 +129,7 @@ class StaircaseExplorer(Panel):
 
         from packviz.bench.rnn_calls import one_pass  # noqa: PLC0415
         from packviz.bench.timing import measure  # noqa: PLC0415
-        from packviz.ops.running import Staircase, run  # noqa: PLC0415
+        from packviz.ops.running import run  # noqa: PLC0415
 
         stairs, spec = self.shown, self._spec()
         n = stairs.layout.lengths.tolist()
@@ -139,7 +139,7 @@ class StaircaseExplorer(Panel):
             x = torch.randn(max(n), len(n), spec.input_size).requires_grad_()
 
         def step(cuts: Cuts) -> Callable[[], Any]:
-            return one_pass(lambda: run(rnn, x, n, method=Staircase(cuts)), [x, *rnn.parameters()])
+            return one_pass(lambda: run(rnn, x, n, method=cuts), [x, *rnn.parameters()])
 
         name = ONE if stairs.calls == 1 else f"{stairs.calls} rectangles"
         calls = {ONE: step((0, max(n))), name: step(stairs.cuts)}

@@ -126,12 +126,10 @@ class Costs(HasText):
         raise ValueError(f"{os.fspath(path)} does not hold the costs of a run")
 
     def to_text(self) -> str:
-        """A line for each key, in nanoseconds."""
-        wide = max(map(len, self.seconds), default=0)
-        heads = [f"{term:>17}" for term in TERMS]
-        lines = [f"{self.device}, nanoseconds for each", " " * wide + "".join(heads)]
+        """Returns a line for each key, in nanoseconds, without the terms that are 0."""
+        lines = [f"{self.device}, nanoseconds for each"]
         for name, row in self.seconds.items():
-            lines.append(name.ljust(wide) + "".join(f"{1e9 * row.get(term, 0.0):17.3g}" for term in TERMS))
+            lines.append(f"{name}: {'; '.join(f'{term} {1e9 * row[term]:.3g}' for term in row if row[term])}")
         return "\n".join([*lines, origin(self.provenance) if self.provenance else "not measured"])
 
 
@@ -159,20 +157,13 @@ class Plan(HasText):
         method: the one to use.
         cuts: its cuts, if it has rectangles.
         seconds: the predicted time of each method that may be the fastest; empty if a rule decides.
-        rule: the rule that decides; empty if the predicted times do.
-        measured_on: provenance of the constants behind the predicted times; empty if a rule decides.
+        reason: the rule that decides, or where the constants behind the predicted times were measured.
     """
 
     method: str
     cuts: tuple[int, ...]
     seconds: Mapping[str, float]
-    rule: str = ""
-    measured_on: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def reason(self) -> str:
-        """The rule that decides, or where the constants behind the predicted times were measured."""
-        return self.rule or origin(self.measured_on)
+    reason: str
 
     def to_text(self) -> str:
         """The predicted times, shortest first, the method, and the reason."""
@@ -298,16 +289,16 @@ def weighed(
     most = NEAR * min(seconds.values())
     method = next(method for method in seconds if seconds[method] <= most)
     cuts = cuts if method == "staircase" else uncut
-    measured_on = in_force(device, threads).measured_on(spec.mode)
-    return Plan(method, cuts, MappingProxyType(seconds), measured_on=measured_on)
+    reason = origin(in_force(device, threads).measured_on(spec.mode))
+    return Plan(method, cuts, MappingProxyType(seconds), reason)
 
 
-def staircase(spec: Spec, lengths: tuple[int, ...], *place: Any, **options: Any) -> tuple[int, ...]:
+def staircase(spec: Spec, lengths: tuple[int, ...], *place: Any) -> tuple[int, ...]:
     """Returns the cuts of the staircase that should be fastest, among staircases. Takes what `choose` does.
 
     Without measured constants it is the one with the fewest cells, of up to four rectangles.
     """
-    if each := rates(spec, *place, **options):
+    if each := rates(spec, *place):
         return best_cuts(lengths, each["staircase"])
     return best_cuts(lengths, Rates(0, 0, 0, 1), min(4, len(set(lengths))))
 

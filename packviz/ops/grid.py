@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,37 +18,27 @@ MOST_SHAPES = 4
 """For how many shapes of padded tensors the indices of a batch are kept."""
 
 
-class Rows(NamedTuple):
-    """One rectangle of cells, time-major.
-
-    Attributes:
-        steps: `t`, its time steps.
-        sequences: `n`, its sequences.
-        rows: `(t · n,)` which row of a tensor each cell is. No row is there twice.
-        waste: which of the cells are padding.
-    """
-
-    steps: int
-    sequences: int
-    rows: Tensor
-    waste: Tensor
-
-
-class Cells:
+class _Cells:
     """Some rectangles of cells, anywhere among the rows of a tensor."""
 
-    def __init__(self, rectangles: Sequence[Rows], n_rows: int) -> None:
-        """Takes the rectangles, and how many rows the tensor has."""
+    def __init__(self, rectangles: Sequence[tuple[int, int, Tensor, Tensor]], n_rows: int) -> None:
+        """Takes the rectangles, and the number of rows of the tensor.
+
+        Args:
+            rectangles: of each its `t` time steps, its `n` sequences, `(t · n,)` the row of the tensor that each cell
+                is, all of them different, and which of the cells are padding.
+            n_rows: of the tensor.
+        """
         self._rectangles, self._n_rows = rectangles, n_rows
 
     def take(self, x: Tensor, features: int) -> list[Tensor]:
         """The rectangles `(t, n, F)` out of a tensor: zero at padding."""
-        flat = x.reshape(-1, features)
-        taken = [(flat.index_select(0, one.rows), one) for one in self._rectangles]
-        return [
-            (cells.index_fill_(0, one.waste, 0) if len(one.waste) else cells).view(one.steps, one.sequences, -1)
-            for cells, one in taken
-        ]
+        flat, taken = x.reshape(-1, features), []
+        for steps, sequences, rows, waste in self._rectangles:
+            cells = flat.index_select(0, rows)
+            cells = cells.index_fill_(0, waste, 0) if len(waste) else cells
+            taken.append(cells.view(steps, sequences, -1))
+        return taken
 
     def put(self, values: Sequence[Tensor], shape: tuple[int, ...], padding_value: float) -> Tensor:
         """A tensor of this shape with the rectangles where they belong, and `padding_value` elsewhere."""
@@ -62,16 +51,16 @@ class Cells:
     def _origin(self) -> Tensor:
         """`(n_rows,)` which cell each row of the tensor is; one more than there are at padding."""
         with torch.inference_mode(False):  # else autograd could not keep it
-            rows = torch.cat([rectangle.rows for rectangle in self._rectangles])
+            rows = torch.cat([own for _, _, own, _ in self._rectangles])
             cells, start = torch.arange(len(rows), device=rows.device), 0
-            for rectangle in self._rectangles:
-                cells[start : start + len(rectangle.rows)].index_fill_(0, rectangle.waste, len(rows))
-                start += len(rectangle.rows)
+            for _, _, own, waste in self._rectangles:
+                cells[start : start + len(own)].index_fill_(0, waste, len(rows))
+                start += len(own)
             return cells.new_full((self._n_rows,), len(rows)).index_copy_(0, rows, cells)
 
 
-class Whole:
-    """Rectangles that all have every sequence, in the caller's order: slices of a padded batch, as `Cells`.
+class _Whole:
+    """Rectangles that all have every sequence, in the caller's order: slices of a padded batch, as `_Cells`.
 
     A tensor may hold the features of two directions side by side, where there is one rectangle.
     """
@@ -90,7 +79,7 @@ class Whole:
         self._shape, self._spans, self._padding, self._waste = shape, spans, padding, waste
 
     def take(self, x: Tensor, features: int) -> list[Tensor]:
-        """See `Cells`. What has no padding is a view."""
+        """See `_Cells`. What has no padding is a view."""
         taken = []
         for part in self._time_major(x).split(features, 2):  # type: ignore[no-untyped-call]
             for (start, end), waste in zip(self._spans, self._waste, strict=True):
@@ -102,7 +91,7 @@ class Whole:
         return taken
 
     def put(self, values: Sequence[Tensor], shape: tuple[int, ...], padding_value: float) -> Tensor:
-        """See `Cells`."""
+        """See `_Cells`."""
         out, steps = values[0].new_empty(shape), self._spans[-1][1]
         rows = self._time_major(out)
         torch.cat([*values], 0 if len(self._spans) > 1 else 2, out=rows[:steps])
@@ -151,7 +140,7 @@ class Grid:
         self.ends = list(zip(found[count : 2 * count], left, strict=True))
         self.order: Tensor | None = found[-2] if is_ordered else None
         self.rank: Tensor | None = found[-1] if is_ordered else None
-        self._cells: dict[tuple[Padded, range, int], Cells | Whole] = {}
+        self._cells: dict[tuple[Padded, range, int], _Cells | _Whole] = {}
 
     def mark(self, i: int, like: Tensor) -> Tensor:
         """`(t, n, 1)` a column that is 1 at the padding of a rectangle and 0 elsewhere."""
@@ -159,27 +148,26 @@ class Grid:
             like.new_zeros(like.shape[0] * like.shape[1], 1).index_fill_(0, self.waste[i], 1).view(*like.shape[:2], 1)
         )
 
-    def source(self, shape: Padded, direction: int) -> Cells | Whole:
+    def source(self, shape: Padded, direction: int) -> _Cells | _Whole:
         """Where the cells of one direction are in a padded batch. The reverse one (1) begins at each sequence's end."""
         return self._found(shape, range(direction, direction + 1), 1)
 
-    def target(self, shape: Padded, directions: int) -> Cells | Whole:
+    def target(self, shape: Padded, directions: int) -> _Cells | _Whole:
         """Where the cells of all directions, one after the other, are in a padded batch of rows `(…, …, D)`."""
         return self._found(shape, range(directions), directions)
 
-    def _found(self, shape: Padded, which: range, directions: int) -> Cells | Whole:
+    def _found(self, shape: Padded, which: range, directions: int) -> _Cells | _Whole:
         key = shape, which, directions
         if key not in self._cells:
             if len(self._cells) == 2 * MOST_SHAPES:
                 self._cells.clear()
-            if self.order is None and directions == 1 and which == range(1):
-                padding = np.flatnonzero(np.concatenate(self._masks))
-                self._cells[key] = Whole(shape, [(a, b) for a, b, _ in self.rectangles], padding, self.waste)
-            else:
-                self._cells[key] = self._scattered(shape, which, directions)
+            self._cells[key] = self._find(*key)
         return self._cells[key]
 
-    def _scattered(self, shape: Padded, which: range, directions: int) -> Cells:
+    def _find(self, shape: Padded, which: range, directions: int) -> _Cells | _Whole:
+        if self.order is None and directions == 1 and which == range(1):
+            padding = np.flatnonzero(np.concatenate(self._masks))
+            return _Whole(shape, [(a, b) for a, b, _ in self.rectangles], padding, self.waste)
         found: list[IntArray] = []
         for d in which:
             for (a, b, n), mask in zip(self.rectangles, self._masks, strict=True):
@@ -192,18 +180,18 @@ class Grid:
                 found.append(rows.ravel())
         each = [(b - a, n, waste) for (a, b, n), waste in zip(self.rectangles, self.waste, strict=True)] * len(which)
         placed_rows = placed(self._device, *found)
-        cells = [Rows(steps, n, rows, waste) for (steps, n, waste), rows in zip(each, placed_rows, strict=True)]
-        return Cells(cells, shape.batch * shape.steps * directions)
+        cells = [(steps, n, rows, waste) for (steps, n, waste), rows in zip(each, placed_rows, strict=True)]
+        return _Cells(cells, shape.batch * shape.steps * directions)
 
 
-def taken(x: Tensor, features: int, cells: Cells | Whole) -> Sequence[Tensor]:
+def taken(x: Tensor, features: int, cells: _Cells | _Whole) -> Sequence[Tensor]:
     """`cells.take`, which can be differentiated any number of times."""
     take, shape = (lambda x: tuple(cells.take(x, features))), x.shape
     found: Sequence[Tensor] = mapped(take, take, lambda *values: cells.put(values, shape, 0.0), x)
     return found
 
 
-def put(values: Sequence[Tensor], shape: tuple[int, ...], cells: Cells | Whole, padding_value: float) -> Tensor:
+def put(values: Sequence[Tensor], shape: tuple[int, ...], cells: _Cells | _Whole, padding_value: float) -> Tensor:
     """`cells.put`, which can be differentiated any number of times."""
     features = values[0].shape[-1]
     found: Tensor = mapped(

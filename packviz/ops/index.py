@@ -135,23 +135,13 @@ class Index:
         self.n_rows = int(sizes.sum())
         self._padded: dict[tuple[int, bool], Route] = {}
 
-    @property
-    def batch_size(self) -> int:
-        """`B`, the number of sequences."""
-        return len(self.lengths)
-
-    @property
-    def longest(self) -> int:
-        """Time steps of the longest sequence."""
-        return len(self.sizes)
-
     def padded(self, steps: int, batch_major: bool) -> Route:
         """The route to a padded batch of so many time steps, flat from `(B, T)` if `batch_major`, else `(T, B)`."""
-        key = (steps, batch_major)
+        key, batch = (steps, batch_major), len(self.lengths)
         if key not in self._padded:
             step, sequence = self._steps_and_sequences()
-            rows = sequence.mul(steps).add_(step) if batch_major else step.mul_(self.batch_size).add_(sequence)
-            self._padded[key] = Route(rows, steps * self.batch_size)
+            rows = sequence.mul(steps).add_(step) if batch_major else step.mul_(batch).add_(sequence)
+            self._padded[key] = Route(rows, steps * batch)
         return self._padded[key]
 
     def joined(self) -> Route:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -81,7 +81,7 @@ def is_fused(mode: str, x: Tensor, projected: bool) -> bool:
     if mode != "LSTM" or projected or x.dtype != torch.float32 or not x.is_cpu:
         return False
     onednn: Any = torch.backends.mkldnn
-    return onednn.is_available() and onednn.enabled and private.has_fused_lstm()
+    return bool(onednn.is_available() and onednn.enabled)
 
 
 def has_padded_kernel(mode: str, x: Tensor, projected: bool, device: str) -> bool:
@@ -104,7 +104,7 @@ def rectangle(
         out, h = private.kernel(mode)(x, h[None], weights, bias, 1, 0.0, grad, False, False)
         return out, h[0], None
     if grad and is_fused(mode, x, len(weights) % 2 == 1):
-        return Fused.apply(reverse, x, h, c, *weights)  # type: ignore[no-untyped-call,no-any-return]
+        return _Fused.apply(reverse, x, h, c, *weights)  # type: ignore[no-untyped-call,no-any-return]
     if reverse:
         return _fused(False, True, x, h, c, *weights)[:3]
     out, h, c = private.kernel("LSTM")(x, (h[None], c[None]), weights, bias, 1, 0.0, grad, False, False)
@@ -129,30 +129,29 @@ def in_one_piece(weights: Sequence[Tensor]) -> Sequence[Tensor]:
     return [*views[:2], *views[len(laid) - len(biases) :], *views[2 : len(laid) - len(biases)]]
 
 
-def aliases(inputs: Sequence[Tensor | None]) -> list[Any]:
-    """The inputs of a function under other names.
-
-    One input may have been made of another: a state of the weights, say. What is made of these names leads to each
-    input on the function's own paths only, so that none is counted twice.
-    """
-    return [x if x is None else x.view_as(x) for x in inputs]
-
-
 def gradients_again(
-    outputs: Sequence[Tensor | None], gradients: Sequence[Tensor | None], inputs: Sequence[Tensor | None]
+    function: Callable[..., Sequence[Tensor | None]],
+    inputs: Sequence[Tensor | None],
+    gradients: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
-    """The gradients of a function computed anew by operators that can be differentiated again, for a `backward`.
+    """Computes the gradients of a function by operators that can be differentiated again, for a `backward`.
 
-    `inputs` are `aliases` of its own, from which `outputs` were made.
+    Args:
+        function: computes the results anew from the inputs, by such operators.
+        inputs: of the function.
+        gradients: those of the results.
     """
-    pairs = [(o, g) for o, g in zip(outputs, gradients, strict=True) if o is not None and g is not None]
+    # One input may have been made from another, such as a state from the weights. From views of them, gradients reach
+    # each input on the function's own paths only, so none is counted twice.
+    inputs = [x if x is None else x.view_as(x) for x in inputs]
+    pairs = [(o, g) for o, g in zip(function(*inputs), gradients, strict=True) if o is not None and g is not None]
     outs, grads = zip(*pairs, strict=True)
     sources = [x for x in inputs if x is not None and x.requires_grad]
     found = iter(torch.autograd.grad(outs, sources, grads, create_graph=True, allow_unused=True))
     return [next(found) if x is not None and x.requires_grad else None for x in inputs]
 
 
-class Fused(torch.autograd.Function):
+class _Fused(torch.autograd.Function):
     """oneDNN's LSTM in one direction. torch can differentiate it once; here its backward can be differentiated too."""
 
     @staticmethod
@@ -170,17 +169,7 @@ class Fused(torch.autograd.Function):
         """Gradients of the three results."""
         x, h, c, out, h_n, c_n, space, *weights = ctx.saved_tensors
         if torch.is_grad_enabled():
-            x, h, c, *weights = aliases((x, h, c, *weights))
-            # torch's kernel for packed data can be differentiated any number of times.
-            along = x.flip(0) if ctx.reverse else x
-            sizes = torch.full((x.shape[0],), x.shape[1], device="cpu")
-            options = len(weights) == 4, 1, 0.0, True, False
-            kernel = private.kernel("LSTM")
-            with torch.autocast("cpu", enabled=False):
-                again, *states = kernel(along.flatten(0, 1), sizes, (h[None], c[None]), weights, *options)
-            again = again.view_as(out)
-            outputs = again.flip(0) if ctx.reverse else again, *(state[0] for state in states)
-            return None, *gradients_again(outputs, gradients, (x, h, c, *weights))
+            return None, *gradients_again(functools.partial(_plain, ctx.reverse), (x, h, c, *weights), gradients)
         options = _LSTM, c.shape[1], 1, True, True, False, [], False  # type: ignore[assignment]
         x, h, c = x.contiguous(), h.contiguous(), c.contiguous()
         results = h, c, out, h_n, c_n, *gradients
@@ -196,6 +185,16 @@ def _fused(
     arguments = [t.detach().contiguous() for t in (x, *_four(weights), h, c)]  # oneDNN reads memory as it lies
     with torch.set_grad_enabled(train):  # without, the operator keeps nothing for its backward
         return private.fused_lstm(*arguments, reverse, *options)  # type: ignore[no-any-return]
+
+
+def _plain(reverse: bool, x: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
+    """The same by torch's kernel for packed data, which can be differentiated any number of times."""
+    along, sizes = x.flip(0) if reverse else x, torch.full((x.shape[0],), x.shape[1], device="cpu")
+    options = len(weights) == 4, 1, 0.0, True, False
+    with torch.autocast("cpu", enabled=False):
+        out, *states = private.kernel("LSTM")(along.flatten(0, 1), sizes, (h[None], c[None]), weights, *options)
+    out = out.view(*x.shape[:2], -1)
+    return out.flip(0) if reverse else out, *(state[0] for state in states)
 
 
 _LSTM = 2

@@ -129,9 +129,9 @@ def masked_loss(
         NaN, most losses turn that zero into NaN again. Pass the function instead.
 
     Raises:
-        TypeError: `loss` is neither a function nor a floating-point tensor, or the arguments after it do not fit it.
-        ValueError: `loss` is already reduced, the tensors or the lengths do not fit each other, or there is no such
-            `reduction`.
+        TypeError: `loss` is neither a function nor a tensor, or the arguments after it do not fit it.
+        ValueError: `loss` is already reduced or not floating-point, the tensors or the lengths do not fit each other,
+            or there is no such `reduction`.
 
     Examples:
         >>> import packviz as pv, torch
@@ -189,21 +189,20 @@ def _check_call(loss: Any, is_function: bool, tensors: Sequence[Any], lengths: A
                 " two dimensions, batch and time; classes come third, as in logits (B, T, C) and targets (B, T)"
             )
         return
-    if isinstance(loss, Module):
-        raise TypeError(f"loss is a {type(loss).__name__}; give a function and its options: {_FUNCTION_FIRST}")
     if not isinstance(loss, Tensor):
-        raise TypeError(f"loss must be a function or a floating-point tensor, got {type(loss).__name__}")
+        given = type(loss).__name__
+        raise TypeError(
+            f"loss is a {given}; give a floating-point tensor, or a function and its options: {_FUNCTION_FIRST}"
+        )
     if tensors or options:
         raise TypeError(
             "after a loss per element come the lengths alone; to compute the loss from predictions and targets, give"
             f" its function first: {_FUNCTION_FIRST}"
         )
-    if not loss.is_floating_point():
-        raise TypeError(f"loss must be a floating-point tensor, got a tensor of {loss.dtype}; call .float()")
-    if loss.ndim < 2:
+    if not loss.is_floating_point() or loss.ndim < 2:
         raise ValueError(
-            f"loss has shape {tuple(loss.shape)}, it needs a batch and a time dimension: compute it with"
-            f' reduction="none", and shape it as the batch is shaped; or let it be computed: {_FUNCTION_FIRST}'
+            f"loss is {loss.dtype} of shape {tuple(loss.shape)}; give floating-point numbers with a batch and a time"
+            f' dimension, computed with reduction="none", or let the loss be computed: {_FUNCTION_FIRST}'
         )
 
 
@@ -358,7 +357,10 @@ def _check_padding(x: Tensor, n: Tensor, batch: Padded, mask: Tensor | None, sid
     if not lost and not blank:
         return
     what = f"values in the padding that are not {value} and would be lost", f"data that begins or ends with {value}"
-    problems = [f"{_rows_have(rows)} {which}" for rows, which in zip((lost, blank), what, strict=True) if rows]
+    problems = []
+    for rows, which in zip((lost, blank), what, strict=True):
+        named = ", ".join(map(str, rows[:8])) + ", …" * (len(rows) > 8)
+        problems += [f"row {named} has {which}" if len(rows) == 1 else f"rows {named} have {which}"] if rows else []
     opposite: Side = "left" if side == "right" else "right"
     hint = f"check lengths and source_side, which is {side!r} here"
     if mask is not None:
@@ -366,14 +368,6 @@ def _check_padding(x: Tensor, n: Tensor, batch: Padded, mask: Tensor | None, sid
     elif misfits(opposite) == ([], []):
         hint = f"x fits source_side={opposite!r}"
     raise ValueError(f"check_padding={value}: {', and '.join(problems)}; {hint}")
-
-
-def _rows_have(rows: list[int]) -> str:
-    """As in `rows 0, 3 and 4 have`."""
-    if len(rows) == 1:
-        return f"row {rows[0]} has"
-    named = [*map(str, rows)] if len(rows) <= 8 else [*map(str, rows[:7]), f"{len(rows) - 7} more"]
-    return f"rows {', '.join(named[:-1])} and {named[-1]} have"
 
 
 def padded_rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float) -> Tensor:
@@ -415,13 +409,9 @@ def _fitted(
     if torch.compiler.is_compiling():
         batch_first = bool(batch_first)  # a warning would break the graph
     batch = Padded.fitting(n.shape[0], x.shape, batch_first, name)
-    limit = f"the time steps of {name}"
-    _check(n, batch.steps, limit)
     moved = to_device(n, x.device)
-    if not _is_readable(n):
-        _check(moved, batch.steps, limit)  # it may have come to the CPU just now
-        moved = moved.clamp(0, batch.steps)
-    return moved, batch
+    _check(n if _is_readable(n) else moved, batch.steps, f"the time steps of {name}")
+    return moved if _is_readable(n) else moved.clamp(0, batch.steps), batch
 
 
 def whole_numbers(lengths: Lengths) -> Tensor:
@@ -438,11 +428,10 @@ def whole_numbers(lengths: Lengths) -> Tensor:
     require_dense("lengths", lengths)
     if lengths.dtype == torch.bool:
         raise ValueError(BOOLEANS)
-    if lengths.ndim != 1:
-        raise ValueError(f"lengths must be one-dimensional, got shape {tuple(lengths.shape)}: give one per sequence")
-    if lengths.is_floating_point() or lengths.is_complex():
+    if lengths.ndim != 1 or lengths.is_floating_point() or lengths.is_complex():
+        got = f"{lengths.dtype} of shape {tuple(lengths.shape)} on {lengths.device}"
         raise ValueError(
-            f"lengths must hold whole numbers, got {lengths.dtype} on {lengths.device}; convert them with .long()"
+            f"lengths must be (B,) whole numbers, got {got}; give one per sequence, converted with .long()"
         )
     return lengths.long()
 

@@ -22,7 +22,7 @@ from packviz.ops.arguments import require_padded, require_rnn
 from packviz.ops.kernels import flat_names
 from packviz.ops.masks import Lengths, whole_numbers
 from packviz.ops.private import parameters, recorded, share_names, storage
-from packviz.ops.running import Staircase, State, check_method, is_plain, run
+from packviz.ops.running import State, check_method, is_plain, run
 
 _TAKEN = (
     "Tensor x, Tensor lengths, Tensor? h_0, Tensor? c_0, Tensor[] weights,"
@@ -55,7 +55,7 @@ class Ragged(nn.Module):
         True
     """
 
-    def __init__(self, rnn: nn.RNN | nn.GRU | nn.LSTM, method: str | Staircase = "auto") -> None:
+    def __init__(self, rnn: nn.RNN | nn.GRU | nn.LSTM, method: str | Sequence[int] = "auto") -> None:
         """Wraps an RNN, without a copy.
 
         Raises:
@@ -169,21 +169,9 @@ class Ragged(nn.Module):
 _SETTINGS = ("mode", "num_layers", "bias", "batch_first", "bidirectional", "dropout")
 
 
-def _run(
-    x: Tensor,
-    lengths: Tensor,
-    h_0: Tensor | None,
-    c_0: Tensor | None,
-    weights: Sequence[Tensor],
-    mode: str,
-    bias: bool,
-    batch_first: bool,
-    bidirectional: bool,
-    total_length: int,
-    is_longest: bool,
-    padding_value: float,
-) -> list[Tensor]:
+def _run(x: Tensor, lengths: Tensor, h_0: Any, c_0: Any, weights: Sequence[Tensor], *settings: Any) -> list[Tensor]:
     """The work itself: the output, `h_n` and, of an LSTM, `c_n`."""
+    *kind, total_length, is_longest, padding_value = settings
     n, width = lengths.cpu(), int(total_length)
     if is_longest and len(n) and (longest := int(n.max())) < width:
         raise ValueError(
@@ -192,7 +180,7 @@ def _run(
         )
     state: Any = h_0 if c_0 is None else (h_0, c_0)
     with (
-        _holding(weights, mode, bias, batch_first, bidirectional) as rnn,
+        _holding(weights, *kind) as rnn,
         torch.autocast(x.device.type, enabled=False),  # the sizes and dtypes that a compiler was promised must hold
     ):
         output, states = run(rnn, x, n, state, total_length=width, padding_value=padding_value)

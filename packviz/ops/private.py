@@ -1,7 +1,8 @@
-"""Every private or undocumented name of torch that packviz leans on: what it is for, and what happens without it.
+"""Every private or undocumented name of torch that packviz uses: what it is for, and what happens without it.
 
-torch may change these in any release. No other file of packviz names them, and each is looked up when it is used: a
-torch without one makes `run` slower, or cannot be counted, and says so. No result changes.
+torch may change these in any release. No other file of packviz names them, and each is looked up when it is used. On a
+release that was not tested, `run` calls the RNN itself, which needs almost none of them. Where one is missing, packing
+takes longer or something cannot be counted, and no result changes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import functools
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, TypeVar
 from warnings import catch_warnings, simplefilter
 
@@ -35,11 +35,6 @@ IS_TESTED = _release(OLDEST) <= _release(torch.__version__) <= _release(NEWEST)
 # Operators without a documentation.
 
 
-def has_kernel(mode: str) -> bool:
-    """Whether torch's function for this `rnn.mode` is there. Without it: no, and `run` calls the module."""
-    return hasattr(torch, mode.lower())
-
-
 def kernel(mode: str) -> Callable[..., Any]:
     """This function: any number of layers, padded or packed."""
     if mode == "LSTM":
@@ -55,24 +50,15 @@ def _hush() -> None:
     """
 
     def call() -> None:
-        x, c, weight, bias = (torch.zeros(*shape, dtype=torch.float32, device="cpu") for shape in _SMALLEST)
-        with suppress(Exception), catch_warnings():
+        x, c, weight, bias = (
+            torch.zeros(n, dtype=torch.float32, device="cpu") for n in ((1, 1, 1), (1, 1, 2), (8, 1), 8)
+        )
+        with catch_warnings():
             simplefilter("ignore")
             torch.lstm(x, (x, c), [weight, weight, bias, bias, c[0]], True, 1, 0.0, False, False, False)
 
-    with ThreadPoolExecutor(1) as thread:  # which has no modes that would see it
-        thread.submit(call).result()
-
-
-_SMALLEST = ((1, 1, 1), (1, 1, 2), (8, 1), (8,))
-
-
-def has_fused_lstm() -> bool:
-    """Whether there are oneDNN's LSTM layer and its gradient, which the next two call.
-
-    Without them: no, and `run` leaves an LSTM on the CPU to torch.
-    """
-    return hasattr(torch, "mkldnn_rnn_layer") and hasattr(torch.ops.aten, "mkldnn_rnn_layer_backward")
+    with ThreadPoolExecutor(1) as thread:  # no mode that is on can see it there, and no error gets out
+        thread.submit(call)
 
 
 def fused_lstm(*taken: Any) -> Any:
@@ -86,27 +72,13 @@ def fused_lstm_backward(*taken: Any) -> Any:
 
 
 def sigmoid_backward(gradient: Tensor, y: Tensor, *, grad_input: Tensor) -> Tensor:
-    """`gradient · (1 - y) · y` of a sigmoid's result `y`, into `grad_input`.
-
-    Without it: by other operators.
-    """
-    try:
-        backward = torch.ops.aten.sigmoid_backward.grad_input
-    except AttributeError:
-        return torch.mul(gradient, (1 - y) * y, out=grad_input)
-    return backward(gradient, y, grad_input=grad_input)  # type: ignore[no-any-return]
+    """Writes `gradient · (1 - y) · y` into `grad_input`, where `y` is the result of a sigmoid."""
+    return torch.ops.aten.sigmoid_backward.grad_input(gradient, y, grad_input=grad_input)  # type: ignore[no-any-return]
 
 
 def tanh_backward(gradient: Tensor, y: Tensor, *, grad_input: Tensor) -> Tensor:
-    """`gradient · (1 - y²)` of a tanh's result `y`, into `grad_input`.
-
-    Without it: by other operators.
-    """
-    try:
-        backward = torch.ops.aten.tanh_backward.grad_input
-    except AttributeError:
-        return torch.mul(gradient, 1 - y * y, out=grad_input)
-    return backward(gradient, y, grad_input=grad_input)  # type: ignore[no-any-return]
+    """Writes `gradient · (1 - y²)` into `grad_input`, where `y` is the result of a tanh."""
+    return torch.ops.aten.tanh_backward.grad_input(gradient, y, grad_input=grad_input)  # type: ignore[no-any-return]
 
 
 # What stands on the way of a tensor or a module.
@@ -180,18 +152,14 @@ def is_compiler_loaded() -> bool:
 def recorded(call: Callable[[], Result]) -> Result:
     """Makes a call that autograd records, within an operator, where torch has switched it off below `enable_grad`.
 
-    There is no public way. `torch.func.vjp` is one in principle, but it refuses the modes that `opcheck` runs under.
-    Without it: the call is made in a thread of its own, where nothing is switched off.
+    There is no public function for this: `torch.func.vjp` refuses the modes that `opcheck` runs under. Without it, the
+    backward pass of `pv.Ragged` in a compiled program is an error.
     """
-    try:
-        keys, off = torch._C.DispatchKey, torch._C._dispatch_tls_local_exclude_set()
-        for key in (keys.AutogradFunctionality, keys.AutogradOther, keys.AutogradCPU, keys.AutogradCUDA):
-            off = off.remove(key)
-        off = off.remove(keys.ADInplaceOrView)
-        guard = torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), off)
-    except AttributeError:
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(call).result()
+    keys, off = torch._C.DispatchKey, torch._C._dispatch_tls_local_exclude_set()
+    for key in (keys.AutogradFunctionality, keys.AutogradOther, keys.AutogradCPU, keys.AutogradCUDA):
+        off = off.remove(key)
+    off = off.remove(keys.ADInplaceOrView)
+    guard = torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), off)
     with guard, torch.enable_grad():
         return call()
 
@@ -199,18 +167,11 @@ def recorded(call: Callable[[], Result]) -> Result:
 # Counting operators. Without any of these: an error, never another number.
 
 
-class _NoMode:
-    def __init__(self) -> None:
-        raise RuntimeError(f"torch {torch.__version__} has no TorchDispatchMode, by which packviz counts operators")
+def operator_mode() -> Any:
+    """Returns the class of what sees every operator that is called under it."""
+    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - only what counts needs it
 
-
-OperatorMode: Any = _NoMode
-"""What sees every operator that is called under it."""
-
-with suppress(ImportError):
-    from torch.utils import _python_dispatch
-
-    OperatorMode = getattr(_python_dispatch, "TorchDispatchMode", _NoMode)
+    return TorchDispatchMode
 
 
 def schema(function: Any) -> Any:

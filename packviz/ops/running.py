@@ -6,7 +6,6 @@ import functools
 import numbers
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -19,7 +18,7 @@ from packviz.core.cuts import rectangles
 from packviz.core.layout import Layout
 from packviz.core.padded import Padded, reading
 from packviz.core.spec import Spec
-from packviz.core.validation import require_dense, require_values
+from packviz.core.validation import at_least, require_dense, require_values
 from packviz.ops import costs, original, packing, split, staircase
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.grid import Grid
@@ -28,7 +27,6 @@ from packviz.ops.kernels import flat_weights, has_padded_kernel, is_fused, layer
 from packviz.ops.masks import Lengths, whole_numbers
 from packviz.ops.private import (
     IS_TESTED,
-    has_kernel,
     is_compiler_loaded,
     kernel,
     may_derive_otherwise,
@@ -42,26 +40,6 @@ State = Tensor | tuple[Tensor, Tensor]
 """`(L·D, B, P)`, or of an LSTM two: `(L·D, B, P)` and `(L·D, B, H)`."""
 
 
-@dataclass(frozen=True)
-class Staircase:
-    """The method `"staircase"` with cuts of your own.
-
-    Attributes:
-        cuts: rising time steps, from 0 to the longest length: what `packviz.core.cuts` deals in.
-
-    Raises:
-        TypeError: they are no whole numbers.
-    """
-
-    cuts: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        try:
-            object.__setattr__(self, "cuts", tuple(map(operator.index, self.cuts)))
-        except TypeError:
-            raise TypeError(f"cuts are {self.cuts!r}; give a sequence of whole time steps") from None
-
-
 def run(
     rnn: nn.RNN | nn.GRU | nn.LSTM,
     x: Tensor | PackedSequence,
@@ -71,7 +49,7 @@ def run(
     batch_first: bool | None = None,
     total_length: int | None = None,
     padding_value: float = 0.0,
-    method: str | Staircase = "auto",
+    method: str | Sequence[int] = "auto",
 ) -> tuple[Any, State]:
     """Runs an RNN on a padded batch: the results of pack → RNN → pad, in less time. A packed batch stays packed.
 
@@ -122,7 +100,7 @@ def run(
             own `batch_first`.
         total_length: number of time steps in the output, at least the longest length. Defaults to the longest length.
         padding_value: value that fills the padding of the output.
-        method: one of `METHODS`, or a `Staircase`.
+        method: one of `METHODS`, or the cuts of a staircase: rising time steps from 0 to the longest length.
 
     Returns:
         What `pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)`, the module and
@@ -174,7 +152,8 @@ def plan(
 
     Raises:
         TypeError: `rnn` is not an RNN.
-        ValueError: a length is not valid, or there is no such kind of device.
+        ValueError: a length is not valid.
+        RuntimeError: there is no such kind of device.
 
     Examples:
         >>> import packviz as pv
@@ -183,7 +162,7 @@ def plan(
         True
     """
     n = tuple(max(1, k) for k in Layout(lengths).lengths.tolist())
-    kind = None if device is None else _device_type(device)
+    kind = None if device is None else torch.device(device).type
     if kind not in (None, "cpu", "cuda"):
         return costs.Plan("packed", (0, max(n)), {}, f"no other method supports the device {kind}")
     if isinstance(rnn, Spec):
@@ -317,8 +296,8 @@ def _decided(batch: _Batch, method: Any) -> tuple[str, tuple[int, ...]]:
         planned = _planned(rnn, weights, n, needs_gradient())
         return planned.method, planned.cuts
     cuts: tuple[int, ...] = (0, max(n))
-    if isinstance(method, Staircase):
-        method, cuts = "staircase", method.cuts
+    if not isinstance(method, str):
+        method, cuts = "staircase", tuple(map(int, method))
         rectangles(n, cuts)  # an error if they do not fit
     elif method == "staircase":
         cuts = costs.staircase(Spec.of(rnn), *_place(rnn, weights, n, needs_gradient()))
@@ -478,13 +457,12 @@ def forget() -> None:
 def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
     """Whether the module's weights may be run without calling the module, on values that are there."""
     return (
-        is_plain(rnn)
-        and has_kernel(rnn.mode)
+        IS_TESTED
+        and is_plain(rnn)
         and is_at_hand(x)
         and type(x) in (Tensor, nn.Parameter)
         and not torch.is_autocast_enabled(x.device.type)
         and not may_derive_otherwise()
-        and IS_TESTED
     )
 
 
@@ -494,21 +472,18 @@ def is_plain(rnn: nn.RNNBase) -> bool:
     return own and not may_have_hooks(rnn)
 
 
-def _device_type(device: Any) -> str:
-    try:
-        return torch.device(device).type
-    except (RuntimeError, TypeError):  # torch lists twenty types of device
-        raise ValueError(f"device is {device!r}; give a device, such as 'cpu' or 'cuda'") from None
-
-
 def check_method(method: Any) -> None:
-    """Requires one of `METHODS` or a `Staircase`.
+    """Requires one of `METHODS` or the cuts of a staircase.
 
     Raises:
         ValueError: it is neither.
     """
-    if method not in METHODS and not isinstance(method, Staircase):
-        raise ValueError(f"method is {method!r}; choose one of {', '.join(map(repr, METHODS))}, or give a Staircase")
+    is_cuts = isinstance(method, (tuple, list)) and all(hasattr(cut, "__index__") for cut in method)
+    if method not in METHODS and not is_cuts:
+        every = ", ".join(map(repr, METHODS))
+        raise ValueError(
+            f"method is {method!r}; choose one of {every}, or give the cuts of a staircase as whole numbers"
+        )
 
 
 def _checked(
@@ -533,10 +508,8 @@ def _checked(
         raise ValueError(f"lengths[{b}] is {n[b]}, but {read}, has T = {steps}: give a length from 0 to {steps}")
     if not isinstance(padding_value, (float, numbers.Real)):  # the abstract class asks for long
         raise TypeError(f"padding_value must be a number, got {padding_value!r}")
-    if total_length is not None and (isinstance(total_length, bool) or not hasattr(total_length, "__index__")):
-        raise TypeError(f"total_length must be a whole number, got {total_length!r}")
-    if total_length is not None and total_length < max(n):
-        raise ValueError(f"total_length is {total_length}; give at least {max(n)}, the longest length")
+    if total_length is not None:
+        at_least("total_length", total_length, max(n))
     if hx is not None:
         require_states(rnn, hx, x, batch)
     return n, source

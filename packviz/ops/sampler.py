@@ -92,8 +92,3 @@ class BucketSampler(Sampler[list[int]]):
                 continue
             shares = split(self.lengths[batch], min(workers, batch.size))
             yield batch[shares[self.rank % len(shares)]].tolist()
-
-    def __repr__(self) -> str:
-        options = ("batch_size", "window", "drop_last", "seed", "num_replicas", "rank", "epoch")
-        stated = ", ".join(f"{name}={getattr(self, name)}" for name in options)
-        return f"BucketSampler({self.lengths.size} sequences, {stated})"

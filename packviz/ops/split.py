@@ -11,7 +11,7 @@ multiplied by factors that are known before: they are computed for many steps at
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 from typing import Any
 
@@ -19,10 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from packviz.core.layout import IntArray
 from packviz.core.padded import Padded
 from packviz.ops.grid import MOST_SHAPES
 from packviz.ops.index import Route, packed_rows, placed
-from packviz.ops.kernels import Layer, Result, aliases, gradients_again
+from packviz.ops.kernels import Layer, Result, gradients_again
 from packviz.ops.private import kernel, sigmoid_backward, tanh_backward
 
 BLOCK = 1 << 16
@@ -41,6 +42,7 @@ class Steps:
         order: `(B,)` the caller's index of the sequence at each rank.
         rank: `(B,)` the rank of each sequence.
         first: `(B,)` for either direction the packed row with which the sequence at each rank begins.
+        route: takes the shape of a padded tensor, and returns the `Route` from its rows to the packed ones.
     """
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
@@ -59,27 +61,21 @@ class Steps:
         last = self._starts[self._lengths - 1] + rank
         self.order, self.rank, *first = placed(device, order, np.argsort(order), rank, last)
         self.first = tuple(first)
-        self._routes: dict[Padded, Route] = {}
+        self.route = lru_cache(MOST_SHAPES)(partial(_route, self._sequence, self._step, device))
         self._before: dict[bool, Tensor] = {}
-
-    def route(self, shape: Padded) -> Route:
-        """Between the packed rows and those of such a padded tensor."""
-        if shape not in self._routes:
-            if len(self._routes) == MOST_SHAPES:
-                self._routes.clear()
-            (rows,) = placed(self._device, shape.rows(self._sequence, self._step))
-            self._routes[shape] = Route(rows, shape.batch * shape.steps)
-        return self._routes[shape]
 
     def before(self, reverse: bool) -> Tensor:
         """`(N,)` for a direction the packed row that comes before each one; any row where the sequence begins."""
         if reverse not in self._before:
-            if reverse:
-                step = np.minimum(self._step + 1, self._lengths[self._rank] - 1)
-            else:
-                step = np.maximum(self._step - 1, 0)
+            last = self._lengths[self._rank] - 1
+            step = np.minimum(self._step + 1, last) if reverse else np.maximum(self._step - 1, 0)
             (self._before[reverse],) = placed(self._device, self._starts[step] + self._rank)
         return self._before[reverse]
+
+
+def _route(sequence: IntArray, step: IntArray, device: torch.device, shape: Padded) -> Route:
+    (rows,) = placed(device, shape.rows(sequence, step))
+    return Route(rows, shape.batch * shape.steps)
 
 
 def run(
@@ -100,13 +96,12 @@ def run(
     return _Split.apply((layer, steps, target, padding_value), data, h, c, *layer.flat)  # type: ignore[no-untyped-call,no-any-return]
 
 
-def _packed(
-    layer: Layer, data: Tensor, h: Tensor, c: Tensor | None, steps: Steps, target: Padded, padding_value: float
-) -> Result:
+def _packed(how: Any, data: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor) -> Result:
     """The same from packed rows, as torch runs them: on the CPU it can be differentiated any number of times."""
+    layer, steps, target, padding_value = how
     hx = [state.index_select(1, steps.order) for state in (h, c) if state is not None]
     options = (layer.bias, 1, 0.0, torch.is_grad_enabled(), layer.directions == 2)
-    data, *final = kernel(layer.mode)(data, steps.batch_sizes, hx if c is not None else hx[0], layer.flat, *options)
+    data, *final = kernel(layer.mode)(data, steps.batch_sizes, hx if c is not None else hx[0], weights, *options)
     out = data.new_full(target.shape(data.shape[1]), padding_value).view(-1, data.shape[1])
     out = out.index_copy(0, steps.route(target).rows, data).view(target.shape(data.shape[1]))
     h_n, c_n = [state.index_select(1, steps.rank) for state in final] + [None] * (c is None)
@@ -147,10 +142,7 @@ def _backward(how: Any, kept: Sequence[Tensor], needs_data: bool, gradients: Seq
     layer, steps, target, _ = how
     inputs, saved = kept[: 3 + len(layer.flat)], kept[3 + len(layer.flat) :]
     if torch.is_grad_enabled():
-        inputs = aliases(inputs)
-        data, h, c, *weights = inputs
-        again = _packed(layer.holding(weights), data, h, c, *how[1:])
-        return None, *gradients_again(again, gradients, inputs)
+        return None, *gradients_again(partial(_packed, how), inputs, gradients)
     data, h, c, *weights = inputs
     directions, size, each = layer.directions, layer.output_size, len(saved) // layer.directions
     d_data: Tensor | None = None
@@ -170,7 +162,7 @@ def _backward(how: Any, kept: Sequence[Tensor], needs_data: bool, gradients: Seq
             dy = data.new_zeros(len(data), size)
         else:
             dy = gradients[0].reshape(-1, size).index_select(0, _of(d, directions, steps.route(target).rows))
-        gates, found = _PASSES[layer.mode][1](walk, data, *first, *saved[d * each : (d + 1) * each], dy, *running)
+        gates, found = _PASSES[layer.mode][1](walk, data, *first, saved[d * each : (d + 1) * each], dy, *running)
         if needs_data:
             d_data = gates @ own[0] if d_data is None else d_data.addmm_(gates, own[0])
         states.append(tuple(g if g is None else g.index_select(0, steps.rank) for g in running))  # type: ignore[arg-type]
@@ -261,8 +253,17 @@ def _rnn(walk: _Walk, data: Tensor, h0: Tensor, c0: None, activate: Any) -> list
 
 
 def _rnn_back(
-    walk: _Walk, data: Tensor, h0: Tensor, c0: None, y: Tensor, dy: Tensor, dh: Tensor, dc: None, slope: Any
+    walk: _Walk,
+    data: Tensor,
+    h0: Tensor,
+    c0: None,
+    saved: Sequence[Tensor],
+    dy: Tensor,
+    dh: Tensor,
+    dc: None,
+    slope: Any,
 ) -> tuple[Tensor, Gradients]:
+    (y,) = saved
     gates, before, running = torch.empty_like(y), len(dh), dh
     for rows, steps in walk.back(y.shape[1], gates, dy):
         slope(y[rows], gates[rows])
@@ -294,17 +295,9 @@ def _gru(walk: _Walk, data: Tensor, h0: Tensor, c0: None) -> list[Tensor]:
 
 
 def _gru_back(
-    walk: _Walk,
-    data: Tensor,
-    h0: Tensor,
-    c0: None,
-    y: Tensor,
-    gates: Tensor,
-    inner: Tensor,
-    dy: Tensor,
-    dh: Tensor,
-    dc: None,
+    walk: _Walk, data: Tensor, h0: Tensor, c0: None, saved: Sequence[Tensor], dy: Tensor, dh: Tensor, dc: None
 ) -> tuple[Tensor, Gradients]:
+    y, gates, inner = saved
     states = walk.states_before(h0, y)
     d_gates, d_n = torch.empty_like(gates), torch.empty_like(y)
     three, z = d_gates.view(len(y), 3, -1), gates.chunk(3, 1)[1]
@@ -345,18 +338,9 @@ def _lstm(walk: _Walk, data: Tensor, h0: Tensor, c0: Tensor) -> list[Tensor]:
 
 
 def _lstm_back(
-    walk: _Walk,
-    data: Tensor,
-    h0: Tensor,
-    c0: Tensor,
-    y: Tensor,
-    cells: Tensor,
-    gates: Tensor,
-    bent: Tensor,
-    dy: Tensor,
-    dh: Tensor,
-    dc: Tensor,
+    walk: _Walk, data: Tensor, h0: Tensor, c0: Tensor, saved: Sequence[Tensor], dy: Tensor, dh: Tensor, dc: Tensor
 ) -> tuple[Tensor, Gradients]:
+    y, cells, gates, bent = saved
     earlier = walk.states_before(c0, cells)
     d_gates, through = torch.empty_like(gates), torch.empty_like(cells)
     four, f = d_gates.view(len(y), 4, -1), gates.chunk(4, 1)[1]

@@ -93,15 +93,11 @@ def _ordered(states: Tensor | None, order: Tensor | None) -> Tensor | None:
 
 
 def _laid(weights: Sequence[Tensor], freeze: bool) -> Sequence[Tensor]:
-    """The weights for all rectangles of a layer that freeze its cell state, or do not."""
-    weights = _with_column(weights) if freeze else weights
+    """The weights for all rectangles of a layer; an LSTM's get an input column that can freeze its cell state."""
+    if freeze:
+        of_input, *others = weights
+        weights = [torch.cat([of_input, _column(len(of_input), of_input.dtype, of_input.device)], 1), *others]
     return weights if weights[0].is_cpu else in_one_piece(weights)
-
-
-def _with_column(weights: Sequence[Tensor]) -> list[Tensor]:
-    """The weights of an LSTM with an input column that freezes its cell state."""
-    of_input, *others = weights
-    return [torch.cat([of_input, _column(len(of_input), of_input.dtype, of_input.device)], 1), *others]
 
 
 @functools.lru_cache(maxsize=4)

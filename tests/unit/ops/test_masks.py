@@ -8,15 +8,12 @@ import torch
 import torch.nn.functional as F
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from torch.autograd import gradcheck, gradgradcheck
 from torch.nn.utils.rnn import PackedSequence, pack_sequence, pad_packed_sequence
 from waits import NoWaiting
 
 import packviz as pv
 
 NAN = float("nan")
-cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
 sides = st.sampled_from(["left", "right"])
 trailing = st.sampled_from([(), (1,), (3,), (2, 2)])
 
@@ -215,19 +212,6 @@ def test_align_equals_a_loop(batch, more, side, source, rest, batch_first, value
     )
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("source", ["left", "right"])
-@pytest.mark.parametrize("batch_first", [False, True])
-def test_align_gradcheck(side, source, batch_first):
-    x = padded([3, 0, 2], 4, 2, batch_first=batch_first).requires_grad_()
-
-    def run(x):
-        return pv.align(x, [3, 0, 2], padding_side=side, source_side=source, max_len=5, batch_first=batch_first)
-
-    assert gradcheck(run, x)
-    assert gradgradcheck(run, x)
-
-
 # --- unpack_to_length
 
 
@@ -269,16 +253,15 @@ CLASSES = F.cross_entropy, torch.ones(2, 5, 4), torch.ones(2, 4), [4, 2]
 REFUSED = {
     r"lengths\[1\] is -1; a sequence has at least 0": wrong(pv.real_mask, [3, -1]),
     r"lengths\[1\] is 5, more than max_len, 4": wrong(pv.real_mask, [3, 5], 4),
-    r"lengths\[0\] is 3.5: not a whole number; torch would": wrong(pv.real_mask, [3.5]),
-    r"whole numbers, got torch.float32 on meta; convert": wrong(pv.real_mask, torch.ones(1, device="meta"), 4),
-    r"one-dimensional, got shape \(2, 1\): list the number": wrong(pv.real_mask, [[3], [4]]),
+    r"whole numbers, got torch.float32 of shape \(1,\) on meta; .*\.long\(\)": wrong(
+        pv.real_mask, torch.ones(1, device="meta"), 4
+    ),
     r"booleans; .* True at real cells, .* mask.sum\(1\)": wrong(pv.real_mask, torch.tensor([True])),
     "max_len is -1; give a whole number": wrong(pv.real_mask, [1], -1),
-    "max_len is 2.5; give a whole number": wrong(pv.real_mask, [1], 2.5),
     "max_len must be given here: .* lengths on meta": wrong(pv.real_mask, torch.ones(2, dtype=int, device="meta")),
-    r'loss has shape \(\).*reduction="none"': wrong(pv.masked_loss, torch.tensor(1.0), [2]),
-    r"loss .* torch.int32; call .float\(\)": wrong(pv.masked_loss, torch.ones(2, 1).int(), [2]),
-    "loss must be a function or a floating-point tensor, got list": wrong(pv.masked_loss, [[1.0]], [1]),
+    r'loss is torch.float32 of shape \(\).*reduction="none"': wrong(pv.masked_loss, torch.tensor(1.0), [2]),
+    r"loss is torch.int32 .* give floating-point": wrong(pv.masked_loss, torch.ones(2, 1).int(), [2]),
+    "loss is a list; give a floating-point tensor, or a function": wrong(pv.masked_loss, [[1.0]], [1]),
     f"loss is a MSELoss; .* {FUNCTION_FIRST}": wrong(pv.masked_loss, torch.nn.MSELoss(), X, X, [3]),
     f"after a loss per element .* {FUNCTION_FIRST}": wrong(pv.masked_loss, X, X, [3]),
     f"a loss function needs .* {FUNCTION_FIRST}": wrong(pv.masked_loss, SQUARES, X, [3]),
@@ -288,9 +271,7 @@ REFUSED = {
     r"returned shape \(\) for 3 cells": wrong(pv.masked_loss, lambda x, y, reduction: x.sum(), X, X, [3]),
     "reduction is 'none'; choose": wrong(pv.masked_loss, torch.ones(2, 1), [1], reduction="none"),
     r"loss of shape \(2, 5\).* has B = 5;.*batch_first=True\?": wrong(pv.masked_loss, ONES.T, [5, 3]),
-    r"lengths\[0\] is 6, more than the time steps": wrong(pv.masked_loss, ONES, [6, 1]),
     "padding_side is 'middle'; choose one of": wrong(pv.align, ONES, [5, 2], padding_side="middle"),
-    "source_side is 'top'; choose one of": wrong(pv.align, ONES, [5, 2], source_side="top"),
     r"x must be \(T, B, …\), got shape \(5,\)": wrong(pv.align, torch.ones(5), [5]),
     r"x must be a tensor \(T, B, …\), got list": wrong(pv.align, [[1]], [1]),
     r"lengths\[0\] is 5, .* max_len, 4": wrong(pv.align, ONES, [5, 2], max_len=4),
@@ -346,26 +327,12 @@ def test_nothing_waits_for_a_device(where):
                 out.sum().backward()
 
 
-@cuda
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_cuda_never_synchronises(device):
-    lengths = torch.tensor([4, 0, 2], device=device)
-    list(calls("cuda", lengths))
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for out in calls("cuda", lengths):
-            if out.requires_grad:
-                out.sum().backward()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
 # --- torch.compile
 
 
-def compiled(function, backend):
+def compiled(function):
     torch.compiler.reset()
-    return torch.compile(function, fullgraph=True, dynamic=True, backend=backend)
+    return torch.compile(function, fullgraph=True, dynamic=True, backend="aot_eager")
 
 
 EVERY = {
@@ -383,12 +350,9 @@ EVERY = {
 }
 
 
-AHEAD = [pytest.param(name, "aot_eager", marks=[pytest.mark.slow] * (name in ("left", "wide"))) for name in EVERY]
-
-
-@pytest.mark.parametrize(("name", "backend"), [*((name, "eager") for name in EVERY), *AHEAD])
-def test_compiles_whole_with_dynamic_shapes(name, backend):
-    function = compiled(EVERY[name], backend)
+@pytest.mark.parametrize("name", EVERY)
+def test_compiles_whole_with_dynamic_shapes(name):
+    function = compiled(EVERY[name])
     for lengths, steps in (([3, 0, 2], 4), ([1, 5], 6), ([2, 7, 3, 4], 7)):
         n = torch.tensor(lengths)
         there, here = (padded(lengths, steps, 2).requires_grad_() for _ in range(2))
@@ -400,9 +364,8 @@ def test_compiles_whole_with_dynamic_shapes(name, backend):
             assert torch.allclose(there.grad, here.grad)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_unpack_compiles_whole(backend):
-    function = compiled(lambda packed: pv.unpack_to_length(packed, 6), backend)
+def test_unpack_compiles_whole():
+    function = compiled(lambda packed: pv.unpack_to_length(packed, 6))
     for lengths in ([2, 5], [1, 3, 2]):
         packed = pack_sequence([cells(n, 2) for n in lengths], enforce_sorted=False)
         assert torch.equal(function(packed), pv.unpack_to_length(packed, 6))

@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 import packviz as pv
 from packviz.ops import running
-from packviz.ops.running import METHODS, Staircase
+from packviz.ops.running import METHODS
 
 CELLS = (nn.RNN, nn.GRU, nn.LSTM)
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
@@ -83,7 +83,7 @@ class Case:
 
     def methods(self):
         longest = max(self.lengths)
-        return [*METHODS, Staircase(tuple(sorted({0, (longest + 1) // 2, longest})))]
+        return [*METHODS, tuple(sorted({0, (longest + 1) // 2, longest}))]
 
 
 @st.composite
@@ -278,21 +278,6 @@ def test_frozen_weights_and_inputs(cell, method):
     assert not some.run(method)[0].requires_grad
 
 
-@pytest.mark.parametrize("batch_first", [False, True])
-@pytest.mark.parametrize("hx", [False, True])
-@pytest.mark.parametrize("grad", [False, True])
-def test_the_reverse_direction_comes_through_the_padding(grad, hx, batch_first):
-    """From a state of zeros it may; a state that is given is to be found where each sequence ends."""
-    how = {"extra": 2, "padding": float("nan"), "hx": hx, "num_layers": 2, "bidirectional": True}
-    some = case(nn.LSTM, batch_first=batch_first, **how)
-    some.options = {"total_length": 8, "padding_value": -2.5}
-    with torch.set_grad_enabled(grad):
-        expected, found = some.expected(), some.run("padded")
-        same(flat(found), flat(expected))
-    if grad:
-        same(some.gradients(found), some.gradients(expected))
-
-
 # Dropout, autocast.
 
 
@@ -446,9 +431,8 @@ def test_a_plan_for_a_device_that_only_torchs_kernels_support():
     for rnn in (LSTM, pv.Spec("LSTM", 3, 4)):
         assert pv.plan(rnn, [5, 5], device="mps").method == "packed"
         assert "no other method supports the device mps" in pv.plan(rnn, [5, 2], device="mps").reason
-        for wrong in ("gpu", 1.5):
-            with pytest.raises(ValueError, match=f"device is {wrong!r}; give a device, such as 'cpu' or 'cuda'"):
-                pv.plan(rnn, [5, 2], device=wrong)
+    with pytest.raises(RuntimeError, match="device string: gpu"):
+        pv.plan(LSTM, [5, 2], device="gpu")
 
 
 # What is refused.
@@ -464,7 +448,7 @@ def torchs_error(call):
         return str(error)
 
 
-TWO = (torch.zeros(1, 3, 4),) * 2
+TWO, STATE = (torch.zeros(1, 3, 4),) * 2, torch.zeros(1, 2, 4)
 REFUSED = [
     ((nn.Linear(3, 4), X, [6, 2]), TypeError, "rnn is a Linear: give an nn.RNN, nn.GRU or"),
     ((LSTM, X.numpy(), [6, 2]), TypeError, "x must be a tensor, got ndarray"),
@@ -486,6 +470,8 @@ REFUSED = [
     ((LSTM, X, [6, 2], TWO), ValueError, "got (1, 3, 4) and (1, 3, 4)"),
     ((nn.GRU(3, 4), X, [6, 2], torch.zeros(1, 2, 5)), ValueError, "hx must be h_0 (1, 2, 4), got"),
     ((nn.GRU(3, 4), X, [6, 2], (X, X)), ValueError, "hx must be h_0 (1, 2, 4), got"),
+    ((LSTM, X, [6, 6], (STATE, STATE.to("meta"))), ValueError, "hx is on meta, but x is on cpu: move it there"),
+    ((LSTM, X, [6, 2], (STATE, STATE.double())), ValueError, "hx holds torch.float64, but x holds torch.float32"),
 ]
 
 
@@ -496,38 +482,21 @@ def test_what_does_not_fit(given_here, error, said, method):
         pv.run(*given_here, method=method)
 
 
-def test_methods_and_cuts_that_are_not_there():
-    with pytest.raises(ValueError, match="method is 'pack'; choose one of 'auto', 'packed', 'padded', 'split', 'stair"):
-        pv.run(LSTM, X, [6, 2], method="pack")
-    with pytest.raises(ValueError, match="total_length is 3; give at least 4"):
-        pv.run(LSTM, X, [4, 2], total_length=3)
-
-
-def test_numbers_that_are_none():
-    for cuts in ((0, 3.5, 6), 3):
-        with pytest.raises(TypeError, match="give a sequence of whole time steps"):
-            Staircase(cuts)
-    assert Staircase([0, 6]) == Staircase((0, 6))
+def test_methods_cuts_and_numbers_that_are_refused():
+    for wrong in ("pack", (0, 3.5, 6), 3):
+        said = f"method is {wrong!r}; choose one of 'auto', 'packed', 'padded', 'split', 'staircase', or give the cuts"
+        with pytest.raises(ValueError, match=re.escape(said)):
+            pv.run(LSTM, X, [6, 2], method=wrong)
     with pytest.raises(ValueError, match=re.escape("cuts are (0, 3); give time steps that rise from 0 to 6")):
-        pv.run(LSTM, X, [6, 6], method=Staircase((0, 3)))
+        pv.run(LSTM, X, [6, 6], method=(0, 3))
     for method in METHODS:
         for lengths in ([6, 2], [6, 6]):
             with pytest.raises(TypeError, match="padding_value must be a number, got None"):
                 pv.run(LSTM, X, lengths, padding_value=None, method=method)
-            for wrong in (True, 8.0):
-                with pytest.raises(TypeError, match=f"total_length must be a whole number, got {wrong}"):
+            for wrong in (True, 8.0, 3):
+                with pytest.raises(ValueError, match=f"total_length is {wrong}; give a whole number of at least 6"):
                     pv.run(LSTM, X, lengths, total_length=wrong, method=method)
             assert len(pv.run(LSTM, X, lengths, total_length=np.int64(8), method=method)[0]) == 8
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_states_that_lie_elsewhere_or_hold_other_numbers(method):
-    state = torch.zeros(1, 2, 4)
-    for lengths in ([6, 2], [6, 6]):
-        with pytest.raises(ValueError, match="hx is on meta, but x is on cpu: move it there"):
-            pv.run(LSTM, X, lengths, (state, state.to("meta")), method=method)
-        with pytest.raises(ValueError, match=re.escape("hx holds torch.float64, but x holds torch.float32")):
-            pv.run(LSTM, X, lengths, (state, state.double()), method=method)
 
 
 # What the caller does before and after.

@@ -85,27 +85,6 @@ def test_weights_lie_as_cudnn_wants_them(bias, proj_size):
     assert all(map(torch.equal, gradients, numbers))
 
 
-@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
-@pytest.mark.parametrize("method", ["padded", running.Staircase((0, 4, 7)), running.Staircase((0, 1, 7))])
-def test_every_rectangle_gets_weights_in_one_piece(kind, method, monkeypatch):
-    """Else cuDNN's caller warns at each of them."""
-    seen, kernel = [], kernels.private.kernel
-
-    def spy(mode):
-        def call(x, hx, weights, *options):
-            seen.append(weights)
-            return kernel(mode)(x, hx, weights, *options)
-
-        return call
-
-    monkeypatch.setattr(kernels.private, "kernel", spy)
-    pv.run(
-        kind(3, 4, 2, bidirectional=True, device="meta"), torch.ones(7, 3, 3, device="meta"), [7, 4, 1], method=method
-    )
-    assert len(seen) == 4 * (1 if method == "padded" else 2)
-    assert all(kernels.in_one_piece(weights) is weights for weights in seen)
-
-
 @pytest.mark.parametrize("lengths", [[7, 4, 1], [5, 5, 5]])
 @pytest.mark.parametrize("flat", [True, False])
 @pytest.mark.parametrize(
