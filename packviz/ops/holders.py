@@ -1,7 +1,7 @@
-"""Finds every place that holds a function, and can put another function into attributes and dicts.
+"""Finds every place that holds a function, and replaces the function in attributes and dicts.
 
 `from module import function` copies a reference, and so do attributes, default arguments, closures and containers. The
-garbage collector knows all of them. A place is named by the module, class, function or object that leads to it.
+garbage collector knows all of them. A place is named after the module, class, function or object that leads to it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType, FunctionType, GeneratorType
 from typing import Any, NamedTuple
 
-_LEVELS = 6  # how far a place is followed to what leads to it, such as a module
+_LEVELS = 6  # the number of objects on the way from a function to a module or another object with a name
 _PARTS = ("__defaults__", "__kwdefaults__", "__closure__", "cell_contents", "__func__", "func", "args", "keywords")
 """Attributes by which functions, methods, partials and cells hold others. They are named, and never changed."""
 
@@ -23,9 +23,9 @@ class _Place(NamedTuple):
     """A place that holds a function.
 
     Attributes:
-        name: where it is, such as `train.Tagger.pack` or `train.forward.__defaults__[0]`.
-        owner: returns the object or the dict that holds the function. An object is kept alive by others only.
-        key: the name of the attribute, or the key of the entry; `None` where nothing else can be put.
+        name: its name, such as `train.Tagger.pack` or `train.forward.__defaults__[0]`.
+        owner: returns the object or the dict that holds the function. It does not keep an object alive.
+        key: the name of the attribute, or the key of the entry; `None` if the function cannot be replaced.
     """
 
     name: str
@@ -33,7 +33,7 @@ class _Place(NamedTuple):
     key: Any
 
     def replace(self, function: FunctionType) -> Callable[[], object] | None:
-        """Puts another function there. Returns a function that undoes this, or `None` if nothing can be put there."""
+        """Replaces the function. Returns a function that undoes this, or `None` if it cannot be replaced."""
         before = self._held()
         if self.key is None:
             return None
@@ -53,7 +53,7 @@ class _Place(NamedTuple):
 
 @contextlib.contextmanager
 def thawed() -> Iterator[None]:
-    """Makes objects that `gc.freeze()` has frozen visible to the search. Afterwards everything in use is frozen."""
+    """Makes objects that `gc.freeze()` has frozen visible to the search, and freezes everything again afterwards."""
     frozen = gc.get_freeze_count()
     gc.unfreeze()
     try:
@@ -66,7 +66,7 @@ def thawed() -> Iterator[None]:
 def find(functions: list[FunctionType]) -> list[tuple[FunctionType, _Place]]:
     """Returns each function with each place that holds it, except those in packviz.
 
-    Of torch's places it returns the attributes of modules. It does not find local variables of running functions.
+    In torch, it returns attributes of modules only. It does not find local variables of running functions.
     """
     gc.collect()  # garbage needs no name
     search = _Search(functions)
@@ -99,7 +99,7 @@ class _Search:
                         yield _Place(min(names, key=len) + step, _weakly(owner), key)
 
     def _called(self, one: Any) -> list[str]:
-        """The names of an object: its own, or those of the places that hold it. None if all of them are left out."""
+        """Returns an object's own name, or the names of the places that hold it. Places in packviz have no name."""
         root = _root(one)
         if root is None and id(one) not in self._known:
             self._known[id(one)] = []  # ends the search where an object leads back to itself
@@ -109,10 +109,10 @@ class _Search:
 
 
 def _root(one: Any) -> str | None:
-    """The name of a module, a class, a function or an object; empty if it is left out.
+    """Returns the name of a module, a class, a function or an object, or an empty string to leave it out.
 
-    It is `None` for containers, and for functions and objects that torch or the standard library made for others: they
-    are named by what holds them.
+    It is `None` for containers, and for functions and objects that torch or the standard library made for others. These
+    are named after the objects that hold them.
     """
     if isinstance(one, dict):
         module = name = str(one["__name__"]) if "__name__" in one and {"__builtins__", "__spec__"} & one.keys() else ""
@@ -131,9 +131,9 @@ def _root(one: Any) -> str | None:
 
 
 def _steps(owner: Any, value: Any) -> list[tuple[str, Any]]:
-    """How an object holds a value: what this adds to its name, and the key if something else can be put there.
+    """Returns how an object holds a value: the addition to its name, and the key if the value can be replaced.
 
-    None of the reader's code runs: no property, no `__setattr__`.
+    It runs no property and no `__setattr__` of the user.
     """
     if isinstance(owner, (list, tuple)):
         return [(f"[{i}]", None) for i, each in enumerate(owner) if each is value]
@@ -146,12 +146,12 @@ def _steps(owner: Any, value: Any) -> list[tuple[str, Any]]:
 
 
 def _is_namespace(names: dict[Any, Any], owner: Any) -> bool:
-    """Whether a dict holds the attributes of an object. A class shows only a view of its own."""
+    """Returns whether a dict holds the attributes of an object. A class shows only a view of its dict."""
     return names.keys() == vars(owner).keys() if isinstance(owner, type) else _names(owner) is names
 
 
 def _names(one: Any) -> Any:
-    """The entries of a dict, or the attributes of an object, without asking the object: that may import a module."""
+    """Returns a dict itself, or the attributes of an object, without its `__getattr__`, which may import a module."""
     if isinstance(one, (dict, type)):
         return one if isinstance(one, dict) else vars(one)
     try:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from torch.nn.utils import rnn
 
 NAMES = ("pack_padded_sequence", "pad_packed_sequence", "pack_sequence", "unpack_sequence")
-"""Of the four functions."""
+"""The names of the four functions."""
 
 
 def offered() -> dict[str, Any]:
-    """Returns what `from torch.nn.utils.rnn import *` imports, with torch's own four functions."""
+    """Returns the names that `from torch.nn.utils.rnn import *` imports, with torch's own four functions."""
     return {name: globals().get(name, getattr(rnn, name)) for name in rnn.__all__}
 
 

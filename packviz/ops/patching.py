@@ -1,4 +1,4 @@
-"""`patch_torch`: puts the drop-ins under torch's own names, and torch's functions back again."""
+"""Puts the drop-ins under torch's own names, and later torch's functions back."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from packviz.ops import holders, original, packing
 
 
 class Patch(HasText):
-    """torch's names with packviz's functions under them. Made by `patch_torch`.
+    """A replacement of torch's functions by packviz's, made by `patch_torch`.
 
-    As a context manager it ends with the block.
+    As a context manager, it ends with the block.
 
     Attributes:
-        everywhere: whether it replaces the functions outside of torch, too.
-        replaced: the names that this call gave another function, such as `torch.nn.utils.rnn.pack_sequence`.
-        foreign: names of `torch.nn.utils.rnn` that held neither torch's function nor packviz's, and were left alone.
+        everywhere: whether it also replaces functions outside of torch.
+        replaced: the places in which this call put packviz's function, such as `torch.nn.utils.rnn.pack_sequence`.
+        foreign: names of `torch.nn.utils.rnn` that held neither torch's function nor packviz's, and were not changed.
         unreached: places outside of torch that still hold torch's function, such as `train.Tagger.pack` or
             `train.forward.__defaults__[0]`.
     """
 
     def __init__(self, everywhere: bool = False) -> None:
-        """Replaces torch's functions wherever torch looks them up, or everywhere."""
+        """Replaces the functions in torch's modules, or everywhere."""
         with _lock, holders.thawed():
             self.everywhere = everywhere
             done: dict[str, bool] = {}  # by name, which several places may share
@@ -45,7 +45,7 @@ class Patch(HasText):
 
     @property
     def is_in_force(self) -> bool:
-        """Whether it has not been undone."""
+        """`True` until the patch is undone."""
         return self in _in_force
 
     def undo(self) -> None:
@@ -63,19 +63,19 @@ class Patch(HasText):
         """Returns the patch itself.
 
         Raises:
-            RuntimeError: it was undone.
+            RuntimeError: the patch was already undone.
         """
         if not self.is_in_force:
             raise RuntimeError("this patch was undone; call patch_torch() again")
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Undoes it."""
+        """Undoes the patch."""
         self.undo()
 
     def to_text(self) -> str:
-        """Returns what was replaced and what was not, a name per line."""
-        before = ("(they were there before)",) if len(self.foreign) < len(original.NAMES) else ()
+        """Returns the names of the places that were replaced, and of those that were not, one per line."""
+        before = ("(an earlier patch put them there)",) if len(self.foreign) < len(original.NAMES) else ()
         lines = []
         for head, names in (
             ("packviz's functions are in place of torch's:", self.replaced or before),
@@ -98,17 +98,17 @@ _FEW = 12
 
 
 def patch_torch(*, everywhere: bool = False) -> Patch:
-    """Puts packviz's packing and padding in the place of torch's, for code that calls torch's.
+    """Replaces torch's packing and padding by packviz's, for code that calls torch's functions.
 
     From then on `torch.nn.utils.rnn.pack_padded_sequence`, `pad_packed_sequence`, `pack_sequence` and `unpack_sequence`
-    are those of packviz, wherever torch itself looks them up. They return the same, and their backward pass takes
-    linear time (see `packviz.ops.packing`). Call it first, before your own modules are imported:
+    are those of packviz. They return the same, and their backward pass takes linear time (see `packviz.ops.packing`).
+    Call it first, before your own modules are imported:
 
         import packviz as pv
         pv.patch_torch()  # import the model after this line
 
-    or for a while, as in `with pv.patch_torch(): …`. The command `packviz patched train.py` does it for a program that
-    you don't want to change.
+    or temporarily, as in `with pv.patch_torch(): …`. For a program that you don't want to change, use the command
+    `packviz patched train.py`.
 
     Code that ran before may have its own reference to torch's function, as after `from torch.nn.utils.rnn import
     pack_padded_sequence`. All such places are found, and named in `.unreached` and in a warning: attributes of modules,
@@ -118,18 +118,19 @@ def patch_torch(*, everywhere: bool = False) -> Patch:
     force keeps packviz's after it. If an object that holds one is pickled meanwhile, such as a whole model with an
     attribute `pack`, it can be loaded only with packviz; a `state_dict` does not hold it.
 
-    The names belong to the whole process. Threads that pack meanwhile get one function or the other; both return the
-    same and can be mixed. Other processes are not reached: a worker that is spawned has to call this again. Several
-    patches can be in force at once: torch's functions are back when every patch is undone.
+    A patch applies to the whole process. Threads that pack meanwhile get one function or the other; both return the
+    same and can be mixed. It does not apply to other processes, so a spawned worker has to call `patch_torch` itself.
+    Several patches can be in force at once. torch's functions come back when every patch is undone.
 
     Args:
-        everywhere: whether to replace torch's functions in attributes and dicts outside of torch, too.
+        everywhere: whether to replace torch's functions also in attributes and dicts outside of torch.
 
     Returns:
-        A `Patch` with `.replaced`, `.foreign` and `.unreached` names and `.undo()`. It is also a context manager.
+        A `Patch` with the names `.replaced`, `.foreign` and `.unreached`, and the method `.undo()`. It is also a
+        context manager.
 
     Warns:
-        UserWarning: there are unreached places; it names them.
+        UserWarning: some places outside of torch still hold torch's function. The warning names them.
 
     Examples:
         >>> import packviz as pv, torch

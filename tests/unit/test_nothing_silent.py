@@ -640,7 +640,7 @@ def test_a_plan_says_where_its_constants_come_from(monkeypatch):
     shipped = costs.in_force("cpu", torch.get_num_threads())
     name, threads = shipped.provenance["device_name"], shipped.provenance["threads"]
     said = f"constants measured on {name}, torch threads: {threads}, {shipped.provenance['date'][:10]}"
-    for here, more in ((name, ""), ("a toaster", "; this machine has another processor, a toaster")):
+    for here, more in ((name, ""), ("a toaster", "; this machine has a different processor, a toaster")):
         monkeypatch.setattr(costs, "cpu_name", lambda here=here: here)
         with gpus.in_force():
             planned = pv.plan(pv.Spec("LSTM", 8, 8), [5, 3])
@@ -648,7 +648,7 @@ def test_a_plan_says_where_its_constants_come_from(monkeypatch):
         assert repr(planned).endswith(f"reason: {planned.reason}")
     monkeypatch.setattr(costs, "_gpu_name", lambda: "GPU 2")
     assert costs.origin({"device": "cuda:0", "device_name": "GPU 1", "threads": 4, "date": "2026-11-22"}) == (
-        "constants measured on GPU 1, 2026-11-22; this machine has another processor, GPU 2"
+        "constants measured on GPU 1, 2026-11-22; this machine has a different processor, GPU 2"
     )
 
 

@@ -1,4 +1,4 @@
-"""`Ragged`: as a module it is `run`, and to compilers one operator, compared with torch's own pack → RNN → pad."""
+"""Compares `Ragged`, as a module and as an operator for compilers, with torch's own pack → RNN → pad."""
 
 import copy
 import io
@@ -41,7 +41,7 @@ def build(mode="LSTM", layers=1, bidirectional=False, batch_first=False, bias=Tr
 
 
 def batch(rnn, lengths, more=0, states=False):
-    """An input with so many more time steps than the longest, the lengths, and a state."""
+    """Returns an input with `more` time steps than the longest length, the lengths, and a state."""
     dtype, rows = rnn.weight_ih_l0.dtype, rnn.num_layers * (1 + rnn.bidirectional)
     steps, size = max(lengths) + more, len(lengths)
     x = torch.randn((size, steps, 3) if rnn.batch_first else (steps, size, 3), dtype=dtype, requires_grad=True)
@@ -70,7 +70,7 @@ def assert_close(ours, theirs):
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """What a compiler calls, without one."""
+    """Makes `Ragged` run the code that a compiler would call."""
 
     def forward(self, x, lengths, hx=None, *, batch_first=None, total_length=None, padding_value=0.0):
         return self._compiled(x, lengths, hx, batch_first, total_length, padding_value)
@@ -211,7 +211,7 @@ class Model(nn.Module):
 
 BATCHES = ((2, 7, [7, 1]), (4, 3, [3, 0, 1, 3]), (3, 9, [4, 4, 4]))
 EXAMPLE = torch.randn(3, 5, 3), torch.tensor([5, 2, 3])
-# Inductor leaves the folder of torch unquoted on the compiler's command line.
+# Inductor does not quote the folder of torch on the compiler's command line.
 CXX = pytest.mark.skipif(not shutil.which("g++") or " " in torch.__file__, reason="needs a C++ compiler, and no blanks")
 
 
@@ -253,7 +253,9 @@ def test_dropout_between_layers_compiles(compiled):
 def test_a_saved_program_runs_and_says_what_to_import(tmp_path):
     model = Model("LSTM").eval()
     program, file = exported(model), tmp_path / "model.pt2"
-    assert "import_packviz_ops_operator.ragged_rnn" in str(program.graph)  # where it is missing, torch names it
+    assert "import_packviz_ops_operator.ragged_rnn" in str(
+        program.graph
+    )  # torch names it in the error if it is not imported
     torch.export.save(program, file)
     for one in (program, torch.export.load(file)):
         for size, steps, lengths in BATCHES:
@@ -314,7 +316,7 @@ def test_what_a_compiler_cannot_follow_is_refused(compiled):
     x, lengths, _ = batch(build(), [3, 2])
     hooked = build()
     hooked.register_forward_hook(lambda *given: None)
-    with pytest.raises(RuntimeError, match="rnn has hooks or a forward of its own"):
+    with pytest.raises(RuntimeError, match="rnn has hooks or its own forward"):
         pv.Ragged(hooked)(x, lengths)
     with pytest.raises(TypeError, match="x must be a tensor, got ndarray"):
         pv.Ragged(build())(x.detach().numpy(), lengths)

@@ -1,4 +1,4 @@
-"""packviz's functions under torch's names: nothing calls itself, nothing that worked breaks, and torch's come back."""
+"""Tests packviz's functions under torch's names: nothing recurses, nothing breaks, and torch's functions come back."""
 
 import io
 import types
@@ -14,7 +14,7 @@ from torchs import bits, outcome, same, weights
 import packviz as pv
 from packviz.ops import original, packing
 
-# These tests, and others of the session, have imported torch's functions before.
+# These tests, and others in the same session, have already imported torch's functions.
 pytestmark = pytest.mark.filterwarnings("ignore:Still torch's functions:UserWarning")
 
 TORCHS = {name: getattr(rnn, name) for name in original.NAMES}
@@ -22,7 +22,7 @@ OURS = {name: getattr(packing, name) for name in original.NAMES}
 
 
 def in_place():
-    """Whose functions are under torch's names."""
+    """Returns the functions under torch's names."""
     return {name: getattr(rnn, name) for name in original.NAMES}
 
 
@@ -56,7 +56,7 @@ def test_replaces_and_says_what():
 def test_several_end_with_the_last(order):
     patches = [pv.patch_torch() for _ in order]
     assert [bool(patch.replaced) for patch in patches] == [True, False, False]
-    assert "there before" in repr(patches[1])
+    assert "an earlier patch" in repr(patches[1])
     for i in order:
         assert in_place() == OURS
         patches[i].undo()
@@ -78,12 +78,12 @@ def test_leaves_others_work_alone():
     rnn.pack_sequence, rnn.unpack_sequence = TORCHS["pack_sequence"], TORCHS["unpack_sequence"]
 
 
-# --- nothing calls itself
+# --- no recursion
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=24), st.booleans(), st.booleans(), st.booleans())
 def test_under_torchs_names_they_are_torchs(lengths, batch_first, enforce_sorted, grad):
-    """By hand, as an owner of much code would: everything falls back on torch's own."""
+    """The names are replaced by hand, without `patch_torch`."""
     lengths = sorted(lengths, reverse=True) if enforce_sorted else lengths
     x = torch.randn(len(lengths), 6, 2) if batch_first else torch.randn(6, len(lengths), 2)
     x.requires_grad_(grad)
@@ -107,11 +107,11 @@ def test_under_torchs_names_they_are_torchs(lengths, batch_first, enforce_sorted
     assert all(torch.equal(bits(a), bits(b)) for a, b in zip(ours[-1], theirs[-1], strict=True))
 
 
-# --- what worked before works
+# --- compilers and transforms
 
 
 class Tagger(torch.nn.Module):
-    """It looks torch's names up when it runs, in two ways."""
+    """A network that looks torch's names up when it runs, in two ways."""
 
     def __init__(self):
         super().__init__()
@@ -129,7 +129,7 @@ def there_and_back(x: torch.Tensor, lengths: torch.Tensor):
 
 
 def exported(model, inputs):
-    """What ONNX Runtime makes of the export of a model."""
+    """Exports a model, and runs it in ONNX Runtime."""
     file = io.BytesIO()
     torch.onnx.export(model, inputs, file, dynamo=False, input_names=["x", "lengths"])
     session = pytest.importorskip("onnxruntime").InferenceSession(file.getvalue())

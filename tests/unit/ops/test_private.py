@@ -1,4 +1,4 @@
-"""The private names of torch: all in one file, and a release that lacks them gives the same results."""
+"""Tests that torch's private names are all in one file, and that a release without them gives the same results."""
 
 import ast
 from pathlib import Path
@@ -17,10 +17,10 @@ from packviz.ops.running import METHODS
 
 HOUSE = Path(pv.__file__).parent
 ONE_FILE = HOUSE / "ops/private.py"
-# Functions that torch has without documenting them, and those of a namespace full of such.
+# Undocumented functions of torch, and a namespace of undocumented functions.
 KERNELS = ("torch.lstm", "torch.gru", "torch.rnn_tanh", "torch.rnn_relu")
 UNDOCUMENTED = (*KERNELS, "torch.mkldnn_rnn_layer", "torch.ops.aten.")
-# Of others than torch.
+# Private names of other libraries.
 PUBLIC = {"_asdict", "_replace", "_make", "_getframe", "_exit", "_repr_mimebundle_", "_grid_ref"}
 
 
@@ -33,7 +33,7 @@ def trees():
 
 
 def names_of_ours(found):
-    """Private names that are made in packviz: no names of torch."""
+    """Yields private names that packviz defines."""
     for node in (node for tree in found.values() for node in ast.walk(tree)):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             yield node.name
@@ -44,7 +44,7 @@ def names_of_ours(found):
 
 
 def uses(tree):
-    """What a file takes from elsewhere: `(line, name in full, its parts)` of attributes, imports and strings."""
+    """Yields the attributes and imports in a file: `(line, full name, its parts)`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             yield node.lineno, ast.unparse(node), [node.attr]
@@ -80,7 +80,7 @@ def test_no_other_file_names_what_is_private_in_torch():
 
 
 class Without:
-    """A module in which one name is not to be found."""
+    """A module that lacks one name."""
 
     def __init__(self, real, path):
         self._real, self._first, self._rest = real, *path.partition(".")[::2]
@@ -93,7 +93,7 @@ class Without:
 
 
 def private_paths():
-    """The names of torch in the one file, but for those that only single objects have."""
+    """Returns torch's private names in that file, except those of single objects."""
     tree = ast.parse(ONE_FILE.read_text(encoding="utf-8"))
     paths = {name for _, name, _ in uses(tree) if name.split(".")[0] in ("torch", "nn", "forward_ad")}
     found = {path for path in paths if path.startswith(UNDOCUMENTED) or any(map(is_private, path.split(".")))}
@@ -110,7 +110,7 @@ def without(path, monkeypatch):
 
 @pytest.fixture
 def another_release(monkeypatch):
-    """A torch that was not tested, and lacks all of them."""
+    """Simulates an untested release of torch without any of these names."""
     for path in GONE:
         without(path, monkeypatch)
     monkeypatch.setattr(private, "VERSION", "_gone")
@@ -121,7 +121,7 @@ LENGTHS = [4, 7, 1, 4, 6]
 
 
 def exact(rnn, call, lengths):
-    """Whether a call gives what packing, the RNN and padding give, and the gradients of that."""
+    """Checks that a call returns the same as packing, the RNN and padding, with the same gradients."""
     both = []
     for run in (call, packed):
         x = torch.randn(7, 5, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()

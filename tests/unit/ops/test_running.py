@@ -1,4 +1,4 @@
-"""`run`: whatever the method, it is what packing, the RNN and padding give: values, gradients, errors."""
+"""Compares `run`, by every method, with packing, the RNN and padding: values, gradients and errors."""
 
 import copy
 import re
@@ -27,14 +27,14 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
 
 
 def packed(rnn, x, lengths, hx=None, total_length=None, padding_value=0.0, batch_first=None):
-    """What `run` must give."""
+    """Returns the expected result of `run`."""
     first = rnn.batch_first if batch_first is None else batch_first
     out, final = rnn(pack_padded_sequence(x, lengths, first, enforce_sorted=False), hx)
     return pad_packed_sequence(out, first, padding_value, total_length)[0], final
 
 
 def flat(result):
-    """Output, h_n and, of an LSTM, c_n."""
+    """Returns the output, h_n and, for an LSTM, c_n."""
     out, final = result
     return [out, *(final if isinstance(final, tuple) else (final,))]
 
@@ -74,7 +74,7 @@ class Case:
         return pv.run(self.rnn, self.x, self.lengths, self.hx, method=method, **self.options)
 
     def gradients(self, result, which=(True, True, True), **options):
-        """Of the given ones of the results, each times fixed random numbers."""
+        """Computes the gradients of some of the results, each times fixed random numbers."""
         used = [t for t, use in zip(flat(result), which, strict=False) if use]
         generator = torch.Generator().manual_seed(1)
         weights = [torch.randn(t.shape, generator=generator).to(t.dtype) for t in used]
@@ -139,7 +139,7 @@ def test_every_method_gives_what_packing_gives(case, which):
 
 @given(cases(), st.lists(st.integers(0, 3), min_size=6, max_size=6))
 def test_empty_sequences_have_padding_and_their_initial_state(case, shorter):
-    """The others have what torch gives for them alone; so do the gradients."""
+    """The other sequences have the results and gradients that torch returns for them alone."""
     case.lengths = n = [min(pair) for pair in zip(shorter, case.lengths, strict=False)]
     some, empty = [b for b, k in enumerate(n) if k], [b for b, k in enumerate(n) if not k]
     states = [] if case.hx is None else [*case.hx] if isinstance(case.hx, tuple) else [case.hx]
@@ -191,7 +191,7 @@ def test_packed_in_packed_out(case, enforce_sorted):
 def test_what_a_packed_batch_comes_without():
     x = pack_padded_sequence(X, [6, 2])
     for more in ({"lengths": [6, 2]}, {"batch_first": False}, {"total_length": 6}, {"padding_value": 1.0}):
-        with pytest.raises(TypeError, match="x is packed: it has its lengths and stays packed"):
+        with pytest.raises(TypeError, match="x is packed: it has its own lengths and stays packed"):
             pv.run(LSTM, x, **more)
     by_hand = x._replace(batch_sizes=torch.tensor([1, 2]))
     with pytest.raises(RuntimeError) as theirs:
@@ -204,7 +204,7 @@ def test_what_a_packed_batch_comes_without():
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True, "num_layers": 2}])
 @pytest.mark.parametrize("cell", [nn.RNN, nn.GRU, nn.LSTM, partial(nn.LSTM, proj_size=2)])
 def test_there_is_no_gradient_where_torch_has_none(cell, options, lengths):
-    """Whichever results are used, and whatever wants a gradient: after one step c_n needs no projection."""
+    """This holds for all results and inputs. After one step, for example, c_n does not depend on the projection."""
     one = case(cell, torch.float64, lengths, hx=True, **options)
     kinds = [[one.x], [*(one.hx if isinstance(one.hx, tuple) else [one.hx])], [*one.rnn.parameters()]]
     results = len(flat(one.expected()))
@@ -226,7 +226,7 @@ def test_without_gradients_it_is_the_same(case):
     with torch.inference_mode():
         for method in case.methods():
             same(flat(case.run(method)), expected)
-    for method in case.methods():  # what was made in inference mode is of use outside of it
+    for method in case.methods():  # caches made in inference mode must work outside of it
         case.gradients(case.run(method))
 
 
@@ -254,7 +254,7 @@ def test_derivatives_once_and_twice(cell, method, options):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("lengths", [(4, 7, 1, 4, 6), (5, 5, 5)])
 def test_the_fused_kernel_can_be_differentiated_twice(method, lengths):
-    """gradgradcheck is in double precision, which oneDNN's LSTM is not."""
+    """`gradgradcheck` needs double precision, which oneDNN's LSTM does not support."""
     fused = case(nn.LSTM, lengths=lengths, bidirectional=True, num_layers=2, hx=True)
 
     def second(result):
@@ -285,7 +285,7 @@ def test_frozen_weights_and_inputs(cell, method):
 @pytest.mark.parametrize("cell", CELLS)
 def test_dropout_between_layers(cell, method):
     some = case(cell, num_layers=2, dropout=1.0)
-    same(flat(some.run(method)), flat(some.expected()))  # nothing passes, in both
+    same(flat(some.run(method)), flat(some.expected()))  # everything is dropped in both
     some.rnn.dropout = 0.5
     torch.manual_seed(0)
     one, other = some.run(method)[0], some.run(method)[0]
@@ -296,7 +296,7 @@ def test_dropout_between_layers(cell, method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_dropout_keeps_the_mean(method):
-    """A linear RNN of ones: what a cell puts out is the mean of what was dropped, whatever the method."""
+    """In a linear RNN of ones, the output of a cell is the mean of its dropout mask."""
     rnn = nn.RNN(1, 64, 2, nonlinearity="relu", bias=False, dropout=0.5, batch_first=True)
     with torch.no_grad():
         for name, parameter in rnn.named_parameters():
@@ -308,7 +308,7 @@ def test_dropout_keeps_the_mean(method):
     assert not out[1::2, 3:].any()
 
 
-# Weights and modules of all sorts.
+# Kinds of weights and modules.
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -343,11 +343,11 @@ class Doubled(nn.GRU):
         return (out._replace(data=2 * out.data) if isinstance(out, PackedSequence) else 2 * out), final
 
 
-@pytest.mark.filterwarnings("ignore")  # torch's, on tracing
+@pytest.mark.filterwarnings("ignore")  # torch's own warnings, from tracing
 @pytest.mark.parametrize("options", [{}, {"batch_first": True}])
 @pytest.mark.parametrize("lengths", [(4, 7, 1, 4, 6), (5, 5, 5)])
 def test_hooks_and_subclasses_are_called(lengths, options, monkeypatch):
-    """In the caller's order of batch and time, and also by a module whose weights lie in pieces on a GPU."""
+    """The dimensions have the caller's order, also for a module whose weights are not in one piece on a GPU."""
     for cell in (nn.GRU, Doubled):
         some, seen = Case(cell(3, 4), lengths, **options), []
         handle = some.rnn.register_forward_hook(lambda module, given, result, seen=seen: seen.append(1))
@@ -364,7 +364,7 @@ def test_hooks_and_subclasses_are_called(lengths, options, monkeypatch):
         same([traced(some.x)], flat(some.expected())[:1])
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # dynamo's own, after any graph break
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # dynamo's own warning, after any graph break
 def test_compiled():
     some = case(nn.LSTM)
 
@@ -379,7 +379,7 @@ def test_compiled():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_torch_does_otherwise_is_torchs(method, monkeypatch):
-    """Under autocast, and on a torch that was not tested, packing is used."""
+    """Under autocast, and on a release of torch that was not tested, `run` packs."""
     some = case(nn.LSTM, num_layers=2)
     with torch.autocast("cpu", torch.bfloat16):
         assert all(map(torch.equal, flat(some.run(method)), flat(some.expected())))
@@ -412,7 +412,7 @@ def test_a_plan_in_words():
 @pytest.mark.parametrize("lengths", [[9, 8, 8], [9] * 3, range(64, 0, -1)])
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_plan_for_another_device(cell, lengths, dtype, training, monkeypatch):
-    """It is the plan of the same module on that device; torch's meta device stands in for a GPU."""
+    """The plan equals that of the same module on that device. torch's meta device replaces a GPU."""
     gpus.stand_in(monkeypatch)
     here, there = (cell(3, 16, dtype=dtype, device=device) for device in ("cpu", "meta"))
     with gpus.in_force(gpus.constants()):
@@ -435,7 +435,7 @@ def test_a_plan_for_a_device_that_only_torchs_kernels_support():
         pv.plan(LSTM, [5, 2], device="gpu")
 
 
-# What is refused.
+# Errors.
 
 LSTM, GRU = nn.LSTM(3, 4), nn.GRU(3, 4, batch_first=True)
 X = torch.zeros(6, 2, 3)
@@ -506,7 +506,7 @@ def test_methods_cuts_and_numbers_that_are_refused():
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("lengths", [(4, 7, 1, 4, 6), (5, 5, 5, 5, 5)])
 def test_states_in_any_strides(cell, lengths, method):
-    """A learnt state that is expanded, one that is transposed, and the halves of one tensor."""
+    """The states are an expanded tensor, a transposed one, and half of one."""
     some = case(cell, lengths=lengths)
     states = (
         torch.randn(1, 1, 4).expand(1, 5, 4),
@@ -520,7 +520,7 @@ def test_states_in_any_strides(cell, lengths, method):
         expected, found = some.expected(), some.run(method)
         same(flat(found), flat(expected))
         same(some.gradients(found, retain_graph=True), some.gradients(expected))
-        if cell is nn.LSTM:  # torch takes a list, too
+        if cell is nn.LSTM:  # torch accepts a list, too
             same(flat(pv.run(some.rnn, some.x, lengths, list(some.hx), method=method)), flat(expected))
 
 
@@ -568,7 +568,7 @@ def test_results_and_states_may_be_overwritten(lengths, batch_first, cell, metho
 
 @pytest.mark.parametrize("method", METHODS)
 def test_defaults_of_the_process(method):
-    """torch's default dtype and device decide what is made without saying, and nothing here."""
+    """torch's default device has no effect, and the random numbers stay the same."""
     some = case(nn.LSTM)
     expected, state = flat(some.expected()), torch.get_rng_state()
     for lengths in (some.lengths, np.array(some.lengths)):
@@ -579,7 +579,7 @@ def test_defaults_of_the_process(method):
 
 
 def test_torch_has_nothing_to_say():
-    """Of a packed LSTM with projections it says nothing, and of a padded one that it is slow, once in a process."""
+    """torch warns once in a process that a padded LSTM with projections is slow; `run` must not show this."""
     code = (
         "import torch, packviz as pv; from packviz.ops.running import METHODS; rnn = torch.nn.LSTM(2, 3, proj_size=1);"
     )
