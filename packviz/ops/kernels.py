@@ -171,7 +171,7 @@ class _Fused(torch.autograd.Function):
         x, h, c, out, h_n, c_n, space, *weights = ctx.saved_tensors
         if torch.is_grad_enabled():
             return None, *gradients_again(functools.partial(_plain, ctx.reverse), (x, h, c, *weights), gradients)
-        options = _LSTM, c.shape[1], 1, True, True, False, [], False  # type: ignore[assignment]
+        options = _LSTM, c.shape[1], 1, True, True, False, [], False  # type: ignore[var-annotated]
         x, h, c = x.contiguous(), h.contiguous(), c.contiguous()
         results = h, c, out, h_n, c_n, *gradients
         dx, *dw, dh, dc = private.fused_lstm_backward(x, *_four(weights), *results, ctx.reverse, *options, space)

@@ -15,7 +15,7 @@ here. Under `torch.compile` each of the four is a graph break, as in torch. `unp
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,6 @@ from packviz.ops.index import is_at_hand, needs_grad, packed_rows, padded_cells,
 from packviz.ops.masks import padded_rows, time_steps, to_device
 from packviz.ops.private import may_derive_otherwise
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -361,9 +360,9 @@ def _refuse_empty(packed: PackedSequence) -> None:
         raise RuntimeError("batch_sizes can not be empty")
 
 
-def _run_uncompiled(function: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+def _run_uncompiled(function: Callable[..., R], *arguments: Any) -> R:
     """Calls a function outside of torch.compile, with a graph break, as torch's own functions do."""
-    result: R = torch.compiler.disable(function)(*arguments, **options)  # type: ignore[no-untyped-call]
+    result: R = torch.compiler.disable(function)(*arguments)  # type: ignore[no-untyped-call]
     return result
 
 

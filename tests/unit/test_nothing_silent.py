@@ -379,11 +379,10 @@ def test_every_holder_is_named_and_replaced_where_it_can_be(holders, everywhere)
     patch.undo()
     assert what(holders) == before
     assert all(function.__module__ == "torch.nn.utils.rnn" for function in before.values())
-    assert replaced == ({*REPLACED} if everywhere else set())
-    others = unreached - {*NAMED}
-    assert unreached >= {*NAMED}
-    others -= set() if everywhere else {*REPLACED}
-    assert all("disabled" in name or "static" in name for name in others)  # these hold it several times
+    wanted = ({*REPLACED}, {*NAMED}) if everywhere else (set(), {*REPLACED, *NAMED})
+    for names, found in zip(wanted, (replaced, unreached), strict=True):
+        assert names <= found
+        assert all("disabled" in name or "static" in name for name in found - names)  # these hold it several times
     for name, function in before.items():
         ours = everywhere and name in REPLACED
         assert during[name] is (getattr(packing, function.__name__) if ours else function), name
@@ -606,7 +605,7 @@ def test_constants_without_a_provenance_choose_nothing(device):
         found = costs.choose(pv.Spec("LSTM", 8, 8), (5, 3), device=device)
         assert (found.method, dict(found.seconds)) == ("packed", {})
         assert f"no constants have been measured on a {'GPU' if device == 'cuda' else 'CPU'}" in found.reason
-        assert costs.staircase(pv.Spec("LSTM", 8, 8), (5, 3, 3, 1), device=device) == (0, 1, 3, 5)
+        assert costs.staircase(pv.Spec("LSTM", 8, 8), (5, 3, 3, 1), True, device) == (0, 1, 3, 5)
         assert "not measured" in repr(costs.in_force(device))
     with gpus.in_force():
         assert "not measured" in repr(costs.in_force("cuda"))
