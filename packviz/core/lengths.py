@@ -48,7 +48,7 @@ def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> 
         elif name == "-":
             name, text = "standard input", sys.stdin.read()
         elif name.endswith(".npy"):
-            text = str(np.load(name).tolist())
+            text = str(np.load(name, allow_pickle=False).tolist())
         else:
             text = Path(name).read_text(encoding="utf-8-sig") if name else str(source)
     except (OSError, EOFError, ValueError) as error:  # includes Unicode errors and those of NumPy
