@@ -138,7 +138,7 @@ PASSED = {
     "pack_padded_sequence(a tensor of shape (5, 3, 2), lengths=None": lambda: pack_padded_sequence(X, None),
     "pack_padded_sequence([a tensor of shape (5, 3, 2)], lengths=": lambda: pack_padded_sequence([X], [5, 3, 2]),
     "lengths has 2 entries, but x of shape (3, 5, 2)": lambda: pack_padded_sequence(X.transpose(0, 1), [5, 3]),
-    "did you mean batch_first=True? with batch_first=True:": lambda: pack_padded_sequence(X.transpose(0, 1), [5, 3, 2]),
+    "did you mean batch_first=True?": lambda: pack_padded_sequence(X.transpose(0, 1), [5, 3, 2]),
     "batch_first=False?": lambda: pack_padded_sequence(X, [5, 3, 2], batch_first=True),
     "pack_sequence([a tensor of shape (2, 3, 2), a tensor of shape (5,": lambda: pack_sequence([X[:2], X[:, 0]]),
     "a tensor of shape (5, 3, 2), …], enforce_sorted=True)": lambda: pack_sequence([*[X] * 5, X[:2, :2]]),

@@ -820,7 +820,7 @@ def generator(self, x):
         (networks.Sorted(), LENGTHS, TypeError, "example_inputs is a Tensor; give a tuple of the inputs"),
         (networks.Sorted(), (LENGTHS,), ValueError, "do not fit Sorted.forward: missing a required argument: 'len"),
         (networks.Sorted(), {"y": LENGTHS}, ValueError, "do not fit Sorted.forward"),
-        (net(generator), (LENGTHS,), ValueError, r"Net\.forward is a generator or async: a call runs nothing"),
+        (net(generator), (LENGTHS,), ValueError, r"Net\.forward is a generator or async, so a call runs nothing"),
         (nn.LazyLinear(3), (LENGTHS,), ValueError, "LazyLinear has lazy modules without sizes; run it once on a batch"),
     ],
 )
