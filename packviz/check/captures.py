@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -121,12 +122,8 @@ def compiled(run: Runner, inputs: Inputs, at: Axes, backend: Any = "eager", full
 
 
 def _onnx(legacy: bool, run: Runner, inputs: Inputs, at: Axes) -> Answer:
-    try:
-        import onnx  # noqa: F401, PLC0415 - an extra
-        import onnxruntime  # noqa: PLC0415
-
-        if not legacy:
-            import onnxscript  # noqa: F401, PLC0415 - torch's own message about a missing package is less clear
+    try:  # torch's own message about a missing package is less clear
+        *_, onnxruntime = map(import_module, [*["onnxscript"] * (not legacy), "onnx", "onnxruntime"])
     except ImportError as error:
         install = "python -m pip install onnx onnxruntime onnxscript"
         raise ImportError(f"{error.name} is not installed: {install}", name=error.name) from error

@@ -11,11 +11,11 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ContextDecorator, suppress
 from textwrap import indent, shorten, wrap
 from traceback import format_exception_only, walk_tb
 from types import FrameType
-from typing import Any, NamedTuple, TypeVar, cast, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from packviz.check import museum
 from packviz.core.layout import Layout
@@ -30,7 +30,7 @@ _ALONE = (
 )
 
 
-class Explained:
+class Explained(ContextDecorator):
     """The result of `explain_errors`: a context manager, and a decorator of functions."""
 
     def __init__(self) -> None:
@@ -78,13 +78,7 @@ class Explained:
             raise TypeError(f"explain_errors wraps functions, and got {shown}; decorate its forward, or use `with`")
         if any(is_one(function) for is_one in _LATER):
             raise TypeError(f"explain_errors does not wrap {function.__name__}, which runs later; use `with` inside it")
-
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return function(*args, **kwargs)
-
-        return cast("Function", wrapped)
+        return super().__call__(function)
 
 
 _LATER = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)

@@ -340,6 +340,6 @@ def test_an_exhibit_that_shows_nothing(capsys):
     for kind in (AssertionError, KeyboardInterrupt):
         with pytest.raises(kind), museum.exhibit("Lengths too short"):
             raise kind
-    with pytest.raises(ValueError, match="there is no exhibit 'Dinosaurs'; there are 'Batch and"):
+    with pytest.raises(ValueError, match="name is 'Dinosaurs'; choose one of 'Batch and"):
         named("Dinosaurs")
     assert capsys.readouterr().out == ""
