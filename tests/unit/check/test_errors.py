@@ -1,7 +1,6 @@
 """`explain_errors`: the same exception, with a note that says what was passed; and nothing else."""
 
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -250,14 +249,6 @@ def test_what_runs_later_is_not_wrapped():
         pass
 
     for function in (generator, coroutine):
-        with pytest.raises(
-            TypeError, match=f"does not wrap {function.__name__}, which runs later; use `with` inside it"
-        ):
+        with pytest.raises(TypeError, match=f"does not wrap {function.__name__}, which runs later; use `with` inside"):
             pv.explain_errors(function)
     says(note_of(lambda: list(generator())), "Lengths not sorted")
-
-
-def test_in_threads():
-    with ThreadPoolExecutor(4) as pool:
-        notes = list(pool.map(lambda n: note_of(pack_padded_sequence, X, [n, 5, 2]), range(5)))
-    assert all(f"lengths={[n, 5, 2]}" in flat(note) for n, note in enumerate(notes))
