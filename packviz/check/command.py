@@ -143,10 +143,9 @@ def _check(options: argparse.Namespace) -> int:
 
 def add_patched(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `packviz patched` to the parser."""
-    add, parser.epilog = parser.add_argument, EXECUTED
-    parser.usage = "packviz patched [-h] [--] FILE ...\n       packviz patched [-h] -m MODULE ..."
-    add("target", metavar="FILE", help="the program, as for `python FILE`, with its own arguments after it")
-    add("-m", dest="module", action="store_true", help="FILE is the name of a module, as for `python -m`")
+    parser.epilog, parser.usage = EXECUTED, "packviz patched [-h] [--] FILE ..."
+    parser.add_argument("target", metavar="FILE", help="the program, as for `python FILE`, with its own arguments after"
+        " it")  # fmt: skip
     parser.set_defaults(run=_patched)
 
 
@@ -157,34 +156,25 @@ def patched_arguments(arguments: list[str]) -> tuple[list[str], list[str] | None
     """
     if arguments[:1] != ["patched"]:
         return arguments, None
-    for i, word in enumerate(arguments[1:], 1):
-        if word == "--" or not word.startswith("-"):
-            end = i + 1 + (word == "--")
-            return arguments[:end], arguments[end:]
-    return arguments, []
+    end = next((i for i, word in enumerate(arguments[1:], 2) if not word.startswith("-")), len(arguments))
+    return arguments[:end], arguments[end:]
 
 
 def _patched(options: argparse.Namespace) -> None:
     """Prepares the program, which runs after this command, so that its errors and its exit status are its own."""
     from packviz.ops.patching import patch_torch  # noqa: PLC0415 - torch
 
-    target: str = options.target
-    if not options.module and not Path(target).exists():
-        raise ValueError(f"cannot run {target}: {os.strerror(errno.ENOENT)}")
+    if not Path(options.target).exists():
+        raise ValueError(f"cannot run {options.target}: {os.strerror(errno.ENOENT)}")
 
     def program() -> None:
-        sys.argv = [target, *options.rest]
-        real = os.path.realpath(target)
-        path = os.getcwd() if options.module else real if os.path.isdir(real) else os.path.dirname(real)
+        sys.argv = [options.target, *options.rest]
         if not sys.flags.safe_path:  # as python does; until now, it is the path of packviz
-            sys.path[0] = path
+            sys.path[0] = os.path.dirname(os.path.realpath(options.target))
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         with patch_torch():
-            if options.module:
-                runpy.run_module(target, run_name="__main__", alter_sys=True)
-            else:
-                runpy.run_path(target, run_name="__main__")
+            runpy.run_path(options.target, run_name="__main__")
 
     options.program = program
 

@@ -59,7 +59,7 @@ class Explained(ContextDecorator):
             _undo.pop()()
 
     def __enter__(self) -> None:
-        """Costs nothing, because all work is done when an exception passes."""
+        """Does nothing until an exception passes."""
         self._unused.detach()
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:

@@ -32,7 +32,7 @@ class Network(nn.Module):
 
 
 class FixedLength(Network):
-    """Packs nothing: the LSTM runs over all time steps, including the padding."""
+    """An LSTM over all time steps, including the padding, without packing."""
 
     def forward(self, x: Tensor) -> Three:
         output, (h_n, c_n) = self.lstm(x)
@@ -40,7 +40,7 @@ class FixedLength(Network):
 
 
 class Sorted(Network):
-    """Packs a batch that is sorted by length, and pads the result."""
+    """An LSTM over a packed batch that is sorted by length, with the result padded."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=True)
@@ -50,7 +50,7 @@ class Sorted(Network):
 
 
 class Unsorted(Network):
-    """Packs a batch in any order, which torch sorts, and pads the result."""
+    """An LSTM over a packed batch in any order, which torch sorts, with the result padded."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
@@ -60,7 +60,7 @@ class Unsorted(Network):
 
 
 class FinalStates(Network):
-    """Packs, and returns only the final states."""
+    """An LSTM over a packed batch, of which only the final states are returned."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         packed = pack_padded_sequence(x, lengths)
@@ -69,7 +69,7 @@ class FinalStates(Network):
 
 
 class Returned(Network):
-    """Returns the data of a `PackedSequence`."""
+    """A network that returns the data of a `PackedSequence`."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
         packed = pack_padded_sequence(x, lengths)
@@ -78,7 +78,7 @@ class Returned(Network):
 
 
 class UsedByMax(Network):
-    """Passes the data of a `PackedSequence` to an operator that is not an RNN."""
+    """A network that passes the data of a `PackedSequence` to an operator that is not an RNN."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(x, lengths)
@@ -87,7 +87,7 @@ class UsedByMax(Network):
 
 
 class MaxOfPadded(Network):
-    """Pads, and masks the padding before the maximum, because zero may be the largest value."""
+    """A maximum over padded outputs, with the padding masked, because zero may be the largest value."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(x, lengths)
@@ -102,7 +102,7 @@ GUIDE = (FixedLength, Sorted, Unsorted, FinalStates, Returned, UsedByMax)
 
 
 class ConditionalTagger(Network):
-    """Packs only if the lengths differ, to be fast."""
+    """A tagger that packs only if the lengths differ, to be fast."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         x = torch.tanh(self.before(x))
@@ -116,7 +116,7 @@ class ConditionalTagger(Network):
 
 
 class _PaddedTagger(Network):
-    """Never packs."""
+    """A tagger that never packs."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         x = torch.tanh(self.before(x))
@@ -125,7 +125,7 @@ class _PaddedTagger(Network):
 
 
 class _EscapedTagger(Network):
-    """Packs, and passes the data of the `PackedSequence` to the next layer."""
+    """A tagger that packs, and passes the data of the `PackedSequence` to the next layer."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         x = torch.tanh(self.before(x))
@@ -135,7 +135,7 @@ class _EscapedTagger(Network):
 
 
 class _PackedTagger(Network):
-    """Packs, and pads again before the next layer."""
+    """A tagger that packs, and pads again before the next layer."""
 
     def __init__(self, pack: Any = pack_padded_sequence, full_width: bool = True) -> None:
         """Takes the function that packs, and whether to pad to all time steps or to the longest sequence."""
@@ -151,7 +151,7 @@ class _PackedTagger(Network):
 
 
 class _MaximumTagger(Network):
-    """Takes the maximum over time of outputs that are all negative, so that a padding of 0 would be the largest."""
+    """A maximum over time of outputs that are all negative, so that a padding of 0 would be the largest."""
 
     def __init__(self, masked: bool) -> None:
         """Makes every output of the LSTM negative. The padding is −inf: by a mask, or by `pad_packed_sequence`."""
@@ -173,7 +173,7 @@ class _MaximumTagger(Network):
 
 
 class _WholeTagger(Network):
-    """Packs, runs and pads in one call, which a compiler keeps as it is or leaves out."""
+    """A tagger that packs, runs and pads in one call, which a compiler keeps as it is or leaves out."""
 
     def __init__(self, whole: Callable[[nn.LSTM], Any]) -> None:
         """Takes the function that makes this call of the LSTM."""

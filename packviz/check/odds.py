@@ -84,12 +84,12 @@ class Batch:
 
     @property
     def possible(self) -> bool:
-        """Whether every length is one that a sequence of x can have."""
+        """True if every length is one that a sequence of x can have."""
         return bool(((self.values == self.n) & (self.n >= 1) & (self.n <= self.steps)).all())
 
     @property
     def fits(self) -> bool:
-        """Whether every sequence of x has its length, so that data and lengths can be compared."""
+        """True if every sequence of x has its length, so that data and lengths can be compared."""
         return len(self.n) == self.size and self.x.numel() > 0
 
     @cached_property
@@ -99,7 +99,7 @@ class Batch:
 
     @cached_property
     def are_ids(self) -> bool:
-        """Whether x holds whole numbers from 0, which do not fall silent at the end of a sequence."""
+        """True if x holds whole numbers from 0, which do not fall silent at the end of a sequence."""
         x = self.x
         return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool or bool((x < 0).any()))
 

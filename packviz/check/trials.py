@@ -353,7 +353,7 @@ def _is_float(leaf: Any) -> bool:
 
 
 def _negated(leaf: Tensor) -> Tensor:
-    """Its negative, and half of the first entry zero, as padding may be; of nothing but zeros, random numbers."""
+    """Returns the negative of a leaf, or random numbers if all are zero, with half of the first entry set to zero."""
     generator = torch.Generator(leaf.device).manual_seed(0)
     new = -leaf.detach() if leaf.any() else torch.randn(leaf.shape, generator=generator, device=leaf.device).to(leaf)
     if new.dim():
