@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from packviz.core import lengths
+from packviz.core.has_text import first_line
 from packviz.core.layout import Layout
 
 
@@ -225,7 +226,7 @@ def _complaining(errors: Any, before: str = "", after: str = "") -> Iterator[Non
     try:
         yield
     except errors as error:
-        line = str(error).strip().partition("\n")[0]
-        if not line or not isinstance(error, (TypeError, ValueError)):
+        line = first_line(error)
+        if not isinstance(error, (TypeError, ValueError)):
             line = f"{type(error).__name__}: {line}"
         raise ValueError(before + (line.rstrip(".") + after if after else line)) from error

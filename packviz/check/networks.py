@@ -158,7 +158,7 @@ class _MaximumTagger(Network):
         super().__init__()
         self.masked = masked
         with torch.no_grad():
-            self.lstm.bias_hh_l0[14:21] = -9  # of the cell input
+            self.lstm.get_parameter("bias_hh_l0")[14:21] = -9  # of the cell input
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         x = torch.tanh(self.before(x))

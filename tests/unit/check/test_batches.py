@@ -204,12 +204,9 @@ def test_fractional_lengths(kind):
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
 def test_lengths_that_are_no_numbers(wrong):
-    x = batch([5, 3, 2])
-    (found,) = pv.diagnose(x, [5, wrong, 2], True)
-    assert (found.level, found.rule, found.where) == ("error", "no number", "sequence b")
-    with pytest.raises(RuntimeError):
-        pack_padded_sequence(x, torch.tensor([5, wrong, 2]), True)
-    assert rules(x, [5.5, wrong, 2], True) == ["no number", "fractional length"]
+    found = pv.diagnose(batch([5, 3, 2]), [5.5, wrong, 2], True)
+    assert [(one.level, one.where) for one in found] == [("error", "sequence b"), ("error", "sequence a")]
+    assert found.rules == ["no number", "fractional length"]
 
 
 def test_a_wrong_count():
@@ -221,13 +218,6 @@ def test_a_wrong_count():
     assert pack_padded_sequence(x, [5, 3], True, enforce_sorted=False).batch_sizes[0] == 2
     with pytest.raises(IndexError):
         pack_padded_sequence(x, [5, 3, 2, 2], True, enforce_sorted=False)
-
-
-def test_what_torch_refuses_anyway():
-    x = batch([5, 3, 2])
-    (found,) = pv.diagnose(x, [5, 0, -1], True)
-    assert (found.rule, found.where) == ("empty sequence", "sequences b, c")
-    assert rules(x, torch.tensor([5, 3, 2.5], device="meta"), True) == ["lengths not on the CPU"]
 
 
 def test_nan_in_the_padding():
@@ -389,7 +379,10 @@ def test_what_is_no_batch(given, error, said):
 
 
 @pytest.mark.parametrize(("shape", "lengths"), [((0, 5, 2), []), ((3, 0, 2), [1, 1, 1]), ((3, 5, 0), [5, 3, 2])])
-def test_empty_batches_are_refused_as_torch_refuses_them(shape, lengths):
+def test_what_torch_refuses_anyway(shape, lengths):
+    (found,) = pv.diagnose(batch([5, 3, 2]), [5, 0, -1], True)
+    assert (found.rule, found.where) == ("empty sequence", "sequences b, c")
+    assert rules(batch([5, 3]), torch.tensor([5, 2.5], device="meta"), True) == ["lengths not on the CPU"]
     (found,) = pv.diagnose(torch.zeros(shape), lengths, True)
     assert (found.level, found.rule) == ("error", "empty batch")
     with pytest.raises(RuntimeError, match="Cannot pack empty tensors"):
