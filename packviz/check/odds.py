@@ -259,10 +259,10 @@ def _clue(batch: Batch, one: _Reading, chance: float) -> Finding | None:
         certain = chance < CERTAIN and found.rule != TOO_LONG
         sure = "almost certain" if certain else "very likely" if chance < 1e-3 else "likely"
         are = "are" if inside > 1 else "is"
-        message = f"{found.message} This is {sure}: of {others}, {inside or 'none'} {are} like padding."
         if one.purpose:
-            message += f" Or {one.purpose}; diagnose cannot tell."
+            message = f"{found.message} Or {one.purpose}; diagnose cannot tell."
             return replace(found, level="warning", rule=UNDECIDED, message=message)
+        message = f"{found.message} This is {sure}: of {others}, {inside or 'none'} {are} like padding."
         return replace(found, level="error" if certain else found.level, message=message)
     if found.rule == TOO_LONG and (chance < SURE or not inside):
         why = "end marks: every sequence ends so" if marks else f"data that end so: {others} do not rule it out"

@@ -141,7 +141,7 @@ PASSED = {
     "batch_first=False?": lambda: pack_padded_sequence(X, [5, 3, 2], batch_first=True),
     "pack_sequence([a tensor of shape (2, 3, 2), a tensor of shape (5,": lambda: pack_sequence([X[:2], X[:, 0]]),
     "a tensor of shape (5, 3, 2), …], enforce_sorted=True)": lambda: pack_sequence([*[X] * 5, X[:2, :2]]),
-    "pad_packed_sequence(a tensor of shape (5, 3, 2))": lambda: pv.pad_packed_sequence(X),
+    "pad_packed_sequence(a tensor of shape (5, 3, 2), batch_first=False, ": lambda: pv.pad_packed_sequence(X),
     "GRU(4, 3) called with a PackedSequence with data of shape (10, 2)": lambda: nn.GRU(4, 3)(packed()),
     "packed.batch_sizes adds up to 12 but packed.data has 10 rows.": lambda: LSTM(broken()),
     "hx a tensor of shape (1, 3, 4)": lambda: GRU(packed(), torch.zeros(1, 3, 4)),
