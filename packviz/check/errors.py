@@ -252,7 +252,8 @@ def _call(frame: FrameType) -> _Passed | None:
 
 def _packing(function: str, arguments: dict[str, Any], given: dict[str, Any]) -> _Passed:
     """Returns a call of packing or unpacking, with the lengths as the caller gave them, and a drawing of the batch."""
-    lengths, order = arguments.get("lengths"), given.get("sorted_indices")
+    lengths: Any = arguments.get("lengths")
+    order = given.get("sorted_indices")
     if order is not None and lengths is not None:  # torch has sorted them
         lengths = lengths.scatter(-1, order.to(lengths.device), lengths)
     readable = getattr(getattr(lengths, "device", None), "type", "cpu") == "cpu"

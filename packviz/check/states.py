@@ -247,8 +247,8 @@ class StatesComparison(Drawing):
                 yield _Finding(f"gradient to padding, loss on {loss}", to_x, (), ~mask)
             if to_weights:  # only now, because each weight has its own scale
                 kinds = ("absolute", "relative", "differs")
-                arrays: Any = [np.array([getattr(one, kind) for _, one in to_weights]) for kind in kinds]
-                gathered = Difference("weights", None, *arrays, np.array(1.0))
+                absolute, relative, differs = (np.array([getattr(d, kind) for _, d in to_weights]) for kind in kinds)
+                gathered = Difference("weights", None, absolute, relative, differs, np.array(1.0))
                 yield _Finding(f"gradient to weights, loss on {loss}", gathered, names, noun="tensor")
 
     def panels(self) -> list[grids.Grid]:
@@ -317,14 +317,7 @@ def compare(
     require_dense("x", x)
     require_values("x", x)
     first = bool(rnn.batch_first if batch_first is None else batch_first)
-    require_features(rnn, x.shape, first)
-    if not x.numel():
-        raise ValueError(f"x of shape {tuple(x.shape)} is empty, so there is nothing to compare")
-    weight = next(rnn.parameters())
-    for kind in ("dtype", "device"):
-        if (ours := getattr(x, kind)) != (theirs := getattr(weight, kind)):
-            raise ValueError(f"x has {kind} {ours} but the module {theirs}: call x.to({theirs!r}) first")
-    layout = require_steps(Layout.from_padded(x.shape, lengths, first))
+    layout, weight = _checked(rnn, x, lengths, first), next(rnn.parameters())
     if hx is not None:
         require_states(rnn, hx, x, layout.batch_size)
     tolerance = of_states(weight.dtype, x.device.type) if tolerance is None else share("tolerance", tolerance)
@@ -358,15 +351,20 @@ def compare(
         c_n=None if padded.c_n is None else state("c_n"),
         batch_first=first,
         h_0=torch.zeros_like(padded.h_n) if hx is None else hx[0] if isinstance(hx, tuple) else hx,
-        gradients={
-            loss: {
-                name: _difference(name, 0 if name == "x" else None, tolerance, one, grads[1][loss][name])
-                for name, one in found.items()
-            }
-            for loss, found in grads[0].items()
-        },
+        gradients={loss: _compared(tolerance, grads[0][loss], grads[1][loss]) for loss in grads[0]},
         notes=tuple(_notes(rnn, gradients)),
     )
+
+
+def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any, batch_first: bool) -> Layout:
+    """Returns the layout of the batch, if everything fits."""
+    require_features(rnn, x.shape, batch_first)
+    if not x.numel():
+        raise ValueError(f"x of shape {tuple(x.shape)} is empty, so there is nothing to compare")
+    for kind in ("dtype", "device"):
+        if (ours := getattr(x, kind)) != (theirs := getattr(next(rnn.parameters()), kind)):
+            raise ValueError(f"x has {kind} {ours} but the module {theirs}: call x.to({theirs!r}) first")
+    return require_steps(Layout.from_padded(x.shape, lengths, batch_first))
 
 
 def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
@@ -486,6 +484,12 @@ def _gradients(rnn: nn.RNNBase, x: Tensor, layout: Layout, run: Run) -> dict[str
         found[loss] = {"x": to_x if rnn.batch_first else to_x.transpose(0, 1)}
         found[loss] |= {name: one.flatten() for name, one in zip(weights, others, strict=True)}
     return found
+
+
+def _compared(tolerance: float, padded: dict[str, Tensor], packed: dict[str, Tensor]) -> dict[str, Difference]:
+    """Compares the gradients of one loss."""
+    axes = {"x": 0}
+    return {name: _difference(name, axes.get(name), tolerance, one, packed[name]) for name, one in padded.items()}
 
 
 def _difference(name: str, axis: int | None, tolerance: float, padded: Tensor, packed: Tensor) -> Difference:

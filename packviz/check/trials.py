@@ -15,6 +15,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -179,8 +180,8 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
     values = torch.as_tensor(leaf).detach().cpu()
     flat, sides = values.flatten(), [n for n in values.shape if n != 1]
 
-    def write(new: Tensor) -> dict[str, Any]:
-        new = new.to(values.dtype).reshape(values.shape)
+    def write(new: Tensor, steps: int = 1) -> dict[str, Any]:
+        new = (new / steps if steps > 1 else new).to(values.dtype).reshape(values.shape)
         if isinstance(leaf, Tensor):
             return {name: new.to(leaf.device)}
         return {name: new.numpy() if isinstance(leaf, np.ndarray) else type(leaf)(new.tolist())}
@@ -193,7 +194,7 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
             yield Reading(name, "whole numbers", flat.long().tolist(), write)
         for T in steps if values.is_floating_point() and flat.max() <= 1 else ():
             if (flat * T - (n := (flat * T).round())).abs().max() < 1e-3:
-                yield Reading(name, f"parts of {T}", n.long().tolist(), lambda new, T=T: write(new / T))
+                yield Reading(name, f"parts of {T}", n.long().tolist(), partial(write, steps=T))
     sides = [1, *sides] if one_row else sides
     if len(sides) != 2 or (values.is_floating_point() and not binary):
         return
