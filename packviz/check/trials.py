@@ -14,7 +14,7 @@ import random
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -35,7 +35,6 @@ _HOLDERS = (dict, list, set, OrderedDict, defaultdict)  # the contents of such a
 
 def mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
     """Changes every leaf of a nest: each tensor, list of whole numbers, and any other object that holds no tensors."""
-    held = {} if isinstance(value, (Tensor, nn.Module, type)) else getattr(value, "__dict__", {})
     if isinstance(value, Mapping):
         new: Any = copy.copy(value) if isinstance(value, MutableMapping) else dict(value)
         for key, one in value.items():
@@ -45,10 +44,10 @@ def mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
         names = getattr(value, "_fields", None)
         parts = [mapped(f"{name}.{names[i]}" if names else f"{name}[{i}]", v, change) for i, v in enumerate(value)]
         return type(value)(*parts) if names else type(value)(parts)
-    if is_dataclass(value) or any(isinstance(one, (Tensor, np.ndarray)) or is_list(one) for one in held.values()):
+    if is_dataclass(value) and not isinstance(value, type):
         new = copy.copy(value)
-        for key, one in held.items():
-            object.__setattr__(new, key, mapped(f"{name}.{key}", one, change))
+        for field in fields(value):
+            object.__setattr__(new, field.name, mapped(f"{name}.{field.name}", getattr(value, field.name), change))
         return new
     return change(name, value)
 

@@ -261,6 +261,7 @@ def test_lengths_are_found_in_any_form(form, nest):
         batch = batch[0] if isinstance(batch, list) else batch
         n = n[0] if isinstance(n, tuple) and n[-1] is None else n
         numbers = torch.as_tensor(n).double()  # a trace keeps this, a number that differs between most lengths
+        assert "parts" not in form or numbers.max() <= 1
         return batch * sum((i + 1) * k for i, k in enumerate(numbers.flatten().tolist()))
 
     wrap, name = NESTS[nest]
