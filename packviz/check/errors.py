@@ -30,7 +30,7 @@ _ALONE = (
 )
 
 
-class Explained(ContextDecorator):
+class _Explained(ContextDecorator):
     """The result of `explain_errors`: a context manager, and a decorator of functions."""
 
     def __init__(self) -> None:
@@ -85,14 +85,14 @@ _LATER = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isas
 
 
 @overload
-def explain_errors() -> Explained: ...
+def explain_errors() -> _Explained: ...
 
 
 @overload
 def explain_errors(function: Function) -> Function: ...
 
 
-def explain_errors(function: Function | None = None) -> Explained | Function:
+def explain_errors(function: Function | None = None) -> _Explained | Function:
     """Adds a note (PEP 678) to an exception from packing, from unpacking, or from an RNN that gets a packed batch.
 
     The note shows what was passed, and draws the batch as text if it is small. If the error museum knows the error, the
@@ -125,7 +125,7 @@ def explain_errors(function: Function | None = None) -> Explained | Function:
         ...     "enforce_sorted=False" in error.__notes__[0]
         True
     """
-    made = Explained()
+    made = _Explained()
     return made if function is None else made(function)
 
 
