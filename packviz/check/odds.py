@@ -403,7 +403,7 @@ def _cut(batch: Batch, read: IntArray, cell: _Cell | None, at: str) -> Finding:
     lie = f"in {count(int(late.sum()), 'sequence')} {'lies' if lost == 1 else 'lie'} behind the stated length"
     after = f", and {'padding' if cell else 'zeros'} after them" if (read[late] < batch.steps).any() else ""
     message = f"{count(lost, 'step')} of data {lie}{after}: {at} continue to {read[b]}."
-    message += " Packing leaves these steps out without a word."
+    message += " Packing silently leaves out these steps."
     return about(late, "warning", AFTER, message, "give the full lengths; if you shorten on purpose, cut x as well")
 
 
