@@ -97,7 +97,7 @@ def test_by_constants_of_a_gpu_auto_is_never_far_from_packed_and_padded(monkeypa
         for fused, some, runs in calibration._rounds(point, "cuda"):
             for run in runs:
                 name = costs.key(run.name, point.spec, some, fused, "cuda")
-                seconds = took(point.spec, run.lengths, run.name, getattr(run.method, "cuts", None), some)
+                seconds = took(point.spec, run.lengths, run.name, run.method, some)
                 values[point].setdefault(name, {})[run.what] = seconds
     found = calibration.Calibration({"device": "cuda", "threads": 1}, values)
     assert found.is_enough
