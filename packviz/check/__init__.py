@@ -1,1 +1,1 @@
-"""Right or wrong: states compared, batches diagnosed, errors explained, graphs held to fixed shapes."""
+"""Checks of correctness: states compared, batches diagnosed, errors explained, and captured graphs tried out."""
