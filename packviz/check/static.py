@@ -29,7 +29,7 @@ from packviz.check.recorder import SIZES, Event, Recorder, record, site, togethe
 from packviz.check.trials import Reading, Runner, Trial, Trials, difference, is_list, leaves, readings, trials
 from packviz.core.frames import is_readers
 from packviz.core.validation import one_of
-from packviz.draw.listing import Listing
+from packviz.draw import listing
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import count, table
 
@@ -43,12 +43,12 @@ class StaticCheck(Findings):
     Attributes:
         backends: what came of each backend that was asked for.
         notes: which inputs hold lengths, what was compared, and what was not tried.
-        code: the network's `forward`, if it is short and its lines can be read.
+        code: the lines of the network's `forward`, as in `packviz.draw.listing`; empty if it is long or cannot be read.
     """
 
     backends: tuple[Captured, ...] = ()
     notes: tuple[str, ...] = ()
-    code: Listing | None = None
+    code: tuple[listing.Line, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -75,13 +75,13 @@ class StaticCheck(Findings):
     def to_text(self) -> str:
         """The table and the notes, every finding, and the code."""
         parts = [self.headline, *self.lines, *(one.to_text() for one in self)]
-        return "\n".join([*parts, *(["", self.code.to_text()] if self.code else [])])
+        return "\n".join([*parts, *(["", listing.describe(self.code)] if self.code else [])])
 
     def pictures(self, theme: str) -> list[Sheet]:
         """The code, the table, and the findings below."""
         sheet = Sheet(theme)
         sheet.paragraph(8, 12, self.lines)
-        return [*([self.code.sheet(theme)] if self.code else []), sheet, *super().pictures(theme)]
+        return [*([listing.draw(self.code, theme)] if self.code else []), sheet, *super().pictures(theme)]
 
 
 def check_static(
@@ -353,16 +353,16 @@ def _notes(
 # Drawing.
 
 
-def _listing(module: nn.Module, found: Iterable[Finding]) -> Listing | None:
-    """The code of a short `forward`, lines with a finding marked; none where it cannot be read."""
+def _listing(module: nn.Module, found: Iterable[Finding]) -> tuple[listing.Line, ...]:
+    """Returns the lines of a short `forward` that can be read, those with a finding marked."""
     try:
         forward = inspect.unwrap(type(module).forward)
         lines, first = inspect.getsourcelines(forward)
         path, name = forward.__code__.co_filename, str(forward.__globals__.get("__name__"))
     except (OSError, TypeError, AttributeError):
-        return None
+        return ()
     if len(lines) > _MOST_LINES:
-        return None
+        return ()
     marks: dict[str, str] = {}
     for one in found:  # errors come first
         marks.setdefault(one.where, one.level)
@@ -370,4 +370,4 @@ def _listing(module: nn.Module, found: Iterable[Finding]) -> Listing | None:
     for number, line in enumerate(dedent("".join(lines)).rstrip().splitlines(), first):
         level = marks.get(site(path, number, name), "")
         shown.append((number, line, LEVELS.get(level, ""), level == "error"))
-    return Listing(shown)
+    return tuple(shown)
