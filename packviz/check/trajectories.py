@@ -49,7 +49,7 @@ def trajectory(comparison: StatesComparison, direction: str = "forward", unit: i
     if reverse and unit is not None:
         other[~comparison.layout.mask] = math.nan
     what = "distance |padded − packed| of the hidden state" if unit is None else f"unit {unit} of the hidden state"
-    spoilt = [sequence_name(b) for b in np.flatnonzero(off)]
+    spoilt = [sequence_name(b) for b in np.flatnonzero(off).tolist()]
     names = listed(spoilt, 6) if spoilt else ""
     title = (
         "Padded and packed end in the same states"
