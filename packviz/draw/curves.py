@@ -43,6 +43,7 @@ _MARKERS = (
 _DOT = "m-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
 
 _BESIDE = 20.0  # px: names of curves that end so near to each other are in one column
+_LINE = 12.0  # px: from one name to the next
 _MOST_TICKS = 8  # of a logarithmic axis
 _LEFT, _RIGHT, _TOP, _BELOW = 70.0, 92.0, 40.0, 36.0  # px: the room around a plot
 _WIDE, _TALL = 300.0, 170.0  # px: a plot
@@ -163,14 +164,14 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [step for step in found if step in (found[0], found[-1]) or f"{step:e}".startswith("1.000000")]
 
 
-def spread_labels(heights: Sequence[float], lowest: float, gap: float = 12.0) -> list[float]:
+def spread_labels(heights: Sequence[float], lowest: float) -> list[float]:
     """Returns heights in px from top to bottom, moved so that labels there do not overlap or lie below `lowest`."""
     placed = sorted(heights)
     for i in range(1, len(placed)):
-        placed[i] = max(placed[i], placed[i - 1] + gap)
+        placed[i] = max(placed[i], placed[i - 1] + _LINE)
     for i in reversed(range(len(placed))):
         placed[i] = min(placed[i], lowest)
-        lowest = placed[i] - gap
+        lowest = placed[i] - _LINE
     return placed
 
 

@@ -128,6 +128,19 @@ def test_a_step_is_framed_in_every_part(lengths, data):
     assert len(parts(layout, step=t).data) == end
 
 
+def test_the_rows_of_a_step_are_marked_in_a_bar():
+    layout = Layout([30, 20, 40] * 6)
+    drawing = drawn(layout, step=25, mistaken=True)
+    bars = [b for b in drawing.boxes if b.height == 18]
+    whole, found = (
+        bars[0],
+        sorted(round((b.x - 4) * layout.n_valid / bars[0].width) for b in bars if b.fill == LIGHT.accent),
+    )
+    flat = np.flatnonzero(np.argwhere(layout.mask)[:, 1] == 25)
+    assert whole.x == 4
+    assert found == sorted([layout.offsets[25], *flat])
+
+
 @pytest.mark.parametrize("step", [-1, 3])
 def test_a_step_that_is_not_there_is_refused(step):
     with pytest.raises(ValueError, match=f"step is {step}; the longest sequence has time steps 0 … 2"):
