@@ -84,10 +84,9 @@ from packviz.check.trajectories import trajectory
 trajectory(comparison)
 
 # %% tags=["claims"]
-curves = trajectory(comparison).curves
-for n, curve in zip(lengths, curves, strict=True):
-    assert not any(curve.padded[:n])
-    assert all(distance > 0.01 for distance in curve.padded[n:])
+for n, distances in zip(lengths, trajectory(comparison).padded, strict=True):
+    assert not any(distances[:n])
+    assert all(distances[n:] > 0.01)
 
 # %% [markdown]
 # The dot marks the step at which `h_n` is read. If the batch is padded, that is the last step of the *batch*, for every

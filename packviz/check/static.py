@@ -29,7 +29,7 @@ from packviz.check.recorder import SIZES, Event, Recorder, record, site, togethe
 from packviz.check.trials import Reading, Runner, Trials, difference, is_list, leaves, readings, trials
 from packviz.core.frames import is_readers
 from packviz.core.validation import one_of
-from packviz.draw.listing import Listing
+from packviz.draw import listing
 from packviz.draw.sheet import Sheet
 from packviz.draw.text import count, table
 
@@ -43,12 +43,12 @@ class StaticCheck(Findings):
     Attributes:
         backends: the result of each backend that was asked for.
         notes: which inputs hold lengths, what was compared, and what was not tried.
-        code: the network's `forward`, if it is short and its lines can be read.
+        code: the lines of the network's `forward`, as in `packviz.draw.listing`; empty if it is long or cannot be read.
     """
 
     backends: tuple[Captured, ...] = ()
     notes: tuple[str, ...] = ()
-    code: Listing | None = None
+    code: tuple[listing.Line, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -73,13 +73,13 @@ class StaticCheck(Findings):
     def to_text(self) -> str:
         """Returns the table and the notes, every finding, and the code."""
         parts = [self.headline, *self.lines, *(one.to_text() for one in self)]
-        return "\n".join([*parts, *(["", self.code.to_text()] if self.code else [])])
+        return "\n".join([*parts, *(["", listing.describe(self.code)] if self.code else [])])
 
     def pictures(self, theme: str) -> list[Sheet]:
         """Draws the code, the table, and the findings below."""
         sheet = Sheet(theme)
         sheet.paragraph(8, 12, self.lines)
-        return [*([self.code.sheet(theme)] if self.code else []), sheet, *super().pictures(theme)]
+        return [*([listing.draw(self.code, theme)] if self.code else []), sheet, *super().pictures(theme)]
 
 
 def check_static(
@@ -339,19 +339,19 @@ def _notes(tested: Trials, found: list[Reading], rows: list[Captured], dynamic: 
     yield f"not tried: {', '.join([*left, *([] if dynamic else ['other sizes of batch and time'])])}"
 
 
-def _listing(module: nn.Module, found: Iterable[Finding]) -> Listing | None:
-    """Returns the code of a short `forward` with the lines of findings marked, or `None` if it cannot be read."""
+def _listing(module: nn.Module, found: Iterable[Finding]) -> tuple[listing.Line, ...]:
+    """Returns the lines of a short `forward` that can be read, those with a finding marked."""
     try:
         forward = inspect.unwrap(type(module).forward)
         lines, first = inspect.getsourcelines(forward)
         path, name = forward.__code__.co_filename, str(forward.__globals__.get("__name__"))
     except (OSError, TypeError, AttributeError):
-        return None
+        return ()
     if len(lines) > _MOST_LINES:
-        return None
+        return ()
     marks = {one.where: one.level for one in reversed([*found])}  # of several at a line, the first counts: errors
     shown = []
     for number, line in enumerate(dedent("".join(lines)).rstrip().splitlines(), first):
         level = marks.get(site(path, number, name), "")
         shown.append((number, line, LEVELS.get(level, ""), level == "error"))
-    return Listing(shown)
+    return tuple(shown)

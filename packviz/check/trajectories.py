@@ -1,4 +1,4 @@
-"""Draws the distance between a padded and a packed hidden state, step by step."""
+"""How a padded hidden state leaves the packed one, step by step."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ import torch
 
 from packviz.check.states import DIRECTIONS, StatesComparison, by_direction, listed
 from packviz.core.layout import sequence_name
-from packviz.draw.curves import Curve, Trajectory
+from packviz.draw.curves import Trajectory
 
 
 def trajectory(comparison: StatesComparison, direction: str = "forward", unit: int | None = None) -> Trajectory:
-    """Draws the distance of the last layer's padded hidden state from the packed one, step by step.
+    """Draws how far the padded hidden state of the last layer is from the packed one, step by step.
 
-    In a packed run, a sequence keeps its final state after its end. In the reverse direction, which begins there, it
-    has its initial state instead.
+    Packed, a sequence keeps its state after its end; in the reverse direction it has its initial state before it.
 
     Args:
-        comparison: the result of `pv.compare`.
+        comparison: what `pv.compare` returned.
         direction: `"forward"` or `"reverse"`; the reverse one starts at the last time step.
-        unit: a unit of the state to draw, padded and packed. Defaults to the 2-norm of the difference of the whole
-            state.
+        unit: draws one of its units instead, padded and packed; of the whole state the length (2-norm) of the
+            difference if not given.
 
     Raises:
         ValueError: there is no such direction, or no such unit.
@@ -38,20 +37,19 @@ def trajectory(comparison: StatesComparison, direction: str = "forward", unit: i
         by_direction(run.output, comparison.batch_first, len(has))[:, :, d].to("cpu", torch.float64).numpy().copy()
         for run in (comparison.padded, comparison.packed)
     )
-    begins = comparison.h_0[d - len(has)].to("cpu", torch.float64).numpy()
-    curves = []
-    for b, length in enumerate(comparison.layout.lengths.tolist()):
+    begins, n = comparison.h_0[d - len(has)].to("cpu", torch.float64).numpy(), comparison.layout.lengths
+    for b, length in enumerate(n.tolist()):
         packed[b, length:] = begins[b] if reverse else packed[b, length - 1]
-        gap = np.where(np.isnan(padded[b]) & np.isnan(packed[b]), 0.0, padded[b] - packed[b])
-        gap[np.abs(gap).max(axis=-1) <= comparison.tolerance * comparison.h_n.scale[b]] = 0.0  # rounding does not count
-        distance = np.linalg.norm(gap, axis=-1)
-        one, other = (distance, np.zeros_like(distance)) if unit is None else (padded[b, :, unit], packed[b, :, unit])
-        if reverse and unit is not None:
-            other[length:] = math.nan
-        off = float(distance[0 if reverse else -1])
-        curves.append(Curve(sequence_name(b), length, one.tolist(), other.tolist(), off))
+    gap = np.where(np.isnan(padded) & np.isnan(packed), 0.0, padded - packed)
+    rounding = comparison.tolerance * comparison.h_n.scale[:, None]
+    gap[np.abs(gap).max(axis=-1) <= rounding] = 0.0  # rounding is not a distance
+    distances = np.linalg.norm(gap, axis=-1)
+    off = distances[:, 0 if reverse else -1]
+    one, other = (distances, np.zeros_like(distances)) if unit is None else (padded[..., unit], packed[..., unit])
+    if reverse and unit is not None:
+        other[~comparison.layout.mask] = math.nan
     what = "distance |padded − packed| of the hidden state" if unit is None else f"unit {unit} of the hidden state"
-    spoilt = [curve.name for curve in curves if curve.off]
+    spoilt = [sequence_name(b) for b in np.flatnonzero(off).tolist()]
     names = listed(spoilt, 6) if spoilt else ""
     title = (
         "Padded and packed end in the same states"
@@ -60,4 +58,4 @@ def trajectory(comparison: StatesComparison, direction: str = "forward", unit: i
         if reverse
         else f"Padded, the state moves on through the padding: h_n of {names} is off"
     )
-    return Trajectory(title, f"{what}, last layer, {direction}", tuple(curves), reverse, unit is None)
+    return Trajectory(title, f"{what}, last layer, {direction}", n, one, other, off, reverse, unit is None)

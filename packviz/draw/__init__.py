@@ -1,6 +1,7 @@
-"""The one place that draws: values in, pictures and tables out. No widget, no torch; plotly in `figures` only.
+"""Pictures and tables of plain values. Nothing here needs torch or a widget, and only `figures` needs plotly.
 
-Pictures that stand on their own, as `pv.draw.Stairs`; what also counts, compares or measures is a verb of `packviz`.
+This package offers the pictures that only draw, such as `pv.draw.Stairs`. Functions that also count, compare or measure
+are in `packviz` itself.
 
 Examples:
     >>> import packviz as pv
@@ -14,7 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-# Where each name comes from, by the stub's lines `from HOME import NAME as NAME`.
+# The module of each name, from the stub's lines `from HOME import NAME as NAME`.
 with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as _stub:
     _HOME = {words[-1]: words[1] for words in map(str.split, _stub) if words[:1] == ["from"]}
 

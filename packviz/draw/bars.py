@@ -1,12 +1,11 @@
-"""Bars: numbers in. Solid is what is needed or measured, hatched what packing leaves out or what is wasted.
+"""Charts of bars: solid for what is needed or measured, hatched for what is wasted or what packing leaves out.
 
-Cheap enough for a slider: one path per colour, and for many time steps one outline.
+They are cheap enough for a slider, because there is one path for each colour.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,30 +14,52 @@ import numpy as np
 from packviz.core.layout import IntArray
 from packviz.draw import palette, text
 from packviz.draw.cellgrid import nice
+from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Sheet, width_of
 from packviz.draw.sheet import n as px
 
 SOLID = palette.REAL
 FLOPS = ("packed computes", "only padded does", "saved")
-"""What solid and hatched mean, and a word for the hatched share."""
+"""The meaning of solid and of hatched, and a word for the hatched share."""
 
 _WIDTH = 860.0
 _AXIS = 110.0  # px: the column of an axis
 _TALL = 120.0
-_FEW = 24  # more time steps than this are drawn as one area
-_EDGES = 128  # an edge of more steps than this is not drawn: it would weigh more than the areas
+_FEW = 24  # of more time steps than this, equal neighbours are drawn as one
+_THIN = 4.0  # px
+
+
+@dataclass(frozen=True, repr=False)
+class BarChart(Drawing):
+    """Bars with their text twin.
+
+    Attributes:
+        words: the text twin.
+        draw: draws the bars in a theme.
+    """
+
+    words: str
+    draw: Callable[[str], Sheet]
+
+    def to_text(self) -> str:
+        """Returns the bars in words and numbers."""
+        return self.words
+
+    def sheet(self, theme: str) -> Sheet:
+        """Draws the bars."""
+        return self.draw(theme)
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar with a name.
+    """A bar.
 
     Attributes:
-        parts: `(length, fill)` from left to right; a part without a fill is left empty.
-        label: stands behind the bar.
-        whisker: the quartiles of where the bar ends, or its interval; none if it is not known.
-        bold: whether its name is.
-        mark: where a hollow diamond stands; none if there is none.
+        parts: `(length, fill)` from left to right. A part without a fill is left empty.
+        label: written behind the bar.
+        whisker: the quartiles of the end of the bar, or its interval; `None` if it is not known.
+        bold: whether its name is bold.
+        mark: the place of a hollow diamond; `None` if there is none.
     """
 
     parts: Sequence[tuple[float, str]]
@@ -48,9 +69,9 @@ class Bar:
     mark: float | None = None
 
     @property
-    def values(self) -> list[float]:
-        """All that the axis has to hold."""
-        return [sum(length for length, _ in self.parts), *(self.whisker or ()), *([self.mark] if self.mark else [])]
+    def end(self) -> float:
+        """The place of the end of everything drawn for the bar."""
+        return max(sum(length for length, _ in self.parts), self.mark or 0, *(self.whisker or (0,)))
 
 
 def rows(
@@ -60,61 +81,53 @@ def rows(
     *,
     key: Sequence[tuple[str, str]] = (),
     line: float | None = None,
-    log: bool = False,
     notes: Sequence[str] = (),
 ) -> Sheet:
-    """Draws a bar for each name, the numbers behind them.
+    """Draws a bar for each name, with its label at its end.
 
     Args:
-        title: stands above.
+        title: the finding, above the bars.
         groups: the bars by name, by the name of their group, which may be empty.
         theme: a key of `palette.THEMES`.
-        key: what fills mean.
-        line: where to draw a line down through all bars, such as the 1 of a ratio.
-        log: whether bars are ratios that begin at 1 on a logarithmic axis: twice as much and half are equally long.
-        notes: lines that stand below.
+        key: the meaning of fills: `(fill, words)`.
+        line: the length at which to draw a line through all bars, such as the 1 of a ratio.
+        notes: lines below the bars.
     """
     (sheet, y), bars = _titled(title, theme, key), [bar for group in groups.values() for bar in group.values()]
-    left = 24 + 10 * log + max((width_of(name) for group in groups.values() for name in group), default=0)
-    scale = math.log if log else float
-    ends = [0.0, *(scale(value) for bar in bars for value in bar.values)]  # 0 is also the logarithm of 1
-    wide = (_WIDTH - left - 30 - max((width_of(bar.label) for bar in bars), default=0)) / (max(ends) - min(ends) or 1.0)
-
-    def x(value: float) -> float:
-        return left + (scale(value) - min(ends)) * wide
-
+    left = 24 + max((width_of(name) for group in groups.values() for name in group), default=0)
+    longest = max((bar.end for bar in bars), default=0) or 1.0
+    wide = (_WIDTH - left - 30 - max((width_of(bar.label) for bar in bars), default=0)) / longest
     top, whiskers, marks, labels = y, "", "", []
     for name, group in groups.items():
         if name:
             labels.append((4.0, y + 17, name, True))
             y += 26
         for bar_name, bar in group.items():
-            sheet.text(left - 8 - 10 * log, y + 14, bar_name, anchor="end", bold=bar.bold)
-            at = 0.0
-            for part, fill in bar.parts:
-                start, end = sorted((x(1), x(part))) if log else (x(at), x(at + part))
+            sheet.text(left - 8, y + 14, bar_name, anchor="end", bold=bar.bold)
+            x = left
+            for length, fill in bar.parts:
                 if fill:
-                    sheet.box(start, y, end - start, 20, fill)
-                at += part
+                    sheet.box(x, y, length * wide, 20, fill)
+                x += length * wide
             if bar.whisker:
-                low, high = (px(x(value)) for value in bar.whisker)
+                low, high = (px(left + value * wide) for value in bar.whisker)
                 whiskers += f"M{low} {px(y + 10)}H{high}M{low} {px(y + 5)}v10M{high} {px(y + 5)}v10"
             if bar.mark is not None:
-                marks += f"M{px(x(bar.mark))} {px(y + 4)}l6 6l-6 6l-6-6z"
-            behind = max(map(x, [*bar.values, *[1.0] * log])) + 10
-            crossed = line is not None and behind - 8 < x(line) < behind + width_of(bar.label)
-            labels.append((x(line or 0) + 8 if crossed else behind, y + 14, bar.label, False))
+                marks += f"M{px(left + bar.mark * wide)} {px(y + 4)}l6 6l-6 6l-6-6z"
+            behind, crossing = left + bar.end * wide + 10, left + (line or 0) * wide
+            crossed = line is not None and behind - 8 < crossing < behind + width_of(bar.label)
+            labels.append((crossing + 8 if crossed else behind, y + 14, bar.label, False))
             y += 28
     sheet.layer()
     if line is not None:
-        sheet.line([(x(line), top - 6), (x(line), y)], sheet.colours.accent, dash="4 3")
-    for stroke, thick in ((sheet.colours.ground, 4), (sheet.colours.text, 1.5)):  # seen on whatever they stand
+        sheet.line([(left + line * wide, top - 6), (left + line * wide, y)], sheet.colours.accent, dash="4 3")
+    for stroke, thick in ((sheet.colours.ground, 4), (sheet.colours.text, 1.5)):  # seen on any fill
         sheet.path(whiskers, stroke=stroke, width=thick)
     sheet.path(marks, fill=sheet.colours.ground, stroke=sheet.colours.text, width=1.5)
-    for left, foot, label, bold in labels:
-        sheet.text(left, foot, label, bold=bold, halo=sheet.colours.ground)
+    for x, foot, label, bold in labels:
+        sheet.text(x, foot, label, bold=bold, halo=sheet.colours.ground)
     foot = sheet.paragraph(4, y + 4, notes, size=11, ink=sheet.colours.muted)
-    sheet.size(max(_WIDTH, sheet.width), foot if notes else y + 4)
+    sheet.size(max(_WIDTH, sheet.width), foot)
     return sheet
 
 
@@ -124,11 +137,11 @@ def totals(
     theme: str,
     words: tuple[str, str, str] = FLOPS,
 ) -> Sheet:
-    """A bar for each name: its first number solid, its second one hatched behind it.
+    """Draws a bar for each name: its first number solid, and its second one hatched behind it.
 
     Args:
-        title: stands above.
-        bars: by name, the number computed packed, and the number left out. Both together are the padded one.
+        title: the finding, above the bars.
+        bars: by name, the number computed packed, and the number left out. Their sum is the padded number.
         theme: a key of `palette.THEMES`.
         words: as in `FLOPS`.
     """
@@ -147,50 +160,50 @@ def steps(
     theme: str,
     words: tuple[str, str, str] = FLOPS,
     axis: str = "t =",
+    names: Sequence[str] = (),
 ) -> Sheet:
-    """A bar for each time step: solid up to what packing computes, hatched up to the padded count.
+    """Draws a bar for each time step: solid up to what packing computes, hatched up to the padded count.
 
     Args:
-        title: stands above.
+        title: the finding, above the bars.
         packed: `(T,)` numbers.
-        padded: `(T,)` numbers, none smaller than its `packed`.
+        padded: `(T,)` numbers, each at least as large as its `packed`.
         theme: a key of `palette.THEMES`.
         words: as in `FLOPS`.
-        axis: what stands before the numbers of the bars.
+        axis: written before the names of the bars.
+        names: names of the bars. Defaults to their numbers.
     """
-    (sheet, y), n, top = _titled(title, theme, [(SOLID, words[0]), (HATCHED, words[1])]), len(packed), int(max(padded))
+    key = [(fill, what) for fill, what in ((SOLID, words[0]), (HATCHED, words[1])) if what]
+    (sheet, y), n, top = _titled(title, theme, key), len(packed), int(max(padded))
+    names = names or [str(t) for t in range(n)]
     each, scale, foot = (_WIDTH - 130) / n, _TALL / max(top, 1), y + 2 + _TALL
     gap = min(3.0, each * 0.15) if n <= _FEW else 0.0
     runs = [(t, t + 1) for t in range(n)] if n <= _FEW else _runs(packed, padded)
-    line = None if n <= _FEW else ""
     for a, b in runs:
+        line = None if (b - a) * each >= _THIN else ""  # the outline of a thin bar would hide its colour
         x, width, low, high = _AXIS + a * each + gap / 2, (b - a) * each - gap, int(packed[a]), int(padded[a])
         if low:
             sheet.box(x, foot - low * scale, width, low * scale, SOLID, stroke=line)
         if high > low:
             sheet.box(x, foot - high * scale, width, (high - low) * scale, HATCHED, stroke=line)
-    if n > _FEW and len(runs) <= _EDGES:
-        for counts in (padded, packed):
-            edge = "".join(f"V{px(foot - int(counts[a]) * scale)}H{px(_AXIS + b * each)}" for a, b in runs)
-            sheet.path(f"M{_AXIS:g} {px(foot)}{edge}V{px(foot)}", stroke=sheet.colours.line, width=0.8)
     sheet.line([(_AXIS, foot), (_WIDTH - 20, foot)])
     for value in (top, 0):
         sheet.text(_AXIS - 8, foot - value * scale + 4, text.short(value), anchor="end", ink=sheet.colours.muted)
     sheet.text(_AXIS - 8, foot + 18, axis, anchor="end", ink=sheet.colours.muted)
-    for t in range(0, n, nice((8 + 8 * len(str(n))) / each)):
-        sheet.text(_AXIS + (t + 0.5) * each, foot + 18, str(t), anchor="middle", ink=sheet.colours.muted)
+    for t in range(0, n, nice((8 + 8 * len(names[-1])) / each)):
+        sheet.text(_AXIS + (t + 0.5) * each, foot + 18, names[t], anchor="middle", ink=sheet.colours.muted)
     sheet.size(_WIDTH, foot + 28)
     return sheet
 
 
 def _runs(packed: IntArray, padded: IntArray) -> list[tuple[int, int]]:
-    """Stretches of time steps with the same numbers."""
+    """Returns the stretches of time steps with the same numbers."""
     changes = np.flatnonzero((packed[1:] != packed[:-1]) | (padded[1:] != padded[:-1])) + 1
     return list(pairwise([0, *changes.tolist(), len(packed)]))
 
 
 def _titled(title: str, theme: str, key: Sequence[tuple[str, str]]) -> tuple[Sheet, float]:
-    """A sheet with its title and the key, in one line if they have room; and the y below them."""
+    """Returns a sheet with a title and a key, in one line if they have room, and the y below them."""
     sheet, right = Sheet(theme, title), _WIDTH - sum(36 + width_of(words) for _, words in key)
     sheet.title(title)
     below = 20.0 if key and right < 20 + width_of(title) else 0.0

@@ -1,6 +1,6 @@
-"""The one grid of cells. Padded batches, differences, weights, vectors and states are all drawn with it.
+"""The grid of cells that all padded batches, differences, weights and vectors are drawn with.
 
-How a cell looks is decided here and in `Sheet.cell`: its size, its outline, its ink, and the hatch of padding.
+This module and `Sheet.cell` decide the look of a cell: its size, its outline, its ink, and the hatch of padding.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from packviz.draw import palette
 from packviz.draw.sheet import CHAR, Sheet, width_of
 
 WIDTH = 900.0
-"""The width of a JupyterLab cell in px: pictures that are wider together stand below each other."""
+"""The width of a JupyterLab cell in px: pictures that are wider together are placed below each other."""
 
 LEFT, TOP, TALL = 42.0, 44.0, 24.0
-"""The room for short names left of a grid and for a title and the names of columns above it; a row (px)."""
+"""The room in px for short names left of a grid, for a title and the names of columns above it, and for a row."""
 
-_NARROWEST, _LOW = 26.0, 11.0  # px: a cell with a label; a lower row has no room for a letter
+NARROWEST = 26.0
+"""The least width of a cell with a label in px."""
+
+_LOW = 11.0  # px: a lower row has no room for a letter
 
 
 class Cell(NamedTuple):
@@ -53,7 +56,7 @@ class CellGrid:
     sheet: Sheet
     rows: int
     columns: int
-    wide: float = _NARROWEST
+    wide: float = NARROWEST
     tall: float = TALL
     left: float = LEFT
     top: float = TOP
@@ -78,11 +81,11 @@ class CellGrid:
         return self.top + row * self.tall
 
     def line(self, row: int) -> float:
-        """Returns the y that words beside a row stand on; beside a low row they begin at its top."""
+        """Returns the baseline of words beside a row in px; words beside a low row begin at its top."""
         return self.y(row) + max(self.tall / 2 + 4, 9)
 
     def draw(self, rows: Iterable[Iterable[Cell]]) -> None:
-        """Draws cells, those of the first row first."""
+        """Draws the cells of each row, from the first row on."""
         for r, cells in enumerate(rows):
             c = 0
             for cell in (cell for cell in cells if cell.span):
@@ -92,11 +95,17 @@ class CellGrid:
 
     @property
     def is_low(self) -> bool:
-        """Whether a row is too low for a letter."""
+        """True if a row is too low for a letter."""
         return self.tall < _LOW
 
     def ticks(self, columns: int, longest: str, here: int | None = None) -> list[int]:
-        """Returns the columns whose names have room, if none is longer than this; always the one pointed at."""
+        """Returns the columns whose names have room, and always the one pointed at.
+
+        Args:
+            columns: the number of columns.
+            longest: the longest name.
+            here: the column pointed at, if there is one.
+        """
         space = 6 + CHAR * 11 / 12 * len(longest)
         ticks = list(range(0, columns, nice(space / self.wide)))
         if here is not None:
@@ -109,13 +118,13 @@ class CellGrid:
         """Writes the names of columns above the grid.
 
         Args:
-            names: one for each column.
-            axis: what they count; stands before them.
+            names: a name for each column.
+            axis: the title of the names, written before them.
             here: the column pointed at, if there is one.
-            shown: the columns to name; if empty, those that have room.
+            shown: the columns to name. If it is empty, all that have room are named.
         """
         ink, accent = self.sheet.colours.muted, self.sheet.colours.accent
-        # "t =" stands close to the first number: in a batch, the column of lengths ends at its left.
+        # "t =" is close to the first number, because in a batch the column of lengths ends to its left.
         end = self.left + (min(self.wide / 2 - 8, 6) if axis.endswith("=") else -6)
         self.sheet.text(end, self.top - 9, axis, anchor="end", size=11, ink=ink)
         for c in shown or self.ticks(len(names), max(names, key=len), here):
@@ -126,9 +135,9 @@ class CellGrid:
         """Writes the names of rows left of the grid, as many as have room.
 
         Args:
-            names: one for each row.
-            lengths: one for each row, in a column of their own behind the names; may be empty.
-            right: px from the end of the names, or of the lengths, to the grid.
+            names: a name for each row.
+            lengths: a length for each row, written in a column of its own behind the names; may be empty.
+            right: distance from the end of the names, or of the lengths, to the grid in px.
             size: size of the names in px.
         """
         end, low = self.left - right, self.is_low
@@ -141,14 +150,9 @@ class CellGrid:
                 self.sheet.text(end, y, names[r], anchor="end", size=11 if low else size, bold=not low)
 
     def frame(self, row: int, column: int, rows: float = 1, stroke: str = "", thick: float = 3) -> None:
-        """Frames a cell, or so many rows of a column."""
+        """Frames a cell, or the given number of rows of a column."""
         stroke = stroke or self.sheet.colours.accent
         self.sheet.box(self.x(column), self.y(row), max(self.wide, 2), rows * self.tall, stroke=stroke, thick=thick)
-
-
-def wide_enough(labels: Iterable[str], size: int = 12, least: float = _NARROWEST) -> float:
-    """Returns the width of a cell that each of these labels fits into, in px."""
-    return max([least, *(8 + width_of(label, size) for label in labels)])
 
 
 def real_cells(layout: Layout, b: int, label: Callable[[int, int], str] | None = None, fill: str = "") -> list[Cell]:
@@ -157,15 +161,15 @@ def real_cells(layout: Layout, b: int, label: Callable[[int, int], str] | None =
     Args:
         layout: the batch.
         b: the index of the sequence.
-        label: gives the label of the cell of a sequence at a time step. If it is None, all cells are drawn as one.
-        fill: used in place of the sequence's colour, if it is not empty.
+        label: returns the label of a sequence's cell at a time step. If it is `None`, all cells are drawn as one.
+        fill: a fill to use instead of the sequence's colour; may be empty.
     """
     fill, length = fill or palette.sequence_colour(b), int(layout.lengths[b])
     return [Cell(fill, label(b, t)) for t in range(length)] if label else [Cell(fill, span=length)]
 
 
 def array(values: Any, kind: Any = None) -> Any:
-    """Returns numbers as an array: those of a tensor detached and on the CPU."""
+    """Returns numbers as an array. A tensor is detached and copied to the CPU."""
     return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values, kind)
 
 
@@ -176,7 +180,7 @@ def nice(at_least: float) -> int:
 
 
 def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
-    """Those of the labels, from left to right, that have room beside each other; always the last."""
+    """Yields the labels that have room beside each other, from left to right, and always the last."""
     taken = -math.inf
     for x, label in labels:
         space = width_of(label, 11) + 5
@@ -186,7 +190,7 @@ def roomy(labels: Sequence[tuple[float, str]]) -> Iterator[tuple[float, str]]:
 
 
 def clip(words: str, width: float, size: int = 12) -> str:
-    """Cuts words that are wider than so many px, and ends them with dots."""
+    """Cuts words that are wider than `width` px, and ends them with dots."""
     char = CHAR * size / 12
     space = int(width / char) * char
     if width_of(words, size) <= space:
@@ -197,10 +201,10 @@ def clip(words: str, width: float, size: int = 12) -> str:
 
 
 def stride(rows: int, most: int) -> int:
-    """Returns k, if one in k rows is drawn because there is room for so many rows at most."""
-    return -(-rows // most) | 1  # odd: a step through the colours that meets them all
+    """Returns k, if there is room for `most` rows and therefore one in k rows is drawn."""
+    return -(-rows // most) | 1  # odd, so that rows of every colour are drawn
 
 
 def one_in(stride: int, many: int, what: str = "sequences") -> str:
-    """Says that one in so many rows is drawn."""
+    """Returns a note that one in `stride` rows is drawn."""
     return f"One in {stride} of {many:,} {what} is drawn. Counts are of all."

@@ -1,22 +1,80 @@
-"""A padded batch drawn cell by cell, with its padding on either side: as SVG and as text."""
+"""Small grids of cells with what is in them: padded batches, attention weights, vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from packviz.core.layout import Layout, sequence_name
+from packviz.core.layout import Layout, frozen, sequence_name
 from packviz.core.padded import batch_is_first, order
 from packviz.core.validation import SENSE_REVERSED, one_of, renamed
 from packviz.draw import palette, text
-from packviz.draw.cellgrid import WIDTH, Cell, CellGrid, array, wide_enough
+from packviz.draw.cellgrid import LEFT, NARROWEST, WIDTH, Cell, CellGrid, array
 from packviz.draw.drawing import Drawing
-from packviz.draw.sheet import HATCHED, Sheet, row
+from packviz.draw.sheet import HATCHED, Sheet, row, width_of
 from packviz.draw.text import FEW
+
+_BAR = 80.0  # px: the longest bar in a margin
+_ENDS = (0.05, 0.1, 0.2, 0.4)  # the weights at which one shade ends and the next begins
+_ROUNDING = 1e-5  # a distance up to this share of the largest value counts as 0
+
+
+class _Grid(NamedTuple):
+    """A grid of cells with the names of its rows and columns, and its text twin.
+
+    Attributes:
+        title: above the grid.
+        names: of the rows.
+        heads: the names of the columns.
+        cells: the cells of each row. Hatched cells are padding, bold ones are framed.
+        axis: what the columns are.
+        margin: the heading of the numbers on the right; empty if there are no numbers.
+        numbers: a number for each row, drawn as a bar, and the same in words.
+    """
+
+    title: str
+    names: Sequence[str]
+    heads: Sequence[str]
+    cells: Sequence[Sequence[Cell]]
+    axis: str = "t ="
+    margin: str = ""
+    numbers: Sequence[tuple[float, str]] = ()
+
+    def lines(self) -> list[str]:
+        """Returns a line for each row: `·` before padding, `!` before a framed cell."""
+        rows = [] if self.axis == "t =" else [["", *self.heads, *filter(None, [self.margin])]]
+        for r, (name, cells) in enumerate(zip(self.names, self.cells, strict=True)):
+            marked = ("!" * cell.bold + "·" * (cell.fill == HATCHED) + cell.label for cell in cells)
+            rows.append([name, *marked, *(words for _, words in self.numbers[r : r + 1])])
+        return text.table(rows, " <  > ")
+
+    def sheet(self, theme: str, description: str = "") -> Sheet:
+        """Draws the grid."""
+        sheet, left = Sheet(theme, description), max(18 + max(map(width_of, self.names)), LEFT)
+        labels = [*self.heads, *(cell.label for cells in self.cells for cell in cells)]
+        wide = max([NARROWEST, *(8 + width_of(label) for label in labels)])
+        grid = CellGrid(sheet, len(self.names), len(self.heads), wide, left=left)
+        sheet.title(self.title)
+        grid.heads(self.heads, self.axis)
+        grid.names(self.names)
+        grid.draw([cell._replace(bold=False) for cell in cells] for cells in self.cells)
+        for stroke, thick in ((sheet.colours.ground, 6), (sheet.colours.wrong, 3)):  # the rim shows on any fill
+            sheet.layer()
+            for r, cells in enumerate(self.cells):
+                for c in (c for c, cell in enumerate(cells) if cell.bold):
+                    grid.frame(r, c, stroke=stroke, thick=thick)
+        right, longest = grid.right + 16, max([0.0, *(number for number, _ in self.numbers)]) or 1.0
+        sheet.text(right, grid.top - 9, self.margin, size=11, ink=sheet.colours.muted)
+        for r, (number, words) in enumerate(self.numbers):
+            bar = _BAR * number / longest if np.isfinite(number) else 0.0
+            if bar:
+                sheet.box(right, grid.y(r) + 4, bar, grid.tall - 8, palette.REAL)
+            sheet.text(right + (bar + 8 if bar else 0), grid.line(r), words, bold=number > 0)
+        return sheet
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -24,16 +82,18 @@ class Aligned(Drawing):
     """One padded batch, drawn.
 
     Attributes:
-        title: what it is.
-        labels: `(B, T)` what stands in each cell.
-        real: `(B, T)` booleans, true where a cell is real. The others are hatched.
-        wrong: `(B, T)` booleans, true where a cell shall be framed; none if there are no such cells.
+        title: above the batch.
+        labels: `(B, T)` the contents of the cells.
+        real: `(B, T)` booleans, True at real cells. The others are hatched.
+        wrong: `(B, T)` booleans, True at cells to frame; `None` if there are no such cells.
+        columns: `(T,)` names of the columns. By default, they are time steps.
     """
 
     title: str
     labels: Sequence[Sequence[str]]
     real: npt.NDArray[np.bool_]
     wrong: npt.NDArray[np.bool_] | None = None
+    columns: Sequence[str] = ()
 
     @classmethod
     @renamed(SENSE_REVERSED, side="padding_side")
@@ -51,15 +111,15 @@ class Aligned(Drawing):
 
         Args:
             x: `(T, B)`, or `(B, T)` with `batch_first`: a tensor or an array, at most 16 × 16.
-            lengths: `(B,)` the real time steps of each sequence; or `(B, T)` a mask, True at real cells.
-            padding_side: the side of the padding: `"right"` (data first) or `"left"`. Not with a mask.
-            title: what it is.
+            lengths: `(B,)` the number of real time steps of each sequence, or a `(B, T)` mask, True at real cells.
+            padding_side: the side of the padding: `"right"` (data first) or `"left"`. Don't pass it with a mask.
+            title: the title above the batch.
             batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a
                 warning if `B` equals `T`.
-            like: what `x` should be, of the same shape; cells that differ are framed.
+            like: the right values, of the same shape as `x`. Cells that differ are framed.
 
         Raises:
-            ValueError: `x` is not a small padded batch, the lengths do not fit it, or there is no such side.
+            ValueError: `x` is not a small padded batch, the lengths do not fit it, or `padding_side` is unknown.
         """
         one_of("padding_side", padding_side, ("right", "left"))
         first = bool(batch_first)
@@ -70,42 +130,156 @@ class Aligned(Drawing):
         wrong = None if like is None else values != _grid(like, "like", first)
         return cls(title, labels, real, wrong)
 
+    @property
+    def _grid(self) -> _Grid:
+        wrong = np.zeros_like(self.real) if self.wrong is None else self.wrong
+        cells = [
+            [
+                Cell(palette.sequence_colour(b) if real else HATCHED, label, bold=bool(framed))
+                for label, real, framed in zip(*row, strict=True)
+            ]
+            for b, row in enumerate(zip(self.labels, self.real, wrong, strict=True))
+        ]
+        names = [sequence_name(b) for b in range(len(cells))]
+        heads = self.columns or [str(t) for t in range(self.real.shape[1])]
+        return _Grid(self.title, names, heads, cells, "" if self.columns else "t =")
+
     def to_text(self) -> str:
-        """The batch in words, a line per sequence: `·` before padding, `!` before a cell that is framed."""
-        marked = [[self._marks(b, t) + label for t, label in enumerate(row)] for b, row in enumerate(self.labels)]
-        width = max(len(cell) for row in marked for cell in row)
+        """Returns a line for each sequence: `·` before padding, `!` before a framed cell."""
         legend = "· marks padding" + (", ! a wrong cell" if self.wrong is not None and self.wrong.any() else "")
-        lines = [f"{self.title or 'padded batch'} ({legend})"]
-        for b, cells in enumerate(marked):
-            lines.append(f" {sequence_name(b)}  " + " ".join(cell.rjust(width) for cell in cells))
-        return "\n".join(lines)
+        return "\n".join([f"{self.title or 'padded batch'} ({legend})", *self._grid.lines()])
 
     def sheet(self, theme: str) -> Sheet:
-        """The batch, a row for each sequence."""
-        sheet, wide = Sheet(theme, self.to_text()), wide_enough(label for row in self.labels for label in row)
-        rows, columns = self.real.shape
-        grid = CellGrid(sheet, rows, columns, wide, left=30)
-        sheet.title(self.title)
-        grid.heads([str(t) for t in range(grid.columns)])
-        grid.names([sequence_name(b) for b in range(grid.rows)])
-        grid.draw(
-            [Cell(palette.sequence_colour(b) if real else HATCHED, label) for label, real in zip(*cells, strict=True)]
-            for b, cells in enumerate(zip(self.labels, self.real, strict=True))
-        )
-        framed = [] if self.wrong is None else np.argwhere(self.wrong).tolist()
-        for stroke, thick in ((sheet.colours.ground, 6), (sheet.colours.wrong, 3)):  # the rim shows on any fill
-            sheet.layer()
-            for b, t in framed:
-                grid.frame(b, t, stroke=stroke, thick=thick)
+        """Draws a row for each sequence."""
+        return self._grid.sheet(theme, self.to_text())
+
+
+class Attention(Drawing):
+    """The attention weights of one padded sequence, computed by several methods, side by side.
+
+    Attributes:
+        length: the real time steps of the sequence. The others are padding.
+        maps: `(T, T)` weights by the name of each method: of query `q` (a row) on key `k` (a column).
+        title: above the maps.
+    """
+
+    def __init__(self, length: int, maps: Mapping[str, Any], title: str = "attention weights") -> None:
+        """Takes the weights as torch returns them.
+
+        Args:
+            length: the number of real time steps.
+            maps: the `(T, T)` weights of each method, as tensors or arrays of at most 16 × 16.
+            title: the title above the maps.
+
+        Raises:
+            ValueError: a map is not square, or its size does not fit the others or the length.
+        """
+        arrays = {name: frozen(array(weights, np.float64)) for name, weights in maps.items()}
+        shapes = {array.shape for array in arrays.values()}
+        square = len(shapes) == 1 and all(len(shape) == 2 and shape[0] == shape[1] for shape in shapes)
+        if not square or not 1 <= length <= max(max(shapes)) <= FEW:
+            found = ", ".join(map(str, sorted(shapes)))
+            raise ValueError(
+                f"give maps (T, T) of one sequence, all of one size up to {FEW}, and a length from 1 to T; got {found},"
+                f" and length {length}"
+            )
+        self.length, self.maps, self.title = length, arrays, title
+
+    def lost(self, name: str) -> list[float]:
+        """Returns the weight that each real query gives to padding."""
+        lost: list[float] = self.maps[name][: self.length, self.length :].sum(axis=1).tolist()
+        return lost
+
+    def to_text(self) -> str:
+        """Returns the weights of each real query in percent."""
+        steps = len(next(iter(self.maps.values())))
+        lines = [f"{self.title}: {text.count(self.length, 'real step')} of {steps}, a row per query, · marks padding"]
+        return "\n".join([*lines, *(line for name in self.maps for line in ("", name, *self._grid(name).lines()))])
+
+    def sheet(self, theme: str) -> Sheet:
+        """Draws the maps, shaded by weight, padding hatched and its weights added up in the margin."""
+        sheet = Sheet(theme, self.to_text())
+        maps = row([self._grid(name).sheet(theme) for name in self.maps], theme, 16, WIDTH)
+        sheet.place(maps, 0, sheet.title(self.title))
         return sheet
 
-    def _marks(self, b: int, t: int) -> str:
-        wrong = self.wrong is not None and self.wrong[b, t]
-        return ("!" if wrong else "") + ("" if self.real[b, t] else "·")
+    def _grid(self, name: str) -> _Grid:
+        cells, weights = [], self.maps[name][: self.length]
+        for each, shades in zip(weights.tolist(), np.digitize(weights, _ENDS).tolist(), strict=True):
+            fills = [palette.RAMP[i] for i in shades[: self.length]] + [HATCHED] * (len(each) - self.length)
+            labels = [f"{100 * w:.0f}" if w or fill != HATCHED else "" for w, fill in zip(each, fills, strict=True)]
+            cells.append([Cell(*cell) for cell in zip(fills, labels, strict=True)])
+        numbers = [(lost, f"{100 * lost:3.0f} %") for lost in self.lost(name)]
+        heads = [str(k) for k in range(weights.shape[1])]
+        return _Grid(name, [f"q {q}" for q in range(self.length)], heads, cells, "key", "on padding", numbers)
+
+
+class Strips(Drawing):
+    """Vectors of one size, drawn as strips below each other, with their distance from the first.
+
+    Attributes:
+        names: of the vectors. The others are compared with the first.
+        values: `(R, H)` the vectors.
+        title: above the strips.
+        axis: what the numbers of the columns count, or the name of each column.
+    """
+
+    def __init__(self, vectors: Mapping[str, Any], title: str = "", axis: str | Sequence[str] = "unit") -> None:
+        """Takes vectors.
+
+        Args:
+            vectors: by name, `(H,)` numbers each: tensors, arrays or lists, at most 16 numbers long.
+            title: the title above the strips.
+            axis: the title of the columns, or a name for each of them.
+
+        Raises:
+            ValueError: `vectors` is empty, the vectors do not have one such size, or `axis` does not have a name for
+                each column.
+        """
+        rows = [array(vector, float) for vector in vectors.values()]
+        shapes = {row.shape for row in rows}
+        if len(shapes) != 1 or not all(len(shape) == 1 and 0 < shape[0] <= FEW for shape in shapes):
+            shown = ", ".join(str(shape) for shape in sorted(shapes)) or "none"
+            raise ValueError(f"vectors must have one dimension, and one size of up to {FEW}; got shapes: {shown}")
+        if not isinstance(axis, str) and len(axis) != rows[0].size:
+            raise ValueError(f"axis has {len(axis)} names, the vectors have {rows[0].size} numbers; give one for each")
+        self.names, self.values, self.title, self.axis = tuple(vectors), np.stack(rows), title, axis
+
+    @property
+    def distances(self) -> list[float]:
+        """`(R,)` distances from the first vector: the length (2-norm) of the difference, 0 if it is only rounding."""
+        found = np.linalg.norm(self.values - self.values[0], axis=1)
+        return np.where(found <= _ROUNDING * np.abs(self.values).max(), 0.0, found).tolist()  # type: ignore[no-any-return]
+
+    @property
+    def _grid(self) -> _Grid:
+        counted = isinstance(self.axis, str)
+        heads = [str(i) for i in range(self.values.shape[1])] if counted else self.axis
+        scale = np.abs(self.values[np.isfinite(self.values)]).max(initial=1e-9)
+        most = len(palette.SIGNED) - 1  # NaN has the first fill
+        shades = np.nan_to_num(np.rint((np.clip(self.values / scale, -1, 1) + 1) / 2 * most)).astype(int)
+        cells = [
+            [
+                Cell(palette.SIGNED[shade], f"{value:.2f}".replace("-0.00", "0.00").replace("nan", "NaN"))
+                for value, shade in zip(*row, strict=True)
+            ]
+            for row in zip(self.values.tolist(), shades.tolist(), strict=True)
+        ]
+        numbers = [(distance, text.difference(distance) if distance else "=") for distance in self.distances]
+        axis, margin = self.axis if counted else "", f"distance from {self.names[0]} (norm)"
+        return _Grid(self.title, self.names, heads, cells, str(axis), margin, numbers)
+
+    def to_text(self) -> str:
+        """Returns a line for each vector: its numbers with two decimals, and its distance."""
+        return "\n".join([*filter(None, [self.title]), *self._grid.lines()])
+
+    def sheet(self, theme: str) -> Sheet:
+        """Draws a row for each vector, and its distance as a bar."""
+        return self._grid.sheet(theme, self.to_text())
 
 
 def beside(batches: Sequence[Aligned], theme: str) -> Sheet:
-    """Draws batches beside each other as they fit."""
+    """Draws batches side by side, and below each other if there is no room."""
     return row([batch.sheet(theme) for batch in batches], theme, 16, WIDTH)
 
 

@@ -1,4 +1,4 @@
-"""What every result that draws itself has in common: an image and its text in a notebook, the text elsewhere."""
+"""The base class of results that draw themselves: a notebook shows the picture, other places show its text."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from packviz.draw.sheet import Sheet
 
 
 class Drawing(HasText):
-    """Something with a picture and a text twin."""
+    """A result with a picture and a text twin."""
 
     @abstractmethod
     def sheet(self, theme: str) -> Sheet:
-        """The picture as a sheet, to be placed on another one or made a string of."""
+        """Returns the picture as a sheet, which can be placed on another sheet or turned into SVG."""
 
     def to_svg(self, theme: str = "light") -> str:
-        """The picture as a complete `<svg>` element.
+        """Returns the picture as a complete `<svg>` element.
 
         Args:
             theme: `"light"`, `"dark"`, or `"live"`, whose colours follow the theme of the notebook around it.
 
         Raises:
-            ValueError: there is no such theme. To write a file, call `save`.
+            ValueError: the theme is unknown. To write a file, call `save`.
         """
         if theme not in palette.THEMES:
             themes = ", ".join(map(repr, palette.THEMES))
@@ -39,12 +39,12 @@ class Drawing(HasText):
         """Writes the picture, or its text, to a file.
 
         Args:
-            path: where to. The suffix says what is written: `.svg`, `.png` (which needs cairosvg), `.html` for a page
-                with the picture and its text, or `.txt` for the text alone.
-            theme: as in `to_svg`; a text has none.
+            path: the file. Its suffix decides what is written: `.svg`, `.png` (which needs cairosvg), `.html` for a
+                page with the picture and its text, or `.txt` for the text alone.
+            theme: as in `to_svg`. It has no effect on text.
 
         Raises:
-            ValueError: the suffix is another one, there is no such theme, or a PNG cannot be made here.
+            ValueError: the suffix or the theme is unknown, or a PNG cannot be made on this machine.
             OSError: the file cannot be written.
         """
         files.write(
@@ -63,11 +63,11 @@ class Drawing(HasText):
 
 def _png(svg: str) -> bytes:
     try:
-        import cairosvg  # noqa: PLC0415 - only who wants a PNG needs it
+        import cairosvg  # noqa: PLC0415 - only a PNG needs it
     except (ImportError, OSError) as error:  # OSError: without the library cairo
         install = "python -m pip install cairosvg, and the library cairo (on Debian, the libcairo2 package)"
         raise ValueError(f"a PNG needs cairosvg: {install}; .svg, .html and .txt do without") from error
-    fixed = svg.replace("height:auto", "", 1)  # which cairosvg takes for a height of 0
+    fixed = svg.replace("height:auto", "", 1)  # cairosvg would read it as a height of 0
     return bytes(cairosvg.svg2png(bytestring=fixed.encode(), scale=2))
 
 
@@ -80,9 +80,9 @@ def _page(svg: str, text: str) -> str:
 
 
 def _live_view(live_svg: str) -> dict[str, Any]:
-    """The widget form of a picture where a notebook can show one, else nothing.
+    """Returns the widget form of a picture if a notebook can show it, else nothing.
 
-    A widget lives in the page and so follows its theme; an SVG output is an image with colours of its own.
+    A widget is part of the page and follows its theme. An SVG output is an image with fixed colours.
     """
     shell = sys.modules.get("IPython")
     if shell is None or getattr(shell.get_ipython(), "kernel", None) is None:

@@ -1,7 +1,7 @@
-"""An autograd graph, drawn and as text: what every node does in the backward pass, and how much it writes.
+"""An autograd graph, drawn and as text: what each node does in the backward pass, and how much it writes.
 
-Pure. Drawn is what the chain of copies behind `pad_packed_sequence` needs: the nodes that the gradient passes one after
-the other stand on the left, what branches off from each below it on the right, and where gradients end at the foot.
+The picture suits the chain of copies behind `pad_packed_sequence`. The nodes that the gradient passes one after another
+are on the left, the branches of each are below it on the right, and the nodes where gradients end are at the foot.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ DOES = {
     "IndexSelectBackward": "puts the sequences back in order",
     "PackPaddedSequenceBackward": "fills the padded gradient with zeros, then copies time step after time step",
 }
-"""What these nodes do, in words; for others, only the name of their operators is known."""
+"""The work of these nodes in words. Of other nodes, only the operators are known."""
 
 MOST = 7
-"""More columns than this are not drawn one by one."""
+"""If there are more columns than this, some are left out of the picture."""
 
 _WIDTH, _INDENT, _TALL, _PITCH, _LONGEST = 890.0, 34.0, 24.0, 36.0, 150.0  # px; a box, from one to the next, a bar
 _BAR = palette.REAL
@@ -39,10 +39,10 @@ class Node:
     """One autograd node.
 
     Attributes:
-        name: as autograd calls it.
-        operators: name and bytes written of everything that it did.
-        next: where in the graph the nodes are that it hands gradients to; none where nobody needs one.
-        useful: the bytes of the slice that it is there for; none where it is not known.
+        name: the name that autograd gives it.
+        operators: the operators that it ran, and the bytes that each wrote.
+        next: the places in the graph of the nodes that it passes gradients to; `None` for a gradient nobody needs.
+        useful: the bytes of the slice that it takes out or puts in; `None` if it is not known.
     """
 
     name: str
@@ -52,22 +52,13 @@ class Node:
 
     @property
     def bytes(self) -> int:
-        """How much it wrote."""
+        """The bytes that it wrote."""
         return sum(written for _, written in self.operators)
 
     @property
     def leads_on(self) -> bool:
-        """Whether this node passes a gradient on to another."""
+        """True if this node passes a gradient to another."""
         return any(n is not None for n in self.next)
-
-    def written(self) -> list[str]:
-        """Returns its operators and the bytes they wrote: a few one by one, more of them added up by name."""
-        if len(self.operators) <= 4:
-            return [f"{name} {text.size(written)}" for name, written in self.operators]
-        return [
-            f"{times} × {name}, {written}" if times > 1 else f"{name} {written}"
-            for name, times, written in _by_name(self.operators)
-        ]
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,8 +66,8 @@ class Graph(Drawing):
     """The nodes that a backward pass goes through.
 
     Attributes:
-        title: what it is the graph of.
-        nodes: first the one that the gradient comes in at.
+        title: the title above the graph.
+        nodes: the nodes. The gradient comes in at the first one.
         gradient: the bytes of that gradient.
     """
 
@@ -86,7 +77,7 @@ class Graph(Drawing):
 
     @property
     def bytes(self) -> int:
-        """How much all nodes wrote."""
+        """The bytes that all nodes wrote."""
         return sum(node.bytes for node in self.nodes)
 
     @property
@@ -96,10 +87,10 @@ class Graph(Drawing):
         return f"{self.title}: {text.count(len(self.nodes), 'node')}, {text.size(self.bytes)} written, {times}"
 
     def to_text(self) -> str:
-        """Every node of a small graph; of a large one how many there are of each name."""
+        """Returns a line for each node, or, if the graph is large, for each name of a node."""
         if len(self.nodes) > 3 * MOST:
             named = _by_name((node.name, node.bytes) for node in self.nodes)
-            rows = [[f"{times}", name, written, DOES.get(name, "")] for name, times, written in named]
+            rows = [[f"{times}", name, written, DOES.get(name, "")] for name, written, times in named]
             return "\n".join([self.headline, *text.table(rows, "  >5 × <20>8  <")])
         rows = []
         for i, node in enumerate(self.nodes):
@@ -107,17 +98,18 @@ class Graph(Drawing):
             after = f"→ {after}" if after else ""
             rows.append([f"{i}", node.name, text.size(node.bytes), after, self.does(i)])
             if node.operators:
-                rows.append(["", "", "", "", ", ".join(node.written())])
+                written = [(f"{many} × " if many > 1 else "", *each) for *each, many in _by_name(node.operators)]
+                rows.append(["", "", "", "", ", ".join(f"{times}{name} {size}" for times, name, size in written)])
         lines = text.table(rows, "  >2 <20>8  <8 <")
         return "\n".join([f"{self.headline} ({text.size(self.gradient)})", *lines])
 
     def sheet(self, theme: str) -> Sheet:
-        """A box per node, what branches off moved to the right; of many columns the first ones, and the last two."""
-        sheet, columns, first = Sheet(theme, self.to_text()), self.columns, MOST - 3
-        left_out = columns[first:-2] if len(columns) > MOST else []
-        ends = [i for i in range(len(self.nodes)) if all(i not in column for column in columns)]
-        shown = [[], *columns[first + len(left_out) :]] if left_out else []
-        shown = [*columns[:first], *shown] if left_out else columns
+        """Draws a box for each node, with branches indented. Of many columns, it draws the first and the last two."""
+        sheet, shown = Sheet(theme, self.to_text()), self.columns
+        ends = [i for i in range(len(self.nodes)) if all(i not in column for column in shown)]
+        left_out = len(shown) - MOST + 1
+        if left_out > 1:
+            shown = [*shown[: MOST - 3], [], *shown[-2:]]
         rows = [(i, k > 0) for column in shown for k, i in enumerate(column or [None])] + [(i, False) for i in ends]
         largest = max((self.nodes[i].bytes for i, _ in rows if i is not None), default=0) or 1
         lines = wrap(self.headline, 112)
@@ -132,7 +124,7 @@ class Graph(Drawing):
         for k, (i, branch) in enumerate(rows):
             y = top + k * _PITCH
             if i is None:
-                sheet.text(_INDENT, y + 14, f"… {len(left_out)} more …")
+                sheet.text(_INDENT, y + 14, f"… {left_out} more …")
                 continue
             if branch:
                 _down(sheet, _INDENT + 14, y + _TALL - _PITCH, y)
@@ -155,7 +147,7 @@ class Graph(Drawing):
         return sheet
 
     def _box(self, sheet: Sheet, i: int, x: float, y: float, largest: int) -> None:
-        """A node: its name, what it does, and a bar as long as what it writes, hatched where that is for nothing."""
+        """Draws a node: its name, its work, and a bar for the bytes it writes, which is hatched if they are wasted."""
         node, bar = self.nodes[i], _WIDTH - 70 - _LONGEST
         sheet.box(x, y, _WIDTH - x, _TALL, sheet.colours.padding, thick=1)
         sheet.text(x + 8, y + 16, clip(node.name, 180), bold=True)
@@ -169,7 +161,7 @@ class Graph(Drawing):
         sheet.text(_WIDTH - 8, y + 16, text.size(node.bytes), anchor="end")
 
     def does(self, i: int) -> str:
-        """What a node does, in words."""
+        """Returns the work of a node in words."""
         node = self.nodes[i]
         if node.leads_on:
             return DOES.get(node.name, "")
@@ -178,9 +170,9 @@ class Graph(Drawing):
 
     @cached_property
     def columns(self) -> list[list[int]]:
-        """Each node that the gradient passes on its way, and after it what branches off.
+        """The nodes that the gradient passes one after another, each followed by its branches.
 
-        Nodes that hand nothing on are in no column.
+        Nodes that pass no gradient on are in no column.
         """
         seen = {i for i, node in enumerate(self.nodes) if not node.leads_on}
         columns, here = [], cast(int | None, 0)
@@ -197,15 +189,15 @@ class Graph(Drawing):
         return columns
 
 
-def _by_name(written: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, str]]:
-    """Each name, how many times it comes, and the bytes it wrote in all."""
+def _by_name(written: Iterable[tuple[str, int]]) -> Iterator[tuple[str, str, int]]:
+    """Yields each name, the bytes it wrote in all, and how many times it comes."""
     sizes: dict[str, list[int]] = {}
     for name, size in written:
         sizes.setdefault(name, []).append(size)
-    return ((name, len(each), text.size(sum(each))) for name, each in sizes.items())
+    return ((name, text.size(sum(each)), len(each)) for name, each in sizes.items())
 
 
 def _down(sheet: Sheet, x: float, start: float, end: float) -> None:
-    """An arrow."""
+    """Draws an arrow."""
     sheet.line([(x, start), (x, end)], width=1.4)
     sheet.path(f"M{n(x)} {n(end)}l-3.5-6h7z", fill=sheet.colours.line)

@@ -1,4 +1,4 @@
-"""Grids of differences, drawn and as text. Pure."""
+"""Grids of differences, drawn and as text."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ import numpy as np
 import numpy.typing as npt
 
 from packviz.draw import palette
-from packviz.draw.cellgrid import LEFT, TALL, WIDTH, Cell, CellGrid
+from packviz.draw.cellgrid import LEFT, TALL, WIDTH, Cell, CellGrid, stride
 from packviz.draw.sheet import HATCHED, Sheet, n, row, width_of
 from packviz.draw.text import FEW, share, short_share, table
 
-_CELL, _STATE = 31.0, 38.0  # px: the width of a cell with a number in it; of one in a grid of few columns
+_CELL = 38.0  # px: the width of a cell with a number
 _MOST = 260  # px: the most that the rows of a large grid take
 
 BANDS = ("up to 1 %", "up to 10 %", "more", "NaN")
-"""What `palette.SHADES` stand for: the difference as a share of the largest value."""
+"""The meaning of `palette.SHADES`: the difference as a share of the largest value."""
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Differences with a row per sequence, drawn and printed as shares of the largest value.
+    """Differences with a row for each sequence, as shares of the largest value of the row.
 
     Attributes:
-        title: what differs.
+        title: the title above the grid.
         rows: `(R,)` the names of the rows.
         columns: `(C,)` the names of the columns.
-        values: `(R, C)` absolute differences; NaN where they are not numbers.
-        differs: `(R, C)` whether each is more than rounding.
-        scale: `(R,)` or one for all: the largest value compared with.
-        padding: `(R, C)` the cells that are padding, hatched and never lit up; none if there are no such cells.
+        values: `(R, C)` absolute differences; NaN if they are not numbers.
+        differs: `(R, C)` booleans, True where a difference is more than rounding.
+        scale: `(R,)` the largest value of each row, or one number for all rows.
+        padding: `(R, C)` booleans, True at padding, which is hatched and never coloured; `None` without padding.
     """
 
     title: str
@@ -48,7 +48,7 @@ class Grid:
     padding: npt.NDArray[np.bool_] | None = None
 
     def to_text(self) -> list[str]:
-        """The grid in lines: `=` where it agrees, a share where not, in brackets at padding."""
+        """Returns the grid in lines: `=` if values agree, else a share, in brackets at padding."""
         rows = [["", *self.columns]]
         for r, name in enumerate(self.rows):
             cells = [share(s) if d else "=" for s, d in zip(self.shares[r], self.differs[r], strict=True)]
@@ -60,28 +60,27 @@ class Grid:
 
     def sheet(self, theme: str) -> Sheet:
         """Draws a number in each cell, or, if there are many, a line through each cell that differs."""
-        sheet, (rows, columns) = Sheet(theme, self.title), self.values.shape
-        few, widest = rows <= FEW and columns <= FEW, _STATE if self.padding is None else _CELL
-        wide = widest if few else min(20.0, (WIDTH - LEFT - 8) / columns)
-        grid = CellGrid(sheet, rows, columns, wide, TALL if few else min(20.0, max(_MOST / rows, 0.5)), size=11)
-        sheet.title(self.title)
+        sheet, (many, columns) = Sheet(theme, self.title), self.values.shape
+        few, each = max(many, columns) <= FEW, stride(many, _MOST)
+        rows = range(0, many, each)
+        wide, tall = min(20.0, (WIDTH - LEFT - 8) / columns), min(20.0, _MOST / len(rows))
+        grid = CellGrid(sheet, len(rows), columns, _CELL if few else wide, TALL if few else tall, size=11)
+        sheet.title(self.title + (f", one in {each} of {many:,} rows" if each > 1 else ""))
         grid.heads(self.columns, "layer" if self.padding is None else "t =")
-        grid.names(self.rows)
-        cells = [self._cells(r, few, sheet.colours.ground) for r in range(rows)]
+        grid.names([self.rows[r] for r in rows])
+        cells = [self._cells(r, few, sheet.colours.ground) for r in rows]
         grid.draw(cells)
-        if not few:  # a mark that needs no colour, where there is no room for a number
-            struck = ""
-            for r, row in enumerate(cells):
-                starts = accumulate((cell.span for cell in row), initial=0)
-                for c, cell in zip(starts, row, strict=False):
-                    if cell.fill in palette.SHADES:
-                        struck += f"M{n(grid.x(c))} {n(grid.y(r + 0.5))}h{n(cell.span * wide)}"
-            sheet.path(struck, stroke="#000000", width=min(1.5, grid.tall / 8))
+        struck = ""
+        for r, drawn in enumerate(cells if not few else ()):  # a mark that is seen without colour, and needs no room
+            for c, cell in zip(accumulate((cell.span for cell in drawn), initial=0), drawn, strict=False):
+                if cell.bold:
+                    struck += f"M{n(grid.x(c))} {n(grid.y(r + 0.5))}h{n(cell.span * wide)}"
+        sheet.path(struck, stroke="#000000", width=min(1.5, tall / 8))
         sheet.box(grid.left, grid.top, grid.right - grid.left, grid.foot - grid.top, thick=1)
         return sheet
 
     def _cells(self, r: int, few: bool, ground: str) -> list[Cell]:
-        """A row, cell by cell if they are few, else each stretch of cells that look alike as one."""
+        """Returns a row, cell by cell if they are few, else each stretch of cells that look alike as one."""
         fills, cells = (*palette.SHADES, ground), []
         for c, (shade, padding) in enumerate(zip(self._shades[r], self._hatched[r], strict=True)):
             label = short_share(self.shares[r, c]) if self.differs[r, c] else "" if padding else "="
@@ -94,7 +93,7 @@ class Grid:
 
     @cached_property
     def shares(self) -> npt.NDArray[np.float64]:
-        """`(R, C)` the differences as shares of the largest value of their row."""
+        """`(R, C)` differences as shares of the largest value of their row."""
         scale = np.broadcast_to(self.scale, len(self.rows))[:, None]
         beyond = np.where(np.isnan(self.values), math.nan, math.inf)
         shares: npt.NDArray[np.float64] = np.divide(self.values, scale, out=beyond, where=scale != 0)
@@ -102,7 +101,7 @@ class Grid:
 
     @cached_property
     def _shades(self) -> npt.NDArray[np.int64]:
-        """All shades at once; -1 where there is none."""
+        """`(R, C)` the numbers of the shades; -1 at cells without a shade."""
         shades: npt.NDArray[np.int64] = np.digitize(self.shares, (0.01, 0.1), right=True)
         shades[~np.isfinite(self.values)] = 3
         shades[~self.differs | self._hatched] = -1
@@ -110,15 +109,15 @@ class Grid:
 
 
 def draw(drawn: Sequence[Grid], title: str, theme: str) -> Sheet:
-    """Draws grids side by side as they fit, beneath a line of text and above the key.
+    """Draws grids side by side, or below each other if there is no room, between a title and a key.
 
     Args:
         drawn: the grids.
-        title: what they show; also what a screen reader says.
+        title: the title, which a screen reader reads, too.
         theme: `"light"`, `"dark"` or `"live"`.
     """
     sheet, words = Sheet(theme, title), "differs, as a share of the row's largest value:"
-    grids = row([_thinned(grid).sheet(theme) for grid in drawn], theme, 6, WIDTH)
+    grids = row([grid.sheet(theme) for grid in drawn], theme, 6, WIDTH)
     sheet.place(grids, 0, sheet.paragraph(4, 4, wrap(title, 118)) + 8)
     y = sheet.height + 4
     x = sheet.key(4, y, [(sheet.colours.ground, "= agrees"), (HATCHED, "padding")])
@@ -126,18 +125,3 @@ def draw(drawn: Sequence[Grid], title: str, theme: str) -> Sheet:
     sheet.key(x + width_of(words) + 8, y, zip(palette.SHADES, BANDS, strict=True))
     sheet.size(WIDTH, y + 26)
     return sheet
-
-
-def _thinned(grid: Grid) -> Grid:
-    """The grid with no more rows than can be drawn: each then stands for several, and shows the worst of them."""
-    each = -(-len(grid.rows) // _MOST)
-    if each == 1:
-        return grid
-    starts = np.arange(0, len(grid.rows), each)
-    real = ~grid._hatched
-    values = np.maximum.reduceat(np.where(real, grid.values, 0.0), starts)
-    differs = np.logical_or.reduceat(real & grid.differs, starts)
-    scale = np.minimum.reduceat(np.broadcast_to(grid.scale, len(grid.rows)), starts)
-    padding = None if grid.padding is None else np.logical_and.reduceat(grid.padding, starts)
-    title = f"{grid.title}; a row is the worst of {each} sequences"
-    return Grid(title, [grid.rows[i] for i in starts.tolist()], grid.columns, values, differs, scale, padding)

@@ -1,36 +1,28 @@
-"""Lines of code with their numbers, and a mark at those with a finding: drawn and as text. Pure."""
+"""Lines of code with their numbers, and marks at those with a finding."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import CHAR, Sheet
+
+Line = tuple[int, str, str, bool]
+"""The number of a line, its code, the mark before it (may be empty), and whether that is the mark of an error."""
 
 _STEP = 17.0  # px from one line to the next
 
 
-@dataclass(frozen=True, repr=False)
-class Listing(Drawing):
-    """Some lines of code.
+def describe(lines: Sequence[Line]) -> str:
+    """Returns the mark, the number and the code of each line."""
+    return "\n".join(f"{mark or ' '} {number:3}  {code}".rstrip() for number, code, mark, _ in lines)
 
-    Attributes:
-        lines: `(number, code, mark, wrong)` of each: `mark` is drawn before it; `wrong`: whether that is an error's.
-    """
 
-    lines: Sequence[tuple[int, str, str, bool]]
-
-    def to_text(self) -> str:
-        """Mark, number and code of each line."""
-        return "\n".join(f"{mark or ' '} {number:3}  {code}".rstrip() for number, code, mark, _ in self.lines)
-
-    def sheet(self, theme: str) -> Sheet:
-        """The same; a marked line in bold."""
-        sheet = Sheet(theme, self.to_text())
-        for i, (number, code, mark, wrong) in enumerate(self.lines):
-            y, ink, bare = 14 + i * _STEP, sheet.colours.wrong if wrong else "", code.lstrip(" ")
-            sheet.text(8, y, mark, bold=True, ink=ink)
-            sheet.text(8 + 6 * CHAR, y, str(number), anchor="end", ink=sheet.colours.muted)
-            sheet.text(8 + CHAR * (8 + len(code) - len(bare)), y, bare, bold=bool(mark), ink=ink)
-        return sheet
+def draw(lines: Sequence[Line], theme: str) -> Sheet:
+    """Draws the lines below each other, those with a mark in bold."""
+    sheet = Sheet(theme, describe(lines))
+    for i, (number, code, mark, wrong) in enumerate(lines):
+        y, ink, bare = 14 + i * _STEP, sheet.colours.wrong if wrong else "", code.lstrip(" ")
+        sheet.text(8, y, mark, bold=True, ink=ink)
+        sheet.text(8 + 6 * CHAR, y, str(number), anchor="end", ink=sheet.colours.muted)
+        sheet.text(8 + CHAR * (8 + len(code) - len(bare)), y, bare, bold=bool(mark), ink=ink)
+    return sheet

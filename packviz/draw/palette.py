@@ -1,6 +1,6 @@
 """The colours of packviz, in one place: safe for colour-blind readers, checked for contrast in light and dark.
 
-Sequence colours are those of Okabe and Ito (2008), with Tol's wine in place of black. They never stand alone: a
+Sequence colours are those of Okabe and Ito (2008), with Tol's wine in place of black. Colour is never the only sign: a
 sequence also has a letter, padding a hatch, and every coloured shape an outline, because some are too pale on white.
 """
 
@@ -10,36 +10,36 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 SEQUENCES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#882255")
-"""Fill of sequence 0, 1, …; after the last it starts over."""
+"""The fills of sequence 0, 1, …, which start over after the last."""
 
 METHODS = {
     name: SEQUENCES[i]
     for name, i in {"padded": 4, "packed": 5, "drop-in": 2, "run": 6, "staircase": 0, "split": 1}.items()
 }
-"""The colour of each method of running an RNN, wherever it is compared with others."""
+"""The colour of each method of running an RNN, in all charts that compare methods."""
 
 RAMP = ("#eef3f2", "#c3ddd8", "#86bdb3", "#3f8f83", "#14554b")
-"""From little to much, where a fill says a number."""
+"""Fills that show a number, from small to large."""
 
 SIGNED = ("#6b4710", "#b98a3e", "#e6cfa3", "#f4f4f0", "#c3ddd8", "#5fa79b", "#14554b")
-"""From most negative to most positive, where a fill says a number."""
+"""Fills that show a number, from the most negative to the most positive."""
 
 SHADES = ("#f7d9b0", "#e08a3c", "#b3402a", "#5b2a86")
 """The fills of cells that differ: by up to 1 % of the largest value, up to 10 %, more, and NaN or infinity."""
 
 REAL = "#6C8EAD"
-"""The fill of real cells and useful work where neither sequences nor methods are told apart."""
+"""The fill of real cells and useful work that belong to no single sequence or method."""
 
 FILLS = frozenset((*SEQUENCES, *RAMP, *SIGNED, *SHADES, REAL))
 """The fills that are the same in every theme."""
 
 FONT = "ui-monospace,Menlo,Consolas,monospace"
-"""The face of all pictures, at 12 px."""
+"""The typeface of all pictures, usually at 12 px."""
 
 
 @dataclass(frozen=True)
 class _Theme:
-    """The colours around the sequences: everything that changes between light and dark."""
+    """The colours that differ between light and dark."""
 
     ground: str
     text: str
@@ -62,7 +62,7 @@ _LIGHT_AND_DARK = {
     "wrong": ("#b00020", "#ff8a80"),
 }
 LIGHT, DARK = (_Theme(**{name: both[i] for name, both in _LIGHT_AND_DARK.items()}) for i in range(2))
-# Inside a page the colours follow its theme (see `STYLE`); where no style sheet is read, the light ones stand.
+# In a page the colours follow its theme (see `STYLE`). Without a style sheet, they are the light ones.
 LIVE = _Theme(**{name: f"var(--packviz-{name}, {colour})" for name, colour in vars(LIGHT).items()})
 THEMES = {"light": LIGHT, "dark": DARK, "live": LIVE}
 
@@ -73,18 +73,18 @@ STYLE = "body[data-jp-theme-light=false] .packviz, body.vscode-dark .packviz {{{
 
 
 def sequence_colour(index: int) -> str:
-    """The fill of a sequence."""
+    """Returns the fill of a sequence."""
     return SEQUENCES[index % len(SEQUENCES)]
 
 
 @lru_cache
 def ink_on(fill: str) -> str:
-    """Black or white, whichever reads better on this fill."""
+    """Returns black or white, whichever has more contrast with a fill."""
     return max("#000000", "#ffffff", key=lambda ink: contrast(ink, fill))
 
 
 def contrast(one: str, other: str) -> float:
-    """The contrast ratio of two `#rrggbb` colours, from 1 to 21 (WCAG 2.2, relative luminance)."""
+    """Returns the contrast ratio of two `#rrggbb` colours, from 1 to 21 (WCAG 2.2, relative luminance)."""
     dark, light = sorted((_luminance(one), _luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 

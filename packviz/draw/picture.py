@@ -1,4 +1,4 @@
-"""`show`: the picture of a batch, from whatever describes it."""
+"""The function `show`, which draws a batch from its lengths, its tensors or its sequences."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _GIVE = "give lengths, a padded x with its lengths, a PackedSequence, or a list 
 
 
 class Picture(Drawing):
-    """A drawn batch: shown by a notebook, printed as text, saved as SVG.
+    """A drawn batch. A notebook shows it, `print` writes its text, and `save` writes a file.
 
     Attributes:
-        layout: the `Layout` that is drawn.
+        layout: the `Layout` of the batch.
 
     Examples:
         >>> import packviz as pv
@@ -38,11 +38,18 @@ class Picture(Drawing):
     """
 
     def __init__(self, layout: Layout, labels: text.Labels | None = None, caption: str = "", **choices: Any) -> None:
-        """Draws `layout`, with `labels` in its cells and a `caption` over it; the others are those of `show`."""
+        """Draws a layout.
+
+        Args:
+            layout: the batch.
+            labels: the contents of the cells, sequence by sequence. Defaults to letter and time step.
+            caption: a line above the picture; may be empty.
+            **choices: options of `show`.
+        """
         self.layout, self._caption, self._choices = layout, caption, {"labels": labels, **choices}
 
     def to_text(self) -> str:
-        """The picture in words: what a screen reader, a terminal or a diff sees."""
+        """Returns the picture in words, for a screen reader, a terminal or a diff."""
         chosen = self._choices.get
         parts = [self._caption] if self._caption else []
         words = self.layout, chosen("labels"), chosen("names")
@@ -54,7 +61,7 @@ class Picture(Drawing):
         return "\n".join(parts)
 
     def sheet(self, theme: str) -> Sheet:
-        """The batch, padded and packed, under its caption if it has one."""
+        """Draws the batch, padded and packed, below its caption if it has one."""
         drawing = layouts.draw(self.layout, theme=theme, **self._choices)
         return stack(self._caption, [drawing], theme) if self._caption else drawing
 
@@ -70,36 +77,36 @@ def show(
     flat: bool = False,
     part: Literal["all", "padded", "packed", "data"] = "all",
 ) -> Picture:
-    """Draws a batch of variable-length sequences: padded, packed, and as it lies in memory.
+    """Draws a batch of variable-length sequences: padded, packed, and in its order in memory.
 
     Args:
         what: one of
 
             * `lengths`: `(B,)` whole numbers;
             * `x`: a padded batch `(T, B, …)`, or `(B, T, …)` with `batch_first`, given with its `lengths`;
-            * a `PackedSequence`, also a hand-built one;
-            * a nested tensor of torch's layout `torch.jagged`, without holes;
+            * a `PackedSequence`, made by torch or by hand;
+            * a nested tensor with the layout `torch.jagged`, without holes;
             * a list of sequences, each a string, a list or a tensor;
             * a `Layout`.
         lengths: `(B,)` the real time steps of each sequence, if `what` is a padded batch.
         batch_first: whether the batch is the first dimension of a padded `x`. Defaults to False, as in torch, with a
             warning if `B` equals `T`.
-        names: what the sequences are called, one word for each; `a`, `b`, … if not given.
+        names: a name for each sequence. Defaults to `a`, `b`, …
         indices: draws `sorted_indices` and `unsorted_indices`, too, each entry at the row that it is about. The text
-            always has them where the batch is not sorted.
-        explain: says below the picture what its parts are.
-        flat: draws the flat rows too, one sequence after another as attention wants them, and where each packed row
-            lies among them. The text then has `starts` and `flat_rows`.
-        part: `"padded"`, `"packed"` or `"data"` to draw and describe that part alone; then `indices`, `explain` and
-            `flat`, which show how the parts hang together, must be left out.
+            always has them if the batch is not sorted.
+        explain: adds a line on each part below the picture.
+        flat: draws the flat rows, too, one sequence after another as attention takes them, and the place of each packed
+            row among them. The text then has `starts` and `flat_rows`.
+        part: `"padded"`, `"packed"` or `"data"` to draw and describe that part alone. It can't be combined with
+            `indices`, `explain` and `flat`, which relate the parts to each other.
 
     Returns:
         A `Picture`. A notebook draws it; `print` writes its text; `.save("batch.svg")` writes a file.
 
     Raises:
-        ValueError: the lengths are not valid, or do not fit `x`; there are not as many names as sequences; or there is
-            no such `part`, or something is asked for that it does not show.
-        TypeError: `what` is none of the above (a nested tensor of another layout, say), or `names` is not a list of
+        ValueError: the lengths are not valid, or do not fit `x`; there are not as many names as sequences; or `part` is
+            unknown, or combined with an option that it does not show.
+        TypeError: `what` is of another type, such as a nested tensor with another layout, or `names` is not a list of
             words.
 
     Examples:
@@ -128,7 +135,7 @@ def show(
 
 
 _Read = tuple[Layout, str, Callable[[], Any]]
-"""A batch, the caption above it, and what gives the values of each sequence, or None: there its letter says more."""
+"""A batch, its caption, and a function that returns the values of each sequence, or `None` to show letters."""
 
 
 def _read(what: Any, lengths: Any, batch_first: bool | None) -> _Read:
@@ -165,7 +172,7 @@ def _padded(x: Any, lengths: Any, batch_first: bool | None) -> _Read:
     original = x
     try:
         x = x if hasattr(x, "shape") else np.asarray(x)
-    except ValueError:  # NumPy's word for rows of unequal length
+    except ValueError:  # NumPy raises this for rows of unequal length
         problem = f"x must be a padded batch {order(batch_first)}"
         raise ValueError(f"{problem}; to draw sequences as they are, call show(x)") from None
     shape = tuple(x.shape)
@@ -219,7 +226,7 @@ def _sequences(sequences: Sequence[Any]) -> _Read:
 
 
 def _numbers(values: Any, dimensions: int = 1) -> Any:
-    """The values with one dimension per `dimensions`; None where each is a vector: there the letter says more."""
+    """Returns values without the dimensions after the first `dimensions`, or `None` if each value is a vector."""
     if not isinstance(values, np.ndarray):
         return values
     shape = values.shape[:dimensions]
@@ -231,7 +238,7 @@ def _is_sequence(item: Any) -> bool:
 
 
 def _host(values: Any) -> Any:
-    """Values that can be read here and now: tensors detached and on the CPU, as arrays; none of a meta tensor."""
+    """Returns values that can be read on the CPU. Those of a meta tensor are vectors of size 0."""
     if getattr(values, "is_meta", False):
         return np.empty((*values.shape, 0))
     if hasattr(values, "detach"):

@@ -1,4 +1,4 @@
-"""Measured quantities in words: seconds, bytes, shares, and no more digits than are known."""
+"""Measured quantities in words, with no more digits than are known."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import math
 
 
 def whole_percent(share: float) -> str:
-    """A share of 1 in whole percent: `91 %`, of what was measured."""
+    """Returns a measured share of 1 in whole percent: `91 %`."""
     return f"{100 * share:.0f} %"
 
 
 def plain(value: float) -> str:
-    """A number with three digits, and never with an exponent above: `0.0123`, `12.3`, `12,345`."""
+    """Returns a number with three digits, and with more instead of an exponent: `0.0123`, `12.3`, `12,345`."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def known(value: float, interval: tuple[float, float]) -> str:
-    """A number with the digits that are known: the last one counts for no more than the width of its interval.
+    """Returns a number with the digits that are known: the place of the last one is at most the interval's width.
 
-    At least one digit is given, and at most three: `2.1` between 1.87 and 2.13, `90` between 81 and 97.
+    There are one to three digits: `2.1` between 1.87 and 2.13, `90` between 81 and 97.
     """
     width = interval[1] - interval[0]
     if not width:
@@ -28,7 +28,7 @@ def known(value: float, interval: tuple[float, float]) -> str:
 
 
 def between(interval: tuple[float, float]) -> str:
-    """An interval, to a tenth of its width or to three digits, rounded outwards: `1.87 to 2.13`; `–` if unknown."""
+    """Returns an interval, rounded outwards to a tenth of its width or to three digits: `1.87 to 2.13`, or `–`."""
     low, high = interval
     if not math.isfinite(high - low):
         return "–"
@@ -43,16 +43,16 @@ def between(interval: tuple[float, float]) -> str:
 
 
 def _digit(value: float) -> int:
-    """The power of ten of a number's first digit."""
+    """Returns the power of ten of a number's first digit."""
     return math.floor(math.log10(abs(value))) if value else 0
 
 
 def _to_digit(value: float, last: int) -> str:
-    """A number rounded to a power of ten, but to its first digit at least."""
+    """Returns a number rounded to a power of ten, but at least to its first digit."""
     last = min(last, _digit(value)) if value else last
     return f"{round(value, -last):,.{max(-last, 0)}f}"
 
 
 def milliseconds(seconds: float) -> str:
-    """A time in ms, without the unit."""
+    """Returns a time in ms, without the unit."""
     return plain(1e3 * seconds)

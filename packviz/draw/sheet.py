@@ -1,8 +1,8 @@
-"""The renderer of all SVG pictures: collects boxes, lines and words on a sheet and writes them as one `<svg>` string.
+"""The renderer of all SVG pictures, which collects boxes, lines and words on a sheet and writes them as one string.
 
-A picture stays a `Sheet` until the last moment, so that its size is known and it can be placed on another sheet. Shapes
-of the same look become one path, whatever their number: 512 × 512 cells stay a few shapes and kilobytes. The same calls
-give the same string.
+A picture stays a `Sheet` until it is shown, so that its size is known and it can be placed on another sheet. Shapes of
+the same look become one path, so that 512 × 512 cells stay a few shapes and kilobytes. The same calls always write the
+same string.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from packviz.core.validation import one_of
 from packviz.draw import palette
 
 CHAR = 7.3
-"""An upper bound for the width of one character of the 12 px monospace face, in px."""
+"""An upper bound for the width of one character of the 12 px monospace typeface, in px."""
 
 HATCHED = "hatched"
-"""The fill of padding and of wasted work: diagonal lines, told from a colour without seeing colours."""
+"""The fill of padding and of wasted work: diagonal lines, which are seen without colour."""
 
 Point = tuple[float, float]
 
@@ -36,15 +36,15 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Sheet:
-    """One drawing in the making.
+    """A drawing in progress.
 
-    Shapes and words lie in layers: in each, shapes in the order in which their looks came, then the words. `layer`
-    starts the next one, which is painted over what is there.
+    Shapes and words are painted in layers. A layer has shapes, in the order in which their looks were first used, and
+    then words. `layer` starts the next one, which is painted over the others.
 
     Attributes:
         theme: a key of `palette.THEMES`.
-        colours: those of the theme.
-        description: what a screen reader reads aloud in place of the picture.
+        colours: the colours of the theme.
+        description: the text that a screen reader reads instead of the picture.
     """
 
     def __init__(self, theme: str, description: str = "") -> None:
@@ -52,17 +52,17 @@ class Sheet:
 
         Args:
             theme: `"light"`, `"dark"`, or `"live"` for colours that follow the page around the picture.
-            description: as above.
+            description: the text for a screen reader.
 
         Raises:
-            ValueError: there is no such theme.
+            ValueError: the theme is unknown.
         """
         self.theme, self.description = one_of("theme", theme, palette.THEMES), description
         self.colours = palette.THEMES[theme]
         self._layers: list[str] = []
         self._paths: dict[str, list[str]] = {}
         self._words: dict[str, list[str]] = {}
-        self._hatched: dict[str, list[tuple[float, float, float, float]]] = {}  # the boxes, by the look of their path
+        self._hatched: dict[str, list[tuple[float, float, float, float]]] = {}  # boxes by the look of their path
         self._right = self._foot = 0.0
         self._size: tuple[float, float] | None = None
 
@@ -77,10 +77,9 @@ class Sheet:
         width: float = 1,
         dash: str = "",
         joined: str = "",
-        opacity: float = 1,
     ) -> str:
-        """A shape by its SVG path; gives its look. Like a line, it does not widen the sheet: see `reach`."""
-        look = f'fill="{fill}"' + (f' fill-opacity="{n(opacity)}"' if opacity != 1 else "")
+        """Draws an SVG path, which does not enlarge the sheet (see `reach`), and returns its look."""
+        look = f'fill="{fill}"'
         if stroke:
             look += f' stroke="{stroke}"' + (f' stroke-width="{n(width)}"' if width != 1 else "")
             look += f' stroke-dasharray="{dash}"' if dash else ""
@@ -100,17 +99,17 @@ class Sheet:
         thick: float = 0.5,
         dash: str = "",
     ) -> None:
-        """A rectangle.
+        """Draws a rectangle.
 
         Args:
-            x: its left side, in px.
-            y: its top.
-            width: to the right.
-            height: downwards.
+            x: its left side in px.
+            y: its top in px.
+            width: its width in px.
+            height: its height in px.
             fill: a colour, `"none"`, or `HATCHED`.
-            stroke: the colour of its outline: that of lines if not given, none if empty.
-            thick: the width of the outline.
-            dash: as in SVG.
+            stroke: the colour of its outline. Defaults to that of lines; if it is empty, there is no outline.
+            thick: the width of the outline in px.
+            dash: the dashes of the outline as in SVG; may be empty.
         """
         stroke = self.colours.line if stroke is None else stroke
         ground = self.colours.padding if fill == HATCHED else fill
@@ -121,9 +120,9 @@ class Sheet:
         self.reach(x + width, y + height)
 
     def cell(self, x: float, y: float, width: float, height: float, fill: str, label: str = "", **look: Any) -> None:
-        """A box with a word in its middle; in ink that is read on its fill, unless its look, as in `text`, has one.
+        """Draws a box with a word in its middle. `look` has options of `text`; the default ink contrasts with the fill.
 
-        Where it is thin it has no outline: that would hide its colour.
+        A thin box has no outline, because that would hide its colour.
         """
         self.box(x, y, width, height, fill, stroke=None if min(width, height) >= _THIN else "")
         if label:
@@ -142,14 +141,14 @@ class Sheet:
         dash: str = "",
         outlined: bool = False,
     ) -> None:
-        """A line through points, broken where one has no height (NaN); a point on its own becomes a dot.
+        """Draws a line through points. It is broken at a NaN, and a single point becomes a dot.
 
         Args:
-            points: `(x, y)` in px.
-            stroke: its colour; that of lines if empty.
-            width: its thickness.
-            dash: as in SVG.
-            outlined: with an outline, because some colours are pale on white.
+            points: `(x, y)` in px. `y` may be NaN.
+            stroke: the colour; that of lines if it is empty.
+            width: the thickness in px.
+            dash: the dashes as in SVG; may be empty.
+            outlined: adds an outline, because some colours are pale on white.
         """
         d = ""
         for whole, run in groupby(points, key=lambda point: math.isfinite(point[1])):
@@ -162,7 +161,7 @@ class Sheet:
         self.path(d, stroke=stroke or self.colours.line, width=width, dash=dash, joined=joined)
 
     def curve(self, start: Point, end: Point, stroke: str, *, width: float = 2.5, down: bool = False) -> None:
-        """An outlined line that leaves one point level and arrives level at another; upright if it goes down."""
+        """Draws an outlined curve that is level at both ends, or upright if it goes down."""
         (x0, y0), (x1, y1) = start, end
         middle = n((y0 + y1) / 2 if down else (x0 + x1) / 2)
         near, far = (f"{n(x0)} {middle}", f"{n(x1)} {middle}") if down else (f"{middle} {n(y0)}", f"{middle} {n(y1)}")
@@ -184,17 +183,17 @@ class Sheet:
         ink: str = "",
         halo: str = "",
     ) -> None:
-        """A line of words.
+        """Writes a line of words.
 
         Args:
-            x: where it begins, or its middle or end: see `anchor`.
-            y: the line that the letters stand on.
-            text: shown as it is.
+            x: the start of the line in px, or its middle or end, depending on `anchor`.
+            y: the baseline in px.
+            text: the words.
             anchor: empty, `"middle"` or `"end"`.
-            size: of the letters, in px.
-            bold: for titles and names.
-            ink: its colour; that of text if empty.
-            halo: the colour around the letters where they stand over something else.
+            size: the size of the letters in px.
+            bold: whether the letters are bold, as in titles and names.
+            ink: the colour; that of text if it is empty.
+            halo: the colour around letters that are written over something else; may be empty.
         """
         if not text:
             return
@@ -203,12 +202,12 @@ class Sheet:
         self.reach(x + {"": 1.0, "middle": 0.5, "end": 0.0}[anchor] * width_of(text, size), y + 4)
 
     def title(self, text: str) -> float:
-        """The title, at the top on the left; gives the y below it."""
+        """Writes the title at the top left, and returns the y below it."""
         self.text(4, 16, text, bold=True)
         return 24.0
 
     def paragraph(self, x: float, y: float, lines: Iterable[str], *, size: int = 12, ink: str = "") -> float:
-        """Lines of words under each other from `y` on, blanks before them kept; gives the y below them."""
+        """Writes lines of words below each other from `y` on, keeps their indentation, and returns the y below."""
         for line in lines:
             words = line.lstrip(" ")
             self.text(x + CHAR * size / 12 * (len(line) - len(words)), y + size, words, size=size, ink=ink)
@@ -216,7 +215,7 @@ class Sheet:
         return y
 
     def key(self, x: float, y: float, parts: Iterable[tuple[str, str]]) -> float:
-        """What fills mean: `(fill, words)` side by side, their tops at `y`; gives the x behind the last."""
+        """Draws a key of fills, `(fill, words)` side by side with their tops at `y`, and returns the x behind it."""
         for fill, label in parts:
             self.box(x, y, 14, 12, fill)
             self.text(x + 20, y + 10, label)
@@ -226,7 +225,7 @@ class Sheet:
     # The sheet.
 
     def layer(self) -> None:
-        """What comes now is painted over what is there."""
+        """Starts a layer, which is painted over the others."""
         for look, d in self._paths.items():
             self._layers.append(f'<path d="{"".join(d)}" {look}/>')
             if look in self._hatched:
@@ -239,7 +238,7 @@ class Sheet:
         self._paths, self._words, self._hatched = {}, {}, {}
 
     def place(self, other: Sheet, x: float, y: float) -> None:
-        """Puts a finished sheet on this one, its corner at `(x, y)`, painted over what is there."""
+        """Paints a finished sheet over this one, with its top left corner at `(x, y)`."""
         self.layer()
         other.layer()
         self._layers.append(f'<g transform="translate({n(x)} {n(y)})">{"".join(other._layers)}</g>')
@@ -247,25 +246,25 @@ class Sheet:
         self.description = "\n".join(filter(None, (self.description, other.description)))
 
     def reach(self, x: float, y: float) -> None:
-        """Makes the sheet at least so large."""
+        """Enlarges the sheet to hold the point `(x, y)`."""
         self._right, self._foot = max(self._right, x), max(self._foot, y)
 
     def size(self, width: float, height: float) -> None:
-        """Sets the size, whatever is on the sheet; otherwise it ends behind what is."""
+        """Sets the size in px. Without it, the sheet is as large as its contents."""
         self._size = (width, height)
 
     @property
     def width(self) -> float:
-        """In px."""
+        """The width in px."""
         return self._size[0] if self._size else self._right + 8
 
     @property
     def height(self) -> float:
-        """In px."""
+        """The height in px."""
         return self._size[1] if self._size else self._foot + 6
 
     def svg(self) -> str:
-        """The drawing as a complete `<svg>` element on the theme's ground."""
+        """Returns the drawing as a complete `<svg>` element on the theme's ground."""
         self.layer()
         width, height = n(self.width), n(self.height)
         style = f"<style>{palette.STYLE}</style>" if self.theme == "live" else ""
@@ -279,21 +278,18 @@ class Sheet:
 
 
 def stack(title: str, sheets: Iterable[Sheet], theme: str) -> Sheet:
-    """Puts sheets under each other, beneath a line of text."""
+    """Places sheets below each other, under a title."""
     whole = Sheet(theme, title)
-    lines = wrap(title, 110)
-    for i, line in enumerate(lines):
-        whole.text(4, 16 + 18 * i, line, size=13)
-    width, y = 16.0 + 8 * max(map(len, lines), default=0), 10.0 + 18 * len(lines)
+    y = whole.paragraph(4, 3, wrap(title, 110), size=13) + 7
     for sheet in sheets:
         whole.place(sheet, 0, y)
-        width, y = max(width, sheet.width), y + sheet.height + 8
-    whole.size(width, y)
+        y += sheet.height + 8
+    whole.size(whole.width - 8, y)
     return whole
 
 
 def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, space: float = math.inf) -> Sheet:
-    """Puts sheets side by side with a gap behind each, and below each other where there is no room."""
+    """Places sheets side by side with a gap of `gap` px behind each, and below each other if `space` px are full."""
     whole, x, y = Sheet(theme), 0.0, 0.0
     width = height = 0.0
     for sheet in sheets:
@@ -307,24 +303,24 @@ def row(sheets: Iterable[Sheet], theme: str, gap: float = 0, space: float = math
 
 
 def width_of(text: str, size: float = 12) -> float:
-    """The room that words take, in px: an upper bound. Chinese letters, say, are two columns wide."""
+    """Returns an upper bound for the width of words in px. Chinese characters, for example, are two columns wide."""
     columns = len(text) if text.isascii() else sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
     return CHAR * size / 12 * columns
 
 
 def escape(text: str) -> str:
-    """Text for an element or an attribute. What XML cannot hold becomes the replacement character."""
+    """Escapes text for an element or an attribute. Characters that XML does not allow are replaced."""
     return html.escape(_NOT_XML.sub("\ufffd", text))
 
 
 def n(value: float) -> str:
-    """A coordinate with at most two decimals and no trailing zeros."""
+    """Returns a coordinate with at most two decimals and no trailing zeros."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 @lru_cache
 def _look(anchor: str, size: int, bold: bool, ink: str, halo: str) -> str:
-    """The attributes of a line of words."""
+    """Returns the attributes of a line of words."""
     parts = {
         f'text-anchor="{anchor}"': anchor,
         f'font-size="{size}"': size != 12,
@@ -336,10 +332,10 @@ def _look(anchor: str, size: int, bold: bool, ink: str, halo: str) -> str:
 
 
 def _diagonals(boxes: Sequence[tuple[float, float, float, float]]) -> str:
-    """The hatch of boxes `(x, y, width, height)`, as lines and not as a pattern.
+    """Returns the hatch of boxes `(x, y, width, height)` as lines.
 
-    A pattern needs a name, and where two pictures share a page a browser may look for one's pattern in the other, which
-    may be hidden. The lines are those of one raster for the whole sheet, each in one piece through boxes that touch.
+    An SVG pattern would need a name. If two pictures share a page, a browser may look for the pattern of one in the
+    other, which may be hidden. The lines belong to one raster for the whole sheet, and run on through boxes that touch.
     """
     x, y, width, height = np.array(boxes).T
     right, foot = x + width, y + height
@@ -347,7 +343,7 @@ def _diagonals(boxes: Sequence[tuple[float, float, float, float]]) -> str:
     counts = np.maximum(np.floor((right + foot) / _APART).astype(int) - first + 1, 0)
     box = np.repeat(np.arange(len(boxes)), counts)
     line = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - first, counts)
-    # Line i holds the points with x + y = i * _APART: inside a box from its left or lower side to its top or right one.
+    # On line i, x + y = i * _APART. In a box, it runs from the left or lower side to the top or right side.
     starts = np.maximum(x[box], line * _APART - foot[box])
     ends = np.minimum(right[box], line * _APART - y[box])
     inside = np.flatnonzero(ends > starts)

@@ -1,4 +1,4 @@
-"""A table in two forms: HTML for a notebook, where it takes the page's font, width and colours, and text elsewhere."""
+"""A table in two forms: HTML with the font, width and colours of a notebook's page, and text elsewhere."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ LOOKS = {
     f"box-shadow:inset 0 0 0 1px {palette.ink_on(_WRONG)}",  # neighbours stay apart
     "–": "opacity:.75",
 }
-"""How a cell looks that begins with a sign, in any theme: the colour only repeats what the sign means."""
+"""The look of cells that begin with a sign. The colour only repeats the meaning of the sign."""
 
-_SIDES = {"<": "left", ">": "right", "^": "center", ".": "right"}
-_POINT, _DIGIT = "\u2008", "\u2007"  # blanks of their widths
+_SIDES = {"<": "left", ">": "right", "^": "center"}
 _LINK = re.compile(r"https?://[^\s<]+")
 
 
 class Tabled(HasText):
-    """What a result has in common that is a table."""
+    """The base class of results that are tables."""
 
     @property
     @abstractmethod
@@ -36,18 +35,18 @@ class Tabled(HasText):
         """The result as a table."""
 
     def to_text(self) -> str:
-        """The table in lines."""
+        """Returns the table in lines."""
         return self.table.to_text()
 
     def to_html(self) -> str:
-        """The table as a `<div>` that needs no style sheet: its links are links, its colours those of the page."""
+        """Returns the table as a `<div>` that needs no style sheet, with links, in the colours of the page."""
         return self.table.to_html()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the table to a file that ends in `.html` or `.txt`.
 
         Raises:
-            ValueError: the suffix is another one.
+            ValueError: the file has another suffix.
             OSError: the file cannot be written.
         """
         page = '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8">{}</html>\n'
@@ -59,15 +58,15 @@ class Tabled(HasText):
 
 @dataclass(frozen=True, repr=False)
 class Table(Tabled):
-    """Rows of words and numbers, the first cell of each being its name.
+    """Rows of words and numbers. The first cell of a row is its name.
 
     Attributes:
-        rows: the cells. What begins with a sign of `LOOKS` looks like it.
-        head: what stands above each column; nothing if empty.
-        title: stands above all.
-        notes: stand below.
-        folded: more of them, which a notebook shows when asked; the first says what they are.
-        form: how the columns stand, as in `text.table`.
+        rows: the cells. A cell that begins with a sign of `LOOKS` has its look.
+        head: the headings of the columns; may be empty.
+        title: the title above the table; may be empty.
+        notes: lines below the table.
+        folded: a summary and further lines, which a notebook shows when the summary is clicked; may be empty.
+        form: the sides of the columns as in `text.table`, but without `.`.
     """
 
     rows: Sequence[Sequence[str]]
@@ -80,26 +79,26 @@ class Table(Tabled):
 
     @property
     def table(self) -> Table:
-        """Itself."""
+        """The table itself."""
         return self
 
     def to_text(self) -> str:
-        """The table in lines, the notes below."""
+        """Returns the table in lines, with the notes below."""
         lines = [self.title] if self.title else []
         lines += text.table([self.head, *self.rows] if self.head else self.rows, self.form)
         notes = [*self.notes, *self.folded]
         return "\n".join([*lines, "", *notes] if notes else lines)
 
     def to_html(self) -> str:
-        """The table as a `<div>`: a caption, names of rows and columns that a screen reader knows as such, notes."""
-        signs = re.findall("[<>^.]", self.form)
+        """Returns the table as a `<div>` with a caption, headers that a screen reader recognises, and notes."""
+        signs = re.findall("[<>^]", self.form)
         signs += signs[-1:] * max(map(len, self.rows), default=0)
         sides = [_SIDES[sign] for sign in signs]
         parts = [f'<caption style="{_CAPTION}">{_html(self.title)}</caption>'] if self.title else []
         if self.head:
             heads = (_cell(_COLUMN if head else "td", head, side) for head, side in zip(self.head, sides, strict=False))
             parts.append(f"<thead><tr>{''.join(heads)}</tr></thead>")
-        for name, *rest in text.decimals(self.rows, signs, _POINT, _DIGIT):
+        for name, *rest in self.rows:
             cells = (_cell("td", *pair) for pair in zip(rest, sides[1:], strict=False))
             parts.append(f"<tr>{_cell(_ROW, name, sides[0])}{''.join(cells)}</tr>")
         notes = "".join(map(_note, self.notes))
@@ -126,6 +125,6 @@ def _note(words: str) -> str:
 
 
 def _html(words: str) -> str:
-    """Words in HTML, addresses as links."""
+    """Returns words as HTML, in which addresses are links."""
     link = r'<a href="\g<0>" target="_blank" rel="noopener" style="color:inherit;text-decoration:underline">\g<0></a>'
     return _LINK.sub(link, escape(words))

@@ -1,4 +1,4 @@
-"""Words: a layout's text twin, for a screen reader, a terminal, a diff and a test; numbers in words; tables."""
+"""Text: layouts, numbers and tables in words, for a screen reader, a terminal, a diff or a test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from packviz.core.layout import IntArray, Layout, sequence_name
 
 Labels = Sequence[Sequence[str]]
-"""The label of each cell, sequence by sequence. A row may extend into the padding; a missing cell is left blank."""
+"""The labels of cells, sequence by sequence. A row may extend into the padding; a missing label is left blank."""
 
 EXPLAINED = {
     "padding": "hatched: padding",
@@ -21,18 +21,18 @@ EXPLAINED = {
     "stretch": "each column is one stretch of data",
     "data": "data and batch_sizes: these make a PackedSequence",
 }
-"""What the parts of a picture are."""
+"""A line on each part of a picture."""
 
 WHOLE, PADDED, PACKED, DATA = "all", "padded", "packed", "data"
 PARTS = (WHOLE, PADDED, PACKED, DATA)
-"""What of a batch is shown: everything, or the padded grid, the packed steps or the packed data alone."""
+"""The parts of a batch to show: all, or only the padded grid, the packed steps or the packed data."""
 
 FEW = 16
-"""Up to this many sequences and time steps every cell is written out."""
+"""The largest number of sequences, and of time steps, of which every cell is written out."""
 
 
 def summary(layout: Layout) -> str:
-    """One sentence with the counts."""
+    """Returns the counts in a sentence."""
     sequences = count(layout.batch_size, "sequence")
     return (
         f"{sequences} padded to {count(layout.max_len, 'time step')}: {count(layout.n_cells, 'cell')},"
@@ -43,7 +43,7 @@ def summary(layout: Layout) -> str:
 def describe(
     layout: Layout, labels: Labels | None = None, names: Sequence[str] | None = None, part: str = WHOLE
 ) -> str:
-    """The padded batch and the packed data in words, or one of `PARTS`, cell by cell when there are few."""
+    """Describes the padded batch and the packed data, or one of `PARTS`, cell by cell if there are few."""
     if not is_few(layout):
         return "\n".join([summary(layout), "", *_outline(layout, part)])
     lines = [summary(layout)]
@@ -58,7 +58,7 @@ def describe(
 
 
 def at_step(layout: Layout, t: int) -> str:
-    """What the RNN reads at time step `t`, and where it lies."""
+    """Describes the rows that the RNN reads at time step `t`, and their place in `data`."""
     size, start = layout.batch_sizes[t], layout.offsets[t]
     line = f"t = {t}: {size} of {count(layout.batch_size, 'sequence')} still running, so batch_sizes[{t}] = {size}."
     where = f"data[{start}:{start + size}]"
@@ -69,7 +69,7 @@ def at_step(layout: Layout, t: int) -> str:
 
 
 def mistaken_order(layout: Layout, t: int) -> str:
-    """The order that `data` is often taken to have, and where the rows of time step `t` would lie in it."""
+    """Describes the order that `data` is often taken to have, and the place of time step `t` in it."""
     rows = numbers(layout.starts[:-1][layout.lengths > t] + t)
     message = f"Not so: one sequence after another. The rows of step {t} would be {rows}."
     if not is_few(layout):
@@ -78,14 +78,14 @@ def mistaken_order(layout: Layout, t: int) -> str:
 
 
 def flat(layout: Layout) -> str:
-    """One sentence about the flat rows."""
+    """Returns a sentence about the flat rows."""
     stay = int((layout.flat_rows == np.arange(layout.n_valid)).sum())
     rows = count(layout.n_valid, "row")
     return f"flat: {rows}, one sequence after another; data has {stay:,} of them in the same place"
 
 
 def describe_flat(layout: Layout, labels: Labels | None = None, names: Sequence[str] | None = None) -> str:
-    """The flat rows in words, cell by cell when there are few."""
+    """Describes the flat rows, cell by cell if there are few."""
     rows = []
     for b, (start, length) in enumerate(zip(layout.starts, layout.lengths, strict=False) if is_few(layout) else ()):
         cells = " ".join(cell_label(labels, b, t, names) for t in range(length))
@@ -95,68 +95,60 @@ def describe_flat(layout: Layout, labels: Labels | None = None, names: Sequence[
 
 
 def is_few(layout: Layout) -> bool:
-    """Whether every cell can be shown with what is in it."""
+    """Returns whether there are so few cells that each is shown with its contents."""
     return layout.batch_size <= FEW and layout.max_len <= FEW
 
 
 def count(n: int, noun: str, plural: str = "") -> str:
-    """So many of something: `1 cell`, `1,024 cells`."""
+    """Returns a number with its noun: `1 cell`, `1,024 cells`."""
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
 def percent(part: float, whole: float = 1) -> str:
-    """A share with no more digits than mean something: `29.7 %`, `0 %` (also of nothing)."""
+    """Returns a share in percent with three digits: `29.7 %`. A share of nothing is `0 %`."""
     return f"{100 * part / max(whole, 1):.3g} %"
 
 
 def short(n: int) -> str:
-    """A count, exact as long as it is short: `7,654,321`, then `76.5 M`, `1.2 G`, `3.02 T`."""
+    """Returns a count, which is exact if it is short: `7,654,321`, then `76.5 M`, `1.2 G`, `3.02 T`."""
     return f"{n:,}" if abs(n) < 10**7 else _scaled(n)
 
 
 def size(n: float) -> str:
-    """A number of bytes with three digits: `96 B`, `1.23 kB`, `33.6 MB`, `34.4 GB` (powers of 1000)."""
+    """Returns a number of bytes with three digits: `96 B`, `1.23 kB`, `33.6 MB`, `34.4 GB` (powers of 1000)."""
     return f"{_scaled(n)}B"
 
 
 def difference(value: float) -> str:
-    """A difference in two significant digits at most: `0.038`, `1.7`, `NaN`."""
+    """Returns a difference in at most two significant digits: `0.038`, `1.7`, `NaN`."""
     return "NaN" if math.isnan(value) else f"{value:.2g}"
 
 
 def share(value: float) -> str:
-    """A share of 1 in percent, in two significant digits: `0.038%`, `17%`, `NaN`."""
+    """Returns a share of 1 in percent, in two significant digits: `0.038%`, `17%`, `NaN`."""
     return "NaN" if math.isnan(value) else f"{100 * value:.2g}%" if 100 * value < 99.5 else f"{100 * value:.3g}%"
 
 
 def short_share(value: float) -> str:
-    """The same in at most four characters: `.4%`, `17%`, `<.1%`, `3e4%`."""
-    percent = 100 * value
-    if math.isnan(value) or math.isinf(value):
-        return "NaN" if math.isnan(value) else "inf"
-    if percent < 0.095:
+    """Returns a share in percent in at most five characters: `0.43%`, `17%`, `<.1%`, `3e12%`."""
+    if 100 * value < 0.095:
         return "<.1%"
-    if percent < 0.95:
-        return f"{percent:.1f}%".lstrip("0")
-    if percent < 999.5:
-        return f"{percent:.0f}%"
-    mantissa, power = f"{percent:.0e}".split("e")
-    return f"{mantissa}e{int(power)}%" if int(power) < 10 else "≫1k%"
+    return f"{100 * value:.0e}%".replace("+0", "").replace("+", "") if value >= 9.995 else share(value)
 
 
 def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
-    """The lines of a table: each column as wide as its widest cell, nothing after the last.
+    """Returns the lines of a table, without blanks at their ends.
 
     Args:
-        rows: the cells, those of the head first. A row may end early; its last cell then spans the other columns.
-        form: a line of the table: each column as `<`, `>`, `^` or `.` (left, right, centred, by the decimal points)
-            with its least width if there is one, as in `<24>9`. What is between stands between the cells. The last
-            column is that of all further.
+        rows: the cells, those of the head first. If a row ends early, its last cell spans the other columns.
+        form: the form of a line. Each column is `<`, `>`, `^` or `.` (left, right, centred, by decimal points), with
+            its least width if there is one, as in `<24>9`. The characters between them are written between the cells.
+            The last column is repeated for all further columns.
     """
     columns = re.findall(r"([^<>^.]*)([<>^.])(\d*)", form)
     many = max(map(len, rows), default=0)
     columns += columns[-1:] * (many - len(columns))
-    rows = decimals(rows, [side for _, side, _ in columns])
+    rows = _decimals(rows, [side for _, side, _ in columns])
     widths = [int(least or 0) for _, _, least in columns]
     for row in rows:
         for i, cell in enumerate(row if len(row) == many else row[:-1]):
@@ -173,25 +165,18 @@ def table(rows: Sequence[Sequence[str]], form: str = "<  >") -> list[str]:
     return lines
 
 
-def decimals(
-    rows: Sequence[Sequence[str]], sides: Sequence[str], point: str = " ", digit: str = " "
-) -> list[list[str]]:
-    """The cells, their decimal points below each other where a column stands on the right edge and its side is `.`.
+def _decimals(rows: Sequence[Sequence[str]], sides: Sequence[str]) -> list[list[str]]:
+    """Returns the cells, with decimal points below each other in columns whose side is `.`.
 
-    Args:
-        rows: the cells. What does not begin with a number, such as a head or a sign, stays as it is.
-        sides: of each column, as in `table`.
-        point: a blank as wide as a point.
-        digit: a blank as wide as a digit.
+    A cell that does not begin with a number, such as a head or a sign, stays as it is.
     """
     aligned = [[*row] for row in rows]
     for i, side in enumerate(sides):
         found = {r: _NUMBER.fullmatch(row[i]) for r, row in enumerate(rows) if side == "." and i < len(row)}
         most = max((len(match[2]) for match in found.values() if match), default=0)
         for r, match in found.items():
-            if match and (short := most - len(match[2])):
-                blank = digit * short if match[2] else point + digit * (short - 1)
-                aligned[r][i] = match[1] + match[2] + blank + match[3]
+            if match:
+                aligned[r][i] = match[1] + match[2].ljust(most) + match[3]
     return aligned
 
 
@@ -199,19 +184,19 @@ _NUMBER = re.compile(r"([-−+]?\d[\d,]*)((?:\.\d+)?)(.*)", re.DOTALL)  # whole 
 
 
 def name(names: Sequence[str] | None, b: int) -> str:
-    """What sequence `b` is called: by its name, or its letter."""
+    """Returns the name of sequence `b`, or its letter if it has no name."""
     return sequence_name(b) if names is None else names[b]
 
 
 def cell_label(labels: Labels | None, b: int, t: int, names: Sequence[str] | None = None) -> str:
-    """What to write into the cell of sequence `b` at time step `t`."""
+    """Returns the label of the cell of sequence `b` at time step `t`."""
     if labels is None:
         return f"{name(names, b)}{t}"
     return labels[b][t] if t < len(labels[b]) else ""
 
 
 def value(value: Any) -> str:
-    """What a cell holds, short: whole numbers and words as they are, other numbers to two digits."""
+    """Returns the contents of a cell: whole numbers and words as they are, other numbers to two digits."""
     if isinstance(value, (float, np.floating)):
         number = float(value)
         return str(int(number)) if number.is_integer() and abs(number) < 1e6 else f"{number:.2g}"
@@ -223,7 +208,7 @@ def value(value: Any) -> str:
 
 
 def numbers(values: IntArray, limit: int = 24) -> str:
-    """A list of numbers as Python writes it, cut in the middle when it is long."""
+    """Returns a list of numbers as Python writes it. A list of more than `limit` numbers is cut in the middle."""
     if values.size <= limit:
         return str(values.tolist())
     head, tail = values[: limit - 4].tolist(), values[-3:].tolist()
@@ -231,7 +216,7 @@ def numbers(values: IntArray, limit: int = 24) -> str:
 
 
 def _scaled(n: float) -> str:
-    """Three digits and the sign of a power of 1000, with a blank between: `96 `, `1.23 k`, `33.6 M`."""
+    """Returns three digits, a blank, and the sign of a power of 1000: `96 `, `1.23 k`, `33.6 M`."""
     value, signs = float(n), ["", "k", "M", "G", "T", "P"]
     while abs(float(f"{value:.3g}")) >= 1000 and len(signs) > 1:
         value, signs = value / 1000, signs[1:]
@@ -260,7 +245,7 @@ def _packed(layout: Layout, labels: Labels | None, names: Sequence[str] | None) 
 
 
 def _steps(layout: Layout, labels: Labels | None, names: Sequence[str] | None) -> list[list[str]]:
-    """Of each time step its batch size, its rows of data, and its cells."""
+    """Returns a row for each time step: its batch size, its rows of data, and its cells."""
     rows = []
     for t, size in enumerate(layout.batch_sizes):
         cells = " ".join(cell_label(labels, b, t, names) for b in layout.sorted_indices[:size])

@@ -1,6 +1,7 @@
-"""Whether the reader's page is dark, as far as the kernel knows; and callbacks for when that changes.
+"""The theme of the reader's page, light or dark, and callbacks for when it changes.
 
-A panel in the page (`explorers.panel`) announces it. Charts, whose colours no style sheet reaches, follow it.
+A panel in the page (`explorers.panel`) announces the theme. Plotly charts follow it, because no style sheet reaches
+their colours.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ from collections import deque
 from collections.abc import Callable
 
 _dark = False
-_followers: deque[Callable[[bool], None]] = deque(maxlen=64)  # the last charts shown; a re-run cell shows new ones
+_followers: deque[Callable[[bool], None]] = deque(maxlen=64)  # the last charts: a cell that runs again shows new ones
 
 
 def is_dark() -> bool:
-    """What was announced last; light if nothing was."""
+    """Returns whether the last announced theme is dark. At first it is light."""
     return _dark
 
 
 def announce(dark: bool) -> None:
-    """Tells every follower, if it is news."""
+    """Calls every follower if the theme has changed."""
     global _dark
     if dark != _dark:
         _dark = dark
@@ -27,5 +28,5 @@ def announce(dark: bool) -> None:
 
 
 def follow(notify: Callable[[bool], None]) -> None:
-    """Calls `notify` with every change from now on."""
+    """Registers `notify` to be called with every change from now on."""
     _followers.append(notify)

@@ -39,10 +39,10 @@ from packviz.core import lengths
 from packviz.core.layout import IntArray
 from packviz.core.validation import at_least, one_of
 from packviz.draw import palette
+from packviz.draw.curves import Curve, Plot, Sweep
 from packviz.draw.drawing import Drawing
 from packviz.draw.quantities import milliseconds, plain
 from packviz.draw.sheet import Point, Sheet
-from packviz.draw.sweep import Curve, Plot, Sweep
 from packviz.draw.text import count, table
 
 SETUPS = {"A": "no padding", "B": "triangle", "evenly": "evenly spread"}
@@ -414,8 +414,8 @@ def _sources(results: Mapping[str, Benchmark | None]) -> tuple[list[str], list[s
 
 
 def _key(what: Sequence[str], passes: Sequence[str] = tuple(PASSES)) -> list[str]:
-    """What marks and bands mean, in a line, if there are any."""
-    notes = [_MARKS] * (len(passes) > 1) + [_BANDS] * ([*what] != ["memory"])
+    """What marks and whiskers mean, in a line, if there are any."""
+    notes = [_MARKS] * (len(passes) > 1) + [_WHISKERS] * ([*what] != ["memory"])
     return [" ".join(notes)] if notes else []
 
 
@@ -432,7 +432,7 @@ def _in_words(plot: Plot) -> list[str]:
     return ["", f"{plot.title}, {plot.y}", *table(rows, ">10  .8")]
 
 
-_MARKS, _BANDS = "Filled marks: training. Hollow marks: forward.", "Bands and whiskers: quartiles."
+_MARKS, _WHISKERS = "Filled marks: training. Hollow marks: forward.", "Whiskers: quartiles."
 
 
 def _guides(

@@ -9,7 +9,7 @@ from pathlib import Path
 from packviz.bench.command import add_study_options, run_study
 from packviz.bench.terminal import writing
 from packviz.core.files import require_suffix
-from packviz.draw.sweep import Sweep
+from packviz.draw.curves import Sweep
 from packviz.studies import benchmark
 from packviz.studies.benchmark import METHODS, SETUPS
 
@@ -52,10 +52,10 @@ def _plot(options: argparse.Namespace) -> int:
         names = {name: name for name in found}
     picture = benchmark.beside({names[name]: result for name, result in found.items()})
     with writing(out):
-        if suffix == ".svg":
-            picture.save(out)
-        else:
+        if suffix == ".html":
             _write_chart(picture, out)
+        else:
+            picture.save(out)
     return 0
 
 
@@ -63,5 +63,5 @@ def _write_chart(picture: Sweep, out: Path) -> None:
     try:
         from packviz.draw import figures  # noqa: PLC0415 - a bare GPU machine has no plotly
     except ImportError as error:
-        raise ValueError(f"{out.suffix} needs plotly: python -m pip install plotly; .svg does without") from error
-    figures.times_by_size(picture).save(out)
+        raise ValueError("an HTML page needs plotly: python -m pip install plotly; .svg does without") from error
+    figures.times_by_size(picture).figure.write_html(out, config=figures.CONFIG)

@@ -40,7 +40,7 @@ from packviz.count.flops import flops
 from packviz.draw import palette
 from packviz.draw.quantities import milliseconds
 from packviz.draw.text import count
-from packviz.draw.work import Row, WorkAndTime
+from packviz.draw.work import WorkAndTime
 from packviz.ops import original, packing
 from packviz.ops.running import forget
 
@@ -228,11 +228,10 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
         groups = {}
         for point in sorted(faster["training"], key=lambda point: ratio(point, "training").value):
             flop_count = flops(point.spec, Layout(point.drawn(), max_len=point.steps), input_grad=True)
-            rows = []
-            for which, work in (("training", flop_count.training), ("forward", flop_count.forward)):
-                time = ratio(point, which)
-                rows.append(Row(which, work.packed / work.padded, time.value, time.low, time.high, time.is_clear))
-            groups[point.name] = rows
+            works = {"training": flop_count.training, "forward": flop_count.forward}
+            groups[point.name] = {
+                which: (work.packed / work.padded, ratio(point, which)) for which, work in works.items()
+            }
         training, forward = (len(found) for found in faster.values())
         of = f"of {count(len(self.points), 'batch', 'batches')}"
         title = f"Packed is clearly faster in training at {training} {of}, forward alone at {forward}"
@@ -261,12 +260,12 @@ def chart(machines: Mapping[str, MethodsBenchmark]) -> Chart:
     x = "times as long as torch padded (dashed: 1)" if len(machines) == 1 else "× torch padded"
     panels, below = [*machines] if len(machines) > 1 else [""], captions(machines)
     words = "\n".join([*lines, "", *below])
-    drawn = axes(title, words, x=x, rows=rows, tall=22 * len(rows), on_top=True, panels=panels, below=below)
+    drawn = axes(title, words, x=x, rows=rows, tall=22 * len(rows), panels=panels, below=below)
     for panel, (machine, result) in enumerate(machines.items()):
         points = [*ratios[machine]]
         for name, mark in _MARKS.items():
             values = [result.ratio(point, name, PADDED) for point in points]
-            drawn.points(values, [point.name for point in points], name, marker=mark, panel=panel, key=not panel)
+            drawn.points(values, [point.name for point in points], name, marker=mark, panel=panel)
         # Last, over the method that it has chosen.
         for name, some, colour, shape in (
             (AUTO, [p for p in points if p not in slower[machine]], palette.METHODS["run"], "circle-open"),
@@ -274,9 +273,8 @@ def chart(machines: Mapping[str, MethodsBenchmark]) -> Chart:
         ):
             ring = {"symbol": shape, "size": 15, "line": {"width": 2.5}, "color": colour}
             if some:
-                key = name not in {trace.name for trace in drawn.figure.data}
                 values = [ratios[machine][point].value for point in some]
-                drawn.points(values, [point.name for point in some], name, marker=ring, panel=panel, key=key)
+                drawn.points(values, [point.name for point in some], name, marker=ring, panel=panel)
     figure = drawn.figure
     figure.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")
     ticks = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50) if len(machines) == 1 else (0.1, 1, 10)

@@ -344,16 +344,17 @@ def test_the_trajectory_is_how_far_the_hidden_states_are_apart(case):
     h_0 = zeros if case.hx is None else (case.hx[0] if isinstance(case.hx, tuple) else case.hx)[-halves:]
     for d, direction in enumerate(("forward", "reverse")[:halves]):
         path, one = trajectory(result, direction), trajectory(result, direction, 0)
-        for b, (n, curve, unit) in enumerate(zip(case.lengths, path.curves, one.curves, strict=True)):
-            same(unit.padded, padded[b, :, d, 0])
-            same(unit.packed[:n], packed[b, :n, d, 0])
+        assert path.lengths.tolist() == [*case.lengths]
+        assert not path.packed.any()
+        assert path.off.tolist() == path.padded[:, 0 if d else -1].tolist()
+        assert one.off.astype(bool).tolist() == result.h_n.differs[-1, d].tolist()
+        same(one.padded, padded[:, :, d, 0])
+        for b, n in enumerate(case.lengths):
+            same(one.packed[b, :n], packed[b, :n, d, 0])
             kept = packed[b, :, d].clone()
             kept[n:] = h_0[d, b] if d else packed[b, n - 1, d]
-            np.testing.assert_allclose(curve.padded, (padded[b, :, d] - kept).norm(dim=-1), atol=1e-6)
-            assert not any(curve.packed)
-            assert (curve.length, curve.off) == (n, curve.padded[0 if d else -1])
-            assert bool(unit.off) == bool(result.h_n.differs[-1, d, b])
-            same(unit.packed[n:], [math.nan if d else kept[-1, 0]] * (len(kept) - n))
+            np.testing.assert_allclose(path.padded[b], (padded[b, :, d] - kept).norm(dim=-1), atol=1e-6)
+            same(one.packed[b, n:], [math.nan if d else kept[-1, 0]] * (len(kept) - n))
 
 
 def test_a_trajectory_that_is_not_there(worked_example):

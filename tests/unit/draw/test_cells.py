@@ -1,4 +1,4 @@
-"""The drawing of a batch with padding on either side, and the panel that moves it."""
+"""Small grids of cells: batches with padding on either side and the panel that moves it, attention, vectors."""
 
 import numpy as np
 import pytest
@@ -6,12 +6,14 @@ import torch
 from drawings import ParsedSvg
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from panels import move
 
 import packviz as pv
 from packviz.draw import palette
 from packviz.draw.cells import Aligned
 from packviz.draw.palette import SEQUENCES
+from packviz.draw.text import difference
 from packviz.explorers import AlignExplorer
 from packviz.explorers.align import ZEROS, guessed
 
@@ -30,8 +32,8 @@ def test_in_words():
     )
     assert picture.to_text().splitlines() == [
         "moved (· marks padding, ! a wrong cell)",
-        " a     ·0    ·0     7    !8",
-        " b   ·1.5 -0.25     3     0",
+        " a    ·0     ·0  7  !8",
+        " b  ·1.5  -0.25  3   0",
     ]
     assert Aligned.of(x.T, [2, 3], padding_side="left").to_text().startswith("padded batch (· marks padding)\n a ")
 
@@ -86,6 +88,89 @@ def test_wrong_cells_are_framed():
 def test_refusals(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+# Attention weights.
+
+
+@st.composite
+def attentions(draw):
+    steps = draw(st.integers(1, 16))
+    length = draw(st.integers(1, steps))
+    torch.manual_seed(draw(st.integers(0, 99)))
+    scores = 3 * torch.randn(steps, steps)
+    masked = scores.masked_fill(torch.arange(steps) >= length, -torch.inf)
+    return pv.draw.Attention(length, {"blind": scores.softmax(1), "masked": masked.softmax(1)}, "weights of a")
+
+
+@given(attentions(), st.sampled_from(["light", "dark"]))
+def test_what_is_drawn_is_what_the_weights_say(attention, theme):
+    drawing = ParsedSvg(attention.to_svg(theme))
+    assert not drawing.outside()
+    blind, _ = attention.maps.values()
+    steps, n = len(blind), attention.length
+    assert np.allclose(attention.lost("blind"), 1 - blind[:n, :n].sum(1), atol=1e-6)
+    assert attention.lost("masked") == [0] * n
+    boxes = [box for box in drawing.boxes if box.height == 24]
+    assert len(boxes) == 2 * n * steps
+    assert sum(box.fill == palette.THEMES[theme].padding for box in boxes) == 2 * n * (steps - n)
+    shades = [palette.RAMP.index(box.fill) for box in boxes if box.fill in palette.RAMP]
+    assert len(shades) == 2 * n * n
+    said = [text.said for text in drawing.texts if text.said.endswith("%")]
+    assert sorted(said) == sorted(f"{100 * w:.0f}".rjust(3) + " %" for w in [*attention.lost("blind"), *[0] * n])
+
+
+@pytest.mark.parametrize(
+    ("length", "maps"),
+    [
+        (1, {}),
+        (1, {"a": torch.zeros(2, 3)}),
+        (1, {"a": torch.zeros(2, 2), "b": torch.zeros(3, 3)}),
+        (3, {"a": torch.zeros(2, 2)}),
+        (0, {"a": torch.zeros(2, 2)}),
+        (2, {"a": torch.zeros(17, 17)}),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(length, maps):
+    with pytest.raises(ValueError, match=r"give maps \(T, T\) of one sequence, all of one size up to 16, and a length"):
+        pv.draw.Attention(length, maps)
+
+
+# Vectors.
+
+
+@given(arrays(float, st.tuples(st.integers(1, 5), st.integers(1, 16)), elements=st.floats(-3, 3, width=32)))
+def test_numbers_and_distances(vectors):
+    strips = pv.draw.Strips({f"v{i}": vector for i, vector in enumerate(vectors)}, "Title")
+    apart = [torch.dist(torch.tensor(v), torch.tensor(vectors[0])).item() for v in vectors]
+    largest = max(np.abs(v).max() for v in vectors)
+    assert strips.distances == pytest.approx(apart, abs=max(1.01e-5 * largest, 1e-12))
+    for theme in palette.THEMES:
+        drawing = ParsedSvg(strips.to_svg(theme))
+        assert drawing.outside() == []
+    lines = strips.to_text().splitlines()[2:]
+    for line, vector, distance in zip(lines, vectors, strips.distances, strict=True):
+        name, *cells, last = line.split()
+        assert [float(cell) for cell in cells] == pytest.approx(vector, abs=0.0051)
+        assert last == ("=" if distance == 0 else difference(distance))
+        assert name in drawing.said()
+        assert set(cells) <= set(drawing.said())
+
+
+def test_cells_have_numbers_or_names():
+    vectors = {"x": [0.0, 1]}
+    assert {"unit", "0", "1"} <= set(ParsedSvg(pv.draw.Strips(vectors).to_svg()).said())
+    named = pv.draw.Strips(vectors, axis=["a0", "b0"])
+    assert {"a0", "b0"} <= set(ParsedSvg(named.to_svg()).said())
+    assert named.to_text().split()[:2] == ["a0", "b0"]
+    with pytest.raises(ValueError, match="axis has 1 names, the vectors have 2 numbers; give one for each"):
+        pv.draw.Strips(vectors, axis=["a0"])
+
+
+@pytest.mark.parametrize("vectors", [{}, {"x": [1.0], "y": [1.0, 2]}, {"x": [[1.0]]}, {"x": [0.0] * 17}, {"x": []}])
+def test_vectors_that_do_not_fit_are_refused(vectors):
+    with pytest.raises(ValueError, match="vectors must have one dimension, and one size of up to 16; got shapes: "):
+        pv.draw.Strips(vectors)
 
 
 # The panel.

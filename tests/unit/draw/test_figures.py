@@ -82,18 +82,12 @@ def test_no_colour_of_the_light_theme_stays_in_the_dark(monkeypatch):
     """Hatches, outlines and whiskers carry colours of the theme too, and words that look like one stay as they are."""
     monkeypatch.setattr(theme, "_dark", True)
     chart = in_rows()
-    chart.label(1, "a", LIGHT.text.upper())
-    chart.points([2], ["b"], "more", error_x={"type": "data", "array": [1], "color": LIGHT.line})
+    chart.points([2], ["b"], LIGHT.text.upper(), error_x={"type": "data", "array": [1], "color": LIGHT.line})
     drawn = json.dumps(chart._repr_mimebundle_()["application/vnd.plotly.v1+json"])
     assert not [colour for colour in vars(LIGHT).values() if f'"{colour}"' in drawn and colour != DARK.text]
     assert LIGHT.text.upper() in drawn
 
 
-def test_keys_stand_below_the_title_in_as_many_lines_as_they_need():
-    charts = [figures.axes("Title", "words", rows=["a"]) for _ in range(3)]
-    for chart, names in zip(charts, ([], ["one", "two"], [f"a rather long name {i}" for i in range(6)]), strict=True):
-        for name in names:
-            chart.points([1], ["a"], name)
-    heights = [chart.figure.layout.height - charts[0].figure.layout.height for chart in charts]
-    assert heights == [chart.figure.layout.margin.t - charts[0].figure.layout.margin.t for chart in charts]
-    assert heights[0] == 0 < heights[1] < heights[2]
+def test_the_key_has_each_name_once():
+    chart = points().points([1], [2], "packed", panel=1).points([1], [2], "")
+    assert [trace.name for trace in chart.figure.data if trace.showlegend] == ["packed", "padded"]

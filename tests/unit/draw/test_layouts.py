@@ -66,22 +66,6 @@ def test_every_real_cell_is_drawn_once_in_each_part(lengths, extra):
     assert [places[t, rank] for t, size in enumerate(layout.batch_sizes) for rank in range(size)] == by_step
 
 
-def reading_order(texts):
-    return [t.said for t in sorted(texts, key=lambda t: (t.y, t.x))]
-
-
-@given(few)
-@example([16] * 16)
-def test_the_strips_are_in_the_order_that_they_claim(lengths):
-    layout = Layout(lengths)
-    drawing = drawn(layout, mistaken=True)
-    truth, mistake = drawing.text("data: ").y, drawing.text("✗").y
-    cells = [t for t in drawing.texts if t.anchor == "middle" and re.fullmatch(r"[a-p]\d+", t.said)]
-    name = "abcdefghijklmnop"
-    assert reading_order(t for t in cells if truth < t.y < mistake) == [f"{name[b]}{t}" for b, t in layout.source]
-    assert reading_order(t for t in cells if mistake < t.y) == [f"{name[b]}{t}" for b, t in np.argwhere(layout.mask)]
-
-
 @given(many, st.integers(0, 50))
 def test_runs_are_as_long_as_their_sequences(lengths, extra):
     layout = Layout(lengths, max(lengths) + extra)
@@ -142,6 +126,19 @@ def test_a_step_is_framed_in_every_part(lengths, data):
     assert any(said.endswith(f"data[{start}:{end}]") for said in drawing.said())
     # What is not packed yet is an empty, dashed place.
     assert len(parts(layout, step=t).data) == end
+
+
+def test_the_rows_of_a_step_are_marked_in_a_bar():
+    layout = Layout([30, 20, 40] * 6)
+    drawing = drawn(layout, step=25, mistaken=True)
+    bars = [b for b in drawing.boxes if b.height == 18]
+    whole, found = (
+        bars[0],
+        sorted(round((b.x - 4) * layout.n_valid / bars[0].width) for b in bars if b.fill == LIGHT.accent),
+    )
+    flat = np.flatnonzero(np.argwhere(layout.mask)[:, 1] == 25)
+    assert whole.x == 4
+    assert found == sorted([layout.offsets[25], *flat])
 
 
 @pytest.mark.parametrize("step", [-1, 3])

@@ -1,7 +1,6 @@
 """`show`: whatever describes a batch, it draws that batch, or says why not."""
 
 import re
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -254,9 +253,3 @@ def test_in_a_notebook_it_is_live_as_well(monkeypatch):
     assert set(bundle) == {"text/plain", "image/svg+xml", "application/vnd.jupyter.widget-view+json"}
     assert bundle["text/plain"] == SAID
     assert "var(" not in bundle["image/svg+xml"]
-
-
-def test_a_picture_of_lengths_needs_neither_torch_nor_widgets():
-    code = "import sys, packviz as pv; pv.show([3, 2])._repr_mimebundle_(); print(*sys.modules)"
-    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"torch", "ipywidgets", "plotly", "IPython"} & set(modules)

@@ -74,8 +74,3 @@ def test_words_are_as_they_are_said(theme):
     sheet = Sheet(theme, 'a <b> & "c"')
     sheet.text(0, 10, "<b> & \x00 中")
     assert ParsedSvg(sheet.svg()).said() == ["<b> & \ufffd 中"]
-
-
-def test_a_theme_that_is_not_there():
-    with pytest.raises(ValueError, match="theme is 'night'; choose one of 'light', 'dark', 'live'"):
-        Sheet("night")

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packviz.draw import palette
+from packviz.draw import palette, text
 from packviz.draw.table import LOOKS, Table
 
 words = st.text("ab<>&\"'✗–1 .", max_size=6)
@@ -51,20 +51,13 @@ numbers = st.from_regex(r"-?\d{1,5}(\.\d{1,3})?", fullmatch=True)
 
 
 @given(st.lists(numbers, min_size=1, max_size=6))
-def test_decimal_points_stand_below_each_other(values):
-    table = Table([["", value] for value in [*values, "NaN"]], form="<  .")
-    blank = str.maketrans({"\u2007": " ", "\u2008": " "})  # as wide as a digit, as wide as a point
-    html = [said(row[1]).translate(blank) for row in read(table).iter("tr")]
-    lines = table.to_text().split("\n")
-    for cells in (
-        [cell.rjust(max(map(len, html))) for cell in html],
-        [line.ljust(max(map(len, lines))) for line in lines],
-    ):
-        *cells, other = cells
-        assert len({cell.index(".") if "." in cell else len(cell.rstrip()) for cell in cells}) == 1, cells
-        assert [cell.strip() for cell in cells] == values
-        assert other.endswith("NaN")
-    assert Table([["", value] for value in values]).to_html().count("\u2007") == 0
+def test_decimal_points_are_below_each_other(values):
+    lines = text.table([["", value] for value in [*values, "NaN"]], "<  .")
+    width = max(map(len, lines))
+    *cells, other = [line.ljust(width) for line in lines]
+    assert len({cell.index(".") if "." in cell else len(cell.rstrip()) for cell in cells}) == 1, cells
+    assert [cell.strip() for cell in cells] == values
+    assert other.endswith("NaN")
 
 
 def test_what_is_wrong_is_told_without_colour_too():

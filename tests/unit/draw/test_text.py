@@ -60,21 +60,13 @@ def test_a_step_says_what_it_takes_and_where_it_lies(lengths):
         )
 
 
-def test_counts_and_shares():
-    assert [text.count(1, "batch", "batches"), text.count(2, "batch", "batches")] == ["1 batch", "2 batches"]
-    assert text.count(1024, "cell") == "1,024 cells"
-    assert [text.percent(*p) for p in ((1, 3), (1, 2), (0, 5), (0, 0), (1, 1))] == [
-        "33.3 %",
-        "50 %",
-        "0 %",
-        "0 %",
-        "100 %",
-    ]
-
-
 @pytest.mark.parametrize(
     ("words", "value", "said"),
     [
+        (lambda n: text.count(n, "batch", "batches"), 1, "1 batch"),
+        (lambda n: text.count(n, "batch", "batches"), 1024, "1,024 batches"),
+        (lambda pair: text.percent(*pair), (1, 3), "33.3 %"),
+        (lambda pair: text.percent(*pair), (0, 0), "0 %"),
         (text.short, 0, "0"),
         (text.short, 9_999_999, "9,999,999"),
         (text.short, 76_480_000, "76.5 M"),
@@ -90,7 +82,7 @@ def test_counts_and_shares():
         (text.share, 12.34, "1.23e+03%"),
         (text.share, math.inf, "inf%"),
         (text.short_share, 0.0000348, "<.1%"),
-        (text.short_share, 0.0043, ".4%"),
+        (text.short_share, 0.0043, "0.43%"),
         (text.short_share, 12.34, "1e3%"),
         (text.short_share, math.nan, "NaN"),
     ],
@@ -101,7 +93,7 @@ def test_numbers_in_words(words, value, said):
 
 @given(st.one_of(st.floats(0, 1e30), st.sampled_from([0.0, 1e-12, math.nan, math.inf])))
 def test_short_shares_fit_their_cell(value):
-    assert len(text.short_share(value)) <= 5 - (value < 1e7)
+    assert len(text.short_share(value)) <= 5
 
 
 cells = st.text("ab 1é–", max_size=5)

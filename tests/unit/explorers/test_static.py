@@ -42,7 +42,7 @@ def test_a_typed_forward_is_checked_and_its_line_quoted(explorer):
     assert explorer.network.value == OWN
     assert explorer.result.rules == ["size"]
     assert explorer.result[0].where == "line 3: return torch.relu(packed.data)"
-    assert explorer.result.code.lines[2][2] == "!"
+    assert explorer.result.code[2][2] == "!"
     move(explorer.network, "final states only")
     assert explorer.result.rules == []
     move(explorer.code, networks.source(networks.Sorted))

@@ -103,21 +103,6 @@ def test_plot_as_a_page_without_a_network(capsys, tmp_path):
     assert '"displayModeBar": false' in page
 
 
-def test_plot_as_png(monkeypatch, capsys, tmp_path):
-    """The image is kaleido's and a browser's, which need not be here."""
-    kaleido = pytest.importorskip("kaleido")
-    asked = []
-    monkeypatch.setattr(kaleido, "calc_fig_sync", lambda figure, **given: asked.append((figure, given)) or b"\x89PNG")
-    out = tmp_path / "a.png"
-    assert said(["bench", "plot", FAKE, "--out", out], capsys) == (0, "", "")
-    assert out.read_bytes() == b"\x89PNG"
-    assert asked[0][1]["kopts"] == {"mathjax": False}  # which would come from a network
-    assert sum(bool(trace.name) for trace in asked[0][0].data) == 20  # the others are outlines
-    monkeypatch.setitem(sys.modules, "kaleido", None)
-    status, _, error = said(["bench", "plot", FAKE, "--out", out], capsys)
-    assert (status, error[:49]) == (2, "packviz: a PNG needs kaleido: python -m pip insta")
-
-
 # A bare machine.
 
 BARE = """
@@ -149,7 +134,7 @@ def test_it_needs_torch_and_numpy_only(tmp_path):
     assert json.loads(path.read_text())["provenance"]["packviz"] is None
     refused = bare("bench", "plot", path, "--out", tmp_path / "a.html")
     assert refused.returncode == 2
-    assert refused.stderr == "packviz: .html needs plotly: python -m pip install plotly; .svg does without\n"
+    assert refused.stderr == "packviz: an HTML page needs plotly: python -m pip install plotly; .svg does without\n"
     done = bare("study", "savings", "--quick", "--rounds", "1", "--out", tmp_path / "b.json")
     assert done.returncode == 0, done.stderr
     assert savings.recorded(tmp_path / "b.json").values

@@ -142,7 +142,7 @@ def test_every_machine_has_a_panel_on_the_same_rows_and_axis():
     assert chart.figure.layout.xaxis2.matches == "x"
     keys = [trace.name for trace in chart.figure.data if trace.showlegend]
     assert keys == [PACKED, "padded", "split", "staircase", AUTO, f"{AUTO}, slower"]
-    notes = " ".join(note.text for note in chart.figure.layout.annotations)
+    notes = chart.figure.layout.title.subtitle.text.replace("<br>", " ")
     assert all(f"{name}: {raced.caption}" in notes for name, raced in {"CPU": made_up(), "GPU": gpu}.items())
 
 
@@ -150,15 +150,15 @@ def test_where_packed_is_faster():
     """Only what is clear, with the FLOPs of these lengths in this tensor."""
     none = made_up().packed_faster()
     assert none.title == "Packed is clearly faster in training at 0 of 1 batch, forward alone at 0"
-    assert none.rows == []
+    assert none.groups == {}
     assert none.to_svg()
-    (training, forward) = (some := made_up(torch_packed=5).packed_faster()).rows
-    assert (training.time, forward.time) == (0.5, 0.5)
-    assert forward.work == sum(TINY.drawn()) / (TINY.batch_size * TINY.steps)
+    some = made_up(torch_packed=5).packed_faster()
+    (training, time), (forward, forward_time) = some.groups[TINY.name].values()
+    assert (time.value, forward_time.value) == (0.5, 0.5)
+    assert forward == sum(TINY.drawn()) / (TINY.batch_size * TINY.steps)
     count = flops(TINY.spec, Layout(TINY.drawn(), max_len=TINY.steps), input_grad=True).training
-    assert training.work == count.packed / count.padded
-    assert list(some.groups) == [TINY.name]
+    assert training == count.packed / count.padded
     seconds = {PADDED: (0.01,) * 6, PACKED: (0.002, 0.009, 0.02) * 2}  # faster in the median, and not clearly
-    assert MethodsBenchmark(PLACE, {TINY: dict.fromkeys(PASSES, Timing(seconds))}).packed_faster().rows == []
+    assert MethodsBenchmark(PLACE, {TINY: dict.fromkeys(PASSES, Timing(seconds))}).packed_faster().groups == {}
     recorded = methods_benchmark.recorded().packed_faster()
-    assert all(row.time < 1 for row in recorded.rows if row.name == "training")
+    assert all(rows["training"][1].value < 1 for rows in recorded.groups.values())

@@ -39,18 +39,20 @@ def test_in_words():
 
 def test_the_picture_is_multiples_of_padded():
     found = fake()
-    rows = found.picture.rows
-    assert [row.name for row in rows] == ["packed, 2 distinct lengths", "packed, 16 distinct lengths"]
-    assert [(row.low, row.time, row.high, row.clear) for row in rows] == [(2, 2, 2, True), (3, 3, 3, True)]
+    (rows,) = found.picture.groups.values()
+    assert [*rows] == ["packed, 2 distinct lengths", "packed, 16 distinct lengths"]
+    times = [(time.low, time.value, time.high, time.is_clear) for _, time in rows.values()]
+    assert times == [(2, 2, 2, True), (3, 3, 3, True)]
     padded, *packed = POINT.flops.values()
-    assert [row.work for row in rows] == [count / padded for count in packed]
+    assert [work for work, _ in rows.values()] == [count / padded for count in packed]
     assert found.picture.title == "One training step: half the FLOPs, 2 to 3 times the time"
     assert "Measured on a test" in ParsedSvg(found.to_svg()).said()[-1]
     json.dumps(found._repr_mimebundle_())
 
 
 def test_the_quartiles_are_those_of_the_ratios():
-    (few, many) = fake({"padded": [1.0, 2, 4], "few": [1.0, 1, 1], "many": [1.0, 2, 4]}).picture.rows
-    assert (few.low, few.time, few.high) == (0.375, 0.5, 0.75)
-    assert not few.clear or few.high / few.low < 2
-    assert (many.time, many.clear) == (1, False)
+    picture = fake({"padded": [1.0, 2, 4], "few": [1.0, 1, 1], "many": [1.0, 2, 4]}).picture
+    ((_, few), (_, many)) = next(iter(picture.groups.values())).values()
+    assert (few.low, few.value, few.high) == (0.375, 0.5, 0.75)
+    assert not few.is_clear or few.high / few.low < 2
+    assert (many.value, many.is_clear) == (1, False)
