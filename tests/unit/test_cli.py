@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ import torch
 
 import packviz as pv
 from packviz import cli
-from packviz.bench import advice
 from packviz.draw.picture import show
 
 SIZES = ["--input-size", "4", "--hidden-size", "8"]
@@ -360,24 +358,6 @@ def test_advise_measures_and_recommends(capsys):
     assert "3 sequences of 2 to 9 time steps in 2 batches of 2" in out
     assert out.count("rnn(") + out.count("pv.run(rnn") == 1  # the code to paste
     assert error == ""
-
-
-@pytest.mark.parametrize("swallowed", [False, True])
-def test_ctrl_c_ends_advice(monkeypatch, capsys, swallowed):
-    def advise(rnn, lengths, *, stop, **options):
-        try:
-            signal.raise_signal(signal.SIGINT)
-        except KeyboardInterrupt:
-            if not swallowed:  # as within a finalizer
-                raise
-        assert stop()
-        raise ValueError("stopped before every method was looked at")
-
-    monkeypatch.setattr(advice, "advise", advise)
-    before = signal.getsignal(signal.SIGINT)
-    assert cli.main(["advise", "5", "3", *SIZES]) == 130
-    assert capsys.readouterr() == ("", "packviz: stopped\n")
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_the_help_fits_a_screen(capsys, monkeypatch):

@@ -1143,7 +1143,7 @@ def advised(monkeypatch, factor, *, place=QUIET, budget=20.0):
         monkeypatch.setattr(module, "clock_for", lambda device: clock)
     monkeypatch.setattr(timing, "provenance", lambda device, parameters: dict(place))
     monkeypatch.setattr(timing, "load_average", lambda: place["load_average"])
-    found = advice.advise(nn.GRU(1, 2), [5, 3, 8, 2] * 16, batch_size=16, budget=budget, progress=lambda *n: None)
+    found = advice.advise(nn.GRU(1, 2), [5, 3, 8, 2] * 16, batch_size=16, budget=budget)
     return found, clock.now - 100.0
 
 

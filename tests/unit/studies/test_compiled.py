@@ -1,4 +1,4 @@
-"""The race of compiling and packing: that its contestants compute the same, and that it says what it measured."""
+"""Compiling and packing: the methods compute the same, and the results show all of them."""
 
 import pytest
 import torch

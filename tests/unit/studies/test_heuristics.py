@@ -1,4 +1,4 @@
-"""Rules of thumb: what is raced, how rules are judged, and a cost model that finds the constants it was made with."""
+"""Heuristics: the runs, the evaluation of rules, and a cost model that finds the constants it was made with."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ def case(ratio=2.0, kind="uniform", training=True, mode="GRU", batch_size=8, lon
     return Case(mode, training, batch_size, longest, size, kind, {PADDED: 1e-3, PACKED: ratio * 1e-3}, measured)
 
 
-# The race.
+# Measuring.
 
 
 @pytest.mark.parametrize("mode", ["LSTM", "GRU", "RNN"])
