@@ -200,9 +200,11 @@ class Advice(Drawing):
             seconds = self.epoch(PACKED) - self.epoch(self.best)
             sure = f"(95 % interval {quantities.between(share)} %), about {seconds:.2g} s per epoch"
             return [f"{it} saves {percent} {sure}.", *busy]
+        exact = self._exact(SHUFFLED)
+        if exact == [PACKED]:
+            return ["Nothing else was measured.", *(busy if self.is_clear else again)]
         if self.is_clear:
             return ["Nothing with the same results is clearly faster.", *busy]
-        exact = self._exact(SHUFFLED)
         if rounds < FEWEST_ROUNDS:
             fastest = min(exact, key=self.timing.median)
             return [f"{text.count(rounds, 'round')} cannot tell the methods apart; the fastest was {fastest}.", *again]

@@ -38,6 +38,7 @@ def test_show_prints_the_text_twin_or_writes_a_file(tmp_path, capsys):
     ("arguments", "said"),
     [
         (["show", "5", "x"], "entry 1 is 'x'"),
+        (["show", "-1"], "lengths[0] is -1: a sequence has at least 0 time steps"),
         (["show", "100000000000"], "lengths[0] is 100000000000: a Layout has at most"),
         (["show", "no such.csv"], "cannot read no such.csv: No such file or directory"),
         (["show", "5", "--out", "no/such/folder.svg"], "cannot write no/such/folder.svg: there is no folder no/such"),
@@ -75,12 +76,9 @@ def test_a_misspelt_command_gets_the_usage(capsys, arguments):
 def test_the_program():
     done = run("show", "5", "3", "2")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{show([5, 3, 2])}\n", "")
-    failed = run("show", "-1")
-    assert (failed.returncode, failed.stdout) == (2, "")
-    assert failed.stderr == "packviz: lengths[0] is -1: a sequence has at least 0 time steps\n"
 
 
-@pytest.mark.parametrize("begun", ["packviz.cli", "numpy", "torch.nn.modules.rnn"])
+@pytest.mark.parametrize("begun", ["packviz.cli", "torch.nn.modules.rnn"])
 def test_ctrl_c_while_it_starts_ends_it_quietly(tmp_path, begun):
     code = f"""
 import signal, sys

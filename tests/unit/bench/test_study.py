@@ -245,14 +245,6 @@ def test_the_command_writes_the_file_and_resumes(command, tmp_path, capsys):
         dataclasses.replace(STUDY, parameters={}).run(rounds=3)
 
 
-def test_the_list_names_every_study(capsys):
-    assert cli.main(["study"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == [
-        module.rpartition(".")[2].removesuffix("_benchmark") for module in cli.STUDIES
-    ]
-
-
 @pytest.mark.parametrize("name", [module for module in cli.STUDIES if "calibration" not in module])
 def test_every_study_has_points_a_file_and_a_name_for_each(name):
     study = importlib.import_module(name).STUDY

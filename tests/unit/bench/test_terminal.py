@@ -49,8 +49,7 @@ def test_ctrl_c_for_real(tmp_path):
 
     program = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=hear)
     try:
-        for _ in range(3):
-            assert program.stderr.readline().endswith("4 × 16: done\n")
+        assert program.stderr.readline().endswith("4 × 16: done\n")
         program.send_signal(signal.SIGINT)
         _, error = program.communicate(timeout=60)
     finally:
@@ -58,7 +57,7 @@ def test_ctrl_c_for_real(tmp_path):
         program.communicate()
     assert program.returncode == 130
     assert "Traceback" not in error
-    assert len(heuristics.recorded(path).values) >= 3
+    assert heuristics.recorded(path).values
 
 
 # The progress bar.

@@ -84,12 +84,9 @@ def test_in_words_and_as_a_chart(found):
     assert all(line.endswith("< 1e-06") for line in [first, *lines])
     assert re.search(r"Measured by each worker on .*, 1 thread, .*, 2 rounds", found.times())
     drawing = ParsedSvg(found.chart().to_svg())
-    rows, boxes = [one for one in drawing.texts if ", worker " in one.said], drawing.boxes[1:]
-    assert [row.said for row in rows] == [f"{strategy}, worker {i}" for strategy in buckets.SPLITS for i in (0, 1)]
-    assert [row.y - 14 for row in rows] == [box.y for box in boxes]
-    tokens = [own for strategy in buckets.SPLITS for own in found.tokens(strategy)]
-    widths = [box.width for box in boxes]
-    assert [width / max(widths) for width in widths] == pytest.approx([own / max(tokens) for own in tokens], abs=0.01)
+    rows = [one.said for one in drawing.texts if ", worker " in one.said]
+    assert rows == [f"{strategy}, worker {i}" for strategy in buckets.SPLITS for i in (0, 1)]
+    assert {f"{own}" for strategy in buckets.SPLITS for own in found.tokens(strategy)} <= {*drawing.said()}
 
 
 def test_a_worker_that_fails_ends_all(monkeypatch):
