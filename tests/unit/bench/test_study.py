@@ -156,8 +156,6 @@ def test_on_a_gpu_it_resumes_on_another_machine_of_the_same_kind():
 
 
 def test_what_cannot_be(monkeypatch):
-    with pytest.raises(ValueError, match="device is 'gpu'; choose cpu"):
-        steps(device="gpu")
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     with pytest.raises(ValueError, match="threads is 5; this machine has 4 cores, so give at most 4"):
         steps(threads=5)
@@ -197,7 +195,6 @@ def test_a_file_keeps_everything(tmp_path):
     ("change", "said"),
     [
         (lambda data: data.pop("points"), "is damaged: it has no 'points'"),
-        (lambda data: data["points"][0].pop("timing"), "is damaged: it has no 'timing'"),
         (lambda data: data["points"].append(data["points"][0]), "is damaged: it contains the same point twice"),
     ],
 )
