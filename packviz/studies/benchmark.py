@@ -156,9 +156,10 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         parameters = {**self.provenance["parameters"], "methods": kept}
         return Benchmark({**self.provenance, "parameters": parameters}, self.values)
 
-    def to_text(self, what: Sequence[str] = ("time", "ratio", "memory")) -> str:
-        """Returns a table of some of `QUANTITIES` for each setup and pass."""
-        return "\n".join([f"{self.network}.", *self._tables(what), *self._remarks()])
+    def to_text(self, what: Sequence[str] = ("time", "ratio", "memory"), setups: Sequence[str] = ()) -> str:
+        """Returns a table of some of `QUANTITIES` for each pass and setup, by default for all setups."""
+        drawn = [setup for setup in self.setups if setup in (setups or SETUPS)]
+        return "\n".join([f"{self.network}.", *self._tables(what, drawn), *self._remarks()])
 
     def sheet(self, theme: str) -> Sheet:
         """Draws a row of plots for each quantity, with a plot for each setup."""
@@ -189,8 +190,8 @@ class Benchmark(Drawing, Results[BenchmarkPoint, Mapping[str, Timing]]):
         title = f"{texts[0].upper()}{texts[1:]} {unit} {first}" if texts else "No number"
         return f"{title} (training, setup {setup}, {long} time steps)"
 
-    def _tables(self, what: Sequence[str]) -> Iterator[str]:
-        for setup, (which, label) in product(self.setups, PASSES.items()):
+    def _tables(self, what: Sequence[str], setups: Sequence[str]) -> Iterator[str]:
+        for setup, (which, label) in product(setups, PASSES.items()):
             yield f"\nSetup {setup} ({SETUPS[setup]}), {label}:"
             columns = {"time": "{} ms", "ratio": f"{{}}/{self.methods[0]}", "memory": "{} MB"}
             every = [(one, method) for one in what for method in self.methods[one == "ratio" :]]
@@ -250,7 +251,7 @@ def beside(
     title = first.finding(what[0], only) if first and first.points else "The network in the forum"
     sources, below = _sources(results)
     below = [*notes, *below]
-    texts = {name: result.to_text(what) if len(what) == 1 else f"{result}" for name, result in there.items()}
+    texts = {name: one.to_text(what, setups) if len(what) == 1 else f"{one}" for name, one in there.items()}
     text = "\n\n".join([*notes, *(f"{name}\n{words}".lstrip() for name, words in texts.items())])
     bands = "" if [*what] == ["memory"] else " Bands and whiskers: quartiles."
     key = f"Filled marks: training. Hollow marks: forward.{bands}"

@@ -303,6 +303,7 @@ def test_every_machine_has_curves_in_the_same_plot():
         for source, sizes in ((1, [8, 16]), (0, [8, 16, 32]))
         for which in ("forward", "training")
     ]
+    assert "Setup A" not in benchmark.by_machine({"CPU": result_of(alike(setup="A"), alike())}, "ratio", "B").to_text()
     assert slow.only(["run"]).methods == ["padded", "run"]  # the first stays, because the others are compared with it
 
 
