@@ -78,7 +78,8 @@ class Site:
         self.out, self.static, self.repository = out, out / "_static", repository
         self.quizzes = tomllib.loads((REPO / "packviz/lessons/quizzes.toml").read_text(encoding="utf-8"))
         self.pages = {f"notebooks/{path.name}" for path in (REPO / "notebooks").glob("*.ipynb")}
-        self.pages |= {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/visual-language.md", "docs/renamed.md"}
+        self.pages |= {"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
+        self.pages |= {f"docs/{path.name}" for path in DOCS.glob("*.md") if path.name != "front.md"}
 
     def write(self) -> None:
         """Writes everything."""

@@ -29,7 +29,7 @@ from packviz.core.lengths import evenly, nearly_equal
 from packviz.core.spec import Spec
 from packviz.core.validation import at_least, one_of, renamed, require_seconds
 from packviz.ops.costs import TERMS, Costs, amounts, in_force, key
-from packviz.ops.running import Staircase, forget
+from packviz.ops.running import forget
 
 MODES = ("RNN", "GRU", "LSTM")
 
@@ -201,9 +201,11 @@ def _rounds(point: _Point, device: str) -> Iterator[tuple[bool, bool, list[_Run]
     distinct = len(set(lengths))
     cuts = [best_cuts(lengths, Rates(0, 1, 0, 1), k) for k in sorted({1, min(4, distinct), min(12, distinct)})]
     stairs = []
-    for method in map(Staircase, cuts):
-        found = predict(lengths, method.cuts, Rates(0, 0, 0, 0))
-        stairs.append(_Run("staircase", str(method), lengths, method, (found.calls, steps, found.cells)))
+    for method in cuts:
+        found = predict(lengths, method, Rates(0, 0, 0, 0))
+        stairs.append(
+            _Run("staircase", f"Staircase(cuts={method})", lengths, method, (found.calls, steps, found.cells))
+        )
     rest = [_Run("whole", "whole", [steps] * batch, "padded", (1, steps, steps * batch))]
     few = nearly_equal(batch, steps).tolist()
     for n in (lengths, few) if len(set(few)) > 1 else (lengths,):  # for one distinct length torch has a special kernel

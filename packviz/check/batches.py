@@ -11,7 +11,7 @@ from torch import Tensor
 
 from packviz.check.findings import Finding, Findings
 from packviz.check.odds import Batch, about, judge, turned
-from packviz.core.layout import BoolArray, IntArray, Layout, Packed, sequence_name
+from packviz.core.layout import BoolArray, IntArray, Layout, sequence_name
 from packviz.draw.text import count, numbers
 
 
@@ -19,7 +19,7 @@ def diagnose(
     x: Tensor,
     lengths: Any,
     batch_first: bool | None = None,
-    packed: Packed | None = None,
+    packed: Any = None,
     *,
     last: Tensor | None = None,
     hx: Any = None,
@@ -165,7 +165,7 @@ def _widths(batch: Batch) -> Iterator[Finding]:
         yield Finding("warning" if several > 1 else "info", "narrower when unpacked", message, fix=fix)
 
 
-def _order(batch: Batch, packed: Packed) -> Finding | None:
+def _order(batch: Batch, packed: Any) -> Finding | None:
     """Whether the rows of a packed batch come back in the order of the lengths."""
     try:
         layout = Layout.from_packed(packed)
@@ -187,7 +187,7 @@ def _order(batch: Batch, packed: Packed) -> Finding | None:
     return _moved(batch, layout, packed)
 
 
-def _moved(batch: Batch, layout: Layout, packed: Packed) -> Finding | None:
+def _moved(batch: Batch, layout: Layout, packed: Any) -> Finding | None:
     """What comes back in another place, by the data if they are those of x, else by the lengths."""
     came, size = None, batch.size
     here = not packed.data.is_meta and packed.data.dtype == batch.x.dtype

@@ -1,1 +1,1 @@
-"""From lengths to positions, and helpers for all subpackages. Uses only NumPy and the standard library."""
+"""The layout of a batch, and helpers for all subpackages. This part uses only NumPy and the standard library."""

@@ -1,7 +1,8 @@
-"""Which sequences share a batch, and which worker takes them: index lists, from lengths alone.
+"""Groups sequences into batches, rows of a fixed size, and shares of workers. Each group is an array of indices.
 
-A batch is as wide as its longest sequence, so batches of similar lengths (*buckets*) hold little padding. And a step of
-several workers is over when the slowest is, so their shares should hold equally many tokens (real time steps).
+A batch is as wide as its longest sequence, so batches of similar lengths (*buckets*) contain little padding. A step of
+several workers takes as long as the slowest of them, so each share should contain the same number of tokens (real time
+steps).
 
 Examples:
     >>> import packviz as pv
@@ -23,40 +24,40 @@ from packviz.core.validation import at_least, one_of, renamed
 
 AS_THEY_COME, SHUFFLED, BUCKETED, SORTED = "as they come", "shuffled", "bucketed", "sorted"
 ORDERS = (AS_THEY_COME, SHUFFLED, BUCKETED, SORTED)
-"""How sequences are put into batches."""
+"""The orders in which sequences are put into batches."""
 
 CONTIGUOUS, STRIDED, SNAKE = "contiguous", "strided", "snake"
 SPLITS = (CONTIGUOUS, STRIDED, SNAKE)
-"""How a batch, longest sequence first, is dealt out to workers: in blocks; in turn; in turn there and back."""
+"""The ways to divide a batch, longest sequence first, among workers: in blocks, in turn, or in turn there and back."""
 
 NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING = "next-fit", "first-fit", "first-fit decreasing"
 PADDED, CUT = "padded", "cut where the row ends"
 FILLS = (PADDED, NEXT_FIT, FIRST_FIT, FIRST_FIT_DECREASING, CUT)
-"""Which row takes a sequence: one of its own; the last one begun; the first with room; the first with room, longest
-sequence first; or the last one begun takes what it has room for, and the next ones the rest."""
+"""The rules for which row takes a sequence: a row of its own; the last row; the first row with enough room; the same,
+longest sequence first; or the last row takes as many steps as fit, and the next rows the rest."""
 
 WINDOW = 50
-"""Batches that are sorted together: enough for little padding, few enough that an epoch stays random."""
+"""Number of batches sorted together: enough to leave little padding, and few enough to keep an epoch random."""
 
 
 def batches(
     lengths: Any, batch_size: int, order: str = SHUFFLED, *, window: int = WINDOW, seed: int = 0
 ) -> list[IntArray]:
-    """The batches of one epoch.
+    """Divides a data set into the batches of one epoch.
 
     Args:
-        lengths: `(N,)` of the whole data set.
-        batch_size: sequences per batch; the last one may be smaller.
+        lengths: `(N,)` the lengths of all sequences.
+        batch_size: sequences per batch. The last batch may be smaller.
         order: one of `ORDERS`: as they come, shuffled, bucketed (see `pv.BucketSampler`), or all sorted, longest first.
-        window: for `"bucketed"`, how many batches are sorted together.
-        seed: for `"shuffled"` and `"bucketed"`.
+        window: number of batches that are sorted together, for `"bucketed"`.
+        seed: seed of the random order, for `"shuffled"` and `"bucketed"`.
 
     Returns:
-        For each batch the indices of its sequences.
+        The indices of the sequences in each batch.
 
     Raises:
-        ValueError: a length is not valid, `batch_size` or `window` is under 1, `seed` under 0, or there is no such
-            order.
+        ValueError: a length is not valid, `batch_size` or `window` is less than 1, `seed` is negative, or `order` is
+            unknown.
     """
     n = Layout(lengths).lengths
     at_least("batch_size", batch_size)
@@ -74,19 +75,19 @@ def batches(
 
 @renamed(way="strategy")
 def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
-    """Deals the sequences of one batch out to workers, longest first.
+    """Divides the sequences of one batch among workers, longest first.
 
     Args:
-        lengths: `(B,)` of the batch.
-        workers: how many. Where they are more than the sequences, some get none.
-        strategy: one of `SPLITS`. Of eight sequences, two workers get, by rank of length: contiguous 0123 and 4567,
-            strided 0246 and 1357, snake 0347 and 1256.
+        lengths: `(B,)` the lengths of the batch.
+        workers: number of workers. If there are more workers than sequences, some get no sequence.
+        strategy: one of `SPLITS`. With two workers and eight sequences, numbered by rank of length, contiguous gives
+            0123 and 4567, strided gives 0246 and 1357, and snake gives 0347 and 1256.
 
     Returns:
-        For each worker the indices of its sequences, longest first.
+        The indices of the sequences of each worker, longest first.
 
     Raises:
-        ValueError: a length is not valid, `workers` is under 1, or there is no such strategy.
+        ValueError: a length is not valid, `workers` is less than 1, or `strategy` is unknown.
     """
     n = Layout(lengths).lengths
     at_least("workers", workers)
@@ -96,22 +97,24 @@ def split(lengths: Any, workers: int, strategy: str = SNAKE) -> list[IntArray]:
 
 @renamed(way="strategy", room="row_size")
 def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> list[IntArray]:
-    """Puts several sequences into each row of a fixed size: documents for a transformer.
+    """Puts several sequences into each row of a fixed size, such as documents for a transformer.
 
-    Whatever runs on such a row must keep its sequences apart: attention by a mask, an RNN by unpacking them.
+    A network that runs on such a row must keep its sequences apart: attention needs a mask, and an RNN has to unpack
+    them.
 
     Args:
         lengths: `(B,)` whole numbers of at least 1.
-        row_size: time steps (tokens) that a row has.
-        strategy: one of `FILLS`. First-fit decreasing needs at most 11/9 of the fewest rows possible, and 6/9 of a row.
+        row_size: number of time steps (tokens) in a row.
+        strategy: one of `FILLS`. If `n` is the smallest possible number of rows, first-fit decreasing needs at most
+            `11/9 · n + 6/9` rows.
 
     Returns:
-        For each row the indices of its sequences, in the order they were put in. None is cut, unless the strategy is to
-        cut: then a sequence may be in several rows, each but its last one full.
+        The indices of the sequences in each row, in the order in which they were added. With the strategy that cuts, a
+        sequence may be in several rows, all of which are full except the last one. The others cut no sequence.
 
     Raises:
-        ValueError: a length is not valid, or over `row_size` though none may be cut; `row_size` is under 1, or there is
-            no such strategy.
+        ValueError: a length is not valid; a length exceeds `row_size` and must not be cut; `row_size` is less than 1;
+            or `strategy` is unknown.
 
     Source:
         G. Dósa (2007), "The tight bound of first fit decreasing bin-packing algorithm is FFD(I) ≤ 11/9 OPT(I) + 6/9".
@@ -122,16 +125,14 @@ def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> l
     if strategy == CUT:
         ends = np.cumsum(n)
         tops = np.arange(0, ends[-1], row_size)
-        firsts = np.searchsorted(ends, tops, "right")  # the sequence that the first time step of each row is of
+        firsts = np.searchsorted(ends, tops, "right")  # the sequence of the first time step in each row
         lasts = np.searchsorted(ends, np.minimum(tops + row_size, ends[-1]) - 1, "right")
         return [np.arange(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]
     if (n > row_size).any():
         b = int(np.argmax(n > row_size))
-        raise ValueError(
-            f"lengths[{b}] is {n[b]}, over row_size={row_size}: give the rows more room, or cut the sequence"
-        )
+        raise ValueError(f"lengths[{b}] is {n[b]}, over row_size={row_size}; increase row_size, or cut the sequence")
     everyone = np.arange(n.size)
-    left = np.full(n.size, row_size)  # of every row, begun or not: there are never more rows than sequences
+    left = np.full(n.size, row_size)  # room in every row, used or not; there are never more rows than sequences
     rows: list[list[int]] = []
     for b in _longest_first(n, everyone) if strategy == FIRST_FIT_DECREASING else everyone:
         first = {PADDED: len(rows), NEXT_FIT: max(len(rows) - 1, 0)}.get(strategy, 0)
@@ -145,11 +146,11 @@ def fill(lengths: Any, row_size: int, strategy: str = FIRST_FIT_DECREASING) -> l
 
 @dataclass(frozen=True, eq=False)
 class Load:
-    """What batches hold. `S` batches.
+    """The cells of `S` batches.
 
     Attributes:
-        real: `(S,)` real cells of each batch.
-        cells: `(S,)` all its cells: sequences times the longest of them.
+        real: `(S,)` number of real cells in each batch.
+        cells: `(S,)` number of all cells in each batch: its sequences times its longest length.
     """
 
     real: IntArray
@@ -157,39 +158,39 @@ class Load:
 
     @classmethod
     def of(cls, lengths: Any, groups: Sequence[IntArray]) -> Load:
-        """Counts the cells of these batches of sequences."""
+        """Counts the cells of batches, each described by the indices of its sequences."""
         n = Layout(lengths).lengths
         real = [n[group].sum() for group in groups]
         return cls(np.array(real), np.array([group.size * n[group].max() for group in groups]))
 
     @property
     def padding(self) -> int:
-        """Padding cells of all batches."""
+        """The number of padding cells in all batches."""
         return int(self.cells.sum() - self.real.sum())
 
 
 def tokens(lengths: Any, groups: Sequence[IntArray], workers: int, strategy: str = SNAKE) -> IntArray:
-    """`(S, W)` the tokens (real time steps) that each worker gets of each batch. Raises as `split` does."""
+    """Counts the tokens (real time steps) of each batch and worker, `(S, W)`. Raises the same errors as `split`."""
     n, _ = Layout(lengths).lengths, at_least("workers", workers)
     longest_first = [-np.sort(-n[group]) for group in groups]
     return np.array([np.bincount(_takers(some.size, workers, strategy), some, workers) for some in longest_first], int)
 
 
 def idle(tokens: IntArray) -> float:
-    """The share of the workers' time that is spent waiting for the slowest, if time goes with tokens.
+    """Returns the share of the workers' time that they wait for the slowest one, if time is proportional to tokens.
 
     Args:
-        tokens: `(S, W)` of each batch and worker.
+        tokens: `(S, W)` the number of tokens of each batch and worker.
     """
     return 1 - float(tokens.sum() / (tokens.shape[1] * tokens.max(axis=1).sum()))
 
 
 def _takers(sequences: int, workers: int, strategy: str) -> IntArray:
-    """The worker that takes the sequence of each rank."""
+    """Returns the worker that takes the sequence of each rank."""
     one_of("strategy", strategy, SPLITS)
     ranks = np.arange(sequences)
     turn, place = np.divmod(ranks, workers)
-    if strategy == CONTIGUOUS:  # as even as can be, larger shares first
+    if strategy == CONTIGUOUS:  # as even as possible, larger shares first
         return np.sort(place)
     return np.where((turn % 2 == 1) & (strategy == SNAKE), workers - 1 - place, place)
 

@@ -1,9 +1,9 @@
-"""Where to cut the time axis of a ragged batch: a staircase of rectangles, from its lengths alone.
+"""Cuts the time axis of a ragged batch into a staircase of rectangles. This needs only the lengths.
 
 A staircase covers the real cells of a batch with `K` rectangles. Rectangle `k` spans the time steps from `cuts[k]` up
-to `cuts[k + 1]`, and all sequences that are still running when it begins. With one rectangle that is the padded batch;
-with one for every distinct length it is the packed one, without a wasted cell. Fewer rectangles cost fewer calls, more
-of them waste fewer cells: which is best depends on what a call and a cell cost.
+to `cuts[k + 1]`, and all sequences that are still running when it begins. One rectangle makes the padded batch. One
+rectangle per distinct length makes the packed batch, without a wasted cell. Fewer rectangles need fewer calls, and more
+rectangles waste fewer cells. The best number depends on the costs of a call and of a cell.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _Line = tuple[float, float, int]
 
 @dataclass(frozen=True)
 class Rates:
-    """What a method costs, in seconds.
+    """The costs of a method, in seconds.
 
     Attributes:
-        fixed: once.
-        call: for each rectangle.
-        step: for each time step, however many sequences run in it.
-        cell: for each cell, real or wasted.
-        square: for each cell once for every time step: what makes torch's packed backward on the CPU slow.
+        fixed: the cost of a run.
+        call: the cost of each rectangle.
+        step: the cost of each time step, whatever the number of sequences that run in it.
+        cell: the cost of each cell, real or wasted.
+        square: the cost of each pair of a cell and a time step, which makes torch's packed backward pass slow on a CPU.
     """
 
     fixed: float
@@ -36,19 +36,19 @@ class Rates:
     square: float = 0.0
 
     def seconds(self, calls: int, steps: int, cells: int) -> float:
-        """The time of a run."""
+        """Returns the time of a run."""
         return self.fixed + self.call * calls + self.step * steps + self.cell * cells + self.square * steps * cells
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a staircase is expected to cost.
+    """The expected costs of a staircase.
 
     Attributes:
-        seconds: the time, by the rates it was predicted with.
-        calls: rectangles, each one call of the kernel.
-        cells: cells computed, real and wasted.
-        wasted: those that are padding.
+        seconds: the predicted time.
+        calls: number of rectangles, each of which is one call of the kernel.
+        cells: number of cells computed, real and wasted.
+        wasted: number of padding cells among them.
     """
 
     seconds: float
@@ -58,10 +58,10 @@ class Prediction:
 
 
 def rectangles(lengths: Sequence[int], cuts: Sequence[int]) -> list[tuple[int, int, int]]:
-    """The rectangles of a staircase as `(first step, step after the last, sequences)`.
+    """Returns the rectangles of a staircase, each as `(first step, step after the last, sequences)`.
 
     Args:
-        lengths: `(B,)` at least 1 each, in any order.
+        lengths: `(B,)` lengths of at least 1, in any order.
         cuts: rising time steps, from 0 to `max(lengths)`.
 
     Raises:
@@ -76,36 +76,36 @@ def rectangles(lengths: Sequence[int], cuts: Sequence[int]) -> list[tuple[int, i
 
 
 def predict(lengths: Sequence[int], cuts: Sequence[int], rates: Rates) -> Prediction:
-    """What a staircase is expected to cost. Takes and raises what `rectangles` does."""
+    """Predicts the costs of a staircase. The lengths, the cuts and the errors are those of `rectangles`."""
     found = rectangles(lengths, cuts)
     cells = sum((b - a) * n for a, b, n in found)
     return Prediction(rates.seconds(len(found), cuts[-1], cells), len(found), cells, cells - sum(lengths))
 
 
 def every_cut(lengths: Sequence[int]) -> tuple[int, ...]:
-    """A cut after every distinct length: no wasted cell."""
+    """Returns a cut after every distinct length, so that no cell is wasted."""
     return (0, *sorted(set(lengths) - {0}))
 
 
 def best_cuts(lengths: Sequence[int], rates: Rates, calls: int | None = None) -> tuple[int, ...]:
-    """The cuts of the staircase that costs least.
+    """Returns the cuts of the cheapest staircase.
 
-    A cut is best made right after some sequence ends, so only the `D` distinct lengths come into question. Dynamic
-    programming over them finds the optimum: the cheapest way to come to a length is the cheapest last rectangle, added
-    to the cheapest way to come to where that begins. As a function of where a rectangle ends, its cost is a straight
-    line whose slope is the number of sequences at its beginning. Slopes only fall, so the lowest line is found without
-    trying all (the "convex hull trick"): the time is in proportion to `D`, after sorting.
+    The best place for a cut is right after the end of a sequence, so only the `D` distinct lengths are candidates.
+    Dynamic programming over them finds the optimum: the cheapest staircase that ends at a length consists of a last
+    rectangle and of the cheapest staircase that ends where this rectangle begins. The cost of a rectangle is a linear
+    function of its end, and its slope is the number of sequences at its beginning. Slopes only fall, so the lowest line
+    is found without trying them all (the "convex hull trick"). After sorting, the time is proportional to `D`.
 
     Args:
-        lengths: `(B,)` at least 1 each, in any order.
-        rates: what a call and a cell cost; nothing else matters here.
-        calls: how many rectangles, 1 to `D`; the best number of them if not given.
+        lengths: `(B,)` lengths of at least 1, in any order.
+        rates: the costs of a call and of a cell. The other costs have no effect here.
+        calls: number of rectangles, 1 to `D`. Defaults to the best number.
 
     Returns:
         Rising time steps, from 0 to `max(lengths)`.
 
     Raises:
-        ValueError: there is no staircase of so many rectangles.
+        ValueError: these lengths have no staircase with `calls` rectangles.
     """
     ends = every_cut(lengths)
     ending, left, running = Counter(lengths), len(lengths), []
@@ -117,7 +117,7 @@ def best_cuts(lengths: Sequence[int], rates: Rates, calls: int | None = None) ->
         _, begins = _cheapest(ends, running, rates, None)
         return _traced(ends, [begins] * most)
     if not 1 <= calls <= most:
-        raise ValueError(f"calls is {calls}; these lengths allow for 1 to {most} rectangles")
+        raise ValueError(f"calls is {calls}; these lengths allow 1 to {most} rectangles")
     costs, layers = [0.0] + [float("inf")] * most, []
     for _ in range(calls):
         costs, begins = _cheapest(ends, running, rates, costs)
@@ -128,16 +128,16 @@ def best_cuts(lengths: Sequence[int], rates: Rates, calls: int | None = None) ->
 def _cheapest(
     ends: Sequence[int], running: Sequence[int], rates: Rates, before: Sequence[float] | None
 ) -> tuple[list[float], list[int]]:
-    """For each end the cost of coming there with one more rectangle, and the index of where that best begins.
+    """Returns, for each end, the cost of reaching it with one more rectangle, and the index of the best beginning.
 
     Args:
-        ends: where rectangles may begin and end.
-        running: how many sequences are still running there.
-        rates: of a call and a cell.
-        before: the costs of coming to where it begins; if not given, any number of rectangles may come before.
+        ends: the time steps at which rectangles may begin and end.
+        running: number of sequences that are still running at each of these steps.
+        rates: the costs of a call and of a cell.
+        before: the costs of reaching each beginning. If it is `None`, any number of rectangles may precede.
     """
     costs, begins = [0.0 if before is None else float("inf")], [0]
-    lines: list[_Line] = []  # those that are somewhere the lowest: (cost at step 0, cost per step, index)
+    lines: list[_Line] = []  # each is the lowest at some step: (cost at step 0, cost per step, index)
     lowest = 0
     for j in range(1, len(ends)):
         start = costs[j - 1] if before is None else before[j - 1]
@@ -159,12 +159,12 @@ def _at(line: _Line, step: int) -> float:
 
 
 def _is_above(middle: _Line, left: _Line, right: _Line) -> bool:
-    """Whether a line is nowhere the lowest of three whose slopes fall from left to right."""
+    """Returns whether the middle line is never the lowest of three lines whose slopes fall from left to right."""
     return (right[0] - left[0]) * (left[1] - middle[1]) <= (middle[0] - left[0]) * (left[1] - right[1])
 
 
 def _traced(ends: Sequence[int], layers: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The cuts, from the last back to 0, by where each rectangle best begins."""
+    """Returns the cuts, found from the last one back to 0 by the best beginning of each rectangle."""
     j, cuts = len(ends) - 1, [ends[-1]]
     for begins in reversed(layers):
         if j:

@@ -1,4 +1,4 @@
-"""Writes files by their names: the suffix says what is in them."""
+"""Writes files in the format that their suffix names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def require_suffix(name: str, path: str | os.PathLike[str], suffixes: Iterable[s
     """Returns the suffix of a path, in lower case.
 
     Raises:
-        ValueError: the suffix is not among `suffixes`; the message names the argument, or the option.
+        ValueError: the suffix is not among `suffixes`. The message names the argument or the option.
     """
     *others, last = suffixes = [*suffixes]
     suffix = Path(path).suffix.lower()
@@ -22,11 +22,11 @@ def require_suffix(name: str, path: str | os.PathLike[str], suffixes: Iterable[s
 
 
 def write(path: str | os.PathLike[str], forms: Mapping[str, Callable[[], str | bytes]]) -> None:
-    """Writes what belongs into a file of that suffix.
+    """Writes a file in the format of its suffix.
 
     Args:
-        path: where to.
-        forms: by suffix, what makes the contents.
+        path: the path of the file.
+        forms: by suffix, the function that makes the contents.
 
     Raises:
         ValueError: the suffix is not among `forms`.

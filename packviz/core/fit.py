@@ -1,4 +1,4 @@
-"""Least squares: a power, and constants that are not negative."""
+"""Fits by least squares: the exponent of a power, and constants that are not negative."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def exponent(x: Sequence[float], y: Sequence[float]) -> float:
-    """The power of `x` that `y` grows with: the slope of the straight line that fits best in a log–log chart.
+    """Returns the power of `x` with which `y` grows: the slope of the best straight line in a log–log chart.
 
     Raises:
-        ValueError: fewer than two points, or a number that has no logarithm.
+        ValueError: there are fewer than two points, or a number is not positive.
     """
     if len(x) != len(y) or len(x) < 2 or min(*x, *y) <= 0:
-        raise ValueError("x and y must be at least two positive numbers each, and equally many")
+        raise ValueError("x and y must have the same length, with at least two positive numbers each")
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
 def nonnegative(rows: FloatArray) -> FloatArray:
-    """The constants, none below 0, that bring `rows @ constants` closest to 1: by the method of Lawson and Hanson.
+    """Fits constants of at least 0 so that `rows @ constants` is as close to 1 as possible, as Lawson and Hanson do.
 
-    Where a row is what a measurement is made of, divided by the measurement, these have the least squared relative
-    error.
+    If each row contains the parts of a measurement, divided by the measurement, then these constants have the least
+    squared relative error.
 
     Args:
-        rows: `(measurements, constants)`, of any scale. The constant of a column of zeros is 0.
+        rows: `(measurements, constants)`, with columns of any scale. The constant of a column of zeros is 0.
 
     Returns:
-        `(constants,)`.
+        The constants, `(constants,)`.
     """
     scale = np.linalg.norm(rows, axis=0)
     scale[scale == 0] = np.inf

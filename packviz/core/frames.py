@@ -1,6 +1,6 @@
-"""Whose code a frame of the stack runs: the reader's, or a library's. Warnings name the line that called packviz.
+"""Tells the reader's code from that of libraries in a stack, so that warnings name the line that called packviz.
 
-It goes by the module, never by the file's path. The same file has several paths where a folder is a link.
+The module of a frame decides, never the path of its file, because a file in a linked folder has several paths.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ _LIBRARIES = {"packviz", "torch", "numpy", *sys.stdlib_module_names}
 
 
 def package(frame: FrameType) -> str:
-    """The package that its code belongs to; empty where it is in no module."""
+    """Returns the name of the package that the code of a frame belongs to; empty if it is not in a module."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def is_readers(frame: FrameType) -> bool:
-    """Whether it is neither packviz's, nor of what packviz stands on."""
+    """Returns whether the code of a frame belongs neither to packviz nor to a library that packviz uses."""
     return package(frame) not in _LIBRARIES
 
 
 def warn(message: str) -> None:
-    """Warns at the line that called packviz, so that Python's filter shows the warning once for each such line."""
+    """Warns at the line that called packviz, so that Python's filter shows the warning once for each of these lines."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
     while frame is not None and package(frame) == "packviz":

@@ -1,4 +1,4 @@
-"""What every result has: itself in words; and an exception in one line."""
+"""The base class of all results, which are shown as text; and the first line of an error message."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 
 
 class HasText(ABC):
-    """Something that is shown by its text."""
+    """A result that is shown by its text."""
 
     @abstractmethod
     def to_text(self) -> str:
-        """What it is, in words."""
+        """Returns the result in words."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__repr__" not in vars(cls):
-            cls.__repr__ = HasText.__repr__  # type: ignore[method-assign]  # its own, or a dataclass would write another
+            cls.__repr__ = HasText.__repr__  # type: ignore[method-assign]  # otherwise a dataclass would add its own
 
     def __repr__(self) -> str:
         return self.to_text()
 
 
 def first_line(error: BaseException) -> str:
-    """What an exception says in its first line; its type where it says nothing."""
+    """Returns the first line of the message of an exception, or its type if there is no message."""
     return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,37 +23,26 @@ BoolArray = npt.NDArray[np.bool_]
 _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 
 MOST_STEPS = 10_000_000
-"""More time steps than this are a slip of the keyboard: the arrays of a `Layout` grow with them."""
-
-
-class Packed(Protocol):
-    """What `Layout.from_packed` reads of a `torch.nn.utils.rnn.PackedSequence`."""
-
-    @property
-    def data(self) -> Any: ...  # noqa: D102
-    @property
-    def batch_sizes(self) -> Any: ...  # noqa: D102
-    @property
-    def sorted_indices(self) -> Any: ...  # noqa: D102
+"""Most time steps of a `Layout`, whose arrays grow with them. Greater numbers are taken for typing errors."""
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class Layout:
-    """Where every cell of a ragged batch lies, padded and packed.
+    """The place of every cell of a ragged batch, padded and packed.
 
-    `B` is the number of sequences, `T` the padded number of time steps, `N` the number of real (valid) cells.
+    `B` is the number of sequences, `T` the padded number of time steps, and `N` the number of real (valid) cells.
 
     Attributes:
-        lengths: `(B,)` length of each sequence, in time steps, in the caller's order.
-        max_len: `T`, the padded length. At least `max(lengths)`.
+        lengths: `(B,)` the length of each sequence in time steps, in the caller's order.
+        max_len: `T`, the padded length in time steps, which is at least `max(lengths)`.
         sorted_indices: `(B,)` the caller's index of the sequence at each rank, longest first.
 
-    The arrays are read-only. Two layouts are equal when their lengths, padded length and order are.
+    The arrays are read-only. Two layouts are equal if their lengths, their padded lengths and their orders are equal.
 
     Examples:
         >>> import packviz as pv
         >>> layout = pv.Layout([5, 3, 2])
-        >>> layout.batch_sizes.tolist()  # how many sequences are still running, per time step
+        >>> layout.batch_sizes.tolist()  # number of sequences that are still running at each time step
         [3, 3, 2, 1, 1]
         >>> layout.n_padding, layout.n_cells
         (5, 15)
@@ -67,17 +56,17 @@ class Layout:
         """Describes the batch with these lengths.
 
         Args:
-            lengths: `(B,)` whole numbers, each at least 0: a list, an array, a tensor on any device, or whatever
-                NumPy makes an array of, such as a pandas Series. Floats may be among them if they are whole. A `Layout`
-                brings its `max_len` and `sorted_indices` along, unless they are given.
-            max_len: `T`, the padded length in time steps; `max(lengths)` if not given.
-            sorted_indices: `(B,)` the order to pack in, longest first. If not given the sort is stable: sequences
-                of equal length keep their order. (torch's own sort is not stable; pass a `PackedSequence` to
-                `from_packed` to take over its order.)
+            lengths: `(B,)` whole numbers of at least 0: a list, an array, a tensor on any device, or anything that
+                NumPy can turn into an array, such as a pandas Series. Floats are allowed if they are whole. If it is a
+                `Layout`, its `max_len` and `sorted_indices` are the defaults.
+            max_len: `T`, the padded length in time steps. Defaults to `max(lengths)`.
+            sorted_indices: `(B,)` the order of packing, longest first. By default the sort is stable, so sequences of
+                equal length keep their order. (torch's own sort is not stable. To take over its order, pass a
+                `PackedSequence` to `from_packed`.)
 
         Raises:
-            ValueError: a length is not a whole number of at least 0, or is over `max_len` or `MOST_STEPS`; or
-                `sorted_indices` is not an order in which the lengths never increase.
+            ValueError: a length is not a whole number of at least 0, or exceeds `max_len` or `MOST_STEPS`; or the
+                lengths increase somewhere in the order of `sorted_indices`.
         """
         if isinstance(lengths, Layout):
             max_len = lengths.max_len if max_len is None else max_len
@@ -109,16 +98,17 @@ class Layout:
             object.__setattr__(self, name, frozen(value) if isinstance(value, np.ndarray) else value)
 
     @classmethod
-    def from_packed(cls, packed: Packed) -> Layout:
-        """Reads the layout of a `PackedSequence`, also of a hand-built one, keeping its order.
+    def from_packed(cls, packed: Any) -> Layout:
+        """Reads the layout of a `PackedSequence`, even a hand-built one, and keeps its order.
 
         Args:
-            packed: anything with `data`, `batch_sizes` and `sorted_indices` as torch's `PackedSequence` has them.
-                Without `sorted_indices` (sorted by the caller, or built by hand) the order is 0, 1, 2, ….
+            packed: an object with the attributes `data`, `batch_sizes` and `sorted_indices` of torch's
+                `PackedSequence`. If `sorted_indices` is `None`, because the caller has sorted the sequences or built
+                the object by hand, the order is 0, 1, 2, ….
 
         Raises:
             TypeError: `packed` is not a packed sequence.
-            ValueError: `batch_sizes` is not a falling staircase, or does not add up to the rows of `data`.
+            ValueError: `batch_sizes` grows somewhere, or its sum is not the number of rows of `data`.
         """
         missing = [name for name in ("data", "batch_sizes", "sorted_indices") if not hasattr(packed, name)]
         if missing:
@@ -137,7 +127,7 @@ class Layout:
         rows = len(packed.data)
         if rows != sizes.sum():
             raise ValueError(f"packed.batch_sizes adds up to {sizes.sum()} but packed.data has {rows} rows")
-        by_rank = np.searchsorted(-sizes, -np.arange(sizes[0]))  # how many steps are taller than this rank
+        by_rank = np.searchsorted(-sizes, -np.arange(sizes[0]))  # number of steps with more sequences than this rank
         if packed.sorted_indices is None:
             return cls(by_rank, sorted_indices=np.arange(by_rank.size))
         order = _order(packed.sorted_indices, by_rank.size, "packed.sorted_indices", "give one index per sequence")
@@ -145,11 +135,11 @@ class Layout:
 
     @classmethod
     def from_padded(cls, shape: Sequence[int], lengths: Any, batch_first: bool | None = None) -> Layout:
-        """Describes a padded batch of this shape.
+        """Describes a padded batch with this shape.
 
         Args:
             shape: `(T, B, …)`, or `(B, T, …)` with `batch_first`.
-            lengths: `(B,)` as for `Layout`.
+            lengths: `(B,)` lengths, as in `Layout`.
             batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with a warning if
                 `B` equals `T`.
 
@@ -168,14 +158,14 @@ class Layout:
         """Reads the layout from a mask.
 
         Args:
-            mask: `(B, T)` booleans (or 0 and 1), true at real cells. Real cells must come first in every row.
+            mask: `(B, T)` booleans (or 0 and 1), True at real cells, which must come first in every row.
 
         Raises:
             ValueError: the mask is not two-dimensional, has no real cell, or a row has padding before a real cell.
         """
         try:
             m = host_array(mask)
-        except ValueError:  # NumPy's word for rows of unequal length
+        except ValueError:  # NumPy raises it for rows of unequal length
             raise ValueError("mask must be two-dimensional (batch, time step), got rows of unequal length") from None
         if m.ndim != 2 or m.size == 0:
             raise ValueError(f"mask must be two-dimensional (batch, time step) and not empty, got shape {m.shape}")
@@ -198,11 +188,11 @@ class Layout:
 
     @classmethod
     def from_offsets(cls, offsets: Any) -> Layout:
-        """Reads the layout of flat rows: sequences one after another, as a jagged tensor and `cu_seqlens` have them.
+        """Reads the layout of flat rows, in which one sequence follows the other.
 
         Args:
-            offsets: `(B + 1,)` the flat row at which each sequence begins, and last the number of rows: a jagged
-                tensor's `offsets()`, or the `cu_seqlens` of an attention kernel.
+            offsets: `(B + 1,)` the flat row at which each sequence begins, followed by the number of rows, such as the
+                `offsets()` of a jagged tensor or the `cu_seqlens` of an attention kernel.
 
         Raises:
             ValueError: `offsets` does not begin at 0, or falls from one entry to the next.
@@ -226,7 +216,7 @@ class Layout:
 
     @property
     def n_valid(self) -> int:
-        """`N`, the number of real cells: the rows of the packed data."""
+        """`N`, the number of real cells, and of rows of the packed data."""
         return int(self.lengths.sum())
 
     @property
@@ -241,55 +231,56 @@ class Layout:
 
     @property
     def is_sorted(self) -> bool:
-        """Whether the caller's order is already the packing order."""
+        """True if the caller's order is already the packing order."""
         return bool((self.sorted_indices == np.arange(self.batch_size)).all())
 
     @cached_property
     def unsorted_indices(self) -> IntArray:
-        """`(B,)` the rank of each sequence: the inverse of `sorted_indices`."""
+        """`(B,)` The rank of each sequence: the inverse of `sorted_indices`."""
         return frozen(np.argsort(self.sorted_indices))
 
     @cached_property
     def batch_sizes(self) -> IntArray:
-        """`(max(lengths),)` how many sequences are still running at each time step."""
-        ends = np.bincount(self.lengths)[1:]  # how many sequences have length 1, 2, …
-        return frozen(np.cumsum(ends[::-1])[::-1].copy())  # torch takes no array that runs backwards
+        """`(max(lengths),)` The number of sequences that are still running at each time step."""
+        ends = np.bincount(self.lengths)[1:]  # the number of sequences of length 1, 2, …
+        return frozen(np.cumsum(ends[::-1])[::-1].copy())  # torch rejects arrays with negative strides
 
     @cached_property
     def offsets(self) -> IntArray:
-        """`(max(lengths) + 1,)` the packed row at which each time step starts; last comes `N`."""
+        """`(max(lengths) + 1,)` The packed row at which each time step begins, followed by `N`."""
         return frozen(np.concatenate(([0], np.cumsum(self.batch_sizes))))
 
     @cached_property
     def mask(self) -> BoolArray:
-        """`(B, T)` true where a cell is real."""
+        """`(B, T)` Booleans that are True at real cells."""
         return frozen(np.arange(self.max_len) < self.lengths[:, None])
 
     @cached_property
     def packed_index(self) -> IntArray:
-        """`(B, T)` the packed row of each cell, -1 at padding."""
+        """`(B, T)` The packed row of each cell, -1 at padding."""
         starts = np.zeros(self.max_len, dtype=np.int64)
         starts[: self.batch_sizes.size] = self.offsets[:-1]
         return frozen(np.where(self.mask, starts + self.unsorted_indices[:, None], -1))
 
     @cached_property
     def source(self) -> IntArray:
-        """`(N, 2)` the cell `(b, t)` that each packed row was taken from."""
+        """`(N, 2)` The cell `(b, t)` from which each packed row was taken."""
         t = np.repeat(np.arange(self.batch_sizes.size), self.batch_sizes)
         rank = np.arange(self.n_valid) - self.offsets[t]
         return frozen(np.stack([self.sorted_indices[rank], t], axis=1))
 
     @cached_property
     def starts(self) -> IntArray:
-        """`(B + 1,)` the flat row at which each sequence begins, one after another in the caller's order; last `N`.
+        """`(B + 1,)` The flat row at which each sequence begins, in the caller's order, followed by `N`.
 
-        What attention kernels call `cu_seqlens` and a jagged tensor `offsets()`. Not `offsets`: those are time steps.
+        Attention kernels call these numbers `cu_seqlens`, and a jagged tensor returns them as `offsets()`. The property
+        `offsets` of a layout is about time steps instead.
         """
         return frozen(np.concatenate(([0], np.cumsum(self.lengths))))
 
     @cached_property
     def flat_rows(self) -> IntArray:
-        """`(N,)` the flat row that each packed row is: `packed = flat[flat_rows]`, `flat[flat_rows] = packed`."""
+        """`(N,)` The flat row of each packed row, so that `packed = flat[flat_rows]` and `flat[flat_rows] = packed`."""
         b, t = self.source.T
         return frozen(self.starts[b] + t)
 
@@ -311,10 +302,10 @@ class Layout:
 
 
 def require_steps(layout: Layout) -> Layout:
-    """Returns a layout without empty sequences, for who packs, because torch refuses them.
+    """Returns the layout if no sequence is empty. Functions that pack need this, because torch rejects empty sequences.
 
     Raises:
-        ValueError: there is one.
+        ValueError: a sequence is empty.
     """
     n = layout.lengths
     require_none(n, n < 1, "lengths", "every sequence needs at least one time step here; drop the empty ones")
@@ -322,7 +313,7 @@ def require_steps(layout: Layout) -> Layout:
 
 
 def sequence_name(index: int) -> str:
-    """The letter of a sequence: a … z, then aa, ab, … as a spreadsheet names its columns."""
+    """Returns the letter of a sequence: a … z, then aa, ab, … like the columns of a spreadsheet."""
     name = ""
     index += 1
     while index:
@@ -332,10 +323,10 @@ def sequence_name(index: int) -> str:
 
 
 def host_array(values: Any) -> npt.NDArray[Any]:
-    """Returns a NumPy array of anything array-like: a tensor on any device, or the lengths of a `Layout`.
+    """Returns a NumPy array of anything array-like, such as a tensor on any device, or of the lengths of a `Layout`.
 
     Raises:
-        ValueError: `values` holds rows of unequal length.
+        ValueError: `values` contains rows of unequal length.
     """
     if isinstance(values, Layout):
         return values.lengths
@@ -344,23 +335,23 @@ def host_array(values: Any) -> npt.NDArray[Any]:
         values = values.double() if values.is_floating_point() else values  # NumPy has no bfloat16
     array = np.asarray(values)
     whole = array.dtype == object and array.ndim == 1 and all(isinstance(value, Integral) for value in array)
-    return array.astype(float) if whole else array  # such as numbers of more than 64 bits
+    return array.astype(float) if whole else array  # for numbers with more than 64 bits
 
 
 def read_lengths(lengths: Any, empty: bool = False) -> IntArray:
-    """Returns `(B,)` lengths as a new array: the one place that reads what a caller passes as lengths.
+    """Returns lengths as a new array, `(B,)`. All functions that take lengths read them here.
 
     Args:
-        lengths: a list, an array, a tensor on any device, a `Layout`, or whatever NumPy makes an array of, such as a
-            pandas Series. Floats may be among them if they are whole.
-        empty: whether there may be none.
+        lengths: a list, an array, a tensor on any device, a `Layout`, or anything that NumPy can turn into an array,
+            such as a pandas Series. Floats are allowed if they are whole.
+        empty: whether an empty array is allowed.
 
     Returns:
-        Whole numbers. They are not checked to be in a range.
+        Whole numbers, which may be out of range.
 
     Raises:
-        ValueError: they are not whole numbers, or not one number for each sequence.
-        TypeError: they are a nested or sparse tensor.
+        ValueError: the lengths are not whole numbers, or not one number for each sequence.
+        TypeError: the lengths are a nested or sparse tensor.
     """
     return _whole_numbers(lengths, "lengths", "list the number of real time steps of each sequence", empty)
 
@@ -376,7 +367,7 @@ def _whole_numbers(values: Any, name: str, advice: str, empty: bool = False) -> 
     require_values(name, values)
     try:
         array = host_array(values)
-    except ValueError:  # NumPy's word for rows of unequal length
+    except ValueError:  # NumPy raises it for rows of unequal length
         raise ValueError(f"{name} must be one-dimensional: {advice}") from None
     if array.ndim == 0:
         shown = repr(values) if len(repr(values)) < 30 else f"a {type(values).__name__}"
@@ -406,6 +397,6 @@ def _some(array: npt.NDArray[Any], limit: int = 12) -> str:
 
 
 def frozen(array: _Array) -> _Array:
-    """The same array, which can no longer be written to."""
+    """Makes an array read-only, and returns it."""
     array.setflags(write=False)
     return array

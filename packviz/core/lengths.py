@@ -1,4 +1,4 @@
-"""Where lengths come from: typed text, a file, or a distribution.
+"""Reads lengths from typed text or a file, and draws them from distributions.
 
 Examples:
     >>> import packviz as pv
@@ -25,34 +25,35 @@ from packviz.core.layout import IntArray
 
 
 def read(source: str | os.PathLike[str] | TextIO, column: str | None = None) -> list[float]:
-    """Reads lengths from a file, or from text as a person types or pastes it.
+    """Reads lengths from a file, or from typed or pasted text.
 
     Args:
         source: the path of a text, CSV, JSON or NumPy (`.npy`) file; `"-"` for standard input; an open text file; or
-            the text itself. A string counts as a path if such a file exists or if it ends in `.csv`, `.json`, `.npy` or
-            `.txt`. The text is a JSON list; or numbers separated by commas, semicolons, blanks or line ends; or a
-            table, as CSV or pasted from a spreadsheet, whose first line names its columns.
-        column: the column of a table, or the key of a JSON object, that holds the lengths. By default it is the one
-            named `length` or `lengths`, or the only one.
+            the text itself. A string is a path if the file exists, or if it ends in `.csv`, `.json`, `.npy` or `.txt`.
+            The text is a JSON list; or numbers separated by commas, semicolons, spaces or line breaks; or a table (CSV,
+            or pasted from a spreadsheet) whose first line names its columns.
+        column: the column of a table, or the key of a JSON object, that contains the lengths. Defaults to the one named
+            `length` or `lengths`, or to the only one.
 
     Returns:
-        The numbers in their order. They are not checked to be lengths yet: `Layout` does that, and names a wrong entry.
+        The numbers in their order. They may not be valid lengths: `Layout` checks them, and names a wrong entry.
 
     Raises:
-        ValueError: the file cannot be read, the text is empty, an entry is not a number, or there is no such column.
+        ValueError: the file cannot be read, the text is empty, an entry is not a number, or the column does not exist.
     """
     name = _name_of(source)
     try:
-        if name.endswith(".npy") and not hasattr(source, "read"):
-            return _from_array(name, column)
         if hasattr(source, "read"):
             text = source.read()
         elif name == "-":
             name, text = "standard input", sys.stdin.read()
+        elif name.endswith(".npy"):
+            text = str(np.load(name, allow_pickle=False).tolist())
         else:
             text = Path(name).read_text(encoding="utf-8-sig") if name else str(source)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"cannot read {name}: {getattr(error, 'strerror', None) or 'not a text file'}") from None
+    except (OSError, EOFError, ValueError) as error:  # includes Unicode errors and those of NumPy
+        reason = getattr(error, "strerror", None) or "not a text file, or a NumPy file of numbers"
+        raise ValueError(f"cannot read {name}: {reason}") from None
     try:
         if name.endswith(".csv"):
             _require_heading(text)
@@ -66,7 +67,7 @@ _NUMBER = re.compile(r"[-+]?(nan|inf|infinity|[\d_.]+(e[-+]?\d+)?)", re.IGNORECA
 
 
 def _name_of(source: str | os.PathLike[str] | TextIO) -> str:
-    """The path of a file, the name of an open one, or nothing for text."""
+    """Returns the path of a file, the name of an open file, or an empty string for text."""
     if not isinstance(source, str):
         return str(getattr(source, "name", "")) if hasattr(source, "read") else os.fspath(source)
     try:
@@ -90,19 +91,19 @@ def _parse(text: str, column: str | None) -> list[float]:
 
 
 def triangle(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """`(B,)` lengths counting down by one from `longest`, over and over: setup B of the forum benchmark."""
+    """Returns `(B,)` lengths that count down from `longest` to 1, again and again: setup B of the forum benchmark."""
     return longest - np.arange(batch_size) % longest
 
 
 def uniform(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """`(B,)` lengths drawn evenly from 1 … `longest`."""
+    """Returns `(B,)` lengths drawn uniformly from 1 … `longest`."""
     return np.random.default_rng(seed).integers(1, longest, size=batch_size, endpoint=True)
 
 
 def log_normal(batch_size: int, longest: int, seed: int = 0, *, median: float | None = None) -> IntArray:
-    """`(B,)` lengths as sentences have them: most short, a few long, none over `longest`.
+    """Returns `(B,)` lengths like those of sentences: most are short, a few are long, and none exceeds `longest`.
 
-    The median is a quarter of `longest` if not given.
+    The median defaults to a quarter of `longest`.
     """
     middle = max(longest / 4, 1) if median is None else median
     drawn = np.random.default_rng(seed).lognormal(math.log(middle), 0.8, size=batch_size)
@@ -110,23 +111,23 @@ def log_normal(batch_size: int, longest: int, seed: int = 0, *, median: float | 
 
 
 def evenly(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """`(B,)` lengths spread evenly from `longest` down to 1."""
+    """Returns `(B,)` lengths spread evenly from `longest` down to 1."""
     return np.rint(np.linspace(longest, 1, batch_size)).astype(np.int64)
 
 
 def equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """`(B,)` lengths that are all `longest`: no padding at all."""
+    """Returns `(B,)` lengths that are all `longest`, so there is no padding."""
     return np.full(batch_size, longest)
 
 
 def nearly_equal(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """`(B,)` lengths drawn evenly from the last twentieth up to `longest`: they vary by at most 5 %."""
+    """Returns `(B,)` lengths drawn uniformly from 95 % of `longest` up to `longest`."""
     low = longest - longest // 20
     return np.random.default_rng(seed).integers(low, longest, size=batch_size, endpoint=True)
 
 
 def sentences(batch_size: int, longest: int, seed: int = 0) -> IntArray:
-    """`(B,)` lengths of real sentences, over and over, cut at `longest`."""
+    """Returns `(B,)` lengths of real sentences, repeated if there are too few, and cut at `longest`."""
     return np.resize([min(len(sentence), longest) for sentence in real.sentences()], batch_size)
 
 
@@ -139,20 +140,20 @@ DISTRIBUTIONS: dict[str, Callable[[int, int, int], IntArray]] = {
     "evenly": evenly,
     "sentences": sentences,
 }
-"""Functions of `(batch_size, longest, seed)`."""
+"""The distributions by name, each a function of `(batch_size, longest, seed)`."""
 
 RANDOM = ("uniform", "log-normal", "nearly equal")
-"""The distributions that use their seed."""
+"""The distributions that depend on their seed."""
 
 
 def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
-    """`batch_size` lengths with so many distinct values, longest first, spread evenly from `longest` down to 1.
+    """Returns `(B,)` lengths with `distinct` values, longest first, spread evenly from `longest` down to 1.
 
-    They lie symmetrically around `(longest + 1) / 2`. So where `longest` is odd and `distinct` divides `batch_size`,
-    their sum is the same for every even `distinct` and for 1: the same number of real cells.
+    They are symmetric around `(longest + 1) / 2`. So if `longest` is odd and `distinct` divides `batch_size`, their
+    sum, the number of real cells, is the same for every even `distinct` and for 1.
 
     Raises:
-        ValueError: there are not so many lengths, or not so many sequences.
+        ValueError: `distinct` exceeds `longest` or `batch_size`, or is less than 1.
     """
     if not 1 <= distinct <= min(batch_size, longest):
         raise ValueError(
@@ -167,29 +168,17 @@ def spread(distinct: int, batch_size: int, longest: int) -> list[int]:
 
 
 def even_steps(distinct: int, size: int) -> list[int]:
-    """`size` lengths from `size` down to 1 in `distinct` even steps, each length equally often.
+    """Returns `(size,)` lengths from `size` down to 1 with `distinct` evenly spread values, each equally often.
 
-    Their sum is `size · (size + 1) / 2` whatever `distinct` is: the same number of real cells.
+    Their sum, the number of real cells, is `size · (size + 1) / 2` whatever `distinct` is.
 
     Raises:
-        ValueError: `distinct` is under 2, does not divide `size`, or one less does not divide `size - 1`.
+        ValueError: `distinct` is less than 2 or does not divide `size`, or `distinct - 1` does not divide `size - 1`.
     """
     if distinct < 2 or size % distinct or (size - 1) % (distinct - 1):
         fits = [d for d in range(2, size + 1) if size % d == 0 and (size - 1) % (d - 1) == 0]
         raise ValueError(f"distinct is {distinct}; for {size} sequences choose one of {fits}")
     return spread(distinct, size, size)
-
-
-def _from_array(path: str, column: str | None) -> list[float]:
-    if column is not None:
-        raise ValueError(f"column is {column!r}, but {path} holds an array, whose columns have no names")
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError):
-        raise ValueError(f"{path} is not a numpy file of numbers") from None
-    if array.ndim != 1 or array.dtype.kind not in "iuf":
-        raise ValueError(f"{path} holds {array.dtype} of shape {array.shape}; lengths are one row of numbers")
-    return [_number(str(entry), i) for i, entry in enumerate(array.tolist())]
 
 
 def _from_json(text: str, column: str | None) -> list[float]:
@@ -201,14 +190,14 @@ def _from_json(text: str, column: str | None) -> list[float]:
     if isinstance(value, dict):
         value = value[_column([*value], column)]
     elif column is not None:
-        raise ValueError(f"column is {column!r}, but the JSON is a list; a column is a key of an object")
+        raise ValueError(f"column is {column!r}, but there is only a list, which has no names")
     if not isinstance(value, list):
         raise ValueError('JSON must be a list of numbers, or an object with one under "lengths"')
     return [_number(str(entry), i) for i, entry in enumerate(value)]
 
 
 def _require_heading(text: str) -> None:
-    """Refuses a CSV file of several columns without names, because nobody knows which of them holds the lengths."""
+    """Rejects a CSV file with several columns without names, because any of them could contain the lengths."""
     columns = {len(re.split("[,;\t]", line)) for line in text.split("\n") if line.strip()}
     if len(text.strip().splitlines()) > 1 and len(columns) == 1 and columns != {1} and not re.search("[A-Za-z]", text):
         raise ValueError(f"a table with {columns.pop()} columns needs a first line that names them")
@@ -226,10 +215,10 @@ def _from_table(lines: list[str], column: str | None) -> list[float]:
 
 
 def _column(names: Sequence[str], column: str | None) -> str:
-    """The column that holds the lengths.
+    """Returns the name of the column that contains the lengths.
 
     Raises:
-        ValueError: there is no such column.
+        ValueError: the column does not exist.
     """
     found = [name for name in names if (name == column if column else name.lower() in ("length", "lengths"))]
     if not found and (column is not None or len(names) != 1):

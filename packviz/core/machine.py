@@ -12,7 +12,7 @@ from pathlib import Path
 
 @functools.cache
 def cpu_name() -> str:
-    """Returns the model name of the CPU, as the system has it."""
+    """Returns the model name of the CPU that the system reports."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -24,7 +24,7 @@ def cpu_name() -> str:
 
 
 def output(*command: str) -> str | None:
-    """The first line that a command prints; none where it is not there or fails."""
+    """Returns the first line that a command prints, or `None` if the command does not exist or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -1,6 +1,7 @@
-"""How a padded batch is read: which of its first two dimensions holds the sequences, and which the time steps.
+"""Reads the shape of a padded batch: one of its first two dimensions is the batch, and the other one is time.
 
-Shapes in, words out. Nothing here knows torch, so that whoever takes a padded batch reads it, and complains, alike.
+All functions that take a padded batch use this module, so they read it alike and raise the same errors. It does not
+need torch.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from packviz.core.frames import warn
 
 
 class Padded(NamedTuple):
-    """The sides of a padded batch.
+    """The dimensions of a padded batch.
 
     Attributes:
-        batch: `B`.
-        steps: `T`.
-        batch_first: whether it is `(B, T, …)`, else `(T, B, …)`.
+        batch: `B`, the number of sequences.
+        steps: `T`, the number of time steps.
+        batch_first: whether the shape is `(B, T, …)` rather than `(T, B, …)`.
     """
 
     batch: int
@@ -26,27 +27,27 @@ class Padded(NamedTuple):
 
     @classmethod
     def of(cls, shape: Sequence[int], batch_first: bool) -> Padded:
-        """Reads a shape of at least two dimensions."""
+        """Reads a shape with at least two dimensions."""
         return cls(shape[0], shape[1], True) if batch_first else cls(shape[1], shape[0], False)
 
     @classmethod
     def fitting(
         cls, lengths: int, shape: Sequence[int], batch_first: bool | None, name: str = "x", features: str = ", …"
     ) -> Padded:
-        """Reads the shape of a batch for which so many lengths were given.
+        """Reads the shape of a batch, and checks that it fits the number of lengths.
 
         Args:
-            lengths: how many.
-            shape: of at least two dimensions.
-            batch_first: as in `batch_is_first`.
-            name: of what has this shape.
-            features: as in `order`.
+            lengths: number of lengths.
+            shape: a shape with at least two dimensions.
+            batch_first: the argument of `batch_is_first`.
+            name: name of the tensor.
+            features: the argument of `order`.
 
         Raises:
-            ValueError: it does not have as many sequences.
+            ValueError: the number of sequences differs from the number of lengths.
         """
         found = cls.of(shape, bool(batch_first))
-        # To be asked first: with the batch dimension mistaken, every other complaint would mislead.
+        # This comes first: if the batch dimension is mistaken, every other message would mislead.
         if lengths != found.batch:
             entries = "1 entry" if lengths == 1 else f"{lengths} entries"
             hint = f"; did you mean batch_first={not batch_first}?" if lengths == found.steps else ""
@@ -56,18 +57,19 @@ class Padded(NamedTuple):
         return found
 
     def shape(self, features: int) -> tuple[int, int, int]:
-        """The shape of a tensor with so many features."""
+        """Returns the shape of such a batch with this number of features."""
         return (self.batch, self.steps, features) if self.batch_first else (self.steps, self.batch, features)
 
     def rows(self, sequence: Any, step: Any) -> Any:
-        """Which rows of such a tensor these cells are: arrays in, an array out."""
+        """Returns the rows of the flattened batch at which cells are, from arrays of their sequences and steps."""
         return sequence * self.steps + step if self.batch_first else step * self.batch + sequence
 
 
 def batch_is_first(batch_first: bool | None, shape: Sequence[int], name: str = "x") -> bool:
-    """Returns whether the batch is the first dimension of a padded batch. If this is not given, time is, as in torch.
+    """Returns whether the batch is the first dimension. If `batch_first` is `None`, time is the first one, as in torch.
 
-    Warns if it is not given and `B` equals `T`: then a forgotten `batch_first=True` changes results without an error.
+    Warns if `batch_first` is `None` and `B` equals `T`, because then a forgotten `batch_first=True` changes results
+    without an error.
     """
     if batch_first is None and shape[0] == shape[1] > 1:
         warn(
@@ -78,10 +80,10 @@ def batch_is_first(batch_first: bool | None, shape: Sequence[int], name: str = "
 
 
 def order(batch_first: bool | None, features: str = ", …") -> str:
-    """The dimensions in the order they are read: `(T, B, …)`, or `(B, T, …)` with `batch_first`."""
+    """Returns the names of the dimensions: `(T, B, …)`, or `(B, T, …)` with `batch_first`."""
     return f"(B, T{features})" if batch_first else f"(T, B{features})"
 
 
 def reading(shape: Sequence[int], batch_first: bool | None, name: str = "x", features: str = ", …") -> str:
-    """How a batch is read, for a complaint: `x of shape (5, 3, 2), read as (T, B, …)`."""
+    """Describes a batch for an error message: `x of shape (5, 3, 2), read as (T, B, …)`."""
     return f"{name} of shape {tuple(shape)}, read as {order(batch_first, features)}"

@@ -1,4 +1,4 @@
-"""Result files: JSON with a kind and a version, so that a reader can refuse what it does not know."""
+"""Reads and writes result files: JSON with a kind and a version, so that a reader can reject an unknown format."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _RECORDED = ("recorded", "notebooks/recorded")
 
 
 def save(path: str | os.PathLike[str], kind: str, version: int, data: Mapping[str, Any]) -> None:
-    """Writes a result file, all of it or nothing.
+    """Writes a result file, either all of it or nothing.
 
     Args:
-        path: where to; its name ends in `.json`.
-        kind: names the experiment.
-        version: of the form of `data`; a reader of another version refuses it.
-        data: plain data.
+        path: the path of the file, which ends in `.json`.
+        kind: the name of the experiment.
+        version: the version of the format of `data`. A reader of another version rejects the file.
+        data: data that JSON can represent.
 
     Raises:
-        ValueError: the name has another suffix, or the data hold NaN or an infinite number.
+        ValueError: the path has another suffix, or the data contain NaN or an infinite number.
     """
     require_suffix("path", path, [".json"])
     text = json.dumps({"packviz": kind, "version": version, **data}, indent=1, allow_nan=False) + "\n"
@@ -36,12 +36,12 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
     """Reads a result file.
 
     Args:
-        name: its path; or the name of a file in `notebooks/recorded/`, from any folder of the checkout.
-        kind: the experiment it must be of.
-        version: the version it must have.
+        name: the path of the file; or the name of a file in `notebooks/recorded/`, from any folder of the checkout.
+        kind: the expected experiment.
+        version: the expected version.
 
     Raises:
-        ValueError: there is no such file, it is no JSON, or of another kind or version.
+        ValueError: the file does not exist, is not JSON, or has another kind or version.
     """
     paths = (folder / name for folder in _folders("", *_RECORDED))
     path = next(filter(Path.is_file, paths), None)
@@ -58,11 +58,11 @@ def load(name: str | os.PathLike[str], kind: str, version: int) -> dict[str, Any
 
 
 def available(kind: str) -> list[str]:
-    """The names of the recorded files of an experiment, `KIND_….json`, as `load` takes them."""
+    """Returns the names of the recorded files of an experiment, `KIND_….json`. `load` takes these names."""
     return sorted({path.name for folder in _folders(*_RECORDED) for path in folder.glob(f"{kind}_*.json")})
 
 
 def _folders(*names: str) -> Iterator[Path]:
-    """Yields the folders of these names, here and in every folder above."""
+    """Yields the folders with these names, in the current folder and in every folder above it."""
     here = Path.cwd()
     return (folder / name for folder in (here, *here.parents) for name in names)

@@ -1,4 +1,4 @@
-"""The sizes of an RNN: all that what it computes depends on besides the batch."""
+"""The sizes of an RNN, from which the number of its operations per cell follows."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 from packviz.core.validation import at_least, one_of
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-"""`G`, the gates of a cell: how many times `hidden_size` rows the weights have."""
+"""`G`, the number of gates of a cell. The weights have `G` times `hidden_size` rows."""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """The sizes of an `nn.RNN`, `nn.GRU` or `nn.LSTM`: all that its FLOPs depend on.
+    """The sizes of an `nn.RNN`, `nn.GRU` or `nn.LSTM`, on which its FLOPs depend.
 
     Attributes:
-        mode: `"RNN"`, `"GRU"` or `"LSTM"`; torch's own `"RNN_TANH"` and `"RNN_RELU"` become `"RNN"`.
-        input_size: `I`.
-        hidden_size: `H`.
-        num_layers: stacked layers.
+        mode: `"RNN"`, `"GRU"` or `"LSTM"`; torch's `"RNN_TANH"` and `"RNN_RELU"` become `"RNN"`.
+        input_size: `I`, the number of features of the input.
+        hidden_size: `H`, the number of features of the hidden state.
+        num_layers: number of stacked layers.
         bidirectional: whether each layer also runs backwards.
-        proj_size: `P`, the size an LSTM's output is projected to; 0 for no projection.
-        bias: whether biases are added. They cost no GEMM FLOPs.
+        proj_size: `P`, the size that an LSTM's output is projected to; 0 for no projection.
+        bias: whether biases are added. They need no GEMM FLOPs.
 
     Examples:
         >>> import packviz as pv
@@ -45,8 +45,8 @@ class Spec:
         """Checks the sizes.
 
         Raises:
-            ValueError: `mode` is none of the three, a size is not a whole number of at least 1, or `proj_size` does not
-                fit.
+            ValueError: `mode` is unknown, a size is not a whole number of at least 1, or `proj_size` does not fit the
+                other sizes.
         """
         mode = one_of("mode", str(self.mode).upper().removesuffix("_TANH").removesuffix("_RELU"), GATES)
         object.__setattr__(self, "mode", mode)
@@ -62,7 +62,7 @@ class Spec:
         """Reads the sizes of an `nn.RNN`, `nn.GRU` or `nn.LSTM`; a `Spec` stays as it is.
 
         Raises:
-            TypeError: `rnn` is none of these.
+            TypeError: `rnn` is of another type.
         """
         if isinstance(rnn, cls):
             return rnn
@@ -76,37 +76,37 @@ class Spec:
 
     @property
     def directions(self) -> int:
-        """`D`: 2 if bidirectional, else 1."""
+        """`D`, the number of directions: 2 if bidirectional, else 1."""
         return 1 + bool(self.bidirectional)
 
     @property
     def gates(self) -> int:
-        """`G · H`, the rows of the weights of one direction of one layer."""
+        """`G · H`, the number of rows of the weights of one direction of one layer."""
         return GATES[self.mode] * self.hidden_size
 
     @property
     def products(self) -> tuple[tuple[int, int, int], ...]:
-        """GEMM FLOPs of one cell in one direction, per layer: with the input, with the state, of the projection."""
+        """GEMM FLOPs of one cell and direction, per layer: with the input, with the state, and of the projection."""
         rows, state = 2 * self.gates, self.proj_size or self.hidden_size
         inputs = [self.input_size] + [self.directions * state] * (self.num_layers - 1)
         return tuple((rows * i, rows * state, 2 * self.hidden_size * self.proj_size) for i in inputs)
 
     @property
     def gemm_per_cell(self) -> int:
-        """GEMM FLOPs of the forward pass for one time step of one sequence, all layers and directions."""
+        """GEMM FLOPs of the forward pass for one time step of one sequence, in all layers and directions."""
         return self.directions * sum(map(sum, self.products))
 
     @property
     def weights(self) -> int:
-        """The numbers in all weight matrices: each is multiplied and added once in a cell."""
+        """The number of entries of all weight matrices. Each is multiplied and added once for a cell."""
         return self.gemm_per_cell // 2
 
     @property
     def elementwise_per_cell(self) -> int:
-        """Element-wise FLOPs of the forward pass for one time step of one sequence, all layers and directions.
+        """Element-wise FLOPs of the forward pass for one time step of one sequence, in all layers and directions.
 
-        Per hidden unit: the biases, the sum of the input's and the state's share of each gate, activations, and the
-        update of the state:
+        Each hidden unit takes the biases, the sum of both products for each gate, the activations, and the update of
+        the state:
 
         * RNN: bias 2, sum 1, activation 1. `h = tanh(i + s)`.
         * GRU: bias 6, sum 3, activation 3, update 4. `n = tanh(i + r · s)`, `h = n + z · (h − n)`.
@@ -124,4 +124,4 @@ class Spec:
         return ", ".join([f"{self.mode}({self.input_size}, {self.hidden_size})", *extras])
 
 
-_checked = lru_cache(maxsize=64, typed=True)(Spec)  # of a module, which is asked for its sizes at every call
+_checked = lru_cache(maxsize=64, typed=True)(Spec)  # `of` reads a module at every call

@@ -1,4 +1,4 @@
-"""What every argument is asked for, in the same words everywhere."""
+"""Checks arguments, with the same error messages everywhere."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Result = TypeVar("Result")
 SENSE_REVERSED = (
     "it names the side of the padding, as in tokenizers, and no longer that of the data: pass the opposite side"
 )
-"""Why a side is passed otherwise than before."""
+"""The explanation for arguments whose meaning was reversed."""
 
 
 def at_least(name: str, value: Any, least: int = 1) -> int:
-    """The value as an int.
+    """Returns the value as an int.
 
     Raises:
-        ValueError: it is not a whole number of at least so much.
+        ValueError: the value is not a whole number of at least `least`.
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"{name} is {value!r}; give a whole number of at least {least}")
@@ -33,10 +33,10 @@ def at_least(name: str, value: Any, least: int = 1) -> int:
 
 
 def one_of(name: str, choice: Choice, choices: Iterable[Any]) -> Choice:
-    """The choice.
+    """Returns the choice.
 
     Raises:
-        ValueError: it is not among the choices.
+        ValueError: the choice is not among the choices.
     """
     if choice not in (listed := [*choices]):
         raise ValueError(f"{name} is {choice!r}; choose one of {', '.join(map(repr, listed))}")
@@ -44,10 +44,10 @@ def one_of(name: str, choice: Choice, choices: Iterable[Any]) -> Choice:
 
 
 def share(name: str, value: Any) -> float:
-    """The value as a float.
+    """Returns the value as a float.
 
     Raises:
-        ValueError: it is not a finite number of at least 0.
+        ValueError: the value is not a finite number of at least 0.
     """
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
         raise ValueError(f"{name} is {value!r}; give a share, a number of at least 0, or leave it out")
@@ -58,7 +58,7 @@ def require_seconds(name: str, value: Any) -> float:
     """Returns the value, a time in seconds, as a float.
 
     Raises:
-        ValueError: it is not a finite number over 0.
+        ValueError: the value is not a finite number greater than 0.
     """
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
         raise ValueError(f"{name} is {value!r}; give a number of seconds over 0")
@@ -66,10 +66,10 @@ def require_seconds(name: str, value: Any) -> float:
 
 
 def require_dense(name: str, value: Any) -> None:
-    """Lets everything pass but two kinds of torch's tensors: nested ones, whose sizes are no numbers, and sparse ones.
+    """Rejects nested tensors, whose sizes are not numbers, and sparse tensors.
 
     Raises:
-        TypeError: it is one.
+        TypeError: the value is such a tensor.
     """
     if getattr(value, "is_nested", False):
         raise TypeError(
@@ -81,20 +81,20 @@ def require_dense(name: str, value: Any) -> None:
 
 
 def require_values(name: str, value: Any) -> None:
-    """Lets everything pass but tensors on torch's meta device, which have a shape and no values.
+    """Rejects tensors on torch's meta device, which have a shape but no values.
 
     Raises:
-        ValueError: it is one.
+        ValueError: the value is such a tensor.
     """
     if getattr(value, "is_meta", False):
         raise ValueError(f"{name} is on the meta device, which holds no values; give it on a device that does")
 
 
 def require_none(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str, why: str) -> None:
-    """Names the first of the bad entries.
+    """Rejects an array with bad entries; the message names the first of them.
 
     Raises:
-        ValueError: there is one.
+        ValueError: there is a bad entry.
     """
     where = np.flatnonzero(bad)
     if where.size:
@@ -103,9 +103,9 @@ def require_none(array: npt.NDArray[Any], bad: npt.NDArray[np.bool_], name: str,
 
 
 def require_whole(array: npt.NDArray[Any], name: str) -> None:
-    """Lets integers pass, and floats that are whole: the one rule for all who take lengths, but the drop-ins.
+    """Accepts integers, and floats that are whole. All functions that take lengths use this rule, except the drop-ins.
 
-    These do what torch does: it cuts floats off in a list, and refuses a tensor of them.
+    The drop-ins do the same as torch, which truncates floats in a list and rejects a tensor of floats.
 
     Raises:
         ValueError: an entry is not whole, or too large for a 64-bit number.
@@ -116,10 +116,10 @@ def require_whole(array: npt.NDArray[Any], name: str) -> None:
 
 
 def renamed(why: str = "", **names: str) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
-    """Makes a function refuse the old names of its arguments: `@renamed(old="new")`.
+    """Makes a function reject the old names of its arguments: `@renamed(old="new")`.
 
     Args:
-        why: what else has changed, if passing the same value under the new name is not enough.
+        why: an explanation, if it is not enough to pass the same value under the new name.
         **names: the new name of each old one.
     """
 

@@ -1,24 +1,25 @@
-"""How many floating-point operations an RNN spends on a batch, padded and packed: counted from lengths, nothing is run.
+"""Counts the floating-point operations of an RNN on a batch, padded and packed, from the lengths. Nothing is run.
 
 Conventions:
 
 * **GEMM FLOPs** are those of the matrix products: `2 · m · n · k` for `(m, k) · (k, n)`, one multiplication and one
-  addition for each of the `k` terms. `torch.utils.flop_counter.FlopCounterMode` counts the same on a real run, as long
-  as no fused kernel hides the products from it.
-* **Element-wise FLOPs** are apart: one for each addition, subtraction, multiplication, sigmoid, tanh or relu of one
-  number, in the formulas as ATen computes them (see `Spec.elementwise_per_cell`). Forward pass only.
-* **Backward** is the GEMMs of the gradients: each product of the forward pass has one for its weight and one for its
-  input. Two are not computed and not counted: the gradient of `x`, unless `input_grad`, and that of the initial state,
-  which is taken to need none.
+  addition for each of the `k` terms. `torch.utils.flop_counter.FlopCounterMode` counts the same on a real run, if no
+  fused kernel hides the products from it.
+* **Element-wise FLOPs** are counted apart, and in the forward pass only: one for each addition, subtraction,
+  multiplication, sigmoid, tanh or relu of one number, in the formulas that ATen computes (see
+  `Spec.elementwise_per_cell`).
+* **Backward** counts the GEMMs of the gradients: each product of the forward pass has one for its weight and one for
+  its input. Two gradients are not computed and not counted: that of `x`, unless `input_grad` is set, and that of the
+  initial state, which is assumed to need none.
 
-A FLOP is not a unit of time: what a machine makes of these numbers is measured by `packviz.bench`.
+A FLOP is not a unit of time. `packviz.bench` measures how long a machine takes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -29,11 +30,22 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import Sheet, stack
 
 
-class _Compared:
-    """What a count padded and a count packed have in common."""
+@dataclass(frozen=True)
+class Work:
+    """FLOPs of one kind, padded and packed.
+
+    Attributes:
+        padded: the FLOPs of the padded batch; or an array with those of each time step or sequence.
+        packed: the FLOPs of the packed batch, in the same form.
+        per_step: a `Work` with `(T,)` FLOPs, one number for each time step of the padded batch. It is `None` if the
+            count is a sum over several batches.
+        per_sequence: a `Work` with `(B,)` FLOPs, one number for each sequence, in the caller's order; or `None`.
+    """
 
     padded: Any
     packed: Any
+    per_step: Any = None
+    per_sequence: Any = None
 
     @property
     def saved(self) -> Any:
@@ -42,126 +54,63 @@ class _Compared:
 
     @property
     def ratio(self) -> Any:
-        """`packed / padded`."""
+        """The ratio `packed / padded`."""
         return self.packed / self.padded
 
 
-@dataclass(frozen=True)
-class Both(_Compared):
-    """FLOPs padded and packed: one number for several batches, or one for each time step or sequence of a batch.
+@dataclass(frozen=True, repr=False)
+class FlopCount(Drawing):
+    """The FLOPs of an RNN, padded and packed, on one batch, or summed over several, such as those of an epoch.
 
     Attributes:
-        padded: a number, `(T,)` or `(B,)`.
-        packed: the same shape.
+        spec: the sizes of the RNN.
+        layouts: the layout of each batch.
+        input_grad: whether `backward` includes the gradient of `x`.
     """
 
-    padded: Any
-    packed: Any
+    spec: Spec
+    layouts: tuple[Layout, ...]
+    input_grad: bool = False
 
+    @property
+    def layout(self) -> Layout:
+        """The layout of the batch, or of the first of several."""
+        return self.layouts[0]
 
-@dataclass(frozen=True)
-class Work(_Compared):
-    """The FLOPs of one kind on one batch.
-
-    Attributes:
-        per_step: for each of the `T` time steps of the padded batch.
-        per_sequence: for each of the `B` sequences, in the caller's order.
-    """
-
-    per_step: Both
-    per_sequence: Both
+    @property
+    def batches(self) -> tuple[FlopCount, ...]:
+        """The counts of each batch."""
+        return tuple(FlopCount(self.spec, (layout,), self.input_grad) for layout in self.layouts)
 
     @property
     def padded(self) -> int:
-        """FLOPs of the padded batch."""
-        return sum(self.per_sequence.padded.tolist())
-
-    @property
-    def packed(self) -> int:
-        """FLOPs of the packed batch."""
-        return sum(self.per_sequence.packed.tolist())
-
-
-class _Counted(_Compared, Drawing):
-    """Counts of all kinds as a table and as bars. `padded`, `packed` and so on are GEMM FLOPs of a forward pass."""
-
-    spec: Any
-    input_grad: Any
-    forward: Any
-    backward: Any
-    training: Any
-    elementwise: Any
-
-    @property
-    def padded(self) -> int:
-        """GEMM FLOPs of a forward pass over the padded batch, or over all of them."""
+        """GEMM FLOPs of a forward pass over the padded batches."""
         return int(self.forward.padded)
 
     @property
     def packed(self) -> int:
-        """GEMM FLOPs of a forward pass over the packed batch, or over all of them."""
+        """GEMM FLOPs of a forward pass over the packed batches."""
         return int(self.forward.packed)
 
-    def rows(self) -> dict[str, Any]:
-        """The rows of the table by name. The last one counts no GEMM FLOPs, and is no part of the others."""
-        gradient = " (and x)" if self.input_grad else ""
-        return {
-            "forward": self.forward,
-            f"backward{gradient}": self.backward,
-            "forward + backward": self.training,
-            "element-wise, forward": self.elementwise,
-        }
-
-    def to_text(self) -> str:
-        """The counts as a table."""
-        rows = [["GEMM FLOPs", "padded", "packed", "saved", ""]]
-        for name, work in self.rows().items():
-            counts = [f"{n:,}" for n in (work.padded, work.packed, work.saved)]
-            rows.append([name, *counts, text.percent(work.saved, work.padded)])
-        return "\n".join([self.headline(), "", *text.table(rows)])
-
-    def sheet(self, theme: str) -> Sheet:
-        """The counts as bars."""
-        return stack(self.headline(), self.drawings(theme), theme)
-
-    def headline(self) -> str:
-        """The RNN and what it runs on, in one sentence."""
-        each = text.count(self.spec.gemm_per_cell, "GEMM FLOP")
-        return f"{self.spec}: {each} per cell. {self._batch()}."
-
-    def _batch(self) -> str:
-        raise NotImplementedError
-
-    def drawings(self, theme: str) -> list[Sheet]:
-        """The parts of the picture."""
-        share = text.percent(self.forward.saved, self.forward.padded)
-        totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
-        return [bars.totals(f"Packing leaves out {share} of the forward FLOPs", totals, theme)]
-
-
-@dataclass(frozen=True, repr=False)
-class FlopCount(_Counted):
-    """The FLOPs of an RNN on a batch, padded and packed. `padded`, `packed` and so on are GEMM FLOPs, forward.
-
-    Attributes:
-        spec: the RNN.
-        layout: the batch.
-        input_grad: whether `backward` computes the gradient of `x`.
-    """
-
-    spec: Spec
-    layout: Layout
-    input_grad: bool = False
+    @property
+    def saved(self) -> int:
+        """GEMM FLOPs that packing leaves out of a forward pass: `padded - packed`."""
+        return int(self.forward.saved)
 
     @property
-    def per_step(self) -> Both:
-        """`(T,)` GEMM FLOPs of a forward pass at each time step."""
-        return self.forward.per_step
+    def ratio(self) -> float:
+        """The ratio `packed / padded` of the sums over all batches."""
+        return float(self.forward.ratio)
 
     @property
-    def per_sequence(self) -> Both:
-        """`(B,)` GEMM FLOPs of a forward pass for each sequence."""
-        return self.forward.per_sequence
+    def per_step(self) -> Work:
+        """`(T,)` GEMM FLOPs of a forward pass at each time step of a single batch."""
+        return self.forward.per_step  # type: ignore[no-any-return]
+
+    @property
+    def per_sequence(self) -> Work:
+        """`(B,)` GEMM FLOPs of a forward pass for each sequence of a single batch."""
+        return self.forward.per_sequence  # type: ignore[no-any-return]
 
     @cached_property
     def forward(self) -> Work:
@@ -184,27 +133,55 @@ class FlopCount(_Counted):
         each, first = self._gradients
         return self._work(self.spec.gemm_per_cell + each, first)
 
+    def rows(self) -> dict[str, Work]:
+        """Returns the rows of the table by name. The last one counts no GEMM FLOPs and is not part of the others."""
+        gradient = " (and x)" if self.input_grad else ""
+        return {
+            "forward": self.forward,
+            f"backward{gradient}": self.backward,
+            "forward + backward": self.training,
+            "element-wise, forward": self.elementwise,
+        }
+
+    def headline(self) -> str:
+        """Returns the RNN and the batches that it runs on, in one sentence."""
+        each = text.count(self.spec.gemm_per_cell, "GEMM FLOP")
+        if len(self.layouts) == 1:
+            batch = text.summary(self.layout).split(" (")[0]
+        else:
+            cells, real = (sum(getattr(one, name) for one in self.layouts) for name in ("n_cells", "n_valid"))
+            many = text.count(len(self.layouts), "batch", "batches")
+            batch = f"{many}: {cells:,} cells, {real:,} real, {cells - real:,} padding"
+        return f"{self.spec}: {each} per cell. {batch}."
+
     def to_text(self) -> str:
-        """The counts as a table, then the forward pass by time step and by sequence."""
-        steps, sequences = self.per_step, self.per_sequence
-        return "\n".join(
-            [
-                super().to_text(),
+        """Returns the counts as a table. For a single batch, the forward pass by time step and by sequence follows."""
+        rows = [["GEMM FLOPs", "padded", "packed", "saved", ""]]
+        for name, work in self.rows().items():
+            counts = [f"{n:,}" for n in (work.padded, work.packed, work.saved)]
+            rows.append([name, *counts, text.percent(work.saved, work.padded)])
+        lines = [self.headline(), "", *text.table(rows)]
+        if steps := self.per_step:
+            each = self.per_sequence
+            lines += [
                 "",
                 f"forward, per time step: padded {steps.padded[0]:,} at each; packed {text.numbers(steps.packed)}",
-                f"forward, per sequence:  padded {sequences.padded[0]:,} for each;"
-                f" packed {text.numbers(sequences.packed)}",
+                f"forward, per sequence:  padded {each.padded[0]:,} for each; packed {text.numbers(each.packed)}",
             ]
-        )
+        return "\n".join(lines)
 
-    def _batch(self) -> str:
-        return text.summary(self.layout).split(" (")[0]
+    def sheet(self, theme: str) -> Sheet:
+        """Draws the counts as bars."""
+        return stack(self.headline(), self.drawings(theme), theme)
 
     def drawings(self, theme: str) -> list[Sheet]:
-        """The parts of the picture: each count, and each time step of a forward pass."""
-        both = self.per_step
-        by_step = bars.steps("GEMM FLOPs at each time step, forward", both.packed, both.padded, theme)
-        return [*super().drawings(theme), by_step]
+        """Draws the parts of the picture: each count and, for a single batch, each time step of a forward pass."""
+        share = text.percent(self.saved, self.padded)
+        totals = {name: (work.packed, work.saved) for name, work in self.rows().items()}
+        sheets = [bars.totals(f"Packing leaves out {share} of the forward FLOPs", totals, theme)]
+        if both := self.per_step:
+            sheets.append(bars.steps("GEMM FLOPs at each time step, forward", both.packed, both.padded, theme))
+        return sheets
 
     @property
     def _gradients(self) -> tuple[int, int]:
@@ -214,72 +191,46 @@ class FlopCount(_Counted):
         return 2 * spec.gemm_per_cell - to_x, -sum(state for _, state, _ in spec.products)
 
     def _work(self, each: int, first: int = 0) -> Work:
-        """Returns the FLOPs if each computed cell takes so many, and each read of an initial state `first` more.
+        """Returns the FLOPs if each computed cell takes `each` FLOPs, and each read of an initial state `first` more.
 
-        Packed, a reverse direction starts with the longest sequences; those that join later are joined to a state
+        Packed, a reverse direction starts with the longest sequences. Those that join later are concatenated to a state
         that does need a gradient, and ATen computes it for all rows alike.
         """
-        layout = self.layout
-        batch, end = layout.batch_size, layout.batch_sizes.size
-        steps = np.full((2, layout.max_len), batch * each)
-        steps[1] = np.pad(layout.batch_sizes, (0, layout.max_len - end)) * each
-        sequences = np.stack([np.full(batch, layout.max_len), layout.lengths]) * each + first
-        steps[:, 0] += batch * first
-        if self.spec.bidirectional:
-            longest = layout.lengths == end
-            steps[0, -1] += batch * first
-            steps[1, end - 1] += longest.sum() * first
-            sequences += np.stack([np.ones(batch, dtype=np.int64), longest]) * first
-        return Work(Both(*frozen(steps)), Both(*frozen(sequences)))
+        counts = []
+        for layout in self.layouts:
+            batch, end = layout.batch_size, layout.batch_sizes.size
+            steps = np.full((2, layout.max_len), batch * each)
+            steps[1] = np.pad(layout.batch_sizes, (0, layout.max_len - end)) * each
+            sequences = np.stack([np.full(batch, layout.max_len), layout.lengths]) * each + first
+            steps[:, 0] += batch * first
+            if self.spec.bidirectional:
+                longest = layout.lengths == end
+                steps[0, -1] += batch * first
+                steps[1, end - 1] += longest.sum() * first
+                sequences += np.stack([np.ones(batch, dtype=np.int64), longest]) * first
+            counts.append((steps, sequences))
+        totals = [sum(sum(sequences[side].tolist()) for _, sequences in counts) for side in (0, 1)]
+        return Work(*totals, *(Work(*frozen(one)) for one in counts[0] if len(counts) == 1))
 
 
-@dataclass(frozen=True, repr=False)
-class FlopCounts(_Counted):
-    """The FLOPs of an RNN on several batches, such as an epoch. Every count is the sum over the batches.
-
-    Attributes:
-        batches: The counts of each batch.
-    """
-
-    batches: tuple[FlopCount, ...]
-
-    def __post_init__(self) -> None:
-        for name in ("spec", "input_grad"):
-            object.__setattr__(self, name, getattr(self.batches[0], name))
-        for name in ("forward", "backward", "training", "elementwise"):
-            counts = [getattr(batch, name) for batch in self.batches]
-            total = Both(sum(count.padded for count in counts), sum(count.packed for count in counts))
-            object.__setattr__(self, name, total)
-
-    def _batch(self) -> str:
-        layouts = [batch.layout for batch in self.batches]
-        cells, real = sum(layout.n_cells for layout in layouts), sum(layout.n_valid for layout in layouts)
-        many = text.count(len(layouts), "batch", "batches")
-        return f"{many}: {cells:,} cells, {real:,} real, {cells - real:,} padding"
-
-
-@overload
-def flops(rnn: Any, lengths: list[Layout], *, input_grad: bool = False) -> FlopCounts: ...
-@overload
-def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount: ...
-def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount | FlopCounts:
+def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount:
     """Counts the FLOPs of an RNN on a batch, padded and packed.
 
-    Source of the formulas: FLOPs of a product `(m, k) · (k, n)` are `2 · m · n · k`; per cell and direction that is
-    `2 · G · H · (I + H)` with `G` gates (`2 · G · H · (I + P) + 2 · H · P` with a projection), where deeper layers read
-    `I = D · H` (or `D · P`) inputs. The conventions are those of `packviz.count.flops`.
+    A product `(m, k) · (k, n)` takes `2 · m · n · k` FLOPs. Per cell and direction, that makes `2 · G · H · (I + H)`
+    with `G` gates, or `2 · G · H · (I + P) + 2 · H · P` with a projection. Deeper layers have `I = D · H` (or `D · P`)
+    inputs. The docstring of `packviz.count.flops` states the conventions.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, or a `Spec`.
-        lengths: `(B,)` the real time steps of each sequence; or a `Layout`, whose `max_len` is the padded width. A list
-            of such lengths or layouts stands for several batches, such as those of an epoch.
-        input_grad: whether the backward pass also computes the gradient of `x`, as it must when layers with parameters
-            (an embedding, say) come before the RNN.
+        lengths: `(B,)` the number of real time steps of each sequence; or a `Layout`, whose `max_len` is the padded
+            width. A list of such lengths or layouts stands for several batches, such as those of an epoch.
+        input_grad: whether the backward pass also computes the gradient of `x`, as it must if layers with parameters,
+            such as an embedding, come before the RNN.
 
     Returns:
-        A `FlopCount`: `.padded`, `.packed`, `.saved` and `.ratio`, which is packed / padded; `.per_step`,
-        `.per_sequence`; `.forward`, `.backward`, `.training`, and `.elementwise`. For several batches a `FlopCounts`,
-        whose numbers are sums over its `.batches`: its `.ratio` is that of the sums, not the mean of the ratios.
+        A `FlopCount` with `.padded`, `.packed`, `.saved` and `.ratio` (packed / padded); `.forward`, `.backward`,
+        `.training` and `.elementwise`; and, for a single batch, `.per_step` and `.per_sequence`. For several batches,
+        all numbers are sums over its `.batches`, so its `.ratio` is that of the sums, not the mean of the ratios.
 
     Raises:
         TypeError: `rnn` is not an RNN.
@@ -291,7 +242,6 @@ def flops(rnn: Any, lengths: Any, *, input_grad: bool = False) -> FlopCount | Fl
         >>> counted.padded, counted.packed
         (8400, 5600)
     """
-    spec = Spec.of(rnn)
-    if isinstance(lengths, (list, tuple)) and any(isinstance(one, Layout) or np.ndim(one) == 1 for one in lengths):
-        return FlopCounts(tuple(FlopCount(spec, Layout(batch), input_grad) for batch in lengths))
-    return FlopCount(spec, Layout(lengths), input_grad)
+    listed = isinstance(lengths, (list, tuple))
+    several = listed and any(isinstance(one, Layout) or np.ndim(one) == 1 for one in lengths)
+    return FlopCount(Spec.of(rnn), tuple(map(Layout, lengths if several else [lengths])), input_grad)

@@ -1,16 +1,16 @@
-"""Counting what torch does: operators, the kernels inside them, the bytes they write, and autograd's own nodes.
+"""Counts what torch does: operators, the kernels inside them, the bytes they write, and the nodes of autograd.
 
-The convention, in full:
+The convention:
 
 - An **operator** counts if it fills memory. Views (a slice, a transpose) and bare allocations (`empty`) fill nothing.
-- Its **bytes** are those of the tensors it fills, each once: its new results, or what it changes in place. Reads do not
-  count, nor does memory that an operator uses on the way and drops.
-- Its **kernels** are the fills that it consists of: `slice_backward` is one operator that fills one tensor with two
-  kernels, zeros first and then the slice. What cannot be looked into (a fused kernel) is one. On CUDA the kernels are
-  those that the GPU ran.
+- Its **bytes** are those of the tensors that it fills: its new results, or what it changes in place. Each tensor counts
+  once. Reads do not count, and neither does temporary memory.
+- Its **kernels** are the fills that it consists of. For example, `slice_backward` is one operator that fills one tensor
+  with two kernels: first zeros, then the slice. An operator that cannot be looked into (a fused kernel) counts as one
+  kernel. On CUDA, the kernels are those that the GPU ran.
 
-Nothing here is a time, and nothing depends on the machine. Counting changes one thing: where gradients meet, autograd
-adds them up in a new tensor (`add`) while a mode watches, and else in place (`add_`). Kernels and bytes are the same.
+Nothing here is a time, and no count depends on the machine. Counting changes one thing: where gradients meet, autograd
+adds them in a new tensor (`add`) while a mode watches, and otherwise in place (`add_`). Kernels and bytes are the same.
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import Node
+from torch.autograd import graph
 
+from packviz.draw.graphs import Node
 from packviz.ops import private
 
 Result = TypeVar("Result")
 
 
 class Operator(NamedTuple):
-    """An operator that filled memory; or several of the same name, added up.
+    """An operator that filled memory, or the sum over several with the same name.
 
     Attributes:
-        name: as ATen has it.
-        calls: how often it was called.
-        kernels: how many fills it consists of.
-        bytes: how much it filled.
+        name: the name in ATen.
+        calls: number of calls.
+        kernels: number of fills.
+        bytes: bytes that were filled.
     """
 
     name: str
@@ -47,19 +48,18 @@ class Operator(NamedTuple):
     bytes: int
 
 
-class Counting(private.OperatorMode):  # type: ignore[misc]
-    """Counts every operator that is called under it.
+class _Counting(private.operator_mode()):  # type: ignore[misc]
+    """Counts every operator that is called while the mode is on.
 
-    Autograd runs CPU work in the thread that asks for it, where a mode sees it; for other devices in threads of their
-    own, so run `backward` under `torch.autograd.set_multithreading_enabled(False)`.
+    Autograd runs the work of a CPU in the calling thread, where a mode sees it, and that of other devices in threads
+    of its own. So run `backward` under `torch.autograd.set_multithreading_enabled(False)`.
 
     Attributes:
-        calls: the operators in order, each with what `during` was then.
-        during: whatever the caller wants to find beside an operator.
+        calls: the operators in order, each with the value that `during` had at the call.
+        during: set by the caller, to find it beside an operator.
     """
 
     def __init__(self) -> None:
-        """Starts at nothing."""
         super().__init__()
         self.calls: list[tuple[Operator, Any]] = []
         self.during: Any = None
@@ -67,7 +67,6 @@ class Counting(private.OperatorMode):  # type: ignore[misc]
         self._kernels = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs an operator, looks into it where that can be done, and counts it."""
         kwargs, kind = kwargs or {}, _kind(func)
         before, self._kernels = self._kernels, 0
         self._open.append(func)
@@ -84,101 +83,78 @@ class Counting(private.OperatorMode):  # type: ignore[misc]
         return result
 
     def _run(self, func: Any, kind: _Kind, args: Any, kwargs: Any) -> Any:
+        """Runs an operator, with the mode on for the operators that it calls, if that is possible."""
         if kind.consists_of_others and func not in self._open[:-1]:
             place = next((a for a in (*args, *kwargs.values()) if isinstance(a, (Tensor, torch.device))), None)
             device = place.device.type if isinstance(place, Tensor) else place.type if place else "cpu"
             if device in ("cpu", "meta"):
-                with self:  # a mode is off while it is asked; on again, it sees what the operator itself calls
+                with self:  # a mode is off while it handles a call
                     return private.run_inside(func, device, args, kwargs)
         return func(*args, **kwargs)
 
 
-def observe(call: Callable[[Counting], Result], device: torch.device) -> tuple[Result, Counting, int]:
-    """Makes a call and counts.
+def observe(
+    call: Callable[[_Counting], Result], device: torch.device
+) -> tuple[Result, list[tuple[Operator, Any]], int]:
+    """Makes a call and counts its operators.
 
     Args:
-        call: is given the `Counting` that it runs under.
-        device: where its work is done.
+        call: takes the mode that counts; its attribute `during` is noted beside every operator.
+        device: the device on which the call does its work.
 
     Returns:
-        What it returned, the operators, and how many kernels they are.
+        The result of the call, the operators in order, each with its `during`, and the number of kernels.
     """
-    counting = Counting()
+    counting = _Counting()
     if device.type != "cuda":
         with counting:
             result = call(counting)
-        return result, counting, sum(operator.kernels for operator, _ in counting.calls)
+        return result, counting.calls, sum(operator.kernels for operator, _ in counting.calls)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
         with counting:
             result = call(counting)
         torch.cuda.synchronize(device)
-    return result, counting, sum(str(event.device_type).endswith("CUDA") for event in seen.events() or ())
+    return result, counting.calls, sum(str(event.device_type).endswith("CUDA") for event in seen.events() or ())
 
 
-def added_up(operators: Iterable[Operator]) -> list[Operator]:
-    """One `Operator` per name, in the order in which the names come first."""
-    sums: dict[str, Operator] = {}
-    for one in operators:
-        before = sums.get(one.name, Operator(one.name, 0, 0, 0))
-        sums[one.name] = Operator(one.name, *map(sum, zip(before[1:], one[1:], strict=True)))
-    return list(sums.values())
-
-
-@dataclass(frozen=True)
-class Step:
-    """An autograd node, as the backward pass ran it.
-
-    Attributes:
-        name: as autograd calls it, without namespace and number: `CopySlices`, `SliceBackward`.
-        operators: those that filled memory, in order. Where several gradients meet at a node, adding them up comes
-            first.
-        next: where the nodes that it hands gradients to are among the steps; none where nobody needs one.
-    """
-
-    name: str
-    operators: tuple[Operator, ...]
-    next: tuple[int | None, ...]
-
-
-def backward(output: Tensor, gradient: Tensor) -> tuple[tuple[Step, ...], tuple[Operator, ...], int]:
+def backward(output: Tensor, gradient: Tensor) -> tuple[tuple[Node, ...], tuple[Operator, ...], int]:
     """Runs the backward pass from `output`, and counts node by node.
 
     Returns:
-        The nodes, breadth first from the output; all operators in order; and how many kernels they are.
+        The autograd nodes, breadth first from the output; all operators in order; and the number of kernels. If several
+        gradients meet at a node, the operators that add them are the first ones of the node.
     """
     nodes = walk(output)
     place = {node: i for i, node in enumerate(nodes)}
     following = [tuple(place[after] if after else None for after, _ in node.next_functions) for node in nodes]
     arriving = Counter(i for others in following for i in others)
-    # Between two nodes autograd itself adds up gradients, as soon as the second one for the same node is there.
+    # Between two nodes, autograd itself adds gradients, as soon as the second one for the same node has arrived.
     adds_for = [next((i for i in others if i is not None and arriving[i] > 1), None) for others in following]
 
-    def run(counting: Counting) -> None:
+    def run(counting: _Counting) -> None:
         def during(i: int | None) -> Callable[..., None]:
             return lambda *gradients: setattr(counting, "during", i)
 
         for i, node in enumerate(nodes):
             node.register_prehook(during(i))
             node.register_hook(during(adds_for[i]))
-        # In this thread: a mode does not see what others do. (The work of CPUs is done here in any case.)
         with torch.autograd.set_multithreading_enabled(False):
             torch.autograd.backward(output, gradient)
 
-    _, counting, kernels = observe(run, output.device)
-    did: list[list[Operator]] = [[] for _ in nodes]
-    for operator, i in counting.calls:
-        if i is not None:
-            did[i].append(operator)
+    _, calls, kernels = observe(run, output.device)
+    did: dict[int | None, list[tuple[str, int]]] = {}
+    for operator, i in calls:
+        did.setdefault(i, []).append((operator.name, operator.bytes))
     names = (re.sub(r".*::|\d+$", "", node.name()) for node in nodes)
-    steps = tuple(map(Step, names, map(tuple, did), following))
-    return steps, tuple(operator for operator, _ in counting.calls), kernels
+    steps = tuple(Node(name, tuple(did.get(i, ())), following[i]) for i, name in enumerate(names))
+    return steps, tuple(operator for operator, _ in calls), kernels
 
 
-def walk(output: Tensor) -> list[Node]:
-    """The autograd nodes behind a tensor, breadth first."""
+def walk(output: Tensor) -> list[graph.Node]:
+    """Returns the autograd nodes behind a tensor, breadth first."""
     order = [output.grad_fn] if output.grad_fn else []
     seen = set(order)
-    for node in order:  # which grows meanwhile
+    for node in order:  # grows meanwhile
         for after, _ in node.next_functions:
             if after is not None and after not in seen:
                 seen.add(after)
@@ -188,13 +164,13 @@ def walk(output: Tensor) -> list[Node]:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What an operator's schema says of it.
+    """The properties of an operator that follow from its schema.
 
     Attributes:
-        name: without namespace and overload.
-        writes: the arguments that it changes, each by its place and its name.
+        name: its name without namespace and overload.
+        writes: the arguments that it changes, each as position and name.
         allocates: whether it makes tensors and leaves them empty.
-        consists_of_others: whether it makes something new, and is written in terms of other operators.
+        consists_of_others: whether it makes a new tensor and is composed of other operators.
     """
 
     name: str
@@ -203,12 +179,12 @@ class _Kind:
     consists_of_others: bool
 
     def filled(self, args: Any, kwargs: Any, result: Any) -> list[Tensor]:
-        """The tensors that a call has written to."""
+        """Returns the tensors that a call has written to."""
         if self.writes:
             return list(_tensors([kwargs[name] if name in kwargs else args[i] for i, name in self.writes]))
         if self.allocates:
             return []
-        # Not by the schema alone: unsafe_split, say, gives views and declares none.
+        # The schema alone does not tell: unsafe_split, for example, returns views and declares none.
         old = {private.storage(t) for t in _tensors((*args, *kwargs.values()))}
         return [t for t in _tensors(result) if private.storage(t) not in old]
 
@@ -224,7 +200,7 @@ def _kind(func: Any) -> _Kind:
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
-    """Those of an operator's arguments or results."""
+    """Yields the tensors among the arguments or results of an operator."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, (list, tuple)):

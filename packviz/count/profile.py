@@ -1,7 +1,7 @@
-"""What packing, padding and a packed RNN make torch do: operators, kernels, autograd nodes and bytes, forward and back.
+"""Counts what packing, padding and RNNs make torch do, forward and backward: operators, kernels, nodes and bytes.
 
-Counted while torch does it, never derived by formula; `packviz.count.operators` states the convention. Counts do not
-depend on the machine, but on torch: another release may have another algorithm, and is counted as it is.
+The counts are taken while torch works, and never derived by a formula. `packviz.count.operators` states the convention.
+They do not depend on the machine, but they depend on torch, because another release may have another algorithm.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import PackedSequence
 from packviz.core.fit import exponent as exponent
 from packviz.core.has_text import HasText
 from packviz.core.layout import Layout
-from packviz.count.operators import Operator, Step, added_up, backward, observe
+from packviz.count.operators import Operator, backward, observe
 from packviz.draw.graphs import Graph, Node
 from packviz.draw.quantities import whole_percent
 from packviz.draw.table import Table, Tabled
@@ -33,11 +33,11 @@ _FORMULA = re.compile("PackPadded|PadPacked")
 
 @dataclass(frozen=True, repr=False)
 class Tally(Tabled):
-    """What one pass did.
+    """The operators of one pass.
 
     Attributes:
-        operators: every one that filled memory, in order.
-        kernels: how many fills they consist of; on CUDA, how many kernels the GPU ran.
+        operators: every operator that filled memory, in order.
+        kernels: number of fills that they consist of; on CUDA, the number of kernels that the GPU ran.
     """
 
     operators: tuple[Operator, ...]
@@ -45,16 +45,20 @@ class Tally(Tabled):
 
     @property
     def bytes(self) -> int:
-        """How much they filled."""
+        """The bytes that all operators filled."""
         return sum(operator.bytes for operator in self.operators)
 
     def by_name(self) -> list[Operator]:
-        """The operators added up by name, the most bytes first."""
-        return sorted(added_up(self.operators), key=lambda operator: -operator.bytes)
+        """Returns the operators added up by name, the most bytes first."""
+        sums: dict[str, Operator] = {}
+        for one in self.operators:
+            before = sums.get(one.name, Operator(one.name, 0, 0, 0))
+            sums[one.name] = Operator(one.name, *map(sum, zip(before[1:], one[1:], strict=True)))
+        return sorted(sums.values(), key=lambda operator: -operator.bytes)
 
     @property
     def table(self) -> Table:
-        """A line per name of an operator, the most bytes first."""
+        """The table with a line for each name of an operator, the most bytes first."""
         rows = [
             [o.name, f"{o.calls:,}", f"{o.kernels:,}", size(o.bytes), whole_percent(o.bytes / self.bytes)]
             for o in self.by_name()
@@ -65,67 +69,64 @@ class Tally(Tabled):
 
 @dataclass(frozen=True, repr=False)
 class Counted(HasText):
-    """What one operation did, forward and backward.
+    """The counts of one operation, forward and backward.
 
     Attributes:
-        name: of the operation.
-        forward: its forward pass.
-        backward: its backward pass, from a gradient to its output up to the gradient to its input.
-        gradient: the bytes of the gradient that comes in: of the output.
-        steps: the autograd nodes that the forward pass left behind, as the backward pass ran them. The last ones
-            collect the gradients of the input, and of an RNN's weights.
+        name: the name of the operation.
+        forward: the counts of its forward pass.
+        backward: the counts of its backward pass, from a gradient of its output to the gradient of its input.
+        gradient: the bytes of the gradient of its output.
+        steps: the autograd nodes that the forward pass left behind, with what they did in the backward pass. The last
+            ones collect the gradients of the input and, for an RNN, of the weights.
     """
 
     name: str
     forward: Tally
     backward: Tally
     gradient: int
-    steps: tuple[Step, ...]
+    steps: tuple[Node, ...]
 
     @property
     def nodes(self) -> int:
-        """How many autograd nodes."""
+        """The number of autograd nodes."""
         return len(self.steps)
 
     @property
     def formula(self) -> str | None:
-        """The autograd node of torch's derivative formula for the whole operation; none where there is no formula.
+        """The node of torch's derivative formula for the whole operation, or `None` if torch has no formula.
 
-        Without one autograd has recorded the operators that the operation is made of.
+        Without a formula, autograd records the operators that the operation is composed of.
         """
         return next((step.name for step in self.steps if _FORMULA.search(step.name)), None)
 
     @property
     def verdict(self) -> str:
-        """In words: how its backward pass comes about."""
+        """A sentence on the origin of the backward pass."""
         nodes = f"{self.nodes:,} autograd nodes"
         if self.formula:
             return f"torch has a derivative formula for {self.name}, {self.formula}: {nodes}."
-        return f"torch has no derivative formula for {self.name}; autograd has recorded what it is made of: {nodes}."
+        return f"torch has no derivative formula for {self.name}, so autograd has recorded its parts: {nodes}."
 
     def graph(self) -> Graph:
-        """The autograd nodes, to be drawn."""
+        """Returns the autograd nodes as a drawing."""
         useful = _useful(self.steps)
-        nodes = tuple(
-            Node(step.name, tuple((o.name, o.bytes) for o in step.operators), step.next, useful.get(i))
-            for i, step in enumerate(self.steps)
-        )
+        nodes = tuple(replace(step, useful=useful.get(i)) for i, step in enumerate(self.steps))
         return Graph(f"The autograd graph after {self.name}", nodes, self.gradient)
 
     def to_text(self) -> str:
-        """Both passes in one line each."""
+        """Returns one line for each pass."""
         return "\n".join(_table(self))
 
 
 @dataclass(frozen=True, repr=False)
 class Profile(HasText):
-    """What packing a batch and padding it again did.
+    """The counts of packing a batch and padding it again.
 
     Attributes:
-        layout: the batch.
+        layout: the layout of the batch.
         features: numbers per cell.
-        pack: `pack_padded_sequence`.
-        pad: `pad_packed_sequence`.
+        pack: the counts of `pack_padded_sequence`.
+        pad: the counts of `pad_packed_sequence`.
     """
 
     layout: Layout
@@ -134,7 +135,7 @@ class Profile(HasText):
     pad: Counted
 
     def to_text(self) -> str:
-        """The batch, and a line for each pass."""
+        """Returns the batch, and a line for each pass."""
         layout = self.layout
         distinct = np.unique(layout.lengths).size
         batch = f"{layout.batch_size} sequences of {layout.max_len} time steps, {self.features} features"
@@ -142,24 +143,24 @@ class Profile(HasText):
 
 
 def count(lengths: Any, features: int = 32, *, enforce_sorted: bool = True, device: Any = "cpu") -> Profile:
-    """Packs a batch of float32 and pads it again, both forward and backward, and counts.
+    """Counts what torch does to pack a batch of float32 and to pad it again, both forward and backward.
 
     Args:
-        lengths: `(B,)` the real time steps of each sequence; or a `Layout`, whose `max_len` may be larger.
-        features: numbers per cell: the batch has shape `(T, B, features)`.
-        enforce_sorted: if true, the lengths are sorted before. If false they stay in their order, and torch sorts.
-        device: where. On `"meta"` tensors have shapes and no data: the counts are the same, and large ones take no
-            time and no memory. It cannot sort.
+        lengths: `(B,)` the number of real time steps of each sequence; or a `Layout`, whose `max_len` may be greater.
+        features: numbers per cell. The batch has the shape `(T, B, features)`.
+        enforce_sorted: if it is true, the lengths are sorted beforehand. If it is false, torch sorts them.
+        device: the device to run on. Tensors on `"meta"` have a shape and no data, so the counts are the same and take
+            hardly any time and memory. torch cannot sort there.
 
     Raises:
-        ValueError: a length is not valid, or torch shall sort on the meta device.
+        ValueError: a length is not valid, or torch would have to sort on the meta device.
     """
     device = torch.device(device)
     layout = Layout(lengths)
     if enforce_sorted:
         layout = Layout(np.sort(layout.lengths)[::-1], layout.max_len)
     elif device.type == "meta":
-        raise ValueError("enforce_sorted is False, and tensors on the meta device have no data to sort by; use 'cpu'")
+        raise ValueError("enforce_sorted is False, but tensors on the meta device have no data to sort by; use 'cpu'")
     n = torch.tensor(layout.lengths.tolist())
     x = torch.zeros(layout.max_len, layout.batch_size, features, device=device)
     packed: Any = None
@@ -177,12 +178,12 @@ def count(lengths: Any, features: int = 32, *, enforce_sorted: bool = True, devi
 
 
 def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
-    """Runs an RNN on a batch of zeros, forward and backward, and counts. Packing and padding are left out.
+    """Counts what an RNN does on a batch of zeros, forward and backward, without packing and padding.
 
     Args:
-        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, on any device. A copy of it is run.
-        lengths: as for `count`; sorted before.
-        packed: whether it runs on the packed batch, or on the padded one.
+        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`, on any device. A copy of it runs.
+        lengths: the lengths as in `count`; they are sorted beforehand.
+        packed: whether the RNN runs on the packed batch, or on the padded one.
 
     Raises:
         ValueError: a length is not valid.
@@ -203,20 +204,20 @@ def count_rnn(rnn: nn.RNNBase, lengths: Any, *, packed: bool = True) -> Counted:
     return _counted(kind, run, torch.zeros(*shape, rnn.input_size, dtype=weight.dtype, device=weight.device))
 
 
-def _useful(steps: Sequence[Step]) -> dict[int, int]:
-    """By the number of a node in a chain of copies, the bytes of the one slice that it is there for.
+def _useful(steps: Sequence[Node]) -> dict[int, int]:
+    """Returns, for each node in a chain of copies, the bytes of the one slice that the node has to handle.
 
-    A `CopySlices` takes the gradient of its slice out of a copy of the whole; the `SliceBackward` below it puts that
-    into a tensor of zeros; where these meet they are added up, though no two of them overlap.
+    A `CopySlices` takes the gradient of its slice out of a copy of the whole, and the `SliceBackward` below it puts
+    that slice into a tensor of zeros. Where these tensors meet, they are added, although no two slices overlap.
     """
     useful: dict[int, int] = {}
     for i, step in enumerate(steps):
         if step.name == "CopySlices":
             here: int | None = i
-            taken = sum(operator.bytes for operator in step.operators if operator.name == "clone")
+            taken = sum(written for name, written in step.operators if name == "clone")
             while taken and here is not None and steps[here].next:
                 if steps[here].operators:
-                    useful[here] = min(taken, sum(operator.bytes for operator in steps[here].operators))
+                    useful[here] = min(taken, steps[here].bytes)
                 here = steps[here].next[-1]
             if taken and here is not None and steps[here].operators:
                 useful[here] = 0
@@ -225,8 +226,8 @@ def _useful(steps: Sequence[Step]) -> dict[int, int]:
 
 def _counted(name: str, call: Callable[[Tensor], Tensor], x: Tensor) -> Counted:
     x = x.detach().requires_grad_()
-    output, counting, kernels = observe(lambda counting: call(x), x.device)
-    forward = Tally(tuple(operator for operator, _ in counting.calls), kernels)
+    output, calls, kernels = observe(lambda counting: call(x), x.device)
+    forward = Tally(tuple(operator for operator, _ in calls), kernels)
     gradient = torch.zeros_like(output)
     steps, operators, kernels = backward(output, gradient)
     return Counted(name, forward, Tally(operators, kernels), gradient.nbytes, steps)

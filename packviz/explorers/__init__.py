@@ -1,4 +1,4 @@
-"""Live panels: move a control, see the picture. The only place that knows a widget.
+"""Live panels, whose picture follows their controls. Only these and the lessons use widgets.
 
 Examples:
     >>> import packviz as pv

@@ -1,8 +1,9 @@
-"""Padding on the left or the right: moved by the lengths, and what a guess from zeros does instead."""
+"""The panel of alignment: padding is moved by the lengths, or by a guess from zeros."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from packviz.core.layout import Layout
 from packviz.core.validation import SENSE_REVERSED, renamed
 from packviz.draw import text
 from packviz.draw.cells import Aligned, beside
-from packviz.explorers.lengths import LengthsField
+from packviz.explorers.lengths import lengths_field, read
 from packviz.explorers.panel import Panel, View, dropdown, row
 
 SIDES = ("right", "left")
@@ -19,14 +20,14 @@ ZEROS = ("none", "at the start", "at the end")
 
 
 class AlignExplorer(Panel):
-    """A small batch whose padding is moved by the lengths, and beside it by looking for zeros.
+    """A small batch whose padding is moved by the lengths and, next to it, by looking for zeros.
 
     Attributes:
-        typed: the lengths.
-        source_side: the side of the padding before.
+        typed: the line with the lengths.
+        source_side: the side of the padding in the batch.
         padding_side: the side of the padding in the result.
-        zeros: whether the sequences themselves hold zeros (two of them, where there is room), and where.
-        wrong_cells: how many cells the guess gets wrong in the picture.
+        zeros: the position of real zeros in the sequences, if there are any (two in each, or fewer in a short one).
+        wrong_cells: number of cells in the picture that the guess gets wrong.
     """
 
     wrong_cells: int
@@ -40,24 +41,30 @@ class AlignExplorer(Panel):
         padding_side: str = "right",
         zeros: str = ZEROS[1],
     ) -> None:
-        """Starts with these lengths, sides and zeros.
+        """Makes the panel.
+
+        Args:
+            lengths: your lengths, at most 16 sequences of 16 steps.
+            source_side: `"left"` or `"right"`.
+            padding_side: `"left"` or `"right"`.
+            zeros: one of `ZEROS`.
 
         Raises:
-            ValueError: a length is not valid, or a choice is not among those of the controls.
+            ValueError: a length is not valid, or a choice is unknown.
         """
-        self.typed = LengthsField(lengths)
+        self.typed = lengths_field(lengths)
         self.source_side = dropdown("source_side", source_side, SIDES, "padding on", width="200px")
         self.padding_side = dropdown("padding_side", padding_side, SIDES, "move it to", width="200px")
         self.zeros = dropdown("zeros", zeros, ZEROS, "real zeros", width="200px")
         super().__init__(row(self.typed, self.zeros, self.source_side, self.padding_side))
 
     def view(self) -> View:
-        """The batch as it is, moved, and guessed."""
+        """Returns the batch, and the result of both methods."""
         from torch import tensor  # noqa: PLC0415 - a second or two, paid when the first panel opens
 
         from packviz.ops.masks import align  # noqa: PLC0415
 
-        layout = self.typed.read()
+        layout = read(self.typed.value)
         if not text.is_few(layout):
             raise ValueError(f"give at most {text.FEW} sequences of at most {text.FEW} time steps")
         before, after = self.source_side.value, self.padding_side.value
@@ -66,17 +73,16 @@ class AlignExplorer(Panel):
         guess = guessed(x, after)
         self.wrong_cells = int((moved != guess).sum())
         mark = "✗" if self.wrong_cells else "✓"
-        shown = [
-            (x, before, f"x: padding on the {before}", None),
-            (moved, after, f"✓ padding on the {after}, by lengths", None),
-            (guess, after, f"{mark} guessed from zeros", moved),
-        ]
+        drawn = partial(Aligned.of, lengths=layout.lengths, batch_first=True)
         pictures = [
-            Aligned.of(cells, layout.lengths, padding_side=side, title=title, batch_first=True, like=like)
-            for cells, side, title, like in shown
+            drawn(x, padding_side=before, title=f"x: padding on the {before}"),
+            drawn(moved, padding_side=after, title=f"✓ padding on the {after}, by lengths"),
+            drawn(guess, padding_side=after, title=f"{mark} guessed from zeros", like=moved),
         ]
         wrong = text.count(self.wrong_cells, "cell")
-        summary = f"Guessed from zeros, {wrong} of {layout.n_cells} are wrong." if self.wrong_cells else _ALL_RIGHT
+        summary = f"Guessed from zeros, {wrong} of {layout.n_cells} are wrong."
+        if not self.wrong_cells:
+            summary = "Here the guess happens to be right in every cell."
         return View(
             draw=lambda theme: beside(pictures, theme),
             summary=summary,
@@ -84,11 +90,8 @@ class AlignExplorer(Panel):
         )
 
 
-_ALL_RIGHT = "Here the guess happens to be right in every cell."
-
-
 def guessed(x: Any, padding_side: str) -> Any:
-    """Rotates each row until all zeros at its ends are on one side: what code without lengths does.
+    """Rotates each row until all zeros at its ends are on one side, as code without lengths does.
 
     Args:
         x: `(B, T)` a tensor of numbers, padded with zeros.
@@ -104,7 +107,7 @@ def guessed(x: Any, padding_side: str) -> Any:
 
 
 def _batch(layout: Layout, padding_side: str, zeros: str) -> Any:
-    """`(B, T)` every sequence counts from 1, with real zeros where asked for."""
+    """Returns a batch, `(B, T)`, in which every sequence counts from 1, with real zeros at the start or the end."""
     x = np.zeros(layout.mask.shape, dtype=np.int64)
     for cells, n in zip(x, layout.lengths, strict=True):
         counted, few = np.arange(1, n + 1), min(2, n - 1)

@@ -1,4 +1,4 @@
-"""Which sequences share a batch, and which worker takes them: see the padding of each batch, and who waits."""
+"""The panel of batching: choose which sequences share a batch, and see its padding and the waiting of workers."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _TOKENS = ("works on", "waits, in tokens", "waiting")
 
 
 class BatchingExplorer(Panel):
-    """An epoch of batches from your lengths: the padding of each, and the shares of several workers.
+    """An epoch of batches from your lengths: the padding of each batch, and the shares of several workers.
 
     Attributes:
-        picker: the controls that choose the lengths; its seed chooses among shuffled batches, too.
-        batch_size: sequences per batch.
-        order: how they are put into batches.
-        window: for buckets, how many batches are sorted together.
-        workers: how many share a batch.
-        strategy: how it is dealt out to them.
+        picker: the controls that choose the lengths. Its seed also determines how batches are shuffled.
+        batch_size: number of sequences per batch.
+        order: the order in which sequences are put into batches.
+        window: number of batches that are sorted together, for buckets.
+        workers: number of workers that share a batch.
+        strategy: the way to divide a batch among workers.
         load: the `Load` of the batches in the picture.
-        tokens: `(S, W)` the tokens of each batch and worker.
+        tokens: `(S, W)` the number of tokens of each batch and worker.
     """
 
     load: Load
@@ -44,28 +44,22 @@ class BatchingExplorer(Panel):
         order: str = buckets.SHUFFLED,
         workers: int = 2,
     ) -> None:
-        """Starts with these lengths, or with a distribution.
+        """Makes the panel with your lengths or, without any, with a distribution.
 
         Args:
-            lengths: your own; at most 5,000.
-            kind: of the distribution, if there are none.
-            many: its sequences, 8 to 2,000.
-            longest: its upper end in time steps, up to 512.
-            batch_size: sequences per batch, up to 128.
-            order: one of `packviz.core.batches.ORDERS`.
-            workers: 1 to 8.
+            lengths: your lengths, at most 5,000.
+            kind: the distribution.
+            many: number of sequences of the distribution, 8 to 2,000.
+            longest: its greatest length in time steps, up to 512.
+            batch_size: number of sequences per batch, up to 128.
+            order: one of `packviz.batches.ORDERS`.
+            workers: number of workers, 1 to 8.
 
         Raises:
-            ValueError: a length is not valid, a number is out of range, or there is no such kind or order.
+            ValueError: a length is not valid, a number is out of its range, or `kind` or `order` is unknown.
         """
-        self.picker = LengthsPicker(
-            (12, 3, 7, 4, 9, 2, 8, 5) if lengths is None else lengths,
-            kind if lengths is None else TYPED,
-            many=many,
-            longest=longest,
-            sizes=(8, 2000),
-            most=MOST,
-        )
+        kind = kind if lengths is None else TYPED
+        self.picker = LengthsPicker(lengths, kind, many=many, longest=longest, sizes=(8, 2000), most=MOST)
         self.batch_size = slider("batch size", batch_size, 1, 128)
         self.order = dropdown("order", order, ORDERS, "batches")
         several = -(-(many if lengths is None else len(lengths)) // batch_size)
@@ -75,11 +69,11 @@ class BatchingExplorer(Panel):
         super().__init__(self.picker, row(self.order, self.batch_size, self.window), row(self.strategy, self.workers))
 
     def view(self) -> View:
-        """The batches of an epoch, and the workers' shares."""
+        """Returns the batches of an epoch, and the shares of the workers."""
         n = self.picker.lengths().lengths
         order, seed = self.order.value, self.picker.seed.value
         several = n.size > self.batch_size.value and bool(n.min() < n.max())
-        if several:  # moves the slider if it stood beyond
+        if several:  # moves the slider back if it is beyond the range
             self.window.max = min(buckets.WINDOW, -(-n.size // self.batch_size.value))
         show(self.window, order == BUCKETED and several)
         show(self.picker.seed, (order in (buckets.SHUFFLED, BUCKETED) and several) or self.picker.is_random)
@@ -88,20 +82,20 @@ class BatchingExplorer(Panel):
         self.load = load = Load.of(n, groups)
         self.tokens = tokens = buckets.tokens(n, groups, self.workers.value, self.strategy.value)
         own = tokens.sum(axis=0)
-        idle = tokens.max(axis=1).sum() - own  # what the slowest has in each step beyond theirs
+        idle = tokens.max(axis=1).sum() - own  # the tokens by which the slowest worker of each step exceeds the others
         shares = {f"worker {i}": pair for i, pair in enumerate(zip(own.tolist(), idle.tolist(), strict=True))}
         epoch = f"{text.count(n.size, 'sequence')} in {text.count(len(groups), 'batch', 'batches')}"
         cells = int(load.cells.sum())
         wasted = text.percent(load.padding, cells)
         summary = f"{epoch} ({order}): {cells:,} cells, {load.padding:,} padding ({wasted})."
         if self.workers.value > 1:
-            share = f"{100 * buckets.idle(tokens):.3g} % of the time, if time goes with tokens"
+            share = f"{100 * buckets.idle(tokens):.3g} % of the time, if time is proportional to tokens"
             summary += f" {self.workers.value} workers ({self.strategy.value}) wait {share}."
 
         def draw(theme: str) -> Sheet:
             drawings = [bars.steps("Cells of each batch", load.real, load.cells, theme, _CELLS, "batch")]
             if len(shares) > 1:
-                title = "Tokens of each worker, and tokens it waits for the slowest"
+                title = "Tokens of each worker, and tokens of waiting for the slowest"
                 drawings.append(bars.totals(title, shares, theme, _TOKENS))
             return stack(f"An epoch: {epoch}", drawings, theme)
 

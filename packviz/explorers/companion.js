@@ -1,5 +1,5 @@
-// Sits unseen in a panel. Gives its controls the names and roles that a screen reader needs (ipywidgets leaves sliders
-// nameless), and tells Python whether the page is dark.
+// Shows nothing. It gives the controls of a panel the names and roles that a screen reader needs (ipywidgets leaves
+// sliders nameless), and reports to Python whether the page is dark.
 const PLAY = ["play or pause", "stop", "repeat"]; // the buttons of ipywidgets' Play, which show icons only
 
 function render({ model, el }) {

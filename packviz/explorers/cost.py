@@ -1,4 +1,4 @@
-"""What an RNN computes on a batch: choose lengths and an RNN, see its FLOPs."""
+"""The panel of FLOPs: choose lengths and an RNN, and see what it computes on the batch."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from packviz.core.spec import GATES, Spec
 from packviz.count.flops import FlopCount, flops
 from packviz.draw import layouts, text
 from packviz.draw.sheet import Sheet, stack
-from packviz.explorers.lengths import LengthsField
+from packviz.explorers.lengths import lengths_field, read
 from packviz.explorers.panel import Panel, View, dropdown, row, show, slider, tick
 
 
 class CostExplorer(Panel):
-    """The FLOPs of an RNN on a batch, padded and packed: in all, at each time step, and in the cells that cause them.
+    """The FLOPs of an RNN on a batch, padded and packed: in all, at each time step, and the cells that cause them.
 
     Attributes:
-        typed: the lengths.
+        typed: the line with the lengths.
         mode: the kind of RNN.
-        input_size: of the RNN.
-        hidden_size: of the RNN.
-        num_layers: of the RNN.
-        bidirectional: whether it runs in both directions.
-        proj_size: of an LSTM; 0 for no projection.
-        input_grad: whether the backward pass computes the gradient of x.
+        input_size: input size of the RNN.
+        hidden_size: hidden size of the RNN.
+        num_layers: number of layers.
+        bidirectional: whether the RNN runs in both directions.
+        proj_size: size of the projection of an LSTM; 0 for no projection.
+        input_grad: whether the backward pass computes the gradient of `x`.
         shown: the `FlopCount` in the picture.
     """
 
@@ -32,9 +32,9 @@ class CostExplorer(Panel):
     def __init__(
         self, lengths: Sequence[int] = (9, 8, 6, 4, 3, 2), mode: str = "LSTM", input_size: int = 3, hidden_size: int = 7
     ) -> None:
-        """Starts with these lengths and an RNN of one layer in one direction."""
+        """Makes the panel with these lengths, and with an RNN of one layer in one direction."""
         start = flops(Spec(mode, input_size, hidden_size), lengths)
-        self.typed = LengthsField(lengths)
+        self.typed = lengths_field(lengths)
         self.mode = dropdown("mode", start.spec.mode, [*GATES], "RNN", width="200px")
         self.input_size = slider("input_size", start.spec.input_size, 1, max(128, input_size))
         self.hidden_size = slider("hidden_size", start.spec.hidden_size, 1, max(128, hidden_size))
@@ -46,14 +46,14 @@ class CostExplorer(Panel):
         super().__init__(row(self.typed, self.mode, self.bidirectional, self.input_grad), *sizes)
 
     def view(self) -> View:
-        """The FLOPs of the chosen RNN on the chosen batch."""
+        """Returns the FLOPs of the RNN on the batch."""
         mode, hidden_size = self.mode.value, self.hidden_size.value
-        self.proj_size.max = max(hidden_size - 1, 1)  # moves the slider if it stood beyond
+        self.proj_size.max = max(hidden_size - 1, 1)  # moves the slider back if it is beyond the range
         may_project = mode == "LSTM" and hidden_size > 1
         show(self.proj_size, may_project)
         sizes = self.input_size.value, hidden_size, self.num_layers.value
         spec = Spec(mode, *sizes, self.bidirectional.value, self.proj_size.value if may_project else 0)
-        layout = self.typed.read()
+        layout = read(self.typed.value)
         self.shown = count = flops(spec, layout, input_grad=self.input_grad.value)
         saved = text.percent(count.saved, count.padded)
 

@@ -1,4 +1,4 @@
-"""What the backward pass goes through: choose time steps and distinct lengths, see the autograd graph, counted live."""
+"""The panel of the autograd graph: choose time steps and distinct lengths, and see what the backward pass writes."""
 
 from __future__ import annotations
 
@@ -20,28 +20,27 @@ OPERATIONS = {"pad_packed_sequence": "pad", "pack_padded_sequence": "pack"}
 
 
 class GraphExplorer(Panel):
-    """The autograd graph that torch records for a batch, and what its backward pass writes. Every position is counted.
+    """The autograd graph that torch records for a batch, and the bytes that its backward pass writes, counted live.
 
     Attributes:
         steps: `T`, the length of the longest sequence.
-        distinct: how many distinct lengths there are, spread from `T` down.
-        operation: of which the graph is.
-        counted: what is in the picture, as counted.
+        distinct: number of distinct lengths, spread from `T` down to 1.
+        operation: the operation that the graph belongs to.
+        counted: the counts in the picture.
     """
 
     counted: Counted
 
     def __init__(self, steps: int = 8, distinct: int = 3) -> None:
-        """Starts with so many time steps and distinct lengths.
+        """Makes the panel.
+
+        Args:
+            steps: number of time steps, up to 32.
+            distinct: number of distinct lengths, up to `steps`.
 
         Raises:
-            ValueError: they are out of the range of their sliders.
+            ValueError: a number is out of its range.
         """
-        if not 1 <= distinct <= steps <= MOST_STEPS:
-            raise ValueError(
-                f"steps is {steps} and distinct {distinct}; give at most {MOST_STEPS} steps, and at least 1 but no more"
-                " distinct lengths than steps"
-            )
         self.steps = slider("time steps T", steps, 1, MOST_STEPS)
         self.distinct = slider("distinct lengths", distinct, 1, steps)
         self.distinct.style.description_width = "110px"
@@ -49,8 +48,8 @@ class GraphExplorer(Panel):
         super().__init__(row(self.steps, self.distinct, self.operation))
 
     def view(self) -> View:
-        """The graph of the operation and the batch chosen."""
-        self.distinct.max = self.steps.value  # moves the slider if it stood beyond
+        """Returns the graph of the operation for the batch."""
+        self.distinct.max = self.steps.value  # moves the slider back if it is beyond the range
         profile = _profile(self.steps.value, self.distinct.value)
         self.counted = counted = getattr(profile, OPERATIONS[self.operation.value])
         graph, layout = counted.graph(), profile.layout
@@ -71,7 +70,7 @@ class GraphExplorer(Panel):
 
 @functools.lru_cache(512)
 def _profile(steps: int, distinct: int) -> Profile:
-    # On the meta device: the same counts, and nothing is computed.
+    # The counts on the meta device are the same, and nothing is computed.
     from packviz.count import profile  # noqa: PLC0415 - torch takes seconds to import
 
     return profile.count(spread(distinct, SEQUENCES, steps), FEATURES, device="meta")

@@ -1,42 +1,47 @@
-"""Work that takes seconds, such as a measurement, without freezing the notebook."""
+"""Runs work that takes seconds, such as a measurement, without blocking the notebook."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import ipywidgets as widgets
 
 Progress = Callable[[int, int], object]
 Stop = Callable[[], bool]
-Work = Callable[[Progress, Stop], str]
+
+_ONE_AT_A_TIME = threading.Lock()  # a measurement would slow down any other
 
 
 class Job(widgets.HBox):
-    """A button that starts the work, a progress bar, a button that stops it, and what came of it.
+    """A button that starts the work, a progress bar, a button that stops it, and a message about the result.
 
-    The button runs the work in a thread, so that the notebook stays free; `run` runs it here and now.
+    The button runs the work in a thread, so that the notebook stays responsive. `run` runs it in the calling thread.
+    One job runs at a time: a new job, or the start of another one, asks the job before it to stop, and waits for that.
 
     Attributes:
-        start: the button that starts it.
+        start: the button that starts the work.
         stop: the button that asks it to stop.
-        bar: how far it is.
-        message: what came of it.
-        complaint: why it failed; empty if it did not.
-        thread: the last one that the button started; none before that.
+        bar: the progress bar.
+        message: the result in words.
+        complaint: the error message if the work failed, else empty.
+        thread: the thread that the button started last; `None` before that.
     """
 
-    def __init__(self, description: str, work: Callable[[], Work]) -> None:
-        """Offers the work.
+    _stop_last: ClassVar[threading.Event] = threading.Event()  # asks the job that was started last to stop
+
+    def __init__(self, description: str, work: Callable[[Progress, Stop], str]) -> None:
+        """Makes the button for some work.
 
         Args:
-            description: on the button.
-            work: prepares it, before the thread is started, and returns what the thread shall do. That takes what to
-                call with the parts done and the parts in all, and what to ask whether to stop; and returns what to say
-                in the end. A `ValueError` of either is shown.
+            description: the label of the button.
+            work: called with two functions. The first takes the number of parts done and of all parts; the second
+                returns whether the work should stop. The work returns the message to show at the end. If it raises an
+                error, that is shown.
         """
-        self._prepare, self._asked = work, threading.Event()
+        self._work, self._asked = work, threading.Event()
         self.complaint = ""
         self.thread: threading.Thread | None = None
         self.start = widgets.Button(description=description, layout={"width": "auto"})
@@ -46,47 +51,32 @@ class Job(widgets.HBox):
         super().__init__([self.start, self.stop, self.bar, self.message], layout={"flex_flow": "row wrap"})
         self.start.on_click(self._begin)
         self.stop.on_click(lambda button: self._asked.set())
+        Job._stop_last.set()  # whoever runs a cell again means to replace its panel
 
     def run(self) -> str:
         """Does the work, and returns the message about it."""
+        Job._stop_last.set()
+        Job._stop_last = self._asked = stop = threading.Event()
+        self.start.disabled, self.stop.disabled, self.bar.value = True, False, 0
+        self.message.value, self.complaint = "…", ""
         try:
-            self.message.value = self._ready()(self._progress, self._asked.is_set)
+            with _ONE_AT_A_TIME:
+                self.message.value = self._work(self._progress, stop.is_set)
+        except Exception as error:
+            self.message.value = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            self.complaint = f"✗ {self.start.description}: {self.message.value}"
+            raise
         finally:
-            self._rest()
+            self.start.disabled, self.stop.disabled = False, True
         return str(self.message.value)
 
     def _begin(self, button: Any = None) -> None:
-        try:
-            work = self._ready()
-        except ValueError as error:
-            self._fail(error)
-            self._rest()
-            return
-        self.thread = threading.Thread(target=self._in_thread, args=(work,), daemon=True)
+        self.thread = threading.Thread(target=self._in_thread, daemon=True)
         self.thread.start()
 
-    def _in_thread(self, work: Work) -> None:
-        try:
-            self.message.value = work(self._progress, self._asked.is_set)
-        except Exception as error:
-            self._fail(error)
-            if not isinstance(error, ValueError):
-                raise
-        finally:
-            self._rest()
-
-    def _ready(self) -> Work:
-        self._asked.clear()
-        self.start.disabled, self.stop.disabled, self.bar.value = True, False, 0
-        self.message.value, self.complaint = "…", ""
-        return self._prepare()
+    def _in_thread(self) -> None:
+        with contextlib.suppress(ValueError):  # the message says it
+            self.run()
 
     def _progress(self, done: int, of: int) -> None:
         self.bar.max, self.bar.value = of, done
-
-    def _fail(self, error: Exception) -> None:
-        self.message.value = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        self.complaint = f"✗ {self.start.description}: {self.message.value}"
-
-    def _rest(self) -> None:
-        self.start.disabled, self.stop.disabled = False, True

@@ -1,10 +1,10 @@
-"""Where a panel's lengths come from: a line to type them in, or a choice of sliders, distribution, list and file."""
+"""The controls that choose a panel's lengths: a line of text; or sliders, a distribution, a list or a file."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import ipywidgets as widgets
 
@@ -18,44 +18,50 @@ KINDS = (*sources.DISTRIBUTIONS, ONE_BY_ONE, TYPED, FILE)
 MOST_SLIDERS = 8
 LONGEST_SLIDER = 12
 LONGEST = 512
-"""The upper end of the slider of `longest`; that of sentences ends where no sentence is longer."""
+"""The upper end of the slider *longest*. For sentences, it ends at the longest sentence."""
 MOST = 5000
-"""More sequences than this are for `packviz.core.batches` and a script, where each has to find its place."""
+"""Most sequences of a panel in which each of them is given a place."""
+MOST_CELLS = 2048
+"""Most cells of a panel that runs an RNN at every change."""
 
 
-class LengthsField(widgets.Text):
-    """A line to type a few lengths in."""
+def lengths_field(lengths: Sequence[int], **options: Any) -> widgets.Text:
+    """Returns a line of text with these lengths; `options` are those of `ipywidgets.Text`."""
+    return widgets.Text(value=_listed(require_steps(Layout(lengths))), description="lengths", **options)
 
-    def __init__(self, lengths: Sequence[int], **options: Any) -> None:
-        """Starts with these lengths; `options` are those of `ipywidgets.Text`."""
-        super().__init__(value=_listed(require_steps(Layout(lengths))), description="lengths", **options)
 
-    def read(self) -> Layout:
-        """The lengths that stand there now.
+def read(source: str | TextIO, most_cells: int | None = None) -> Layout:
+    """Reads lengths from what was typed, or from an open file.
 
-        Raises:
-            ValueError: what stands there is no list of lengths.
-        """
-        return require_steps(Layout(sources.read(io.StringIO(self.value))))
+    Raises:
+        ValueError: the text is not a list of lengths, or their padded batch has more than `most_cells` cells.
+    """
+    layout = require_steps(Layout(sources.read(io.StringIO(source) if isinstance(source, str) else source)))
+    if most_cells and layout.n_cells > most_cells:
+        raise ValueError(
+            f"these lengths make {layout.n_cells:,} cells; the panel runs an RNN at every change and takes at most"
+            f" {most_cells:,}"
+        )
+    return layout
 
 
 class LengthsPicker(widgets.VBox):
-    """The controls that choose lengths, of which only those are shown that have a say.
+    """The controls that choose lengths. Those without an effect are hidden.
 
     Attributes:
-        kind: where the lengths come from: one of `KINDS`.
-        few: the number of sequences with a slider each.
-        sliders: one per sequence.
+        kind: the source of the lengths, one of `KINDS`.
+        few: the number of sequences if each has a slider.
+        sliders: the slider of each sequence.
         many: the number of sequences of a distribution.
-        longest: its upper end, in time steps.
-        seed: chooses among random lengths.
-        typed: your own list: numbers, JSON, or a pasted CSV column.
-        upload: takes your own file, CSV or JSON.
+        longest: the greatest length of a distribution, in time steps.
+        seed: the seed of random lengths.
+        typed: your list: numbers, JSON, or a pasted CSV column.
+        upload: the button that takes your file, CSV or JSON.
     """
 
     def __init__(
         self,
-        lengths: Sequence[int],
+        lengths: Sequence[int] | None,
         kind: str | None = None,
         *,
         many: int = 64,
@@ -64,24 +70,24 @@ class LengthsPicker(widgets.VBox):
         sizes: tuple[int, int] = (1, 512),
         most: int | None = None,
     ) -> None:
-        """Starts with these lengths, or with a distribution.
+        """Makes the controls.
 
         Args:
-            lengths: your own. Up to 8 sequences of up to 12 steps get a slider each.
-            kind: start from this instead: one of `KINDS`.
-            many: sequences of a distribution.
-            longest: its upper end in time steps, up to 512.
-            seed: of a random distribution, up to 99.
+            lengths: your lengths, or `None` for an example. Up to 8 sequences of up to 12 steps have a slider each.
+            kind: one of `KINDS`. Defaults to your lengths.
+            many: the number of sequences of a distribution.
+            longest: the greatest length of a distribution, up to 512 time steps.
+            seed: the seed of random lengths, up to 99.
             sizes: the range of `many`.
-            most: how many lengths a list or a file may have.
+            most: the most lengths of a list or a file.
 
         Raises:
-            ValueError: a length is not valid, a number is out of range, or there is no such kind.
+            ValueError: a length is not valid, a number is out of its range, or `kind` is unknown.
         """
-        self._most = most
-        start = require_steps(Layout(lengths))
+        self._most, example = most, [4, 6, 8, 5, 4, 3, 7, 8]
+        start = require_steps(Layout(example if lengths is None else lengths))
         few = start.batch_size <= MOST_SLIDERS and start.max_len <= LONGEST_SLIDER
-        first = start.lengths.tolist() if few else [4, 6, 8, 5, 4, 3, 7, 8]
+        first = start.lengths.tolist() if few else example
         self.kind = dropdown("kind", kind or (ONE_BY_ONE if few else TYPED), KINDS, "lengths")
         self.few = slider("sequences", len(first), 1, MOST_SLIDERS)
         each = enumerate((first + [6] * MOST_SLIDERS)[:MOST_SLIDERS])
@@ -101,14 +107,14 @@ class LengthsPicker(widgets.VBox):
 
     @property
     def is_random(self) -> bool:
-        """Whether the seed chooses the lengths."""
+        """True if the lengths depend on the seed."""
         return self.kind.value in sources.RANDOM
 
     def lengths(self) -> Layout:
-        """The lengths that the controls say now.
+        """Returns the lengths that the controls describe.
 
         Raises:
-            ValueError: a list or a file does not hold lengths, or too many, or there is no file yet.
+            ValueError: a list or a file contains something else or too many lengths, or no file was chosen yet.
         """
         kind = self.kind.value
         self._fit_longest()
@@ -116,11 +122,10 @@ class LengthsPicker(widgets.VBox):
             return Layout([control.value for control in self.sliders[: self.few.value]])
         if kind not in (TYPED, FILE):
             return Layout(sources.DISTRIBUTIONS[kind](self.many.value, self.longest.value, self.seed.value))
-        file = io.StringIO(self.typed.value) if kind == TYPED else _uploaded(self.upload.value)
-        layout = require_steps(Layout(sources.read(file)))
+        layout = read(self.typed.value if kind == TYPED else _uploaded(self.upload.value))
         if self._most and layout.batch_size > self._most:
             many = f"there are {layout.batch_size:,} lengths; the panel takes at most {self._most:,}"
-            raise ValueError(f"{many}: see packviz.batches")
+            raise ValueError(f"{many}. For more, call packviz.batches")
         return layout
 
     def _show_controls(self, change: Any = None) -> None:
@@ -135,7 +140,7 @@ class LengthsPicker(widgets.VBox):
         show(self.upload, kind == FILE)
 
     def _fit_longest(self) -> None:
-        """Ends the slider of `longest` where more would change nothing."""
+        """Ends the slider `longest` where greater values change nothing."""
         self.longest.max = max(map(len, sentences())) if self.kind.value == "sentences" else LONGEST
 
 
@@ -144,7 +149,7 @@ def _listed(layout: Layout) -> str:
 
 
 def _uploaded(files: Sequence[Any]) -> io.TextIOWrapper:
-    """The last file that was given, opened as text."""
+    """Returns the last file that was uploaded, opened as text."""
     if not files:
         raise ValueError("no file yet; choose one with the button")
     content = io.BytesIO(files[-1]["content"])

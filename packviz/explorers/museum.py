@@ -1,4 +1,4 @@
-"""The search of the error museum: paste an error text, and see the exhibits that it belongs to."""
+"""The panel of the error museum: paste an error message, and see the exhibits that explain it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from packviz.check import museum
 from packviz.draw import palette
 from packviz.explorers.panel import Panel, View
 
-_ASK = "Paste an error text, or say in a few words what you see"
+_ASK = "Paste an error text, or describe in a few words what you see"
 _CARDS = '<div style="color:{};line-height:1.4">{}</div>'
 
 
 class MuseumExplorer(Panel):
-    """Finds exhibits by an error text, with or without its traceback, or by some words.
+    """A search for exhibits by an error message, with or without its traceback, or by some words.
 
     Attributes:
-        pasted: the text.
-        found: the exhibits in the picture, the best first, and how sure that is.
+        pasted: the field for the text.
+        found: the exhibits in the picture, the best first.
     """
 
     found: museum.Matches
 
     def __init__(self, pasted: str = "") -> None:
-        """Starts with this text."""
+        """Makes the panel with this text."""
         self.pasted = widgets.Textarea(
             value=pasted,
             description="error text",
@@ -33,7 +33,7 @@ class MuseumExplorer(Panel):
         super().__init__(self.pasted)
 
     def view(self) -> View:
-        """The cards of the exhibits that are like the text."""
+        """Returns the cards of the exhibits that match the text."""
         asked = self.pasted.value.strip()
         self.found = found = museum.explain(asked)
         summary = found.summary if asked else f"{len(museum.EXHIBITS)} exhibits."

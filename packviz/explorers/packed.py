@@ -1,75 +1,74 @@
-"""Inside a packed sequence: walk the time steps and see where every cell goes."""
+"""The panel of a packed sequence: go through the time steps and see where every cell goes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import ipywidgets as widgets
 
 from packviz.core.layout import Layout
 from packviz.draw import layouts, text
-from packviz.explorers.lengths import LengthsField
+from packviz.explorers.lengths import lengths_field, read
 from packviz.explorers.panel import Panel, View, row, slider, tick
 
 
 class PackedExplorer(Panel):
-    """A time cursor over a packed sequence: which cells step t takes, and where they land in `data`.
+    """A packed sequence: the cells that one time step takes, and their places in `data`.
 
-    The layout is read from a `PackedSequence` that torch itself has packed, so its order and complaints are torch's.
+    The layout is read from a `PackedSequence` that torch has packed, so its order and error messages are torch's.
 
     Attributes:
-        typed: the lengths.
-        t: the time step pointed at.
-        play: walks the cursor.
-        enforce_sorted: torch's switch of that name: with it on, torch refuses lengths that are not sorted.
-        mistaken: adds the order that many expect, one sequence after another.
-        indices: adds `sorted_indices` and `unsorted_indices`, each entry at its row.
+        typed: the line with the lengths.
+        t: the slider of the time step.
+        play: the button that goes through the time steps.
+        enforce_sorted: torch's option of that name. If it is on, torch refuses lengths that are not sorted.
+        mistaken: shows the order that many people expect, one sequence after another.
+        indices: shows `sorted_indices` and `unsorted_indices`, each entry in its row.
         shown: the `Layout` in the picture.
     """
 
     shown: Layout
 
     def __init__(self, lengths: Sequence[int] = (3, 5, 2, 4), *, t: int = 0) -> None:
-        """Starts with these lengths and the cursor at time step `t`."""
+        """Makes the panel.
+
+        Args:
+            lengths: your lengths.
+            t: the time step at the start.
+
+        Raises:
+            ValueError: a length is not valid, or `t` is out of its range.
+        """
         start = Layout(lengths)
         last = start.max_len - 1
-        self.typed = LengthsField(lengths)
+        self.typed = lengths_field(lengths)
         self.t = slider("time step t", t, 0, last)
         self.play = widgets.Play(value=t, min=0, max=last, interval=900, description="walk the steps")
         widgets.jslink((self.play, "value"), (self.t, "value"))
         self.enforce_sorted = tick("enforce_sorted")
         self.mistaken = tick("show the common mistake")
         self.indices = tick("show the index lists")
-        self.shown = _packed_by_torch(start, enforce_sorted=False)
-        self._asked: Any = (self.typed.value, False)
         switches = row(self.typed, self.enforce_sorted, self.mistaken, self.indices)
         super().__init__(switches, row(self.play, self.t), quiet=(self.play,))
 
     def view(self) -> View:
-        """The picture at the cursor."""
-        asked, complaint = (self.typed.value, self.enforce_sorted.value), ""
-        if asked != self._asked:
-            try:
-                self.shown = _packed_by_torch(self.typed.read(), self.enforce_sorted.value)
-            except ValueError as error:  # the cursor still walks the last good lengths
-                complaint = str(error)
-            else:
-                self._asked = asked
-                last = self.shown.max_len - 1
-                self.t.max = self.play.max = last  # moves the cursor if it stood beyond
-        layout, t, mistaken = self.shown, self.t.value, self.mistaken.value
+        """Returns the picture at the time step."""
+        self.shown = layout = _packed_by_torch(read(self.typed.value), self.enforce_sorted.value)
+        self.t.max = self.play.max = layout.max_len - 1  # moves the sliders back if they are beyond it
+        t, mistaken = self.t.value, self.mistaken.value
         shown: dict[str, Any] = {"step": t, "mistaken": mistaken, "indices": self.indices.value}
         texts = [text.at_step(layout, t), text.describe(layout)]
         if mistaken:
             texts.append(text.mistaken_order(layout, t))
         draw = partial(layouts.draw, layout, **shown)
-        return View(lambda theme: draw(theme=theme), texts[0], lambda: "\n\n".join(texts), complaint)
+        return View(lambda theme: draw(theme=theme), texts[0], lambda: "\n\n".join(texts))
 
 
+@lru_cache(8)
 def _packed_by_torch(layout: Layout, enforce_sorted: bool) -> Layout:
-    """The layout as torch packs it.
+    """Returns the layout as torch packs it.
 
     Raises:
         ValueError: torch refuses the lengths; the message is torch's.

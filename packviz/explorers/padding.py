@@ -1,4 +1,4 @@
-"""What padding costs: choose lengths, see the padded and the packed batch."""
+"""The panel of padding: choose lengths, and see the padded and the packed batch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from packviz.explorers.panel import Panel, View
 
 
 class PaddingExplorer(Panel):
-    """A batch of your choice, padded and packed, with what padding wastes.
+    """A batch of your choice, padded and packed, with the cells that padding wastes.
 
     Attributes:
         picker: the controls that choose the lengths.
@@ -29,20 +29,20 @@ class PaddingExplorer(Panel):
         longest: int = 128,
         seed: int = 0,
     ) -> None:
-        """Starts from these lengths, or from a distribution.
+        """Makes the panel with these lengths, or with a distribution.
 
         Args:
-            lengths: the lengths at the start. Up to 8 sequences of up to 12 steps get a slider each.
-            kind: start from this instead: a key of `pv.lengths.DISTRIBUTIONS` such as `"triangle"`.
-            batch_size: sequences of a distribution, up to 512.
-            longest: its upper end in time steps, up to 512.
-            seed: of a random distribution.
+            lengths: your lengths. Up to 8 sequences of up to 12 steps have a slider each.
+            kind: a distribution to start with instead, a key of `pv.lengths.DISTRIBUTIONS` such as `"triangle"`.
+            batch_size: number of sequences of the distribution, up to 512.
+            longest: its greatest length in time steps, up to 512.
+            seed: the seed of a random distribution, up to 99.
         """
         self.picker = LengthsPicker(lengths, kind, many=batch_size, longest=longest, seed=seed)
         super().__init__(self.picker)
 
     def view(self) -> View:
-        """The picture of the lengths chosen."""
+        """Returns the picture of the lengths."""
         self.shown = layout = self.picker.lengths()
         return View(
             draw=lambda theme: layouts.draw(layout, theme=theme),

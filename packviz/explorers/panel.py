@@ -1,4 +1,4 @@
-"""What every explorer is: controls above a picture, its counts, its errors and its text."""
+"""The base of all panels: controls above a picture, with its counts, its errors and its text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from packviz.explorers.job import Job
 
 
 class Companion(anywidget.AnyWidget):
-    """Unseen: names the controls for a screen reader, and tells whether the page is dark. See companion.js.
+    """An invisible widget that names the controls for screen readers and detects a dark page. See companion.js.
 
     Attributes:
         dark: whether the page around the panel is dark; `None` until a page has reported it.
@@ -38,20 +38,19 @@ class Companion(anywidget.AnyWidget):
 
 @dataclass(frozen=True)
 class View:
-    """What a panel shows: one state of its controls, drawn and in words."""
+    """The picture and the words for one state of a panel's controls."""
 
     draw: Callable[[str], Sheet | str]
-    """The picture in a theme."""
+    """Draws the picture in a theme."""
     summary: str
+    """The counts in one or two sentences."""
     describe: Callable[[], str]
-    """The picture in words."""
-    complaint: str = ""
-    """What is wrong with a control, where the rest of the panel can continue with the last good input."""
+    """Returns the picture in words."""
     kind: str = "image/svg+xml"
-    """What `draw` gives: this or `text/html`."""
+    """The MIME type of the picture: this one or `text/html`."""
 
     def svg(self, theme: str) -> str:
-        """The picture as a complete `<svg>` element, or what stands in its place."""
+        """Returns the picture as a complete `<svg>` element, or as HTML."""
         drawn = self.draw(theme)
         return drawn if isinstance(drawn, str) else drawn.svg()
 
@@ -59,18 +58,25 @@ class View:
 class Panel(widgets.VBox):
     """Controls, and the picture that follows them.
 
-    A subclass makes its controls, calls `super().__init__(…)`, and says in `view` what they show. Whatever `view`
-    raises is shown in the panel, and the last good picture stays. `view` may move a control, or change its range: the
-    panel says so for as long as the control does not stand where the reader has set it. What the panel says is in its
-    text, too.
+    A subclass makes its controls, calls `super().__init__(…)`, and returns a `View` of them from `view`. If `view`
+    raises an error, the panel shows the message, and the last good picture stays. `view` may move a control or change
+    its range. Then the panel shows a note until the control has the value that the reader has set. All messages are in
+    the text of the panel, too.
+
+    Attributes:
+        picture: the picture.
+        summary: the counts.
+        error: the error message.
+        note: the controls that were moved.
+        as_text: the button that shows the picture in words.
     """
 
     def __init__(self, *controls: widgets.Widget, quiet: Sequence[widgets.Widget] = ()) -> None:
         """Builds the panel.
 
         Args:
-            *controls: the widgets above the picture, top to bottom.
-            quiet: those among them, or in them, on whose `value` the picture does not depend.
+            *controls: the widgets above the picture, from top to bottom.
+            quiet: widgets among them, or in them, whose `value` does not change the picture.
         """
         self.picture, self.summary, self.error, self.note, self._words = (widgets.HTML() for _ in range(5))
         for name in ("picture", "summary", "error", "note"):
@@ -93,21 +99,21 @@ class Panel(widgets.VBox):
 
     @abstractmethod
     def view(self) -> View:
-        """What the controls say now.
+        """Returns the view for the values of the controls.
 
         Raises:
-            ValueError: a control holds something that cannot be shown; the message is shown to the reader.
+            ValueError: a control has a value that cannot be shown. The panel shows the message.
         """
 
     def to_text(self) -> str:
-        """What is wrong, if anything is, and the picture in words."""
+        """Returns all messages, followed by the picture in words."""
         failed = " ".join(child.complaint for child in _within(self.children) if isinstance(child, Job))
         picture = self._view.describe() if self._view else ""
         return "\n\n".join(filter(None, (self._complaint, failed, self._moved, picture)))
 
     def _refresh(self, change: Any = None) -> None:
-        with self._one_at_a_time:  # a job's thread draws too
-            if not self._drawing:  # else view has moved a control, and will draw its new value itself
+        with self._one_at_a_time:  # the thread of a job draws, too
+            if not self._drawing:  # otherwise view has moved a control, and draws its new value itself
                 if change:
                     self._set[change["owner"]] = change["new"]
                 self._drawing = True
@@ -126,10 +132,10 @@ class Panel(widgets.VBox):
             self._complain(str(error))
             return
         except Exception as error:
-            self._complain(f"packviz failed, which is its own mistake: {type(error).__name__}: {error}")
+            self._complain(f"packviz failed, which is a bug in packviz: {type(error).__name__}: {error}")
             raise
         self._view = view
-        self._complain(view.complaint)
+        self._complain("")
         with self.hold_sync():
             self.picture.value, self.summary.value = picture, _line(view.summary)
 
@@ -160,7 +166,7 @@ def _line(words: str, style: str = "", tag: str = "div") -> str:
 
 
 def _within(parts: Sequence[widgets.Widget], but: Sequence[widgets.Widget] = ()) -> Iterator[widgets.Widget]:
-    """These parts and all that they hold, but for some."""
+    """Yields widgets and all their descendants, with some exceptions."""
     for part in parts:
         if part not in but:
             yield part
@@ -168,12 +174,12 @@ def _within(parts: Sequence[widgets.Widget], but: Sequence[widgets.Widget] = ())
 
 
 def row(*children: widgets.Widget) -> widgets.Box:
-    """Controls side by side, wrapping where the page is narrow."""
+    """Returns controls side by side, in several lines if the page is narrow."""
     return widgets.Box(children, layout=widgets.Layout(flex_flow="row wrap", align_items="center", grid_gap="0 16px"))
 
 
 def slider(description: str, value: int, low: int, high: int, narrow: bool = False) -> widgets.IntSlider:
-    """A slider for a whole number; a narrow one has a name of one letter.
+    """Returns a slider for a whole number. A narrow one has a name of one letter.
 
     Raises:
         ValueError: `value` is out of its range.
@@ -191,20 +197,20 @@ def slider(description: str, value: int, low: int, high: int, narrow: bool = Fal
 
 
 def tick(description: str, value: bool = False) -> widgets.Checkbox:
-    """A box to tick, as wide as its name."""
+    """Returns a checkbox that is as wide as its name."""
     return widgets.Checkbox(value=value, description=description, indent=False)
 
 
 def dropdown(name: str, value: str, choices: Sequence[str], description: str = "", **layout: str) -> widgets.Dropdown:
-    """A list to choose from, called `description`, or as the constructor's argument that it begins with.
+    """Returns a list of choices. Its name is `description` or, if that is empty, the name of the panel's argument.
 
     Raises:
-        ValueError: as `one_of`.
+        ValueError: `value` is not among the choices.
     """
     value = one_of(name, value, choices)
     return widgets.Dropdown(options=choices, value=value, description=description or name, layout=layout)
 
 
 def show(control: widgets.Widget, visible: bool) -> None:
-    """Shows a control, or hides one that has no say now."""
+    """Shows a control, or hides it if it has no effect."""
     control.layout.display = None if visible else "none"

@@ -1,4 +1,4 @@
-"""Documents in rows: choose how rows are filled and what attention may not see, and count the scores it computes."""
+"""The panel of documents in rows: choose a strategy and a mask, and count the scores that attention computes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from packviz.explorers.lengths import MOST, LengthsPicker
 from packviz.explorers.panel import Panel, View, dropdown, row, slider
 
 LEAST, TIMES = 16, 4
-"""The size of a row goes up to so many time steps at least, and to so many times the longest document."""
+"""The slider of the row size ends at 16 time steps, or at 4 times the longest document if that is more."""
 
 
 class RowExplorer(Panel):
@@ -18,9 +18,9 @@ class RowExplorer(Panel):
 
     Attributes:
         picker: the controls that choose the lengths.
-        row_size: the time steps of a row.
-        strategy: how rows are filled.
-        mask: what attention may not see.
+        row_size: number of time steps in a row.
+        strategy: the rule for filling rows.
+        mask: the mask of attention.
         shown: the `Scores` in the picture.
     """
 
@@ -37,19 +37,19 @@ class RowExplorer(Panel):
         strategy: str = FIRST_FIT_DECREASING,
         mask: str = NONE,
     ) -> None:
-        """Starts from these lengths, or from a distribution.
+        """Makes the panel with these lengths, or with a distribution.
 
         Args:
-            lengths: of the documents. Up to 8 of up to 12 steps get a slider each.
-            kind: start from this instead: a key of `pv.lengths.DISTRIBUTIONS` such as `"sentences"`.
-            many: documents of a distribution, up to 512.
-            longest: its upper end in time steps, up to 512.
-            row_size: the time steps of a row.
+            lengths: the lengths of your documents. Up to 8 documents of up to 12 steps have a slider each.
+            kind: a distribution to start with instead, a key of `pv.lengths.DISTRIBUTIONS` such as `"sentences"`.
+            many: number of documents of the distribution, up to 512.
+            longest: its greatest length in time steps, up to 512.
+            row_size: number of time steps in a row.
             strategy: one of `pv.batches.FILLS`.
             mask: `"none"`, `"causal"`, `"document"` or `"both"`.
 
         Raises:
-            ValueError: a length is not valid, a number is out of range, or there is no such kind, strategy or mask.
+            ValueError: a length is not valid, a number is out of its range, or `kind`, `strategy` or `mask` is unknown.
         """
         self.picker = LengthsPicker(lengths, kind, many=many, longest=longest, most=MOST)
         self._reach = max(row_size, LEAST)
@@ -59,10 +59,10 @@ class RowExplorer(Panel):
         super().__init__(self.picker, row(self.row_size, self.strategy, self.mask))
 
     def view(self) -> View:
-        """The rows, and their scores."""
+        """Returns the rows and their scores."""
         layout, strategy = self.picker.lengths(), self.strategy.value
         longest = int(layout.lengths.max())
-        # The range first grows, so that it is never empty; then a value beyond it moves to its nearest end.
+        # The range grows first, so that it is never empty. Then a value outside of it moves to the nearest end.
         self.row_size.max = max(self._reach, TIMES * longest, self.row_size.max)
         self.row_size.min, self.row_size.max = 1 if strategy == CUT else longest, max(self._reach, TIMES * longest)
         self.shown = scores = Scores(layout, self.row_size.value, strategy, self.mask.value)

@@ -1,4 +1,4 @@
-"""Hidden states, padded against packed: what an RNN reads on into, and what that changes."""
+"""The panel of hidden states: see how reading the padding changes the states of an RNN."""
 
 from __future__ import annotations
 
@@ -8,31 +8,30 @@ from typing import TYPE_CHECKING, Any
 from packviz.core.layout import Layout
 from packviz.draw import grids
 from packviz.draw.sheet import Sheet, stack
-from packviz.explorers.lengths import LengthsField
+from packviz.explorers.lengths import MOST_CELLS, lengths_field, read
 from packviz.explorers.panel import Panel, View, dropdown, row, show, slider, tick
 
 if TYPE_CHECKING:
     from packviz.check.states import StatesComparison
 
 HIDDEN, INPUT = 4, 3
-MOST_CELLS = 2048
 WHOLE = "distance from packed"
 PADDING = ZEROS, NOISE, NAN = "zeros", "noise", "NaN"
 CELLS = ("LSTM", "GRU", "RNN")
 
 
 class StatesExplorer(Panel):
-    """A small RNN of your choice, run padded and packed: how far its hidden states come apart, and where.
+    """A small RNN of your choice, run padded and packed, with the differences between its hidden states.
 
     Attributes:
-        typed: the lengths.
-        padding: what the padding holds: zeros, noise or NaN.
-        cell: LSTM, GRU or RNN.
-        layers: how many.
-        bidirectional: whether it reads the sequences backwards as well.
-        direction: whose hidden state is drawn.
-        number: what is drawn of the hidden state: its distance from the packed one, or one of its units.
-        seed: chooses the weights and the data.
+        typed: the line with the lengths.
+        padding: the contents of the padding: zeros, noise or NaN.
+        cell: the kind of RNN: LSTM, GRU or RNN.
+        layers: number of layers.
+        bidirectional: whether the RNN also reads the sequences backwards.
+        direction: the direction whose hidden state is drawn.
+        number: the part of the hidden state that is drawn: its distance from the packed one, or one of its units.
+        seed: the seed of the weights and the data.
         result: the `StatesComparison` in the picture.
     """
 
@@ -48,12 +47,20 @@ class StatesExplorer(Panel):
         bidirectional: bool = False,
         seed: int = 0,
     ) -> None:
-        """Starts with these lengths and this RNN.
+        """Makes the panel.
+
+        Args:
+            lengths: your lengths, at most 2,048 padded cells.
+            padding: `"zeros"`, `"noise"` or `"NaN"`.
+            cell: `"LSTM"`, `"GRU"` or `"RNN"`.
+            layers: number of layers, up to 3.
+            bidirectional: whether the RNN also reads the sequences backwards.
+            seed: the seed of the weights and the data, up to 99.
 
         Raises:
-            ValueError: a length is not valid, or a choice is not among those of the controls.
+            ValueError: a length is not valid, a number is out of its range, or a choice is unknown.
         """
-        self.typed = LengthsField(lengths)
+        self.typed = lengths_field(lengths)
         self.padding = dropdown("padding", padding, PADDING)
         self.cell = dropdown("cell", cell, CELLS)
         self.layers = slider("layers", layers, 1, 3)
@@ -68,13 +75,10 @@ class StatesExplorer(Panel):
         )
 
     def view(self) -> View:
-        """The picture of what the controls say."""
+        """Returns the hidden states over time, and the differences of all results."""
         from packviz.check.trajectories import trajectory  # noqa: PLC0415 - torch
 
-        layout = self.typed.read()
-        if layout.n_cells > MOST_CELLS:
-            most = f"the panel runs its RNN at every change and takes at most {MOST_CELLS:,}"
-            raise ValueError(f"these lengths make {layout.n_cells:,} cells; {most}: for larger batches call pv.compare")
+        layout = read(self.typed.value, MOST_CELLS)
         self.result = result = self._both(layout)
         show(self.padding, layout.n_padding > 0)
         show(self.direction, self.bidirectional.value)
@@ -90,11 +94,11 @@ class StatesExplorer(Panel):
     def _both(self, layout: Layout) -> Any:
         import torch  # noqa: PLC0415 - a second or two, paid when the first panel opens
 
-        from packviz.check.states import compare  # noqa: PLC0415 - it stands on torch
+        from packviz.check.states import compare  # noqa: PLC0415 - torch
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed.value)
-            # In double precision, so that what is stored of a picture does not depend on the processor.
+            # In double precision, stored pictures do not depend on the processor.
             x = torch.randn(layout.batch_size, layout.max_len, INPUT, dtype=torch.float64)
             options = {"bidirectional": self.bidirectional.value, "batch_first": True}
             rnn = getattr(torch.nn, self.cell.value)(INPUT, HIDDEN, self.layers.value, **options)

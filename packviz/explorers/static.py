@@ -1,4 +1,4 @@
-"""Static graphs: type a forward pass, see where its PackedSequence goes and what a compiler would say of it."""
+"""The panel of static graphs: type a forward pass, and see where its PackedSequence goes and what breaks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import ipywidgets as widgets
 
 from packviz.core.layout import Layout
 from packviz.core.validation import one_of
-from packviz.explorers.lengths import LengthsField
+from packviz.explorers.lengths import MOST_CELLS, lengths_field, read
 from packviz.explorers.panel import Panel, View, dropdown, row
 
 if TYPE_CHECKING:
@@ -27,39 +27,42 @@ NETWORKS = {
     "PackedSequence used by max": "UsedByMax",
     "packed if the lengths differ": "ConditionalTagger",
 }
-"""The choices, and the classes in `packviz.check.networks` that they are."""
+"""The choices, and the names of their classes in `packviz.check.networks`."""
 
 OWN = "your own"
-MOST_CELLS = 2048
 _FILE = "<forward>"
 _LOOK = "<style>.packviz-code textarea{font-family:var(--jp-code-font-family,monospace);white-space:pre}</style>"
 _HINT = (
-    "There are <code>self.lstm</code> (3 to 7 features), <code>self.before</code> (3 to 3),"
-    " <code>self.after</code> (7 to 2), <code>torch</code>, <code>F</code>, and what <code>torch.nn.utils.rnn</code>"
-    " offers. Click outside of the field to run it."
+    "You can use <code>self.lstm</code> (3 to 7 features), <code>self.before</code> (3 to 3),"
+    " <code>self.after</code> (7 to 2), <code>torch</code>, <code>F</code>, and the functions of"
+    " <code>torch.nn.utils.rnn</code>. Click outside the field to run the code."
 )
 
 
 class StaticExplorer(Panel):
-    """A forward pass of your choice, or typed: the data flow, and what breaks under fixed shapes.
+    """The data flow of a forward pass, chosen or typed, and what breaks under fixed shapes.
 
     Attributes:
-        network: a network to start from; `OWN` once its code was changed.
-        code: its `forward`.
-        lengths: of the batch that it is run on.
+        network: the network, or `OWN` if its code was changed.
+        code: the code of its `forward`.
+        lengths: the lengths of the batch that it runs on.
         result: the `StaticCheck` in the picture.
     """
 
     result: StaticCheck
 
     def __init__(self, network: str = "PackedSequence returned", lengths: Sequence[int] = (5, 3)) -> None:
-        """Starts with one of `NETWORKS`, and these lengths.
+        """Makes the panel.
+
+        Args:
+            network: one of `NETWORKS`.
+            lengths: the lengths of the batch, at most 2,048 padded cells.
 
         Raises:
-            ValueError: there is no such network, or a length is not valid.
+            ValueError: `network` is unknown, or a length is not valid.
         """
         self.network = dropdown("network", one_of("network", network, [*NETWORKS]), [*NETWORKS, OWN], width="420px")
-        self.lengths = LengthsField(lengths, continuous_update=False)
+        self.lengths = lengths_field(lengths, continuous_update=False)
         self.code = widgets.Textarea(
             value=_source(network),
             description="forward",
@@ -72,13 +75,10 @@ class StaticExplorer(Panel):
         super().__init__(row(self.network, self.lengths), self.code, widgets.HTML(_LOOK + _HINT), quiet=(self.network,))
 
     def view(self) -> View:
-        """The verdict on the code as it stands."""
+        """Returns the verdict on the code."""
         code = self.code.value
         self.network.value = next((name for name in NETWORKS if _source(name) == code), OWN)
-        layout = self.lengths.read()
-        if layout.n_cells > MOST_CELLS:
-            raise ValueError(f"these lengths make {layout.n_cells:,} cells; the panel takes at most {MOST_CELLS:,}")
-        self.result = _check(code, layout)
+        self.result = _check(code, read(self.lengths.value, MOST_CELLS))
         return View(self.result.sheet, self.result.verdict, self.result.to_text)
 
     def _choose(self, change: Any) -> None:
@@ -93,10 +93,10 @@ def _source(name: str) -> str:
 
 
 def _check(code: str, layout: Layout) -> StaticCheck:
-    """Checks a network whose `forward` is this code.
+    """Checks a network with this code.
 
     Raises:
-        ValueError: the code is not valid, defines no `forward`, or raises.
+        ValueError: the code is not valid, does not define `forward`, or raises an error.
     """
     import torch  # noqa: PLC0415
     from torch.nn import functional  # noqa: PLC0415
@@ -109,7 +109,7 @@ def _check(code: str, layout: Layout) -> StaticCheck:
     _run(lambda: exec(compile(code, _FILE, "exec"), names))
     if not inspect.isfunction(forward := names.get("forward")):
         raise ValueError("the code defines no forward; begin with def forward(self, x, lengths):")
-    # So that a finding can quote the line.
+    # A finding quotes its line from there.
     linecache.cache[_FILE] = (len(code), None, code.splitlines(keepends=True), _FILE)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -120,7 +120,7 @@ def _check(code: str, layout: Layout) -> StaticCheck:
 
 
 def _run(run: Callable[[], Any]) -> Any:
-    """What running the reader's code gives. Whatever it raises becomes a complaint that names the line."""
+    """Runs code of the reader, and turns every error into one that names the line."""
     try:
         return run()
     except SyntaxError as error:

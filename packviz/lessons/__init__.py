@@ -1,6 +1,6 @@
-"""What a notebook teaches with: quizzes, checks of exercises, and real sentences."""
+"""The parts of a lesson: quizzes, checks of exercises, and real sentences."""
 
-import packviz.explorers  # noqa: F401 - first, for it says what to install where widgets are missing
+import packviz.explorers  # noqa: F401 - first, because its error names what to install
 from packviz.core.sentences import sentences
 from packviz.lessons import checks
 from packviz.lessons.exercise import NotSolvedError, Verdict

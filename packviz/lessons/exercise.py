@@ -1,4 +1,4 @@
-"""Exercises, and what their checks say: in words, and in a drawing of the reader's own result."""
+"""Exercises: their checks return a verdict in words, with a drawing of the reader's own result."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ NOT_YET = "Not solved yet: your function returns nothing. Replace the … with y
 
 
 class NotSolvedError(AssertionError):
-    """Raised for an unsolved exercise in strict mode, where a solution must hold."""
+    """Raised in strict mode if an exercise is not solved."""
 
 
 @dataclass(frozen=True, repr=False)
 class Verdict(Drawing):
-    """Whether an exercise is solved, why not, and a drawing of the result.
+    """The result of a check: whether the exercise is solved, a message, and drawings of the answer.
 
     Attributes:
-        solved: whether every case is right.
-        message: what was found, and a hint if it is not right yet.
-        drawings: the reader's own result, beside the target where there is one.
+        solved: whether the answer is right in every case.
+        message: the result in words, with a hint if the answer is not right yet.
+        drawings: the reader's own result, beside the target if there is one.
     """
 
     solved: bool
@@ -38,29 +38,41 @@ class Verdict(Drawing):
 
     @property
     def headline(self) -> str:
-        """The message behind its mark; an exercise nobody has tried is not wrong."""
+        """The message after a mark: ✓ if the exercise is solved, ○ if nobody has tried it yet, else ✗."""
         mark = "✓" if self.solved else "○" if self.message.startswith("Not solved yet") else "✗"
         return f"{mark} {self.message}"
 
     def to_text(self) -> str:
-        """The verdict in words."""
+        """Returns the verdict in words."""
         return "\n\n".join([self.headline, *(drawing.to_text() for drawing in self.drawings)])
 
     def sheet(self, theme: str) -> Sheet:
-        """The verdict over its drawings."""
+        """Draws the headline, and the drawings below it."""
         return stack(self.headline, [drawing.sheet(theme) for drawing in self.drawings], theme)
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Drawing):
-    """A row of the reader's entries over the row that is right; those that differ are framed."""
+    """A row of the reader's entries above the row that is right, with a frame around each entry that differs.
+
+    Attributes:
+        title: the name of what is compared.
+        yours: the reader's entries: numbers, letters or tensors, kept as strings.
+        target: the right entries, kept as strings.
+    """
 
     title: str
-    yours: Sequence[str]
-    target: Sequence[str]
+    yours: Any
+    target: Any
+
+    def __post_init__(self) -> None:
+        """Turns the entries into strings."""
+        for name in ("yours", "target"):
+            entries = [str(getattr(v, "item", lambda v=v: v)()) for v in getattr(self, name)]
+            object.__setattr__(self, name, entries)
 
     def to_text(self) -> str:
-        """Both rows, with a caret under every entry that differs."""
+        """Returns both rows, with a caret below every entry that differs."""
         width = max(map(len, [*self.yours, *self.target]), default=1)
         rows = [" ".join(entry.rjust(width) for entry in row) for row in (self.yours, self.target)]
         carets = " ".join(("^" if self._differs(i) else "").rjust(width) for i in range(len(self.yours)))
@@ -68,13 +80,13 @@ class Comparison(Drawing):
         return "\n".join(line.rstrip() for line in lines if line.strip())
 
     def sheet(self, theme: str) -> Sheet:
-        """Both rows as cells."""
+        """Draws both rows as cells."""
         sheet = Sheet(theme, self.to_text())
         sheet.title(self.title)
         width = 12 + 8 * max(map(len, [*self.yours, *self.target]), default=1)
         for y, name, entries in ((26, "yours", self.yours), (58, "target", self.target)):
             sheet.text(4, y + 17, name, ink=sheet.colours.muted)
-            for i in range(max(len(entries), len(self.target))):  # an entry that is missing is framed, too
+            for i in range(max(len(entries), len(self.target))):  # a missing entry is framed, too
                 x, entry = 70 + i * (width + 4), entries[i] if i < len(entries) else ""
                 sheet.cell(x, y, width, 24, sheet.colours.padding, entry)
                 if name == "yours" and self._differs(i):
@@ -82,19 +94,19 @@ class Comparison(Drawing):
         return sheet
 
     def _differs(self, i: int) -> bool:
-        return self.yours[i : i + 1] != self.target[i : i + 1]
+        return bool(self.yours[i : i + 1] != self.target[i : i + 1])
 
 
-def entries(yours: Iterable[Any], target: Iterable[Any]) -> tuple[list[str], list[str]]:
-    """Both rows of a `Comparison` of numbers or letters, tensors or not."""
-    return [str(getattr(v, "item", lambda v=v: v)()) for v in yours], [str(v) for v in target]
+def hint_for(answer: Any, mistakes: Iterable[tuple[Any, str]], otherwise: str) -> str:
+    """Returns the hint for the mistake that leads to this answer."""
+    return next((hint for wrong, hint in mistakes if wrong == answer), otherwise)
 
 
 def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
     """Makes a function that judges an answer patient with a reader, and strict with a solution.
 
-    An answer that is still a stub, a function that returns nothing, and an answer that raises an error become a verdict
-    that says so. With `PACKVIZ_STRICT=1` in the environment, anything but a solved exercise raises `NotSolvedError`.
+    If the answer is still a stub, returns nothing or raises an error, the verdict says so. If the environment contains
+    `PACKVIZ_STRICT=1`, every exercise that is not solved raises `NotSolvedError`.
     """
     judge: Callable[..., Verdict] = check
 
@@ -106,7 +118,7 @@ def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
                 raise _UnsolvedError("Not solved yet: replace the … with your own answer and run the cell again.")
             verdict = judge(*map(answering, args), **{name: answering(value) for name, value in kwargs.items()})
         except Exception as error:
-            cause, verdict = error, Verdict(False, _what_failed(error))
+            cause, verdict = error, Verdict(False, _describe(error))
         if not verdict.solved and os.environ.get("PACKVIZ_STRICT") == "1":
             raise NotSolvedError(verdict.to_text()) from cause
         return verdict
@@ -115,11 +127,11 @@ def exercise(check: Callable[Asked, Verdict]) -> Callable[Asked, Verdict]:
 
 
 class _UnsolvedError(Exception):
-    """There is still a … in the answer, or a function of the reader's returned nothing."""
+    """Raised if the answer still contains a `…`, or if a function of the reader returned nothing."""
 
 
 def answering(answer: Any) -> Any:
-    """A function or network of the reader's, which now has to return something; any other answer as it is."""
+    """Makes a function or network of the reader raise an error if it returns nothing. Other answers do not change."""
     if not callable(answer):
         return answer
 
@@ -132,8 +144,8 @@ def answering(answer: Any) -> Any:
     return answered
 
 
-def _what_failed(error: Exception) -> str:
-    """Says what is missing or went wrong and, if it was in the reader's own code, in which line of the cell."""
+def _describe(error: Exception) -> str:
+    """Returns what is missing or went wrong, with the line of the cell if that is in the reader's own code."""
     if isinstance(error, _UnsolvedError):
         return str(error)
     theirs = next((line for frame, line in traceback.walk_tb(error.__traceback__) if is_readers(frame)), None)
@@ -143,5 +155,5 @@ def _what_failed(error: Exception) -> str:
 
 
 def _is_stub(answer: Any) -> bool:
-    """Whether there is still a `…` in an answer."""
+    """Returns whether an answer still contains a `…`."""
     return answer is ... or (isinstance(answer, (list, tuple)) and any(map(_is_stub, answer)))

@@ -1,4 +1,4 @@
-"""A question that is answered before the answer is shown."""
+"""Quizzes: the reader answers a question before the answer is shown."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from packviz.explorers.panel import Companion
 
 
 class Quiz(widgets.VBox):
-    """One question with a few choices. Choose one, press the button, read why it is right or not.
+    """A question with a few choices. After choosing, the reader presses a button to see why the choice is right or not.
 
-    Where no kernel runs it is its text: the question and the choices, without the answer.
+    Without a kernel, a quiz is shown as text: the question and the choices, without the answer.
 
     Attributes:
         choices: the radio buttons.
-        check: the button that shows the feedback to the choice made.
-        feedback: where it appears.
+        check: the button that shows the feedback.
+        feedback: the feedback to the choice.
     """
 
     def __init__(self, question: str, choices: Mapping[str, str], answer: str) -> None:
-        """Asks a question.
+        """Makes a quiz.
 
         Args:
-            question: in plain words.
-            choices: each choice with the feedback to it: why it is right, or what it overlooks.
+            question: the question.
+            choices: each choice with its feedback, which explains why it is right, or what it overlooks.
             answer: the right choice.
 
         Raises:
@@ -55,11 +55,11 @@ class Quiz(widgets.VBox):
 
     @property
     def solved(self) -> bool:
-        """Whether the right choice stands now."""
+        """True if the reader has chosen the right answer."""
         return bool(self.choices.value == self.answer)
 
     def to_text(self) -> str:
-        """The question and its choices, without the answer."""
+        """Returns the question and its choices, without the answer."""
         return "\n".join([*wrap(self.question, 100), *(f"  ( ) {choice}" for choice in self._feedback_to)])
 
     def _choose(self, change: Any) -> None:
@@ -77,10 +77,10 @@ class Quiz(widgets.VBox):
 
 
 def ask(name: str) -> Quiz:
-    """The question of this name from quizzes.toml.
+    """Returns the quiz with this name from quizzes.toml.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the name is unknown.
     """
     quizzes = tomllib.loads(resources.files("packviz.lessons").joinpath("quizzes.toml").read_text(encoding="utf-8"))
     if name not in quizzes:

@@ -1,1 +1,1 @@
-"""Tensors in, tensors out, with torch alone: helpers, drop-in packing, and the fast methods of running an RNN."""
+"""Functions on tensors that need only torch: helpers, drop-in packing, and fast methods of running an RNN."""

@@ -1,4 +1,4 @@
-"""Whether two results agree, and how far they are apart."""
+"""Compares results: how far they are apart, and whether they agree."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor
 
 
 def relative_difference(ours: Tensor, theirs: Tensor) -> float:
-    """The largest difference, relative to the largest finite value of `theirs`.
+    """Returns the largest difference, relative to the largest finite value of `theirs`.
 
-    It is infinite if one of the values is not a number, or infinite in only one of the two.
+    It is infinite if a value is NaN, or infinite in only one of the two.
     """
     if not theirs.numel():
         return 0.0
@@ -29,13 +29,13 @@ def relative_error(
     """Compares two lists of results, one after the other.
 
     Args:
-        ours: results.
-        theirs: what they should be.
+        ours: the results to check.
+        theirs: the results they should equal.
         allowed: returns the largest error that rounding explains, for the dtype of a result.
 
     Returns:
-        The largest `relative_difference`, and the index of the first result that is farther off than is allowed (then
-        the error is the largest of such results), or None.
+        The largest `relative_difference`, and `None`. If some results differ by more than is allowed, it returns the
+        largest difference among these, and the index of the first of them.
     """
     pairs = list(zip(ours, theirs, strict=True))
     errors = [relative_difference(a, b) if a.shape == b.shape else math.inf for a, b in pairs]
@@ -49,7 +49,7 @@ def leaves(nested: Any, name: str = "result") -> dict[str, Tensor]:
     Numbers and NumPy arrays become tensors, complex values become pairs of real ones, and `None` is left out.
 
     Raises:
-        TypeError: something else is in there.
+        TypeError: it contains anything else.
     """
     if nested is None:
         return {}
@@ -68,17 +68,17 @@ def leaves(nested: Any, name: str = "result") -> dict[str, Tensor]:
 
 
 def require_same(results: Mapping[str, Mapping[str, Tensor]], allowed: Callable[[torch.dtype], float]) -> float:
-    """Compares what several functions return with what the first of them returns.
+    """Checks that several functions return the same as the first of them.
 
     Args:
-        results: by name of the function, what `leaves` makes of its result.
+        results: by name of the function, its result as `leaves` returns it.
         allowed: returns the largest error that rounding explains, for the dtype of a result.
 
     Returns:
         The largest relative error.
 
     Raises:
-        ValueError: they do not agree. The error names the first part that differs, and by how much.
+        ValueError: two results disagree. The error names the first part that differs, and by how much.
     """
     (first, right), *others = results.items()
     largest = 0.0

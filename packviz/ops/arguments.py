@@ -1,4 +1,4 @@
-"""Checks that an RNN, a padded batch and an initial state fit each other: for all who run the RNN."""
+"""Checks that an RNN, a padded batch and an initial state fit each other, for every function that runs an RNN."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def require_rnn(rnn: Any) -> None:
     """Requires one of torch's three RNNs.
 
     Raises:
-        TypeError: it is not.
+        TypeError: `rnn` is anything else.
     """
     if not isinstance(rnn, (nn.RNN, nn.GRU, nn.LSTM)):
         raise TypeError(f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM")
@@ -25,7 +25,7 @@ def require_padded(x: Any) -> None:
     """Requires a tensor.
 
     Raises:
-        TypeError: it is not. For a packed batch, the error says how to pad it.
+        TypeError: `x` is not a tensor. For a packed batch, the error explains how to pad it.
     """
     if isinstance(x, PackedSequence):
         raise TypeError("x is a PackedSequence: unpack it with pad_packed_sequence, and give x and its lengths")
@@ -34,10 +34,10 @@ def require_padded(x: Any) -> None:
 
 
 def require_features(rnn: Any, shape: torch.Size, batch_first: bool) -> None:
-    """Requires three dimensions, the last of the RNN's `input_size`.
+    """Requires three dimensions, the last of which is the RNN's `input_size`.
 
     Raises:
-        ValueError: the shape is another one.
+        ValueError: the shape is different.
     """
     if len(shape) != 3:
         raise ValueError(f"x must be {order(batch_first, ', I')}, got shape {tuple(shape)}")
@@ -50,7 +50,7 @@ def require_states(rnn: Any, hx: Any, x: Tensor, batch: int) -> None:
     """Requires an initial state that fits the RNN, the batch `x`, and its number of sequences.
 
     Raises:
-        ValueError: it does not fit. torch would accept rows too many, and drop some.
+        ValueError: the state does not fit. torch itself would accept a state with too many rows, and drop some.
     """
     rows = rnn.num_layers * (1 + rnn.bidirectional), batch
     shapes = {"h_0": (*rows, rnn.proj_size or rnn.hidden_size)}

@@ -1,10 +1,10 @@
 """Predicts the time of a run by each method with a small model, and chooses a method.
 
 A run takes some time for each layer and direction, and in each of these for every call of a kernel, every time step and
-every cell: constants, and shares that grow with the layer's sizes. `packviz.bench.calibration` measures them, on the
-CPU for one number of torch's threads at a time: two threads halve the time of a large product, and not that of a step
-or of a copy. The constants measured with the nearest number of threads are used. They come from the files in
-`packviz/ops`, until `Costs.use` replaces them. Constants that were not measured choose nothing.
+every cell. Some of these times are constant, and some grow with the layer's sizes. `packviz.bench.calibration` measures
+them, on the CPU for one number of torch's threads at a time, because two threads halve the time of a large product, but
+not that of a step or of a copy. The model uses the constants measured with the nearest number of threads. They come
+from the files in `packviz/ops`, until `Costs.use` replaces them. Without measured constants, nothing is predicted.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from packviz.core.machine import cpu_name
 from packviz.core.spec import Spec
 
 Term = tuple[str, Callable[[Spec], int]]
-"""What a constant of the model is multiplied with: what it grows with, as a field of `Rates` (the run, its calls, its
-steps, its cells, or both of these), and how many times for each of them, for an RNN. That is once in all, or for each
-layer and direction, each number in the weights of all layers, or each gate, of which a cell has `G · H` in every
-layer."""
+"""The two factors of a constant of the model. The first is the field of `Rates` that it adds to: it counts the run, its
+calls, its steps, its cells, or steps times cells. The second is a function of the RNN: it returns 1, the number of
+layers and directions, the number of weights, or the number of gates, which is `G · H` for each layer and direction."""
 
 
 def _layers(spec: Spec) -> int:
@@ -54,12 +53,12 @@ TERMS: Mapping[str, Term] = MappingProxyType(
         "step of all": ("step", lambda spec: 1),
     }
 )
-"""The terms of the model, by name. The last two are for torch's packed backward on the CPU, which goes through all
-cells at every step, and for cuDNN, which works on several layers and directions at the same time if it is given all."""
+"""The terms of the model, by name. The last two describe torch's packed backward pass on the CPU, which goes through
+all cells at every step, and cuDNN, which works on several layers and directions at the same time if it gets all."""
 
 NEAR = 1.05
-"""Predictions err by some per cent. Of methods that are this close the simplest is taken: torch's own kernel on all of
-the batch, rather than ways around it."""
+"""Predictions err by a few per cent. Among methods whose times differ by less than this factor, the simplest is chosen:
+torch's own kernel on the whole batch, if it is one of them."""
 
 _VERSION = 1
 
@@ -70,10 +69,10 @@ class Costs(HasText):
 
     Attributes:
         device: `"cpu"` or `"cuda"`.
-        seconds: by key, such as `"fused LSTM training"`, the constants of `TERMS` by name; those that are left out are
-            0. A key names how the RNN runs, see `key`, its mode, and whether there is a backward pass: `training`, or
-            else `forward`.
-        provenance: what they were measured on; empty if they were not measured.
+        seconds: the constants of `TERMS` by name, for each key such as `"fused LSTM training"`; omitted ones are 0. A
+            key consists of how the RNN runs (see `key`), its mode, and `training` if there is a backward pass, or else
+            `forward`.
+        provenance: the machine and conditions of the measurement; empty if nothing was measured.
     """
 
     device: str
@@ -82,18 +81,18 @@ class Costs(HasText):
 
     @property
     def threads(self) -> int:
-        """The number of torch threads they were measured with; 0 if that does not matter, as on CUDA."""
+        """The number of torch threads during the measurement; 0 if it does not matter, as on CUDA."""
         return int(self.provenance.get("threads", 0)) if self.device == "cpu" else 0
 
     def measured_on(self, mode: str) -> Mapping[str, Any]:
-        """Returns the provenance of the constants of an RNN: `calibrate` may measure some and take over the others."""
+        """Returns the provenance of the constants of a mode: `calibrate` may measure some and copy the others."""
         taken_over: Mapping[str, Any] = self.provenance.get("taken_over", {}).get(mode, self.provenance)
         return taken_over
 
     def use(self) -> None:
-        """Makes `method="auto"` decide by these constants, for the rest of this process.
+        """Makes `method="auto"` use these constants for the rest of this process.
 
-        They replace those measured with the same number of threads. If threads don't matter, they replace all.
+        They replace the constants measured with the same number of threads. If threads don't matter, they replace all.
         """
         known = _known(self.device)
         if not self.threads:
@@ -103,17 +102,17 @@ class Costs(HasText):
         forget()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes them to a JSON file."""
+        """Writes the constants to a JSON file."""
         rows = {name: [row.get(term, 0.0) for term in TERMS] for name, row in self.seconds.items()}
         data = {"terms": [*TERMS], "device": self.device, "seconds": rows, "provenance": dict(self.provenance)}
         results.save(path, "costs", _VERSION, data)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Costs:
-        """Reads what `save` wrote.
+        """Reads constants that `save` wrote.
 
         Raises:
-            ValueError: there is no such file, or it holds something else.
+            ValueError: the file does not exist, or contains something else.
         """
         data = results.load(path, "costs", _VERSION)
         try:
@@ -123,59 +122,50 @@ class Costs(HasText):
                 return cls(data["device"], MappingProxyType(seconds), data["provenance"])
         except (KeyError, TypeError, ValueError, AttributeError):
             pass
-        raise ValueError(f"{os.fspath(path)} does not hold the costs of a run")
+        raise ValueError(f"{os.fspath(path)} does not contain the costs of a run")
 
     def to_text(self) -> str:
-        """A line for each key, in nanoseconds."""
-        wide = max(map(len, self.seconds), default=0)
-        heads = [f"{term:>17}" for term in TERMS]
-        lines = [f"{self.device}, nanoseconds for each", " " * wide + "".join(heads)]
+        """Returns a line for each key, in nanoseconds, without the terms that are 0."""
+        lines = [f"{self.device}, nanoseconds for each"]
         for name, row in self.seconds.items():
-            lines.append(name.ljust(wide) + "".join(f"{1e9 * row.get(term, 0.0):17.3g}" for term in TERMS))
+            lines.append(f"{name}: {'; '.join(f'{term} {1e9 * row[term]:.3g}' for term in row if row[term])}")
         return "\n".join([*lines, origin(self.provenance) if self.provenance else "not measured"])
 
 
 def origin(provenance: Mapping[str, Any]) -> str:
-    """Says what constants were measured on, and whether this machine has another processor."""
+    """Describes the machine on which constants were measured, and whether this machine has a different processor."""
     on_cpu = not str(provenance.get("device", "cpu")).startswith("cuda")
     name, threads, date = (str(provenance.get(name, "")) for name in ("device_name", "threads", "date"))
     parts = [f"constants measured on {name}", f"torch threads: {threads}" if on_cpu else "", date[:10]]
     here = cpu_name() if on_cpu else _gpu_name()
-    other = f"; this machine has another processor, {here}" if here and here != name else ""
+    other = f"; this machine has a different processor, {here}" if here and here != name else ""
     return ", ".join(filter(None, parts)) + other
 
 
 def amounts(spec: Spec, calls: int, steps: int, cells: int) -> dict[str, int]:
-    """Returns how much of each of `TERMS` a run takes, with so many calls, time steps and cells in every layer."""
+    """Returns the amount of each of `TERMS` in a run, from its calls, time steps and cells in every layer."""
     counts = {"fixed": 1, "call": calls, "step": steps, "cell": cells, "square": steps * cells}
     return {name: share(spec) * counts[rate] for name, (rate, share) in TERMS.items()}
 
 
 @dataclass(frozen=True, repr=False)
 class Plan(HasText):
-    """How one batch is to be run, and why.
+    """The method to run a batch by, and the reason.
 
     Attributes:
-        method: the one to use.
-        cuts: its cuts, if it has rectangles.
+        method: the method to use.
+        cuts: its cuts in time; `(0, T)` if the batch is not cut.
         seconds: the predicted time of each method that may be the fastest; empty if a rule decides.
-        rule: the rule that decides; empty if the predicted times do.
-        measured_on: provenance of the constants behind the predicted times; empty if a rule decides.
+        reason: the rule that decides, or the machine on which the constants behind the predictions were measured.
     """
 
     method: str
     cuts: tuple[int, ...]
     seconds: Mapping[str, float]
-    rule: str = ""
-    measured_on: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def reason(self) -> str:
-        """The rule that decides, or where the constants behind the predicted times were measured."""
-        return self.rule or origin(self.measured_on)
+    reason: str
 
     def to_text(self) -> str:
-        """The predicted times, shortest first, the method, and the reason."""
+        """Returns the predicted times, shortest first, the method, and the reason."""
         times = sorted(self.seconds.items(), key=lambda pair: pair[1])
         stairs = f", {len(self.cuts) - 1} rectangles" if len(self.cuts) > 2 else ""
         lines = [f"{method:9} {float(f'{1e3 * seconds:.2g}'):8g} ms predicted" for method, seconds in times]
@@ -184,13 +174,13 @@ class Plan(HasText):
 
 
 def key(method: str, spec: Spec, training: bool, fused: bool, device: str = "cpu") -> str:
-    """Under which key of `Costs.seconds` a method's constants are.
+    """Returns the key of `Costs.seconds` under which a method has its constants.
 
     Args:
         method: `"packed"` and `"split"` have constants of their own, and so has `"whole"`, which is padded data without
-            padding. The rectangles of `"padded"` and `"staircase"` run on the `fused` kernel or on one of torch's
-            others, `rectangles`.
-        spec: of the RNN.
+            padding. The rectangles of `"padded"` and `"staircase"` run on the `fused` kernel, or on torch's other
+            kernels, whose constants are called `rectangles`.
+        spec: the RNN.
         training: whether there is a backward pass.
         fused: as in `rates`.
         device: `"cpu"` or `"cuda"`.
@@ -204,20 +194,20 @@ def key(method: str, spec: Spec, training: bool, fused: bool, device: str = "cpu
 def rates(
     spec: Spec, training: bool = True, device: str = "cpu", fused: bool = True, threads: int = 1
 ) -> Mapping[str, Rates]:
-    """Returns what calls, steps and cells cost for an RNN by each method, all layers and directions together.
+    """Returns the cost of calls, steps and cells by each method, for all layers and directions of an RNN together.
 
     Args:
-        spec: of the RNN.
+        spec: the RNN.
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
-        fused: whether there is a kernel for padded data alone, if the sizes are for it: on a CPU oneDNN's LSTM, in
-            float32; on CUDA cuDNN's for small `H`, but in float64.
-        threads: of torch, on a CPU.
+        fused: whether torch has a kernel that accepts only padded data, for sizes that suit it. On a CPU this is
+            oneDNN's LSTM in float32; on CUDA it is cuDNN's kernel for small `H`, except in float64.
+        threads: number of torch threads, on a CPU.
 
     Returns:
-        By method, as in `key`. Calls are the rectangles of `"padded"` and `"staircase"`; for `"packed"` and `"split"`
-        the distinct lengths, because the number of sequences changes after each. Nothing if the constants of one method
-        have not been measured.
+        The rates by method, named as in `key`. Calls are the rectangles of `"padded"` and `"staircase"`; for `"packed"`
+        and `"split"` they are the distinct lengths, because the number of sequences changes after each. The result is
+        empty if the constants of a method have not been measured.
     """
     known, found, one = in_force(device, threads), {}, amounts(spec, 1, 1, 1)
     names = {name: key(name, spec, training, fused, device) for name in _METHODS}
@@ -239,16 +229,17 @@ def choose(
     fused: bool = True,
     threads: int = 1,
 ) -> Plan:
-    """Chooses the method and the cuts that should be fastest for a batch, or a simpler method that comes `NEAR`.
+    """Chooses the method and the cuts that should be fastest for a batch, or a simpler method that is as `NEAR`.
 
-    The choice is deterministic and measures nothing. Torch's own kernel runs the batch without a prediction in three
-    cases. Equal lengths leave nothing to pack. On a CPU, a GRU gains nothing in the forward pass from going step by
-    step: at 23 ragged batches this took 0.92 to 1.27 times as long as torch's kernel for packed data, and 1.00 times in
-    the median. And constants that were not measured choose nothing.
+    The choice is deterministic and measures nothing. In three cases, torch's own kernel runs the batch without a
+    prediction. First, equal lengths leave nothing to pack. Second, a GRU on a CPU gains nothing in the forward pass
+    from running step by step: with 23 ragged batches this took 0.92 to 1.27 times as long as torch's kernel for packed
+    data, and 1.00 times in the median. Third, there may be no measured constants.
 
     Args:
-        rnn: an RNN, or the `Spec` of one. One with ReLU is not padded, because its state may grow without bound there.
-        lengths: `(B,)` in any order.
+        rnn: an RNN, or the `Spec` of one. An RNN with ReLU is not padded, because its state may grow without bound in
+            the padding.
+        lengths: `(B,)` lengths in any order.
         training: whether there is a backward pass.
         device: `"cpu"` or `"cuda"`.
         fused: as in `rates`.
@@ -272,7 +263,7 @@ def _by_rule(method: str, steps: int, rule: str) -> Plan:
 def weighed(
     spec: Spec, lengths: tuple[int, ...], training: bool, device: str, fused: bool, threads: int, relu: bool
 ) -> Plan:
-    """Chooses by predicted times, if there are measured constants: see `choose`."""
+    """Chooses a method by predicted times, if there are measured constants. See `choose`."""
     steps, equal = max(lengths), max(lengths) == min(lengths)
     each = rates(spec, training, device, fused, threads)
     if not each:
@@ -281,16 +272,16 @@ def weighed(
         return _by_rule("padded" if equal else "packed", steps, rule)
     real, changes = sum(lengths), len(set(lengths))
     packed, split = each["packed"].seconds(changes, steps, real), each["split"].seconds(changes, steps, real)
-    seconds = {"packed": packed}  # the simplest come first
+    seconds = {"packed": packed}  # the simplest methods come first
     uncut: tuple[int, ...] = (0, steps)
     cuts = uncut
     if equal:
         method = "whole" if fused or spec.mode != "LSTM" or device == "cuda" else "padded"
         seconds = {"padded": each[method].seconds(1, steps, real), "packed": packed}
-    elif (fused and _is_fusable(spec, training, device)) if device == "cpu" else not relu:  # no other is worth padding
+    elif (fused and _is_fusable(spec, training, device)) if device == "cpu" else not relu:  # else padding does not pay
         padded = each["padded"]
         seconds["padded"] = padded.seconds(1, steps, steps * len(lengths))
-        if min(split, *seconds.values()) > padded.seconds(2, steps, real):  # else no staircase can be the fastest
+        if min(split, *seconds.values()) > padded.seconds(2, steps, real):  # otherwise a staircase cannot be fastest
             cuts = best_cuts(lengths, padded)
             if len(cuts) > 2:
                 seconds["staircase"] = predict(lengths, cuts, padded).seconds
@@ -298,30 +289,30 @@ def weighed(
     most = NEAR * min(seconds.values())
     method = next(method for method in seconds if seconds[method] <= most)
     cuts = cuts if method == "staircase" else uncut
-    measured_on = in_force(device, threads).measured_on(spec.mode)
-    return Plan(method, cuts, MappingProxyType(seconds), measured_on=measured_on)
+    reason = origin(in_force(device, threads).measured_on(spec.mode))
+    return Plan(method, cuts, MappingProxyType(seconds), reason)
 
 
-def staircase(spec: Spec, lengths: tuple[int, ...], *place: Any, **options: Any) -> tuple[int, ...]:
-    """Returns the cuts of the staircase that should be fastest, among staircases. Takes what `choose` does.
+def staircase(spec: Spec, lengths: tuple[int, ...], *place: Any) -> tuple[int, ...]:
+    """Returns the cuts of the fastest staircase, by prediction. The other arguments are those of `choose`.
 
-    Without measured constants it is the one with the fewest cells, of up to four rectangles.
+    Without measured constants, it is the staircase with the fewest cells among those with at most four rectangles.
     """
-    if each := rates(spec, *place, **options):
+    if each := rates(spec, *place):
         return best_cuts(lengths, each["staircase"])
     return best_cuts(lengths, Rates(0, 0, 0, 1), min(4, len(set(lengths))))
 
 
 @functools.lru_cache(maxsize=64)
 def in_force(device: str, threads: int = 1) -> Costs:
-    """Returns the constants that `choose` uses on a kind of device: the shipped ones, or those of `Costs.use`.
+    """Returns the constants that `choose` uses on a kind of device: the shipped ones, or those from `Costs.use`.
 
     Args:
         device: `"cpu"` or `"cuda"`.
-        threads: of torch, on a CPU. The nearest number that was measured is taken, by its ratio to this one.
+        threads: number of torch threads, on a CPU. The constants of the number with the nearest ratio to it are used.
 
     Returns:
-        The constants; they are empty if none were measured.
+        The constants; they are empty if nothing was measured.
     """
     known = _known(device)
     nearest = min(known, key=lambda measured: abs(math.log((measured or threads) / threads)), default=0)
@@ -329,13 +320,13 @@ def in_force(device: str, threads: int = 1) -> Costs:
 
 
 def forget() -> None:
-    """Drops what is kept of constants and choices."""
+    """Clears the caches of constants and choices."""
     for remembered in (in_force, rates, weighed):
         remembered.cache_clear()
 
 
 def _known(device: str) -> dict[int, Costs]:
-    """By number of threads, the constants in force on a kind of device."""
+    """Returns the constants in use on a kind of device, by number of threads."""
     if device not in _in_force:
         every = map(Costs.load, sorted(Path(__file__).parent.glob(f"costs_{device}*.json")))
         _in_force[device] = {costs.threads: costs for costs in every}
@@ -343,14 +334,14 @@ def _known(device: str) -> dict[int, Costs]:
 
 
 def _gpu_name() -> str:
-    """The name of the GPU in use; empty if there is none."""
+    """Returns the name of the GPU in use; empty without a GPU."""
     import torch  # noqa: PLC0415 - nothing else here needs it
 
     return torch.cuda.get_device_name() if torch.cuda.is_available() else ""
 
 
 def _is_fusable(spec: Spec, training: bool, device: str) -> bool:
-    """Whether the kernel for padded data alone does this."""
+    """Returns whether the kernel that accepts only padded data runs such an RNN."""
     if spec.proj_size:
         return False
     return spec.mode == "LSTM" if device == "cpu" else spec.hidden_size <= _SMALL[spec.mode][training]
@@ -360,8 +351,9 @@ _METHODS = ("packed", "padded", "staircase", "split", "whole")
 _PLACE = {"cpu": "a CPU", "cuda": "a GPU"}
 
 _SMALL = {"RNN": (384, 256), "GRU": (192, 128), "LSTM": (192, 128)}
-"""By mode, forward and with a backward pass, up to which `H` torch takes cuDNN's kernel that keeps small weights on a
-GPU's cores from step to step (`use_rnn_persist_small_h` in its `cudnn/RNN.cpp`): a fraction of the time of others."""
+"""The largest `H` for which torch uses cuDNN's kernel for small weights, by mode, without and with a backward pass. The
+kernel keeps the weights on a GPU's cores from step to step, and takes a fraction of the time of the others. See
+`use_rnn_persist_small_h` in torch's `cudnn/RNN.cpp`."""
 
 
 _in_force: dict[str, dict[int, Costs]] = {}

@@ -1,10 +1,9 @@
-"""The cells of a staircase in the order in which kernels take them, and which rows of a padded tensor they are."""
+"""Maps the cells of a staircase, in the order in which kernels take them, to the rows of a padded tensor."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,81 +15,71 @@ from packviz.core.padded import Padded
 from packviz.ops.index import mapped, placed
 
 MOST_SHAPES = 4
-"""For how many shapes of padded tensors the indices of a batch are kept."""
+"""The number of shapes of padded tensors for which the indices of a batch are kept."""
 
 
-class Rows(NamedTuple):
-    """One rectangle of cells, time-major.
+class _Cells:
+    """Rectangles of cells whose rows may be anywhere in a tensor."""
 
-    Attributes:
-        steps: `t`, its time steps.
-        sequences: `n`, its sequences.
-        rows: `(t · n,)` which row of a tensor each cell is. No row is there twice.
-        waste: which of the cells are padding.
-    """
+    def __init__(self, rectangles: Sequence[tuple[int, int, Tensor, Tensor]], n_rows: int) -> None:
+        """Keeps the rectangles, and the number of rows of the tensor.
 
-    steps: int
-    sequences: int
-    rows: Tensor
-    waste: Tensor
-
-
-class Cells:
-    """Some rectangles of cells, anywhere among the rows of a tensor."""
-
-    def __init__(self, rectangles: Sequence[Rows], n_rows: int) -> None:
-        """Takes the rectangles, and how many rows the tensor has."""
+        Args:
+            rectangles: for each rectangle, its `t` time steps, its `n` sequences, `(t · n,)` the row of the tensor for
+                each cell, all different, and the indices of the cells that are padding.
+            n_rows: number of rows of the tensor.
+        """
         self._rectangles, self._n_rows = rectangles, n_rows
 
     def take(self, x: Tensor, features: int) -> list[Tensor]:
-        """The rectangles `(t, n, F)` out of a tensor: zero at padding."""
-        flat = x.reshape(-1, features)
-        taken = [(flat.index_select(0, one.rows), one) for one in self._rectangles]
-        return [
-            (cells.index_fill_(0, one.waste, 0) if len(one.waste) else cells).view(one.steps, one.sequences, -1)
-            for cells, one in taken
-        ]
+        """Takes the rectangles `(t, n, F)` out of a tensor, with zeros at padding."""
+        flat, taken = x.reshape(-1, features), []
+        for steps, sequences, rows, waste in self._rectangles:
+            cells = flat.index_select(0, rows)
+            cells = cells.index_fill_(0, waste, 0) if len(waste) else cells
+            taken.append(cells.view(steps, sequences, -1))
+        return taken
 
     def put(self, values: Sequence[Tensor], shape: tuple[int, ...], padding_value: float) -> Tensor:
-        """A tensor of this shape with the rectangles where they belong, and `padding_value` elsewhere."""
+        """Returns a tensor of this shape with the rectangles in their places, and `padding_value` elsewhere."""
         padding = values[0].new_full((1, values[0].shape[-1]), padding_value)
         cells = torch.cat([*(value.flatten(0, 1) for value in values), padding])
-        # To gather is faster than to scatter: the writing goes straight on, and brings the padding along.
+        # A gather is faster than a scatter, because it writes in order and fills the padding in the same pass.
         return cells.index_select(0, self._origin).view(shape)
 
     @cached_property
     def _origin(self) -> Tensor:
-        """`(n_rows,)` which cell each row of the tensor is; one more than there are at padding."""
-        with torch.inference_mode(False):  # else autograd could not keep it
-            rows = torch.cat([rectangle.rows for rectangle in self._rectangles])
+        """`(n_rows,)` the cell that goes to each row of the tensor, or the number of cells at padding."""
+        with torch.inference_mode(False):  # otherwise autograd could not save it
+            rows = torch.cat([own for _, _, own, _ in self._rectangles])
             cells, start = torch.arange(len(rows), device=rows.device), 0
-            for rectangle in self._rectangles:
-                cells[start : start + len(rectangle.rows)].index_fill_(0, rectangle.waste, len(rows))
-                start += len(rectangle.rows)
+            for _, _, own, waste in self._rectangles:
+                cells[start : start + len(own)].index_fill_(0, waste, len(rows))
+                start += len(own)
             return cells.new_full((self._n_rows,), len(rows)).index_copy_(0, rows, cells)
 
 
-class Whole:
-    """Rectangles that all have every sequence, in the caller's order: slices of a padded batch, as `Cells`.
+class _Whole:
+    """Rectangles that all have every sequence, in the caller's order. They are slices of a padded batch.
 
-    A tensor may hold the features of two directions side by side, where there is one rectangle.
+    It has the methods of `_Cells`. If there is one rectangle, a tensor may hold the features of two directions.
     """
 
     def __init__(
         self, shape: Padded, spans: Sequence[tuple[int, int]], padding: IntArray, waste: Sequence[Tensor]
     ) -> None:
-        """Takes the shape of the batch and the time steps of each rectangle.
+        """Keeps the shape of the batch and the time steps of each rectangle.
 
         Args:
-            shape: of the batch.
+            shape: the shape of the batch.
             spans: the first time step of each rectangle, and the one after its last.
-            padding: which cells of the batch `(t, B)`, up to its longest sequence, are padding.
-            waste: by rectangle, which of its cells are padding.
+            padding: the indices of the cells that are padding in the batch `(t, B)`, up to its longest sequence.
+            waste: the indices of the cells that are padding, for each rectangle.
         """
         self._shape, self._spans, self._padding, self._waste = shape, spans, padding, waste
 
     def take(self, x: Tensor, features: int) -> list[Tensor]:
-        """See `Cells`. What has no padding is a view."""
+        """Takes the rectangles out of a tensor, as in `_Cells`. Rectangles without padding are views."""
         taken = []
         for part in self._time_major(x).split(features, 2):  # type: ignore[no-untyped-call]
             for (start, end), waste in zip(self._spans, self._waste, strict=True):
@@ -102,7 +91,7 @@ class Whole:
         return taken
 
     def put(self, values: Sequence[Tensor], shape: tuple[int, ...], padding_value: float) -> Tensor:
-        """See `Cells`."""
+        """Returns a tensor with the rectangles in their places, as in `_Cells`."""
         out, steps = values[0].new_empty(shape), self._spans[-1][1]
         rows = self._time_major(out)
         torch.cat([*values], 0 if len(self._spans) > 1 else 2, out=rows[:steps])
@@ -123,18 +112,18 @@ class Whole:
 class Grid:
     """The cells of a staircase: rectangle after rectangle, each time-major, the longest sequences first.
 
-    Where every rectangle has all sequences, they are in the caller's order: there is nothing to sort for.
+    If every rectangle has all sequences, they stay in the caller's order, because nothing has to be sorted.
 
     Attributes:
-        rectangles: `(first step, step after the last, sequences)` of each.
-        waste: by rectangle, which of its cells are padding.
-        ends: by rectangle, the last cells of the sequences that end in it, and how many sequences are left after it.
-        order: `(B,)` the caller's index of the sequence in each place; `None` if that is the caller's order.
-        rank: `(B,)` the place of each sequence: the inverse of `order`.
+        rectangles: `(first step, step after the last, sequences)` for each rectangle.
+        waste: the indices of the cells that are padding, for each rectangle.
+        ends: for each rectangle, the last cells of the sequences that end in it, and the number of sequences after it.
+        order: `(B,)` the caller's index of the sequence at each rank; `None` if that is the caller's order.
+        rank: `(B,)` the rank of each sequence, which is the inverse of `order`.
     """
 
     def __init__(self, lengths: Sequence[int], cuts: Sequence[int], device: torch.device) -> None:
-        """Lays out the staircase with these cuts; see `cuts.rectangles`."""
+        """Computes the staircase with these cuts. See `cuts.rectangles`."""
         self.rectangles, n = rectangles(lengths, cuts), np.array(lengths)
         is_ordered = self.rectangles[-1][2] < len(n)
         self._device, self._order = device, np.argsort(-n, kind="stable") if is_ordered else np.arange(len(n))
@@ -151,35 +140,34 @@ class Grid:
         self.ends = list(zip(found[count : 2 * count], left, strict=True))
         self.order: Tensor | None = found[-2] if is_ordered else None
         self.rank: Tensor | None = found[-1] if is_ordered else None
-        self._cells: dict[tuple[Padded, range, int], Cells | Whole] = {}
+        self._cells: dict[tuple[Padded, range, int], _Cells | _Whole] = {}
 
     def mark(self, i: int, like: Tensor) -> Tensor:
-        """`(t, n, 1)` a column that is 1 at the padding of a rectangle and 0 elsewhere."""
+        """Returns a column `(t, n, 1)` that is 1 at the padding of a rectangle and 0 elsewhere."""
         return (
             like.new_zeros(like.shape[0] * like.shape[1], 1).index_fill_(0, self.waste[i], 1).view(*like.shape[:2], 1)
         )
 
-    def source(self, shape: Padded, direction: int) -> Cells | Whole:
-        """Where the cells of one direction are in a padded batch. The reverse one (1) begins at each sequence's end."""
+    def source(self, shape: Padded, direction: int) -> _Cells | _Whole:
+        """Locates the cells of a direction in a padded batch. The reverse one (1) begins at each sequence's end."""
         return self._found(shape, range(direction, direction + 1), 1)
 
-    def target(self, shape: Padded, directions: int) -> Cells | Whole:
-        """Where the cells of all directions, one after the other, are in a padded batch of rows `(…, …, D)`."""
+    def target(self, shape: Padded, directions: int) -> _Cells | _Whole:
+        """Locates the cells of all directions, one after the other, in a padded batch of rows `(…, …, D)`."""
         return self._found(shape, range(directions), directions)
 
-    def _found(self, shape: Padded, which: range, directions: int) -> Cells | Whole:
+    def _found(self, shape: Padded, which: range, directions: int) -> _Cells | _Whole:
         key = shape, which, directions
         if key not in self._cells:
             if len(self._cells) == 2 * MOST_SHAPES:
                 self._cells.clear()
-            if self.order is None and directions == 1 and which == range(1):
-                padding = np.flatnonzero(np.concatenate(self._masks))
-                self._cells[key] = Whole(shape, [(a, b) for a, b, _ in self.rectangles], padding, self.waste)
-            else:
-                self._cells[key] = self._scattered(shape, which, directions)
+            self._cells[key] = self._find(*key)
         return self._cells[key]
 
-    def _scattered(self, shape: Padded, which: range, directions: int) -> Cells:
+    def _find(self, shape: Padded, which: range, directions: int) -> _Cells | _Whole:
+        if self.order is None and directions == 1 and which == range(1):
+            padding = np.flatnonzero(np.concatenate(self._masks))
+            return _Whole(shape, [(a, b) for a, b, _ in self.rectangles], padding, self.waste)
         found: list[IntArray] = []
         for d in which:
             for (a, b, n), mask in zip(self.rectangles, self._masks, strict=True):
@@ -192,19 +180,19 @@ class Grid:
                 found.append(rows.ravel())
         each = [(b - a, n, waste) for (a, b, n), waste in zip(self.rectangles, self.waste, strict=True)] * len(which)
         placed_rows = placed(self._device, *found)
-        cells = [Rows(steps, n, rows, waste) for (steps, n, waste), rows in zip(each, placed_rows, strict=True)]
-        return Cells(cells, shape.batch * shape.steps * directions)
+        cells = [(steps, n, rows, waste) for (steps, n, waste), rows in zip(each, placed_rows, strict=True)]
+        return _Cells(cells, shape.batch * shape.steps * directions)
 
 
-def taken(x: Tensor, features: int, cells: Cells | Whole) -> Sequence[Tensor]:
-    """`cells.take`, which can be differentiated any number of times."""
+def taken(x: Tensor, features: int, cells: _Cells | _Whole) -> Sequence[Tensor]:
+    """Calls `cells.take`, so that it can be differentiated any number of times."""
     take, shape = (lambda x: tuple(cells.take(x, features))), x.shape
     found: Sequence[Tensor] = mapped(take, take, lambda *values: cells.put(values, shape, 0.0), x)
     return found
 
 
-def put(values: Sequence[Tensor], shape: tuple[int, ...], cells: Cells | Whole, padding_value: float) -> Tensor:
-    """`cells.put`, which can be differentiated any number of times."""
+def put(values: Sequence[Tensor], shape: tuple[int, ...], cells: _Cells | _Whole, padding_value: float) -> Tensor:
+    """Calls `cells.put`, so that it can be differentiated any number of times."""
     features = values[0].shape[-1]
     found: Tensor = mapped(
         lambda *values: cells.put(values, shape, padding_value),

@@ -1,84 +1,59 @@
-"""Finds every place that holds a function, names it as a reader would look for it, and can put another function there.
+"""Finds every place that holds a function, and replaces the function in attributes and dicts.
 
 `from module import function` copies a reference, and so do attributes, default arguments, closures and containers. The
-garbage collector knows all of them. A place is named by the module, class, function or object that leads to it.
+garbage collector knows all of them. A place is named after the module, class, function or object that leads to it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from types import CellType, FrameType, FunctionType, GeneratorType, ModuleType
-from typing import Any
+from collections.abc import Callable, Iterator
+from types import FrameType, FunctionType, GeneratorType
+from typing import Any, NamedTuple
 
-_LEVELS = 8  # how far a place is followed to what leads to it, such as a module
-_WRAPPERS = (staticmethod, classmethod)
-_CACHED = type(functools.lru_cache(int))
+_LEVELS = 6  # the number of objects on the way from a function to a module or another object with a name
+_PARTS = ("__defaults__", "__kwdefaults__", "__closure__", "cell_contents", "__func__", "func", "args", "keywords")
+"""Attributes by which functions, methods, partials and cells hold others. They are named, and never changed."""
 
 
-class Place:
+class _Place(NamedTuple):
     """A place that holds a function.
 
     Attributes:
-        name: where it is, such as `train.Tagger.pack` or `train.forward's default argument 'pack'`.
+        name: its name, such as `train.Tagger.pack` or `train.forward.__defaults__[0]`.
+        owner: returns the object or the dict that holds the function. It does not keep an object alive.
+        key: the name of the attribute, or the key of the entry; `None` if the function cannot be replaced.
     """
 
-    def __init__(
-        self,
-        name: str,
-        owner: Any = None,
-        get: Callable[[Any], Any] = lambda owner: None,
-        put: Callable[[Any, Any], None] | None = None,
-        wrap: Callable[[Any], Any] = lambda function: function,
-    ) -> None:
-        """Keeps the owner alive only if it takes no weak reference.
-
-        Args:
-            name: what follows the name of the owner.
-            owner: the object that holds the function, or the part of it that can be changed.
-            get: returns what the owner holds there.
-            put: puts something else there; `None` if that is impossible.
-            wrap: makes what the owner holds of a function, such as a `staticmethod`.
-        """
-        self.name, self._get, self._put, self._wrap = name, get, put, wrap
-        try:
-            self._owner: Callable[[], Any] = weakref.ref(owner)
-        except TypeError:
-            self._owner = lambda: owner
+    name: str
+    owner: Callable[[], Any]
+    key: Any
 
     def replace(self, function: FunctionType) -> Callable[[], object] | None:
-        """Puts another function there. Returns what undoes it, or `None` if nothing can be put there."""
-        before, after = self._held(), self._wrap(function)
-        if not self._try(after):
+        """Replaces the function. Returns a function that undoes this, or `None` if it cannot be replaced."""
+        before = self._held()
+        if self.key is None:
             return None
-        return lambda: before is not None and self._held() is after and self._try(before)
+        self._put(function)
+        return lambda: self._put(before) if self._held() is function else None
 
     def _held(self) -> Any:
-        try:
-            return self._get(self._owner())
-        except _REFUSED:
-            return None
+        return _names(self.owner()).get(self.key)
 
-    def _try(self, value: Any) -> bool:
-        if self._put is None:
-            return False
-        try:
-            self._put(self._owner(), value)
-        except _REFUSED:
-            return False
-        return self._held() is value
-
-
-_REFUSED = (AttributeError, IndexError, TypeError, ValueError)  # it cannot be set, or is not there any more
+    def _put(self, function: Any) -> None:
+        owner = self.owner()
+        if isinstance(owner, type):
+            type.__setattr__(owner, self.key, function)
+        else:
+            dict.__setitem__(_names(owner), self.key, function)
 
 
 @contextlib.contextmanager
 def thawed() -> Iterator[None]:
-    """Lets what `gc.freeze()` has frozen be found. Afterwards it is frozen again, with all else that is in use then."""
+    """Makes objects that `gc.freeze()` has frozen visible to the search, and freezes everything again afterwards."""
     frozen = gc.get_freeze_count()
     gc.unfreeze()
     try:
@@ -88,193 +63,97 @@ def thawed() -> Iterator[None]:
             gc.freeze()
 
 
-def find(functions: Iterable[FunctionType], but: tuple[str, ...], own: str) -> list[tuple[FunctionType, Place]]:
-    """Returns each function with each place that holds it. Local variables of running functions are not found.
+def find(functions: list[FunctionType]) -> list[tuple[FunctionType, _Place]]:
+    """Returns each function with each place that holds it, except those in packviz.
 
-    Args:
-        functions: the functions to look for.
-        but: packages whose modules, classes and functions are left out.
-        own: the one of them whose objects are left out, too, whoever holds them.
+    In torch, it returns attributes of modules only. It does not find local variables of running functions.
     """
-    gc.collect()  # what nobody can reach any more needs no name
-    functions = list(functions)
-    search = _Search(functions, but, own)
+    gc.collect()  # garbage needs no name
+    search = _Search(functions)
     return [(function, place) for function in functions for place in search.places(function)]
 
 
 class _Search:
-    def __init__(self, functions: list[FunctionType], but: tuple[str, ...], own: str) -> None:
-        self._but, self._own = but, own
-        self._modules = {id(_names(one)) for one in list(sys.modules.values()) if isinstance(one, ModuleType)}
-        self._above: dict[int, list[Any]] = {}
+    def __init__(self, functions: list[FunctionType]) -> None:
+        self._above: dict[int, list[Any]] = {}  # by id of an object, what holds it
         self._known: dict[int, list[str]] = {}
         frontier: list[Any] = functions
+        holders: list[Any] = []
         for _ in range(_LEVELS):
-            looked_for = {id(one) for one in frontier}
-            self._above |= {one: [] for one in looked_for}
-            ours = {id(one) for one in (functions, frontier, *self._above.values())}
-            fresh = []
-            for one in gc.get_referrers(*frontier) if frontier else ():
-                if isinstance(one, (FrameType, GeneratorType)) or id(one) in ours:
-                    continue
-                for held in {id(each) for each in gc.get_referents(one)} & looked_for:
-                    self._above[held].append(one)
-                if id(one) not in self._above and self._root(one) is None:
-                    fresh.append(one)
-            frontier = fresh
+            wanted = {id(one) for one in frontier}
+            self._above |= {one: [] for one in wanted}
+            ours = {id(one) for one in (functions, frontier, holders, *self._above.values())}
+            holders = gc.get_referrers(*frontier) if frontier else []
+            holders = [h for h in holders if id(h) not in ours and not isinstance(h, (FrameType, GeneratorType))]
+            for holder in holders:
+                for held in wanted & {id(each) for each in gc.get_referents(holder)}:
+                    self._above[held].append(holder)
+            frontier = [one for one in holders if id(one) not in self._above and _root(one) is None]
 
-    def places(self, value: Any) -> Iterator[Place]:
-        for holder in self._holders(value):
-            for place in _places(holder, value):
-                if names := self._called(holder):
-                    place.name = min(names, key=len) + place.name
-                    yield place
-
-    def _holders(self, value: Any) -> Iterator[Any]:
-        """What holds a value. If a dict, tuple, cell or wrapper is a part of something, that is the whole."""
-        seen: set[int] = set()
-        for one in self._above.get(id(value), ()):
-            wholes = [one]
-            if isinstance(one, (dict, tuple, CellType, *_WRAPPERS)) and self._root(one) is None:
-                above = self._above.get(id(one), [])
-                above = [*above, *(each for two in above for each in self._above.get(id(two), ()))]
-                wholes = [two for two in above if _is_part(one, two)] or [one]
-            for whole in wholes:
-                if id(whole) not in seen:
-                    seen.add(id(whole))
-                    yield whole
+    def places(self, value: Any) -> Iterator[_Place]:
+        for holder in self._above.get(id(value), ()):
+            above = self._above.get(id(holder), ()) if isinstance(holder, dict) else ()
+            for owner in [one for one in above if _is_namespace(holder, one)] or [holder]:
+                if names := self._called(owner):
+                    for step, key in _steps(owner, value):
+                        yield _Place(min(names, key=len) + step, _weakly(owner), key)
 
     def _called(self, one: Any) -> list[str]:
-        """The names of an object: its own, or those of the places that hold it. None if all of them are left out."""
-        root = self._root(one)
-        if root is not None:
-            return [root] if root else []
-        if id(one) not in self._known:
-            self._known[id(one)] = []  # what leads back to itself
-            found = [place.name for place in self.places(one)]
-            if not self._above.get(id(one)) and not isinstance(one, (dict, list, tuple, set, CellType)):
-                found = [_object(one)]  # only local variables hold it
-            self._known[id(one)] = list(dict.fromkeys(found))
-        return self._known[id(one)]
-
-    def _root(self, one: Any) -> str | None:
-        """The name that needs nothing above it; empty if it is left out; `None` if there is no such name."""
-        if isinstance(one, dict):
-            if id(one) not in self._modules and not ("__name__" in one and {"__builtins__", "__spec__"} & one.keys()):
-                return None
-            module = name = str(one.get("__name__", "<namespace>"))
-        elif isinstance(one, type):
-            module, name = one.__module__, f"{one.__module__}.{one.__qualname__}"
-        elif isinstance(one, FunctionType):  # functools.wraps changes its __module__ and __qualname__
-            module = str(one.__globals__.get("__name__", "<namespace>"))
-            name = f"{module}.{one.__code__.co_qualname}"
-        else:
-            module, name = type(one).__module__, _object(one)
-        package = str(module).partition(".")[0]  # a class may have anything under __module__
-        if package == self._own or (package in self._but and isinstance(one, (dict, type))):
-            return ""
-        if package in self._but or (package in sys.stdlib_module_names and not isinstance(one, (dict, type))):
-            return None  # a function or an object that is made for whoever holds it
-        return name
+        """Returns an object's own name, or the names of the places that hold it. Places in packviz have no name."""
+        root = _root(one)
+        if root is None and id(one) not in self._known:
+            self._known[id(one)] = []  # ends the search where an object leads back to itself
+            names = [place.name for place in self.places(one)]
+            self._known[id(one)] = [name for name in names if not name.startswith("torch.")]
+        return self._known[id(one)] if root is None else [root] if root else []
 
 
-def _places(one: Any, value: Any) -> list[Place]:
-    """How an object holds a value. Nothing of the reader's code runs: no property, no `__setattr__`."""
-    if isinstance(one, FunctionType):
-        found = _defaults(one, value) + _closure(one, value) + _entries(one, vars, value, ".{}")
-        return found + _entries(one, lambda f: f.__kwdefaults__ or {}, value, "'s default argument {!r}")
-    if isinstance(one, type):
-        return [_attribute(one, key, each) for key, each in list(vars(one).items()) if _unwrapped(each) is value]
+def _root(one: Any) -> str | None:
+    """Returns the name of a module, a class, a function or an object, or an empty string to leave it out.
+
+    It is `None` for containers, and for functions and objects that torch or the standard library made for others. These
+    are named after the objects that hold them.
+    """
     if isinstance(one, dict):
-        found = _entries(one, lambda d: d, value, ".{}" if "__name__" in one else "[{!r}]")
-        is_key = any(key is value for key in list(dict.keys(one)))
-        return found or [Place(" (as a key)" if is_key else f" (in a {type(one).__name__})")]
-    if isinstance(one, list):
-        return [_item(one, i) for i, each in enumerate(one) if each is value]
-    if isinstance(one, tuple):
-        return [Place(f"[{i}]") for i, each in enumerate(one) if each is value]
-    hidden = isinstance(one, (*_WRAPPERS, _CACHED))  # what it says to hold cannot be set, or is not used
-    found = [] if hidden else _entries(one, _names, value, ".{}")
-    return found or [Place(f" (in a {type(one).__name__})")]
-
-
-def _is_part(part: Any, whole: Any) -> bool:
-    """Whether a dict, tuple, cell or wrapper is how the whole holds its attributes, arguments or variables."""
-    if isinstance(whole, type):  # it has one dict, and gives away only a view of it
-        names = vars(whole)
-        if isinstance(part, _WRAPPERS):
-            return any(part is each for each in names.values())
-        return isinstance(part, dict) and part.keys() == names.keys() and all(part is not e for e in names.values())
-    if isinstance(whole, FunctionType):
-        own = (whole.__defaults__, whole.__kwdefaults__, vars(whole), *(whole.__closure__ or ()))
-    elif isinstance(whole, functools.partial):
-        own = (whole.args, whole.keywords)
+        module = name = str(one["__name__"]) if "__name__" in one and {"__builtins__", "__spec__"} & one.keys() else ""
+    elif isinstance(one, FunctionType):  # functools.wraps changes its __module__ and __qualname__
+        module = str(one.__globals__.get("__name__"))
+        name = f"{module}.{one.__code__.co_qualname}"
     else:
-        own = (_names(whole),)
-    return any(part is each for each in own)
+        kind = one if isinstance(one, type) else type(one)
+        module, name = str(kind.__module__), f"{kind.__module__}.{kind.__qualname__}"  # may be anything
+        name = name if kind is one else f"<{name} object>"
+    package, is_scope = module.partition(".")[0], isinstance(one, (dict, type))
+    if package == "packviz" or (package == "torch" and isinstance(one, type)):
+        return ""
+    is_made = not is_scope and (package == "torch" or package in sys.stdlib_module_names)
+    return None if is_made or not name else name
 
 
-def _entries(owner: Any, names: Callable[[Any], dict[Any, Any]], value: Any, form: str) -> list[Place]:
-    def place(key: Any) -> Place:
-        def put(owner: Any, new: Any) -> None:
-            dict.__setitem__(names(owner), key, new)
+def _steps(owner: Any, value: Any) -> list[tuple[str, Any]]:
+    """Returns how an object holds a value: the addition to its name, and the key if the value can be replaced.
 
-        return Place(form.format(key), owner, lambda owner: dict.get(names(owner), key), put)
-
-    return [place(key) for key, each in list(dict.items(names(owner))) if each is value]
-
-
-def _defaults(function: FunctionType, value: Any) -> list[Place]:
-    code, defaults = function.__code__, function.__defaults__ or ()
-    arguments = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
-
-    def place(i: int) -> Place:
-        def put(function: Any, new: Any) -> None:
-            function.__defaults__ = _with(function.__defaults__, i, new)
-
-        return Place(f"'s default argument {arguments[i]!r}", function, lambda function: function.__defaults__[i], put)
-
-    return [place(i) for i, each in enumerate(defaults) if each is value]
+    It runs no property and no `__setattr__` of the user.
+    """
+    if isinstance(owner, (list, tuple)):
+        return [(f"[{i}]", None) for i, each in enumerate(owner) if each is value]
+    form = "[{!r}]" if isinstance(owner, dict) and "__name__" not in owner else ".{}"
+    held = [key for key, each in list(_names(owner).items()) if each is value]
+    found = [(form.format(key), None if key == "__wrapped__" else key) for key in held]
+    if type(owner).__module__ in sys.stdlib_module_names:
+        found += [(f".{part}", None) for part in _PARTS if getattr(owner, part, None) is value]
+    return found or [(f" (in a {type(owner).__name__})", None)]
 
 
-def _closure(function: FunctionType, value: Any) -> list[Place]:
-    def put(cell: Any, new: Any) -> None:
-        cell.cell_contents = new
-
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return [
-        Place(f"'s closure, variable {name!r}", cell, lambda cell: cell.cell_contents, put)
-        for name, cell in cells
-        if any(each is value for each in gc.get_referents(cell))  # it may be empty
-    ]
+def _is_namespace(names: dict[Any, Any], owner: Any) -> bool:
+    """Returns whether a dict holds the attributes of an object. A class shows only a view of its dict."""
+    return names.keys() == vars(owner).keys() if isinstance(owner, type) else _names(owner) is names
 
 
-def _attribute(kind: type, name: str, each: Any) -> Place:
-    def put(kind: Any, new: Any) -> None:
-        type.__setattr__(kind, name, new)
-
-    wrapped = isinstance(each, _WRAPPERS)
-    suffix = f".{name} (a {type(each).__name__})" if wrapped else f".{name}"
-    return Place(suffix, kind, lambda kind: vars(kind).get(name), put, type(each) if wrapped else lambda new: new)
-
-
-def _item(one: list[Any], i: int) -> Place:
-    def put(one: Any, new: Any) -> None:
-        list.__setitem__(one, i, new)
-
-    return Place(f"[{i}]", one, lambda one: one[i], put)
-
-
-def _with(values: tuple[Any, ...], i: int, new: Any) -> tuple[Any, ...]:
-    return (*values[:i], new, *values[i + 1 :])
-
-
-def _unwrapped(one: Any) -> Any:
-    return one.__func__ if isinstance(one, _WRAPPERS) else one
-
-
-def _names(one: Any) -> dict[Any, Any]:
-    """The attributes of an object. To ask the object itself would import a module that waits to be used first."""
+def _names(one: Any) -> Any:
+    """Returns a dict itself, or the attributes of an object, without its `__getattr__`, which may import a module."""
+    if isinstance(one, (dict, type)):
+        return one if isinstance(one, dict) else vars(one)
     try:
         names = object.__getattribute__(one, "__dict__")
     except AttributeError:
@@ -282,5 +161,8 @@ def _names(one: Any) -> dict[Any, Any]:
     return names if isinstance(names, dict) else {}
 
 
-def _object(one: Any) -> str:
-    return f"<{type(one).__module__}.{type(one).__qualname__} object>"
+def _weakly(owner: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(owner)
+    except TypeError:
+        return lambda: owner

@@ -1,8 +1,8 @@
-"""An exact conversion between a padded batch and its packed data, a linear map and its transpose.
+"""Converts between a padded batch and its packed data, as a linear map and its transpose.
 
-torch copies block by block: a kernel per distinct length. A `Route` gathers by an index tensor: one kernel in each
-direction, and the order of the sequences costs nothing. An `Index` makes the routes of a batch, and is kept for whoever
-handles that batch next.
+torch copies block by block, with a kernel per distinct length. A `Route` gathers by an index tensor, with one kernel in
+each direction, and the order of the sequences costs nothing. An `Index` makes the routes of a batch. It is kept for the
+next function that handles the batch.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from packviz.core.layout import IntArray
 from packviz.ops.private import version
 
 ACCELERATORS = ("cuda",)
-"""The kinds of device, other than the CPU, that packviz was written for."""
+"""The kinds of device, besides the CPU, that packviz supports."""
 
 
 def is_at_hand(x: Tensor) -> bool:
-    """Whether operators on a tensor run when they are called: on a known device, and not captured for a CUDA graph.
+    """Returns whether operators on a tensor run at once, on a supported device and outside of CUDA graph capture.
 
-    A graph would keep reading indices at addresses where they are kept for the next few batches only.
+    A graph would keep reading indices at addresses that stay valid for the next few batches only.
     """
     return x.is_cpu or (x.device.type in ACCELERATORS and not torch.cuda.is_current_stream_capturing())
 
 
 def placed(device: torch.device, *values: IntArray) -> Sequence[Tensor]:
-    """Indices as tensors on a device. They go there in one copy, and nobody waits for it."""
-    with torch.inference_mode(False):  # else autograd could not keep them
+    """Returns indices as tensors on a device. They go there in one copy, without waiting for it."""
+    with torch.inference_mode(False):  # otherwise autograd could not save them
         if device.type == "cpu":
             return [torch.from_numpy(each) for each in values]
         sizes = [len(each) for each in values]
@@ -44,11 +44,11 @@ def placed(device: torch.device, *values: IntArray) -> Sequence[Tensor]:
 
 
 class Route:
-    """A gather in each direction, between packed rows and the cells of a flat tensor: `(n_cells, …)`.
+    """A gather in each direction, between packed rows `(N, …)` and the cells of a flat tensor `(n_cells, …)`.
 
     Attributes:
-        rows: `(N,)` the cell that each packed row is.
-        n_cells: how many cells there are; more than `N` with padding.
+        rows: `(N,)` the cell of each packed row.
+        n_cells: number of cells; more than `N` with padding.
     """
 
     def __init__(self, rows: Tensor, n_cells: int) -> None:
@@ -56,13 +56,13 @@ class Route:
         self._cells: Tensor | None = None
 
     def pack(self, cells: Tensor) -> Tensor:
-        """`(n_cells, …)` to `(N, …)`."""
+        """Converts cells `(n_cells, …)` to packed rows `(N, …)`."""
         return cells.index_select(0, self.rows)
 
     def pad(self, rows: Tensor, padding_value: float) -> Tensor:
-        """`(N, …)` to `(n_cells, …)`."""
-        if self._cells is None:  # the packed row that each cell is, N at padding
-            with torch.inference_mode(False):  # else autograd could not keep it
+        """Converts packed rows `(N, …)` to cells `(n_cells, …)`."""
+        if self._cells is None:  # the packed row of each cell, N at padding
+            with torch.inference_mode(False):  # otherwise autograd could not save it
                 numbers = torch.arange(len(self.rows), device=self.rows.device)
                 cells = torch.full((self.n_cells,), len(numbers), device=numbers.device)
                 self._cells = cells.scatter_(0, self.rows, numbers)
@@ -85,21 +85,21 @@ class _Linear(torch.autograd.Function):
 
 
 def needs_grad(x: Tensor) -> bool:
-    """Whether what is made of it gets a gradient."""
+    """Returns whether results computed from a tensor get a gradient."""
     return x.requires_grad and torch.is_grad_enabled()
 
 
 def mapped(call: Callable[..., Any], linear: Callable[..., Any], transpose: Callable[..., Any], *inputs: Tensor) -> Any:
-    """Calls a map, which can then be differentiated any number of times, and is linear but for what it adds.
+    """Calls an affine map, so that it can be differentiated any number of times.
 
     Args:
         call: the map.
-        linear: the same without what it adds: the gradient of `transpose`.
-        transpose: its gradient.
+        linear: its linear part, which is also the gradient of `transpose`.
+        transpose: the gradient of the map.
         inputs: tensors.
 
     Returns:
-        What the map returns: a tensor, or a tuple of them.
+        The result of the map, which is a tensor or a tuple of tensors.
     """
     if not any(map(needs_grad, inputs)):
         return call(*inputs)
@@ -107,12 +107,12 @@ def mapped(call: Callable[..., Any], linear: Callable[..., Any], transpose: Call
 
 
 def packed_rows(cells: Tensor, route: Route) -> Tensor:
-    """`route.pack`, which can be differentiated any number of times."""
+    """Calls `route.pack`, so that it can be differentiated any number of times."""
     return mapped(route.pack, route.pack, lambda rows: route.pad(rows, 0.0), cells)  # type: ignore[no-any-return]
 
 
 def padded_cells(rows: Tensor, route: Route, padding_value: float) -> Tensor:
-    """`route.pad`, which can be differentiated any number of times."""
+    """Calls `route.pad`, so that it can be differentiated any number of times."""
     found: Tensor = mapped(lambda r: route.pad(r, padding_value), lambda r: route.pad(r, 0.0), route.pack, rows)
     return found
 
@@ -121,11 +121,11 @@ class Index:
     """A ragged batch on one device, and the routes to its cells. Building them never waits for the device.
 
     Attributes:
-        sizes: `(longest,)` sequences at each time step.
-        lengths: `(B,)` of each sequence, in the caller's order, on the CPU.
-        order: `(B,)` the caller's index of the sequence at each rank; none where they come longest first already.
-        device: of `order` and of the routes.
-        n_rows: `N`, real cells.
+        sizes: `(max(lengths),)` number of sequences at each time step.
+        lengths: `(B,)` length of each sequence, in the caller's order, on the CPU.
+        order: `(B,)` the caller's index of the sequence at each rank; `None` if they come longest first already.
+        device: the device of `order` and of the routes.
+        n_rows: `N`, the number of real cells.
     """
 
     def __init__(
@@ -135,33 +135,23 @@ class Index:
         self.n_rows = int(sizes.sum())
         self._padded: dict[tuple[int, bool], Route] = {}
 
-    @property
-    def batch_size(self) -> int:
-        """`B`, the number of sequences."""
-        return len(self.lengths)
-
-    @property
-    def longest(self) -> int:
-        """Time steps of the longest sequence."""
-        return len(self.sizes)
-
     def padded(self, steps: int, batch_major: bool) -> Route:
-        """The route to a padded batch of so many time steps, flat from `(B, T)` if `batch_major`, else `(T, B)`."""
-        key = (steps, batch_major)
+        """Returns the route to a padded batch of `steps` time steps, `(B, T)` if `batch_major`, else `(T, B)`."""
+        key, batch = (steps, batch_major), len(self.lengths)
         if key not in self._padded:
             step, sequence = self._steps_and_sequences()
-            rows = sequence.mul(steps).add_(step) if batch_major else step.mul_(self.batch_size).add_(sequence)
-            self._padded[key] = Route(rows, steps * self.batch_size)
+            rows = sequence.mul(steps).add_(step) if batch_major else step.mul_(batch).add_(sequence)
+            self._padded[key] = Route(rows, steps * batch)
         return self._padded[key]
 
     def joined(self) -> Route:
-        """The route to the sequences one after another, in the caller's order."""
+        """Returns the route to the sequences one after another, in the caller's order."""
         step, sequence = self._steps_and_sequences()
         starts = (self.lengths.cumsum(0) - self.lengths).to(self.device, non_blocking=True)
         return Route(step.add_(starts.index_select(0, sequence)), self.n_rows)
 
     def _steps_and_sequences(self) -> tuple[Tensor, Tensor]:
-        """`(N,)` the time step, and the caller's index of the sequence, of each packed row."""
+        """Returns the time step and the caller's index of the sequence for each packed row, `(N,)` each."""
         both = np.stack([self.sizes, np.cumsum(self.sizes) - self.sizes])
         sizes, starts = torch.from_numpy(both).to(self.device, non_blocking=True)
         step = torch.repeat_interleave(sizes, output_size=self.n_rows)
@@ -170,12 +160,12 @@ class Index:
 
 
 def is_falling(values: list[int]) -> bool:
-    """Whether lengths by rank, or sequences by time step, are as packing has them: never growing, none under 1."""
+    """Returns whether numbers never grow and are at least 1, like lengths by rank or sequences by time step."""
     return bool(values) and values[-1] > 0 and values == sorted(values, reverse=True)
 
 
 def falling_sizes(packed: PackedSequence) -> list[int]:
-    """Its `batch_sizes`; nothing where they are not as packing makes them for data of so many rows."""
+    """Returns the `batch_sizes`, or an empty list if packing could not have made them for this data."""
     data, sizes = packed.data, packed.batch_sizes
     if not (data.numel() and sizes.is_cpu and sizes.dtype == torch.int64 and sizes.ndim == 1):
         return []
@@ -184,18 +174,18 @@ def falling_sizes(packed: PackedSequence) -> list[int]:
 
 
 def is_moved(order: Tensor | None, batch_size: int) -> bool:
-    """Whether an order of the sequences, on the CPU, is another than 0, 1, 2, …, `batch_size - 1`."""
+    """Returns whether an order of the sequences, on the CPU, differs from 0, 1, 2, …, `batch_size - 1`."""
     return order is not None and order.tolist() != list(range(batch_size))
 
 
 def of_lengths(ranked: Tensor, order: Tensor | None, sorted_indices: Tensor | None, device: torch.device) -> Index:
-    """The index of a batch to be packed.
+    """Returns the index of a batch to be packed.
 
     Args:
-        ranked: `(B,)` lengths on the CPU, as they are when `is_falling`.
-        order: `(B,)` on the CPU: whose they are. None if the caller had them in this order.
-        sorted_indices: the same on the device.
-        device: of the batch.
+        ranked: `(B,)` lengths on the CPU, longest first (see `is_falling`).
+        order: `(B,)` the caller's index of each of them, on the CPU; `None` if the caller gave them in this order.
+        sorted_indices: `order` on the device.
+        device: the device of the batch.
     """
     lengths = ranked.clone()
     if order is not None:
@@ -205,18 +195,18 @@ def of_lengths(ranked: Tensor, order: Tensor | None, sorted_indices: Tensor | No
 
 
 def of_packed(packed: PackedSequence) -> Index | None:
-    """The index of a packed batch, as `keep` has it or made anew; none where its order is no order of its sequences.
+    """Returns the index of a packed batch, kept or newly made. Its `batch_sizes` must be falling.
 
-    Its `batch_sizes` must be falling.
+    It is `None` if `unsorted_indices` is not a permutation of the sequences, or is on another device.
     """
     if (index := kept(packed)) is not None:
         return index
     sizes, ranks, device = packed.batch_sizes, packed.unsorted_indices, packed.data.device
     values = sizes.numpy().copy()
-    lengths = torch.from_numpy(np.searchsorted(-values, -np.arange(values[0])))  # how many steps reach each rank
+    lengths = torch.from_numpy(np.searchsorted(-values, -np.arange(values[0])))  # the number of steps at each rank
     order = None
     if ranks is not None:
-        there = ranks.cpu()  # torch waits for them too
+        there = ranks.cpu()  # torch waits for them, too
         if ranks.device != device or sorted(there.tolist()) != list(range(len(lengths))):
             return None
         lengths = lengths[there]
@@ -225,21 +215,21 @@ def of_packed(packed: PackedSequence) -> Index | None:
 
 
 def kept(packed: PackedSequence) -> Index | None:
-    """The index that `keep` has for a packed batch, if it still fits."""
+    """Returns the index that was kept for a packed batch, if it is still valid."""
     index, ranks, versions = _kept.get(packed.batch_sizes, (None, None, None))
     fits = index is not None and ranks is packed.unsorted_indices and versions == _versions(packed)
     return cast(Index, index) if fits and index.device == packed.data.device else None
 
 
 def keep(index: Index, packed: PackedSequence) -> None:
-    """Keeps the index as long as the `batch_sizes` tensor exists: an RNN hands it on from its input to its output."""
+    """Keeps an index as long as the `batch_sizes` tensor, which an RNN passes on from its input to its output."""
     versions = _versions(packed)
     if versions is not None:
         _kept[packed.batch_sizes] = (index, packed.unsorted_indices, versions)
 
 
 def _versions(packed: PackedSequence) -> tuple[int | None, ...] | None:
-    """Changes with every change in place; none where torch does not count them."""
+    """Returns numbers that change with every change in place; `None` if torch does not count the changes."""
     found = tuple(0 if t is None else version(t) for t in (packed.batch_sizes, packed.unsorted_indices))
     return None if None in found else found
 

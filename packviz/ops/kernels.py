@@ -1,9 +1,9 @@
-"""One layer of an `nn.RNN`, `nn.GRU` or `nn.LSTM`, and torch's own kernels for it."""
+"""Runs one layer of an `nn.RNN`, `nn.GRU` or `nn.LSTM` by torch's own kernels."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -13,16 +13,17 @@ from torch import Tensor, nn
 from packviz.ops import private
 
 Result = tuple[Tensor, Tensor, Tensor | None]
-"""A layer's padded output, its `h_n` `(D, B, P)` and, of an LSTM, `c_n` `(D, B, H)`, in the caller's order."""
+"""A layer's padded output, its `h_n` `(D, B, P)` and, for an LSTM, its `c_n` `(D, B, H)`, in the caller's order."""
 
 
 class Layer(NamedTuple):
     """One layer, with all of its directions.
 
     Attributes:
-        mode: as `rnn.mode`.
+        mode: the RNN's `mode`.
         bias: whether there are biases.
-        weights: by direction, in torch's order: of the input, of the state, the two biases, of the projection.
+        weights: for each direction, the weights of the input and of the state, the two biases, and the weights of the
+            projection, in torch's order.
     """
 
     mode: str
@@ -36,7 +37,7 @@ class Layer(NamedTuple):
 
     @property
     def output_size(self) -> int:
-        """`P`, the features of one direction's output: those of the projection, or else `H`."""
+        """`P`, the number of features of one direction's output: that of the projection, or else `H`."""
         return self.weights[0][1].shape[1]
 
     @property
@@ -45,13 +46,13 @@ class Layer(NamedTuple):
         return tuple(weight for direction in self.weights for weight in direction)
 
     def holding(self, flat: Sequence[Tensor]) -> Layer:
-        """The same layer with other weights."""
+        """Returns the same layer with other weights."""
         each = len(self.weights[0])
         return self._replace(weights=tuple(tuple(flat[i : i + each]) for i in range(0, len(flat), each)))
 
 
 def flat_names(rnn: nn.RNNBase) -> tuple[str, ...]:
-    """The names of the weights, by layer and direction, in torch's order."""
+    """Returns the names of the weights, by layer and direction, in torch's order."""
     return _names(rnn.num_layers, bool(rnn.bidirectional), bool(rnn.bias), bool(rnn.proj_size))
 
 
@@ -63,13 +64,13 @@ def _names(num_layers: int, bidirectional: bool, bias: bool, projected: bool) ->
 
 
 def flat_weights(rnn: nn.RNNBase) -> tuple[Tensor, ...]:
-    """A module's weights as they are now, in the order of their names; parametrised ones are computed here."""
-    own = private.parameters(rnn)  # the module itself would look for each everywhere else first
+    """Returns a module's current weights in the order of their names, and computes parametrised ones."""
+    own = private.parameters(rnn)  # asking the module is slower, because it looks in other places first
     return tuple([own[name] if name in own else getattr(rnn, name) for name in flat_names(rnn)])
 
 
 def layers(rnn: nn.RNNBase, flat: Sequence[Tensor]) -> list[Layer]:
-    """The layers of a module that has these weights."""
+    """Returns the layers of a module that has these weights."""
     count = 2 if rnn.bidirectional else 1
     each = len(flat) // (rnn.num_layers * count)
     directions = [tuple(flat[i : i + each]) for i in range(0, len(flat), each)]
@@ -77,15 +78,15 @@ def layers(rnn: nn.RNNBase, flat: Sequence[Tensor]) -> list[Layer]:
 
 
 def is_fused(mode: str, x: Tensor, projected: bool) -> bool:
-    """Whether torch runs padded data of this kind on oneDNN's fused LSTM."""
+    """Returns whether torch runs such padded data on oneDNN's fused LSTM."""
     if mode != "LSTM" or projected or x.dtype != torch.float32 or not x.is_cpu:
         return False
     onednn: Any = torch.backends.mkldnn
-    return onednn.is_available() and onednn.enabled and private.has_fused_lstm()
+    return bool(onednn.is_available() and onednn.enabled)
 
 
 def has_padded_kernel(mode: str, x: Tensor, projected: bool, device: str) -> bool:
-    """Whether a `device`, `"cpu"` or `"cuda"`, has a kernel for padded data alone, and for data like `x` there.
+    """Returns whether a `device`, `"cpu"` or `"cuda"`, has a kernel that accepts only padded data, for data like `x`.
 
     See `costs.rates`.
     """
@@ -95,16 +96,16 @@ def has_padded_kernel(mode: str, x: Tensor, projected: bool, device: str) -> boo
 def rectangle(
     mode: str, bias: bool, weights: Sequence[Tensor], x: Tensor, h: Tensor, c: Tensor | None, reverse: bool = False
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """One direction on a rectangle `(t, n, I)`: its output, h `(n, P)` and, of an LSTM, c `(n, H)`.
+    """Runs one direction on a rectangle `(t, n, I)`. Returns its output, h `(n, P)` and, for an LSTM, c `(n, H)`.
 
-    With `reverse` from the last step to the first: only where the kernel is fused.
+    With `reverse` it runs from the last step to the first, which only the fused kernel supports.
     """
     grad = torch.is_grad_enabled()
     if c is None:
         out, h = private.kernel(mode)(x, h[None], weights, bias, 1, 0.0, grad, False, False)
         return out, h[0], None
     if grad and is_fused(mode, x, len(weights) % 2 == 1):
-        return Fused.apply(reverse, x, h, c, *weights)  # type: ignore[no-untyped-call,no-any-return]
+        return _Fused.apply(reverse, x, h, c, *weights)  # type: ignore[no-untyped-call,no-any-return]
     if reverse:
         return _fused(False, True, x, h, c, *weights)[:3]
     out, h, c = private.kernel("LSTM")(x, (h[None], c[None]), weights, bias, 1, 0.0, grad, False, False)
@@ -112,10 +113,10 @@ def rectangle(
 
 
 def in_one_piece(weights: Sequence[Tensor]) -> Sequence[Tensor]:
-    """One direction's weights as cuDNN wants them: one after the other in memory of their own.
+    """Returns one direction's weights in the memory layout that cuDNN needs: one after the other, from its start.
 
-    So modules lay them, for all layers together. Else cuDNN's caller warns, and copies them at every call. It wants the
-    projection before the biases, and room for these where there are none.
+    Modules lay out the weights of all layers in this way. Otherwise torch warns, and copies them at every call. cuDNN
+    needs the projection before the biases, and space for biases even if there are none.
     """
     matrices, biases = weights[:2], weights[2:4] if len(weights) > 3 else ()
     laid = [*matrices, *weights[len(matrices) + len(biases) :], *biases]
@@ -129,35 +130,34 @@ def in_one_piece(weights: Sequence[Tensor]) -> Sequence[Tensor]:
     return [*views[:2], *views[len(laid) - len(biases) :], *views[2 : len(laid) - len(biases)]]
 
 
-def aliases(inputs: Sequence[Tensor | None]) -> list[Any]:
-    """The inputs of a function under other names.
-
-    One input may have been made of another: a state of the weights, say. What is made of these names leads to each
-    input on the function's own paths only, so that none is counted twice.
-    """
-    return [x if x is None else x.view_as(x) for x in inputs]
-
-
 def gradients_again(
-    outputs: Sequence[Tensor | None], gradients: Sequence[Tensor | None], inputs: Sequence[Tensor | None]
+    function: Callable[..., Sequence[Tensor | None]],
+    inputs: Sequence[Tensor | None],
+    gradients: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
-    """The gradients of a function computed anew by operators that can be differentiated again, for a `backward`.
+    """Computes the gradients of a function by operators that can be differentiated again, for a `backward`.
 
-    `inputs` are `aliases` of its own, from which `outputs` were made.
+    Args:
+        function: computes the results from the inputs once more, by such operators.
+        inputs: the inputs of the function.
+        gradients: the gradients of its results.
     """
-    pairs = [(o, g) for o, g in zip(outputs, gradients, strict=True) if o is not None and g is not None]
+    # One input may be computed from another, such as a state from the weights. With views of the inputs, gradients
+    # reach each input through this function only, so nothing is counted twice.
+    inputs = [x if x is None else x.view_as(x) for x in inputs]
+    pairs = [(o, g) for o, g in zip(function(*inputs), gradients, strict=True) if o is not None and g is not None]
     outs, grads = zip(*pairs, strict=True)
     sources = [x for x in inputs if x is not None and x.requires_grad]
     found = iter(torch.autograd.grad(outs, sources, grads, create_graph=True, allow_unused=True))
     return [next(found) if x is not None and x.requires_grad else None for x in inputs]
 
 
-class Fused(torch.autograd.Function):
-    """oneDNN's LSTM in one direction. torch can differentiate it once; here its backward can be differentiated too."""
+class _Fused(torch.autograd.Function):
+    """oneDNN's LSTM in one direction, with a backward pass that can be differentiated again, unlike torch's."""
 
     @staticmethod
     def forward(ctx: Any, reverse: bool, x: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
-        """`x` is `(t, n, I)`, `h` and `c` are `(n, H)`, and so is what is returned."""
+        """Runs the kernel on `x` `(t, n, I)` from `h` and `c`, both `(n, H)`. Returns the output and both states."""
         ctx.set_materialize_grads(False)
         ctx.reverse, train = reverse, any(ctx.needs_input_grad)
         out, h_n, c_n, space = _fused(train, reverse, x, h, c, *weights)
@@ -167,21 +167,11 @@ class Fused(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        """Gradients of the three results."""
+        """Computes the gradients of all inputs from those of the three results."""
         x, h, c, out, h_n, c_n, space, *weights = ctx.saved_tensors
         if torch.is_grad_enabled():
-            x, h, c, *weights = aliases((x, h, c, *weights))
-            # torch's kernel for packed data can be differentiated any number of times.
-            along = x.flip(0) if ctx.reverse else x
-            sizes = torch.full((x.shape[0],), x.shape[1], device="cpu")
-            options = len(weights) == 4, 1, 0.0, True, False
-            kernel = private.kernel("LSTM")
-            with torch.autocast("cpu", enabled=False):
-                again, *states = kernel(along.flatten(0, 1), sizes, (h[None], c[None]), weights, *options)
-            again = again.view_as(out)
-            outputs = again.flip(0) if ctx.reverse else again, *(state[0] for state in states)
-            return None, *gradients_again(outputs, gradients, (x, h, c, *weights))
-        options = _LSTM, c.shape[1], 1, True, True, False, [], False  # type: ignore[assignment]
+            return None, *gradients_again(functools.partial(_plain, ctx.reverse), (x, h, c, *weights), gradients)
+        options = _LSTM, c.shape[1], 1, True, True, False, [], False  # type: ignore[var-annotated]
         x, h, c = x.contiguous(), h.contiguous(), c.contiguous()
         results = h, c, out, h_n, c_n, *gradients
         dx, *dw, dh, dc = private.fused_lstm_backward(x, *_four(weights), *results, ctx.reverse, *options, space)
@@ -191,19 +181,29 @@ class Fused(torch.autograd.Function):
 def _fused(
     train: bool, reverse: bool, x: Tensor, h: Tensor, c: Tensor, *weights: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The output, the final states, and what the backward pass needs."""
+    """Returns the output, the final states, and the workspace for the backward pass."""
     options = [], _LSTM, c.shape[1], 1, True, False, False, train  # type: ignore[var-annotated]
-    arguments = [t.detach().contiguous() for t in (x, *_four(weights), h, c)]  # oneDNN reads memory as it lies
-    with torch.set_grad_enabled(train):  # without, the operator keeps nothing for its backward
+    arguments = [t.detach().contiguous() for t in (x, *_four(weights), h, c)]  # oneDNN ignores strides
+    with torch.set_grad_enabled(train):  # otherwise the operator saves nothing for its backward pass
         return private.fused_lstm(*arguments, reverse, *options)  # type: ignore[no-any-return]
 
 
+def _plain(reverse: bool, x: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
+    """Computes the same by torch's kernel for packed data, which can be differentiated any number of times."""
+    along, sizes = x.flip(0) if reverse else x, torch.full((x.shape[0],), x.shape[1], device="cpu")
+    options = len(weights) == 4, 1, 0.0, True, False
+    with torch.autocast("cpu", enabled=False):
+        out, *states = private.kernel("LSTM")(along.flatten(0, 1), sizes, (h[None], c[None]), weights, *options)
+    out = out.view(*x.shape[:2], -1)
+    return out.flip(0) if reverse else out, *(state[0] for state in states)
+
+
 _LSTM = 2
-"""torch's number of the mode."""
+"""The number by which torch's operators identify the mode LSTM."""
 
 
 def _four(weights: Sequence[Tensor]) -> Sequence[Tensor]:
-    """The weights with biases: zeros if there are none."""
+    """Returns the weights with biases, which are zeros if the layer has none."""
     if len(weights) == 4:
         return weights
     zero = weights[0].new_zeros(len(weights[0]))

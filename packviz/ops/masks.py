@@ -1,11 +1,11 @@
-"""The everyday helpers around a padded batch: a mask, a loss, an alignment.
+"""The everyday helpers for a padded batch: a mask, a loss and an alignment.
 
 They take and return tensors, on any device and with any trailing shape. They use the lengths, or a mask, and never
 guess from zeros. A sequence may be empty.
 
-Nothing here waits for an accelerator, except `align` if it is asked to check. Sizes come from shapes. The values of
-lengths and masks are checked only where reading them is free: in a list, or on the CPU while nothing is being compiled.
-The docstrings say what happens with values that could not be checked and are out of range.
+Nothing here waits for an accelerator, except `align` with `check_padding`. Sizes come from shapes. The values of
+lengths and masks are checked only if reading them is free: in a list, or on the CPU outside of compilation. The
+docstrings describe the result for values that could not be checked and are out of range.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from packviz.core.padded import Padded, order, reading
 from packviz.core.validation import SENSE_REVERSED, one_of, renamed, require_dense, require_values
 
 Lengths = Tensor | Layout | Sequence[int]
-"""`(B,)` whole numbers, each at least 0: an integer tensor on any device, or whatever else `read_lengths` takes.
+"""`(B,)` whole numbers, each at least 0: an integer tensor on any device, or anything else that `read_lengths` takes.
 
-Floats may be among them where it can be seen that they are whole: in a list, or on the CPU while nothing is compiled.
+Whole floats are accepted if reading them is free: in a list, or on the CPU outside of compilation.
 """
 
 Side = Literal["right", "left"]
-"""The side of the padding, as tokenizers have it: `"right"` has the data first, `"left"` the padding."""
+"""The side of the padding, named as in tokenizers: with `"right"` the data comes first, with `"left"` the padding."""
 
 
 def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
@@ -54,8 +54,8 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
         that could not be checked and is over `T` counts as `T`.
 
     Raises:
-        ValueError: a length is not a whole number of at least 0, or is over `max_len`; or `max_len` is missing where
-            it is required.
+        ValueError: a length is not a whole number of at least 0, or is over `max_len`; or `max_len` is required and
+            missing.
 
     Examples:
         >>> import packviz as pv
@@ -71,17 +71,17 @@ def real_mask(lengths: Lengths, max_len: int | None = None) -> Tensor:
     elif max_len is None:
         if not _is_readable(n):
             raise ValueError(
-                f"max_len must be given here: finding the longest of lengths on {n.device}, or while compiling, would"
-                " wait for the device. Pass the padded length, max_len=x.shape[…], or lengths.cpu()"
+                f"max_len is required here: finding the longest length on {n.device}, or while compiling, would wait"
+                " for the device. Pass the padded length, max_len=x.shape[…], or pass lengths.cpu()"
             )
-        max_len = max([0, *n.tolist()])  # a negative length is refused below, by its own name
+        max_len = max([0, *n.tolist()])  # a negative length raises its own error below
     steps = time_steps(max_len, "max_len")
     _check(n, steps, "max_len")
     return _is_real(n, steps)
 
 
 LossFunction = Callable[..., Tensor]
-"""Such as `F.cross_entropy`: a function of tensors that takes `reduction="none"`."""
+"""A function of tensors that takes `reduction="none"`, such as `F.cross_entropy`."""
 
 Reduction = Literal["mean", "sum", "sequence"]
 
@@ -106,32 +106,32 @@ def masked_loss(
             `F.binary_cross_entropy_with_logits`, or any other that takes predictions, targets and `reduction="none"`.
             Or the result of one, `(T, B, …)`, or `(B, T, …)` with `batch_first`; or any other number per cell, such as
             `(prediction == target).float()` for an accuracy. Sequences start at step 0.
-        *tensors: for a function, the predictions and the targets (and whatever other tensors it takes), then in either
-            case the lengths. The tensors are `(T, B, …)`, or `(B, T, …)` with `batch_first`. The function gets them
-            without the padding's values and as `(T·B, …)`, so the classes of `F.cross_entropy` are the third dimension:
-            logits `(B, T, C)` with targets `(B, T)`.
-        lengths: `(B,)` whole numbers, each from 0 to `T`; by position or by name.
+        *tensors: for a function, the predictions and the targets (and any other tensors it takes); then, in both ways
+            of calling, the lengths. The tensors are `(T, B, …)`, or `(B, T, …)` with `batch_first`. The function gets
+            them as `(T·B, …)` with zeros at padding, so the classes of `F.cross_entropy` are the third dimension, as in
+            logits `(B, T, C)` and targets `(B, T)`.
+        lengths: `(B,)` whole numbers, each from 0 to `T`. They can be passed by position or by name.
         batch_first: whether the batch is the first dimension. Defaults to False, as in torch, with a warning if `B`
             equals `T` (but not while compiling).
-        reduction: `"mean"` divides the sum over all real cells by their number, so that every token weighs the same
-            whatever sequence it is in; `"sum"` does not divide (several workers: add up the sums, then divide by the
-            tokens of all of them); `"sequence"` gives each sequence its own mean. For class indices,
-            `F.cross_entropy` and `F.nll_loss` have a weighted mean in torch, and so they have here: cells with
-            `ignore_index` do not count, and others count as much as `weight` gives their class.
-        **options: passed on to the function, such as `weight`, `ignore_index` or `label_smoothing`.
+        reduction: `"mean"` divides the sum over all real cells by their number, so every token has the same weight in
+            every sequence. `"sum"` does not divide; with several workers, add up the sums and divide by the tokens of
+            all of them. `"sequence"` returns the mean of each sequence. For class indices, the means of
+            `F.cross_entropy` and `F.nll_loss` are weighted, as in torch: cells with `ignore_index` do not count, and
+            others count with the `weight` of their class.
+        **options: arguments of the function, such as `weight`, `ignore_index` or `label_smoothing`.
 
     Returns:
-        A scalar, or `(B,)` for `"sequence"`, of the dtype of the loss. Over no cells (an empty sequence, or nothing but
-        empty ones) it is 0, with zero gradient. A length that could not be checked and is over `T` counts as `T`.
+        A scalar, or `(B,)` for `"sequence"`, of the dtype of the loss. For an empty sequence, or if all sequences are
+        empty, it is 0 with zero gradient. A length that could not be checked and is over `T` counts as `T`.
 
-        The padding has no influence, not even NaN, infinity or a class that does not exist: the gradient that reaches
-        it is exactly zero. With a result for `loss`, what was computed before is out of reach: where a *prediction* is
-        NaN, most losses turn that zero into NaN again. Pass the function instead.
+        The padding has no influence, even if it holds NaN, infinity or a class that does not exist, and its gradient is
+        exactly zero. If `loss` is a result, this covers only the loss itself: at a *prediction* of NaN, most losses
+        turn that zero gradient into NaN again. Pass the function instead.
 
     Raises:
-        TypeError: `loss` is neither a function nor a floating-point tensor, or the arguments after it do not fit it.
-        ValueError: `loss` is already reduced, the tensors or the lengths do not fit each other, or there is no such
-            `reduction`.
+        TypeError: `loss` is neither a function nor a tensor, or the arguments after it do not fit it.
+        ValueError: `loss` is already reduced or not floating-point, the tensors or the lengths do not fit each other,
+            or `reduction` is unknown.
 
     Examples:
         >>> import packviz as pv, torch
@@ -155,7 +155,7 @@ def masked_loss(
         values, weights = _per_element(loss, tensors, mask, options)
 
     def summed(cells: Tensor) -> Tensor:
-        # Fill, never multiply: 0 × NaN is NaN. Half precision is summed in single, where 65 504 is not the end.
+        # Fill, never multiply, because 0 × NaN is NaN. Half precision is summed in float32, because it ends at 65,504.
         exact = torch.float32 if cells.dtype in (torch.float16, torch.bfloat16) else cells.dtype
         real = cells.masked_fill(~_widened(mask, cells.ndim), 0).to(exact)
         if reduction != "sequence":
@@ -176,7 +176,7 @@ _FUNCTION_FIRST = "pv.masked_loss(F.cross_entropy, logits, targets, lengths, bat
 
 
 def _check_call(loss: Any, is_function: bool, tensors: Sequence[Any], lengths: Any, options: Any) -> None:
-    """Refuses a loss, or arguments after it, that `masked_loss` cannot take."""
+    """Raises an error for a loss, or for arguments after it, that `masked_loss` does not accept."""
     if is_function:
         if len(tensors) < 2 or lengths is None:
             raise TypeError(f"a loss function needs predictions, targets and lengths: {_FUNCTION_FIRST}")
@@ -189,31 +189,30 @@ def _check_call(loss: Any, is_function: bool, tensors: Sequence[Any], lengths: A
                 " two dimensions, batch and time; classes come third, as in logits (B, T, C) and targets (B, T)"
             )
         return
-    if isinstance(loss, Module):
-        raise TypeError(f"loss is a {type(loss).__name__}; give a function and its options: {_FUNCTION_FIRST}")
     if not isinstance(loss, Tensor):
-        raise TypeError(f"loss must be a function or a floating-point tensor, got {type(loss).__name__}")
+        given = type(loss).__name__
+        raise TypeError(
+            f"loss is a {given}; give a floating-point tensor, or a function and its options: {_FUNCTION_FIRST}"
+        )
     if tensors or options:
         raise TypeError(
-            "after a loss per element come the lengths alone; to compute the loss from predictions and targets, give"
-            f" its function first: {_FUNCTION_FIRST}"
+            "a loss per cell must be followed by the lengths only; to compute the loss from predictions and targets,"
+            f" pass its function first: {_FUNCTION_FIRST}"
         )
-    if not loss.is_floating_point():
-        raise TypeError(f"loss must be a floating-point tensor, got a tensor of {loss.dtype}; call .float()")
-    if loss.ndim < 2:
+    if not loss.is_floating_point() or loss.ndim < 2:
         raise ValueError(
-            f"loss has shape {tuple(loss.shape)}, it needs a batch and a time dimension: compute it with"
-            f' reduction="none", and shape it as the batch is shaped; or let it be computed: {_FUNCTION_FIRST}'
+            f"loss is {loss.dtype} of shape {tuple(loss.shape)}; give floating-point numbers with a batch and a time"
+            f' dimension, computed with reduction="none", or let the loss be computed: {_FUNCTION_FIRST}'
         )
 
 
 def _per_element(
     function: Any, tensors: Sequence[Tensor], mask: Tensor, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor | None]:
-    """The loss of each cell, and how much each counts in a mean, if that is not 1."""
+    """Returns the loss of each cell, and the weight of each cell in a mean, or `None` if all weights are 1."""
     while isinstance(function, partial) and not function.args:
         function, options = function.func, {**function.keywords, **options}
-    # The values of the padding are filled in: NaN would have a gradient of NaN, and its class need not exist.
+    # Padding is filled with zeros, because NaN would have a gradient of NaN, and its class may not exist.
     filled = [one.masked_fill(~_widened(mask, one.ndim), 0) for one in tensors]
     loss = function(*(one.flatten(0, 1) for one in filled), **{**options, "reduction": "none"})
     if loss.ndim == 0 or loss.shape[0] != mask.numel():
@@ -243,26 +242,26 @@ def align(
     padding_value: float = 0.0,
     check_padding: float | None = None,
 ) -> Tensor:
-    """Moves the padding of a batch to one side, going by its lengths or its mask.
+    """Moves the padding of a batch to one side, according to its lengths or its mask.
 
     Args:
         x: `(T, B, …)`, or `(B, T, …)` with `batch_first`: a padded batch of any dtype.
         lengths: `(B,)` whole numbers, each from 0 to `T`; or a mask, `(B, T)` booleans (or the integers 0 and 1), True
             at real cells, such as a tokenizer's `attention_mask`. Like the result of `real_mask`, a mask is batch first
-            for any `x`. With a mask nothing is assumed about where the real cells are: they are moved in their order,
-            and gaps between them are closed.
+            for any `x`. With a mask, the real cells may be anywhere: they keep their order, and gaps between them are
+            closed.
         padding_side: the side of the padding in the result: `"right"` (data first, as packing needs it) or `"left"`.
-        source_side: the side of the padding in `x`. Defaults to the other side, so that aligning twice loses data
-            (`check_padding` finds this). With `source_side` equal to `padding_side`, only the padding is overwritten
-            and the width changed. Not allowed with a mask.
+        source_side: the side of the padding in `x`. Defaults to the opposite of `padding_side`, so aligning twice loses
+            data (`check_padding` finds this). If both sides are equal, only the padding and the width change. Not
+            allowed with a mask.
         max_len: width of the result in time steps. Defaults to `T`.
         batch_first: whether the batch is the first dimension of `x`. Defaults to False, as in torch, with a warning if
             `B` equals `T` (but not while compiling).
         padding_value: value that fills the padding of the result: for token ids, the tokenizer's `pad_token_id`. Values
             in the padding of `x`, including NaN, have no effect.
-        check_padding: the value that the padding of `x` holds, to check that in each sequence all cells in the padding
-            have this value, and that the first and last cell of the data do not. The check waits for the device.
-            Without it nothing is read from an accelerator.
+        check_padding: the value of the padding of `x`. If it is passed, `align` checks that in each sequence all cells
+            in the padding have this value, and that the first and last cell of the data do not. The check waits for the
+            device. Without it, nothing is read from an accelerator.
 
     Returns:
         `x` with its padding moved, and with `max_len` time steps. Lengths that could not be checked and are over
@@ -271,8 +270,8 @@ def align(
 
     Raises:
         TypeError: `x` is not a dense tensor, or `check_padding` is not a number.
-        ValueError: there is no such side; the lengths or the mask do not fit `x` or `max_len`; or `check_padding`
-            found cells that would be lost, or padding that would be moved as data. The message names the sequences.
+        ValueError: a side is unknown; the lengths or the mask do not fit `x` or `max_len`; or `check_padding` found
+            cells that would be lost, or padding that would be moved as data. The message names the sequences.
 
     Examples:
         >>> import packviz as pv, torch
@@ -300,10 +299,10 @@ def align(
     if check_padding is not None:
         _check_padding(x, n, batch, mask, source_side, check_padding)
     column, row = torch.arange(width, device=x.device), torch.arange(batch.batch, device=x.device)
-    step = column if padding_side == "right" else column - width + n.unsqueeze(1)  # of its own sequence, (B, width)
+    step = column if padding_side == "right" else column - width + n.unsqueeze(1)  # in its own sequence, (B, width)
     real = (step >= 0) & (step < n.unsqueeze(1))
-    # A rotation, or a sort: the padding comes from somewhere too, and from all over rather than from one cell, on whose
-    # gradient everything would then pile up. (It is overwritten, so where from does not matter.)
+    # A rotation, or a sort, takes the padding from many cells. (It is overwritten, so any cells will do.) If it came
+    # from a single cell, all gradients would be added up there, which is slow.
     if mask is None or batch.steps == 0:
         now = (step if source_side == "right" else step + batch.steps - n.unsqueeze(1)).remainder(max(batch.steps, 1))
     else:
@@ -316,7 +315,7 @@ def align(
 
 
 def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
-    """The lengths, and the mask that they were taken from, if it is one: two-dimensional."""
+    """Returns the lengths, and the mask if `lengths` is one, which has two dimensions."""
     require_dense("lengths", lengths)
     try:
         values = _as_tensor(lengths)
@@ -334,15 +333,15 @@ def _parted(lengths: Any) -> tuple[Tensor, Tensor | None]:
 
 
 def _check_padding(x: Tensor, n: Tensor, batch: Padded, mask: Tensor | None, side: Side, value: Any) -> None:
-    """Compares the data of each sequence with what lies between its first and its last cell without this value.
+    """Checks that the data of each sequence spans exactly its first to its last cell without the padding's value.
 
     Raises:
-        ValueError: they differ.
+        ValueError: a sequence differs.
     """
     if not isinstance(value, Real) or (isinstance(value, bool) and x.dtype != torch.bool):
         raise TypeError(f"check_padding is {value!r}; give the value that the padding holds, such as 0")
     cells = (x if batch.batch_first else x.transpose(0, 1)).detach().cpu()
-    # As x holds it, if x holds fractions: 0.1 in single precision. But 300 is not 44, as it would be in uint8.
+    # Fractions are compared in the precision of x, as in 0.1. Whole numbers are not: in uint8, 300 would become 44.
     dtype = x.dtype if x.is_floating_point() or x.is_complex() else torch.float64
     equal = cells.isnan() if math.isnan(value) else cells.to(dtype).eq(torch.tensor(value, dtype=dtype))
     data = ~(equal if equal.ndim == 2 else equal.flatten(2).all(2))
@@ -358,7 +357,10 @@ def _check_padding(x: Tensor, n: Tensor, batch: Padded, mask: Tensor | None, sid
     if not lost and not blank:
         return
     what = f"values in the padding that are not {value} and would be lost", f"data that begins or ends with {value}"
-    problems = [f"{_rows_have(rows)} {which}" for rows, which in zip((lost, blank), what, strict=True) if rows]
+    problems = []
+    for rows, which in zip((lost, blank), what, strict=True):
+        named = ", ".join(map(str, rows[:8])) + ", …" * (len(rows) > 8)
+        problems += [f"row {named} has {which}" if len(rows) == 1 else f"rows {named} have {which}"] if rows else []
     opposite: Side = "left" if side == "right" else "right"
     hint = f"check lengths and source_side, which is {side!r} here"
     if mask is not None:
@@ -368,16 +370,8 @@ def _check_padding(x: Tensor, n: Tensor, batch: Padded, mask: Tensor | None, sid
     raise ValueError(f"check_padding={value}: {', and '.join(problems)}; {hint}")
 
 
-def _rows_have(rows: list[int]) -> str:
-    """As in `rows 0, 3 and 4 have`."""
-    if len(rows) == 1:
-        return f"row {rows[0]} has"
-    named = [*map(str, rows)] if len(rows) <= 8 else [*map(str, rows[:7]), f"{len(rows) - 7} more"]
-    return f"rows {', '.join(named[:-1])} and {named[-1]} have"
-
-
 def padded_rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float) -> Tensor:
-    """Returns `rows[index]` where `real`, else padding. Whole rows are copied, and the gradient is one pass as well."""
+    """Returns `rows[index]` where `real`, and padding elsewhere. It copies whole rows, and so does its gradient."""
     if rows.shape[0] == 0:
         return rows.new_full((*index.shape, *rows.shape[1:]), padding_value)
     taken = rows.index_select(0, index.flatten()).reshape(*index.shape, *rows.shape[1:])
@@ -385,19 +379,19 @@ def padded_rows(rows: Tensor, index: Tensor, real: Tensor, padding_value: float)
 
 
 def _is_real(n: Tensor, steps: int) -> Tensor:
-    # In this file never n[:, None], which slices as well: torch 2.7 exports no slice of a dynamic dimension.
+    # This file never uses n[:, None], which also slices: torch 2.7 cannot export a slice of a dynamic dimension.
     return torch.arange(steps, device=n.device) < n.unsqueeze(1)
 
 
 def _widened(mask: Tensor, ndim: int) -> Tensor:
-    """A mask of two dimensions, to stand against a tensor of `ndim`."""
+    """Returns a mask of two dimensions in a shape that broadcasts with a tensor of `ndim` dimensions."""
     return mask.reshape(*mask.shape, *(1,) * (ndim - 2))
 
 
 def _fitted(
     lengths: Lengths, x: Tensor, name: str, batch_first: bool | None, mask: Tensor | None = None
 ) -> tuple[Tensor, Padded]:
-    """The lengths on the device of `x`, within its number of time steps; and how `x` is read."""
+    """Returns the lengths on the device of `x`, within its number of time steps, and the order of its dimensions."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor {order(batch_first)}, got {type(x).__name__}")
     require_dense(name, x)
@@ -415,20 +409,16 @@ def _fitted(
     if torch.compiler.is_compiling():
         batch_first = bool(batch_first)  # a warning would break the graph
     batch = Padded.fitting(n.shape[0], x.shape, batch_first, name)
-    limit = f"the time steps of {name}"
-    _check(n, batch.steps, limit)
     moved = to_device(n, x.device)
-    if not _is_readable(n):
-        _check(moved, batch.steps, limit)  # it may have come to the CPU just now
-        moved = moved.clamp(0, batch.steps)
-    return moved, batch
+    _check(n if _is_readable(n) else moved, batch.steps, f"the time steps of {name}")
+    return moved if _is_readable(n) else moved.clamp(0, batch.steps), batch
 
 
 def whole_numbers(lengths: Lengths) -> Tensor:
-    """`(B,)` lengths as a tensor of int64, where they are; a list comes to the CPU.
+    """Returns `(B,)` lengths as an int64 tensor on their own device, or on the CPU for a list.
 
     Raises:
-        ValueError: they are no whole numbers, or not one for each sequence.
+        ValueError: they are not whole numbers, or not one-dimensional.
     """
     if torch.compiler.is_compiling():
         lengths = _as_tensor(lengths)
@@ -438,11 +428,10 @@ def whole_numbers(lengths: Lengths) -> Tensor:
     require_dense("lengths", lengths)
     if lengths.dtype == torch.bool:
         raise ValueError(BOOLEANS)
-    if lengths.ndim != 1:
-        raise ValueError(f"lengths must be one-dimensional, got shape {tuple(lengths.shape)}: give one per sequence")
-    if lengths.is_floating_point() or lengths.is_complex():
+    if lengths.ndim != 1 or lengths.is_floating_point() or lengths.is_complex():
+        got = f"{lengths.dtype} of shape {tuple(lengths.shape)} on {lengths.device}"
         raise ValueError(
-            f"lengths must hold whole numbers, got {lengths.dtype} on {lengths.device}; convert them with .long()"
+            f"lengths must be (B,) whole numbers, got {got}; give one per sequence, converted with .long()"
         )
     return lengths.long()
 
@@ -468,7 +457,7 @@ def time_steps(value: int, name: str) -> int:
 
 
 def _check(n: Tensor, most: int, limit: str, name: str = "lengths") -> None:
-    """Refuses lengths out of range, where looking at them costs no wait."""
+    """Raises an error for lengths out of range, if they can be read without waiting."""
     if not _is_readable(n):
         return
     for b, value in enumerate(n.tolist()):
@@ -479,10 +468,10 @@ def _check(n: Tensor, most: int, limit: str, name: str = "lengths") -> None:
 
 
 def _is_readable(n: Tensor) -> bool:
-    """Whether values can be read at once: on the CPU, and real (tracers work with subclasses that hold no values)."""
+    """Returns whether values can be read at once: on the CPU, and not in a tracer's subclass without values."""
     return n.device.type == "cpu" and type(n) is Tensor and not torch.compiler.is_compiling()
 
 
 def to_device(n: Tensor, device: torch.device) -> Tensor:
-    """Returns a tensor on another device, without waiting for it. Towards the CPU, torch has to wait."""
+    """Moves a tensor to a device without waiting for it. When it moves to the CPU, torch has to wait."""
     return n.to(device, non_blocking=device.type != "cpu")

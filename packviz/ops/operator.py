@@ -1,7 +1,7 @@
-"""A ragged batch through an RNN as a module, which is one operator to a compiler: padded in, padded out.
+"""Runs an RNN on a padded batch as a module that is one operator for a compiler.
 
-The operator is opaque to `torch.compile` and `torch.export`: they keep the call and compile what is around it. What
-happens in it may depend on the lengths as much as it likes.
+The operator is opaque to `torch.compile` and `torch.export`: they keep the call and compile everything around it. So
+the code inside may depend on the lengths.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from packviz.ops.arguments import require_padded, require_rnn
 from packviz.ops.kernels import flat_names
 from packviz.ops.masks import Lengths, whole_numbers
 from packviz.ops.private import parameters, recorded, share_names, storage
-from packviz.ops.running import Staircase, State, check_method, is_plain, run
+from packviz.ops.running import State, check_method, is_plain, run
 
 _TAKEN = (
     "Tensor x, Tensor lengths, Tensor? h_0, Tensor? c_0, Tensor[] weights,"
@@ -34,18 +34,18 @@ _TAKEN = (
 class Ragged(nn.Module):
     """An RNN that takes a padded batch and its lengths: `run` as a module, without a graph break.
 
-    It takes the place of the RNN: `self.lstm = pv.Ragged(nn.LSTM(…))`, then `self.lstm(x, lengths)` for pack → RNN →
-    pad. It has the RNN's parameters under the RNN's names, so checkpoints of one load into the other. It also has the
-    RNN's attributes and methods, such as `hidden_size` and `flatten_parameters()`.
+    It replaces the RNN: write `self.lstm = pv.Ragged(nn.LSTM(…))`, then `self.lstm(x, lengths)` for pack → RNN → pad.
+    It has the RNN's parameters under the RNN's names, so checkpoints of one load into the other. It also has the RNN's
+    attributes and methods, such as `hidden_size` and `flatten_parameters()`.
 
     Under `torch.compile` and `torch.export` it is one operator, or one per layer with dropout between layers. A model
-    around it compiles with `fullgraph=True`, and exports with dynamic batch and time. Then the method is always "auto",
-    and under autocast it computes in the dtype of its weights. The backward pass computes the forward pass anew, and
-    cannot be differentiated again. Before a saved program is loaded, `import packviz.ops.operator`.
+    that contains it compiles with `fullgraph=True`, and exports with dynamic batch and time. Then the method is always
+    "auto", and under autocast it computes in the dtype of its weights. The backward pass repeats the forward pass, and
+    cannot be differentiated again. Before you load a saved program, `import packviz.ops.operator`.
 
     Attributes:
         rnn: the RNN.
-        method: as `run` takes it.
+        method: the method that `run` uses.
 
     Examples:
         >>> import packviz as pv, torch
@@ -55,17 +55,18 @@ class Ragged(nn.Module):
         True
     """
 
-    def __init__(self, rnn: nn.RNN | nn.GRU | nn.LSTM, method: str | Staircase = "auto") -> None:
+    def __init__(self, rnn: nn.RNN | nn.GRU | nn.LSTM, method: str | Sequence[int] = "auto") -> None:
         """Wraps an RNN, without a copy.
 
         Raises:
             TypeError: `rnn` is not an RNN.
-            ValueError: there is no such method.
+            ValueError: the method is unknown.
         """
         super().__init__()
         require_rnn(rnn)
         check_method(method)
-        # Not as a submodule: what is in it goes by its own names. A compiler that meets it gives up, and gets these.
+        # The RNN is not a submodule, because its parameters must keep their names. A compiler cannot trace through it,
+        # so the parameters and settings that it needs are copied here.
         self.__dict__["rnn"] = rnn
         self.method, self.training, self._plain = method, rnn.training, is_plain(rnn)
         self._settings = {name: getattr(rnn, name) for name in _SETTINGS} | {"names": flat_names(rnn)}
@@ -81,11 +82,11 @@ class Ragged(nn.Module):
         total_length: int | None = None,
         padding_value: float = 0.0,
     ) -> tuple[Any, State]:
-        """Takes, returns and raises what `run` does.
+        """Runs the RNN. Arguments, results and errors are those of `run`.
 
-        While compiling or exporting, the width of the output must be known: it is `T`. A batch whose longest sequence
-        is shorter is then an error, unless you give `total_length`, such as `x.shape[1]`, which is also what makes the
-        results the same as without a compiler.
+        While compiling or exporting, the width of the output must be known, so it is `T`. A batch whose longest
+        sequence is shorter is then an error, unless you pass `total_length`, such as `x.shape[1]`. This also makes the
+        results equal to those without a compiler.
 
         Raises:
             RuntimeError: it is exported to ONNX, which has no such operator; or, while compiling, the RNN has hooks or
@@ -100,7 +101,7 @@ class Ragged(nn.Module):
         self, x: Tensor, lengths: Any, hx: Any, batch_first: Any, total_length: Any, padding_value: float
     ) -> tuple[Tensor, State]:
         if not self._plain:
-            raise RuntimeError("rnn has hooks or a forward of its own, which a compiler cannot follow: remove them")
+            raise RuntimeError("rnn has hooks or its own forward, which a compiler cannot trace: remove them")
         require_padded(x)
         require_dense("x", x)
         lengths, own = whole_numbers(lengths), self._settings
@@ -127,23 +128,23 @@ class Ragged(nn.Module):
         return x, (h_n, c_n) if own["mode"] == "LSTM" else h_n
 
     def _weight(self, name: str) -> Tensor:
-        """A weight, without asking the RNN."""
+        """Returns a weight without access to the RNN."""
         own = parameters(self)
         return own[name] if name in own else self.parametrizations[name]()  # type: ignore[no-any-return]
 
     def _apply(self, *args: Any, **options: Any) -> Ragged:
-        """Moves the RNN, which lays its weights into one piece of memory where cuDNN wants that."""
+        """Moves the RNN, which also puts its weights into one piece of memory, as cuDNN needs them."""
         self.rnn._apply(*args, **options)
         return self
 
     def apply(self, fn: Any) -> Ragged:
-        """Calls a function with the RNN, too, so that those that initialise weights find it."""
+        """Calls a function on the RNN, too, so that functions that initialise weights reach it."""
         self.rnn.apply(fn)
         fn(self)
         return self
 
     def train(self, mode: bool = True) -> Ragged:
-        """Sets training mode, of the RNN as well."""
+        """Sets training mode, also for the RNN."""
         self.rnn.train(mode)
         return super().train(mode)
 
@@ -162,38 +163,26 @@ class Ragged(nn.Module):
         setattr(self.rnn, name, value)
 
     def extra_repr(self) -> str:
-        """The RNN and the method."""
+        """Returns the RNN and the method."""
         return f"{self.rnn!r}, method={self.method!r}"
 
 
 _SETTINGS = ("mode", "num_layers", "bias", "batch_first", "bidirectional", "dropout")
 
 
-def _run(
-    x: Tensor,
-    lengths: Tensor,
-    h_0: Tensor | None,
-    c_0: Tensor | None,
-    weights: Sequence[Tensor],
-    mode: str,
-    bias: bool,
-    batch_first: bool,
-    bidirectional: bool,
-    total_length: int,
-    is_longest: bool,
-    padding_value: float,
-) -> list[Tensor]:
-    """The work itself: the output, `h_n` and, of an LSTM, `c_n`."""
+def _run(x: Tensor, lengths: Tensor, h_0: Any, c_0: Any, weights: Sequence[Tensor], *settings: Any) -> list[Tensor]:
+    """Runs the RNN. Returns the output, `h_n` and, for an LSTM, `c_n`."""
+    *kind, total_length, is_longest, padding_value = settings
     n, width = lengths.cpu(), int(total_length)
     if is_longest and len(n) and (longest := int(n.max())) < width:
         raise ValueError(
             f"the longest length is {longest}, but x has T = {width}, and the output of a compiled program has T time"
-            " steps: pass total_length=x.shape[…], which gives it the same width without a compiler, or cut x"
+            " steps: pass total_length=x.shape[…], so that the output has this width without a compiler, too, or cut x"
         )
     state: Any = h_0 if c_0 is None else (h_0, c_0)
     with (
-        _holding(weights, mode, bias, batch_first, bidirectional) as rnn,
-        torch.autocast(x.device.type, enabled=False),  # the sizes and dtypes that a compiler was promised must hold
+        _holding(weights, *kind) as rnn,
+        torch.autocast(x.device.type, enabled=False),  # the compiler relies on the dtypes of the fake operator
     ):
         output, states = run(rnn, x, n, state, total_length=width, padding_value=padding_value)
     return [output, *states] if isinstance(states, tuple) else [output, states]
@@ -201,7 +190,7 @@ def _run(
 
 @contextmanager
 def _holding(weights: Sequence[Tensor], mode: str, bias: bool, *settings: bool) -> Iterator[Any]:
-    """An RNN whose weights are these very tensors, none of them an `nn.Parameter`."""
+    """Provides an RNN whose weights are these tensors, without a copy and without an `nn.Parameter`."""
     rows, columns = weights[0].shape
     hidden, state = rows // GATES.get(mode, 1), weights[1].shape[1]
     projection = 0 if state == hidden else state
@@ -211,7 +200,7 @@ def _holding(weights: Sequence[Tensor], mode: str, bias: bool, *settings: bool) 
     names = flat_names(rnn)
     for name, weight in zip(names, weights, strict=True):
         setattr(rnn, name, weight)
-    rnn.train(any(weight.requires_grad for weight in weights))  # for cuDNN's backward; there is no dropout to wake
+    rnn.train(any(weight.requires_grad for weight in weights))  # cuDNN's backward pass needs it; dropout is 0
     try:
         yield rnn
     finally:
@@ -221,14 +210,14 @@ def _holding(weights: Sequence[Tensor], mode: str, bias: bool, *settings: bool) 
 
 @functools.lru_cache(maxsize=64)
 def _hollow(thread: int, mode: str, projection: int, *sizes: Any) -> nn.RNNBase:
-    """An RNN without weights, for one thread."""
+    """Returns an RNN without weights, one for each thread."""
     kind, _, nonlinearity = mode.partition("_")
     settings: dict[str, Any] = {"nonlinearity": nonlinearity.lower()} if nonlinearity else {}
     settings |= {"proj_size": projection} if projection else {}
     settings |= dict(zip(("bias", "batch_first", "bidirectional"), sizes[3:], strict=True))
     rnn: nn.RNNBase = getattr(nn, kind)(*sizes[:3], device="meta", **settings)
     for name in flat_names(rnn):
-        delattr(rnn, name)  # a parameter, in whose place no plain tensor may be set
+        delattr(rnn, name)  # a plain tensor cannot replace a parameter
     return rnn
 
 
@@ -266,7 +255,7 @@ def _shapes(*taken: Any) -> tuple[Tensor, Tensor, Tensor]:
     schema=f"(Tensor output, Tensor h_n, Tensor c_n, {_TAKEN}) -> Tensor[]",
 )
 def _ragged_rnn_backward(*taken: Any) -> list[Tensor]:
-    """The gradients to x, the initial states and the weights, by way of torch's autograd."""
+    """Computes the gradients of x, the initial states and the weights by torch's autograd."""
     gradients, (x, lengths, h_0, c_0, weights, *settings) = taken[:3], taken[3:]
     own: Any = [t if t is None else t.detach().requires_grad_() for t in (x, h_0, c_0, *weights)]
     x, h_0, c_0, *weights = own
@@ -286,7 +275,7 @@ def _gradient_shapes(*taken: Any) -> list[Tensor]:
 
 
 def _separate(made: Iterable[Tensor], taken: Sequence[Tensor | None]) -> list[Tensor]:
-    """Results as an operator must return them: contiguous, and none with the memory of another or of an argument."""
+    """Makes results contiguous, and copies those that share memory with another one or with an argument."""
     seen, found = {storage(one) for one in taken if one is not None}, []
     for one in made:
         one = one.contiguous()
@@ -297,7 +286,7 @@ def _separate(made: Iterable[Tensor], taken: Sequence[Tensor | None]) -> list[Te
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    """Saves what the backward pass needs: the inputs."""
+    """Saves the inputs for the backward pass."""
     x, lengths, h_0, c_0, weights, *ctx.settings = inputs
     ctx.save_for_backward(x, lengths, h_0, c_0, *weights)
 

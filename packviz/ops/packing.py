@@ -1,21 +1,21 @@
-"""torch's packing and unpacking, with a backward pass whose time is in proportion to the data.
+"""torch's packing and unpacking, with a backward pass whose time is proportional to the data.
 
-Four functions take and return what their namesakes in `torch.nn.utils.rnn` do, bit for bit. The `PackedSequence` is
-torch's own, so both kinds mix. **One deviation**: a length beyond the time steps of the input is a ValueError. torch
-accepts it and returns less data than `batch_sizes` says; what goes wrong then depends on who uses it.
+Four functions have the arguments and the results of their namesakes in `torch.nn.utils.rnn`, bit for bit. The
+`PackedSequence` is torch's own, so both kinds can be mixed. There is **one deviation**: a length beyond the time steps
+of the input is a ValueError. torch accepts it and returns less data than `batch_sizes` states, which leads to various
+errors later.
 
-torch's own functions do the work where theirs are faster (on a CPU no gradient, or a small batch), where the
-input is none that they accept (so that the error is theirs), and where not values but a program is asked for, or
-another kind of derivative: while tracing, scripting or exporting, under `torch.func`, in forward-mode differentiation,
-for subclasses of `Tensor`, for complex numbers, during the capture of a CUDA graph, and on devices other than CPU and
-CUDA. On a GPU nothing here waits for it, but where a batch is padded that somebody else has packed. Under
-`torch.compile` each of the four is a graph break, as torch's are. `unpack_to_length` pads to a width of your own.
+torch's own functions do the work if they are faster (on a CPU without a gradient, or for a small batch) and if they
+reject the input, so that the error is theirs. They also do it in cases that the functions here don't support: tracing,
+scripting, exporting, `torch.func`, forward-mode differentiation, subclasses of `Tensor`, complex numbers, CUDA graph
+capture, and devices other than CPU and CUDA. Nothing here waits for a GPU, except padding a batch that was not packed
+here. Under `torch.compile` each of the four is a graph break, as in torch. `unpack_to_length` pads to any width.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,6 @@ from packviz.ops.index import is_at_hand, needs_grad, packed_rows, padded_cells,
 from packviz.ops.masks import padded_rows, time_steps, to_device
 from packviz.ops.private import may_derive_otherwise
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -43,14 +42,14 @@ def pack_padded_sequence(
         input: `(T, B, …)`, or `(B, T, …)` with `batch_first`.
         lengths: `(B,)` whole numbers from 1 to `T`, in a list or on the CPU.
         batch_first: whether the batch is the first dimension of `input`.
-        enforce_sorted: whether the sequences must come longest first. If not they are sorted, by torch's own sort.
+        enforce_sorted: whether the sequences must come longest first. If not, torch's own sort sorts them.
 
     Returns:
-        What torch returns, bit for bit.
+        The same as torch, bit for bit.
 
     Raises:
-        ValueError: a length is more than `T`. torch accepts that: the one deviation.
-        RuntimeError: as torch, for the same input and with the same text. So do other errors.
+        ValueError: a length is greater than `T`, which torch accepts.
+        RuntimeError: torch raises this error for the same input, with the same text. Other errors are torch's, too.
 
     Examples:
         >>> import packviz as pv, torch
@@ -71,17 +70,17 @@ def pad_packed_sequence(
     """Unpacks to a padded batch, as `torch.nn.utils.rnn.pad_packed_sequence` does.
 
     Args:
-        sequence: a `PackedSequence`: packed here, by torch or by hand, or what an RNN returned.
-        batch_first: whether the batch shall be the first dimension.
-        padding_value: what fills the padding.
-        total_length: time steps of the result; those of the longest sequence if not given.
+        sequence: a `PackedSequence` that was packed here, by torch or by hand, or that an RNN returned.
+        batch_first: whether the batch is the first dimension of the result.
+        padding_value: value that fills the padding.
+        total_length: number of time steps of the result. Defaults to those of the longest sequence.
 
     Returns:
-        What torch returns, bit for bit: `(T, B, …)`, or `(B, T, …)` with `batch_first`, in the order of sequences
-        before packing, and their lengths `(B,)` on the CPU.
+        The same as torch, bit for bit: `(T, B, …)`, or `(B, T, …)` with `batch_first`, in the order of sequences before
+        packing, and their lengths `(B,)` on the CPU.
 
     Raises:
-        ValueError: as torch: `total_length` is below the longest sequence. So do other errors.
+        ValueError: `total_length` is below the longest sequence, as in torch. Other errors are torch's, too.
 
     Examples:
         >>> import packviz as pv, torch
@@ -96,17 +95,17 @@ def pad_packed_sequence(
 
 
 def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Packs sequences, as `torch.nn.utils.rnn.pack_sequence` does. There is no padded batch in between.
+    """Packs sequences, as `torch.nn.utils.rnn.pack_sequence` does, but without a padded batch in between.
 
     Args:
-        sequences: tensors `(L, …)`, each with a length of its own.
-        enforce_sorted: whether the sequences must come longest first. If not they are sorted, by torch's own sort.
+        sequences: tensors `(L, …)`, each with its own length `L`.
+        enforce_sorted: whether the sequences must come longest first. If not, torch's own sort sorts them.
 
     Returns:
-        What torch returns, bit for bit.
+        The same as torch, bit for bit.
 
     Raises:
-        RuntimeError: as torch. So do other errors.
+        RuntimeError: torch raises this error for the same input. Other errors are torch's, too.
 
     Examples:
         >>> import packviz as pv, torch
@@ -121,13 +120,13 @@ def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> Packe
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """Unpacks into sequences, as `torch.nn.utils.rnn.unpack_sequence` does. There is no padded batch in between.
+    """Unpacks into sequences, as `torch.nn.utils.rnn.unpack_sequence` does, but without a padded batch in between.
 
     Args:
-        packed_sequences: a `PackedSequence`: packed here, by torch or by hand, or what an RNN returned.
+        packed_sequences: a `PackedSequence` that was packed here, by torch or by hand, or that an RNN returned.
 
     Returns:
-        What torch returns, bit for bit: tensors `(L, …)` in the order before packing.
+        The same as torch, bit for bit: tensors `(L, …)` in the order before packing.
 
     Examples:
         >>> import packviz as pv, torch
@@ -148,19 +147,19 @@ def unpack_to_length(
     padding_value: float = 0.0,
     truncate: bool = False,
 ) -> Tensor:
-    """Unpacks to exactly `total_length` time steps, for whoever needs a fixed shape.
+    """Unpacks to exactly `total_length` time steps, for code that needs a fixed shape.
 
-    It returns what `pad_packed_sequence(packed, batch_first, padding_value, total_length)[0]` does, and can cut.
-    Only the widths are compared, so nothing waits for the device. Under `torch.compile(fullgraph=True)` the packed
-    sequence must know its order (packed with `enforce_sorted=False`).
+    It returns the same as `pad_packed_sequence(packed, batch_first, padding_value, total_length)[0]`, and can also
+    truncate. It compares only the widths, so nothing waits for the device. Under `torch.compile(fullgraph=True)` the
+    batch must have been packed with `enforce_sorted=False`.
 
     Args:
-        packed: a `PackedSequence`, as an RNN returns it; also a hand-built one.
-        total_length: the width of the result in time steps, as torch calls it. More than the longest sequence pads.
-        batch_first: whether the batch shall be the first dimension, as in torch.
-        padding_value: what fills the padding.
-        truncate: allows a `total_length` below the longest sequence: later steps are dropped. Without it that is an
-            error, because a loss over a truncated output no longer sees the end of the long sequences.
+        packed: a `PackedSequence` that an RNN returned, or that was built by hand.
+        total_length: number of time steps of the result. Beyond the longest sequence, the result is padding.
+        batch_first: whether the batch is the first dimension of the result, as in torch.
+        padding_value: value that fills the padding.
+        truncate: whether `total_length` may be below the longest sequence, so that later steps are dropped. By default
+            that is an error, because a loss over a truncated output ignores the end of long sequences.
 
     Returns:
         `(total_length, B, …)`, or `(B, total_length, …)` with `batch_first`, in the caller's order of sequences.
@@ -178,7 +177,7 @@ def unpack_to_length(
                 [5, 0, 0, 0]])
     """
     if not isinstance(packed, PackedSequence):
-        raise TypeError(f"packed must be a PackedSequence, got {type(packed).__name__}: pass what the RNN returned")
+        raise TypeError(f"packed must be a PackedSequence, got {type(packed).__name__}: pass the output of the RNN")
     width, longest = time_steps(total_length, "total_length"), len(packed.batch_sizes)
     if width < longest and not truncate:
         raise ValueError(
@@ -197,9 +196,9 @@ def unpack_to_length(
     return padded_rows(data, index, real, padding_value)
 
 
-# Where an own way begins to pay: measured, one thread of a server CPU. A wrong guess costs a little time, nothing else.
+# From these sizes on, an index is faster, as measured with one thread of a server CPU. They affect only the time.
 _MANY_STEPS = 16  # torch's gradient of packing is a copy per time step
-_MANY_NUMBERS = 2**16  # torch moves whole sequences to sort them; without a gradient this pays later
+_MANY_NUMBERS = 2**16  # torch moves whole sequences to sort them; without a gradient, an index pays only much later
 _MANY_SEQUENCES = 16  # torch handles them one by one to pack and unpack a list
 _PLAIN = (Tensor, nn.Parameter)
 
@@ -217,9 +216,9 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
         try:
             packed = original.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)
         except RuntimeError:
-            pass  # it may have run out of memory for a length far beyond T
+            pass  # torch may run out of memory for a length far beyond T
         else:
-            if type(steps) is not int or packed[1].shape[0] <= steps:  # a tracer's number must not be looked at
+            if type(steps) is not int or packed[1].shape[0] <= steps:  # a tracer's numbers cannot be compared
                 return packed
     batch = x.shape[0 if batch_first else 1]
     if not isinstance(lengths, Tensor):
@@ -228,7 +227,7 @@ def _pack_padded(x: Tensor, lengths: Tensor | list[int], batch_first: bool, enfo
     order = None
     fits = x.numel() and n.ndim == 1 and n.is_cpu and 0 < n.shape[0] <= batch
     if fits and not enforce_sorted:
-        # Not a stable sort: torch's own, with the same arguments, for the same order of equal lengths.
+        # torch's own sort, with the same arguments, gives the same order of equal lengths. It is not stable.
         ranked, order = torch.sort(n, descending=True)
     elif fits:
         fits = n.shape[0] == batch
@@ -259,7 +258,7 @@ def _packed_in_order(x: Tensor, ranked: Tensor, order: Tensor | None, batch_firs
     if int(ranked[-1]) == steps and not indices.is_moved(order, batch):
         data = _time_major(x, batch_first).clone(memory_format=torch.contiguous_format).flatten(0, 1)
         packed = PackedSequence(data, torch.full((steps,), batch, device="cpu"), sorted_indices)
-        if not x.is_cpu:  # to pad again without asking the device for the order
+        if not x.is_cpu:  # padding then needs no order from the device
             indices.keep(indices.of_lengths(ranked, None, None, x.device), packed)
         return packed
     index = indices.of_lengths(ranked, order, sorted_indices, x.device)
@@ -291,9 +290,9 @@ def _pad_packed(
         return original.pad_packed_sequence(sequence, batch_first, padding_value, total_length)
 
     if padding_value:
-        data.new_full((2,), padding_value)  # one that does not suit the dtype is an error even without padding
+        data.new_full((2,), padding_value)  # as in torch, a value that does not fit the dtype is always an error
     batch = values[0]
-    is_batch_major = batch_first and ranks is not None  # as torch's result lies in memory
+    is_batch_major = batch_first and ranks is not None  # the memory layout of torch's result
     if batch * steps == len(data) and not _is_moved(sequence, batch):
         x = data.view(steps, batch, *data.shape[1:])
         x = _time_major(x, is_batch_major).clone(memory_format=torch.contiguous_format)
@@ -342,50 +341,50 @@ def _unpack(packed: PackedSequence) -> list[Tensor]:
 
 
 def _moved(order: Tensor, device: torch.device) -> Tensor:
-    """An order of the sequences on a device."""
+    """Moves an order of the sequences to a device."""
     return order if device.type == "cpu" else placed(device, order.numpy())[0]
 
 
 def _is_moved(packed: PackedSequence, batch: int) -> bool:
-    """Whether the sequences were in another order before they were packed."""
+    """Returns whether packing changed the order of the sequences."""
     if (index := indices.kept(packed)) is not None:
         return index.order is not None
     ranks = packed.unsorted_indices
-    return indices.is_moved(None if ranks is None else ranks.cpu(), batch)  # torch waits for them too
+    return indices.is_moved(None if ranks is None else ranks.cpu(), batch)  # torch waits for them, too
 
 
 def _refuse_empty(packed: PackedSequence) -> None:
-    """Raises torch's error where older releases of torch, 2.9 among them, read beyond the end and die."""
+    """Raises torch's error for empty `batch_sizes`, because older releases of torch, such as 2.9, crash."""
     steps = packed.batch_sizes.shape[0] if packed.batch_sizes.ndim else 1
-    if type(steps) is int and steps == 0:  # a tracer's number must not be looked at
+    if type(steps) is int and steps == 0:  # a tracer's numbers cannot be compared
         raise RuntimeError("batch_sizes can not be empty")
 
 
-def _run_uncompiled(function: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
-    """Calls a function that torch.compile is not to look into: a graph break, as torch's own functions are."""
-    result: R = torch.compiler.disable(function)(*arguments, **options)  # type: ignore[no-untyped-call]
+def _run_uncompiled(function: Callable[..., R], *arguments: Any) -> R:
+    """Calls a function outside of torch.compile, with a graph break, as torch's own functions do."""
+    result: R = torch.compiler.disable(function)(*arguments)  # type: ignore[no-untyped-call]
     return result
 
 
 def _is_plain(x: Tensor, batch_first: bool = False) -> bool:
-    """Whether a tensor holds values to compute with, now, and an ordinary gradient at most is asked for."""
+    """Returns whether a tensor holds values that are available now, and needs no derivative but a gradient."""
     return (
         type(x) in _PLAIN
         and is_at_hand(x)
         and not x.is_complex()  # torch cannot differentiate packing these
-        and isinstance(batch_first, bool)  # nothing else will do for torch
+        and isinstance(batch_first, bool)  # torch accepts nothing else
         and not is_tracing()  # type: ignore[no-untyped-call]
         and not may_derive_otherwise()
     )
 
 
 def may_pay(x: Tensor) -> bool:
-    """Whether these functions may do more than hand a tensor over to torch's own."""
+    """Returns whether these functions may do more than call torch's own."""
     return not x.is_cpu or needs_grad(x) or x.numel() >= 16 * _MANY_NUMBERS
 
 
 def _wants_index(x: Tensor) -> bool:
-    """Whether an index pays, for sequences out of order or on a GPU."""
+    """Returns whether an index is faster, for unsorted sequences or on a GPU."""
     if is_tracing():  # type: ignore[no-untyped-call]
         return False
     if not x.is_cpu:  # torch would wait for a GPU, and launch a kernel for each distinct length
@@ -394,7 +393,7 @@ def _wants_index(x: Tensor) -> bool:
 
 
 def _pays_to_join(sequences: Any) -> bool:
-    """Whether packing these without torch pays: they are many, or on a GPU. None is one that torch would convert."""
+    """Returns whether an index is faster: for many sequences, or on a GPU, if torch would not convert any of them."""
     if not isinstance(sequences, (list, tuple)) or not sequences:
         return False
     first = sequences[0]

@@ -1,14 +1,10 @@
-"""`patch_torch`: puts the drop-ins under torch's own names, and torch's functions back again."""
+"""Puts the drop-ins under torch's own names, and later torch's functions back."""
 
 from __future__ import annotations
 
-import gc
-import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable
-from types import FunctionType, ModuleType, TracebackType
-from typing import Any
+from collections.abc import Callable
 
 from torch.nn.utils import rnn
 
@@ -17,74 +13,69 @@ from packviz.ops import holders, original, packing
 
 
 class Patch(HasText):
-    """torch's names with packviz's functions under them. Made by `patch_torch`.
+    """A replacement of torch's functions by packviz's, made by `patch_torch`.
 
-    As a context manager it ends with the block.
+    As a context manager, it ends with the block.
 
     Attributes:
-        everywhere: whether it replaces the functions outside of torch, too.
-        replaced: the names that this call gave another function, such as `torch.nn.utils.rnn.pack_sequence`.
-        foreign: names of `torch.nn.utils.rnn` that held neither torch's function nor packviz's, and were left alone.
+        everywhere: whether it also replaces functions outside of torch.
+        replaced: the places in which this call put packviz's function, such as `torch.nn.utils.rnn.pack_sequence`.
+        foreign: names of `torch.nn.utils.rnn` that held neither torch's function nor packviz's, and were not changed.
         unreached: places outside of torch that still hold torch's function, such as `train.Tagger.pack` or
-            `train.forward's default argument 'pack'`.
+            `train.forward.__defaults__[0]`.
     """
 
     def __init__(self, everywhere: bool = False) -> None:
-        """Replaces torch's functions wherever torch looks them up, or everywhere."""
+        """Replaces the functions in torch's modules, or everywhere."""
         with _lock, holders.thawed():
             self.everywhere = everywhere
-            self.replaced = _replace(_is_torchs, packing)
-            in_place = _held(rnn, _is_ours)
-            self.foreign = tuple(f"{rnn.__name__}.{name}" for name in original.NAMES if name not in in_place)
-            others: dict[str, bool] = {}
-            for function, place in holders.find(_all_of_torchs(), but=("torch", "packviz"), own="packviz"):
-                undo = place.replace(getattr(packing, function.__name__)) if everywhere else None
+            done: dict[str, bool] = {}  # by name, which several places may share
+            for function, place in holders.find([getattr(original, name) for name in original.NAMES]):
+                undo = None
+                if everywhere or place.name.startswith("torch."):
+                    undo = place.replace(getattr(packing, function.__name__))
                 if undo is not None:
                     _undoing.append(undo)
-                others[place.name] = others.get(place.name, True) and undo is not None
-            self.replaced += tuple(sorted(name for name, done in others.items() if done))
-            self.unreached = tuple(sorted(name for name, done in others.items() if not done))
+                done[place.name] = done.get(place.name, True) and undo is not None
+            self.replaced = tuple(sorted(name for name in done if done[name]))
+            self.unreached = tuple(sorted(name for name in done if not done[name]))
+            left = [name for name in original.NAMES if getattr(rnn, name) is not getattr(packing, name)]
+            self.foreign = tuple(f"{rnn.__name__}.{name}" for name in left)
             _in_force.append(self)
 
     @property
     def is_in_force(self) -> bool:
-        """Whether it has not been undone."""
+        """`True` until the patch is undone."""
         return self in _in_force
 
     def undo(self) -> None:
-        """Ends it. torch's functions come back with the last of several patches, in whatever order these end.
+        """Ends the patch. The last of several patches to end puts torch's functions back.
 
-        Outside of torch they come back with the last patch of `everywhere=True`. If it was already undone, this does
-        nothing. A place that has got a third function since then keeps it.
+        If the patch was already undone, this does nothing. A place that has got a third function since then keeps it.
         """
         with _lock:
             if self.is_in_force:
                 _in_force.remove(self)
-                if not any(patch.everywhere for patch in _in_force):
-                    while _undoing:
-                        _undoing.pop()()
-                if not _in_force:
-                    _replace(_is_ours, original)
+                while _undoing and not _in_force:
+                    _undoing.pop()()
 
     def __enter__(self) -> Patch:
         """Returns the patch itself.
 
         Raises:
-            RuntimeError: it was undone.
+            RuntimeError: the patch was already undone.
         """
         if not self.is_in_force:
             raise RuntimeError("this patch was undone; call patch_torch() again")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Undoes it."""
+    def __exit__(self, *_: object) -> None:
+        """Undoes the patch."""
         self.undo()
 
     def to_text(self) -> str:
-        """Returns what was replaced and what was not, a name per line."""
-        before = ("(they were there before)",) if len(self.foreign) < len(original.NAMES) else ()
+        """Returns the names of the places that were replaced, and of those that were not, one per line."""
+        before = ("(an earlier patch put them there)",) if len(self.foreign) < len(original.NAMES) else ()
         lines = []
         for head, names in (
             ("packviz's functions are in place of torch's:", self.replaced or before),
@@ -101,49 +92,45 @@ class Patch(HasText):
         option = "" if self.everywhere else " pass everywhere=True,"
         return f"To reach them,{option} call patch_torch() before they are imported, or start with `packviz patched`."
 
-    @property
-    def _warning(self) -> str:
-        few, more = self.unreached[:_FEW], len(self.unreached) - _FEW
-        return f"{_STILL}: {', '.join(few)}{f' and {more} more' if more > 0 else ''}. {self._advice}"
-
 
 _STILL = "Still torch's functions, imported before"
 _FEW = 12
 
 
 def patch_torch(*, everywhere: bool = False) -> Patch:
-    """Puts packviz's packing and padding in the place of torch's, for code that calls torch's.
+    """Replaces torch's packing and padding by packviz's, for code that calls torch's functions.
 
     From then on `torch.nn.utils.rnn.pack_padded_sequence`, `pad_packed_sequence`, `pack_sequence` and `unpack_sequence`
-    are those of packviz, wherever torch itself looks them up. They return the same, and their backward pass takes
-    linear time (see `packviz.ops.packing`). Call it first, before your own modules are imported:
+    are those of packviz. They return the same, and their backward pass takes linear time (see `packviz.ops.packing`).
+    Call it first, before your own modules are imported:
 
         import packviz as pv
         pv.patch_torch()  # import the model after this line
 
-    or for a while, as in `with pv.patch_torch(): …`. The command `packviz patched train.py` does it for a program that
-    you don't want to change.
+    or temporarily, as in `with pv.patch_torch(): …`. For a program that you don't want to change, use the command
+    `packviz patched train.py`.
 
     Code that ran before may have its own reference to torch's function, as after `from torch.nn.utils.rnn import
     pack_padded_sequence`. All such places are found, and named in `.unreached` and in a warning: attributes of modules,
     classes and objects, default arguments, closures, partials, and entries of dicts, lists and tuples. With
-    `everywhere=True`, those that can be changed are replaced as well, and only the others are named, such as entries of
-    tuples and sets. Local variables of running functions are neither found nor replaced. Code that imports the
-    functions while the patch is in force keeps packviz's after it. If an object that holds one is pickled meanwhile,
-    such as a whole model with an attribute `pack`, it can be loaded only with packviz; a `state_dict` does not hold it.
+    `everywhere=True`, attributes and the entries of dicts are replaced as well, and only the others are named. Local
+    variables of running functions are neither found nor replaced. Code that imports the functions while the patch is in
+    force keeps packviz's after it. If an object that holds one is pickled meanwhile, such as a whole model with an
+    attribute `pack`, it can be loaded only with packviz; a `state_dict` does not hold it.
 
-    The names belong to the whole process. Threads that pack meanwhile get one function or the other; both return the
-    same and can be mixed. Other processes are not reached: a worker that is spawned has to call this again. Several
-    patches can be in force at once: torch's functions are back when every patch is undone.
+    A patch applies to the whole process. Threads that pack meanwhile get one function or the other; both return the
+    same and can be mixed. It does not apply to other processes, so a spawned worker has to call `patch_torch` itself.
+    Several patches can be in force at once. torch's functions come back when every patch is undone.
 
     Args:
-        everywhere: whether to replace torch's functions outside of torch, too, wherever that is possible.
+        everywhere: whether to replace torch's functions also in attributes and dicts outside of torch.
 
     Returns:
-        A `Patch` with `.replaced`, `.foreign` and `.unreached` names and `.undo()`. It is also a context manager.
+        A `Patch` with the names `.replaced`, `.foreign` and `.unreached`, and the method `.undo()`. It is also a
+        context manager.
 
     Warns:
-        UserWarning: there are unreached places; it names them.
+        UserWarning: some places outside of torch still hold torch's function. The warning names them.
 
     Examples:
         >>> import packviz as pv, torch
@@ -156,62 +143,11 @@ def patch_torch(*, everywhere: bool = False) -> Patch:
     """
     patch = Patch(everywhere)
     if patch.unreached:
-        warnings.warn(patch._warning, stacklevel=2)
+        more = f" and {len(patch.unreached) - _FEW} more" if len(patch.unreached) > _FEW else ""
+        warnings.warn(f"{_STILL}: {', '.join(patch.unreached[:_FEW])}{more}. {patch._advice}", stacklevel=2)
     return patch
 
 
 _lock = threading.RLock()
 _in_force: list[Patch] = []
-_undoing: list[Callable[[], object]] = []  # for each place outside of torch that was replaced
-
-
-def _is_torchs(function: FunctionType) -> bool:
-    return function.__globals__ is vars(rnn)
-
-
-def _is_ours(function: FunctionType) -> bool:
-    return function.__module__ == packing.__name__  # also one that was defined before a reload
-
-
-def _all_of_torchs() -> list[FunctionType]:
-    """Torch's four functions, also where somebody else's stand under their names."""
-    defined = [one for one in gc.get_referrers(vars(rnn)) if type(one) is FunctionType and _is_torchs(one)]
-    return [one for one in defined if one.__qualname__ in original.NAMES]
-
-
-def _replace(present: Callable[[FunctionType], bool], new: ModuleType) -> tuple[str, ...]:
-    """Puts the functions of a module in place of those present in torch's modules; gives the names."""
-    modules = [module for module in _modules() if _belongs(module, "torch")]
-    replaced = _names(modules, present)
-    for module in modules:
-        for name, function in _held(module, present).items():
-            _of(module)[name] = getattr(new, function)
-    return replaced
-
-
-def _names(modules: Iterable[ModuleType], present: Callable[[FunctionType], bool]) -> tuple[str, ...]:
-    return tuple(f"{_of(module)['__name__']}.{name}" for module in modules for name in _held(module, present))
-
-
-def _held(module: ModuleType, present: Callable[[FunctionType], bool]) -> dict[str, str]:
-    """Under which names a module holds the functions that are meant."""
-    return {
-        name: value.__name__
-        for name, value in list(_of(module).items())
-        if type(value) is FunctionType and value.__name__ in original.NAMES and present(value)
-    }
-
-
-def _modules() -> list[ModuleType]:
-    """Those that are imported, each once."""
-    return list({id(one): one for one in list(sys.modules.values()) if isinstance(one, ModuleType)}.values())
-
-
-def _belongs(module: ModuleType, package: str) -> bool:
-    return str(_of(module).get("__name__")).partition(".")[0] == package
-
-
-def _of(module: ModuleType) -> dict[str, Any]:
-    """What a module holds. To ask the module itself would import one that waits to be used first."""
-    names: dict[str, Any] = object.__getattribute__(module, "__dict__")
-    return names
+_undoing: list[Callable[[], object]] = []  # for each place that was replaced

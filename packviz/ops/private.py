@@ -1,7 +1,8 @@
-"""Every private or undocumented name of torch that packviz leans on: what it is for, and what happens without it.
+"""Wraps every private or undocumented name of torch that packviz uses, and handles releases that lack it.
 
-torch may change these in any release. No other file of packviz names them, and each is looked up when it is used: a
-torch without one makes `run` slower, or cannot be counted, and says so. No result changes.
+torch may change these names in any release. No other file of packviz uses them, and each is looked up when it is
+needed. On a release that was not tested, `run` calls the RNN itself, which needs almost none of them. If one is
+missing, packing takes longer or something cannot be counted, but no result changes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import functools
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, TypeVar
 from warnings import catch_warnings, simplefilter
 
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 OLDEST, NEWEST = "2.7", "2.15"
-"""The releases of torch that the tests are run on, from … to."""
+"""The oldest and the newest release of torch on which the tests run."""
 
 Result = TypeVar("Result")
 
@@ -29,19 +29,14 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 IS_TESTED = _release(OLDEST) <= _release(torch.__version__) <= _release(NEWEST)
-"""Whether this torch is one of them."""
+"""Whether this release of torch is between these two."""
 
 
-# Operators without a documentation.
-
-
-def has_kernel(mode: str) -> bool:
-    """Whether torch's function for this `rnn.mode` is there. Without it: no, and `run` calls the module."""
-    return hasattr(torch, mode.lower())
+# Undocumented operators.
 
 
 def kernel(mode: str) -> Callable[..., Any]:
-    """This function: any number of layers, padded or packed."""
+    """Returns torch's function for an `rnn.mode`, which runs any number of layers on padded or packed data."""
     if mode == "LSTM":
         _hush()
     return getattr(torch, mode.lower())  # type: ignore[no-any-return]
@@ -49,73 +44,50 @@ def kernel(mode: str) -> Callable[..., Any]:
 
 @functools.cache
 def _hush() -> None:
-    """Lets torch say to nobody what it says once in a process of a padded LSTM with projections: oneDNN has none.
+    """Uses up torch's warning that oneDNN has no LSTM with projections, which torch shows once in a process.
 
-    `run` may call it padded where the caller's words are packed, and of that torch says nothing.
+    torch shows it for padded data only. `run` may use a padded kernel where its caller expects packing.
     """
 
     def call() -> None:
-        x, c, weight, bias = (torch.zeros(*shape, dtype=torch.float32, device="cpu") for shape in _SMALLEST)
-        with suppress(Exception), catch_warnings():
+        x, c, weight, bias = (
+            torch.zeros(n, dtype=torch.float32, device="cpu") for n in ((1, 1, 1), (1, 1, 2), (8, 1), 8)
+        )
+        with catch_warnings():
             simplefilter("ignore")
             torch.lstm(x, (x, c), [weight, weight, bias, bias, c[0]], True, 1, 0.0, False, False, False)
 
-    with ThreadPoolExecutor(1) as thread:  # which has no modes that would see it
-        thread.submit(call).result()
-
-
-_SMALLEST = ((1, 1, 1), (1, 1, 2), (8, 1), (8,))
-
-
-def has_fused_lstm() -> bool:
-    """Whether there are oneDNN's LSTM layer and its gradient, which the next two call.
-
-    Without them: no, and `run` leaves an LSTM on the CPU to torch.
-    """
-    return hasattr(torch, "mkldnn_rnn_layer") and hasattr(torch.ops.aten, "mkldnn_rnn_layer_backward")
+    with ThreadPoolExecutor(1) as thread:  # a thread hides the call from modes, and its errors from us
+        thread.submit(call)
 
 
 def fused_lstm(*taken: Any) -> Any:
-    """One direction of a layer."""
+    """Runs one direction of an LSTM layer on oneDNN."""
     return torch.mkldnn_rnn_layer(*taken)
 
 
 def fused_lstm_backward(*taken: Any) -> Any:
-    """Its gradients."""
+    """Computes the gradients of `fused_lstm`."""
     return torch.ops.aten.mkldnn_rnn_layer_backward(*taken)
 
 
 def sigmoid_backward(gradient: Tensor, y: Tensor, *, grad_input: Tensor) -> Tensor:
-    """`gradient · (1 - y) · y` of a sigmoid's result `y`, into `grad_input`.
-
-    Without it: by other operators.
-    """
-    try:
-        backward = torch.ops.aten.sigmoid_backward.grad_input
-    except AttributeError:
-        return torch.mul(gradient, (1 - y) * y, out=grad_input)
-    return backward(gradient, y, grad_input=grad_input)  # type: ignore[no-any-return]
+    """Writes `gradient · (1 - y) · y` into `grad_input`, where `y` is the result of a sigmoid."""
+    return torch.ops.aten.sigmoid_backward.grad_input(gradient, y, grad_input=grad_input)  # type: ignore[no-any-return]
 
 
 def tanh_backward(gradient: Tensor, y: Tensor, *, grad_input: Tensor) -> Tensor:
-    """`gradient · (1 - y²)` of a tanh's result `y`, into `grad_input`.
-
-    Without it: by other operators.
-    """
-    try:
-        backward = torch.ops.aten.tanh_backward.grad_input
-    except AttributeError:
-        return torch.mul(gradient, 1 - y * y, out=grad_input)
-    return backward(gradient, y, grad_input=grad_input)  # type: ignore[no-any-return]
+    """Writes `gradient · (1 - y²)` into `grad_input`, where `y` is the result of a tanh."""
+    return torch.ops.aten.tanh_backward.grad_input(gradient, y, grad_input=grad_input)  # type: ignore[no-any-return]
 
 
-# What stands on the way of a tensor or a module.
+# Properties of tensors and modules.
 
 
 def may_have_hooks(module: nn.Module) -> bool:
-    """Whether hooks run when a module is called: its own, or those for all modules.
+    """Returns whether hooks run when a module is called, either its own or those for all modules.
 
-    Without it: yes, and `run` calls the module.
+    If torch lacks the name, the answer is True, so `run` calls the module.
     """
     try:
         own = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
@@ -131,9 +103,9 @@ def may_have_hooks(module: nn.Module) -> bool:
 
 
 def may_derive_otherwise() -> bool:
-    """Whether `torch.func` or forward-mode differentiation is at work.
+    """Returns whether `torch.func` or forward-mode differentiation is active.
 
-    Without it: yes, and packing and `run` are torch's own.
+    If torch lacks the name, the answer is True, so packing and `run` use torch's own functions.
     """
     try:
         return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
@@ -145,32 +117,32 @@ VERSION = "_version"
 
 
 def version(tensor: Tensor) -> int | None:
-    """Grows with every change of the tensor in place; none where torch does not count them.
+    """Returns a number that grows with every change of the tensor in place; `None` if torch does not count them.
 
-    Without it: none, and the index of a packed batch is made anew for every use.
+    If torch lacks the name, the result is `None`, so every use of a packed batch makes its index again.
     """
     return None if tensor.is_inference() else getattr(tensor, VERSION, None)
 
 
 def parameters(module: nn.Module) -> Mapping[str, Any]:
-    """The module's own by name, without those of its submodules.
+    """Returns the module's own parameters by name, without those of its submodules.
 
-    Without it: none, and `run` asks the module for each.
+    If torch lacks the name, the result is empty, so `run` asks the module for each parameter.
     """
     return getattr(module, "_parameters", {})
 
 
 def share_names(module: nn.Module, other: nn.Module) -> None:
-    """Gives a module another's parameters, buffers and submodules, under the other's names.
+    """Gives a module the parameters, buffers and submodules of another module, under the same names.
 
-    Without it: an error of torch's, where the module is made.
+    If torch lacks a name, this raises an error.
     """
     for table in ("_parameters", "_buffers", "_modules"):
         module.__dict__[table] = getattr(other, table)
 
 
 def is_compiler_loaded() -> bool:
-    """Whether `torch.compile` was used in this process. Without it: only while it compiles."""
+    """Returns whether `torch.compile` was used in this process, or at least whether it is compiling now."""
     return "torch._dynamo" in sys.modules or torch.compiler.is_compiling()
 
 
@@ -178,59 +150,48 @@ def is_compiler_loaded() -> bool:
 
 
 def recorded(call: Callable[[], Result]) -> Result:
-    """Makes a call that autograd records, within an operator, where torch has switched it off below `enable_grad`.
+    """Makes a call that autograd records inside an operator, where `enable_grad` alone has no effect.
 
-    There is no public way. `torch.func.vjp` is one in principle, but it refuses the modes that `opcheck` runs under.
-    Without it: the call is made in a thread of its own, where nothing is switched off.
+    There is no public function for this: `torch.func.vjp` rejects the modes under which `opcheck` runs. If torch lacks
+    a name, the backward pass of `pv.Ragged` in a compiled program raises an error.
     """
-    try:
-        keys, off = torch._C.DispatchKey, torch._C._dispatch_tls_local_exclude_set()
-        for key in (keys.AutogradFunctionality, keys.AutogradOther, keys.AutogradCPU, keys.AutogradCUDA):
-            off = off.remove(key)
-        off = off.remove(keys.ADInplaceOrView)
-        guard = torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), off)
-    except AttributeError:
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(call).result()
+    keys, off = torch._C.DispatchKey, torch._C._dispatch_tls_local_exclude_set()
+    for key in (keys.AutogradFunctionality, keys.AutogradOther, keys.AutogradCPU, keys.AutogradCUDA):
+        off = off.remove(key)
+    off = off.remove(keys.ADInplaceOrView)
+    guard = torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), off)
     with guard, torch.enable_grad():
         return call()
 
 
-# Counting operators. Without any of these: an error, never another number.
+# Counting operators. If torch lacks one of these names, counting raises an error and never returns a wrong number.
 
 
-class _NoMode:
-    def __init__(self) -> None:
-        raise RuntimeError(f"torch {torch.__version__} has no TorchDispatchMode, by which packviz counts operators")
+def operator_mode() -> Any:
+    """Returns the base class of modes that intercept every operator."""
+    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415 - only what counts needs it
 
-
-OperatorMode: Any = _NoMode
-"""What sees every operator that is called under it."""
-
-with suppress(ImportError):
-    from torch.utils import _python_dispatch
-
-    OperatorMode = getattr(_python_dispatch, "TorchDispatchMode", _NoMode)
+    return TorchDispatchMode
 
 
 def schema(function: Any) -> Any:
-    """An operator's name, arguments and returns."""
+    """Returns an operator's name, arguments and results."""
     return function._schema
 
 
 def consists_of_others(function: Any) -> bool:
-    """Whether an operator is written in terms of other operators."""
+    """Returns whether an operator is implemented by other operators."""
     return torch._C._dispatch_has_kernel_for_dispatch_key(function.name(), "CompositeExplicitAutograd")
 
 
 def run_inside(function: Any, device: str, args: Any, kwargs: Any) -> Any:
-    """Runs such an operator on a kind of device, so that a mode that is on sees the others."""
+    """Runs such an operator on a kind of device, so that an active mode intercepts the other operators."""
     key = torch._C.DispatchKey.CPU if device == "cpu" else torch._C.DispatchKey.Meta
     return function.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
 
 
 def storage(tensor: Tensor) -> int:
-    """Tells the memory of tensors apart. The address of the data would do, but on the meta device there is none."""
+    """Returns a number that identifies the memory of a tensor, also on the meta device, where data has no address."""
     return int(tensor.untyped_storage()._cdata)
 
 
@@ -238,10 +199,10 @@ def storage(tensor: Tensor) -> int:
 
 
 def memory_changes(call: Callable[[], object]) -> list[int] | None:
-    """Makes a call, and gives the bytes that torch's CPU allocator gave out and (less than 0) took back, in order.
+    """Makes a call, and returns the bytes that torch's CPU allocator handed out and (negative) took back, in order.
 
-    The public profiler stands on the same counts, but torch 2.13's writes to stderr whenever it starts.
-    Without it, returns `None` and does not make the call, so there is no peak memory to report.
+    The public profiler uses the same counts, but in torch 2.13 it writes to stderr whenever it starts. If torch lacks a
+    name, the result is `None` and the call is not made, so no peak memory is reported.
     """
     autograd: Any = torch.autograd
     try:

@@ -1,4 +1,4 @@
-"""Runs an RNN on a ragged batch, from padded tensors to padded tensors, by whichever method is the fastest."""
+"""Runs an RNN on a ragged batch, from padded tensors to padded tensors, by the fastest method."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import functools
 import numbers
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -19,7 +18,7 @@ from packviz.core.cuts import rectangles
 from packviz.core.layout import Layout
 from packviz.core.padded import Padded, reading
 from packviz.core.spec import Spec
-from packviz.core.validation import require_dense, require_values
+from packviz.core.validation import at_least, require_dense, require_values
 from packviz.ops import costs, original, packing, split, staircase
 from packviz.ops.arguments import require_features, require_padded, require_rnn, require_states
 from packviz.ops.grid import Grid
@@ -28,7 +27,6 @@ from packviz.ops.kernels import flat_weights, has_padded_kernel, is_fused, layer
 from packviz.ops.masks import Lengths, whole_numbers
 from packviz.ops.private import (
     IS_TESTED,
-    has_kernel,
     is_compiler_loaded,
     kernel,
     may_derive_otherwise,
@@ -39,27 +37,7 @@ from packviz.ops.private import (
 METHODS = ("auto", "packed", "padded", "split", "staircase")
 
 State = Tensor | tuple[Tensor, Tensor]
-"""`(L·D, B, P)`, or of an LSTM two: `(L·D, B, P)` and `(L·D, B, H)`."""
-
-
-@dataclass(frozen=True)
-class Staircase:
-    """The method `"staircase"` with cuts of your own.
-
-    Attributes:
-        cuts: rising time steps, from 0 to the longest length: what `packviz.core.cuts` deals in.
-
-    Raises:
-        TypeError: they are no whole numbers.
-    """
-
-    cuts: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        try:
-            object.__setattr__(self, "cuts", tuple(map(operator.index, self.cuts)))
-        except TypeError:
-            raise TypeError(f"cuts are {self.cuts!r}; give a sequence of whole time steps") from None
+"""`(L·D, B, P)`, or for an LSTM a pair of `(L·D, B, P)` and `(L·D, B, H)`."""
 
 
 def run(
@@ -71,7 +49,7 @@ def run(
     batch_first: bool | None = None,
     total_length: int | None = None,
     padding_value: float = 0.0,
-    method: str | Staircase = "auto",
+    method: str | Sequence[int] = "auto",
 ) -> tuple[Any, State]:
     """Runs an RNN on a padded batch: the results of pack → RNN → pad, in less time. A packed batch stays packed.
 
@@ -113,25 +91,25 @@ def run(
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any options.
         x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end. Values in the padding, including
-            NaN, have no effect, and their gradient is 0. Or a `PackedSequence`, which needs no other argument but `hx`.
+            NaN, have no effect, and their gradient is 0. Or a `PackedSequence`, which allows only `hx` and `method`.
         lengths: `(B,)` whole numbers from 0 to `T`, in any order: a list, an array, a `Layout` or a CPU tensor. Torch
-            refuses an empty sequence; here its output is padding, and its final state is its initial one.
+            rejects an empty sequence; here its output is padding, and its final state is its initial one.
         hx: the initial state in the format the module expects, in batch order: the batch is its second dimension,
             whatever `batch_first` is. Defaults to zeros.
         batch_first: whether `x` and the output are `(B, T, …)`, as in `pack_padded_sequence`. Defaults to the module's
             own `batch_first`.
         total_length: number of time steps in the output, at least the longest length. Defaults to the longest length.
         padding_value: value that fills the padding of the output.
-        method: one of `METHODS`, or a `Staircase`.
+        method: one of `METHODS`, or the cuts of a staircase: rising time steps from 0 to the longest length.
 
     Returns:
-        What `pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)`, the module and
-        `pad_packed_sequence(…, batch_first)` return: the output, `(T, B, D·P)`, or `(B, T, D·P)` with `batch_first`,
-        and the final state, `h_n`, or `(h_n, c_n)` for an LSTM. For a `PackedSequence`, what `rnn(x, hx)` returns.
+        The same as `pack_padded_sequence(x, lengths, batch_first, enforce_sorted=False)`, the module and
+        `pad_packed_sequence(…, batch_first)`: the output, `(T, B, D·P)`, or `(B, T, D·P)` with `batch_first`, and the
+        final state, `h_n`, or `(h_n, c_n)` for an LSTM. For a `PackedSequence`, the same as `rnn(x, hx)`.
 
     Raises:
-        TypeError: `rnn` is not one of the three RNNs; `x` is neither a tensor nor packed; it is packed, and comes with
-            an argument that is for padded batches; or an argument that must be a number is not one.
+        TypeError: `rnn` is not one of the three RNNs; `x` is neither a tensor nor packed; it is packed, and an argument
+            for padded batches is passed; or `padding_value` is not a number.
         ValueError: the arguments don't fit together, or `method` is unknown. Unlike torch, `run` also rejects lengths
             greater than `T`, lengths that are not whole numbers, and an `hx` with more rows than the batch.
         RuntimeError: the lengths are on an accelerator, as in torch.
@@ -145,9 +123,9 @@ def run(
     """
     others = lengths is not None or batch_first is not None or total_length is not None or padding_value != 0
     if isinstance(x, PackedSequence) and others:
-        raise TypeError("x is packed: it has its lengths and stays packed, so give nothing else but hx and method")
+        raise TypeError("x is packed: it has its own lengths and stays packed, so pass only hx and method with it")
     arguments = rnn, x, lengths, hx, method, batch_first, total_length, padding_value
-    if not is_compiler_loaded():  # there is none to disable, and loading one takes seconds
+    if not is_compiler_loaded():  # loading it, only to disable it, would take seconds
         return _run(*arguments)
     if not _uncompiled:
         _uncompiled.append(torch.compiler.disable(_run))  # type: ignore[no-untyped-call]
@@ -157,24 +135,25 @@ def run(
 def plan(
     rnn: nn.RNN | nn.GRU | nn.LSTM | Spec, lengths: Any, *, training: bool = True, device: Any = None
 ) -> costs.Plan:
-    """Returns how `run` would run a batch with `method="auto"`, and why. It runs and measures nothing.
+    """Returns the method by which `run` would run a batch with `method="auto"`, and the reason. It measures nothing.
 
     Args:
-        rnn: an RNN, whose dtype the batch will have. Or the sizes of one, which then counts as an RNN in float32, on a
-            CPU where torch has a fused LSTM. The number of threads is the one torch is set to.
-        lengths: `(B,)` whole numbers of at least 0, as `Layout` takes them.
+        rnn: an RNN, whose dtype the batch will have. Or the sizes of an RNN as a `Spec`, which stands for float32 and,
+            on a CPU, for a torch with a fused LSTM. The number of threads is torch's current one.
+        lengths: `(B,)` whole numbers of at least 0, in any form that `Layout` accepts.
         training: whether gradients will be needed.
-        device: where the batch will run, such as `"cuda"`; this machine need not have it. Defaults to the RNN's own
-            device, and to the CPU for a `Spec`.
+        device: the device on which the batch will run, such as `"cuda"`; this machine need not have it. Defaults to the
+            RNN's own device, and to the CPU for a `Spec`.
 
     Returns:
-        A `Plan`: its `.method`; its `.cuts`, as `Stairs` draws them; the predicted `.seconds` of each method that may
-        be the fastest; and the `.reason`, which says where the constants behind these predictions were measured, and
-        whether that was another processor. `print` shows all of it.
+        A `Plan` with its `.method`; its `.cuts`, which `Stairs` can draw; the predicted `.seconds` of each method that
+        may be the fastest; and the `.reason`, which names the machine on which the constants behind these predictions
+        were measured, and mentions a different processor. `print` shows all of it.
 
     Raises:
         TypeError: `rnn` is not an RNN.
-        ValueError: a length is not valid, or there is no such kind of device.
+        ValueError: a length is not valid.
+        RuntimeError: the kind of device is unknown to torch.
 
     Examples:
         >>> import packviz as pv
@@ -183,7 +162,7 @@ def plan(
         True
     """
     n = tuple(max(1, k) for k in Layout(lengths).lengths.tolist())
-    kind = None if device is None else _device_type(device)
+    kind = None if device is None else torch.device(device).type
     if kind not in (None, "cpu", "cuda"):
         return costs.Plan("packed", (0, max(n)), {}, f"no other method supports the device {kind}")
     if isinstance(rnn, Spec):
@@ -206,10 +185,10 @@ class _Batch(NamedTuple):
         x: the padded batch.
         n: `(B,)` the lengths.
         hx: the initial state, or `None`.
-        source: how `x` is read.
-        width: time steps of the output.
-        padding_value: what fills its padding.
-        weights: those of the RNN, if it may be run without calling the module.
+        source: the order and sizes of the dimensions of `x`.
+        width: number of time steps of the output.
+        padding_value: value that fills the padding of the output.
+        weights: the weights of the RNN, or empty if the module has to be called.
     """
 
     rnn: Any
@@ -235,7 +214,7 @@ def _run(rnn: Any, x: Any, lengths: Any, hx: Any, method: Any, *how: Any) -> tup
     if is_tracing():  # type: ignore[no-untyped-call]
         source = Padded.of(x.shape, rnn.batch_first if batch_first is None else batch_first)
         lengths = lengths if isinstance(lengths, (Tensor, list)) else whole_numbers(lengths).tolist()
-        return _packed(_Batch(rnn, x, lengths, hx, source, width, padding_value, ()))  # the trace holds the lengths
+        return _packed(_Batch(rnn, x, lengths, hx, source, width, padding_value, ()))  # the trace needs the lengths
     n, source = _checked(rnn, x, lengths, hx, batch_first, width, padding_value, method)
     width = max(n) if width is None else operator.index(width)
     batch = _Batch(rnn, x, n, hx, source, width, padding_value, _weights(rnn, x))
@@ -247,12 +226,12 @@ def _run(rnn: Any, x: Any, lengths: Any, hx: Any, method: Any, *how: Any) -> tup
     if method == "packed":
         as_given = isinstance(lengths, Tensor) and lengths.dtype == torch.int64
         return _packed(batch._replace(n=lengths if as_given else list(n)))
-    if hx is not None:  # the caller's may be a buffer for the next states, and lie in any strides
+    if hx is not None:  # the caller's tensor may be a buffer for the next states, and have any strides
         own_hx = tuple(s.clone(memory_format=torch.contiguous_format) for s in batch.states)
         batch = batch._replace(hx=own_hx if rnn.mode == "LSTM" else own_hx[0])
     if method == "split":
         return _through(batch, functools.partial(split.run, steps=_steps(n, x.device)), False)
-    # What torch derives only once, `rectangle` calls so that it can be derived again.
+    # torch can differentiate its fused kernel only once. `rectangle` calls it so that it can be differentiated again.
     once = torch.is_grad_enabled() and is_fused(rnn.mode, x, bool(rnn.proj_size))
     if len(cuts) == 2 and max(n) == min(n) and not once:
         return _as_it_is(batch)
@@ -261,7 +240,7 @@ def _run(rnn: Any, x: Any, lengths: Any, hx: Any, method: Any, *how: Any) -> tup
 
 
 def _run_packed(rnn: Any, packed: PackedSequence, hx: Any, method: Any) -> tuple[PackedSequence, State]:
-    """Runs a packed batch, whose sequences come longest first, as one that is padded."""
+    """Runs a packed batch, in which the longest sequence comes first, as a padded batch."""
     require_rnn(rnn)
     check_method(method)
     data, sizes, order, rank = packed
@@ -282,7 +261,7 @@ def _run_packed(rnn: Any, packed: PackedSequence, hx: Any, method: Any) -> tuple
 
 
 def _with_empty(batch: _Batch, method: Any) -> tuple[Tensor, State]:
-    """Runs empty sequences for a step over zeros, in whose place the results are padding and the initial states."""
+    """Runs empty sequences for a step over zeros, and replaces their results by padding and the initial states."""
     rnn, x, n, hx, source, width, padding_value, _ = batch
     at, time = (0, 1) if source.batch_first else (1, 0)
     (empty,) = placed(x.device, np.flatnonzero(np.array(n) == 0))
@@ -300,14 +279,14 @@ def _with_empty(batch: _Batch, method: Any) -> tuple[Tensor, State]:
 
 
 def _apart(rnn: nn.RNNBase, n: Sequence[int]) -> tuple[int, ...]:
-    """The cuts of the method "padded": what has no padding is apart, if that is most, and need not be copied."""
+    """Returns the cuts of the method "padded". Most steps, if without padding, are apart and need not be copied."""
     steps, shortest = max(n), min(n)
     apart = rnn.mode == "LSTM" and not rnn.bidirectional and 2 * shortest > steps and shortest > 1
     return (0, shortest - 1, steps) if apart else (0, steps)
 
 
 def _decided(batch: _Batch, method: Any) -> tuple[str, tuple[int, ...]]:
-    """The method, and its cuts."""
+    """Returns the method, and its cuts."""
     rnn, n, weights = batch.rnn, batch.n, batch.weights
 
     def needs_gradient() -> bool:
@@ -317,9 +296,9 @@ def _decided(batch: _Batch, method: Any) -> tuple[str, tuple[int, ...]]:
         planned = _planned(rnn, weights, n, needs_gradient())
         return planned.method, planned.cuts
     cuts: tuple[int, ...] = (0, max(n))
-    if isinstance(method, Staircase):
-        method, cuts = "staircase", method.cuts
-        rectangles(n, cuts)  # an error if they do not fit
+    if not isinstance(method, str):
+        method, cuts = "staircase", tuple(map(int, method))
+        rectangles(n, cuts)  # raises an error if they do not fit
     elif method == "staircase":
         cuts = costs.staircase(Spec.of(rnn), *_place(rnn, weights, n, needs_gradient()))
     wastes = sum((b - a) * sequences for a, b, sequences in rectangles(n, cuts)) > sum(n)
@@ -331,7 +310,7 @@ def _decided(batch: _Batch, method: Any) -> tuple[str, tuple[int, ...]]:
 def _planned(
     rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool, device: str | None = None
 ) -> costs.Plan:
-    """What `"auto"` does: the one place that decides, for `run` and for `plan`."""
+    """Returns the plan for `"auto"`. This is the only place that decides, for `run` and for `plan`."""
     if not weights:
         return costs.Plan("packed", (0, max(n)), {}, "only this method calls the module itself, as it requires")
     return costs.choose(rnn, *_place(rnn, weights, n, training, device))
@@ -340,20 +319,20 @@ def _planned(
 def _place(
     rnn: nn.RNNBase, weights: Sequence[Tensor], n: tuple[int, ...], training: bool, device: str | None = None
 ) -> tuple[Any, ...]:
-    """Returns a batch as `costs.choose` takes it after the RNN. What is ours and not on a CPU is on a GPU."""
+    """Returns the arguments of `costs.choose` after the RNN. A supported device other than the CPU is a GPU."""
     one = weights[0]
     device = device or ("cpu" if one.is_cpu else "cuda")
     return n, training, device, has_padded_kernel(rnn.mode, one, bool(rnn.proj_size), device), torch.get_num_threads()
 
 
 def _weights(rnn: nn.RNNBase, x: Tensor) -> Sequence[Tensor]:
-    """The weights, if they may be run on such data without calling the module, else none."""
+    """Returns the weights, or nothing if the module has to be called for such data."""
     weights = flat_weights(rnn) if _is_ours(rnn, x) else ()
     return weights if {Tensor, nn.Parameter}.issuperset(map(type, weights)) else ()
 
 
 def _packed(batch: _Batch) -> tuple[Tensor, State]:
-    """Packs, runs and pads; with the module's own weights it calls the kernel without the module."""
+    """Packs, runs and pads. It calls the kernel without the module, if that is possible."""
     rnn, x, lengths, hx, source, width, padding_value, weights = batch
     first = source.batch_first
     if _is_direct(rnn, weights):
@@ -368,15 +347,15 @@ def _packed(batch: _Batch) -> tuple[Tensor, State]:
 
 
 def _packing(x: Tensor) -> Any:
-    """Where to pack or pad it: with torch's own functions where packviz's would only hand it to them."""
+    """Returns the module whose functions pack or pad a tensor: torch's, if packviz's would only call them."""
     return packing if packing.may_pay(x) else original
 
 
 def _is_direct(rnn: nn.RNNBase, weights: Sequence[Tensor]) -> bool:
-    """Whether the module's kernel is called without the module.
+    """Returns whether the kernel is called without the module.
 
-    On a batch of a few short sequences the module's own way there takes as long as packing on a CPU. cuDNN wants all
-    weights in one piece of memory, and the module sees to that; but it can derive in training mode only.
+    For a few short sequences on a CPU, the module's own Python code takes as long as packing. cuDNN needs all weights
+    in one piece of memory, which the module takes care of; but it has a backward pass in training mode only.
     """
     if weights and not weights[0].is_cpu:
         return len(set(map(storage, weights))) == 1 or (torch.is_grad_enabled() and not rnn.training)
@@ -386,9 +365,9 @@ def _is_direct(rnn: nn.RNNBase, weights: Sequence[Tensor]) -> bool:
 def _kernel(
     rnn: nn.RNNBase, weights: Sequence[Tensor], data: Tensor, hx: State, how: Tensor | bool
 ) -> tuple[Tensor, State]:
-    """Calls torch's kernel as the module would in the end.
+    """Calls torch's kernel with the arguments that the module would pass.
 
-    `how` is the batch sizes of packed data, or whether padded data is batch first.
+    `how` is the batch sizes of packed data, or `batch_first` for padded data.
     """
     dropout, training = rnn.dropout, rnn.training
     if not training and not data.is_cpu and torch.is_grad_enabled():
@@ -401,7 +380,7 @@ def _kernel(
 
 
 def _selected(states: State, order: Tensor | None) -> State:
-    """States of the sequences in another order."""
+    """Returns the states of the sequences in another order."""
     if order is None:
         return states
     if isinstance(states, tuple):
@@ -410,7 +389,7 @@ def _selected(states: State, order: Tensor | None) -> State:
 
 
 def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
-    """The initial state, where none is given."""
+    """Returns the default initial state."""
     rows = rnn.num_layers * (2 if rnn.bidirectional else 1), batch
     h = like.new_zeros(*rows, rnn.proj_size or rnn.hidden_size)
     if rnn.mode == "LSTM":
@@ -419,7 +398,7 @@ def _zeros(rnn: nn.RNNBase, like: Tensor, batch: int) -> State:
 
 
 def _through(batch: _Batch, layer_run: Callable[..., Any], chained: bool) -> tuple[Tensor, State]:
-    """Runs all layers, one after the other. If `chained`, they hand each other what they compute as it lies."""
+    """Runs all layers, one after the other. If `chained`, they pass on their rectangles without padding them."""
     rnn, x, n, hx, source, width, padding_value, weights = batch
     states = _zeros(rnn, weights[0], source.batch) if hx is None else hx
     h, c = states if isinstance(states, tuple) else (states, None)
@@ -441,7 +420,7 @@ def _through(batch: _Batch, layer_run: Callable[..., Any], chained: bool) -> tup
 
 
 def _as_it_is(batch: _Batch) -> tuple[Tensor, State]:
-    """All sequences have the same length: torch's kernel does what is wanted."""
+    """Runs sequences of equal length by torch's kernel for padded data."""
     rnn, x, n, hx, source, width, padding_value, weights = batch
     time, steps = 1 if source.batch_first else 0, max(n)
     x = x.narrow(time, 0, steps)
@@ -469,52 +448,48 @@ def _steps(n: tuple[int, ...], device: torch.device) -> split.Steps:
 
 
 def forget() -> None:
-    """Drops what is kept of earlier batches' lengths, so that a measurement sees what new lengths cost."""
+    """Clears the caches of earlier lengths, so that a measurement includes the cost of new lengths."""
     _grid.cache_clear()
     _steps.cache_clear()
     costs.weighed.cache_clear()
 
 
 def _is_ours(rnn: nn.RNNBase, x: Tensor) -> bool:
-    """Whether the module's weights may be run without calling the module, on values that are there."""
+    """Returns whether a module can be run by its weights alone, on data whose values are available."""
     return (
-        is_plain(rnn)
-        and has_kernel(rnn.mode)
+        IS_TESTED
+        and is_plain(rnn)
         and is_at_hand(x)
         and type(x) in (Tensor, nn.Parameter)
         and not torch.is_autocast_enabled(x.device.type)
         and not may_derive_otherwise()
-        and IS_TESTED
     )
 
 
 def is_plain(rnn: nn.RNNBase) -> bool:
-    """Whether nothing but torch's own `forward` runs when the module is called."""
+    """Returns whether calling the module runs only torch's own `forward`."""
     own = type(rnn).forward in (nn.RNN.forward, nn.GRU.forward, nn.LSTM.forward) and "forward" not in rnn.__dict__
     return own and not may_have_hooks(rnn)
 
 
-def _device_type(device: Any) -> str:
-    try:
-        return torch.device(device).type
-    except (RuntimeError, TypeError):  # torch lists twenty types of device
-        raise ValueError(f"device is {device!r}; give a device, such as 'cpu' or 'cuda'") from None
-
-
 def check_method(method: Any) -> None:
-    """Requires one of `METHODS` or a `Staircase`.
+    """Requires one of `METHODS` or the cuts of a staircase.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: `method` is neither.
     """
-    if method not in METHODS and not isinstance(method, Staircase):
-        raise ValueError(f"method is {method!r}; choose one of {', '.join(map(repr, METHODS))}, or give a Staircase")
+    is_cuts = isinstance(method, (tuple, list)) and all(hasattr(cut, "__index__") for cut in method)
+    if method not in METHODS and not is_cuts:
+        every = ", ".join(map(repr, METHODS))
+        raise ValueError(
+            f"method is {method!r}; choose one of {every}, or give the cuts of a staircase as whole numbers"
+        )
 
 
 def _checked(
     rnn: Any, x: Any, lengths: Any, hx: Any, batch_first: Any, total_length: Any, padding_value: Any, method: Any
 ) -> tuple[tuple[int, ...], Padded]:
-    """The lengths, and how `x` is read, when all arguments fit together."""
+    """Checks that all arguments fit together. Returns the lengths, and the order and sizes of the dimensions of `x`."""
     require_rnn(rnn)
     check_method(method)
     require_padded(x)
@@ -531,12 +506,10 @@ def _checked(
         b = next(i for i, value in enumerate(n) if not 0 <= value <= steps)
         read = reading(shape, batch_first, features=", I")
         raise ValueError(f"lengths[{b}] is {n[b]}, but {read}, has T = {steps}: give a length from 0 to {steps}")
-    if not isinstance(padding_value, (float, numbers.Real)):  # the abstract class asks for long
+    if not isinstance(padding_value, (float, numbers.Real)):  # the abstract class is slow
         raise TypeError(f"padding_value must be a number, got {padding_value!r}")
-    if total_length is not None and (isinstance(total_length, bool) or not hasattr(total_length, "__index__")):
-        raise TypeError(f"total_length must be a whole number, got {total_length!r}")
-    if total_length is not None and total_length < max(n):
-        raise ValueError(f"total_length is {total_length}; give at least {max(n)}, the longest length")
+    if total_length is not None:
+        at_least("total_length", total_length, max(n))
     if hx is not None:
         require_states(rnn, hx, x, batch)
     return n, source
@@ -545,7 +518,7 @@ def _checked(
 def _whole_numbers(lengths: Any, x: Tensor, batch_first: bool) -> tuple[int, ...]:
     usual = type(lengths) is Tensor and lengths.dtype == torch.int64 and lengths.layout == torch.strided
     if usual and lengths.is_cpu and lengths.ndim == 1:
-        return tuple(lengths.tolist())  # as nearly all come: nothing more to ask
+        return tuple(lengths.tolist())  # the most common case
     if isinstance(lengths, (list, tuple)) and all(type(n) is int for n in lengths):
         return tuple(lengths)
     n = whole_numbers(lengths)

@@ -15,7 +15,7 @@ from packviz.core.validation import at_least
 class BucketSampler(Sampler[list[int]]):
     """Batches of similar lengths in random order: a `batch_sampler` for a `torch.utils.data.DataLoader`.
 
-    In every epoch all sequences are shuffled. Each window of so many batches is then sorted by length and cut into
+    In every epoch all sequences are shuffled. Each window of `window` batches is then sorted by length and cut into
     batches, and these are shuffled. Within a batch the longest sequence comes first.
 
     With several workers (`num_replicas`, as in `torch.utils.data.DistributedSampler`), every worker makes a sampler
@@ -43,18 +43,18 @@ class BucketSampler(Sampler[list[int]]):
         num_replicas: int = 1,
         rank: int = 0,
     ) -> None:
-        """Takes the lengths of the whole data set.
+        """Creates a sampler for the lengths of a whole data set.
 
         Args:
             lengths: `(N,)` whole numbers of at least 0: a list, an array, a tensor or a `Layout`.
-            batch_size: Sequences per batch and worker.
-            window: How many batches (of all workers together) are sorted together. With 1, nothing is gained.
+            batch_size: Number of sequences per batch and worker.
+            window: Number of batches (of all workers together) that are sorted together. With 1, nothing is gained.
             drop_last: Whether to drop the last batch of the data set if it is smaller than the others. Otherwise it is
                 kept; if it has fewer sequences than there are workers, some of them are repeated, so that each worker
                 gets one.
             seed: Seed of epoch 0. All workers need the same one.
             num_replicas: Number of workers.
-            rank: Number of this worker, from 0.
+            rank: Index of this worker, from 0.
 
         Raises:
             ValueError: A length is not valid; `batch_size`, `window` or `num_replicas` is not a whole number of at
@@ -92,8 +92,3 @@ class BucketSampler(Sampler[list[int]]):
                 continue
             shares = split(self.lengths[batch], min(workers, batch.size))
             yield batch[shares[self.rank % len(shares)]].tolist()
-
-    def __repr__(self) -> str:
-        options = ("batch_size", "window", "drop_last", "seed", "num_replicas", "rank", "epoch")
-        stated = ", ".join(f"{name}={getattr(self, name)}" for name in options)
-        return f"BucketSampler({self.lengths.size} sequences, {stated})"

@@ -1,17 +1,17 @@
-"""A layer one time step after the other over packed data, with a backward pass of its own.
+"""Runs a layer on packed data one time step at a time, with its own backward pass.
 
-Every step works on exactly the sequences that still run, so no cell is wasted. The products with the input, and all
-gradients of the weights, are one product each over all real cells. In the loop remains what depends on the state: one
-product and a few element-wise operators, which work in place.
+Each step computes only the sequences that are still running, so no cell is wasted. The products with the input, and the
+gradients of all weights, are one matrix product each over all real cells. Only the work that depends on the state stays
+in the loop: one matrix product per step, and a few in-place element-wise operations.
 
-Gates and their order are torch's. In the backward pass the gradient of a step's state `h`, when it has come, is
-multiplied by factors that are known before: they are computed for many steps at once.
+The gates and their order are the same as in torch. In the backward pass, the gradient that arrives at a step's state
+`h` is multiplied by factors that are known in advance, so these factors are computed for many steps at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 from typing import Any
 
@@ -19,32 +19,35 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from packviz.core.layout import IntArray
 from packviz.core.padded import Padded
 from packviz.ops.grid import MOST_SHAPES
 from packviz.ops.index import Route, packed_rows, placed
-from packviz.ops.kernels import Layer, Result, aliases, gradients_again
+from packviz.ops.kernels import Layer, Result, gradients_again
 from packviz.ops.private import kernel, sigmoid_backward, tanh_backward
 
 BLOCK = 1 << 16
-"""How many numbers of one gate the factors are computed of at once on a CPU: they should stay in its cache."""
+"""The number of elements of a gate for which factors are computed at once on a CPU, so that they stay in its cache."""
 
 
 Gradients = list[Tensor | None]
-"""Of the weights of one direction, in their order; none of what is not used."""
+"""The gradients of the weights of one direction, in their order; `None` for a weight that is not used."""
 
 
 class Steps:
-    """A ragged batch as packed data: which rows each time step has. All indices are on one device.
+    """The rows of each time step in the packed data of a ragged batch. All indices are on one device.
 
     Attributes:
-        batch_sizes: `(max(lengths),)` sequences at each time step, on the CPU.
+        batch_sizes: `(max(lengths),)` number of sequences at each time step, on the CPU.
+        sizes: the same as a list.
         order: `(B,)` the caller's index of the sequence at each rank.
         rank: `(B,)` the rank of each sequence.
-        first: `(B,)` for either direction the packed row with which the sequence at each rank begins.
+        first: for each direction, `(B,)` the packed row with which the sequence at each rank begins.
+        route: returns the `Route` between the rows of a padded tensor, whose shape it takes, and the packed rows.
     """
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
-        """Lays out a batch, the longest sequences first."""
+        """Computes the rows of a batch with these lengths."""
         n = np.array(lengths)
         order = np.argsort(-n, kind="stable")
         self._lengths, self._device = n[order], device
@@ -59,27 +62,21 @@ class Steps:
         last = self._starts[self._lengths - 1] + rank
         self.order, self.rank, *first = placed(device, order, np.argsort(order), rank, last)
         self.first = tuple(first)
-        self._routes: dict[Padded, Route] = {}
+        self.route = lru_cache(MOST_SHAPES)(partial(_route, self._sequence, self._step, device))
         self._before: dict[bool, Tensor] = {}
 
-    def route(self, shape: Padded) -> Route:
-        """Between the packed rows and those of such a padded tensor."""
-        if shape not in self._routes:
-            if len(self._routes) == MOST_SHAPES:
-                self._routes.clear()
-            (rows,) = placed(self._device, shape.rows(self._sequence, self._step))
-            self._routes[shape] = Route(rows, shape.batch * shape.steps)
-        return self._routes[shape]
-
     def before(self, reverse: bool) -> Tensor:
-        """`(N,)` for a direction the packed row that comes before each one; any row where the sequence begins."""
+        """Returns `(N,)` the packed row before each one in a direction, or any row at the start of a sequence."""
         if reverse not in self._before:
-            if reverse:
-                step = np.minimum(self._step + 1, self._lengths[self._rank] - 1)
-            else:
-                step = np.maximum(self._step - 1, 0)
+            last = self._lengths[self._rank] - 1
+            step = np.minimum(self._step + 1, last) if reverse else np.maximum(self._step - 1, 0)
             (self._before[reverse],) = placed(self._device, self._starts[step] + self._rank)
         return self._before[reverse]
+
+
+def _route(sequence: IntArray, step: IntArray, device: torch.device, shape: Padded) -> Route:
+    (rows,) = placed(device, shape.rows(sequence, step))
+    return Route(rows, shape.batch * shape.steps)
 
 
 def run(
@@ -92,21 +89,20 @@ def run(
     target: Padded,
     padding_value: float = 0.0,
 ) -> Result:
-    """The layer, from one padded tensor to another.
+    """Runs the layer, from one padded tensor to another.
 
-    Takes and returns what `staircase.run` does, but for the grid, in whose place stand the steps of the batch.
+    Arguments and results are those of `staircase.run`, except that the steps of the batch replace the grid.
     """
     data = packed_rows(x.reshape(-1, x.shape[-1]), steps.route(source))
     return _Split.apply((layer, steps, target, padding_value), data, h, c, *layer.flat)  # type: ignore[no-untyped-call,no-any-return]
 
 
-def _packed(
-    layer: Layer, data: Tensor, h: Tensor, c: Tensor | None, steps: Steps, target: Padded, padding_value: float
-) -> Result:
-    """The same from packed rows, as torch runs them: on the CPU it can be differentiated any number of times."""
+def _packed(how: Any, data: Tensor, h: Tensor, c: Tensor | None, *weights: Tensor) -> Result:
+    """Runs the layer by torch's kernel for packed data, which on a CPU can be differentiated any number of times."""
+    layer, steps, target, padding_value = how
     hx = [state.index_select(1, steps.order) for state in (h, c) if state is not None]
     options = (layer.bias, 1, 0.0, torch.is_grad_enabled(), layer.directions == 2)
-    data, *final = kernel(layer.mode)(data, steps.batch_sizes, hx if c is not None else hx[0], layer.flat, *options)
+    data, *final = kernel(layer.mode)(data, steps.batch_sizes, hx if c is not None else hx[0], weights, *options)
     out = data.new_full(target.shape(data.shape[1]), padding_value).view(-1, data.shape[1])
     out = out.index_copy(0, steps.route(target).rows, data).view(target.shape(data.shape[1]))
     h_n, c_n = [state.index_select(1, steps.rank) for state in final] + [None] * (c is None)
@@ -126,7 +122,7 @@ class _Split(torch.autograd.Function):
             first = [s if s is None else s[d].index_select(0, steps.order) for s in (h, c)]
             y, *kept = _PASSES[layer.mode][0](walk, data, *first)
             out.view(-1, size).index_copy_(0, _of(d, directions, steps.route(target).rows), y)
-            last = steps.first[1 - d].index_select(0, steps.rank)  # each direction ends where the other one begins
+            last = steps.first[1 - d].index_select(0, steps.rank)  # a direction ends where the other one begins
             h_n.append(y.index_select(0, last))
             if c is not None:
                 c_n.append(kept[0].index_select(0, last))
@@ -138,7 +134,7 @@ class _Split(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        saved = ctx.saved_tensors  # once: a checkpoint computes them for it
+        saved = ctx.saved_tensors  # accessed once, because a checkpoint recomputes them
         with torch.autocast(saved[0].device.type, enabled=False):
             return _backward(ctx.how, saved, ctx.needs_input_grad[1], gradients)
 
@@ -147,21 +143,18 @@ def _backward(how: Any, kept: Sequence[Tensor], needs_data: bool, gradients: Seq
     layer, steps, target, _ = how
     inputs, saved = kept[: 3 + len(layer.flat)], kept[3 + len(layer.flat) :]
     if torch.is_grad_enabled():
-        inputs = aliases(inputs)
-        data, h, c, *weights = inputs
-        again = _packed(layer.holding(weights), data, h, c, *how[1:])
-        return None, *gradients_again(again, gradients, inputs)
+        return None, *gradients_again(partial(_packed, how), inputs, gradients)
     data, h, c, *weights = inputs
     directions, size, each = layer.directions, layer.output_size, len(saved) // layer.directions
     d_data: Tensor | None = None
     states: list[tuple[Tensor, Tensor | None]] = []
     dw: Gradients = []
-    # After one step no projected state goes into c_n: no gradient. (cuDNN gives 0 all the same.)
+    # After a single step, c_n does not depend on the projection, so torch returns no gradient. (cuDNN returns 0.)
     unprojected = gradients[0] is None and gradients[1] is None and len(steps.sizes) == 1 and data.is_cpu
     for d, own in enumerate(layer.holding(weights).weights):
         walk = _Walk(steps, d == 1, own, layer.bias)
         first = [s if s is None else s[d].index_select(0, steps.order) for s in (h, c)]
-        # Those of the final states turn, step by step, into those of the initial ones.
+        # The gradients of the final states become, step by step, those of the initial states.
         running = [
             s if s is None else torch.zeros_like(s) if g is None else g[d].index_select(0, steps.order)
             for s, g in zip(first, gradients[1:], strict=True)
@@ -170,7 +163,7 @@ def _backward(how: Any, kept: Sequence[Tensor], needs_data: bool, gradients: Seq
             dy = data.new_zeros(len(data), size)
         else:
             dy = gradients[0].reshape(-1, size).index_select(0, _of(d, directions, steps.route(target).rows))
-        gates, found = _PASSES[layer.mode][1](walk, data, *first, *saved[d * each : (d + 1) * each], dy, *running)
+        gates, found = _PASSES[layer.mode][1](walk, data, *first, saved[d * each : (d + 1) * each], dy, *running)
         if needs_data:
             d_data = gates @ own[0] if d_data is None else d_data.addmm_(gates, own[0])
         states.append(tuple(g if g is None else g.index_select(0, steps.rank) for g in running))  # type: ignore[arg-type]
@@ -182,12 +175,12 @@ def _backward(how: Any, kept: Sequence[Tensor], needs_data: bool, gradients: Seq
 
 
 def _of(direction: int, directions: int, rows: Tensor) -> Tensor:
-    """Rows of `(…, …, D)` for rows of `(…, …)`."""
+    """Converts rows of `(…, …)` to rows of `(…, …, D)`."""
     return rows if directions == 1 else rows * directions + direction
 
 
 class _Walk:
-    """One direction: its weights, and the steps in its order."""
+    """The weights of one direction, and the time steps in its order."""
 
     def __init__(self, steps: Steps, reverse: bool, weights: Sequence[Tensor], bias: bool) -> None:
         self.reverse, self.sizes = reverse, steps.sizes
@@ -197,12 +190,12 @@ class _Walk:
         self.projection = rest[-1] if len(weights) % 2 else None
 
     def along(self, *tensors: Tensor) -> Iterator[Any]:
-        """From the first step to the last: how many sequences run, and the rows of the step."""
+        """Yields the number of running sequences and the rows of each step, from the first step to the last."""
         every = [self.sizes, *(t.split(self.sizes) for t in tensors)]  # type: ignore[no-untyped-call]
         return zip(*(map(reversed, every) if self.reverse else every), strict=True)
 
     def back(self, numbers: int, *tensors: Tensor) -> Iterator[tuple[slice, list[Any]]]:
-        """From the last step to the first: blocks of rows, and what `along` gives for each step in it."""
+        """Yields blocks of rows, from the last step to the first, each with its steps as `along` yields them."""
         every = list(zip(self.sizes, *(t.split(self.sizes) for t in tensors), strict=True))  # type: ignore[no-untyped-call]
         ends = list(accumulate(self.sizes))
         order = range(len(ends)) if self.reverse else range(len(ends) - 1, -1, -1)
@@ -215,19 +208,22 @@ class _Walk:
                 low, high, some = ends[-1], 0, []
 
     def start(self, first: Tensor) -> tuple[int, Tensor]:
-        """How many sequences have a state before the first step, and these: in the reverse direction none."""
+        """Returns the number of sequences with a state before the first step, and these states.
+
+        In the reverse direction there are none.
+        """
         return (0, first[:0]) if self.reverse else (len(first), first)
 
     def states_before(self, first: Tensor, states: Tensor) -> Tensor:
-        """`(N, …)` the state from which each step starts."""
+        """Returns the states `(N, …)` from which each step starts."""
         return states.index_select(0, self._steps.before(self.reverse)).index_copy_(
             0, self._steps.first[self.reverse], first
         )
 
     def gradients(self, data: Tensor, before: Tensor, gates: Tensor, inner: Tensor | None = None) -> Gradients:
-        """Of the weights and biases, from those of the gates; with `inner`, the input's last gate has another one.
+        """Computes the gradients of the weights and biases from those of the gates.
 
-        Then `inner` is afterwards in `gates`.
+        With `inner`, the input's share of the last gate has this gradient instead, and it overwrites that in `gates`.
         """
         of_state, state_bias = gates.t() @ before, gates.sum(0)
         bias = state_bias.clone()
@@ -238,13 +234,13 @@ class _Walk:
         return [gates.t() @ data, of_state, *biases]
 
     def gates(self, data: Tensor, bias: Tensor | None) -> Tensor:
-        """`(N, G · H)` the input's share of the gates."""
+        """Returns the input's share of the gates, `(N, G · H)`."""
         weights = self.of_input.t()
         return data @ weights if bias is None else torch.addmm(bias, data, weights)
 
 
 def _on(state: Tensor, before: int, first: Tensor, n: int) -> Tensor:
-    """The states of the `n` sequences that run now: some may have ended, or in the reverse direction begin."""
+    """Returns the states of the `n` running sequences: some may have ended, or begin in the reverse direction."""
     if n == before:
         return state
     return state[:n] if n < before else torch.cat([state, first[before:n]])
@@ -261,8 +257,17 @@ def _rnn(walk: _Walk, data: Tensor, h0: Tensor, c0: None, activate: Any) -> list
 
 
 def _rnn_back(
-    walk: _Walk, data: Tensor, h0: Tensor, c0: None, y: Tensor, dy: Tensor, dh: Tensor, dc: None, slope: Any
+    walk: _Walk,
+    data: Tensor,
+    h0: Tensor,
+    c0: None,
+    saved: Sequence[Tensor],
+    dy: Tensor,
+    dh: Tensor,
+    dc: None,
+    slope: Any,
 ) -> tuple[Tensor, Gradients]:
+    (y,) = saved
     gates, before, running = torch.empty_like(y), len(dh), dh
     for rows, steps in walk.back(y.shape[1], gates, dy):
         slope(y[rows], gates[rows])
@@ -280,7 +285,7 @@ def _gru(walk: _Walk, data: Tensor, h0: Tensor, c0: None) -> list[Tensor]:
         bias, inner_bias = walk.biases[0].clone(), walk.biases[1][2 * size :]
         bias[: 2 * size] += walk.biases[1][: 2 * size]
     gates = walk.gates(data, bias)
-    y, inner = gates.new_empty(2, len(data), size)  # inner: what the state adds to n before r lets it through
+    y, inner = gates.new_empty(2, len(data), size)  # inner: the state's share of the gate n, before r scales it
     outer_weights, inner_weights = walk.of_state.t().split((2 * size, size), 1)  # type: ignore[no-untyped-call]
     outer, n_gate = gates.split((2 * size, size), 1)  # type: ignore[no-untyped-call]
     before, h = walk.start(h0)
@@ -294,17 +299,9 @@ def _gru(walk: _Walk, data: Tensor, h0: Tensor, c0: None) -> list[Tensor]:
 
 
 def _gru_back(
-    walk: _Walk,
-    data: Tensor,
-    h0: Tensor,
-    c0: None,
-    y: Tensor,
-    gates: Tensor,
-    inner: Tensor,
-    dy: Tensor,
-    dh: Tensor,
-    dc: None,
+    walk: _Walk, data: Tensor, h0: Tensor, c0: None, saved: Sequence[Tensor], dy: Tensor, dh: Tensor, dc: None
 ) -> tuple[Tensor, Gradients]:
+    y, gates, inner = saved
     states = walk.states_before(h0, y)
     d_gates, d_n = torch.empty_like(gates), torch.empty_like(y)
     three, z = d_gates.view(len(y), 3, -1), gates.chunk(3, 1)[1]
@@ -345,18 +342,9 @@ def _lstm(walk: _Walk, data: Tensor, h0: Tensor, c0: Tensor) -> list[Tensor]:
 
 
 def _lstm_back(
-    walk: _Walk,
-    data: Tensor,
-    h0: Tensor,
-    c0: Tensor,
-    y: Tensor,
-    cells: Tensor,
-    gates: Tensor,
-    bent: Tensor,
-    dy: Tensor,
-    dh: Tensor,
-    dc: Tensor,
+    walk: _Walk, data: Tensor, h0: Tensor, c0: Tensor, saved: Sequence[Tensor], dy: Tensor, dh: Tensor, dc: Tensor
 ) -> tuple[Tensor, Gradients]:
+    y, cells, gates, bent = saved
     earlier = walk.states_before(c0, cells)
     d_gates, through = torch.empty_like(gates), torch.empty_like(cells)
     four, f = d_gates.view(len(y), 4, -1), gates.chunk(4, 1)[1]
@@ -399,4 +387,4 @@ _PASSES: dict[str, tuple[Any, Any]] = {
     "RNN_TANH": (partial(_rnn, activate=torch.tanh_), partial(_rnn_back, slope=_slope_of_tanh)),
     "RNN_RELU": (partial(_rnn, activate=torch.relu_), partial(_rnn_back, slope=_slope_of_relu)),
 }
-"""By `rnn.mode`, the forward and the backward pass of one direction."""
+"""The forward and the backward pass of one direction, by `rnn.mode`."""

@@ -1,13 +1,13 @@
 """Runs a layer on a staircase of rectangles: in each, the padded kernel runs on the sequences still running.
 
-Most sequences end inside a rectangle. What makes their final states exact all the same:
+Most sequences end inside a rectangle. Their final states are exact all the same, for three reasons:
 
 * `h_n` is the output at a sequence's last step.
-* The `c_n` of an LSTM is frozen through the padding by one more input column. It is 1 at padding and 0 elsewhere; its
-  weights are -`FREEZE` into the input gate and +`FREEZE` into the forget gate. There the sigmoids are exactly 0 and 1,
-  so that `c = 1 · c + 0 · g`, and what the padding adds to any gradient is exactly 0.
-* The reverse direction begins at every sequence's own end. In a single rectangle, from a state of zeros, it may come
-  through the padding instead: there the frozen cell stays 0, and with it the output.
+* The `c_n` of an LSTM is frozen in the padding by an additional input column. It is 1 at padding and 0 elsewhere; its
+  weights are -`FREEZE` into the input gate and +`FREEZE` into the forget gate. In the padding, the sigmoids are exactly
+  0 and 1, so that `c = 1 · c + 0 · g`, and the padding adds exactly 0 to any gradient.
+* The reverse direction begins at every sequence's own end. In a single rectangle, from a state of zeros, it may begin
+  in the padding instead, because there the frozen cell stays 0, and so does the output.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from packviz.ops.grid import Grid, put, taken
 from packviz.ops.kernels import Layer, in_one_piece, is_fused, rectangle
 
 FREEZE = 3e4
-"""Saturates a sigmoid exactly, and is a number in every dtype: float16 ends at 65,504."""
+"""An input that saturates a sigmoid exactly, and is finite in every dtype, because float16 ends at 65,504."""
 
 
 def run(
@@ -42,18 +42,18 @@ def run(
 
     Args:
         layer: the layer.
-        x: the input, in the shape `source`; or, without one, the rectangles of the layer before.
-        h: `(D, B, P)` the initial state, in the caller's order.
-        c: `(D, B, H)` the initial cell state of an LSTM.
+        x: the input, in the shape `source`; or, if `source` is `None`, the rectangles of the previous layer.
+        h: `(D, B, P)` initial state, in the caller's order.
+        c: `(D, B, H)` initial cell state of an LSTM.
         grid: the rectangles.
         source: the shape of the input.
         target: the shape of the output.
-        padding_value: what fills the output's padding.
+        padding_value: value that fills the padding of the output.
         from_zero: whether the initial state is known to be 0.
 
     Returns:
-        The output and the final states. Without a target the output is its rectangles, `(t, n, P)` each, for the next
-        layer: this needs no copy, but a second direction would take them in another order.
+        The output and the final states. Without a target, the output is a list of rectangles, `(t, n, P)` each, for the
+        next layer. This needs no copy, but works for one direction only, because a second one needs another order.
     """
     outs: list[Tensor] = []
     finals: list[tuple[Tensor, Tensor | None]] = []
@@ -93,20 +93,16 @@ def _ordered(states: Tensor | None, order: Tensor | None) -> Tensor | None:
 
 
 def _laid(weights: Sequence[Tensor], freeze: bool) -> Sequence[Tensor]:
-    """The weights for all rectangles of a layer that freeze its cell state, or do not."""
-    weights = _with_column(weights) if freeze else weights
+    """Returns the weights for the rectangles of a layer, with a column that freezes the cell state if necessary."""
+    if freeze:
+        of_input, *others = weights
+        weights = [torch.cat([of_input, _column(len(of_input), of_input.dtype, of_input.device)], 1), *others]
     return weights if weights[0].is_cpu else in_one_piece(weights)
-
-
-def _with_column(weights: Sequence[Tensor]) -> list[Tensor]:
-    """The weights of an LSTM with an input column that freezes its cell state."""
-    of_input, *others = weights
-    return [torch.cat([of_input, _column(len(of_input), of_input.dtype, of_input.device)], 1), *others]
 
 
 @functools.lru_cache(maxsize=4)
 def _column(rows: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):  # else autograd could not keep what is made of it
-        column = torch.zeros(rows, 1, dtype=dtype, device=device)  # by gate, of which there are four
+    with torch.inference_mode(False):  # otherwise autograd could not save results of it
+        column = torch.zeros(rows, 1, dtype=dtype, device=device)  # the rows of the four gates
         column[: rows // 4], column[rows // 4 : rows // 2] = -FREEZE, FREEZE
         return column

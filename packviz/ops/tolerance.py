@@ -1,4 +1,4 @@
-"""When two results agree: how far rounding may take them apart, by dtype and device."""
+"""Defines how far rounding may take two results apart, by dtype and device."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 import torch
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""By dtype, of states: two values agree if they differ by at most this share of the largest value."""
+"""Tolerances of states, by dtype: two values agree if they differ by at most this share of the largest value."""
 
 TOLERANCE_TF32 = 5e-3
-"""The same for float32 on a CUDA device where cuDNN multiplies in TF32: 10 bits behind the point."""
+"""The tolerance for float32 on a CUDA device if cuDNN multiplies in TF32, which has a 10-bit mantissa."""
 
 
 def of_states(dtype: torch.dtype, device: str) -> float:
-    """The share of the largest value by which states may differ. 0 for whole numbers.
+    """Returns the share of the largest value by which states may differ; 0 for whole numbers.
 
     Args:
-        dtype: they were computed in.
-        device: `"cpu"` or `"cuda"`, where they were computed.
+        dtype: the dtype in which they were computed.
+        device: the device on which they were computed, `"cpu"` or `"cuda"`.
     """
     if not dtype.is_floating_point:
         return 0.0
@@ -31,25 +31,26 @@ def of_states(dtype: torch.dtype, device: str) -> float:
 
 
 def of_gradients(dtype: torch.dtype) -> float:
-    """The same of gradients to weights, sums of many terms that cancel: half of the digits. 0 for whole numbers.
+    """Returns the tolerance for gradients of weights; 0 for whole numbers.
 
-    In TF32 so few digits are left that a wrong gradient could pass: compare in `full_precision`.
+    They are sums of many terms that cancel, so only half of the digits agree. In TF32 so few digits are left that a
+    wrong gradient could pass: compare in `full_precision`.
     """
     return 4 * math.sqrt(torch.finfo(dtype).eps) if dtype.is_floating_point else 0.0
 
 
 def multiplies_in_tf32() -> bool:
-    """Whether cuDNN may run an RNN in TF32."""
+    """Returns whether cuDNN may run an RNN in TF32."""
     (where, name, _), _ = _switches()
     return getattr(where, name) in (True, "tf32")
 
 
 @contextmanager
 def full_precision(tf32: bool = False) -> Iterator[None]:
-    """For the whole process, float32 is multiplied as float32 on CUDA: not in TF32, which is the default of cuDNN.
+    """Switches off TF32, which cuDNN uses by default, for float32 on CUDA in the whole process.
 
     Args:
-        tf32: the opposite: RNNs and products all multiply in TF32.
+        tf32: whether to switch it on instead, for RNNs and matrix products.
     """
     before = [(where, name, getattr(where, name)) for where, name, _ in _switches()]
     try:

@@ -78,6 +78,13 @@ def grid(
     return [GridPoint(*fields) for fields in product(modes, (True, False), batch_sizes, longest, sizes, kinds)]
 
 
+LARGE = [
+    *grid(modes=("LSTM",), batch_sizes=(16, 64), longest=(64,), sizes=(256, 512, 1024)),
+    *grid(modes=("GRU",), batch_sizes=(16,), longest=(64,), sizes=(256, 512, 1024)),
+]
+"""Sizes at which matrix products take most of the time; fewer of the rest, because each takes seconds."""
+
+
 @dataclass(frozen=True)
 class Case(GridPoint):
     """A point with its measurement.
@@ -161,7 +168,7 @@ STUDY = Study(
     GridPoint,
     _time_case,
     Measured,
-    full=grid(),
+    full=[*grid(), *LARGE],
     quick=grid(modes=("LSTM", "GRU"), batch_sizes=(4, 32), longest=(32,), sizes=(32,)),
     parameters={"rounds": 7},
     read=_read,

@@ -1,17 +1,17 @@
-"""What a browser does to a panel, and what a reader sees of it: used by the tests of every explorer."""
+"""Helpers for the tests of panels: they act like a browser, and read what a reader sees."""
 
 import re
 from html import unescape
 
 
 def move(control, value):
-    """What the browser sends; a choice travels by its place in the list."""
+    """Moves a control as the browser does, which sends a choice by its index."""
     options = getattr(control, "options", None)
     control.set_state({"index": options.index(value)} if options else {"value": value})
 
 
 def words(html):
-    """What a reader sees of a piece of HTML."""
+    """Returns the text that a reader sees of a piece of HTML."""
     return unescape(re.sub(r"<[^>]*>", "", html.value))
 
 
@@ -20,7 +20,7 @@ def visible(control):
 
 
 def move_each_and_back(explorer, table):
-    """Moves every control over its values, of which the last is where it began: each has a picture of its own."""
+    """Moves every control over its values, which must all change the picture. The last value is the first one."""
     for control, values in table:
         first = before = explorer.picture.value
         for value in values:

@@ -1,4 +1,4 @@
-"""One rule for lengths, whoever takes them: every kind of list and array counts, and whole floats do."""
+"""Tests that every function accepts the same lengths: any list or array, also of whole floats."""
 
 import re
 
@@ -22,7 +22,7 @@ X = torch.randn(6, 4, 2)
 
 
 class Series:
-    """Numbers with labels, as pandas has them: `series[0]` is the entry labelled 0, wherever it stands."""
+    """Numbers with labels, like those of pandas: `series[0]` is the entry with the label 0, not the first one."""
 
     def __init__(self, values):
         self._values = list(values)
@@ -90,7 +90,7 @@ def test_every_kind_is_taken(verb):
     wanted = str(VERBS[verb]([6, 3, 2, 1]))
     for kind, make in WHOLE.items():
         assert str(VERBS[verb](make([6, 3, 2, 1]))) == wanted, kind
-    if verb not in ("Scores", "count"):  # which show the width of a Layout
+    if verb not in ("Scores", "count"):  # these show the width of a Layout
         assert str(VERBS[verb](pv.Layout([6, 3, 2, 1], max_len=9))) == wanted
 
 

@@ -1,4 +1,4 @@
-"""Nested and sparse tensors: who takes a batch or lengths refuses them by name, and what the refusal advises works."""
+"""Tests of nested and sparse tensors: functions reject them by name, and the advice in the message works."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ TAKES_A_BATCH = {
     "align": lambda x, n: pv.align(x, n, batch_first=True),
     "masked_loss": lambda x, n: pv.masked_loss(x, n, batch_first=True),
 }
-# It draws a jagged tensor.
+# `show` draws a jagged tensor, so it rejects only sparse ones.
 TAKES_OTHERS = TAKES_A_BATCH | {"show": lambda x, n: pv.show(x, n, batch_first=True)}
 TAKES_LENGTHS = {
     "real_mask": pv.real_mask,

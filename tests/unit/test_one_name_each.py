@@ -1,4 +1,4 @@
-"""One spelling for one concept, over all public signatures."""
+"""Tests that all public signatures spell a concept in the same way."""
 
 import ast
 import inspect
@@ -24,9 +24,9 @@ SPELLINGS = {
     "stop": {"cancel", "should_stop"},
     "theme": {"mode_of_colour", "dark"},
 }
-"""The name of each concept, and others that it has elsewhere."""
+"""The name of each concept, and names that it has in other libraries."""
 ALIKE = ("max_len", "total_length", "padding_value", "seed", "window", "stop", "theme", "batch_size", "threads")
-"""These have the same default wherever they have one, and, as far as they have a type, the same type."""
+"""Arguments that have the same default and the same type everywhere, if they have one."""
 
 
 def own(thing):
@@ -38,7 +38,7 @@ def subclasses(base):
 
 
 def signatures():
-    """By name, the parameters of each public function, class and method of packviz, those of results among them."""
+    """Yields the name and the parameters of each public function, class and method, including those of results."""
     things = {f"pv.{name}": getattr(pv, name) for name in pv.__all__}
     for module in MODULES:
         here = {k: v for k, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__}
@@ -77,7 +77,7 @@ def test_a_name_has_one_meaning(name):
 
 
 def test_a_verdict_is_a_property():
-    """In every class, public or not, whether a reader meets it here or as the result of a study."""
+    """This holds for every class, public or not."""
     found = []
     for path in Path(pv.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

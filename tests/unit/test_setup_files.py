@@ -24,6 +24,7 @@ from packaging.version import Version
 from packviz import cli
 from packviz.lessons import checks
 from packviz.ops import private
+from packviz.studies import methods_benchmark
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -399,13 +400,13 @@ def test_ci_installs_chromium_where_it_is_missing(checkout):
 
 
 def test_readme_names_the_two_commands():
-    (block,) = re.findall(r"^## Two commands\n.*?```sh\n(.*?)```", README, re.M | re.S)
+    (block,) = re.findall(r"^## Quick start\n.*?```sh\n(.*?)```", README, re.M | re.S)
     assert [line.split("  ")[0] for line in block.splitlines()] == ["make lab", "make test"]
     assert {*re.findall(r"(?:`|^)make ([a-z-]+)", README, re.M)} <= makefile_targets()
 
 
 def test_readmes_library_example_runs():
-    (block,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    (block,) = re.findall(r"```python\n(import packviz.*?)```", README, re.S)
     assert len(block.split("\n\n")[-1].splitlines()) + 1 <= 5
     subprocess.run([sys.executable, "-c", block], check=True, capture_output=True)
 
@@ -414,6 +415,16 @@ def test_readmes_terminal_output_is_what_comes(capsys):
     (said,) = re.findall(r"```console\n\$ packviz show 5 3 2\n(.*?)```", README, re.S)
     assert cli.main(["show", "5", "3", "2"]) == 0
     assert capsys.readouterr().out == said
+
+
+def test_readmes_times_are_those_of_the_recorded_file():
+    found = methods_benchmark.recorded(ROOT / "notebooks/recorded/methods_cpu.json")
+    training = {point.name: passes["training"] for point, passes in found.values.items()}
+    rows = re.findall(r"^\| (\w+\(.*?) \| ([\d.,]+) \| ([\d.,]+) \| ([\d.,]+) \|$", README, re.M)
+    assert len(rows) == 5 and found.caption in README and f"all {len(found.points)} batches" in README
+    for name, *shown in rows:
+        medians = [1e3 * training[name].median(method) for method in ("torch padded", "torch packed", "auto")]
+        assert [float(text.replace(",", "")) for text in shown] == pytest.approx(medians, rel=0.01)
 
 
 def notebook_heads():
@@ -444,7 +455,7 @@ def test_every_exercise_stands_in_the_one_notebook_that_its_docstring_names():
 
 
 def test_what_readme_points_to_exists():
-    (layout,) = re.findall(r"^## What is where\n+```text\n(.*?)```", README, re.M | re.S)
+    (layout,) = re.findall(r"^## Project layout\n+```text\n(.*?)```", README, re.M | re.S)
     folder, paths = "", []
     for indent, name in re.findall(r"^( *)(\S+)", layout, re.M):
         folder = name if not indent else folder

@@ -1,4 +1,4 @@
-"""The exercises on counting: FLOPs, and how the backward pass grows (notebooks 07 and 09)."""
+"""The exercises on counting FLOPs and the bytes of a backward pass (notebooks 07 and 09)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from packviz.core.lengths import spread
 from packviz.core.spec import Spec
 from packviz.count.flops import FlopCount, flops
 from packviz.draw.text import size
-from packviz.lessons.exercise import Comparison, Verdict, entries, exercise
+from packviz.lessons.exercise import Comparison, Verdict, exercise, hint_for
 
 
 @exercise
@@ -22,7 +22,7 @@ def gru_flops(answer: Callable[[int, int, list[int]], Any]) -> Verdict:
     cases = [(3, 7, [9, 8, 6, 4, 3, 2]), (1, 1, [1]), (2, 5, [4, 4]), (16, 4, [3, 5, 2, 4]), (8, 8, [10, 1])]
     counts = [flops(Spec("GRU", i, h), lengths) for i, h, lengths in cases]
     answers = [answer(i, h, list(lengths)) for i, h, lengths in cases]
-    rows = Comparison("the five cases", *entries(answers, [count.packed for count in counts]))
+    rows = Comparison("the five cases", answers, [count.packed for count in counts])
     for count, yours, (i, h, lengths) in zip(counts, answers, cases, strict=True):
         if yours != count.packed:
             case = f"Not yet for my_gru_flops({i}, {h}, {lengths}): {yours}, not {count.packed}."
@@ -31,27 +31,26 @@ def gru_flops(answer: Callable[[int, int, list[int]], Any]) -> Verdict:
 
 
 def _flops_hint(count: FlopCount, yours: Any) -> str:
-    spec, cells = count.spec, count.layout.n_valid
-    if yours == count.padded:
-        return "That is the padded count: only real cells are computed."
-    if 2 * yours == count.packed:
-        return "Each entry of a product takes a multiplication and an addition."
-    if 3 * yours == count.packed:
-        return "At each step a GRU multiplies three times, each time by other weights."
-    if 3 * yours == 4 * count.packed:
-        return "That is an LSTM: it multiplies four times at each step, a GRU three times."
-    if yours in [cells * product for product in spec.products[0]]:
-        return "There are two products: one with the input, one with the state."
-    return "A cell costs 2 · 3 · hidden_size for each number of the input and of the state; then count the cells."
+    from_input, from_state, _ = (count.layout.n_valid * product for product in count.spec.products[0])
+    mistakes = [
+        (count.padded, "That is the padded count, but only real cells are computed."),
+        (count.packed / 2, "Each entry of a product takes a multiplication and an addition."),
+        (count.packed / 3, "At each step, a GRU multiplies three times, each time by other weights."),
+        (count.packed * 4 / 3, "That is an LSTM: it multiplies four times at each step, and a GRU three times."),
+        (from_input, "There are two products: this is the one with the input."),
+        (from_state, "There are two products: this is the one with the state."),
+    ]
+    otherwise = "A cell costs 2 · 3 · hidden_size for each number of the input and of the state; then count the cells."
+    return hint_for(yours, mistakes, otherwise)
 
 
 _NEAR = 0.1
-"""An answer may be off by this share."""
+"""The greatest relative error of an answer."""
 
 
 @exercise
 def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
-    """Checks a function from lengths and features to the bytes that pad's backward writes, within 10 %.
+    """Checks a function from lengths and features to the bytes that the backward pass of pad writes, within 10 %.
 
     It belongs to notebook 09.
     """
@@ -73,7 +72,7 @@ def backward_bytes(answer: Callable[[list[int], int], Any]) -> Verdict:
 
 @functools.cache
 def _counted(lengths: Sequence[int], features: int) -> int:
-    """Counted once, however often a reader tries."""
+    """Counts the bytes once, however often a reader tries."""
     from packviz.count import profile  # noqa: PLC0415 - torch takes seconds to import
 
     return profile.count(lengths, features, device="meta").pad.backward.bytes
@@ -84,12 +83,14 @@ def _bytes_hint(lengths: list[int], features: int, yours: float) -> str:
     hints = [
         (padded * 4, "That is one copy of the padded gradient. How many are there?"),
         (distinct * padded * 4, "These are the copies of the padded gradient. What do SliceBackward and the sum fill?"),
-        (distinct * (padded + packed) * 4, "Nearly. SliceBackward fills whole packed tensors; then they are added up."),
+        (
+            distinct * (padded + packed) * 4,
+            "Nearly. SliceBackward fills whole packed tensors, which are then added up.",
+        ),
         (distinct * (padded + 2 * packed), "That counts numbers; a float32 has 4 bytes."),
         (max(lengths) * (padded + 2 * packed) * 4, "Not every time step: what counts is the *distinct* lengths."),
         (len(lengths) * (padded + 2 * packed) * 4, "Not every sequence: what counts is the *distinct* lengths."),
     ]
-    for cells, hint in hints:
-        if abs(yours - cells * features) <= _NEAR * cells * features:
-            return hint
-    return "Each distinct length costs one copy of the padded gradient, one packed zero-fill and one packed addition."
+    otherwise = "Each distinct length costs a copy of the padded gradient, a packed zero-fill and a packed addition."
+    near = (hint for cells, hint in hints if abs(yours - cells * features) <= _NEAR * cells * features)
+    return next(near, otherwise)

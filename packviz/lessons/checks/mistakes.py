@@ -1,18 +1,18 @@
-"""The exercises on mistakes: what breaks a static graph, and what is silently wrong (notebooks 13 and 15)."""
+"""The exercises on mistakes that break a static graph, and on silent ones (notebooks 13 and 15)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from packviz.draw.picture import show
-from packviz.lessons.exercise import Comparison, Verdict, answering, entries, exercise
+from packviz.lessons.exercise import Comparison, Verdict, answering, exercise
 
 if TYPE_CHECKING:
     from packviz.check.networks import Network
 
 
 _CASES = ((5, [5, 3]), (5, [5, 5]), (5, [4, 2]), (6, [1, 1]))
-"""Time steps, and lengths."""
+"""The numbers of time steps and the lengths of the batches to try."""
 
 
 @exercise
@@ -37,7 +37,7 @@ def repaired_network(answer: type[Network]) -> Verdict:
     if odd := [type(one).__name__ for one in made.values() if not isinstance(one, torch.Tensor)]:
         return Verdict(False, f"Return the padded output alone; yours is a {odd[0]}.", [found])
     steps, all_steps = ([one.shape[0] if one.dim() else 0 for one in some.values()] for some in (made, expected))
-    rows = Comparison(f"time steps of the output, lengths {', '.join(made)}", *entries(steps, all_steps))
+    rows = Comparison(f"time steps of the output, lengths {', '.join(made)}", steps, all_steps)
     if steps != all_steps:
         hint = "Its size depends on the lengths. What tells pad_packed_sequence how many steps there are?"
         if steps[:3] == all_steps[:3]:
@@ -60,9 +60,9 @@ _HINTS = (
 
 
 def spoilt_batches() -> list[tuple[Any, list[int], bool]]:
-    """Three batches as `(x, lengths, batch_first)`. torch packs each without a word, and wrongly.
+    """Returns three batches as `(x, lengths, batch_first)`. torch packs each of them without an error, and wrongly.
 
-    All hold the same six sequences of whole numbers: a is 10, 11, 12, …, b is 20, 21, and so on; zeros are padding.
+    All contain the same six sequences of whole numbers: a is 10, 11, 12, …, b is 20, 21, and so on. Zeros are padding.
     """
     from torch import arange, zeros  # noqa: PLC0415
 

@@ -23,7 +23,7 @@ def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
     for lengths in ([5, 3, 2], [1], [3, 3], [2, 4]):
         rows, steps = len(lengths), max(lengths)
         output = zeros(rows, steps, 2 * half)
-        # Each number says where it comes from: 1 + step + 100 · row, and 10000 more in the reverse half.
+        # Each number encodes its place: 1 + step + 100 · row, and 10000 more in the reverse half.
         output += 1 + arange(steps).reshape(1, -1, 1) + 100 * arange(rows).reshape(-1, 1, 1)
         output[..., half:] += 10_000
         yours = answer(output.clone(), list(lengths))
@@ -45,7 +45,7 @@ def final_states(answer: Callable[[Any, list[int]], Any]) -> Verdict:
 
 
 def _taken_from(values: list[float]) -> str:
-    """Where in the output of `final_states` this half of a row comes from."""
+    """Returns the place in the output of `final_states` from which this half of a row was taken."""
     number = int(values[0]) if values and len(set(values)) == 1 else 0
     arrow, number = ("←" if number > 10_000 else "→"), number % 10_000
     return f"{sequence_name(number // 100)}{number % 100 - 1}{arrow}" if number > 0 else "?"
@@ -88,13 +88,13 @@ def right_padded(answer: Callable[[Any, list[int]], Any]) -> Verdict:
 
     It belongs to notebook 05.
     """
-    from torch import equal, tensor, zeros_like  # noqa: PLC0415
+    from torch import equal, tensor  # noqa: PLC0415
+
+    from packviz.ops.masks import align  # noqa: PLC0415
 
     for rows, lengths in (([[0, 3, 1], [5, 9, 2]], [2, 3]), ([[0, 0, 0, 7], [0, 0, 4, 0]], [1, 3])):
         x = tensor(rows)
-        target = zeros_like(x)
-        for row, n in enumerate(lengths):
-            target[row, :n] = x[row, x.shape[1] - n :]
+        target = align(x, lengths, padding_side="right", source_side="left", batch_first=True)
         yours = answer(x.clone(), list(lengths))
         if getattr(yours, "shape", None) != x.shape:
             return Verdict(False, f"Return a tensor of shape {tuple(x.shape)}, as wide as the batch.")
@@ -124,8 +124,7 @@ def collate(answer: Callable[[list[Any]], Any]) -> Verdict:
         "Pad the tags with −100, which the loss ignores.",
     )
     for name, yours, target, hint in zip(("sequences", "lengths", "tags"), found, targets, hints, strict=True):
-        rows = [list(map(str, one if isinstance(one, list) else [one])) for one in (yours.tolist(), target)]
-        drawn = Comparison(name, *rows)
+        drawn = Comparison(name, yours.tolist(), target)
         if yours.tolist() != target:
             return Verdict(False, f"The {name} are not right yet. {hint}", [drawn])
     return Verdict(True, "A batch, its lengths and its tags; the loss ignores the padding.", [show(found[1].tolist())])

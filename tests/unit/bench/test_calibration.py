@@ -95,7 +95,7 @@ def test_by_constants_of_a_gpu_auto_is_never_far_from_packed_and_padded(monkeypa
         values[point] = {}
         for _, some, runs in calibration._rounds(point, "cuda"):
             for run in runs:
-                seconds = took(point.spec, run.lengths, run.name, getattr(run.method, "cuts", None), some)
+                seconds = took(point.spec, run.lengths, run.name, run.method, some)
                 values[point].setdefault(run.key, {})[run.what] = seconds
     found = calibration._Calibration({"device": "cuda", "threads": 1}, values)
     assert found.is_enough

@@ -1,4 +1,4 @@
-"""Batches and shares: everybody is in one of them, similar lengths meet, and the counts are those of a plain loop."""
+"""Tests of batches and shares: each sequence is in one, similar lengths meet, and a plain loop counts the same."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_the_orders(n, batch_size, seed):
 
 @given(lengths, st.integers(1, 20), seeds)
 def test_one_window_of_buckets_is_all_sorted(n, batch_size, seed):
-    """Batches that share a window follow each other in length; here all do."""
+    """The batches of a window follow each other in length. Here one window contains all batches."""
     found = buckets.batches(n, batch_size, BUCKETED, seed=seed)
     ranked = sorted(([n[i] for i in batch] for batch in found), reverse=True)
     assert [length for batch in ranked for length in batch] == sorted(n, reverse=True)
@@ -95,7 +95,7 @@ def test_a_snake_is_fairer_than_blocks():
         (lambda: buckets.split([1], 0), "workers is 0"),
         (lambda: buckets.split([1], 1, "zigzag"), "strategy is 'zigzag'; choose one of 'contiguous', 'strided'"),
         (lambda: buckets.tokens([1], [np.array([0])], 2.0), "workers is 2.0"),
-        (lambda: buckets.fill([5, 9, 3], 8), r"^lengths\[1\] is 9, over row_size=8: give the rows more room, or cut"),
+        (lambda: buckets.fill([5, 9, 3], 8), r"^lengths\[1\] is 9, over row_size=8; increase row_size, or cut the"),
         (lambda: buckets.fill([5, -1], 8), r"^lengths\[1\] is -1"),
         (lambda: buckets.fill([5], 0), "^row_size is 0"),
         (lambda: buckets.fill([5], 8, "best"), "^strategy is 'best'"),
@@ -107,7 +107,7 @@ def test_bad_input(call, message):
 
 
 def fewest(lengths, row_size, rows=()):
-    """The fewest rows that hold these sequences, by trying every way."""
+    """Returns the smallest number of rows for these sequences, found by trying everything."""
     if not lengths:
         return len(rows)
     first, rest = lengths[0], lengths[1:]
@@ -139,7 +139,7 @@ def test_no_sequence_is_cut_or_lost_and_no_row_overfull(n, spare, strategy):
 
 @given(lengths, st.integers(1, 70))
 def test_cut_rows_are_full_but_for_the_last(n, row_size):
-    """Each row holds the sequences of its stretch of all time steps, however long they are."""
+    """Each row contains the sequences of its part of all time steps, whatever their lengths."""
     stream = [b for b, size in enumerate(n) for _ in range(size)]
     stretches = [stream[i : i + row_size] for i in range(0, len(stream), row_size)]
     assert [row.tolist() for row in buckets.fill(n, row_size, CUT)] == [sorted({*stretch}) for stretch in stretches]

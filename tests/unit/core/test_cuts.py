@@ -1,4 +1,4 @@
-"""Cuts: the optimum is that of trying everything."""
+"""Tests of cuts: the optimum is the same as that of trying everything."""
 
 import itertools
 import re
@@ -21,7 +21,7 @@ some_rates = st.builds(
 
 
 def every_staircase(lengths):
-    """All cuts that may be best."""
+    """Yields all cuts that may be best."""
     first, *inner, last = every_cut(lengths)
     for n in range(len(inner) + 1):
         for some in itertools.combinations(inner, n):
@@ -76,5 +76,5 @@ def test_cuts_that_are_none(cuts):
     with pytest.raises(ValueError, match=re.escape(f"cuts are {cuts}; give time steps that rise from 0 to 5")):
         rectangles([5, 2], cuts)
     for calls in (0, 3):
-        with pytest.raises(ValueError, match=f"calls is {calls}; these lengths allow for 1 to 2 rectangles"):
+        with pytest.raises(ValueError, match=f"calls is {calls}; these lengths allow 1 to 2 rectangles"):
             best_cuts([5, 2, 5], Rates(0, 1, 0, 1), calls)

@@ -1,4 +1,4 @@
-"""Least squares: known constants are found, and nothing else that is not negative comes closer."""
+"""Tests of least squares: known constants are found, and no other constants of at least 0 come closer."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def test_exponent():
     for power in (-1, 0, 0.5, 2):
         assert fit.exponent(x, [7 * v**power for v in x]) == pytest.approx(power, abs=1e-12)
     for x, y in (([1], [1]), ([1, 2], [1]), ([1, 2], [0, 1]), ([-1, 2], [1, 1])):
-        with pytest.raises(ValueError, match="x and y must be at least two positive numbers each"):
+        with pytest.raises(ValueError, match="x and y must have the same length, with at least two positive"):
             fit.exponent(x, y)
 
 

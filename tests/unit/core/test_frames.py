@@ -1,4 +1,4 @@
-"""Whose code a frame runs, by its module."""
+"""Tests that tell the reader's code from that of libraries by the module of a frame."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from packviz.core.frames import is_readers, package
 
 
 def frames(call):
-    """The modules in the traceback of an error, below this one, and whose they are."""
+    """Returns the package of each frame below this one in a traceback, and whether its code is the reader's."""
     try:
         call()
     except Exception as error:
@@ -34,7 +34,7 @@ def test_libraries(call, name):
     assert set(frames(call)) == {(name, False)}
 
 
-# What lies where packviz lies, under a name that begins alike; in a cell; and in no file at all.
+# A file beside packviz whose name begins alike, a cell, and no file at all.
 @pytest.mark.parametrize("path", [f"{Path(pv.__file__).parent}_mine.py", "/tmp/ipykernel_1/2.py", "<forward>", ""])
 @pytest.mark.parametrize("module", ["__main__", "packviz_mine", "mine.torch", None])
 def test_a_readers_code_wherever_it_lies(path, module):

@@ -1,4 +1,4 @@
-"""Lengths typed, read and drawn at random."""
+"""Tests of lengths that are typed, read and drawn at random."""
 
 import contextlib
 import io
@@ -93,7 +93,7 @@ def test_a_column_is_chosen_by_its_name(tmp_path, text):
 
 @given(st.text())
 def test_text_is_read_or_refused(text):
-    """Whatever is typed gives numbers or a ValueError."""
+    """Any text gives numbers or a ValueError."""
     with contextlib.suppress(ValueError):
         assert all(isinstance(n, (int, float)) for n in lengths.read(io.StringIO(text)))
 

@@ -1,4 +1,4 @@
-"""One reading of a padded batch: the sides, the rows, and the complaint."""
+"""Tests of reading a padded batch: its dimensions, its rows, and the error message."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The sizes of an RNN: read of a module, checked, and what follows from them."""
+"""Tests of the sizes of an RNN: they are read from a module, checked, and used to derive others."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""FLOPs: equal to what PyTorch's own counter sees on a real run, and to the operations ATen really makes."""
+"""Tests of FLOPs: they equal those that PyTorch's own counter sees, and the element-wise operations of ATen."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ layouts = st.builds(
 
 
 def runs(spec, layout, input_grad=False):
-    """Functions that run the RNN padded and packed, each giving all of its output."""
+    """Returns functions that run the RNN padded and packed, and return all of its output."""
     rnn = module(spec)
     x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, requires_grad=input_grad)
     lengths = torch.tensor(layout.lengths)
@@ -35,7 +35,7 @@ def runs(spec, layout, input_grad=False):
 
 
 def counted(run, mode=None):
-    """What a mode sees of a run without the fused kernel."""
+    """Returns the FLOPs that a mode counts in a run without the fused kernel."""
     mode = mode or FlopCounterMode(display=False)
     with torch.backends.mkldnn.flags(enabled=False, allow_tf32=None), mode:
         run()
@@ -65,7 +65,7 @@ def test_forward_and_backward_are_what_torch_counts(spec, layout, input_grad):
 
 
 class ElementCounter(TorchDispatchMode):
-    """Counts one FLOP for each number that an element-wise operation gives, and for each bias added to a product."""
+    """Counts one FLOP for each result of an element-wise operation, and for each bias added to a product."""
 
     COUNTED = ("add", "sub", "mul", "sigmoid", "tanh", "relu")
 
@@ -93,7 +93,7 @@ def test_elementwise_is_what_aten_does(spec, layout):
 
 
 def test_the_fused_kernel_hides_its_products():
-    """The trap of notebook 07. If this fails, PyTorch's counter has learnt the kernel, and the notebook must say so."""
+    """Notebook 07 warns of this. If the test fails, torch's counter knows the kernel, and the notebook must change."""
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this build of PyTorch has no oneDNN")
     with FlopCounterMode(display=False) as counter:
@@ -137,7 +137,7 @@ def test_what_is_no_rnn():
             flops(other, [1])
 
 
-# What is said and drawn.
+# The text and the picture.
 
 
 def test_in_words():
@@ -162,7 +162,7 @@ def test_picture(spec, layout, theme):
 
 
 def by_fill(picture):
-    """The solid and the hatched boxes below the legend."""
+    """Returns the solid and the hatched boxes below the legend."""
     boxes = [box for box in picture.boxes if box.y > 20]
     hatches = (palette.LIGHT.padding, palette.DARK.padding)
     return [box for box in boxes if box.fill == bars.SOLID], [box for box in boxes if box.fill in hatches]

@@ -1,10 +1,8 @@
-"""The explorer and the charts of FLOPs: every control moved over its range, as a browser moves it."""
+"""Tests of the panel of FLOPs, whose controls are moved as a browser moves them."""
 
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from panels import move, visible, words
 
 from packviz.core.spec import Spec
@@ -15,13 +13,13 @@ from packviz.explorers import CostExplorer
 
 
 def shows(explorer, spec, lengths, input_grad=False):
-    """The picture, the counts and the words are those of this count."""
+    """Asserts that picture, counts and words are those of this count."""
     count = flops(spec, lengths, input_grad=input_grad)
     assert explorer.shown == count
     assert explorer.error.value == ""
     assert count.headline() in " ".join(explorer.picture.value.split("aria-label=")[1].split('"')[1:2])
     assert f"{count.padded:,} GEMM FLOPs padded, {count.packed:,} packed" in words(explorer.summary)
-    body = pictures.draw(count.layout, theme="live").svg().split("</style>")[1].split("/>", 1)[1]  # behind the ground
+    body = pictures.draw(count.layout, theme="live").svg().split("</style>")[1].split("/>", 1)[1]
     assert body.removesuffix("</svg>") in explorer.picture.value
     assert explorer.to_text().endswith(f"{count.to_text()}\n\n{text.describe(count.layout)}")
 
@@ -70,10 +68,3 @@ def test_a_projection_follows_the_hidden_size():
     assert not visible(explorer.proj_size)
     move(explorer.hidden_size, 128)
     assert explorer.proj_size.max == 127
-
-
-@given(st.lists(st.integers(1, 200), min_size=1, max_size=30))
-def test_lengths_are_typed(lengths):
-    explorer = CostExplorer()
-    move(explorer.typed, " ".join(map(str, lengths)))
-    shows(explorer, Spec("LSTM", 3, 7), lengths)

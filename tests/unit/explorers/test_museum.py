@@ -1,4 +1,4 @@
-"""The museum's desk: whatever is pasted, it shows the exhibits that a search finds."""
+"""Tests of the panel of the museum, which shows the exhibits that a search finds for any text."""
 
 from xml.etree import ElementTree
 
@@ -65,5 +65,5 @@ def test_its_stored_form():
     bundle = MuseumExplorer(TEXTS[0])._repr_mimebundle_()
     assert bundle["text/plain"].startswith("Not sure, perhaps: Batch and time swapped, exhibit 1 of notebook 15")
     assert museum.named("Batch and time swapped").to_html() in bundle["text/html"]
-    assert "var(" not in bundle["text/html"]  # where it is stored it takes the colour of the page
+    assert "var(" not in bundle["text/html"]  # a stored card has the colour of the page
     assert "image/svg+xml" not in bundle

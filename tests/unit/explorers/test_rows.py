@@ -1,4 +1,4 @@
-"""The explorer of documents in rows: every control moved over its range, as a browser moves it."""
+"""Tests of the panel of documents in rows, whose controls are moved as a browser moves them."""
 
 import pytest
 from panels import move, words
@@ -11,7 +11,7 @@ from packviz.explorers.lengths import TYPED
 
 
 def shows(explorer, lengths, row_size=10, strategy=FIRST_FIT_DECREASING, mask=NONE):
-    """The picture, the counts and the words are those of these rows."""
+    """Asserts that picture, counts and words are those of these rows."""
     scores = Scores(lengths, row_size, strategy, mask)
     assert explorer.error.value == ""
     assert repr(explorer.shown) == repr(scores)

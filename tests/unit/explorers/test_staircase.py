@@ -1,6 +1,7 @@
-"""The explorer of staircases: every control moved over its range as a browser moves it, and measured for real."""
+"""Tests of the panel of staircases, whose controls are moved as a browser moves them, and of its measurement."""
 
 import threading
+import time
 
 import pytest
 import torch
@@ -30,7 +31,7 @@ def explorer():
 
 
 def shows(explorer, lengths, spec, calls):
-    """The picture, the counts and the words are of the best staircase of so many rectangles."""
+    """Asserts that picture, counts and words show the best staircase with this number of rectangles."""
     n = [int(v) for v in lengths]
     cuts = best_cuts(n, Rates(0, 0, 0, 1), calls)
     it, price = explorer.trade_off, rates(spec)["staircase"]
@@ -125,18 +126,19 @@ def test_measured_points_belong_to_their_batch_and_their_rnn(explorer, two_threa
     assert explorer.trade_off.measured == {1: (1, 1, 1)}
 
 
+def test_a_stopped_measurement_adds_no_point(explorer):
+    assert explorer.job._work(lambda done, of: None, lambda: True) == "stopped"
+    assert not explorer.trade_off.measured
+
+
 # The job itself.
-
-
-def job(work):
-    return Job("Do it", lambda: work)
 
 
 def resting(it):
     return not it.start.disabled and it.stop.disabled
 
 
-def test_the_bar_goes_along_and_the_word_comes_last():
+def test_the_bar_follows_the_work_and_the_message_comes_last():
     bars = []
 
     def work(progress, stop):
@@ -147,59 +149,52 @@ def test_the_bar_goes_along_and_the_word_comes_last():
             bars.append((it.bar.value, it.bar.max))
         return "done"
 
-    it = job(work)
-    assert it.run() == "done"
+    it = Job("Do it", work)
+    assert it.run() == it.message.value == "done"
     assert bars == [(1, 3), (2, 3), (3, 3)]
     assert resting(it)
 
 
-def test_stop_reaches_the_thread_and_the_next_run_is_not_stopped():
-    began = threading.Event()
+@pytest.mark.parametrize("how", ["the button", "a new job", "another job that starts"])
+def test_one_job_runs_at_a_time(how):
+    began, running = threading.Event(), []
 
     def work(progress, stop):
+        running.append(1)
+        assert len(running) == 1
         began.set()
-        for _ in range(6000):
+        for _ in range(3000):
             if stop():
-                return "stopped"
-            threading.Event().wait(0.01)
-        return "never asked"
+                break
+            time.sleep(0.01)
+        running.pop()
+        return "stopped" if stop() else "never asked"
 
-    it = job(work)
+    other, it = Job("Other", lambda progress, stop: f"{len(running)} others run"), Job("Do it", work)
     it.start.click()
     assert began.wait(10)
-    assert it.start.disabled
-    it.stop.click()
+    if how == "the button":
+        it.stop.click()
+    elif how == "a new job":
+        Job("New", work)
+    else:
+        assert other.run() == "0 others run"
     it.thread.join(30)
     assert it.message.value == "stopped"
     assert resting(it)
-    it._prepare = lambda: lambda progress, stop: str(stop())
-    assert it.run() == "False"
+    it._work = lambda progress, stop: str(stop())
+    assert it.run() == "False"  # the request was for the run before
 
 
-def test_a_stopped_measurement_adds_no_point(explorer):
-    prepared = explorer.job._prepare()
-    assert prepared(lambda done, of: None, lambda: True) == "stopped"
-    assert not explorer.trade_off.measured
-
-
-def test_what_goes_wrong_is_said():
+def test_what_goes_wrong_is_shown():
     def wrong(progress, stop):
         raise ValueError("too long")
 
-    it = job(wrong)
+    it = Job("Do it", wrong)
     it.start.click()
     it.thread.join(10)
-    assert it.message.value == "too long"
+    assert (it.message.value, it.complaint) == ("too long", "✗ Do it: too long")
     assert resting(it)
     with pytest.raises(ValueError, match="too long"):
         it.run()
-    assert resting(it)
-
-    def refuse():
-        raise ValueError("not now")
-
-    it = Job("Do it", refuse)
-    it.start.click()
-    assert it.thread is None
-    assert it.message.value == "not now"
     assert resting(it)

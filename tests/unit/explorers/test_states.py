@@ -1,4 +1,4 @@
-"""Every control of the explorer of hidden states, moved over its range as a browser moves it."""
+"""Tests of the panel of hidden states, whose controls are moved as a browser moves them."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Every control of the explorer of static graphs, moved as a browser moves it; and whatever a reader may type."""
+"""Tests of the panel of static graphs: its controls are moved as a browser moves them, and any code may be typed."""
 
 import pytest
 import torch
@@ -78,7 +78,7 @@ def test_what_is_wrong_with_the_code_is_said_and_the_picture_stays(explorer, cod
     assert said in words(explorer.error)
     assert explorer.picture.value == before
     assert explorer.network.value == OWN
-    move(explorer.network, "PackedSequence returned")  # no control is dead
+    move(explorer.network, "PackedSequence returned")  # the controls still work
     assert explorer.error.value == ""
     assert explorer.picture.value == before
 

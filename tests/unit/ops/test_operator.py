@@ -1,10 +1,8 @@
-"""`Ragged`: as a module it is `run`, and to compilers one operator, compared with torch's own pack → RNN → pad."""
+"""Compares `Ragged`, as a module and as an operator for compilers, with torch's own pack → RNN → pad."""
 
 import copy
 import io
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -43,7 +41,7 @@ def build(mode="LSTM", layers=1, bidirectional=False, batch_first=False, bias=Tr
 
 
 def batch(rnn, lengths, more=0, states=False):
-    """An input with so many more time steps than the longest, the lengths, and a state."""
+    """Returns an input with `more` time steps than the longest length, the lengths, and a state."""
     dtype, rows = rnn.weight_ih_l0.dtype, rnn.num_layers * (1 + rnn.bidirectional)
     steps, size = max(lengths) + more, len(lengths)
     x = torch.randn((size, steps, 3) if rnn.batch_first else (steps, size, 3), dtype=dtype, requires_grad=True)
@@ -72,7 +70,7 @@ def assert_close(ours, theirs):
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """What a compiler calls, without one."""
+    """Makes `Ragged` run the code that a compiler would call."""
 
     def forward(self, x, lengths, hx=None, *, batch_first=None, total_length=None, padding_value=0.0):
         return self._compiled(x, lengths, hx, batch_first, total_length, padding_value)
@@ -104,15 +102,8 @@ def test_the_width_is_that_without_a_compiler_or_an_error(compiled):
         assert_close(
             flat(pv.Ragged(rnn)(x, lengths, total_length=total)), flat(by_torch(rnn, x, lengths, total_length=total))
         )
-    with pytest.raises(ValueError, match="total_length is 3; give at least 4"):
+    with pytest.raises(ValueError, match="total_length is 3; give a whole number of at least 4"):
         pv.Ragged(rnn)(x, lengths, total_length=3)
-
-
-def test_gradcheck(compiled):
-    rnn = build(dtype=torch.float64, states=True)
-    x, lengths, hx = batch(rnn, [3, 1, 0], states=True)
-    op = pv.Ragged(rnn)
-    assert torch.autograd.gradcheck(lambda x, h, c: flat(op(x, lengths, (h, c))), (x, *hx))
 
 
 def test_frozen_weights_inputs_without_gradient_and_second_derivatives(compiled):
@@ -220,7 +211,7 @@ class Model(nn.Module):
 
 BATCHES = ((2, 7, [7, 1]), (4, 3, [3, 0, 1, 3]), (3, 9, [4, 4, 4]))
 EXAMPLE = torch.randn(3, 5, 3), torch.tensor([5, 2, 3])
-# Inductor leaves the folder of torch unquoted on the compiler's command line.
+# Inductor does not quote the folder of torch on the compiler's command line.
 CXX = pytest.mark.skipif(not shutil.which("g++") or " " in torch.__file__, reason="needs a C++ compiler, and no blanks")
 
 
@@ -262,15 +253,14 @@ def test_dropout_between_layers_compiles(compiled):
 def test_a_saved_program_runs_and_says_what_to_import(tmp_path):
     model = Model("LSTM").eval()
     program, file = exported(model), tmp_path / "model.pt2"
+    assert "import_packviz_ops_operator.ragged_rnn" in str(
+        program.graph
+    )  # torch names it in the error if it is not imported
     torch.export.save(program, file)
     for one in (program, torch.export.load(file)):
         for size, steps, lengths in BATCHES:
             x, n = torch.randn(size, steps, 3), torch.tensor(lengths)
             assert_close(flat(one.module()(x, n)), flat(model(x, n)))
-    load = f"import torch; torch.export.load({str(file)!r})"
-    done = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True)
-    assert "import_packviz_ops_operator" in done.stderr
-    subprocess.run([sys.executable, "-W", "ignore", "-c", f"import packviz.ops.operator; {load}"], check=True)
 
 
 @CXX
@@ -326,24 +316,7 @@ def test_what_a_compiler_cannot_follow_is_refused(compiled):
     x, lengths, _ = batch(build(), [3, 2])
     hooked = build()
     hooked.register_forward_hook(lambda *given: None)
-    with pytest.raises(RuntimeError, match="rnn has hooks or a forward of its own"):
+    with pytest.raises(RuntimeError, match="rnn has hooks or its own forward"):
         pv.Ragged(hooked)(x, lengths)
     with pytest.raises(TypeError, match="x must be a tensor, got ndarray"):
         pv.Ragged(build())(x.detach().numpy(), lengths)
-
-
-def test_the_rnn_inside_is_in_training_mode_where_there_will_be_a_backward_pass(compiled, monkeypatch):
-    """cuDNN's backward pass wants it; without one the forward pass keeps nothing."""
-    seen, true_run = [], operator.run
-
-    def spy(rnn, *args, **options):
-        seen.append(rnn.training)
-        return true_run(rnn, *args, **options)
-
-    monkeypatch.setattr(operator, "run", spy)
-    ragged = pv.Ragged(build("GRU", 1, True)).eval()
-    x, lengths, _ = batch(ragged, [4, 2, 3])
-    output, _ = ragged(x, lengths)
-    assert seen == [False]
-    output.sum().backward()
-    assert seen == [False, True]

@@ -1,8 +1,6 @@
-"""packviz's functions under torch's names: nothing calls itself, nothing that worked breaks, and torch's come back."""
+"""Tests packviz's functions under torch's names: nothing recurses, nothing breaks, and torch's functions come back."""
 
 import io
-import subprocess
-import sys
 import types
 import warnings
 
@@ -16,7 +14,7 @@ from torchs import bits, outcome, same, weights
 import packviz as pv
 from packviz.ops import original, packing
 
-# These tests, and others of the session, have imported torch's functions before.
+# These tests, and others in the same session, have already imported torch's functions.
 pytestmark = pytest.mark.filterwarnings("ignore:Still torch's functions:UserWarning")
 
 TORCHS = {name: getattr(rnn, name) for name in original.NAMES}
@@ -24,7 +22,7 @@ OURS = {name: getattr(packing, name) for name in original.NAMES}
 
 
 def in_place():
-    """Whose functions are under torch's names."""
+    """Returns the functions under torch's names."""
     return {name: getattr(rnn, name) for name in original.NAMES}
 
 
@@ -44,7 +42,7 @@ def torchs_again():
 def test_replaces_and_says_what():
     patch = pv.patch_torch()
     assert in_place() == OURS
-    assert patch.replaced == tuple(f"torch.nn.utils.rnn.{name}" for name in rnn.__all__ if name in original.NAMES)
+    assert patch.replaced == tuple(f"torch.nn.utils.rnn.{name}" for name in sorted(original.NAMES))
     assert patch.foreign == ()
     assert all(name in repr(patch) for name in patch.replaced)
     patch.undo()
@@ -54,12 +52,11 @@ def test_replaces_and_says_what():
     assert in_place() == TORCHS
 
 
-@pytest.mark.parametrize("order", [(0, 2, 1), (2, 1, 0)])
-def test_several_end_with_the_last(order):
-    patches = [pv.patch_torch() for _ in order]
+def test_several_end_with_the_last():
+    patches = [pv.patch_torch() for _ in range(3)]
     assert [bool(patch.replaced) for patch in patches] == [True, False, False]
-    assert "there before" in repr(patches[1])
-    for i in order:
+    assert "an earlier patch" in repr(patches[1])
+    for i in (0, 2, 1):
         assert in_place() == OURS
         patches[i].undo()
     assert in_place() == TORCHS
@@ -80,12 +77,12 @@ def test_leaves_others_work_alone():
     rnn.pack_sequence, rnn.unpack_sequence = TORCHS["pack_sequence"], TORCHS["unpack_sequence"]
 
 
-# --- nothing calls itself
+# --- no recursion
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=24), st.booleans(), st.booleans(), st.booleans())
 def test_under_torchs_names_they_are_torchs(lengths, batch_first, enforce_sorted, grad):
-    """By hand, as an owner of much code would: everything falls back on torch's own."""
+    """The names are replaced by hand, without `patch_torch`."""
     lengths = sorted(lengths, reverse=True) if enforce_sorted else lengths
     x = torch.randn(len(lengths), 6, 2) if batch_first else torch.randn(6, len(lengths), 2)
     x.requires_grad_(grad)
@@ -109,33 +106,11 @@ def test_under_torchs_names_they_are_torchs(lengths, batch_first, enforce_sorted
     assert all(torch.equal(bits(a), bits(b)) for a, b in zip(ours[-1], theirs[-1], strict=True))
 
 
-REPLACED_FIRST = """
-import torch, packviz as pv
-from torch.nn.utils import rnn
-
-torchs = rnn.pack_padded_sequence
-def mine(x, lengths, batch_first=False, enforce_sorted=True):
-    return pv.pack_padded_sequence(x, lengths, batch_first, enforce_sorted)  # imported at this moment
-rnn.pack_padded_sequence = mine
-packed = rnn.pack_padded_sequence(torch.arange(4.0).reshape(2, 2), [2, 1])
-assert type(packed) is rnn.PackedSequence and packed.data.tolist() == [0, 1, 2], packed
-try:
-    rnn.pack_padded_sequence(torch.randn(2, 2), [1, 2])
-except RuntimeError as error:
-    assert "must be sorted" in str(error)
-"""
-
-
-def test_torchs_own_are_found_whoever_is_in_their_place():
-    done = subprocess.run([sys.executable, "-c", REPLACED_FIRST], capture_output=True, text=True, timeout=60)
-    assert not done.returncode, done.stderr[-2000:]
-
-
-# --- what worked before works
+# --- compilers and transforms
 
 
 class Tagger(torch.nn.Module):
-    """It looks torch's names up when it runs, in two ways."""
+    """A network that looks torch's names up when it runs, in two ways."""
 
     def __init__(self):
         super().__init__()
@@ -153,7 +128,7 @@ def there_and_back(x: torch.Tensor, lengths: torch.Tensor):
 
 
 def exported(model, inputs):
-    """What ONNX Runtime makes of the export of a model."""
+    """Exports a model, and runs it in ONNX Runtime."""
     file = io.BytesIO()
     torch.onnx.export(model, inputs, file, dynamo=False, input_names=["x", "lengths"])
     session = pytest.importorskip("onnxruntime").InferenceSession(file.getvalue())
@@ -161,34 +136,33 @@ def exported(model, inputs):
     return [torch.tensor(one) for one in session.run(None, given)]
 
 
-@pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("way", ["script", "trace", "onnx", "compile", "vmap"])
-def test_what_torch_makes_of_it(way, grad):
+def by_compiling(model, x, lengths):
+    torch.compiler.reset()
+    return torch.compile(lambda x, n: model(x * 2, n).relu(), backend="eager")(x, lengths)
+
+
+WAYS = {
+    "script": lambda model, x, n: torch.jit.script(types.FunctionType(there_and_back.__code__, globals()))(x, n),
+    "trace": lambda model, x, n: torch.jit.trace(model, (x, n), check_trace=False)(x.flip(0), torch.tensor([20, 1, 2])),
+    "onnx": lambda model, x, n: exported(model, (x, n)),
+    "compile": by_compiling,
+    "vmap": lambda model, x, n: torch.func.vmap(lambda x: rnn.pack_padded_sequence(x, n, False, False).data)(x[None]),
+}
+
+
+def test_what_torch_makes_of_it():
     torch.manual_seed(0)
-    model, lengths = Tagger(), torch.tensor([5, 20, 3])
-    x = torch.randn(20, 3, 2).requires_grad_(grad)
-    others = torch.randn(20, 3, 2), torch.tensor([20, 1, 2])
+    inputs = Tagger(), torch.randn(20, 3, 2).requires_grad_(), torch.tensor([5, 20, 3])
 
     def made():
-        if way == "script":
-            return torch.jit.script(types.FunctionType(there_and_back.__code__, globals()))(*others)
-        if way == "trace":
-            return torch.jit.trace(model, (x, lengths), check_trace=False)(*others)
-        if way == "onnx":
-            return exported(model, (x, lengths))
-        if way == "compile":
-            torch.compiler.reset()
-            return torch.compile(lambda x, n: model(x * 2, n).relu(), backend="eager")(x, lengths)
-        return torch.func.vmap(lambda x: rnn.pack_padded_sequence(x, lengths, enforce_sorted=False).data)(x[None])
+        return {way: outcome(make, *inputs) for way, make in WAYS.items()}
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = outcome(made)
-        if isinstance(theirs, str):
-            pytest.skip(f"torch itself cannot: {theirs}")
+        theirs = made()
         with pv.patch_torch():
-            ours = outcome(made)
-        again = outcome(made)
+            ours = made()
     torch.compiler.reset()
-    assert same(ours, theirs)
-    assert same(again, theirs)
+    assert sum(isinstance(one, str) for one in theirs.values()) <= 1  # some releases cannot do all of it
+    for way in WAYS:
+        assert same(ours[way], theirs[way]), way

@@ -1,4 +1,4 @@
-"""The private names of torch: in one file, and without any of them every result is as before."""
+"""Tests that torch's private names are all in one file, and that a release without them gives the same results."""
 
 import ast
 from pathlib import Path
@@ -12,15 +12,15 @@ import packviz as pv
 from packviz.bench.machine import peak
 from packviz.check import networks
 from packviz.count import profile
-from packviz.ops import private
+from packviz.ops import private, running
 from packviz.ops.running import METHODS
 
 HOUSE = Path(pv.__file__).parent
 ONE_FILE = HOUSE / "ops/private.py"
-# Functions that torch has without documenting them, and those of a namespace full of such.
+# Undocumented functions of torch, and a namespace of undocumented functions.
 KERNELS = ("torch.lstm", "torch.gru", "torch.rnn_tanh", "torch.rnn_relu")
 UNDOCUMENTED = (*KERNELS, "torch.mkldnn_rnn_layer", "torch.ops.aten.")
-# Of others than torch.
+# Private names of other libraries.
 PUBLIC = {"_asdict", "_replace", "_make", "_getframe", "_exit", "_repr_mimebundle_", "_grid_ref"}
 
 
@@ -33,7 +33,7 @@ def trees():
 
 
 def names_of_ours(found):
-    """Private names that are made in packviz: no names of torch."""
+    """Yields private names that packviz defines."""
     for node in (node for tree in found.values() for node in ast.walk(tree)):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             yield node.name
@@ -44,7 +44,7 @@ def names_of_ours(found):
 
 
 def uses(tree):
-    """What a file takes from elsewhere: `(line, name in full, its parts)` of attributes, imports and strings."""
+    """Yields the attributes and imports in a file: `(line, full name, its parts)`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             yield node.lineno, ast.unparse(node), [node.attr]
@@ -80,7 +80,7 @@ def test_no_other_file_names_what_is_private_in_torch():
 
 
 class Without:
-    """A module in which one name is not to be found."""
+    """A module that lacks one name."""
 
     def __init__(self, real, path):
         self._real, self._first, self._rest = real, *path.partition(".")[::2]
@@ -93,37 +93,38 @@ class Without:
 
 
 def private_paths():
-    """The names of torch in the one file, but for those that only single objects have."""
+    """Returns torch's private names in that file, except those of single objects."""
     tree = ast.parse(ONE_FILE.read_text(encoding="utf-8"))
     paths = {name for _, name, _ in uses(tree) if name.split(".")[0] in ("torch", "nn", "forward_ad")}
     found = {path for path in paths if path.startswith(UNDOCUMENTED) or any(map(is_private, path.split(".")))}
-    return sorted(found | set(KERNELS) - {"torch.utils._python_dispatch"})
+    return sorted(found | set(KERNELS) - {"torch.utils._python_dispatch.TorchDispatchMode"})
 
 
 GONE = private_paths()
 
 
-@pytest.fixture(params=GONE)
-def gone(request, monkeypatch):
-    """A torch that lacks one name."""
-    root, _, path = request.param.partition(".")
-    monkeypatch.setattr(private, root, Without(getattr(private, root), path))
-    return request.param
+def without(path, monkeypatch):
+    root, _, rest = path.partition(".")
+    monkeypatch.setattr(private, root, Without(getattr(private, root), rest))
+
+
+@pytest.fixture
+def another_release(monkeypatch):
+    """Simulates an untested release of torch without any of these names."""
+    for path in GONE:
+        without(path, monkeypatch)
+    monkeypatch.setattr(private, "VERSION", "_gone")
+    monkeypatch.setattr(running, "IS_TESTED", False)
 
 
 LENGTHS = [4, 7, 1, 4, 6]
 
 
-def batch(dtype=torch.float32):
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(7, 5, 3, generator=generator, dtype=dtype)
-
-
-def exact(rnn, call, lengths=LENGTHS):
-    """Whether a call gives what packing, the RNN and padding give, and the gradients of that."""
+def exact(rnn, call, lengths):
+    """Checks that a call returns the same as packing, the RNN and padding, with the same gradients."""
     both = []
     for run in (call, packed):
-        x = batch(next(rnn.parameters()).dtype).requires_grad_()
+        x = torch.randn(7, 5, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
         out, final = run(rnn, x, lengths)
         results = [out, *(final if isinstance(final, tuple) else (final,))]
         loss = sum((t * (1 + i)).square().sum() for i, t in enumerate(results))
@@ -137,50 +138,34 @@ def packed(rnn, x, lengths):
     return pad_packed_sequence(out)[0], final
 
 
-@pytest.mark.parametrize("cell", [nn.LSTM, nn.GRU, nn.RNN])
+COUNTED = profile.count(LENGTHS).to_text()
+RULES = {one.rule for one in pv.check_static(networks.PackedTagger(), networks.example(5, [5, 3, 1]))}
+
+
+@pytest.mark.usefixtures("another_release")
 @pytest.mark.parametrize("lengths", [LENGTHS, [7] * 5], ids=["ragged", "equal"])
-def test_run_is_exact_without_any_of_them(gone, cell, lengths):
-    torch.manual_seed(0)
-    rnn = cell(3, 4, bidirectional=True)
-    for method in METHODS:
-        exact(rnn, lambda *given, method=method: pv.run(*given, method=method), lengths)
-    exact(rnn, lambda rnn, *given: pv.Ragged(rnn)(*given), lengths)
-    assert pv.plan(rnn, lengths).method in METHODS
+def test_run_is_exact_without_any_of_them(lengths):
+    for cell in (nn.LSTM, nn.GRU, nn.RNN):
+        rnn = cell(3, 4, bidirectional=True)
+        assert pv.plan(rnn, lengths).method == "packed"
+        for method in METHODS:
+            exact(rnn, lambda *given, method=method: pv.run(*given, method=method), lengths)
+        exact(rnn, lambda rnn, *given: pv.Ragged(rnn)(*given), lengths)
 
 
-def test_what_is_found_in_a_network_is_the_same_without_any_of_them(gone):
+@pytest.mark.usefixtures("another_release")
+def test_what_is_found_is_the_same_without_any_of_them():
     x, n = networks.example(5, [5, 3, 1])
-    found = pv.check_static(networks.PackedTagger(), (x, n))
-    assert {one.rule for one in found} == RULES
+    assert {one.rule for one in pv.check_static(networks.PackedTagger(), (x, n))} == RULES
+    assert "torch, packed" in pv.advise(nn.LSTM(3, 4), LENGTHS, batch_size=5, budget=0.1).to_text()
 
 
-def test_counts_are_the_same_or_an_error_without_any_of_them(gone):
+@pytest.mark.parametrize("gone", GONE)
+def test_counts_are_the_same_or_an_error_without_any_of_them(gone, monkeypatch):
+    without(gone, monkeypatch)
     try:
         counted = profile.count(LENGTHS).to_text()
     except AttributeError as error:
         counted = str(error)
     assert counted in (COUNTED, f"this torch has no {gone.rpartition('.')[2]}")
     assert peak(lambda: torch.zeros(1000)) in (4000, None)
-
-
-COUNTED = profile.count(LENGTHS).to_text()
-RULES = {one.rule for one in pv.check_static(networks.PackedTagger(), networks.example(5, [5, 3, 1]))}
-
-
-def test_without_all_of_them_run_is_torchs_own(monkeypatch):
-    for path in GONE:
-        root, _, rest = path.partition(".")
-        monkeypatch.setattr(private, root, Without(getattr(private, root), rest))
-    monkeypatch.setattr(private, "VERSION", "_gone")
-    rnn = nn.LSTM(3, 4)
-    assert pv.plan(rnn, LENGTHS).method == "packed"
-    exact(rnn, pv.run)
-    assert "torch, packed" in pv.advise(rnn, LENGTHS, batch_size=5, budget=0.1).to_text()
-
-
-def test_a_torch_without_modes_says_that_it_cannot_count():
-    with pytest.raises(RuntimeError, match="has no TorchDispatchMode, by which packviz counts operators"):
-        private._NoMode()
-
-
-# A torch that no test was run on.

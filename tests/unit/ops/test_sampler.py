@@ -1,4 +1,4 @@
-"""Batches of similar lengths, for one worker and for several, as a DataLoader takes them."""
+"""Tests batches of similar lengths, for one worker and for several."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_workers_share_the_data_set(n, batch_size, window, workers, drop_last, e
     for sampler in samplers:
         sampler.set_epoch(epoch)
         epochs.append(list(sampler))
-        assert len(epochs[-1]) == len(sampler)  # equally many steps, or workers would wait for ever
+        assert len(epochs[-1]) == len(sampler)  # with different numbers of steps, workers would wait forever
     assert len({len(batches) for batches in epochs}) == 1
     assert all(0 < len(batch) <= batch_size for batches in epochs for batch in batches)
     everyone = [i for batches in epochs for batch in batches for i in batch]

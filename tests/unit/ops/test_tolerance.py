@@ -1,4 +1,4 @@
-"""When two results agree: rounding is let pass, in every dtype, and anything else is not."""
+"""Tests that results may differ by rounding, in every dtype, and by nothing else."""
 
 import math
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ def test_rounding_passes_and_more_does_not(dtype):
     lstm, x = nn.LSTM(8, 16), torch.randn(20, 4, 8)
     wanted = lstm(x)[0]
     found = lstm.to(dtype)(x.to(dtype))[0]
-    if dtype != torch.float64:  # float32 is what it is held against
+    if dtype != torch.float64:  # the reference is float32
         assert relative_difference(found, wanted) <= of_states(dtype, "cpu")
     assert relative_difference(wanted.double() * (1 + 2 * of_states(dtype, "cpu")), wanted) > of_states(dtype, "cpu")
     assert of_states(dtype, "cpu") < of_gradients(dtype) < 0.5
@@ -36,7 +36,7 @@ def test_tf32_is_coarse_where_it_is_on():
 
 def test_how_far_apart():
     one = torch.tensor([2.0, -4.0])
-    assert relative_difference(one + 1, one) == 0.25  # of the largest
+    assert relative_difference(one + 1, one) == 0.25  # relative to the largest
     assert of_gradients(torch.int64) == 0
     assert relative_difference(one, one) == relative_difference(torch.zeros(2), torch.zeros(2)) == 0
     assert relative_difference(torch.ones(2), torch.zeros(2)) > 1e9
@@ -44,18 +44,18 @@ def test_how_far_apart():
     assert relative_difference(torch.zeros(0), torch.zeros(0)) == 0
     masked = torch.tensor([2.0, -4.0, -math.inf])
     assert relative_difference(masked, masked) == 0
-    assert relative_difference(masked + 1, masked) == 0.25  # infinity says nothing of the size of the others
+    assert relative_difference(masked + 1, masked) == 0.25  # infinity does not count as the largest
     assert of_states(torch.int64, "cpu") == 0
 
 
 class Older:
-    """Torch's `backends.cudnn` before 2.9: no switch for RNNs alone."""
+    """A copy of `torch.backends.cudnn` before 2.9, which has no switch for RNNs alone."""
 
     allow_tf32 = True
 
 
 class Newer:
-    """From 2.9 on, where one was set: RNNs and convolutions differ, and to ask for both is an error."""
+    """A copy of it since 2.9, with different settings for RNNs and convolutions, so asking for both is an error."""
 
     rnn = SimpleNamespace(fp32_precision="tf32")
 

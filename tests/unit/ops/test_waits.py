@@ -1,4 +1,4 @@
-"""Nothing makes Python wait for a GPU: run and the drop-ins on the meta device, where a value that is read is an error.
+"""Tests that nothing waits for a GPU, on the meta device, where reading a value is an error.
 
 `packviz study exact --device cuda` does the same on a GPU, where torch itself refuses to wait.
 """
@@ -8,7 +8,7 @@ from itertools import product
 import gpus
 import pytest
 import torch
-import torch._dynamo  # now: loaded later, it would keep what the fixture puts into torch
+import torch._dynamo  # imported later, it would keep what the fixture puts into torch
 from torch import nn
 from waits import NoWaiting
 
@@ -21,7 +21,7 @@ LENGTHS = {"ragged": [4, 7, 1, 4, 6], "equal": [5, 5, 5], "sorted": [4, 2, 1], "
 
 @pytest.fixture(autouse=True)
 def meta(monkeypatch):
-    """The meta device taken for a GPU."""
+    """Replaces a GPU by the meta device."""
     gpus.stand_in(monkeypatch)
     with gpus.in_force(gpus.constants()):
         yield
@@ -60,7 +60,7 @@ def test_the_drop_ins_do_not_wait(lengths, training, in_order):
 
 
 def test_what_is_captured_for_a_graph_is_left_to_torch(monkeypatch):
-    """A graph would read indices at addresses that are given to others after the next few batches."""
+    """A graph would read indices at addresses that are reused after the next few batches."""
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     there = torch.ones(5, 2, 3, device="meta")
     assert not running._is_ours(nn.LSTM(3, 4, device="meta"), there)
@@ -71,7 +71,7 @@ def test_what_is_captured_for_a_graph_is_left_to_torch(monkeypatch):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("proj_size", [0, 3])
 def test_weights_lie_as_cudnn_wants_them(bias, proj_size):
-    """From the start of their memory, the projection before the biases, and zeros for biases that are not there."""
+    """They fill their memory from its start, with the projection before the biases, and zeros for missing biases."""
     given = list(nn.LSTM(5, 4, bias=bias, proj_size=proj_size).parameters())
     laid = kernels.in_one_piece(given)
     assert all(map(torch.equal, laid, given))
@@ -85,40 +85,19 @@ def test_weights_lie_as_cudnn_wants_them(bias, proj_size):
     assert all(map(torch.equal, gradients, numbers))
 
 
-@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
-@pytest.mark.parametrize("method", ["padded", running.Staircase((0, 4, 7)), running.Staircase((0, 1, 7))])
-def test_every_rectangle_gets_weights_in_one_piece(kind, method, monkeypatch):
-    """Else cuDNN's caller warns at each of them."""
-    seen, kernel = [], kernels.private.kernel
-
-    def spy(mode):
-        def call(x, hx, weights, *options):
-            seen.append(weights)
-            return kernel(mode)(x, hx, weights, *options)
-
-        return call
-
-    monkeypatch.setattr(kernels.private, "kernel", spy)
-    pv.run(
-        kind(3, 4, 2, bidirectional=True, device="meta"), torch.ones(7, 3, 3, device="meta"), [7, 4, 1], method=method
-    )
-    assert len(seen) == 4 * (1 if method == "padded" else 2)
-    assert all(kernels.in_one_piece(weights) is weights for weights in seen)
-
-
 @pytest.mark.parametrize("lengths", [[7, 4, 1], [5, 5, 5]])
 @pytest.mark.parametrize("flat", [True, False])
 @pytest.mark.parametrize(
     ("training", "grad", "frozen", "how"),
     [
         (True, True, False, (0.5, True)),
-        (False, True, False, (0.0, True)),  # cuDNN derives in training mode only
+        (False, True, False, (0.0, True)),  # cuDNN has a backward pass in training mode only
         (False, True, True, (0.0, False)),
         (False, False, False, (0.5, False)),
     ],
 )
 def test_in_eval_mode_there_is_a_backward_pass_too(monkeypatch, lengths, flat, training, grad, frozen, how):
-    """With weights in one piece the kernel is called; else the module, which lays them so, where that will do."""
+    """`run` calls the kernel for weights in one piece, and otherwise the module, which puts them in one piece."""
     rnn = nn.GRU(3, 4, 2, dropout=0.5, device="meta").train(training).requires_grad_(not frozen)
     if flat:
         weights = torch.empty(sum(weight.numel() for weight in rnn.parameters()), device="meta")
