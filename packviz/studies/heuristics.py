@@ -39,10 +39,10 @@ class GridPoint:
     Attributes:
         mode: `"LSTM"`, `"GRU"` or `"RNN"`.
         training: forward and backward; else forward alone.
-        batch_size: sequences.
-        longest: the upper end of the lengths.
+        batch_size: number of sequences.
+        longest: the largest length that may be drawn.
         size: both `input_size` and `hidden_size` of the RNN.
-        kind: of the lengths, one of `KINDS`.
+        kind: distribution of the lengths, one of `KINDS`.
     """
 
     mode: str
@@ -58,12 +58,12 @@ class GridPoint:
 
     @cached_property
     def layout(self) -> Layout:
-        """The batch."""
+        """The lengths of the batch."""
         return Layout(DISTRIBUTIONS[self.kind](self.batch_size, self.longest, 0))
 
     @property
     def spec(self) -> Spec:
-        """The RNN."""
+        """The sizes of the RNN."""
         return Spec(self.mode, self.size, self.size)
 
 
@@ -74,7 +74,7 @@ def grid(
     sizes: Sequence[int] = (32, 128),
     kinds: Sequence[str] = KINDS,
 ) -> list[GridPoint]:
-    """All of these with each other, in both passes."""
+    """Returns all combinations of these, in both passes."""
     return [GridPoint(*fields) for fields in product(modes, (True, False), batch_sizes, longest, sizes, kinds)]
 
 
