@@ -254,7 +254,7 @@ benchmark.by_machine(benchmark.recordings(("padded", "packed", "drop-in", "run")
 
 # %%
 untuned = methods_benchmark.recorded("untuned_cpu.json")
-methods_benchmark.chart({"CPU": untuned})
+untuned.chart()
 
 # %% [markdown]
 # `auto` predicts the time of each method from constants that were measured on one machine, and takes the simplest of those
