@@ -270,6 +270,7 @@ def beside(
     planned: Sequence[int] = (),
     notes: Sequence[str] = (),
     what: Sequence[str] = tuple(QUANTITIES),
+    title: str = "",
 ) -> Sweep:
     """Results side by side: a row for each quantity, a column for each setup, both axes logarithmic.
 
@@ -281,12 +282,13 @@ def beside(
         planned: sizes to mark on the axes.
         notes: lines to put beneath.
         what: some of `QUANTITIES`.
+        title: stands above, in place of what the first result found.
     """
     there = {name: result for name, result in results.items() if result}
     first = next(iter(there.values()), None)
     drawn = setups or _setups(there)
     rows = [[_plot(results, quantity, setup, planned) for setup in drawn] for quantity in what]
-    title = first.finding(what[0]) if first and first.points else "The forum's network"
+    title = title or (first.finding(what[0]) if first and first.points else "The forum's network")
     sources, below = _sources(results)
     below = [*notes, *below]
     text = "\n\n".join([*notes, *(f"{name}\n{result}" if name else f"{result}" for name, result in there.items())])
@@ -295,7 +297,7 @@ def beside(
     return Sweep(title, rows, sources, [*below, *_key(what)], text)
 
 
-def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "") -> Sweep:
+def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "", title: str = "") -> Sweep:
     """A quantity on every machine, on the same axes.
 
     Times and memory are those of training alone, but for a single machine in plots of both setups; those of another
@@ -306,6 +308,7 @@ def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "") -
         quantity: one of `QUANTITIES`.
         setup: to draw the ratios of this one alone, each machine in a plot of its own: for more than two methods. If
             empty, there is a plot for each setup, and all machines are in it.
+        title: stands above these, in place of what the first machine found.
 
     Raises:
         ValueError: there is no such quantity, or it is not the ratio of a setup.
@@ -317,7 +320,7 @@ def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "") -
     if len(found) == 1:
         found = {"": next(iter(found.values()))}
         if not setup:
-            return found[""].chart(quantity)
+            return beside(found, what=[quantity], title=title)
     passes = [*PASSES] if quantity == "ratio" else ["training"]
     sources, below = _sources(found)
     if setup:
@@ -336,7 +339,7 @@ def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "") -
     else:
         rows = [[_plot(found, quantity, one, passes=passes, named=True) for one in _setups(found)]]
         name, first = next(iter(found.items()))
-        title = f"{first.finding(quantity)} ({name})"
+        title = title or f"{first.finding(quantity)} ({name})"
     text = _all_in_words(title, rows, [*sources, *below])
     return Sweep(title, rows, sources, [*below, *_key([quantity], passes)], text)
 
