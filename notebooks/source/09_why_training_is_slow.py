@@ -15,7 +15,7 @@
 # ## Where the time goes
 #
 # Notebook 08 timed a model from a forum question: it packs 512 sequences, runs an LSTM and pads its output. In setup
-# **A**, all sequences have the same length. In setup **B**, the lengths count down from T to 1, again and again, and
+# **A**, all sequences have the same length. In setup **B**, where the lengths count down from T to 1 again and again,
 # training is slow.
 #
 # To find out which part is slow, we replaced one part after the other by a faster one that gives the same results, and took

@@ -259,24 +259,23 @@ def chart(machines: Mapping[str, MethodsBenchmark]) -> Chart:
     worse = _each({name: len(some) for name, some in slower.items()})
     lines = [f"{title}, slower at {worse}; {PASSES['training']}", *_lines(machines, groups, ratios)]
     x = "times as long as torch padded (dashed: 1)" if len(machines) == 1 else "× torch padded"
-    panels, below = [*machines] if len(machines) > 1 else [""], captions(machines)
+    panels, below = [*machines] if len(machines) > 1 else [""], [*captions(machines), "Whiskers: quartiles."]
     words = "\n".join([*lines, "", *below])
     drawn = axes(title, words, x=x, rows=rows, tall=22 * len(rows), on_top=True, panels=panels, below=below)
     for panel, (machine, result) in enumerate(machines.items()):
-        points = [*ratios[machine]]
+        timings = {point: result.values[point]["training"] for point in ratios[machine]}
         for name, mark in _MARKS.items():
-            values = [result.ratio(point, name, PADDED) for point in points]
-            drawn.points(values, [point.name for point in points], name, marker=mark, panel=panel, key=not panel)
+            found = {point: timing.ratio(name, PADDED) for point, timing in timings.items() if name in timing.seconds}
+            _put(drawn, found, name, marker=mark, panel=panel, key=not panel)
         # Last, over the method that it has chosen.
         for name, some, colour, shape in (
-            (AUTO, [p for p in points if p not in slower[machine]], palette.METHODS["run"], "circle-open"),
+            (AUTO, [p for p in timings if p not in slower[machine]], palette.METHODS["run"], "circle-open"),
             (f"{AUTO}, slower", slower[machine], palette.LIGHT.wrong, "square-open"),
         ):
             ring = {"symbol": shape, "size": 15, "line": {"width": 2.5}, "color": colour}
             if some:
                 key = name not in {trace.name for trace in drawn.figure.data}
-                values = [ratios[machine][point].value for point in some]
-                drawn.points(values, [point.name for point in some], name, marker=ring, panel=panel, key=key)
+                _put(drawn, {p: ratios[machine][p] for p in some}, name, marker=ring, panel=panel, key=key)
     figure = drawn.figure
     figure.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")
     ticks = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50) if len(machines) == 1 else (0.1, 1, 10)
@@ -285,6 +284,15 @@ def chart(machines: Mapping[str, MethodsBenchmark]) -> Chart:
         figure.update_xaxes(matches="x")
     figure.update_yaxes(showgrid=True)
     return drawn
+
+
+def _put(drawn: Chart, found: Mapping[MethodsPoint, Ratio], name: str, **how: Any) -> None:
+    """Puts the ratios of one method into the chart, with whiskers from quartile to quartile."""
+    ends = [[float(f"{one.high - one.value:.3g}"), float(f"{one.value - one.low:.3g}")] for one in found.values()]
+    up, down = zip(*ends, strict=True) if ends else ((), ())
+    whiskers = {"type": "data", "symmetric": False, "array": up, "arrayminus": down, "thickness": 1, "width": 0}
+    values = [one.value for one in found.values()]
+    drawn.points(values, [point.name for point in found], name, error_x=whiskers, **how)
 
 
 def _lines(
