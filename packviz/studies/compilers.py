@@ -51,9 +51,9 @@ class Cell:
     recorded: bool = False
 
     def __str__(self) -> str:
-        mark = {RIGHT: "✓", WRONG: "✗"}.get(self.outcome, "–")  # only silent mistakes stand out
+        mark = {RIGHT: "✓ ", WRONG: "✗ "}.get(self.outcome, "")  # only silent mistakes stand out
         compiled = "" if self.compiled is None else f", {self.compiled} of {AROUND}"
-        return f"{mark} {self.outcome}{compiled}{'*' if self.recorded else ''}"
+        return f"{mark}{self.outcome}{compiled}{'*' if self.recorded else ''}"
 
 
 @dataclass(frozen=True)
