@@ -158,7 +158,7 @@ recorded
 # %% [markdown]
 # On this machine, compiling changes little, because most of the time is spent in the LSTMs, which `torch.compile` leaves as
 # they are. `pv.Ragged` is faster because it runs the LSTM with a method of [notebook 10](10_making_packing_pay.ipynb). On a
-# GPU, or with larger layers around the LSTM, the result may differ. To measure this on a GPU, run
+# GPU, or with larger layers around the LSTM, the result may differ. To measure it, run
 # `packviz study compiled --device cuda --out mine.json`.
 
 # %% tags=["claims"]
