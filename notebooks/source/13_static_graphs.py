@@ -185,7 +185,7 @@ ask("a size that varies")
 # place, and nowhere else. `pv.check_static` runs your model with several lengths and compares all sizes, so it finds the
 # other places. It marks them with `!`, because no compiler was tried.
 #
-# In the panel, choose a network or type a `forward`. Try to use `packed.batch_sizes`, or to return `len(packed.data)`.
+# In the panel, choose a network or type a `forward`. Try to use `packed.batch_sizes`, or return `len(packed.data)`.
 
 # %%
 from packviz.explorers import StaticExplorer

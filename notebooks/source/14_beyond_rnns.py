@@ -44,7 +44,7 @@ print("cu_seqlens:", cu_seqlens.tolist())
 pv.show(lengths, flat=True)
 
 # %% [markdown]
-# Flat rows are divided into documents, and packed rows into time steps. So packing transposes a ragged batch.
+# Flat rows are divided into documents, packed rows into time steps. So packing transposes the batch.
 
 # %% tags=["claims"]
 layout = pv.Layout(lengths)
