@@ -321,8 +321,8 @@ assert [len(row) for row in explorer.shown.rows] == [2, 1, 1, 1]
 # %%
 from packviz.check import museum
 
-with museum.exhibit("cu_seqlens without its 0") as tried:
-    nested = tried(torch.nested.nested_tensor_from_jagged, flat, torch.tensor([5, 8, 10]))
+with museum.exhibit("cu_seqlens without its 0") as attempt:
+    nested = attempt(torch.nested.nested_tensor_from_jagged, flat, torch.tensor([5, 8, 10]))
 
 # %% tags=["claims"]
 assert nested.offsets().diff().tolist() == [3, 2]  # the first document is gone
@@ -336,8 +336,8 @@ def borders(positions):
     return [*(positions == 0).nonzero().flatten().tolist(), len(positions)]
 
 
-with museum.exhibit("Borders lost on the way") as tried:
-    tried(borders, torch.arange(10))  # read from positions that run on
+with museum.exhibit("Borders lost on the way") as attempt:
+    attempt(borders, torch.arange(10))  # read from positions that run on
 
 # %% tags=["claims"]
 assert borders(torch.arange(10)) == [0, 10]

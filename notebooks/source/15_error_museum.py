@@ -3,28 +3,28 @@
 #
 # **You have an error, or a wrong result without one. Which mistake is it, and what do you do?**
 #
-# After this page you can
+# After this page, you can
 #
-# - find a mistake by its error text,
-# - let the data tell you of mistakes that torch keeps silent about,
+# - find a mistake by its error message, or by what you see,
+# - check a batch for mistakes that raise no error,
 # - repair each of them.
 #
-# Time: walk at will. A search takes a minute, an exhibit two.
-
-# %% [markdown]
-# ## Ask at the desk
+# Time: as you like. A search takes a minute, and an exhibit takes two.
 #
-# Paste an error text, traceback and all: the same text may come from different mistakes, and the shapes in it and the
-# lines before it tell which. Or say what you see.
+# ## Search by error message
+#
+# Paste an error message with its traceback, because several mistakes give the same message, and the lines around it tell
+# them apart. You can also say in a few words what you see.
 
 # %%
 from packviz.explorers import MuseumExplorer
 
-search_field = MuseumExplorer("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:1 Long tensor")
-search_field
+message = "RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:1 Long tensor"
+search = MuseumExplorer(message)
+search
 
 # %% [markdown]
-# From code, call `pv.explain`. It says how sure it is, because several mistakes share a text.
+# In a program, `pv.explain` does the same. It says how sure it is:
 
 # %%
 import packviz as pv
@@ -33,17 +33,17 @@ for text in ("my lengths are floats", "output shorter than input", "IndexError: 
     print(f"{text}\n    {pv.explain(text).summary}")
 
 # %% tags=["claims"]
-assert search_field.found[0].name == "Lengths on the GPU"
-assert search_field.found.sure
+assert search.found[0].name == "Lengths on the GPU"
+assert search.found.sure
 assert not pv.explain("IndexError: index out of range in self").sure
 assert not pv.explain("KeyError: 'foo'")
 assert pv.explain("is h_n in my order?")[0].name == "Whose order is it"
 assert pv.explain("must be Tensor, not PackedSequence")[0].name == "A layer that wants a tensor"
 
 # %% [markdown]
-# ## Plan
+# ## All exhibits
 #
-# | room 1: no error, and a wrong answer | room 2: an error | room 3: a surprise |
+# | wrong results | errors | surprises |
 # |---|---|---|
 # | 1 [Batch and time swapped](#1.-Batch-and-time-swapped) | 11 [Lengths not sorted](#11.-Lengths-not-sorted) | 21 [batch_sizes are not lengths](#21.-batch_sizes-are-not-lengths) |
 # | 2 [Unpacked time first](#2.-Unpacked-time-first) | 12 [Lengths on the GPU](#12.-Lengths-on-the-GPU) | 22 [The last output is not h_n](#22.-The-last-output-is-not-h_n) |
@@ -57,21 +57,17 @@ assert pv.explain("must be Tensor, not PackedSequence")[0].name == "A layer that
 # | 10 [Layers taken for h and c](#10.-Layers-taken-for-h-and-c) | 20 [Exporting one half](#20.-Exporting-one-half) | |
 
 # %% [markdown]
-# ## How an exhibit works
+# ## Check your own batch
 #
-# Inside `with museum.exhibit(…)` a mistake is made, live; where there are several, `told(f, x)` calls `f(x)` for each.
-# Below stands what torch says, why, the fix, and where people asked. Where the fault can be seen it is drawn, misplaced
-# cells framed in red. That every fix mends its mistake is checked in the solutions of this page.
-#
-# Run the next cell, then any exhibit. In their batches, sequence a is 10, 11, 12, …, b is 20, 21, and so on.
+# Many mistakes raise no error, but can be seen in the data. `pv.diagnose` looks at a batch *before* you trust it. In the
+# batches of this page, sequence a is 10, 11, 12, …, sequence b is 20, 21, …, and so on. Here the third length is too large:
 
 # %%
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-import packviz as pv
 from packviz.check import museum
-from packviz.lessons import ask, checks
+from packviz.lessons import checks
 
 
 def make(lengths):
@@ -80,16 +76,10 @@ def make(lengths):
     return pad_sequence(rows, batch_first=True)
 
 
-pv.draw.Aligned.of(make([5, 3, 2]), [5, 3, 2], title="make([5, 3, 2])", batch_first=True)
-
-# %% [markdown]
-# Two tools for your own code. `pv.diagnose` looks at a batch *before* you trust it:
-
-# %%
 pv.diagnose(make([5, 3, 2]), [5, 3, 7], batch_first=True)
 
 # %% [markdown]
-# `pv.explain_errors` adds a note to an exception from packing: what was passed, why it fails, and the fix.
+# If packing raises an error, `pv.explain_errors` adds a note to it, with the arguments, the cause and the fix:
 
 # %%
 try:
@@ -101,29 +91,33 @@ print(note)
 
 # %% tags=["claims"]
 assert pv.diagnose(make([5, 3, 2]), [5, 3, 7], batch_first=True).rules == ["longer than x"]
-assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # nothing to say
+assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # it finds nothing
 
 # %% [markdown]
-# ## Room 1: no error, and a wrong answer
+# ## Wrong results
 #
-# The dangerous ones. Predict first.
-
-# %%
-ask("batch_first forgotten")
+# torch accepts each of these mistakes, at least in one form, and computes something else than you meant. If another form
+# raises an error, it is shown, too.
+#
+# Run the cells above once, and then any exhibit. Inside `with museum.exhibit(…)`, a mistake is made, and below it you see
+# what torch says, why, how to repair it, and where people have asked about it. If there are several calls, each is written
+# `attempt(f, x)` for `f(x)`, and torch's messages come in the same order. Misplaced cells have a red frame. The solutions of
+# this page check that every fix works.
 
 # %% [markdown]
 # ### 1. Batch and time swapped
 #
-# `batch_first=True` is left out. First where torch notices, then where it does not. (If B = T, `pv.masked_loss`,
-# `pv.align`, `pv.show` and `pv.diagnose` warn until you pass `batch_first`.)
+# `batch_first=True` was left out. torch notices this only if the number of lengths does not fit, as in the first call, but
+# not in the other two. (If B = T, `pv.masked_loss`, `pv.align`, `pv.show` and `pv.diagnose` warn until you pass
+# `batch_first`.)
 
 # %%
 lengths = [6, 2, 4, 1, 5, 3]
 x = make(lengths)  # (B, T) = (6, 6)
-with museum.exhibit("Batch and time swapped") as told:
-    told(pack_padded_sequence, torch.zeros(2, 5), [2, 1])
-    told(pack_padded_sequence, torch.zeros(2, 5), [2, 1], enforce_sorted=False)  # 2 of 5 columns
-    told(pack_padded_sequence, x, lengths, enforce_sorted=False)
+with museum.exhibit("Batch and time swapped") as attempt:
+    attempt(pack_padded_sequence, torch.zeros(2, 5), [2, 1])
+    attempt(pack_padded_sequence, torch.zeros(2, 5), [2, 1], enforce_sorted=False)  # 2 of 5 columns
+    attempt(pack_padded_sequence, x, lengths, enforce_sorted=False)
 
 print(f"\n{pv.diagnose(x, lengths, batch_first=False)}")
 pv.draw.Aligned.of(x, lengths, title="x, read as (T, B)", batch_first=False, like=x.T)
@@ -135,7 +129,7 @@ assert not pv.diagnose(x, lengths, batch_first=True)
 # %% [markdown]
 # ### 2. Unpacked time first
 #
-# Packed with `batch_first=True`, unpacked without.
+# The batch was packed with `batch_first=True`, and is unpacked without it.
 
 # %%
 lengths = [4, 3, 1, 1]
@@ -153,7 +147,7 @@ assert torch.equal(pad_packed_sequence(packed, batch_first=True)[0], x)
 # %% [markdown]
 # ### 3. Lengths too short
 #
-# `clamp(max=4)` on the lengths, but x keeps six steps.
+# The lengths were cut by `clamp(max=4)`, but x still has six steps.
 
 # %%
 x, lengths = make([6, 2, 4, 1, 5, 3]), [4, 2, 4, 1, 4, 3]
@@ -175,14 +169,14 @@ assert not pv.diagnose(x[:, :4], lengths, batch_first=True)  # cut on purpose
 # %% [markdown]
 # ### 4. Lengths beyond T
 #
-# x has three steps, a length says five. Packing goes through; what comes next does not.
+# x has three steps, but a length says five. Packing accepts this, and what comes next fails.
 
 # %%
 x, lengths = make([3, 2]).T, [5, 2]  # (T, B) = (3, 2)
-with museum.exhibit("Lengths beyond T") as told:
-    packed = told(pack_padded_sequence, x.unsqueeze(2), lengths)
-    told(torch.nn.GRU(1, 4), packed)
-    told(pad_packed_sequence, packed)
+with museum.exhibit("Lengths beyond T") as attempt:
+    packed = attempt(pack_padded_sequence, x.unsqueeze(2), lengths)
+    attempt(torch.nn.GRU(1, 4), packed)
+    attempt(pad_packed_sequence, packed)
 
 there = torch.nn.functional.pad(x.T, (0, 2))
 pv.draw.Aligned.of(make(lengths), lengths, title="what the lengths promise; framed: not in x", batch_first=True, like=there)
@@ -192,13 +186,10 @@ assert (sum(packed.batch_sizes), len(packed.data)) == (7, 5)
 assert pv.diagnose(x, lengths).rules == ["longer than x"]
 assert len(pack_padded_sequence(x, [3, 2]).data) == 5  # its own lengths
 
-# %%
-ask("a float among the lengths")
-
 # %% [markdown]
 # ### 5. Fractional lengths
 #
-# A layer has taken every second step: 10, 7 and 5 steps became 5, 4 and 3. The lengths were halved.
+# A layer that takes every second step has turned 10, 7 and 5 steps into 5, 4 and 3. But the lengths were divided by two.
 
 # %%
 x, before = make([5, 4, 3]), torch.tensor([10, 7, 5])
@@ -219,13 +210,13 @@ assert (share * 22).round().long().tolist() == [22, 15]
 # %% [markdown]
 # ### 6. Too few lengths
 #
-# Two lengths for three sequences; then four.
+# There are two lengths for three sequences, and then four.
 
 # %%
 x = make([5, 3, 2])
-with museum.exhibit("Too few lengths") as told:
-    packed = told(pack_padded_sequence, x, [5, 3], batch_first=True, enforce_sorted=False)
-    told(pack_padded_sequence, x, [5, 3, 2, 2], batch_first=True, enforce_sorted=False)
+with museum.exhibit("Too few lengths") as attempt:
+    packed = attempt(pack_padded_sequence, x, [5, 3], batch_first=True, enforce_sorted=False)
+    attempt(pack_padded_sequence, x, [5, 3, 2, 2], batch_first=True, enforce_sorted=False)
 
 output, _ = pad_packed_sequence(packed, batch_first=True)
 left = torch.nn.functional.pad(output, (0, 0, 0, 1))  # no row for c
@@ -240,7 +231,7 @@ assert pack_padded_sequence(x, [5, 3, 2], batch_first=True).batch_sizes[0] == 3
 # %% [markdown]
 # ### 7. Cut on unpacking
 #
-# x is eight steps wide, its longest sequence five.
+# x is eight steps wide, but its longest sequence has five.
 
 # %%
 x, lengths = torch.nn.functional.pad(make([5, 3, 2]), (0, 3)), [5, 3, 2]
@@ -259,7 +250,7 @@ assert pv.diagnose(x, lengths, batch_first=True).rules == ["narrower when unpack
 # %% [markdown]
 # ### 8. Order lost by hand
 #
-# A layer is applied to the packed data, and the result packed by hand.
+# A layer is applied to the packed data, and the result is packed by hand.
 
 # %%
 x, lengths = make([2, 5, 3]), [2, 5, 3]
@@ -280,7 +271,7 @@ assert pv.diagnose(x, lengths, batch_first=True, packed=by_hand).rules == ["orde
 # %% [markdown]
 # ### 9. Too many rows in h_0
 #
-# The last batch has three sequences; the state carried over has six.
+# The last batch has three sequences, but the state of the batch before it has six.
 
 # %%
 x, lengths = make([2, 5, 3]), [2, 5, 3]
@@ -297,13 +288,10 @@ assert torch.equal(h_n, gru(packed, h_0[:, :3])[1])  # the other three: dropped
 assert pv.diagnose(x, lengths, batch_first=True, hx=h_0).rules == ["rows of the state"]
 assert not pv.diagnose(x, lengths, batch_first=True, hx=h_0[:, :3])
 
-# %%
-ask("what GRU returns")
-
 # %% [markdown]
 # ### 10. Layers taken for h and c
 #
-# An LSTM was replaced by a GRU of two layers, then by one of one layer. Last, a packed sequence is taken for a pair.
+# An LSTM was replaced by a GRU with two layers, and then by a GRU with one. Finally, a packed sequence is taken for a pair.
 
 
 # %%
@@ -314,10 +302,10 @@ def two(pair):
 
 packed = pack_padded_sequence(make([5, 3, 2]).unsqueeze(2), [5, 3, 2], batch_first=True)
 gru = torch.nn.GRU(1, 4, num_layers=2)
-with museum.exhibit("Layers taken for h and c") as told:
-    output, (h, c) = told(gru, packed)
-    told(two, torch.nn.GRU(1, 4)(packed)[1])
-    told(two, packed)
+with museum.exhibit("Layers taken for h and c") as attempt:
+    output, (h, c) = attempt(gru, packed)
+    attempt(two, torch.nn.GRU(1, 4)(packed)[1])
+    attempt(two, packed)
 
 _, h_n = gru(packed)
 print(f"\nh is the first layer's state: {torch.equal(h, h_n[0])}; c is the second's: {torch.equal(c, h_n[1])}")
@@ -326,9 +314,13 @@ print(f"\nh is the first layer's state: {torch.equal(h, h_n[0])}; c is the secon
 assert torch.equal(torch.stack([h, c]), h_n)
 
 # %% [markdown]
-# ## Room 2: an error that does not say why
+# ## Errors
+#
+# Most of these messages do not name the cause.
 #
 # ### 11. Lengths not sorted
+#
+# The sequences do not come longest first.
 
 # %%
 x, lengths = make([3, 5, 2]), [3, 5, 2]
@@ -343,8 +335,8 @@ assert torch.equal(output, x)  # your order
 # %% [markdown]
 # ### 12. Lengths on the GPU
 #
-# The next two need a GPU. Here torch's device `meta` stands in: tensors without values, which torch keeps apart from the
-# CPU's. Texts from a real GPU are marked.
+# This exhibit and the next one need a GPU. Here torch's device `meta` takes its place: its tensors have no values, and torch
+# keeps them apart from those on the CPU. The messages of a real GPU are listed as *also met*.
 
 # %%
 x, lengths = make([5, 3, 2]), torch.tensor([5, 3, 2])
@@ -358,6 +350,8 @@ assert packed.batch_sizes.device.type == "cpu"  # they plan the steps, too
 
 # %% [markdown]
 # ### 13. Two devices
+#
+# The lengths that `pad_packed_sequence` returns are on the CPU, and so is a mask that is made from them.
 
 # %%
 packed = pack_padded_sequence(make([5, 3, 2]), [5, 3, 2], batch_first=True).to("meta")
@@ -373,6 +367,8 @@ assert (output * mask).device == output.device
 
 # %% [markdown]
 # ### 14. An empty sequence
+#
+# Sequence b has no time step.
 
 # %%
 x, lengths = make([3, 0, 2]), torch.tensor([3, 0, 2])
@@ -391,6 +387,8 @@ assert pv.diagnose(x, lengths, batch_first=True).rules == ["empty sequence"]
 
 # %% [markdown]
 # ### 15. State batch first
+#
+# The module has `batch_first=True`, so the state was made batch first as well.
 
 # %%
 packed = pack_padded_sequence(make([5, 3, 2]).unsqueeze(2), [5, 3, 2], batch_first=True)
@@ -406,14 +404,14 @@ assert h_n[-1].shape == (3, 4)  # the last layer, a row for each sequence
 # %% [markdown]
 # ### 16. Workers of different widths
 #
-# The batch is split between two workers. Each packs and unpacks its share; then the outputs are put together.
+# The batch is split between two workers. Each packs and unpacks its share, and then the outputs are joined.
 
 # %%
 x, lengths = make([5, 4, 3, 2]), [5, 4, 3, 2]
 shares = [pack_padded_sequence(x[i : i + 2], lengths[i : i + 2], batch_first=True) for i in (0, 2)]
-with museum.exhibit("Workers of different widths") as told:
-    told(torch.cat, [pad_packed_sequence(share, batch_first=True)[0] for share in shares])
-    told(pad_packed_sequence, shares[0], batch_first=True, total_length=3)  # the other one's width
+with museum.exhibit("Workers of different widths") as attempt:
+    attempt(torch.cat, [pad_packed_sequence(share, batch_first=True)[0] for share in shares])
+    attempt(pad_packed_sequence, shares[0], batch_first=True, total_length=3)  # the other one's width
 
 # %% tags=["claims"]
 outputs = [pad_packed_sequence(share, batch_first=True, total_length=5)[0] for share in shares]
@@ -421,13 +419,15 @@ assert torch.equal(torch.cat(outputs), x)
 
 # %% [markdown]
 # ### 17. No size of its own
+#
+# A packed sequence is used as if it were a tensor.
 
 # %%
 packed = pack_padded_sequence(make([5, 3, 2]), [5, 3, 2], batch_first=True)
-with museum.exhibit("No size of its own") as told:
-    told(lambda: packed.size())
-    told(lambda: packed.shape)
-    told(lambda: packed[:, -1])
+with museum.exhibit("No size of its own") as attempt:
+    attempt(lambda: packed.size())
+    attempt(lambda: packed.shape)
+    attempt(lambda: packed[:, -1])
 
 print(f"\n{len(packed.batch_sizes)} steps, {packed.batch_sizes[0]} sequences, data {tuple(packed.data.shape)}")
 
@@ -437,12 +437,14 @@ assert (len(packed.batch_sizes), packed.batch_sizes[0]) == (5, 3)
 
 # %% [markdown]
 # ### 18. A layer that wants a tensor
+#
+# A packed sequence is given to a layer that is not an RNN.
 
 # %%
 packed = pack_padded_sequence(make([2, 5, 3]), [2, 5, 3], batch_first=True, enforce_sorted=False)
-with museum.exhibit("A layer that wants a tensor") as told:
+with museum.exhibit("A layer that wants a tensor") as attempt:
     for layer in (torch.sigmoid, torch.nn.Linear(1, 4), torch.nn.Dropout()):
-        told(layer, packed)
+        attempt(layer, packed)
 
 # %% tags=["claims"]
 packed = packed._replace(data=torch.relu(packed.data - 22))
@@ -453,7 +455,8 @@ assert torch.equal(output, torch.relu(make([2, 5, 3]) - 22))
 # %% [markdown]
 # ### 19. Compiling a packed RNN
 #
-# `backend="eager"` needs no C++ compiler: torch stops before it would get there.
+# `fullgraph=True` asks for one graph without gaps. With `backend="eager"`, nothing is compiled to machine code, so no C++
+# compiler is needed.
 
 # %%
 x, gru = make([5, 3, 2]).unsqueeze(2), torch.nn.GRU(1, 4)
@@ -463,10 +466,10 @@ def network(x):
     return gru(pack_padded_sequence(x, [5, 3, 2], batch_first=True))[1]
 
 
-with museum.exhibit("Compiling a packed RNN") as told:
-    told(torch.compile(network, fullgraph=True, backend="eager"), x)
-    told(torch.compile(gru, fullgraph=True, backend="eager"), x)
-    h_n = told(torch.compile(network, backend="eager"), x)
+with museum.exhibit("Compiling a packed RNN") as attempt:
+    attempt(torch.compile(network, fullgraph=True, backend="eager"), x)
+    attempt(torch.compile(gru, fullgraph=True, backend="eager"), x)
+    h_n = attempt(torch.compile(network, backend="eager"), x)
 
 # %% tags=["claims"]
 assert torch.equal(h_n, network(x))  # without fullgraph: right
@@ -474,8 +477,8 @@ assert torch.equal(h_n, network(x))  # without fullgraph: right
 # %% [markdown]
 # ### 20. Exporting one half
 #
-# The model packs, and what it returns is packed. ONNX, a file format for networks, has no such thing. (Notebook 13
-# exports a whole pair, with the package `onnx`.)
+# The model packs, and returns what is packed. ONNX, a file format for networks, cannot express this.
+# [Notebook 13](13_static_graphs.ipynb) exports models that pack and pad.
 
 
 # %%
@@ -491,7 +494,7 @@ x, lengths = make([5, 3, 2]).T, torch.tensor([5, 3, 2])
 with museum.exhibit("Exporting one half"):
     torch.onnx.export(Half(), (x, lengths), io.BytesIO(), dynamo=False)
 
-print(f"\nwhat would leave the model: {Half()(x, lengths).tolist()}, and nothing that tells whose these are")
+print(f"\nThe model returns {Half()(x, lengths).tolist()}, but not to which sequences these belong.")
 
 
 # %% tags=["claims"]
@@ -503,9 +506,13 @@ class Whole(torch.nn.Module):
 assert torch.equal(Whole()(x, lengths), x)  # a tensor comes out
 
 # %% [markdown]
-# ## Room 3: no bug, but a surprise
+# ## Surprises
+#
+# Nothing is wrong here, but many people have expected something else.
 #
 # ### 21. batch_sizes are not lengths
+#
+# The sequences abc and x have 3 steps and 1, but `batch_sizes` has other numbers.
 
 # %%
 packed = pack_padded_sequence(make([3, 1]), [3, 1], batch_first=True)
@@ -522,6 +529,8 @@ assert packed.batch_sizes.sum() == len(packed.data) == 3 + 1
 
 # %% [markdown]
 # ### 22. The last output is not h_n
+#
+# The output at a sequence's own last step is compared with `h_n`, for both directions.
 
 # %%
 lengths = [5, 3, 2]
@@ -532,7 +541,7 @@ output, _ = pad_packed_sequence(packed_output, batch_first=True)
 with museum.exhibit("The last output is not h_n"):
     last = output[range(3), [4, 2, 1]]  # step len − 1
 
-print(f"\nthis is h_n: forward {torch.equal(last[:, :4], h_n[0])}, reverse {torch.equal(last[:, 4:], h_n[1])}")
+print(f"\nEqual to h_n: forward {torch.equal(last[:, :4], h_n[0])}, reverse {torch.equal(last[:, 4:], h_n[1])}")
 print(f"And output[:, -1]? {pv.diagnose(output, lengths, batch_first=True, last=output[:, -1])}")
 
 # %% tags=["claims"]
@@ -544,7 +553,7 @@ assert pv.diagnose(output, lengths, batch_first=True, last=output[:, -1]).rules 
 # %% [markdown]
 # ### 23. Who reads the padding
 #
-# Numbers are differences between padded and packed.
+# The padding is filled with 99. The numbers are differences between padded and packed.
 
 # %%
 torch.manual_seed(0)
@@ -564,6 +573,8 @@ assert not comparison.agrees.outputs_reverse
 
 # %% [markdown]
 # ### 24. Does packing matter
+#
+# The same comparison for a GRU with one direction.
 
 # %%
 torch.manual_seed(0)
@@ -581,6 +592,8 @@ assert comparison.h_n.differs[0, 0].tolist() == [False, True, True]  # a is the 
 
 # %% [markdown]
 # ### 25. Whose order is it
+#
+# The sequences are not sorted, so torch sorts them. Which one comes first then?
 
 # %%
 torch.manual_seed(0)
@@ -592,7 +605,7 @@ with museum.exhibit("Whose order is it"):
 
 _, alone = gru(x[:1, :2])  # a by itself
 same = torch.allclose(h_n[:, :1], alone, atol=1e-6)
-print(f"\ndata begins with sequence {'abc'[packed.sorted_indices[0]]}; h_n begins with a: {same}")
+print(f"\ndata begins with sequence {'abc'[packed.sorted_indices[0]]}, h_n begins with a: {same}")
 
 # %% tags=["claims"]
 for b, n in enumerate(lengths):
@@ -603,7 +616,7 @@ assert torch.equal(packed.data[0], x[1, 0])  # in the data, b comes first
 # %% [markdown]
 # ### 26. Slower when packed
 #
-# What makes the backward pass slow can be counted: the nodes that autograd keeps for one unpacking.
+# What makes the backward pass slow can be counted: the nodes that autograd records for one unpacking.
 
 # %%
 from packviz.count import profile
@@ -619,11 +632,10 @@ assert different.pad.nodes > 5 * equal.pad.nodes
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"No error, so it is right."** In room 1 wrong answers come without a word. Draw one batch with `pv.show` before you
-#   train.
-# - **"The error names the cause."** Lengths beyond T fail in the RNN or on unpacking, in words about shapes.
-# - **"No error found, so nothing is wrong."** `pv.diagnose` can judge only what the data show, and says what they do
-#   not show. Give it the batch as it was padded, before any layer that changes the padding.
+# - **"There is no error, so it is right."** Exhibits 1 to 10 give wrong results without an error. Draw one batch with
+#   `pv.show` before you train.
+# - **"`pv.diagnose` finds nothing, so nothing is wrong."** It can judge only what the data show, and says what they do not
+#   show. Give it the batch as it was padded, before any layer that changes the padding.
 
 # %%
 ambiguous = make([3, 2, 1])  # fits its lengths along either dimension
@@ -642,10 +654,9 @@ assert not pv.diagnose(dropped, [5, 3, 2], batch_first=True).ok
 # %% [markdown]
 # ## Exercise
 #
-# Three batches of the same six sequences. torch packs each without a word, and wrongly. Find the mistake by where the
-# data and the zeros lie, and repair each: give `(x, lengths, batch_first)` for all three.
-#
-# The sequences are 6, 2, 4, 1, 5 and 3 steps long. Then see whether `pv.diagnose` agrees with you.
+# Here are three batches of the same six sequences, which have 6, 2, 4, 1, 5 and 3 steps. torch packs each of them without an
+# error, and wrongly. Look where the data and the zeros lie to find the mistakes, and repair them: give `(x, lengths,
+# batch_first)` for each batch. Then see whether `pv.diagnose` agrees with you.
 
 # %%
 from packviz.lessons.checks.mistakes import spoilt_batches
@@ -670,13 +681,13 @@ my_batches = [
 checks.repaired_batches(my_batches)
 
 # %% tags=["claims"]
-assert all(pv.diagnose(*batch) for batch in (one, two, three))  # it has something to say of each
+assert all(pv.diagnose(*batch) for batch in (one, two, three))  # it finds something in each
 
 # %% [markdown]
 # ## You can now
 #
-# - find a mistake by its error text: at the desk, or with `pv.explain`,
-# - let the data tell you: `pv.diagnose` before training, `pv.explain_errors` around it,
-# - repair each: most fixes are one argument.
+# - find a mistake by its error message, in the search field or with `pv.explain`,
+# - check a batch with `pv.diagnose` before you train, and errors with `pv.explain_errors`,
+# - repair each mistake: most fixes are a single argument.
 #
 # Back: [14 Beyond RNNs](14_beyond_rnns.ipynb) · [00 Start here](00_start_here.ipynb)

@@ -230,7 +230,7 @@ def test_the_notebook_has_them_all_in_order_and_checks_each(notebook):
 
 
 def test_the_plan_leads_to_every_exhibit():
-    (plan,) = [text for kind, text in cells("15") if kind == "markdown" and text.startswith("## Plan")]
+    (plan,) = [text for kind, text in cells("15") if kind == "markdown" and text.startswith("## All exhibits")]
     links = re.findall(r"(\d+) \[(.*?)\]\(#(.*?)\)", plan)
     assert sorted(links, key=lambda link: int(link[0])) == [
         (str(one.number), one.name, f"{one.number}. {one.name}".replace(" ", "-")) for one in shown_in("15")
