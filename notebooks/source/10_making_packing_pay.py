@@ -257,7 +257,7 @@ benchmark.by_machine(benchmark.recordings(("padded", "packed", "drop-in", "run")
 untuned = methods_benchmark.recorded("untuned_cpu.json")
 no_gain = [p for p in untuned.points if (p.mode, p.lengths, p.directions) == ("LSTM", "nearly equal", 1)]
 for point in no_gain:
-    print(f"{point}: freezing takes {untuned.ratio(point, 'padded', 'torch padded'):.2f} times torch padded")
+    print(f"{point}: with a frozen state, {untuned.ratio(point, 'padded', 'torch padded'):.2f} times torch padded")
 methods_benchmark.chart({"CPU": untuned})
 
 # %% [markdown]
@@ -293,8 +293,8 @@ assert largest < 1e-5
 #
 # ## Exercise
 #
-# A call costs as much as **10 cells**, and the 12 sequences have up to 16 steps. Find a staircase
-# that is as cheap as any other. `(0, 16)` is the padded batch, and `(0, 8, 16)` has one cut, after 8 steps.
+# A call costs as much as **10 cells**, and the 12 sequences have up to 16 steps. Find a staircase that is as cheap as any
+# other. `(0, 16)` is the padded batch, and `(0, 8, 16)` has one cut, after 8 steps.
 
 # %% tags=["exercise"]
 twelve = [4, 16, 3, 9, 2, 13, 9, 4, 14, 3, 8, 2]

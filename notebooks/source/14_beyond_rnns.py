@@ -56,8 +56,7 @@ assert pv.Layout.from_offsets(cu_seqlens) == layout
 # %% [markdown]
 # ## Which layers need the borders?
 #
-# Let us apply some layers to the ten flat rows as if they were a single document, and compare each row with what its
-# document gives alone.
+# Suppose that a layer reads the ten flat rows as if they were a single document.
 
 # %%
 ask("who wants which order")
@@ -151,8 +150,8 @@ causal = [F.scaled_dot_product_attention(some, some, some, is_causal=True)[real]
 assert torch.equal(*causal)
 
 # %% [markdown]
-# In Hugging Face's `attention_mask`, 1 means *take part*. In a *causal* model, a token reads what comes before it only,
-# so padding at the end needs no mask there, and padding at the start does.
+# In Hugging Face's `attention_mask`, 1 means *take part*. In a *causal* model, a token reads only itself and what comes
+# before it, so padding at the end needs no mask there, and padding at the start does.
 #
 # ## Three documents in one row
 #
@@ -178,8 +177,8 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
 # %% [markdown]
 # An *end of text* token between two documents does not keep them apart. It is one more token to read.
 #
-# **Positions.** If positions are learned and added to the tokens, they must restart in every document. Rotary positions
-# (RoPE) enter only as differences, so with this mask they may run on, up to rounding.
+# **Positions.** If each token is added to an embedding of its position, the positions must restart in every document. Rotary
+# positions (RoPE) enter only as differences, so with this mask they may run on, up to rounding.
 #
 # **Labels.** Each token predicts the next one. The last token of a document has no next one, so it must get no label.
 # Otherwise it learns to predict the first token of another document:
@@ -317,6 +316,8 @@ assert [len(row) for row in explorer.shown.rows] == [2, 1, 1, 1]
 # Here are two more. `museum.exhibit` prints what torch says, why it happens, and what to do.
 #
 # ### 1. cu_seqlens without its 0
+#
+# torch's *jagged* tensors are flat rows with borders.
 
 # %%
 from packviz.check import museum
@@ -364,7 +365,7 @@ checks.document_ids(my_document_ids)
 # - say what `cu_seqlens` is: where each document begins in flat rows,
 # - mask padding in attention, and find out what a function means by True,
 # - keep documents apart in one row: a mask, positions that restart, and no label at the last token,
-# - compare the work of padding with that of one long row, which is more if N > T · √B.
+# - compare the work of padding with that of one long row: the row is more work if N > T · √B.
 #
 # Next: [15 Error museum](15_error_museum.ipynb). Back: [13 Static graphs](13_static_graphs.ipynb) · [00 Start
 # here](00_start_here.ipynb)
