@@ -48,15 +48,16 @@ for epoch in (1, 2):
 
 # %% tags=["claims"]
 padding = {order: sum(layout.n_padding for layout in some) for order, some in layouts.items()}
-assert padding["sorted"] < padding["bucketed"] < padding["shuffled"]
+share = {order: padding[order] / sum(layout.n_cells for layout in some) for order, some in layouts.items()}
+assert {order: round(100 * part) for order, part in share.items()} == {"shuffled": 64, "bucketed": 35, "sorted": 14}
 first, second = list(sampler), list(sampler)
 assert sorted(i for batch in first for i in batch) == list(range(len(lengths)))
 assert first != second
 
 # %% [markdown]
 # In the panel, choose *bucketed* and increase *window*. From which window on does it hardly help any more? Then increase
-# *workers*. A *worker* is a process that computes a share of each batch. Its work is counted in *tokens*, which are the
-# real cells of its share, and a step takes as long as the worker with the most tokens.
+# *workers*. A *worker* is a process that computes a share of each batch. Here its work is counted in *tokens*, the real cells
+# of its share, and the others wait for the worker that has the most.
 
 # %%
 from packviz.explorers import BatchingExplorer

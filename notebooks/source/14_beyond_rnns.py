@@ -14,7 +14,7 @@
 #
 # ## Ten rows, two orders
 #
-# Suppose that three documents have 5, 3 and 2 tokens. As a padded batch they fill 15 cells, of which 5 are padding.
+# Three documents have 5, 3 and 2 tokens. As a padded batch they fill 15 cells, of which 5 are padding.
 # Without padding they are ten rows, and there are two useful orders for them:
 #
 # - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … This is what attention wants, because each token
@@ -241,7 +241,7 @@ pv.draw.Scores([5, 3, 2])
 # A mask does not change this if you pass it as a tensor, because it only *hides* scores, which are computed all the same.
 # What saves work is a kernel that knows the structure: `is_causal=True` lets it skip the future, FlashAttention and torch's
 # [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html) take flat rows with `cu_seqlens` on a GPU,
-# and FlexAttention, once compiled, skips blocks that its mask leaves empty. It runs on a CPU as well, and gives what each
+# and FlexAttention, once compiled, skips blocks that its mask leaves empty. It runs on a CPU, too, and gives what each
 # document gives alone:
 
 # %%
@@ -313,7 +313,7 @@ assert [len(row) for row in explorer.shown.rows] == [2, 1, 1, 1]
 #   [predicts another document](https://github.com/pytorch/torchtitan/pull/4075).
 # - **A mask the wrong way round**, [even in a book](https://github.com/rasbt/LLMs-from-scratch/issues/1061).
 #
-# Here are two more. `museum.exhibit` prints what torch says, why it happens, and what to do.
+# Two more follow. `museum.exhibit` prints what torch says, why it happens, and what to do.
 #
 # ### 1. cu_seqlens without its 0
 #
