@@ -92,8 +92,8 @@ ask("mean of means")
 
 # %% [markdown]
 # To see how large the mistake is, two processes train a GRU for one step, and we compare their averaged gradient with the
-# gradient of a single process that has the whole batch. The *gradient error* is the norm of the difference, as a multiple
-# of the norm of the right gradient.
+# gradient of a single process that has the whole batch. The *error* is the norm of the difference, as a multiple of the norm
+# of the right gradient.
 
 # %%
 from packviz.studies import workers

@@ -24,13 +24,19 @@ search = MuseumExplorer(message)
 search
 
 # %% [markdown]
-# In a program, `pv.explain` does the same. It says how sure it is:
+# In a program, `pv.explain` does the same. It is *sure* if it knows no other mistake with this message:
 
 # %%
 import packviz as pv
 
-for text in ("my lengths are floats", "output shorter than input", "IndexError: index out of range in self"):
-    print(f"{text}\n    {pv.explain(text).summary}")
+seen = (
+    "output shorter than input",
+    "IndexError: index out of range in self",
+    "AttributeError: 'PackedSequence' object has no attribute 'size'",
+)
+for text in seen:
+    found = pv.explain(text)
+    print(f"{text}\n    {found[0].heading} (sure: {found.sure})")
 
 # %% tags=["claims"]
 assert search.found[0].name == "Lengths on the GPU"

@@ -90,7 +90,7 @@ class Workers(HasText):
     def to_text(self) -> str:
         """Tokens, steps and gradient errors: all that does not depend on the machine."""
         title = f"{self.layout.batch_size} sequences, {self.layout.n_valid:,} tokens, workers: {len(self.timings)}"
-        rows = [["split", "tokens", "steps", *(f"gradient error, {loss}" for loss in LOSSES)]]
+        rows = [["split", "tokens", "steps", *(f"error, {loss}" for loss in LOSSES)]]
         for strategy, errors in self.errors.items():
             counts = (" / ".join(map(str, some(strategy))) for some in (self.tokens, self.steps))
             rows.append([strategy, *counts, *(error_text(errors[loss]) for loss in LOSSES)])
