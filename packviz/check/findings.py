@@ -20,7 +20,7 @@ LEVELS = {"error": "✗", "warning": "!", "info": "i"}
 UNDECIDED = "undecided"
 """The rule of a finding that something could not be judged."""
 
-_COLUMNS = 100  # of a line of text: a notebook's page breaks longer ones within a word
+_COLUMNS = 110  # of a line of text
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,7 +57,7 @@ class Finding(HasText):
         return "\n".join([self.headline, *(f"    {line}" for line in self.details())])
 
     def details(self) -> list[str]:
-        """Everything but the headline, in lines of at most 96 characters."""
+        """Everything but the headline, in lines of at most 106 characters."""
         parts = self.message.splitlines()
         whole = re.sub(r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix)  # can be pasted
         parts += [f"{name}: {text}" for name, text in (("where", self.where), ("fix", whole)) if text]

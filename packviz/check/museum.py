@@ -26,9 +26,9 @@ from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count
 
 SECTIONS = {
-    "silent": "a wrong result, often without an error",
-    "error": "an error",
-    "surprise": "a surprise, but no mistake",
+    "silent": "no error, and a wrong answer",
+    "error": "an error that does not say why",
+    "surprise": "no bug, but a surprise",
 }  # the parts of the museum, in the order of the walk
 NOTHING = "nothing"  # what torch says where it should say something
 TORCH = "2.13"  # the version that the texts are from

@@ -32,7 +32,7 @@ def test_a_finding_in_words():
 
 def test_long_lines_are_wrapped():
     lines = Finding("info", "long", "word " * 60, "w" * 300, "fix " * 60).to_text().splitlines()
-    assert max(map(len, lines)) <= 100
+    assert max(map(len, lines)) <= 110
     assert "".join(line.strip() for line in lines if "w" * 50 in line).removeprefix("where: ") == "w" * 300
 
 
