@@ -65,7 +65,7 @@ benchmark.by_machine(machines, "ratio", title="The time of packed, as a multiple
 # Both axes are logarithmic. On the line at 1, packed and padded take the same time. Point at a mark to read its number.
 #
 # On the CPU of this recording, packing costs little in setup A. In B it costs more in the forward pass, and a training step
-# takes many times as long, although it computes only half as much. This is what the user saw.
+# takes many times as long, although it computes only half as much. The user saw the same effect.
 
 # %% tags=["claims"]
 cpu = benchmark.recorded("benchmark_cpu.json")  # what the text says of times, it says of this one

@@ -90,9 +90,9 @@ GraphExplorer()
 #
 # ## The packed LSTM
 #
-# On a CPU, torch runs a *padded* LSTM as one **fused kernel**, which computes all time steps in one call. A
-# *packed* RNN goes through the steps one by one. At each step, it takes its rows out of a large tensor with `narrow`,
-# which returns a slice without copying it. In the backward pass, each of these slices again becomes a **whole** tensor,
+# On a CPU, torch runs a *padded* LSTM as one **fused kernel**, which computes all time steps in one call. A *packed* RNN goes
+# through the steps one by one. At each step, it takes its rows out of a large tensor with `narrow`, which returns a slice
+# without copying it. In the backward pass, each of these slices again becomes a **whole** tensor,
 # filled with zeros, which is then added to the others. Here are 64 sequences of 64, 63, … 1 steps:
 
 # %%
@@ -173,7 +173,7 @@ assert nearly > 100 * equal
 # %% [markdown]
 # ## Twice as long
 #
-# In setup B, the time steps, the real cells and the distinct lengths all grow with T.
+# In setup B, the real cells and the distinct lengths grow with the number of time steps, T.
 
 # %%
 ask("twice as long")

@@ -44,7 +44,7 @@ rules.compare(machines, habits)
 # %% [markdown]
 # The last number of a row is the time taken, as a multiple of the time of the better choice, on average. On this CPU, *never
 # pack* seems to be the best habit by far. But half of these batches have equal or nearly equal lengths, where packing can
-# save nothing, and most of the RNNs are small. Let us look at *ragged* batches alone, whose lengths differ a lot, and at
+# save next to nothing, and most of the RNNs are small. Let us look at *ragged* batches alone, whose lengths differ a lot, and at
 # each size, which is the number of features of the RNN. Apart from it, all rows of the table count the same batches:
 
 # %%
@@ -225,8 +225,7 @@ pv.time_calls({"before": before, "after": after}, budget=5)
 #
 # - **"Packing is always faster on a GPU."** The page with the rule of thumb itself reports a GPU on which packing was
 #   slower. `pv.run` packs on a GPU, unless you have measured yours with `pv.calibrate("cuda").use()`.
-# - **"Never pack, then."** If you use final states, two directions or pooling, a padded RNN is wrong. Use a fast method that
-#   is right.
+# - **"Never pack, then."** If you use final states or two directions, a padded RNN is wrong. Use a fast method that is right.
 
 # %% [markdown]
 # ## Exercise
