@@ -77,7 +77,7 @@ small.pad.graph()
 #
 # (If the line above the picture names a derivative formula, your torch is newer than this page: trust the counts.)
 #
-# In the panel, leave T alone and move *distinct lengths*. Then leave *distinct lengths* alone and double T.
+# In the panel, first move *distinct lengths* alone, and then double T alone.
 
 # %%
 from packviz.explorers import GraphExplorer
