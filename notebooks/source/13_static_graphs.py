@@ -55,7 +55,6 @@ tagger = networks.ConditionalTagger()
 shorter = tagger(x, torch.tensor([3, 3]))[:, 1]
 assert torch.allclose(shorter[:3], tagger(x, lengths)[:3, 1], atol=1e-6)  # in both, it has 3 steps
 assert not torch.allclose(shorter[3:], tagger(x, lengths)[3:, 1], atol=1e-3)
-assert torch.equal(torch.jit.trace(tagger, (x, equal))(x, lengths), tagger(x, equal))  # it never packs
 
 # %% [markdown]
 # ## Five ways to a graph
