@@ -500,7 +500,7 @@ x, lengths = make([5, 3, 2]).T, torch.tensor([5, 3, 2])
 with museum.exhibit("Exporting one half"):
     torch.onnx.export(Half(), (x, lengths), io.BytesIO(), dynamo=False)
 
-print(f"\nThe model returns {Half()(x, lengths).tolist()}, but not to which sequences these belong.")
+print(f"\nThe model returns {Half()(x, lengths).int().tolist()}, but not whose numbers these are.")
 
 
 # %% tags=["claims"]
@@ -645,11 +645,11 @@ assert different.pad.nodes > 5 * equal.pad.nodes
 
 # %%
 ambiguous = make([3, 2, 1])  # fits its lengths along either dimension
-print(pv.diagnose(ambiguous, [3, 2, 1], batch_first=True))
+pv.diagnose(ambiguous, [3, 2, 1], batch_first=True)
 
 # %%
 dropped = torch.nn.Dropout()(make([5, 3, 2]) + 1)  # what was padding is 0 or 2 now, at random
-print(pv.diagnose(dropped, [5, 3, 2], batch_first=True))
+pv.diagnose(dropped, [5, 3, 2], batch_first=True)
 
 # %% tags=["claims"]
 for batch_first in (True, False):
