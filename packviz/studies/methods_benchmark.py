@@ -109,6 +109,7 @@ class MethodsPoint:
 
 
 _MODES = ("LSTM", "GRU", "RNN")
+_MEANINGS = "Whiskers: quartiles. Clearly: the confidence interval of the ratio leaves out 1."
 _GROUPS, _TINY = (*_MODES, "two directions", "tiny"), 256  # the groups of the chart; cells of a batch that is tiny
 _KINDS = ("evenly", "uniform", "log-normal", "nearly equal", "sentences", "equal")
 _WIDTHS = {"log-normal": 96, "sentences": 32}  # 64 such lengths are about so long; all others reach 128
@@ -255,11 +256,11 @@ def chart(machines: Mapping[str, MethodsBenchmark]) -> Chart:
     rows = [row for name, group in groups.items() if group for row in (f"{name}:", *(p.name for p in group))]
     slower = {name: [p for p, r in some.items() if r.is_clear and r.value > 1] for name, some in ratios.items()}
     faster = {name: sum(r.is_clear and r.value < 1 for r in some.values()) for name, some in ratios.items()}
-    title = f"Training: auto is faster than torch padded at {_each(faster)} of {len(first)} points"
+    title = f"Training: auto is clearly faster than torch padded at {_each(faster)} of {len(first)} points"
     worse = _each({name: len(some) for name, some in slower.items()})
     lines = [f"{title}, slower at {worse}; {PASSES['training']}", *_lines(machines, groups, ratios)]
     x = "times as long as torch padded (dashed: 1)" if len(machines) == 1 else "× torch padded"
-    panels, below = [*machines] if len(machines) > 1 else [""], [*captions(machines), "Whiskers: quartiles."]
+    panels, below = [*machines] if len(machines) > 1 else [""], [*captions(machines), _MEANINGS]
     words = "\n".join([*lines, "", *below])
     drawn = axes(title, words, x=x, rows=rows, tall=22 * len(rows), on_top=True, panels=panels, below=below)
     for panel, (machine, result) in enumerate(machines.items()):
@@ -270,7 +271,7 @@ def chart(machines: Mapping[str, MethodsBenchmark]) -> Chart:
         # Last, over the method that it has chosen.
         for name, some, colour, shape in (
             (AUTO, [p for p in timings if p not in slower[machine]], palette.METHODS["run"], "circle-open"),
-            (f"{AUTO}, slower", slower[machine], palette.LIGHT.wrong, "square-open"),
+            (f"{AUTO}, clearly slower", slower[machine], palette.LIGHT.wrong, "square-open"),
         ):
             ring = {"symbol": shape, "size": 15, "line": {"width": 2.5}, "color": colour}
             if some:

@@ -60,9 +60,9 @@ def fake():
 
 def test_in_words():
     assert repr(fake()).splitlines() == [
-        "          jit.trace  export     compile          compile, fullgraph  ONNX, legacy  ONNX, new",
-        "padded    ✓ right    ✓ right    ✓ right, 2 of 5  ✓ right             ✓ right       ✓ right",
-        "<packed>  ✗ WRONG    error 1    error 1          error 1             error 1       error 1",
+        "          jit.trace  export   compile          compile, fullgraph  ONNX, legacy  ONNX, new",
+        "padded    ✓ right    ✓ right  ✓ right, 2 of 5  ✓ right             ✓ right       ✓ right",
+        "<packed>  ✗ WRONG    error 1  error 1          error 1             error 1       error 1",
         "",
         "right, WRONG: compiled with lengths [5, 5, 5], compared with the network itself on [5, 3, 1], [2, 5, 4],"
         " [4, 4, 4].",

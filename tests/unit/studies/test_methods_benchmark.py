@@ -123,25 +123,25 @@ def test_the_figure_shows_the_ratios():
     assert "split 0.25" in chart.to_text()
     assert len({trace.marker.symbol for trace in chart.figure.data}) == len(drawn)
     lost = methods_benchmark.chart({"": made_up(auto=25)})
-    assert {trace.name: trace.x[0] for trace in lost.figure.data}["auto, slower"] == 2.5
+    assert {trace.name: trace.x[0] for trace in lost.figure.data}["auto, clearly slower"] == 2.5
 
 
 def test_every_machine_has_a_panel_on_the_same_rows_and_axis():
     gpu = MethodsBenchmark(PLACE | {"device": "cuda"}, {**made_up(auto=25).values, **made_up(OTHER, auto=25).values})
     chart = methods_benchmark.chart({"CPU": made_up(auto=5), "GPU": gpu})
     assert str(chart).startswith(
-        "Training: auto is faster than torch padded at 1 (CPU), 0 (GPU) of 2 points, slower at 0 (CPU), 2 (GPU)"
+        "Training: auto is clearly faster than torch padded at 1 (CPU), 0 (GPU) of 2 points, slower at 0 (CPU), 2 (GPU)"
     )
     rings = {
         (trace.name, trace.xaxis): (list(trace.x), list(trace.y)) for trace in chart.figure.data if AUTO in trace.name
     }
     assert rings == {
         (AUTO, "x"): ([0.5], [TINY.name]),
-        (f"{AUTO}, slower", "x2"): ([2.5, 2.5], [TINY.name, OTHER.name]),
+        (f"{AUTO}, clearly slower", "x2"): ([2.5, 2.5], [TINY.name, OTHER.name]),
     }
     assert chart.figure.layout.xaxis2.matches == "x"
     keys = [trace.name for trace in chart.figure.data if trace.showlegend]
-    assert keys == [PACKED, "padded", "split", "staircase", AUTO, f"{AUTO}, slower"]
+    assert keys == [PACKED, "padded", "split", "staircase", AUTO, f"{AUTO}, clearly slower"]
     notes = " ".join(note.text for note in chart.figure.layout.annotations)
     assert all(f"{name}: {raced.caption}" in notes for name, raced in {"CPU": made_up(), "GPU": gpu}.items())
 
