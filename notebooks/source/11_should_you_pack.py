@@ -80,7 +80,7 @@ assert never.slowdown < thumb_rule.slowdown < always.slowdown
 measured = {key: value for key, value in times.items() if value == value}
 for mode, training in columns:
     ratios = [measured[key] for key in measured if key[1:] == (mode, training)]
-    assert len(ratios) == 2 or max(ratios[3:]) < min(ratios[:2])
+    assert max(ratios[1:]) < ratios[0]  # the smallest gains the least
     assert mode == "GRU" or not training or min(ratios) > 1
 assert measured[512, "GRU", True] < 0.9
 assert max(value for (size, mode, training), value in measured.items() if (mode, training) == ("GRU", True) and size > 256) < 0.95
