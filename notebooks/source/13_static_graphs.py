@@ -41,7 +41,7 @@ pv.check_static(networks.ConditionalTagger(), (x, equal))
 #
 # `pv.check_static` judges by trying. It captures your module on the example, with `torch.jit.trace` unless you ask for more.
 # Then it runs both the graph and the module itself on other lengths, and compares their results. The table says whether
-# they are the same, and if not, for which lengths they differ. Below it, `✗` marks the line where Python reads a value of
+# they are the same, and if not, for which lengths they differ. In the code, `✗` marks the line where Python reads a value of
 # the lengths, which a trace keeps forever. If no other lengths can be tried, the verdict is *undecided*.
 #
 # (The two branches of the model do not agree either, if all lengths are equal but shorter than the batch.)
