@@ -1,4 +1,4 @@
-"""`diagnose`: the mistakes with packed sequences that torch does not mention, found by what the data show."""
+"""Finds the mistakes with packed sequences that torch does not report, by what the data show."""
 
 from __future__ import annotations
 
@@ -24,40 +24,41 @@ def diagnose(
     last: Tensor | None = None,
     hx: Any = None,
 ) -> Findings:
-    """Looks for the traps of packing: what torch takes without a word, and what it will refuse.
+    """Finds mistakes with packing that torch accepts without an error, and those that it will refuse.
 
-    Padding is recognised by its value: all cells behind the lengths hold the same vector, zeros or not, apart from
-    rounding. What data may show by chance is judged by odds, and the finding says how sure it is: three sequences are
-    enough if the data never hold what the padding holds. What is almost certain is an error.
+    `diagnose` recognises padding by its value: all cells behind the lengths hold the same vector, zeros or not, apart
+    from rounding. Odds decide whether the data could look like this by chance, and the finding says how sure it is.
+    Three sequences are enough if the data never hold the value of the padding. What is almost certain is an error.
     `python -m pytest -s tests/unit/check/test_odds.py` computes, for every kind of data in the tests, how many correct
     batches get a false alarm, and how many mistakes are found.
 
-    Some data look alike whether somebody made a mistake or not. If all sequences are cut by as many steps, or all long
-    ones at one length, as captions are, that is undecided. If recordings end in what the padding holds, that may be
-    silence, so it is an info; whole numbers from 0 are words, which do not fall silent. If all lengths are `T` while
-    most sequences end earlier in one value, zero or not, that is a warning, and never an error. A batch in which all
-    sequences truly have `T` steps and end in as many equal end marks gets an info. Padding that is not constant does
-    not show if all lengths are `T`.
+    Some data look the same with and without a mistake. If all sequences are cut by as many steps, or all long ones at
+    one length, as captions are, that is undecided. If recordings end in the value of the padding, this may be silence,
+    so it is an info; whole numbers from 0 are words, which do not fall silent. If all lengths are `T` and most
+    sequences end earlier in one value, zero or not, that is a warning, and never an error. If all sequences really have
+    `T` steps and end in as many equal end marks, that is an info. If all lengths are `T`, padding that is not constant
+    cannot be found.
 
-    If the padding is not constant, as after dropout on an embedding, a convolution or an RNN, nothing tells where the
-    sequences end. `diagnose` then warns that this is undecided, and names an earlier tensor to pass. What is undecided
-    is not `ok`. If there is no padding, or if the lengths fit along either dimension, an info says so.
+    If the padding is not constant, as after dropout on an embedding, a convolution or an RNN, nothing shows where the
+    sequences end. `diagnose` then warns that this is undecided, and names an earlier tensor to pass. An undecided
+    result is not `ok`. If there is no padding, or if the lengths fit along either dimension, an info says so.
 
     `diagnose` waits for the device a few times, so use it on some batches and not in a training loop.
 
     Args:
-        x: `(T, B, …)`, or `(B, T, …)` with `batch_first`: what was, or will be, packed. Any dtype, any device.
-        lengths: `(B,)` as they were, or will be, passed to `pack_padded_sequence`: a list, an array or a tensor.
-        batch_first: as given to `pack_padded_sequence`. Defaults to False, as there, with a warning if `B` equals `T`.
-        packed: the `PackedSequence` that was made of them (or of an RNN's result), to see whether its rows come back
+        x: `(T, B, …)`, or `(B, T, …)` with `batch_first`, the batch that was or will be packed. Any dtype, any device.
+        lengths: `(B,)` the lengths that were or will be passed to `pack_padded_sequence`, as a list, an array or a
+            tensor.
+        batch_first: as in `pack_padded_sequence`. Defaults to False, with a warning if `B` equals `T`.
+        packed: the `PackedSequence` that was made of them, or of an RNN's result, to check whether its rows come back
             in the order of `lengths`.
-        last: `(B, …)` what was taken from `x` as the last step of each sequence, such as `x[:, -1]`.
-        hx: the initial state, `(L·D, B, H)` or a pair of them, as given to the RNN along with the packed batch.
+        last: `(B, …)` the steps that were taken from `x` as the last ones of the sequences, such as `x[:, -1]`.
+        hx: the initial state, `(L·D, B, H)` or a pair of them, that the RNN gets along with the packed batch.
 
     Returns:
-        The findings, gravest first. `"error"`: torch will refuse it, or the result is wrong, or almost certainly so.
-        `"warning"`: probably wrong, or undecided. `"info"`: good to know. The result is `ok` if there is no error and
-        nothing is undecided, and `clean` if there is no finding at all.
+        The findings, gravest first. `"error"` means that torch will refuse the batch, or that the result is wrong or
+        almost certainly so, `"warning"` that it is probably wrong or undecided, and `"info"` is good to know. The
+        result is `ok` if there is no error and nothing is undecided, and `clean` if there is no finding at all.
 
     Raises:
         TypeError: `x` is not a dense tensor, or `packed` is not a packed sequence.
@@ -86,22 +87,20 @@ def diagnose(
     return Findings(f"x of shape {tuple(x.shape)}, read as {batch.order}", tuple(found))
 
 
-# What the lengths alone say.
+# Findings from the lengths alone.
 
 
 def _lengths_alone(batch: Batch) -> Iterator[Finding]:
     if batch.device.type != "cpu":
         message = f"lengths are on {batch.device}. torch reads them on the CPU, to plan the steps, and refuses others."
-        fix = "pass lengths.cpu(), or better, never move them: x alone goes to the device"
+        fix = "pass lengths.cpu(), or better, never move them; only x goes to the device"
         yield Finding("error", "lengths not on the CPU", message, fix=fix)
     finite = np.isfinite(batch.values)
-    message = ". torch makes a whole number of it, which says nothing of the sequence."
+    message = ". torch makes a whole number of it, which has nothing to do with the sequence."
     fix = "count the steps again: a share is NaN or infinite where it was divided by 0"
     yield from _entries(batch, ~finite, "no number", message, fix)
-    message = (
-        ". torch cuts off what is behind the point, without a word: 3.9 becomes 3, and every share times T that falls"
-        " short by rounding loses a step."
-    )
+    message = ". torch silently cuts off what is after the point: 3.9 becomes 3, and every share times T that falls"
+    message += " short by rounding loses a step."
     fix = "round first: lengths = torch.as_tensor(lengths).round().long()"
     yield from _entries(batch, finite & (batch.values != np.trunc(batch.values)), "fractional length", message, fix)
 
@@ -118,7 +117,7 @@ def _entries(batch: Batch, wrong: BoolArray, rule: str, message: str, fix: str) 
 def _counts(batch: Batch) -> Iterator[Finding]:
     n, size, steps = batch.n, batch.size, batch.steps
     if not batch.x.numel():
-        message = f"x, read as {batch.order} with B = {size} and T = {steps}, is empty. torch packs no empty tensor."
+        message = f"x, read as {batch.order} with B = {size} and T = {steps}, is empty. torch does not pack it."
         yield Finding("error", "empty batch", message, fix="leave this batch out")
         return
     if len(n) != size:
@@ -126,47 +125,41 @@ def _counts(batch: Batch) -> Iterator[Finding]:
         if len(n) == steps:
             message = f"{message} and T = {steps}. {_uncounted(batch)}"
             yield Finding("error", "batch and time swapped", message, fix=turned(batch))
-            return  # the other lengths are counted along the wrong dimension
+            return  # any further finding would count along the wrong dimension
         fix = "give one length for each sequence, in the order of x"
         yield Finding("error", "wrong count", f"{message}. {_uncounted(batch)}", fix=fix)
     fix = "drop these rows before packing, and put zeros back for them afterwards"
-    yield from _entries(batch, n < 1, "empty sequence", ". torch packs no empty sequence.", fix)
-    message = (
-        f", but x, read as {batch.order}, has T = {steps}. torch packs it all the same:"
-        f" {np.minimum(n, steps).sum()} rows of data where the lengths say {n.sum()}. The error comes later, from the"
-        " RNN or from unpacking, and names neither."
-    )
+    yield from _entries(batch, n < 1, "empty sequence", ". torch does not pack empty sequences.", fix)
+    message = f", but x, read as {batch.order}, has T = {steps}. torch packs it all the same, with"
+    message += f" {np.minimum(n, steps).sum()} rows of data where the lengths say {n.sum()}. The error comes later,"
+    message += " from the RNN or from unpacking, and names neither."
     fix = "give the lengths of this x: were they taken before it was cut, or with added start and end marks?"
     yield from _entries(batch, n > steps, "longer than x", message, fix)
 
 
 def _uncounted(batch: Batch) -> str:
-    """What torch does with so many lengths."""
+    """Describes what torch does with a wrong number of lengths."""
     missing = batch.size - len(batch.n)
     if missing > 0 and (batch.n <= batch.steps).all():
-        return f"With enforce_sorted=False torch drops {count(missing, 'sequence')} without a word."
-    return "With enforce_sorted=False torch complains about an index, or later about a shape, and does not say why."
+        return f"With enforce_sorted=False torch silently drops {count(missing, 'sequence')}."
+    return "With enforce_sorted=False torch raises an error about an index, or later a shape, which does not say why."
 
 
-# What the shapes, the packed batch, the last step and the state say.
+# Findings from the shapes, the packed batch, the last step and the state.
 
 
 def _widths(batch: Batch) -> Iterator[Finding]:
     longest = int(batch.n.max())
     if 0 < longest < batch.steps:
-        workers = torch.distributed.is_available() and torch.distributed.is_initialized()
-        several = torch.distributed.get_world_size() if workers else 1
-        message = f"The longest sequence has {longest} steps, x has {batch.steps}. pad_packed_sequence gives {longest}."
-        if several > 1:
-            message += f" There are {several} workers, and each gets the width of its own longest sequence: putting"
-            message += " their outputs together fails."
+        message = f"The longest sequence has {longest} steps, and x has {batch.steps}. pad_packed_sequence returns"
+        message += f" {longest}, and on several workers, the longest of each worker."
         first = "batch_first=True, " * batch.batch_first
         fix = f"pad_packed_sequence(packed, {first}total_length=x.shape[{int(batch.batch_first)}])"
-        yield Finding("warning" if several > 1 else "info", "narrower when unpacked", message, fix=fix)
+        yield Finding("info", "narrower when unpacked", message, fix=fix)
 
 
 def _order(batch: Batch, packed: Packed) -> Finding | None:
-    """Whether the rows of a packed batch come back in the order of the lengths."""
+    """Returns a finding if the rows of a packed batch do not come back in the order of the lengths."""
     try:
         layout = Layout.from_packed(packed)
     except ValueError as error:
@@ -174,11 +167,10 @@ def _order(batch: Batch, packed: Packed) -> Finding | None:
     indices = packed.sorted_indices, getattr(packed, "unsorted_indices", None)
     sort, back = (None if index is None else np.asarray(index.cpu()) for index in indices)
     if (sort is None) != (back is None) or (back is not None and not np.array_equal(back, layout.unsorted_indices)):
-        message = (
-            f"sorted_indices is {_shown(sort)} and unsorted_indices {_shown(back)}; one must undo the other. The RNN"
-            " sorts h_0 by the first and unpacking restores by the second: states and outputs belong to different"
-            " sequences."
-        )
+        shown = ["None" if index is None else numbers(index) for index in (sort, back)]
+        message = f"sorted_indices is {shown[0]} and unsorted_indices {shown[1]}; one must undo the other. The RNN"
+        message += " sorts h_0 by the first, and unpacking restores the order by the second, so states and outputs"
+        message += " belong to different sequences."
         fix = "packed._replace(data=data) keeps both; building one by hand, pass sorted_indices and leave the other out"
         return Finding("error", "contradicting indices", message, fix=fix)
     if not np.array_equal(np.sort(layout.lengths), np.sort(batch.n)) or layout.batch_size != batch.size:
@@ -188,7 +180,7 @@ def _order(batch: Batch, packed: Packed) -> Finding | None:
 
 
 def _moved(batch: Batch, layout: Layout, packed: Packed) -> Finding | None:
-    """What comes back in another place, by the data if they are those of x, else by the lengths."""
+    """Returns a finding if rows come back in another place, by the data if they are those of x, else by the lengths."""
     came, size = None, batch.size
     here = not packed.data.is_meta and packed.data.dtype == batch.x.dtype
     if here and packed.data.numel() == layout.n_valid * batch.x.shape[2]:
@@ -197,10 +189,8 @@ def _moved(batch: Batch, layout: Layout, packed: Packed) -> Finding | None:
         came = _came(batch, layout, theirs, ours)
         orders = range(size), np.argsort(-batch.n, kind="stable")
         if came is None and theirs.tobytes() in [b"".join(ours[b, : batch.n[b]].tobytes() for b in o) for o in orders]:
-            message = (
-                f"packed.data holds one sequence after another. torch reads its first {size} rows as the first steps of"
-                " all sequences, and so on: the RNN mixes them."
-            )
+            message = f"packed.data holds one sequence after another. torch reads its first {size} rows as the first"
+            message += " steps of all sequences, and so on, so the RNN mixes them."
             fix = f"pack_padded_sequence(x, lengths, batch_first={batch.batch_first}, enforce_sorted=False)"
             return Finding("error", "rows by sequence", message, fix=fix)
     wrong = layout.lengths != batch.n if came is None else came != np.arange(size)
@@ -211,19 +201,15 @@ def _moved(batch: Batch, layout: Layout, packed: Packed) -> Finding | None:
         what = f"row {i} will have {count(int(layout.lengths[i]), 'step')}, while lengths[{i}] is {batch.n[i]}"
     else:
         what = f"row {i} will be sequence {sequence_name(int(came[i]))}, not {sequence_name(i)}"
-    message = (
-        f"Unpacked, {what}: packed holds {'no' if packed.sorted_indices is None else 'other'} indices to restore your"
-        " order. Outputs and h_n then meet the labels of other sequences, without an error."
-    )
-    fix = (
-        "put new data into a packed sequence with packed._replace(data=data), and let enforce_sorted=False sort; if you"
-        " have sorted x yourself, put output and h_n back with the inverse of your sort"
-    )
+    message = f"Unpacked, {what}: packed holds {'no' if packed.sorted_indices is None else 'other'} indices to restore"
+    message += " your order. Outputs and h_n then meet the labels of other sequences, without an error."
+    fix = "put new data into a packed sequence with packed._replace(data=data), and let enforce_sorted=False sort; if"
+    fix += " you have sorted x yourself, restore the order of output and h_n with the inverse of your sort"
     return about(wrong, "warning", "order lost", message, fix)
 
 
 def _came(batch: Batch, layout: Layout, theirs: Any, ours: Any) -> IntArray | None:
-    """`(B,)` the sequence of x in each row of the unpacked batch; none if the packed data are not those of x."""
+    """Returns the sequence of x in each row of the unpacked batch, `(B,)`; `None` if the data are not those of x."""
     named: dict[bytes, list[int]] = {}
     for b, n in enumerate(batch.n.tolist()):
         named.setdefault(ours[b, :n].tobytes(), []).append(b)
@@ -242,10 +228,8 @@ def _last(batch: Batch, last: Tensor) -> Iterator[Finding]:
     if wrong.any():
         b = int(np.argmax(wrong))
         at = "x[:, -1]" if batch.batch_first else "x[-1]"
-        message = (
-            f"What was taken of {count(int(wrong.sum()), 'sequence')} is {at}, step {batch.steps - 1}, which is"
-            f" padding: sequence {sequence_name(b)} ends with step {batch.n[b] - 1}."
-        )
+        message = f"For {count(int(wrong.sum()), 'sequence')}, last holds {at}, step {batch.steps - 1}, which is"
+        message += f" padding: sequence {sequence_name(b)} ends with step {batch.n[b] - 1}."
         fix = "use h_n of the packed run; or gather step lengths - 1 of each sequence"
         yield about(wrong, "error", "read at the padding", message, fix)
 
@@ -262,12 +246,8 @@ def _states(batch: Batch, hx: Any) -> Iterator[Finding]:
         message += f" {count(batch.size, 'sequence')}."
         fix = "give one row per sequence"
         if rows > batch.size:
-            message += " With enforce_sorted=False torch takes the first and drops the rest without a word."
+            message += " With enforce_sorted=False torch takes the first and silently drops the rest."
             fix = f"{name}[:, :{batch.size}], if its first rows are those of this batch"
         if state.shape[0] == batch.size:
             fix = f"{name}.transpose(0, 1): states are never batch first, whatever batch_first says"
         yield Finding("error", "rows of the state", message, fix=fix)
-
-
-def _shown(index: IntArray | None) -> str:
-    return "None" if index is None else numbers(index)

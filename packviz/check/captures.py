@@ -1,4 +1,4 @@
-"""Captures a network by one of torch's compilers, and compares what was captured with the network itself."""
+"""Captures a network with one of torch's compilers, and compares the captured network with the network itself."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -15,7 +16,6 @@ from torch import Tensor, nn
 from packviz.check.trials import Leaf, Reading, Runner, Trial, axes, difference, leaves, mapped, replaced, tensors
 from packviz.core.quiet import quiet
 
-_LONGEST = 150  # characters of an error's text
 _ANSI = re.compile(r"\x1b\[[\d;]*m")
 
 Inputs = Mapping[str, Any]
@@ -24,16 +24,16 @@ Axes = Mapping[str, Mapping[int, int]]
 
 
 class Captured(NamedTuple):
-    """What came of one backend.
+    """The result of one backend.
 
     Attributes:
         backend: one of `BACKENDS`.
-        takes: whether it takes the network; `None` if it could not be tried here.
-        same: whether what it made gives what the network gives, on all that was tried.
-        difference: the largest; infinite if a shape differs, or if it raises.
-        trial: the inputs that show it, such as `lengths [5, 3]`.
-        message: the error, or the output that differs.
-        error: the error itself.
+        takes: whether the backend takes the network; `None` if it could not be tried here.
+        same: whether the captured network gives what the network gives, on all inputs that were tried.
+        difference: the largest difference; infinite if a shape differs, or if the captured network raises.
+        trial: the inputs that show the difference, such as `lengths [5, 3]`.
+        message: the text of the error, or which output differs.
+        error: the error.
     """
 
     backend: str
@@ -46,7 +46,7 @@ class Captured(NamedTuple):
 
     @property
     def cells(self) -> list[str]:
-        """The row of a table: backend, takes it, same, largest difference, the lengths that show it."""
+        """A row of the table: backend, takes it, same, largest difference, the inputs that show it."""
         if not self.takes:
             return [self.backend, "not tried" if self.takes is None else "✗ no", "", "", ""]
         if self.same:
@@ -56,13 +56,13 @@ class Captured(NamedTuple):
 
 
 def _flat(run: Runner, call: Any) -> tuple[nn.Module, list[str], Callable[[Any], list[Leaf]]]:
-    """The network as a function of tensors alone, which is all that a trace and an ONNX file can pass.
+    """Wraps the network as a function of tensors alone, because a trace and an ONNX file can pass nothing else.
 
     Returns:
-        The function, the names of its inputs, and what names its outputs, beside the constants that it keeps.
+        The function, the names of its inputs, and a function that names its outputs and adds the constants it keeps.
     """
     names = [name for name, leaf in leaves(call.arguments) if isinstance(leaf, Tensor)]
-    gave: list[Leaf] = []  # not an attribute: torch.export resets those
+    gave: list[Leaf] = []  # this is not an attribute, because torch.export resets attributes
 
     class Flat(nn.Module):
         def __init__(self) -> None:
@@ -110,7 +110,7 @@ def _dynamic(at: Axes, name: str, leaf: Any) -> Any:
 
 
 def compiled(run: Runner, inputs: Inputs, at: Axes, backend: Any = "eager", fullgraph: bool = True) -> Answer:
-    """What `torch.compile` makes of the network, with a backend that needs no C++ compiler."""
+    """Compiles the network with `torch.compile`, by default with a backend that needs no C++ compiler."""
     torch.compiler.reset()
     made = torch.compile(run.module, backend=backend, fullgraph=fullgraph, dynamic=True if at else None)
 
@@ -122,12 +122,8 @@ def compiled(run: Runner, inputs: Inputs, at: Axes, backend: Any = "eager", full
 
 
 def _onnx(legacy: bool, run: Runner, inputs: Inputs, at: Axes) -> Answer:
-    try:
-        import onnx  # noqa: F401, PLC0415 - an extra
-        import onnxruntime  # noqa: PLC0415
-
-        if not legacy:
-            import onnxscript  # noqa: F401, PLC0415 - torch would say less clearly that it is missing
+    try:  # torch's own message about a missing package is less clear
+        *_, onnxruntime = map(import_module, [*["onnxscript"] * (not legacy), "onnx", "onnxruntime"])
     except ImportError as error:
         install = "python -m pip install onnx onnxruntime onnxscript"
         raise ImportError(f"{error.name} is not installed: {install}", name=error.name) from error
@@ -150,7 +146,7 @@ def _onnx(legacy: bool, run: Runner, inputs: Inputs, at: Axes) -> Answer:
 
     named: Callable[[Any], list[Leaf]] = run(inputs, capture)
     session = onnxruntime.InferenceSession(file.getvalue())
-    known = [one.name for one in session.get_inputs()]  # what the network does not read is left out of the file
+    known = [one.name for one in session.get_inputs()]  # the file leaves out inputs that the network does not read
 
     def captured(other: Inputs) -> list[Leaf]:
         feed = {f"x{i}": one.detach().cpu().numpy() for i, one in enumerate(tensors(other))}
@@ -166,8 +162,8 @@ BACKENDS: dict[str, Callable[[Runner, Inputs, Axes], Answer]] = {
     "onnx": partial(_onnx, False),
     "onnx_legacy": partial(_onnx, True),
 }
-"""What can be asked for: `torch.jit.trace`, `torch.export`, `torch.compile(fullgraph=True)`, and both ONNX exporters,
-run by ONNX Runtime."""
+"""The backends: `torch.jit.trace`, `torch.export`, `torch.compile(fullgraph=True)`, and both ONNX exporters, whose
+files ONNX Runtime runs."""
 
 
 def judged(
@@ -178,25 +174,21 @@ def judged(
     dynamic: bool = False,
     capture: Callable[[Runner, Inputs, Axes], Answer] | None = None,
 ) -> Captured:
-    """Captures the network on the first of the trials, and compares on all.
+    """Captures the network on the first of the trials, and compares the results on all of them.
 
     Args:
         backend: one of `BACKENDS`.
         run: runs the network.
-        tried: inputs, with what the network gives for them.
-        varied: which of the inputs hold lengths.
+        tried: inputs, with the network's results for them.
+        varied: the inputs that hold lengths.
         dynamic: whether to capture for other sizes of batch and time as well.
-        capture: what captures, if it is not the backend itself.
+        capture: the function that captures, if not that of the backend.
     """
-    inputs = tried[0].inputs
-    by_name = dict(leaves(inputs))
-    if backend not in ("export", "compile"):
-        for name, leaf in ((one.name, by_name.get(one.name)) for one in varied):
-            if leaf is not None and not isinstance(leaf, Tensor):
-                kind = type(leaf).__name__
-                return Captured(
-                    backend, False, message=f"it takes tensors alone, and {name} is a {kind}: give a tensor"
-                )
+    inputs, names = tried[0].inputs, {one.name for one in varied}
+    fixed = [leaf for leaf in leaves(inputs) if leaf[0] in names and not isinstance(leaf[1], Tensor)]
+    if fixed and backend not in ("export", "compile"):
+        name, kind = fixed[0][0], type(fixed[0][1]).__name__
+        return Captured(backend, False, message=f"it takes tensors alone, and {name} is a {kind}: give a tensor")
     result = Captured(backend, True, True)
     with quiet(), cast(Any, torch.jit).optimized_execution(False):
         try:
@@ -217,10 +209,10 @@ def judged(
 
 
 def first_line(error: BaseException) -> str:
-    """The type and the first line of an error, of its cause if it only passes that on; shortened, without paths."""
+    """Returns the type and the first line of an error, or of its cause, shortened and without paths."""
     while type(error).__module__.startswith("torch.onnx") and error.__cause__ is not None:
         error = error.__cause__
     line = _ANSI.sub("", next(iter(str(error).splitlines()), ""))
     line = re.sub(r"\S*/[\w./-]*/(\w+\.\w+)", r"\1", line)
     message = f"{type(error).__name__}: {line}"
-    return message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…"
+    return message if len(message) <= 150 else f"{message[:149]}…"

@@ -1,4 +1,4 @@
-"""The commands `packviz diagnose`, `check` and `patched`. They import torch when they run, not when they are named."""
+"""The commands `packviz diagnose`, `check` and `patched`. They import torch only when they run."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from typing import Any
 import numpy as np
 
 from packviz.core import lengths
+from packviz.core.has_text import first_line
 from packviz.core.layout import Layout
 
 
 def add_diagnose(parser: argparse.ArgumentParser) -> None:
-    """Gives the parser the options of `packviz diagnose`."""
+    """Adds the options of `packviz diagnose` to the parser."""
     add = parser.add_argument
-    add("file", metavar="FILE", help="a .pt, .npz or .npy file that holds the padded batch x, or x and lengths")
-    add("--lengths", nargs="+", metavar="N", help="the length of each sequence, or a file of them; else those in FILE")
+    add("file", metavar="FILE", help="a .pt, .npz or .npy file with the padded batch x, or with x and lengths")
+    add("--lengths", nargs="+", metavar="N", help="the length of each sequence, or a file of them (default: in FILE)")
     add("--batch-first", action=argparse.BooleanOptionalAction, help="whether x is (B, T, …) or (T, B, …) (default)")
     add("--strict", action="store_true", help="exit with 1 on a warning, too, and not only if there is an error or if"
         " the data cannot be judged")  # fmt: skip
@@ -45,38 +46,32 @@ def _diagnose(options: argparse.Namespace) -> int:
         warnings.simplefilter("always", UserWarning)
         found = diagnose(x, n, options.batch_first)
     for one in caught:
-        text = (
-            str(one.message)
-            .replace("batch_first=False", "--no-batch-first")
-            .replace("batch_first=True", "--batch-first")
-        )
-        print(f"packviz: {text}", file=sys.stderr)
+        print(f"packviz: {one.message}", file=sys.stderr)
     print(found)
     return int(not found.ok or (options.strict and bool(found.of("warning"))))
 
 
 def _batch(path: str) -> tuple[Any, Any]:
-    """`x`, and the lengths or none, from what torch or numpy has saved."""
+    """Returns `x`, and the lengths or `None`, from a file that torch or numpy has saved."""
     import torch  # noqa: PLC0415
 
     suffix = Path(path).suffix.lower()
     if not Path(path).exists():
         raise ValueError(f"cannot read {path}: {os.strerror(errno.ENOENT)}")
     if suffix not in (".pt", ".pth", ".npz", ".npy"):
-        raise ValueError(f"{path} is no .pt, .npz or .npy file; save the batch with torch.save or numpy.savez")
+        raise ValueError(f"{path} is not a .pt, .npz or .npy file; save the batch with torch.save or numpy.savez")
     try:
         if suffix.startswith(".pt"):
             held = torch.load(path, map_location="cpu", weights_only=True)
         else:
             held = np.load(path, allow_pickle=False)
             held = dict(held) if suffix == ".npz" else held
-    except Exception as error:  # pickle, zip files, torch and numpy have each their own, which speak of unsafe options
+    except Exception as error:  # errors of pickle, zip files, torch and numpy, some of which suggest unsafe options
         raise ValueError(f"cannot read {path}: it is damaged, or holds more than tensors and arrays") from error
     if isinstance(held, Mapping):
         if "x" not in held:
-            raise ValueError(
-                f"{path} holds {', '.join(map(str, held)) or 'nothing'}; name the batch x, its lengths lengths"
-            )
+            names = ", ".join(map(str, held)) or "nothing"
+            raise ValueError(f"{path} holds {names}; name the batch x, its lengths lengths")
         held = held["x"], held.get("lengths")
     x, n = held if isinstance(held, (tuple, list)) and len(held) == 2 else (held, None)
     if isinstance(x, np.ndarray) and x.dtype.kind not in "biufc":
@@ -86,26 +81,25 @@ def _batch(path: str) -> tuple[Any, Any]:
 
 
 EXECUTED = "The file is EXECUTED, and so is all that it imports: give only code that you trust."
-"""What `packviz check --help` and `packviz patched --help` say."""
-
+"""The warning in the help of `packviz check` and `packviz patched`."""
 
 UNTRIED = 3
-"""The exit status of `packviz check` where nothing is known to be wrong, and not everything could be tried."""
+"""The exit status of `packviz check` if nothing is known to be wrong, but not everything could be tried."""
 
-_FACTORY = "write a function that takes nothing and give it instead: def example(): return {}, (x, lengths)"
+_FACTORY = "write a function without arguments and give it instead: def example(): return {}, (x, lengths)"
 
 
 def add_check(parser: argparse.ArgumentParser) -> None:
-    """Gives the parser the options of `packviz check`."""
+    """Adds the options of `packviz check` to the parser."""
     add = parser.add_argument
     parser.epilog = (
         f"{EXECUTED} The exit status is 0 if every backend takes the network and gives the same, 1 if one does not, and"
         f" {UNTRIED} if nothing is wrong but something could not be tried."
     )
-    add("target", metavar="MODULE:NAME", help="a network, or a function that returns (network, example_inputs): as in"
-        " package.module:name, or path/file.py:name")  # fmt: skip
-    add("--lengths", nargs="+", metavar="N", default=["5", "3", "2"], help="of the example that is made up where there"
-        " is but a network (default: 5 3 2)")  # fmt: skip
+    add("target", metavar="MODULE:NAME", help="a network, or a function that returns (network, example_inputs), such"
+        " as package.module:name or path/file.py:name")  # fmt: skip
+    add("--lengths", nargs="+", metavar="N", default=["5", "3", "2"], help="the lengths of the example that is made up"
+        " for a network without inputs (default: 5 3 2)")  # fmt: skip
     add("--backends", nargs="+", metavar="NAME", default=["trace"], help="any of trace (the default), export, compile,"
         " onnx and onnx_legacy")  # fmt: skip
     add("--lengths-at", nargs="*", metavar="NAME", help="the inputs that hold lengths, if they are not found")
@@ -121,24 +115,26 @@ def _check(options: argparse.Namespace) -> int:
 
     n = Layout(lengths.read(" ".join(options.lengths))).lengths.tolist()
     target, home = _named(options.target)
-    if not isinstance(target, nn.Module) and callable(target) and (needed := _needed(target)):
-        call = f"{target.__name__}({', '.join(f'{one}=…' for one in needed)})"
-        raise ValueError(f"{options.target} needs {', '.join(needed)}; {_FACTORY.format(call)}")
+    about = advice = ""
     with _complaining(Exception, f"{options.target}: "):
         if not isinstance(target, nn.Module) and callable(target):
+            parameters = inspect.signature(target).parameters.values()
+            variable = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+            if needed := [one.name for one in parameters if one.default is one.empty and one.kind not in variable]:
+                call = f"{target.__name__}({', '.join(f'{one}=…' for one in needed)})"
+                raise ValueError(f"it needs {', '.join(needed)}; {_FACTORY.format(call)}")
             target = target()
-        about = advice = ""
         if isinstance(target, nn.Module):
             target = target, _example(target, n)
             about = f"on an example made up for it, x of shape {tuple(target[1][0].shape)}: "
             advice = "; if your batches look different, give a function that returns (network, inputs)"
         if not isinstance(target, tuple) or len(target) != 2:
             name = type(target).__name__
-            raise TypeError(f"{name} is no network; give one, or a function that returns (network, inputs)")
+            raise TypeError(f"expected a network, or a function that returns (network, inputs), but got {name}")
         with _complaining(Exception, about, advice):
             found = check_static(*target, options.backends, dynamic=options.dynamic, lengths_at=options.lengths_at)
     typed, shown = options.target.rpartition(":")[0], shown_path(home.__file__, home.__name__)
-    if typed.endswith(".py"):  # the file is named as it was typed
+    if typed.endswith(".py"):  # name the file as the user typed it
         found = replace(found, found=tuple(replace(one, where=one.where.replace(shown, typed, 1)) for one in found))
     print(found)
     if found.ok:
@@ -146,102 +142,79 @@ def _check(options: argparse.Namespace) -> int:
     return UNTRIED if found.undecided or all(one.same or one.takes is None for one in found.backends) else 1
 
 
-def _needed(target: Any) -> list[str]:
-    """The arguments that a class or a function cannot be called without."""
-    parameters = inspect.signature(target).parameters.values()
-    variable = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-    return [one.name for one in parameters if one.default is one.empty and one.kind not in variable]
-
-
 def add_patched(parser: argparse.ArgumentParser) -> None:
-    """Gives the parser the options of `packviz patched`."""
-    add, parser.epilog = parser.add_argument, EXECUTED
-    parser.usage = "packviz patched [-h] [--] FILE ...\n       packviz patched [-h] -m MODULE ..."
-    add("target", metavar="FILE", help="the program, as for `python FILE`; what follows are its own arguments")
-    add("-m", dest="module", action="store_true", help="FILE is the name of a module, as for `python -m`")
+    """Adds the options of `packviz patched` to the parser."""
+    parser.epilog, parser.usage = EXECUTED, "packviz patched [-h] [--] FILE ..."
+    parser.add_argument("target", metavar="FILE", help="the program, as for `python FILE`, with its own arguments after"
+        " it")  # fmt: skip
     parser.set_defaults(run=_patched)
 
 
 def patched_arguments(arguments: list[str]) -> tuple[list[str], list[str] | None]:
-    """Splits the arguments of `packviz patched` behind the name of the program; of other commands, there is no rest.
+    """Splits the arguments of `packviz patched` after the name of the program. For other commands, the rest is `None`.
 
-    What follows is the program's: the parser would take its options for those of packviz.
+    The rest belongs to the program. The parser would take its options for those of packviz.
     """
     if arguments[:1] != ["patched"]:
         return arguments, None
-    for i, word in enumerate(arguments[1:], 1):
-        if word == "--" or not word.startswith("-"):
-            end = i + 1 + (word == "--")
-            return arguments[:end], arguments[end:]
-    return arguments, []
+    end = next((i for i, word in enumerate(arguments[1:], 2) if not word.startswith("-")), len(arguments))
+    return arguments[:end], arguments[end:]
 
 
 def _patched(options: argparse.Namespace) -> None:
-    """Prepares the program. It runs after this command, so that its errors and its exit status are its own."""
+    """Prepares the program, which runs after this command, so that its errors and its exit status are its own."""
     from packviz.ops.patching import patch_torch  # noqa: PLC0415 - torch
 
-    target: str = options.target
-    if not options.module and not Path(target).exists():
-        raise ValueError(f"cannot run {target}: {os.strerror(errno.ENOENT)}")
+    if not Path(options.target).exists():
+        raise ValueError(f"cannot run {options.target}: {os.strerror(errno.ENOENT)}")
 
     def program() -> None:
-        sys.argv = [target, *options.rest]
-        real = os.path.realpath(target)
-        path = os.getcwd() if options.module else real if os.path.isdir(real) else os.path.dirname(real)
-        if not sys.flags.safe_path:  # where python would put it; it is ours until now
-            sys.path[0] = path
+        sys.argv = [options.target, *options.rest]
+        if not sys.flags.safe_path:  # as python does; until now, it is the path of packviz
+            sys.path[0] = os.path.dirname(os.path.realpath(options.target))
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         with patch_torch():
-            if options.module:
-                runpy.run_module(target, run_name="__main__", alter_sys=True)
-            else:
-                runpy.run_path(target, run_name="__main__")
+            runpy.run_path(options.target, run_name="__main__")
 
     options.program = program
 
 
 def _named(target: str) -> tuple[Any, Any]:
-    """What `package.module:name` or `path/file.py:name` names, and the module that it is in."""
+    """Returns the object that `package.module:name` or `path/file.py:name` names, and its module."""
     place, _, name = target.rpartition(":")
     if not place or not name:
-        raise ValueError(f"{target} is no MODULE:NAME, such as package.module:name or path/file.py:name")
+        raise ValueError(f"{target} is not MODULE:NAME, such as package.module:name or path/file.py:name")
+    path = Path(place).resolve()
+    root, parts = (path.parent, [path.stem]) if place.endswith(".py") else (Path.cwd(), [place])
+    while place.endswith(".py") and (root / "__init__.py").exists():  # a file in a package is imported as part of it
+        root, parts = root.parent, [root.name, *parts]
     with _complaining((Exception, SystemExit), f"cannot import {place}: "):
-        if place.endswith(".py"):
-            path = Path(place).resolve()
-            root, parts = path.parent, [path.stem]
-            while (root / "__init__.py").exists():  # a file in a package is imported as part of it
-                root, parts = root.parent, [root.name, *parts]
-            sys.path.insert(0, str(root))
-            if len(parts) > 1:
-                module: Any = importlib.import_module(".".join(parts).removesuffix(".__init__"))
-            else:
-                form: Any = importlib.util.spec_from_file_location(place, path)  # a name that no other module has
-                module = sys.modules[form.name] = importlib.util.module_from_spec(form)
-                form.loader.exec_module(module)
+        sys.path.insert(0, str(root))
+        if len(parts) > 1 or parts == [place]:
+            module: Any = importlib.import_module(".".join(parts).removesuffix(".__init__"))
         else:
-            sys.path.insert(0, os.getcwd())  # as `python -m package.module` does
-            module = importlib.import_module(place)
+            form: Any = importlib.util.spec_from_file_location(place, path)  # a name that no other module has
+            module = sys.modules[form.name] = importlib.util.module_from_spec(form)
+            form.loader.exec_module(module)
     if not hasattr(module, name):
         raise ValueError(f"{place} has no {name}")
     return getattr(module, name), module
 
 
 def _example(network: Any, n: list[int]) -> tuple[Any, ...]:
-    """A batch for the first RNN of a network, or for an embedding before it; and the lengths, where it takes them."""
+    """Returns a batch for the first RNN of a network or its embedding, and the lengths if the network takes them."""
     import torch  # noqa: PLC0415
 
     rnn = next((one for one in network.modules() if isinstance(one, torch.nn.RNNBase)), None)
     if rnn is None:
-        raise TypeError("there is no RNN in it to make an example for; give a function that returns (network, inputs)")
-    shape = (len(n), max(n)) if rnn.batch_first else (max(n), len(n))
+        raise TypeError("it has no RNN to make an example for; give a function that returns (network, inputs)")
     embeds = next((one for one in network.modules() if isinstance(one, torch.nn.Embedding)), None)
-    if embeds is None:
-        x = torch.randn(*shape, rnn.input_size)
-    else:  # token ids, padded with 0, so that they can be read as lengths
+    x = torch.randn(len(n), max(n), rnn.input_size)
+    if embeds is not None:  # token ids, padded with 0, so that they can be read as lengths
         ids = 1 + torch.arange(max(n)) % max(1, embeds.num_embeddings - 1)
-        x = torch.stack([torch.where(torch.arange(max(n)) < k, ids, 0) for k in n], 0 if rnn.batch_first else 1)
-        x = x.clamp(max=embeds.num_embeddings - 1)
+        x = (ids * (torch.arange(max(n)) < torch.tensor(n)[:, None])).clamp(max=embeds.num_embeddings - 1)
+    x = x if rnn.batch_first else x.transpose(0, 1)
     second = [*inspect.signature(network.forward).parameters.values()][1:2]
     takes = any("len" in one.name or one.default is one.empty for one in second)
     return (x, torch.tensor(n)) if takes else (x,)
@@ -249,14 +222,11 @@ def _example(network: Any, n: list[int]) -> tuple[Any, ...]:
 
 @contextmanager
 def _complaining(errors: Any, before: str = "", after: str = "") -> Iterator[None]:
-    """Makes a complaint of what another's code raises: the command prints it in a line."""
+    """Turns an error of other code into a `ValueError` of one line, which the command prints."""
     try:
         yield
     except errors as error:
-        said = _line(error)
-        raise ValueError(before + (said.rstrip(".") + after if after else said)) from error
-
-
-def _line(error: BaseException) -> str:
-    message = str(error).strip().partition("\n")[0]
-    return message if isinstance(error, (TypeError, ValueError)) and message else f"{type(error).__name__}: {message}"
+        line = first_line(error)
+        if not isinstance(error, (TypeError, ValueError)):
+            line = f"{type(error).__name__}: {line}"
+        raise ValueError(before + (line.rstrip(".") + after if after else line)) from error

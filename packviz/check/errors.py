@@ -1,4 +1,4 @@
-"""`explain_errors`: an exception from packing says what was passed, why it was refused, and what to do."""
+"""Explains exceptions from packing: what was passed, why it was refused, and what to do."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ContextDecorator, suppress
 from textwrap import indent, shorten, wrap
 from traceback import format_exception_only, walk_tb
 from types import FrameType
-from typing import Any, TypeVar, cast, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from packviz.check import museum
 from packviz.core.layout import Layout
@@ -31,11 +30,11 @@ _ALONE = (
 )
 
 
-class Explained:
-    """What `explain_errors` gives: a context manager, and a decorator of functions."""
+class _Explained(ContextDecorator):
+    """The result of `explain_errors`: a context manager, and a decorator of functions."""
 
     def __init__(self) -> None:
-        """Sees to it that a call which nothing uses gets a warning, when it is collected or when Python ends."""
+        """Prepares a warning for a call that nothing uses, at the latest when Python ends."""
         line = sys._getframe(2)
         place = (line.f_code.co_filename, line.f_lineno)
         self._unused = weakref.finalize(self, lambda: warnings.warn_explicit(f"{_ALONE}.", RuntimeWarning, *place))
@@ -44,7 +43,7 @@ class Explained:
         return _ALONE if self._unused.alive else "explain_errors(), in use"
 
     def install(self) -> None:
-        """Explains every error that nothing catches, from now on: of a script, its threads, and IPython's cells."""
+        """Explains every uncaught error from now on, in a script, its threads, and IPython's cells."""
         self._unused.detach()
         if _undo:
             return
@@ -54,24 +53,24 @@ class Explained:
             _replace(shell, "showtraceback", lambda info=None, *_, **__: info[1] if info else sys.exc_info()[1])
 
     def uninstall(self) -> None:
-        """Undoes `install`. Does nothing if it is not installed."""
+        """Undoes `install`, if it was called."""
         self._unused.detach()
         while _undo:
             _undo.pop()()
 
     def __enter__(self) -> None:
-        """Costs nothing: all is done when an exception passes."""
+        """Does nothing until an exception passes."""
         self._unused.detach()
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Adds the note and lets the exception pass."""
+        """Adds the note, and lets the exception pass."""
         _try_to_explain(error)
 
     def __call__(self, function: Function) -> Function:
-        """Wraps a function, so that its body is inside.
+        """Wraps a function, so that errors in its body are explained.
 
         Raises:
-            TypeError: it is not a plain function: a generator, a coroutine, a class, a module, or cannot be called.
+            TypeError: it is not a plain function, but a generator, a coroutine, a class, a module, or not callable.
         """
         self._unused.detach()
         if isinstance(function, type) or not callable(function) or hasattr(function, "forward"):
@@ -79,33 +78,27 @@ class Explained:
             raise TypeError(f"explain_errors wraps functions, and got {shown}; decorate its forward, or use `with`")
         if any(is_one(function) for is_one in _LATER):
             raise TypeError(f"explain_errors does not wrap {function.__name__}, which runs later; use `with` inside it")
-
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return function(*args, **kwargs)
-
-        return cast("Function", wrapped)
+        return super().__call__(function)
 
 
 _LATER = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 
 
 @overload
-def explain_errors() -> Explained: ...
+def explain_errors() -> _Explained: ...
 
 
 @overload
 def explain_errors(function: Function) -> Function: ...
 
 
-def explain_errors(function: Function | None = None) -> Explained | Function:
-    """Adds a note (PEP 678) to an exception from packing, from unpacking, or from an RNN that is given a packed batch.
+def explain_errors(function: Function | None = None) -> _Explained | Function:
+    """Adds a note (PEP 678) to an exception from packing, from unpacking, or from an RNN that gets a packed batch.
 
-    The note says what was passed, drawn as text if it is small, and, if the museum knows the error, why it happens and
-    what to do: by the rules of `pv.explain`, which read the message, the traceback and what was passed. Other errors
-    get a note only if the museum is sure of them. Nothing else changes: the same exception propagates, with the same
-    traceback. As long as nothing is raised, this costs nothing.
+    The note shows what was passed, and draws the batch as text if it is small. If the error museum knows the error, the
+    note says why it happens and what to do. It applies the rules of `pv.explain` to the message, the traceback and what
+    was passed. Other errors get a note only if the museum is sure of them. Nothing else changes: the same exception
+    propagates, with the same traceback. As long as nothing is raised, this costs nothing.
 
     Use it around some code, or as a decorator of a function:
 
@@ -117,11 +110,11 @@ def explain_errors(function: Function | None = None) -> Explained | Function:
 
         pv.explain_errors().install()  # for all that follows; .uninstall() undoes it
 
-    An error that was raised while another was handled, or from another, is explained by that one. A call that nothing
-    uses does nothing, and warns.
+    If an error was raised from another one, or while that one was handled, the other one is explained, too. A call that
+    nothing uses does nothing, and warns.
 
     Args:
-        function: what it decorates; `@pv.explain_errors()` does the same.
+        function: the function to decorate. `@pv.explain_errors()` does the same.
 
     Examples:
         >>> import packviz as pv, torch
@@ -132,20 +125,20 @@ def explain_errors(function: Function | None = None) -> Explained | Function:
         ...     "enforce_sorted=False" in error.__notes__[0]
         True
     """
-    made = Explained()
+    made = _Explained()
     return made if function is None else made(function)
 
 
-_undo: list[Callable[[], None]] = []  # takes the hooks of `install` away again; empty if it is not installed
+_undo: list[Callable[[], None]] = []  # removes the hooks of `install`; empty if it was not called
 
 
 def _replace(owner: Any, name: str, error_of: Callable[..., BaseException | None]) -> None:
-    """Puts a hook in the place of one of Python's own for errors that nothing catches."""
+    """Replaces one of Python's hooks for uncaught errors."""
     own, before = name in vars(owner), getattr(owner, name)
 
     @functools.wraps(before)
     def hook(*args: Any, **kwargs: Any) -> Any:
-        if _undo:  # if another hook was put around this one, it stays there after uninstall
+        if _undo:  # a hook that another one wraps stays in place after uninstall, and must do nothing
             with suppress(Exception):
                 _try_to_explain(error_of(*args, **kwargs))
         return before(*args, **kwargs)
@@ -160,23 +153,23 @@ def _replace(owner: Any, name: str, error_of: Callable[..., BaseException | None
 
 def _try_to_explain(error: BaseException | None) -> None:
     if isinstance(error, Exception):
-        with suppress(Exception):  # whatever is wrong with the explanation, the error itself must come through
+        with suppress(Exception):  # a failed explanation must not hide the error itself
             _explain(error)
 
 
 def _explain(error: Exception) -> None:
-    """Adds the note to an error: about itself, or about one that it was raised from or while handling."""
+    """Adds the note to an error, about itself or about one that came before it."""
     found: list[tuple[Exception, str]] = []
     for one, is_shown in _chain(error):
         if noted := next((str(n) for n in getattr(one, "__notes__", ()) if str(n).startswith(_SIGN)), ""):
-            if not is_shown:  # an inner one has been here, and Python does not show its note
+            if not is_shown:  # an inner error has this note, and Python does not show it
                 error.add_note(noted)
             return
         if note := _note(one):
             found.append((one, note))
     if not found:
         return
-    one, note = max(found, key=lambda each: "\n  passed: " in each[1])  # the first that knows what was passed
+    one, note = max(found, key=lambda each: "\n  passed: " in each[1])  # the first note that shows what was passed
     if one is not error:
         head, _, rest = note.partition("\n")
         first = format_exception_only(one)[0].partition(": ")[2].partition("\n")[0]
@@ -185,28 +178,26 @@ def _explain(error: Exception) -> None:
 
 
 def _chain(error: Exception) -> Iterator[tuple[Exception, bool]]:
-    """The error, those in it if it is a group, and those before it; and whether Python shows each."""
+    """Yields the error, those in it if it is a group, and those before it, each with whether Python shows it."""
     left: list[tuple[BaseException | None, bool]] = [(error, True)]
     seen: set[int] = set()
     while left:
         one, is_shown = left.pop(0)
-        if one is None or id(one) in seen:
+        if not isinstance(one, Exception) or id(one) in seen:
             continue
         seen.add(id(one))
-        if isinstance(one, Exception):
-            yield one, is_shown
-        left += [(inner, is_shown) for inner in getattr(one, "exceptions", ()) if isinstance(inner, BaseException)]
+        yield one, is_shown
+        left += [(inner, is_shown) for inner in getattr(one, "exceptions", ())]
         left.append((one.__cause__, is_shown))
         left.append((one.__context__, is_shown and one.__cause__ is None and not one.__suppress_context__))
 
 
-@dataclass(frozen=True)
-class _Passed:
-    """What a failing call was given.
+class _Passed(NamedTuple):
+    """The arguments of a failing call.
 
     Attributes:
-        call: the call, with its arguments.
-        drawn: a drawing of the batch, and what does not fit.
+        call: the call with its arguments.
+        drawn: a drawing of the batch, or what does not fit.
         packed: whether the call is about packing.
     """
 
@@ -216,10 +207,10 @@ class _Passed:
 
 
 def _note(error: Exception) -> str:
-    """Returns what to say of an error; empty if it has nothing to do with packing."""
+    """Returns the note for an error; empty if the error has nothing to do with packing."""
     frames = list(walk_tb(error.__traceback__))
     if not frames:
-        return ""  # it was made, and never raised
+        return ""  # the error was made, and never raised
     passed = next((one for frame, _ in reversed(frames) if (one := _call(frame))), None) or _on_line(*frames[-1])
     shown = f"passed: {passed.call or 'a PackedSequence'}\n{passed.drawn}" * bool(passed.call or passed.packed)
     found = museum.match(museum.text_of(error) + shown)
@@ -241,48 +232,54 @@ def _on_line(frame: FrameType, number: int) -> _Passed:
     return _Passed() if packed is None else _with_packed(packed)
 
 
+_PACKING_MODULES = ("torch.nn.utils.rnn", "packviz.ops.packing")
+_PACKING = ("pack_padded_sequence", "pack_sequence", "pad_packed_sequence")
+
+
 def _call(frame: FrameType) -> _Passed | None:
     """Returns what was passed, if this frame is a call of packing, unpacking or an RNN."""
+    given, code = frame.f_locals, frame.f_code
+    packs = frame.f_globals.get("__name__") in _PACKING_MODULES
     try:
-        return _read(frame)
-    except Exception:
-        packs = frame.f_globals.get("__name__") in _PACKING_MODULES
-        return _Passed(f"{frame.f_code.co_name}, with arguments that cannot be shown", packed=packs)
-
-
-_PACKING_MODULES = ("torch.nn.utils.rnn", "packviz.ops.packing")
-
-
-def _read(frame: FrameType) -> _Passed | None:
-    given, name = frame.f_locals, frame.f_code.co_name
-    if name == "forward" and any(kind.__name__ == "RNNBase" for kind in type(given.get("self")).__mro__):
-        return _running(given, frame.f_back)
-    if frame.f_globals.get("__name__") not in _PACKING_MODULES:
+        if code.co_name == "forward" and any(kind.__name__ == "RNNBase" for kind in type(given.get("self")).__mro__):
+            return _running(given, frame.f_back)
+        if packs and code.co_name in _PACKING:
+            return _packing(code.co_name, {name: given[name] for name in code.co_varnames[: code.co_argcount]}, given)
         return None
-    if name == "pack_padded_sequence":
-        return _packing(given)
-    if name == "pack_sequence":
-        call = f"pack_sequence({_shown(given['sequences'])}, enforce_sorted={given['enforce_sorted']})"
-        return _Passed(call, packed=True)
-    if name == "pad_packed_sequence":
-        total = given.get("total_length")
-        more = "" if total is None else f", total_length={total}"
-        return _with_packed(given["sequence"], f"pad_packed_sequence({_shown(given['sequence'])}{more})")
-    return None
+    except Exception:
+        return _Passed(f"{code.co_name}, with arguments that cannot be shown", packed=packs)
+
+
+def _packing(function: str, arguments: dict[str, Any], given: dict[str, Any]) -> _Passed:
+    """Returns a call of packing or unpacking, with the lengths as the caller gave them, and a drawing of the batch."""
+    lengths: Any = arguments.get("lengths")
+    order = given.get("sorted_indices")
+    if order is not None and lengths is not None:  # torch has sorted them
+        lengths = lengths.scatter(-1, order.to(lengths.device), lengths)
+    readable = getattr(getattr(lengths, "device", None), "type", "cpu") == "cpu"
+    if readable and hasattr(lengths, "tolist"):
+        lengths = lengths.tolist()
+    (_, x), *others = arguments.items()
+    numbers = shorten(repr(lengths), 80, placeholder=" …") if readable else _shown(lengths)
+    shown = [f"{name}={numbers if name == 'lengths' else value}" for name, value in others]
+    call, shape = f"{function}({', '.join([_shown(x), *shown])})", tuple(getattr(x, "shape", ()))
+    if function == "pad_packed_sequence":
+        return _with_packed(x, call)
+    batch = (shape, lengths, bool(arguments.get("batch_first")))
+    drawn = "lengths" in arguments and readable and len(shape) > 1
+    return _Passed(call, _drawn(Layout.from_padded, *batch) if drawn else "", packed=True)
 
 
 def _with_packed(packed: Any, call: str = "") -> _Passed:
     """Returns a call with what is, or should be, a packed sequence."""
-    try:
-        return _Passed(call, _drawn(Layout.from_packed(packed)) if _is_packed(packed) else "", packed=True)
-    except ValueError as error:
-        return _Passed(call, f"{error}.", packed=True)
+    return _Passed(call, _drawn(Layout.from_packed, packed) if _is_packed(packed) else "", packed=True)
 
 
 def _running(given: dict[str, Any], caller: FrameType | None) -> _Passed:
+    """Returns a call of an RNN."""
     rnn: Any = given["self"]
     x: Any = given.get("orig_input", given.get("input"))
-    # The frame's own hx is torch's, where there was none; the caller's arguments are what was passed.
+    # torch replaces a missing hx in its own frame, so the caller's arguments tell whether one was passed.
     called = caller.f_locals if caller and caller.f_globals.get("__name__") == "torch.nn.modules.module" else {}
     args = called.get("args", ())
     hx = args[1] if len(args) > 1 else called.get("kwargs", {}).get("hx")
@@ -292,41 +289,18 @@ def _running(given: dict[str, Any], caller: FrameType | None) -> _Passed:
     wanted = (rnn.num_layers * (1 + rnn.bidirectional), int(x.batch_sizes[0]))
     for state in hx if isinstance(hx, tuple) else (hx,):
         shape = tuple(getattr(state, "shape", ()))
-        if len(shape) == 3 and shape[:2] != wanted:  # torch may say something else
+        if len(shape) == 3 and shape[:2] != wanted:  # torch's own message may say something else
             call += f"; expected hidden size {(*wanted, shape[2])}, got {shape}"
             break
     return _with_packed(x, call)
 
 
-def _packing(given: dict[str, Any]) -> _Passed:
-    x, lengths, batch_first = given["input"], given["lengths"], bool(given.get("batch_first"))
-    order = given.get("sorted_indices")
-    if order is not None:  # torch has sorted them; back to the caller's order
-        lengths = lengths.scatter(-1, order.to(lengths.device), lengths)
-    readable = getattr(getattr(lengths, "device", None), "type", "cpu") == "cpu"
-    if readable and hasattr(lengths, "tolist"):
-        lengths = lengths.tolist()
-    numbers = shorten(repr(lengths), 80, placeholder=" …") if readable else _shown(lengths)
-    call = (
-        f"pack_padded_sequence({_shown(x)}, lengths={numbers}, batch_first={batch_first},"
-        f" enforce_sorted={given.get('enforce_sorted')})"
-    )
-    shape = tuple(getattr(x, "shape", ()))
-    drawn = _drawn_padded(shape, lengths, batch_first) if readable and len(shape) > 1 else ""
-    return _Passed(call, drawn, packed=True)
-
-
-def _drawn_padded(shape: tuple[int, ...], lengths: Any, batch_first: bool) -> str:
+def _drawn(make: Callable[..., Layout], *given: Any) -> str:
+    """Returns a drawing of a batch, or what does not fit."""
     try:
-        return _drawn(Layout.from_padded(shape, lengths, batch_first))
+        layout = make(*given)
     except ValueError as error:
-        with suppress(ValueError):
-            other = _drawn(Layout.from_padded(shape, lengths, not batch_first))
-            return f"{error}\nwith batch_first={not batch_first}:\n{other}"
         return f"{error}."
-
-
-def _drawn(layout: Layout) -> str:
     return text.describe(layout) if text.is_few(layout) else text.summary(layout)
 
 
@@ -335,7 +309,7 @@ def _is_packed(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """An argument, by its kind and its shape."""
+    """Returns the text of an argument: its kind and its shape."""
     if _is_packed(value):
         return f"a PackedSequence with data of shape {tuple(value.data.shape)}"
     if isinstance(value, (list, tuple)):

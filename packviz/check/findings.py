@@ -1,4 +1,4 @@
-"""Findings: what a check has to say of a model or a batch, one by one, as text and as a picture. Pure."""
+"""The findings of a check of a model or a batch, as text and as a picture. This module does not need torch."""
 
 from __future__ import annotations
 
@@ -15,26 +15,24 @@ from packviz.draw.sheet import CHAR, Sheet, stack
 from packviz.draw.text import count
 
 LEVELS = {"error": "✗", "warning": "!", "info": "i"}
-"""The levels, gravest first, with the mark that each has beside its word."""
+"""The levels, gravest first, with the mark of each."""
 
 UNDECIDED = "undecided"
 """The rule of a finding that something could not be judged."""
 
-_COLUMNS = 110  # of a line of text
-
 
 @dataclass(frozen=True, repr=False)
 class Finding(HasText):
-    """One thing that a check found.
+    """One result of a check.
 
     Attributes:
         level: `"error"` (it breaks, or is wrong), `"warning"` (it may be), or `"info"` (good to know).
-        rule: a short name of what was looked for, the same for every finding of its kind.
-        message: what was found.
-        where: the place: a line of the reader's code, or an entry of their data. Empty if there is none.
-        fix: what to do about it; code in it can be pasted. Empty if there is nothing to do.
-        indices: the rows of the batch that it is about, so that `lengths[i]` and row `i` of `x` can be looked at; empty
-            if it is about the batch as a whole.
+        rule: a short name, the same for every finding of its kind.
+        message: the result.
+        where: a line of the reader's code, or an entry of their data. Empty if there is none.
+        fix: the remedy; code in it can be pasted. Empty if there is nothing to do.
+        indices: the rows of the batch that it is about, for a look at `lengths[i]` and row `i` of `x`; empty if it is
+            about the batch as a whole.
     """
 
     level: str
@@ -49,32 +47,29 @@ class Finding(HasText):
 
     @property
     def headline(self) -> str:
-        """Mark, level and rule: `✗ error: returned`."""
+        """The mark, the level and the rule, such as `✗ error: returned`."""
         return f"{LEVELS[self.level]} {self.level}: {self.rule}"
 
     def to_text(self) -> str:
-        """The finding in words."""
+        """Returns the finding as text."""
         return "\n".join([self.headline, *(f"    {line}" for line in self.details())])
 
     def details(self) -> list[str]:
-        """Everything but the headline, in lines of at most 106 characters."""
-        parts = self.message.splitlines()
-        whole = re.sub(r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix)  # can be pasted
-        parts += [f"{name}: {text}" for name, text in (("where", self.where), ("fix", whole)) if text]
-        lines = [
-            line
-            for one in parts  # a path keeps its hyphens
-            for line in wrap(one, _COLUMNS - 4, subsequent_indent="  ", break_on_hyphens=not one.startswith("where: "))
-        ]
-        return [line.replace("\xa0", " ") for line in lines]
+        """Returns everything but the headline, in lines of at most 106 characters."""
+        whole = re.sub(r"[\w.]+ = \S+", lambda code: code[0].replace(" ", "\xa0"), self.fix)  # so that it can be pasted
+        parts = [f"{name}: {text}" for name, text in (("where", self.where), ("fix", whole)) if text]
+        # A path keeps its hyphens.
+        lines = [wrap(one, 106, subsequent_indent="  ", break_on_hyphens=not one.startswith("where: "))
+                 for one in [*self.message.splitlines(), *parts]]  # fmt: skip
+        return [line.replace("\xa0", " ") for some in lines for line in some]
 
 
 @dataclass(frozen=True, repr=False)
 class Findings(Drawing, Sequence[Finding]):
-    """What a check found: a sequence of findings, the gravest first, otherwise in the order in which they came.
+    """A sequence of findings, the gravest first, and those of one level in the order in which they were found.
 
     Attributes:
-        title: what was checked.
+        title: the name of the model or the batch.
         found: the findings.
     """
 
@@ -93,17 +88,17 @@ class Findings(Drawing, Sequence[Finding]):
 
     @property
     def ok(self) -> bool:
-        """Whether there is no error, and nothing is undecided."""
+        """True if there is no error, and nothing is undecided."""
         return not self.of("error") and not self.undecided
 
     @property
     def clean(self) -> bool:
-        """Whether nothing at all was found."""
+        """True if there is no finding at all."""
         return not self.found
 
     @property
     def undecided(self) -> bool:
-        """Whether something could not be judged."""
+        """True if something could not be judged."""
         return UNDECIDED in self.rules
 
     @property
@@ -112,12 +107,12 @@ class Findings(Drawing, Sequence[Finding]):
         return [one.rule for one in self.found]
 
     def of(self, level: str) -> tuple[Finding, ...]:
-        """The findings of one level."""
+        """Returns the findings of one level."""
         return tuple(one for one in self.found if one.level == level)
 
     @property
     def headline(self) -> str:
-        """What was checked, and how much was found: `✗ Network: 1 error, 2 warnings`."""
+        """The title and the number of findings, such as `✗ Network: 1 error, 2 warnings`."""
         counts = [(len(self.of(level)), level) for level in LEVELS]
         parts = [f"{n} info" if level == "info" else count(n, level) for n, level in counts if n]
         mark = next((LEVELS[level] for level in ("error", "warning") if self.of(level)), "✓")
@@ -126,15 +121,15 @@ class Findings(Drawing, Sequence[Finding]):
         return f"{mark} {self.title}: {', '.join(parts) or 'nothing found'}"
 
     def to_text(self) -> str:
-        """Every finding in words."""
+        """Returns the headline and every finding as text."""
         return "\n".join([self.headline, *(one.to_text() for one in self.found)])
 
     def sheet(self, theme: str) -> Sheet:
-        """The findings under their headline, each with its mark."""
+        """Draws the findings under their headline, each with its mark."""
         return stack(self.headline, self.pictures(theme), theme)
 
     def pictures(self, theme: str) -> list[Sheet]:
-        """What stands under the headline: the list of findings, if there are any."""
+        """Draws the list of findings, if there are any."""
         sheet, y = Sheet(theme, "\n".join(one.to_text() for one in self.found)), 2.0
         inks = {"error": sheet.colours.wrong, "warning": "", "info": sheet.colours.muted}
         for one in self.found:

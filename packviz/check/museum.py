@@ -1,6 +1,6 @@
-"""The exhibits of the error museum: what people meet with packed sequences, why it happens, and what to do.
+"""The exhibits of the error museum: mistakes with packed sequences, why they happen, and how to fix them.
 
-The texts are in museum.toml. Notebook 15 (or 14) makes nearly each mistake happen, `explain` finds the exhibit of an
+The texts are in museum.toml. Notebooks 15 and 14 make nearly every mistake happen, `explain` finds the exhibit of an
 error text, and `explain_errors` adds it to an exception.
 """
 
@@ -22,6 +22,7 @@ from typing import Any
 
 from packviz.core.has_text import HasText
 from packviz.core.quiet import quiet
+from packviz.core.validation import one_of
 from packviz.draw.table import Table, Tabled
 from packviz.draw.text import count
 
@@ -29,24 +30,24 @@ SECTIONS = {
     "silent": "no error, and a wrong answer",
     "error": "an error that does not say why",
     "surprise": "no bug, but a surprise",
-}  # the parts of the museum, in the order of the walk
-NOTHING = "nothing"  # what torch says where it should say something
-TORCH = "2.13"  # the version that the texts are from
+}  # in the order of the page
+NOTHING = "nothing"  # stands for a message if there is no error
+TORCH = "2.13"  # the version that gave the messages
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """What an error text has if it comes from a mistake.
+    """A rule that recognises the error text of a mistake.
 
-    All are regular expressions, in which case does not matter. They are searched in the message with its traceback.
+    The patterns are regular expressions that ignore case. They are searched in the message with its traceback.
 
     Attributes:
-        text: what the message says. If it has groups named `less` and `more`, `less` < `more` < 2 · `less`: two widths
-            of the same batch, where a large ratio speaks of something else.
-        near: what the message or the traceback has, too.
-        unless: what neither has.
-        unsure: other mistakes give this text, too. If the message comes with other lines, they must be about an RNN,
-            packing, or replicas.
+        text: matches the message. If it has groups named `less` and `more`, these must be two widths of the same batch,
+            `less` < `more` < 2 · `less`, because a larger ratio has another cause.
+        near: matches the message or the traceback, too.
+        unless: matches neither of them.
+        unsure: whether other mistakes give this text, too. If other lines come with the message, they must then be
+            about an RNN, packing, or replicas.
     """
 
     text: str
@@ -55,7 +56,7 @@ class _Rule:
     unsure: bool = False
 
     def fits(self, text: str) -> bool:
-        """Returns whether an error text, with or without its traceback, has all this."""
+        """Returns whether the rule fits an error text, with or without its traceback."""
         has = partial(re.search, string=text, flags=re.IGNORECASE)
         if not (found := has(self.text)) or not has(self.near) or (self.unless and has(self.unless)):
             return False
@@ -73,16 +74,16 @@ class Exhibit(Tabled):
     """One mistake, or one surprise.
 
     Attributes:
-        name: of the mistake.
+        name: the name of the mistake.
         section: one of `SECTIONS`.
-        why: what happens.
-        fix: what to do.
-        says: what torch says, in the order in which the notebook tries it: the type and the first line of the text.
-        met: other texts of the same cause, with where they were met: another device, function or version.
-        asked: where people asked, as links.
-        words: what people say of it, where there is no text to search for.
-        rules: by which it is told from an error text.
-        notebook: the number of the one that shows it; empty if none does.
+        why: the reason for the mistake.
+        fix: the remedy.
+        says: torch's messages, in the order in which the notebook tries the mistake: the type and the first line.
+        met: other messages with the same cause, each after the device, function or version that gave it.
+        asked: links to questions and issues.
+        words: words that people use for it, if there is no message to search for.
+        rules: the rules that recognise its messages.
+        notebook: the number of the notebook that shows it; empty if none does.
     """
 
     name: str
@@ -98,22 +99,22 @@ class Exhibit(Tabled):
 
     @property
     def number(self) -> int:
-        """Its place in the walk of its notebook, from 1."""
+        """The number of the exhibit in its notebook, from 1."""
         return 1 + [one for one in EXHIBITS if one.notebook == self.notebook].index(self)
 
     @property
     def place(self) -> str:
-        """Where it is shown."""
+        """The exhibit's number and notebook in words."""
         return f"exhibit {self.number} of notebook {self.notebook}" if self.notebook else "shown in no notebook"
 
     @property
     def heading(self) -> str:
-        """Its name, behind its number where a notebook shows it."""
+        """The name, after the number if a notebook shows the exhibit."""
         return f"{self.number}. {self.name}" if self.notebook else self.name
 
     @property
     def texts(self) -> list[str]:
-        """The error texts that it stands for."""
+        """All recorded messages."""
         return [text for text in [*self.says, *(text for _, text in self.met)] if text != NOTHING]
 
     def to_text(self) -> str:
@@ -154,15 +155,15 @@ Attempt = Callable[..., Any]
 
 @contextmanager
 def exhibit(name: str) -> Iterator[Attempt]:
-    """Lets a mistake happen, and prints the exhibit's card, without its name, with what torch says now.
+    """Runs code that makes a mistake, and prints the exhibit's card without its name, with the messages of this run.
 
-    An error inside does not go further: it is what was to be shown. Only a failed assertion does.
+    Catches every error, because errors are what the exhibit shows, except a failed assertion.
 
     Args:
-        name: of the exhibit.
+        name: the name of the exhibit.
 
     Yields:
-        A function that tries one call and catches its error, for an exhibit with several calls (see `Attempt`).
+        A function that makes one call and catches its error, for an exhibit with several calls (see `Attempt`).
 
     Raises:
         ValueError: there is no such exhibit.
@@ -193,8 +194,8 @@ class Matches(HasText, Sequence[Exhibit]):
     """The exhibits that `explain` found, the best first.
 
     Attributes:
-        exhibits: what was found; empty if nothing is close.
-        doubt: why the first one may be wrong; empty if it is sure.
+        exhibits: the exhibits; empty if nothing is close.
+        doubt: the reason why the first one may be wrong; empty if it is sure.
     """
 
     exhibits: tuple[Exhibit, ...] = ()
@@ -208,12 +209,12 @@ class Matches(HasText, Sequence[Exhibit]):
 
     @property
     def sure(self) -> bool:
-        """Whether this is a known error text that no other mistake is known to give."""
+        """True if this is the error text of one known mistake and of no other."""
         return bool(self.exhibits) and not self.doubt
 
     @property
     def summary(self) -> str:
-        """The best match, and how sure it is, in a line."""
+        """A line about the best match and how sure it is."""
         if not self.exhibits:
             return "Nothing close."
         more = f", or {count(len(self) - 1, 'other')}" if len(self) > 1 else ""
@@ -221,11 +222,11 @@ class Matches(HasText, Sequence[Exhibit]):
         return f"Sure: {found}" if self.sure else f"Not sure, perhaps: {found} {self.doubt}"
 
     def to_text(self) -> str:
-        """The summary, then of each what torch says, why, and the fix."""
+        """Returns the summary, and the message, the reason and the fix of each exhibit."""
         return "\n\n".join([self.summary, *(one.to_text() for one in self)])
 
     def to_html(self) -> str:
-        """The same as HTML: a table for each."""
+        """Returns the same as HTML, with a table for each exhibit."""
         return f'<div class="packviz-table">{self.summary}</div>' + "".join(one.to_html() for one in self)
 
     _repr_html_ = to_html
@@ -236,18 +237,18 @@ def explain(text: str | BaseException) -> Matches:
 
         pv.explain("RuntimeError: 'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor")
 
-    It knows the error texts of some forty mistakes, those of the error museum (notebook 15), and says how sure it is,
-    because several mistakes may share a text. With the traceback it knows more: the same text may come from an
-    embedding or from packing. It also finds mistakes without an error, by words such as "h_n order". To explain errors
-    as they are raised, with what was passed, use `pv.explain_errors`.
+    `explain` knows the error texts of some forty mistakes, those of the error museum (notebook 15), and says how sure
+    it is, because several mistakes may share a text. Paste the traceback, too, because the same text may come from an
+    embedding or from packing. `explain` also finds mistakes without an error by words, such as "h_n order". To explain
+    errors when they are raised, together with what was passed, use `pv.explain_errors`.
 
     Args:
         text: the error text with or without its traceback, the exception itself, or some words.
 
     Returns:
-        The mistakes, the best match first. `.sure` is whether the text is that of one mistake and of nothing else that
-        is known, and `.doubt` why it is not. It is empty if nothing is close. A notebook shows why each happens and
-        what to do; `print` writes it.
+        The mistakes, the best match first, or none if nothing is close. `.sure` is True if only one known mistake gives
+        this text; otherwise, `.doubt` says why not. A notebook shows why each mistake happens and what to do, and
+        `print` writes it.
 
     Raises:
         TypeError: `text` is neither a string nor an exception.
@@ -262,13 +263,13 @@ def explain(text: str | BaseException) -> Matches:
         text = text_of(text)
     if not isinstance(text, str):
         raise TypeError(f"text is a {type(text).__name__}; give the error text, or some words, as a string")
-    text = _COLOUR.sub("", text)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)  # without colours
     found = match(text)
     return found if found or _IS_ERROR.search(text) else _by_words(text)
 
 
 def match(text: str) -> Matches:
-    """Returns the exhibits whose rules an error text fits: those that are sure, or else the others."""
+    """Returns the exhibits with a rule that fits an error text: those that are sure, or else the others."""
     fitting = [(one, rule.unsure) for one in EXHIBITS for rule in one.rules if rule.fits(text)]
     sure = dict.fromkeys(one for one, unsure in fitting if not unsure)
     found = tuple(sure or dict.fromkeys(one for one, _ in fitting))
@@ -281,9 +282,9 @@ def text_of(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The type of an exception and the first line of its text; without the numbers that torch gives to ragged sizes.
+    """Returns the type and the first line of an exception, without torch's numbers for ragged sizes.
 
-    They count the jagged tensors that were made before.
+    These numbers count the jagged tensors that were made before.
     """
     lines = str(error).splitlines() or [""]
     return re.sub(r"\bj\d+\b", "j…", f"{type(error).__name__}: {lines[0]}".rstrip(": "))
@@ -295,11 +296,10 @@ _IS_ERROR = re.compile(
     re.IGNORECASE,
 )
 _IDLE = " and are can does for from got how not the this two what why "
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def _by_words(text: str) -> Matches:
-    """Returns the exhibits that have the words of a text, which count by how rare they are in the museum."""
+    """Returns the exhibits with the words of a text. A word counts more if it is rare in the museum."""
     titles = {one: _words(f"{one.name} {one.words}") for one in EXHIBITS}
     bodies = {one: _words(" ".join([one.why, one.fix, *one.texts])) for one in EXHIBITS}
     often = {**Counter(chain(*bodies.values())), **Counter(chain(*titles.values()))}
@@ -311,7 +311,7 @@ def _by_words(text: str) -> Matches:
 
 
 def _words(text: str) -> frozenset[str]:
-    """Returns the words of a text that say something, without a plural's s."""
+    """Returns the meaningful words of a text, without a plural's s."""
     words = re.findall(r"[a-z_]{3,}", text.lower())
     return frozenset(word.rstrip("s") for word in words if f" {word} " not in _IDLE)
 
@@ -323,9 +323,7 @@ def named(name: str) -> Exhibit:
         ValueError: there is none.
     """
     found = {one.name: one for one in EXHIBITS}
-    if name not in found:
-        raise ValueError(f"there is no exhibit {name!r}; there are {', '.join(map(repr, found))}")
-    return found[name]
+    return found[one_of("name", name, found)]
 
 
 def _read() -> Iterator[Exhibit]:

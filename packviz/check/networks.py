@@ -1,13 +1,15 @@
-"""Small networks around an LSTM, written as a user would write them: what a compiler is given.
+"""Small example networks around an LSTM, written as users write them.
 
-`GUIDE` follows the LSTM page of a guide to a compiler with fixed shapes (PyTorch Neuron, Inf1): four networks that it
-takes, two that it refuses. The taggers are for compilers of other kinds.
+`GUIDE` follows the LSTM page of a guide to a compiler with fixed shapes (PyTorch Neuron, Inf1): the compiler accepts
+the first four networks and refuses the last two. `TAGGERS` are for torch's own compilers.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
+from functools import partial
 from textwrap import dedent
 from typing import Any
 
@@ -21,16 +23,16 @@ Three = tuple[Tensor, Tensor, Tensor]
 
 
 class Network(nn.Module):
-    """One LSTM, time first: `x` is `(T, B, 3)`. What differs between networks is `forward`."""
+    """A time-first LSTM with a layer before and one after it, for `x` of shape `(T, B, 3)`. Networks add `forward`."""
 
     def __init__(self) -> None:
         """Draws the weights."""
         super().__init__()
-        self.lstm = nn.LSTM(input_size=3, hidden_size=7)
+        self.before, self.lstm, self.after = nn.Linear(3, 3), nn.LSTM(3, 7), nn.Linear(7, 2)
 
 
 class FixedLength(Network):
-    """Nothing is packed: the LSTM runs over all time steps, padding too."""
+    """An LSTM over all time steps, including the padding, without packing."""
 
     def forward(self, x: Tensor) -> Three:
         output, (h_n, c_n) = self.lstm(x)
@@ -38,7 +40,7 @@ class FixedLength(Network):
 
 
 class Sorted(Network):
-    """Packed in, padded out; the batch comes longest first."""
+    """An LSTM over a packed batch that is sorted by length, with the result padded."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=True)
@@ -48,7 +50,7 @@ class Sorted(Network):
 
 
 class Unsorted(Network):
-    """Packed in, padded out; the batch comes in any order, and torch sorts it."""
+    """An LSTM over a packed batch in any order, which torch sorts, with the result padded."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
@@ -58,7 +60,7 @@ class Unsorted(Network):
 
 
 class FinalStates(Network):
-    """Packed in; only the final states go out."""
+    """An LSTM over a packed batch, of which only the final states are returned."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         packed = pack_padded_sequence(x, lengths)
@@ -67,7 +69,7 @@ class FinalStates(Network):
 
 
 class Returned(Network):
-    """The data of a PackedSequence go out."""
+    """A network that returns the data of a `PackedSequence`."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Three:
         packed = pack_padded_sequence(x, lengths)
@@ -76,7 +78,7 @@ class Returned(Network):
 
 
 class UsedByMax(Network):
-    """The data of a PackedSequence go into an operator that is no RNN."""
+    """A network that passes the data of a `PackedSequence` to an operator that is not an RNN."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(x, lengths)
@@ -84,18 +86,8 @@ class UsedByMax(Network):
         return torch.max(result.data)
 
 
-class FullWidth(Network):
-    """Sorted, padded to all time steps: the size of no tensor depends on the lengths."""
-
-    def forward(self, x: Tensor, lengths: Tensor) -> Three:
-        packed = pack_padded_sequence(x, lengths, enforce_sorted=True)
-        result, (h_n, c_n) = self.lstm(packed)
-        output, _ = pad_packed_sequence(result, total_length=x.size(0))
-        return output, h_n, c_n
-
-
 class MaxOfPadded(Network):
-    """Padded, and the padding masked before the maximum, where zero may be the largest value."""
+    """A maximum over padded outputs, with the padding masked, because zero may be the largest value."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(x, lengths)
@@ -106,91 +98,11 @@ class MaxOfPadded(Network):
 
 
 GUIDE = (FixedLength, Sorted, Unsorted, FinalStates, Returned, UsedByMax)
-"""The networks of the guide: four that it supports, then two that it does not."""
+"""The networks of the guide: four that its compiler accepts, then two that it refuses."""
 
 
-class Tagger(nn.Module):
-    """Layers before and after an LSTM, which a compiler can take even if it leaves out the LSTM."""
-
-    def __init__(self) -> None:
-        """Draws the weights."""
-        super().__init__()
-        self.before = nn.Linear(3, 3)
-        self.lstm: nn.Module = nn.LSTM(3, 7)
-        self.after = nn.Linear(7, 2)
-
-
-class _PaddedTagger(Tagger):
-    """Never packs."""
-
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        x = torch.tanh(self.before(x))
-        output, _ = self.lstm(x)
-        return torch.tanh(self.after(torch.relu(output)))
-
-
-class PackedTagger(Tagger):
-    """Packs, and pads again before the next layer."""
-
-    full_width = True
-    pack: Any = staticmethod(pack_padded_sequence)
-
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        x = torch.tanh(self.before(x))
-        packed = self.pack(x, lengths, enforce_sorted=False)
-        result, _ = self.lstm(packed)
-        output, _ = pad_packed_sequence(result, total_length=x.size(0) if self.full_width else None)
-        return torch.tanh(self.after(torch.relu(output)))
-
-
-class _NarrowTagger(PackedTagger):
-    """Packs, and pads again without `total_length`: to the longest sequence of the batch."""
-
-    full_width = False
-
-
-class MaximumTagger(Tagger):
-    """Takes the maximum over time, where the padding is −inf. All outputs are negative: 0 would be the largest."""
-
-    def __init__(self) -> None:
-        """Draws the weights, and makes every output of the LSTM negative."""
-        super().__init__()
-        with torch.no_grad():
-            self.lstm.get_parameter("bias_hh_l0")[14:21] = -9  # of the cell input
-
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        x = torch.tanh(self.before(x))
-        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
-        result, _ = self.lstm(packed)
-        output, _ = pad_packed_sequence(result, padding_value=float("-inf"), total_length=x.size(0))
-        return torch.tanh(self.after(torch.relu(1 + output.amax(0))))
-
-
-class _MaskedMaximumTagger(MaximumTagger):
-    """The same, where the padding is masked by the lengths."""
-
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        x = torch.tanh(self.before(x))
-        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
-        result, _ = self.lstm(packed)
-        output, _ = pad_packed_sequence(result, total_length=x.size(0))
-        padding = torch.arange(x.size(0)).unsqueeze(1) >= lengths
-        output = output.masked_fill(padding.unsqueeze(2), float("-inf"))
-        return torch.tanh(self.after(torch.relu(1 + output.amax(0))))
-
-
-class _EscapedTagger(Tagger):
-    """Packs, and passes the data of the PackedSequence to the next layer."""
-
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        x = torch.tanh(self.before(x))
-        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
-        result, _ = self.lstm(packed)
-        return torch.tanh(self.after(torch.relu(result.data)))
-
-
-class ConditionalTagger(Tagger):
-    """Packs only where the lengths differ, to be fast."""
+class ConditionalTagger(Network):
+    """A tagger that packs only if the lengths differ, to be fast."""
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         x = torch.tanh(self.before(x))
@@ -203,72 +115,110 @@ class ConditionalTagger(Tagger):
         return torch.tanh(self.after(torch.relu(output)))
 
 
-class _PackDisabledTagger(PackedTagger):
-    """Hides `pack_padded_sequence` from `torch.compile`, and nothing else."""
+class _PaddedTagger(Network):
+    """A tagger that never packs."""
 
-    def __init__(self) -> None:
-        """Draws the weights."""
-        super().__init__()
-        self.pack = torch.compiler.disable(pack_padded_sequence)  # type: ignore[no-untyped-call]
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        x = torch.tanh(self.before(x))
+        output, _ = self.lstm(x)
+        return torch.tanh(self.after(torch.relu(output)))
 
 
-class _IslandTagger(Tagger):
-    """Hides pack, LSTM and pad together from `torch.compile`."""
+class _EscapedTagger(Network):
+    """A tagger that packs, and passes the data of the `PackedSequence` to the next layer."""
 
-    def __init__(self) -> None:
-        """Draws the weights."""
-        super().__init__()
-        self.run_packed = torch.compiler.disable(self._run_packed)  # type: ignore[no-untyped-call]
-
-    def _run_packed(self, x: Tensor, lengths: Tensor) -> Tensor:
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        x = torch.tanh(self.before(x))
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
         result, _ = self.lstm(packed)
-        output, _ = pad_packed_sequence(result, total_length=x.size(0))
-        return output
-
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        x = torch.tanh(self.before(x))
-        output = self.run_packed(x, lengths)
-        return torch.tanh(self.after(torch.relu(output)))
+        return torch.tanh(self.after(torch.relu(result.data)))
 
 
-class _OperatorTagger(Tagger):
-    """Packs, runs and pads within one custom operator."""
+class _PackedTagger(Network):
+    """A tagger that packs, and pads again before the next layer."""
 
-    def __init__(self) -> None:
-        """Draws the weights."""
+    def __init__(self, pack: Any = pack_padded_sequence, full_width: bool = True) -> None:
+        """Takes the function that packs, and whether to pad to all time steps or to the longest sequence."""
         super().__init__()
-        self.lstm = Ragged(nn.LSTM(3, 7))
+        self.pack, self.full_width = pack, full_width
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         x = torch.tanh(self.before(x))
-        output, _ = self.lstm(x, lengths, total_length=x.size(0))
+        packed = self.pack(x, lengths, enforce_sorted=False)
+        result, _ = self.lstm(packed)
+        output, _ = pad_packed_sequence(result, total_length=x.size(0) if self.full_width else None)
         return torch.tanh(self.after(torch.relu(output)))
 
 
-TAGGERS = {
+class _MaximumTagger(Network):
+    """A maximum over time of outputs that are all negative, so that a padding of 0 would be the largest."""
+
+    def __init__(self, masked: bool) -> None:
+        """Makes every output of the LSTM negative. The padding is −inf: by a mask, or by `pad_packed_sequence`."""
+        super().__init__()
+        self.masked = masked
+        with torch.no_grad():
+            self.lstm.get_parameter("bias_hh_l0")[14:21] = -9  # of the cell input
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        x = torch.tanh(self.before(x))
+        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        result, _ = self.lstm(packed)
+        value = 0.0 if self.masked else float("-inf")
+        output, _ = pad_packed_sequence(result, padding_value=value, total_length=x.size(0))
+        if self.masked:
+            padding = torch.arange(x.size(0)).unsqueeze(1) >= lengths
+            output = output.masked_fill(padding.unsqueeze(2), float("-inf"))
+        return torch.tanh(self.after(torch.relu(1 + output.amax(0))))
+
+
+class _WholeTagger(Network):
+    """A tagger that packs, runs and pads in one call, which a compiler keeps as it is or leaves out."""
+
+    def __init__(self, whole: Callable[[nn.LSTM], Any]) -> None:
+        """Takes the function that makes this call of the LSTM."""
+        super().__init__()
+        self.whole = whole(self.lstm)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        x = torch.tanh(self.before(x))
+        output, _ = self.whole(x, lengths, total_length=x.size(0))
+        return torch.tanh(self.after(torch.relu(output)))
+
+
+def _island(lstm: nn.LSTM) -> Any:
+    """Hides pack, LSTM and pad together from `torch.compile`."""
+
+    def run(x: Tensor, lengths: Tensor, total_length: int) -> Any:
+        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        return pad_packed_sequence(lstm(packed)[0], total_length=total_length)
+
+    return torch.compiler.disable(run)  # type: ignore[no-untyped-call]
+
+
+TAGGERS: dict[str, Callable[[], Network]] = {
     "padded": _PaddedTagger,
-    "packed, padded again": PackedTagger,
-    "… no total_length": _NarrowTagger,
-    "maximum, padded with −inf": MaximumTagger,
-    "maximum, masked": _MaskedMaximumTagger,
+    "packed, padded again": _PackedTagger,
+    "… no total_length": partial(_PackedTagger, full_width=False),
+    "maximum, padded with −inf": partial(_MaximumTagger, masked=False),
+    "maximum, masked": partial(_MaximumTagger, masked=True),
     "packed, escaped": _EscapedTagger,
     "packed if ragged": ConditionalTagger,
-    "only pack disabled": _PackDisabledTagger,
-    "disabled island": _IslandTagger,
-    "Ragged": _OperatorTagger,
+    "only pack disabled": lambda: _PackedTagger(torch.compiler.disable(pack_padded_sequence)),  # type: ignore[no-untyped-call]
+    "disabled island": partial(_WholeTagger, _island),
+    "Ragged": partial(_WholeTagger, Ragged),
 }
-"""The taggers by the name that a table gives them."""
+"""Makes each tagger, by the name that a table shows."""
 
 
 def source(network: type[nn.Module]) -> str:
-    """The code of a network's `forward`, without annotations, as one would type it."""
+    """Returns the code of a network's `forward`, without annotations."""
     code = dedent(inspect.getsource(network.forward))
     names = ", ".join(inspect.signature(network.forward).parameters)
     return re.sub(r"\Adef forward\([^\n]*:\n", f"def forward({names}):\n", code)
 
 
 def example(steps: int = 5, lengths: Any = (5, 3), seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Inputs for a network: `x` of shape `(steps, B, 3)`, and the lengths. Leaves torch's random numbers alone."""
+    """Returns inputs for a network, `x` of shape `(steps, B, 3)` and the lengths, from a generator of its own."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(steps, len(lengths), 3, generator=generator), torch.tensor(lengths)

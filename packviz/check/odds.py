@@ -1,9 +1,9 @@
-"""Where the sequences of a padded batch lie by its data, against where the lengths put them, judged by odds."""
+"""Compares where the sequences of a padded batch lie with where the lengths put them, and judges by odds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
@@ -21,24 +21,24 @@ from packviz.core.validation import require_dense
 from packviz.draw.text import count
 
 SURE = 0.1
-"""Whatever is less likely by chance than this is reported as a mistake. A larger value gives more than 1 % of false
-alarms on small batches of data that are sometimes zero: `tests/unit/check/test_odds.py` prints how many, for every kind
-of data."""
-
-_UNEVEN = "the padding is not constant"
+"""What is less likely by chance than this is reported as a mistake. A larger value gives more than 1 % of false alarms
+on small batches of data that are sometimes zero: `tests/unit/check/test_odds.py` prints how many, for every kind of
+data."""
 
 RARE = 0.1
-"""How likely it is that the padding holds this and that without a mistake."""
+"""The probability that the padding holds different values without a mistake."""
 
 CERTAIN = 1e-6
-"""What chance makes less likely than this is almost certain, and so an error."""
+"""What is less likely by chance than this is almost certain, and so an error."""
 
 TOO_LONG = "padding inside the length"
 AFTER = "data after the length"
 
+_Cell = tuple[int, int]
+
 
 class Batch:
-    """What was given, batch first, with lengths as torch will read them."""
+    """A padded batch, batch first, with its lengths as torch reads them."""
 
     def __init__(self, x: Tensor, lengths: Any, batch_first: bool | None) -> None:
         self.order = order(batch_first)
@@ -58,35 +58,38 @@ class Batch:
         except (TypeError, ValueError, RuntimeError):
             raise ValueError(f"lengths must be a list or a tensor of numbers, got {lengths!r}") from None
         if values.ndim != 1 or values.dtype == torch.bool or values.is_complex():
-            raise ValueError(
-                f"lengths must hold one number per sequence, got {values.dtype} of shape {tuple(values.shape)}"
-            )
+            got = f"{values.dtype} of shape {tuple(values.shape)}"
+            raise ValueError(f"lengths must hold one number per sequence, got {got}")
         self.device = values.device
         self.values: npt.NDArray[Any] = np.zeros(0) if values.is_meta else values.cpu().double().numpy()
         self.readable = not values.is_meta and bool(np.isfinite(self.values).all())
 
     @cached_property
     def n(self) -> IntArray:
-        """`(B,)` the lengths as torch reads them: cut off behind the point."""
+        """`(B,)` the lengths as torch reads them, without what is after the point."""
         cut: IntArray = np.trunc(self.values).astype(np.int64)
         return cut
 
     @cached_property
+    def filled(self) -> BoolArray:
+        """`(B, T)` true at cells of the padding that hold no NaN."""
+        return ~self.mask & ~self.nan
+
+    @cached_property
     def filling(self) -> tuple[Tensor, IntArray, IntArray]:
-        """`(N, …)` the cells of the padding that hold no NaN; and of each its sequence and its step."""
-        filled = ~self.mask & ~self.nan
-        cells = self.x[torch.from_numpy(filled).to(self.x.device)].cpu()
-        b, t = np.nonzero(filled)
+        """`(N, …)` the cells of the padding that hold no NaN, and the sequence and the step of each."""
+        cells = self.x[torch.from_numpy(self.filled).to(self.x.device)].cpu()
+        b, t = np.nonzero(self.filled)
         return cells if cells.is_complex() else cells.double(), b, t
 
     @property
     def possible(self) -> bool:
-        """Whether every length is one that a sequence of x can have."""
+        """True if every length is one that a sequence of x can have."""
         return bool(((self.values == self.n) & (self.n >= 1) & (self.n <= self.steps)).all())
 
     @property
     def fits(self) -> bool:
-        """Whether every sequence of x has its length, so that data and lengths can be compared."""
+        """True if every sequence of x has its length, so that data and lengths can be compared."""
         return len(self.n) == self.size and self.x.numel() > 0
 
     @cached_property
@@ -94,119 +97,117 @@ class Batch:
         """`(B, T)` true where a cell is real by the lengths."""
         return np.arange(self.steps) < self.n[:, None]
 
-    def like(self, b: int, t: int) -> BoolArray:
-        """`(B, T)` true where a cell holds what cell `(b, t)` holds, apart from rounding.
-
-        A linear layer, for one, does not round alike in all rows of a batch.
-        """
-        if self.nan[b, t]:
-            return self.nan
-        cell = self.x[b, t]
-        if not cell.is_floating_point():
-            return self._where(lambda x: (x == cell).all(-1))
-        slack = 4 * torch.finfo(cell.dtype).eps * cell.abs().nan_to_num(0, 0).max()
-        return self._where(lambda x: ((x == cell) | ((x - cell).abs() <= slack)).all(-1))
-
     @cached_property
     def are_ids(self) -> bool:
-        """Whether x holds whole numbers from 0, of which no sequence ends in silence."""
+        """True if x holds whole numbers from 0, which do not fall silent at the end of a sequence."""
         x = self.x
         return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool or bool((x < 0).any()))
 
     @cached_property
     def zero(self) -> BoolArray:
         """`(B, T)` true where a cell is zero."""
-        return self._where(lambda x: (x == 0).all(-1))
+        return _on_host((self.x == 0).all(-1))
 
     @cached_property
     def nan(self) -> BoolArray:
         """`(B, T)` true where a cell holds a NaN."""
-        return self._where(lambda x: x.isnan().any(-1))
+        return _on_host(self.x.isnan().any(-1))
 
     @cached_property
     def padding(self) -> BoolArray | None:
-        """`(B, T)` true where a cell holds what all padding holds; or zero, if there is no padding."""
-        filled = ~self.mask & ~self.nan
-        if not filled.any():
+        """`(B, T)` true where a cell holds the value of all padding, or zero if there is no padding."""
+        if not self.filled.any():
             return self.zero if self.mask.all() else self.nan
-        same, cell = self.value(*_last_of(filled))
-        alone = cell is not None and filled.sum() == 1  # one cell is like itself, whatever it holds
-        return same if same[filled].all() and not alone else None
+        same, cell = self.value(*_last_of(self.filled))
+        alone = cell is not None and self.filled.sum() == 1  # one cell is like itself, whatever it holds
+        return same if same[self.filled].all() and not alone else None
 
-    def value(self, b: int, t: int) -> tuple[BoolArray, tuple[int, int] | None]:
-        """`(B, T)` true where a cell holds what cell `(b, t)` holds; and this cell, unless that is zero."""
-        return (self.zero, None) if self.zero[b, t] else (self.like(b, t), (b, t))
+    def value(self, b: int, t: int) -> tuple[BoolArray, _Cell | None]:
+        """Returns where cells hold the value of cell `(b, t)`, `(B, T)`, and this cell, unless its value is zero.
+
+        Rounding makes no difference, because a linear layer does not round alike in all rows of a batch.
+        """
+        if self.zero[b, t]:
+            return self.zero, None
+        if self.nan[b, t]:
+            return self.nan, (b, t)
+        cell = self.x[b, t]
+        same = self.x == cell
+        if cell.is_floating_point():
+            slack = 4 * torch.finfo(cell.dtype).eps * cell.abs().nan_to_num(0, 0).max()
+            same |= (self.x - cell).abs() <= slack
+        return _on_host(same.all(-1)), (b, t)
 
     @cached_property
-    def commonest_end(self) -> tuple[int, int]:
-        """A cell of the last step that holds what most sequences hold there."""
+    def commonest_end(self) -> _Cell:
+        """A cell of the last step with the value that most sequences have there."""
         rows = self.x[:, -1].contiguous().view(torch.uint8).cpu().numpy()
         _, first, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
         return int(first[counts.argmax()]), self.steps - 1
 
     def repeats(self, along: int) -> BoolArray:
-        """True where a cell holds what the one before it holds: `(B, T - 1)`, or `(T, B - 1)` along the sequences."""
+        """Returns where a cell has the value of the one before: `(B, T - 1)`, or `(T, B - 1)` along the sequences."""
         x = self.x if along else self.x.transpose(0, 1)
-        return self._where(lambda _: (x[:, 1:] == x[:, :-1]).all(-1))
+        return _on_host((x[:, 1:] == x[:, :-1]).all(-1))
 
-    def _where(self, test: Callable[[Tensor], Tensor]) -> BoolArray:
-        found: BoolArray = test(self.x).cpu().numpy()
-        return found
+
+def _on_host(cells: Tensor) -> BoolArray:
+    found: BoolArray = cells.cpu().numpy()
+    return found
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """Another way to read the batch: some cells are data, and all others hold one value, the padding's."""
+    """Another way to read the batch: some cells are data, and all others hold one value, that of the padding.
 
-    level: str
-    rule: str
-    message: str
-    fix: str
-    wrong: BoolArray | np.bool_
-    """`(B,)` the sequences that do not lie where the lengths put them."""
+    Attributes:
+        finding: what to report if this reading is right.
+        real: `(B, T)` true where the data lie in this reading.
+        same: `(B, T)` true where a cell holds the value.
+        cell: the cell from which the value was taken; `None` for zeros, which need no example.
+        along: the axis of time.
+        choices: the logarithm of the number of mistakes of this kind.
+        purpose: another reason for such data, if it looks just like a mistake.
+    """
+
+    finding: Finding
     real: BoolArray
-    """`(B, T)` where the data lie, read like this."""
     same: BoolArray
-    """`(B, T)` where a cell holds the value."""
-    cell: tuple[int, int] | None
-    """Where the value was taken from; none for zeros, which need no example."""
+    cell: _Cell | None
     along: int = 1
-    """The axis of time."""
     choices: float = 0.0
-    """The logarithm of the number of mistakes of this kind."""
     purpose: str = ""
-    """What else may have put the data there, if that looks just like a mistake."""
 
     @cached_property
     def inside(self) -> BoolArray:
-        """`(B, T)` where data hold the value."""
+        """`(B, T)` true where data hold the value."""
         return self.real & self.same
 
     def are_marks(self, batch: Batch) -> bool:
-        """Whether these may be end marks, written like padding: all sequences end so, and go beyond that by chance."""
+        """Returns whether these may be end marks: all sequences end in as many, and more of them is chance."""
         end, blank = self.real.sum(axis=1), self.same.all(axis=1)
         marks = int((batch.n - end)[~blank].min(initial=batch.steps))
-        if self.rule != TOO_LONG or not marks:
+        if self.finding.rule != TOO_LONG or not marks:
             return False
         beyond = replace(self, choices=_choices(batch, np.where(blank, end, batch.n - marks), end, self.cell))
         return beyond.chance(batch, marks) >= SURE
 
     def chance(self, batch: Batch, marks: int = 0) -> float:
-        """How likely it is that data hold the value just there by chance, judged by the other data.
+        """Returns how likely it is that data hold the value just there by chance, judged by the other data.
 
-        Say that data hold it at some rate, and where they do, hold it on at another. After `k` of `n` steps that did,
-        the next one does with probability `(k + 1) / (n + 2)`, by Laplace's rule of succession, and so on:
+        Assume that data hold the value at some rate, and continue to hold it at another. After `k` of `n` steps that
+        did, the next one does with probability `(k + 1) / (n + 2)`, by Laplace's rule of succession, and so on:
 
             chance = choices · p(all first cells, after k of n) · p(all further cells, after k' of n')
 
         The first cell of each run is compared with the `k` of all `n` steps of data that hold the value. The further
-        ones are compared with the `k'` of `n'` steps behind such a step that hold it again; or if data hold it nowhere,
-        with the steps that repeat the one before, whatever it is. So zeros tell much where data are never zero, and
-        little where they are sparse, fall silent or stand still. Where the lengths leave data in the padding, that has
-        to be chance, too: `RARE`. So many `marks` at the end of each sequence need no explanation.
+        cells are compared with the `k'` of `n'` steps behind such a step that hold it again, or, if data hold it
+        nowhere, with the steps that repeat the one before. So zeros are strong evidence if data are never zero, and
+        weak evidence if data are sparse, fall silent or stand still. If the lengths leave data in the padding, that has
+        to be chance, too, with the probability `RARE`. As many `marks` at the end of each sequence are not counted.
         """
         broken = batch.padding is None
-        # Nor does padding that is as it should be.
+        # Padding that is where it should be needs no explanation.
         doubtful = ~self.real & ((np.arange(batch.steps) < batch.n[:, None] - marks) | (broken & ~batch.mask))
         if self.cell:
             doubtful[self.cell] = False
@@ -221,38 +222,22 @@ class _Reading:
 
 
 def _succession(more: int, hits: BoolArray, tried: BoolArray) -> float:
-    """The logarithm of how likely it is that so many more cells are all hits, by Laplace's rule."""
+    """Returns the log probability that as many more cells are all hits, by Laplace's rule."""
     k, n = int(hits.sum()), int(tried.sum())
     return math.lgamma(k + 1 + more) - math.lgamma(k + 1) - math.lgamma(n + 2 + more) + math.lgamma(n + 2)
 
 
 def judge(batch: Batch) -> Iterator[Finding]:
-    """Where the cells that hold one and the same value lie, against where the lengths put the padding."""
+    """Yields findings about cells with one and the same value, if they do not lie where the lengths put the padding."""
     if batch.x.is_meta:
         yield _undecided("x is on the device meta and has no values", "pass a batch with values")
         return
     clue = None
     if judged := [(one.chance(batch), one) for one in _readings(batch)]:
         chance, one = min(judged, key=itemgetter(0))
-        k, others = int(one.inside.sum()), count(int(one.real.sum()), "other step")
-        marks = one.are_marks(batch)
-        if chance < SURE and not marks and one.level != "info":
-            # No data tell lengths that are all the same by mistake from those that are so on purpose.
-            certain = chance < CERTAIN and one.rule != TOO_LONG
-            level, rule = "error" if certain else one.level, one.rule
-            sure = "almost certain" if certain else "very likely" if chance < 1e-3 else "likely"
-            are = "are" if k > 1 else "is"
-            message = f"{one.message} This is {sure}: of {others}, {k or 'none'} {are} like padding."
-            if one.purpose:
-                message = f"{one.message} Or {one.purpose}; diagnose cannot tell."
-                level, rule = "warning", UNDECIDED
-            clue = about(one.wrong, level, rule, message, one.fix)
-        elif one.rule == TOO_LONG and (chance < SURE or not k):
-            why = "end marks: every sequence ends so" if marks else f"data that end so: {others} do not rule it out"
-            message = f"{one.message} They may as well be {why}."
-            clue = about(one.wrong, "info", one.rule, message, one.fix)
+        clue = _clue(batch, one, chance)
     if clue and batch.padding is None and (pattern := _pattern(batch, clue.rule)):
-        clue = _undecided(*pattern)  # what lies there is not data
+        clue = _undecided(*pattern)  # the cells in the padding are not data
     yield from filter(None, [clue, _unjudged(batch, clue)])
     if (hidden := batch.nan & ~batch.mask).any():
         message = (
@@ -265,8 +250,28 @@ def judge(batch: Batch) -> Iterator[Finding]:
         yield about(hidden.any(axis=1), "warning", "NaN in the padding", message, fix)
 
 
+def _clue(batch: Batch, one: _Reading, chance: float) -> Finding | None:
+    """Returns the finding of a reading, with how sure it is, unless chance explains the data."""
+    found, inside, others = one.finding, int(one.inside.sum()), count(int(one.real.sum()), "other step")
+    marks = one.are_marks(batch)
+    if chance < SURE and not marks and found.level != "info":
+        # The data cannot show whether lengths are all the same by mistake or on purpose, so that is never certain.
+        certain = chance < CERTAIN and found.rule != TOO_LONG
+        sure = "almost certain" if certain else "very likely" if chance < 1e-3 else "likely"
+        are = "are" if inside > 1 else "is"
+        if one.purpose:
+            message = f"{found.message} Or {one.purpose}; diagnose cannot tell."
+            return replace(found, level="warning", rule=UNDECIDED, message=message)
+        message = f"{found.message} This is {sure}: of {others}, {inside or 'none'} {are} like padding."
+        return replace(found, level="error" if certain else found.level, message=message)
+    if found.rule == TOO_LONG and (chance < SURE or not inside):
+        why = "end marks: every sequence ends so" if marks else f"data that end so: {others} do not rule it out"
+        return replace(found, level="info", message=f"{found.message} They may as well be {why}.")
+    return None
+
+
 def _unjudged(batch: Batch, clue: Finding | None) -> Finding | None:
-    """What the data do not tell, if they do not, beside the clue that they give."""
+    """Returns what the data do not show, beside the clue that they give."""
     if batch.padding is None:
         return None if clue and clue.level != "info" else _undecided(*_uneven(batch))
     if batch.padding.all() and not batch.mask.all():
@@ -288,48 +293,36 @@ def _undecided(why: str, fix: str) -> Finding:
     return Finding("warning", UNDECIDED, message, fix=f"{fix}, with the same lengths")
 
 
+_UNEVEN = "the padding is not constant"
+
+
 def _uneven(batch: Batch) -> tuple[str, str]:
-    """Why padding that is not constant may be so, and which tensor to give instead."""
-    filled = ~batch.mask & ~batch.nan
-    if filled.sum() == 1:
+    """Returns a reason for padding that is not constant, and which tensor to give instead."""
+    if batch.filled.sum() == 1:
         return "the padding is a single cell, and not zero, so nothing is like it", "pass a batch with more padding"
-    if pattern := _pattern(batch, AFTER):
-        return pattern
-    _, b, t = batch.filling
-    # How far inside the padding: a convolution reads data before it, and what it puts around x behind it.
-    depth = np.minimum(t - batch.n[b], batch.steps - 1 - t)
-    other = ~batch.like(*(int(at[depth.argmax()]) for at in (b, t)))[filled]
-    inner = depth > depth[other].max(initial=0)
-    if inner.sum() > 1:
-        why = "it differs only near its borders, as after a convolution"
-        return f"{_UNEVEN}: {why}", "pass what went into the convolution"
-    why = "as after an RNN over padded data, attention, or dropout on top of another layer"
+    why = "as after a convolution, attention, or an RNN over padded data, or dropout on top of another layer"
     fix = "pass a tensor from before the first layer that mixes steps or drops at random, at best x as it was padded"
-    return f"{_UNEVEN}: {why}", fix
+    return _pattern(batch, AFTER) or (f"{_UNEVEN}, {why}", fix)
 
 
 def _pattern(batch: Batch, rule: str) -> tuple[str, str] | None:
-    """Why padding that is not constant may be so, and what to give instead, if its cells show that they are no data."""
+    """Returns a reason and a fix, if a pattern in padding that is not constant shows that it holds no data."""
     cells, b, t = batch.filling
     if batch.x.is_floating_point() and _dropped(cells):
         return f"{_UNEVEN}: numbers in it are zero at random, as after dropout", "pass what went into the dropout"
-    own = batch.x[np.arange(batch.size), batch.n - 1].cpu().to(cells.dtype)[b]
-    if rule in (AFTER, TOO_LONG) and len(cells) > 1 and torch.allclose(cells, own, rtol=1e-6, atol=1e-6):
-        why = "each sequence has its own, which repeats its last step"
-        return f"{_UNEVEN}: {why}", "pass what came before that"
-    if rule != AFTER:
-        return None
-    if _alike(cells, t):
+    last = batch.x[np.arange(batch.size), batch.n - 1].cpu().to(cells.dtype)[b]
+    repeated = len(cells) > 1 and torch.allclose(cells, last, rtol=1e-6, atol=1e-6)
+    if rule == AFTER and _alike(cells, t):
         why = "it depends on the step alone, as after adding positions"
         return f"{_UNEVEN}: {why}", "pass what the positions were added to"
-    if _alike(cells, b):
+    if (rule in (AFTER, TOO_LONG) and repeated) or (rule == AFTER and _alike(cells, b)):
         why = "each sequence has its own, as after padding with its last step, or normalising each sequence"
         return f"{_UNEVEN}: {why}", "pass what came before that"
     return None
 
 
 def _alike(cells: Tensor, group: IntArray) -> bool:
-    """Whether all cells of a group hold the same, and groups of several cells differ."""
+    """Returns whether all cells of a group hold the same, and groups of several cells differ."""
     _, first, which, size = np.unique(group, return_index=True, return_inverse=True, return_counts=True)
     several = cells[first[size > 1]]
     one_each = torch.allclose(cells, cells[first[which]], rtol=1e-6, atol=1e-6)
@@ -337,20 +330,20 @@ def _alike(cells: Tensor, group: IntArray) -> bool:
 
 
 def _dropped(cells: Tensor) -> bool:
-    """Whether every feature of these cells is zero or one number."""
+    """Returns whether every feature of these cells is zero or one number."""
     big = cells.amax(0).where(cells.amax(0) > 0, cells.amin(0))
     zero = cells[:, big != 0] == 0
     partly = bool((zero.any(1) & ~zero.all(1)).any()) and bool(((~zero).sum(1) > 1).any())  # unlike one-hot vectors
-    again = (~zero).sum() - zero.shape[1]  # how many numbers were there before
+    again = (~zero).sum() - zero.shape[1]  # how many of the numbers occurred before
     return partly and bool(again > 2) and bool(torch.isclose(cells, big).logical_or(cells == 0).all())
 
 
 def _readings(batch: Batch) -> Iterator[_Reading]:
-    """Every other way to read the batch in which all padding holds one value."""
+    """Yields every other way to read the batch in which all padding holds one value."""
     if batch.padding is not None:
         yield from _ending(batch, batch.padding, None)
         same, cell = batch.value(*batch.commonest_end)
-        if batch.mask.all() and same[:, -1].sum() > 1:  # padding that is not zero shows by what several rows end in
+        if batch.mask.all() and same[:, -1].sum() > 1:  # padding that is not zero shows by equal ends of several rows
             yield from _ending(batch, same, cell)
         return
     message = "Every sequence lies at the end of its row, behind its padding. Packing takes the first steps of each"
@@ -358,72 +351,82 @@ def _readings(batch: Batch) -> Iterator[_Reading]:
     fix = f"move the data first: x = pv.align(x, lengths, padding_side='right', batch_first={batch.batch_first})"
     yield from _lying(batch, "left-padded", message, fix, batch.mask[:, ::-1])
     if batch.size == batch.steps:
-        message = (
-            f"B and T are both {batch.steps}, so torch cannot tell them apart. The padding in x fits these lengths"
-            " along the other dimension, and not along this one."
-        )
+        message = f"B and T are both {batch.steps}, so torch cannot tell them apart. The padding in x fits these"
+        message += " lengths along the other dimension, and not along this one."
         yield from _lying(batch, "batch and time swapped", message, turned(batch), batch.mask.T, along=0)
     yield from _ending(batch, batch.zero, None)
     yield from _ending(batch, *batch.value(*batch.commonest_end))
 
 
 def _lying(batch: Batch, rule: str, message: str, fix: str, real: BoolArray, along: int = 1) -> Iterator[_Reading]:
-    """Sequences that lie elsewhere."""
+    """Yields a reading in which the sequences lie elsewhere, if all other cells hold one value."""
     same, cell = batch.value(*_last_of(~real))
     if same[~real].all():
         astray = real & ~batch.mask
-        message += (
-            f" As the lengths are read now, {count(int(astray.sum()), 'cell')} of data lie in the padding, and as many"
-            " of padding are packed as data."
-        )
-        yield _Reading("error", rule, message, fix, astray.any(axis=1), real, same, cell, along)
+        message += f" As the lengths are read now, {count(int(astray.sum()), 'cell')} of data lie in the padding, and"
+        message += " as many of padding are packed as data."
+        yield _Reading(about(astray.any(axis=1), "error", rule, message, fix), real, same, cell, along)
 
 
-def _ending(batch: Batch, same: BoolArray, cell: tuple[int, int] | None) -> Iterator[_Reading]:
-    """Sequences that end elsewhere, if this value is the padding: all of them, and only those that are longer."""
+def _ending(batch: Batch, same: BoolArray, cell: _Cell | None) -> Iterator[_Reading]:
+    """Yields readings in which the sequences end elsewhere, if this value is the padding.
+
+    There are two: one in which all of them do, and one in which only those do that are longer.
+    """
     n, steps = batch.n, batch.steps
     data = ~same[:, ::-1]
-    ends = np.where(data.any(axis=1), steps - data.argmax(axis=1), n)  # a row of nothing else tells nothing
+    ends = np.where(data.any(axis=1), steps - data.argmax(axis=1), n)  # a row that holds nothing else shows nothing
     for read in (ends, np.maximum(n, ends)):
-        late, wrong = read > n, read != n
-        if not wrong.any():
+        if (read == n).all():
             continue
-        choices, purpose = _choices(batch, n, read, cell), ""
-        b = int(np.argmax(late if late.any() else wrong))
-        at = f"lengths[{b}] is {batch.n[b]}, the data"
+        late, purpose = read > n, ""
+        b = int(np.argmax(late if late.any() else read != n))
+        at, choices = f"lengths[{b}] is {batch.n[b]}, the data", _choices(batch, n, read, cell)
         if np.array_equal(np.sort(read), np.sort(n)):
-            level, rule, choices = "error", "lengths in another order", min(choices, math.lgamma(len(n) + 1))
+            choices = min(choices, math.lgamma(len(n) + 1))
             message = f"In another order, these lengths fit the data: {at} end at {read[b]}."
             fix = "give the lengths in the order of x; if you sorted one of the two, sort the other alike"
+            found = about(read != n, "error", "lengths in another order", message, fix)
         elif late.any():
-            level, rule, wrong = "warning", AFTER, late
-            lost = int((read - n)[late].sum())
-            lie = f"in {count(int(late.sum()), 'sequence')} {'lies' if lost == 1 else 'lie'} behind the stated length"
-            after = f", and {'padding' if cell else 'zeros'} after them" if (read[late] < steps).any() else ""
-            message = f"{count(lost, 'step')} of data {lie}{after}: {at} continue to {read[b]}."
-            message += " Packing leaves these steps out without a word."
-            fix = "give the full lengths; if you shorten on purpose, cut x as well"
-            if purpose := _purpose(batch, read, cell):
-                fix += "; if x comes from a convolution, pass what went into it" * ("convolution" in purpose)
+            found, purpose = _cut(batch, read, cell, at), _purpose(batch, read, cell)
+            more = "; if x comes from a convolution, pass what went into it" * ("convolution" in purpose)
+            found = replace(found, fix=found.fix + more)
         else:
-            rule, over = TOO_LONG, int((n - read).sum())
-            ending = f"{'step' if over == 1 else f'{over:,} steps'} of {count(int(wrong.sum()), 'sequence')}"
-            message = f"The last {ending} {'looks' if over == 1 else 'look'} like padding: {at} end at {read[b]}."
-            message += " If it is padding, the RNN reads it, and h_n is the state after it."
-            fix = "nothing, if these are data; else give each sequence's own length"
-            fix += ", not the width of x" * bool((n == steps).all())
-            single = np.array_equal(wrong, n < steps) and wrong.sum() == 1  # or repeats its last value as padding
-            uncounted = (n == n[0]).all() and (read < n).mean() > 0.6 and (2 * read < n).any()  # more than silence
-            level = "warning" if uncounted or (batch.are_ids and not single) else "info"  # recordings may fall silent
-        real = np.arange(steps) < read[:, None]
-        yield _Reading(level, rule, message, fix, wrong, real, same, cell, choices=choices, purpose=purpose)
+            found = _overlong(batch, read, at)
+        yield _Reading(found, np.arange(steps) < read[:, None], same, cell, choices=choices, purpose=purpose)
 
 
-def _purpose(batch: Batch, read: IntArray, cell: tuple[int, int] | None) -> str:
-    """What may put data behind the lengths without a mistake; empty if nothing does."""
+def _cut(batch: Batch, read: IntArray, cell: _Cell | None, at: str) -> Finding:
+    """Returns the finding that some lengths are too short; `at` names the first."""
+    late = read > batch.n
+    lost, b = int((read - batch.n)[late].sum()), int(np.argmax(late))
+    lie = f"in {count(int(late.sum()), 'sequence')} {'lies' if lost == 1 else 'lie'} behind the stated length"
+    after = f", and {'padding' if cell else 'zeros'} after them" if (read[late] < batch.steps).any() else ""
+    message = f"{count(lost, 'step')} of data {lie}{after}: {at} continue to {read[b]}."
+    message += " Packing leaves these steps out without a word."
+    return about(late, "warning", AFTER, message, "give the full lengths; if you shorten on purpose, cut x as well")
+
+
+def _overlong(batch: Batch, read: IntArray, at: str) -> Finding:
+    """Returns the finding that some lengths are too long; `at` names the first."""
+    n, steps, wrong = batch.n, batch.steps, read != batch.n
+    over, b = int((n - read).sum()), int(np.argmax(wrong))
+    ending = f"{'step' if over == 1 else f'{over:,} steps'} of {count(int(wrong.sum()), 'sequence')}"
+    message = f"The last {ending} {'looks' if over == 1 else 'look'} like padding: {at} end at {read[b]}."
+    message += " If it is padding, the RNN reads it, and h_n is the state after it."
+    fix = "nothing, if these are data; else give each sequence's own length"
+    fix += ", not the width of x" * bool((n == steps).all())
+    single = np.array_equal(wrong, n < steps) and wrong.sum() == 1  # or it repeats its last value as padding
+    uncounted = (n == n[0]).all() and (read < n).mean() > 0.6 and (2 * read < n).any()  # more than silence
+    level = "warning" if uncounted or (batch.are_ids and not single) else "info"  # recordings may fall silent
+    return about(wrong, level, TOO_LONG, message, fix)
+
+
+def _purpose(batch: Batch, read: IntArray, cell: _Cell | None) -> str:
+    """Returns what may put data behind the lengths without a mistake; empty if nothing does."""
     n, late, by = batch.n, read > batch.n, int((read - batch.n).max())
     if batch.x.is_floating_point() and cell and np.array_equal(np.minimum(n + by, batch.steps), read):
-        return "x comes from a convolution, which spreads data that far"  # padding that is not zero: its bias
+        return "x comes from a convolution, which spreads data that far"  # its bias makes padding that is not zero
     if (late.sum() > 1 or by == 1) and np.array_equal(np.maximum(read - by, 1), n):
         return f"every sequence is cut by {count(by, 'step')} on purpose, as captions are by their last word"
     if (late.sum() > 1 or n.max() == 1) and (n[late] == n.max()).all():
@@ -431,29 +434,29 @@ def _purpose(batch: Batch, read: IntArray, cell: tuple[int, int] | None) -> str:
     return ""
 
 
-def _choices(batch: Batch, n: IntArray, read: IntArray, cell: tuple[int, int] | None) -> float:
-    """The logarithm of the number of mistakes of this kind: to give these lengths where data end as they are read."""
+def _choices(batch: Batch, n: IntArray, read: IntArray, cell: _Cell | None) -> float:
+    """Returns the log number of mistakes of this kind: giving lengths `n` for data that end as in `read`."""
     wrong, other = read != n, max(batch.steps - 1, 1)
     choices = math.comb(len(n), many := int(wrong.sum())) * other**many
     same = (n == n[0]).all()
     if same and not cell and many > len(n) / 2:
         choices = other * len(n)  # all have one length
     elif many and not same and np.array_equal(np.clip(read + (n - read)[wrong][0], 1, batch.steps), n):
-        choices = other  # all are off by the same, as far as may be
-    return math.log(choices) + (math.log(len(n)) if cell else 0)  # so many values might have been taken for the padding
+        choices = other  # all are off by the same, as far as possible
+    return math.log(choices) + (math.log(len(n)) if cell else 0)  # as many values might have been taken for the padding
 
 
-def _last_of(cells: BoolArray) -> tuple[int, int]:
+def _last_of(cells: BoolArray) -> _Cell:
     return divmod(int(np.flatnonzero(cells)[-1]), int(cells.shape[1]))
 
 
 def turned(batch: Batch) -> str:
-    """Returns the fix where batch and time are swapped."""
+    """Returns the fix for a batch whose batch and time are swapped."""
     return f"pass batch_first={not batch.batch_first}, or transpose x"
 
 
 def about(which: BoolArray | np.bool_, level: str, rule: str, message: str, fix: str) -> Finding:
-    """Returns a finding about some sequences, which it names by their letters and numbers."""
+    """Returns a finding about some sequences, with their letters and numbers."""
     rows = np.flatnonzero(which).tolist()
     more = f" and {len(rows) - 8} more" if len(rows) > 8 else ""
     where = f"sequence{'s' * (len(rows) > 1)} {', '.join(map(sequence_name, rows[:8]))}{more}"

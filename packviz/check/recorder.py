@@ -1,6 +1,6 @@
-"""Records which torch functions a network calls, from which line, and what went into Python. `static` compares runs.
+"""Records which torch functions a network calls, from which line, and which values Python reads.
 
-`torch.overrides.TorchFunctionMode` shows every torch function that is called.
+A `torch.overrides.TorchFunctionMode` sees every torch function that is called. `static` compares the records of runs.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from packviz.check.trials import Runner, tensors
 from packviz.core.frames import is_readers, package
 from packviz.ops import original, packing
 
-# What hands a tensor's value to Python; what hands its size, which a trace follows; what makes a tensor of values.
+# The first functions hand a tensor's value to Python, the second its size, and the last make a tensor of values.
 _READS = {"item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "__contains__", "__array__", "__dlpack__"}
 _READS |= {"__int__", "__float__", "__bool__", "__index__", "__complex__", "unbind"}
 SIZES = {"shape", "size", "__len__"}
 _MAKES = {"tensor", "as_tensor", "Tensor", "LongTensor", "IntTensor", "FloatTensor", "BoolTensor"}
 _OF_RNNS = ("torch.nn.utils.rnn", "torch.nn.modules.rnn", "torch.ao.nn.quantized", "packviz.ops.")
 _INDIRECT = {"torch._tensor", "torch.overrides"}
-# By their code, which tells them from the reader's whatever the paths are.
+# The code tells these functions from the reader's, whatever the paths are.
 _PACKING = {getattr(module, name).__code__ for module in (packing, original) for name in original.NAMES}
 
 
 class Event(NamedTuple):
-    """A torch function that was called.
+    """A call of a torch function.
 
     Attributes:
-        name: of the function, or of the function that packs or pads if that is what calls it.
-        where: the line of the reader's code that led to it.
-        direct: whether that line calls it, and not something of torch's in between.
-        in_rnn: whether code for RNNs and packing calls it.
-        value: what went into Python, as text; empty if nothing did.
-        shapes: of what it took and gave.
-        arguments: of a function that packs or pads.
+        name: the name of the function, or of the packing function or `pv.run` that calls it.
+        where: the line of the reader's code that led to the call.
+        direct: whether that line itself makes the call, and not something in torch.
+        in_rnn: whether code for RNNs or packing makes the call.
+        value: the value that Python reads, as text; empty if it reads none.
+        shapes: the shapes of the tensors that the function takes and returns.
+        arguments: the arguments of the packing function, if there is one.
     """
 
     name: str
@@ -56,10 +56,10 @@ class Event(NamedTuple):
 
 
 class Recorder(TorchFunctionMode):
-    """Records every torch function that is called.
+    """A record of every torch function that one run of a network calls.
 
     Attributes:
-        events: in their order.
+        events: the calls, in order.
     """
 
     def __init__(self, run: Runner) -> None:
@@ -71,75 +71,74 @@ class Recorder(TorchFunctionMode):
 
     @property
     def packed(self) -> list[list[int]]:
-        """The lengths that were packed with, sorted: once for each line that packs."""
-        found = {one.where: one.arguments for one in self.events if one.name.startswith("pack_")}
-        lengths = [one.get("lengths", one.get("sequences", ())) for one in found.values()]
+        """The lengths of each line that packs, sorted."""
+        found = {one.where: one.arguments for one in self.events if one.arguments.keys() & {"lengths", "sequences"}}
+        lengths = [one.get("lengths", one.get("sequences")) for one in found.values()]
         return [sorted(len(n) if isinstance(n, Tensor) and n.dim() else int(n) for n in some) for some in lengths]
 
-    def watch(self, frame: FrameType, event: str, argument: Any) -> None:
-        """Notes the line that `forward` returns from."""
-        if event == "return" and frame.f_code is self._code and self._is_readers(frame):
-            self._returned = site(frame.f_code.co_filename, frame.f_lineno, str(frame.f_globals.get("__name__")))
-
-    def end(self, output: Any) -> None:
-        """Notes what the network returned."""
+    def run(self, run: Runner, call: Any) -> None:
+        """Runs the network and records it, with the line that `forward` returns from and the shapes of the result."""
+        before = sys.getprofile()
+        with self:
+            sys.setprofile(self._watch)
+            try:
+                output = run.forward(call)
+            finally:
+                sys.setprofile(before)
         shapes = [tuple(one.shape) for one in tensors({"": output})]
         self.events.append(Event("return", self._returned, True, False, "", shapes, {}))
+
+    def _watch(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "return" and frame.f_code is self._code and self._is_readers(frame):
+            self._returned = _site_of(frame)
 
     def __torch_function__(
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Runs the function and notes it."""
+        """Runs the function and records it."""
         result = func(*args, **(kwargs or {}))
         name = str(func.__self__.__name__ if func.__name__ == "__get__" else func.__name__)
         taken, value = tensors({"": [args, kwargs]}), ""
         if name in SIZES | _READS or (name in _MAKES and taken and not isinstance((*args, 0)[0], Tensor)):
             value = _text(len(result) if name == "unbind" else result)  # `for row in tensor` calls unbind
         shapes = [tuple(one.shape) for one in [*taken, *tensors({"": result})]]
-        where, direct, in_rnn, (caller, arguments) = self._where()
-        if not where.partition(": ")[2].startswith("print("):  # what is only printed is not part of a graph
+        where, direct, in_rnn, caller, arguments = self._where()
+        if not where.partition(": ")[2].startswith("print("):  # a graph does not contain what is only printed
             self.events.append(Event(caller or name, where, direct, in_rnn, value, shapes, arguments))
         return result
 
-    def _where(self) -> tuple[str, bool, bool, tuple[str, Mapping[str, Any]]]:
+    def _where(self) -> tuple[str, bool, bool, str, Mapping[str, Any]]:
         frame: FrameType | None = sys._getframe(2)
-        in_rnn, direct = False, True
-        packing_call: tuple[str, Mapping[str, Any]] = "", {}
+        in_rnn, direct, caller = False, True, ""
+        arguments: Mapping[str, Any] = {}
         while frame is not None and frame.f_code is not Runner.forward.__code__:
-            module = str(frame.f_globals.get("__name__"))
             if self._is_readers(frame):
-                return site(frame.f_code.co_filename, frame.f_lineno, module), direct, in_rnn, packing_call
+                return _site_of(frame), direct, in_rnn, caller, arguments
+            module = str(frame.f_globals.get("__name__"))
             if frame.f_code in _PACKING:
-                code, local = frame.f_code, frame.f_locals
-                packing_call = code.co_name, {one: local[one] for one in code.co_varnames[: code.co_argcount]}
+                caller, local = frame.f_code.co_name, frame.f_locals
+                arguments = {one: local[one] for one in frame.f_code.co_varnames[: frame.f_code.co_argcount]}
+            elif caller and module == "packviz.ops.running":
+                caller = "run"
             in_rnn |= module.startswith(_OF_RNNS)
             direct &= module in _INDIRECT
             frame = frame.f_back
-        return "", direct, in_rnn, packing_call
+        return "", direct, in_rnn, caller, arguments
 
     def _is_readers(self, frame: FrameType) -> bool:
-        # A network of ours is checked like anyone's.
+        # We check a network of our own like any other.
         return is_readers(frame) or (frame.f_globals is self._own and package(frame) != "torch")
 
 
 def record(run: Runner, inputs: Mapping[str, Any]) -> Recorder:
-    """Runs a network once and records it."""
-    recorder, before = Recorder(run), sys.getprofile()
-
-    def recorded(call: Any) -> Any:
-        with recorder:
-            sys.setprofile(recorder.watch)
-            try:
-                return run.forward(call)
-            finally:
-                sys.setprofile(before)
-
-    recorder.end(run(inputs, recorded))
+    """Runs a network once and returns the record."""
+    recorder = Recorder(run)
+    run(inputs, lambda call: recorder.run(run, call))
     return recorder
 
 
 def together(one: Recorder, other: Recorder) -> Iterator[tuple[Event, Event]]:
-    """The events of two runs, up to where they differ."""
+    """Yields the events of two runs in pairs, up to where they differ."""
     for pair in zip(one.events, other.events, strict=False):
         if pair[0][:2] != pair[1][:2]:
             return
@@ -147,13 +146,17 @@ def together(one: Recorder, other: Recorder) -> Iterator[tuple[Event, Event]]:
 
 
 def site(path: str, line: int, module: str = "") -> str:
-    """A line of code, as `my/model.py, line 7: return x`. Code that is in no file, as in a notebook, has no path."""
+    """Returns a line of code as `my/model.py, line 7: return x`, without a path if it is in no file."""
     name = shown_path(path, module) if Path(path).is_file() and "ipykernel" not in path else ""
     return f"{name}{', ' * bool(name)}line {line}: {linecache.getline(path, line).strip()}"
 
 
+def _site_of(frame: FrameType) -> str:
+    return site(frame.f_code.co_filename, frame.f_lineno, str(frame.f_globals.get("__name__")))
+
+
 def shown_path(path: str, module: str) -> str:
-    """A file below the working directory from there, one of a package from where that lies, any other in full."""
+    """Returns a path from the working directory if it is below that, else from its package, else in full."""
     path = os.path.abspath(path)
     if path.startswith(os.path.join(os.getcwd(), "")):
         return os.path.relpath(path)
@@ -163,7 +166,7 @@ def shown_path(path: str, module: str) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value, as text; of many numbers, what tells them from others."""
+    """Returns a value as text; of many numbers, only how many they are and a hash."""
     numbers = np.asarray(value.tolist() if isinstance(value, Tensor) else value)
     few = numbers.size < 100
     return str(numbers.tolist()) if few else f"{numbers.size} numbers ({hash(numbers.tobytes()) % 10**6})"

@@ -1,4 +1,4 @@
-"""Padded against packed: where the outputs, the final states and the gradients of an RNN agree, and where not."""
+"""Compares an RNN on a padded and on a packed batch: which outputs, final states and gradients agree."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ LOSSES = {
     "outputs": "the sum of the outputs at real steps, each times a fixed random weight",
     "h_n": "the sum of h_n, each entry times a fixed random weight",
 }
-"""What the gradients are taken of."""
+"""The losses whose gradients are compared."""
 
 DIRECTIONS = ("forward", "reverse")
 
@@ -47,12 +47,12 @@ RESULTS = {
 
 
 class Run(NamedTuple):
-    """What the RNN returned, detached, in the shapes in which it returns it.
+    """The results of an RNN, detached, in the shapes in which it returns them.
 
     Attributes:
-        output: `(T, B, D·H)`, or `(B, T, D·H)` with `batch_first`; from packing it is padded with zeros.
+        output: `(T, B, D·H)`, or `(B, T, D·H)` with `batch_first`; a packed output is padded with zeros.
         h_n: `(L·D, B, H)` the final hidden states.
-        c_n: `(L·D, B, H)` the final cell states; none unless it is an LSTM.
+        c_n: `(L·D, B, H)` the final cell states; `None` unless the RNN is an LSTM.
     """
 
     output: Tensor
@@ -62,18 +62,18 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """How far padded and packed are apart, cell by cell. A cell is one vector of features, or one weight tensor.
+    """The difference between padded and packed, cell by cell. A cell is one vector of features, or one weight tensor.
 
     Attributes:
-        name: what is compared.
-        axis: which axis of the arrays below is that of the sequences; `None` if none is.
-        absolute: the largest absolute difference of any feature of the cell. NaN where one of the two is NaN; where
+        name: the name of the result.
+        axis: the axis of the sequences in the arrays below; `None` if there is none.
+        absolute: the largest absolute difference of any feature of the cell. It is NaN if one of the two is NaN; if
             both are, they agree.
-        relative: the length (2-norm) of the difference over the length of the packed vector; infinite where only the
-            packed one is zero.
+        relative: the 2-norm of the difference over the 2-norm of the packed vector; infinite if only the packed vector
+            is zero.
         differs: true where `absolute` is over `tolerance · scale`, or NaN.
-        scale: `(B,)` the largest finite magnitude of each packed sequence; `()` of the tensor, for a weight. Sequences
-            do not mix, so a large one must not hide what is wrong in a small one.
+        scale: `(B,)` the largest finite magnitude of each packed sequence, or `()` that of a weight tensor. Sequences
+            have scales of their own, because a large one must not hide what is wrong in a small one.
     """
 
     name: str
@@ -84,38 +84,24 @@ class Difference:
     scale: FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class Gradients:
-    """The gradients of one loss, padded against packed.
-
-    Attributes:
-        loss: its name in `LOSSES`, which says how it is computed.
-        x: to the input: a `(B, T)` difference.
-        weights: to each trainable parameter, by name; each is one cell, with a scale of its own.
-    """
-
-    loss: str
-    x: Difference
-    weights: Mapping[str, Difference]
-
-
 class Agreement(HasText):
-    """Whether padded and packed agree, for each of `RESULTS`: `agrees.h_n` or `agrees["h_n"]`.
+    """The answer for each of `RESULTS`, whether padded and packed agree: `agrees.h_n` or `agrees["h_n"]`.
 
-    A name that does not exist is an error, and so is a result that the comparison does not have, such as
-    `outputs_reverse` with one direction, or `c_n` of a GRU: neither True nor False would be a true answer.
+    A name that does not exist raises an error, and so does a result that the comparison does not have, such as
+    `outputs_reverse` with one direction, or `c_n` of a GRU, because neither True nor False would be right.
     """
 
     def __init__(self, agrees: Mapping[str, bool], absent: Mapping[str, str]) -> None:
-        """Takes what was compared, and the reason why the other `RESULTS` were not."""
-        self._agrees, self._absent = agrees, absent
+        """Takes the answers, and the reasons why other results were not compared."""
+        vars(self).update(agrees)
+        self._absent = absent
 
     def __getitem__(self, name: str) -> bool:
-        if name in self._agrees:
-            return self._agrees[name]
-        if name in self._absent:
+        if name not in RESULTS:
+            raise KeyError(f"there is no result {name!r}; choose one of {', '.join(map(repr, RESULTS))}")
+        if name not in vars(self):
             raise KeyError(f"there is no {name} here: {self._absent[name]}")
-        raise KeyError(f"there is no result {name!r}; choose one of {', '.join(map(repr, RESULTS))}")
+        return bool(vars(self)[name])
 
     def __getattr__(self, name: str) -> bool:
         if name.startswith("_"):
@@ -125,35 +111,30 @@ class Agreement(HasText):
         except KeyError as error:
             raise AttributeError(error.args[0]) from None
 
-    def __iter__(self) -> NoReturn:
-        raise TypeError("ask for each result by its name, as in agrees.h_n: which there are depends on the RNN")
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._agrees]
-
     def to_text(self) -> str:
         """Returns a line for each result."""
-        return "\n".join(text.table([[name, str(self._agrees.get(name, "–"))] for name in RESULTS], "<  <"))
+        return "\n".join(text.table([[name, str(vars(self).get(name, "–"))] for name in RESULTS], "<  <"))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StatesComparison(Drawing):
-    """Where an RNN's results agree and differ, padded against packed. `L` layers, `D` directions.
+    """The results of an RNN of `L` layers and `D` directions on a padded batch, compared with those on a packed one.
 
     Attributes:
-        rnn: the module in words.
-        layout: the batch: its lengths and `T`.
-        dtype: of the weights.
+        rnn: the text of the module.
+        layout: the lengths and `T` of the batch.
+        dtype: the dtype of the weights.
         tolerance: two values agree if they differ by at most this share of the largest value of their sequence.
-        padded: what the module gives on the padded batch.
-        packed: what it gives on the packed one, its output padded with zeros.
-        outputs: `(B, T, D)`, of the last layer.
-        h_n: `(L, D, B)`.
-        c_n: `(L, D, B)`; none unless it is an LSTM.
+        padded: the results on the padded batch.
+        packed: the results on the packed batch; the output is padded with zeros.
+        outputs: `(B, T, D)` the difference of the last layer's outputs.
+        h_n: `(L, D, B)` the difference of the final hidden states.
+        c_n: `(L, D, B)` the difference of the final cell states; `None` unless the RNN is an LSTM.
         batch_first: whether the two outputs are `(B, T, D·H)`, as `x` was.
         h_0: `(L·D, B, H)` the initial hidden states.
-        gradients: one entry per loss; empty without `gradients=True`.
-        notes: what else the reader must know, such as that dropout was left out.
+        gradients: for each of `LOSSES`, the differences of the gradients to `"x"`, `(B, T)`, and to each trainable
+            parameter by its name; empty without `gradients=True`.
+        notes: further remarks, such as that dropout was left out.
     """
 
     rnn: str
@@ -167,12 +148,12 @@ class StatesComparison(Drawing):
     c_n: Difference | None
     batch_first: bool
     h_0: Tensor
-    gradients: tuple[Gradients, ...] = ()
+    gradients: Mapping[str, Mapping[str, Difference]]
     notes: tuple[str, ...] = ()
 
     @cached_property
     def agrees(self) -> Agreement:
-        """Whether padded and packed agree, result by result: `comparison.agrees.h_n`."""
+        """The answer for each result, whether padded and packed agree: `comparison.agrees.h_n`."""
         names = {name for finding in self._findings for name in finding.names}
         agrees = {name: not any(f.count for f in self._findings if name in f.names) for name in names}
         absent = {
@@ -197,7 +178,7 @@ class StatesComparison(Drawing):
 
     @property
     def verdict(self) -> str:
-        """In words: what packing is needed for on this batch, and what not."""
+        """A summary of what packing is needed for on this batch, and what not."""
         if not self.layout.n_padding and not any(finding.count for finding in self._findings):
             return "Nothing is padding, so padded and packed agree everywhere: packing is not needed for correctness."
         matter = [f for f in self._findings if f.names and f.total]
@@ -209,39 +190,35 @@ class StatesComparison(Drawing):
             parts.append(f"Padded is wrong for {_merged(wrong, matter)}.")
         if hit := list(dict.fromkeys(name for f in wrong for name in f.sequences)):
             parts.append(f"Affected: {listed(hit, 6) if len(hit) < self.layout.batch_size else 'every sequence'}.")
-        if poisoned := [f for f in wrong if np.isnan(f.worst[0])]:
+        if poisoned := [f for f in wrong if np.isnan(f.worst("absolute"))]:
             reached = "all of these" if len(poisoned) == len(wrong) else _merged(poisoned, matter)
             parts.append(f"NaN reaches {reached}.")
         return " ".join(parts)
 
     def to_text(self) -> str:
-        """The verdict, every difference with its numbers, and, of a small batch, each cell."""
+        """Returns the verdict, every difference with its numbers, and, for a small batch, each cell."""
         layout = self.layout
-        lines = [
-            f"{self.rnn}, padded against packed: {text.count(layout.batch_size, 'sequence')},"
-            f" {text.count(layout.max_len, 'time step')}, {self.dtype}",
-            self.verdict,
-            "",
-        ]
-        lines += text.table([[f.what, f.agreement()] for f in self._findings], "  <  <")
-        lines += [
-            "",
-            f"Two values agree if they differ by at most {self.tolerance:g} of the largest in their sequence.",
-        ]
-        lines += [f"The loss on {g.loss} is {LOSSES[g.loss]}." for g in self.gradients]
-        lines += self.notes
-        if text.is_few(layout):
-            for grid in self.panels():
-                lines += ["", *grid.to_text()]
-        return "\n".join(lines)
+        head = f"{self.rnn}, padded against packed: {text.count(layout.batch_size, 'sequence')},"
+        rule = f"Two values agree if they differ by at most {self.tolerance:g} of the largest in their sequence."
+        return "\n".join(
+            [
+                f"{head} {text.count(layout.max_len, 'time step')}, {self.dtype}",
+                *(self.verdict, ""),
+                *text.table([[f.name, f.agreement()] for f in self._findings], "  <  <"),
+                *("", rule),
+                *(f"The loss on {loss} is {LOSSES[loss]}." for loss in self.gradients),
+                *self.notes,
+                *(line for grid in self.panels() if text.is_few(layout) for line in ("", *grid.to_text())),
+            ]
+        )
 
     def sheet(self, theme: str) -> Sheet:
-        """A grid of differences for the outputs, the states and the gradients to x; contaminated cells lit up."""
+        """Draws a grid of differences for the outputs, the states and the gradients to x."""
         return grids.draw(self.panels(), self.verdict, theme)
 
     @property
     def _halves(self) -> list[str]:
-        """What names the half of the outputs that a direction makes; nothing where there is only one."""
+        """The words for the half of the outputs that each direction makes; empty if there is only one."""
         return [f", {name} half" for name in DIRECTIONS] if self.outputs.absolute.shape[2] > 1 else [""]
 
     @property
@@ -253,30 +230,29 @@ class StatesComparison(Drawing):
         return list(self._find())
 
     def _find(self) -> Iterator[_Finding]:
-        """Every difference by what it is of, real steps and padding apart."""
+        """Yields every difference, with real steps and padding apart."""
         mask = self.layout.mask
-        padding = bool(self.layout.n_padding)
         for d, half in enumerate(self._halves):
             here, names = np.arange(len(self._halves)) == d, ("outputs", f"outputs_{DIRECTIONS[d]}")
-            yield _finding(f"outputs at real steps{half}", self.outputs, mask[..., None] & here, names=names)
-        if padding:
-            yield _finding("outputs at padding", self.outputs, ~mask[..., None])
+            yield _Finding(f"outputs at real steps{half}", self.outputs, names, mask[..., None] & here)
+        if self.layout.n_padding:
+            yield _Finding("outputs at padding", self.outputs, (), ~mask[..., None])
         for state in self._states:
-            yield _finding(state.name, state, noun="state", names=(state.name,))
-        for g in self.gradients:
-            names = "gradients", f"gradients_{g.loss}"
-            yield _finding(f"gradient to x, loss on {g.loss}", g.x, mask, names=names)
-            if padding:
-                yield _finding(f"gradient to padding, loss on {g.loss}", g.x, ~mask)
-            if g.weights:
-                # Each weight has its own scale, so they are gathered only now.
-                weights, kinds = g.weights.values(), ("absolute", "relative", "differs")
-                absolute, relative, differs = (np.array([getattr(w, kind) for w in weights]) for kind in kinds)
+            yield _Finding(state.name, state, (state.name,), noun="state")
+        for loss, found in self.gradients.items():
+            (_, to_x), *to_weights = found.items()
+            names = "gradients", f"gradients_{loss}"
+            yield _Finding(f"gradient to x, loss on {loss}", to_x, names, mask)
+            if self.layout.n_padding:
+                yield _Finding(f"gradient to padding, loss on {loss}", to_x, (), ~mask)
+            if to_weights:  # only now, because each weight has its own scale
+                kinds = ("absolute", "relative", "differs")
+                absolute, relative, differs = (np.array([getattr(d, kind) for _, d in to_weights]) for kind in kinds)
                 gathered = Difference("weights", None, absolute, relative, differs, np.array(1.0))
-                yield _finding(f"gradient to weights, loss on {g.loss}", gathered, noun="tensor", names=names)
+                yield _Finding(f"gradient to weights, loss on {loss}", gathered, names, noun="tensor")
 
     def panels(self) -> list[grids.Grid]:
-        """The grids of the picture: one per direction of the outputs, per kind of state, per gradient to x."""
+        """Returns the grids of the picture: one per direction of the outputs, kind of state, and gradient to x."""
         rows = [sequence_name(b) for b in range(self.layout.batch_size)]
         steps = [str(t) for t in range(self.layout.max_len)]
         padding = ~self.layout.mask
@@ -291,8 +267,8 @@ class StatesComparison(Drawing):
         columns = [f"{layer}{arrow}" for layer in range(len(self.h_n.absolute)) for arrow in arrows]
         for state in self._states:
             add(f"{state.name}, by layer", state, columns, lambda a: a.reshape(-1, a.shape[-1]).T)
-        for g in self.gradients:
-            add(f"gradient to x, loss on {g.loss}", g.x, steps, lambda a: a, padding)
+        for loss, found in self.gradients.items():
+            add(f"gradient to x, loss on {loss}", found["x"], steps, lambda a: a, padding)
         return made
 
 
@@ -306,24 +282,24 @@ def compare(
     gradients: bool = True,
     tolerance: float | None = None,
 ) -> StatesComparison:
-    """Runs an RNN on a batch padded and packed, and says where the results agree and where they differ.
+    """Runs an RNN on a batch, padded and packed, and reports which results agree.
 
-    The module is used as it is, but dropout is left out: it draws other numbers in the two runs, so that nothing would
-    agree. Its mode, every `.grad` and torch's random state are afterwards what they were.
+    `compare` leaves out dropout, which draws other numbers in the two runs, so that nothing would agree. Apart from
+    that, it uses the module as it is. The module's mode, every `.grad` and torch's random state are restored.
 
     Args:
-        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`: any layers, directions, `proj_size`, dtype, device.
-        x: `(T, B, I)`, or `(B, T, I)` with `batch_first`: left-aligned, padding at the end.
-        lengths: `(B,)` the real time steps of each sequence, in any order.
-        hx: the initial state as the module takes it; zeros if not given.
+        rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM` with any layers, directions, `proj_size`, dtype and device.
+        x: `(T, B, I)`, or `(B, T, I)` with `batch_first`, with the padding at the end.
+        lengths: `(B,)` the number of real time steps of each sequence, in any order.
+        hx: the initial state in the format the module expects. Defaults to zeros.
         batch_first: whether `x` is `(B, T, I)`. Defaults to the module's own `batch_first`.
-        gradients: whether to compare gradients too, of the two losses in `LOSSES`.
-        tolerance: two values agree if they differ by at most this share of the largest value of their sequence; by
-            default as `packviz.ops.tolerance.of_states` has it for the dtype and the device.
+        gradients: whether to compare the gradients of the two losses in `LOSSES`, too.
+        tolerance: two values agree if they differ by at most this share of the largest value of their sequence.
+            Defaults to `packviz.ops.tolerance.of_states` for the dtype and the device.
 
     Returns:
-        A `StatesComparison`: `.agrees` and `.needs_packing(…)` by the names in `RESULTS`, and the `.verdict`. A
-        notebook draws it; `print` writes its text.
+        A `StatesComparison`: `.agrees` and `.needs_packing(…)` take the names in `RESULTS`, and `.verdict` sums up. A
+        notebook draws it, and `print` writes its text.
 
     Raises:
         TypeError: `rnn` is not one of these modules, or `x` is not a tensor.
@@ -341,10 +317,9 @@ def compare(
     require_dense("x", x)
     require_values("x", x)
     first = bool(rnn.batch_first if batch_first is None else batch_first)
-    layout = _checked(rnn, x, lengths, first)
+    layout, weight = _checked(rnn, x, lengths, first), next(rnn.parameters())
     if hx is not None:
         require_states(rnn, hx, x, layout.batch_size)
-    weight = next(rnn.parameters())
     tolerance = of_states(weight.dtype, x.device.type) if tolerance is None else share("tolerance", tolerance)
 
     runs, grads = [], []
@@ -358,9 +333,9 @@ def compare(
             runs.append(Run._make(t if t is None else t.detach() for t in result))
     padded, packed = runs
     directions = 1 + rnn.bidirectional
-    cells = [by_direction(one.output, first, directions) for one in runs]
 
-    def state(name: str, *states: Tensor) -> Difference:
+    def state(name: str) -> Difference:
+        states = (getattr(one, name) for one in runs)
         by_layer = (one.reshape(rnn.num_layers, directions, layout.batch_size, -1) for one in states)
         return _difference(name, 2, tolerance, *by_layer)
 
@@ -371,18 +346,29 @@ def compare(
         tolerance=tolerance,
         padded=padded,
         packed=packed,
-        outputs=_difference("outputs", 0, tolerance, *cells),
-        h_n=state("h_n", padded.h_n, packed.h_n),
-        c_n=None if padded.c_n is None or packed.c_n is None else state("c_n", padded.c_n, packed.c_n),
+        outputs=_difference("outputs", 0, tolerance, *(by_direction(one.output, first, directions) for one in runs)),
+        h_n=state("h_n"),
+        c_n=None if padded.c_n is None else state("c_n"),
         batch_first=first,
         h_0=torch.zeros_like(padded.h_n) if hx is None else hx[0] if isinstance(hx, tuple) else hx,
-        gradients=tuple(_compared(loss, tolerance, grads[0][loss], grads[1][loss]) for loss in grads[0]),
+        gradients={loss: _compared(tolerance, grads[0][loss], grads[1][loss]) for loss in grads[0]},
         notes=tuple(_notes(rnn, gradients)),
     )
 
 
+def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any, batch_first: bool) -> Layout:
+    """Returns the layout of the batch, if everything fits."""
+    require_features(rnn, x.shape, batch_first)
+    if not x.numel():
+        raise ValueError(f"x of shape {tuple(x.shape)} is empty, so there is nothing to compare")
+    for kind in ("dtype", "device"):
+        if (ours := getattr(x, kind)) != (theirs := getattr(next(rnn.parameters()), kind)):
+            raise ValueError(f"x has {kind} {ours} but the module {theirs}: call x.to({theirs!r}) first")
+    return require_steps(Layout.from_padded(x.shape, lengths, batch_first))
+
+
 def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
-    """What a comparison of this module leaves out."""
+    """Yields remarks on what a comparison of this module leaves out."""
     if rnn.training and rnn.dropout and rnn.num_layers > 1:
         yield (
             f"Dropout ({rnn.dropout:g}) was left out, as in eval mode: even with the same seed it draws other numbers"
@@ -394,76 +380,64 @@ def _notes(rnn: nn.RNNBase, gradients: bool) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Finding:
-    """One line of a comparison: how many cells of what differ, and by how much.
+    """One line of a comparison: how many cells of a result differ, and by how much.
 
-    `names` are the `RESULTS` that it is part of: none at padding, where nothing is wrong or right.
+    `names` are the `RESULTS` that it is part of. There are none at padding, where nothing is wrong or right.
     """
 
-    what: str
-    noun: str
-    count: int
-    total: int
-    worst: tuple[float, ...]
-    sequences: list[str]
+    name: str
+    difference: Difference
     names: tuple[str, ...]
+    where: BoolArray | bool = True
+    noun: str = "cell"
+
+    @cached_property
+    def mask(self) -> BoolArray:
+        return np.broadcast_to(self.where, self.difference.differs.shape)
+
+    @cached_property
+    def differs(self) -> BoolArray:
+        return self.difference.differs & self.mask
+
+    @property
+    def count(self) -> int:
+        return int(self.differs.sum())
+
+    @property
+    def total(self) -> int:
+        return int(self.mask.sum())
+
+    def worst(self, kind: str) -> float:
+        return float(getattr(self.difference, kind).max(where=self.mask, initial=0))
+
+    @property
+    def sequences(self) -> list[str]:
+        axis = self.difference.axis
+        return [] if axis is None else [sequence_name(b) for b in np.unique(self.differs.nonzero()[axis]).tolist()]
 
     @property
     def whole(self) -> str:
-        first, _, second = self.what.partition(", ")
+        first, _, second = self.name.partition(", ")
         return f"gradients ({second})" if first.startswith("gradient") else first
 
     def agreement(self) -> str:
         if not self.count:
             return "agree" if self.total else "nothing to compare"
-        absolute, relative = (text.difference(v) for v in self.worst)
+        absolute, relative = (text.difference(self.worst(kind)) for kind in ("absolute", "relative"))
         where = f" (in {listed(self.sequences, 6)})" if self.sequences else ""
-        return (
-            f"differ at {self.count:,} of {text.count(self.total, self.noun)}{where},"
-            f" by up to {absolute} (relative {relative})"
-        )
+        some = f"differ at {self.count:,} of {text.count(self.total, self.noun)}{where}"
+        return f"{some}, by up to {absolute} (relative {relative})"
 
 
 def _merged(findings: list[_Finding], every: list[_Finding]) -> str:
-    """The names of some of all findings; parts of one thing under its name, unless another part is not among them."""
+    """Lists the names of some findings. If all parts of a result are among them, it names the result once."""
     split = {f.whole for f in every if f not in findings}
-    return listed(list(dict.fromkeys(f.what if f.whole in split else f.whole for f in findings)))
-
-
-def _finding(
-    what: str, difference: Difference, where: BoolArray | bool = True, noun: str = "cell", names: tuple[str, ...] = ()
-) -> _Finding:
-    where = np.broadcast_to(where, difference.differs.shape)
-    differs = difference.differs & where
-    sequences = []
-    if difference.axis is not None:
-        sequences = [sequence_name(b) for b in np.unique(differs.nonzero()[difference.axis]).tolist()]
-    worst = tuple(float(a.max(where=where, initial=0)) for a in (difference.absolute, difference.relative))
-    return _Finding(what, noun, int(differs.sum()), int(where.sum()), worst, sequences, names)
-
-
-def _checked(rnn: nn.RNNBase, x: Tensor, lengths: Any, batch_first: bool) -> Layout:
-    """The layout of the batch, once everything fits.
-
-    Raises:
-        ValueError: something does not; the message says what to do.
-    """
-    require_features(rnn, x.shape, batch_first)
-    if not x.numel():
-        raise ValueError(f"x of shape {tuple(x.shape)} is empty: there is nothing to compare")
-    weight = next(rnn.parameters())
-    for kind in ("dtype", "device"):
-        ours, theirs = getattr(x, kind), getattr(weight, kind)
-        if ours != theirs:
-            raise ValueError(f"x has {kind} {ours} but the module {theirs}: call x.to({theirs!r}) first")
-    return require_steps(Layout.from_padded(x.shape, lengths, batch_first))
+    return listed(list(dict.fromkeys(f.name if f.whole in split else f.whole for f in findings)))
 
 
 @contextmanager
 def _undisturbed(rnn: nn.RNNBase, x: Tensor, batch_first: bool, gradients: bool) -> Iterator[None]:
-    """Runs in this order of dimensions, without dropout, and with gradients if wanted.
-
-    Leaves the module and the random state as they were.
-    """
+    """Sets the order of dimensions, no dropout, and gradients or not; restores the module and the random state."""
     modes = [(module, module.training) for module in rnn.modules()]
     dropout, own = rnn.dropout, rnn.batch_first
     devices = [x.device] if x.device.type not in ("cpu", "meta") else []
@@ -476,7 +450,7 @@ def _undisturbed(rnn: nn.RNNBase, x: Tensor, batch_first: bool, gradients: bool)
         try:
             rnn.eval()
             rnn.dropout, rnn.batch_first = 0.0, batch_first
-            rnn.training = gradients  # cuDNN's backward wants training mode; without dropout that is eval mode
+            rnn.training = gradients  # cuDNN's backward pass needs training mode; without dropout it equals eval mode
             yield
         finally:
             rnn.dropout, rnn.batch_first = dropout, own
@@ -497,33 +471,25 @@ def run(rnn: nn.RNNBase, x: Tensor, layout: Layout, hx: Any, packed: bool) -> Ru
     return Run(output, h_n, c_n)
 
 
-_Grads = tuple[Tensor, dict[str, Tensor]]
-"""The gradient to `x`, `(B, T, I)`, and to each trainable parameter by its name."""
-
-
-def _gradients(rnn: nn.RNNBase, x: Tensor, layout: Layout, run: Run) -> dict[str, _Grads]:
-    """The gradients by loss."""
-    names = [name for name, p in rnn.named_parameters() if p.requires_grad]
-    leaves = [x, *(p for p in rnn.parameters() if p.requires_grad)]
+def _gradients(rnn: nn.RNNBase, x: Tensor, layout: Layout, run: Run) -> dict[str, dict[str, Tensor]]:
+    """Returns the gradients of each loss, to `"x"` as `(B, T, I)`, and to each trainable parameter, flat."""
+    weights = {name: p for name, p in rnn.named_parameters() if p.requires_grad}
     mask = torch.tensor(layout.mask if rnn.batch_first else layout.mask.T.copy(), device=x.device)
-    looked_at = {"outputs": run.output[mask], "h_n": run.h_n}  # indexing, not multiplying: 0 · NaN would be NaN
-    result = {}
-    for i, (loss, values) in enumerate(looked_at.items()):
+    results = {"outputs": run.output[mask], "h_n": run.h_n}  # an index, because 0 · NaN would be NaN
+    found = {}
+    for i, (loss, values) in enumerate(results.items()):
         generator = torch.Generator().manual_seed(i)
-        weights = torch.randn(values.shape, generator=generator, dtype=torch.float64).to(values)
-        total = (values * weights).sum()
-        to_x, *others = torch.autograd.grad(total, leaves, retain_graph=not i, materialize_grads=True)
-        result[loss] = to_x if rnn.batch_first else to_x.transpose(0, 1), dict(zip(names, others, strict=True))
-    return result
+        total = (values * torch.randn(values.shape, generator=generator, dtype=torch.float64).to(values)).sum()
+        to_x, *others = torch.autograd.grad(total, [x, *weights.values()], retain_graph=not i, materialize_grads=True)
+        found[loss] = {"x": to_x if rnn.batch_first else to_x.transpose(0, 1)}
+        found[loss] |= {name: one.flatten() for name, one in zip(weights, others, strict=True)}
+    return found
 
 
-def _compared(loss: str, tolerance: float, padded: _Grads, packed: _Grads) -> Gradients:
-    (x, weights), (packed_x, packed_weights) = padded, packed
-    of_weights = {
-        name: _difference(name, None, tolerance, grad.flatten(), packed_weights[name].flatten())
-        for name, grad in weights.items()
-    }
-    return Gradients(loss, _difference("x", 0, tolerance, x, packed_x), of_weights)
+def _compared(tolerance: float, padded: dict[str, Tensor], packed: dict[str, Tensor]) -> dict[str, Difference]:
+    """Compares the gradients of one loss."""
+    axes = {"x": 0}
+    return {name: _difference(name, axes.get(name), tolerance, one, packed[name]) for name, one in padded.items()}
 
 
 def _difference(name: str, axis: int | None, tolerance: float, padded: Tensor, packed: Tensor) -> Difference:
@@ -544,13 +510,13 @@ def _difference(name: str, axis: int | None, tolerance: float, padded: Tensor, p
 
 
 def by_direction(output: Tensor, batch_first: bool, directions: int) -> Tensor:
-    """An output as `(B, T, D, H)`."""
+    """Returns an output as `(B, T, D, H)`."""
     output = output if batch_first else output.transpose(0, 1)
     return output.reshape(*output.shape[:2], directions, -1)
 
 
 def listed(words: list[str], limit: int = 100) -> str:
-    """Words as a list in a sentence, cut where there are too many."""
+    """Joins words into a list for a sentence, cut if there are too many."""
     if len(words) > limit:
         words = [*words[:limit], f"{len(words) - limit} more"]
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

@@ -1,7 +1,7 @@
-"""Which of torch's compilers take a network that packs, and whether they are right: judged by trying.
+"""Reports which of torch's compilers take a network that packs, and whether they are right, by trying them.
 
-Each backend that is asked for captures the network on the reader's example. What was captured, and the network itself,
-then run on other lengths of the same shape, and are compared. Where they differ, two recorded runs show the lines where
+Each backend captures the network on the reader's example. The captured network and the network itself then run on
+other lengths of the same shape, and their results are compared. If they differ, two recorded runs show the lines where
 a value of the lengths becomes a constant, a shape or a branch.
 """
 
@@ -24,9 +24,9 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 
 from packviz.check.captures import BACKENDS, Captured, judged
-from packviz.check.findings import LEVELS, Finding, Findings
+from packviz.check.findings import LEVELS, UNDECIDED, Finding, Findings
 from packviz.check.recorder import SIZES, Event, Recorder, record, site, together
-from packviz.check.trials import Reading, Runner, Trial, Trials, difference, is_list, leaves, readings, trials
+from packviz.check.trials import Reading, Runner, Trials, difference, is_list, leaves, readings, trials
 from packviz.core.frames import is_readers
 from packviz.core.validation import one_of
 from packviz.draw.listing import Listing
@@ -38,10 +38,10 @@ _MOST_LINES = 24  # of code that is shown
 
 @dataclass(frozen=True, repr=False)
 class StaticCheck(Findings):
-    """The findings of `check_static`, and what they rest on.
+    """The findings of `check_static`, and the results behind them.
 
     Attributes:
-        backends: what came of each backend that was asked for.
+        backends: the result of each backend that was asked for.
         notes: which inputs hold lengths, what was compared, and what was not tried.
         code: the network's `forward`, if it is short and its lines can be read.
     """
@@ -52,33 +52,31 @@ class StaticCheck(Findings):
 
     @property
     def verdict(self) -> str:
-        """What each backend makes of the network, in a sentence."""
+        """A sentence about each backend."""
         if self.undecided:
-            return f"Undecided: {self[self.rules.index('undecided')].message}"
+            return f"Undecided: {self[self.rules.index(UNDECIDED)].message}"
         about = f"{count(n, 'warning')} about compilers that were not run." if (n := len(self.of("warning"))) else ""
         return " ".join([*map(_sentence, self.backends), about]).strip()
 
     @property
     def lines(self) -> list[str]:
-        """The table and the notes."""
-        return [
-            *table(self.rows, "<  <"),
-            *(line for one in self.notes for line in wrap(one, 108, subsequent_indent="  ")),
-        ]
+        """The table and the notes, line by line."""
+        notes = (line for one in self.notes for line in wrap(one, 108, subsequent_indent="  "))
+        return [*table(self.rows, "<  <"), *notes]
 
     @property
     def rows(self) -> list[list[str]]:
-        """The table: each backend, whether it takes the network, whether results are the same, and if not, where."""
+        """The table: whether each backend takes the network and gives the same results, and if not, for which input."""
         head = ["backend", "takes it", "same", "difference", "shown by"]
         return [head, *(one.cells for one in self.backends)] if self.backends else []
 
     def to_text(self) -> str:
-        """The table and the notes, every finding, and the code."""
+        """Returns the table and the notes, every finding, and the code."""
         parts = [self.headline, *self.lines, *(one.to_text() for one in self)]
         return "\n".join([*parts, *(["", self.code.to_text()] if self.code else [])])
 
     def pictures(self, theme: str) -> list[Sheet]:
-        """The code, the table, and the findings below."""
+        """Draws the code, the table, and the findings below."""
         sheet = Sheet(theme)
         sheet.paragraph(8, 12, self.lines)
         return [*([self.code.sheet(theme)] if self.code else []), sheet, *super().pictures(theme)]
@@ -94,32 +92,32 @@ def check_static(
 ) -> StaticCheck:
     """Reports which backends capture a network rightly for other lengths, and which of its lines keep a length.
 
-    Runs the network in eval mode and without gradients, on copies of the inputs: on the example, and on other lengths
-    of the same shape (another order, all equal, all of 1, random). What each backend captured on the example must give
-    what the network gives, on all of them. Afterwards modes, attributes, buffers and the random state of torch, numpy
-    and Python are what they were. Not undone: what `forward` does to other Python objects.
+    `check_static` runs the network in eval mode and without gradients, on copies of the inputs: on the example, and on
+    other lengths of the same shape (another order, all equal, all of 1, random). What each backend captured on the
+    example must give what the network gives, on all of them. Afterwards, modes, attributes, buffers and the random
+    state of torch, numpy and Python are restored, but not what `forward` does to other Python objects.
 
     Args:
-        module: the network: any module, also a scripted or a quantized one.
+        module: any network, also a scripted or a quantized one.
         example_inputs: a tuple of its positional arguments, or a dict of keyword arguments.
         backends: any of `"trace"` (`torch.jit.trace`), `"export"` (`torch.export`), `"compile"`
             (`torch.compile(fullgraph=True)`), `"onnx"` and `"onnx_legacy"` (`torch.onnx.export` with and without
-            `dynamo=True`, run by ONNX Runtime). A trace takes a fraction of a second, the others up to several.
+            `dynamo=True`, run by ONNX Runtime). A trace takes a fraction of a second, the others up to several seconds.
         dynamic: whether the batch size and the number of time steps may vary, too.
         lengths_at: the inputs that hold lengths, if they are not found: `"lengths"`, or a path such as
-            `"batch['lengths']"`; empty if no input does. By default, whatever can be read as lengths: whole numbers,
-            parts of T, masks, token ids padded with 0 or 1, packed sequences.
+            `"batch['lengths']"`; empty if no input holds any. By default, everything that can be read as lengths: whole
+            numbers, parts of T, masks, token ids padded with 0 or 1, packed sequences.
 
     Returns:
-        Findings. `ok` is True only if every backend that was asked for took the network and gave the same. The errors
-        are named after the backend. `constant` is a further line that keeps a length. `undecided`: no other lengths
-        could be tried. The warnings are about one compiler that was not run: `size`, `total_length`, `unsorted` and
-        `padding_value`.
+        The findings. `ok` is True only if every backend that was asked for took the network and gave the same results.
+        Errors are named after the backend. `constant` names a further line that keeps a length, and `undecided` means
+        that no other lengths could be tried. The warnings `size`, `total_length`, `unsorted` and `padding_value` are
+        about one compiler that was not run.
 
     Raises:
-        TypeError: `module` is not a module, or `example_inputs` neither a tuple nor a dict.
+        TypeError: `module` is not a module, or `example_inputs` is neither a tuple nor a dict.
         ValueError: the inputs do not fit the network's `forward`, a backend or a place does not exist, or the network
-            cannot be run: it is a generator, or a lazy module without sizes.
+            cannot be run, because it is a generator or a lazy module without sizes.
         Exception: whatever the network raises on the example.
 
     Examples:
@@ -138,19 +136,19 @@ def check_static(
     found = sorted(_named(inputs, lengths_at), key=lambda one: sorted(one.lengths) not in first.packed)
     tested = trials(run, inputs, found, dynamic)
     seen = [first, *(record(run, one.inputs) for one in tested.tried[1:3])]
-    errors = _undecided(run, tested, seen, lengths_at)
+    errors = [*_undecided(run, tested, seen, lengths_at)]
     rows = [] if errors else [judged(one, run, tested.tried, tested.varied, dynamic) for one in asked]
-    errors += [one for row in rows if not row.same for one in _errors(row, run, tested.tried, first)]
-    others: dict[tuple[str, str], Finding] = {}
+    errors += [one for row in rows if not row.same for one in _errors(row, run, tested, first)]
+    warnings: dict[tuple[str, str], Finding] = {}
     for one in _of_other_compilers(seen):
-        others.setdefault((one.rule, one.where), one)
-    shown = [*errors, *others.values()]
-    notes = _notes(tested, found, asked, rows, dynamic)
+        warnings.setdefault((one.rule, one.where), one)
+    shown = [*errors, *warnings.values()]
+    notes = _notes(tested, found, rows, dynamic)
     return StaticCheck(type(module).__name__, tuple(shown), tuple(rows), tuple(notes), _listing(module, shown))
 
 
 def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
-    """The arguments of a call, once they fit."""
+    """Returns the arguments of a call, if they fit."""
     if not isinstance(module, nn.Module):
         raise TypeError(f"module is a {type(module).__name__}; give the nn.Module itself")
     name = type(module).__name__
@@ -159,10 +157,10 @@ def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
         raise TypeError(f"example_inputs is a {kind}; give a tuple of the inputs, as in (x, lengths), or a dict")
     kinds = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
     if any(is_one(module.forward) for is_one in kinds):
-        raise ValueError(f"{name}.forward is a generator or async: a call runs nothing; use return")
+        raise ValueError(f"{name}.forward is a generator or async, so a call runs nothing; use return")
     if any(is_lazy(one) for one in [*module.parameters(), *module.buffers()]):
         raise ValueError(f"{name} has lazy modules without sizes; run it once on a batch, then check it")
-    named = dict(example_inputs) if isinstance(example_inputs, Mapping) else {}
+    named = example_inputs if isinstance(example_inputs, Mapping) else {}
     try:
         return _signature(module).bind(*(() if named else example_inputs), **named)
     except TypeError as error:
@@ -172,14 +170,14 @@ def _bound(module: Any, example_inputs: Any) -> inspect.BoundArguments:
 def _signature(module: Any) -> inspect.Signature:
     try:
         return inspect.signature(module.forward)
-    except ValueError:  # what was traced before has only a schema
+    except ValueError:  # a traced module has only a schema
         names = [one.name for one in module.forward.schema.arguments[1:]]
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         return inspect.Signature([inspect.Parameter(name, kind) for name in names])
 
 
 def _named(inputs: Mapping[str, Any], lengths_at: str | Iterable[str] | None) -> list[Reading]:
-    """The ways to read lengths in the inputs, at these places if they are named."""
+    """Returns the ways to read lengths in the inputs, or in those that are named."""
     found = readings(inputs)
     if lengths_at is None:
         return found
@@ -191,8 +189,8 @@ def _named(inputs: Mapping[str, Any], lengths_at: str | Iterable[str] | None) ->
     return [one for one in found if one.name in places]
 
 
-def _undecided(run: Runner, tested: Trials, seen: list[Recorder], lengths_at: Any) -> list[Finding]:
-    """The reason, if nothing can be concluded about other lengths."""
+def _undecided(run: Runner, tested: Trials, seen: list[Recorder], lengths_at: Any) -> Iterator[Finding]:
+    """Yields the reason why nothing can be concluded about other lengths, if there is one."""
     example, *others = tested.tried
     names, fix = leaves(example.inputs), "Name the input that holds the lengths, as in lengths_at='lengths'."
     closed = [f"{name} is a {type(leaf).__name__}, which" for name, leaf in names if _is_closed(leaf)]
@@ -208,24 +206,24 @@ def _undecided(run: Runner, tested: Trials, seen: list[Recorder], lengths_at: An
     elif not tested.varied and lengths_at is None and any(_may_hold_lengths(leaf) for _, leaf in names):
         message = "No lengths were recognised among the inputs, so no other lengths were tried."
     else:
-        return []
-    return [Finding("error", "undecided", message, fix=fix)]
+        return
+    yield Finding("error", UNDECIDED, message, fix=fix)
 
 
 def _is_closed(leaf: Any) -> bool:
-    """Whether it is an object that may hold lengths where nobody looks."""
+    """Returns whether a leaf is an object that may hold lengths in a place where none are looked for."""
     known = (Tensor, np.ndarray, int, float, complex, str, bytes, torch.dtype, torch.device, nn.Module, type)
     return not (leaf is None or isinstance(leaf, known) or is_list(leaf) or leaf in ([], ()) or callable(leaf))
 
 
 def _may_hold_lengths(leaf: Any) -> bool:
-    """Whether it is anything but a batch of floating-point numbers."""
+    """Returns whether a leaf is anything but a batch of floating-point numbers."""
     if isinstance(leaf, (Tensor, np.ndarray)):
         return leaf.ndim == 1 or "float" not in str(leaf.dtype)
     return is_list(leaf) or type(leaf) is int
 
 
-# What the backends that were asked for get wrong.
+# Errors of the backends that were asked for.
 
 _NAMES = {"trace": "torch.jit.trace", "export": "torch.export", "compile": "torch.compile(fullgraph=True)",
           "onnx": "torch.onnx.export(dynamo=True)", "onnx_legacy": "torch.onnx.export(dynamo=False)"}  # fmt: skip
@@ -241,30 +239,30 @@ def _sentence(row: Captured) -> str:
     return f"{_NAMES[row.backend]} takes it, and {'gives the same' if row.same else f'is wrong for {row.trial}'}."
 
 
-def _errors(row: Captured, run: Runner, tried: list[Trial], first: Recorder) -> Iterator[Finding]:
-    """What went wrong in one backend: an error with its first line, and one for each further line."""
+def _errors(row: Captured, run: Runner, tested: Trials, first: Recorder) -> Iterator[Finding]:
+    """Yields an error for a backend, with the first line that keeps a length, and one for each further line."""
     name, where = _NAMES[row.backend], _line_of(row.error)
     if row.takes is None:
         yield Finding("error", row.backend, f"{name} was not tried here: {row.message}.")
     elif not row.takes:
-        yield Finding("error", row.backend, f"{name} refuses the network: {row.message}", where,
-                      _TENSORS if row.backend == "trace" else _OPERATOR)  # fmt: skip
+        fix = _TENSORS if row.backend == "trace" else _OPERATOR
+        yield Finding("error", row.backend, f"{name} refuses the network: {row.message}", where, fix)
     else:
-        trial = next(one for one in tried if one.name == row.trial)
-        message = f"{name} takes the example, {tried[0].name}, and {row.message} for {row.trial}."
+        trial = next(one for one in tested.tried if one.name == row.trial)
         kept: dict[str, str] = {}
-        for other in [trial, *tried]:  # what `.data` keeps is read nowhere: then other lengths may show a line
+        for other in [trial, *tested.tried]:  # nothing reads what `.data` keeps; then other lengths may show a line
             for one, two in [] if kept else _kept(first, record(run, other.inputs)):
                 read = f"what {one.name.strip('_')}() reads: {one.value:.40}, and {two.value:.40} for {other.name}"
                 kept.setdefault(one.where, f"It keeps {read}.")
-        line, text = next(iter(kept.items()), (where, ""))
-        yield Finding("error", row.backend, f"{message} {text}".strip(), line, _TENSORS)
-        for line, text in [*kept.items()][1:]:
+        (line, text), *further = kept.items() or [(where, "")]
+        message = f"{name} takes the example, {tested.tried[0].name}, and {row.message} for {row.trial}. {text}"
+        yield Finding("error", row.backend, message.strip(), line, _TENSORS)
+        for line, text in further:
             yield Finding("error", "constant", text, line, _TENSORS)
 
 
 def _kept(first: Recorder, second: Recorder) -> list[tuple[Event, Event]]:
-    """What Python reads in both runs, and not the same in both: values, or else the last size, before they part."""
+    """Returns the values that Python reads differently in two runs, or else the last size, before the runs diverge."""
     read = [pair for pair in together(first, second) if pair[0].value != pair[1].value]
     direct = [pair for pair in read if pair[0].direct]
     values = [[pair for pair in some if pair[0].name not in SIZES] for some in (direct, read)]
@@ -272,25 +270,22 @@ def _kept(first: Recorder, second: Recorder) -> list[tuple[Event, Event]]:
 
 
 def _line_of(error: BaseException | None) -> str:
-    """The innermost line of the reader's code that an error names, in its traceback or in its text."""
-    frames = traceback.walk_tb(error.__traceback__ if error else None)
-    theirs = (
-        (one.f_code.co_filename, line, str(one.f_globals.get("__name__"))) for one, line in frames if is_readers(one)
-    )
-    lines = [site(*one) for one in theirs]
+    """Returns the innermost line of the reader's code that an error names, in its traceback or in its text."""
+    frames = [one for one in traceback.walk_tb(error.__traceback__ if error else None) if is_readers(one[0])]
+    lines = [site(one.f_code.co_filename, line, str(one.f_globals.get("__name__"))) for one, line in frames]
     named = re.findall(r'File "([^"]+)", line (\d+)', str(error))
     lines += [site(path, int(line)) for path, line in named if isfile(path) and not re.search("/(torch|ops)/", path)]
     return lines[-1] if lines else ""
 
 
-# What other compilers do, which are not run here.
+# Warnings about other compilers, which are not run here.
 
 _NEURON = "A compiler with fixed shapes (PyTorch Neuron's LSTM guide for Inf1, archived)"
 _LEGACY = "The legacy ONNX exporter (dynamo=False)"
 
 
 def _habits(event: Event) -> Iterator[tuple[str, str, str]]:
-    """What other compilers do with a call: the rule, the message and the fix."""
+    """Yields the rule, the message and the fix for each thing that other compilers do with a call."""
     given = event.arguments
     if event.name == "pad_packed_sequence":
         if (value := given["padding_value"]) != 0:
@@ -298,8 +293,7 @@ def _habits(event: Event) -> Iterator[tuple[str, str, str]]:
             mask = "output.size(1))" if given["batch_first"] else "output.size(0)).T"
             message = f"{_LEGACY} ignores padding_value={shown} and pads with 0 (pytorch#28423), without an error."
             masked = f"output.masked_fill(~pv.real_mask(lengths, {mask}[..., None], {shown})"
-            fix = f"Pad with 0, and mask by the lengths: {masked}."
-            yield "padding_value", message, fix
+            yield "padding_value", message, f"Pad with 0, and mask by the lengths: {masked}."
         if given["total_length"] is None:
             message = "Without total_length it pads to max(lengths), so the size depends on the lengths."
             fix = "Pass total_length, the time steps of the padded input: total_length=x.size(0), or x.size(1)."
@@ -307,12 +301,12 @@ def _habits(event: Event) -> Iterator[tuple[str, str, str]]:
     elif event.name.startswith("pack_") and not given["enforce_sorted"]:
         fix = "Sort the batch before the network, longest first, and pass enforce_sorted=True."
         yield "unsorted", f"{_NEURON} leaves the sort of enforce_sorted=False to the CPU.", fix
-    elif event.name in ("sort", "argsort"):
+    elif event.name in ("sort", "argsort") and not event.in_rnn:
         yield "unsorted", f"{_NEURON} leaves a sort to the CPU.", "Sort the batch before it is given to the network."
 
 
 def _of_other_compilers(seen: list[Recorder]) -> Iterator[Finding]:
-    """What other compilers would do with the calls of the first run, and with sizes that differ in the others."""
+    """Yields warnings about the calls of the first run, and about sizes that differ in the other runs."""
     for event in seen[0].events:
         for rule, message, fix in _habits(event):
             yield Finding("warning", rule, message, event.where, fix)
@@ -329,12 +323,10 @@ def _of_other_compilers(seen: list[Recorder]) -> Iterator[Finding]:
             break  # all sizes that follow depend on it
 
 
-def _notes(
-    tested: Trials, found: list[Reading], asked: list[str], rows: list[Captured], dynamic: bool
-) -> Iterator[str]:
-    varied = {(one.name, one.form) for one in tested.varied}
-    yield f"lengths: {'; '.join(map(str, tested.varied)) or 'none found'}"
-    if also := [str(one) for one in found if (one.name, one.form) not in varied]:
+def _notes(tested: Trials, found: list[Reading], rows: list[Captured], dynamic: bool) -> Iterator[str]:
+    varied = list(map(str, tested.varied))
+    yield f"lengths: {'; '.join(varied) or 'none found'}"
+    if also := [str(one) for one in found if str(one) not in varied]:
         yield f"may be lengths as well, not tried: {'; '.join(also)}"
     names = [one.name for one in tested.tried]
     both = [name for name in names if name.startswith("other numbers") and " and " in name]
@@ -342,19 +334,13 @@ def _notes(
     if tested.refused:
         error = next(iter(tested.refused.values()))
         yield f"refused by the network itself: {'; '.join(tested.refused)} ({type(error).__name__})"
-    left = [
-        name
-        for name in BACKENDS
-        if name not in asked or name not in {one.backend for one in rows if one.takes is not None}
-    ]
+    ran = {one.backend for one in rows if one.takes is not None}
+    left = [name for name in BACKENDS if name not in ran]
     yield f"not tried: {', '.join([*left, *([] if dynamic else ['other sizes of batch and time'])])}"
 
 
-# Drawing.
-
-
 def _listing(module: nn.Module, found: Iterable[Finding]) -> Listing | None:
-    """The code of a short `forward`, lines with a finding marked; none where it cannot be read."""
+    """Returns the code of a short `forward` with the lines of findings marked, or `None` if it cannot be read."""
     try:
         forward = inspect.unwrap(type(module).forward)
         lines, first = inspect.getsourcelines(forward)
@@ -363,9 +349,7 @@ def _listing(module: nn.Module, found: Iterable[Finding]) -> Listing | None:
         return None
     if len(lines) > _MOST_LINES:
         return None
-    marks: dict[str, str] = {}
-    for one in found:  # errors come first
-        marks.setdefault(one.where, one.level)
+    marks = {one.where: one.level for one in reversed([*found])}  # of several at a line, the first counts: errors
     shown = []
     for number, line in enumerate(dedent("".join(lines)).rstrip().splitlines(), first):
         level = marks.get(site(path, number, name), "")

@@ -1,4 +1,4 @@
-"""How a padded hidden state leaves the packed one, step by step."""
+"""Draws the distance between a padded and a packed hidden state, step by step."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from packviz.draw.curves import Curve, Trajectory
 
 
 def trajectory(comparison: StatesComparison, direction: str = "forward", unit: int | None = None) -> Trajectory:
-    """Draws how far the padded hidden state of the last layer is from the packed one, step by step.
+    """Draws the distance of the last layer's padded hidden state from the packed one, step by step.
 
-    Packed, a sequence keeps its state after its end; in the reverse direction it has its initial state before it.
+    In a packed run, a sequence keeps its final state after its end. In the reverse direction, which begins there, it
+    has its initial state instead.
 
     Args:
-        comparison: what `pv.compare` returned.
+        comparison: the result of `pv.compare`.
         direction: `"forward"` or `"reverse"`; the reverse one starts at the last time step.
-        unit: draws one of its units instead, padded and packed; of the whole state the length (2-norm) of the
-            difference if not given.
+        unit: a unit of the state to draw, padded and packed. Defaults to the 2-norm of the difference of the whole
+            state.
 
     Raises:
         ValueError: there is no such direction, or no such unit.
@@ -42,7 +43,7 @@ def trajectory(comparison: StatesComparison, direction: str = "forward", unit: i
     for b, length in enumerate(comparison.layout.lengths.tolist()):
         packed[b, length:] = begins[b] if reverse else packed[b, length - 1]
         gap = np.where(np.isnan(padded[b]) & np.isnan(packed[b]), 0.0, padded[b] - packed[b])
-        gap[np.abs(gap).max(axis=-1) <= comparison.tolerance * comparison.h_n.scale[b]] = 0.0  # rounding is no distance
+        gap[np.abs(gap).max(axis=-1) <= comparison.tolerance * comparison.h_n.scale[b]] = 0.0  # rounding does not count
         distance = np.linalg.norm(gap, axis=-1)
         one, other = (distance, np.zeros_like(distance)) if unit is None else (padded[b, :, unit], packed[b, :, unit])
         if reverse and unit is not None:

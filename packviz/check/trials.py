@@ -1,9 +1,9 @@
 """Runs a network on other lengths than the example's: finds the inputs that hold lengths, and writes others like them.
 
-Any input that can be read as lengths is varied: whole numbers in a tensor, an array or a list, parts of T from 0 to 1,
-masks of either sense, token ids padded with 0 or 1, and a PackedSequence. All are varied together, or one by one if
-the network refuses that. To vary an input that holds no lengths is harmless: if a captured network keeps its values,
-that is a defect as well.
+This module varies any input that can be read as lengths: whole numbers in a tensor, an array or a list, parts of T
+from 0 to 1, masks of either sense, token ids padded with 0 or 1, and a PackedSequence. It varies all of them together,
+or one by one if the network refuses that. Varying an input that holds no lengths does no harm: a captured network that
+keeps its values is wrong, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import random
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,15 +27,14 @@ from torch.nn.utils.rnn import PackedSequence
 
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
-Leaf = tuple[str, Any]  # with its name, such as `batch['lengths']`
+Leaf = tuple[str, Any]  # a name, such as `batch['lengths']`, and the value
 _PARTS = "data", "batch_sizes", "sorted_indices", "unsorted_indices"
-_SIZES = ".batch_sizes"  # of a PackedSequence: its tensors are never lengths by themselves
-_HOLDERS = (dict, list, set, OrderedDict, defaultdict)  # attributes of a module whose contents are restored
+_SIZES = ".batch_sizes"  # marks a PackedSequence, whose tensors are never lengths by themselves
+_HOLDERS = (dict, list, set, OrderedDict, defaultdict)  # the contents of such attributes of a module are restored
 
 
 def mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
-    """Changes every leaf of a nest: a tensor, a list of whole numbers, and whatever else holds no tensors."""
-    held = {} if isinstance(value, (Tensor, nn.Module, type)) else getattr(value, "__dict__", {})
+    """Changes every leaf of a nest: each tensor, list of whole numbers, and any other object that holds no tensors."""
     if isinstance(value, Mapping):
         new: Any = copy.copy(value) if isinstance(value, MutableMapping) else dict(value)
         for key, one in value.items():
@@ -43,16 +44,16 @@ def mapped(name: str, value: Any, change: Callable[[str, Any], Any]) -> Any:
         names = getattr(value, "_fields", None)
         parts = [mapped(f"{name}.{names[i]}" if names else f"{name}[{i}]", v, change) for i, v in enumerate(value)]
         return type(value)(*parts) if names else type(value)(parts)
-    if is_dataclass(value) or any(isinstance(one, (Tensor, np.ndarray)) or is_list(one) for one in held.values()):
+    if is_dataclass(value) and not isinstance(value, type):
         new = copy.copy(value)
-        for key, one in held.items():
-            object.__setattr__(new, key, mapped(f"{name}.{key}", one, change))
+        for field in fields(value):
+            object.__setattr__(new, field.name, mapped(f"{name}.{field.name}", getattr(value, field.name), change))
         return new
     return change(name, value)
 
 
 def leaves(nest: Mapping[str, Any]) -> list[Leaf]:
-    """The leaves of everything in a mapping, each with its name."""
+    """Returns the leaves of everything in a mapping, each with its name."""
     found: list[Leaf] = []
 
     def look(name: str, leaf: Any) -> Any:
@@ -65,12 +66,12 @@ def leaves(nest: Mapping[str, Any]) -> list[Leaf]:
 
 
 def tensors(nest: Mapping[str, Any]) -> list[Tensor]:
-    """The tensors among them."""
+    """Returns the tensors in a mapping."""
     return [leaf for _, leaf in leaves(nest) if isinstance(leaf, Tensor)]
 
 
 def replaced(inputs: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs with other leaves in place of those of these names, and with tensors of its own."""
+    """Returns the inputs with copied tensors, and with other leaves in place of those of these names."""
 
     def change(name: str, leaf: Any) -> Any:
         return other[name] if name in other else leaf.clone() if isinstance(leaf, Tensor) else leaf
@@ -79,23 +80,19 @@ def replaced(inputs: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, A
 
 
 def is_list(value: Any) -> bool:
-    """Whether it is a list or tuple of whole numbers."""
+    """Returns whether a value is a list or tuple of whole numbers."""
     return type(value) in (list, tuple) and bool(value) and all(type(one) is int for one in value)
 
 
 class Runner:
-    """Runs a network in eval mode, without gradients, on copies of its inputs, each time from the same state."""
+    """A network that runs in eval mode, without gradients, on copies of its inputs, each time from the same state."""
 
     def __init__(self, module: nn.Module, signature: inspect.Signature) -> None:
         self.module, self.signature = module, signature
 
-    def call(self, inputs: Mapping[str, Any]) -> inspect.BoundArguments:
-        """The positional and keyword arguments of a call with copies of these inputs."""
-        return inspect.BoundArguments(self.signature, OrderedDict(replaced(inputs, {})))
-
     def __call__(self, inputs: Mapping[str, Any], function: Callable[[inspect.BoundArguments], Any]) -> Any:
-        """What the function gives for a call with these inputs. Afterwards all is as it was."""
-        call = self.call(inputs)
+        """Returns what a function gives for the arguments of a call with these inputs, and restores all state."""
+        call = inspect.BoundArguments(self.signature, OrderedDict(replaced(inputs, {})))
         held = [*self.module.parameters(), *tensors(inputs)]
         devices = {one.device.index for one in held if one.device.type == "cuda"}
         with torch.random.fork_rng(devices=devices), torch.no_grad(), _restored(self.module):
@@ -103,20 +100,20 @@ class Runner:
             return function(call)
 
     def outputs(self, inputs: Mapping[str, Any]) -> list[Leaf]:
-        """The leaves of what the network gives."""
+        """Returns the leaves of the network's result."""
         return leaves({"output": self(inputs, self.forward)})
 
     def forward(self, call: inspect.BoundArguments) -> Any:
-        """Calls the network. Frames above this one are not the reader's."""
+        """Calls the network. The frames above this one do not belong to the reader."""
         return self.module(*call.args, **call.kwargs)
 
 
 @contextmanager
 def _restored(module: nn.Module) -> Iterator[None]:
-    """Gives every submodule its attributes back, and the values of its buffers; Python and numpy their random state."""
-    drawn = random.getstate(), np.random.get_state()
-    modes = [(one, one.training) for one in module.modules()]
-    states: list[Any] = [(vars(one), dict(vars(one))) for one in module.modules()]
+    """Restores the attributes and buffers of every submodule, and the random state of Python and numpy."""
+    drawn, parts = (random.getstate(), np.random.get_state()), [*module.modules()]
+    modes = [one.training for one in parts]
+    states: list[Any] = [(vars(one), dict(vars(one))) for one in parts]
     states += [(v, copy.copy(v)) for _, was in states for v in was.values() if type(v) in _HOLDERS]
     values = [(one, one.clone()) for one in module.buffers() if not is_lazy(one)]
     try:
@@ -127,24 +124,24 @@ def _restored(module: nn.Module) -> Iterator[None]:
         for held, was in states:
             held.clear()
             held.extend(was) if isinstance(held, list) else held.update(was)
-        for one, training in modes:  # of a scripted module, it is not an attribute
+        for one, training in zip(parts, modes, strict=True):  # a scripted module does not keep it as an attribute
             one.training = training
         for buffer, before in values:
             if not torch.equal(buffer, before):
                 buffer.copy_(before)
 
 
-# Lengths among the inputs, and others for them.
+# The inputs that hold lengths, and other lengths for them.
 
 
 class Reading(NamedTuple):
-    """A way to read an input as lengths.
+    """One possible way to read an input as lengths.
 
     Attributes:
-        name: of the input.
-        form: in which it holds them: `whole numbers`, `a mask`, …
-        lengths: of the example.
-        write: makes the leaves, by name, of an input of the same form with other lengths.
+        name: the name of the input.
+        form: how the input holds the lengths, such as `whole numbers` or `a mask`.
+        lengths: the lengths of the example.
+        write: makes an input of the same form with other lengths, as leaves by their names.
     """
 
     name: str
@@ -157,7 +154,7 @@ class Reading(NamedTuple):
 
 
 def readings(inputs: Mapping[str, Any]) -> list[Reading]:
-    """The ways in which the inputs may be read as lengths, for each input the likeliest first."""
+    """Returns the ways in which the inputs may be read as lengths, the likeliest of each input first."""
     parts = dict(leaves(inputs))
     names = [name.removesuffix(_SIZES) for name in parts if name.endswith(_SIZES)]
     packed = [_packed(name, PackedSequence(*(parts[f"{name}.{one}"] for one in _PARTS))) for name in names]
@@ -170,9 +167,8 @@ def _packed(name: str, value: PackedSequence) -> Reading:
     padded, lengths = pad_packed_sequence(value, batch_first=True)
 
     def write(new: Tensor) -> dict[str, Any]:
-        is_sorted = value.sorted_indices is None
-        new = new.sort(descending=True)[0] if is_sorted else new
-        return dict(leaves({name: pack_padded_sequence(padded, new, batch_first=True, enforce_sorted=is_sorted)}))
+        new = new.sort(descending=True)[0] if value.sorted_indices is None else new
+        return dict(leaves({name: pack_padded_sequence(padded, new, True, value.sorted_indices is None)}))
 
     return Reading(name, "a PackedSequence", lengths.tolist(), write)
 
@@ -183,8 +179,8 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
     values = torch.as_tensor(leaf).detach().cpu()
     flat, sides = values.flatten(), [n for n in values.shape if n != 1]
 
-    def write(new: Tensor) -> dict[str, Any]:
-        new = new.to(values.dtype).reshape(values.shape)
+    def write(new: Tensor, steps: int = 1) -> dict[str, Any]:
+        new = (new / steps if steps > 1 else new).to(values.dtype).reshape(values.shape)
         if isinstance(leaf, Tensor):
             return {name: new.to(leaf.device)}
         return {name: new.numpy() if isinstance(leaf, np.ndarray) else type(leaf)(new.tolist())}
@@ -197,7 +193,7 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
             yield Reading(name, "whole numbers", flat.long().tolist(), write)
         for T in steps if values.is_floating_point() and flat.max() <= 1 else ():
             if (flat * T - (n := (flat * T).round())).abs().max() < 1e-3:
-                yield Reading(name, f"parts of {T}", n.long().tolist(), _scaled(write, T))
+                yield Reading(name, f"parts of {T}", n.long().tolist(), partial(write, steps=T))
     sides = [1, *sides] if one_row else sides
     if len(sides) != 2 or (values.is_floating_point() and not binary):
         return
@@ -207,7 +203,7 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
         for pad in (0, 1):
             n = (rows != pad).sum(1)
             if not n.any() or not ((rows != pad) == (at < n[:, None])).all() or (pad == 1 and flat.max() < 1):
-                continue  # padding elsewhere than at the end, or an id that cannot be
+                continue  # the padding is not at the end, or an id would be negative
             real = torch.full_like(rows, 1 - pad) if binary else rows.gather(1, at % n.clamp(min=1)[:, None])
 
             def put(new: Tensor, real: Tensor = real, pad: int = pad, turned: bool = turned) -> dict[str, Any]:
@@ -218,15 +214,11 @@ def _readings(name: str, leaf: Any, steps: list[int]) -> Iterator[Reading]:
             yield Reading(name, form, n.tolist(), put)
 
 
-def _scaled(write: Callable[[Tensor], dict[str, Any]], steps: int) -> Callable[[Tensor], dict[str, Any]]:
-    return lambda new: write(new / steps)
-
-
 def others(lengths: list[int]) -> list[list[int]]:
-    """Other lengths up to the same maximum, first those in the order of these, which most networks take.
+    """Returns other lengths up to the same maximum, beginning with those in the same order, which most networks take.
 
-    The first are equal if these are not, and the other way round, with another maximum and another sum if possible.
-    Equal sums hide a sum that was kept, so there are several.
+    The first ones are equal if the given ones are not, and the other way round. They have another maximum and another
+    sum if possible, because equal sums would hide a sum that a captured network keeps.
     """
     batch, top, drawn = len(lengths), max(lengths), random.Random(0)
 
@@ -249,7 +241,13 @@ def others(lengths: list[int]) -> list[list[int]]:
 
 
 class Trial(NamedTuple):
-    """Inputs that the network takes: what they are called, their values, and what it gives for them."""
+    """Inputs that the network takes.
+
+    Attributes:
+        name: what they are called, such as `lengths [5, 3]`.
+        inputs: their values.
+        outputs: the leaves of the network's result.
+    """
 
     name: str
     inputs: Mapping[str, Any]
@@ -257,7 +255,13 @@ class Trial(NamedTuple):
 
 
 class Trials(NamedTuple):
-    """What was varied, the inputs that were tried, the example's first, and the error that each refused one raised."""
+    """The inputs on which a network was run.
+
+    Attributes:
+        varied: the readings that were varied.
+        tried: the inputs that the network took; the first is the example.
+        refused: the errors that the other inputs raised, by their names.
+    """
 
     varied: list[Reading]
     tried: list[Trial]
@@ -273,11 +277,8 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
         found: the ways to read them as lengths, the likeliest first.
         sized: whether to try one more sequence, and more time steps.
     """
-    likeliest: dict[str, Reading] = {}
-    for reading in found:
-        likeliest.setdefault(reading.name, reading)
-    together = list(likeliest.values())
-    result = Trials([], [Trial(_label(together), inputs, run.outputs(inputs))], {})
+    together = [one for i, one in enumerate(found) if one.name not in {other.name for other in found[:i]}]
+    result = Trials([], [Trial(_label(together, [one.lengths for one in together]), inputs, run.outputs(inputs))], {})
 
     def attempt(name: str, new: Mapping[str, Any]) -> bool:
         try:
@@ -292,16 +293,15 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
             continue
         took = []
         for numbers in zip(*(others(one.lengths) for one in plan), strict=False):
-            made = [one.write(torch.tensor(n)) for one, n in zip(plan, numbers, strict=True)]
-            name, new = _label(plan, numbers), {leaf: value for one in made for leaf, value in one.items()}
-            if attempt(name, new):
-                took.append((name, new))
+            made = [one.write(torch.tensor(n)).items() for one, n in zip(plan, numbers, strict=True)]
+            took.append((_label(plan, numbers), dict(chain.from_iterable(made))))
+        took = [one for one in took if attempt(*one)]
         result.varied.extend(plan if took else [])
         changes += took
     known = {one.name for one in result.varied}
     floats = {name: _negated(leaf) for name, leaf in leaves(inputs) if _is_float(leaf)}
     plain = {name: leaf for name, leaf in floats.items() if name not in known}
-    # A value that is kept may show only for some numbers; and what was read as a mask or as parts may be neither.
+    # A kept value may show only for some numbers, and what looks like a mask or like parts may be neither.
     some = [(other, {**plain, **new}) for other, new in changes if plain]
     some += [("", {**plain, name: floats[name]}) for name in floats if name in known]
     for other, new in some:
@@ -315,7 +315,7 @@ def trials(run: Runner, inputs: Mapping[str, Any], found: list[Reading], sized: 
 
 
 def axes(inputs: Mapping[str, Any], found: list[Reading]) -> dict[str, dict[int, int]]:
-    """By the name of a tensor or a list, which of its axes are sequences (0) and which are time steps (1)."""
+    """Returns which axes of each tensor or list, by its name, are sequences (0) and which are time steps (1)."""
     if not found:
         return {}
     B, most = len(found[0].lengths), max(found[0].lengths)
@@ -332,20 +332,17 @@ def axes(inputs: Mapping[str, Any], found: list[Reading]) -> dict[str, dict[int,
 
 
 def _larger(leaf: Any, at: Mapping[int, int], more: tuple[int, int]) -> Any:
-    """A leaf whose last entries along these axes are repeated."""
+    """Returns a leaf with its last entries along these axes repeated."""
     if is_list(leaf):
         return [*leaf, *leaf[-1:] * (more[0] if at else 0)]
     for axis, kind in at.items():
         index = np.arange(leaf.shape[axis] + more[kind]).clip(max=leaf.shape[axis] - 1)
-        is_tensor = isinstance(leaf, Tensor)
-        leaf = (
-            leaf.index_select(axis, torch.as_tensor(index, device=leaf.device)) if is_tensor else leaf.take(index, axis)
-        )
-    return leaf.clone() if isinstance(leaf, Tensor) else leaf
+        leaf = leaf[(slice(None),) * axis + (index,)]
+    return leaf
 
 
 def _is_plain(leaf: Any) -> bool:
-    """Whether it is a tensor or an array of real numbers that lie in a rectangle."""
+    """Returns whether a leaf is a dense tensor or an array, of real numbers and not empty."""
     if isinstance(leaf, Tensor):
         return leaf.layout == torch.strided and not (leaf.is_meta or leaf.is_complex()) and leaf.numel() > 0
     return isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biuf" and leaf.size > 0
@@ -356,7 +353,7 @@ def _is_float(leaf: Any) -> bool:
 
 
 def _negated(leaf: Tensor) -> Tensor:
-    """Its negative, and half of the first entry zero, as padding may be; of nothing but zeros, random numbers."""
+    """Returns the negative of a leaf, or random numbers if all are zero, with half of the first entry set to zero."""
     generator = torch.Generator(leaf.device).manual_seed(0)
     new = -leaf.detach() if leaf.any() else torch.randn(leaf.shape, generator=generator, device=leaf.device).to(leaf)
     if new.dim():
@@ -365,17 +362,17 @@ def _negated(leaf: Tensor) -> Tensor:
     return new
 
 
-def _label(plan: Iterable[Reading], numbers: Iterable[list[int]] | None = None) -> str:
-    """Such as `lengths [5, 3]`; inputs with the same lengths are named together."""
-    plan, by = list(plan), dict[str, list[str]]()
-    for one, n in zip(plan, numbers or [one.lengths for one in plan], strict=False):
+def _label(plan: Iterable[Reading], numbers: Iterable[list[int]]) -> str:
+    """Returns text such as `lengths [5, 3]`, in which inputs with the same lengths are named together."""
+    by: dict[str, list[str]] = {}
+    for one, n in zip(plan, numbers, strict=True):
         few = str(n) if len(n) <= 8 else f"[{', '.join(map(str, n[:6]))}, …]"
         by.setdefault(few, []).append(one.name)
     return " and ".join(f"{', '.join(names)} {few}" for few, names in by.items()) or "the example"
 
 
 def difference(want: list[Leaf], got: list[Leaf], tolerance: float) -> tuple[float, str]:
-    """The largest difference, and in words; 0 if none exceeds that part of the largest value."""
+    """Returns the largest difference and its description, or 0 if none exceeds that part of the largest value."""
     if [name for name, _ in want] != [name for name, _ in got]:
         return float("inf"), f"gives {len(got)} results and not {len(want)}"
     worst = 0.0, ""

@@ -1,4 +1,4 @@
-"""Which results of an RNN are right, padded and packed: a table, computed by running each sequence alone."""
+"""Computes which results of an RNN are right, padded and packed, by running each sequence alone."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from packviz.check.states import DIRECTIONS, Run, run
 from packviz.core.layout import Layout
 from packviz.core.spec import GATES
 from packviz.core.validation import one_of
-from packviz.draw import text
 from packviz.draw.table import Table, Tabled
+from packviz.draw.text import count
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is right of an RNN that is run padded or packed.
+    """The results of an RNN that are right if it runs padded or packed.
 
     Attributes:
         layers: 1 or 2.
         directions: 1 or 2.
         method: `"padded"` or `"packed"`.
-        right: for each of `QUESTIONS`, whether it is what each sequence gives when it is run alone; `None` if this RNN
+        right: for each of `QUESTIONS`, whether the result equals that of each sequence run alone; `None` if this RNN
             has no such result.
     """
 
@@ -38,7 +38,7 @@ class Answer:
     @property
     def name(self) -> str:
         """The RNN in words."""
-        return f"{'bidirectional' if self.directions == 2 else 'one direction'}, {text.count(self.layers, 'layer')}"
+        return f"{'bidirectional' if self.directions == 2 else 'one direction'}, {count(self.layers, 'layer')}"
 
 
 QUESTIONS = {
@@ -51,12 +51,12 @@ QUESTIONS = {
     "output[:, -1], forward": "the forward half of output at the batch's last step, as the last layer's forward h_n",
     "output[:, 0], reverse": "the reverse half of output at step 0, as the last layer's reverse h_n",
 }
-"""What a truth table answers, padded and packed. Without a cell state there is no `c_n`."""
+"""The rows of a truth table, padded and packed. An RNN without a cell state has no `c_n`."""
 
 
 @dataclass(frozen=True, repr=False)
 class TruthTable(Tabled):
-    """What of an RNN's results is right, padded and packed. The oracle is each sequence run alone.
+    """The results of an RNN that are right, padded and packed. The oracle is each sequence run alone.
 
     Attributes:
         cell: `"RNN"`, `"GRU"` or `"LSTM"`.
@@ -67,54 +67,32 @@ class TruthTable(Tabled):
     answers: tuple[Answer, ...]
 
     @property
-    def questions(self) -> tuple[str, ...]:
-        """The `QUESTIONS` that this table answers for any of its RNNs."""
-        return tuple(q for q in QUESTIONS if any(answer.right[q] is not None for answer in self.answers))
-
-    @property
-    def notes(self) -> list[str]:
-        """What follows from the table, and what it cannot show."""
-        padded = [a for a in self.answers if a.method == "padded"]
-        spared = [
-            [a.name for a in padded if all(a.right[q] is not False for q in questions)]
-            for questions in (("outputs, forward", "outputs, reverse"), ("output at len-1, forward",))
+    def table(self) -> Table:
+        """The table, with a sign and a word for each question, method and RNN, and what follows from it."""
+        padded, packed = ([a for a in self.answers if a.method == method] for method in ("padded", "packed"))
+        asked = [q for q in QUESTIONS if any(a.right[q] is not None for a in self.answers)]
+        rows = [
+            [f"{q}, {some[0].method}", *(_MARKS[a.right[q]] for a in some)] for q in asked for some in (padded, packed)
         ]
         notes = []
-        if spared[0]:
-            notes.append(f"Packing is not needed for the outputs at real steps of: {'; '.join(spared[0])}.")
-        if spared[1]:
-            notes.append(f"Nor for the forward half of a gather at len-1 of: {'; '.join(spared[1])}.")
-        notes.append(
-            "The gather gives the last layer's hidden state only: output holds no c, and no layer below the last."
-        )
-        return notes
-
-    @property
-    def table(self) -> Table:
-        """The table with a sign and a word in each cell: a row for each question and method, a column for each RNN."""
-        methods = {method: [a for a in self.answers if a.method == method] for method in ("padded", "packed")}
-        rows = [
-            [f"{q}, {method}", *(_SAID[answer.right[q]] for answer in answers)]
-            for q in self.questions
-            for method, answers in methods.items()
-        ]
-        head = ["", *(answer.name for answer in methods["padded"])]
-        return Table(rows, head, f"{self.cell}: equal to each sequence run alone?", self.notes, form="<  ^")
-
-    def to_text(self) -> str:
-        """The table with a word in each cell, and what is asked."""
-        table = self.table
-        rows = [[name, *(cell.split()[-1] for cell in cells)] for name, *cells in table.rows]
-        asked = [f"{q}: {QUESTIONS[q]}" for q in self.questions]
-        return "\n".join([table.title, *text.table([table.head, *rows], "<  ^"), "", *asked, "", *table.notes])
+        for start, questions in (
+            ("Packing is not needed for the outputs at real steps of", ("outputs, forward", "outputs, reverse")),
+            ("Nor for the forward half of a gather at len-1 of", ("output at len-1, forward",)),
+        ):
+            if spared := [a.name for a in padded if all(a.right[q] is not False for q in questions)]:
+                notes.append(f"{start}: {'; '.join(spared)}.")
+        last = "The gather gives the last layer's hidden state only: output holds no c, and no layer below the last."
+        folded = ["The meaning of each row:", *(f"{q}: {QUESTIONS[q]}" for q in asked)]
+        head, title = ["", *(a.name for a in padded)], f"{self.cell}: equal to each sequence run alone?"
+        return Table(rows, head, title, [*notes, last], folded=folded, form="<  ^")
 
 
 def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
-    """Runs small RNNs on sequences of 5, 3 and 2 steps, padded, packed and alone, and says which results are right.
+    """Runs small RNNs on sequences of 5, 3 and 2 steps, padded, packed and alone, and reports which results are right.
 
     Args:
         cell: `"RNN"`, `"GRU"` or `"LSTM"`.
-        bias: whether the RNNs have biases. Without, an RNN in its initial state that reads zeros stays there.
+        bias: whether the RNNs have biases. Without them, an RNN in its initial state that reads zeros stays there.
 
     Raises:
         ValueError: there is no such cell.
@@ -129,14 +107,13 @@ def truth_table(cell: str = "LSTM", *, bias: bool = True) -> TruthTable:
             x = torch.randn(layout.batch_size, layout.max_len, 3) * torch.tensor(layout.mask)[..., None]
             alone = [run(rnn, x[b : b + 1, :n], Layout([n]), None, False) for b, n in enumerate(layout.lengths)]
             for method in ("padded", "packed"):
-                result = run(rnn, x, layout, None, method == "packed")
-                answers.append(Answer(layers, directions, method, _right(result, alone, layout, directions)))
+                right = _right(run(rnn, x, layout, None, method == "packed"), alone, layout, directions)
+                answers.append(Answer(layers, directions, method, right))
     return TruthTable(cell, tuple(answers))
 
 
 def _right(result: Run, alone: list[Run], layout: Layout, directions: int) -> dict[str, bool | None]:
-    """Which results of a batch-first run are those of each sequence alone."""
-    right: dict[str, bool | None] = dict.fromkeys(QUESTIONS)
+    """Returns which results of a batch-first run are those of each sequence alone."""
     equal = partial(torch.allclose, atol=1e-5)
     h_n = torch.cat([one.h_n for one in alone], dim=1)
     real, outputs = result.output[torch.tensor(layout.mask)], torch.cat([one.output[0] for one in alone])
@@ -145,16 +122,14 @@ def _right(result: Run, alone: list[Run], layout: Layout, directions: int) -> di
         "output[:, -1]": result.output[:, -1],
         "output[:, 0]": result.output[:, 0],
     }
+    right: dict[str, bool | None] = {"h_n": equal(result.h_n, h_n)}
     for d, direction in enumerate(DIRECTIONS[:directions]):
         half = slice(d * h_n.shape[-1], (d + 1) * h_n.shape[-1])
         right[f"outputs, {direction}"] = equal(real[:, half], outputs[:, half])
-        for place, found in places.items():
-            if (name := f"{place}, {direction}") in QUESTIONS:
-                right[name] = equal(found[:, half], h_n[d - directions])
-    right["h_n"] = equal(result.h_n, h_n)
+        right |= {f"{place}, {direction}": equal(at[:, half], h_n[d - directions]) for place, at in places.items()}
     if result.c_n is not None:
         right["c_n"] = equal(result.c_n, torch.cat([one.c_n for one in alone if one.c_n is not None], dim=1))
-    return right
+    return {question: right.get(question) for question in QUESTIONS}
 
 
-_SAID = {True: "✓ right", False: "✗ WRONG", None: "–"}
+_MARKS = {True: "✓ right", False: "✗ WRONG", None: "–"}

@@ -113,7 +113,7 @@ def _check(code: str, layout: Layout) -> StaticCheck:
     linecache.cache[_FILE] = (len(code), None, code.splitlines(keepends=True), _FILE)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        network = type("Network", (networks.Tagger,), {"forward": forward})()
+        network = type("Network", (networks.Network,), {"forward": forward})()
     inputs = networks.example(layout.max_len, layout.lengths.tolist())
     n_arguments = _run(lambda: len(inspect.signature(network.forward).parameters))
     return cast("StaticCheck", _run(lambda: check_static(network, inputs[:n_arguments])))

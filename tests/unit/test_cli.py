@@ -180,7 +180,7 @@ def test_diagnose_refuses_what_is_no_batch(tmp_path, capsys):
     for missing in ("no such.pt", "missing", "folder/missing.npz"):
         assert say(missing) == f"cannot read {missing}: No such file or directory"
     (tmp_path / "x.txt").touch()
-    assert "x.txt is no .pt, .npz or .npy file" in say(tmp_path / "x.txt")
+    assert "x.txt is not a .pt, .npz or .npy file" in say(tmp_path / "x.txt")
     assert "holds no lengths; give them, as in --lengths 5 3 2" in say(saved(tmp_path, "a.npy", BATCH))
     assert "entry 0 is 'a'" in say(saved(tmp_path, "a.npy", BATCH), "--lengths", "a", "b")
     assert say(saved(tmp_path, "a.npy", BATCH[0, 0]), "--lengths", 2) == "x must be (T, B, …), got shape (2,)"
@@ -318,13 +318,13 @@ def test_a_file_in_a_package_is_part_of_it_and_named_as_it_was_typed(tmp_path, m
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("some_networks.py", "some_networks.py is no MODULE:NAME, such as package.module:name or path/file.py:name"),
+        ("some_networks.py", "some_networks.py is not MODULE:NAME, such as package.module:name or path/file.py:name"),
         ("some_networks.py:Nothing", "some_networks.py has no Nothing"),
         ("nowhere.py:Good", "cannot import nowhere.py: FileNotFoundError: "),
         ("no.where:Good", "cannot import no.where: ModuleNotFoundError: No module named 'no'"),
         ("some_networks.py:fails", "some_networks.py:fails: KeyError: 'weights'"),
-        ("some_networks.py:number", "some_networks.py:number: int is no network; give one, or a function that returns"),
-        ("some_networks.py:no_rnn", "some_networks.py:no_rnn: there is no RNN in it to make an example for; give a"),
+        ("some_networks.py:number", "some_networks.py:number: expected a network, or a function that returns (net"),
+        ("some_networks.py:no_rnn", "some_networks.py:no_rnn: it has no RNN to make an example for; give a"),
     ],
 )
 def test_check_says_in_a_line_what_is_no_network(networks, capsys, target, said):

@@ -34,11 +34,11 @@ class Mine(nn.Module):
 
 class Runs(Mine):
     def forward(self, x, lengths):
-        return pv.run(self.lstm, x, lengths)
+        return pv.run(self.lstm, x, lengths)[0] * lengths.max().item()
 
 torch.manual_seed(0)
 inputs = torch.zeros(5, 3, 3), torch.tensor([5, 3, 3])
-print(pv.check_static(networks.FullWidth(), networks.example()))
+print(pv.check_static(networks.MaxOfPadded(), networks.example()))
 for module in (Mine(), Runs()):
     print(pv.check_static(module, inputs))
 

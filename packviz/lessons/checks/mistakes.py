@@ -22,14 +22,14 @@ def repaired_network(answer: type[Network]) -> Verdict:
 
     from packviz.check import networks  # noqa: PLC0415
     from packviz.check.static import check_static  # noqa: PLC0415
+    from packviz.ops.running import run  # noqa: PLC0415
 
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        yours, target = answer(), networks.FullWidth()
-        target.load_state_dict(yours.state_dict())
-        run = answering(yours)
-        made = {str(lengths): run(*networks.example(steps, lengths)) for steps, lengths in _CASES}
-        expected = {str(lengths): target(*networks.example(steps, lengths))[0] for steps, lengths in _CASES}
+        yours = answer()
+        inputs = {str(lengths): networks.example(steps, lengths) for steps, lengths in _CASES}
+        made = {name: answering(yours)(*given) for name, given in inputs.items()}
+        expected = {name: run(yours.lstm, *given, total_length=len(given[0]))[0] for name, given in inputs.items()}
     found = check_static(yours, networks.example())
     if not found.ok or "size" in found.rules:
         hint = "Which function makes a padded tensor of it again?" if "size" in found.rules else "Look at its line."

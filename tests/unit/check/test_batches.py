@@ -24,8 +24,8 @@ def batch(lengths, steps=None, features=(2,), padding=0.0, seed=0):
     return x
 
 
-def rules(*given, **named):
-    return pv.diagnose(*given, **named).rules
+def rules(*given):
+    return pv.diagnose(*given).rules
 
 
 def serious(found):
@@ -105,12 +105,8 @@ def test_a_count_that_fits_the_other_dimension(lengths, extra, seed):
     assert not serious(pv.diagnose(x, lengths, True))
     drops = len(lengths) < steps and max(lengths) <= len(lengths)
     assert ("drops" in found.message) == drops
-    try:
-        taken = pack_padded_sequence(x, lengths, enforce_sorted=False).batch_sizes[0]
-    except (RuntimeError, IndexError):
-        assert not drops
-    else:
-        assert not drops or taken == len(lengths) < steps
+    if drops:
+        assert pack_padded_sequence(x, lengths, enforce_sorted=False).batch_sizes[0] == len(lengths) < steps
 
 
 @given(st.permutations(range(1, 9)), seeds)
@@ -208,12 +204,9 @@ def test_fractional_lengths(kind):
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
 def test_lengths_that_are_no_numbers(wrong):
-    x = batch([5, 3, 2])
-    (found,) = pv.diagnose(x, [5, wrong, 2], True)
-    assert (found.level, found.rule, found.where) == ("error", "no number", "sequence b")
-    with pytest.raises(RuntimeError):
-        pack_padded_sequence(x, torch.tensor([5, wrong, 2]), True)
-    assert rules(x, [5.5, wrong, 2], True) == ["no number", "fractional length"]
+    found = pv.diagnose(batch([5, 3, 2]), [5.5, wrong, 2], True)
+    assert [(one.level, one.where) for one in found] == [("error", "sequence b"), ("error", "sequence a")]
+    assert found.rules == ["no number", "fractional length"]
 
 
 def test_a_wrong_count():
@@ -225,13 +218,6 @@ def test_a_wrong_count():
     assert pack_padded_sequence(x, [5, 3], True, enforce_sorted=False).batch_sizes[0] == 2
     with pytest.raises(IndexError):
         pack_padded_sequence(x, [5, 3, 2, 2], True, enforce_sorted=False)
-
-
-def test_what_torch_refuses_anyway():
-    x = batch([5, 3, 2])
-    (found,) = pv.diagnose(x, [5, 0, -1], True)
-    assert (found.rule, found.where) == ("empty sequence", "sequences b, c")
-    assert rules(x, torch.tensor([5, 3, 2.5], device="meta"), True) == ["lengths not on the CPU"]
 
 
 def test_nan_in_the_padding():
@@ -252,16 +238,12 @@ def test_nan_in_the_padding():
 # Width.
 
 
-def test_a_width_that_unpacking_does_not_keep(monkeypatch):
+def test_a_width_that_unpacking_does_not_keep():
     x = batch([5, 3, 2], 8)
     (found,) = pv.diagnose(x, [5, 3, 2], True)
     assert (found.level, found.rule) == ("info", "narrower when unpacked")
     output, _ = pad_packed_sequence(pack_padded_sequence(x, [5, 3, 2], True), True)
-    assert f"gives {output.shape[1]}." in found.message
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    for workers, level in ((1, "info"), (4, "warning")):
-        monkeypatch.setattr(torch.distributed, "get_world_size", lambda workers=workers: workers)
-        assert [one.level for one in pv.diagnose(x, [5, 3, 2], True)] == [level]
+    assert f"returns {output.shape[1]}," in found.message
 
 
 # A packed sequence, and the order in which it comes back.
@@ -364,11 +346,8 @@ def test_a_state_with_other_rows():
     assert torch.equal(lstm(packed, (h, c))[1][0], lstm(packed, (h[:, :3], c[:, :3]))[1][0])  # without a word
     assert [one.message.split()[0] for one in pv.diagnose(x, lengths, True, hx=(h, c))] == ["h_0", "c_0"]
     assert not pv.diagnose(x, lengths, True, hx=(h[:, :3], c[:, :3]))
-    for state, drops, fix in (
-        (h, True, "first rows"),
-        (c[:, :2], False, "one row"),
-        (torch.zeros(3, 1, 4), False, "never"),
-    ):
+    wrong = (h, True, "first rows"), (c[:, :2], False, "one row"), (torch.zeros(3, 1, 4), False, "never")
+    for state, drops, fix in wrong:
         (found,) = pv.diagnose(x, lengths, True, hx=state)
         assert (found.rule, "drops" in found.message, fix in found.fix) == ("rows of the state", drops, True)
 
@@ -400,7 +379,10 @@ def test_what_is_no_batch(given, error, said):
 
 
 @pytest.mark.parametrize(("shape", "lengths"), [((0, 5, 2), []), ((3, 0, 2), [1, 1, 1]), ((3, 5, 0), [5, 3, 2])])
-def test_empty_batches_are_refused_as_torch_refuses_them(shape, lengths):
+def test_what_torch_refuses_anyway(shape, lengths):
+    (found,) = pv.diagnose(batch([5, 3, 2]), [5, 0, -1], True)
+    assert (found.rule, found.where) == ("empty sequence", "sequences b, c")
+    assert rules(batch([5, 3]), torch.tensor([5, 2.5], device="meta"), True) == ["lengths not on the CPU"]
     (found,) = pv.diagnose(torch.zeros(shape), lengths, True)
     assert (found.level, found.rule) == ("error", "empty batch")
     with pytest.raises(RuntimeError, match="Cannot pack empty tensors"):
@@ -435,8 +417,6 @@ def test_cuda_finds_what_the_cpu_finds():
         (left, LENGTHS, {}),
         (x, LENGTHS, {"packed": packed, "last": x[:, -1], "hx": torch.zeros(1, 9, 3)}),
     ):
-        there = {name: value.cuda() for name, value in options.items()}
-        assert repr(pv.diagnose(data.cuda(), lengths, True, **there)) == repr(
-            pv.diagnose(data, lengths, True, **options)
-        )
+        there = pv.diagnose(data.cuda(), lengths, True, **{name: value.cuda() for name, value in options.items()})
+        assert repr(there) == repr(pv.diagnose(data, lengths, True, **options))
     assert rules(x.cuda(), torch.tensor(LENGTHS).cuda(), True) == ["lengths not on the CPU"]

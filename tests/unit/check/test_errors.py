@@ -1,7 +1,7 @@
 """`explain_errors`: the same exception, with a note that says what was passed; and nothing else."""
 
 import traceback
-from concurrent.futures import ThreadPoolExecutor
+from textwrap import shorten
 
 import pytest
 import torch
@@ -120,7 +120,7 @@ def test_lengths_are_shown_in_the_callers_order(lengths, as_tensor):
     lengths[0] = 0  # torch sorts them before it refuses
     x = torch.zeros(9, len(lengths))
     note = note_of(pack_padded_sequence, x, torch.tensor(lengths) if as_tensor else lengths, enforce_sorted=False)
-    assert f"lengths={str(lengths)[:70].rstrip('0123456789, ]')}" in flat(note)
+    assert f"lengths={shorten(str(lengths), 80, placeholder=' …')}, batch_first" in flat(note)
 
 
 def test_a_state_is_shown_only_if_one_was_passed():
@@ -138,11 +138,11 @@ PASSED = {
     "pack_padded_sequence(a tensor of shape (5, 3, 2), lengths=None": lambda: pack_padded_sequence(X, None),
     "pack_padded_sequence([a tensor of shape (5, 3, 2)], lengths=": lambda: pack_padded_sequence([X], [5, 3, 2]),
     "lengths has 2 entries, but x of shape (3, 5, 2)": lambda: pack_padded_sequence(X.transpose(0, 1), [5, 3]),
-    "did you mean batch_first=True? with batch_first=True:": lambda: pack_padded_sequence(X.transpose(0, 1), [5, 3, 2]),
+    "did you mean batch_first=True?": lambda: pack_padded_sequence(X.transpose(0, 1), [5, 3, 2]),
     "batch_first=False?": lambda: pack_padded_sequence(X, [5, 3, 2], batch_first=True),
     "pack_sequence([a tensor of shape (2, 3, 2), a tensor of shape (5,": lambda: pack_sequence([X[:2], X[:, 0]]),
     "a tensor of shape (5, 3, 2), …], enforce_sorted=True)": lambda: pack_sequence([*[X] * 5, X[:2, :2]]),
-    "pad_packed_sequence(a tensor of shape (5, 3, 2))": lambda: pv.pad_packed_sequence(X),
+    "pad_packed_sequence(a tensor of shape (5, 3, 2), batch_first=False, ": lambda: pv.pad_packed_sequence(X),
     "GRU(4, 3) called with a PackedSequence with data of shape (10, 2)": lambda: nn.GRU(4, 3)(packed()),
     "packed.batch_sizes adds up to 12 but packed.data has 10 rows.": lambda: LSTM(broken()),
     "hx a tensor of shape (1, 3, 4)": lambda: GRU(packed(), torch.zeros(1, 3, 4)),
@@ -250,14 +250,6 @@ def test_what_runs_later_is_not_wrapped():
         pass
 
     for function in (generator, coroutine):
-        with pytest.raises(
-            TypeError, match=f"does not wrap {function.__name__}, which runs later; use `with` inside it"
-        ):
+        with pytest.raises(TypeError, match=f"does not wrap {function.__name__}, which runs later; use `with` inside"):
             pv.explain_errors(function)
     says(note_of(lambda: list(generator())), "Lengths not sorted")
-
-
-def test_in_threads():
-    with ThreadPoolExecutor(4) as pool:
-        notes = list(pool.map(lambda n: note_of(pack_padded_sequence, X, [n, 5, 2]), range(5)))
-    assert all(f"lengths={[n, 5, 2]}" in flat(note) for n, note in enumerate(notes))

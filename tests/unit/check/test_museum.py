@@ -211,7 +211,7 @@ def test_every_exhibit_is_in_order():
     assert len(EXHIBITS) == len(set(NAMES)) == sum(len(shown_in(notebook)) for notebook in [*SOURCES, ""])
     assert [one.name for one in shown_in("")] == list(IN_NO_NOTEBOOK)
     assert all(one.rules if one.texts else one.words for one in EXHIBITS)
-    assert all(NOTHING in one.says or one.section == "error" for one in EXHIBITS)
+    assert all(set(one.says) == {NOTHING} for one in EXHIBITS if one.section != "error")
 
 
 @pytest.mark.parametrize("notebook", SOURCES)
@@ -227,14 +227,6 @@ def test_the_notebook_has_them_all_in_order_and_checks_each(notebook):
         if kind == "code" and "museum.exhibit(" in code:
             assert after == "claims", f"nothing is checked behind\n{code}"
             assert "assert" in claims
-
-
-def test_the_plan_leads_to_every_exhibit():
-    (plan,) = [text for kind, text in cells("15") if kind == "markdown" and text.startswith("## All exhibits")]
-    links = re.findall(r"(\d+) \[(.*?)\]\(#(.*?)\)", plan)
-    assert sorted(links, key=lambda link: int(link[0])) == [
-        (str(one.number), one.name, f"{one.number}. {one.name}".replace(" ", "-")) for one in shown_in("15")
-    ]
 
 
 # Search. What it says of real messages is in test_messages.py.
@@ -307,7 +299,6 @@ def test_an_explanation_says_why_and_what_to_do():
 @pytest.mark.parametrize("one", EXHIBITS, ids=NAMES)
 def test_cards(one):
     said, html = one.to_text(), ElementTree.fromstring(one.to_html())
-    assert said.startswith(f"{one.heading}\n")
     assert max(len(line) for line in said.splitlines() if "https" not in line) <= 100
     for part in (*one.says, one.why, one.fix, *(text for _, text in one.met), *one.asked):
         assert part in " ".join(said.split())
@@ -340,6 +331,6 @@ def test_an_exhibit_that_shows_nothing(capsys):
     for kind in (AssertionError, KeyboardInterrupt):
         with pytest.raises(kind), museum.exhibit("Lengths too short"):
             raise kind
-    with pytest.raises(ValueError, match="there is no exhibit 'Dinosaurs'; there are 'Batch and"):
+    with pytest.raises(ValueError, match="name is 'Dinosaurs'; choose one of 'Batch and"):
         named("Dinosaurs")
     assert capsys.readouterr().out == ""

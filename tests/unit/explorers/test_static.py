@@ -63,7 +63,7 @@ def test_a_typed_forward_is_checked_and_its_line_quoted(explorer):
         ("def forward(self, x, lengths):\n    return (x", "line 2: '(' was never closed"),
         ("", "the code defines no forward; begin with def forward(self, x, lengths):"),
         ("class forward:\n    pass", "the code defines no forward"),
-        ("def forward(self, x, lengths):\n    yield x", "Network.forward is a generator or async: a call runs nothing"),
+        ("def forward(self, x, lengths):\n    yield x", "Network.forward is a generator or async, so a call runs"),
         ("def forward(self, x, lengths):\n    y = 1\n    return z", "line 3: NameError: name 'z' is not defined"),
         ("def forward(self, x, lengths):\n    raise ValueError", "line 2: ValueError: "),
         ("def forward(self, x, lengths):\n    return self.forward(x, lengths)", "RecursionError: "),

@@ -150,7 +150,7 @@ def test_run_is_exact_without_any_of_them(gone, cell, lengths):
 
 def test_what_is_found_in_a_network_is_the_same_without_any_of_them(gone):
     x, n = networks.example(5, [5, 3, 1])
-    found = pv.check_static(networks.PackedTagger(), (x, n))
+    found = pv.check_static(PACKED(), (x, n))
     assert {one.rule for one in found} == RULES
 
 
@@ -164,7 +164,8 @@ def test_counts_are_the_same_or_an_error_without_any_of_them(gone):
 
 
 COUNTED = profile.count(LENGTHS).to_text()
-RULES = {one.rule for one in pv.check_static(networks.PackedTagger(), networks.example(5, [5, 3, 1]))}
+PACKED = networks.TAGGERS["packed, padded again"]
+RULES = {one.rule for one in pv.check_static(PACKED(), networks.example(5, [5, 3, 1]))}
 
 
 def test_without_all_of_them_run_is_torchs_own(monkeypatch):
