@@ -113,9 +113,8 @@ assert not pv.diagnose(make([5, 3, 2]), [5, 3, 2], batch_first=True)  # it finds
 # %% [markdown]
 # ### 1. Batch and time swapped
 #
-# `batch_first=True` was left out. torch notices this only if the number of lengths does not fit, which it does here: first
-# there are fewer lengths than columns, and then B = T. (If B = T, `pv.masked_loss`, `pv.align`, `pv.show` and
-# `pv.diagnose` warn until you pass `batch_first`.)
+# `batch_first=True` was left out. torch does not notice it if there are fewer lengths than columns, nor if B = T. (If B = T,
+# `pv.masked_loss`, `pv.align`, `pv.show` and `pv.diagnose` warn until you pass `batch_first`.)
 
 # %%
 lengths = [6, 2, 4, 1, 5, 3]
@@ -306,7 +305,9 @@ with museum.exhibit("Lengths beyond T") as attempt:
     attempt(pad_packed_sequence, packed)
 
 there = torch.nn.functional.pad(x.T, (0, 2))
-pv.draw.Aligned.of(make(lengths), lengths, title="what the lengths promise; framed: not in x", batch_first=True, like=there)
+pv.draw.Aligned.of(
+    make(lengths), lengths, title="what the lengths promise; framed: not in x", batch_first=True, like=there
+)
 
 # %% tags=["claims"]
 assert (sum(packed.batch_sizes), len(packed.data)) == (7, 5)
@@ -445,7 +446,7 @@ with museum.exhibit("A layer that wants a tensor") as attempt:
 # %% tags=["claims"]
 packed = packed._replace(data=torch.relu(packed.data - 22))
 output, lengths = pad_packed_sequence(packed, batch_first=True)
-assert lengths.tolist() == [2, 5, 3]  # in your order; PackedSequence(…) would lose it: exhibit 8
+assert lengths.tolist() == [2, 5, 3]  # in your order; PackedSequence(…) would lose it: exhibit 7
 assert torch.equal(output, torch.relu(make([2, 5, 3]) - 22))
 
 # %% [markdown]
