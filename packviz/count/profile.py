@@ -101,7 +101,7 @@ class Counted(HasText):
         nodes = f"{self.nodes:,} autograd nodes"
         if self.formula:
             return f"torch has a derivative formula for {self.name}, {self.formula}: {nodes}."
-        return f"torch has no derivative formula for {self.name}; autograd has recorded its parts: {nodes}."
+        return f"torch has no derivative formula for {self.name}; autograd has recorded what it is made of: {nodes}."
 
     def graph(self) -> Graph:
         """The autograd nodes, to be drawn."""
