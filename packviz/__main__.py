@@ -1,4 +1,4 @@
-"""Where the command `packviz` and `python -m packviz` begin."""
+"""The entry point of the command `packviz` and of `python -m packviz`."""
 
 import os
 import signal
@@ -7,18 +7,18 @@ from typing import Any
 
 
 def main() -> int:
-    """Runs the command; Ctrl-C ends it quietly from the first import on."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else whoever started this wants it ignored
+    """Runs the command. Ctrl-C ends it quietly, even during the first import."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise the parent process wants it ignored
         signal.signal(signal.SIGINT, _stop)
-    from packviz import cli  # noqa: PLC0415 - not before that
+    from packviz import cli  # noqa: PLC0415 - after the handler is set
 
     return cli.main()
 
 
 def _stop(number: int, frame: Any) -> None:
-    """Ends the program at once: what KeyboardInterrupt does to a half-done import of torch is anyone's guess."""
+    """Ends the program at once, because a KeyboardInterrupt during the import of torch could raise any error."""
     os.write(2, b"packviz: stopped\n")
-    os._exit(128 + number)  # as a shell has it
+    os._exit(128 + number)  # the exit status in a shell
 
 
 if __name__ == "__main__":

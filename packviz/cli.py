@@ -19,16 +19,16 @@ from packviz.draw.picture import show
 from packviz.studies import command as benchmark
 
 STUDIES = {
-    "packviz.studies.savings": "the same FLOPs saved, by few and by many distinct lengths: the same time?",
-    "packviz.studies.compiled": "compiling and packing, together and apart",
+    "packviz.studies.savings": "time that packing saves on equal FLOPs, with few and many distinct lengths",
+    "packviz.studies.compiled": "compiling and packing, together and separately",
     "packviz.studies.methods_benchmark": "torch padded, packed, and every method of pv.run (also --points untuned)",
-    "packviz.studies.parts": "what a packed training step spends its time on: its parts replaced one after the other",
+    "packviz.studies.parts": "parts of a packed training step, replaced one after the other",
     "packviz.studies.heuristics": "heuristics, compared with a grid of measured batches",
     "packviz.studies.benchmark": "the network of a forum question, padded and packed, for growing lengths",
-    "packviz.studies.compilers": "what tracing, export, compile and ONNX make of packing",
+    "packviz.studies.compilers": "results of tracing, export, compile and ONNX on networks that pack",
     "packviz.bench.calibration": "the constants by which pv.run chooses a method",
 }
-"""What `packviz study` runs: by module, what each is about."""
+"""The studies of `packviz study`, by module, with a description."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -41,12 +41,12 @@ def _parser() -> argparse.ArgumentParser:
         add_options(commands.add_parser(name, help=words, description=f"{words.capitalize()}."))
 
     add("show", _add_show, "print a batch, padded and packed")
-    add("diagnose", add_diagnose, "find the mistakes that torch is silent about in a batch and its lengths")
-    add("check", add_check, "find what breaks in a network under fixed shapes, with the line of your code")
+    add("diagnose", add_diagnose, "find mistakes in a batch and its lengths that torch does not report")
+    add("check", add_check, "find the lines of a network that break under fixed shapes")
     add("patched", add_patched, "run a program with packviz's packing and padding under torch's names")
     add("advise", _add_advise, "measure the methods of running an RNN on batches of these lengths, and recommend one")
-    add("bench", benchmark.add_to, "time the forum's network, padded and packed, on this machine")
-    study = "run a study again: what notebooks show as recorded, measured on this machine"
+    add("bench", benchmark.add_to, "time the network of a forum question, padded and packed, on this machine")
+    study = "repeat on this machine an experiment whose recorded results the notebooks show"
     add("study", partial(add_studies, studies=STUDIES), study)
     return parser
 
@@ -54,25 +54,25 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status.
 
-    That is 0; 1 where `check` or `diagnose` found an error; 2 for input it cannot use; 130 after Ctrl-C.
+    The status is 0, or 1 if `check` or `diagnose` found an error, 2 for input that cannot be used, 130 after Ctrl-C.
     """
     parser = _parser()
     arguments, rest = patched_arguments([*(sys.argv[1:] if arguments is None else arguments)])
     options, status = parser.parse_args(arguments, argparse.Namespace(rest=rest, program=None)), 0
     if rest is None and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks our dashes and dots still gets the numbers
+        sys.stdout.reconfigure(errors="replace")  # a terminal without our dashes and dots still gets the numbers
     try:
         status = options.run(options) or 0
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader, `head` say, has had enough; spare it the interpreter's complaint at exit
+    except BrokenPipeError:  # the reader, such as `head`, has ended; avoid a second error at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except ValueError as error:
         print(f"packviz: {error}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        if error.name not in ("torch", "plotly"):
             raise
-        print("packviz: this needs torch: python -m pip install torch", file=sys.stderr)
+        print(f"packviz: this needs {error.name}: python -m pip install {error.name}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("packviz: stopped", file=sys.stderr)
@@ -84,15 +84,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _add_lengths(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     add = parser.add_argument
-    add("lengths", nargs="+", help="the real time steps of each sequence, as in 5 3 2; or the path of a text, CSV, JSON"
-        " or .npy file that holds them, where - is standard input")  # fmt: skip
-    add("--column", metavar="NAME", help="the column of a table, or the key of a JSON object, that holds them")
+    add("lengths", nargs="+", help="lengths of the sequences, as in 5 3 2; or the path of a text, CSV, JSON or .npy"
+        " file with the lengths, or - for standard input")  # fmt: skip
+    add("--column", metavar="NAME", help="the column of a table, or the key of a JSON object, with the lengths")
     return parser
 
 
 def _add_show(parser: argparse.ArgumentParser) -> None:
     add = _add_lengths(parser).add_argument
-    add("--out", metavar="FILE", help="write to this file, which ends in .svg, .png, .html or .txt")
+    add("--out", metavar="FILE", help="write to this file, whose name ends in .svg, .png, .html or .txt")
     add("--svg", help=argparse.SUPPRESS)
     parser.set_defaults(run=_show)
 

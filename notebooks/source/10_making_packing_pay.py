@@ -258,7 +258,7 @@ untuned = methods_benchmark.recorded("untuned_cpu.json")
 no_gain = [p for p in untuned.points if (p.mode, p.lengths, p.directions) == ("LSTM", "nearly equal", 1)]
 for point in no_gain:
     print(f"{point}: with a frozen state, {untuned.ratio(point, 'padded', 'torch padded'):.2f} times torch padded")
-methods_benchmark.chart({"CPU": untuned})
+untuned.chart()
 
 # %% [markdown]
 # `auto` predicts the time of each method from constants that were measured on one machine, and takes the simplest of those

@@ -1,4 +1,4 @@
-"""Measuring. Needs torch, numpy and the standard library, nothing else: it runs on a bare GPU machine."""
+"""Measures times and memory. It needs only torch, NumPy and the standard library, so it runs on a bare GPU machine."""
 
 from packviz.bench.machine import calm_allocator, provenance
 from packviz.bench.timing import Ratio, Timing, measure

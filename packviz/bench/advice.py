@@ -1,22 +1,23 @@
-"""pv.advise: pad, pack, or something better? Measured on this device, with your RNN and your lengths."""
+"""Recommends a method to run an RNN on batches of your lengths, measured on this device: `pv.advise`."""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from packviz.bench.comparison import METHODS, PACKED, PADDED, Pass, batch_of, every_method, look
+from packviz.bench.comparison import METHODS, PACKED, PADDED, batch_of, every_method, look, passes
 from packviz.bench.terminal import Bar
-from packviz.bench.timing import FEWEST_ROUNDS, RATIOS, Estimate, Ratio, Timing, measure, median_interval
+from packviz.bench.timing import FEWEST_ROUNDS, RATIOS, Ratio, Timing, measure
 from packviz.core import batches as buckets
 from packviz.core import lengths as sources
 from packviz.core.batches import BUCKETED, SHUFFLED, WINDOW, Load
@@ -28,36 +29,51 @@ from packviz.draw.drawing import Drawing
 from packviz.draw.sheet import HATCHED, Sheet, stack
 
 _RENAMED = {"gain": "speedup", "saved": "seconds_per_epoch", "in_buckets": "recommended", "seconds": "spent"}
-_COLOURS = {PADDED: "padded", PACKED: "packed", f"pv.run, {METHODS[0]}": "run"}
-_COLOURS["pv.run, packed"] = "drop-in"  # torch's kernel between packviz's pack and pad
+# "pv.run, packed" runs torch's kernel between packviz's pack and pad.
+_COLOURS = {PADDED: "padded", PACKED: "packed", f"pv.run, {METHODS[0]}": "run", "pv.run, packed": "drop-in"}
 
 SAMPLE = 5
-"""Batches that stand for an epoch, at most."""
+"""The largest number of batches that represent an epoch."""
 
 SLOW = 3.0
-"""A method that takes more times as long as the fastest (padding aside) is only looked at."""
+"""A method whose time is more than this multiple of the fastest exact one's is not measured further."""
 
 _ENOUGH_ROUNDS = 11
-"""What the number of batches is chosen for: on a quiet machine so many rounds make the intervals narrow."""
+"""The number of rounds that makes intervals narrow on a quiet machine. The number of batches is chosen for it."""
+
+
+class _Estimate(float):
+    """The median of the rounds as a number, with its 95 % confidence interval from `low` to `high`."""
+
+    low: float
+    high: float
+
+    def __new__(cls, median: float, low: float = -math.inf, high: float = math.inf) -> _Estimate:
+        made = super().__new__(cls, median)
+        made.low, made.high = low, high
+        return made
+
+    def __repr__(self) -> str:
+        return f"{self:.3g} (95 % interval {quantities.between((self.low, self.high))})"
 
 
 @dataclass(frozen=True, repr=False)
 class Advice(Drawing):
-    """What to do, and the measurement behind it.
+    """A recommendation, and the measurement behind it.
 
     Attributes:
-        spec: the sizes of the RNN.
-        training: whether forward and backward were measured; else forward alone.
-        lengths: `(N,)` of the whole data set.
+        spec: sizes of the RNN.
+        training: True if forward and backward were measured; else forward alone.
+        lengths: `(N,)` lengths of the whole data set.
         batch_size: sequences per batch.
-        window: batches that are sorted together, in buckets.
-        loads: under `"shuffled"` and `"bucketed"` the cells of all batches of an epoch.
-        sample: how many batches were measured of each.
-        timing: the time of one pass over these batches, by method, or `bucketed(method)`. Where its `warmup` is 0 there
-            was no time for one, and its only round is the look: a call of each on one batch.
-        once: seconds that one batch took with each method that was only looked at, because it is slow.
-        failed: why a method was not measured at all.
-        spent: seconds that it took: `"looking"` at one batch with each method, and `"measuring"`.
+        window: number of batches that are sorted together, in buckets.
+        loads: under `"shuffled"` and `"bucketed"`, the cells of all batches of an epoch.
+        sample: number of batches that were measured of each.
+        timing: the time of one pass over these batches, by method, or by `bucketed(method)`. If there was too little
+            time for a round, `warmup` is 0 and the only round is the first call of each method on one batch.
+        once: seconds for one batch with each method that was not measured further, because it is slow.
+        failed: by method, the reason why it was not measured at all.
+        spent: seconds spent `"looking"` at one batch with each method, and `"measuring"`.
     """
 
     spec: Spec
@@ -73,7 +89,7 @@ class Advice(Drawing):
     spent: Mapping[str, float]
 
     def __getattr__(self, name: str) -> Any:
-        """Raises an error that gives the new name of an attribute that was renamed."""
+        """Raises an error that gives the new name of a renamed attribute."""
         renamed = f"advice.{name} is now advice.{_RENAMED[name]}" if name in _RENAMED else ""
         raise AttributeError(renamed or f"Advice has no attribute {name!r}")
 
@@ -84,7 +100,7 @@ class Advice(Drawing):
 
     @property
     def batches(self) -> int:
-        """Batches of an epoch."""
+        """The number of batches of an epoch."""
         return int(self.loads[SHUFFLED].real.size)
 
     @property
@@ -102,33 +118,33 @@ class Advice(Drawing):
         return self._best(SHUFFLED)
 
     @property
-    def speedup(self) -> Estimate:
-        """How many times as fast `recommended` is as torch's packing on shuffled batches: over 1 is better."""
+    def speedup(self) -> _Estimate:
+        """The time of torch's packing on shuffled batches, divided by that of `recommended`. Over 1 is better."""
         ratio = self.timing.ratio(PACKED, self.recommended)
-        return Estimate(ratio.value, *ratio.interval)
+        return _Estimate(ratio.value, *ratio.interval)
 
     @property
-    def seconds_per_epoch(self) -> Estimate:
-        """The time of an epoch with what is recommended."""
+    def seconds_per_epoch(self) -> _Estimate:
+        """The time of an epoch with the recommended method in seconds."""
         return self.epoch(self.recommended)
 
     @property
     def is_clear(self) -> bool:
-        """Whether the rounds tell, of each method with the right results, how it compares with torch's packing.
+        """True if the rounds show how each method with the right results compares with torch's packing.
 
-        They do if the interval of the ratio leaves out 1, or if it is narrow: both then take about the same time.
+        They do if the interval of the ratio excludes 1, or if it is narrow: both then take about the same time.
         """
         ratios = [self.timing.ratio(name, PACKED) for name in self._exact(SHUFFLED)]
         return self.timing.rounds >= FEWEST_ROUNDS and all(ratio.is_clear or ratio.is_narrow for ratio in ratios)
 
     @property
     def bucketing(self) -> Ratio | None:
-        """The best method on buckets against the best one on shuffled batches; none if that was not measured."""
+        """The ratio of the best method on buckets to the best one on shuffled batches; None if it was not measured."""
         return self.timing.ratio(self._best(BUCKETED), self.best) if self._exact(BUCKETED) else None
 
     @property
     def code(self) -> str:
-        """What to write for what is recommended: buckets, if they are, and the method."""
+        """Code for the recommended method, and for the buckets if they are recommended."""
         chosen = _method(self.recommended)
         method = chosen.removeprefix("pv.run, ")
         code = _CODE.get(chosen) or _CODE["run"].format("" if method == "auto" else f", method={method!r}")
@@ -139,19 +155,19 @@ class Advice(Drawing):
         return f"{loader}\n\n{code.removeprefix('import packviz as pv').lstrip()}"
 
     def is_exact(self, name: str) -> bool:
-        """Whether one of the names of `timing` gives the results of packing; torch's padding only if none is padded."""
+        """Returns whether a method gives the results of packing. Torch's padding does only if nothing is padded."""
         return _method(name) != PADDED or bool(self.lengths.min() == self.lengths.max())
 
-    def epoch(self, name: str) -> Estimate:
-        """Seconds per epoch with one of the names of `timing`."""
-        return Estimate(*(self._scale * each for each in (self.timing.median(name), *self.timing.interval(name))))
+    def epoch(self, name: str) -> _Estimate:
+        """Returns the seconds per epoch with one of the names of `timing`."""
+        return _Estimate(*(self._scale * each for each in (self.timing.median(name), *self.timing.interval(name))))
 
     def to_text(self) -> str:
-        """The recommendation, the table behind it, and how it was measured."""
+        """Returns the recommendation, the table behind it, and the conditions of the measurement."""
         return "\n".join([self.verdict, "", *self._table(), RATIOS, "", *self._notes()])
 
     def sheet(self, theme: str) -> Sheet:
-        """The recommendation above a bar per method."""
+        """Draws the recommendation above a bar per method."""
         rows = {}
         for name in self.timing.seconds:
             ratio = self.timing.ratio(name, PACKED)
@@ -165,48 +181,39 @@ class Advice(Drawing):
 
     @property
     def verdict(self) -> str:
-        """What to do, what it gains, and what bucketing would add."""
+        """The recommendation in words, with the time that it and bucketing save."""
         where = ", on buckets of similar lengths" if self.recommended != self.best else ""
-        known = where or self._gain.is_clear or self.is_clear
+        known = where or self.timing.ratio(self.best, PACKED).is_clear or self.is_clear
         use = "Use" if known else "Cannot tell which is fastest; take the simplest,"
         return "\n".join([f"{use} {_method(self.recommended)}{where}.", *self._gain_lines(), self._bucketing()])
 
-    @property
-    def _gain(self) -> Ratio:
-        """The time of the best method on shuffled batches over that of torch's packing."""
-        return self.timing.ratio(self.best, PACKED)
-
     def _gain_lines(self) -> list[str]:
-        """What the best method on shuffled batches gains, and how sure that is."""
-        exact = self._exact(SHUFFLED)
-        fastest = min(exact, key=self.timing.median)
+        """Returns lines with the time that the best method on shuffled batches saves, or why that is not known."""
+        gain, rounds = self.timing.ratio(self.best, PACKED), self.timing.rounds
         busy = [f"The machine is busy: {self.timing.busy}."] if self.timing.busy else []
         again = [*busy, "Give a larger budget, or repeat it on a quiet machine."]
+        if gain.is_clear:
+            fast, slow = gain.interval
+            share = 100 * (1 - slow), 100 * (1 - fast)
+            it = f"On shuffled batches {self.best}" if self.recommended != self.best else "It"
+            percent = f"{quantities.known(100 * (1 - gain.value), share)} % of the time of {PACKED}"
+            seconds = self.epoch(PACKED) - self.epoch(self.best)
+            sure = f"(95 % interval {quantities.between(share)} %), about {seconds:.2g} s per epoch"
+            return [f"{it} saves {percent} {sure}.", *busy]
+        exact = self._exact(SHUFFLED)
         if exact == [PACKED]:
             return ["Nothing else was measured.", *(busy if self.is_clear else again)]
-        if self.timing.rounds < FEWEST_ROUNDS:
-            rounds = text.count(self.timing.rounds, "round")
-            return [f"{rounds} cannot tell the methods apart; the fastest was {fastest}.", *again]
-        gain = self._gain
-        if self.is_clear and not gain.is_clear:
+        if self.is_clear:
             return ["Nothing with the same results is clearly faster.", *busy]
-        if not gain.is_clear:
-            unclear = [self.timing.ratio(name, PACKED) for name in exact if name != PACKED]
-            ranges = [f"{ratio.name} {ratio.between}" for ratio in unclear if not ratio.is_clear]
-            return [f"Not told apart from {PACKED} (times as long, 95 % interval): {'; '.join(ranges)}.", *again]
-        fast, slow = gain.interval
-        share = 100 * (1 - slow), 100 * (1 - fast)
-        percent = f"{quantities.known(100 * (1 - gain.value), share)} %"
-        it = f"On shuffled batches {self.best}" if self.recommended != self.best else "It"
-        pairs = zip(self.timing.seconds[PACKED], self.timing.seconds[self.best], strict=True)
-        saved = [self._scale * (packed - best) for packed, best in pairs]
-        known = quantities.known(float(np.median(saved)), median_interval(saved))
-        sentence = f"{it} saves {percent} of the time of {PACKED} (95 % interval {quantities.between(share)} %)"
-        doubt = "" if fastest == self.best else f" {fastest} has a lower median, but is not told apart from it."
-        return [f"{sentence}, some {known} s per epoch.{doubt}", *busy]
+        if rounds < FEWEST_ROUNDS:
+            fastest = min(exact, key=self.timing.median)
+            return [f"{text.count(rounds, 'round')} cannot tell the methods apart; the fastest was {fastest}.", *again]
+        unclear = [ratio for name in exact if not (ratio := self.timing.ratio(name, PACKED)).is_clear]
+        ranges = "; ".join(f"{ratio.name} {ratio.between}" for ratio in unclear if ratio.name != PACKED)
+        return [f"Not told apart from {PACKED} (times as long, 95 % interval): {ranges}.", *again]
 
     def _bucketing(self) -> str:
-        """What bucketing does to the padding and to the time."""
+        """Returns a sentence on the effect of bucketing on the padding and on the time."""
         before, after = (self.loads[order] for order in (SHUFFLED, BUCKETED))
         if after.padding >= before.padding:
             return f"Bucketing by length ({self._together}) leaves no less padding here."
@@ -225,9 +232,9 @@ class Advice(Drawing):
     def _table(self) -> list[str]:
         rows = [["seconds per epoch", "median", "× packed", "95 % interval", "results of packing"]]
         for name in self.timing.seconds:
-            ratio = self.timing.ratio(name, PACKED)
+            ratio, epoch = self.timing.ratio(name, PACKED), self.epoch(name)
             same = "yes" if self.is_exact(name) else "no: padding is read"
-            rows.append([name, self.epoch(name).known, ratio.number, ratio.between, same])
+            rows.append([name, quantities.known(epoch, (epoch.low, epoch.high)), ratio.number, ratio.between, same])
         for name, seconds in self.once.items():
             rows.append([name, f"~ {float(f'{seconds * self.batches:.1g}'):g}", "", "(a look at one batch)"])
         return text.table([*rows, *map(list, self.failed.items())], "<  >8  >8  >20  <")
@@ -259,7 +266,7 @@ class Advice(Drawing):
         return self.batches / self.sample
 
     def _exact(self, order: str) -> list[str]:
-        """What was measured in an order and gives the results of packing, the simplest first."""
+        """Returns the names that were measured in an order and give the results of packing, the simplest first."""
         names = [name for name in self.timing.seconds if (_method(name) != name) == (order == BUCKETED)]
         return [name for name in names if self.is_exact(name)]
 
@@ -277,8 +284,6 @@ def advise(
     window: int = WINDOW,
     budget: float = 20.0,
     seed: int = 0,
-    progress: Callable[[int, int], object] | None = None,
-    stop: Callable[[], bool] = lambda: False,
 ) -> Advice:
     """Measures the methods of running an RNN on batches of these lengths, and recommends one.
 
@@ -287,35 +292,32 @@ def advise(
     training mode, and forward alone after `rnn.eval()`, on the RNN's own device and with its dtype. The RNN's gradients
     stay as they are.
 
-    An epoch is formed as in training: all sequences are shuffled and cut into batches. A second one is formed in
-    buckets (see `pv.BucketSampler`). The batches of each are ranked by their padded cells and cut into up to five equal
-    groups, and the middle one of each group is measured. So the same call measures the same batches.
+    An epoch is formed as in training: all sequences are shuffled and cut into batches. A second epoch has buckets (see
+    `pv.BucketSampler`). The batches of each are ranked by their padded cells and cut into up to five equal groups, and
+    the middle one of each group is measured. So the same call measures the same batches.
 
     Args:
         rnn: an `nn.RNN`, `nn.GRU` or `nn.LSTM`.
-        lengths: `(N,)` of the whole data set: a list, an array, a tensor or a `Layout`; or the path of a file, which
-            `pv.lengths.read` reads.
+        lengths: `(N,)` lengths of the whole data set, as a list, an array, a tensor or a `Layout`; or the path of a
+            file for `pv.lengths.read`.
         batch_size: sequences per batch.
-        window: batches that are sorted together, in buckets.
+        window: number of batches that are sorted together, in buckets.
         budget: seconds for everything. Every method is called on one batch, and once more if there is time. Methods
             that take over three times as long as the fastest are not measured further, apart from torch's own two.
             Interleaved rounds follow until the ratios to torch's packing are known to about 5 %, or the budget is
-            spent. If it allows for none, the first calls count as one. A call that has begun is finished, and torch's
-            packing is always called once. If there is no time for one call of each method, some are left out.
-        seed: of the shuffling and the data.
-        progress: called with the rounds done and the rounds in all. Defaults to a bar on standard error, if that is a
-            terminal.
-        stop: asked before every call whether to stop. What is measured by then is used, if it is one call of each.
+            spent. If there is too little time for a round, the first calls count as one. A call that has begun is
+            finished, and torch's packing is always called once. Methods for which no time is left are left out.
+        seed: seed of the shuffling and the data.
 
     Returns:
-        An `Advice`: what is `.recommended`, the `.code` to paste, its `.speedup` and `.seconds_per_epoch`, and the
-            `.device` that this holds for. Its text has the table. If the rounds cannot tell the methods apart, or the
-            machine is busy, it says so.
+        An `Advice` with the `.recommended` method, the `.code` to paste, its `.speedup` and `.seconds_per_epoch`, and
+            the `.device` that this holds for. Its text has the table. If the rounds cannot tell the methods apart, or
+            the machine is busy, the text says so.
 
     Raises:
         TypeError: `rnn` is not an RNN.
         ValueError: the lengths or the file are not valid, a number is out of range, or the RNN has no values (meta
-            device); or it was stopped before every method was looked at.
+            device).
 
     Examples:
         >>> import packviz as pv, torch
@@ -332,79 +334,69 @@ def advise(
     gpus = [] if device.type == "cpu" else [device]
     with closing(Bar(sys.stderr)) as bar, torch.random.fork_rng(gpus, device_type=device.type):  # for dropout
         first = batch_of(rnn, n[_middle(orders[SHUFFLED], loads[SHUFFLED], 1)[0]], seed)
-        looks, failed = look(rnn, methods, first, lambda: end - time.monotonic(), stop)
+        looks, failed = look(rnn, methods, first, lambda: end - time.monotonic())
         looked = time.monotonic()
         known = {name: looks[name] for name in methods if name in looks}
         buckets_help = loads[BUCKETED].padding < loads[SHUFFLED].padding
-        effort = _Effort.within(end - looked, known, len(orders[SHUFFLED]), buckets_help)
-        calls: dict[str, Pass] = {}
-        for order in (SHUFFLED, BUCKETED)[: 1 + effort.in_buckets]:
-            some = [batch_of(rnn, n[group], seed) for group in _middle(orders[order], loads[order], effort.sample)]
-            named = {name if order == SHUFFLED else bucketed(name): methods[name] for name in effort.kept}
-            calls |= {name: Pass(rnn, method, some) for name, method in named.items()}
+        kept, in_buckets, sample, rounds = _effort(end - looked, known, len(orders[SHUFFLED]), buckets_help)
+        both: dict[str, Any] = {}
+        for order in (SHUFFLED, BUCKETED)[: 1 + in_buckets]:
+            some = [batch_of(rnn, n[group], seed) for group in _middle(orders[order], loads[order], sample)]
+            for name in kept:
+                both[name if order == SHUFFLED else bucketed(name)] = passes(rnn, methods[name], some)
         timing = measure(
-            calls,
-            rounds=max(1, effort.rounds),
+            {name: call for name, (call, _) in both.items()},
+            rounds=max(1, rounds),
             warmup=1,
             device=device,
-            before={name: call.reorder for name, call in calls.items()},
-            progress=progress or bar.show_rounds,
-            stop=lambda: effort.rounds < 1 or time.monotonic() >= end or stop(),
+            before={name: reorder for name, (_, reorder) in both.items()},
+            progress=lambda done, of: bar.show(done / of, f"measuring, round {done} of {of}"),
+            stop=lambda: rounds < 1 or time.monotonic() >= end,
             parameters={"rnn": str(rnn), "sequences": n.size, "batch_size": batch_size, "seed": seed},
             until_narrow=True,
             to=PACKED,
         )
     spent = {"looking": looked - began, "measuring": time.monotonic() - looked}
-    sample, once = effort.sample, {name: took for name, took in looks.items() if name not in effort.kept}
-    if not timing.rounds:  # the look is a round too, on one batch
-        timing, sample = replace(timing, seconds={name: (looks[name],) for name in effort.kept}, warmup=0), 1
+    once = {name: took for name, took in looks.items() if name not in kept}
+    if not timing.rounds:  # the first calls, on one batch, count as a round
+        timing, sample = replace(timing, seconds={name: (looks[name],) for name in kept}, warmup=0), 1
     return Advice(Spec.of(rnn), rnn.training, n, batch_size, window, loads, sample, timing, once, failed, spent)
 
 
-class _Effort(NamedTuple):
-    """What there is time for.
+def _effort(
+    left: float, looks: Mapping[str, float], batches: int, buckets_help: bool
+) -> tuple[list[str], bool, int, int]:
+    """Returns what fits into the seconds that are `left`. `looks` are the seconds of each method for one batch.
 
-    Attributes:
-        kept: the methods to measure.
-        in_buckets: whether to measure them on buckets, too.
-        sample: batches of each order.
-        rounds: at most, after one to warm up; under 1 if there is no time for any.
+    These are the methods to measure, whether to measure them on buckets, too, the number of batches of each order, and
+    the largest number of rounds after one to warm up. This number is under 1 if there is not enough time for a round.
     """
-
-    kept: list[str]
-    in_buckets: bool
-    sample: int
-    rounds: int
-
-    @classmethod
-    def within(cls, left: float, looks: Mapping[str, float], batches: int, buckets_help: bool) -> _Effort:
-        """Returns what fits into the seconds that are `left`, if one batch takes what the `looks` say."""
-        fastest = min(took for name, took in looks.items() if name != PADDED)
-        kept = [name for name, took in looks.items() if name in (PADDED, PACKED) or took <= SLOW * fastest]
-        each = sum(looks[name] for name in kept)
-        share = left / (_ENOUGH_ROUNDS + 1) / each  # orders times batches
-        in_buckets = share >= 2 and buckets_help
-        sample = min(SAMPLE, batches, max(1, int(share / (1 + in_buckets))))
-        return cls(kept, in_buckets, sample, int(left / ((1 + in_buckets) * each * sample)) - 1)
+    fastest = min(took for name, took in looks.items() if name != PADDED)
+    kept = [name for name, took in looks.items() if name in (PADDED, PACKED) or took <= SLOW * fastest]
+    each = sum(looks[name] for name in kept)
+    share = left / (_ENOUGH_ROUNDS + 1) / each  # orders times batches
+    in_buckets = share >= 2 and buckets_help
+    sample = min(SAMPLE, batches, max(1, int(share / (1 + in_buckets))))
+    return kept, in_buckets, sample, int(left / ((1 + in_buckets) * each * sample)) - 1
 
 
 def _device_of(rnn: Any) -> torch.device:
     """Returns the device of an RNN that can be measured."""
     if not isinstance(rnn, torch.nn.RNNBase):
-        raise TypeError(f"rnn is a {type(rnn).__name__}: give an nn.RNN, nn.GRU or nn.LSTM (say, model.rnn)")
+        raise TypeError(f"rnn is a {type(rnn).__name__}; give an nn.RNN, nn.GRU or nn.LSTM, such as model.rnn")
     device = next(rnn.parameters()).device
     if device.type == "meta":
-        raise ValueError("rnn is on the meta device, where nothing can be measured: give it weights with to_empty()")
+        raise ValueError("rnn is on the meta device, where nothing can be measured; give it weights with to_empty()")
     return device
 
 
 def bucketed(method: str) -> str:
-    """What the timing of a method on buckets is called."""
+    """Returns the name of a method's timing on buckets."""
     return f"{method}, bucketed"
 
 
 def _bar(ratio: Ratio, hatched: bool, bold: bool) -> bars.Bar:
-    """The bar of a ratio, in the colour of its method, with its interval if the rounds give one."""
+    """Returns the bar of a ratio in the colour of its method, with its interval if there is one."""
     method = _method(ratio.name)
     fill = palette.METHODS.get(_COLOURS.get(method, method.removeprefix("pv.run, ")), bars.SOLID)
     low, high = ratio.interval if ratio.rounds >= FEWEST_ROUNDS else (ratio.value, ratio.value)
@@ -424,7 +416,7 @@ def _lengths(values: Any) -> IntArray:
 
 
 def _middle(groups: Sequence[IntArray], load: Load, sample: int) -> list[IntArray]:
-    """Batches that stand for all: ranked by their cells and cut into equal stretches, the middle one of each."""
+    """Returns batches that represent all: they are ranked by cells and cut into groups; each gives its middle one."""
     ranked = np.argsort(load.cells, kind="stable")
     return [groups[stretch[stretch.size // 2]] for stretch in np.array_split(ranked, sample)]
 

@@ -1,10 +1,10 @@
-"""Measures the constants by which `pv.run(…, method="auto")` decides: see `packviz.ops.costs`.
+"""Measures the constants by which `pv.run(…, method="auto")` decides (see `packviz.ops.costs`).
 
-Runs of known sizes are timed by every method, and the constants are those that explain the times best: least squares of
-the relative errors, with no constant below zero.
+Runs of known sizes are timed by every method. The constants are those that explain the times best: they have the least
+squared relative errors, and none is below zero.
 
-`tools/record.py --studies calibration --threads 2` makes the constants that come with the package, a file for each
-number of torch's threads: `costs_cpu_1.json` and so on. It is a study like the others: it can be stopped, and resumes.
+`tools/record.py --studies calibration --threads 2` makes the constants shipped with packviz, in a file for each
+number of torch's threads: `costs_cpu_1.json` and so on. Calibration is a study, so it can be stopped and resumes.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,20 +52,20 @@ SHAPES = (
     (8, 512, 16, 32, 1, 1),
     (8, 64, 64, 512, 1, 1),
 )
-"""`(B, T, I, H, layers, directions)`, those that say most first. Lengths run evenly from `T` down to 1. What works step
-by step has them nearly equal as well: after each distinct one it continues with fewer sequences, at a cost."""
+"""`(B, T, I, H, layers, directions)`, the most informative first. Lengths run evenly from `T` down to 1. Methods that
+work step by step also get nearly equal lengths, because they have a cost for each distinct length."""
 
-_FIRST, _PASSES, _MOST_PASSES = 4, 3, 20  # shapes in any case; passes over all, as recorded and at most
+_FIRST, _PASSES, _MOST_PASSES = 4, 3, 20  # least number of shapes; passes over all, in a recorded file and at most
 
 
 @dataclass(frozen=True)
-class CalibrationPoint:
-    """An RNN and a batch, and which time it is that they are measured.
+class _Point:
+    """An RNN and a batch, and the number of the repetition.
 
     Attributes:
         mode: one of `MODES`.
-        shape: as in `SHAPES`.
-        again: how often it was measured before.
+        shape: sizes as in `SHAPES`.
+        again: number of earlier measurements of the same.
     """
 
     mode: str
@@ -78,7 +78,7 @@ class CalibrationPoint:
 
     @property
     def spec(self) -> Spec:
-        """The RNN."""
+        """The sizes of the RNN."""
         _, _, inputs, hidden, layers, directions = self.shape
         return Spec(self.mode, inputs, hidden, layers, directions == 2)
 
@@ -87,11 +87,12 @@ class _Run(NamedTuple):
     """One method of running the batch of a point.
 
     Attributes:
-        name: of the constants that explain it, as `key` takes it.
-        what: tells it from others of that name.
-        lengths: of the batch.
-        method: as `pv.run` takes it.
-        amount: its calls, time steps and cells.
+        name: one of the methods that have constants of their own.
+        what: distinguishes it from other runs of that name.
+        lengths: lengths of the batch.
+        method: the argument `method` of `pv.run`.
+        amount: number of calls, time steps and cells.
+        key: key of its constants (see `costs.key`).
     """
 
     name: str
@@ -99,34 +100,35 @@ class _Run(NamedTuple):
     lengths: Sequence[int]
     method: Any
     amount: tuple[int, int, int]
+    key: str = ""
 
 
 _Seconds = Mapping[str, Mapping[str, float]]
-"""What a point took: by key of `Costs.seconds`, and by what was run."""
+"""The times at a point, by key of `Costs.seconds` and by `what` of the run."""
 
 
-class Calibration(Results[CalibrationPoint, _Seconds]):
+class _Calibration(Results[_Point, _Seconds]):
     """Times of runs of known sizes, and the constants that explain them."""
 
     @property
     def is_enough(self) -> bool:
-        """Whether every RNN was measured at every shape: fewer leave constants that nothing tells apart."""
+        """True if every RNN was measured at every shape. Fewer cannot determine all constants."""
         return {(point.mode, point.shape) for point in self.values} >= {*product(MODES, SHAPES)}
 
     @property
     def costs(self) -> Costs:
-        """The constants. The shortest time of a run counts, for a busy machine only ever makes things slower.
+        """The constants. The shortest time of a run counts, because a busy machine only makes runs slower.
 
-        For RNNs that were not measured, those in force are taken over, and the provenance says so.
+        For RNNs that were not measured, the constants in force are kept, and the provenance says so.
         """
         device = str(self.provenance["device"]).partition(":")[0]
         known: defaultdict[str, dict[Any, tuple[Mapping[str, int], float]]] = defaultdict(dict)
         for point, found in self.values.items():
-            for name, run in _every_run(point, device):
-                if run.what in found.get(name, {}):
-                    here, seconds = (point.shape, run.what), found[name][run.what]
-                    _, before = known[name].get(here, ({}, math.inf))
-                    known[name][here] = amounts(point.spec, *run.amount), min(before, seconds)
+            for run in chain.from_iterable(runs for *_, runs in _rounds(point, device)):
+                if run.what in found.get(run.key, {}):
+                    here, seconds = (point.shape, run.what), found[run.key][run.what]
+                    _, before = known[run.key].get(here, ({}, math.inf))
+                    known[run.key][here] = amounts(point.spec, *run.amount), min(before, seconds)
         modes = list(dict.fromkeys(point.mode for point in self.values))
         older = in_force(device, int(self.provenance["threads"]))
         constants = {**older.seconds} | {name: _fitted(name, some.values(), device) for name, some in known.items()}
@@ -136,7 +138,7 @@ class Calibration(Results[CalibrationPoint, _Seconds]):
         return Costs(device, constants, {**self.provenance, **how})
 
     def to_text(self) -> str:
-        """The constants."""
+        """Returns the constants as a table."""
         return f"{self.costs}"
 
 
@@ -147,24 +149,22 @@ def calibrate(
     modes: Sequence[str] = MODES,
     threads: int | None = None,
     budget: float = 180.0,
-    progress: Callable[[int, int], object] = lambda done, of: None,
 ) -> Costs:
-    """Measures what runs cost on this machine, with one number of torch's threads.
+    """Measures the cost of runs on this machine, with one number of torch's threads.
 
-    It changes nothing: `.use()` on the result puts it in force for this process, `.save(path)` keeps it, and
-    `packviz.ops.costs.Costs.load(path)` gets it back.
+    This alone does not change the choices of `pv.run`: call `.use()` on the result to put it in force for this process,
+    `.save(path)` to keep it, and `packviz.ops.costs.Costs.load(path)` to load it.
 
     Args:
         device: `"cpu"` or `"cuda"`.
-        modes: the RNNs to measure. For the others the constants in force are taken over, with their provenance.
-        threads: torch's threads meanwhile; as many as it is set to now, if not given.
-        budget: seconds for everything, roughly. As often as there is time, everything is measured again, and the
-            shortest time counts, because a busy machine only ever makes things slower. The first shapes of `SHAPES` are
-            always measured.
-        progress: called with the points done, and the points that there are at most.
+        modes: the RNNs to measure. For the others, the constants in force are kept, with their provenance.
+        threads: torch's threads during the measurement. Defaults to the current number.
+        budget: seconds for everything, roughly. While there is time, everything is measured again, and the shortest
+            time counts, because a busy machine only makes runs slower. The first shapes of `SHAPES` are always
+            measured.
 
     Returns:
-        The `Costs` that were measured, with their provenance.
+        The measured `Costs`, with their provenance.
 
     Raises:
         ValueError: there is no such device or RNN, `threads` is not a whole number of at least 1, or `budget` is not a
@@ -180,15 +180,12 @@ def calibrate(
     one_of("device", device, ("cpu", "cuda"))
     modes = [one_of("one of modes", mode, MODES) for mode in modes]
     count = at_least("threads", torch.get_num_threads() if threads is None else threads)
-    points = [CalibrationPoint(*some) for some in _points(modes, _MOST_PASSES)]
-    first = len(SHAPES[:_FIRST]) * len(modes)
-    began = time.monotonic()
+    points = [_Point(*some) for some in _points(modes, _MOST_PASSES)]
+    first, began = len(SHAPES[:_FIRST]) * len(modes), time.monotonic()
     with torch.inference_mode(False):
         for found in STUDY.steps(points, parameters=STUDY.parameters, device=device, threads=count):
-            done = len(found.values)
-            if done == len(points) or (done >= first and time.monotonic() - began > budget):
+            if len(found.values) >= first and time.monotonic() - began > budget:
                 break
-            progress(done, len(points))
     return found.costs
 
 
@@ -197,15 +194,8 @@ def _points(modes: Sequence[str], passes: int) -> Iterator[tuple[str, tuple[int,
         yield mode, shape, again
 
 
-def _every_run(point: CalibrationPoint, device: str) -> Iterator[tuple[str, _Run]]:
-    """By key of `Costs.seconds` everything that is run at a point."""
-    for fused, training, runs in _rounds(point, device):
-        for run in runs:
-            yield key(run.name, point.spec, training, fused, device), run
-
-
-def _rounds(point: CalibrationPoint, device: str) -> Iterator[tuple[bool, bool, list[_Run]]]:
-    """What is timed against each other: on torch's fused kernel or another, with a backward pass or without."""
+def _rounds(point: _Point, device: str) -> Iterator[tuple[bool, bool, list[_Run]]]:
+    """Yields the runs to time against each other: on torch's fused kernel or not, with a backward pass or without."""
     batch, steps, *_ = point.shape
     lengths = tuple(evenly(batch, steps).tolist())
     distinct = len(set(lengths))
@@ -216,19 +206,19 @@ def _rounds(point: CalibrationPoint, device: str) -> Iterator[tuple[bool, bool, 
         stairs.append(_Run("staircase", str(method), lengths, method, (found.calls, steps, found.cells)))
     rest = [_Run("whole", "whole", [steps] * batch, "padded", (1, steps, steps * batch))]
     few = nearly_equal(batch, steps).tolist()
-    for n in (lengths, few) if len(set(few)) > 1 else (lengths,):  # torch has a kernel of its own for one
+    for n in (lengths, few) if len(set(few)) > 1 else (lengths,):  # for one distinct length torch has a special kernel
         for name in ("packed", "split"):
             rest.append(_Run(name, f"{name}, {sum(n)} cells", n, name, (len(set(n)), max(n), sum(n))))
     own = point.mode == "LSTM" or device == "cuda"
     for fused, training in product([own, False] if own and device == "cpu" else [own], (True, False)):
-        yield fused, training, stairs + rest * (fused == own)  # the others are the same on either kernel
+        runs = stairs + rest * (fused == own)  # the others are the same on both kernels
+        yield fused, training, [run._replace(key=key(run.name, point.spec, training, fused, device)) for run in runs]
 
 
-def _time_shape(point: CalibrationPoint, how: MeasureOptions) -> _Seconds:
+def _time_shape(point: _Point, how: MeasureOptions) -> _Seconds:
     """Times one RNN on one batch by every method."""
     (batch, steps, inputs, *_), device = point.shape, how.device
-    kind = device.partition(":")[0]
-    rounds, taken = [*_rounds(point, kind)], defaultdict[str, dict[str, float]](dict)
+    rounds, taken = [*_rounds(point, device.partition(":")[0])], defaultdict[str, dict[str, float]](dict)
     own = rounds[0][0]
     for i, (fused, training, runs) in enumerate(rounds):
         # oneDNN has no LSTM in double precision.
@@ -238,15 +228,14 @@ def _time_shape(point: CalibrationPoint, how: MeasureOptions) -> _Seconds:
         leaves = [x, *rnn.parameters()]
         made = {run.what: partial(rnn_calls.run, rnn, x, run.lengths, run.method) for run in runs}
         calls = {what: rnn_calls.one_pass(run, leaves, training) for what, run in made.items()}
-        part = how.part("training" if training else "forward", i, len(rounds))
-        timing = timed(Comparison(calls, forget), part, warmup=1)
+        timing = timed(Comparison(calls, forget), how.part(i, len(rounds)), warmup=1)
         for run in runs:
-            taken[key(run.name, point.spec, training, fused, kind)][run.what] = timing.median(run.what)
+            taken[run.key][run.what] = timing.median(run.what)
     return taken
 
 
 def _fitted(name: str, points: Iterable[tuple[Mapping[str, int], float]], device: str = "cpu") -> dict[str, float]:
-    """Constants, none below zero, with the smallest sum of squares of relative errors."""
+    """Returns constants of at least zero with the least squared relative errors."""
     unused = set()
     if not (device == "cpu" and name.startswith("packed") and name.endswith("training")):
         unused.add("cell, step, gate")
@@ -258,11 +247,11 @@ def _fitted(name: str, points: Iterable[tuple[Mapping[str, int], float]], device
 
 STUDY = Study(
     "calibration",
-    CalibrationPoint,
+    _Point,
     _time_shape,
-    Calibration,
-    full=[CalibrationPoint(*some) for some in _points(MODES, _PASSES)],
-    quick=[CalibrationPoint(mode, SHAPES[0]) for mode in MODES],
+    _Calibration,
+    full=[_Point(*some) for some in _points(MODES, _PASSES)],
+    quick=[_Point(mode, SHAPES[0]) for mode in MODES],
     parameters={"rounds": 3},
     read=lambda point, entry: entry["seconds"],
     write=lambda found: {"seconds": found},

@@ -1,4 +1,4 @@
-"""`time_calls`: functions of the reader's own, such as a training step before and after a change, timed fairly."""
+"""Times functions of your own, such as a training step before and after a change: `pv.time_calls`."""
 
 from __future__ import annotations
 
@@ -44,21 +44,22 @@ def time_calls(
 
     Args:
         calls: the functions, by name. They take no arguments: use a `lambda`.
-        setup: called before each call, outside of the time: to clear gradients, for example.
-        check: whether to compare what the functions return: a tensor, a number, a NumPy array, or tuples, lists and
-            dicts of these. Functions that return `None` are not compared, and the text says so.
-        tolerance: two results agree if they differ by at most this share of the largest value. Defaults to what
-            rounding explains for their dtype: 1e-5 in float32, 1e-10 in float64, and 0 for whole numbers.
-        device: where the work is done, so that it can be waited for. Defaults to the device of the results.
+        setup: called before each call, outside of the time, to clear gradients, for example.
+        check: whether to compare the results: tensors, numbers, NumPy arrays, or tuples, lists and dicts of these.
+            Functions that return `None` are not compared, and the text says so.
+        tolerance: two results agree if they differ by at most this share of the largest value. Defaults to the error
+            that rounding may cause in their dtype: 1e-5 in float32, 1e-10 in float64, and 0 for whole numbers.
+        device: the device that does the work, because the clock has to wait for it. Defaults to that of the results.
         budget: seconds for everything. Each function is called at least ten times, even if that takes longer.
 
     Returns:
-        A `Timing`: `.median(name)`, `.ratio(name, to)`; its text has all of it, and says how the results compare.
+        A `Timing` with `.median(name)` and `.ratio(name, to)`. Its text has all times, and compares the results.
 
     Raises:
         TypeError: a call is not a function, or it returns something that cannot be compared.
-        ValueError: the results differ: the error names the function, the part of its result, and by how much. Or there
-            is nothing to time, a number is out of range, or the results do not tell the device and CUDA is in use.
+        ValueError: the results differ (the error names the function, the part of its result, and the difference), there
+            is nothing to time, a number is out of range, or CUDA is in use and the results do not show where the work
+            is done.
 
     Examples:
         >>> import packviz as pv, torch
@@ -73,7 +74,8 @@ def time_calls(
     tolerance = None if tolerance is None else share("tolerance", tolerance)
     device = None if device is None else check_device(device)
     before: dict[str, Call] = dict.fromkeys(calls, setup) if setup else {}
-    gpus = range(torch.cuda.device_count()) if _cuda_in_use() else ()
+    cuda_in_use: Callable[[], bool] = torch.cuda.is_initialized  # by this process
+    gpus = range(torch.cuda.device_count()) if cuda_in_use() else ()
     parts: dict[str, dict[str, torch.Tensor]] = {}
     result: Any = None
     with torch.random.fork_rng(gpus):
@@ -84,8 +86,8 @@ def time_calls(
             device = device or _accelerator(result)
             if check and result is not None:
                 parts[name] = leaves(result)  # a copy, because the next call may write to the same memory
-        if device is None and _cuda_in_use():
-            raise ValueError("the results do not tell where the work is done; pass device='cuda' or device='cpu'")
+        if device is None and cuda_in_use():
+            raise ValueError("the results do not show where the work is done; pass device='cuda' or device='cpu'")
         device = device or "cpu"
         remark = _compare(calls, parts, tolerance, device) if check else "Results were not compared: check is False."
         result, parts = None, {}  # they may be large
@@ -94,15 +96,10 @@ def time_calls(
     return replace(timing, provenance={**timing.provenance, "results": remark})
 
 
-def _cuda_in_use() -> bool:
-    """Whether this process has done anything on CUDA."""
-    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
-
-
 def _compare(
     names: Iterable[str], parts: Mapping[str, Mapping[str, torch.Tensor]], tolerance: float | None, device: str
 ) -> str:
-    """Returns in a sentence how the results compare."""
+    """Returns a sentence that compares the results."""
     nothing = ", ".join(name for name in names if name not in parts)
     missing = f"Not compared, because they return None: {nothing}." if nothing else ""
     if len(parts) < 2:
@@ -111,7 +108,7 @@ def _compare(
     try:
         error = require_same(parts, lambda dtype: of_states(dtype, kind) if tolerance is None else tolerance)
     except ValueError as wrong:
-        raise ValueError(f"{wrong}; if this is no mistake, pass a larger tolerance=, or check=False") from None
+        raise ValueError(f"{wrong}; if this is intended, pass a larger tolerance=, or check=False") from None
     close = f"to {error:.2g} of the largest value" if error else "exactly"
     return f"Results are those of {next(iter(parts))}, {close}. {missing}".rstrip()
 

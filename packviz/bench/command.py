@@ -10,7 +10,7 @@ from typing import Any
 
 from packviz.bench.machine import check_device
 from packviz.bench.study import Study
-from packviz.bench.terminal import carry_out, noting_ctrl_c, positive
+from packviz.bench.terminal import carry_out, positive
 from packviz.core import lengths
 from packviz.core.spec import GATES, Spec
 from packviz.core.validation import one_of
@@ -18,11 +18,11 @@ from packviz.draw.text import table
 
 
 def add_studies(parser: argparse.ArgumentParser, studies: Mapping[str, str]) -> None:
-    """Gives the parser a command for each study.
+    """Adds a command for each study.
 
     Args:
-        parser: of `packviz study`.
-        studies: by the module of the study, whose last name is its own, what it asks.
+        parser: the parser of `packviz study`.
+        studies: descriptions by module. The last part of the module's name is that of the study.
     """
     questions = {module.rpartition(".")[2].removesuffix("_benchmark"): question for module, question in studies.items()}
     parser.set_defaults(run=lambda options: print(*table([*questions.items()], "<  <"), sep="\n"))
@@ -30,12 +30,12 @@ def add_studies(parser: argparse.ArgumentParser, studies: Mapping[str, str]) -> 
     for module, (name, question) in zip(studies, questions.items(), strict=True):
         one = named.add_parser(name, help=question, description=question)
         add_study_options(one, required=True)
-        one.add_argument("--points", metavar="SET", help="another set of points that the study has, by its name")
+        one.add_argument("--points", metavar="SET", help="the name of another set of points")
         one.set_defaults(run=partial(_study, module))
 
 
 def add_study_options(parser: argparse.ArgumentParser, required: bool = False) -> None:
-    """Gives the parser the options that all studies take; `required` is whether there must be a file."""
+    """Adds the options that all studies take. `required` makes the file mandatory."""
     add = parser.add_argument
     add("--out", required=required, metavar="FILE", help="the file to write; if it exists, resume from it")
     add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
@@ -43,12 +43,12 @@ def add_study_options(parser: argparse.ArgumentParser, required: bool = False) -
     effort = parser.add_mutually_exclusive_group()
     effort.add_argument("--rounds", type=positive(int), metavar="N", help="timed rounds for each point")
     effort.add_argument("--budget", type=positive(float), metavar="SECONDS", help="for each point, roughly")
-    add("--quick", action="store_true", help="few and small points")
-    add("--only", default="", metavar="WORDS", help="the points whose name contains this")
+    add("--quick", action="store_true", help="measure a few small points")
+    add("--only", default="", metavar="WORDS", help="measure only points whose name contains this")
 
 
 def run_study(study: Study[Any, Any, Any], every: Sequence[Any], options: argparse.Namespace) -> int:
-    """Measures some of these points as the options say. Returns the exit status.
+    """Measures the points that the options select. Returns the exit status.
 
     Raises:
         ValueError: the options do not fit the study, or there is no such point.
@@ -71,23 +71,23 @@ def _study(module: str, options: argparse.Namespace) -> int:
 
 
 def add_advise(parser: argparse.ArgumentParser) -> None:
-    """Gives the parser the options of `packviz advise`, but for the lengths."""
+    """Adds the options of `packviz advise`, except the lengths."""
     add, number = parser.add_argument, positive(int)
     add("--rnn", choices=[*GATES], default="LSTM", help="(default: LSTM)")
     add("--input-size", type=number, required=True, metavar="N", help="features of a time step")
-    add("--hidden-size", type=number, required=True, metavar="N", help="of the RNN")
+    add("--hidden-size", type=number, required=True, metavar="N", help="hidden units of the RNN")
     add("--layers", type=number, default=1, metavar="N", help="(default: 1)")
     add("--bidirectional", action="store_true", help="each layer runs backwards, too")
-    add("--forward", action="store_true", help="measure the forward pass alone, as without training")
+    add("--forward", action="store_true", help="measure the forward pass alone")
     add("--batch-size", type=number, default=64, metavar="N", help="sequences per batch (default: 64)")
     add("--budget", type=positive(float), default=20.0, metavar="SECONDS", help="for everything (default: 20)")
     add("--device", default="cpu", help="cpu, cuda or cuda:1 (default: cpu)")
-    add("--threads", type=number, metavar="N", help="torch's CPU threads (default: as torch has it)")
+    add("--threads", type=number, metavar="N", help="torch's CPU threads (default: torch's own)")
     parser.set_defaults(run=_advise)
 
 
 def _advise(options: argparse.Namespace) -> None:
-    import torch  # noqa: PLC0415 - other commands do without
+    import torch  # noqa: PLC0415 - other commands don't need it
 
     from packviz.bench.advice import advise  # noqa: PLC0415 - torch
     from packviz.bench.rnn_calls import rnn_of  # noqa: PLC0415
@@ -97,12 +97,5 @@ def _advise(options: argparse.Namespace) -> None:
     rnn = rnn_of(spec).to(check_device(options.device)).train(not options.forward)
     if options.threads:
         torch.set_num_threads(options.threads)
-    with noting_ctrl_c() as pressed:
-        try:
-            advice = advise(rnn, n, batch_size=options.batch_size, budget=options.budget, stop=lambda: bool(pressed))
-        except ValueError:
-            if not pressed:
-                raise
-    if pressed:
-        raise KeyboardInterrupt
+    advice = advise(rnn, n, batch_size=options.batch_size, budget=options.budget)
     print(f"{advice}\n\n{advice.code}")

@@ -1,4 +1,4 @@
-"""Every method to run an RNN on a batch: one call of each to compare them, and passes over batches to be timed."""
+"""Calls every method of running an RNN: once on a batch to compare results, and in passes over batches to be timed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,14 @@ from packviz.ops.tolerance import of_states
 
 PADDED, PACKED = "torch, padded", "torch, packed"
 METHODS = ("auto", "padded", "packed", "split", "staircase")
-"""What `pv.run` offers; all give the results of packing."""
-
-_STOPPED = "stopped before every method was looked at: nothing was measured"
+"""The methods of `pv.run`, which all give the results of packing."""
 
 
 Batch = tuple[Tensor, Tensor]
 """A padded batch `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`, and its lengths `(B,)` on the CPU."""
 
 Method = Callable[[Any, Any, Any], Any]
-"""Takes the RNN and a batch, as in `packviz.bench.rnn_calls`; returns what the RNN does: output and final states."""
+"""A function that runs an RNN on a batch, as in `packviz.bench.rnn_calls`, and returns output and final states."""
 
 
 def every_method() -> dict[str, Method]:
@@ -38,7 +36,7 @@ def every_method() -> dict[str, Method]:
 
 
 def batch_of(rnn: Any, lengths: IntArray, seed: int) -> Batch:
-    """A batch of random numbers, the padding too, on the RNN's device; its gradient is asked for in training."""
+    """Returns a batch of random numbers, also at the padding, on the RNN's device. It needs a gradient in training."""
     weight = next(rnn.parameters())
     shape = (lengths.size, int(lengths.max())) if rnn.batch_first else (int(lengths.max()), lengths.size)
     numbers = torch.randn(*shape, rnn.input_size, generator=torch.Generator().manual_seed(seed))
@@ -47,31 +45,28 @@ def batch_of(rnn: Any, lengths: IntArray, seed: int) -> Batch:
 
 
 def look(
-    rnn: Any, methods: Mapping[str, Method], batch: Batch, left: Callable[[], float], stop: Callable[[], bool]
+    rnn: Any, methods: Mapping[str, Method], batch: Batch, left: Callable[[], float]
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Calls each method on one batch, twice if time allows; returns seconds, and why methods were left out."""
+    """Calls each method on one batch, twice if there is time. Returns seconds, and why methods were left out."""
     clock, allowed = clock_for(batch[0].device), partial(of_states, device=batch[0].device.type)
     reference: list[Any] = []
     looks: dict[str, float] = {}
     failed: dict[str, str] = {}
-    passes: dict[str, Pass] = {}
     drops = rnn.training and rnn.dropout and rnn.num_layers > 1
     ragged = len(set(batch[1].tolist())) > 1
-    # Packing first, as all are compared with it; last the padded run, if it is no candidate.
+    # Packing is first, because all are compared with it. The padded run is last if its results differ.
     for name in sorted(methods, key=lambda name: (name != PACKED, name == PADDED and ragged)):
-        if stop():
-            raise ValueError(_STOPPED)
         if looks and left() <= 0:
             failed[name] = "left out: the budget was used up"
             continue
-        call = Pass(rnn, methods[name], [batch])
+        call, reorder = passes(rnn, methods[name], [batch])
         try:
             clock.start()
             results = call()
-            took = clock.stop()
+            looks[name] = clock.stop()
             if drops and name != PADDED:
                 results = _evaluated(rnn, methods[name], batch)
-        except (RuntimeError, ValueError) as error:  # NotImplementedError is one
+        except (RuntimeError, ValueError) as error:  # NotImplementedError is a RuntimeError
             if name in (PADDED, PACKED):
                 raise
             failed[name] = f"cannot run this: {first_line(error)}"
@@ -80,13 +75,9 @@ def look(
         _, wrong = relative_error(results, reference, allowed)
         if name != PADDED and wrong is not None:
             failed[name] = f"gives another {('output', 'h_n', 'c_n')[wrong]} than packing"
-        else:
-            looks[name], passes[name] = took, call
-    if 2 * sum(looks.values()) <= left():  # a first call does what later ones need not: imports, kernels, memory
-        for name, call in passes.items():
-            if stop():
-                break
-            call.reorder()
+            del looks[name]
+        elif 2 * len(methods) * looks[name] <= left():  # a first call also imports, builds kernels and allocates
+            reorder()
             clock.start()
             call()
             looks[name] = clock.stop()
@@ -94,7 +85,7 @@ def look(
 
 
 def _evaluated(rnn: Any, method: Method, batch: Batch) -> list[Any]:
-    """What a method gives without dropout."""
+    """Returns the results of a method without dropout."""
     was_training = rnn.training
     rnn.eval()
     try:
@@ -104,31 +95,31 @@ def _evaluated(rnn: Any, method: Method, batch: Batch) -> list[Any]:
         rnn.train(was_training)
 
 
-class Pass:
-    """One pass over batches: forward, and in training backward to `x` and to every weight that is trained."""
+def passes(rnn: Any, method: Method, batches: Iterable[Batch]) -> tuple[Callable[[], list[Any]], Callable[[], None]]:
+    """Returns a function that runs a pass over batches, and one that permutes their lengths.
 
-    def __init__(self, rnn: Any, method: Method, batches: Iterable[Batch]) -> None:
-        self.rnn, self.method, self.batches = rnn, method, list(batches)
-        self.weights = [weight for weight in rnn.parameters() if weight.requires_grad]
-        self.random = np.random.default_rng(0)
+    A pass is forward, and in training backward to `x` and to every weight that is trained. It returns the results of
+    the last batch. With other lengths, a method cannot reuse what it remembers of the last batch, as in training.
+    """
+    some, weights = [*batches], [weight for weight in rnn.parameters() if weight.requires_grad]
+    random = np.random.default_rng(0)
 
-    def reorder(self) -> None:
-        """Deals the lengths out anew: a new batch, as training has it, whatever a method remembers of the last one."""
-        self.batches = [(x, n[self.random.permutation(len(n))]) for x, n in self.batches]
+    def reorder() -> None:
+        some[:] = [(x, n[random.permutation(len(n))]) for x, n in some]
 
-    def __call__(self) -> list[Any]:
-        """Gives the results of the last batch."""
-        with torch.set_grad_enabled(self.rnn.training):
-            for x, lengths in self.batches:
-                results = _results(self.method(self.rnn, x, lengths))
-                if self.rnn.training:
-                    # Not backward(): the gradients that the RNN holds are its owner's.
-                    ones = [torch.ones_like(result) for result in results]
-                    torch.autograd.grad(results, [x, *self.weights], ones)
+    def call() -> list[Any]:
+        with torch.set_grad_enabled(rnn.training):
+            for x, lengths in some:
+                results = _results(method(rnn, x, lengths))
+                if rnn.training:
+                    # backward() would change the gradients that the RNN holds.
+                    torch.autograd.grad(results, [x, *weights], [torch.ones_like(result) for result in results])
         return [result.detach() for result in results]
+
+    return call, reorder
 
 
 def _results(returned: Any) -> list[Any]:
-    """Output and final states in one list."""
+    """Returns output and final states in one list."""
     output, state = returned
     return [output, *(state if isinstance(state, tuple) else (state,))]

@@ -1,4 +1,4 @@
-"""What a measurement was made on, in data and in words; the allocator it needs; the memory that a call has in use."""
+"""The provenance of a measurement, as data and as text; the allocator settings it needs; the peak memory of a call."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import platform
+import resource
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -36,18 +37,18 @@ _set: dict[str, int] = {}
 
 
 def calm_allocator() -> dict[str, Any]:
-    """Makes large CPU allocations keep their pages, for the rest of this process, and says what was set.
+    """Makes large CPU allocations keep their pages for the rest of this process.
 
-    glibc returns a large block (32 MiB and more, whatever it learns) to the system when it is freed. The next call gets
-    fresh pages, each of which faults on its first touch: that time hides the kernels'. From here on blocks come from
-    the heap, and the heap is not trimmed. The first dozen of calls may still fault, until it has grown: warm up. The
-    price: the process keeps its largest size.
+    glibc returns a large block (32 MiB and more) to the system when it is freed. The next call gets fresh pages, each
+    of which causes a page fault on first use, and this time hides that of the kernels. After this call, blocks come
+    from the heap, and the heap is not trimmed. The first dozen calls may still cause faults until the heap has grown,
+    so warm up. The process then keeps its largest size.
 
-    The same can be had from outside with `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_`, before the process
-    starts. Where one of these is set, or where the C library is not glibc, nothing is changed.
+    You can set the same from outside with `MALLOC_MMAP_THRESHOLD_` and `MALLOC_TRIM_THRESHOLD_` before the process
+    starts. If one of these is set, or if the C library is not glibc, nothing is changed.
 
     Returns:
-        `allocator()`: what is in force now.
+        The settings that are in force now (see `allocator`).
     """
     ours = not any(os.environ.get(name) for name in _ENVIRONMENT[:3])
     if ours and not _set and platform.libc_ver()[0] == "glibc":
@@ -61,10 +62,10 @@ def calm_allocator() -> dict[str, Any]:
 
 @contextmanager
 def own_pages() -> Iterator[None]:
-    """Undoes `calm_allocator` for a while: large blocks get pages of their own, which go when they are freed.
+    """Undoes `calm_allocator` in a `with` block: large blocks get pages of their own, which are returned when freed.
 
-    For whoever puts many small blocks between large ones, to keep them, as a profiler does. On the heap they would cut
-    every gap too short for the next large block, and it would grow by gigabytes.
+    A profiler keeps many small blocks between large ones. On the heap, they would make every gap too short for the next
+    large block, and the heap would grow by gigabytes.
     """
     if not _set:
         yield
@@ -79,30 +80,29 @@ def own_pages() -> Iterator[None]:
 
 
 def allocator() -> dict[str, Any]:
-    """The settings of the CPU allocator: its library, its environment variables, and what `calm_allocator` has set."""
+    """Returns the settings of the CPU allocator: library, environment variables, and those of `calm_allocator`."""
     library = " ".join(platform.libc_ver()).strip() or sys.platform
     environment = {name: os.environ[name] for name in _ENVIRONMENT if os.environ.get(name)}
     return {"library": library, "environment": environment, "mallopt": dict(_set)}
 
 
 def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
-    """Runs a call once and counts.
+    """Runs a call once and counts its peak memory.
 
-    Counted are the blocks that torch's allocator gives out and takes back: all tensors, and what an operator needs on
-    the way and asks torch for (oneDNN's and cuDNN's workspaces too). Not counted: what Python and a library allocate by
-    themselves, and what a caching allocator holds back in reserve.
+    The count has the blocks that torch's allocator hands out and takes back: all tensors, and the workspaces of
+    operators (those of oneDNN and cuDNN, too). It does not have memory that Python or a library allocates by itself,
+    nor the reserve of a caching allocator.
 
-    What the call takes, it should not find there: on the CPU a block from before that is freed meanwhile does not
-    count. torch would say so on stderr; nobody who reads a table could act on it.
-
-    On the CPU torch's profiler writes every block down, which takes up to several times as long as the call alone.
+    On the CPU, a block from before the call that is freed during the call does not count. torch prints a warning about
+    such blocks, which is suppressed. There, torch's profiler records every block, which takes up to several times as
+    long as the call alone.
 
     Args:
-        call: what to run.
-        device: where it works.
+        call: the function to run.
+        device: the device that it uses.
 
     Returns:
-        Bytes above those in use before the call; none where torch does not say (a device other than CPU and CUDA).
+        Bytes above those in use before the call; None on a device other than CPU and CUDA.
     """
     import torch  # noqa: PLC0415
 
@@ -123,23 +123,19 @@ def peak(call: Callable[[], object], device: Any = "cpu") -> int | None:
     return None if changes is None else max(accumulate(changes), default=0)
 
 
-def page_faults() -> int | None:
-    """How often this process has touched a page that it did not have; none where the system does not say."""
-    try:
-        import resource  # noqa: PLC0415 - there is none on Windows
-    except ImportError:
-        return None
+def page_faults() -> int:
+    """Returns the number of page faults of this process so far that needed no input or output."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What a measurement is made on, as plain data for a JSON file.
+    """Returns a description of the machine and the settings, as plain data for a JSON file.
 
     Args:
-        device: where the measured code runs.
-        parameters: what was measured: sizes, seeds and so on, themselves plain data.
+        device: the device of the measured code.
+        parameters: sizes, seeds and other settings of the measurement, as plain data.
     """
-    import torch  # noqa: PLC0415 - seconds, for those who only read results
+    import torch  # noqa: PLC0415 - takes seconds, and reading results does not need it
 
     from packviz.ops.tolerance import multiplies_in_tf32  # noqa: PLC0415
 
@@ -174,13 +170,13 @@ def provenance(device: Any = "cpu", parameters: Mapping[str, Any] | None = None)
     return record
 
 
-def load_average() -> list[float] | None:
-    """How many processes wanted to run in the last 1, 5 and 15 minutes; none where the system does not say."""
-    return [round(load, 2) for load in os.getloadavg()] if hasattr(os, "getloadavg") else None
+def load_average() -> list[float]:
+    """Returns the number of runnable processes, averaged over the last 1, 5 and 15 minutes."""
+    return [round(load, 2) for load in os.getloadavg()]
 
 
 def overload(place: Mapping[str, Any]) -> str:
-    """The load in words, if more processes wanted to run than there are cores; else empty.
+    """Returns the load in words, if there were more runnable processes than cores; else an empty string.
 
     Args:
         place: a `provenance`.
@@ -190,14 +186,14 @@ def overload(place: Mapping[str, Any]) -> str:
 
 
 def caption(place: Mapping[str, Any], rounds: Iterable[int] = (), each: Iterable[Mapping[str, Any]] = ()) -> str:
-    """What a measurement was made on, how and when: the caption of every chart and table of measured times.
+    """Returns the machine, the settings and the date, as the caption of a chart or table of measured times.
 
-    The load is that of the whole machine, by the minute; 1 of it is the measurement itself, for each thread.
+    The load is that of the whole machine within a minute. Each thread of the measurement contributes 1.
 
     Args:
-        place: a `provenance`; what it does not have is left out.
-        rounds: that were timed, at each point.
-        each: what each point has of a provenance for itself, where they are several: its load and date.
+        place: a `provenance`. Fields that it does not have are left out.
+        rounds: the number of rounds at each point.
+        each: if there are several points, those fields of a provenance that each has for itself: load and date.
     """
     kind = f"GPU, CUDA {place.get('cuda')}" if str(place.get("device", "")).startswith("cuda") else "CPU"
     own = [*each]
@@ -220,7 +216,7 @@ def caption(place: Mapping[str, Any], rounds: Iterable[int] = (), each: Iterable
 
 
 def _span(values: Iterable[Any]) -> str:
-    """The least and the most of them."""
+    """Returns the least and the greatest value."""
     some = [f"{value:.1f}" if isinstance(value, float) else f"{value}" for value in sorted(values)]
     return " to ".join(dict.fromkeys([*some[:1], *some[-1:]]))
 
@@ -231,33 +227,32 @@ def _driver() -> str | None:
 
 
 def check_device(device: Any) -> str:
-    """The device in torch's own words.
+    """Returns the device in torch's own notation.
 
     Raises:
-        ValueError: it is not there; the message says what to do.
+        ValueError: there is no such device.
     """
     import torch  # noqa: PLC0415
 
+    chosen = None
     with suppress(RuntimeError):  # its message lists twenty types of device
-        chosen = torch.device("meta")
         chosen = torch.device(device)
-    if chosen.type not in ("cpu", "cuda") or (chosen.type == "cpu" and chosen.index):
+    if chosen is None or chosen.type not in ("cpu", "cuda") or (chosen.type == "cpu" and chosen.index):
         raise ValueError(f"device is {device!r}; choose cpu, cuda, or one of several GPUs as in cuda:1")
     if chosen.type == "cuda":
         if why := no_cuda():
             raise ValueError(f"device is {device!r}, and {why}; or take the device cpu")
-        if (chosen.index or 0) >= torch.cuda.device_count():
-            last = torch.cuda.device_count() - 1
-            raise ValueError(f"device is {device!r}, and the last GPU here is cuda:{last}")
+        if (chosen.index or 0) >= (gpus := torch.cuda.device_count()):
+            raise ValueError(f"device is {device!r}, and the last GPU here is cuda:{gpus - 1}")
     return str(chosen)
 
 
 def no_cuda() -> str:
-    """Why CUDA cannot be used here, and what to do; empty where it can."""
+    """Returns why CUDA cannot be used here, and a remedy; an empty string if it can."""
     import torch  # noqa: PLC0415
 
     if torch.cuda.is_available():
         return ""
     if torch.version.cuda is None:
         return f"torch {torch.__version__} is built without CUDA: install a build with it (https://pytorch.org)"
-    return f"torch for CUDA {torch.version.cuda} finds no GPU: see what `nvidia-smi` and CUDA_VISIBLE_DEVICES say"
+    return f"torch for CUDA {torch.version.cuda} finds no GPU: check `nvidia-smi` and CUDA_VISIBLE_DEVICES"

@@ -1,7 +1,7 @@
-"""The calls that run an RNN on a padded batch, and the two passes over them. All that is timed is made of these.
+"""Functions that run an RNN on a padded batch, and the two passes over them. Everything that is timed uses these.
 
-A call takes the RNN, the batch `x`, `(T, B, I)` or `(B, T, I)` as the RNN has it, and its `lengths`, `(B,)` on the CPU.
-It gives what the RNN gives: the padded output and the final states.
+A call takes the RNN, the batch `x`, `(T, B, I)`, or `(B, T, I)` if the RNN is `batch_first`, and its `lengths`, `(B,)`
+on the CPU. It returns what the RNN returns for padded data: the output and the final states.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 
 def rnn_of(spec: Spec, batch_first: bool = False) -> Any:
-    """A fresh RNN of these sizes."""
+    """Returns a new RNN of these sizes."""
     kind: Any = getattr(nn, spec.mode)
     sizes = spec.input_size, spec.hidden_size, spec.num_layers
     return kind(*sizes, batch_first=batch_first, bidirectional=spec.bidirectional)
 
 
 def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> Any:
-    """Runs over everything: states are read after the padding, and so are not those of packing."""
+    """Runs over all cells. The states are read after the padding, so they differ from those of packing."""
     return rnn(x)
 
 
@@ -37,7 +37,7 @@ def packed(
     pack: Callable[..., Any] = pack_padded_sequence,
     pad: Callable[..., Any] = pad_packed_sequence,
 ) -> Any:
-    """Packs, runs and pads again; `in_order` says that the lengths are, longest first."""
+    """Packs, runs and pads again. `in_order` means that the lengths are sorted, longest first."""
     first = rnn.batch_first
     output, state = rnn(pack(x, lengths, batch_first=first, enforce_sorted=in_order))
     return pad(output, batch_first=first)[0], state
@@ -45,11 +45,11 @@ def packed(
 
 own_pad = partial(packed, pad=packing.pad_packed_sequence)
 drop_in = partial(own_pad, pack=packing.pack_padded_sequence)
-"""The same, with packviz's padding, and with packviz's packing as well."""
+"""`packed` with packviz's padding, and with packviz's packing as well."""
 
 
 def run(rnn: nn.RNN | nn.GRU | nn.LSTM, x: Tensor, lengths: Any, method: str = "auto") -> Any:
-    """`pv.run`, by one of its methods."""
+    """Runs `pv.run` by one of its methods."""
     return running.run(rnn, x, lengths, method=method)
 
 
@@ -57,9 +57,9 @@ def one_pass(call: Callable[[], Any], leaves: Sequence[Tensor], training: bool =
     """Returns a function that runs a forward pass, and a backward pass with a gradient of ones if it trains.
 
     Args:
-        call: gives the output, or a tuple of which it is the first.
-        leaves: what to derive by. Not by `backward()`: nothing is left on the leaves.
-        training: if not, the forward pass is alone, and builds no graph for autograd.
+        call: returns the output, or a tuple that begins with it.
+        leaves: tensors whose gradients are computed and returned. Their `.grad` is not changed.
+        training: whether there is a backward pass. Without one, the forward pass builds no graph for autograd.
     """
 
     def both() -> Any:

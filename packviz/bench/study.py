@@ -1,14 +1,15 @@
-"""A study: an experiment whose results are kept in a file and shown in a notebook. One form for all of them.
+"""Runs experiments whose results are saved to a file and shown in a notebook.
 
-A study defines its points, what is measured at one, and how its results are presented. The form does the rest: threads,
-allocator, provenance, rounds or a budget, comparing results before they are timed, progress, stopping, resuming, and
-the file.
+A `Study` defines its points, the measurement at each point, and the presentation of the results. This module does the
+rest. It sets the threads and the allocator, records the provenance, and measures a number of rounds or within a time
+budget. It checks that the results of all calls agree before it times them. It reports progress, can be stopped, resumes
+from existing results, and writes the file.
 
-A result file is JSON, of the kind that the study is named:
+A result file is JSON. Its kind is the name of the study:
 
     {"packviz": "methods", "version": 1,
-     "provenance": {…},   what it was measured on (see `provenance`); under "parameters" how
-     "points": [{…}]}     for each point its fields, and what was measured there (see `Study.write`)
+     "provenance": {…},   the machine (see `machine.provenance`), with the settings under "parameters"
+     "points": [{…}]}     for each point, its fields and what was measured there (see `Study.write`)
 """
 
 from __future__ import annotations
@@ -31,26 +32,28 @@ V = TypeVar("V")
 R = TypeVar("R", bound="Results[Any, Any]")
 
 CHANGING = ("date", "load_average", "page_faults_per_round")
-"""What of the provenance each point has for itself."""
+"""The parts of the provenance that each point has for itself."""
 
 _NOT_COMPARED = (*CHANGING, "device", "fake")  # the device has a name too
 _OF_A_GPU = ("device_name", "cpu", "threads", "torch", "packviz", "python", "cuda", "cudnn", "tf32")
-"""What must be equal to resume from results of a GPU on another machine, with its own settings of the allocator. On a
-CPU everything else must be equal, too."""
+"""The fields that must be equal to resume GPU results on another machine. On a CPU, all others must be equal, too."""
 _OF_A_HOST = ("driver", "cores")  # kept by each point of a GPU
 
 _LABELS = {"device_name": "device", "cuda": "CUDA", "cudnn": "cuDNN"}
-_MOST_ROUNDS = 25  # that a budget buys; it always buys enough for an interval (see `measure`)
+_MOST_ROUNDS = 25  # within a budget, which always allows enough rounds for an interval (see `measure`)
 _EFFORT = "rounds", "budget"
+
+PASSES = {"training": "forward and backward pass", "forward": "forward pass"}
+"""The two passes, which are timed separately. The forward pass builds no graph for autograd."""
 
 
 @dataclass(frozen=True, repr=False)
 class Results(HasText, Generic[P, V]):
-    """What a study has found so far.
+    """The results of a study so far.
 
     Attributes:
-        provenance: what it was measured on, as plain data; under `"parameters"` how.
-        values: by point, in the order in which they were measured.
+        provenance: the machine, as plain data, with the settings under `"parameters"`.
+        values: the value measured at each point, in the order in which they were measured.
     """
 
     provenance: Mapping[str, Any]
@@ -58,109 +61,84 @@ class Results(HasText, Generic[P, V]):
 
     @property
     def points(self) -> Sequence[Any]:
-        """Those that were measured."""
+        """The points that were measured."""
         return [*self.values]
 
     @property
     def timings(self) -> Iterable[Timing]:
-        """Everything that was timed, as far as it was kept round by round."""
-        return [timing for value in self.values.values() for timing in self.timed(value).values()]
+        """Everything that was timed and kept round by round."""
+        return [timing for point in self.values for timing in self.timed(point).values()]
 
-    def timed(self, value: V) -> Mapping[str, Timing]:
-        """What was timed against each other at a point, by pass where there are several."""
+    def timed(self, point: P) -> Mapping[str, Timing]:
+        """Returns what was timed at a point, by pass, or under `""` if there is only one comparison."""
+        value: Any = self.values[point]
         some = value if isinstance(value, dict) else {"": value}
         return {which: timing for which, timing in some.items() if isinstance(timing, Timing)}
 
+    def ratio(self, point: P, name: str, to: str, which: str = "") -> Ratio:
+        """Returns the time of `name` at a point as a multiple of that of `to`, in one of the passes if there are two.
+
+        Raises:
+            ValueError: one of the calls was not timed.
+        """
+        return self.timed(point)[which].ratio(name, to)
+
     @property
     def left_out(self) -> list[str]:
-        """What was not timed, where, and why."""
-        return [line for point in self.values for line in self.left_out_at(point)]
-
-    def left_out_at(self, point: P) -> list[str]:
-        """What was not timed at a point, and why."""
+        """A line for everything that was not timed: where, and why."""
         return [
             ", ".join(filter(None, (str(point), which, f"{name}: {why}")))
-            for which, timing in self.timed(self.values[point]).items()
+            for point in self.values
+            for which, timing in self.timed(point).items()
             for name, why in timing.missing.items()
         ]
 
     @property
-    def unverified(self) -> list[str]:
-        """The points where the results of what was timed were never compared."""
-        return [
-            str(point)
-            for point, value in self.values.items()
-            if any("difference" not in timing.provenance for timing in self.timed(value).values())
-        ]
-
-    @property
     def caption(self) -> str:
-        """What it was measured on, how and when, in a line: it stands under every chart and table of it."""
+        """The machine, the number of rounds and the date, in one line, for every chart and table."""
         timed = [timing for timing in self.timings if timing.rounds]
         planned = self.provenance.get("parameters", {}).get("rounds")
         rounds = [timing.rounds for timing in timed] or ([planned] if planned else [])
         return caption(self.provenance, rounds, [timing.provenance for timing in timed])
 
-    def to_text(self) -> str:
-        """What was found, in words."""
-        raise NotImplementedError
-
 
 def captions(machines: Mapping[str, Results[Any, Any]]) -> list[str]:
-    """What was measured on, to stand below a chart: of several machines, by what to call them, a line for each."""
+    """Returns the captions of several results by name of the machine, to be placed below a chart."""
     line = "{}: {}." if len(machines) > 1 else "Measured on {1}."
     return [line.format(name, found.caption) for name, found in machines.items()]
 
 
-PASSES = {"training": "forward and backward pass", "forward": "forward pass"}
-"""The two passes that are timed apart: training is forward and backward, forward builds no graph for autograd."""
-
-
-class Timings(Results[P, Timing]):
-    """Results of a study that times one comparison at each point."""
-
-    def ratio(self, point: P, name: str, to: str) -> Ratio:
-        """How many times as long one takes as another. Raises as `Timing.ratio` does."""
-        return self.values[point].ratio(name, to)
-
-
-Report = Callable[[float, str], object]
-"""Takes how far a study is: the share of its points that are done, and the same in words."""
-
-
 @dataclass(frozen=True)
 class MeasureOptions:
-    """How a point is measured.
+    """The settings of one measurement.
 
     Attributes:
-        name: of the point.
-        device: where.
-        parameters: `rounds` for each point, or `budget`, the seconds for one, roughly; others are the study's own.
-        progress: to call with the rounds done and the rounds in all.
-        stop: to ask before every call whether to stop.
+        device: the device to measure on.
+        parameters: `rounds` for each point, or a `budget` of seconds for one. Others belong to the study.
+        progress: called with the rounds done and the rounds in all.
+        stop: called before every call; measuring stops if it returns True.
     """
 
-    name: str
     device: str
     parameters: Mapping[str, Any]
     progress: Callable[[int, int], object] = lambda done, of: None
     stop: Callable[[], bool] = lambda: False
 
-    def part(self, name: str, i: int, of: int) -> MeasureOptions:
-        """The same for part `i` of a point that is measured in several."""
-        report, whole = self.progress, f"{self.name}, {name}"
-        return dataclasses.replace(self, name=whole, progress=lambda done, all: report(i * all + done, of * all))
+    def part(self, i: int, of: int) -> MeasureOptions:
+        """Returns the settings for part `i` of a point that is measured in several parts."""
+        report = self.progress
+        return dataclasses.replace(self, progress=lambda done, all: report(i * all + done, of * all))
 
 
 class Comparison(NamedTuple):
     """Calls whose times are compared.
 
     Attributes:
-        calls: by name.
-        clear: what to do before each call, outside of the time.
-        alike: names of calls that must give the same results as the first of them, apart from rounding. Those that
-            differ or fail are left out.
-        parameters: what else to keep beside the times, as plain data.
+        calls: the functions by name.
+        clear: called before each of them, outside of the time.
+        alike: names of calls that must return the same as the first of them, apart from rounding. A call that does not,
+            or that fails, is left out.
+        parameters: plain data to keep beside the times.
     """
 
     calls: Mapping[str, Callable[[], Any]]
@@ -176,17 +154,17 @@ def timed(
 
     Args:
         comparison: the calls.
-        how: `rounds` or `budget`, and whom to notify.
-        warmup: rounds before those that count.
-        memory: whether to count the peak memory.
-        share: of the budget.
+        how: the settings, with `rounds` or a `budget`.
+        warmup: number of rounds before those that count.
+        memory: whether to count peak memory.
+        share: the share of the budget to use.
 
     Returns:
-        A `Timing`; of its provenance what changes from point to point, the comparison's parameters, and by name the
-        largest `difference` from the first that is alike. Whatever was left out is among the missing.
+        A `Timing`. Its provenance has only the fields that change from point to point, the comparison's parameters, and
+        by name the largest `difference` from the reference. Calls that were left out are in `missing`.
 
     Raises:
-        Exception: that of the first that is alike, unless memory ran out: the others cannot be compared with it.
+        Exception: the error of the reference, unless memory ran out, because nothing can be compared without it.
         StoppedError: it was stopped.
     """
     difference, missing = _compared(comparison, how)
@@ -213,20 +191,20 @@ def timed(
 
 
 def by_comparison(calls: Callable[[P, str], Comparison], warmup: int = 3) -> Callable[[P, MeasureOptions], Timing]:
-    """Returns how a study measures that times one comparison at each point, made of the point and a device."""
+    """Returns the `measure` of a study with one comparison at each point, made of the point and a device."""
     return lambda point, how: timed(calls(point, how.device), how, warmup=warmup)
 
 
 def by_pass(calls: Callable[[P, str, MeasureOptions], Comparison]) -> Callable[[P, MeasureOptions], dict[str, Timing]]:
-    """Returns how a study measures that times a comparison in each of `PASSES`, with memory.
+    """Returns the `measure` of a study with a comparison in each of `PASSES`, and with peak memory.
 
-    The forward pass gets half of the budget.
+    The forward pass gets half as much of the budget.
     """
 
     def timed_by_pass(point: P, how: MeasureOptions) -> dict[str, Timing]:
         found = {}
         for i, which in enumerate(PASSES):
-            part, share = how.part(which, i, len(PASSES)), 1 if which == "training" else 0.5
+            part, share = how.part(i, len(PASSES)), 1 if which == "training" else 0.5
             found[which] = timed(calls(point, which, how), part, warmup=1, memory=True, share=share)
         return found
 
@@ -243,11 +221,11 @@ def _read(point: Any, entry: Mapping[str, Any]) -> Any:
 def _write(value: Any) -> dict[str, Any]:
     """Returns a timing, or those of both passes, as plain data."""
     some = {"timing": value} if isinstance(value, Timing) else value
-    return {name: timing.to_dict() for name, timing in some.items()}
+    return {name: dataclasses.asdict(timing) for name, timing in some.items()}
 
 
 def without_place(timing: Timing) -> Timing:
-    """The timing with no more of the provenance than is its own."""
+    """Returns the timing with only those fields of its provenance that belong to the point."""
     kept = (*CHANGING, *_OF_A_HOST) if _on_gpu(timing.provenance) else CHANGING
     own = {name: timing.provenance[name] for name in kept if name in timing.provenance}
     if parameters := timing.provenance.get("parameters"):
@@ -256,7 +234,7 @@ def without_place(timing: Timing) -> Timing:
 
 
 def _compared(comparison: Comparison, how: MeasureOptions) -> tuple[dict[str, float], dict[str, str]]:
-    """How far each result is from the first that is alike; and which calls are left out, and why."""
+    """Returns the difference of each result from the reference, and by name why calls are left out."""
     from packviz.ops.agreement import leaves, relative_error  # noqa: PLC0415 - needs torch
     from packviz.ops.tolerance import full_precision, of_gradients  # noqa: PLC0415
 
@@ -273,7 +251,7 @@ def _compared(comparison: Comparison, how: MeasureOptions) -> tuple[dict[str, fl
                 found = [*leaves(comparison.calls[name]()).values()]
                 right, reference = (right, reference) if right else (found, name)
                 error, wrong = relative_error(found, right, of_gradients)
-            except Exception as problem:  # whatever a compiler or a driver may raise: the others are worth measuring
+            except Exception as problem:  # of any kind, from a compiler or a driver: the others are worth measuring
                 missing[name] = "out of memory"
                 if not _is_out_of_memory(problem):
                     if not right:
@@ -288,7 +266,7 @@ def _compared(comparison: Comparison, how: MeasureOptions) -> tuple[dict[str, fl
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether the memory of the GPU, of the CPU, or of a library underneath has run out."""
+    """Returns whether the memory of the GPU, of the CPU or of a library has run out."""
     signs = "out of memory", "can't allocate memory", "not enough memory", "ALLOC_FAILED"
     return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
 
@@ -298,17 +276,17 @@ class Study(Generic[P, V, R]):
     """An experiment.
 
     Attributes:
-        name: also the kind of its files.
-        point: a frozen dataclass of plain data, whose `str` names it.
-        measure: what was found at a point; raises `StoppedError` if it was stopped. The random state is its own.
-        results: makes the results of their provenance and values; refuses with a ValueError what cannot be.
+        name: its name, which is also the kind of its files.
+        point: a frozen dataclass of plain data; the `str` of a point is its name.
+        measure: returns the value at a point, or raises `StoppedError`. It has a random state of its own.
+        results: makes the results from provenance and values. It may refuse them with a `ValueError`.
         full: the points of a recorded file.
+        quick: a few small points, which take seconds on a CPU.
         others: more sets of points, by name.
-        quick: a few small ones: seconds on a CPU.
-        parameters: `rounds` or `budget`, if none are given.
-        read: what was found at a point, from plain data.
-        write: what was found as plain data, with other names than the fields of a point.
-        version: of its files.
+        parameters: the default parameters, with `rounds` or a `budget`.
+        read: reads the value at a point from plain data.
+        write: returns a value as plain data. Its names differ from the fields of a point.
+        version: the version of its files.
     """
 
     name: str
@@ -324,18 +302,18 @@ class Study(Generic[P, V, R]):
     version: int = 1
 
     def run(self, points: Sequence[P] = (), **options: Any) -> R:
-        """Measures the points, the quick ones if none are given, and returns the results.
+        """Measures the points, by default the quick ones, and returns the results.
 
         Args:
-            points: to measure.
-            **options: parameters in place of the study's own, such as `rounds` or `budget`, and what `steps` takes.
+            points: the points to measure.
+            **options: parameters that replace the study's own, such as `rounds` or `budget`, and options of `steps`.
         """
         own = {name: options.pop(name) for name in [*options] if name in (*_EFFORT, "until_narrow", *self.parameters)}
         *_, last = self.steps(points or self.quick, parameters=self.with_parameters(**own), **options)
         return last
 
     def with_parameters(self, **changed: Any) -> dict[str, Any]:
-        """Returns the study's parameters with some replaced; `rounds` and `budget` replace each other.
+        """Returns the study's parameters with some of them replaced. `rounds` and `budget` replace each other.
 
         Raises:
             ValueError: the study times nothing.
@@ -353,39 +331,39 @@ class Study(Generic[P, V, R]):
         device: Any = "cpu",
         threads: int = 1,
         start: R | None = None,
-        progress: Report = lambda share, words: None,
+        progress: Callable[[float, str], object] = lambda share, words: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[R]:
         """Measures one point after the other.
 
         Args:
-            points: to measure, in this order.
-            parameters: how: `rounds` or `budget`, or what the study takes.
-            device: where to run.
-            threads: torch's CPU threads meanwhile. More than one gain little on products this small, and on a machine
-                that is shared they wait for each other.
-            start: results to resume from: their points are kept and not measured again.
-            progress: called after every round, as `Report` says.
-            stop: asked before every call whether to stop; a point that is not complete is dropped.
+            points: the points to measure, in this order.
+            parameters: `rounds` or a `budget`, and the parameters of the study.
+            device: the device to run on.
+            threads: torch's CPU threads during the run. More than one gain little in products this small, and on a
+                shared machine they wait for each other.
+            start: results to resume from. Their points are kept and not measured again.
+            progress: called after every round with the share of the points that are done, and a text.
+            stop: called before every call; if it returns True, measuring stops, and an incomplete point is dropped.
 
         Yields:
-            The results so far: at the start, and after every point.
+            The results so far, at the start and after every point.
 
         Raises:
-            ValueError: the device is not there, there are fewer cores than threads, the study refuses, or `start` was
+            ValueError: the device does not exist, there are fewer cores than threads, the study refuses, or `start` was
                 measured under different conditions.
         """
         import torch  # noqa: PLC0415
 
         device = check_device(device)
         if threads > (cores := os.cpu_count() or threads):
-            raise ValueError(f"threads is {threads}, more than the cores here: {cores}")
+            raise ValueError(f"threads is {threads}; this machine has {cores} cores, so give at most {cores}")
         threads_before = torch.get_num_threads()
         torch.set_num_threads(threads)
         try:
             if device.startswith("cpu"):
-                calm_allocator()  # before it is recorded
-            place = json.loads(json.dumps(provenance(device, parameters)))  # as a file has it
+                calm_allocator()  # before the provenance is recorded
+            place = json.loads(json.dumps(provenance(device, parameters)))  # as in a file
             result = start or self.results(place, {})
             if conflicts := differences(result.provenance, place):
                 raise ValueError(
@@ -402,9 +380,9 @@ class Study(Generic[P, V, R]):
 
                 report(0, 1)
                 try:
-                    with torch.random.fork_rng():  # the caller's random numbers stay the caller's
+                    with torch.random.fork_rng():  # restores the caller's random state
                         torch.manual_seed(0)
-                        value = self.measure(point, MeasureOptions(str(point), device, parameters, report, stop))
+                        value = self.measure(point, MeasureOptions(device, parameters, report, stop))
                 except StoppedError:
                     return
                 result = self.results(result.provenance, {**result.values, point: value})
@@ -413,10 +391,10 @@ class Study(Generic[P, V, R]):
             torch.set_num_threads(threads_before)
 
     def save(self, path: str | os.PathLike[str], found: R) -> None:
-        """Writes a result file, all of it or nothing.
+        """Writes a result file, completely or not at all.
 
         Raises:
-            OSError: the folder is not there or cannot be written to.
+            OSError: the folder does not exist or is not writable.
         """
         points = [dataclasses.asdict(point) | self.write(value) for point, value in found.values.items()]
         results.save(path, self.name, self.version, {"provenance": dict(found.provenance), "points": points})
@@ -425,11 +403,11 @@ class Study(Generic[P, V, R]):
         """Reads a result file.
 
         Args:
-            name: its path; or the name of a file in `notebooks/recorded/`, from any folder of the checkout: the one of
-                a CPU, if none is given.
+            name: its path; or the name of a file in `notebooks/recorded/`, from any folder of the checkout. Defaults to
+                the file that was recorded on a CPU.
 
         Raises:
-            ValueError: there is no such file, it is of another kind or version, or it is damaged.
+            ValueError: the file does not exist, has another kind or version, or is damaged.
         """
         name = name or f"{self.name}_cpu.json"
         data = results.load(name, self.name, self.version)
@@ -447,20 +425,24 @@ class Study(Generic[P, V, R]):
             raise ValueError(f"{os.fspath(name)} is damaged: {what}") from None
 
     def available(self) -> list[str]:
-        """The names of the recorded files, `NAME_….json`, as `load` takes them."""
+        """Returns the names of the recorded files, `NAME_….json`, for `load`."""
         return results.available(self.name)
 
     def recordings(self) -> dict[str, R]:
-        """All recorded results by what to call the machine, one thread of a CPU first. Raises as `load` does."""
-        found = {name: self.load(name) for name in self.available()}
-        order = sorted(found, key=lambda name: (_on_gpu(found[name].provenance), _threads(found[name].provenance)))
-        for called in ([_machine(found[file].provenance, full) for file in order] for full in (False, True)):
-            if len(set(called)) == len(called):
-                return {label: found[file] for label, file in zip(called, order, strict=True)}
-        return {file: found[file] for file in order}
+        """Returns all recorded results by name of the machine, one thread of a CPU first.
+
+        Raises:
+            ValueError: a file cannot be loaded (see `load`).
+        """
+        found = [(file, self.load(file)) for file in self.available()]
+        found.sort(key=lambda pair: (_on_gpu(pair[1].provenance), _threads(pair[1].provenance)))
+        places = [result.provenance for _, result in found]
+        short, full = ([_machine(place, in_full) for place in places] for in_full in (False, True))
+        names = next((some for some in (short, full) if len({*some}) == len(some)), [file for file, _ in found])
+        return dict(zip(names, (result for _, result in found), strict=True))
 
     def without_gpu(self) -> str:
-        """A line for a page whose times are all of a CPU; empty where a recorded file is of a GPU."""
+        """Returns a note for a page whose times are all those of a CPU. Empty if a GPU was recorded."""
         if any(_on_gpu(found.provenance) for found in self.recordings().values()):
             return ""
         return "All times on this page are those of a CPU: none was recorded on a GPU yet."
@@ -475,30 +457,29 @@ def _threads(provenance: Mapping[str, Any]) -> int:
 
 
 def _machine(provenance: Mapping[str, Any], in_full: bool) -> str:
-    """In a word or two, as in `CPU`, `CPU, 4 threads`, `GPU`; or by the name of the device."""
+    """Returns a short name, such as `CPU`, `CPU, 4 threads` or `GPU`; or, in full, the name of the device."""
     on_gpu, threads = _on_gpu(provenance), _threads(provenance)
     name = str(provenance.get("device_name")) if in_full else "GPU" if on_gpu else "CPU"
     return name if on_gpu or threads == 1 else f"{name}, {threads} threads"
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """In words, what keeps results of these two provenances from standing side by side; the parameters first."""
+    """Returns a text for each field in which two provenances differ too much for one file; the parameters first."""
     one, other = dict(_flat(ours)), dict(_flat(theirs))
     names = sorted(dict.fromkeys([*one, *other]), key=lambda name: not name.startswith("parameters "))
     if _on_gpu(ours) and _on_gpu(theirs):
         own = "parameters ", "allocator environment PYTORCH_"
         names = [name for name in names if name in _OF_A_GPU or name.startswith(own)]
-    values = {name: (one.get(name), other.get(name)) for name in names if name not in _NOT_COMPARED}
     found = [
-        "{} {}, not {}".format(_LABELS.get(name, name.removeprefix("parameters ")), *map(_shown, pair))
-        for name, pair in values.items()
-        if pair[0] != pair[1]
+        f"{_LABELS.get(name, name.removeprefix('parameters '))} {_shown(one.get(name))}, not {_shown(other.get(name))}"
+        for name in names
+        if name not in _NOT_COMPARED and one.get(name) != other.get(name)
     ]
-    return list(dict.fromkeys(found))  # the threads may be a parameter too
+    return list(dict.fromkeys(found))  # the threads may be a parameter, too
 
 
 def _flat(data: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Everything with its full name, as in `allocator library`."""
+    """Yields every value with its full name, such as `allocator library`."""
     for name, value in data.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name} ")

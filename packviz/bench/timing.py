@@ -1,17 +1,17 @@
-"""The one place where packviz times anything.
+"""Times functions against each other. Nothing else in packviz measures time.
 
-What is compared is interleaved: every round calls everything once, in an order drawn anew, so that a machine that warms
-up, throttles or is shared slows all of them alike. Ratios are taken within rounds for the same reason. Medians and
-quartiles, because a stray pause should not count.
+The functions take turns: every round calls each of them once, in a new random order. So a machine that warms up,
+throttles or is shared slows all of them alike. Ratios are taken within rounds for the same reason. Results are medians
+and quartiles, because a single pause should not count.
 
-What n rounds tell about a median, of a time or of a ratio, is its confidence interval (`median_interval`). It assumes
-nothing about the distribution except that the rounds are independent: each lies above the true median with probability
-1/2, so the number of rounds above it is binomial. With the rounds in ascending order, x₁ … xₙ,
+The confidence interval of a median, of a time or of a ratio, shows how much n rounds tell (`median_interval`). It
+assumes only that the rounds are independent. Each lies above the true median with probability 1/2, so the number of
+rounds above it is binomial. With the rounds in ascending order, x₁ … xₙ,
 
     P(xₖ₊₁ ≤ median ≤ xₙ₋ₖ) ≥ 1 − 2 · (C(n,0) + … + C(n,k)) / 2ⁿ
 
-and k is the largest number for which this is at least `CONFIDENCE`. Two calls are told apart if the interval of their
-ratio leaves out 1, which is the sign test. Fewer than `FEWEST_ROUNDS` rounds have no such interval.
+and k is the largest number for which this is at least `CONFIDENCE`. The rounds can tell two calls apart if the interval
+of their ratio excludes 1, which is the sign test. Fewer than `FEWEST_ROUNDS` rounds have no such interval.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -34,47 +34,40 @@ from packviz.draw import quantities, text
 Call = Callable[[], object]
 
 CONFIDENCE = 0.95
-"""The probability with which a confidence interval covers the true median, at least."""
+"""The least probability with which a confidence interval covers the true median."""
 
 FEWEST_ROUNDS = 6
-"""All n rounds lie on one side of the true median with probability 2 / 2ⁿ: only from 6 on is that below 5 %."""
+"""The fewest rounds with an interval: all n rounds lie on one side of the median with probability 2 / 2ⁿ, so n ≥ 6."""
 
 NARROW = 1.1
-"""An interval is narrow if its upper end is at most this many times its lower end: it is known to about 5 %."""
+"""An interval is narrow if its upper end is at most this many times its lower end. The value is then known to 5 %."""
 
 _UNSTEADY = 1.5  # third over first quartile of the same call: 1.02 to 1.2 on a machine that does nothing else
 
 _FORMED = "the median of the rounds' ratios, not the ratio of two medians"
 RATIOS = f"A ratio is {_FORMED}."
-"""What to say under a table that has ratios beside medians: the two may differ."""
-
-_BUSY = "The machine is busy: {}. Times and ratios may be wrong."
+"""The note below a table that has both ratios and medians, because the two may differ."""
 
 
-class _WallClock:
-    """A monotonic clock, for the CPU, or for a device that can be waited for. It times one stretch of work."""
-
-    def __init__(self, synchronize: Callable[[], object]) -> None:
-        self._synchronize, self._began = synchronize, 0
+class _CpuClock:
+    """A monotonic clock for work on the CPU."""
 
     def start(self) -> None:
-        """Waits for the device, and notes the time."""
-        self._synchronize()
+        """Notes the time."""
         self._began = time.perf_counter_ns()
 
     def stop(self) -> float:
-        """Waits for the device, and gives the seconds since."""
-        self._synchronize()
+        """Returns the seconds since `start`."""
         return (time.perf_counter_ns() - self._began) / 1e9
 
 
 class _CudaClock:
-    """CUDA events, which the GPU itself stamps: what Python does after the last kernel is asked for does not count."""
+    """A clock of CUDA events, whose times are taken on the GPU. Time that Python spends afterwards does not count."""
 
     stopped: ClassVar[dict[str, float]] = {}  # by device, when a clock was last stopped
 
     def __init__(self, device: Any) -> None:
-        """Makes a clock, and wakes its GPU: the GPU's own clocks that have slept need up to a second of work."""
+        """Makes a clock and wakes its GPU, which takes up to a second to reach its usual frequency after a pause."""
         import torch  # noqa: PLC0415
 
         self._cuda, self._device = torch.cuda, device
@@ -84,12 +77,12 @@ class _CudaClock:
             self._began, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
 
     def start(self) -> None:
-        """Waits for the GPU, and has it note the time."""
+        """Waits for the GPU and records the first event."""
         self._cuda.synchronize(self._device)
         self._began.record(self._cuda.current_stream(self._device))
 
     def stop(self) -> float:
-        """Has the GPU note the time, waits for it, and gives the seconds between."""
+        """Records the second event, waits for the GPU and returns the seconds between the two."""
         self._ended.record(self._cuda.current_stream(self._device))
         self._cuda.synchronize(self._device)
         self.stopped[str(self._device)] = time.monotonic()
@@ -107,54 +100,23 @@ def _keep_busy(device: Any, seconds: float) -> None:
         float((x @ x).sum())
 
 
-def clock_for(device: Any) -> _WallClock | _CudaClock:
-    """Returns the clock of a device: CUDA events, or else a monotonic clock that waits for the device."""
-    import torch  # noqa: PLC0415
-
-    device = torch.device(device)
-    if device.type == "cuda":
-        return _CudaClock(device)
-    return _WallClock((lambda: None) if device.type == "cpu" else getattr(torch, device.type).synchronize)
-
-
-class Estimate(float):
-    """The median of what the rounds measured, as a number.
-
-    Attributes:
-        low: lower end of its 95 % confidence interval; -inf if there were too few rounds for one.
-        high: upper end.
-    """
-
-    low: float
-    high: float
-
-    def __new__(cls, median: float, low: float = -math.inf, high: float = math.inf) -> Estimate:
-        """Makes the number and keeps its range."""
-        made = super().__new__(cls, median)
-        made.low, made.high = low, high
-        return made
-
-    def __repr__(self) -> str:
-        return f"{self:.3g} (95 % interval {quantities.between((self.low, self.high))})"
-
-    @property
-    def known(self) -> str:
-        """The digits that are known."""
-        return quantities.known(self, (self.low, self.high))
+def clock_for(device: Any) -> _CpuClock | _CudaClock:
+    """Returns a clock for work on a device, the CPU or a GPU."""
+    return _CudaClock(device) if str(device).startswith("cuda") else _CpuClock()
 
 
 @dataclass(frozen=True)
 class Ratio(HasText):
-    """How many times as long one takes as another: the median of the rounds' ratios, and their quartiles.
+    """The time of one call as a multiple of that of another: the median of the rounds' ratios, and their quartiles.
 
     Attributes:
-        name: what is compared.
-        to: what it is compared to.
-        value: median of `name` over `to`.
+        name: the call whose time is divided.
+        to: the call whose time it is divided by.
+        value: median of the ratios.
         low: first quartile.
         high: third quartile.
-        rounds: how many were measured.
-        interval: confidence interval of `value` (see `median_interval`); unknown where only quartiles were kept.
+        rounds: number of rounds.
+        interval: confidence interval of `value` (see `median_interval`), infinite if only quartiles were kept.
     """
 
     name: str
@@ -167,47 +129,45 @@ class Ratio(HasText):
 
     @property
     def is_clear(self) -> bool:
-        """Whether the rounds tell the two apart: the interval leaves out 1."""
+        """True if the rounds tell the two calls apart: the interval excludes 1."""
         low, high = self.interval
         return not low <= 1 <= high
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the interval is narrow enough to stop measuring. This does not depend on where the interval lies."""
+        """True if the interval is narrow enough to stop measuring. This does not depend on where the interval lies."""
         return _is_narrow(self.interval)
 
     @property
     def number(self) -> str:
-        """The value with the digits that are known."""
+        """The value as text, with the digits that are known."""
         return quantities.known(self.value, self.interval)
 
     @property
     def between(self) -> str:
-        """The interval in words: `1.87 to 2.13`."""
+        """The interval as text, such as `1.87 to 2.13`."""
         return quantities.between(self.interval)
 
     def to_text(self) -> str:
-        """The ratio in words, or that the rounds do not tell the two apart."""
+        """Returns a sentence with the ratio, or one that says that the rounds cannot tell the two apart."""
         if self.rounds < FEWEST_ROUNDS:
             return f"{text.count(self.rounds, 'round')} cannot tell {self.name} and {self.to} apart; measure at least 6"
         if self.is_clear:
-            sentence = f"{self.name} takes {self.number} times as long as {self.to}"
-            return f"{sentence} ({CONFIDENCE:.0%} interval {self.between})".replace("%", " %")
+            return f"{self.name} takes {self.number} times as long as {self.to} (95 % interval {self.between})"
         return f"cannot tell {self.name} and {self.to} apart: {self.name} takes {self.between} times as long"
 
 
 @dataclass(frozen=True, repr=False)
 class Timing(HasText):
-    """What was measured, round by round.
+    """Times of several calls, round by round.
 
     Attributes:
-        seconds: for each name its time in every complete round. Entry `i` of each is of the same round.
-        warmup: rounds that were run before and not counted.
-        stopped: whether it was stopped before the last round.
-        provenance: what it was measured on, as plain data.
-        memory: for each name the most bytes that a call had in use at once (see `machine.peak`), where that was asked
-            for and could be counted.
-        missing: why somebody who belongs here was not timed, by name.
+        seconds: by name of the call, its time in every complete round. Entry `i` of each is from the same round.
+        warmup: number of rounds that were run before and not counted.
+        stopped: True if measuring was stopped before the last round.
+        provenance: the machine and the parameters, as plain data (see `machine.provenance`).
+        memory: by name of the call, its peak memory in bytes (see `machine.peak`), if it was counted.
+        missing: by name of a call that was not timed, the reason.
     """
 
     seconds: Mapping[str, Sequence[float]]
@@ -219,46 +179,49 @@ class Timing(HasText):
 
     @property
     def rounds(self) -> int:
-        """Complete rounds."""
+        """The number of complete rounds."""
         return min(map(len, self.seconds.values()), default=0)
 
     @property
     def caption(self) -> str:
-        """What it was measured on, how and when, in a line."""
+        """The machine, the number of rounds and the date, in one line."""
         return caption(self.provenance, [self.rounds])
 
     def median(self, name: str) -> float:
-        """The median time in seconds.
+        """Returns the median time in seconds.
 
         Raises:
-            ValueError: there is no such name, or no round was completed.
+            ValueError: there is no call of this name, or no round was completed.
         """
         return statistics.median(self._of(name))
 
     def spread(self, name: str) -> tuple[float, float, float]:
-        """First quartile, median and third quartile in seconds. Raises as `median` does."""
+        """Returns first quartile, median and third quartile in seconds. Raises the same errors as `median`."""
         low, high = _quartiles(self._of(name))
         return low, self.median(name), high
 
     def interval(self, name: str) -> tuple[float, float]:
-        """The confidence interval of the median in seconds (see `median_interval`). Raises as `median` does."""
+        """Returns the confidence interval of the median in seconds. Raises the same errors as `median`."""
         return median_interval(self._of(name))
 
     def ratio(self, name: str, to: str) -> Ratio:
-        """How many times as long `name` takes as `to`. Raises as `median` does."""
-        # A clock that is too coarse may say 0.
+        """Returns the time of `name` as a multiple of that of `to`. Raises the same errors as `median`."""
+        # A coarse clock may measure 0.
         ratios = [max(a, 1e-12) / max(b, 1e-12) for a, b in zip(self._of(name), self._of(to), strict=True)]
         return Ratio(name, to, statistics.median(ratios), *_quartiles(ratios), len(ratios), median_interval(ratios))
 
     def is_narrow(self, to: str | None = None) -> bool:
-        """Whether every ratio to `to`, or to the first name, is known to about 5 %; of a single name, its time."""
+        """Returns whether all ratios to `to`, by default the first call, are known to about 5 %.
+
+        If there is only one call, its time has to be known as well as that.
+        """
         first, *others = dict.fromkeys([to or next(iter(self.seconds)), *self.seconds])
         intervals = [self.ratio(name, first).interval for name in others] or [self.interval(first)]
         return all(map(_is_narrow, intervals))
 
     @property
     def busy(self) -> str:
-        """Why the machine looks busy: its load, or the spread of the rounds. Empty if it does not."""
+        """The reason why the machine looks busy, its load or the spread of the rounds. Empty if it does not."""
         if load := overload(self.provenance):
             return load
         if self.rounds < FEWEST_ROUNDS:
@@ -270,24 +233,25 @@ class Timing(HasText):
 
     @property
     def notes(self) -> list[str]:
-        """What stands below a picture of it: what it was measured on, and whether the machine was busy."""
-        return [f"Measured on {self.caption}.", *([_BUSY.format(self.busy)] if self.busy else [])]
+        """The lines below a picture: the machine, and a warning if it was busy."""
+        warning = [f"The machine is busy: {self.busy}. Times and ratios may be wrong."] if self.busy else []
+        return [f"Measured on {self.caption}.", *warning]
 
     def against(self, to: str) -> list[list[str]]:
-        """Rows of a table: each name, its median in ms, and how many times as long as `to` it takes, with quartiles."""
+        """Returns table rows: each name, its median in ms, and its ratio to the time of `to`, with quartiles."""
         rows = []
         for name in self.seconds:
             ratio = self.ratio(name, to)
             doubt = "" if ratio.is_clear or name == to else ", not told apart"
-            said = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}){doubt}"
-            rows.append([name, quantities.milliseconds(self.median(name)), said])
+            multiple = f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}){doubt}"
+            rows.append([name, quantities.milliseconds(self.median(name)), multiple])
         return rows
 
     def to_text(self) -> str:
-        """Median and quartiles of each, and each against the first."""
+        """Returns median and quartiles of each call, and the ratio of each to the first."""
         names = list(self.seconds)
         if not self.rounds:
-            return f"stopped before the first round was complete: nothing to say of {', '.join(names)}"
+            return f"stopped before the first round was complete, so there are no times of {', '.join(names)}"
         rows = []
         for name in names:
             low, middle, high = map(quantities.milliseconds, self.spread(name))
@@ -303,22 +267,10 @@ class Timing(HasText):
         lines.append(f"{rounds} after {self.warmup} to warm up{stopped}{how}.")
         return "\n".join([*lines, *(self.notes if self.provenance else [])])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain data for a JSON file."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Timing:
-        """Reads what `to_dict` gave.
-
-        Raises:
-            ValueError: `data` is something else.
-        """
-        try:
-            seconds = {name: tuple(map(float, values)) for name, values in data["seconds"].items()}
-            return cls(**{**data, "seconds": seconds})
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"data is no record of a Timing: {type(error).__name__} {error}") from None
+        """Makes a timing from the plain data that `dataclasses.asdict` returns."""
+        return cls(**{**data, "seconds": {name: tuple(values) for name, values in data["seconds"].items()}})
 
     def _of(self, name: str) -> Sequence[float]:
         if name in self.missing:
@@ -348,41 +300,45 @@ def measure(
 ) -> Timing:
     """Times several functions against each other.
 
-    On the CPU it first calls `calm_allocator()`, which holds for the rest of the process. A sample is one call: both
-    clocks tell tens of nanoseconds apart (CUDA's half a microsecond), far less than anything here takes.
+    On the CPU it first calls `calm_allocator()`, which stays in force for the rest of the process. A sample is one
+    call: both clocks resolve tens of nanoseconds (that of CUDA half a microsecond), far less than any call here takes.
 
     Args:
-        calls: what to time, by name.
-        rounds: how often each is timed, at most.
-        warmup: rounds before that, not counted.
-        device: where the work is done, so that it can be waited for.
-        before: by name, what to call before each call of that name, outside of the time (build a graph, clear
-            gradients). What it returns is dropped.
-        progress: called after every round, also those of the warm-up, with the rounds done and the rounds in all.
-        stop: asked before every call whether to stop; a round that is not complete is dropped.
-        clock: with `start()` and `stop()`, in place of the device's own.
-        parameters: kept in the provenance: what was measured.
-        memory: whether to count the peak memory too: of one more call of each, after the warm-up, untimed.
-        until_narrow: whether to stop as soon as every ratio is known to about 5 % (`Timing.is_narrow`). That is looked
-            at after `FEWEST_ROUNDS` rounds, and then whenever their number has grown by a quarter. It depends on the
-            width of the intervals alone and never on where they lie: to stop once two are told apart would find
-            differences that are not there.
-        to: the name that ratios are taken to, for `until_narrow`; if not given, the first.
-        budget: seconds after which no round begins, once `FEWEST_ROUNDS` are complete.
+        calls: the functions to time, by name.
+        rounds: the largest number of rounds.
+        warmup: number of rounds before these, which are not counted.
+        device: the device that does the work, because the clock has to wait for it.
+        before: by name of a call, a function to run before it, outside of the time (to clear gradients, say).
+        progress: called after every round, including the warm-up, with the rounds done and the rounds in all.
+        stop: called before every call; if it returns True, measuring stops, and an incomplete round is dropped.
+        clock: a clock with `start()` and `stop()` to use in place of the device's own.
+        parameters: plain data to keep in the provenance.
+        memory: whether to count peak memory too, in one more call of each after the warm-up, which is not timed.
+        until_narrow: whether to stop as soon as every ratio is known to about 5 % (`Timing.is_narrow`). This is checked
+            after `FEWEST_ROUNDS` rounds, and then whenever their number has grown by a quarter. It depends only on the
+            width of the intervals. Stopping as soon as two calls can be told apart would find differences that don't
+            exist.
+        to: the call that ratios refer to, for `until_narrow`. Defaults to the first.
+        budget: seconds after which no round begins, if `FEWEST_ROUNDS` are complete.
 
     Returns:
-        A `Timing`. Its provenance also holds the page faults per round, to tell whether the allocator was calm.
+        A `Timing`. Its provenance also has the page faults per round, which show whether the allocator was calm.
 
     Raises:
-        ValueError: nothing to time, no rounds, or `before` or `to` has a name that `calls` has not.
+        ValueError: there is nothing to time, there are no rounds, or `before` has a name that `calls` has not.
     """
     before = before or {}
-    _require_sense(calls, rounds, warmup, before, to)
+    if not calls:
+        raise ValueError("calls is empty; give at least one function to time, by name")
+    if rounds < 1 or warmup < 0:
+        raise ValueError(f"rounds is {rounds} and warmup {warmup}; give at least 1 round, and 0 or more to warm up")
+    if unknown := [name for name in before if name not in calls]:
+        raise ValueError(f"before has {unknown[0]!r}, which is not among calls; there are {', '.join(calls)}")
     if clock is None:
         if str(device).startswith("cpu"):
             calm_allocator()
         clock = clock_for(device)
-    place = provenance(device, parameters)  # first: if it fails, nothing is lost
+    place = provenance(device, parameters)  # first, so that nothing is lost if it fails
     order, shuffle, end = list(calls), random.Random(0).shuffle, time.monotonic() + budget
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     found = Timing(seconds, warmup, provenance=place, memory={})
@@ -409,12 +365,12 @@ def measure(
         found = replace(found, stopped=True)
     place["load_average"] = load_average()
     if faults is not None and found.rounds:
-        place["page_faults_per_round"] = ((page_faults() or 0) - faults) // found.rounds
+        place["page_faults_per_round"] = (page_faults() - faults) // found.rounds
     return replace(found, seconds={name: tuple(times) for name, times in seconds.items()})
 
 
 class StoppedError(Exception):
-    """What is measured was stopped before it was complete."""
+    """A measurement was stopped before it was complete."""
 
 
 def _prepared(calls: Mapping[str, Call], before: Mapping[str, Call], stop: Callable[[], bool], name: str) -> Call:
@@ -430,26 +386,12 @@ def _seconds(call: Call, clock: Any) -> float:
     return float(clock.stop())
 
 
-def _require_sense(
-    calls: Mapping[str, Call], rounds: int, warmup: int, before: Mapping[str, Call], to: str | None
-) -> None:
-    if not calls:
-        raise ValueError("calls is empty; give at least one function to time, by name")
-    if rounds < 1 or warmup < 0:
-        raise ValueError(
-            f"rounds is {rounds} and warmup {warmup}; give at least 1 round, and no fewer than 0 to warm up"
-        )
-    for argument, names in (("before has", before), ("to is", [to] if to is not None else [])):
-        if unknown := [name for name in names if name not in calls]:
-            raise ValueError(f"{argument} {unknown[0]!r}, which is not among calls; there are {', '.join(calls)}")
-
-
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Collects the young now, and then nothing until the end: a collection in the middle would be timed.
+    """Collects young garbage now, and then nothing until the end, because a collection would be timed.
 
-    What a measurement leaves behind is young, since nothing is collected meanwhile. The old as well would take up to
-    half a second where much is loaded, and no call would be any faster for it.
+    A measurement leaves only young garbage behind, since nothing is collected meanwhile. Collecting the old generation
+    as well takes up to half a second if many modules are loaded, and makes no call faster.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -462,7 +404,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _quartiles(values: Sequence[float]) -> tuple[float, float]:
-    """First and third quartile, by linear interpolation between the values."""
+    """Returns first and third quartile, by linear interpolation between the values."""
     if len(values) == 1:
         return values[0], values[0]
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -470,10 +412,10 @@ def _quartiles(values: Sequence[float]) -> tuple[float, float]:
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """The confidence interval of the median of what the values are drawn from, at `CONFIDENCE`.
+    """Returns the confidence interval, at `CONFIDENCE`, of the median of the distribution that the values come from.
 
-    Its ends are two of the values, by the formula at the top of this file. Without an assumption about the distribution
-    fewer than `FEWEST_ROUNDS` values say nothing: the interval is then everything from -inf to inf.
+    Its ends are two of the values, by the formula in the docstring of this module. Fewer than `FEWEST_ROUNDS` values
+    have no such interval; it is then -inf to inf.
     """
     n = len(values)
     outside, k = 2 / 2**n, 0

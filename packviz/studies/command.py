@@ -1,4 +1,4 @@
-"""The command `packviz bench`. It needs torch, numpy and the standard library; drawing HTML and PNG needs plotly."""
+"""The command `packviz bench`. It needs torch, NumPy and the standard library; drawing HTML needs plotly."""
 
 from __future__ import annotations
 
@@ -9,26 +9,23 @@ from pathlib import Path
 from packviz.bench.command import add_study_options, run_study
 from packviz.bench.terminal import writing
 from packviz.core.files import require_suffix
-from packviz.draw.sweep import Sweep
 from packviz.studies import benchmark
 from packviz.studies.benchmark import METHODS, SETUPS
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    """Gives the parser the options of `packviz bench`, and `packviz bench plot`."""
+    """Adds the options of `packviz bench`, and the command `packviz bench plot`."""
     parser.set_defaults(run=_measure)
     add_study_options(parser)
     add = parser.add_argument
-    add("--setup", nargs="+", action="extend", choices=[*SETUPS], help="one or several of: A, no padding; B, triangle;"
-        " evenly, spread evenly (default: A B)")  # fmt: skip
-    add("--methods", default="padded,packed", help=f"what to compare with the first of them: some of"
-        f" {', '.join(METHODS)} (default: padded,packed)")  # fmt: skip
+    add("--setup", nargs="+", action="extend", choices=[*SETUPS], help="one or more of: A, no padding; B, triangle;"
+        " evenly, evenly spread (default: A B)")  # fmt: skip
+    add("--methods", default="padded,packed", help=f"methods; the others are compared with the first:"
+        f" some of {', '.join(METHODS)} (default: padded,packed)")  # fmt: skip
     commands = parser.add_subparsers(title="commands", metavar="[plot …]")
-    plot = commands.add_parser(
-        "plot", help="draw result files side by side", description="Draws result files side by side."
-    )
-    plot.add_argument("files", nargs="+", metavar="FILE", help="what `packviz bench --out FILE` wrote")
-    plot.add_argument("--out", required=True, metavar="PICTURE", help="ends in .svg, .html or .png")
+    plot = commands.add_parser("plot", help="draw result files side by side", description="Draw files side by side.")
+    plot.add_argument("files", nargs="+", metavar="FILE", help="result files of `packviz bench --out FILE`")
+    plot.add_argument("--out", required=True, metavar="PICTURE", help="a file name that ends in .svg, .html or .png")
     plot.set_defaults(run=_plot)
 
 
@@ -42,26 +39,14 @@ def _measure(options: argparse.Namespace) -> int:
 
 
 def _plot(options: argparse.Namespace) -> int:
-    out = Path(options.out)
     suffix = require_suffix("--out", options.out, (".svg", ".html", ".png"))
     found = {name: benchmark.recorded(name) for name in dict.fromkeys(options.files)}
     if not any(result.points for result in found.values()):
         raise ValueError("these files contain no points to plot")
     names = {name: "" if len(found) == 1 else Path(name).stem for name in found}
-    if len(set(names.values())) < len(names):  # of the same name in different folders
+    if len(set(names.values())) < len(names):  # the same name in different folders
         names = {name: name for name in found}
     picture = benchmark.beside({names[name]: result for name, result in found.items()})
-    with writing(out):
-        if suffix == ".svg":
-            picture.save(out)
-        else:
-            _write_chart(picture, out)
+    with writing(options.out):
+        (picture.chart() if suffix == ".html" else picture).save(options.out)
     return 0
-
-
-def _write_chart(picture: Sweep, out: Path) -> None:
-    try:
-        from packviz.draw import figures  # noqa: PLC0415 - a bare GPU machine has no plotly
-    except ImportError as error:
-        raise ValueError(f"{out.suffix} needs plotly: python -m pip install plotly; .svg does without") from error
-    figures.times_by_size(picture).save(out)

@@ -1,7 +1,8 @@
-"""Compiling and packing, together and apart: one training step of an encoder–decoder LSTM, by several methods.
+"""Compares compiling and packing, separately and together: one training step of an encoder–decoder LSTM.
 
-A page on packing in a forecasting library compares three of them on a GPU. Here are these three in kind, and what it
-leaves out. All but the padded ones compute the same; padded, the decoder starts from states that have read padding.
+A page on packing in a forecasting library compares three methods on a GPU. This study has methods of the same three
+kinds, and those that the page leaves out. All except the padded ones compute the same. If padded, the decoder starts
+from states that have read padding.
 
 `packviz study compiled --out notebooks/recorded/compiled_cpu.json` makes the recorded file.
 """
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from packviz.bench.study import Comparison, Study, Timings, by_comparison
+from packviz.bench.study import Comparison, Results, Study, by_comparison
 from packviz.bench.timing import RATIOS, Timing
 from packviz.core.lengths import uniform
 from packviz.draw import bars, palette
@@ -30,14 +31,13 @@ from packviz.ops.operator import Ragged
 from packviz.ops.original import pack_padded_sequence, pad_packed_sequence
 
 REFERENCE = "compiled, padded"
-"""What the others are compared with."""
+"""The method that the others are compared with."""
 
 
 class _Forecaster(nn.Module):
-    """Layers, an encoder LSTM over the past, a decoder LSTM over the future, layers. Never packs."""
+    """Layers, an encoder LSTM over the past, a decoder LSTM over the future, and layers, which never packs."""
 
     def __init__(self, features: int, hidden: int) -> None:
-        """Draws the weights."""
         super().__init__()
         self.before = _layers(features, hidden)
         self.encoder: nn.Module = nn.LSTM(hidden, hidden, batch_first=True)
@@ -45,23 +45,22 @@ class _Forecaster(nn.Module):
         self.after = _layers(hidden, features)
 
     def forward(self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor) -> Tensor:
-        """From `(B, T, F)` and `(B, S, F)` to `(B, S, F)`."""
+        """Maps `(B, T, F)` and `(B, S, F)` to `(B, S, F)`."""
         _, states = self.encoder(self.before(past))
         output, _ = self.decoder(self.before(future), states)
         return self.after(output)  # type: ignore[no-any-return]
 
 
 class _Packing(_Forecaster):
-    """Packs in its own forward, by two functions."""
+    """A model that packs in its own forward, with two functions that may be hidden from `torch.compile`."""
 
     def __init__(self, features: int, hidden: int, disabled: bool = False) -> None:
-        """Draws the weights; may hide the two functions, and nothing else, from `torch.compile`."""
         super().__init__(features, hidden)
         hide: Callable[[Any], Any] = torch.compiler.disable if disabled else lambda function: function
         self.pack, self.pad = hide(pack_padded_sequence), hide(pad_packed_sequence)
 
     def forward(self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor) -> Tensor:
-        """As above, exact for every length."""
+        """Returns the same for every length, without reading padding."""
         packed = self.pack(self.before(past), past_lengths, batch_first=True, enforce_sorted=False)
         _, states = self.encoder(packed)
         packed = self.pack(self.before(future), future_lengths, batch_first=True, enforce_sorted=False)
@@ -71,13 +70,12 @@ class _Packing(_Forecaster):
 
 
 class _Island(nn.Module):
-    """pack → RNN → pad, all of it hidden from `torch.compile`."""
+    """A module for pack → RNN → pad, all of it hidden from `torch.compile`."""
 
     def __init__(self, rnn: nn.RNNBase) -> None:
-        """Takes the RNN."""
         super().__init__()
         self.rnn = rnn
-        # The same as decorating forward with @torch.compiler.disable.
+        # This is the same as decorating forward with @torch.compiler.disable.
         self.forward = torch.compiler.disable(self._run)  # type: ignore[no-untyped-call]
 
     def _run(self, x: Tensor, lengths: Tensor, hx: Any = None, *, total_length: int) -> Any:
@@ -87,15 +85,14 @@ class _Island(nn.Module):
 
 
 class _Wrapping(_Forecaster):
-    """Leaves packing to two submodules that take lengths."""
+    """A model whose two submodules take lengths and pack. `wrap` makes such a module from an LSTM."""
 
     def __init__(self, features: int, hidden: int, wrap: Callable[[Any], nn.Module]) -> None:
-        """Draws the weights; `wrap` makes a module that takes lengths of an RNN."""
         super().__init__(features, hidden)
         self.encoder, self.decoder = wrap(self.encoder), wrap(self.decoder)
 
     def forward(self, past: Tensor, past_lengths: Tensor, future: Tensor, future_lengths: Tensor) -> Tensor:
-        """As above, exact for every length."""
+        """Returns the same for every length, without reading padding."""
         _, states = self.encoder(self.before(past), past_lengths, total_length=past.size(1))
         output, _ = self.decoder(self.before(future), future_lengths, states, total_length=future.size(1))
         return self.after(output)  # type: ignore[no-any-return]
@@ -121,16 +118,16 @@ def models(features: int, hidden: int) -> dict[str, tuple[nn.Module, bool]]:
 
 @dataclass(frozen=True)
 class CompiledPoint:
-    """The sizes of one training step. The lengths are drawn evenly from 1 to `past`, and 1 to `future`.
+    """The sizes of one training step. The lengths are drawn uniformly from 1 to `past`, and from 1 to `future`.
 
     Attributes:
-        batch: sequences.
+        batch: number of sequences.
         past: time steps of the padded input.
         future: time steps of the padded output.
-        features: of a time step.
-        hidden: units of each LSTM.
-        backend: of `torch.compile`; by default inductor where there are the compiler and the headers of Python that it
-            needs, else aot_eager.
+        features: features of a time step.
+        hidden: hidden units of each LSTM.
+        backend: backend of `torch.compile`. Defaults to inductor if the machine has the compiler and the Python headers
+            that it needs, and else to aot_eager.
     """
 
     batch: int = 64
@@ -144,11 +141,11 @@ class CompiledPoint:
         return f"{self.batch} sequences of up to {self.past} steps in and {self.future} out, {self.hidden} hidden units"
 
 
-class Compiled(Timings[CompiledPoint], Drawing):
-    """What was measured: one training step (forward and backward) of each method, by the names of `models`."""
+class Compiled(Drawing, Results[CompiledPoint, Timing]):
+    """The times of one training step (forward and backward) of each method, by the names of `models`."""
 
     def to_text(self) -> str:
-        """Milliseconds, and how many times as long as the reference."""
+        """Returns a table of the times in milliseconds, and as multiples of the reference."""
         return "\n\n".join(map(self._table, self.values))
 
     def _table(self, point: CompiledPoint) -> str:
@@ -158,10 +155,8 @@ class Compiled(Timings[CompiledPoint], Drawing):
         return "\n".join([title, *table(rows, "<27.8   <"), RATIOS, self._place(timing)])
 
     def sheet(self, theme: str) -> Sheet:
-        """A bar for each: how many times as long as the reference, with a line from quartile to quartile."""
-        whole = stack("", [self._bars(point, theme) for point in self.values], theme)
-        whole.description = self.to_text()
-        return whole
+        """Draws a bar for each method: its time as a multiple of the reference, with whiskers at the quartiles."""
+        return stack("", [self._bars(point, theme) for point in self.values], theme)
 
     def _bars(self, point: CompiledPoint, theme: str) -> Sheet:
         timing = self.values[point]
@@ -176,12 +171,12 @@ class Compiled(Timings[CompiledPoint], Drawing):
 
 
 def _colour(name: str) -> str:
-    """That of the method: all but padding and our operator pack as torch does."""
+    """Returns the colour of the method. All except the padded ones and our operator pack as torch does."""
     return palette.METHODS["padded" if "padded" in name else "run" if "Ragged" in name else "packed"]
 
 
 def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:
-    """One training step of everybody, by the gradients of its weights: all but the padded ones have the same."""
+    """Returns one training step of each method, which gives the gradients of its weights."""
     backend = point.backend or ("inductor" if _can_compile(device) else "aot_eager")
     inputs: list[Tensor] = []
     for steps, seed in ((point.past, 0), (point.future, 1)):
@@ -203,14 +198,14 @@ def compiled_steps(point: CompiledPoint, device: Any) -> Comparison:
 
 
 def _can_compile(device: Any) -> bool:
-    """Whether inductor finds what it needs: on a GPU Triton builds its launchers in C, on a CPU the loops are C++."""
+    """Returns whether inductor can build code: its launchers on a GPU are in C, and its loops on a CPU in C++."""
     compilers = ("gcc", "clang", "cc") if torch.device(device).type == "cuda" else ("g++",)
     has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
     return has_headers and any(map(shutil.which, compilers))
 
 
 def _layers(inputs: int, outputs: int) -> nn.Module:
-    """Something for a compiler to fuse."""
+    """Returns layers that a compiler can fuse."""
     wide = 2 * max(inputs, outputs)
     return nn.Sequential(nn.Linear(inputs, wide), nn.GELU(), nn.LayerNorm(wide), nn.Linear(wide, outputs), nn.GELU())
 

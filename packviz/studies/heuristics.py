@@ -1,8 +1,8 @@
-"""Heuristics for packing, compared with measurements over a grid of batches.
+"""Compares heuristics for packing with measurements over a grid of batches.
 
 One batch is run padded and packed (pack, RNN, pad), forward and backward or forward alone, for several kinds of RNN,
-sizes and lengths. Which was faster? And what would a rule have chosen? (Padded results are not the packed ones: see
-notebook 03. Here only time counts.)
+sizes and lengths. The faster of the two is compared with the choice of a rule. (Padded results differ from packed ones:
+see notebook 03. Here only the time counts.)
 
 `packviz study heuristics --out notebooks/recorded/heuristics_cpu.json` makes the recorded file, in about four minutes.
 """
@@ -29,7 +29,7 @@ from packviz.draw.text import table
 PADDED, PACKED = "padded", "packed"
 
 KINDS = ("equal", "nearly equal", "uniform", "log-normal")
-"""Where the lengths of a case come from: keys of `packviz.core.lengths.DISTRIBUTIONS`."""
+"""The distributions of lengths, which are keys of `packviz.core.lengths.DISTRIBUTIONS`."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ def grid(
 
 @dataclass(frozen=True)
 class Case(GridPoint):
-    """A point, and what was measured there.
+    """A point with its measurement.
 
     Attributes:
         seconds: median times, padded and packed.
-        ratio: packed over padded, within rounds.
+        ratio: the packed time as a multiple of the padded one, within rounds.
     """
 
     seconds: Mapping[str, float]
@@ -92,14 +92,14 @@ class Case(GridPoint):
 
     @property
     def faster(self) -> str | None:
-        """`"padded"` or `"packed"`; `None` if the effect is no larger than the spread. The file has quartiles alone."""
+        """`"padded"` or `"packed"`; `None` if the effect is not larger than the spread of the quartiles."""
         ratio = self.ratio
         if ratio.high / ratio.low >= max(ratio.value, 1 / ratio.value):
             return None
         return PACKED if ratio.value < 1 else PADDED
 
     def slowdown(self, packs: bool) -> float:
-        """How many times as long this choice takes as the better one."""
+        """Returns the time of this choice as a multiple of that of the better one."""
         packed_over_padded = self.ratio.value
         return max(packed_over_padded if packs else 1 / packed_over_padded, 1.0)
 
@@ -109,15 +109,15 @@ class Measured(Results[GridPoint, Case]):
 
     @property
     def cases(self) -> tuple[Case, ...]:
-        """What was measured, point by point."""
+        """All cases, point by point."""
         return tuple(self.values.values())
 
     def of(self, mode: str | None = None, training: bool | None = None) -> tuple[Case, ...]:
-        """The cases of one kind of RNN, or of training or not."""
+        """Returns the cases of one kind of RNN, of one pass, or of both."""
         return tuple(c for c in self.cases if mode in (None, c.mode) and training in (None, c.training))
 
     def to_text(self) -> str:
-        """How often packing was faster, by kind of RNN and pass."""
+        """Returns a table of how often packing was faster, by kind of RNN and pass."""
         rows = [["", "cases", "packed faster", "padded faster", "not told apart"]]
         for mode, training in dict.fromkeys((c.mode, c.training) for c in self.cases):
             some = self.of(mode, training)
@@ -127,7 +127,7 @@ class Measured(Results[GridPoint, Case]):
 
 
 def padded_and_packed(spec: Spec, layout: Layout, training: bool, device: Any = "cpu") -> Comparison:
-    """The batch padded and packed: the output `(T, B, H)`, then its gradients if it trains, else the final states."""
+    """Returns the padded and the packed run: output `(T, B, H)`, and gradients in training, else the final states."""
     rnn = rnn_calls.rnn_of(spec).to(device)
     x = torch.randn(layout.max_len, layout.batch_size, spec.input_size, device=device).requires_grad_(training)
     lengths, leaves = torch.tensor(layout.lengths), [x, *rnn.parameters()]
@@ -136,7 +136,7 @@ def padded_and_packed(spec: Spec, layout: Layout, training: bool, device: Any = 
 
 
 def _time_case(point: GridPoint, how: MeasureOptions) -> Case:
-    """The batch padded against packed."""
+    """Times the batch padded and packed."""
     timing = timed(padded_and_packed(point.spec, point.layout, point.training, how.device), how, warmup=2)
     seconds = {name: timing.median(name) for name in timing.seconds}
     return Case(**dataclasses.asdict(point), seconds=seconds, ratio=timing.ratio(PACKED, PADDED))
@@ -150,7 +150,7 @@ def _read(point: GridPoint, entry: Mapping[str, Any]) -> Case:
 
 
 def _write(case: Case) -> dict[str, Any]:
-    """Median times in seconds; median and quartiles of the ratio. Four digits: more would be noise."""
+    """Returns median times in seconds, and median and quartiles of the ratio, with four digits."""
     numbers = [*case.seconds.values(), case.ratio.value, case.ratio.low, case.ratio.high]
     padded, packed, *ratio = (float(f"{number:.4g}") for number in numbers)
     return {PADDED: padded, PACKED: packed, "ratio": ratio, "rounds": case.ratio.rounds}

@@ -1,4 +1,4 @@
-"""The network of the forum's question, its batches, and the methods to run its LSTM. Written anew.
+"""The network of the question in the forum, its batches, and the methods to run its LSTM. The code is our own.
 
 A user asked in 2022 why packing makes the backward pass so slow, with this network: an embedding, an LSTM, a linear
 layer at every time step, padding set to zero, and the sum over the time steps as logits of two classes.
@@ -22,17 +22,17 @@ from packviz.ops.masks import real_mask
 from packviz.ops.running import forget
 
 PADDING = 0
-"""The token that stands for padding."""
+"""The token used for padding."""
 
 Method = Callable[[Any, Tensor, Tensor], tuple[Tensor, Any]]
-"""Runs an RNN on a padded batch, as in `packviz.bench.rnn_calls`: from `(rnn, x, lengths)` to output and states.
+"""A function that runs an RNN on a padded batch, and maps `(rnn, x, lengths)` to output and states.
 
-`lengths` are longest first, and the longest is `T`. The output has zeros at the padding: what pack → RNN → pad gives.
+`lengths` are longest first, and the longest is `T`. The output has zeros at the padding, as after pack → RNN → pad.
 """
 
 
 def padded(rnn: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, Any]:
-    """Runs over everything, the padding too, and sets the output there to zero with a mask."""
+    """Runs over all cells, and sets the output at the padding to zero with a mask."""
     mask = real_mask(lengths.to(x.device, non_blocking=True), x.shape[1 if rnn.batch_first else 0])
     output, states = rnn(x)
     return output * (mask if rnn.batch_first else mask.T).unsqueeze(-1), states
@@ -46,21 +46,23 @@ METHODS: dict[str, Method] = {
     "drop-in": partial(rnn_calls.drop_in, in_order=True),
     "run": rnn_calls.run,
 }
-"""The methods by name. The others are compared with the first that is measured."""
+"""The methods by name. The first that is measured is the reference for the others."""
+
+
+_VOCABULARY, _CLASSES = 10, 2
 
 
 class Network(nn.Module):
-    """Embedding → RNN → linear, summed over the time steps."""
+    """Embedding → LSTM → linear layer, summed over the time steps."""
 
-    def __init__(self, vocabulary: int = 10, features: int = 16, hidden: int = 32, classes: int = 2) -> None:
-        """Draws the weights from torch's generator."""
+    def __init__(self) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary, features, padding_idx=PADDING)
-        self.lstm = nn.LSTM(features, hidden, batch_first=True)
-        self.linear = nn.Linear(hidden, classes)
+        self.embedding = nn.Embedding(_VOCABULARY, 16, padding_idx=PADDING)
+        self.lstm = nn.LSTM(16, 32, batch_first=True)
+        self.linear = nn.Linear(32, _CLASSES)
 
     def forward(self, ids: Tensor, lengths: Tensor, method: Method) -> Tensor:
-        """Logits `(B, classes)` from tokens `(B, T)` and lengths `(B,)` on the CPU, longest first."""
+        """Returns logits `(B, 2)` for tokens `(B, T)` and lengths `(B,)`, which are on the CPU and longest first."""
         output, _ = method(self.lstm, self.embedding(ids), lengths)
         summed: Tensor = self.linear(output).sum(1)
         return summed
@@ -74,28 +76,23 @@ class _Batch(NamedTuple):
     targets: Tensor
 
 
-def batch(
-    lengths: IntArray, steps: int, *, vocabulary: int = 10, classes: int = 2, seed: int = 0, device: Any = "cpu"
-) -> _Batch:
-    """A batch of random tokens and targets: with all tokens alike, a row in a wrong place would show nowhere.
+def batch(lengths: IntArray, steps: int, device: Any = "cpu") -> _Batch:
+    """Returns a batch of random tokens and targets. With equal tokens, a row in a wrong place would not be noticed.
 
     Args:
         lengths: `(B,)` whole numbers, longest first.
-        steps: `T`.
-        vocabulary: tokens are drawn from 1 up to it; 0 is padding.
-        classes: targets are drawn from them.
-        seed: of what is drawn.
-        device: where the batch is used.
+        steps: width of the batch, `T`.
+        device: the device of tokens and targets.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     n = torch.tensor(lengths.tolist())
-    ids = torch.randint(1, vocabulary, (n.numel(), steps), generator=generator) * real_mask(n, steps)
-    targets = torch.randint(classes, (n.numel(),), generator=generator)
+    ids = torch.randint(1, _VOCABULARY, (n.numel(), steps), generator=generator) * real_mask(n, steps)
+    targets = torch.randint(_CLASSES, (n.numel(),), generator=generator)
     return _Batch(ids.to(device), n, targets.to(device))
 
 
 def training_step(network: Network, batch: _Batch, method: Method) -> Callable[[], tuple[Tensor, ...]]:
-    """A forward and backward pass: the logits, and the gradients of all weights."""
+    """Returns a function that runs both passes, and returns the logits and the gradients of all weights."""
     weights = list(network.parameters())
 
     def step() -> tuple[Tensor, ...]:
@@ -106,16 +103,16 @@ def training_step(network: Network, batch: _Batch, method: Method) -> Callable[[
 
 
 def comparison(lengths: IntArray, steps: int, methods: Sequence[str], which: str, device: Any) -> Comparison:
-    """Every method in one pass over the same network and batch: in training as `training_step`, else the logits.
+    """Returns the calls of all methods in one pass over the same network and batch.
+
+    They return the logits, and in training the gradients of all weights, too.
 
     Raises:
-        ValueError: there is no such method, or one is named twice.
+        ValueError: there is no such method.
     """
-    if not methods or len({*methods}) < len(methods):
-        raise ValueError(f"methods is {', '.join(methods) or 'empty'}; name at least one, each once")
     torch.manual_seed(0)
     network = Network().to(device)
-    one = batch(lengths, steps, device=device)
+    one = batch(lengths, steps, device)
 
     def call(method: Method) -> Callable[[], Any]:
         if which == "training":

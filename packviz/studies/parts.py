@@ -1,7 +1,8 @@
-"""What a packed training step spends its time on: one part after the other is replaced by one that does not copy.
+"""Measures the parts of a packed training step, by replacing one after the other with one that does not copy.
 
-The step is that of the forum's network (see `packviz.studies.network`), setup B. Replaced are, in this order, torch's
-pad, its pack and its packed LSTM; all give the same. What the step then takes less was that part's share.
+The step is that of the network in the forum (see `packviz.studies.network`), in setup B. The replaced parts are, in
+this order, torch's pad, its pack and its packed LSTM. The results stay the same. The time that a replacement saves is
+the share of its part.
 
 `packviz study parts --out notebooks/recorded/parts_cpu.json` makes the recorded file, in about two minutes.
 """
@@ -17,8 +18,8 @@ from typing import Any
 import torch
 
 from packviz.bench import rnn_calls
-from packviz.bench.study import Comparison, Study, Timings, by_comparison, captions
-from packviz.bench.timing import RATIOS
+from packviz.bench.study import Comparison, Results, Study, by_comparison, captions
+from packviz.bench.timing import RATIOS, Timing
 from packviz.draw.bars import Bar, rows
 from packviz.draw.drawing import Drawing
 from packviz.draw.palette import METHODS
@@ -31,14 +32,14 @@ from packviz.studies.benchmark import setup_lengths
 
 TORCH = "all of torch's"
 REPLACED = {"pad": "pad replaced", "pack": "pack too", "packed LSTM": "and the LSTM: pv.run"}
-"""By the name of a part, the step in which it and those before it are replaced."""
+"""By name of a part, the step in which this part and those before it are replaced."""
 
 REST = "the rest"
 
 
 @dataclass(frozen=True)
 class PartsPoint:
-    """A batch: sequences whose lengths count down from `steps` to 1, over and over."""
+    """A batch whose lengths count down from `steps` to 1, repeatedly."""
 
     steps: int
     batch_size: int = 512
@@ -47,17 +48,17 @@ class PartsPoint:
         return f"{self.batch_size} sequences of up to {self.steps} time steps"
 
 
-class Parts(Drawing, Timings[PartsPoint]):
-    """One training step of the forum's network, with more and more of its parts replaced."""
+class Parts(Results[PartsPoint, Timing]):
+    """The times of a training step of the network in the forum, with more and more of its parts replaced."""
 
     def shares(self, point: PartsPoint) -> dict[str, float]:
-        """The share of each part in the time of the step, and of all the rest; they add up to 1."""
+        """Returns the share of each part, and of the rest, in the time of the step. They add up to 1."""
         left = [1.0, *(self.ratio(point, name, TORCH).value for name in REPLACED.values())]
-        falling = [*accumulate(left, min)]  # noise may turn the order round
+        falling = [*accumulate(left, min)]  # noise may change the order
         return dict(zip(REPLACED, (a - b for a, b in pairwise(falling)), strict=True)) | {REST: falling[-1]}
 
     def finding(self) -> str:
-        """What the largest batch says, in a line."""
+        """Returns a line on the largest batch."""
         point = self.points[-1]
         return f"Of a packed training step at {point.steps} time steps: {self._listed(point)}"
 
@@ -65,7 +66,7 @@ class Parts(Drawing, Timings[PartsPoint]):
         return ", ".join(f"{part} {whole_percent(share)}" for part, share in self.shares(point).items())
 
     def to_text(self) -> str:
-        """Milliseconds of every step, and the shares that follow."""
+        """Returns tables of the times in milliseconds, and the shares."""
         lines = [f"{self.finding()}."]
         for point, timing in self.values.items():
             rows = [[f"{point}", "ms", f"times {TORCH} (quartiles)"], *timing.against(TORCH)]
@@ -73,7 +74,7 @@ class Parts(Drawing, Timings[PartsPoint]):
         return "\n".join([*lines, "", RATIOS, f"Measured on {self.caption}."])
 
     def bars(self, point: PartsPoint) -> dict[str, Bar]:
-        """The shares of a step as they are drawn: each begins where the one before ends."""
+        """Returns a bar for each part of a step. Each bar begins where the one before ends."""
         made, start = {}, 0.0
         for part, share in self.shares(point).items():
             fill, ends = METHODS["run"], None
@@ -84,47 +85,40 @@ class Parts(Drawing, Timings[PartsPoint]):
             start += share
         return made
 
-    def sheet(self, theme: str) -> Sheet:
-        """A bar for each batch, cut into shares."""
-        return ByMachine({"": self}).sheet(theme)
-
 
 @dataclass(frozen=True, repr=False)
 class ByMachine(Drawing):
-    """What several machines found.
+    """A picture of the results of several machines.
 
     Attributes:
-        found: by what to call the machine.
+        found: the results by name of the machine.
     """
 
     found: Mapping[str, Parts]
 
     def to_text(self) -> str:
-        """One after the other."""
-        several = len(self.found) > 1
-        return "\n\n".join(f"{name}. " * several + found.to_text() for name, found in self.found.items())
+        """Returns the texts of all results."""
+        return "\n\n".join(found.to_text() for found in self.found.values())
 
     def sheet(self, theme: str) -> Sheet:
-        """A bar for each machine and batch, cut into shares."""
-        several = len(self.found) > 1
+        """Draws the parts of the step for each machine and batch."""
         groups = {
-            f"{name}, " * several
+            f"{name}, " * (len(self.found) > 1)
             + f"{point.steps} steps, {milliseconds(found.values[point].median(TORCH))} ms": found.bars(point)
             for name, found in self.found.items()
             for point in found.points
         }
         hatched = "Hatched: the time that is saved when this part is replaced by one with the same results."
         notes = [f"{hatched} Whiskers: quartiles of where it ends.", *captions(self.found)]
-        name, first = next(iter(self.found.items()))
-        return rows(first.finding() + f" ({name})" * several, groups, theme, notes=notes)
+        return rows(next(iter(self.found.values())).finding(), groups, theme, notes=notes)
 
 
 def replaced_steps(point: PartsPoint, device: Any) -> Comparison:
-    """The step by its logits and the gradients of its weights, with more and more of its parts replaced."""
+    """Returns the steps, with more and more parts replaced. They return logits and gradients of the weights."""
     torch.manual_seed(0)
     network = forum.Network().to(device)
     n = setup_lengths("B", point.batch_size, point.steps)
-    batch = forum.batch(n, point.steps, device=device)
+    batch = forum.batch(n, point.steps, device)
     own_pad = partial(rnn_calls.own_pad, in_order=True)
     methods: list[forum.Method] = [forum.packed, own_pad, forum.METHODS["drop-in"], forum.METHODS["run"]]
     steps = [forum.training_step(network, batch, method) for method in methods]

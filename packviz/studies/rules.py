@@ -1,7 +1,7 @@
-"""Rules that say when to pack: the rule of thumb, thresholds, and a model of the cost. And how to judge them.
+"""Rules that decide whether to pack (the rule of thumb, thresholds, and a cost model), and their evaluation.
 
-A rule sees what is known before anything is run: lengths and sizes. Whether it is right is for the cases of
-`packviz.studies.heuristics` to say.
+A rule sees only what is known before the run: lengths and sizes. The cases of `packviz.studies.heuristics` show whether
+it is right.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from packviz.draw.figures import Chart
 
 Packs = Callable[[Case], bool]
-"""A rule: whether to pack this case."""
+"""A rule: a function that returns whether to pack a case."""
 
 Fit = Callable[[Sequence[Case]], Packs]
-"""Makes a rule from cases."""
+"""A function that makes a rule from cases."""
 
 
 def rule_of_thumb(lengths: Any) -> bool:
-    """Whether the rule of the transformertf page would pack: lengths vary by over 10 % of the longest, or 8 sequences.
+    """Returns whether a rule of thumb packs: if lengths vary by over 10 % of the longest, or for 8 sequences or more.
 
-    Equal lengths it does not pack, however many there are and however far they are padded.
-    Source of the rule: "RNN Packed Sequences", documentation of transformertf. (The words are theirs, the code is not.)
+    It never packs equal lengths, not even if they are padded further.
+    The rule is from "RNN Packed Sequences" in the documentation of transformertf. (The code is our own.)
     """
     n = Layout(lengths).lengths
     variation = (n.max() - n.min()) / n.max()
@@ -43,24 +43,24 @@ def rule_of_thumb(lengths: Any) -> bool:
 
 
 def padding_share(case: Case) -> float:
-    """The share of the padded cells that is padding."""
+    """Returns the share of padding in the cells of the padded batch."""
     return case.layout.n_padding / case.layout.n_cells
 
 
 def work_per_step(case: Case) -> float:
-    """GEMM FLOPs of an average packed time step, forward: real cells times the cost of one, over the steps."""
+    """Returns the GEMM FLOPs of an average packed time step in the forward pass."""
     return case.layout.n_valid * case.spec.gemm_per_cell / case.layout.max_len
 
 
 class _Judged(NamedTuple):
-    """What became of a rule on measured cases.
+    """The evaluation of a rule on measured cases.
 
     Attributes:
-        name: of the rule.
-        right: how often it chose the faster one.
-        wrong: how often it chose the slower one; the measurement does not tell the two of the others apart.
-        slowdown: how many times as long its choices take as the better ones, on average over all cases.
-        of: how many cases it was tried on.
+        name: name of the rule.
+        right: number of cases in which it chose the faster method.
+        wrong: number of cases in which it chose the slower one. In the remaining cases, the two were not told apart.
+        slowdown: time of its choices as a multiple of that of the better ones, on average over all cases.
+        of: number of all cases.
     """
 
     name: str
@@ -71,12 +71,12 @@ class _Judged(NamedTuple):
 
     @property
     def accuracy(self) -> float:
-        """The share of right choices, among the cases that the measurement tells apart."""
+        """The share of right choices among the cases in which the two were told apart."""
         return self.right / max(self.right + self.wrong, 1)
 
 
 def judge(name: str, packs: Packs, cases: Sequence[Case]) -> _Judged:
-    """Tries a rule on cases."""
+    """Evaluates a rule on cases."""
     choices = [PACKED if packs(case) else PADDED for case in cases]
     told = [choice == case.faster for choice, case in zip(choices, cases, strict=True) if case.faster]
     slowdown = np.mean([case.slowdown(choice == PACKED) for choice, case in zip(choices, cases, strict=True)])
@@ -84,10 +84,10 @@ def judge(name: str, packs: Packs, cases: Sequence[Case]) -> _Judged:
 
 
 def judge_fitted(name: str, fit: Fit, cases: Sequence[Case]) -> _Judged:
-    """Tries a rule that is fitted to cases, each time on cases of a size that it was not fitted to.
+    """Evaluates a rule that is fitted to cases, on cases of a size that it was not fitted to.
 
-    A size is batch size, time steps and hidden size together: `fit` never sees those that its rule is then tried on.
-    Where it sees no case of the same RNN and pass, there is no rule, and the case is not packed.
+    A size is a batch size, a number of time steps and a hidden size. `fit` never sees the size on which its rule is
+    evaluated. If it sees no case of the same RNN and pass, there is no rule, and the case is not packed.
     """
 
     def size(case: Case) -> tuple[int, int, int]:
@@ -101,9 +101,9 @@ def judge_fitted(name: str, fit: Fit, cases: Sequence[Case]) -> _Judged:
 
 
 def fit_threshold(number: Callable[[Case], float]) -> Fit:
-    """Makes a fit of the rule "pack if this number is over a threshold", one threshold per RNN and pass.
+    """Returns a fit of the rule "pack if this number is over a threshold", with a threshold per RNN and pass.
 
-    The threshold is the one with the least slowdown on the cases it is fitted to.
+    The fit chooses the threshold with the least slowdown.
     """
 
     def fit(cases: Sequence[Case]) -> Packs:
@@ -118,29 +118,28 @@ def fit_threshold(number: Callable[[Case], float]) -> Fit:
     return fit
 
 
-_SQUARE = "cell, step, gate"  # the copies of a packed RNN
-_PAD = "pad"  # those of torch's pad
+_SQUARE, _PAD = "cell, step, gate", "pad"  # the copies of a packed RNN, and those of torch's pad
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """Predicts times by the model of `packviz.ops.costs`, with constants fitted to cases.
+    """A model of times: that of `packviz.ops.costs`, with constants fitted to cases.
 
-    These were packed by torch itself. So one term is added for training (notebook 09): torch's pad makes a gradient of
-    the padded size for each distinct length.
+    The cases were packed and padded by torch itself. So one term is added for training (notebook 09): torch's pad makes
+    a gradient of the padded size for each distinct length.
 
-    Batches without padding are not for this model: packing has nothing to save there. (And a packed LSTM whose
-    lengths are all equal gets the fused kernel of the padded one, where there is one: in torch 2.13, not in 2.11.)
+    The model does not cover batches without padding, where packing has nothing to save. (Besides, a packed LSTM whose
+    lengths are all equal gets the fused kernel of the padded one in torch 2.13, but not in 2.11.)
 
     Attributes:
-        seconds: by RNN, pass and choice (`"padded"` or `"packed"`) the constants by term.
+        seconds: by RNN, pass and choice (`"padded"` or `"packed"`), the constants by term.
     """
 
     seconds: Mapping[tuple[str, bool, str], Mapping[str, float]]
 
     @classmethod
     def fit(cls, cases: Sequence[Case]) -> CostModel:
-        """Chooses the constants, none negative, with the least squared relative error."""
+        """Returns the model whose constants, of at least 0, have the least squared relative error."""
         found = {}
         for (mode, training), some in _by_kind(cases).items():
             padded = [case for case in some if case.layout.n_padding]
@@ -152,58 +151,52 @@ class CostModel:
         return cls(found)
 
     def predict(self, case: Case, choice: str) -> float:
-        """The seconds of a case."""
+        """Predicts the time of a case in seconds."""
         constants = self.seconds[case.mode, case.training, choice]
         return sum(constants[term] * amount for term, amount in _terms(case, choice).items())
 
     def packs(self, case: Case) -> bool:
-        """The rule that follows: pack what is predicted to be faster packed."""
+        """Returns whether a case is predicted to be faster packed."""
         return bool(case.layout.n_padding) and self.predict(case, PACKED) < self.predict(case, PADDED)
 
 
 def fit_model(cases: Sequence[Case]) -> Packs:
-    """The rule of a `CostModel` fitted to these cases."""
+    """Returns the rule of a `CostModel` fitted to these cases."""
     return CostModel.fit(cases).packs
 
 
 def compare(
     machines: Mapping[str, Measured], rules: Mapping[str, Packs], fits: Mapping[str, Fit] | None = None
 ) -> plots.Chart:
-    """A bar per rule and machine: the cases it gets right and wrong, and those the measurement does not tell apart.
+    """Draws a bar per rule and machine: the cases it gets right and wrong, and those that were not told apart.
 
     Args:
-        machines: what was measured, by what to call the machine.
-        rules: by name.
-        fits: by name, those that are fitted, as `judge_fitted` does it.
+        machines: the measurements, by name of the machine.
+        rules: the rules by name.
+        fits: the rules that are fitted, by name (see `judge_fitted`).
     """
-    verdicts, below = {}, captions(machines)
+    rows: dict[str, _Judged] = {}
+    best, below, many = [], captions(machines), len(machines) > 1
     for machine, measured in machines.items():
-        verdicts[machine] = [judge(name, packs, measured.cases) for name, packs in rules.items()]
-        verdicts[machine] += [judge_fitted(name, fit, measured.cases) for name, fit in (fits or {}).items()]
-    many = len(machines) > 1
-    rows = {f"{machine}: " * many + one.name: one for machine, some in verdicts.items() for one in some}
-    parts = {
-        "✓ right": [v.right for v in rows.values()],
-        "✗ wrong": [v.wrong for v in rows.values()],
-        "not told apart": [v.of - v.right - v.wrong for v in rows.values()],
-    }
+        judged = [judge(name, packs, measured.cases) for name, packs in rules.items()]
+        judged += [judge_fitted(name, fit, measured.cases) for name, fit in (fits or {}).items()]
+        rows |= {f"{machine}: " * many + one.name: one for one in judged}
+        top = max(judged, key=lambda one: one.accuracy)
+        best.append(f"{top.name}, {quantities.whole_percent(top.accuracy)}" + f" ({machine})" * many)
+    parts = ("✓ right", "✗ wrong", "not told apart")
+    counts = {name: (one.right, one.wrong, one.of - one.right - one.wrong) for name, one in rows.items()}
     lines = [["cases", *parts, "times as long as the better choice"]]
-    for (name, v), *counts in zip(rows.items(), *parts.values(), strict=True):
-        lines.append([name, *map(str, counts), f"{v.slowdown:.2f}"])
-    best = {machine: max(some, key=lambda one: one.accuracy) for machine, some in verdicts.items()}
-    labels = [
-        f"{one.name}, {quantities.whole_percent(one.accuracy)}" + f" ({machine})" * many
-        for machine, one in best.items()
-    ]
-    title = f"Most often right{'' if many else ', of the cases that are told apart'}: {'; '.join(labels)}"
+    lines += [[name, *map(str, counts[name]), f"{one.slowdown:.2f}"] for name, one in rows.items()]
+    title = f"Most often right{'' if many else ', of the cases that are told apart'}: {'; '.join(best)}"
     words = "\n".join([title, *text.table(lines, "<  >  >  >  <"), *below])
 
     def draw(theme: str) -> Sheet:
         colours, drawn = THEMES[theme], {}
         fills = (bars.SOLID, colours.wrong, colours.ground)
-        for (name, v), *counts in zip(rows.items(), *parts.values(), strict=True):
-            share = f"{quantities.whole_percent(v.accuracy)} right, {v.slowdown:.2f} × the best"
-            drawn[name] = bars.Bar([*zip(counts, fills, strict=True)], f"✓ {v.right} ✗ {v.wrong}: {share}")
+        for name, one in rows.items():
+            share = f"{quantities.whole_percent(one.accuracy)} right, {one.slowdown:.2f} × the best"
+            label = f"✓ {one.right} ✗ {one.wrong}: {share}"
+            drawn[name] = bars.Bar([*zip(counts[name], fills, strict=True)], label)
         return bars.rows(title, {"": drawn}, theme, key=[*zip(fills, parts, strict=True)], notes=below)
 
     return plots.Chart(words, draw)
@@ -217,10 +210,10 @@ _WINNERS = {
 
 
 def where_packing_pays(machines: Mapping[str, Measured], mode: str) -> list[Chart]:
-    """Each case by its padding and by its work per packed time step: a panel for each pass and number of steps.
+    """Draws each case by its padding and its work per packed time step: a panel for each pass and number of steps.
 
     Args:
-        machines: what was measured, by what to call the machine: a chart for each, on the same axes.
+        machines: the measurements, by name of the machine. Each gets a chart, on the same axes.
         mode: the kind of RNN.
     """
     return [
@@ -235,17 +228,24 @@ def _where(cases: Sequence[Case], name: str, below: Sequence[str]) -> Chart:
 
     steps = sorted({case.longest for case in cases})
     panels = {
-        f"{side}, {count} steps": [case for case in cases if (case.training, case.longest) == (training, count)]
-        for side, training in {"forward": False, "training": True}.items()
+        f"{'training' if training else 'forward'}, {count} steps": [
+            case for case in cases if (case.training, case.longest) == (training, count)
+        ]
+        for training in (False, True)
         for count in steps
     }
     passes = [[case.faster for case in cases if case.training == side] for side in (False, True)]
     forward, training = (f"{some.count(PACKED)} of {len(some)}" for some in passes)
     title = f"{name}: packing is faster forward at {forward} batches, in training at {training}"
-    lines = [title]
-    for panel, some in panels.items():
-        for winner, (label, _) in _WINNERS.items():
-            lines.append(f"{panel}, {label}: {_outline([case for case in some if case.faster == winner])}")
+    lines, marks = [title], []
+    for i, (panel, some) in enumerate(panels.items()):
+        for winner, (label, marker) in _WINNERS.items():
+            here = [case for case in some if case.faster == winner]
+            x, y = [100 * padding_share(case) for case in here], [work_per_step(case) for case in here]
+            marks.append((x, y, label, marker, i))
+            extent = f"{min(x):.2g} to {max(x):.2g} % padding and {min(y):.2g} to {max(y):.2g} FLOPs" if here else ""
+            many = f"{text.count(len(here), 'case')} with {extent} per time step" if here else "no case"
+            lines.append(f"{panel}, {label}: {many}")
     chart = axes(
         title,
         "\n".join([*lines, *below]),
@@ -256,30 +256,15 @@ def _where(cases: Sequence[Case], name: str, below: Sequence[str]) -> Chart:
         tall=220,
         below=below,
     )
-    for i, some in enumerate(panels.values()):
-        for winner, (label, marker) in _WINNERS.items():
-            here = [case for case in some if case.faster == winner]
-            x, y = [100 * padding_share(case) for case in here], [work_per_step(case) for case in here]
-            chart.points(x, y, label, marker=marker, panel=i, key=i == 0)
+    for x, y, label, marker, i in marks:
+        chart.points(x, y, label, marker=marker, panel=i, key=i == 0)
     chart.figure.update_xaxes(range=[-5, 75])
     chart.figure.update_yaxes(type="log", dtick=1, tickformat="", matches="y")
     return chart
 
 
-def _outline(cases: Sequence[Case]) -> str:
-    """How many cases, and where they lie."""
-    if not cases:
-        return "no case"
-    padding = [100 * padding_share(case) for case in cases]
-    work = [work_per_step(case) for case in cases]
-    return (
-        f"{text.count(len(cases), 'case')} with {min(padding):.2g} to {max(padding):.2g} % padding"
-        f" and {min(work):.2g} to {max(work):.2g} FLOPs per time step"
-    )
-
-
 def _terms(case: Case, choice: str) -> dict[str, int]:
-    """What the constants are multiplied with: `amounts`, and what torch's own pad copies."""
+    """Returns the factors of the constants: `amounts`, and the copies of torch's own pad."""
     layout, copies = case.layout, choice == PACKED and case.training
     distinct = np.unique(layout.lengths).size
     calls, cells = (distinct, layout.n_valid) if choice == PACKED else (1, layout.n_cells)

@@ -1,8 +1,8 @@
-"""An experiment: the same FLOPs saved, from few and from many distinct lengths. Is the same time saved?
+"""Measures whether packing saves the same time if it saves the same FLOPs, from few and from many distinct lengths.
 
 All batches have the same size, the same padded width and the same number of real cells, so packing saves the same FLOPs
-on each. They differ in how many distinct lengths they have. One training step (forward and backward) is timed: padded,
-and packed (pack, RNN, pad) for each batch. The input needs a gradient, as it does after an embedding.
+on each. They differ in their number of distinct lengths. One training step (forward and backward) is timed: padded, and
+packed (pack, RNN, pad) for each batch. The input needs a gradient, as it does after an embedding.
 
 `packviz study savings --out notebooks/recorded/savings_cpu.json` makes the recorded file.
 """
@@ -16,36 +16,35 @@ from typing import Any
 import torch
 
 from packviz.bench import rnn_calls
-from packviz.bench.study import Comparison, Study, Timings, by_comparison
-from packviz.bench.timing import RATIOS
+from packviz.bench.study import Comparison, Results, Study, by_comparison
+from packviz.bench.timing import RATIOS, Timing
 from packviz.core.layout import Layout
 from packviz.core.lengths import even_steps
 from packviz.core.spec import Spec
-from packviz.count.flops import FlopCount, flops
+from packviz.count.flops import flops
 from packviz.draw.drawing import Drawing
-from packviz.draw.quantities import milliseconds
 from packviz.draw.sheet import Sheet
-from packviz.draw.text import percent, table
+from packviz.draw.text import percent
 from packviz.draw.work import Row, WorkAndTime
 
 PADDED = "padded"
 
 
 def name(distinct: int) -> str:
-    """What a batch with so many distinct lengths is called."""
+    """Returns the name of the batch with this number of distinct lengths."""
     return f"packed ({distinct} lengths)"
 
 
 @dataclass(frozen=True)
 class SavingsPoint:
-    """One RNN, padded, and packed with so many distinct lengths.
+    """One RNN with a padded batch, and with packed batches of several numbers of distinct lengths.
 
     Attributes:
         mode: `"RNN"`, `"GRU"` or `"LSTM"`.
-        size: sequences, and time steps of the padded batch.
-        distinct: the numbers of distinct lengths to compare, each as `even_steps` takes it.
-        input_size: of the RNN.
-        hidden_size: of the RNN.
+        size: number of sequences, and of time steps of the padded batch.
+        distinct: the numbers of distinct lengths to compare (see `even_steps`).
+        input_size: features of a time step.
+        hidden_size: hidden units.
     """
 
     mode: str = "GRU"
@@ -59,55 +58,31 @@ class SavingsPoint:
 
     @property
     def spec(self) -> Spec:
-        """The RNN."""
+        """The sizes of the RNN."""
         return Spec(self.mode, self.input_size, self.hidden_size)
-
-    def count(self, distinct: int) -> FlopCount:
-        """The FLOPs of the batch with so many distinct lengths."""
-        return flops(self.spec, Layout(even_steps(distinct, self.size)), input_grad=True)
 
     @property
     def flops(self) -> dict[str, int]:
-        """GEMM FLOPs of a training step, by the names of what is timed."""
-        packed = {name(d): self.count(d).training.packed for d in self.distinct}
-        return {PADDED: self.count(self.distinct[0]).training.padded} | packed
+        """The GEMM FLOPs of a training step, by the names of what is timed."""
+        layouts = {name(distinct): Layout(even_steps(distinct, self.size)) for distinct in self.distinct}
+        counts = {one: flops(self.spec, layout, input_grad=True).training for one, layout in layouts.items()}
+        return {PADDED: next(iter(counts.values())).padded} | {one: count.packed for one, count in counts.items()}
 
 
-class Savings(Timings[SavingsPoint], Drawing):
-    """FLOPs and time of one training step, padded and packed, at the same number of real cells."""
-
-    def finding(self, point: SavingsPoint) -> str:
-        """What the measurement says of FLOPs and time; it depends on nothing but the numbers."""
-        counts, few, many = point.flops, name(point.distinct[0]), name(point.distinct[-1])
-        lines = [f"Packed, every batch takes {counts[few] / counts[PADDED]:.3g} times the padded FLOPs."]
-        lines += [f"{self.ratio(point, one, to)}." for one, to in ((few, PADDED), (many, PADDED), (many, few))]
-        return "\n".join([*lines, f"Measured on {self.caption}."])
+class Savings(Drawing, Results[SavingsPoint, Timing]):
+    """The FLOPs and times of one training step, padded and packed, with equal numbers of real cells."""
 
     def to_text(self) -> str:
-        """FLOPs and milliseconds side by side, and the verdict."""
-        return "\n\n".join(map(self.table, self.values))
-
-    def table(self, point: SavingsPoint) -> str:
-        """The same for one point."""
-        layout, timing = Layout(even_steps(point.distinct[0], point.size)), self.values[point]
-        lines = [
-            f"{point.spec}, one training step. {layout.batch_size} sequences padded to {layout.max_len} time steps,"
-            f" {layout.n_valid:,} of {layout.n_cells:,} cells real in every batch.",
-            "In parentheses: how many distinct lengths a batch has.",
-        ]
-        rows = [["", "GFLOP", "ms", "quartiles"]]
-        for one, count in point.flops.items():
-            low, middle, high = map(milliseconds, timing.spread(one))
-            rows.append([one, f"{count / 1e9:.3g}", middle, f"{low} to {high}"])
-        return "\n".join([*lines, *table(rows, "<21.8.9  <"), self.finding(point)])
+        """Returns a table of the FLOPs and times as multiples of the padded ones."""
+        return self.picture.to_text()
 
     def sheet(self, theme: str) -> Sheet:
-        """The picture."""
+        """Draws FLOPs and times as multiples of the padded ones."""
         return self.picture.sheet(theme)
 
     @property
     def picture(self) -> WorkAndTime:
-        """FLOPs and time of every batch, as multiples of the padded ones."""
+        """The FLOPs and times of every batch, as multiples of the padded ones."""
         groups = {}
         for point in self.values:
             counts, rows = point.flops, []
@@ -124,7 +99,7 @@ class Savings(Timings[SavingsPoint], Drawing):
 
 
 def training_steps(point: SavingsPoint, device: Any) -> Comparison:
-    """Padded, and packed with each number of distinct lengths."""
+    """Returns one padded step, and a packed one for each number of distinct lengths."""
     rnn = rnn_calls.rnn_of(point.spec).to(device)
     x = torch.randn(point.size, point.size, point.input_size, device=device).requires_grad_()
 

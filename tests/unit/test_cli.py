@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ import torch
 
 import packviz as pv
 from packviz import cli
-from packviz.bench import advice
 from packviz.draw.picture import show
 
 SIZES = ["--input-size", "4", "--hidden-size", "8"]
@@ -40,6 +38,7 @@ def test_show_prints_the_text_twin_or_writes_a_file(tmp_path, capsys):
     ("arguments", "said"),
     [
         (["show", "5", "x"], "entry 1 is 'x'"),
+        (["show", "-1"], "lengths[0] is -1: a sequence has at least 0 time steps"),
         (["show", "100000000000"], "lengths[0] is 100000000000: a Layout has at most"),
         (["show", "no such.csv"], "cannot read no such.csv: No such file or directory"),
         (["show", "5", "--out", "no/such/folder.svg"], "cannot write no/such/folder.svg: there is no folder no/such"),
@@ -77,12 +76,9 @@ def test_a_misspelt_command_gets_the_usage(capsys, arguments):
 def test_the_program():
     done = run("show", "5", "3", "2")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{show([5, 3, 2])}\n", "")
-    failed = run("show", "-1")
-    assert (failed.returncode, failed.stdout) == (2, "")
-    assert failed.stderr == "packviz: lengths[0] is -1: a sequence has at least 0 time steps\n"
 
 
-@pytest.mark.parametrize("begun", ["packviz.cli", "numpy", "torch.nn.modules.rnn"])
+@pytest.mark.parametrize("begun", ["packviz.cli", "torch.nn.modules.rnn"])
 def test_ctrl_c_while_it_starts_ends_it_quietly(tmp_path, begun):
     code = f"""
 import signal, sys
@@ -360,24 +356,6 @@ def test_advise_measures_and_recommends(capsys):
     assert "3 sequences of 2 to 9 time steps in 2 batches of 2" in out
     assert out.count("rnn(") + out.count("pv.run(rnn") == 1  # the code to paste
     assert error == ""
-
-
-@pytest.mark.parametrize("swallowed", [False, True])
-def test_ctrl_c_ends_advice(monkeypatch, capsys, swallowed):
-    def advise(rnn, lengths, *, stop, **options):
-        try:
-            signal.raise_signal(signal.SIGINT)
-        except KeyboardInterrupt:
-            if not swallowed:  # as within a finalizer
-                raise
-        assert stop()
-        raise ValueError("stopped before every method was looked at")
-
-    monkeypatch.setattr(advice, "advise", advise)
-    before = signal.getsignal(signal.SIGINT)
-    assert cli.main(["advise", "5", "3", *SIZES]) == 130
-    assert capsys.readouterr() == ("", "packviz: stopped\n")
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_the_help_fits_a_screen(capsys, monkeypatch):

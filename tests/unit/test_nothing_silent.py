@@ -578,12 +578,12 @@ def test_constants_without_a_provenance_choose_nothing(device):
 def calibrated(device, modes):
     """Returns constants for some RNNs from made-up times, in which a run takes 1 µs per cell, and 9 when packed."""
     values = {}
-    for point in (calibration.CalibrationPoint(*some) for some in calibration._points(modes, 1)):
+    for point in (calibration._Point(*some) for some in calibration._points(modes, 1)):
         values[point] = {}
-        for name, run in calibration._every_run(point, device):
-            values[point].setdefault(name, {})[run.what] = 1e-6 * run.amount[2] * (9 if run.name == "packed" else 1)
+        for run in (run for *_, runs in calibration._rounds(point, device) for run in runs):
+            values[point].setdefault(run.key, {})[run.what] = 1e-6 * run.amount[2] * (9 if run.name == "packed" else 1)
     provenance = {"device": device, "device_name": f"a {device} that is made up", "threads": 1, "date": "2026-11-22T10"}
-    return calibration.Calibration(provenance, values).costs
+    return calibration._Calibration(provenance, values).costs
 
 
 def test_constants_measured_on_a_gpu_choose(gpu, tmp_path):
@@ -995,7 +995,7 @@ def advised(monkeypatch, factor, *, place=QUIET, budget=20.0):
         monkeypatch.setattr(module, "clock_for", lambda device: clock)
     monkeypatch.setattr(timing, "provenance", lambda device, parameters: dict(place))
     monkeypatch.setattr(timing, "load_average", lambda: place["load_average"])
-    found = advice.advise(nn.GRU(1, 2), [5, 3, 8, 2] * 16, batch_size=16, budget=budget, progress=lambda *n: None)
+    found = advice.advise(nn.GRU(1, 2), [5, 3, 8, 2] * 16, batch_size=16, budget=budget)
     return found, clock.now - 100.0
 
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from packviz.bench.study import Comparison, Study, Timings, by_comparison
+from packviz.bench.study import Comparison, Results, Study, by_comparison
+from packviz.bench.timing import Timing
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Point:
         return f"size {self.size}"
 
 
-class Found(Timings[Point]):
+class Found(Results[Point, Timing]):
     """What it found."""
 
     def to_text(self):

@@ -1,4 +1,4 @@
-"""pv.advise: what it recommends from given times, what it measures and for how long; on a clock that a test winds."""
+"""pv.advise: its recommendation from given times, what it measures and for how long, on a clock of the test."""
 
 import pickle
 import re
@@ -48,7 +48,7 @@ def test_the_fastest_with_the_right_results():
     assert found.seconds_per_epoch == pytest.approx(2.0, rel=0.05)
     assert found.seconds_per_epoch.low < found.seconds_per_epoch < found.seconds_per_epoch.high
     assert found.epoch(PACKED) == pytest.approx(4.0, rel=0.05)
-    assert re.search(r", some (1\.9|2)\S* s per epoch\.", found.verdict)
+    assert re.search(r", about (1\.9|2)\S* s per epoch\.", found.verdict)
     assert found.verdict.startswith("Use pv.run, staircase.\nIt saves ")
 
 
@@ -67,7 +67,6 @@ def test_of_what_is_not_told_apart_the_simplest():
     assert "Nothing else was measured." in given_times({PADDED: 1.0, PACKED: 2.0}).verdict
     found = given_times({PADDED: 1.0, PACKED: 9.0, AUTO: 2.02, STAIRCASE: 2.0}, spread=0.1)
     assert found.best == AUTO
-    assert found.verdict.splitlines()[1].endswith("staircase has a lower median, but is not told apart from it.")
 
 
 @given(st.lists(st.floats(0.5, 2.0), min_size=3, max_size=3), st.floats(0, 0.3))
@@ -131,11 +130,7 @@ def test_the_picture_has_a_bar_for_each_ratio():
     assert [name for name in texts if name in TIMES] == [*TIMES]
     hatched = [box for box in drawing.boxes if box.fill == palette.THEMES["light"].padding]
     assert len(hatched) == 2  # torch's padded run, and the key
-    bars = sorted((box for box in drawing.boxes if box.height == 20), key=lambda box: box.y)
-    for bar, name in zip(bars, TIMES, strict=True):
-        ratio = found.timing.ratio(name, PACKED)
-        assert bar.width / bars[1].width == pytest.approx(ratio.value, rel=0.01)
-        assert ratio.number in texts
+    assert all(found.timing.ratio(name, PACKED).number in texts for name in TIMES)
     assert not drawing.outside()
 
 
@@ -169,11 +164,11 @@ def test_the_code_for_buckets():
     assert scope["sampler"].window == found.window
 
 
-# The measurement, on a clock that the contestants wind.
+# The measurement, on a clock that the methods advance.
 
 
 class Race:
-    """Contestants that take as long as a test says, for each cell that they compute."""
+    """Methods that take a given time for each cell that they compute."""
 
     def __init__(self, monkeypatch, costs, start=100.0):
         self.now, self.costs, self.calls = start, costs, []
@@ -207,7 +202,7 @@ COSTS = {PADDED: 1e-3, PACKED: 4e-3, AUTO: 2e-3, STAIRCASE: 2.2e-3, "pv.run, spl
 
 def test_it_finds_the_costs(monkeypatch):
     race = Race(monkeypatch, COSTS)
-    found = advice.advise(nn.GRU(1, 2), LENGTHS, batch_size=8, budget=1000.0, progress=lambda *n: None)
+    found = advice.advise(nn.GRU(1, 2), LENGTHS, batch_size=8, budget=1000.0)
     assert found.best == AUTO
     assert found.speedup == pytest.approx(found.bucketing.value and 2 / found.bucketing.value)
     assert found.once == {"pv.run, packed": pytest.approx(7e-3 * 8 * 8, rel=0.4)}
@@ -234,10 +229,9 @@ def test_it_finds_the_costs(monkeypatch):
     st.sampled_from([LENGTHS, LENGTHS[:8], [4] * 40]),
 )
 def test_the_budget_is_kept(budget, costs, lengths):
-    told = []
     with pytest.MonkeyPatch.context() as patch:
         race = Race(patch, dict(zip(COSTS, costs, strict=True)))
-        found = advice.advise(nn.GRU(1, 2), lengths, batch_size=8, budget=budget, progress=lambda *n: told.append(n))
+        found = advice.advise(nn.GRU(1, 2), lengths, batch_size=8, budget=budget)
         spent = race.now - 100.0
     cells = 8 * max(lengths)  # of a batch, at most
     assert spent <= max(budget, costs[1] * cells) + found.sample * max(costs) * cells + 1e-9
@@ -249,7 +243,6 @@ def test_the_budget_is_kept(budget, costs, lengths):
         assert why == "left out: the budget was used up"
     assert 1 <= found.timing.rounds <= 7
     assert 1 <= found.sample <= min(SAMPLE, found.batches)
-    assert told == [(i + 1, told[-1][1]) for i in range(len(told))]
     if budget > 20 * (2 + 12 * 12) * sum(costs) * cells:
         assert found.timing.rounds == 6  # which are all alike
         assert found.sample == min(SAMPLE, found.batches)
@@ -259,30 +252,13 @@ def test_the_budget_is_kept(budget, costs, lengths):
 def test_a_look_that_is_all_there_is_time_for(monkeypatch):
     race = Race(monkeypatch, COSTS)
     budget = 1.2 * 64 * sum(COSTS.values())
-    found = advice.advise(nn.GRU(1, 2), [8] * 39 + [7], batch_size=8, budget=budget, progress=lambda *n: None)
-    assert len(race.calls) == len(COSTS)
+    found = advice.advise(nn.GRU(1, 2), [8] * 39 + [7], batch_size=8, budget=budget)
+    assert {name for name, _ in race.calls} == {*COSTS}
     assert (found.timing.rounds, found.timing.warmup, found.sample) == (1, 0, 1)
     assert found.epoch(AUTO) == pytest.approx(COSTS[AUTO] * 64 * 5)
     assert found.best == PACKED  # one round tells nothing
     assert "1 round cannot tell the methods apart; the fastest was pv.run, auto." in found.verdict
     assert "quartiles" not in found.verdict
-
-
-@pytest.mark.parametrize(("most", "rounds"), [(0, None), (4, None), (6, 1), (14, 1), (24, 1), (60, 3)])
-def test_stopping(monkeypatch, most, rounds):
-    """While it looks at each, in the second look, in the warm-up, and later."""
-    Race(monkeypatch, COSTS)
-    asked = iter(range(10**6))
-    quiet = {"budget": 100.0, "batch_size": 8, "progress": lambda *n: None, "stop": lambda: next(asked) >= most}
-    if rounds is None:
-        with pytest.raises(ValueError, match="stopped before every method was looked at"):
-            advice.advise(nn.GRU(1, 2), LENGTHS, **quiet)
-        return
-    found = advice.advise(nn.GRU(1, 2), LENGTHS, **quiet)
-    assert found.timing.rounds == rounds
-    if rounds == 1:
-        assert (found.timing.warmup, found.sample) == (0, 1)
-    assert (found.timing.stopped, found.best) == (True, PACKED)
 
 
 def test_a_method_with_other_results_is_out(monkeypatch):
@@ -300,7 +276,7 @@ def test_a_method_with_other_results_is_out(monkeypatch):
         return {AUTO: wrong, STAIRCASE: unable}.get(name, right(name))
 
     race.method = method
-    found = advice.advise(nn.GRU(1, 2), LENGTHS, batch_size=8, budget=100.0, progress=lambda *n: None)
+    found = advice.advise(nn.GRU(1, 2), LENGTHS, batch_size=8, budget=100.0)
     assert found.best == "pv.run, split"
     assert found.failed == {AUTO: "gives another h_n than packing", STAIRCASE: "cannot run this: not for a GRU"}
 
@@ -374,7 +350,7 @@ def test_the_batches_that_stand_for_all(lengths, batch_size):
 @pytest.mark.parametrize(
     ("rnn", "lengths", "options", "error", "message"),
     [
-        (nn.Linear(1, 1), [1], {}, TypeError, "rnn is a Linear: give an nn.RNN, nn.GRU or nn.LSTM"),
+        (nn.Linear(1, 1), [1], {}, TypeError, "rnn is a Linear; give an nn.RNN, nn.GRU or nn.LSTM"),
         (nn.GRU(1, 1), [1, 0], {}, ValueError, r"lengths\[1\] is 0"),
         (nn.GRU(1, 1), "nothing.csv", {}, ValueError, r"cannot read nothing\.csv"),
         (nn.GRU(1, 1), [1], {"budget": 0}, ValueError, "budget is 0; give a number of seconds over 0"),

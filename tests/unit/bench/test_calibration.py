@@ -35,11 +35,10 @@ def test_the_fit_finds_the_constants_of_exact_times(constants):
 def test_calibrating_measures_every_method(monkeypatch):
     monkeypatch.setattr(calibration, "SHAPES", ((4, 6, 3, 5, 2, 2), (2, 3, 4, 4, 1, 1)))
     monkeypatch.setattr(calibration, "_FIRST", 1)
-    before, said, state = in_force("cpu"), [], torch.random.get_rng_state()
-    found = calibration.calibrate(modes=["RNN", "LSTM"], budget=1e-9, progress=lambda *at: said.append(at))
+    before, state = in_force("cpu"), torch.random.get_rng_state()
+    found = calibration.calibrate(modes=["RNN", "LSTM"], budget=1e-9)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert in_force("cpu") is before
-    assert said == [(0, 80), (1, 80)]
     assert set(found.seconds) == set(before.seconds)
     for name, row in found.seconds.items():
         assert (row == before.seconds[name]) == ("GRU" in name)
@@ -92,14 +91,13 @@ def took(spec, lengths, method, cuts, training):
 def test_by_constants_of_a_gpu_auto_is_never_far_from_packed_and_padded(monkeypatch, training):
     monkeypatch.setattr(costs, "_in_force", {})
     values = {}
-    for point in (calibration.CalibrationPoint(*some) for some in calibration._points(calibration.MODES, 1)):
+    for point in (calibration._Point(*some) for some in calibration._points(calibration.MODES, 1)):
         values[point] = {}
-        for fused, some, runs in calibration._rounds(point, "cuda"):
+        for _, some, runs in calibration._rounds(point, "cuda"):
             for run in runs:
-                name = costs.key(run.name, point.spec, some, fused, "cuda")
                 seconds = took(point.spec, run.lengths, run.name, getattr(run.method, "cuts", None), some)
-                values[point].setdefault(name, {})[run.what] = seconds
-    found = calibration.Calibration({"device": "cuda", "threads": 1}, values)
+                values[point].setdefault(run.key, {})[run.what] = seconds
+    found = calibration._Calibration({"device": "cuda", "threads": 1}, values)
     assert found.is_enough
     for remembered in (costs.rates, costs.weighed):
         remembered.cache_clear()

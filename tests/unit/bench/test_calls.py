@@ -92,7 +92,7 @@ def test_what_differs_is_named(part, more):
     with pytest.raises(ValueError, match="g does not return what f returns: ") as found:
         pv.time_calls({"f": lambda: result(0), "same": lambda: result(0), "g": lambda: result(more)}, **QUICK)
     assert f"result{part} differs by {more / 4 if np.isfinite(more) else np.inf:.2g} of its largest" in str(found.value)
-    assert str(found.value).endswith("if this is no mistake, pass a larger tolerance=, or check=False")
+    assert str(found.value).endswith("if this is intended, pass a larger tolerance=, or check=False")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_refusals(calls, options, error, said):
 
 def test_where_the_work_is_done_must_be_known(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    with pytest.raises(ValueError, match="the results do not tell where the work is done; pass device='cuda'"):
+    with pytest.raises(ValueError, match="the results do not show where the work is done; pass device='cuda'"):
         pv.time_calls({"a": lambda: 1.0}, **QUICK)
     assert pv.time_calls({"a": lambda: 1.0}, device="cpu", **QUICK).rounds
 

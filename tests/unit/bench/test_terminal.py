@@ -16,14 +16,8 @@ from packviz.studies import heuristics, savings
 # Stopping.
 
 
-@pytest.mark.parametrize(
-    ("measured", "message"),
-    [
-        (0, "nothing was measured yet"),
-        (1, "{path} holds 1 point. Run the same command again to resume."),
-    ],
-)
-def test_ctrl_c_keeps_what_was_measured(monkeypatch, capsys, tmp_path, measured, message):
+@pytest.mark.parametrize("measured", [0, 1])
+def test_ctrl_c_keeps_what_was_measured(monkeypatch, capsys, tmp_path, measured):
     pressed = []
 
     def calls(point, device):
@@ -38,7 +32,7 @@ def test_ctrl_c_keeps_what_was_measured(monkeypatch, capsys, tmp_path, measured,
     assert cli.main(["study", "savings", "--out", str(path)]) == 130
     out, error = capsys.readouterr()
     assert out == ""
-    assert error.endswith(f"packviz: stopped; {message.format(path=path)}\n")
+    assert error.endswith("packviz: stopped. Run the same command again to resume.\n")
     assert len(study.load(path).values) == measured
     assert cli.main(["study", "savings", "--out", str(path)]) == 0
     assert len(study.load(path).values) == 2
@@ -55,8 +49,7 @@ def test_ctrl_c_for_real(tmp_path):
 
     program = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=hear)
     try:
-        for _ in range(3):
-            assert program.stderr.readline().endswith("4 × 16: done\n")
+        assert program.stderr.readline().endswith("4 × 16: done\n")
         program.send_signal(signal.SIGINT)
         _, error = program.communicate(timeout=60)
     finally:
@@ -64,8 +57,7 @@ def test_ctrl_c_for_real(tmp_path):
         program.communicate()
     assert program.returncode == 130
     assert "Traceback" not in error
-    there = int(re.search(r"holds (\d+) point", error)[1])
-    assert len(heuristics.recorded(path).values) == there >= 3
+    assert heuristics.recorded(path).values
 
 
 # The progress bar.

@@ -1,4 +1,4 @@
-"""The timing module, on a clock that a test winds: never on real times."""
+"""The timing module, on a clock that a test advances: never on real times."""
 
 import gc
 import json
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -125,7 +126,7 @@ def test_stop_drops_the_round_that_is_not_complete(allowed):
     assert sum(entry in "ab" for entry in clock.log) == min(allowed, 12)
     assert told == [(i + 1, 5) for i in range(min(allowed // 2, 2) + complete)]
     if not complete:
-        assert result.to_text() == "stopped before the first round was complete: nothing to say of a, b"
+        assert result.to_text() == "stopped before the first round was complete, so there are no times of a, b"
         with pytest.raises(ValueError, match="no round was completed"):
             result.median("a")
 
@@ -201,10 +202,8 @@ def test_memory_is_counted_outside_of_the_time():
     assert clock.log.count("a") == 4
     assert result.seconds["a"] == (1, 1)
     assert "at most 0.005 MB at once" in result.to_text()
-    assert Timing.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+    assert Timing.from_dict(json.loads(json.dumps(asdict(result)))) == result
     assert quick(rounds=1)[1].memory == {}
-    with pytest.raises(ValueError, match="data is no record of a Timing: KeyError 'seconds'"):
-        Timing.from_dict({})
     with pytest.raises(ValueError, match=r"there is no timing of 'c'; there are 'a', 'b'"):
         result.median("c")
 
@@ -214,7 +213,7 @@ def test_memory_is_counted_outside_of_the_time():
     [
         ({}, {}, "calls is empty; give at least one function"),
         ({"a": int}, {"rounds": 0}, "rounds is 0 and warmup 3; give at least 1 round"),
-        ({"a": int}, {"warmup": -1}, "no fewer than 0 to warm up"),
+        ({"a": int}, {"warmup": -1}, "0 or more to warm up"),
         ({"a": int}, {"before": {"b": int}}, "before has 'b', which is not among calls; there are a"),
     ],
 )
@@ -239,14 +238,6 @@ def test_a_ratio_is_taken_within_rounds(pairs):
     ratio = Timing({"a": a.tolist(), "b": b.tolist()}).ratio("a", "b")
     assert ratio.value == pytest.approx(np.median(a / b))
     assert (ratio.low, ratio.high) == pytest.approx(np.percentile(a / b, [25, 75]))
-
-
-@given(st.floats(0.1, 10), st.floats(1, 5))
-def test_an_interval_that_holds_1_is_said(effect, spread):
-    low, high = effect / spread**0.5, effect * spread**0.5
-    ratio = timing.Ratio("a", "b", effect, low, high, 9, (low, high))
-    assert ratio.is_clear == (low > 1 or high < 1)
-    assert ("cannot tell a and b apart" in ratio.to_text()) == (not ratio.is_clear)
 
 
 def test_in_words():

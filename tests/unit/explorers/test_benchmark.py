@@ -51,7 +51,7 @@ def test_quick_and_full_set_the_sliders(explorer):
 def test_sizes_that_cannot_be(explorer):
     before = explorer.picture.value
     move(explorer.shortest, 3)
-    assert "shortest is 3 and longest 2: there is nothing between them" in words(explorer.error)
+    assert "shortest is 3 and longest 2; give a shortest of at most the longest" in words(explorer.error)
     assert explorer.picture.value == before
     press(explorer.job.start)
     assert "shortest is 3 and longest 2" in explorer.job.message.value

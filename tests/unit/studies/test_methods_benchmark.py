@@ -34,7 +34,7 @@ def found():
 
 
 def made_up(point=TINY, **times):
-    """A race in which these methods took these milliseconds, and all others 10."""
+    """Results in which these methods took these milliseconds, and all others 10."""
     names = (PADDED, PACKED, *METHODS)
     seconds = {name: (times.get(name.replace(" ", "_"), 10) / 1e3,) * 6 for name in names}
     return MethodsBenchmark(PLACE, {point: dict.fromkeys(PASSES, Timing(seconds))})
@@ -62,53 +62,21 @@ def test_a_method_with_other_results_is_not_timed(monkeypatch):
         assert re.fullmatch(r"0\.\d+ from torch packed", timing.missing["split"])
     assert found.best(TINY) != "split"
     assert found.to_text().count("✗ split was left out: 0.0") == 2
-    assert "split –" in methods_benchmark.chart({"": found}).to_text()
+    assert "split –" in found.chart().to_text()
 
 
-def test_where_auto_is_wrong_it_misses_every_aim():
+def test_a_method_that_was_left_out_is_not_drawn():
     found = made_up()
     timings = {
         which: replace(timing, seconds={n: s for n, s in timing.seconds.items() if n != AUTO}, missing={AUTO: "wrong"})
         for which, timing in found.values[TINY].items()
     }
     found = MethodsBenchmark(PLACE, {TINY: timings, PACKING: made_up(PACKING).values[PACKING]})
-    assert all(aim.misses == aim.of for aim in found.targets().values())
     assert "GRU(2, 3), uniform, 3 × 5" in found.to_text()
-    assert "at 0 of 0 points" in methods_benchmark.chart({"": found}).to_text()
-
-
-OWN, SLOWER, HARDLY, WIDE = (
-    "at most 1.05 times its own best method",
-    "at most 1.03 times torch packed",
-    "at most 1.1 times torch padded where hardly anything is padded",
-    "at most 1.15 times torch padded where that takes over 5 ms",
-)
-OURS_SLOW = {"torch_packed": 20, "split": 20, "staircase": 20, "padded": 20, "packed": 20}
-
-
-@pytest.mark.parametrize("which", PASSES)
-@pytest.mark.parametrize(
-    ("times", "misses"),
-    [
-        ({"auto": 10}, []),
-        ({"auto": 10.8}, [OWN, SLOWER]),
-        ({"auto": 10.4}, [SLOWER]),
-        ({"auto": 12, **OURS_SLOW}, [WIDE]),
-        ({"auto": 4, "torch_padded": 2, "split": 4, "torch_packed": 4}, []),
-    ],
-)
-def test_the_aims(times, misses, which):
-    targets = made_up(**times).targets(which)
-    assert list(targets) == [OWN, SLOWER, HARDLY, WIDE]
-    assert [name for name, aim in targets.items() if aim.misses] == misses
-    assert [len(aim.of) for aim in targets.values()] == [1, 1, 0, times.get("torch_padded", 10) > 5]
-    even = replace(TINY, lengths="nearly equal")
-    for auto, missed in ((11.2, [even]), (10.9, [])):
-        assert made_up(even, auto=auto, **OURS_SLOW).targets(which)[HARDLY] == (missed, [even])
+    assert "at 0 of 0 points" in found.chart().to_text()
 
 
 def test_the_text_has_all_times():
-    assert f"forward pass, auto {OWN}: missed at 1 of 1 point (GRU(2, 3), uniform, 3 × 5)" in str(made_up(auto=20))
     assert made_up(split=1.25, torch_padded=0.1, auto=0.1).best(TINY) == "split"  # of those that are right
     said = str(made_up(split=1.25, auto=1.5))
     assert "split 1.25" in said
@@ -116,34 +84,23 @@ def test_the_text_has_all_times():
     assert said.endswith("Measured on a machine (CPU), torch 9.9, 1 thread, 6 rounds, 2026-01-02.")
 
 
-def test_the_figure_shows_the_ratios():
-    chart = methods_benchmark.chart({"": made_up(split=2.5, auto=5)})
-    drawn = {trace.name: trace.x[0] for trace in chart.figure.data}
-    assert drawn == {PACKED: 1, "padded": 1, "split": 0.25, "staircase": 1, AUTO: 0.5}
+def test_the_chart_is_in_groups_and_rings_what_auto_chose():
+    slower = {**made_up(auto=25).values, **made_up(OTHER, auto=5, split=2.5).values}
+    chart = MethodsBenchmark(PLACE, slower).chart()
+    drawn = {trace.name: dict(zip(trace.y, trace.x, strict=True)) for trace in chart.figure.data}
+    assert drawn["split"] == {OTHER.name: 0.25, TINY.name: 1}
+    assert drawn[AUTO] == {OTHER.name: 0.5}
     assert "split 0.25" in chart.to_text()
-    assert len({trace.marker.symbol for trace in chart.figure.data}) == len(drawn)
-    lost = methods_benchmark.chart({"": made_up(auto=25)})
-    assert {trace.name: trace.x[0] for trace in lost.figure.data}["auto, clearly slower"] == 2.5
-
-
-def test_every_machine_has_a_panel_on_the_same_rows_and_axis():
-    gpu = MethodsBenchmark(PLACE | {"device": "cuda"}, {**made_up(auto=25).values, **made_up(OTHER, auto=25).values})
-    chart = methods_benchmark.chart({"CPU": made_up(auto=5), "GPU": gpu})
     assert str(chart).startswith(
-        "Training: auto is clearly faster than torch padded at 1 (CPU), 0 (GPU) of 2 points, slower at 0 (CPU), 2 (GPU)"
+        "Training: auto is clearly faster than torch padded at 1 of 2 points, slower at 1; forward and"
     )
-    rings = {
-        (trace.name, trace.xaxis): (list(trace.x), list(trace.y)) for trace in chart.figure.data if AUTO in trace.name
-    }
-    assert rings == {
-        (AUTO, "x"): ([0.5], [TINY.name]),
-        (f"{AUTO}, clearly slower", "x2"): ([2.5, 2.5], [TINY.name, OTHER.name]),
-    }
-    assert chart.figure.layout.xaxis2.matches == "x"
+    rings = {trace.name: (list(trace.x), list(trace.y)) for trace in chart.figure.data if AUTO in trace.name}
+    assert rings == {AUTO: ([0.5], [OTHER.name]), f"{AUTO}, clearly slower": ([2.5], [TINY.name])}
     keys = [trace.name for trace in chart.figure.data if trace.showlegend]
     assert keys == [PACKED, "padded", "split", "staircase", AUTO, f"{AUTO}, clearly slower"]
-    notes = " ".join(note.text for note in chart.figure.layout.annotations)
-    assert all(f"{name}: {raced.caption}" in notes for name, raced in {"CPU": made_up(), "GPU": gpu}.items())
+    wide = MethodsPoint("GRU", "uniform", 30, 50, 2, 3)
+    lines = str(MethodsBenchmark(PLACE, made_up(wide).values | slower).chart()).splitlines()
+    assert [line for line in lines if line.endswith(":")] == ["GRU:", "tiny:"]
 
 
 def test_where_packed_is_faster():

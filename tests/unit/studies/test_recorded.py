@@ -32,11 +32,11 @@ def test_every_recorded_file_can_be_read_and_written(path, tmp_path):
 
 CHARTS = {
     "benchmark": (benchmark, lambda found: found.to_svg()),
-    "methods": (methods_benchmark, lambda found: methods_benchmark.chart({"": found}).figure.to_json()),
+    "methods": (methods_benchmark, lambda found: found.chart().figure.to_json()),
     "packed faster": (methods_benchmark, lambda found: found.packed_faster().to_svg()),
     "savings": (savings, lambda found: found.to_svg()),
     "compiled": (compiled, lambda found: found.to_svg()),
-    "parts": (parts, lambda found: found.to_svg()),
+    "parts": (parts, lambda found: parts.ByMachine({"": found}).to_svg()),
     "rules": (heuristics, lambda found: rules.compare({"": found}, {"never": lambda case: False})),
     "cases": (heuristics, lambda found: rules.where_packing_pays({"": found}, "GRU")[0]),
 }

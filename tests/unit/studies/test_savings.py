@@ -28,15 +28,6 @@ def test_flops_are_the_same_for_every_batch():
             assert list(point.flops) == list(timing.seconds)
 
 
-def test_in_words():
-    assert [line.split() for line in repr(fake()).splitlines()][3] == ["padded", "0.000436", "1", "1", "to", "1"]
-    said = fake().finding(POINT).splitlines()
-    assert said[0] == "Packed, every batch takes 0.525 times the padded FLOPs."
-    assert said[3].startswith("packed (16 lengths) takes 1.5 times as long as packed (2 lengths) (95 % interval")
-    quick = fake({"padded": [4.0] * 6, "few": [2.0] * 6, "many": [2.0, 1, 3] * 2}).finding(POINT)
-    assert "cannot tell packed (16 lengths) and packed (2 lengths) apart" in quick
-
-
 def test_the_picture_is_multiples_of_padded():
     found = fake()
     rows = found.picture.rows
@@ -46,6 +37,7 @@ def test_the_picture_is_multiples_of_padded():
     assert [row.work for row in rows] == [count / padded for count in packed]
     assert found.picture.title == "One training step: half the FLOPs, 2 to 3 times the time"
     assert "Measured on a test" in ParsedSvg(found.to_svg()).said()[-1]
+    assert found.to_text() == found.picture.to_text()
     json.dumps(found._repr_mimebundle_())
 
 

@@ -76,37 +76,28 @@ def test_the_gradients_are_those_of_a_loop_over_the_shares(found):
     assert means[0] > 1e-3
 
 
-def test_in_words_and_as_a_chart(found, monkeypatch, capsys):
+def test_in_words_and_as_a_chart(found):
     title, head, first, *lines = found.to_text().splitlines()
     assert title == "6 sequences, 25 tokens, workers: 2"
     assert head.split()[:3] == ["split", "tokens", "steps"]
     assert first.split()[:4] == ["contiguous", "19", "/", "6"]
     assert all(line.endswith("< 1e-06") for line in [first, *lines])
     assert re.search(r"Measured by each worker on .*, 1 thread, .*, 2 rounds", found.times())
-    monkeypatch.delenv("RANK", raising=False)
-    monkeypatch.setattr(workers, "compare", lambda lengths, **options: found)
-    workers.main([])
-    assert capsys.readouterr().out == f"{found}\n\n{found.times()}\n"
     drawing = ParsedSvg(found.chart().to_svg())
-    rows, boxes = [one for one in drawing.texts if ", worker " in one.said], drawing.boxes[1:]
-    assert [row.said for row in rows] == [f"{strategy}, worker {i}" for strategy in buckets.SPLITS for i in (0, 1)]
-    assert [row.y - 14 for row in rows] == [box.y for box in boxes]
-    tokens = [own for strategy in buckets.SPLITS for own in found.tokens(strategy)]
-    widths = [box.width for box in boxes]
-    assert [width / max(widths) for width in widths] == pytest.approx([own / max(tokens) for own in tokens], abs=0.01)
+    rows = [one.said for one in drawing.texts if ", worker " in one.said]
+    assert rows == [f"{strategy}, worker {i}" for strategy in buckets.SPLITS for i in (0, 1)]
+    assert {f"{own}" for strategy in buckets.SPLITS for own in found.tokens(strategy)} <= {*drawing.said()}
 
 
 def test_a_worker_that_fails_ends_all(monkeypatch):
     monkeypatch.setattr(workers, "_batch", lambda lengths, count: [1])  # nothing is left for the second
     with pytest.raises(RuntimeError, match=r"worker \d failed:\n(?s:.*)Error"):
         workers.compare([2, 1])
-    with pytest.raises(RuntimeError, match=r"the workers were not done after 0\.2 s"):
-        workers.compare([2, 1], timeout=0.2)
     assert running() == []
 
 
 def test_an_interrupt_ends_the_workers(monkeypatch):
-    def interrupt(context, timeout):
+    def interrupt(context):
         assert len(running()) == 2
         raise KeyboardInterrupt
 
