@@ -26,15 +26,15 @@ print(benchmark.STUDY.without_gpu())
 # pass*. They trained a small classifier with and without packing. Packing cost almost nothing if all sequences had the
 # same length. On a batch with much padding, it made the **backward** pass much slower. Is that normal?
 #
-# The question compares two setups. In **A**, all sequences have the same length. In **B**, the lengths count down to 1 and
-# start over. Here is B for 8 sequences of up to 5 steps:
+# The question compares two setups. In **A**, all sequences have the same length. In **B**, the lengths count down to 1, and
+# then start again from the longest. Here is B for 8 sequences of up to 5 steps:
 
 # %%
 pv.show(lengths.triangle(8, 5))
 
 # %% [markdown]
 # The benchmark uses 512 sequences, sorted by length, of up to 32, 64, … 512 steps. The model is the user's: an embedding,
-# an LSTM, a linear layer at every step, and the sum over the real steps.
+# an LSTM, a linear layer at every step, and the sum of its outputs over the real steps.
 
 # %%
 model = network.Network()
@@ -51,34 +51,35 @@ ids, n, targets = network.batch(b.lengths, 512)
 assert torch.allclose(model(ids, n, network.padded), model(ids, n, network.packed), atol=1e-3)  # the same logits
 
 # %% [markdown]
-# The model returns the same logits, padded or packed, and the packed batch has half as many cells. What do you expect of
-# the time?
+# The model returns the same logits, padded or packed, because it reads the outputs at real steps only. The packed batch
+# has half as many cells. What do you expect of the time?
 
 # %%
 ask("the price of packing")
 
 # %%
 machines = benchmark.recordings()  # every machine that was recorded
-benchmark.by_machine(machines, "ratio").chart()
+benchmark.by_machine(machines, "ratio", title="The time of packed, as a multiple of the time of padded").chart()
 
 # %% [markdown]
 # Both axes are logarithmic. On the line at 1, packed and padded take the same time. Point at a mark to read its number.
 #
-# On this CPU, packing is nearly free in setup A. In B it costs something in the forward pass, and in training it takes many
-# times as long, although it computes only half as much. This is what the user saw.
+# On the CPU of this recording, packing costs little in setup A. In B it costs more in the forward pass, and a training step
+# takes many times as long, although it computes only half as much. The user saw the same effect.
 
 # %% tags=["claims"]
 cpu = benchmark.recorded("benchmark_cpu.json")  # what the text says of times, it says of this one
 last = cpu.steps("B")[-1]
 assert cpu.ratio("packed", "padded", "B", last).value > 10
-assert cpu.ratio("packed", "padded", "B", last, "forward").value < 3
-assert 0.7 < cpu.ratio("packed", "padded", "A", last).value < 1.4
+forward, in_a = (cpu.ratio("packed", "padded", setup, last, "forward").value for setup in ("B", "A"))
+assert in_a < forward < 3
+assert 0.8 < cpu.ratio("packed", "padded", "A", last).value < 1.2
 assert not any(found.left_out for found in machines.values())
 
 # %% [markdown]
 # ## How fast does it grow?
 #
-# A ratio says how two methods compare at one length. To see what happens with longer sequences, look at the growth of each.
+# A ratio compares two methods at one length. What happens if the sequences become longer?
 
 # %%
 ask("twice the length")
@@ -88,19 +89,19 @@ benchmark.by_machine(machines, "time").chart()
 
 # %% [markdown]
 # The thin lines show two kinds of growth: with slope 1, twice the length takes twice the time, and with slope 2, it takes
-# four times as long. On this CPU, padded training follows slope 1. Packed training in B follows slope 2, so the longer the
-# sequences, the worse it becomes. [Notebook 09](09_why_training_is_slow.ipynb) counts why.
+# four times as long. On this CPU, padded training follows slope 1 closely. Packed training in B is close to slope 2, so
+# packing becomes worse as the sequences become longer. [Notebook 09](09_why_training_is_slow.ipynb) counts why.
 #
 # ## Memory
 #
-# Packing also changes how much memory a step needs at its peak:
+# Packing also changes the *peak memory* of a step, which is the most that it needs at any time:
 
 # %%
 benchmark.by_machine(machines, "memory").chart()
 
 # %% [markdown]
-# On this CPU, packed training in B needs far less memory than padded training, because it keeps no padding for the backward
-# pass, and the packed LSTM keeps less for each cell. So a batch that is too large when padded may fit when packed.
+# On this CPU, packed training in B needs far less memory than padded training, because no padding is kept for the backward
+# pass, and because the packed LSTM keeps less for each cell. So a batch that is too large when padded may fit when packed.
 
 # %% tags=["claims"]
 short, long = (cpu.at("B", steps)["training"] for steps in (128, 512))  # four times the length
@@ -112,33 +113,34 @@ assert long.memory["packed"] < 0.6 * long.memory["padded"]
 # %% [markdown]
 # ## A fair clock
 #
-# The script from the forum is careful: it warms up, and it waits for the GPU. Its plots can still mislead. It takes **one
-# mean** over a block of calls, so a single pause moves the result, and no spread is shown. It warms up the *forward* pass
-# only. And it measures one curve after the other.
+# The script from the forum is careful: it *warms up* (it runs the model a few times before the clock starts), and it waits
+# for the GPU. Its plots can still mislead. It takes **one mean** over a block of calls, so a single pause moves the result,
+# and no spread is shown. It warms up the *forward* pass only. And it measures one curve after the other.
 
 # %%
 ask("one curve after the other")
 
 # %% [markdown]
 # In packviz, the methods take turns: in every round, each is called once, in random order. A ratio is computed *within* a
-# round, between two calls that have met the same conditions, and you see the median of these ratios with a *confidence
-# interval*. It says how far off the median of so few rounds may be, and more rounds make it narrower. If the interval of
-# a ratio contains 1, the rounds cannot tell which of the two is faster, and the tables show a `?`.
+# round, between two calls that have met the same conditions, and you see the median of these ratios. Bands and whiskers
+# show *quartiles*: half of the rounds lie between them. A *confidence interval* says how far off the median itself may be,
+# and it becomes narrower with more rounds. If the interval of a ratio contains 1, the rounds cannot tell which of the two
+# is faster, and the tables show a `?`.
 #
-# Before anything is timed, the results are compared, because a fast wrong answer is worth nothing. Every picture says what
-# it was measured on. Look at the *load*: one busy thread counts as 1. If it exceeds the number of cores, the machine was
-# busy, and the times mean little.
+# Before anything is timed, the results are compared, because a fast wrong answer is worth nothing. Every picture says on
+# what it was measured, and gives the *load*, the average number of busy threads. If it exceeds the number of cores, other
+# programs were running, and the times mean little.
 #
 # ## Your machine
 #
-# Choose some options and press **Start**. *Quick* takes seconds. *Full* takes many minutes on a CPU, and tells you how many.
-# Dashed lines are a recorded run, whose times are shown only if its batch is as large as yours.
+# Choose some options and press **Start**. *Quick* takes seconds. *Full* takes many minutes on a CPU, and the panel says how
+# many. Dashed lines are recorded, and recorded times are shown only if their batch is as large as yours.
 
 # %% tags=["parameters"]
 device = "cpu"
 quick = True
 setups = "A and B"
-batch_size = None  # None: as quick or full has it; so with the next three
+batch_size = None  # None: the value of quick or full; the same holds for the next three
 shortest = None
 longest = None
 step = None
@@ -163,18 +165,18 @@ assert not yours.left_out
 
 # %% [markdown]
 # With few and short sequences, the effect is small. Try *full*, or run the benchmark in a terminal, where it shows the time
-# that is left, and resumes where you stopped it:
+# that is left, and resumes if you have stopped it:
 #
 # ```
 # packviz bench --device cpu --setup A B --out mine.json
 # packviz bench plot mine.json notebooks/recorded/benchmark_cpu.json --out compared.html
 # ```
 #
-# If you save yours as `notebooks/recorded/benchmark_NAME.json`, it is drawn in the pictures above as well.
+# If you save your results as `notebooks/recorded/benchmark_NAME.json`, the pictures above show them as well.
 #
 # ## What people get wrong
 #
-# - **"Packing is slow."** For this model on this CPU, it is slow in *training*, if the lengths differ. Other models differ:
+# - **"Packing is slow."** For this model on this CPU, it is slow in *training*, if the lengths differ. For other models,
 #   see [notebook 11](11_should_you_pack.ipynb).
 # - **"I measure with `time.time()` on a GPU."** A call returns before the GPU has finished. Wait for it with
 #   `torch.cuda.synchronize()`, or use CUDA events.
@@ -184,8 +186,8 @@ assert not yours.left_out
 # ## Exercise
 #
 # `a` and `b` are functions, and `clock()` returns the time in seconds. How many times as long as `a` does `b` take? Your
-# answer is tried on four simulated machines: a quiet one, a cold one, one that gets tired, and a busy one. Start with one
-# call of each, and the check tells you which machine misleads you.
+# answer is tried on four simulated machines: a quiet one, one whose first calls are slow, one that becomes slower and
+# slower, and a busy one. Start with one call of each, and the check tells you which machine misleads you.
 
 
 # %% tags=["exercise"]

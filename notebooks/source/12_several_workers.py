@@ -13,10 +13,10 @@
 #
 # ## Batches of similar lengths
 #
-# Let us first form the batches. A batch is as wide as its longest sequence, so there is less padding if sequences of
-# similar lengths share a batch. This is called *bucketing*. If you sort all the data, the batches are the same in every
-# epoch. The usual compromise is a *window*: shuffle the data, sort a few batches' worth of it at a time, cut it into
-# batches, and shuffle these. Here are the 512 sentences of notebook 01, in batches of 32:
+# Before a batch can be shared, it has to be formed. A batch is as wide as its longest sequence, so there is less padding if
+# sequences of similar lengths share a batch. But if you sort all the data, the batches are the same in every epoch. The
+# usual compromise is *bucketing*: shuffle the data, sort a few batches' worth of it at a time (a *window*), cut it into
+# batches, and shuffle these. We take the 512 sentences of notebook 01, in batches of 32.
 
 # %%
 import torch
@@ -48,15 +48,16 @@ for epoch in (1, 2):
 
 # %% tags=["claims"]
 padding = {order: sum(layout.n_padding for layout in some) for order, some in layouts.items()}
-assert padding["sorted"] < padding["bucketed"] < padding["shuffled"]
+share = {order: padding[order] / sum(layout.n_cells for layout in some) for order, some in layouts.items()}
+assert {order: round(100 * part) for order, part in share.items()} == {"shuffled": 64, "bucketed": 35, "sorted": 14}
 first, second = list(sampler), list(sampler)
 assert sorted(i for batch in first for i in batch) == list(range(len(lengths)))
 assert first != second
 
 # %% [markdown]
 # In the panel, choose *bucketed* and increase *window*. From which window on does it hardly help any more? Then increase
-# *workers*, who share each batch. The work of a worker is the number of its real tokens, and the step takes as long as
-# the one with the most work.
+# *workers*. A *worker* is a process that computes a share of each batch. Here its work is counted in *tokens*, the real cells
+# of its share, and the others wait for the worker that has the most.
 
 # %%
 from packviz.explorers import BatchingExplorer
@@ -76,9 +77,9 @@ assert shares[-1][0] == explorer.load.padding  # a window over all batches sorts
 # %% [markdown]
 # ## Who gets which sequences?
 #
-# A *worker* is a process that computes a share of each batch, often on a GPU of its own. In torch,
-# `DistributedDataParallel` (DDP) gives each worker a copy of the model and averages their gradients. Suppose that two
-# workers share 64 sequences that are sorted by length, longest first. There are several ways to divide them:
+# Often each worker has a GPU of its own. In torch, `DistributedDataParallel` (DDP) gives each worker a copy of the model, and
+# averages their gradients. Suppose that two workers share a *ragged* batch, whose sequences differ in length: 64
+# sequences, sorted, longest first. There are several ways to divide them:
 #
 # - **contiguous**: worker 0 gets the longer half,
 # - **strided**: they take turns, 0 1 0 1 …,
@@ -90,8 +91,9 @@ assert shares[-1][0] == explorer.load.padding  # a window over all batches sorts
 ask("mean of means")
 
 # %% [markdown]
-# To see how large the mistake is, two processes train a GRU for one step, and we compare their averaged gradient with
-# that of a single process.
+# To see how large the mistake is, two processes train a GRU for one step, and we compare their averaged gradient with the
+# gradient of a single process that has the whole batch. The *error* is the norm of the difference, as a multiple of the norm
+# of the right gradient.
 
 # %%
 from packviz.studies import workers
@@ -102,16 +104,16 @@ found.chart()
 
 # %% [markdown]
 # If each worker takes the mean over its own tokens (*mean of means*), the gradient is wrong. The error is large if their
-# shares are unequal and small if they are nearly equal, but it disappears only with a *token-weighted* loss. For this
-# loss, all workers need the total number of tokens:
+# shares are unequal and small if these are nearly equal, but it disappears only with a *token-weighted* loss, in which
+# every token counts the same. For this loss, all workers need the total number of tokens:
 #
 # ```python
 # total = torch.tensor(my_tokens, device=device)
 # torch.distributed.all_reduce(total)  # adds up over all workers
 # ```
 #
-# Then every token must count the same. Remember that DDP divides the sum of the gradients by the number of workers,
-# `torch.distributed.get_world_size()`. Writing this loss is the exercise below.
+# Remember that DDP divides the sum of the gradients by the number of workers, `torch.distributed.get_world_size()`. To write
+# this loss is the exercise below.
 
 # %% tags=["claims"]
 for strategy in ("contiguous", "strided", "snake"):
@@ -121,14 +123,14 @@ assert found.errors["snake"]["mean of means"] > 1e-4
 assert found.tokens("contiguous") == [2136, 641]  # as in the question
 
 # %% [markdown]
-# ## What does it do to the time?
+# ## How long does a step take?
 
 # %% tags=["live-timing", "nbval-ignore-output"]
 print(found.times())
 
 # %% [markdown]
-# With the contiguous division, one worker has most of the tokens, and the other waits for it. With the other two, both
-# have about the same number of tokens. However, both now have a long sequence, so both go through all the time steps.
+# If the batch is divided contiguously, one worker has most of the tokens, and the other waits for it. With turns, both have
+# about the same number of tokens. However, both now have a long sequence, so both go through all the time steps.
 #
 # The same comparison runs under torchrun, PyTorch's launcher. On one machine with 8 GPUs, with your own lengths:
 #
@@ -173,7 +175,7 @@ checks.worker_loss(my_loss)
 # ## You can now
 #
 # - form batches of similar lengths with `pv.BucketSampler`,
-# - share a batch: by turns rather than in two halves,
+# - share a batch in turns rather than in two halves, so that no worker waits long,
 # - weight the loss by tokens: `losses.sum() * workers / total_tokens`.
 #
 # Next: [13 Static graphs](13_static_graphs.ipynb). Back: [11 Should you pack?](11_should_you_pack.ipynb) · [00 Start

@@ -8,13 +8,13 @@
 # - say what `cu_seqlens` is, and which layers need it,
 # - mask padding in attention, whatever a function means by True,
 # - put several documents into one row without letting them mix,
-# - say when one row is more work than padding.
+# - compare the work of padding with that of one long row.
 #
 # Time: 20 minutes. You do not need any other page first.
 #
 # ## Ten rows, two orders
 #
-# Suppose that three documents have 5, 3 and 2 tokens. As a padded batch they fill 15 cells, of which 5 are padding.
+# Three documents have 5, 3 and 2 tokens. As a padded batch they fill 15 cells, of which 5 are padding.
 # Without padding they are ten rows, and there are two useful orders for them:
 #
 # - **Flat rows** hold one document after another: a0 a1 a2 a3 a4, b0 … This is what attention wants, because each token
@@ -44,7 +44,7 @@ print("cu_seqlens:", cu_seqlens.tolist())
 pv.show(lengths, flat=True)
 
 # %% [markdown]
-# Flat rows are divided into documents, and packed rows into time steps. So packing transposes a ragged batch.
+# Flat rows are divided into documents, packed rows into time steps. So packing transposes the batch.
 
 # %% tags=["claims"]
 layout = pv.Layout(lengths)
@@ -56,8 +56,7 @@ assert pv.Layout.from_offsets(cu_seqlens) == layout
 # %% [markdown]
 # ## Which layers need the borders?
 #
-# Let us apply some layers to the ten flat rows as if they were a single document, and compare each row with what its
-# document gives alone.
+# Suppose that a layer reads the ten flat rows as if they were a single document.
 
 # %%
 ask("who wants which order")
@@ -77,13 +76,13 @@ errors = {"alone": torch.zeros(10)}
 for name, layer in layers.items():
     alone = torch.cat([layer(document) for document in documents])
     errors[f"{name}, on flat rows"] = (layer(flat) - alone).abs().amax(1)
-pv.draw.Strips(errors, "A Linear layer needs no borders; layers that look along the rows read other documents", rows)
+pv.draw.Strips(errors, "How far each row is from what its document gives alone", rows)
 
 # %% [markdown]
 # You can apply Linear layers, LayerNorm, embeddings and a loss to flat rows as they are, because they treat each row
 # alone. Attention and convolutions look along the rows, so they must know the borders. An RNN carries its state over a
-# border, and needs a kernel that stops there, or the packed order. (Some kernels for linear attention and state-space
-# models take `cu_seqlens` and do stop.)
+# border, so torch's RNNs need the packed order. (For linear attention and state-space models, there are *kernels*, computing
+# routines, that take `cu_seqlens` and stop at a border.)
 
 # %% tags=["claims"]
 wrong = {name.split(",")[0]: (error > 1e-5).nonzero().flatten().tolist() for name, error in errors.items()}
@@ -102,8 +101,8 @@ assert torch.allclose(pv.run(rnn, pad_sequence(documents), lengths)[0], alone, a
 # ## Padding in attention
 #
 # In attention, each token (the *query*) has a *score* with every token (the *keys*). A softmax turns its scores into
-# weights, which add up to 100 %. Padded keys get some of this weight unless they are masked. If all scores are equal,
-# padding gets 40 % of the weight in b, and 60 % in c.
+# weights, which add up to 100 %. Padded keys get some of this weight unless a *mask* leaves them out. If all scores are
+# equal, padding gets 40 % of the weight in b, and 60 % in c.
 
 # %%
 ask("a mask of numbers")
@@ -114,11 +113,12 @@ q = k = torch.zeros(3, 5, 4)  # all scores are equal
 attention = torch.nn.MultiheadAttention(4, 1, batch_first=True)
 masks = {"no mask": None, "1 at padding, a number": (~real).float(), "True at padding": ~real}
 weights = {name: attention(q, k, k, key_padding_mask=mask)[1][2] for name, mask in masks.items()}  # those of c
-pv.draw.Attention(2, weights, "Document c: a mask of numbers is added to the scores, and attracts weight to padding")
+pv.draw.Attention(2, weights, "The weights of document c, in percent, with three masks")
 
 # %% [markdown]
-# A mask of True and False has two meanings, depending on the function. To find out, pass `real` as the mask and change
-# the padding. If the outputs at real tokens change, they have read the padding, so True means *leave out*.
+# A mask of numbers is added to the scores. A mask of True and False has two meanings, depending on the function. To find out
+# which, pass `real` as the mask and change the padding. If the outputs at real tokens change, they have read the padding,
+# so True means *leave out*.
 
 # %%
 x = pad_sequence(documents, batch_first=True)
@@ -150,13 +150,13 @@ causal = [F.scaled_dot_product_attention(some, some, some, is_causal=True)[real]
 assert torch.equal(*causal)
 
 # %% [markdown]
-# In Hugging Face's `attention_mask`, 1 means *take part*. In a *causal* model, a token reads what comes before it only,
-# so padding at the end needs no mask there, and padding at the start does.
+# In Hugging Face's `attention_mask`, 1 means *take part*. In a *causal* model, a token reads only itself and what comes
+# before it, so padding at the end needs no mask there, and padding at the start does.
 #
 # ## Three documents in one row
 #
-# To save the padding, you can put several documents into one row. (This is called *packing*, too.) Then a causal model
-# reads what comes before, which includes other documents, unless a mask keeps the documents apart:
+# To save the padding, you can put several documents into one row. (This is called *packing*, too.) But what comes before a
+# token in this row includes other documents, so a causal model reads them, unless a mask keeps the documents apart:
 
 # %%
 ids = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])  # *document ids*: which document each row belongs to
@@ -175,10 +175,10 @@ for name, mask in {"causal": causal, "causal & own": causal & own}.items():
     print(f"{name:13} differs from each document alone by", *(f"{part.max():.2f}" for part in differences))
 
 # %% [markdown]
-# An *end of text* token between two documents does not keep them apart. It is one more token to look at.
+# An *end of text* token between two documents does not keep them apart. It is one more token to read.
 #
-# **Positions.** If positions are learned and added to the tokens, they must restart in every document. Rotary positions
-# (RoPE) enter only as differences, so with this mask they may run on, up to rounding.
+# **Positions.** If each token is added to an embedding of its position, the positions must restart in every document. Rotary
+# positions (RoPE) enter only as differences, so with this mask they may run on, up to rounding.
 #
 # **Labels.** Each token predicts the next one. The last token of a document has no next one, so it must get no label.
 # Otherwise it learns to predict the first token of another document:
@@ -236,13 +236,13 @@ pv.draw.Scores([5, 3, 2])
 
 # %% [markdown]
 # B padded rows of T tokens take B · T² scores, and one row of N tokens takes N². So one row is less work only if
-# N < T · √B. Here N is 10, and 5 · √3 is 8.7.
+# N < T · √B. Here N is 10, and 5 · √3 is 8.7, so the row is more work.
 #
-# The reason is that a mask which is passed as a tensor only *hides* scores. They are computed all the same, also above the
-# diagonal of a causal mask. What saves the work is a kernel that knows the structure: `is_causal=True` skips the future,
-# FlashAttention and torch's [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html) take flat rows
-# with `cu_seqlens` on a GPU, and FlexAttention, once compiled, skips blocks that its mask leaves empty. FlexAttention
-# runs on a CPU as well, and gives what each document gives alone:
+# A mask does not change this if you pass it as a tensor, because it only *hides* scores, which are computed all the same.
+# What saves work is a kernel that knows the structure: `is_causal=True` lets it skip the future, FlashAttention and torch's
+# [`varlen_attn`](https://docs.pytorch.org/docs/main/nn.attention.varlen.html) take flat rows with `cu_seqlens` on a GPU,
+# and FlexAttention, once compiled, skips blocks that its mask leaves empty. It runs on a CPU, too, and gives what each
+# document gives alone:
 
 # %%
 import warnings
@@ -283,14 +283,15 @@ assert torch.allclose(flex_attention(rows, rows, rows, block_mask=blocks), by_do
 # %% [markdown]
 # ## Rows of a fixed size
 #
-# In practice, each row has room for a fixed number of tokens and is filled with several documents. Move the sliders, and
-# try another *strategy*. Then choose *sentences* as lengths, which takes the 512 sentences of notebook 01, and make the
-# rows larger: there is less padding, but more scores of other documents.
+# In practice, each row has room for a fixed number of tokens and is filled with several documents. *First-fit* puts each
+# document into the first row with room for it, and *first-fit decreasing* takes long documents first. Move the sliders,
+# and try other strategies. Then choose *sentences* as lengths (the 512 sentences of notebook 01), and make the rows
+# larger: there is less padding, but there are more scores of other documents.
 
 # %%
 from packviz.explorers import RowExplorer
 
-explorer = RowExplorer([3, 7, 4, 5, 4], row_size=8, strategy="next-fit")
+explorer = RowExplorer([3, 7, 4, 5, 4], row_size=8, strategy="first-fit")
 explorer
 
 # %% tags=["claims"]
@@ -299,7 +300,7 @@ assert len(pv.draw.Scores(sizes, 64, "first-fit decreasing").rows) == 102
 assert pv.draw.Scores(sizes, 64, "cut where the row ends").cut == 93
 cross_document = [pv.draw.Scores(sizes, row_size).cross_document for row_size in (64, 128, 256, 512)]
 assert cross_document == sorted(cross_document)
-assert len(explorer.shown.rows) == 5
+assert [len(row) for row in explorer.shown.rows] == [2, 1, 1, 1]
 
 # %% [markdown]
 # ## What people get wrong
@@ -311,17 +312,18 @@ assert len(explorer.shown.rows) == 5
 # - **A label at the last token** of a document, so that it
 #   [predicts another document](https://github.com/pytorch/torchtitan/pull/4075).
 # - **A mask the wrong way round**, [even in a book](https://github.com/rasbt/LLMs-from-scratch/issues/1061).
-# - **A mask of numbers**, which is added to the scores.
 #
-# Two more, tried out. `museum.exhibit` prints what torch says, why it happens, and what to do.
+# Two more follow. `museum.exhibit` prints what torch says, why it happens, and what to do.
 #
 # ### 1. cu_seqlens without its 0
+#
+# torch's *jagged* tensors are flat rows with borders.
 
 # %%
 from packviz.check import museum
 
-with museum.exhibit("cu_seqlens without its 0") as tried:
-    nested = tried(torch.nested.nested_tensor_from_jagged, flat, torch.tensor([5, 8, 10]))
+with museum.exhibit("cu_seqlens without its 0") as attempt:
+    nested = attempt(torch.nested.nested_tensor_from_jagged, flat, torch.tensor([5, 8, 10]))
 
 # %% tags=["claims"]
 assert nested.offsets().diff().tolist() == [3, 2]  # the first document is gone
@@ -335,8 +337,8 @@ def borders(positions):
     return [*(positions == 0).nonzero().flatten().tolist(), len(positions)]
 
 
-with museum.exhibit("Borders lost on the way") as tried:
-    tried(borders, torch.arange(10))  # read from positions that run on
+with museum.exhibit("Borders lost on the way") as attempt:
+    attempt(borders, torch.arange(10))  # read from positions that run on
 
 # %% tags=["claims"]
 assert borders(torch.arange(10)) == [0, 10]
@@ -363,7 +365,7 @@ checks.document_ids(my_document_ids)
 # - say what `cu_seqlens` is: where each document begins in flat rows,
 # - mask padding in attention, and find out what a function means by True,
 # - keep documents apart in one row: a mask, positions that restart, and no label at the last token,
-# - say when one row is more work than padding: if N > T · √B.
+# - compare the work of padding with that of one long row: the row is more work if N > T · √B.
 #
 # Next: [15 Error museum](15_error_museum.ipynb). Back: [13 Static graphs](13_static_graphs.ipynb) · [00 Start
 # here](00_start_here.ipynb)

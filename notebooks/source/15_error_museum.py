@@ -306,7 +306,9 @@ with museum.exhibit("Lengths beyond T") as attempt:
     attempt(pad_packed_sequence, packed)
 
 there = torch.nn.functional.pad(x.T, (0, 2))
-pv.draw.Aligned.of(make(lengths), lengths, title="what the lengths promise; framed: not in x", batch_first=True, like=there)
+pv.draw.Aligned.of(
+    make(lengths), lengths, title="what the lengths promise; framed: not in x", batch_first=True, like=there
+)
 
 # %% tags=["claims"]
 assert (sum(packed.batch_sizes), len(packed.data)) == (7, 5)
@@ -445,7 +447,7 @@ with museum.exhibit("A layer that wants a tensor") as attempt:
 # %% tags=["claims"]
 packed = packed._replace(data=torch.relu(packed.data - 22))
 output, lengths = pad_packed_sequence(packed, batch_first=True)
-assert lengths.tolist() == [2, 5, 3]  # in your order; PackedSequence(…) would lose it: exhibit 8
+assert lengths.tolist() == [2, 5, 3]  # in your order; PackedSequence(…) would lose it: exhibit 7
 assert torch.equal(output, torch.relu(make([2, 5, 3]) - 22))
 
 # %% [markdown]
@@ -628,7 +630,7 @@ assert different.pad.nodes > 5 * equal.pad.nodes
 # %% [markdown]
 # ## What people get wrong
 #
-# - **"There is no error, so it is right."** Exhibits 1 to 10 give wrong results without an error. Draw one batch with
+# - **"There is no error, so it is right."** Exhibits 1 to 9 give wrong results without an error. Draw one batch with
 #   `pv.show` before you train.
 # - **"`pv.diagnose` finds nothing, so nothing is wrong."** It can judge only what the data show, and says what they do not
 #   show. Give it the batch as it was padded, before any layer that changes the padding.

@@ -210,7 +210,8 @@ class Sheet:
         """Writes lines of words below each other from `y` on, keeps their indentation, and returns the y below."""
         for line in lines:
             words = line.lstrip(" ")
-            self.text(x + CHAR * size / 12 * (len(line) - len(words)), y + size, words, size=size, ink=ink)
+            columns = words.replace("  ", "\xa0\xa0")  # a browser draws several blanks as one
+            self.text(x + CHAR * size / 12 * (len(line) - len(words)), y + size, columns, size=size, ink=ink)
             y += size + 5
         return y
 

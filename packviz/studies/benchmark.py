@@ -231,6 +231,7 @@ def beside(
     planned: Sequence[int] = (),
     notes: Sequence[str] = (),
     what: Sequence[str] = tuple(QUANTITIES),
+    title: str = "",
 ) -> Sweep:
     """Returns plots of several results: a row for each quantity, a column for each setup, all axes logarithmic.
 
@@ -242,13 +243,15 @@ def beside(
         planned: sizes to mark on the axes.
         notes: lines to place below.
         what: some of `QUANTITIES`.
+        title: the title. Defaults to the finding of the first result.
     """
     there = {name: result for name, result in results.items() if result}
     drawn = setups or [setup for setup in SETUPS if any(setup in result.setups for result in there.values())]
     rows = [[_plot(results, quantity, setup, planned) for setup in drawn] for quantity in what]
     name, first = next(iter(there.items()), ("", None))
     only = setups[0] if len(setups) == 1 else ""
-    title = first.finding(what[0], only) if first and first.points else "The network in the forum"
+    if not title:
+        title = first.finding(what[0], only) if first and first.points else "The network in the forum"
     sources, below = _sources(results)
     below = [*notes, *below]
     texts = {name: one.to_text(what, setups) if len(what) == 1 else f"{one}" for name, one in there.items()}
@@ -258,20 +261,21 @@ def beside(
     return Sweep(f"{title} ({name})" if len(there) > 1 else title, rows, sources, [*below, key], text)
 
 
-def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "") -> Sweep:
+def by_machine(found: Mapping[str, Benchmark], quantity: str, setup: str = "", title: str = "") -> Sweep:
     """Returns plots of a quantity on every machine, on the same axes.
 
     Args:
         found: results by name of the machine.
         quantity: one of `QUANTITIES`.
         setup: the only setup to draw. Defaults to all that were measured.
+        title: the title. Defaults to the finding of the first machine.
 
     Raises:
         ValueError: there is no such quantity.
     """
     one_of("quantity", quantity, QUANTITIES)
     found = {name if len(found) > 1 else "": result for name, result in found.items()}
-    return beside(found, [setup] if setup else [], what=[quantity])
+    return beside(found, [setup] if setup else [], what=[quantity], title=title)
 
 
 def _comparable(results: Mapping[str, Benchmark | None], quantity: str) -> dict[str, Benchmark]:

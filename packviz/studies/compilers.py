@@ -49,9 +49,9 @@ class _Cell:
     compiled: int | None = None
 
     def __str__(self) -> str:
-        mark = {RIGHT: "✓", WRONG: "✗"}.get(self.outcome, "–")  # only silent mistakes get a strong mark
+        mark = {RIGHT: "✓ ", WRONG: "✗ "}.get(self.outcome, "")  # only silent mistakes get a strong mark
         compiled = "" if self.compiled is None else f", {self.compiled} of {AROUND}"
-        return f"{mark} {self.outcome}{compiled}"
+        return f"{mark}{self.outcome}{compiled}"
 
 
 @dataclass(frozen=True)

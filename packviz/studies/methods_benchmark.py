@@ -109,6 +109,7 @@ class MethodsPoint:
 
 
 _MODES = ("LSTM", "GRU", "RNN")
+_MEANINGS = "Whiskers: quartiles. Clearly: the confidence interval of the ratio leaves out 1."
 _GROUPS, _TINY = (*_MODES, "two directions", "tiny"), 256  # the groups of the chart; the most cells of a tiny batch
 _KINDS = ("evenly", "uniform", "log-normal", "nearly equal", "sentences", "equal")
 _WIDTHS = {"log-normal": 96, "sentences": 32}  # the longest of 64 such lengths; all others reach 128
@@ -200,8 +201,8 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
         rows = [row for name, some in groupby(order, _group) for row in (f"{name}:", *(p.name for p in some))]
         slower = [point for point in order if ratios[point].is_clear and ratios[point].value > 1]
         faster = [point for point in order if ratios[point].is_clear and ratios[point].value < 1]
-        title = f"Training: auto is faster than torch padded at {len(faster)} of {len(order)} points"
-        below = [f"Measured on {self.caption}."]
+        title = f"Training: auto is clearly faster than torch padded at {len(faster)} of {len(order)} points"
+        below = [f"Measured on {self.caption}.", _MEANINGS]
         words = [f"{title}, slower at {len(slower)}; {PASSES['training']}", *self._lines(order), "", *below]
         x = "times as long as torch padded (dashed: 1)"
         drawn = axes(title, "\n".join(words), x=x, rows=rows, tall=22 * len(rows), on_top=True, below=below)
@@ -213,11 +214,14 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
         marks = [(name, name, order, mark) for name, mark in _MARKS.items()]
         # `auto` is drawn last, around the method that it has chosen.
         marks.append((AUTO, AUTO, fast, ring(palette.METHODS["run"], "circle-open")))
-        marks.append((f"{AUTO}, slower", AUTO, slower, ring(palette.LIGHT.wrong, "square-open")))
+        marks.append((f"{AUTO}, clearly slower", AUTO, slower, ring(palette.LIGHT.wrong, "square-open")))
         for key, name, points, mark in marks:
-            there = {point.name: value for point in points if (value := self._multiple(point, name, PADDED))}
-            if there:
-                drawn.points([*there.values()], [*there], key, marker=mark)
+            there = {p.name: timings[p].ratio(name, PADDED) for p in points if name in timings[p].seconds}
+            spread = [(_digits(one.high - one.value), _digits(one.value - one.low)) for one in there.values()]
+            if spread:
+                up, down = zip(*spread, strict=True)
+                whiskers = {"symmetric": False, "array": up, "arrayminus": down, "thickness": 1, "width": 0}
+                drawn.points([one.value for one in there.values()], [*there], key, marker=mark, error_x=whiskers)
         figure = drawn.figure
         figure.add_vline(x=1, line={"width": 1, "dash": "dash", "color": palette.LIGHT.muted}, layer="below")
         ticks = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
@@ -233,6 +237,11 @@ class MethodsBenchmark(Results[MethodsPoint, Mapping[str, Timing]]):
                 every = {method: self._multiple(point, method, PADDED) for method in (PACKED, *METHODS)}
                 ratios = (f"{method} {ratio:.2g}" if ratio else f"{method} –" for method, ratio in every.items())
                 yield f"{point.name}: {', '.join(ratios)}; best: {self.best(point)}"
+
+
+def _digits(value: float) -> float:
+    """Returns a number with three digits."""
+    return float(f"{value:.3g}")
 
 
 def _group(point: MethodsPoint) -> str:

@@ -234,9 +234,9 @@ def _where(cases: Sequence[Case], name: str, below: Sequence[str]) -> Chart:
         for training in (False, True)
         for count in steps
     }
-    packed = [sum(case.faster == PACKED for case in cases if case.training == side) for side in (False, True)]
-    of = len(cases) // 2
-    title = f"{name}: packing is faster forward at {packed[0]} of {of} batches, in training at {packed[1]}"
+    passes = [[case.faster for case in cases if case.training == side] for side in (False, True)]
+    forward, training = (f"{some.count(PACKED)} of {len(some)}" for some in passes)
+    title = f"{name}: packing is faster forward at {forward} batches, in training at {training}"
     lines, marks = [title], []
     for i, (panel, some) in enumerate(panels.items()):
         for winner, (label, marker) in _WINNERS.items():

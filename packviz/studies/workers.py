@@ -90,7 +90,7 @@ class Workers(HasText):
     def to_text(self) -> str:
         """Returns a table of tokens, steps and gradient errors, which do not depend on the machine."""
         title = f"{self.layout.batch_size} sequences, {self.layout.n_valid:,} tokens, workers: {len(self.timings)}"
-        rows = [["split", "tokens", "steps", *(f"gradient error, {loss}" for loss in LOSSES)]]
+        rows = [["split", "tokens", "steps", *(f"error, {loss}" for loss in LOSSES)]]
         for strategy, errors in self.errors.items():
             counts = (" / ".join(map(str, some(strategy))) for some in (self.tokens, self.steps))
             shown = (f"{errors[loss]:.2g}" if errors[loss] >= 1e-6 else "< 1e-06" for loss in LOSSES)

@@ -1,4 +1,4 @@
-"""One JupyterLab and one Chromium for all browser tests of a session, or of each of its workers."""
+"""Provides one JupyterLab and one Chromium for all browser tests of a worker."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser.chromium import find_chromium, how_to_get_it
 from browser.lab import Lab
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def notebooks_folder() -> Path:
-    """Where the notebooks are: a variable points the same tests at others."""
+    """Returns the folder of the notebooks, which an environment variable can change."""
     return Path(os.environ.get("PACKVIZ_BROWSER_NOTEBOOKS", ROOT / "notebooks")).resolve()
 
 
@@ -32,10 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def lab() -> Iterator[Lab]:
-    """JupyterLab on a copy of the notebooks, and a browser."""
-    if find_chromium() is None:
-        in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
-        (pytest.fail if in_ci else pytest.skip)(how_to_get_it())
+def lab(chromium: str) -> Iterator[Lab]:
+    """Starts JupyterLab on a copy of the notebooks, and a browser."""
     with Lab(notebooks_folder()) as running:
         yield running

@@ -1,4 +1,4 @@
-"""Every notebook in a real JupyterLab: run, looked at in light or dark, and every control moved."""
+"""Runs every notebook in a real JupyterLab, in light or dark, and moves every control."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ import pytest
 from browser.lab import Lab, Notebook
 from browser_checks import SCREENSHOTS, Walk, barriers, faint_texts, unanswering_quiz, unreached_by_tab
 
+FULL = os.environ.get("HYPOTHESIS_PROFILE") == "full"
+
 
 def legible(notebook: Notebook, theme: str) -> list[str]:
-    """What is faint in a theme, or bars someone otherwise; pictures of all cells are stored for our eyes."""
+    """Lists what is faint in a theme or a barrier otherwise; saves screenshots if there is any, or in full."""
     notebook.set_theme(dark=theme == "dark")
     try:
-        assert notebook.screenshots(SCREENSHOTS, f"{Path(notebook.name).stem}-{theme}")
         faint = [text for i in range(len(notebook.call("cells"))) for text in faint_texts(notebook, i)]
-        return faint + barriers(notebook)
+        if (found := faint + barriers(notebook)) or FULL:
+            notebook.screenshots(SCREENSHOTS, f"{Path(notebook.name).stem}-{theme}")
+        return found
     finally:
         notebook.set_theme(dark=False)
 
@@ -36,9 +39,9 @@ def not_answering(notebook: Notebook) -> list[str]:
 
 
 def themes(name: str) -> list[str]:
-    """The themes to look at a notebook in: one, by its name; in the full profile both."""
+    """Returns the themes in which to look at a notebook: one, by its name, or both in the full profile."""
     both = ["light", "dark"]
-    return both if os.environ.get("HYPOTHESIS_PROFILE") == "full" else [both[sum(name.encode()) % 2]]
+    return both if FULL else [both[sum(name.encode()) % 2]]
 
 
 CHECKS: dict[str, Callable[[Notebook], Iterable[object]]] = {
@@ -53,14 +56,14 @@ CHECKS: dict[str, Callable[[Notebook], Iterable[object]]] = {
 
 
 def refuse(complaints: Iterable[object]) -> None:
-    """Fail with all complaints, one per line."""
+    """Fails with all complaints, one per line."""
     text = "\n".join(map(str, complaints))
     if text:
         pytest.fail(text, pytrace=False)
 
 
 def test_a_notebook_as_its_reader_meets_it(lab: Lab, notebook_name: str, subtests: pytest.Subtests) -> None:
-    """One test for all that is checked, because opening and running a notebook is most of the work."""
+    """This is one test for all checks, because opening and running a notebook is most of the work."""
     with lab.open(notebook_name) as notebook:
         notebook.run_all()
         for what, check in CHECKS.items():

@@ -1,9 +1,7 @@
-"""Shared by the notebook tests: the tool, and a table of what each notebook takes."""
-
-import os
+"""Provides the tool to the notebook tests, and starts the longest of them first."""
 
 import pytest
-from nbhelp import RAN, Tool, call_tool
+from nbhelp import Tool, call_tool
 
 
 @pytest.fixture(scope="session")
@@ -11,26 +9,6 @@ def tool() -> Tool:
     return call_tool
 
 
-@pytest.fixture(scope="session")
-def chromium() -> None:
-    """Skips where no browser draws charts; in CI that is a failure."""
-    from browser.chromium import find_chromium, how_to_get_it  # in tools/, which nbhelp put on the path
-
-    if find_chromium() is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(how_to_get_it())
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The run of all notebooks first: it takes longer than all the others, which another worker does meanwhile."""
+    """Puts the run of all notebooks first: it takes longer than the others, which another worker runs meanwhile."""
     items.sort(key=lambda item: item.path.stem != "test_nbval")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Prints what test_nbval.py was told of each notebook, also when xdist ran it elsewhere."""
-    reports = [report for some in ("passed", "failed") for report in terminalreporter.stats.get(some, [])]
-    lines = [
-        str(said) for report in reports if report.when == "call" for name, said in report.user_properties if name == RAN
-    ]
-    if lines:
-        terminalreporter.section("notebooks run again")
-        terminalreporter.write_line("\n".join(lines))

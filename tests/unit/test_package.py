@@ -1,7 +1,6 @@
-"""The package as a whole: fast to import, open about what it offers, and with arrows that run one way."""
+"""Tests the package as a whole: the time to import it, its names, its requirements and its files."""
 
 import ast
-import functools
 import re
 import subprocess
 import sys
@@ -16,24 +15,13 @@ from packviz.core.machine import own_version
 ROOT = Path(__file__).parents[2]
 HOUSE = ROOT / "packviz"
 HEAVY = {"torch", "plotly", "ipywidgets", "anywidget", "IPython"}
-# A floor for each wing, from the ground up: a file imports its own wing and the floors below, and nothing else of ours.
-FLOORS = (
-    {"core"},
-    {"draw", "ops"},
-    {"count", "check", "bench"},
-    {"studies"},
-    {"explorers"},
-    {"lessons"},
-    {"__init__", "cli"},
-    {"__main__"},
-)
 # What `show`, `flops` and `align` stand on, and all that can be drawn or counted without a tensor.
 CHARTS = "draw/figures.py"  # but for this one
 PURE = ("core", "draw", "count/flops.py", "check/findings.py")
 
 
 def fresh(code):
-    """What a new interpreter prints."""
+    """Returns what a new interpreter prints."""
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
@@ -53,7 +41,7 @@ def test_import_brings_nothing_along():
 
 
 def files_of(*places):
-    """The Python files of wings, or files themselves."""
+    """Returns the Python files in these subpackages, and these files."""
     found = [file for place in places for file in ([HOUSE / place] if "." in place else (HOUSE / place).rglob("*.py"))]
     assert all(map(Path.exists, found)), places
     return sorted({*found} - {HOUSE / CHARTS})
@@ -98,7 +86,7 @@ MODULES = ["batches", "draw", "explorers", "lengths"]
 
 
 def stub():
-    """What a type checker and an editor see: `{name: (module, name there)}`."""
+    """Returns the names that a type checker and an editor see, as `{name: (module, name there)}`."""
     tree = ast.parse((HOUSE / "__init__.pyi").read_text(encoding="utf-8"))
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     return {alias.asname: (node.module, alias.name) for node in imports for alias in node.names}
@@ -116,7 +104,7 @@ def test_every_public_name_is_there():
 
 
 def test_version():
-    """As installed; a checkout that is not installed has none, and says so in a form that sorts before all others."""
+    """A checkout that is not installed has a version that sorts before all others."""
     assert pv.__version__ == (own_version() or "0+unknown")
     assert "__version__" in dir(pv)
     brought = imported_by("import packviz; packviz.__version__")
@@ -152,62 +140,20 @@ for missing in ("ipywidgets", "anywidget"):
     assert said == one + one + both + both
 
 
-# Who imports whom.
+# Who imports what.
 
 
-@functools.cache
-def imports(path):
-    """`{(module, lazy)}` every import of a file; lazy if it stands in a function. Names of ours in full."""
-    found = set()
-
-    def visit(node, lazy):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            return
-        if isinstance(node, ast.Import):
-            found.update((alias.name, lazy) for alias in node.names)
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: say the whole name"
-            # `from packviz import svg` is an import of packviz.draw.layouts.
-            found.update((f"packviz.{a.name}" if node.module == "packviz" else node.module, lazy) for a in node.names)
-        for child in ast.iter_child_nodes(node):
-            visit(child, lazy or isinstance(node, ast.FunctionDef))
-
-    visit(ast.parse(path.read_text(encoding="utf-8")), False)
-    return found
-
-
-def wing_of(module):
-    return module.split(".")[1]
-
-
-def test_arrows_run_one_way():
-    floor = {wing: number for number, wings in enumerate(FLOORS) for wing in wings}
-    wings = {path.stem for path in HOUSE.iterdir() if path.suffix == ".py" or path.joinpath("__init__.py").exists()}
-    assert set(floor) == wings
-    upwards = [
-        f"{path.relative_to(HOUSE)} imports {module}"
-        for path in sorted(HOUSE.rglob("*.py"))
-        for own in [wing_of(module_of(path) + ".__init__")]
-        for module, _ in imports(path)
-        if module.startswith("packviz.")
-        if wing_of(module) != own and floor[wing_of(module)] >= floor[own]
-    ]
-    assert upwards == []
-
-
-def users_of(*libraries, lazy=None):
-    return {
-        path.relative_to(HOUSE).as_posix()
-        for path in HOUSE.rglob("*.py")
-        for module, late in imports(path)
-        if module.split(".")[0] in libraries and lazy in (None, late)
-    }
+def users_of(*libraries, at="^ *"):
+    """Returns the files that import one of these libraries in a line with this beginning."""
+    importing = re.compile(rf"{at}(?:from|import) (?:{'|'.join(libraries)})\b", re.M)
+    files = [path for path in HOUSE.rglob("*.py") if importing.search(path.read_text(encoding="utf-8"))]
+    return {path.relative_to(HOUSE).as_posix() for path in files}
 
 
 def test_only_explorers_and_lessons_know_widgets():
-    at_once = users_of("ipywidgets", "anywidget", "traitlets", lazy=False)
+    at_once = users_of("ipywidgets", "anywidget", "traitlets", at="^")
     assert {path.split("/")[0] for path in at_once} == {"explorers", "lessons"}
-    assert users_of("ipywidgets", "anywidget", "traitlets", lazy=True) == {"draw/drawing.py"}
+    assert users_of("ipywidgets", "anywidget", "traitlets", at="^ +") == {"draw/drawing.py"}
 
 
 def test_one_file_knows_plotly():

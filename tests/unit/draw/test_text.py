@@ -36,9 +36,7 @@ def test_every_cell_stands_where_it_lies(lengths, extra):
 def test_flat_rows_in_words(lengths):
     layout = Layout(lengths)
     head, *groups, starts, order = text.describe_flat(layout).splitlines()
-    stay = sum(row == place for place, row in enumerate(layout.flat_rows))
-    rows = text.count(layout.n_valid, "row")
-    assert head == f"flat: {rows}, one sequence after another; data has {stay} of them in the same place"
+    assert head == f"flat: {text.count(layout.n_valid, 'row')}, one sequence after another"
     found = [re.fullmatch(r"  (\w) +rows? +([\d–]+) +(.*)", line).groups() for line in groups]
     for b, (name, where, cells) in enumerate(found):
         first, last = layout.starts[b], layout.starts[b + 1] - 1

@@ -61,7 +61,7 @@ def test_in_words():
     assert head.split("  ")[0] == ""
     assert first.count("✓ right") == 6
     assert "✓ right, 2 of 5" in first
-    assert second.split()[:6] == ["<packed>", "✗", "WRONG", "–", "error", "1"]
+    assert second.split()[:6] == ["<packed>", "✗", "WRONG", "error", "1", "error"]
     assert (folded, error) == ("1 error:", "error 1: E: one")
 
 

@@ -92,12 +92,12 @@ def test_the_chart_is_in_groups_and_rings_what_auto_chose():
     assert drawn[AUTO] == {OTHER.name: 0.5}
     assert "split 0.25" in chart.to_text()
     assert str(chart).startswith(
-        "Training: auto is faster than torch padded at 1 of 2 points, slower at 1; forward and"
+        "Training: auto is clearly faster than torch padded at 1 of 2 points, slower at 1; forward and"
     )
     rings = {trace.name: (list(trace.x), list(trace.y)) for trace in chart.figure.data if AUTO in trace.name}
-    assert rings == {AUTO: ([0.5], [OTHER.name]), f"{AUTO}, slower": ([2.5], [TINY.name])}
+    assert rings == {AUTO: ([0.5], [OTHER.name]), f"{AUTO}, clearly slower": ([2.5], [TINY.name])}
     keys = [trace.name for trace in chart.figure.data if trace.showlegend]
-    assert keys == [PACKED, "padded", "split", "staircase", AUTO, f"{AUTO}, slower"]
+    assert keys == [PACKED, "padded", "split", "staircase", AUTO, f"{AUTO}, clearly slower"]
     wide = MethodsPoint("GRU", "uniform", 30, 50, 2, 3)
     lines = str(MethodsBenchmark(PLACE, made_up(wide).values | slower).chart()).splitlines()
     assert [line for line in lines if line.endswith(":")] == ["GRU:", "tiny:"]
