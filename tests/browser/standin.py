@@ -101,14 +101,6 @@ e = Explorer()
 e.rows.observe(lambda change: 1 / 0, names="value")
 only(e, "rows")
 """,
-    "callback raises inside Output": """
-e, out = Explorer(), w.Output()
-@out.capture()
-def boom(change):
-    raise KeyError("swallowed")
-e.hatch.observe(boom, names="value")
-display(only(e, "hatch"), out)
-""",
     "dead slider": """
 e = Explorer()
 e.rows.unobserve_all("value")
@@ -138,17 +130,10 @@ only(e, "typed")
     "mute quiz": "Quiz(mute=True)",
     "faint words": "HTML('<p style=\"color:#999;background:#fff\">faint</p>')",
     "outside image": "HTML('<img src=\"https://packviz.invalid/pixel.png\">')",
-    "outside fetch": "Javascript('fetch(\"https://packviz.invalid/data.json\").catch(() => 0)')",
     "outside socket": "Javascript('new WebSocket(\"wss://packviz.invalid/socket\")')",
     "page error": "Javascript('setTimeout(() => { throw new Error(\"canary on the page\") })')",
     "console error": "Javascript('console.error(\"canary on the console\")')",
     "stderr": "print('canary on stderr', file=sys.stderr)",
-    "error in a thread": """
-import threading
-def thread_fails():
-    raise OSError("canary in a thread")
-thread = threading.Thread(target=thread_fails); thread.start(); thread.join()
-""",
     "cell raises": "raise RuntimeError('canary in a cell')",
     "cell is not run": "print('never')",
 }

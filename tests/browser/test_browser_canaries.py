@@ -47,11 +47,6 @@ def raising_callback_is_seen(notebook: Notebook) -> None:
     assert seen(notebook.problems(), "callback", "ZeroDivisionError")
 
 
-def callback_raising_inside_output_is_seen(notebook: Notebook) -> None:
-    walk(notebook, "callback raises inside Output")
-    assert seen(notebook.problems(), "callback", "KeyError: 'swallowed'")
-
-
 def dead_slider_is_seen(notebook: Notebook) -> None:
     complaints = walk(notebook, "dead slider")
     for how in ("key", "drag"):
@@ -92,13 +87,6 @@ def mute_quiz_is_seen(notebook: Notebook) -> None:
     assert unanswering_quiz(notebook, panel(notebook, "mute quiz"))
 
 
-def theme_switch_is_real_and_comes_back(notebook: Notebook) -> None:
-    notebook.set_theme(dark=True)
-    assert notebook.call("isDark")
-    notebook.set_theme(dark=False)
-    assert not notebook.call("isDark")
-
-
 def screenshots_hold_the_notebook(notebook: Notebook, folder: Path) -> None:
     shots = [Image.open(path) for path in notebook.screenshots(folder, "canaries", height=700)]
     bottom = max(end for _, end in notebook.call("cellSpans"))
@@ -108,12 +96,10 @@ def screenshots_hold_the_notebook(notebook: Notebook, folder: Path) -> None:
 
 TROUBLE = [
     ("request", "https://packviz.invalid/pixel.png"),
-    ("request", "https://packviz.invalid/data.json"),
     ("request", "wss://packviz.invalid/socket"),
     ("page", "canary on the page"),
     ("console", "canary on the console"),
     ("stderr", "canary on stderr"),
-    ("stderr", "canary in a thread"),
     ("cell", "RuntimeError: canary in a cell"),
     ("cell", "did not run"),
 ]
@@ -121,7 +107,6 @@ CANARIES = (
     good_explorer_passes_everything,
     good_quiz_passes,
     raising_callback_is_seen,
-    callback_raising_inside_output_is_seen,
     dead_slider_is_seen,
     nameless_slider_is_seen,
     careless_field_is_seen,
@@ -130,7 +115,6 @@ CANARIES = (
     barriers_are_seen,
     control_out_of_tabs_reach_is_seen,
     mute_quiz_is_seen,
-    theme_switch_is_real_and_comes_back,
 )
 
 

@@ -1,9 +1,9 @@
-"""Shared by the notebook tests: the tool, and a table of what each notebook takes."""
+"""Shared by the notebook tests: the tool, and a browser."""
 
 import os
 
 import pytest
-from nbhelp import RAN, Tool, call_tool
+from nbhelp import Tool, call_tool
 
 
 @pytest.fixture(scope="session")
@@ -23,14 +23,3 @@ def chromium() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The run of all notebooks first: it takes longer than all the others, which another worker does meanwhile."""
     items.sort(key=lambda item: item.path.stem != "test_nbval")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Prints what test_nbval.py was told of each notebook, also when xdist ran it elsewhere."""
-    reports = [report for some in ("passed", "failed") for report in terminalreporter.stats.get(some, [])]
-    lines = [
-        str(said) for report in reports if report.when == "call" for name, said in report.user_properties if name == RAN
-    ]
-    if lines:
-        terminalreporter.section("notebooks run again")
-        terminalreporter.write_line("\n".join(lines))

@@ -11,7 +11,6 @@ from unittest import mock
 import notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
-RAN = "a notebook run again"  # the property of a test that says how it went
 
 
 @dataclass

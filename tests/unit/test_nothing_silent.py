@@ -272,9 +272,6 @@ class Tagger(torch.nn.Module):
         self.pack = pack_padded_sequence
         self.steps = [pad, len]
         self.disabled = torch.compiler.disable(pad)
-        self.part = torch.nn.Sequential()
-        self.part.pad = pad
-        self.pair = len, pad
 
 @dataclasses.dataclass(frozen=True)
 class Frozen:
@@ -282,12 +279,6 @@ class Frozen:
 
 def default(x, pad=pad, n=0):
     return pad
-
-def keyword(x, *, pad=pad):
-    return pad
-
-def in_default(x, steps=[pad]):
-    return steps[0]
 
 def make(function):
     @functools.wraps(function)
@@ -297,19 +288,12 @@ def make(function):
 
 wrapped = make(pad)
 take = functools.partial(pad, batch_first=True)
-mapped = functools.partial(map, pad)
 TABLE = {"pad": pad, "more": [pad]}
-NAMESPACE = types.SimpleNamespace(pad=pad)
 model, frozen = Tagger(), Frozen(pad)
 
 PAIR = pad, pack_padded_sequence
 SET = {pad}
-KEYS = {pad: 1}
 QUEUE = collections.deque([pad])
-FACTORY = collections.defaultdict(pad)
-METHOD = types.MethodType(pad, 1)
-PROPERTY = property(pad)
-cached = functools.lru_cache(pad)
 """
 REPLACED = {  # how `everywhere=True` reaches each place, and what is there
     "pack_padded_sequence": lambda m: m.pack_padded_sequence,
@@ -320,30 +304,19 @@ REPLACED = {  # how `everywhere=True` reaches each place, and what is there
     "<Tagger object>.pack": lambda m: m.model.pack,
     "<Tagger object>.steps[0]": lambda m: m.model.steps[0],
     "<Tagger object>.disabled.__wrapped__": lambda m: m.model.disabled.__wrapped__,
-    "<Tagger object>._modules['part'].pad": lambda m: m.model.part.pad,
     "<Frozen object>.pad": lambda m: m.frozen.pad,
     "default's default argument 'pad'": lambda m: m.default(0),
-    "keyword's default argument 'pad'": lambda m: m.keyword(0),
-    "in_default's default argument 'steps'[0]": lambda m: m.in_default(0),
     "make.<locals>.wrapper's closure, variable 'function'": lambda m: m.wrapped(),
     "make.<locals>.wrapper.__wrapped__": lambda m: m.wrapped.__wrapped__,
     "TABLE['pad']": lambda m: m.TABLE["pad"],
     "TABLE['more'][0]": lambda m: m.TABLE["more"][0],
-    "NAMESPACE.pad": lambda m: m.NAMESPACE.pad,
 }
 NAMED = {  # what cannot be changed, or not safely
-    "<Tagger object>.pair[1]": lambda m: m.model.pair[1],
     "take (in a partial)": lambda m: m.take.func,
-    "mapped (in a partial)": lambda m: m.mapped.args[0],
     "PAIR[0]": lambda m: m.PAIR[0],
     "PAIR[1]": lambda m: m.PAIR[1],
     "SET (in a set)": lambda m: next(iter(m.SET)),
-    "KEYS (as a key)": lambda m: next(iter(m.KEYS)),
     "QUEUE (in a deque)": lambda m: m.QUEUE[0],
-    "FACTORY (in a defaultdict)": lambda m: m.FACTORY.default_factory,
-    "METHOD (in a method)": lambda m: m.METHOD.__func__,
-    "PROPERTY (in a property)": lambda m: m.PROPERTY.fget,
-    "cached (in a _lru_cache_wrapper)": lambda m: m.cached.__wrapped__,
 }
 WARNED = "ignore:Still torch's functions:UserWarning"  # this file and others of the tests have imported them, too
 
@@ -372,7 +345,7 @@ def what(module):
 def test_every_holder_is_named_and_replaced_where_it_can_be(holders, everywhere):
     before = what(holders)
     for _ in range(3):  # specialised calls, too, must see the other function
-        holders.default(0), holders.keyword(0), holders.wrapped(), holders.model.static
+        holders.default(0), holders.wrapped(), holders.model.static
     with pytest.warns(UserWarning, match="Still torch's functions, imported before: ") as caught:
         patch = pv.patch_torch(everywhere=everywhere)
     during, replaced, unreached = what(holders), of_held(patch.replaced), of_held(patch.unreached)
@@ -530,8 +503,8 @@ batches = st.one_of(
 KERNELS = ("packed", "rectangles", "fused", "split", "whole")
 
 
-@pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_what_plan_says_is_what_run_does(device, taken, monkeypatch):
+@pytest.mark.parametrize(("device", "measured"), [("cpu", True), ("meta", True), ("meta", False)])
+def test_what_plan_says_is_what_run_does(device, measured, taken, monkeypatch):
     """The meta device stands in for CUDA. Which kernel is fast is drawn, so that every method is chosen."""
     if device == "meta":
         gpus.stand_in(monkeypatch)
@@ -543,7 +516,7 @@ def test_what_plan_says_is_what_run_does(device, taken, monkeypatch):
         st.sets(st.sampled_from(KERNELS)),
         st.sampled_from(["weights", "x", "nothing", "no_grad", "hook"]),
     )
-    @settings(phases=[Phase.generate], max_examples=60)  # to shrink a failure takes minutes
+    @settings(phases=[Phase.generate], max_examples=40)  # to shrink a failure takes minutes
     def holds(rnn, lengths, fast, gradient):
         rnn.requires_grad_(gradient != "nothing" and gradient != "x")
         shape = (len(lengths), max(lengths)) if rnn.batch_first else (max(lengths), len(lengths))
@@ -551,7 +524,8 @@ def test_what_plan_says_is_what_run_does(device, taken, monkeypatch):
         if gradient == "hook":
             rnn.register_forward_hook(lambda *given: None)
         training = gradient not in ("nothing", "no_grad")
-        with gpus.in_force(gpus.constants(kind, fast)), torch.set_grad_enabled(gradient != "no_grad"):
+        constants = [gpus.constants(kind, fast)] if measured else []
+        with gpus.in_force(*constants), torch.set_grad_enabled(gradient != "no_grad"):
             planned = pv.plan(rnn, lengths, training=training)
             taken.clear()
             pv.run(rnn, x, lengths)
@@ -561,8 +535,15 @@ def test_what_plan_says_is_what_run_does(device, taken, monkeypatch):
             assert len(set(taken)) == 1
             if running.is_fused(rnn.mode, rnn.weight_ih_l0, bool(rnn.proj_size)) and gradient != "hook":
                 assert pv.plan(pv.Spec.of(rnn), pv.Layout(lengths), training=training) == planned
-        if rnn.mode == "RNN_RELU" and len(set(lengths)) > 1:
+        ragged = len(set(lengths)) > 1
+        if rnn.mode == "RNN_RELU" and ragged:
             assert planned.method in ("packed", "split")
+        if not measured and gradient != "hook":  # ---- 8. Constants that nobody measured choose nothing
+            assert planned.method == ("packed" if ragged else "padded")
+            assert not planned.seconds
+            if ragged or training:
+                assert "no constants have been measured on a GPU" in planned.reason
+                assert "calibrate('cuda')" in planned.to_text()
         every.add(planned.method)
         assert planned.reason in planned.to_text()
 
@@ -580,27 +561,6 @@ def gpu(monkeypatch):
         yield
 
 
-def test_without_measured_constants_a_gpu_packs(gpu, taken):
-    @given(modules(hidden=(2, 64, 300), device="meta"), batches, st.booleans())
-    @settings(phases=[Phase.generate], max_examples=60)  # to shrink a failure takes minutes
-    def holds(rnn, lengths, training):
-        ragged = len(set(lengths)) > 1
-        planned = pv.plan(rnn, lengths, training=training)
-        assert planned.method == ("packed" if ragged else "padded")
-        assert not planned.seconds
-        if ragged or training:
-            assert "no constants have been measured on a GPU" in planned.reason
-            assert "calibrate('cuda')" in planned.to_text()
-        shape = (len(lengths), max(lengths)) if rnn.batch_first else (max(lengths), len(lengths))
-        x = torch.zeros(*shape, 3, device="meta", dtype=rnn.weight_ih_l0.dtype)
-        taken.clear()
-        with torch.set_grad_enabled(training):
-            pv.run(rnn, x, lengths)
-        assert [method for method, _ in taken] == [planned.method]
-
-    holds()
-
-
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_constants_without_a_provenance_choose_nothing(device):
     with gpus.in_force(Costs(device, gpus.constants(device, ("split",)).seconds)):
@@ -609,8 +569,6 @@ def test_constants_without_a_provenance_choose_nothing(device):
         assert f"no constants have been measured on a {'GPU' if device == 'cuda' else 'CPU'}" in found.reason
         assert costs.staircase(pv.Spec("LSTM", 8, 8), (5, 3, 3, 1), device=device) == (0, 1, 3, 5)
         assert "not measured" in repr(costs.in_force(device))
-    with gpus.in_force():
-        assert "not measured" in repr(costs.in_force("cuda"))
 
 
 def calibrated(device, modes):
@@ -695,30 +653,20 @@ def unsorted_lengths():
     [
         torch.tensor(5),
         torch.tensor([[5], [3], [2]]),
-        torch.tensor([[5, 3, 2]]),
-        torch.zeros(2, 2, 2, dtype=torch.long),
         torch.tensor([]),
-        [],
         5,
         None,
         "abc",
         [[5], [3], [2]],
-        [5, None, 2],
         [5, float("nan"), 2],
-        {"a": 5},
     ],
     ids=str,
 )
 def test_odd_lengths_get_a_note(lengths, enforce_sorted):
     (note,) = notes_of(lambda: pack_padded_sequence(X11, lengths, enforce_sorted=enforce_sorted))
     assert "passed: " in note
-    if str(lengths) in ("tensor(5)", "5", "abc", "{'a': 5}", "[[5], [3], [2]]"):
+    if str(lengths) in ("tensor(5)", "5", "abc", "[[5], [3], [2]]"):
         assert "list the number of real time steps of each sequence" in note
-
-
-def test_two_axes_of_lengths_are_shown_in_the_callers_order():
-    (note,) = notes_of(lambda: pack_padded_sequence(X11, torch.tensor([[3, 5, 2]]), enforce_sorted=False))
-    assert "lengths=[[3, 5, 2]]" in note
 
 
 class Raises11:
@@ -733,17 +681,13 @@ class Raises11:
 
 ODD11 = st.one_of(
     st.none(),
-    st.booleans(),
     st.integers(-3, 9),
-    st.floats(),
     st.text(max_size=3),
     st.lists(
         st.one_of(st.integers(-1, 7), st.none(), st.floats(), st.lists(st.integers(0, 3), max_size=2)), max_size=5
     ),
     st.builds(lambda shape: torch.zeros(shape), st.lists(st.integers(0, 4), max_size=4)),
-    st.builds(lambda shape: torch.ones(shape, dtype=torch.long), st.lists(st.integers(0, 4), max_size=4)),
     st.builds(lambda n: torch.tensor(n), st.lists(st.integers(-1, 6), max_size=5)),
-    st.builds(lambda n: np.array(n), st.lists(st.integers(-1, 6), max_size=5)),
     st.builds(Raises11),
     st.builds(lambda: pack_padded_sequence(X11, [5, 3, 2])),
     st.builds(lambda: PackedSequence(X11, torch.tensor([5, 0]))),
@@ -771,23 +715,14 @@ def test_the_explanation_itself_never_fails(call, a, b, flag):
         assert len(notes) == 1 or call == "run"
 
 
-class Odd11(Exception):
-    def __str__(self):
-        raise ZeroDivisionError
-
-
 def raised_again(how):
     try:
         unsorted_lengths()
     except RuntimeError as error:
         if how == "from":
             raise Exception from error
-        if how == "from none":
-            raise Exception("it failed") from None
         if how == "text":
             raise Exception(str(error))  # noqa: B904
-        if how == "odd":
-            raise Odd11  # noqa: B904
         if how == "twice":
             try:
                 raise KeyError("x") from error
@@ -798,24 +733,12 @@ def raised_again(how):
         raise Exception  # noqa: B904
 
 
-@pytest.mark.parametrize("how", ["plain", "from", "from none", "text", "odd", "twice", "group"])
+@pytest.mark.parametrize("how", ["plain", "from", "text", "twice", "group"])
 def test_an_error_that_is_raised_again_is_explained(how):
     (note,) = notes_of(lambda: raised_again(how))
     assert note.startswith("packviz: Lengths not sorted (exhibit ")
     assert "\n  about: the RuntimeError before this: `lengths` array must be sorted" in note
     assert "lengths=[3, 5, 2]" in note
-
-
-def test_an_explained_error_that_is_raised_again_has_one_note_that_is_seen():
-    def again(how):
-        try:
-            with pv.explain_errors():
-                unsorted_lengths()
-        except RuntimeError as error:
-            raise Exception from (error if how else None)
-
-    assert notes_of(lambda: again(True)) == []  # Python shows the first error, with its note
-    assert len(notes_of(lambda: again(False))) == 1
 
 
 def test_causes_in_a_circle_end():
@@ -907,25 +830,6 @@ def test_installed_in_ipython(ran):
     assert SIGN11 not in plain
 
 
-def test_hooks_that_were_put_around_ours_stay(monkeypatch):
-    seen = []
-    monkeypatch.setattr(sys, "excepthook", lambda *given: seen.append(given[1]))
-    before = sys.excepthook
-    pv.explain_errors().install()
-    try:
-        ours = sys.excepthook
-        sys.excepthook = theirs = lambda *given: ours(*given)
-    finally:
-        pv.explain_errors().uninstall()
-    assert sys.excepthook is theirs
-    assert ours is not before
-    with pytest.raises(RuntimeError) as raised:
-        unsorted_lengths()
-    sys.excepthook(RuntimeError, raised.value, raised.value.__traceback__)
-    assert seen == [raised.value]
-    assert not hasattr(raised.value, "__notes__")
-
-
 # ---- 12. diagnose says when it cannot judge
 
 LENGTHS = [9, 4, 6, 2, 7]
@@ -945,19 +849,12 @@ def packed(x):
 LAYERS = {  # of floats, (B, T, 8); what says that the padding cannot be judged, or None if it stays constant
     "nothing": (lambda x: x, None),
     "dropout": (lambda x: nn.Dropout()(x), None),  # zeros stay zeros
-    "dropout in eval mode": (lambda x: nn.Dropout().eval()(x + 1), None),
     "dropout of padding that is not zero": (lambda x: nn.Dropout()(x + 1), "dropout"),
     "Linear": (lambda x: nn.Linear(8, 5)(x), None),
     "LayerNorm": (lambda x: nn.LayerNorm(8)(x + 1), None),
     "BatchNorm": (over_time(nn.BatchNorm1d(8)), None),
-    "tanh": (lambda x: (x + 1).tanh(), None),
     "packed LSTM": (packed, None),
     "convolution": (over_time(nn.Conv1d(8, 5, 3, padding=1)), "convolution"),
-    "two convolutions": (over_time(nn.Sequential(*[nn.Conv1d(8, 8, 3, padding=1)] * 2)), "convolution"),
-    "convolution of other padding": (
-        over_time(lambda x: nn.Conv1d(8, 5, 3, padding=1)(x + 1)),
-        "convolution",
-    ),
     "positions": (lambda x: x + torch.randn(12, 8), "positions"),
     "InstanceNorm": (over_time(nn.InstanceNorm1d(8)), "each sequence has its own"),
     "padded with its last step": (
@@ -965,7 +862,6 @@ LAYERS = {  # of floats, (B, T, 8); what says that the padding cannot be judged,
         "each sequence has its own",
     ),
     "padded LSTM": (lambda x: nn.LSTM(8, 6, batch_first=True)(x)[0], "RNN"),
-    "two directions": (lambda x: nn.LSTM(8, 6, batch_first=True, bidirectional=True)(x)[0], "RNN"),
     "noise": (lambda x: x + 0.001 * torch.randn_like(x), "RNN"),
     "no values": (lambda x: x.to("meta"), "meta"),
     "nothing but zeros": (lambda x: 0 * x, "the same everywhere"),
@@ -1012,20 +908,6 @@ def test_12_rounding_is_no_difference(dtype):
         assert not pv.diagnose(nn.Linear(17, 5)(x).to(dtype) * rounded, n, batch_first=True).undecided
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.bfloat16, torch.complex64])
-def test_12_padding_of_any_dtype_may_be_uneven(dtype):
-    torch.manual_seed(0)
-    x = (100 * torch.randn(5, 12, 8).abs()).to(torch.uint8) % (2 if dtype == torch.bool else 100)
-    assert pv.diagnose(x.to(dtype), LENGTHS, batch_first=True).undecided
-
-
-def test_12_one_cell_of_padding_is_like_itself():
-    x = torch.randn(4, 6, 3)
-    assert pv.diagnose(x, [6, 6, 5, 6], batch_first=True).undecided
-    x[2, 5] = 0
-    assert pv.diagnose(x, [6, 6, 5, 6], batch_first=True).ok
-
-
 @pytest.mark.parametrize("size", [1, 4, 6])
 def test_12_without_padding_there_is_nothing_to_judge_by(size):
     found = pv.diagnose(torch.randn(size, 6, 3), [6] * size, batch_first=True)
@@ -1035,42 +917,10 @@ def test_12_without_padding_there_is_nothing_to_judge_by(size):
     assert ("batch_first" in found[0].message) == (size == 6)
 
 
-def test_12_lengths_that_fit_either_dimension_are_named():
-    x = torch.randn(3, 3, 2) * (torch.arange(3) < torch.tensor([[3], [2], [1]])).unsqueeze(2)
-    for batch_first in (True, False):
-        assert pv.diagnose(x, [3, 2, 1], batch_first=batch_first).rules == ["batch or time"]
-
-
-def test_12_a_mistake_that_shows_all_the_same_is_told():
-    output, _ = nn.GRU(8, 3, batch_first=True)(torch.randn(5, 12, 8))
-    found = pv.diagnose(output, LENGTHS, batch_first=True, last=output[:, -1])
-    assert found.rules == ["read at the padding", "undecided", "narrower when unpacked"]
-    assert found.headline == "✗ x of shape (5, 12, 3), read as (B, T, …): undecided, 1 error, 1 warning, 1 info"
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("steps", [6, 9, 1000])
-def test_12_a_fraction_that_rounding_left_is_shown_in_full(dtype, steps):
-    """Shares times T, as SpeechBrain has them, fall short by one in the last place."""
-    short = torch.nextafter(torch.tensor(float(steps), dtype=dtype), torch.tensor(0.0, dtype=dtype))
-    found = pv.diagnose(torch.randn(2, steps, 3), torch.stack([torch.tensor(float(steps), dtype=dtype), short]), True)
-    (finding,) = [one for one in found if one.rule == "fractional length"]
-    assert float(re.search(r"lengths\[1\] is (\S+)\. ", finding.message)[1]) == short.item()
-
-
 # ---- 13. What is almost certain is an error
 
 X = torch.randn(8, 12, 3) * (torch.arange(12) < torch.tensor([[12, 3, 9, 1, 5, 7, 11, 4]]).T).unsqueeze(2)
 N = [12, 3, 9, 1, 5, 7, 11, 4]
-
-
-@pytest.mark.parametrize(
-    "wrong", [{2: 7}, {2: 7, 5: 5, 6: 9}, {0: 4, 7: 12}], ids=["too short", "some", "another order"]
-)
-def test_13_what_is_almost_certain_is_an_error(wrong):
-    found = pv.diagnose(X, [wrong.get(b, n) for b, n in enumerate(N)], batch_first=True)
-    assert (found[0].level, found.ok, found.clean) == ("error", False, False)
-    assert "almost certain" in found[0].message
 
 
 def test_13_clean_means_that_nothing_was_found():
@@ -1237,13 +1087,6 @@ def test_a_comparison_answers_by_the_same_names_for_every_rnn(cell, bidirectiona
     missing = set() if bidirectional else {"outputs_reverse"}
     missing |= set() if cell == "LSTM" else {"c_n"}
     missing |= set() if on else {"gradients", "gradients_outputs", "gradients_h_n"}
-    real = torch.tensor(result.layout.mask.copy()).T
-    padded, packed = result.padded, result.packed
-    for name, size in (("outputs", slice(None)), ("outputs_forward", slice(0, 3)), ("outputs_reverse", slice(3, None))):
-        if name not in missing:
-            equal = torch.allclose(padded.output[real][:, size], packed.output[real][:, size], atol=1e-5)
-            assert getattr(result.agrees, name) is equal
-    assert result.agrees.h_n is torch.allclose(padded.h_n, packed.h_n, atol=1e-5)
     for name in RESULTS:
         if name in missing:
             assert not hasattr(result.agrees, name)
@@ -1324,7 +1167,6 @@ def test_every_row_about_outputs_names_its_half(cell):
     assert all(("forward" in name) != ("reverse" in name) for name in names if name.startswith("output"))
     assert ("c_n, padded" in names) == (cell == "LSTM")
     assert "output[:, -1], forward, padded" in names
-    assert len(table.table.head) == 5  # few enough for a narrow screen
 
 
 # ---- 17. A file's suffix and its contents agree
@@ -1358,7 +1200,7 @@ def saved():
 
 
 @pytest.mark.parametrize("name", saved())
-@pytest.mark.parametrize("suffix", [".svg", ".SVG", ".png", ".html", ".txt", ".json", ".pdf", ""])
+@pytest.mark.parametrize("suffix", [".svg", ".SVG", ".png", ".html", ".txt", ".pdf", ""])
 def test_what_is_saved_is_what_the_suffix_says(name, suffix, tmp_path, monkeypatch):
     """Or it is refused, with what may be written, and no file is left."""
     monkeypatch.setitem(sys.modules, "cairosvg", CairoStandIn)
@@ -1421,15 +1263,8 @@ def uploaded(panel, name, content):
     move(panel.picker.upload, [file])
 
 
-BAD_LENGTHS = ["", "3, x", "3, 0", "3, -1", "2.5", "{}", "1e30", "[[1], [2]]", "nan"]
-BAD_FILES = [
-    ("a.csv", b""),
-    ("a.csv", b"\xff\xfe\x00"),
-    ("a.csv", b"x,y,z\n1,2,3\n"),
-    ("a.json", b"{"),
-    ("a.json", b"[0]"),
-    ("a.txt", b"no"),
-]
+BAD_LENGTHS = ["", "3, x", "3, 0", "2.5", "1e30", "[[1], [2]]"]
+BAD_FILES = [("a.csv", b"\xff\xfe\x00"), ("a.csv", b"x,y,z\n1,2,3\n"), ("a.json", b"{"), ("a.txt", b"no")]
 BAD_CODE = ["def forward(", "x = 1", "def forward(self, x): return y"]
 IN_FIELDS = [lambda panel, text=text: typed(panel, text) for text in BAD_LENGTHS]
 IN_PICKERS = IN_FIELDS + [lambda panel, file=file: uploaded(panel, *file) for file in BAD_FILES]

@@ -64,13 +64,17 @@ SKIPPED = "import pytest\n@pytest.mark.skip\ndef test_skipped(): pass\n"
 
 
 def test_the_last_line_sums_all_stages_up_and_a_failure_stops_none(tree):
+    tree.write("tools/notebooks.py", "raise SystemExit(1)\n")
     tree.write("tests/notebooks/test_a.py", GOOD + BAD)
-    tree.write("tests/browser/test_b.py", GOOD + SKIPPED)
-    status, said, last = tree.run("notebooks", "browser", **tree.browser())
+    tree.write("tests/notebooks/test_b.py", "import no_such_module\n")
+    tree.write("tests/browser/test_c.py", GOOD + SKIPPED)
+    status, said, last = tree.run("form", "notebooks", "browser", **tree.browser())
     assert status == 1
-    assert last == ["2 passed, 1 failed, 1 skipped"], said
+    assert last == ["2 passed, 3 failed, 1 skipped"], said
+    assert "notebooks are canonical  failed" in said
     assert "notebook tests           failed" in said
     assert "browser tests            ok" in said
+    assert tree.run("form")[0] == 1
 
 
 MEETS = """
@@ -139,16 +143,6 @@ def test_a_stage_without_a_test_fails_and_no_earlier_report_covers_a_crash(tree)
     assert "[exit status 3]  [pytest wrote no report]" in said
 
 
-def test_a_failed_check_and_a_test_file_that_does_not_import_count_too(tree):
-    tree.write("tools/notebooks.py", "raise SystemExit(1)\n")
-    tree.write("tests/notebooks/test_a.py", GOOD)
-    tree.write("tests/notebooks/test_b.py", "import no_such_module\n")
-    status, said, last = tree.run("form", "notebooks")
-    assert (status, last) == (1, ["1 passed, 2 failed"])
-    assert "notebooks are canonical  failed" in said
-    assert tree.run("form")[0] == 1
-
-
 def test_without_a_browser_it_says_how_to_get_one_and_fails_in_ci(tree):
     tree.write("tests/browser/test_b.py", GOOD)
     for environment, status in (({}, 0), ({"CI": "true"}, 1)):
@@ -158,21 +152,3 @@ def test_without_a_browser_it_says_how_to_get_one_and_fails_in_ci(tree):
     status, said, _ = tree.run("browser", PACKVIZ_CHROMIUM="/no/such/browser")
     assert status == 1
     assert "PACKVIZ_CHROMIUM=/no/such/browser is no program" in said
-
-
-PROFILE = """
-import os, runpy, hypothesis, pytest
-class Item:
-    skipped, add_marker = False, lambda self, marker: setattr(self, "skipped", marker.name == "skip")
-    get_closest_marker = {"slow": pytest.mark.slow}.get
-for os.environ["HYPOTHESIS_PROFILE"] in ("quick", "full", ""):
-    item, conftest = Item(), runpy.run_path("tests/conftest.py")
-    conftest["pytest_collection_modifyitems"]([item])
-    print(hypothesis.settings().max_examples, item.skipped)
-"""
-
-
-def test_the_profile_comes_from_the_environment():
-    command = [sys.executable, "-c", PROFILE]
-    run = subprocess.run(command, cwd=TOOLS.parent, capture_output=True, text=True, check=True)
-    assert run.stdout == "15 True\n500 False\n15 True\n"

@@ -128,29 +128,6 @@ def test_scripts_can_be_run(name):
     subprocess.run(["bash", "-n", script], check=True)
 
 
-def test_binder_start_caps_the_threads_and_hands_over():
-    run = subprocess.run(
-        [ROOT / "binder/start", "sh", "-c", 'echo "$OMP_NUM_THREADS $1"', "sh", "two words"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert run.stdout == "2 two words\n"
-
-
-def test_repo2docker_builds_binders_dockerfile(tmp_path):
-    shutil.copytree(ROOT / "binder", tmp_path / "binder")
-    for name in ("environment.yml", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
-    command = [sys.executable, "-m", "repo2docker", "--no-build", "--debug", "."]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    dockerfile = run.stdout + run.stderr
-    assert run.returncode == 0, dockerfile
-    assert '--file "binder/environment.yml"' in dockerfile
-    assert "RUN ./binder/postBuild" in dockerfile
-    assert 'R2D_ENTRYPOINT="${REPO_DIR}/binder/start"' in dockerfile
-
-
 # --- the Makefile ---
 
 # Answers as the versions of Python, pip and venv that the environment variables ask for. An index has
@@ -222,8 +199,6 @@ def test_make_alone_lists_every_target(checkout):
     status, said = checkout.make()
     assert status == 0
     assert set(re.findall(r"^  make ([a-z-]+)  +\S", said, re.M)) == makefile_targets()
-    wanted = "help lab test test-full notebooks check-notebooks lint bench-ui clean"
-    assert set(wanted.split()) <= makefile_targets()
 
 
 def test_make_lab_installs_and_opens_the_first_notebook(checkout):
@@ -289,10 +264,9 @@ no_driver = pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="thi
 
 
 @no_driver
-@pytest.mark.parametrize("environment", [{}, {"CI": "true"}])
-def test_a_linux_without_a_driver_takes_the_small_torch(checkout, environment):
+def test_a_linux_without_a_driver_takes_the_small_torch(checkout):
     checkout.program("uname", "#!/bin/sh\necho Linux\n")
-    _, said = checkout.make("lab", FAKE_NO_TORCH="1", **environment)
+    _, said = checkout.make("lab", FAKE_NO_TORCH="1")
     assert checkout.installs() == [f"--no-deps --index-url {CPU_INDEX} torch", "-e .[lab]"]
     assert f"taking torch for the CPU from {CPU_INDEX}" in said
     assert "make lab TORCH_INDEX=" in said
@@ -314,17 +288,15 @@ def test_others_take_pips_default(checkout, program, says, arguments):
     assert "No NVIDIA driver" not in said
 
 
-def test_torch_index_serves_torch_alone(checkout):
-    _, said = checkout.make("lab", "TORCH_INDEX=https://index.invalid/cpu")
-    assert checkout.installs() == ["--no-deps --index-url https://index.invalid/cpu torch", "-e .[lab]"]
-    assert "going on with pip's default index" not in said
-
-
 # For pip itself: nothing that this machine sets up comes along.
 ONLY_THE_INDEX = {"REAL_PIP": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
 
 
-def test_an_index_that_never_answers_costs_seconds(checkout):
+def test_an_index_serves_torch_alone_and_costs_seconds_if_it_never_answers(checkout):
+    _, said = checkout.make("lab", "TORCH_INDEX=https://index.invalid/cpu")
+    assert checkout.installs() == ["--no-deps --index-url https://index.invalid/cpu torch", "-e .[lab]"]
+    assert "going on with pip's default index" not in said
+    shutil.rmtree(checkout.path / ".venv")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         begun = time.monotonic()
@@ -346,10 +318,6 @@ def test_make_test_torch_runs_the_unit_tests_in_an_environment_of_its_own(checko
     own = (checkout.path / ".venv-torch-2.9.1/constraints.txt").read_text().splitlines()
     pins = (ROOT / "constraints.txt").read_text().splitlines()
     assert [(a, b) for a, b in zip(pins, own, strict=True) if a != b] == [("torch==2.13.0", "torch==2.9.1")]
-    checkout.program("python3.13", STAND_IN.replace(":-3.11.9", ":-3.13.9"))
-    for python, anew in (("", False), ("python3.13", True), ("python3.13", False)):
-        checkout.make("test-torch", "TORCH=2.9.1", f"PYTHON={python}")
-        assert any("-m venv" in line for line in checkout.asked) == anew
     checkout.make("clean")
     assert not (checkout.path / ".venv-torch-2.9.1").exists()
 
@@ -407,7 +375,6 @@ def test_readme_names_the_two_commands():
 
 def test_readmes_library_example_runs():
     (block,) = re.findall(r"```python\n(import packviz.*?)```", README, re.S)
-    assert len(block.split("\n\n")[-1].splitlines()) + 1 <= 5
     subprocess.run([sys.executable, "-c", block], check=True, capture_output=True)
 
 
@@ -460,7 +427,6 @@ def test_what_readme_points_to_exists():
     for indent, name in re.findall(r"^( *)(\S+)", layout, re.M):
         folder = name if not indent else folder
         paths.append(folder + name if indent else name)
-    paths += [link for link in re.findall(r"\]\(([^)]+)\)", README) if not link.startswith("http")]
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
