@@ -1,8 +1,8 @@
 """Builds the web site: `python docs/build.py OUT [OWNER/NAME]`, with the name of a GitHub repository to link to.
 
-Writes what Sphinx reads to OUT-source, the stored notebooks as Markdown, and runs Sphinx. Nothing in a notebook is
-executed. Its outputs become HTML here: pictures whose colours follow the page, charts that plotly draws when asked,
-quizzes that answer, solutions that unfold, and panels that move through frames (see frames.py).
+Writes the stored notebooks as Markdown to OUT-source, and runs Sphinx on that folder. No notebook is executed. Their
+outputs become HTML: pictures whose colours follow the page, charts that plotly draws on demand, quizzes that answer,
+solutions that unfold, and panels that move through frames (see frames.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RINGS = {
     "Judging and measuring": ("check.", "bench."),
     "Panels": ("explorers.",),
 }
-"""The pages of the API, and the modules whose public names they have: the first that fits."""
+"""The pages of the API reference, and the modules whose public names they list. The first page that fits counts."""
 
 _LIVE = {colour: getattr(palette.LIVE, name) for name, colour in vars(palette.LIGHT).items()}
 _TAG, _COLOUR = re.compile(r"<\w[^>]*>"), re.compile(r'\b(fill|stroke)="(#\w{6})"')
@@ -47,7 +47,7 @@ _IMAGE = re.compile(r'<img alt="([^"]*)"([^>]*) src="data:image/png;base64,([^"]
 
 
 def live(svg: str) -> str:
-    """A stored picture, in colours that follow the page. White words stay white: they stand on a fill."""
+    """Returns a stored picture in colours that follow the page. White words stay white: they are on a fill."""
 
     def recolour(tag: re.Match[str]) -> str:
         ink = f'fill="{palette.LIGHT.ground}"' if tag[0].startswith(("<text", "<g", "<tspan")) else ""
@@ -57,17 +57,17 @@ def live(svg: str) -> str:
 
 
 def raw(html: str) -> str:
-    """HTML that stands in Markdown as it is."""
+    """Returns HTML in a form that Markdown keeps."""
     return f"``````{{raw}} html\n{html}\n``````"
 
 
 def box(kind: str, html: str) -> str:
-    """HTML that scrolls by itself where it is wider than the page."""
+    """Returns HTML in a box that scrolls by itself if it is wider than the page."""
     return f'<div class="pv-{kind} packviz" tabindex="0">{html}</div>'
 
 
 class Site:
-    """The folder that Sphinx reads.
+    """The folder of sources for Sphinx.
 
     Attributes:
         out: the folder.
@@ -110,7 +110,7 @@ class Site:
             (self.out / "api" / f"{i}-{title.lower().replace(' ', '-')}.rst").write_text(api(title, names))
 
     def linked(self, text: str, folder: Path) -> str:
-        """Markdown whose links lead to pages of the site, or into the repository, or nowhere if its name is unknown."""
+        """Makes links lead to pages of the site or into the repository; without its name, only their text stays."""
 
         def to(match: re.Match[str]) -> str:
             words, target, fragment = match[1], normpath(folder / match[2]), match[3] or ""
@@ -123,18 +123,18 @@ class Site:
         return _LINK.sub(to, text)
 
     def binder(self, name: str) -> str:
-        """Where Binder opens a notebook."""
+        """Returns the address at which Binder opens a notebook."""
         return f"https://mybinder.org/v2/gh/{self.repository}/HEAD?urlpath=lab/tree/notebooks/{name}"
 
     def notebook(self, path: Path, cells: list[dict[str, Any]]) -> Iterator[str]:
-        """A stored notebook as Markdown, in parts."""
+        """Yields a stored notebook as Markdown, in parts."""
         solved = json.loads((REPO / path.parent / "solutions" / path.name).read_text(encoding="utf-8"))["cells"]
         solutions = iter([cell for cell in solved if "exercise" in cell["metadata"].get("tags", ())])
         for i, cell in enumerate(cells):
             source = "".join(cell["source"])
             if cell["cell_type"] == "markdown":
                 opening, section, rest = source.partition("\n## ") if i == 0 else (source, "", "")
-                yield opening
+                yield opening.replace("# ", f"# {path.stem[:2]} · ", 1) if i == 0 else opening
                 if i == 0:
                     yield raw(self.opened(path.name))
                 yield section + rest
@@ -150,13 +150,13 @@ class Site:
                 yield raw(self.moving(code, cell["id"], html))
 
     def opened(self, name: str) -> str:
-        """How to run this page."""
+        """Returns a line on how to run this page."""
         binder = f' or <a href="{self.binder(name)}">open it on Binder</a>' if self.repository else ""
         how = f"To run and change this page, type <code>make lab</code> and open <code>{name}</code>{binder}."
         return f'<p class="pv-open">{how}</p>'
 
     def quiz(self, name: str) -> str:
-        """A question whose feedback stands beside each choice, unseen until the button is pressed."""
+        """Returns a question as a form. The feedback to each choice is hidden until the button is pressed."""
         quiz, group = self.quizzes[name], escape(re.sub(r"\W+", "-", name))
         choices = "".join(
             f'<label data-why="{escape(why)}"{" data-right" * (choice == quiz["answer"])}>'
@@ -168,13 +168,13 @@ class Site:
         return f'<form class="pv-quiz packviz">{asked}{check}</form>'
 
     def solution(self, cell: dict[str, Any]) -> Iterator[str]:
-        """A solved exercise, folded."""
+        """Yields a solved exercise, folded."""
         yield raw('<details class="pv-solution"><summary>A solution</summary>')
         yield f"```python\n{''.join(cell['source'])}\n```"
         yield raw("".join(self.output(output, f"{cell['id']}-solved") for output in cell["outputs"]) + "</details>")
 
     def output(self, output: dict[str, Any], key: str) -> str:
-        """A stored output as HTML."""
+        """Returns a stored output as HTML."""
         if output["output_type"] == "stream":
             return f'<pre class="pv-output" tabindex="0">{escape("".join(output["text"]).rstrip())}</pre>'
         data = {kind: value if kind.endswith("json") else "".join(value) for kind, value in output["data"].items()}
@@ -187,7 +187,7 @@ class Site:
         return f'<pre class="pv-output" tabindex="0">{escape(data["text/plain"])}</pre>'
 
     def chart(self, data: dict[str, Any], key: str) -> str:
-        """The stored image of a chart, with what plotly needs to draw it."""
+        """Returns the stored image of a chart, with the data from which plotly draws it."""
         words, size, image = _IMAGE.findall(data["text/html"])[0]
         (self.static / "charts" / f"{key}.png").write_bytes(base64.b64decode(image))
         figure = json.dumps(data["application/vnd.plotly.v1+json"], ensure_ascii=False).replace("<", "\\u003c")
@@ -195,7 +195,7 @@ class Site:
         return box("chart", f'{image}<script type="application/json">{figure}</script>')
 
     def moving(self, code: str, key: str, html: str) -> str:
-        """The output of a cell; if that is a panel, with its controls, or with a word on why it has none."""
+        """Returns the output of a cell; a panel comes with its controls, or with a line on why it has none."""
         calls = (
             [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)] if "Explorer(" in code else []
         )
@@ -211,7 +211,7 @@ class Site:
         return self.panel(frames, key, html, f'<p class="pv-rest">{frames.rest()}</p>')
 
     def panel(self, frames: Frames, key: str, html: str, rest: str = "") -> str:
-        """A panel with native controls, at its first frame."""
+        """Returns a panel with native controls, at its first frame."""
         (self.static / "frames" / f"{key}.js").write_text(frames.script(key), encoding="utf-8")
         controls = "".join(control(one, values, frames) for one, values in frames.controls.items())
         _, summary, error, words = frames.frames[0]
@@ -224,7 +224,7 @@ class Site:
 
 
 def control(widget: Any, values: list[Any], frames: Frames) -> str:
-    """A native control in place of a widget."""
+    """Returns a native control in place of a widget."""
     at = values.index(frames.start[widget])
     if all(type(value) is int for value in values):
         spec = f'min="0" max="{len(values) - 1}" value="{at}" data-values="{" ".join(map(str, values))}"'
@@ -239,7 +239,7 @@ def control(widget: Any, values: list[Any], frames: Frames) -> str:
 
 
 def rings() -> dict[str, list[str]]:
-    """The public names by ring, functions and classes before modules."""
+    """Returns the public names by ring, with functions and classes before modules."""
     found: dict[str, list[str]] = {title: [] for title in RINGS}
     for name in (name for name in dir(pv) if not name.startswith("_")):
         value = getattr(pv, name)
@@ -250,7 +250,7 @@ def rings() -> dict[str, list[str]]:
 
 
 def api(title: str, names: list[str]) -> str:
-    """A page of the API in reStructuredText."""
+    """Returns a page of the API reference in reStructuredText."""
     lines = [title, "=" * len(title)]
     for name in names:
         value = getattr(pv, name)
@@ -271,7 +271,7 @@ def api(title: str, names: list[str]) -> str:
 
 
 def main(out: str, repository: str = "") -> int:
-    """Writes the pages and runs Sphinx, which takes every warning for an error."""
+    """Writes the pages, and runs Sphinx with warnings as errors."""
     source = Path(f"{out}-source").resolve()
     Site(source, repository).write()
     options = ["-q", "-E", "-W", "--keep-going", "-c", str(DOCS), "-D", f"html_static_path={source / '_static'}"]

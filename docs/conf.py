@@ -1,4 +1,4 @@
-"""How Sphinx makes the site. What it reads is written by build.py."""
+"""Configures Sphinx for the web site, whose sources build.py writes."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ copybutton_prompt_is_regexp = True
 
 
 def slug(title: str) -> str:
-    """The anchor that Jupyter gives a heading, so that the notebooks' own links lead there."""
+    """Returns the anchor that Jupyter gives a heading, so that the notebooks' own links work."""
     return title.strip().replace(" ", "-")
 
 
 def keep_whole(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Puts the words before a property's colon back, which napoleon takes for its type."""
+    """Puts back the words before a property's colon, which napoleon takes for its type."""
     if what == "property" and (types := [line for line in lines if line.startswith(":type: ")]):
         lines.remove(types[0])
         lines[0] = f"{types[0].removeprefix(':type: ')}: {lines[0]}"
 
 
 def draw_examples(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Runs the examples of a docstring, and puts what they draw below it."""
-    if getattr(value, "__module__", "").startswith("packviz.bench"):  # what measures takes seconds, and draws nothing
+    """Runs the examples of a docstring, and puts their pictures below it."""
+    if getattr(value, "__module__", "").startswith("packviz.bench"):  # a measurement takes seconds, and draws nothing
         return
     names: dict[str, Any] = {}
     for example in doctest.DocTestParser().get_examples("\n".join(lines)):
@@ -61,6 +61,6 @@ def draw_examples(app: Any, what: str, name: str, value: Any, options: Any, line
 
 
 def setup(app: Any) -> None:
-    """Puts both after napoleon."""
+    """Registers both functions to run after napoleon."""
     app.connect("autodoc-process-docstring", keep_whole, priority=800)
     app.connect("autodoc-process-docstring", draw_examples, priority=900)

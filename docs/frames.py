@@ -1,4 +1,4 @@
-"""Panels without Python: every picture that a walk through a panel's controls gives, painted by the panel itself."""
+"""Makes frames for panels without Python: the panel itself draws a picture for each setting of its controls."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ WALKS = tomllib.loads(Path(__file__).with_name("walks.toml").read_text(encoding=
 
 
 class Frames:
-    """The frames of one panel, and the controls that walk through them.
+    """The frames of one panel, and the controls that choose among them.
 
     Attributes:
-        offered: the controls that it shows at the start.
-        controls: each control that is walked, with its values.
-        start: each of these, with its value at the start.
-        places: a tree with a level per control: by the index of its value, or `*` if it has no say, the next level, and
-            at last the number of a frame.
-        frames: picture, summary, error and text of each; the first is the start.
+        offered: the controls that the panel shows at the start.
+        controls: the values of each control that is moved.
+        start: the value of each of these controls at the start.
+        places: a tree with a level per control, whose keys are the indices of its values, or `*` if it has no effect.
+            The leaves are the numbers of frames.
+        frames: the picture, summary, error and text of each frame. The first frame is the start.
     """
 
     def __init__(self, call: str, walks: Sequence[Mapping[str, Sequence[Any]]] = ()) -> None:
-        """Walks the panel that this call makes: as said, or as walks.toml has it."""
+        """Moves the controls of the panel that this call makes, along these walks or those in walks.toml."""
         walks = walks or next(walks for start, walks in WALKS.items() if call.startswith(start))
         self.panel = eval(call, {**vars(explorers), "sentences": lessons.sentences})
         self.offered = [*inputs(self.panel)]
@@ -52,12 +52,12 @@ class Frames:
             node[last] = frame
 
     def _walk(self, walk: Mapping[str, Sequence[Any]]) -> Iterator[tuple[dict[Any, Any], int]]:
-        """The places of a walk that exist, and their frames."""
+        """Yields the settings of a walk that exist, each with the number of its frame."""
         found: dict[Any, list[Any]] = {}
         for name, values in walk.items():
             control = next((control for control in inputs(self.panel) if control.description == name), None)
             if control is None:
-                raise ValueError(f"{type(self.panel).__name__} shows no control {name!r}: mend docs/walks.toml")
+                raise ValueError(f"{type(self.panel).__name__} shows no control {name!r}: correct docs/walks.toml")
             found[control] = _values(control, values)
             self.start.setdefault(control, control.value)
             control.value = found[control][0]
@@ -73,7 +73,7 @@ class Frames:
                 yield place, self._frame()
 
     def _frame(self) -> int:
-        """The number of what the panel shows now."""
+        """Returns the number of the frame that the panel shows now."""
         picture = _STYLE.sub("", self.panel.picture.value)  # the site has it once
         shown = (picture, self.panel.summary.value, self.panel.error.value)
         frame = [*shown, escape(self.panel.to_text())]
@@ -82,7 +82,7 @@ class Frames:
         return self.frames.index(frame)
 
     def rest(self) -> str:
-        """What the notebook has beyond these frames."""
+        """Returns a line on what the notebook has beyond these frames."""
         others = [control.description for control in self.offered if control not in self.controls]
         others += [f"your own {one.description}" for one in self.controls if isinstance(one, widgets.Textarea)]
         sliders = [control for control in self.controls if isinstance(control, widgets.IntSlider)]
@@ -91,7 +91,7 @@ class Frames:
         return f"This page has {len(self.frames)} states of the panel. JupyterLab has more: {more}." if more else ""
 
     def script(self, key: str) -> str:
-        """The frames as a script, which a page can load even from a file."""
+        """Returns the frames as a script, which a page can load even from a file."""
         pieces: dict[str, int] = {}  # most of a picture is in its neighbours, too
         frames = [
             [[pieces.setdefault(piece, len(pieces)) for piece in _PIECE.findall(part)] for part in frame]
@@ -102,7 +102,7 @@ class Frames:
 
 
 def inputs(panel: Any) -> Iterator[Any]:
-    """A panel's controls that the reader can see and set now."""
+    """Yields the controls of a panel that the reader can see and move now."""
     for child in getattr(panel, "children", ()):
         yield from inputs(child)
         if (
@@ -114,7 +114,7 @@ def inputs(panel: Any) -> Iterator[Any]:
 
 
 def _values(control: Any, values: Sequence[Any]) -> list[Any]:
-    """These values of a control, or all; with where it stands, unless that is a choice from a list."""
+    """Returns these values of a control, or all of its values, together with its current one."""
     if isinstance(control, widgets.IntSlider):
         return sorted({*(values or range(control.min, control.max + 1)), control.value})
     if isinstance(control, widgets.Textarea):

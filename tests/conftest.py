@@ -1,4 +1,4 @@
-"""The two profiles: `make test` runs the quick one, `make test-full` the other."""
+"""The two profiles, and the browser: `make test` runs the quick profile, `make test-full` the other."""
 
 import gc
 import os
@@ -26,3 +26,13 @@ def pytest_collection_finish():
     """What is loaded by now stays: nobody need look through torch for garbage again, half a second each time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """The browser's path. Skips a test if there is no browser; in CI that is a failure."""
+    from browser.chromium import find_chromium, how_to_get_it, in_ci  # in tools/, which a bare machine has not
+
+    if (found := find_chromium()) is None:
+        (pytest.fail if in_ci() else pytest.skip)(how_to_get_it())
+    return found

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command line and gives its exit status: 0 well, 1 defects, 2 a wrong call."""
+    """Runs the command line; returns 0, or 1 for defects, or 2 for a wrong command."""
     options = _parser().parse_args(arguments)
     options.root = options.root.resolve()
     try:
@@ -53,7 +53,6 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("name", metavar="NAME", help="01_why_pack, or just 01")
     run.add_argument("out", metavar="OUT", type=Path, help="the notebook file to write, or a folder")
     run.add_argument("-p", dest="pairs", metavar="key=value", action="append", default=[], help="a JSON or YAML value")
-    run.add_argument("--solutions", action="store_true", help="run the solutions notebook")
     run.set_defaults(run=_run)
     for command in commands.choices.values():
         command.add_argument("--root", type=Path, default=ROOT, help="the folder that holds notebooks/")
@@ -79,7 +78,7 @@ def _write(options: argparse.Namespace) -> int:
 
 
 def _write_one(edition: Edition, options: argparse.Namespace) -> str:
-    """Runs one edition and replaces its file; leaves the file alone when anything is wrong."""
+    """Runs one edition and replaces its file, unless something is wrong."""
     old = edition.path.read_text(encoding="utf-8") if edition.path.is_file() else None
     stored = None if options.redraw or old is None else _read(old)
     new = _made(edition, options.root, stored)
@@ -102,7 +101,7 @@ def _made(edition: Edition, root: Path, stored: Any | None) -> str:
 
 
 def _read(text: str) -> Any | None:
-    """Reads the notebook as it was; one that cannot be read is as good as none."""
+    """Reads the stored notebook; returns None if it cannot be read."""
     try:
         return loads(text)
     except ValueError:
@@ -127,20 +126,13 @@ def _test(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from nbtools.headless import ParameterError, parse_parameters, run  # noqa: PLC0415  papermill is slow to import
+    from nbtools.headless import parse_parameters, run  # noqa: PLC0415  papermill is slow to import
 
     (source,) = source_files(options.root, [options.name])
-    folder = source.parent.parent / ("solutions" if options.solutions else "")
-    notebook = folder / f"{source.stem}.ipynb"
+    notebook = source.parent.parent / f"{source.stem}.ipynb"
     out = options.out / notebook.name if options.out.is_dir() else options.out
-    if not notebook.is_file():
-        print(f"{notebook} does not exist", file=sys.stderr)
-        return 2
     try:
         run(notebook, out, parse_parameters(options.pairs))
-    except ParameterError as error:
-        print(error, file=sys.stderr)
-        return 2
     except RunError as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""The pictures in `docs/`: `python tools/pictures.py` draws them anew, and a test holds them equal to what it draws."""
+"""Draws the pictures in `docs/`. A test checks that they are up to date."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def picture() -> str:
-    """What the README opens with."""
+    """Returns the first picture in the README."""
     return show([4, 6, 8, 5, 4, 3, 7, 8]).to_svg()
 
 
 def colours() -> str:
-    """The palette, in both themes."""
+    """Returns the palette, in both themes."""
     both = row([_colours(theme) for theme in ("light", "dark")], "light")
     both.description = "The colours of packviz and what each means, light and dark"
     return both.svg()
@@ -56,7 +56,7 @@ def _colours(theme: str) -> Sheet:
 
 
 DRAWN: Mapping[str, Callable[[], str]] = {"picture.svg": picture, "palette.svg": colours}
-"""The files, and what draws each."""
+"""The function that draws each file."""
 
 
 if __name__ == "__main__":

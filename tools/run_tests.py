@@ -1,9 +1,9 @@
-"""Run every check and test stage by stage, say where the time went, and sum the tests up.
+"""Runs every check and test in stages, reports the time of each stage, and adds up the tests.
 
-`python tools/run_tests.py` runs all stages; `… lint unit` only those named. A failed stage does not stop the
-rest: one run shows everything that is wrong. Each stage is its own process, so there is no pipe to lose an
-exit status in. Kernels and browsers wait a lot, so their stages run beside the others; then each stage writes to a
-file in artefacts/logs, which is shown when it has ended.
+`python tools/run_tests.py` runs all stages, `… lint unit` only these. A failed stage does not stop the others, so that
+one run shows everything that is wrong. Each stage is a process of its own, so that no pipe can hide its exit status.
+Kernels and browsers wait a lot, so their stages run beside the others. Each stage then writes to a file in
+artefacts/logs, which is printed when the stage has ended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from browser.chromium import find_chromium, how_to_get_it
+from browser.chromium import find_chromium, how_to_get_it, in_ci
 from workers import workers
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,22 +42,22 @@ class Stage:
 
     @property
     def report(self) -> Path:
-        """Where pytest writes what came of its tests."""
+        """The file to which pytest writes the results of its tests."""
         return JUNIT / f"{self.group}.xml"
 
     def arguments(self, workers: int) -> list[str]:
-        """What to give Python to run it."""
+        """Returns the arguments with which Python runs it."""
         if not self.is_pytest:
             return [*self.command]
-        # Who is done takes tests from another's queue: some take no time, some a minute.
+        # A worker that is done takes tests from another's queue: some take no time, some a minute.
         spread = ["-n", str(workers), "--dist", "worksteal"]
-        # xunit1, because the default form has no place for what a test records of its time and memory.
+        # xunit1, because the default form cannot hold the time and memory that a test records.
         return [*self.command, *spread, f"--junitxml={self.report}", "-o", "junit_family=xunit1"]
 
 
 @dataclass
 class Outcome:
-    """What came of a stage."""
+    """The result of a stage."""
 
     stage: Stage
     status: str = "ok"  # or "failed", "skipped"
@@ -85,24 +85,19 @@ STAGES = (
 )
 
 WAITING = ("notebooks", "site", "browser")
-"""Groups of stages that wait for kernels and pages about as long as they compute."""
+"""The groups of stages that wait for kernels and pages about as long as they compute."""
 
 
 def lanes(groups: list[str]) -> list[list[Stage]]:
-    """The stages of these groups, in order, as they run beside each other: those that wait, and the others."""
+    """Returns the stages of these groups in two lanes that run side by side: those that wait, and the others."""
     asked = [stage for stage in STAGES if stage.group in groups]
     both = [[stage for stage in asked if (stage.group in WAITING) == waits] for waits in (False, True)]
     return [lane for lane in both if lane]
 
 
-def in_ci() -> bool:
-    """Whether a missing browser is a failure: CI hosts set `CI` to something."""
-    return os.environ.get("CI", "").lower() not in ("", "0", "false")
-
-
 def without_browser(outcome: Outcome) -> Outcome:
-    """The outcome of the browser stage where nothing can be driven: skipped at a desk, failed in CI."""
-    # A path that someone gave and that is wrong is an error anywhere.
+    """Returns the outcome of the browser stage without a browser: skipped, or failed in CI."""
+    # A wrong path in PACKVIZ_CHROMIUM is an error everywhere.
     if in_ci() or os.environ.get("PACKVIZ_CHROMIUM"):
         outcome.fail(how_to_get_it())
     else:
@@ -112,7 +107,7 @@ def without_browser(outcome: Outcome) -> Outcome:
 
 
 def count_tests(outcome: Outcome) -> None:
-    """Add up pytest's own report. A stage that ran no test has shown nothing, so it fails."""
+    """Adds up pytest's own report. A stage without a test has checked nothing, so it fails."""
     try:
         suites = list(ElementTree.parse(outcome.stage.report).getroot().iter("testsuite"))
     except (OSError, ElementTree.ParseError):
@@ -124,14 +119,14 @@ def count_tests(outcome: Outcome) -> None:
 
     outcome.failed = total("failures", "errors")
     outcome.skipped = total("skipped")
-    # A test that fails and whose teardown fails too stands there twice: hence the floor.
+    # A test that fails, and whose teardown fails too, is listed twice: hence the maximum.
     outcome.passed = max(0, total("tests") - outcome.failed - outcome.skipped)
     if outcome.passed + outcome.failed == 0:
         outcome.fail("no test ran")
 
 
 def run(stage: Stage, *, alone: bool) -> Outcome:
-    """Run one stage. Alone, its output goes straight to the terminal; else it is shown whole when the stage ends."""
+    """Runs one stage. Alone, its output goes straight to the terminal; otherwise it is printed when the stage ends."""
     outcome = Outcome(stage)
     # The browser's workers wait a third of their time.
     arguments = stage.arguments(workers() * 3 // 2 if stage.group == "browser" else workers())
@@ -162,9 +157,9 @@ def run(stage: Stage, *, alone: bool) -> Outcome:
 
 
 def run_lanes(side_by_side: list[list[Stage]]) -> list[Outcome]:
-    """Run lanes beside each other, the stages of each in turn.
+    """Runs lanes side by side, and the stages of each one after the other.
 
-    Ctrl-C reaches every stage from the terminal: each ends by itself, and no other begins.
+    Ctrl-C reaches every stage from the terminal. Each ends by itself, and no other begins.
     """
     interrupted = threading.Event()
 
@@ -181,11 +176,11 @@ def run_lanes(side_by_side: list[list[Stage]]) -> list[Outcome]:
 
 
 def summary(outcomes: list[Outcome], seconds: float) -> str:
-    """A line per stage with its time, then the total of the tests, alone on the last line.
+    """Returns a line per stage with its time, and the total of the tests alone on the last line.
 
     Args:
-        outcomes: Of all stages.
-        seconds: What they took, those that ran side by side counted once.
+        outcomes: The outcomes of all stages.
+        seconds: The time from the first start to the last end.
     """
     lines = ["", "=== where the time went"]
     for outcome in outcomes:
@@ -205,10 +200,10 @@ def summary(outcomes: list[Outcome], seconds: float) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the stages asked for, all by default; 1 if any failed."""
+    """Runs the given stages, by default all; returns 1 if any failed."""
     groups = list(dict.fromkeys(stage.group for stage in STAGES))
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("group", nargs="*", help=f"which to run, of: {', '.join(groups)} (default: all)")
+    parser.add_argument("group", nargs="*", help=f"stages to run, of: {', '.join(groups)} (default: all)")
     asked = parser.parse_args(arguments).group or groups
     if unknown := [group for group in asked if group not in groups]:
         parser.error(f"no such group: {', '.join(unknown)}; there are {', '.join(groups)}")

@@ -1,4 +1,4 @@
-"""How many test processes this machine carries at once."""
+"""Chooses the number of test processes that run at once."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ BYTES = 4e9
 
 
 def workers() -> int:
-    """One per core, or as many as there is memory for; at least one."""
+    """Returns one per core, or as many as fit into memory; at least one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, int(psutil.virtual_memory().available / BYTES)))

@@ -1,4 +1,4 @@
-"""What a reader does with a panel, done by a machine. Each check returns its complaints: empty is good."""
+"""Does with a panel what a reader does. Each check returns a list of complaints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCREENSHOTS = Path(__file__).resolve().parents[2] / "artefacts" / "screenshots"
 GARBAGE = "3, two, -1; ☠"
 MODES = ("dropdown", "choice", "radio", "toggle", "checkbox")
 CONTRAST = 4.5
-# What we make. All around it is JupyterLab's own, and so is what stands within but is left out:
+# Our own parts of the page. JupyterLab's own parts are left out:
 AUDITED = {
     "include": [[".jp-Notebook .jp-OutputArea-output"], [".jp-Notebook .jp-RenderedMarkdown"]],
     "exclude": [
@@ -46,7 +46,7 @@ def press(notebook: Notebook, control: Control, key: str) -> None:
 
 
 def move_by_key(notebook: Notebook, panel: Panel, slider: Control) -> bool:
-    """Whether one step, up or else down, changes the picture; the slider is put back."""
+    """Tells whether one step up, or else down, changes the picture; puts the slider back."""
     there, back = ("ArrowLeft", "ArrowRight") if slider.at_maximum else ("ArrowRight", "ArrowLeft")
     for go, ret in ((there, back), (back, there)):
         before = notebook.signature(panel)
@@ -78,7 +78,7 @@ def centre(notebook: Notebook, control: Control, part: str = "") -> tuple[float,
 
 
 def move_by_drag(notebook: Notebook, panel: Panel, slider: Control) -> bool:
-    """Whether dragging the handle well into the other half changes the picture; it is dragged back."""
+    """Tells whether dragging the handle well into the other half changes the picture; drags it back."""
     x, y, _ = centre(notebook, slider)
     middle, _, width = centre(notebook, slider, ".noUi-target")
     before = notebook.signature(panel)
@@ -250,7 +250,7 @@ def faint_texts(notebook: Notebook, cell: int, sample: int = 60) -> list[str]:
 
 
 def barriers(notebook: Notebook, *rules: str) -> list[str]:
-    """What axe-core finds serious or critical in outputs, panels and Markdown; by these of its rules, or by all."""
+    """Returns what axe-core finds serious or critical in outputs, panels and Markdown, by all or some of its rules."""
     notebook.call("unclip")
     options = {"resultTypes": ["violations"]} | ({"runOnly": list(rules)} if rules else {})
     found = Axe().run(notebook.page, AUDITED, options).response["violations"]

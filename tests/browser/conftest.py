@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser.chromium import find_chromium, how_to_get_it
 from browser.lab import Lab
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,10 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def lab() -> Iterator[Lab]:
+def lab(chromium: str) -> Iterator[Lab]:
     """JupyterLab on a copy of the notebooks, and a browser."""
-    if find_chromium() is None:
-        in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
-        (pytest.fail if in_ci else pytest.skip)(how_to_get_it())
     with Lab(notebooks_folder()) as running:
         yield running

@@ -110,7 +110,7 @@ def test_a_notebook_that_was_not_run_or_takes_much_memory(tmp_path: Path, tool: 
     assert tool("write", "--root", tmp_path).returncode == 0
     path = tmp_path / "notebooks" / "04_unrun.ipynb"
     (much,) = strict_failures(tmp_path, [path], max_memory=20e6)
-    assert re.fullmatch(r"notebooks/04_unrun\.ipynb: its kernel held \d+ MB of memory, over 20 MB", much)
+    assert re.fullmatch(r"notebooks/04_unrun\.ipynb: its kernel used \d+ MB of memory, over 20 MB", much)
 
     # With no run cell nbval alone is content, so the command looks at the form first.
     spoil(tmp_path, "04_unrun", lambda cells: [c.update(execution_count=None, outputs=[]) for c in cells])

@@ -151,4 +151,4 @@ def test_without_a_browser_it_says_how_to_get_one_and_fails_in_ci(tree):
         assert "install it (Debian: the package chromium) or set PACKVIZ_CHROMIUM=" in said
     status, said, _ = tree.run("browser", PACKVIZ_CHROMIUM="/no/such/browser")
     assert status == 1
-    assert "PACKVIZ_CHROMIUM=/no/such/browser is no program" in said
+    assert "PACKVIZ_CHROMIUM=/no/such/browser is not a program" in said

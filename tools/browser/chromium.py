@@ -1,4 +1,4 @@
-"""Where the browser is: charts are drawn with it, and the browser tests drive it."""
+"""Finds the browser that draws the charts and that the browser tests drive."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 
 def find_chromium() -> str | None:
-    """The path of the program that PACKVIZ_CHROMIUM names or, without it, of the first known name on PATH."""
+    """Returns the path of the program named by PACKVIZ_CHROMIUM or, without it, of the first known name on PATH."""
     named = os.environ.get("PACKVIZ_CHROMIUM")
     return next(filter(None, map(shutil.which, [named] if named else NAMES)), None)
 
 
+def in_ci() -> bool:
+    """Tells whether this is a CI host, where a missing browser is a failure: these set `CI`."""
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
 def how_to_get_it() -> str:
-    """What to tell someone for whom `find_chromium` found nothing."""
+    """Returns advice for a machine on which `find_chromium` found nothing."""
     named = os.environ.get("PACKVIZ_CHROMIUM")
-    problem = f"PACKVIZ_CHROMIUM={named} is no program" if named else "no Chromium found"
+    problem = f"PACKVIZ_CHROMIUM={named} is not a program" if named else "no Chromium found"
     return f"{problem}: install it (Debian: the package chromium) or set PACKVIZ_CHROMIUM=/path/to/it"

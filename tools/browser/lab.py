@@ -1,4 +1,4 @@
-"""A real JupyterLab in a real browser: the harness of the browser tests, of the benchmark and of our own eyes.
+"""Drives a real JupyterLab in a real browser, for the browser tests, the benchmark and screenshots.
 
     with Lab(Path("notebooks")) as lab:
         with lab.open("01_why_pack.ipynb") as notebook:
@@ -8,7 +8,7 @@
             notebook.screenshots(Path("artefacts/screenshots"), "01_why_pack-dark")
 
 JupyterLab runs on loopback with a free port, a token and its own temporary settings; it serves a *copy* of the
-notebooks, so that nothing in the checkout is touched. A request to any other host is refused and recorded.
+notebooks, so that the checkout stays as it is. A request to any other host is refused and recorded.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 # What JupyterLab itself writes to the console on a good day (its plugins load each other's optional parts).
 HARMLESS_CONSOLE = re.compile(r"favicon|ResizeObserver loop")
-# JupyterLab asks every kernel for its widgets, ipywidgets imported there or not; the kernel says so on stderr. And
-# torch.profiler says on stderr when it starts and stops.
+# JupyterLab asks every kernel for its widgets. A kernel without ipywidgets complains on stderr. torch.profiler reports
+# there when it starts and stops.
 HARMLESS_STDERR = re.compile(
     r"^No such comm( target registered: jupyter\.widget\.control|: [0-9a-f-]+)$|^(USDT:.*\bprofiler_st(art|op)\s*)+$"
 )
@@ -65,7 +65,7 @@ CHROME_HEIGHT = 120  # JupyterLab's own bars above a notebook, at most
 
 
 class LabError(RuntimeError):
-    """The harness itself could not do what it was asked."""
+    """A failure of the harness itself."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Problem:
 
     Attributes:
         kind: ``cell``, ``callback``, ``stderr``, ``page``, ``console``, ``request`` or ``log``.
-        text: what was seen.
+        text: the message.
     """
 
     kind: str
@@ -101,12 +101,12 @@ class Control:
         id: names the DOM node for as long as it lives.
         kind: ``slider``, ``play``, ``dropdown``, ``text``, ``number``, ``checkbox``, ``radio``, ``toggle``,
             ``choice`` (one of several toggle buttons) or ``button``.
-        name: the accessible name, empty where it has none.
+        name: the accessible name, or empty.
         options: the labels of a dropdown.
-        usable: seen, not disabled, and (a slider) with somewhere to go.
-        value: the value as the DOM has it; ``on`` or ``off`` for what is switched.
-        at_minimum: a slider that cannot go down.
-        at_maximum: a slider that cannot go up.
+        usable: True if it is visible and enabled and, for a slider, can move.
+        value: the value in the DOM; ``on`` or ``off`` for a switch.
+        at_minimum: True for a slider that cannot go down.
+        at_maximum: True for a slider that cannot go up.
     """
 
     id: str
@@ -120,29 +120,32 @@ class Control:
 
 
 class Server:
-    """JupyterLab in its own process group, in its own temporary house."""
+    """A JupyterLab server with its own process group and its own temporary folder."""
 
     def __init__(self, source: Path | None) -> None:
-        """Start the server.
+        """Starts the server.
 
         Args:
-            source: a folder of notebooks, copied; None for an empty folder.
+            source: the folder of notebooks to copy; None for an empty folder.
 
         Raises:
-            LabError: it did not answer in time; the text ends with its log.
+            LabError: the server did not answer in time. The message ends with its log.
         """
         self.home = Path(tempfile.mkdtemp(prefix="packviz-lab-"))
         self.root = self.home / "notebooks"
         self.log_path = self.home / "server.log"
         self.token = secrets.token_hex(16)
-        _copy_notebooks(source, self.root)
+        if source is None:
+            self.root.mkdir()
+        else:
+            shutil.copytree(source, self.root, ignore=shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__"))
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 self._command(), env=self._environment(), cwd=self.root, stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         try:
-            self.url = self._wait_until_up(limit=90.0)
+            self.url = self._wait_until_up(limit=300.0)
         except BaseException:
             self.close()
             raise
@@ -186,11 +189,11 @@ class Server:
         raise LabError(f"JupyterLab did not start:\n{self.log()[-4000:]}")
 
     def log(self) -> str:
-        """All the server and its kernels have written so far."""
+        """Returns everything that the server and its kernels have written so far."""
         return self.log_path.read_text(errors="replace")
 
     def close(self) -> None:
-        """Stop the server and its kernels, and remove its house."""
+        """Stops the server and its kernels, and removes its folder."""
         for signum, patience in ((signal.SIGTERM, 15.0), (signal.SIGKILL, 5.0)):
             if self.process.poll() is not None:
                 break
@@ -207,23 +210,16 @@ class Server:
                 self.process.send_signal(signum)
 
 
-def _copy_notebooks(source: Path | None, target: Path) -> None:
-    if source is None:
-        target.mkdir()
-    else:
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__"))
-
-
 class Lab:
     """A server and a browser; a context manager."""
 
     def __init__(self, source: Path | None = None, *, width: int = 1280, height: int = 1000) -> None:
-        """Say what to open; nothing starts before ``with``.
+        """Stores the arguments; nothing starts before ``with``.
 
         Args:
-            source: a folder of notebooks, of which a copy is served; None for none.
-            width: of the page in CSS pixels.
-            height: of the page in CSS pixels.
+            source: the folder of notebooks of which a copy is served; None for an empty folder.
+            width: the width of the page in CSS pixels.
+            height: the height of the page in CSS pixels.
         """
         self.source, self.width, self.height = source, width, height
         self._stack = contextlib.ExitStack()
@@ -248,7 +244,7 @@ class Lab:
         self._stack.close()
 
     def write_notebook(self, name: str, cells: Sequence[str]) -> str:
-        """Put a notebook of code cells beside the copied ones; returns its name."""
+        """Writes a notebook of code cells beside the copied ones, and returns its name."""
         kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
         body: list[dict[str, Any]] = [
             {"cell_type": "code", "id": f"cell-{i}", "metadata": {}, "source": source, "outputs": [],
@@ -261,10 +257,10 @@ class Lab:
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[Notebook]:
-        """Open a notebook; its kernel is shut down at the end.
+        """Opens a notebook, and shuts its kernel down at the end.
 
-        It opens where the one before it was closed: JupyterLab takes five seconds to load. After an exception it loads
-        anew, in a fresh browser profile.
+        It opens in the tab of the notebook before it, because JupyterLab takes five seconds to load. After an
+        exception, JupyterLab is loaded again in a fresh browser profile.
         """
         tab = self._tab or Tab(self)
         self._tab = None
@@ -281,18 +277,18 @@ class Lab:
 
 
 class Tab:
-    """JupyterLab in a fresh browser profile, and what goes wrong there.
+    """JupyterLab in a fresh browser profile, and a record of its problems.
 
     Attributes:
         page: Playwright's handle on it.
-        seen: the problems, until someone takes them out.
+        seen: the problems since the last call of `Notebook.problems`.
     """
 
     def __init__(self, lab: Lab) -> None:
-        """Load JupyterLab, with nothing open.
+        """Loads JupyterLab, with nothing open.
 
         Args:
-            lab: whose server and browser.
+            lab: the server and the browser to use.
         """
         self.seen: list[Problem] = []
         context = lab.browser.new_context(
@@ -302,16 +298,16 @@ class Tab:
         context.add_init_script(path=PAGE_SCRIPT)
         context.route(OUTSIDE, self._refuse)
         context.route_web_socket(OUTSIDE, self._refuse_socket)
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(300_000)  # a busy machine is not a defect
         self.page: Page = context.new_page()
         self.page.on("pageerror", lambda error: self.see("page", str(error)))
         self.page.on("console", self._on_console)
         self.page.goto(f"{lab.server.url}lab/workspaces/pv{secrets.token_hex(4)}?token={lab.server.token}")
-        self.page.wait_for_function("() => window.packvizLab && packvizLab.started()", timeout=90_000)
+        self.page.wait_for_function("() => window.packvizLab && packvizLab.started()", timeout=300_000)
         self.page.evaluate("() => packvizLab.command('application:toggle-left-area')")
 
     def see(self, kind: str, text: str) -> None:
-        """Note a problem."""
+        """Records a problem."""
         self.seen.append(Problem(kind, text))
 
     def _refuse(self, route: Route) -> None:
@@ -335,13 +331,13 @@ class Notebook:
         self._log_from = len(lab.server.log())
         self._tab.seen.clear()
         self.call("open", name)
-        self.page.wait_for_function("() => packvizLab.ready()", timeout=90_000)
+        self.page.wait_for_function("() => packvizLab.ready()", timeout=300_000)
         self.call("listen")
 
     # -- problems -----------------------------------------------------------------------------------
 
     def problems(self) -> list[Problem]:
-        """All that went wrong since the last call: cells, callbacks, page, requests, the server's log."""
+        """Returns all problems since the last call: of cells, callbacks, the page, requests and the server's log."""
         for message in self.page.evaluate("() => packvizLab.messages.splice(0)"):
             kind = message["kind"] if message["kind"] == "stderr" else _blame(message["parent"])
             if kind != "stderr" or not HARMLESS_STDERR.match(message["text"].strip()):
@@ -354,81 +350,81 @@ class Notebook:
         return found
 
     def cell_problems(self) -> list[Problem]:
-        """Error outputs, stderr outputs, cells that did not run, widgets that did not show: as the page stands."""
+        """Returns the error outputs, stderr outputs, cells that did not run and widgets that were not drawn."""
         return [problem for cell in self.call("cells") for problem in _cell_problems(cell)]
 
     # -- doing --------------------------------------------------------------------------------------
 
     def call(self, function: str, *arguments: object) -> Any:
-        """Call a function of `lab.js` in the page and return what it gives."""
+        """Calls a function of `lab.js` in the page, and returns its result."""
         return self.page.evaluate("([name, given]) => window.packvizLab[name](...given)", [function, list(arguments)])
 
-    def run_all(self, limit: float = 300.0) -> None:
-        """Run all cells and wait until the kernel is idle and the page has come to rest.
+    def run_all(self, limit: float = 600.0) -> None:
+        """Runs all cells, and waits until the kernel is idle and the page no longer changes.
 
         Raises:
-            LabError: it is not at rest after `limit` seconds, or JupyterLab refused.
+            LabError: the page still changes after `limit` seconds, or JupyterLab refused to run the cells.
         """
         self.call("startRun")
         self.page.wait_for_function("() => packvizLab.run.done", timeout=limit * 1000, polling=50)
         error = self.page.evaluate("() => packvizLab.run.error")
         if error:
             raise LabError(f"{self.name}: {error}")
-        self.settle(quiet=0.5, limit=60.0)
+        self.settle(quiet=0.5)
 
-    def settle(self, quiet: float = 0.15, limit: float = 60.0) -> None:
-        """Wait until the kernel is idle and the notebook's DOM has not changed for `quiet` seconds.
+    def settle(self, quiet: float = 0.15, limit: float = 300.0) -> None:
+        """Waits until the kernel is idle and the notebook's DOM has not changed for `quiet` seconds.
 
         Raises:
-            LabError: it has not come to rest after `limit` seconds.
+            LabError: the DOM still changes after `limit` seconds.
         """
         if not self.call("settle", quiet * 1000, limit * 1000):
-            raise LabError(f"{self.name}: not at rest after {limit} s")
+            raise LabError(f"{self.name}: the page still changes after {limit} s")
 
     def set_theme(self, *, dark: bool) -> None:
-        """Switch JupyterLab's own theme."""
+        """Switches JupyterLab's own theme."""
         name = "JupyterLab Dark" if dark else "JupyterLab Light"
         self.call("command", "apputils:change-theme", {"theme": name})
         self.page.wait_for_function("dark => packvizLab.isDark() === dark", arg=dark)
         self.settle(quiet=0.4)
 
     def shutdown(self) -> None:
-        """Shut the kernel down and close the notebook."""
+        """Shuts the kernel down, and closes the notebook."""
         with contextlib.suppress(Exception):
             self.call("shutdown")
 
     # -- panels and controls ------------------------------------------------------------------------
 
     def panels(self, kind: str | None = None) -> list[Panel]:
-        """The panels on the page in order, of one kind (``explorer``, ``quiz``, ``output``) or all."""
+        """Returns the panels on the page in order: all, or those of one kind (``explorer``, ``quiz``, ``output``)."""
         found = [Panel(**panel) for panel in self.call("panels")]
         return [panel for panel in found if kind in (None, panel.kind)]
 
     def controls(self, panel: Panel, *kinds: str) -> list[Control]:
-        """The controls of a panel in order, of these kinds or all, the unusable ones too."""
+        """Returns the controls of a panel in order, usable or not: all, or those of these kinds."""
         found = [Control(**control) for control in self.call("controls", panel.id)]
         return [control for control in found if not kinds or control.kind in kinds]
 
     def locate(self, control: Control) -> Locator:
-        """Playwright's handle on a control."""
+        """Returns Playwright's handle on a control."""
         return self.page.locator(f'[data-pv-control="{control.id}"]')
 
     def signature(self, panel: Panel) -> str:
-        """A fingerprint of what is drawn in a panel."""
+        """Returns a fingerprint of the picture in a panel."""
         return str(self.call("signature", panel.id))
 
-    def changed(self, panel: Panel, before: str, quiet: float = 0.4, limit: float = 60.0) -> bool:
-        """Whether the picture becomes another than `before` before all has been at rest for `quiet` seconds."""
+    def changed(self, panel: Panel, before: str, quiet: float = 0.4, limit: float = 300.0) -> bool:
+        """Tells whether the picture changes from `before`; waits until nothing has changed for `quiet` seconds."""
         return bool(self.call("changed", panel.id, before, quiet * 1000, limit * 1000))
 
     def error_text(self, panel: Panel) -> str:
-        """The error that a panel shows; empty where all is well."""
+        """Returns the error that a panel shows, or an empty string."""
         return str(self.call("errorText", panel.id))
 
     # -- looking ------------------------------------------------------------------------------------
 
     def screenshots(self, folder: Path, prefix: str, height: int = SHOT_HEIGHT) -> list[Path]:
-        """Store pictures of the whole notebook, from the top, as ``PREFIX-01.png`` and so on."""
+        """Saves screenshots of the whole notebook, from the top, as ``PREFIX-01.png`` and so on."""
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob(f"{prefix}-[0-9][0-9].png"):
             old.unlink()
@@ -449,7 +445,7 @@ class Notebook:
 
 
 def tracebacks(log: str) -> list[str]:
-    """The tracebacks in a log, each with the line before it."""
+    """Returns the tracebacks in a log, each with the line before it."""
     lines = _plain(log).splitlines()
     starts = [i for i, line in enumerate(lines) if "Traceback (most recent call last)" in line]
     return ["\n".join(lines[max(0, i - 1) : i + 40]) for i in starts]

@@ -1,1 +1,1 @@
-"""How the committed notebooks are written from their sources, checked, and run."""
+"""Writes the committed notebooks from their sources, checks them, and runs them."""

@@ -1,8 +1,9 @@
-"""Words for a reader who does not see a stored picture.
+"""Adds an alternative text to every stored picture, for a reader who cannot see it.
 
-nbconvert's HTML has none for an SVG or PNG output, but takes an HTML output first where there is one. So there is one
-beside every stored picture: the same picture as an `<img>`, whose `alt` is how the picture's text begins. It is data in
-base64, because code hosts take `<svg>` out of HTML. A chart's PNG is large: it is stored in its HTML alone.
+nbconvert's HTML gives an SVG or PNG output no alternative text, but prefers an HTML output if there is one. So every
+picture is stored with an HTML output beside it: the same picture as an `<img>`, whose `alt` is the first paragraph of
+the picture's text. The data is in base64, because code hosts remove `<svg>` from HTML. A chart's PNG is large, so it is
+stored only in its HTML.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ def is_picture(output: Any) -> bool:
 
 
 def png_of(output: Any) -> str:
-    """Gives the PNG of an output in base64: its own, or that in its HTML; empty if there is none."""
+    """Returns the PNG of an output in base64, its own or that in its HTML, or an empty string."""
     found = re.search(r"data:image/png;base64,([^\"]+)", output.data.get(HTML, ""))
     return str(output.data.get(PNG, found[1] if found else ""))
 
 
 def chart_size(chart: Any) -> tuple[int, int]:
-    """Gives a chart's width and height in pixels: its own, its template's, or the usual ones."""
+    """Returns a chart's width and height in pixels: its own, its template's, or the default."""
     layout = chart.data[PLOTLY].get("layout", {})
     template = layout.get("template", {}).get("layout", {})
     width = layout.get("width") or template.get("width") or CHART_WIDTH
@@ -39,7 +40,7 @@ def chart_size(chart: Any) -> tuple[int, int]:
 
 
 def describe_pictures(notebook: Any) -> None:
-    """Puts its HTML beside every picture; the notebook is changed in place."""
+    """Puts an HTML output beside every picture, in place."""
     for cell in notebook.cells:
         for output in filter(is_picture, cell.get("outputs", [])):
             output.data[HTML] = as_html(output)
@@ -48,7 +49,7 @@ def describe_pictures(notebook: Any) -> None:
 
 
 def as_html(output: Any) -> str:
-    """Gives a picture as an `<img>` with words."""
+    """Returns a picture as an `<img>` with an alternative text."""
     said = " ".join(text_of(output.data).split("\n\n")[0].split())
     if SVG in output.data:
         kind, data, size = SVG, base64.b64encode(output.data[SVG].encode()).decode("ascii"), ""

@@ -1,4 +1,4 @@
-"""The one form in which a notebook is stored, and what a stored notebook must not contain."""
+"""Brings a notebook into the form in which it is stored, and finds what a stored notebook must not contain."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _RANDOM_ID = re.compile(rf"\b(?:{_UUID}|[0-9a-f]{{32}})\b")
 
 
 def canonical(notebook: Any, stem: str) -> Any:
-    """Gives a copy of a notebook in the form in which it is stored; doing it twice changes nothing.
+    """Returns a copy of a notebook in the form in which it is stored. Doing it twice changes nothing.
 
-    Widget state and views, timings and versions go; cell ids follow from the notebook's number and the cell's
-    place; consecutive streams become one; a traceback keeps the cell's own lines and loses the libraries'; the
+    Widget state and views, timings and versions are dropped. Cell ids consist of the notebook's number and the cell's
+    position. Consecutive streams are joined. A traceback keeps only the cell's own lines, not those of libraries. The
     output of a live timing becomes a fixed sentence.
 
     Args:
@@ -69,22 +69,22 @@ def loads(text: str) -> Any:
 
 
 def tags(cell: Any) -> list[str]:
-    """Gives a cell's tags."""
+    """Returns a cell's tags."""
     return list(cell.metadata.get("tags", []))
 
 
 def text_of(data: Any) -> str:
-    """Gives an output's `text/plain`, or an empty string."""
+    """Returns an output's `text/plain`, or an empty string."""
     return str(data.get("text/plain", ""))
 
 
 def plain(text: str) -> str:
-    """Takes the colours out of a terminal text."""
+    """Removes the colours from a terminal text."""
     return _ANSI.sub("", text)
 
 
 def leaks(cell: Any, root: Path) -> list[str]:
-    """Lists what in a cell's outputs belongs to one run on one machine: its folders, addresses, random ids.
+    """Lists everything in a cell's outputs that belongs to one run on one machine: folders, addresses, random ids.
 
     Args:
         cell: A code cell.
@@ -109,7 +109,7 @@ def _own_folders(root: Path) -> list[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Walks every text in a JSON value, pictures and packed numbers left out."""
+    """Yields every text in a JSON value, except pictures and packed numbers."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -145,7 +145,7 @@ def _outputs(cell: Any) -> list[dict[str, Any]]:
 
 
 def _output(output: Any) -> dict[str, Any] | None:
-    """Cleans one output; gives nothing where only a widget's view was in it."""
+    """Returns one output cleaned, or None if it held only a widget's view."""
     cleaned = dict(output)
     cleaned.pop("transient", None)
     if output.output_type == "error":

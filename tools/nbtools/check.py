@@ -1,4 +1,4 @@
-"""What is wrong with the stored notebooks, found without running anything."""
+"""Finds defects of the stored notebooks without running anything."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _FETCHES = re.compile(
 
 
 def defects(root: Path, names: Iterable[str] = ()) -> list[str]:
-    """Lists every defect of the stored notebooks, one line each (a drift brings its difference).
+    """Lists every defect of the stored notebooks, one per line; a changed source comes with its difference.
 
     Args:
         root: The folder that holds `notebooks/`.
-        names: Which notebooks; none of them means all, and then stray files count as well.
+        names: The notebooks to check. Without names, all are checked, and stray files are defects, too.
     """
     names = list(names)
     try:
@@ -64,7 +64,7 @@ def stored_notebooks(root: Path) -> list[Path]:
 
 
 def edition_defects(edition: Edition, root: Path) -> Iterator[str]:
-    """Walks the defects of one stored notebook."""
+    """Yields the defects of one stored notebook."""
     if not edition.path.is_file():
         yield f"missing; {_REMEDY}"
         return
@@ -88,19 +88,19 @@ def edition_defects(edition: Edition, root: Path) -> Iterator[str]:
 
 
 def exercises(reader: Any, solved: Any) -> dict[int, Any]:
-    """Gives the reader's exercise cells, by the place in the solutions notebook of the cell that solves each."""
+    """Returns the reader's exercise cells, each by the position of its solution in the solutions notebook."""
     return {i: one for i, one in _pairs(reader, solved) if one.source != solved.cells[i].source}
 
 
 def _pairs(reader: Any, solved: Any) -> list[tuple[int, Any]]:
-    """Gives each code cell of the reader's notebook and the place of its counterpart, among claims, in the other."""
+    """Returns each code cell of the reader's notebook, with the position of its counterpart in the solutions."""
     ours = [cell for cell in reader.cells if cell.cell_type == "code"]
     places = [i for i, cell in enumerate(solved.cells) if cell.cell_type == "code" and CLAIMS not in tags(cell)]
     return list(zip(places, ours, strict=False))
 
 
 def _apart(root: Path, *paths: Path) -> Iterator[str]:
-    """Compares what the cells show that both editions have: a test runs them once."""
+    """Compares the outputs of cells that both editions have, because a test runs them only once."""
     try:
         reader, solved = (loads(path.read_text(encoding="utf-8")) for path in paths)
     except (OSError, ValueError):  # there is one edition; or one is missing or broken, which is reported elsewhere

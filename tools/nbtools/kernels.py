@@ -1,8 +1,8 @@
-"""A plugin of pytest for the strict run: what it adds to nbval.
+"""A pytest plugin that extends nbval for the strict run.
 
-A solutions notebook is run for the reader's notebook as well, because they share every cell but the exercises: in front
-of each solution, the reader's cell runs in the same kernel, with the stub. The checks are strict for solutions alone.
-The memory of each notebook's kernel is noted.
+Running a solutions notebook also tests the reader's notebook, because they share every cell except the exercises: in
+front of each solution, the reader's cell with the stub runs in the same kernel. Only solutions are checked strictly.
+The plugin also records the peak memory of each notebook's kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nbtools.canonical import loads
 from nbtools.check import exercises
 
 PEAK = "peak_bytes"
-READERS = "reader's "  # begins the name of a cell that stands in the reader's notebook alone
+READERS = "reader's "  # prefix of the name of a cell that only the reader's notebook has
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
@@ -42,14 +42,14 @@ def _readers_cell(item: Any) -> Any | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: Any) -> None:
-    """Leaves a picture's HTML out of the comparison: it is made when a notebook is stored, and of what is compared."""
+    """Leaves a picture's HTML out of the comparison: it is made from other outputs, when a notebook is stored."""
     for output in filter(is_picture, item.cell.get("outputs", [])):
         output.data.pop(HTML, None)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: Any) -> None:
-    """Tells the kernel whether what it runs next is a solution."""
+    """Tells the kernel whether the next cell is a solution."""
     strict = item.path.parent.name == "solutions" and not item.name.startswith(READERS)
     change = "['PACKVIZ_STRICT'] = '1'" if strict else ".pop('PACKVIZ_STRICT', None)"
     item.parent.kernel.kc.execute(f"__import__('os').environ{change}", silent=True)
@@ -57,14 +57,14 @@ def pytest_runtest_call(item: Any) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: Any, nextitem: Any) -> None:
-    """Notes the peak memory with a notebook's last cell, before nbval ends the kernel."""
+    """Records the peak memory at a notebook's last cell, before nbval ends the kernel."""
     kernel = item.parent.kernel
     if (nextitem is None or nextitem.parent is not item.parent) and kernel and kernel.is_alive():
         item.user_properties.append((PEAK, peak(kernel.km.provisioner.pid)))
 
 
 def peak(pid: int) -> int:
-    """Gives the most bytes that a process has held; where the system does not note that, what it holds now."""
+    """Returns the peak memory of a process in bytes or, if the system does not record it, its current memory."""
     status = Path(f"/proc/{pid}/status")
     found = re.search(r"VmHWM:\s*(\d+) kB", status.read_text()) if status.exists() else None
     return int(found[1]) * 1024 if found else int(psutil.Process(pid).memory_info().rss)

@@ -1,11 +1,10 @@
-"""From a source file to the notebooks it stands for, not yet run.
+"""Turns a source file into its notebooks, not yet run.
 
 A source is `notebooks/source/NN_name.py` in jupytext's percent format. It gives the reader's notebook
 `notebooks/NN_name.ipynb` and, where it holds solutions or claims, `notebooks/solutions/NN_name.ipynb`.
 
-A cell tagged `claims` checks what a section says. It is nothing to read for a learner, and what holds on the tested
-torch need not hold on the reader's: so it stands, folded, in the solutions notebook alone, which every test run
-executes.
+A cell tagged `claims` checks the statements of a section. A learner need not read it, and what holds on the tested
+torch need not hold on the reader's. So it is only in the solutions notebook, folded; every test run executes it.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ _CODE_OR_LINK = re.compile(f"{_CODE}|{_LINK}", re.DOTALL | re.MULTILINE)
 
 
 class SourceError(ValueError):
-    """A source file that cannot be turned into notebooks."""
+    """A source file that cannot be turned into notebooks, or a wrong request."""
 
 
 @dataclass(frozen=True)
 class Edition:
-    """One notebook that a source stands for.
+    """One notebook made from a source.
 
     Attributes:
-        path: Where the notebook file is kept.
-        source: The source file it comes from.
-        strict: Whether it is a solutions notebook, which runs with `PACKVIZ_STRICT=1`.
+        path: The path of the notebook file.
+        source: The path of the source file.
+        strict: True for a solutions notebook, which runs with `PACKVIZ_STRICT=1`.
         notebook: The notebook in canonical form, without outputs.
     """
 
@@ -61,10 +60,11 @@ def source_files(root: Path, names: Iterable[str] = ()) -> list[Path]:
 
     Args:
         root: The folder that holds `notebooks/`.
-        names: `01_why_pack`, `01`, or the path of a source or a notebook; none of them means all.
+        names: `01_why_pack`, `01`, or the path of a source or a notebook. Without names, all are returned.
 
     Raises:
-        SourceError: A name fits no source, a file is not called `NN_name.py`, two share a number, or there is none.
+        SourceError: There is no source, or none with a given name; a file is not called `NN_name.py`; or two share a
+            number.
     """
     found = sorted((root / "notebooks" / "source").glob("*.py"))
     if not found:
@@ -83,7 +83,7 @@ def source_files(root: Path, names: Iterable[str] = ()) -> list[Path]:
 
 
 def editions(source: Path) -> list[Edition]:
-    """Reads a source and gives the reader's notebook and, where it holds solutions or claims, the solutions notebook.
+    """Reads a source; returns the reader's notebook and, if it has solutions or claims, the solutions notebook.
 
     Raises:
         SourceError: The source has an unclosed, empty or misspelt solution region, an unknown cell option, a
@@ -141,7 +141,7 @@ def split_solution(text: str, where: str = "cell") -> tuple[str, str]:
 
 
 def links(markdown: str) -> list[str]:
-    """Lists the link and image targets of a Markdown text, those in code left out."""
+    """Lists the link and image targets of a Markdown text, except those in code."""
     found: list[str] = []
 
     def note(target: str) -> str:
@@ -153,12 +153,12 @@ def links(markdown: str) -> list[str]:
 
 
 def is_relative(target: str) -> bool:
-    """Tells whether a link's target is a path relative to the file it stands in."""
+    """Tells whether a link's target is a path relative to its file."""
     return not re.match(r"[a-zA-Z][\w+.-]*:|//|#|/", target)
 
 
 def one_folder_deeper(markdown: str) -> str:
-    """Rewrites relative links so that, read from `solutions/`, they lead to the same files."""
+    """Rewrites relative links so that they lead to the same files from `solutions/`."""
 
     def deepen(target: str) -> str:
         if not is_relative(target):
@@ -186,7 +186,7 @@ def _refuse_odd_cell(cell: Any, where: str) -> None:
 
 
 def _split(cell: Any, where: str) -> tuple[str | None, str]:
-    """Gives a cell's text in the reader's notebook, None where it is not in it, and in the solutions notebook."""
+    """Returns a cell's text in the reader's notebook, or None if it is not there, and in the solutions notebook."""
     if cell.cell_type != "code":
         return cell.source, cell.source
     stub, solved = split_solution(cell.source, where)
@@ -204,7 +204,7 @@ def _notebook(original: Any, texts: Sequence[str | None], stem: str) -> Any:
 
 
 def _deepen(notebook: Any, name: str) -> None:
-    """Turns the reader's Markdown into that of the solutions notebook: its title and its links."""
+    """Turns the reader's Markdown into that of the solutions notebook, by changing its title and its links."""
     untitled = True
     for cell in notebook.cells:
         if cell.cell_type != "markdown":

@@ -25,7 +25,7 @@ _INI = Path(__file__).with_name("nbval.ini")
 
 @dataclass
 class _Ran:
-    """What nbval did with one notebook."""
+    """The result of nbval for one notebook."""
 
     cells: int = 0
     failed: list[str] = field(default_factory=list)
@@ -34,16 +34,16 @@ class _Ran:
 
 
 def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMORY) -> list[str]:
-    """Runs notebooks under nbval and lists what failed; nbval's own report goes to standard output.
+    """Runs notebooks under nbval, and lists the failures; nbval's own report goes to standard output.
 
-    A reader's notebook runs as part of its solutions, if these are there: all that differs are its exercises (see
-    `kernels`, and `defects`, which compares the stored outputs of the cells that both have). Threads and hash seed
-    differ on purpose from those the notebooks were written with: nothing stored may depend on them.
+    A reader's notebook runs as part of its solutions, if there are any, because only its exercises differ (see
+    `kernels`, and `defects`, which compares the stored outputs of shared cells). The number of threads and the hash
+    seed differ on purpose from those with which the notebooks were written: no stored output may depend on them.
 
     Args:
         root: The folder that holds `notebooks/`.
         paths: The notebook files.
-        max_memory: What a kernel may hold at most, in bytes.
+        max_memory: The most memory that a kernel may use, in bytes.
     """
     if not paths:
         return [f"no notebooks under {root / 'notebooks'}"]
@@ -64,7 +64,7 @@ def strict_failures(root: Path, paths: list[Path], max_memory: float = MAX_MEMOR
 
 
 def select(root: Path, names: list[str]) -> list[Path]:
-    """Gives the stored notebooks with these names (stems or numbers), or all."""
+    """Returns the stored notebooks with these names (stems or numbers), or all."""
     return [p for p in stored_notebooks(root) if not names or {p.stem, p.stem[:2]} & {Path(n).stem for n in names}]
 
 
@@ -93,11 +93,11 @@ def _problems(ran: _Ran, path: Path, name: str, max_memory: float) -> Iterator[s
     if ran.cells != (cells := _code_cells(path)):
         yield f": {ran.cells} of its {cells} code cells were run and compared"
     if ran.peak > max_memory:
-        yield f": its kernel held {ran.peak / 1e6:.0f} MB of memory, over {max_memory / 1e6:.0f} MB"
+        yield f": its kernel used {ran.peak / 1e6:.0f} MB of memory, over {max_memory / 1e6:.0f} MB"
 
 
 def _read(report: Path) -> dict[str, _Ran]:
-    """Reads pytest's report: what was done with each notebook, by its name."""
+    """Reads pytest's report; returns the result of each notebook by its name."""
     found: dict[str, _Ran] = {}
     if not report.is_file():
         return found
@@ -112,7 +112,7 @@ def _read(report: Path) -> dict[str, _Ran]:
 
 
 def _code_cells(path: Path) -> int:
-    """Counts what there is to run: in solutions, the exercises of the reader's notebook as well."""
+    """Counts the code cells to run; for solutions, this includes the exercises of the reader's notebook."""
     notebook, readers = loads(path.read_text(encoding="utf-8")), path.parent.parent / path.name
     own: int = sum(cell.cell_type == "code" for cell in notebook.cells)
     if path.parent.name != "solutions" or not readers.is_file():
