@@ -17,6 +17,7 @@ CONTRAST = 4.5
 AUDITED = {
     "include": [[".jp-Notebook .jp-OutputArea-output"], [".jp-Notebook .jp-RenderedMarkdown"]],
     "exclude": [
+        ["svg > *"],  # `faint_texts` looks at pictures
         [".jp-InternalAnchorLink"],  # the sign behind a heading that shows when the mouse is there
         [".jp-RenderedMarkdown a"],  # in the dark told from words by nothing but its colour; ours are underlined
         [".jp-RenderedText a"],  # the same: JupyterLab makes links of the addresses in a printed text

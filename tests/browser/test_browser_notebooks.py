@@ -10,14 +10,17 @@ import pytest
 from browser.lab import Lab, Notebook
 from browser_checks import SCREENSHOTS, Walk, barriers, faint_texts, unanswering_quiz, unreached_by_tab
 
+FULL = os.environ.get("HYPOTHESIS_PROFILE") == "full"
+
 
 def legible(notebook: Notebook, theme: str) -> list[str]:
-    """What is faint in a theme, or bars someone otherwise; pictures of all cells are stored for our eyes."""
+    """Lists what is faint in a theme or a barrier otherwise; saves screenshots if there is any, or in full."""
     notebook.set_theme(dark=theme == "dark")
     try:
-        assert notebook.screenshots(SCREENSHOTS, f"{Path(notebook.name).stem}-{theme}")
         faint = [text for i in range(len(notebook.call("cells"))) for text in faint_texts(notebook, i)]
-        return faint + barriers(notebook)
+        if (found := faint + barriers(notebook)) or FULL:
+            notebook.screenshots(SCREENSHOTS, f"{Path(notebook.name).stem}-{theme}")
+        return found
     finally:
         notebook.set_theme(dark=False)
 
@@ -36,9 +39,9 @@ def not_answering(notebook: Notebook) -> list[str]:
 
 
 def themes(name: str) -> list[str]:
-    """The themes to look at a notebook in: one, by its name; in the full profile both."""
+    """Returns the themes in which to look at a notebook: one, by its name, or both in the full profile."""
     both = ["light", "dark"]
-    return both if os.environ.get("HYPOTHESIS_PROFILE") == "full" else [both[sum(name.encode()) % 2]]
+    return both if FULL else [both[sum(name.encode()) % 2]]
 
 
 CHECKS: dict[str, Callable[[Notebook], Iterable[object]]] = {

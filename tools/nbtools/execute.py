@@ -66,22 +66,8 @@ def executed(edition: Edition) -> Any:
     try:
         client.execute(env=kernel_env(edition.strict))
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        raise RunError(_story(notebook, error)) from None
+        raise RunError(plain(str(error))) from None
     return canonical(notebook, edition.path.stem)
-
-
-def _story(notebook: Any, error: Exception) -> str:
-    """Describes which cell ended the run, and its error."""
-    for cell in notebook.cells:
-        for output in cell.get("outputs", []):
-            if output.output_type == "error" and "raises-exception" not in cell.metadata.get("tags", []):
-                trace = plain("\n".join(output.traceback))
-                return f"cell {cell.id} raised\n\n{_indented(cell.source)}\n\n{trace}"
-    return plain(str(error))
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"    {line}".rstrip() for line in text.splitlines())
 
 
 def charts(notebook: Any) -> Iterator[Any]:
