@@ -320,9 +320,8 @@ def test_a_cell_that_raises_stops_the_writing_of_that_notebook_only(tmp_path: Pa
     write(tmp_path, "# %%\nimport os\n\nprint(os.getcwd())\n", "03_leak")
     done = tool("write", "--root", tmp_path)
     assert done.returncode == 1
-    assert re.search(
-        r"notebooks/01_bad\.ipynb: not written: An error occurred.*\n-+\nprint\(1 / x\)\n-+\n", done.stderr
-    )
+    assert "notebooks/01_bad.ipynb: not written: An error occurred" in done.stderr
+    assert "\nprint(1 / x)\n---" in done.stderr
     assert "ZeroDivisionError: division by zero" in done.stderr
     assert "notebooks/03_leak.ipynb: not written: its outputs belong to this run" in done.stderr
     assert [path.name for path in (tmp_path / "notebooks").glob("*.ipynb*")] == ["02_good.ipynb"]

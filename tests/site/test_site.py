@@ -65,6 +65,8 @@ def words(text):
 
 def test_it_is_built_from_these_notebooks():
     assert [f"notebooks/{path.stem}.html" for path in NOTEBOOKS] == [p for p in PAGES if p.startswith("notebooks/")]
+    entries = [entry for entry in soup("index.html").select(".sidebar-tree a") if "notebooks/" in entry["href"]]
+    assert [entry.text[:5] for entry in entries] == [f"{path.stem[:2]} · " for path in NOTEBOOKS]
 
 
 @pytest.mark.parametrize("page", PAGES)
