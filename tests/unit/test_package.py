@@ -1,7 +1,6 @@
-"""The package as a whole: fast to import, open about what it offers, and with arrows that run one way."""
+"""The package as a whole: fast to import, and open about its names, its needs and its files."""
 
 import ast
-import functools
 import re
 import subprocess
 import sys
@@ -16,17 +15,6 @@ from packviz.core.machine import own_version
 ROOT = Path(__file__).parents[2]
 HOUSE = ROOT / "packviz"
 HEAVY = {"torch", "plotly", "ipywidgets", "anywidget", "IPython"}
-# A floor for each wing, from the ground up: a file imports its own wing and the floors below, and nothing else of ours.
-FLOORS = (
-    {"core"},
-    {"draw", "ops"},
-    {"count", "check", "bench"},
-    {"studies"},
-    {"explorers"},
-    {"lessons"},
-    {"__init__", "cli"},
-    {"__main__"},
-)
 # What `show`, `flops` and `align` stand on, and all that can be drawn or counted without a tensor.
 CHARTS = "draw/figures.py"  # but for this one
 PURE = ("core", "draw", "count/flops.py", "check/findings.py")
@@ -152,62 +140,20 @@ for missing in ("ipywidgets", "anywidget"):
     assert said == one + one + both + both
 
 
-# Who imports whom.
+# Who imports what.
 
 
-@functools.cache
-def imports(path):
-    """`{(module, lazy)}` every import of a file; lazy if it stands in a function. Names of ours in full."""
-    found = set()
-
-    def visit(node, lazy):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            return
-        if isinstance(node, ast.Import):
-            found.update((alias.name, lazy) for alias in node.names)
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: say the whole name"
-            # `from packviz import svg` is an import of packviz.draw.layouts.
-            found.update((f"packviz.{a.name}" if node.module == "packviz" else node.module, lazy) for a in node.names)
-        for child in ast.iter_child_nodes(node):
-            visit(child, lazy or isinstance(node, ast.FunctionDef))
-
-    visit(ast.parse(path.read_text(encoding="utf-8")), False)
-    return found
-
-
-def wing_of(module):
-    return module.split(".")[1]
-
-
-def test_arrows_run_one_way():
-    floor = {wing: number for number, wings in enumerate(FLOORS) for wing in wings}
-    wings = {path.stem for path in HOUSE.iterdir() if path.suffix == ".py" or path.joinpath("__init__.py").exists()}
-    assert set(floor) == wings
-    upwards = [
-        f"{path.relative_to(HOUSE)} imports {module}"
-        for path in sorted(HOUSE.rglob("*.py"))
-        for own in [wing_of(module_of(path) + ".__init__")]
-        for module, _ in imports(path)
-        if module.startswith("packviz.")
-        if wing_of(module) != own and floor[wing_of(module)] >= floor[own]
-    ]
-    assert upwards == []
-
-
-def users_of(*libraries, lazy=None):
-    return {
-        path.relative_to(HOUSE).as_posix()
-        for path in HOUSE.rglob("*.py")
-        for module, late in imports(path)
-        if module.split(".")[0] in libraries and lazy in (None, late)
-    }
+def users_of(*libraries, at="^ *"):
+    """The files that import one of these libraries in a line that begins so."""
+    importing = re.compile(rf"{at}(?:from|import) (?:{'|'.join(libraries)})\b", re.M)
+    files = [path for path in HOUSE.rglob("*.py") if importing.search(path.read_text(encoding="utf-8"))]
+    return {path.relative_to(HOUSE).as_posix() for path in files}
 
 
 def test_only_explorers_and_lessons_know_widgets():
-    at_once = users_of("ipywidgets", "anywidget", "traitlets", lazy=False)
+    at_once = users_of("ipywidgets", "anywidget", "traitlets", at="^")
     assert {path.split("/")[0] for path in at_once} == {"explorers", "lessons"}
-    assert users_of("ipywidgets", "anywidget", "traitlets", lazy=True) == {"draw/drawing.py"}
+    assert users_of("ipywidgets", "anywidget", "traitlets", at="^ +") == {"draw/drawing.py"}
 
 
 def test_one_file_knows_plotly():

@@ -25,6 +25,17 @@ SIZES = {
     "packviz: floors on which they stand": 7,
 }
 """The most that there may be of each."""
+# From the ground up: a subpackage or file imports only those on lower layers.
+LAYERS = (
+    {"core"},
+    {"draw", "ops"},
+    {"count", "check", "bench"},
+    {"studies"},
+    {"explorers"},
+    {"lessons"},
+    {"__init__", "cli"},
+    {"__main__"},
+)
 # What each ring is for. All that this imports belongs to the ring too, unless a ring further in has it.
 RINGS = {
     "library": ("core/layout.py", "draw/picture.py", "count/flops.py", "check/states.py", "ops/masks.py"),
@@ -211,6 +222,12 @@ def test_the_project_stays_small():
     print()
     print(*(f"{found[what][0]:8,} of {most:6,}  {what}  {found[what][1]}" for what, most in SIZES.items()), sep="\n")
     assert not [what for what, most in SIZES.items() if found[what][0] > most]
+
+
+def test_imports_run_one_way():
+    layer = {room: number for number, rooms in enumerate(LAYERS) for room in rooms}
+    assert set(layer) == set(arrows())
+    assert not [(room, to) for room, others in arrows().items() for to in others if layer[to] >= layer[room]]
 
 
 def test_the_library_can_be_read_in_an_evening():
