@@ -1,4 +1,4 @@
-"""The two profiles, and the browser: `make test` runs the quick profile, `make test-full` the other."""
+"""Provides the quick profile of `make test`, the full one of `make test-full`, and the browser."""
 
 import gc
 import os
@@ -23,14 +23,14 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """What is loaded by now stays: nobody need look through torch for garbage again, half a second each time."""
+    """Excludes what is loaded by now from garbage collection, which would take half a second each time."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def chromium():
-    """The browser's path. Skips a test if there is no browser; in CI that is a failure."""
+    """Returns the browser's path. Without a browser, the test is skipped, or fails in CI."""
     from browser.chromium import find_chromium, how_to_get_it, in_ci  # in tools/, which a bare machine has not
 
     if (found := find_chromium()) is None:

@@ -31,7 +31,7 @@ Key = tuple[str, str, int]
 
 
 def keyed(controls: Iterable[Control]) -> dict[Key, Control]:
-    """Controls by (kind, name, which of that kind and name): a name that outlives a redrawn view."""
+    """Returns controls by (kind, name, number): a key that stays the same when a view is redrawn."""
     count: Counter[tuple[str, str]] = Counter()
     found = {}
     for control in controls:
@@ -41,7 +41,7 @@ def keyed(controls: Iterable[Control]) -> dict[Key, Control]:
 
 
 def press(notebook: Notebook, control: Control, key: str) -> None:
-    """Focus a control and press a key."""
+    """Focuses a control and presses a key."""
     notebook.locate(control).focus()
     notebook.page.keyboard.press(key)
 
@@ -61,7 +61,7 @@ def move_by_key(notebook: Notebook, panel: Panel, slider: Control) -> bool:
 
 
 def drag(notebook: Notebook, start: tuple[float, float], end_x: float) -> None:
-    """Drag the mouse along a line, in steps as a hand does."""
+    """Drags the mouse along a line, in steps."""
     mouse = notebook.page.mouse
     mouse.move(*start)
     mouse.down()
@@ -70,7 +70,7 @@ def drag(notebook: Notebook, start: tuple[float, float], end_x: float) -> None:
 
 
 def centre(notebook: Notebook, control: Control, part: str = "") -> tuple[float, float, float]:
-    """Middle x, middle y and width of a control, or of its closest ancestor that matches `part`."""
+    """Returns the middle (x, y) and the width of a control, or of its closest ancestor that matches `part`."""
     notebook.locate(control).scroll_into_view_if_needed()
     box = notebook.locate(control).evaluate(
         "(node, part) => (part ? node.closest(part) : node).getBoundingClientRect().toJSON()", part
@@ -92,7 +92,7 @@ def move_by_drag(notebook: Notebook, panel: Panel, slider: Control) -> bool:
 
 
 class Walk:
-    """Tries every control of a panel: in the state it is in, then in every mode that a choice leads to."""
+    """Tries every control of a panel, first in its current state, then in every mode that a choice leads to."""
 
     def __init__(self, notebook: Notebook, panel: Panel) -> None:
         self.notebook, self.panel = notebook, panel
@@ -100,7 +100,7 @@ class Walk:
         self.complaints: list[str] = []
 
     def run(self) -> list[str]:
-        """Walk, and return the complaints."""
+        """Tries all controls, and returns the complaints."""
         self._walk()
         return self.complaints
 
@@ -112,7 +112,7 @@ class Walk:
         return {key: control for key, control in found.items() if control.usable}
 
     def _next(self, *kinds: str) -> tuple[Key, Control] | None:
-        """The first usable control that has not been tried, marked as tried."""
+        """Returns the first usable control that has not been tried, and marks it as tried."""
         for key, control in self._usable(*kinds).items():
             if key not in self.done:
                 self.done.add(key)
@@ -169,7 +169,7 @@ class Walk:
         self.notebook.settle()
 
     def _plays(self) -> None:
-        """Play, see it move, stop. ipywidgets draws three buttons: play, stop, repeat."""
+        """Presses play, waits until the picture moves, and stops. There are three buttons: play, stop and repeat."""
         buttons = self.notebook.controls(self.panel, "play")
         for i in range(0, len(buttons), 3):
             play, stop = buttons[i : i + 2]
@@ -210,7 +210,7 @@ class Walk:
 
 
 def unreached_by_tab(notebook: Notebook, panel: Panel) -> list[str]:
-    """The controls of a panel that Tab does not come to, starting from its first one."""
+    """Lists the controls of a panel that Tab does not reach from its first one."""
     controls = [control for control in notebook.controls(panel) if control.usable]
     left = {control.id: control for control in controls if control.kind != "radio"}  # radios are one stop together
     if not controls:
@@ -221,11 +221,11 @@ def unreached_by_tab(notebook: Notebook, panel: Panel) -> list[str]:
         if not left:
             break
         notebook.page.keyboard.press("Tab")
-    return [f"cell {panel.cell}: Tab does not come to {c.kind} {c.name!r}" for c in left.values()]
+    return [f"cell {panel.cell}: Tab does not reach {c.kind} {c.name!r}" for c in left.values()]
 
 
 def unanswering_quiz(notebook: Notebook, panel: Panel) -> list[str]:
-    """Give the first and the last answer of a quiz; complains where choosing and pressing the button change no word."""
+    """Gives the first and the last answer of a quiz; complains if choosing and pressing the button change no text."""
     complaints = []
     choices = range(len(notebook.controls(panel, "radio")))
     for i in {choices[0], choices[-1]} if choices else ():
@@ -242,7 +242,7 @@ def unanswering_quiz(notebook: Notebook, panel: Panel) -> list[str]:
 
 
 def faint_texts(notebook: Notebook, cell: int, sample: int = 60) -> list[str]:
-    """The texts in a cell's SVG pictures, live or not, whose contrast with their ground is under 4.5:1."""
+    """Lists the texts in a cell's SVG pictures whose contrast with their background is below 4.5:1."""
     return [
         f"cell {cell}: {text['text']!r} has contrast {text['ratio']:.1f}:1 ({text['ink']} on {text['ground']})"
         for text in notebook.call("contrasts", cell, sample)

@@ -1,4 +1,4 @@
-"""One JupyterLab and one Chromium for all browser tests of a session, or of each of its workers."""
+"""Provides one JupyterLab and one Chromium for all browser tests of a worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def notebooks_folder() -> Path:
-    """Where the notebooks are: a variable points the same tests at others."""
+    """Returns the folder of the notebooks, which an environment variable can change."""
     return Path(os.environ.get("PACKVIZ_BROWSER_NOTEBOOKS", ROOT / "notebooks")).resolve()
 
 
@@ -32,6 +32,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def lab(chromium: str) -> Iterator[Lab]:
-    """JupyterLab on a copy of the notebooks, and a browser."""
+    """Starts JupyterLab on a copy of the notebooks, and a browser."""
     with Lab(notebooks_folder()) as running:
         yield running

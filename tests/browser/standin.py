@@ -1,4 +1,4 @@
-"""A small explorer, good and spoilt: what the checks are tried on. Sources of notebook cells."""
+"""Notebook cells with a small explorer, good and spoilt, on which the checks are tried."""
 
 SETUP = '''
 import sys
@@ -72,7 +72,7 @@ class Explorer(w.VBox):
 
 
 def only(explorer, *names):
-    """The explorer with but these of its controls on show."""
+    """Hides all controls of the explorer except these."""
     for name in {"rows", "steps", "kind", "look", "hatch", "typed", "play", "reset"} - set(names):
         getattr(explorer, name).layout.display = "none"
     return explorer

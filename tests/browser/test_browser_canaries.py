@@ -1,4 +1,4 @@
-"""The checks can fail: each is held against something that it must complain of, and against something good."""
+"""Proves that each check can fail, by something that it must complain of and something good."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def barriers_are_seen(notebook: Notebook) -> None:
 
 def control_out_of_tabs_reach_is_seen(notebook: Notebook) -> None:
     missed = unreached_by_tab(notebook, panel(notebook, "no tab"))
-    assert [text.partition(": ")[2] for text in missed] == ["Tab does not come to button 'reset'"]
+    assert [text.partition(": ")[2] for text in missed] == ["Tab does not reach button 'reset'"]
 
 
 def mute_quiz_is_seen(notebook: Notebook) -> None:
@@ -119,7 +119,7 @@ CANARIES = (
 
 
 def test_every_check_can_fail(lab: Lab, tmp_path: Path, subtests: pytest.Subtests) -> None:
-    """On one page, opened once."""
+    """All of them share one page, which is opened once."""
     with lab.open(lab.write_notebook("canaries.ipynb", list(CELLS.values()))) as notebook:
         notebook.run_all()
         problems = [*notebook.cell_problems(), *notebook.problems()]

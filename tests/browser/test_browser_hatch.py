@@ -1,4 +1,4 @@
-"""One batch drawn twice on a page: the second picture keeps its hatch when the first has scrolled away."""
+"""Checks that the second picture of a batch keeps its hatch when the first has scrolled away."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HIDE = """() => {
 
 
 def is_hatched(notebook: Notebook, cell: int, theme: palette.Theme) -> bool:
-    """Whether the picture in a cell, scrolled to, shows much of both the padding's ground and its lines."""
+    """Scrolls to the picture in a cell, and tells whether it shows much of both the padding's colour and its lines."""
     cells = notebook.page.locator(".jp-Notebook .jp-Cell")
     picture = cells.nth(cell).locator("svg.packviz")
     picture.scroll_into_view_if_needed()

@@ -1,4 +1,4 @@
-"""Every notebook in a real JupyterLab: run, looked at in light or dark, and every control moved."""
+"""Runs every notebook in a real JupyterLab, in light or dark, and moves every control."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ CHECKS: dict[str, Callable[[Notebook], Iterable[object]]] = {
 
 
 def refuse(complaints: Iterable[object]) -> None:
-    """Fail with all complaints, one per line."""
+    """Fails with all complaints, one per line."""
     text = "\n".join(map(str, complaints))
     if text:
         pytest.fail(text, pytrace=False)
 
 
 def test_a_notebook_as_its_reader_meets_it(lab: Lab, notebook_name: str, subtests: pytest.Subtests) -> None:
-    """One test for all that is checked, because opening and running a notebook is most of the work."""
+    """This is one test for all checks, because opening and running a notebook is most of the work."""
     with lab.open(notebook_name) as notebook:
         notebook.run_all()
         for what, check in CHECKS.items():

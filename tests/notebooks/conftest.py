@@ -1,4 +1,4 @@
-"""Shared by the notebook tests: the tool."""
+"""Provides the tool to the notebook tests, and starts the longest of them first."""
 
 import pytest
 from nbhelp import Tool, call_tool
@@ -10,5 +10,5 @@ def tool() -> Tool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The run of all notebooks first: it takes longer than all the others, which another worker does meanwhile."""
+    """Puts the run of all notebooks first: it takes longer than the others, which another worker runs meanwhile."""
     items.sort(key=lambda item: item.path.stem != "test_nbval")

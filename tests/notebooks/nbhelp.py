@@ -1,4 +1,4 @@
-"""What the notebook tests share: the tool, called in this process, and small sources."""
+"""Helps the notebook tests: calls the tool in this process, and writes small sources."""
 
 import contextlib
 import io
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass
 class Done:
-    """What came of a call of the tool."""
+    """The result of a call of the tool."""
 
     returncode: int
     stdout: str
@@ -34,7 +34,7 @@ def call_tool(*arguments: object) -> Done:
 
 
 def write(root: Path, text: str, name: str = "01_one") -> Path:
-    """Puts a source where the tool looks for it."""
+    """Writes a source to the folder in which the tool looks for it."""
     path = root / "notebooks" / "source" / f"{name}.py"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The stored form, the writing of it, and a check that finds each kind of defect."""
+"""Tests the stored form of notebooks, how they are written, and that each kind of defect is found."""
 
 import base64
 import copy
@@ -77,7 +77,7 @@ STEM = "01_one"
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory, tool: Tool, chromium) -> Path:
-    """A root whose one source was written by the very command of `make notebooks`."""
+    """Returns a root whose only source was written by the command of `make notebooks`."""
     root = tmp_path_factory.mktemp("written")
     write(root, SOURCE)
     done = tool("write", "--root", root)
@@ -162,7 +162,7 @@ def test_the_picture_of_an_unchanged_chart_is_kept(written: Path):
 
 
 def dirty():
-    """A notebook as an editor may save it."""
+    """Returns a notebook as an editor may save it."""
     outputs = [
         {"output_type": "stream", "name": "stdout", "text": "a"},
         {"output_type": "stream", "name": "stdout", "text": "b"},
@@ -214,12 +214,12 @@ def test_leaks(text, found, tmp_path):
 
 
 def output(notebook, **changes):
-    """Changes what the first cell that prints has printed."""
+    """Changes the output of the first cell that prints."""
     notebook.cells[2].outputs[0].update(changes)
 
 
 def picture(notebook, kind="image/svg+xml", **changes):
-    """Changes the output that has this kind of data; what is None goes."""
+    """Changes the output that has this kind of data; a value of None removes its key."""
     data = data_with(notebook, kind)
     data.update({key.replace("_", "/"): value for key, value in changes.items()})
     for key in [key for key, value in data.items() if value is None]:

@@ -1,4 +1,4 @@
-"""Pages 08, 10 and 11 with other recorded files than those that come with packviz: invented devices', and none."""
+"""Runs pages 08, 10 and 11 with recorded files of invented devices, and without any."""
 
 import ast
 import json
@@ -14,9 +14,9 @@ PAGES = {"08_benchmark": "benchmark", "10_making_packing_pay": "benchmark", "11_
 
 
 def invent(kind, path, speed=20.0, packed=0.1, points=None, **place):
-    """Writes a file of an invented device: so many times as fast as the recorded CPU, packing in a tenth of that time.
+    """Writes a file of an invented device that is `speed` times as fast as the recorded CPU, and faster at packing.
 
-    It says in every picture that it is made up. It has all points, or the first few of them.
+    Every picture says that it is made up. The file has all points, or the first few of them.
     """
 
     def seconds(name, value):
@@ -40,7 +40,7 @@ def invent(kind, path, speed=20.0, packed=0.1, points=None, **place):
 
 @pytest.fixture
 def page(tmp_path, monkeypatch):
-    """Runs a page with its claims, as far as it shows what was recorded; returns what it drew."""
+    """Runs the cells of a page that show recorded results, with its claims; returns what it drew."""
     (folder := tmp_path / "recorded").mkdir()
     monkeypatch.chdir(tmp_path)
     shown = []
@@ -65,7 +65,7 @@ def page(tmp_path, monkeypatch):
 
 
 def execute(code, names):
-    """Runs a cell; returns what its last line gives."""
+    """Runs a cell, and returns the value of its last line."""
     *body, last = ast.parse(code).body
     if not isinstance(last, ast.Expr):
         body.append(last)
@@ -74,7 +74,7 @@ def execute(code, names):
 
 
 def of(shown, *words):
-    """What was drawn that has all these words."""
+    """Returns the drawings that contain all these words."""
     return [drawn for drawn in shown if all(word in drawn for word in words)]
 
 
@@ -101,7 +101,7 @@ def test_a_gpu_stands_beside_the_cpu_and_the_claims_hold(page, capsys, name, kin
 @pytest.mark.parametrize(("name", "kind"), PAGES.items())
 @pytest.mark.parametrize("points", [1, 60])
 def test_a_gpu_that_was_measured_in_part(page, name, kind, points):
-    """What an hour of a GPU has left unmeasured is left out."""
+    """Points that were not measured are left out."""
     invent(kind, page.folder / f"{kind}_cuda.json", points=points)
     shown = page(name, kind, "benchmark")
     assert of(shown, "GPU: MADE UP") or (points == 1 and name.startswith("10"))  # it draws B alone, which comes later

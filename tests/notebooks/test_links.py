@@ -1,4 +1,4 @@
-"""Every relative link of notebooks and of the pages beside them leads somewhere; 00 names every notebook."""
+"""Checks that every relative link of notebooks and Markdown pages works, and that 00 names every notebook."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ NOTEBOOKS = stored_notebooks(ROOT)
 
 
 def texts(path: Path) -> list[str]:
-    """The Markdown of a notebook and the tables that it has stored, or a Markdown file."""
+    """Returns the Markdown of a notebook and its stored tables, or the text of a Markdown file."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         return [text]
@@ -25,7 +25,7 @@ def texts(path: Path) -> list[str]:
 
 
 def targets(path: Path) -> list[Path]:
-    """The files that a text's relative links name."""
+    """Returns the targets of a text's relative links."""
     found = [link for text in texts(path) for link in links(text) if is_relative(link)]
     return [path.parent / unquote(link.partition("#")[0]) for link in found]
 

@@ -1,4 +1,4 @@
-"""Every notebook runs again and gives what it stores; and proof that this can fail."""
+"""Runs every notebook again, compares it with its stored outputs, and proves that this can fail."""
 
 import hashlib
 import re
@@ -33,7 +33,7 @@ print("shared")
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """A digest of every file under a folder, Python's own caches left out."""
+    """Returns a digest of every file in a folder, without Python's caches."""
     files = (p for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
@@ -65,7 +65,7 @@ def spoil(root: Path, name: str, change) -> None:
 
 
 def test_canaries(tmp_path: Path, tool: Tool, capfd):
-    """Notebooks that are in order, by the same command as the real ones, and then no longer."""
+    """Notebooks are written by the same command as the real ones, and then spoilt."""
     for name in ("01_healthy", "02_raises", "03_wrong"):
         write(tmp_path, CANARY, name)
     for name in ("04_strict", "05_exercise"):
@@ -98,7 +98,7 @@ def test_canaries(tmp_path: Path, tool: Tool, capfd):
 
 
 def test_a_shared_cell_that_shows_something_else_in_the_solutions_is_found(tmp_path: Path, tool: Tool):
-    """The two editions run together, so what they share has to be equal."""
+    """The two editions run together, so their shared cells must have equal outputs."""
     write(tmp_path, STRICT.replace('"shared"', '"x" in globals()'))
     assert tool("write", "--root", tmp_path).returncode == 0
     (found,) = tool("check", "--root", tmp_path).stdout.splitlines()

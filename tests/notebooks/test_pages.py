@@ -1,4 +1,4 @@
-"""The pages as a whole: how long each takes, as docs/reading-time.md counts it, and what each must have."""
+"""Checks the reading time of each page, as defined in docs/reading-time.md, and its required parts."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ BROWSED = "15_error_museum"
 
 
 def minutes(source):
-    """The reading time of a page."""
+    """Returns the reading time of a page."""
     total = 0.0
     for cell in re.split(r"^# %%", source, flags=re.M)[1:]:
         head, _, body = cell.partition("\n")

@@ -1,4 +1,4 @@
-"""Papermill runs every notebook that has parameters headless, with others than its own."""
+"""Runs every notebook that has parameters with other ones, by papermill."""
 
 import ast
 import re
@@ -31,7 +31,7 @@ def read(path: Path):
 
 
 def assigned(code: str) -> dict[str, object]:
-    """The names and values that a parameters cell assigns."""
+    """Returns the names and values that a parameters cell assigns."""
     return {line.targets[0].id: ast.literal_eval(line.value) for line in ast.parse(code).body}
 
 
@@ -44,7 +44,7 @@ def test_the_table_names_every_notebook_with_parameters():
 
 @pytest.mark.parametrize("stem", PARAMETERS)
 def test_a_notebook_runs_headless_with_other_parameters(stem: str, tmp_path: Path, tool: Tool):
-    """As far as a cell names one of them: the others are run by test_nbval.py."""
+    """It runs up to the last cell that names a parameter; test_nbval.py runs the others."""
     notebooks, values = ROOT / "notebooks", PARAMETERS[stem]
     write(tmp_path, (notebooks / "source" / f"{stem}.py").read_text(encoding="utf-8"), stem)
     (tmp_path / "notebooks" / "recorded").symlink_to(notebooks / "recorded")

@@ -1,4 +1,4 @@
-"""Sources become notebooks: solution regions, links, options. Nothing is run here."""
+"""Turns sources into notebooks, without running them: solution regions, links and options."""
 
 import pytest
 from nbhelp import write

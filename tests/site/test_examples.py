@@ -1,4 +1,4 @@
-"""The examples in the docstrings of everything public."""
+"""Runs the examples in the docstrings of all public names."""
 
 import doctest
 

@@ -1,4 +1,4 @@
-"""The web site in build/site, as `make site` leaves it: complete, small, accessible, and working from a folder."""
+"""Checks that the web site in build/site is complete, small and accessible, and works from a folder."""
 
 import functools
 import gzip

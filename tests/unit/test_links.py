@@ -1,4 +1,4 @@
-"""The same words where the environment, the checkout or both are reached through a link, as on many clusters."""
+"""Checks messages with source lines if the environment and the checkout are reached through links, as on clusters."""
 
 import os
 import subprocess

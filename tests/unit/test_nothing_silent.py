@@ -1,4 +1,4 @@
-"""What packviz once got wrong without a word: each point with its neighbours, so that one file lists them all."""
+"""Tests all cases in which packviz was once wrong without a word, with similar cases beside each."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def other(side):
 
 
 def laid(rows, steps, side, value):
-    """`(B, T)` these rows as lists, with the padding on a side."""
+    """Returns these rows as lists, `(B, T)`, with the padding on one side."""
     blank = [[value] * (steps - len(row)) for row in rows]
     return [b + row if side == "left" else row + b for row, b in zip(rows, blank, strict=True)]
 
 
 @st.composite
 def ragged_rows(draw, value=0, least=0):
-    """Rows of numbers that never begin or end with this value, and a width that holds them."""
+    """Draws rows of numbers that never begin or end with this value, and a width that holds them."""
     numbers = st.integers(1, 9)
     inner = st.lists(st.integers(value, 9), max_size=4)
     row = st.one_of(
@@ -155,7 +155,7 @@ def test_a_check_passes_what_is_right_and_nothing_else(batch, source, side, batc
 
 
 def renamed():
-    """The rows of docs/renamed.md: what is written in them as code; without names that are gone."""
+    """Returns the old and new names in docs/renamed.md, without names that are gone."""
     public, _ = (ROOT / "docs" / "renamed.md").read_text(encoding="utf-8").split("## Inside the package")
     return re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", public, re.MULTILINE)
 
@@ -243,7 +243,7 @@ CELLS = (nn.RNN, nn.GRU, nn.LSTM)
 
 @st.composite
 def modules(draw, dtypes=(torch.float64, torch.float32), hidden=(1, 3, 4), device="cpu"):
-    """Any RNN."""
+    """Draws any RNN."""
     cell, size = draw(st.sampled_from(CELLS)), draw(st.sampled_from(hidden))
     options = {name: draw(st.booleans()) for name in ("batch_first", "bidirectional", "bias")}
     if cell is nn.RNN:
@@ -323,7 +323,7 @@ WARNED = "ignore:Still torch's functions:UserWarning"  # this file and others of
 
 @pytest.fixture
 def holders(monkeypatch):
-    """A module that holds torch's functions in many ways."""
+    """Makes a module that holds torch's functions in many places."""
     module = types.ModuleType("held")
     monkeypatch.setitem(sys.modules, "held", module)
     exec(HOLDERS, vars(module))
@@ -332,12 +332,12 @@ def holders(monkeypatch):
 
 
 def of_held(names):
-    """Which of the names are of that module, without its name."""
+    """Returns the names in that module, without the name of the module."""
     return {name.replace("held.", "") for name in names if name.startswith(("held.", "<held."))}
 
 
 def what(module):
-    """What each of its places holds."""
+    """Returns what each of its places holds."""
     return {name: at(module) for name, at in (REPLACED | NAMED).items()}
 
 
@@ -387,7 +387,7 @@ for sys.argv in json.loads(sys.argv[1]):
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
-    """By code, the status, the output and the errors of each program that the tests below want to run."""
+    """Returns the status, the output and the errors of each program that the tests below need, by its code."""
     folder = tmp_path_factory.mktemp("programs")
     codes = [PATCHED5, *map(SCRIPT11.format, STARTS11), SHELL11]
     commands = []
@@ -410,7 +410,7 @@ def test_packviz_patched_runs_a_program_under_the_patch(ran):
 
 
 def sources():
-    """Every file of packviz, parsed."""
+    """Returns every file of packviz, parsed."""
     house = Path(pv.__file__).parent
     return {str(path.relative_to(house)): ast.parse(path.read_text(encoding="utf-8")) for path in house.rglob("*.py")}
 
@@ -438,7 +438,7 @@ def test_no_file_that_is_read_can_run_code():
 
 
 def test_no_other_file_reaches_torchs_functions():
-    """Neither by an import, nor through the module: `rnn.pack_sequence`, `getattr(rnn, name)`."""
+    """No file does so by an import or through the module, as in `rnn.pack_sequence` and `getattr(rnn, name)`."""
     own = ("original", "packing", "pv", "module", "self")
     for path, tree in sources().items():
         if path == "ops/original.py":
@@ -474,7 +474,7 @@ def test_a_comparison_under_a_patch_calls_torchs_functions(monkeypatch):
 
 @pytest.fixture
 def taken(monkeypatch):
-    """What `run` really does: the method, and its rectangles."""
+    """Records the method that `run` really uses, and the number of its rectangles."""
     seen, stairs = [], running.staircase.run
 
     def spy(module, name, method):
@@ -572,7 +572,7 @@ def test_constants_without_a_provenance_choose_nothing(device):
 
 
 def calibrated(device, modes):
-    """What `calibrate` makes of times, for some RNNs: here every run takes as many seconds as there are cells."""
+    """Returns constants for some RNNs from made-up times, in which a run takes 1 µs per cell, and 9 when packed."""
     values = {}
     for point in (calibration.CalibrationPoint(*some) for some in calibration._points(modes, 1)):
         values[point] = {}
@@ -637,7 +637,7 @@ SIGN11 = "packviz: "
 
 
 def notes_of(call):
-    """The notes of the error that a call raises within `explain_errors`."""
+    """Returns the notes of the error that a call raises within `explain_errors`."""
     with pytest.raises(Exception) as raised, pv.explain_errors():  # noqa: PT011 - any
         call()
     return [note for note in getattr(raised.value, "__notes__", []) if note.startswith(SIGN11)]
@@ -670,7 +670,7 @@ def test_odd_lengths_get_a_note(lengths, enforce_sorted):
 
 
 class Raises11:
-    """Whatever is asked of it fails."""
+    """An object on which every operation fails."""
 
     def __getattr__(self, name):
         raise ZeroDivisionError(name)
@@ -837,7 +837,7 @@ REAL_CELLS = torch.arange(12) < torch.tensor(LENGTHS).unsqueeze(1)  # (B, T), tr
 
 
 def over_time(layer):
-    """A layer that takes (B, C, T), for (B, T, C)."""
+    """Applies a layer that takes `(B, C, T)` to `(B, T, C)`."""
     return lambda x: layer(x.transpose(1, 2)).transpose(1, 2)
 
 
@@ -899,7 +899,7 @@ def test_12_token_ids_and_their_embeddings_are_judged(layer, padding):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 @torch.no_grad()
 def test_12_rounding_is_no_difference(dtype):
-    """A linear layer does not round alike in all rows."""
+    """A linear layer rounds differently in different rows."""
     torch.manual_seed(0)
     for size in range(2, 12):
         n = torch.randint(1, 34, (size,))
@@ -960,10 +960,10 @@ QUIET = {"load_average": [0.9, 0.9, 0.9], "cores": 2}
 
 
 class Script:
-    """A clock whose calls take what a test has written down, in the order of the rounds."""
+    """A clock for calls whose times a test chooses."""
 
     def __init__(self, factor, seed=0):
-        """`factor(random, name)` gives the seconds of a call."""
+        """Takes `factor(random, name)`, which returns the seconds of a call."""
         self.now, self.random, self.factor = 100.0, np.random.default_rng(seed), factor
 
     def start(self):
@@ -977,7 +977,7 @@ class Script:
 
 
 def advised(monkeypatch, factor, *, place=QUIET, budget=20.0):
-    """What `advise` says if calls take what `factor` gives."""
+    """Returns the advice for calls that take the times of `factor`."""
     clock = Script(factor)
 
     def method(name):
@@ -1001,7 +1001,7 @@ MIDDLE = {PADDED: 1e-3, PACKED: 3e-3, AUTO: 2e-3}
 
 
 def noisy(sigma, middle=MIDDLE):
-    """Times around these middles: a factor of e^sigma up or down is usual."""
+    """Draws times around these medians; a factor of e^sigma up or down is usual."""
     return lambda random, name: middle[name] * math.exp(sigma * random.standard_normal())
 
 
@@ -1016,7 +1016,7 @@ def test_advise_stops_as_soon_as_it_knows(monkeypatch):
 
 
 def test_advise_says_that_it_cannot_tell(monkeypatch):
-    """Three rounds with a spread of 40 told of 93.3 % saved."""
+    """Once, three rounds with a spread of 40 were reported as 93.3 % saved."""
     for sigma, budget in ((1.5, 1.0), (1.5, 0.2), (0.01, 0.05)):  # some rounds with a huge spread; one or two; few
         found, _ = advised(monkeypatch, noisy(sigma, dict.fromkeys(MIDDLE, 3e-3)), budget=budget)
         assert found.best == PACKED
@@ -1045,7 +1045,7 @@ def test_advise_says_that_the_machine_is_busy(monkeypatch):
     st.sampled_from(["lognormal", "cauchy", "exponential"]),
 )
 def test_an_interval_covers_the_median_at_the_stated_rate(seed, n, median, kind):
-    """Whatever the distribution: of 400 intervals at least 95 % cover it, but for chance (four standard errors)."""
+    """For any distribution, at least 95 % of 400 intervals cover the median, up to chance (four standard errors)."""
     random = np.random.default_rng(seed)
     draws = {
         "lognormal": lambda: np.exp(random.standard_normal(n)),
@@ -1124,7 +1124,7 @@ def test_a_result_that_does_not_exist_is_an_error(name):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("cell", ["RNN", "GRU", "LSTM"])
 def test_every_answer_of_a_truth_table_is_computed(cell, bias):
-    """By hand, with torch's own functions and each sequence run alone."""
+    """Each answer is computed again with torch's own functions, and each sequence run alone."""
     table, lengths = truth_table(cell, bias=bias), [5, 3, 2]
     assert len(table.answers) == 8
     for answer in table.answers:
@@ -1173,7 +1173,7 @@ def test_every_row_about_outputs_names_its_half(cell):
 
 
 def kind_of(content):
-    """What a file is, by its first bytes."""
+    """Returns the kind of a file, by its first bytes."""
     content = content.replace(b"<!doctype", b"<!DOCTYPE")
     heads = {b"\x89PNG": ".png", b"<svg": ".svg", b"<!DOCTYPE html>": ".html", b"<html": ".html", b"{": ".json"}
     return next((kind for head, kind in heads.items() if content.startswith(head)), ".txt")
@@ -1188,7 +1188,7 @@ class CairoStandIn:
 
 
 def saved():
-    """One of each kind of result that writes itself."""
+    """Returns one of each kind of result that can be saved."""
     return {
         "a picture": pv.show([3, 2]),
         "a count": pv.flops(nn.GRU(2, 3), [3, 2]),
@@ -1202,7 +1202,7 @@ def saved():
 @pytest.mark.parametrize("name", saved())
 @pytest.mark.parametrize("suffix", [".svg", ".SVG", ".png", ".html", ".txt", ".pdf", ""])
 def test_what_is_saved_is_what_the_suffix_says(name, suffix, tmp_path, monkeypatch):
-    """Or it is refused, with what may be written, and no file is left."""
+    """An unknown suffix is refused with the list of suffixes, and no file is left."""
     monkeypatch.setitem(sys.modules, "cairosvg", CairoStandIn)
     monkeypatch.setattr(figures, "_image", lambda figure: b"\x89PNG and so on")
     one, path = saved()[name], tmp_path / f"o{suffix}"
@@ -1236,7 +1236,7 @@ def test_a_png_says_what_to_install(tmp_path, monkeypatch, capsys):
     ["bench", "plot", "nothing.json", "--out"],
 ])  # fmt: skip
 def test_every_command_refuses_a_name_that_does_not_fit(command, tmp_path, monkeypatch, capsys):
-    """Before it measures anything."""
+    """It refuses the name before it measures anything."""
     monkeypatch.chdir(tmp_path)
     for name in ("o.pdf", "o", "o.json" if command[0] == "show" or "plot" in command else "o.svg"):
         assert main([*command, name]) == 2
@@ -1249,7 +1249,7 @@ def test_every_command_refuses_a_name_that_does_not_fit(command, tmp_path, monke
 
 
 def typed(panel, text):
-    """Types into the panel's field, or its picker's list."""
+    """Types a text into the panel's field, or into its picker's list."""
     field = getattr(panel, "typed", None) or getattr(panel, "lengths", None)
     if field is None or callable(field):
         move(panel.picker.kind, TYPED)
@@ -1289,11 +1289,11 @@ PANELS = {
         *(lambda panel, code=code: move(panel.code, code) for code in BAD_CODE),
     ],
 }
-"""Every panel, and what may be wrong in it."""
+"""Every panel, with possible wrong inputs."""
 
 
 def says_what_it_shows(panel):
-    """What is shown as wrong, in the text, the stored output and the field of words; the empty string if nothing is."""
+    """Checks that every complaint is also in the text and in the stored output; returns the complaints."""
     shown = [words(field) for field in (panel.error, panel.note) if field.value]
     stored, panel.as_text.value = panel._repr_mimebundle_()["text/plain"], True
     for said in shown:

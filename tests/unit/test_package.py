@@ -1,4 +1,4 @@
-"""The package as a whole: fast to import, and open about its names, its needs and its files."""
+"""Tests the package as a whole: the time to import it, its names, its requirements and its files."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ PURE = ("core", "draw", "count/flops.py", "check/findings.py")
 
 
 def fresh(code):
-    """What a new interpreter prints."""
+    """Returns what a new interpreter prints."""
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
@@ -41,7 +41,7 @@ def test_import_brings_nothing_along():
 
 
 def files_of(*places):
-    """The Python files of wings, or files themselves."""
+    """Returns the Python files in these subpackages, and these files."""
     found = [file for place in places for file in ([HOUSE / place] if "." in place else (HOUSE / place).rglob("*.py"))]
     assert all(map(Path.exists, found)), places
     return sorted({*found} - {HOUSE / CHARTS})
@@ -86,7 +86,7 @@ MODULES = ["batches", "draw", "explorers", "lengths"]
 
 
 def stub():
-    """What a type checker and an editor see: `{name: (module, name there)}`."""
+    """Returns the names that a type checker and an editor see, as `{name: (module, name there)}`."""
     tree = ast.parse((HOUSE / "__init__.pyi").read_text(encoding="utf-8"))
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     return {alias.asname: (node.module, alias.name) for node in imports for alias in node.names}
@@ -104,7 +104,7 @@ def test_every_public_name_is_there():
 
 
 def test_version():
-    """As installed; a checkout that is not installed has none, and says so in a form that sorts before all others."""
+    """A checkout that is not installed has a version that sorts before all others."""
     assert pv.__version__ == (own_version() or "0+unknown")
     assert "__version__" in dir(pv)
     brought = imported_by("import packviz; packviz.__version__")
@@ -144,7 +144,7 @@ for missing in ("ipywidgets", "anywidget"):
 
 
 def users_of(*libraries, at="^ *"):
-    """The files that import one of these libraries in a line that begins so."""
+    """Returns the files that import one of these libraries in a line with this beginning."""
     importing = re.compile(rf"{at}(?:from|import) (?:{'|'.join(libraries)})\b", re.M)
     files = [path for path in HOUSE.rglob("*.py") if importing.search(path.read_text(encoding="utf-8"))]
     return {path.relative_to(HOUSE).as_posix() for path in files}

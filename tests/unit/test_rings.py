@@ -1,4 +1,4 @@
-"""How large the project may be, and its rings: the library at the centre is small, and imports nothing outside of it.
+"""Limits the size of the project, and keeps the library, its inner ring, small and without imports from other rings.
 
 `pytest -s tests/unit/test_rings.py` prints the sizes and the rings.
 """
@@ -24,7 +24,7 @@ SIZES = {
     "packviz: subpackages and single files": 14,
     "packviz: floors on which they stand": 7,
 }
-"""The most that there may be of each."""
+"""The limit for each size."""
 # From the ground up: a subpackage or file imports only those on lower layers.
 LAYERS = (
     {"core"},
@@ -112,7 +112,7 @@ print(json.dumps([module.__file__ for name, module in sys.modules.items() if nam
 
 @functools.cache
 def lines_of_code(path):
-    """The numbers of a file's lines of code: no blanks, comments or docstrings."""
+    """Returns the numbers of a file's lines of code, without blank lines, comments and docstrings."""
     documented, holders = set(), (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, holders) and ast.get_docstring(node) is not None:
@@ -124,13 +124,13 @@ def lines_of_code(path):
 
 
 def code_lines(path, function=None):
-    """How many lines of code a file has, or the body of one of its functions."""
+    """Counts the lines of code of a file, or of the body of one of its functions."""
     found = lines_of_code(path)
     return len(found & {*range(function.body[0].lineno, function.end_lineno + 1)} if function else found)
 
 
 def sizes():
-    """`{what: (how much there is, where)}` for each of the `SIZES`."""
+    """Returns `{what: (size, where)}` for each of the `SIZES`."""
     root, functions = HOUSE.parent, (ast.FunctionDef, ast.AsyncFunctionDef)
     files = {name: [*root.joinpath(name).rglob("*.py")] for name in ("packviz", "tools", "docs", "tests")}
     lines = {name: sum(map(code_lines, some)) for name, some in files.items()}
@@ -155,7 +155,7 @@ def sizes():
 
 @functools.cache
 def arrows():
-    """`{room: the rooms that it imports}`; a room is a subpackage or a single file of packviz."""
+    """Returns `{room: the rooms that it imports}`, where a room is a subpackage or a single file of packviz."""
 
     def room(path):
         return path.relative_to(HOUSE).parts[0].removesuffix(".py")
@@ -169,14 +169,14 @@ def arrows():
 
 
 def floor_of(room, above=()):
-    """1 for what imports no other room; else one more than the highest floor of those it imports."""
+    """Returns 1 for a room without imports, or one more than the highest floor that it imports."""
     assert room not in above, f"a circle: {' → '.join([*above, room])}"
     return 1 + max((floor_of(other, (*above, room)) for other in arrows()[room]), default=0)
 
 
 @functools.cache
 def imported(path):
-    """The files of packviz that a file imports, also those that one of its functions imports when it is called."""
+    """Returns the files of packviz that a file imports, including imports inside its functions."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     only_types = {
         node
@@ -198,7 +198,7 @@ def imported(path):
 
 
 def closure(files):
-    """The files, and all that they import."""
+    """Returns the files and everything that they import."""
     found, new = set(), set(files)
     while new:
         found |= new
@@ -208,7 +208,7 @@ def closure(files):
 
 @functools.cache
 def rings():
-    """`{ring: its files}`."""
+    """Returns `{ring: its files}`."""
     found, inside = {}, set()
     for ring, places in RINGS.items():
         files = {f for place in places for f in ([HOUSE / place] if "." in place else (HOUSE / place).rglob("*.py"))}
@@ -245,7 +245,7 @@ def test_every_file_belongs_to_a_ring():
 
 
 def test_the_library_needs_nothing_of_the_other_rings():
-    """Imports of every kind are followed above, so that a lazy one saves nothing. Here everything is called, too."""
+    """The imports above include lazy ones. Here, everything is also called."""
     done = subprocess.run([sys.executable, "-c", LIBRARY], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     loaded = {Path(file) for file in json.loads(done.stdout.splitlines()[-1])}

@@ -1,4 +1,4 @@
-"""`tools/run_tests.py`, run on small trees of its own: a runner that hides a failure would hide them all."""
+"""Runs `tools/run_tests.py` on small trees, because a runner that hides a failure could hide them all."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ class Tree:
         (self.path / name).write_text(text)
 
     def browser(self):
-        """What names a browser that is there."""
+        """Returns an environment that names an existing browser."""
         self.write("browser", "#!/bin/sh\n")
         (self.path / "browser").chmod(0o755)
         return {"PACKVIZ_CHROMIUM": str(self.path / "browser")}

@@ -1,7 +1,7 @@
-"""The files that set things up, held against each other and run where they can be.
+"""Compares the files that set up an environment with each other, and runs them if possible.
 
-Conda, Docker and a code host are not here, so what is written for them is read and compared. The Makefile is run,
-with a stand-in for Python that writes down what it is asked to do: no network, and well under a second each.
+Conda, Docker and a code host are not available, so their files are read and compared. The Makefile runs with a stand-in
+for Python that records its arguments. This needs no network, and takes well under a second per test.
 """
 
 import os
@@ -172,7 +172,7 @@ class Checkout:
         return self.run("make", *arguments, **environment)
 
     def run(self, *command, **environment):
-        """Gives the status and what was said; `asked` is what the stand-ins were asked to do."""
+        """Returns the exit status and the output, and stores in `asked` the arguments of the stand-ins."""
         self.log.write_text("")
         # Nothing of the environment comes along: not MAKEFLAGS, not CI, not an active venv.
         environment |= {"PATH": str(self.bin), "LOG": str(self.log), "REAL": sys.executable, "HOME": str(self.path)}
@@ -395,7 +395,7 @@ def test_readmes_times_are_those_of_the_recorded_file():
 
 
 def notebook_heads():
-    """The question that each notebook's source asks at its head, and the minutes it states."""
+    """Returns the question at the head of each notebook's source, and its reading time."""
     heads = {}
     for path in sorted((ROOT / "notebooks/source").glob("*.py")):
         source = path.read_text(encoding="utf-8")
