@@ -241,7 +241,7 @@ def unanswering_quiz(notebook: Notebook, panel: Panel) -> list[str]:
     return complaints
 
 
-def faint_texts(notebook: Notebook, cell: int, sample: int = 60) -> list[str]:
+def faint_texts(notebook: Notebook, cell: int, sample: int = 30) -> list[str]:
     """Lists the texts in a cell's SVG pictures whose contrast with their background is below 4.5:1."""
     return [
         f"cell {cell}: {text['text']!r} has contrast {text['ratio']:.1f}:1 ({text['ink']} on {text['ground']})"

@@ -495,11 +495,15 @@ def taken(monkeypatch):
     return seen
 
 
-batches = st.one_of(
-    st.lists(st.integers(1, 40), min_size=1, max_size=40).filter(lambda n: max(n) > 1),  # torch waits where all are 1
-    st.integers(2, 20).map(lambda n: [n] * 5),
-    st.just([*range(1, 65)] * 2),
-)
+def batches(most):
+    """Draws lengths of at most so many sequences and time steps."""
+    return st.one_of(
+        st.lists(st.integers(1, most), min_size=1, max_size=most).filter(lambda n: max(n) > 1),  # torch waits at [1]
+        st.integers(2, most).map(lambda n: [n] * 5),
+        st.just([*range(1, most + 1)] * 2),
+    )
+
+
 KERNELS = ("packed", "rectangles", "fused", "split", "whole")
 
 
@@ -512,7 +516,7 @@ def test_what_plan_says_is_what_run_does(device, measured, taken, monkeypatch):
 
     @given(
         modules(hidden=(2, 16, 64, 300), device=device),
-        batches,
+        batches(40 if device == "cpu" else 8),  # the meta device is slow
         st.sets(st.sampled_from(KERNELS)),
         st.sampled_from(["weights", "x", "nothing", "no_grad", "hook"]),
     )
@@ -799,10 +803,8 @@ work()
 
 STARTS11 = {  # how the script starts, and how often an error is explained and a warning given
     "pv.explain_errors().install()": (2, 0),
-    "pv.explain_errors().install(); pv.explain_errors().install()": (2, 0),
     "pv.explain_errors().install(); pv.explain_errors().uninstall()": (0, 0),
     "pv.explain_errors()": (0, 1),
-    "kept = pv.explain_errors()": (0, 1),
 }
 CELLS11 = "pv.explain_errors()", "pv.explain_errors().install()", "work()", "pv.explain_errors().uninstall()", "work()"
 SHELL11 = f"""
