@@ -60,9 +60,10 @@ for (const panel of document.querySelectorAll(".pv-panel")) {
       control.at = Number(nearest);
       place = place[nearest];
     }
+    const wrong = frames[place][2].length > 0; // then the last good picture stays, as the error says
     frames[place].forEach((frame, i) => {
       const html = frame.map((piece) => pieces[piece]).join("");
-      if (parts[i].innerHTML !== html) parts[i].innerHTML = html;
+      if ((!wrong || i === 2) && parts[i].innerHTML !== html) parts[i].innerHTML = html;
     });
   };
   panel.addEventListener("pointerenter", get, { once: true });
