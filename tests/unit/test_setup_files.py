@@ -388,7 +388,9 @@ def test_readmes_times_are_those_of_the_recorded_file():
     found = methods_benchmark.recorded(ROOT / "notebooks/recorded/methods_cpu.json")
     training = {point.name: passes["training"] for point, passes in found.values.items()}
     rows = re.findall(r"^\| (\w+\(.*?) \| ([\d.,]+) \| ([\d.,]+) \| ([\d.,]+) \|$", README, re.M)
-    assert len(rows) == 5 and found.caption in README and f"all {len(found.points)} batches" in README
+    assert len(rows) == 5
+    assert found.caption in README
+    assert f"all {len(found.points)} batches" in README
     for name, *shown in rows:
         medians = [1e3 * training[name].median(method) for method in ("torch padded", "torch packed", "auto")]
         assert [float(text.replace(",", "")) for text in shown] == pytest.approx(medians, rel=0.01)
