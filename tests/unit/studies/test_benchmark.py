@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from packviz.bench.machine import check_device
 from packviz.bench.timing import Timing
-from packviz.draw.curves import COLOURS, heights_of
+from packviz.draw.curves import COLOURS
 from packviz.draw.palette import METHODS
 from packviz.studies import benchmark, network
 from packviz.studies.benchmark import STUDY, Benchmark, BenchmarkPoint, grid, setup_lengths, sizes
